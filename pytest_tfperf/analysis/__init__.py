@@ -1,0 +1,1 @@
+"""Pure functions from a trace to what it says about the steps."""

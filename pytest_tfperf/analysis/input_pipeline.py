@@ -1,0 +1,205 @@
+"""
+The tf.data pipeline behind the steps: how long they wait for it, which stage is slow, and whether its buffers drain.
+
+Names and stats of the events are those of TensorFlow 2.16 to 2.21 (tensorflow/core/data, `Iterator::…` TraceMes).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from pytest_tfperf.analysis.ops import PYTHON_OPS, op_type
+from pytest_tfperf.analysis.steps import HOST, Steps
+from pytest_tfperf.trace.events import Events
+from pytest_tfperf.trace.intervals import Spans
+from pytest_tfperf.trace.nesting import enclosing, parents
+from pytest_tfperf.trace.xspace import Ints, Trace
+
+_SUFFIX = re.compile(r"(V\d+)?(\[\d+\])?\Z")
+_ASYNC = frozenset({"Prefetch", "ParallelMap", "MapAndBatch", "ParallelInterleave", "ParallelBatch", "ParseExample", "DataService"})
+_TRANSPARENT = frozenset({"Root"})
+_MIN_PRODUCED = 4  # fewer produced elements give no rate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """
+    One stage of the pipeline, all its iterators together.
+
+    `self_s` is the time spent in it during the trace without its inputs, of functions that ran in parallel their sum;
+    `parallelism` what shares that work.
+    """
+
+    name: str
+    node: str
+    calls: int
+    self_s: float
+    parallelism: int
+    python: bool
+    injected: bool
+    buffer_limit: int
+    batch_size: int
+
+    @property
+    def busy_s(self) -> float:
+        """The time that the stage costs the pipeline."""
+        return self.self_s / max(self.parallelism, 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drain:
+    """
+    How far the pipeline's buffers hide it.
+
+    `kept` is the product over the buffering stages of elements produced ÷ consumed, 1 where nothing drains; `capacity`
+    the elements (of the pipeline's end) that full buffers hold; `halves` the waiting shares of both halves of the steps.
+    """
+
+    kept: float
+    capacity: float
+    halves: tuple[float, float]
+
+    def corrected(self, share: float) -> float:
+        """The share that would wait if the buffers were empty: the steps then last as long as the elements take."""
+        return 1 - (1 - share) * self.kept
+
+    def stationary(self, tolerance: float = 0.05) -> bool:
+        """Whether at most that share of the elements came out of the buffers, and both halves wait alike."""
+        return 1 - self.kept <= tolerance and abs(self.halves[0] - self.halves[1]) <= tolerance
+
+
+def input_waits(trace: Trace) -> Spans:
+    """When a step asked for its next element and had not got it; not merged."""
+    return Events.of(trace.plane(HOST)).named(_is_wait).spans
+
+
+def find_stages(trace: Trace) -> tuple[Stage, ...]:
+    """The stages of all pipelines that ran, the one that costs the pipeline most first."""
+    host = Events.of(trace.plane(HOST))
+    iterators = host.named(lambda name: name.startswith("Iterator::"))
+    if not len(iterators):
+        return ()
+    parent = parents(iterators)
+    self_ps = (iterators.end - iterators.start).copy()
+    np.subtract.at(self_ps, parent[parent >= 0], (iterators.end - iterators.start)[parent >= 0])
+    work, python = _function_work(host, iterators)
+    groups: dict[str, list[int]] = {}
+    for row, name in enumerate(iterators.names):
+        groups.setdefault(re.sub(r"\[\d+\]", "", name), []).append(row)
+    for key in work:  # functions whose stage made no event of its own in this trace
+        groups.setdefault(key, [])
+    stages = [_stage(name, rows, iterators, self_ps, work.get(name, 0), name in python) for name, rows in groups.items()]
+    return tuple(sorted((stage for stage in stages if stage.name not in _TRANSPARENT), key=lambda stage: -stage.busy_s))
+
+
+def find_drain(trace: Trace, steps: Steps, waiting_ps: Ints) -> Drain:
+    """
+    Whether the buffers drained during the steps; `waiting_ps` is the exposed wait of each, shape (n_steps,).
+
+    Over several epochs nothing drains for good: every epoch starts its buffers anew, and so do those that follow.
+    """
+    half = len(steps) // 2
+    shares = [float(w.sum() / max(p.sum(), 1)) for w, p in zip(np.split(waiting_ps, [half]), np.split(steps.period_ps, [half]), strict=True)]
+    halves = (shares[0] if half else shares[1], shares[1])
+    if steps.n_epochs > 1:
+        return Drain(kept=1.0, capacity=0.0, halves=halves)
+    host = Events.of(trace.plane(HOST)).within(int(steps.start_ps[0]), int(steps.end_ps[-1]))
+    iterators = host.named(lambda name: name.startswith("Iterator::"))
+    roots = max(len(iterators.called("Iterator::Root")), 1)
+    kept, capacity = 1.0, 0.0
+    for name in sorted(set(iterators.names)):
+        if _short(name) not in _ASYNC:
+            continue
+        stage = iterators.called(name)
+        kept *= min(1.0, _produced_share(host, iterators, stage))
+        capacity += int(stage.integers("buffer_limit").max(initial=0)) * roots / max(len(stage), 1)
+    return Drain(kept=kept, capacity=capacity, halves=halves)
+
+
+def _is_wait(name: str) -> bool:
+    return name.startswith("IteratorGetNext") and ":IteratorGetNext" not in name
+
+
+def _short(name: str) -> str:
+    """The stage's type: the last part of an iterator's long name, without version and input index."""
+    return _SUFFIX.sub("", name.rpartition("::")[2])
+
+
+def _stage(name: str, rows: list[int], iterators: Events, self_ps: Ints, work_ps: int, python: bool) -> Stage:
+    events = iterators.where(np.isin(np.arange(len(iterators)), rows))
+    short = _short(name)
+    asynchronous = short in _ASYNC
+    nodes = events.texts("name")
+    node = nodes[-1] if nodes else ""
+    own = work_ps if asynchronous else int(self_ps[rows].sum())
+    return Stage(
+        name=short,
+        node="" if re.fullmatch(r"\w+Dataset\w*:\d+", node) or node.startswith("inject/") else node,
+        calls=len(rows),
+        self_s=own * 1e-12,
+        parallelism=max(1, int(events.integers("parallelism").max(initial=1))),
+        python=python,
+        injected=node.startswith("inject/"),
+        buffer_limit=int(events.integers("buffer_limit").max(initial=0)),
+        batch_size=int(events.integers("batch_size").max(initial=0)),
+    )
+
+
+def _function_work(host: Events, iterators: Events) -> tuple[dict[str, int], set[str]]:
+    """Picoseconds that the functions of each stage ran, by the stage's long name, and the stages that run Python."""
+    runs = host.named(lambda name: name.startswith("InstantiatedCapturedFunction::Run"))
+    process = host.called("ExecutorState::Process")
+    owner = dict(zip(runs.integers("id").tolist(), _owners(host, iterators, runs), strict=True))
+    ids = process.integers("id")
+    work: dict[str, int] = {}
+    for key, spent in zip(ids.tolist(), (process.end - process.start).tolist(), strict=True):
+        if owner.get(key):
+            work[owner[key]] = work.get(owner[key], 0) + spent
+    python_ops = host.named(lambda name: op_type(name) in PYTHON_OPS)
+    inside = enclosing(process, python_ops)
+    python = {owner[key] for key in ids[inside[inside >= 0]].tolist() if owner.get(key)}
+    return work, python
+
+
+def _owners(host: Events, iterators: Events, runs: Events) -> list[str]:
+    """The long name of the stage that made each function run: the iterator around it, or whose producer is around it."""
+    around = enclosing(iterators, runs)
+    producers = host.named(lambda name: name.endswith("Produce"))
+    producer = enclosing(producers, runs)
+    inputs = enclosing(producers, iterators)
+    names = iterators.names
+    stage_of: dict[int, str] = {}
+    for row, place in enumerate(inputs.tolist()):
+        if place >= 0:
+            stage_of.setdefault(place, names[row].rpartition("::")[0])
+    found = [names[a] if a >= 0 else stage_of.get(p, "") for a, p in zip(around.tolist(), producer.tolist(), strict=True)]
+    return [re.sub(r"\[\d+\]", "", name) for name in found]
+
+
+def _produced_share(host: Events, iterators: Events, stage: Events) -> float:
+    """
+    Elements produced ÷ elements consumed by a buffering stage, from the rates of both.
+
+    Rates are taken between the first and the last event, so that no whole element is lost at the window's edges.
+    """
+    short = _short(stage.names[0])
+    produced = host.called(f"{short}Produce")
+    consumed = host.called(f"{short}Consume")
+    if len(iterators) and len(produced):
+        inputs = enclosing(produced, iterators)
+        parents = np.zeros(len(produced), np.int64)
+        parents[inputs[inputs >= 0]] = iterators.integers("parent_id")[inputs >= 0]
+        produced = produced.where(np.isin(parents, stage.integers("id")))
+        around = enclosing(stage, consumed)
+        consumed = consumed.where(around >= 0)
+    if len(produced) < _MIN_PRODUCED or len(consumed) < _MIN_PRODUCED:
+        return 1.0
+    batch = int(stage.integers("batch_size").max(initial=0)) if short == "MapAndBatch" else 1
+    return _rate(produced.end) / (_rate(consumed.end) * max(batch, 1))
+
+
+def _rate(times_ps: Ints) -> float:
+    return float((times_ps.size - 1) / max(int(times_ps.max() - times_ps.min()), 1))

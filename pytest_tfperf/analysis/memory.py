@@ -1,0 +1,27 @@
+"""How much memory a step needs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pytest_tfperf.analysis.steps import HOST, Steps
+from pytest_tfperf.trace.events import Events
+from pytest_tfperf.trace.xspace import Ints, Trace
+
+
+def step_peaks(trace: Trace, steps: Steps) -> Ints | None:
+    """
+    Bytes allocated at each step's peak above what was allocated when it began, shape (n_steps,); None without events.
+
+    The events are those of the allocators that keep statistics: small tensors on a CPU bypass them.
+    """
+    memory = Events.of(trace.plane(HOST)).called("MemoryAllocation", "MemoryDeallocation")
+    if not len(memory):
+        return None
+    memory = memory.where(np.argsort(memory.start, kind="stable"))
+    level, step = memory.integers("bytes_allocated"), steps.of(memory.start)
+    before = np.searchsorted(memory.start, steps.start_ps) - 1
+    peaks = np.zeros(len(steps), np.int64)
+    base = level[np.maximum(before, 0)]
+    np.maximum.at(peaks, step[step >= 0], (level - base[step])[step >= 0])
+    return peaks

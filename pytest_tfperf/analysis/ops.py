@@ -1,0 +1,108 @@
+"""What ran on the host's threads: model ops, the TensorFlow runtime, eager ops; each kept apart from the input pipeline."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from pytest_tfperf.analysis.steps import HOST, Steps
+from pytest_tfperf.trace.events import Events, Mask
+from pytest_tfperf.trace.intervals import Spans, merge
+from pytest_tfperf.trace.nesting import enclosing
+from pytest_tfperf.trace.xspace import Ints, Trace
+
+# `node name:Op type`, the grammar of XProf's ParseTfOpFullname (xla/tsl/profiler/convert or utils/tf_op_utils.cc)
+_OP = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*:([A-Z_][a-zA-Z0-9_]*)\Z")
+# ops that wait for others or run them, and so are not work themselves
+_SHELLS = re.compile(
+    r"_?(IteratorGetNext.*|Stateful?PartitionedCall|PartitionedCall|While|StatelessWhile|If|StatelessIf|Case|StatelessCase"
+    r"|RemoteCall|SymbolicGradient|_?Recv|_?HostRecv|NoOp)\Z"
+)
+_RUNTIME = frozenset(
+    {"EagerExecute", "EagerKernelExecute", "FunctionRun", "SessionRun", "RunGraph", "KernelAndDeviceFunc::Run", "tf.function-graph_building"}
+)
+_FETCHING = ("IteratorGetNext", "OptionalHasValue", "OptionalGetValue", "_EagerConst", "SyncDevice")
+_DATA_LINES = ("tf_data_",)
+_DATA_RUNS = "InstantiatedCapturedFunction::Run"
+PYTHON_OPS = frozenset({"PyFunc", "EagerPyFunc", "PyFuncStateless"})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Activity:
+    """Merged spans of one host: `model` ops and XLA executions, `runtime` calls, XLA and graph `compile`."""
+
+    model: Spans
+    runtime: Spans
+    compile: Spans
+
+
+def find_activity(trace: Trace) -> Activity:
+    """When the model's ops, the runtime and the compilers were active; functions that tf.data runs are none of them."""
+    host = Events.of(trace.plane(HOST))
+    process = model_processes(trace)
+    runtime = host.named(lambda name: name in _RUNTIME)
+    executions = xla_executions(host)
+    return Activity(
+        model=merge(_model_ops(host).spans, executions.spans),
+        runtime=merge(runtime.spans, process.spans, executions.spans),
+        compile=merge(compilations(host).spans, host.called("tf.function-graph_building").spans),
+    )
+
+
+def model_processes(trace: Trace) -> Events:
+    """When TensorFlow's executor worked on the model's functions."""
+    host = Events.of(trace.plane(HOST))
+    process = host.called("ExecutorState::Process")
+    return process.where(~_runs_for_data(host, process))
+
+
+def _runs_for_data(host: Events, process: Events) -> Mask:
+    """Which `ExecutorState::Process` events run a function of an input pipeline, shape (n,)."""
+    ids = host.named(lambda name: name.startswith(_DATA_RUNS)).integers("id")
+    lines = np.array([line.name.startswith(_DATA_LINES) for line in host.plane.lines], bool)
+    return np.isin(process.integers("id"), ids) | (lines[process.line] if lines.size else np.zeros(len(process), bool))
+
+
+def xla_executions(host: Events) -> Events:
+    """One event for each execution of an XLA executable, on CPU and GPU."""
+    return host.named(lambda name: name.endswith("Executable::ExecuteAsyncOnStream"))
+
+
+def compilations(host: Events) -> Events:
+    """One event for each executable that XLA compiled."""
+    return host.named(lambda name: name in ("CpuCompiler::RunBackend", "GpuCompiler::RunBackend"))
+
+
+def op_type(name: str) -> str | None:
+    """The type in an op event's name, None where it is no op event."""
+    match = _OP.match(name)
+    return match[1] if match else None
+
+
+def eager_ops(trace: Trace, steps: Steps) -> tuple[Ints, Counter[str]]:
+    """
+    Ops run eagerly in each step, shape (n_steps,), and how often each type.
+
+    Constants do not count, nor what a loop fetches its elements with: `next(iterator)`, and in Keras the optional around it.
+    """
+    eager = Events.of(trace.plane(HOST)).called("EagerExecute")
+    eager = eager.where((eager.integers("is_func", 1) == 0) & (steps.of(eager.start) >= 0))
+    types = eager.texts("eager_op")
+    counts = np.array([not name.startswith(_FETCHING) for name in types], bool)
+    names = Counter(name for name, counted in zip(types, counts, strict=True) if counted)
+    return np.bincount(steps.of(eager.where(counts).start), minlength=len(steps)), names
+
+
+def _model_ops(host: Events) -> Events:
+    ops = host.named(lambda name: (kind := op_type(name)) is not None and not _SHELLS.match(kind) and "Iterator::" not in name)
+    lines = np.array([line.name.startswith(_DATA_LINES) for line in host.plane.lines], bool)
+    if not len(ops):
+        return ops
+    ops = ops.where(~lines[ops.line])
+    process = host.called("ExecutorState::Process")
+    owner = enclosing(process, ops)
+    for_data = np.r_[_runs_for_data(host, process), False]  # the last entry answers for -1
+    return ops.where(~for_data[owner])

@@ -1,0 +1,184 @@
+"""From a recording and its trace to a profile: every metric with a number, or with the reason why it has none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pytest_tfperf.analysis import advice
+from pytest_tfperf.analysis.breakdown import Breakdown, break_down
+from pytest_tfperf.analysis.input_pipeline import Drain, find_drain, find_stages
+from pytest_tfperf.analysis.memory import step_peaks
+from pytest_tfperf.analysis.ops import eager_ops, model_processes
+from pytest_tfperf.analysis.steps import Steps, find_steps
+from pytest_tfperf.analysis.timing import timed_values
+from pytest_tfperf.analysis.xla import XlaUse, compiled_outside, find_xla_use
+from pytest_tfperf.metrics import METRICS
+from pytest_tfperf.results import Profile, Recording, Source, Step, Value
+from pytest_tfperf.trace.hlo import buffer_bytes
+from pytest_tfperf.trace.xspace import Ints, Trace
+
+_NOT_BUILT = "this version of pytest-tfperf does not measure it yet"
+_TRACED = ("input_bound", "input_wait", "host_overhead", "xla_clusters", "xla_launches", "eager_ops", "peak_memory")
+_INPUT_BOUND_MATTERS = 0.05  # below this share an unsettled buffer changes step_time by no more than noise does
+_OVERHEAD_STEPS = 1.2  # buffers are given a fifth more steps to drain than they should need
+
+
+def profile_of(recording: Recording, trace: Trace | None) -> Profile:
+    """
+    The profile of a recording.
+
+    Raises:
+        TraceError: If the trace holds no step.
+    """
+    values = {name: Value.unknown(name, _NOT_BUILT) for name in METRICS}
+    values |= timed_values(recording) | _counted_values(recording)
+    if trace is None:
+        why = recording.ended or "nothing was traced"
+        values |= {name: Value.unknown(name, why) for name in _TRACED}
+        return _profile(recording, values)
+    steps = find_steps(trace)
+    breakdown = break_down(trace, steps)
+    drain = find_drain(trace, steps, breakdown.parts_ps["input"])
+    values |= _shares(trace, breakdown, drain) | _xla(trace, steps, recording)
+    values["input_wait"] = _input_wait(values)
+    values["eager_ops"] = _eager(trace, steps, recording)
+    values["peak_memory"] = _memory(trace, steps)
+    notes = () if recording.settled else ("the input buffers were still draining: step_time is not recorded as a baseline",)
+    return _profile(recording, values, steps, breakdown, notes)
+
+
+def settling_steps(trace: Trace, steps_before: int) -> int:
+    """
+    How many more steps must pass before a window shows the pipeline as it runs for long, 0 if it did.
+
+    Full buffers hide a pipeline that is slower than the steps for as long as they take to drain, which is their capacity ÷
+    the share of time that the steps would wait; `steps_before` passed since the last pause, in which they could fill.
+    """
+    steps = find_steps(trace)
+    breakdown = break_down(trace, steps)
+    drain = find_drain(trace, steps, breakdown.parts_ps["input"])
+    share = drain.corrected(breakdown.share("input"))
+    needed = int(np.ceil(_OVERHEAD_STEPS * drain.capacity / share)) if share > _INPUT_BOUND_MATTERS else 0
+    return 0 if drain.stationary() and needed <= steps_before else needed
+
+
+def _profile(
+    recording: Recording, values: dict[str, Value], steps: Steps | None = None, breakdown: Breakdown | None = None, notes: tuple[str, ...] = ()
+) -> Profile:
+    return Profile(
+        name=recording.name,
+        metrics=values,
+        steps=_steps(steps, breakdown) if steps and breakdown else (),
+        n_dropped=steps.n_dropped if steps else 0,
+        step_source=steps.source if steps else None,
+        workload=recording.workload,
+        notes=recording.notes + notes + ((recording.ended,) if recording.ended else ()),
+        result=recording.result,
+    )
+
+
+def _steps(steps: Steps, breakdown: Breakdown) -> tuple[Step, ...]:
+    parts = {part: (column * 1e-12).tolist() for part, column in breakdown.parts_ps.items()}
+    periods = (breakdown.period_ps * 1e-12).tolist()
+    return tuple(
+        Step(name=name, period_s=periods[i], parts_s={part: column[i] for part, column in parts.items()})
+        for i, name in enumerate(steps.names)
+    )
+
+
+def _shares(trace: Trace, breakdown: Breakdown, drain: Drain) -> dict[str, Value]:
+    observed = breakdown.share("input")
+    corrected = drain.kept < 0.95
+    share = drain.corrected(observed) if corrected else observed
+    source = Source.CORRECTED if corrected else Source.TRACE
+    cause = advice.input_cause(find_stages(trace)) if share > 0 else {}
+    detail: dict[str, Any] = {"observed": observed, "halves": list(drain.halves)} | cause
+    if corrected:
+        detail["corrected"] = (
+            f"buffers gave {1 - drain.kept:.0%} of the elements while the steps were traced; without them the steps wait longer than "
+            f"the {observed:.1%} seen"
+        )
+    overhead = breakdown.share("other")
+    return {
+        "input_bound": Value.of("input_bound", share, source, **detail),
+        "host_overhead": Value.of("host_overhead", overhead, Source.TRACE, **advice.overhead_cause()),
+    }
+
+
+def _input_wait(values: dict[str, Value]) -> Value:
+    bound, time = values["input_bound"], values["step_time"]
+    if bound.number is None or time.number is None:
+        return Value.unknown("input_wait", bound.why or time.why or "")
+    return Value.of("input_wait", bound.number * time.number, bound.source or Source.TRACE, **bound.detail)
+
+
+def _counted_values(recording: Recording) -> dict[str, Value]:
+    """Counts over all steps after the first: what was compiled and traced again."""
+    over = {"n_steps": max(recording.n_steps - 1, 0), "n_epoch_ends": recording.n_epochs}
+    nothing = recording.ended or "only steps that tf_profile drives are watched from the first to the last"
+    compiled, traced = recording.compiled, recording.traced
+    if not over["n_steps"]:
+        compiled = traced = None
+    return {
+        "xla_compiles": Value.unknown("xla_compiles", nothing)
+        if compiled is None
+        else Value.of("xla_compiles", len(compiled), Source.TRACE, **over, **(advice.compile_cause(compiled) if compiled else {})),
+        "retraces": Value.unknown("retraces", nothing)
+        if traced is None
+        else Value.of("retraces", len(traced), Source.GRAPH, **over, **(advice.retrace_cause(traced) if traced else {})),
+    }
+
+
+def _xla(trace: Trace, steps: Steps, recording: Recording) -> dict[str, Value]:
+    use = find_xla_use(trace, steps)
+    per_step = recording.steps_per_call
+    modules = {"executables": sorted(use.modules)}
+    values = {
+        "xla_clusters": _per_step("xla_clusters", use.clusters, 1, **modules),
+        "xla_launches": _per_step("xla_launches", use.launches, per_step, **modules),
+    }
+    if recording.compiled and (elsewhere := compiled_outside(trace, steps)):
+        counted = _counted_values(recording)["xla_compiles"]
+        values["xla_compiles"] = Value.of(
+            "xla_compiles", max(len(recording.compiled) - elsewhere, 0), Source.TRACE, **counted.detail, outside_steps=elsewhere
+        )
+    return values
+
+
+def _eager(trace: Trace, steps: Steps, recording: Recording) -> Value:
+    counts, types = eager_ops(trace, steps)
+    return _per_step("eager_ops", counts, recording.steps_per_call, **(advice.eager_cause(types) if types else {}))
+
+
+def _memory(trace: Trace, steps: Steps) -> Value:
+    use = find_xla_use(trace, steps)
+    if use.modules and not _runs_executor(trace, steps):
+        sizes = buffer_bytes(trace)
+        known = [sizes[name] for name in _full_names(use, sizes)]
+        if known:
+            return Value.of("peak_memory", max(known), Source.HLO)
+    peaks = step_peaks(trace, steps)
+    if peaks is None:
+        why = "no allocation is in the trace; on a CPU only oneDNN's allocator reports them (TF_ENABLE_ONEDNN_OPTS=1), and only large ones"
+        return Value.unknown("peak_memory", why)
+    return Value.of("peak_memory", int(peaks.min()), Source.TRACE, largest=int(peaks.max()))
+
+
+def _full_names(use: XlaUse, sizes: dict[str, int]) -> list[str]:
+    """The metadata's names of the executables that ran: event stats cut long names, the `(program_id)` at the end is unique."""
+    ids = {name.rpartition("(")[2] for name in use.modules}
+    return [name for name in sizes if name.rpartition("(")[2] in ids]
+
+
+def _runs_executor(trace: Trace, steps: Steps) -> bool:
+    return bool((steps.of(model_processes(trace).start) >= 0).any())
+
+
+def _per_step(metric: str, counts: Ints, per_call: int, **detail: Any) -> Value:
+    """The median over the steps, with the smallest and largest where they differ."""
+    per_step = counts / per_call
+    if per_step.min() != per_step.max():
+        detail |= {"low": float(per_step.min()), "high": float(per_step.max())}
+    return Value.of(metric, float(np.median(per_step)), Source.TRACE, n_steps=len(per_step), **detail)

@@ -1,0 +1,123 @@
+"""TensorFlow itself: loading it, warming it up, and naming the machine it runs on."""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+import subprocess
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.results import Json
+
+
+def load_tensorflow() -> Any:
+    """
+    The `tensorflow` module.
+
+    Raises:
+        CaptureError: If it is not installed, with the command that installs it.
+    """
+    try:
+        import tensorflow
+    except ImportError as error:
+        raise CaptureError(
+            f"TensorFlow cannot be imported ({error}); profiling needs it: pip install 'pytest-tfperf[tensorflow]' "
+            "(or [cpu] for the smaller build without GPU support)"
+        ) from error
+    return tensorflow
+
+
+@functools.cache
+def warm_runtime() -> None:
+    """Start what TensorFlow starts once per process (devices, thread pools, LLVM), so that no first step pays for it."""
+    tf = load_tensorflow()
+    number = tf.constant(1.0)
+    tf.function(lambda x: x + 1)(number)
+    tf.function(lambda x: x + 1, jit_compile=True)(number)
+    sync_devices()
+
+
+def sync_devices() -> None:
+    """Wait until every device has done what it was given."""
+    load_tensorflow().test.experimental.sync_devices()
+
+
+@functools.cache
+def describe() -> Json:
+    """
+    The environment of this process: `platform`, the class that structure holds for; `machine`, the fields that timing
+    holds for; `setting`, what is recorded and shown when a value changed.
+    """
+    tf = load_tensorflow()
+    minor = ".".join(tf.__version__.split(".")[:2])
+    devices = _accelerators(tf)
+    onednn = os.environ.get("TF_ENABLE_ONEDNN_OPTS", "1") != "0" and platform.machine() in ("x86_64", "AMD64")
+    kinds = "+".join(sorted(set(devices))) or "cpu"
+    return {
+        "platform": f"{kinds}, TensorFlow {minor}, oneDNN {'on' if onednn else 'off'}",
+        "machine": {
+            "accelerators": ", ".join(devices) or "none",
+            "cpu": _cpu_model(),
+            "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+            "tensorflow": minor,
+            "system": f"{platform.system()} {platform.machine()}",
+        },
+        "setting": {
+            "tensorflow": tf.__version__,
+            "keras": _version("keras"),
+            "python": platform.python_version(),
+            "precision": _precision(),
+            "xla_flags": os.environ.get("XLA_FLAGS", ""),
+            "tf_xla_flags": os.environ.get("TF_XLA_FLAGS", ""),
+        },
+    }
+
+
+@functools.cache
+def commit(folder: Path) -> str:
+    """The git commit of a folder, with `+` where its work tree differs from it; empty outside git."""
+    try:
+        head = subprocess.run(
+            ["git", "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*"],
+            cwd=folder, capture_output=True, text=True, timeout=10, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return head.stdout.strip()
+
+
+def _accelerators(tf: Any) -> list[str]:
+    names = []
+    for device in tf.config.list_physical_devices():
+        if device.device_type != "CPU":
+            details = tf.config.experimental.get_device_details(device) if device.device_type == "GPU" else {}
+            names.append(str(details.get("device_name", device.device_type)))
+    return names
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return models[0] if models else platform.machine()
+
+
+def _precision() -> str:
+    try:
+        import keras
+    except ImportError:
+        return ""
+    return str(keras.config.dtype_policy().name) if hasattr(keras.config, "dtype_policy") else ""
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""

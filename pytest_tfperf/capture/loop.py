@@ -1,0 +1,152 @@
+"""Driving the windows: by calling a step on data, or from within the user's own loop."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from pytest_tfperf.capture.environment import load_tensorflow
+from pytest_tfperf.capture.windows import Windows
+from pytest_tfperf.errors import CaptureError
+
+Call = Callable[[Any], Any]
+
+
+def run_calls(windows: Windows, step: Callable[..., Any], data: Iterable[Any] | None, unpack: bool | str) -> Any:
+    """
+    Call the step until the windows are full; what the last call returned.
+
+    Raises:
+        CaptureError: If the data are empty, or cannot be started again and ended before the windows were full.
+        TypeError: If the step cannot take the elements.
+    """
+    output = None
+    if data is None:
+        while not windows.done:
+            windows.begin()
+            output = step()
+            windows.end(output)
+        return output
+    call: Call | None = None
+    for element in each_step(windows, data):
+        if call is None:
+            call = _calling(step, element, unpack)
+        output = call(element)
+        windows.last_output = output
+    return output
+
+
+def each_step(windows: Windows, data: Iterable[Any]) -> Iterator[Any]:
+    """
+    The elements of the data, epoch after epoch, until the windows are full; a step lasts from `next()` to the next turn.
+
+    Raises:
+        CaptureError: As `run_calls`.
+    """
+    iterator = iter(data)
+    one_shot = iterator is data
+    seen = 0
+    while True:
+        windows.begin()
+        try:
+            element = next(iterator)
+        except StopIteration:
+            windows.abort()
+            if not seen or one_shot:
+                raise CaptureError(_too_short(windows, seen)) from None
+            iterator, seen = iter(data), 0
+            continue
+        if not windows.n_steps:
+            windows.inputs = workload_of(element)
+        seen += 1
+        yield element
+        windows.end(windows.last_output)
+        if windows.done:
+            return
+
+
+def run_once(step: Callable[..., Any], data: Iterable[Any] | None, unpack: bool | str) -> None:
+    """Call the step one time, unprofiled."""
+    if data is None:
+        step()
+        return
+    for element in data:
+        _calling(step, element, unpack)(element)
+        return
+
+
+def check_step(step: object) -> None:
+    """
+    Raises:
+        TypeError: If the step is not callable, or a coroutine function.
+    """
+    if not callable(step):
+        raise TypeError(f"tf_profile takes the step itself, a callable, but got {type(step).__name__}: {step!r:.80}")
+    if inspect.iscoroutinefunction(step):
+        raise TypeError(f"{_name(step)} is a coroutine function; pass a plain function that runs one step, e.g. with asyncio.run")
+
+
+def workload_of(element: object) -> Mapping[str, Any]:
+    """The signature of a step's input: `dtype[shape]` of each tensor, and the batch where all agree on their first size."""
+    tf = load_tensorflow()
+    leaves = tf.nest.flatten(element)
+    batches = {leaf.shape[0] for leaf in leaves if getattr(leaf, "shape", None) is not None and len(leaf.shape)}
+    batch = batches.pop() if len(batches) == 1 else None
+    return {"inputs": [_describe(leaf) for leaf in leaves], "batch": batch}
+
+
+def _calling(step: Callable[..., Any], element: Any, unpack: bool | str) -> Call:
+    """How the step takes an element: whole, or unpacked."""
+    if unpack is True:
+        if not isinstance(element, (tuple, list)):
+            raise TypeError(f"unpack=True, but the data give {type(element).__name__} elements, which cannot be unpacked")
+        return lambda batch: step(*batch)
+    if unpack is False or not isinstance(element, tuple):
+        return step
+    required = _required_parameters(step)
+    if required == 1:
+        return step
+    if required == len(element):
+        return lambda batch: step(*batch)
+    raise TypeError(
+        f"{_name(step)} has {required if required is not None else 'no fixed number of'} required positional parameters, and "
+        f"the data give tuples of {len(element)}: called with the element whole it would need 1, called with the element "
+        f"unpacked {len(element)}; pass unpack=True or unpack=False to say which is meant"
+    )
+
+
+def _required_parameters(step: Callable[..., Any]) -> int | None:
+    """How many positional parameters must be given; None if any number may be."""
+    target = getattr(step, "python_function", None) or getattr(step, "call", None) or step
+    try:
+        parameters = inspect.signature(target).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
+        return None
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return sum(parameter.default is parameter.empty for parameter in positional)
+
+
+def _too_short(windows: Windows, seen: int) -> str:
+    plan = windows.plan
+    if not seen and not windows.n_steps:
+        return "the data are empty: not one step could be run"
+    return (
+        f"the data ended after {windows.n_steps} steps and cannot be started again; the windows need {plan.total} (1 cold, "
+        f"{plan.warmup} warm-up, {plan.timed_steps} or more timed, {plan.trace_steps} traced). Pass something that can be "
+        "iterated again (a tf.data.Dataset, a list), or lower warmup=, steps= and trace_steps="
+    )
+
+
+def _describe(leaf: Any) -> str:
+    shape = getattr(leaf, "shape", None)
+    if shape is None:
+        return type(leaf).__name__
+    dtype = getattr(leaf.dtype, "name", leaf.dtype)
+    return f"{dtype}[{','.join('?' if size is None else str(size) for size in shape)}]"
+
+
+def _name(step: object) -> str:
+    return str(getattr(step, "__name__", type(step).__name__))

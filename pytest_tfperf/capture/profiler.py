@@ -1,0 +1,82 @@
+"""Sessions of TensorFlow's profiler: started, stopped for certain, and their XSpace file found."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from pytest_tfperf.capture.environment import load_tensorflow
+from pytest_tfperf.errors import CaptureError
+
+
+class Session:
+    """
+    One running profiler session; every session has a folder of its own, since two of one second overwrite each other.
+
+    Raises:
+        CaptureError: If another profiler is running in the process.
+    """
+
+    def __init__(self, parent: Path) -> None:
+        self._folder = Path(tempfile.mkdtemp(dir=parent))
+        self._profiler = _profiler()
+        if user_session_runs():
+            raise CaptureError(
+                "a TensorFlow profiler session is already running in this process (tf.profiler.experimental.start, or a "
+                "TensorBoard callback with profile_batch); stop it before the step is profiled"
+            )
+        try:
+            self._profiler.start(str(self._folder))
+        except Exception as error:
+            stop_quietly()  # a failed start blocks later ones until one stop
+            raise CaptureError(f"TensorFlow's profiler cannot start: {error}; is another profiler running?") from error
+        self.running = True
+
+    def stop(self) -> Path:
+        """
+        End the session; the path of its `.xplane.pb`.
+
+        Raises:
+            CaptureError: If the profiler wrote none.
+        """
+        self.running = False
+        try:
+            self._profiler.stop()
+        except Exception as error:
+            raise CaptureError(f"TensorFlow's profiler could not write its trace: {error}") from error
+        found = sorted(self._folder.glob("plugins/profile/*/*.xplane.pb"))
+        if not found:
+            raise CaptureError(f"TensorFlow's profiler wrote no .xplane.pb under {self._folder}")
+        return found[0]
+
+    def discard(self) -> None:
+        """End the session, if it runs, without a trace."""
+        if self.running:
+            self.running = False
+            stop_quietly()
+
+
+def user_session_runs() -> bool:
+    """Whether a session that is not ours runs through `tf.profiler.experimental` in this process."""
+    # private: tensorflow/python/profiler/profiler_v2.py keeps the one session of the process here (2.16 to 2.21)
+    return getattr(_profiler_module(), "_profiler", None) is not None
+
+
+def stop_quietly() -> None:
+    """Stop whatever session the profiler's module holds, and throw its trace away."""
+    try:
+        _profiler().stop(save=False)
+    except load_tensorflow().errors.UnavailableError:  # none was running
+        return
+
+
+def _profiler() -> Any:
+    return load_tensorflow().profiler.experimental
+
+
+def _profiler_module() -> Any:
+    load_tensorflow()
+    from tensorflow.python.profiler import profiler_v2
+
+    return profiler_v2

@@ -1,0 +1,356 @@
+"""
+The windows of a profile: consecutive stretches of one run of the user's steps.
+
+cold (step 0) → warm-up → timed (profiler off) → traced. Whoever drives the steps calls `begin` and `end` around each,
+`turn_over` between epochs, and stops when `done`. What happens between two steps stands in `_sequence`, as one story.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from pytest_tfperf.capture.environment import load_tensorflow, sync_devices
+from pytest_tfperf.capture.profiler import Session
+from pytest_tfperf.compiler.retracing import runs_functions
+from pytest_tfperf.compiler.xla import live_modules
+from pytest_tfperf.results import Recording
+from pytest_tfperf.trace.xspace import read_trace
+
+_BLOCK_S = 0.02  # a block is at least this long, and this many device synchronisations
+_SYNCS_PER_BLOCK = 50
+_MIN_BLOCKS = 10  # fewer say nothing about the spread
+_MAX_ROUNDS = 3
+_SHARES = {"warm-up": 0.2, "timed": 0.45, "traced": 0.3}  # of max_seconds, for one round of windows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """
+    How many steps each window has (a step is one call or Keras execution), and how long all may take after step 0.
+
+    `available` is how many there are at most, None where that is not known.
+    """
+
+    warmup: int = 10
+    steps: int | None = None
+    trace_steps: int = 20
+    max_seconds: float = 30.0
+    latency: bool = False
+    steps_per_call: int = 1
+    available: int | None = None
+
+    @property
+    def timed_steps(self) -> int:
+        """Steps of the timed window; without a wish 50, and then more where they are too short for ten blocks."""
+        return 50 if self.steps is None else self.steps
+
+    @property
+    def total(self) -> int:
+        """Steps of all windows."""
+        return 1 + self.warmup + self.timed_steps + self.trace_steps
+
+    def cut_to(self, available: int) -> Plan:
+        """The plan for a loop that has only so many steps: where they are too few, every window is shorter by the same factor."""
+        if available >= self.total:
+            return replace(self, available=available)
+        share = max(available - 1, 0) / (self.total - 1)
+        warmup, traced = math.floor(self.warmup * share), max(2, math.floor(self.trace_steps * share))
+        return replace(self, warmup=warmup, trace_steps=traced, steps=max(1, available - 1 - warmup - traced), available=available)
+
+
+class Windows:
+    """
+    The state of one profile while its steps run.
+
+    `settle(trace, steps since the last pause)` says how many steps must pass before the windows are measured again,
+    because the input's buffers were still draining, or 0; `announce` is told which window begins.
+    """
+
+    def __init__(
+        self, plan: Plan, folder: Path, kind: str, settle: Callable[[Path, int], int], announce: Callable[[str], None]
+    ) -> None:
+        self.plan, self.kind = plan, kind
+        self.done = False
+        self.watched = False  # whether traces of tf.functions are reported to `function_traced`
+        self.n_steps = 0
+        self.inputs: Mapping[str, Any] = {"inputs": [], "batch": None}
+        self.last_output: Any = None
+        self._folder, self._settle, self._announce = folder, settle, announce
+        self._first_step_s: float | None = None
+        self._first_step_why: str | None = None
+        self._blocks: list[tuple[float, int]] = []
+        self._step_seconds: list[float] = []
+        self._epoch_gaps_s: list[float] = []
+        self._gaps: list[float] = []
+        self._retraces: list[tuple[str, int]] = []
+        self._cold_traces = 0
+        self._trace: Path | None = None
+        self._compiled: frozenset[str] | None = None
+        self._settled = True
+        self._ended: str | None = None
+        self._notes: list[str] = []
+        self._session: Session | None = None
+        self._annotation: Any = None
+        self._in_step = self._epoch_over = False
+        self._epoch = 0
+        self._mark = self._began = 0.0
+        self._modules: frozenset[str] | None = None  # alive after the first step
+        self._outside: frozenset[str] = frozenset()  # compiled while no step ran
+        self._before_outside: frozenset[str] | None = None
+        self._story = self._sequence()
+        next(self._story)
+
+    def begin(self) -> None:
+        """A step begins."""
+        if self._before_outside is not None:
+            self._outside |= self._live() - self._before_outside
+            self._before_outside = None
+        if self._epoch_over:
+            self._turn_page()
+        self._in_step = True
+        if not self.n_steps:
+            self._mark = perf_counter()
+        if self._session is not None:
+            trace = load_tensorflow().profiler.experimental.Trace
+            self._annotation = trace(self.kind, step_num=self.n_steps, _r=1, tfperf=1, epoch=self._epoch)
+            self._annotation.__enter__()
+
+    def end(self, output: Any = None) -> None:
+        """The step has ended; what has to be done between steps is done now."""
+        if self.plan.latency:
+            _fetch(output)
+        self._close_annotation()
+        self._in_step = False
+        self.n_steps += 1
+        try:
+            next(self._story)
+        except StopIteration:
+            self.done = True
+
+    def abort(self) -> None:
+        """The step that began was none: its epoch had no more data."""
+        if self._annotation is not None:
+            self._annotation.set_metadata(aborted=1)
+        self._close_annotation()
+        self._in_step = False
+        self.turn_over()
+
+    def turn_over(self) -> None:
+        """An epoch has ended; the time until the next step begins is its gap."""
+        self._epoch_over = True
+
+    def leave_steps(self) -> None:
+        """Until the next step begins, the loop does something else (a validation); what it compiles is not the steps'."""
+        if self._session is None and self._before_outside is None and self.n_steps:
+            self._before_outside = self._live()
+
+    def function_traced(self, name: str) -> None:
+        """TensorFlow has traced a tf.function; counted if a step was running."""
+        if self._in_step and self.n_steps:
+            self._retraces.append((name, self.n_steps))
+        elif self._in_step:
+            self._cold_traces += 1
+
+    def close(self, reason: str | None = None) -> None:
+        """End the profile wherever it is; with a reason, what its windows have got so far is kept."""
+        self._story.close()
+        self._close_annotation()
+        if reason is not None and not self.done:
+            self._ended = reason
+            self._keep_what_there_is()
+        if self._session is not None:
+            self._session.discard()
+            self._session = None
+
+    def recording(self, name: str, result: Any, workload: Mapping[str, Any]) -> Recording:
+        """What the windows hold; for a profile that has ended."""
+        return Recording(
+            name=name,
+            trace=self._trace,
+            workload=workload,
+            steps_per_call=self.plan.steps_per_call,
+            first_step_s=self._first_step_s,
+            first_step_why=self._first_step_why,
+            blocks=tuple(self._blocks),
+            step_seconds=tuple(self._step_seconds),
+            epoch_gaps_s=tuple(self._epoch_gaps_s),
+            n_steps=self.n_steps,
+            n_epochs=self._epoch,
+            compiled=None if self._compiled is None else tuple(sorted(self._compiled)),
+            traced=tuple(self._retraces) if self.watched else None,
+            settled=self._settled,
+            ended=self._ended,
+            notes=tuple(dict.fromkeys(self._notes)),
+            result=result,
+        )
+
+    def _keep_what_there_is(self) -> None:
+        if self._modules is None:
+            return
+        if self._session is not None:
+            self._trace = self._stop()
+        else:
+            self._compiled = self._live() - self._modules - self._outside
+
+    def _sequence(self) -> Generator[None]:
+        """One `yield` is one step of the user's; the code between two is what happens between two steps."""
+        yield from self._cold_window()
+        self._began = perf_counter()
+        period = yield from self._warm_up_window()
+        steps_before = self.n_steps - 1
+        for round_left in reversed(range(_MAX_ROUNDS)):
+            began = self.n_steps
+            yield from self._timed_window(period)
+            yield from self._traced_window()
+            assert self._trace is not None
+            wait = self._settle(self._trace, steps_before)
+            self._settled = not wait
+            if not wait or not round_left or not self._room_for(wait + self.n_steps - began, period):
+                return
+            self._announce(f"waiting {wait} steps for the input buffers to settle")
+            for _ in range(wait):
+                yield
+            steps_before = wait
+
+    def _room_for(self, n_steps: int, period: float) -> bool:
+        """Whether so many more steps fit into the time and the data."""
+        in_time = self._spent() + 1.3 * n_steps * period <= self.plan.max_seconds
+        return in_time and (self.plan.available is None or self.n_steps + n_steps <= self.plan.available)
+
+    def _cold_window(self) -> Generator[None]:
+        self._announce("first step")
+        self._session = Session(self._folder)
+        yield
+        sync_devices()
+        self._first_step_s = self._lap()
+        session, self._session = self._session, None
+        trace = read_trace(session.stop())
+        self._modules = live_modules(trace)
+        if runs_functions(trace) and not self._cold_traces:
+            self._first_step_why = "its functions had been traced before, so this was no first step"
+        self._mark = perf_counter()
+
+    def _warm_up_window(self) -> Generator[None, None, float]:
+        """Gives the period of a step, from the second half of the window."""
+        self._announce("warm-up")
+        n_steps, half = 0, 0
+        while n_steps < self.plan.warmup and self._spent() < self.plan.max_seconds * _SHARES["warm-up"]:
+            if n_steps == self.plan.warmup // 2:
+                sync_devices()
+                self._mark, half = perf_counter(), n_steps
+                self._gaps = []
+            yield
+            n_steps += 1
+        self._say_cut("warm-up", n_steps, self.plan.warmup)
+        sync_devices()
+        return max(perf_counter() - self._mark, 0.0) / max(n_steps - half, 1)
+
+    def _timed_window(self, period: float) -> Generator[None]:
+        self._announce("timing")
+        target = max(_BLOCK_S, _SYNCS_PER_BLOCK * _sync_cost())
+        size = 1 if self.plan.latency else max(1, min(math.ceil(target / max(period, 1e-6)), 10_000))
+        if self.plan.steps is not None:
+            size = min(size, max(1, self.plan.steps))
+        deadline = perf_counter() + self.plan.max_seconds * _SHARES["timed"]
+        blocks: list[tuple[float, int]] = []
+        single: list[float] = []
+        self._gaps = []
+        self._mark = perf_counter()
+        try:
+            while self._wants_more(len(single), len(blocks)) and (perf_counter() < deadline or not blocks):
+                laps: list[float] = []
+                while len(laps) < size and (perf_counter() < deadline or not laps):
+                    yield
+                    laps.append(self._lap())
+                if not self.plan.latency:
+                    sync_devices()
+                seconds = sum(laps) + self._lap()
+                if seconds < target / 2 and len(laps) == size and self.plan.steps is None and not self.plan.latency:
+                    size *= 2  # the warm-up was slower than this: measure with longer blocks
+                    continue
+                blocks.append((seconds, len(laps)))
+                single += laps
+        finally:
+            if not self._blocks or not self._wants_more(len(single), len(blocks)):
+                self._blocks, self._step_seconds, self._epoch_gaps_s = blocks, single, self._gaps
+        self._say_cut("timed", len(single), self.plan.timed_steps)
+
+    def _traced_window(self) -> Generator[None]:
+        deadline = perf_counter() + self.plan.max_seconds * _SHARES["traced"]
+        self._session = Session(self._folder)
+        for n_steps in range(1, self.plan.trace_steps + 1):
+            yield
+            if perf_counter() > deadline and n_steps >= 2:
+                self._say_cut("traced", n_steps, self.plan.trace_steps)
+                break
+        sync_devices()
+        self._trace = self._stop()
+
+    def _wants_more(self, n_steps: int, n_blocks: int) -> bool:
+        if self.plan.steps is not None:
+            return n_steps < self.plan.steps
+        return n_steps < self.plan.timed_steps or (n_blocks < _MIN_BLOCKS and not self.plan.latency)
+
+    def _turn_page(self) -> None:
+        self._epoch_over = False
+        self._epoch += 1
+        if self._session is None:
+            self._gaps.append(self._lap())
+
+    def _lap(self) -> float:
+        """Seconds since the last mark, and a new mark."""
+        now = perf_counter()
+        seconds, self._mark = now - self._mark, now
+        return seconds
+
+    def _spent(self) -> float:
+        return perf_counter() - self._began
+
+    def _say_cut(self, window: str, n_steps: int, wanted: int) -> None:
+        if n_steps < wanted:
+            limit = f"{self.plan.max_seconds:g} s a profile (tfperf_max_seconds)"
+            self._notes.append(f"{window} window: {n_steps} of {wanted} steps, cut by {limit}")
+
+    def _stop(self) -> Path:
+        """End the traced window: its trace, and what was compiled until then."""
+        session, self._session = self._session, None
+        assert session is not None and self._modules is not None
+        path = session.stop()
+        self._compiled = live_modules(read_trace(path)) - self._modules - self._outside
+        return path
+
+    def _live(self) -> frozenset[str]:
+        """The executables alive now, from a session that records nothing; its time counts nowhere."""
+        start = perf_counter()
+        modules = live_modules(read_trace(Session(self._folder).stop()))
+        self._mark += perf_counter() - start
+        return modules
+
+    def _close_annotation(self) -> None:
+        annotation, self._annotation = self._annotation, None
+        if annotation is not None:
+            annotation.__exit__(None, None, None)
+
+
+def _sync_cost() -> float:
+    """Seconds of one device synchronisation, the median of five."""
+    costs = []
+    for _ in range(5):
+        start = perf_counter()
+        sync_devices()
+        costs.append(perf_counter() - start)
+    return statistics.median(costs)
+
+
+def _fetch(output: Any) -> None:
+    """Bring a step's output to the host, as an inference server does."""
+    for tensor in load_tensorflow().nest.flatten(output):
+        if hasattr(tensor, "numpy"):
+            tensor.numpy()
+    sync_devices()

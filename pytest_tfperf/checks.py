@@ -1,0 +1,213 @@
+"""Limits: from marker arguments and ini lines to verdicts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pytest_tfperf.errors import LimitError
+from pytest_tfperf.metrics import COUNT, MACHINE, METRICS, RATIO, SECONDS, Metric, format_quantity, nearest, parse_quantity
+from pytest_tfperf.results import Check, Profile, Value, Verdict
+
+STRUCTURAL, TIMING = "structural", "timing"
+_BOUNDS = {"max": "at most", "min": "at least", "equal": "exactly"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """A bound on a metric: `relation` is max, min or equal; `argument` the name it was given under."""
+
+    metric: Metric
+    relation: str
+    bound: float
+    argument: str
+
+    @property
+    def wanted(self) -> str:
+        """The limit in words."""
+        return f"{_BOUNDS[self.relation]} {format_quantity(self.bound, self.metric.unit)}"
+
+    def holds(self, value: Value) -> bool:
+        """Whether a known value keeps to it; where steps differ every one of them must."""
+        low, high = value.low(), value.high()
+        return {"max": high <= self.bound, "min": low >= self.bound, "equal": low == high == self.bound}[self.relation]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a test asks for: limits, and how its steps are profiled; None where nothing was said."""
+
+    limits: tuple[Limit, ...] = ()
+    max_regression: float | None = None
+    warmup: int | None = None
+    steps: int | None = None
+    trace_steps: int | None = None
+    latency: bool | None = None
+    target_step_time: float | None = None
+    tpu: str | None = None
+    autocluster: bool = False
+    findings: tuple[str, ...] = ()
+    ignore_findings: tuple[str, ...] = ()
+    given: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, arguments: Mapping[str, Any]) -> Wanted:
+        """
+        The meaning of marker arguments.
+
+        Raises:
+            LimitError: If a name is not known or a value cannot be understood.
+        """
+        limits, options = [], {}
+        for name, value in arguments.items():
+            if name in _OPTIONS:
+                options[name] = _option(name, value)
+            else:
+                limits.append(_limit(name, value))
+        return cls(limits=tuple(limits), given=dict(arguments), **options)
+
+
+def argument_names() -> list[str]:
+    """Every argument that the marker takes."""
+    bounds = [f"{relation}_{name}" for name in METRICS for relation in ("max", "min")]
+    return bounds + [name for name, metric in METRICS.items() if metric.unit == COUNT] + list(_OPTIONS)
+
+
+def parse_limit_lines(lines: Iterable[str], where: str) -> dict[str, str]:
+    """
+    Marker arguments from lines such as `max_input_bound = 5%`; several may stand on a line, separated by commas.
+
+    Raises:
+        LimitError: If a line is not of that form, names an option that is no limit, or cannot be understood.
+    """
+    arguments = {}
+    for line in filter(None, (part.strip() for text in lines for part in text.split(","))):
+        name, equals, value = (part.strip() for part in line.partition("="))
+        if not equals or not value:
+            raise LimitError(f"{where}: {line!r} is not of the form max_input_bound = 5%")
+        if name in _OPTIONS:
+            raise LimitError(f"{where}: {name} is no limit; set it on the marker, or as tfperf_{name} where there is such an ini")
+        _limit(name, value)
+        arguments[name] = value
+    return arguments
+
+
+def check_limits(profile: Profile, limits: Iterable[Limit], only: str | None, parallel: bool) -> list[Check]:
+    """
+    The verdict on each limit that is asked for under `--tfperf-only`; `parallel` says that other tests used the CPU meanwhile.
+    """
+    return [_check(profile, limit, parallel) for limit in limits if asked_for(limit.metric, only)]
+
+
+def asked_for(metric: Metric, only: str | None) -> bool:
+    """Whether `--tfperf-only` leaves a metric in."""
+    return only is None or (metric.scope == MACHINE) == (only == TIMING)
+
+
+def _check(profile: Profile, limit: Limit, parallel: bool) -> Check:
+    value = profile.value(limit.metric.name)
+    if value.number is None:
+        verdict, message = Verdict.UNKNOWN, f"{limit.metric.name} is unknown, wanted {limit.wanted} ({limit.argument}): {value.why}"
+    elif parallel and limit.metric.scope == MACHINE:
+        shown = format_quantity(value.number, limit.metric.unit)
+        verdict = Verdict.INCONCLUSIVE
+        message = f"{limit.metric.name} was {shown}, wanted {limit.wanted} ({limit.argument}): other workers used the CPU; run without -n"
+    elif limit.holds(value):
+        verdict, message = Verdict.PASS, f"{limit.metric.name} {_shown(value, limit)}, wanted {limit.wanted}"
+    else:
+        verdict, message = Verdict.FAIL, _failure(value, limit)
+    return Check(
+        profile=profile.name, metric=limit.metric.name, kind="limit", verdict=verdict, wanted=limit.wanted, message=message
+    )
+
+
+def _failure(value: Value, limit: Limit) -> str:
+    """Measured value and limit in one sentence, then where it comes from and what to try."""
+    lines = [f"{limit.metric.name} was {_shown(value, limit)}, wanted {limit.wanted} ({limit.argument})"]
+    return "\n".join(lines + explanation(value))
+
+
+def explanation(value: Value) -> list[str]:
+    """The lines below a failure: over how many steps, how it was corrected, where it comes from, what to try."""
+    detail = value.detail
+    lines = []
+    if "n_epoch_ends" in detail:
+        lines.append(f"over: {detail['n_steps']} steps after the first and {detail['n_epoch_ends']} epoch ends")
+    lines += [f"{key}: {detail[key]}" for key in ("corrected", "where", "try") if detail.get(key)]
+    return [f"  {line}" for line in lines]
+
+
+def _shown(value: Value, limit: Limit) -> str:
+    unit = limit.metric.unit
+    assert value.number is not None
+    if value.low() == value.high():
+        return format_quantity(value.number, unit)
+    low, high = format_quantity(value.low(), unit), format_quantity(value.high(), unit)
+    return f"{low} to {high} over {value.detail.get('n_steps', 'the')} steps"
+
+
+def _limit(name: str, value: object) -> Limit:
+    match = re.match(r"(max|min)_(.+)", name)
+    relation, metric = (match[1], match[2]) if match else ("equal", name)
+    row = METRICS.get(metric)
+    if row is None or (relation == "equal" and row.unit != COUNT):
+        raise LimitError(f"unknown argument {name!r}; {nearest(name, argument_names())}")
+    try:
+        return Limit(metric=row, relation=relation, bound=parse_quantity(value, row.unit), argument=f"{name}={value!r}")
+    except ValueError as error:
+        raise LimitError(f"{name}: {error}") from error
+
+
+def _option(name: str, value: Any) -> Any:
+    try:
+        return _OPTIONS[name](value)
+    except (TypeError, ValueError) as error:
+        raise LimitError(f"{name}: {error}") from error
+
+
+def parse_steps(value: object) -> int:
+    """
+    A number of steps.
+
+    Raises:
+        ValueError: If it is no positive whole number.
+    """
+    number = parse_quantity(value, COUNT)
+    if number != int(number) or number < 1:
+        raise ValueError(f"{value!r} is not a positive whole number")
+    return int(number)
+
+
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"{value!r} is neither True nor False")
+    return value
+
+
+def _names(value: object) -> tuple[str, ...]:
+    names = (value,) if isinstance(value, str) else value
+    if not isinstance(names, (list, tuple, set)) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"{value!r} is not a name or a list of names")
+    return tuple(names)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not a string")
+    return value
+
+
+_OPTIONS: dict[str, Any] = {
+    "max_regression": lambda value: parse_quantity(value, RATIO),
+    "warmup": parse_steps,
+    "steps": parse_steps,
+    "trace_steps": parse_steps,
+    "latency": _flag,
+    "target_step_time": lambda value: parse_quantity(value, SECONDS),
+    "tpu": _text,
+    "autocluster": _flag,
+    "findings": _names,
+    "ignore_findings": _names,
+}

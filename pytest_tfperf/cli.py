@@ -1,0 +1,56 @@
+"""The command `tfperf`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from pytest_tfperf import __version__
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.report.runfile import read_run
+from pytest_tfperf.report.terminal import render
+from pytest_tfperf.results import BROKEN, Run
+
+GOOD, FAILED, USAGE, UNKNOWN = 0, 1, 2, 3
+_COLOURS = {"red": "31", "green": "32", "yellow": "33"}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; its exit status: 0 good, 1 a check failed, 2 unreadable input or usage."""
+    options = _parser().parse_args(arguments)
+    try:
+        run = read_run(options.run)
+    except TfperfError as error:
+        print(f"tfperf: {error}", file=sys.stderr)
+        return USAGE
+    print(json.dumps(run.to_json(), indent=1, allow_nan=False) if options.json else _shown(run, options.verbose))
+    return FAILED if any(check.verdict in BROKEN for test in run.tests for check in test.checks) else GOOD
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="tfperf", description="Look at what pytest-tfperf measured, outside pytest.")
+    parser.add_argument("--version", action="version", version=f"tfperf {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    show = commands.add_parser(
+        "show", help="a run file as pytest showed it",
+        description="Show a run file, written by pytest --tfperf-report run.json. Exit status 1 if a check in it failed.",
+    )  # fmt: skip
+    show.add_argument("run", type=Path, metavar="RUN.json", help="the run file")
+    show.add_argument("-v", "--verbose", action="store_true", help="also the checks that passed, causes and notes")
+    show.add_argument("--json", action="store_true", help="print the run as JSON")
+    return parser
+
+
+def _shown(run: Run, verbose: bool) -> str:
+    lines = render(run, shutil.get_terminal_size((80, 24)).columns, int(verbose))
+    if not sys.stdout.isatty():
+        return "\n".join(line.text for line in lines)
+    return "\n".join(f"\033[{_COLOURS[line.colour]}m{line.text}\033[0m" if line.colour else line.text for line in lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What TensorFlow's compilers did while the steps ran."""

@@ -1,0 +1,116 @@
+"""A run as text for a terminal: a table of what was measured, the checks that did not pass, and the count."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from tabulate import tabulate
+
+from pytest_tfperf.metrics import METRICS, format_quantity
+from pytest_tfperf.results import BROKEN, DECIDED, Check, Profile, Run, TestRecord, Verdict
+
+# in the order in which they are given up where the terminal is narrow, from the end
+_COLUMNS = (
+    ("step_time", "step"), ("input_bound", "input"), ("xla_compiles", "compiles"), ("retraces", "retraces"),
+    ("eager_ops", "eager ops"), ("host_overhead", "overhead"), ("first_step_time", "first step"), ("xla_launches", "launches"),
+    ("peak_memory", "memory"), ("throughput", "throughput"), ("epoch_gap", "epoch gap"),
+)  # fmt: skip
+_UNKNOWN = "?"
+_NAME_WIDTH = (24, 48)
+_QUIET = frozenset({Verdict.PASS})
+
+
+class TextLine(NamedTuple):
+    """One line of output and its colour: green, red, yellow, or none."""
+
+    text: str
+    colour: str | None = None
+
+
+def render(run: Run, width: int, verbosity: int) -> list[TextLine]:
+    """
+    The lines for a terminal of that width.
+
+    Below 0 the count alone; at 0 the table and the checks that did not pass; above also those that did, and notes.
+    """
+    if verbosity < 0:
+        return [count_line(run.tests)]
+    lines = [TextLine(line) for line in _table(run.tests, width)]
+    for test in run.tests:
+        lines += _checks(test, verbosity)
+        if verbosity > 0:
+            lines += [TextLine(f"{_title(test, profile)}: {note}") for profile in test.profiles for note in profile.notes]
+    return [*lines, count_line(run.tests)]
+
+
+def count_line(tests: Iterable[TestRecord]) -> TextLine:
+    """`tfperf: 41 checks decided (39 pass, 2 fail), 3 not decided: …`."""
+    checks = [(test, check) for test in tests for check in test.checks]
+    verdicts = Counter(check.verdict for _, check in checks)
+    failed = verdicts[Verdict.FAIL] + verdicts[Verdict.REGRESSION]
+    decided = sum(verdicts[verdict] for verdict in DECIDED)
+    text = f"tfperf: {decided} check{'' if decided == 1 else 's'} decided ({decided - failed} pass, {failed} fail)"
+    rest = [(test, check) for test, check in checks if check.verdict not in DECIDED]
+    if rest:
+        named = [f"{check.metric} {check.verdict.value} in {test.key}" for test, check in rest]
+        more = f", and {len(named) - 3} more" if len(named) > 3 else ""
+        text += f", {len(rest)} not decided: {', '.join(named[:3])}{more}"
+    broken = any(check.verdict in BROKEN for _, check in checks)
+    return TextLine(text, "red" if broken else "yellow" if rest else "green")
+
+
+def _table(tests: Sequence[TestRecord], width: int) -> list[str]:
+    rows = [(test, profile) for test in tests for profile in test.profiles]
+    if not rows:
+        return []
+    wanted = [column for column in _COLUMNS if any(profile.value(column[0]).number is not None for _, profile in rows)]
+    for name_width in reversed(_NAME_WIDTH):
+        for n_columns in range(len(wanted), 1, -1):
+            lines = _lines(rows, wanted[:n_columns], name_width)
+            if max(map(len, lines)) <= width and (n_columns >= 5 or name_width == _NAME_WIDTH[0]):
+                return lines
+    return _lines(rows, wanted[:2], _NAME_WIDTH[0])
+
+
+def _lines(rows: Sequence[tuple[TestRecord, Profile]], columns: Sequence[tuple[str, str]], name_width: int) -> list[str]:
+    head = ["test", *(title for _, title in columns)]
+    body = [[_shorten(_title(test, profile), name_width), *(_cell(profile, name) for name, _ in columns)] for test, profile in rows]
+    return tabulate(body, head, "simple", disable_numparse=True, colalign=["left", *["right"] * len(columns)]).splitlines()
+
+
+def _cell(profile: Profile, name: str) -> str:
+    value = profile.value(name)
+    if value.number is None:
+        return _UNKNOWN
+    low, high, unit = value.low(), value.high(), METRICS[name].unit
+    return format_quantity(value.number, unit) if low == high else f"{format_quantity(low, unit)}…{format_quantity(high, unit)}"
+
+
+def _checks(test: TestRecord, verbosity: int) -> list[TextLine]:
+    return [
+        TextLine(f"{check.verdict.value:<12} {test.nodeid}{f' [{check.profile}]' if check.profile else ''}: {line}", colour(check))
+        for check in test.checks
+        if verbosity > 0 or check.verdict not in _QUIET
+        for line in check.message.splitlines()[: 1 if verbosity <= 0 else None]
+    ]
+
+
+def colour(check: Check) -> str:
+    """Red for what fails a test, yellow for what is not decided, green for the rest."""
+    if check.verdict in BROKEN:
+        return "red"
+    return "green" if check.verdict in DECIDED else "yellow"
+
+
+def _title(test: TestRecord, profile: Profile) -> str:
+    return f"{test.key}/{profile.name}" if profile.name else test.key
+
+
+def _shorten(text: str, width: int) -> str:
+    """The text with its middle left out where it is too long: both ends tell tests apart."""
+    if len(text) <= width:
+        return text
+    head = (width - 1) // 3
+    return f"{text[:head]}…{text[-(width - 1 - head):]}"

@@ -1,0 +1,287 @@
+"""
+What is measured and decided, as frozen values, and their JSON.
+
+`Recording` goes from capture to analysis; `Profile`, `Check`, `TestRecord` and `Run` from there to everything that is
+shown or stored. Only plain JSON values are in `to_json`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from pytest_tfperf.errors import TfperfError, UnknownMetric
+from pytest_tfperf.metrics import METRICS, nearest
+
+FORMAT = 1
+PARTS = (
+    "compile", "output", "input", "kernel_launch", "host_compute", "collective", "device_to_device", "device_compute", "other",
+)  # fmt: skip
+
+Json = dict[str, Any]
+
+
+class Source(str, Enum):
+    """Where a number comes from."""
+
+    TIMED = "timed"
+    TRACE = "trace"
+    GRAPH = "graph"
+    HLO = "hlo"
+    PREDICTED = "predicted"
+    CORRECTED = "corrected"
+
+
+class Verdict(str, Enum):
+    """What a check says."""
+
+    PASS = "PASS"
+    FAIL = "FAIL"
+    REGRESSION = "REGRESSION"
+    IMPROVED = "IMPROVED"
+    INCONCLUSIVE = "INCONCLUSIVE"
+    UNKNOWN = "UNKNOWN"
+    MISSING = "MISSING"
+    INCOMPARABLE = "INCOMPARABLE"
+    NEW = "NEW"
+
+
+DECIDED = frozenset({Verdict.PASS, Verdict.FAIL, Verdict.REGRESSION, Verdict.IMPROVED})
+BROKEN = frozenset({Verdict.FAIL, Verdict.REGRESSION, Verdict.UNKNOWN, Verdict.MISSING})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Value:
+    """
+    A number, or the reason why there is none.
+
+    `detail` holds what a message or report needs besides: `low` and `high` over the steps where they differ, `where`
+    the time went, what to `try`, and whatever else belongs to the metric.
+    """
+
+    number: float | None
+    unit: str
+    source: Source | None = None
+    why: str | None = None
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def unknown(cls, metric: str, why: str) -> Value:
+        """No number, and why."""
+        return cls(number=None, unit=METRICS[metric].unit, why=why)
+
+    @classmethod
+    def of(cls, metric: str, number: float, source: Source, **detail: Any) -> Value:
+        """A number; one that is not finite is unknown."""
+        if not math.isfinite(number):
+            return cls.unknown(metric, f"the measurement gave {number}")
+        return cls(number=float(number), unit=METRICS[metric].unit, source=source, detail=detail)
+
+    def low(self) -> float:
+        """The smallest value over the steps."""
+        return float(self.detail.get("low", self.number))
+
+    def high(self) -> float:
+        """The largest value over the steps."""
+        return float(self.detail.get("high", self.number))
+
+    def to_json(self) -> Json:
+        """`{"value", "unit", "source", "why", "detail"}`."""
+        source = self.source.value if self.source else None
+        return {"value": self.number, "unit": self.unit, "source": source, "why": self.why, "detail": dict(self.detail)}
+
+    @classmethod
+    def from_json(cls, data: Json) -> Value:
+        """The inverse of `to_json`."""
+        source = Source(data["source"]) if data["source"] else None
+        return cls(number=data["value"], unit=data["unit"], source=source, why=data["why"], detail=data["detail"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One traced step: its period and how it divides into the parts of `PARTS`, in seconds."""
+
+    name: str
+    period_s: float
+    parts_s: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """
+    What one run of the user's steps left behind: times, and where the traces are.
+
+    `blocks` are (seconds, steps) of the timed window, `step_seconds` its single steps; `compiled` names the XLA
+    executables and `traced` the (function, step) of the tf.function traces that came after step 0.
+    """
+
+    name: str
+    trace: Path | None
+    workload: Mapping[str, Any]
+    steps_per_call: int = 1
+    first_step_s: float | None = None
+    first_step_why: str | None = None
+    blocks: tuple[tuple[float, int], ...] = ()
+    step_seconds: tuple[float, ...] = ()
+    epoch_gaps_s: tuple[float, ...] = ()
+    n_steps: int = 0
+    n_epochs: int = 0
+    compiled: tuple[str, ...] | None = None
+    traced: tuple[tuple[str, int], ...] | None = None
+    examples_per_step: int | None = None
+    settled: bool = True
+    ended: str | None = None
+    notes: tuple[str, ...] = ()
+    result: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """
+    What was measured of one step; every metric is an attribute.
+
+    Reading a metric that is unknown raises `UnknownMetric` with the reason; `value(name)` gives number or reason.
+    """
+
+    name: str
+    metrics: Mapping[str, Value]
+    steps: tuple[Step, ...] = ()
+    n_dropped: int = 0
+    step_source: str | None = None
+    workload: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    result: Any = None
+
+    def value(self, metric: str) -> Value:
+        """
+        Number or reason, unit, source and detail of a metric.
+
+        Raises:
+            UnknownMetric: If there is no metric of that name.
+        """
+        if metric not in self.metrics:
+            raise UnknownMetric(f"no metric {metric!r}; {nearest(metric, self.metrics)}")
+        return self.metrics[metric]
+
+    def __getattr__(self, name: str) -> float:
+        if name.startswith("_") or name not in self.metrics:
+            raise AttributeError(f"a profile has no {name!r}; {nearest(name, self.metrics) if self.metrics else ''}")
+        value = self.metrics[name]
+        if value.number is None:
+            raise UnknownMetric(f"{name} is unknown: {value.why}")
+        return int(value.number) if value.unit == "count" and value.number.is_integer() else value.number
+
+    def to_json(self) -> Json:
+        """The object that `tfperf --json` and a run file hold for a profile."""
+        return {
+            "name": self.name,
+            "steps": [{"name": step.name, "period_s": step.period_s, "parts_s": dict(step.parts_s)} for step in self.steps],
+            "n_dropped": self.n_dropped,
+            "step_source": self.step_source,
+            "workload": dict(self.workload),
+            "notes": list(self.notes),
+            "metrics": {name: value.to_json() for name, value in self.metrics.items()},
+        }
+
+    @classmethod
+    def from_json(cls, data: Json) -> Profile:
+        """The inverse of `to_json`, without `result`."""
+        return cls(
+            name=data["name"],
+            metrics={name: Value.from_json(value) for name, value in data["metrics"].items()},
+            steps=tuple(Step(**step) for step in data["steps"]),
+            n_dropped=data["n_dropped"],
+            step_source=data["step_source"],
+            workload=data.get("workload", {}),
+            notes=tuple(data.get("notes", ())),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One limit or comparison, decided or not; `kind` is `limit`, `baseline` or `profile`."""
+
+    profile: str
+    metric: str
+    kind: str
+    verdict: Verdict
+    wanted: str
+    message: str
+
+    def to_json(self) -> Json:
+        """All fields."""
+        return {**asdict(self), "verdict": self.verdict.value}
+
+    @classmethod
+    def from_json(cls, data: Json) -> Check:
+        """The inverse of `to_json`."""
+        return cls(**{**data, "verdict": Verdict(data["verdict"])})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestRecord:
+    """What one test measured and what its checks say; `file` is relative to the rootdir, `key` names the test in it."""
+
+    __test__ = False  # not a test class, whatever pytest makes of the name
+
+    nodeid: str
+    file: str
+    key: str
+    outcome: str
+    profiles: tuple[Profile, ...] = ()
+    checks: tuple[Check, ...] = ()
+    environment: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> Json:
+        """All fields, as plain JSON values."""
+        data = {item.name: getattr(self, item.name) for item in fields(self)}
+        return data | {
+            "profiles": [profile.to_json() for profile in self.profiles],
+            "checks": [check.to_json() for check in self.checks],
+            "environment": dict(self.environment),
+        }
+
+    @classmethod
+    def from_json(cls, data: Json) -> TestRecord:
+        """The inverse of `to_json`."""
+        return cls(
+            **data
+            | {
+                "profiles": tuple(map(Profile.from_json, data["profiles"])),
+                "checks": tuple(map(Check.from_json, data["checks"])),
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """Everything one pytest run measured and decided."""
+
+    created: str
+    tests: tuple[TestRecord, ...]
+
+    def to_json(self) -> Json:
+        """The content of a run file."""
+        return {"format": FORMAT, "created": self.created, "tests": [test.to_json() for test in self.tests]}
+
+    @classmethod
+    def from_json(cls, data: Any, where: str) -> Run:
+        """
+        The inverse of `to_json`; `where` names the file in errors.
+
+        Raises:
+            TfperfError: If it is no run file, or one of a newer format.
+        """
+        found = data.get("format") if isinstance(data, dict) else None
+        if not isinstance(found, int):
+            raise TfperfError(f"{where}: not a run file of pytest --tfperf-report")
+        if found > FORMAT:
+            raise TfperfError(f"{where}: format {found}, this version reads up to {FORMAT}; upgrade pytest-tfperf")
+        try:
+            return cls(created=data["created"], tests=tuple(map(TestRecord.from_json, data["tests"])))
+        except (KeyError, TypeError, ValueError) as error:
+            raise TfperfError(f"{where}: damaged run file: {type(error).__name__} at {error}") from error

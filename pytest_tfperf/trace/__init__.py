@@ -1,0 +1,1 @@
+"""Trace files as columns of numbers."""

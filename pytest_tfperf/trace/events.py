@@ -1,0 +1,222 @@
+"""Selections of a plane's events: by name, by time, with the stats that are asked for decoded, and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_tfperf.trace.intervals import Spans
+from pytest_tfperf.trace.xspace import Ints, Message, Plane
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Events:
+    """Some events of one plane; `rows`, of shape (n,), says which."""
+
+    plane: Plane
+    rows: Ints
+
+    @classmethod
+    def of(cls, plane: Plane | None) -> Events:
+        """All events of a plane, none of no plane."""
+        if plane is None:
+            return cls(_NOTHING, np.empty(0, np.int64))
+        return cls(plane, np.arange(plane.start_ps.size))
+
+    def __len__(self) -> int:
+        return int(self.rows.size)
+
+    @property
+    def start(self) -> Ints:
+        """Starts in picoseconds since the trace's origin, shape (n,)."""
+        return self.plane.start_ps[self.rows]
+
+    @property
+    def end(self) -> Ints:
+        """Ends in picoseconds, excluded, shape (n,)."""
+        return self.start + self.plane.duration_ps[self.rows]
+
+    @property
+    def spans(self) -> Spans:
+        """Starts and ends, as `intervals` takes them; not merged."""
+        return self.start, self.end
+
+    @property
+    def line(self) -> Ints:
+        """The line of each event, an index into `plane.lines`, shape (n,)."""
+        return self.plane.line_index[self.rows]
+
+    @property
+    def names(self) -> list[str]:
+        """The name of each event."""
+        return [self.plane.names[index] for index in self.plane.name_index[self.rows]]
+
+    def where(self, mask: Mask) -> Events:
+        """The events at which the mask, of shape (n,), is true."""
+        return Events(self.plane, self.rows[mask])
+
+    def named(self, accept: Callable[[str], bool]) -> Events:
+        """The events whose name is accepted; asked once for each distinct name."""
+        wanted = np.array([accept(name) for name in self.plane.names], bool)
+        return self.where(wanted[self.plane.name_index[self.rows]]) if len(self) else self
+
+    def called(self, *names: str) -> Events:
+        """The events of exactly these names."""
+        return self.named(frozenset(names).__contains__)
+
+    def within(self, begin: int, end: int) -> Events:
+        """The events that start in `begin:end`."""
+        return self.where((self.start >= begin) & (self.start < end))
+
+    @cached_property
+    def stats(self) -> Stats:
+        """The stats of these events."""
+        return Stats.read(self.plane, self.rows)
+
+    def integers(self, stat: str, default: int = 0) -> Ints:
+        """The value of an integer stat of each event, shape (n,); strings of digits count as integers."""
+        return self.stats.integers(stat, default)
+
+    def texts(self, stat: str) -> list[str]:
+        """The value of a stat of each event as text, empty where an event has none."""
+        return self.stats.texts(stat)
+
+    def having(self, stat: str) -> Events:
+        """The events that carry a stat."""
+        return self.where(self.stats.present(stat))
+
+
+@dataclass(frozen=True)
+class Stats:
+    """
+    Stats in long form: stat j belongs to event `owner[j]`, all of shape (n_stats,).
+
+    `kind` is the field number of XStat's value: double = 2, uint64 = 3, int64 = 4, string = 5, bytes = 6, ref = 7;
+    `value` the number (the bits of a double), or the offset of a string or bytes of length `length`.
+    """
+
+    plane: Plane
+    n_events: int
+    owner: Ints
+    key: Ints
+    kind: Ints
+    value: npt.NDArray[np.uint64]
+    length: Ints
+
+    @classmethod
+    def read(cls, plane: Plane, rows: Ints) -> Stats:
+        """The stats of these rows of a plane: one round for each place in the events' lists of stats."""
+        message = plane.message
+        at, end = plane.stats_begin[rows].copy(), plane.stats_end[rows]
+        rounds: list[tuple[Ints, Ints, Ints]] = []
+        owner = np.arange(rows.size)
+        while (more := at < end).any():
+            at, end, owner = at[more], end[more], owner[more]
+            plain = message.bytes[at] == 0x22
+            for row in np.flatnonzero(~plain):
+                rounds.append(_spans_of_one(message, int(at[row]), int(end[row]), int(owner[row])))
+            at, end, owner = at[plain], end[plain], owner[plain]
+            size, width = message.varints(at + 1)
+            begin = at + 1 + width
+            at = begin + size.view(np.int64)
+            if ((at > end) | (at < begin)).any():
+                raise message.error("XEvent", int(begin[(at > end) | (at < begin)][0]), "a stat is longer than its event")
+            rounds.append((owner, begin, at))
+        if not rounds:
+            return cls(plane, rows.size, *(np.empty(0, np.int64),) * 3, np.empty(0, np.uint64), np.empty(0, np.int64))
+        owner, begin, stop = (np.concatenate(parts) for parts in zip(*rounds, strict=True))
+        return cls(plane, rows.size, owner, *_stat_values(message, begin, stop))
+
+    def present(self, stat: str) -> Mask:
+        """Which events carry the stat, shape (n_events,)."""
+        mask: Mask = np.zeros(self.n_events, bool)
+        mask[self.owner[self._of(stat)]] = True
+        return mask
+
+    def integers(self, stat: str, default: int) -> Ints:
+        """See `Events.integers`."""
+        result = np.full(self.n_events, default, np.int64)
+        chosen = self._of(stat)
+        number = chosen[(self.kind[chosen] == 3) | (self.kind[chosen] == 4)]
+        result[self.owner[number]] = self.value[number].view(np.int64)
+        for place in chosen[self.kind[chosen] >= 5]:
+            text = self._text(int(place))
+            if text.lstrip("-").isdigit():
+                result[self.owner[place]] = int(text)
+        return result
+
+    def texts(self, stat: str) -> list[str]:
+        """See `Events.texts`."""
+        result = [""] * self.n_events
+        seen: dict[int, str] = {}
+        for place in self._of(stat).tolist():
+            if self.kind[place] != 7:
+                result[self.owner[place]] = self._text(place)
+                continue
+            reference = int(self.value[place])
+            if reference not in seen:
+                seen[reference] = self.plane.stat_names.get(reference, "")
+            result[self.owner[place]] = seen[reference]
+        return result
+
+    def _of(self, stat: str) -> Ints:
+        keys = [key for key, name in self.plane.stat_names.items() if name == stat]
+        return np.flatnonzero(np.isin(self.key, keys)) if keys else np.empty(0, np.int64)
+
+    def _text(self, place: int) -> str:
+        kind, value = int(self.kind[place]), int(self.value[place])
+        if kind in (5, 6):
+            return self.plane.message.text(value, value + int(self.length[place]))
+        if kind == 7:
+            return self.plane.stat_names.get(value, "")
+        if kind == 2:
+            return repr(float(self.value[place : place + 1].view(np.float64)[0]))
+        return str(self.plane.message.signed(value) if kind == 4 else value)
+
+
+def _spans_of_one(message: Message, at: int, end: int, owner: int) -> tuple[Ints, Ints, Ints]:
+    """Owner, begins and ends of the stats in an event that holds other fields between them."""
+    found = [(begin, stop) for number, wire, begin, stop in message.fields(at, end, "XEvent") if number == 4 and wire == 2]
+    begins, ends = np.array(found, np.int64).reshape(-1, 2).T
+    return np.full(len(found), owner), begins, ends
+
+
+def _stat_values(message: Message, begin: Ints, end: Ints) -> tuple[Ints, Ints, npt.NDArray[np.uint64], Ints]:
+    """
+    key, kind, value and length of the stats in these spans.
+
+    XStat: metadata_id = 1; then one of double_value = 2 (fixed64), uint64_value = 3, int64_value = 4 (varints),
+    str_value = 5, bytes_value = 6 (length-delimited), ref_value = 7 (varint). An empty value is the number 0.
+    """
+    at = begin.copy()
+    key = np.zeros(at.size, np.int64)
+    keyed = np.flatnonzero((at < end) & (message.bytes[at] == 0x08))
+    value, width = message.varints(at[keyed] + 1)
+    key[keyed] = value.view(np.int64)
+    at[keyed] += 1 + width
+    tag = np.where(at < end, message.bytes[at], 0x20).astype(np.int64)
+    kind, wire = tag >> 3, tag & 7
+    filled = at < end
+    at = np.minimum(at + 1, end)
+    number, width = message.varints(at)
+    width[~filled], number[~filled] = 0, 0
+    fixed = np.flatnonzero(filled & (wire == 1))
+    length = np.where(wire == 2, number.view(np.int64), 0)
+    number[fixed] = message.words[at[fixed]]
+    width[fixed] = 8
+    stop = at + width + length
+    bad = (stop > end) | (length < 0) | ~np.isin(tag, (0x11, 0x18, 0x20, 0x2A, 0x32, 0x38))
+    if bad.any():
+        raise message.error("XStat", int(begin[bad][0]), "its value is longer than the stat, or of an unknown kind")
+    number = np.where(wire == 2, (at + width).view(np.uint64), number)
+    return key, kind, number, length
+
+
+_NO_INTS = np.empty(0, np.int64)
+_NOTHING = Plane("", (), (), *(_NO_INTS,) * 6, {}, {}, (), Message(b"", "<none>"))

@@ -1,0 +1,369 @@
+"""
+XSpace files (`*.xplane.pb`) as columns: bytes in, numpy arrays out, no protobuf library and no object per event.
+
+Field numbers are those of `tsl/profiler/protobuf/xplane.proto` (openxla/xla). Times inside a trace are picoseconds
+since `Trace.origin_ns`, since absolute picoseconds do not fit 64 bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_tfperf.errors import TraceError
+
+Ints = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
+
+_PADDING = 16  # zero bytes behind the file, so that eight bytes can be read at any offset of it
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # protobuf wire types
+_EVENT_TAG = 0x22  # XLine.events = 4, length-delimited
+_STAT_TAG = 0x22  # XEvent.stats = 4, length-delimited
+_MAX_PS = 1 << 61  # 26 days; a sum of two such times still fits 64 bits
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line (thread, stream) of a plane; its events are rows `first` to `last` (excluded) of the plane's columns."""
+
+    id: int
+    name: str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plane:
+    """
+    One plane of a trace (a host, a device), its events as columns of shape (n_events,).
+
+    `name_index` points into `names`; `start_ps` counts from the trace's origin; the stats of event i are the bytes
+    `stats_begin[i]:stats_end[i]` of `message`.
+    """
+
+    name: str
+    lines: tuple[Line, ...]
+    names: tuple[str, ...]
+    name_index: Ints
+    line_index: Ints
+    start_ps: Ints
+    duration_ps: Ints
+    stats_begin: Ints
+    stats_end: Ints
+    stat_names: dict[int, str]
+    metadata_stats: dict[str, tuple[tuple[int, int], ...]]
+    stats: tuple[tuple[int, int], ...]
+    message: Message
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trace:
+    """A decoded XSpace: the planes of one host."""
+
+    path: str
+    origin_ns: int
+    planes: tuple[Plane, ...]
+    hostnames: tuple[str, ...]
+    errors: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+    def plane(self, name: str) -> Plane | None:
+        """The first plane of that name, None where the trace has none."""
+        return next((plane for plane in self.planes if plane.name == name), None)
+
+
+def read_trace(path: Path | str) -> Trace:
+    """
+    The trace in a file.
+
+    Raises:
+        TraceError: If the file cannot be read, is empty, truncated or no XSpace.
+    """
+    try:
+        raw = Path(path).read_bytes()
+    except OSError as error:
+        raise TraceError(f"trace {path}: cannot be read: {error.strerror}") from error
+    return decode_trace(raw, str(path))
+
+
+def decode_trace(raw: bytes, path: str = "<bytes>") -> Trace:
+    """
+    The trace in the bytes of an XSpace message; `path` stands in error messages.
+
+    Raises:
+        TraceError: If the bytes are empty, truncated or no XSpace.
+    """
+    message = Message(raw, path)
+    plane_spans, texts = [], {2: [], 3: [], 4: []}  # type: ignore[var-annotated]  # XSpace: errors, warnings, hostnames
+    for number, wire, value, end in message.fields(0, message.size, "XSpace"):
+        if number == 1 and wire == _BYTES:
+            plane_spans.append((value, end))
+        elif number in texts and wire == _BYTES:
+            texts[number].append(message.text(value, end))
+    if not plane_spans:
+        raise TraceError(f"trace {path}: no plane in {message.size} bytes; this is no XSpace, or an empty one")
+    layouts = [_PlaneLayout.read(message, begin, end) for begin, end in plane_spans]
+    origin = min((line.timestamp_ns for layout in layouts for line in layout.lines if line.tags.size), default=0)
+    planes = tuple(layout.decode(origin) for layout in layouts)
+    return Trace(path, origin, planes, tuple(texts[4]), tuple(texts[2]), tuple(texts[3]))
+
+
+class Message:
+    """Protobuf bytes with checked access, one field at a time or many varints at once."""
+
+    __slots__ = ("_buffer", "bytes", "path", "size", "words")
+
+    def __init__(self, raw: bytes, path: str) -> None:
+        self.size = len(raw)
+        self.path = path
+        self._buffer = raw + bytes(_PADDING)
+        self.bytes = np.frombuffer(self._buffer, np.uint8)
+        self.words: Words = np.ndarray((self.size + _PADDING - 7,), "<u8", self._buffer, strides=(1,))
+
+    def fields(self, begin: int, end: int, where: str) -> Iterator[tuple[int, int, int, int]]:
+        """(number, wire type, value or begin of the payload, end) of each field of the message in `begin:end`."""
+        at = begin
+        while at < end:
+            tag, at = self.varint(at, end, where)
+            number, wire = tag >> 3, tag & 7
+            if wire == _VARINT:
+                value, at = self.varint(at, end, where)
+                yield number, wire, value, at
+                continue
+            if wire == _BYTES:
+                length, at = self.varint(at, end, where)
+            elif wire in (_FIXED64, _FIXED32):
+                length = 8 if wire == _FIXED64 else 4
+            else:
+                raise self.error(where, at, f"wire type {wire} of field {number} is not in use")
+            if number == 0:
+                raise self.error(where, at, "field number 0")
+            if length > end - at:
+                raise self.error(where, at, f"field {number} needs {length} bytes, {end - at} are left")
+            yield number, wire, at, at + length
+            at += length
+
+    def inside(self, begin: int, end: int, number: int) -> Iterator[tuple[int, int]]:
+        """Begin and end of each length-delimited field of that number in the message in `begin:end`."""
+        for found, wire, value, behind in self.fields(begin, end, "message"):
+            if found == number and wire == _BYTES:
+                yield value, behind
+
+    def varint(self, at: int, end: int, where: str) -> tuple[int, int]:
+        """The varint at an offset and the offset behind it."""
+        value = shift = 0
+        for place in range(at, min(at + 10, end)):
+            byte = self._buffer[place]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value & 0xFFFFFFFFFFFFFFFF, place + 1
+            shift += 7
+        raise self.error(where, at, "a varint does not end")
+
+    def text(self, begin: int, end: int) -> str:
+        """The string in `begin:end`; bytes that are not UTF-8 show as replacement characters."""
+        return self._buffer[begin:end].decode("utf-8", "replace")
+
+    def slice(self, begin: int, end: int) -> bytes:
+        """The bytes in `begin:end`."""
+        return self._buffer[begin:end]
+
+    def varints(self, at: Ints) -> tuple[Words, Ints]:
+        """
+        The varints at many offsets, and how many bytes each has, both of shape (n,).
+
+        Eight bytes are taken at once; seven-bit groups are closed up by three shifts. Longer ones are read singly.
+        """
+        word = self.words[at]
+        stop = ~word & np.uint64(0x8080808080808080)
+        short = stop != 0
+        last = stop & (~stop + np.uint64(1))  # the lowest set bit: bit 7 of the final byte
+        word = word & (last ^ (last - np.uint64(1))) & np.uint64(0x7F7F7F7F7F7F7F7F)
+        word = ((word & np.uint64(0x7F007F007F007F00)) >> np.uint64(1)) | (word & np.uint64(0x007F007F007F007F))
+        word = ((word & np.uint64(0x3FFF00003FFF0000)) >> np.uint64(2)) | (word & np.uint64(0x00003FFF00003FFF))
+        word = ((word & np.uint64(0x0FFFFFFF00000000)) >> np.uint64(4)) | (word & np.uint64(0x000000000FFFFFFF))
+        length = (np.frexp(last.astype(np.float64))[1] >> 3).astype(np.int64)
+        for row in np.flatnonzero(~short):
+            value, behind = self.varint(int(at[row]), self.size, "varint")
+            word[row], length[row] = value, behind - at[row]
+        return word, length
+
+    def signed(self, value: int) -> int:
+        """An int64 from its varint, which stores negative numbers as their two's complement."""
+        return value - (1 << 64) if value >> 63 else value
+
+    def error(self, where: str, at: int, what: str) -> TraceError:
+        """A TraceError that names message type, offset and file."""
+        return TraceError(f"trace {self.path}: {where} at byte {at} of {self.size}: {what}; the file is damaged or no XSpace")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _LineLayout:
+    """A line before its events are decoded: where the tag of each event stands."""
+
+    id: int
+    name: str
+    timestamp_ns: int
+    tags: Ints
+
+    @classmethod
+    def read(cls, message: Message, begin: int, end: int) -> _LineLayout:
+        """XLine: id = 1, name = 2, timestamp_ns = 3, events = 4, display_name = 11."""
+        values: dict[int, Any] = {}
+        tags: list[int] = []
+        at = begin
+        while at < end:
+            at = _event_tags(message, at, end, tags)
+            for number, wire, value, behind in message.fields(at, end, "XLine"):
+                if number == 4 and wire == _BYTES:
+                    break
+                values[number] = message.text(value, behind) if wire == _BYTES else message.signed(value)
+                at = behind
+            else:
+                break
+        name = values.get(11) or values.get(2) or ""
+        if not isinstance(name, str):
+            raise message.error("XLine", begin, "the name is not a string")
+        stamp = values.get(3, 0)
+        if not isinstance(stamp, int) or stamp < 0:
+            raise message.error("XLine", begin, f"timestamp_ns is {stamp!r}")
+        return cls(values.get(1, 0), name, stamp, np.array(tags, np.int64))
+
+
+def _event_tags(message: Message, at: int, end: int, tags: list[int]) -> int:
+    """Append the offsets of the event tags that follow each other from `at` on; the offset behind the last of them."""
+    buffer = message._buffer
+    append = tags.append
+    while at < end and buffer[at] == _EVENT_TAG:
+        size = buffer[at + 1]
+        behind = at + 2
+        if size > 0x7F:
+            size, behind = message.varint(at + 1, end, "XLine.events")
+        if behind + size > end:
+            raise message.error("XLine", at, f"an event needs {size} bytes, {end - behind} are left")
+        append(at)
+        at = behind + size
+    return at
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _PlaneLayout:
+    """A plane before its events are decoded."""
+
+    message: Message
+    name: str
+    lines: list[_LineLayout]
+    event_names: dict[int, str]
+    event_metadata: dict[int, tuple[tuple[int, int], ...]]
+    stat_names: dict[int, str]
+    stats: tuple[tuple[int, int], ...] = field(default=())
+
+    @classmethod
+    def read(cls, message: Message, begin: int, end: int) -> _PlaneLayout:
+        """XPlane: name = 2, lines = 3, event_metadata = 4, stat_metadata = 5 (maps: key = 1, value = 2), stats = 6."""
+        name, lines, stats = "", [], []
+        event_names: dict[int, str] = {}
+        event_metadata: dict[int, tuple[tuple[int, int], ...]] = {}
+        stat_names: dict[int, str] = {}
+        for number, wire, value, behind in message.fields(begin, end, "XPlane"):
+            if wire != _BYTES:
+                continue
+            if number == 2:
+                name = message.text(value, behind)
+            elif number == 3:
+                lines.append(_LineLayout.read(message, value, behind))
+            elif number == 4:
+                key, event_names[key], event_metadata[key] = _metadata(message, value, behind)
+            elif number == 5:
+                key, stat_names[key], _ = _metadata(message, value, behind)
+            elif number == 6:
+                stats.append((value, behind))
+        return cls(message, name, lines, event_names, event_metadata, stat_names, tuple(stats))
+
+    def decode(self, origin_ns: int) -> Plane:
+        """The plane with its events as columns."""
+        counts = [line.tags.size for line in self.lines]
+        tags = np.concatenate([line.tags for line in self.lines]) if self.lines else np.empty(0, np.int64)
+        line_index = np.repeat(np.arange(len(self.lines)), counts)
+        shift = np.array([(line.timestamp_ns - origin_ns) * 1000 if line.tags.size else 0 for line in self.lines], object)
+        if any(abs(value) > _MAX_PS for value in shift):
+            raise self.message.error("XLine", 0, "two lines start more than 26 days apart")
+        metadata_id, offset, duration, stats_begin, stats_end = _events(self.message, tags)
+        names, name_index = self._names(metadata_id)
+        start = shift.astype(np.int64)[line_index] + offset if tags.size else offset
+        last = np.cumsum(counts, dtype=np.int64) if counts else np.empty(0, np.int64)
+        lines = tuple(
+            Line(line.id, line.name, int(end) - line.tags.size, int(end)) for line, end in zip(self.lines, last, strict=True)
+        )
+        by_name = {self.event_names[key]: spans for key, spans in self.event_metadata.items() if spans}
+        return Plane(
+            self.name, lines, names, name_index, line_index, start, duration, stats_begin, stats_end,
+            self.stat_names, by_name, self.stats, self.message,
+        )  # fmt: skip
+
+    def _names(self, metadata_id: Ints) -> tuple[tuple[str, ...], Ints]:
+        """The distinct names of the events, and which of them each event has."""
+        ids, index = np.unique(metadata_id, return_inverse=True)
+        texts = [self.event_names.get(int(key), f"event {key}") for key in ids]
+        names = {text: place for place, text in enumerate(dict.fromkeys(texts))}
+        merged = np.array([names[text] for text in texts], np.int64)
+        return tuple(names), merged[index.reshape(-1)] if ids.size else index.reshape(-1).astype(np.int64)
+
+
+def _metadata(message: Message, begin: int, end: int) -> tuple[int, str, tuple[tuple[int, int], ...]]:
+    """One entry of a metadata map. XEventMetadata and XStatMetadata: name = 2; XEventMetadata: stats = 5."""
+    key, name, stats = 0, "", []
+    for number, wire, value, behind in message.fields(begin, end, "metadata map"):
+        if number == 1 and wire == _VARINT:
+            key = message.signed(value)
+        elif number == 2 and wire == _BYTES:
+            for inner, inner_wire, inner_value, inner_end in message.fields(value, behind, "metadata"):
+                if inner == 2 and inner_wire == _BYTES:
+                    name = message.text(inner_value, inner_end)
+                elif inner == 5 and inner_wire == _BYTES:
+                    stats.append((inner_value, inner_end))
+    return key, name, tuple(stats)
+
+
+def _events(message: Message, tags: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+    """
+    metadata_id, offset_ps, duration_ps, begin and end of the stats of the events at these tags, each of shape (n,).
+
+    XEvent: metadata_id = 1, offset_ps = 2, duration_ps = 3, stats = 4. Fields come in this order, as every protobuf
+    serialiser writes them; an event in any other order is read singly.
+    """
+    size, width = message.varints(tags + 1)
+    at = tags + 1 + width
+    end = at + size.astype(np.int64)
+    columns = []
+    for number in (1, 2, 3):
+        column = np.zeros(tags.size, np.int64)
+        present = np.flatnonzero((at < end) & (message.bytes[at] == number << 3))
+        value, width = message.varints(at[present] + 1)
+        column[present] = value.view(np.int64)
+        at[present] += 1 + width
+        columns.append(column)
+    odd = (at > end) | ((at < end) & (message.bytes[at] != _STAT_TAG))
+    for row in np.flatnonzero(odd):
+        _single_event(message, row, int(tags[row]), columns, at, int(end[row]))
+    _, offset, duration = columns
+    bad = np.flatnonzero((duration < 0) | (duration > _MAX_PS) | (np.abs(offset) > _MAX_PS))
+    if bad.size:
+        what = f"an event starts at {offset[bad[0]]} ps and takes {duration[bad[0]]} ps"
+        raise message.error("XEvent", int(tags[bad[0]]), what)
+    return columns[0], offset, duration, at, end
+
+
+def _single_event(message: Message, row: int, tag: int, columns: list[Ints], at: Ints, end: int) -> None:
+    """One event whose fields stand in an unusual order: its stats are looked for in the whole of it."""
+    _, at[row] = message.varint(tag + 1, message.size, "XEvent")
+    for column in columns:
+        column[row] = 0
+    for number, wire, value, _ in message.fields(int(at[row]), end, "XEvent"):
+        if number in (1, 2, 3) and wire == _VARINT:
+            columns[number - 1][row] = message.signed(value)
