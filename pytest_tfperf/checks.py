@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_tfperf.errors import LimitError
-from pytest_tfperf.metrics import COUNT, MACHINE, METRICS, RATIO, SECONDS, Metric, format_quantity, nearest, parse_quantity
+from pytest_tfperf.metrics import COUNT, MACHINE, METRICS, RATIO, SECONDS, Metric, format_quantity, parse_quantity
 from pytest_tfperf.results import Check, Profile, Value, Verdict
 
 STRUCTURAL, TIMING = "structural", "timing"
@@ -153,11 +154,22 @@ def _limit(name: str, value: object) -> Limit:
     relation, metric = (match[1], match[2]) if match else ("equal", name)
     row = METRICS.get(metric)
     if row is None or (relation == "equal" and row.unit != COUNT):
-        raise LimitError(f"unknown argument {name!r}; {nearest(name, argument_names())}")
+        raise LimitError(_unknown_argument(name))
     try:
         return Limit(metric=row, relation=relation, bound=parse_quantity(value, row.unit), argument=f"{name}={value!r}")
     except ValueError as error:
         raise LimitError(f"{name}: {error}") from error
+
+
+def _unknown_argument(name: str) -> str:
+    """The nearest name, and all names, those that the registry gives in short."""
+    close = difflib.get_close_matches(name, argument_names(), 1)
+    meant = f"did you mean {close[0]!r}? " if close else ""
+    counts = ", ".join(metric.name for metric in METRICS.values() if metric.unit == COUNT)
+    return (
+        f"unknown argument {name!r}; {meant}valid: max_ or min_ before a metric ({', '.join(METRICS)}); a count by its name "
+        f"({counts}); {', '.join(_OPTIONS)}"
+    )
 
 
 def _option(name: str, value: Any) -> Any:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -18,14 +16,15 @@ from pytest_tfperf.analysis.profile import profile_of, settling_steps
 from pytest_tfperf.capture.environment import load_tensorflow, warm_runtime
 from pytest_tfperf.capture.keras import KINDS, keras_workload, loops_replaced, run_keras, run_one_batch
 from pytest_tfperf.capture.loop import check_step, each_step, run_calls, run_once
-from pytest_tfperf.capture.profiler import Session, stop_quietly, user_session_runs
+from pytest_tfperf.capture.profiler import Session, keep_trace, stop_quietly, user_session_runs
 from pytest_tfperf.capture.restore import restored
-from pytest_tfperf.capture.windows import Plan, Windows
+from pytest_tfperf.capture.plan import Plan
+from pytest_tfperf.capture.windows import Windows
 from pytest_tfperf.checks import Limit, Wanted
 from pytest_tfperf.compiler.retracing import traces_reported_to
-from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.errors import CaptureError, TraceError
 from pytest_tfperf.results import Profile, Recording
-from pytest_tfperf.trace.xspace import Trace, read_trace
+from pytest_tfperf.trace.xspace import read_trace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +173,7 @@ class TfProfile:
         except BaseException:
             session.discard()
             raise
-        self._store(Recording(name=taken, trace=session.stop(), workload={}), wanted)
+        self._store(Recording(name=taken, trace=session.stop(), workload={}, bare=True), wanted)
 
     @contextmanager
     def whole_body(self) -> Iterator[None]:
@@ -204,7 +203,17 @@ class TfProfile:
         if self._settings.disabled:
             _skip()
         if not looped and session is not None:
-            self._store(Recording(name=self._take_name(None), trace=session.stop(), workload={}), self._settings.wanted)
+            self._finish_bare(session)
+
+    def _finish_bare(self, session: Session) -> None:
+        recording = Recording(name=self._take_name(None), trace=session.stop(), workload={}, bare=True)
+        try:
+            self._store(recording, self._settings.wanted)
+        except TraceError as error:
+            raise CaptureError(
+                "no step found in this test: it ran no Keras fit, evaluate or predict, called no tf.function and marked no step. "
+                "Use the fixture: tf_profile(step, data), or for step in tf_profile.steps(data)"
+            ) from error
 
     def results(self) -> list[tuple[Profile, tuple[Limit, ...]]]:
         """Every profile, with the limits that hold for it."""
@@ -289,7 +298,7 @@ class TfProfile:
         profile = profile_of(recording, trace)
         self._results[recording.name] = profile, wanted.limits
         if trace is not None and self._settings.keep is not None:
-            _keep(trace, self._settings.keep, recording.name)
+            keep_trace(Path(trace.path), self._settings.keep / recording.name)
         return profile
 
 
@@ -314,16 +323,3 @@ def _skip() -> NoReturn:
 
 def _inputs(windows: Windows, steps_per_call: int) -> Mapping[str, Any]:
     return {**windows.inputs, "steps_per_call": steps_per_call}
-
-
-def _keep(trace: Trace, folder: Path, name: str) -> None:
-    """Copy a trace to where XProf and TensorBoard look for it: `<logdir>/plugins/profile/<run>/<host>.xplane.pb`."""
-    runs = (folder / re.sub(r"[^\w.-]+", "_", name) if name else folder) / "plugins" / "profile"
-    stamp = time.strftime("%Y_%m_%d_%H_%M_%S")
-    taken = len(list(runs.glob(f"{stamp}*"))) if runs.is_dir() else 0
-    run = runs / (f"{stamp}_{taken}" if taken else stamp)
-    try:
-        run.mkdir(parents=True)
-        shutil.copy(trace.path, run / Path(trace.path).name)
-    except OSError as error:
-        raise CaptureError(f"the trace cannot be kept in {run}: {error.strerror}; see --tfperf-trace-dir") from error

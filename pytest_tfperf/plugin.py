@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_tfperf.errors import CaptureError, LimitError
+from pytest_tfperf.errors import CaptureError, LimitError, TfperfError
 from pytest_tfperf.metrics import METRICS, RATIO, SECONDS, parse_quantity
 
 if TYPE_CHECKING:
@@ -116,14 +116,25 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     if _PROFILER in item.stash:
         result = yield
     else:
-        profiler = _new_profiler(item)
-        try:
-            with profiler.whole_body():
-                result = yield
-        finally:
-            profiler.close()
+        result = yield from _profile_body(item, _new_profiler(item))
     _decide(item)
     return result
+
+
+def _profile_body(item: pytest.Item, profiler: TfProfile) -> Generator[None, object, object]:
+    """The test's body under a profiler of its own; what cannot be profiled in it fails without a traceback of ours."""
+    ended = False
+    try:
+        with profiler.whole_body():
+            result = yield
+            ended = True
+        return result
+    except TfperfError as error:
+        if not ended:
+            raise
+        raise pytest.fail.Exception(str(error), pytrace=False) from None
+    finally:
+        profiler.close()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -208,7 +219,7 @@ def _options(config: pytest.Config) -> Options:
 
 
 def _read_options(config: pytest.Config) -> Options:
-    from pytest_tfperf.capture.windows import Plan
+    from pytest_tfperf.capture.plan import Plan
     from pytest_tfperf.checks import parse_limit_lines, parse_steps
     from pytest_tfperf.session import Options
 

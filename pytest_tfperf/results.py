@@ -22,6 +22,11 @@ PARTS = (
     "compile", "output", "input", "kernel_launch", "host_compute", "collective", "device_to_device", "device_compute", "other",
 )  # fmt: skip
 
+FETCH = "tfperf::next"
+"""Name of the trace event around a loop's `next()` on a tf.data iterator."""
+FETCH_PYTHON = "IteratorGetNext::python"
+"""The same around the `next()` on a Python iterator; by its prefix XProf takes it for input too."""
+
 Json = dict[str, Any]
 
 
@@ -116,12 +121,14 @@ class Recording:
     What one run of the user's steps left behind: times, and where the traces are.
 
     `blocks` are (seconds, steps) of the timed window, `step_seconds` its single steps; `compiled` names the XLA
-    executables and `traced` the (function, step) of the tf.function traces that came after step 0.
+    executables and `traced` the (function, step) of the tf.function traces that came after step 0. Of a `bare` trace
+    nothing more is known than what is in it, and its steps are all there were.
     """
 
     name: str
     trace: Path | None
     workload: Mapping[str, Any]
+    bare: bool = False
     steps_per_call: int = 1
     first_step_s: float | None = None
     first_step_why: str | None = None

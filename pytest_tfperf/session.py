@@ -11,7 +11,7 @@ from typing import Any
 from pytest_tfperf.baseline.compare import compare_with_baseline
 from pytest_tfperf.baseline.store import Change, Place, entry_key, read_entries, record
 from pytest_tfperf.capture.environment import commit, describe
-from pytest_tfperf.capture.windows import Plan
+from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.checks import Limit, Wanted, check_limits
 from pytest_tfperf.errors import BaselineError, TfperfError
 from pytest_tfperf.report.runfile import write_run

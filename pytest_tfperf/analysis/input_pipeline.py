@@ -13,6 +13,7 @@ import numpy as np
 
 from pytest_tfperf.analysis.ops import PYTHON_OPS, op_type
 from pytest_tfperf.analysis.steps import HOST, Steps
+from pytest_tfperf.results import FETCH
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.intervals import Spans
 from pytest_tfperf.trace.nesting import enclosing, parents
@@ -30,10 +31,11 @@ class Stage:
     One stage of the pipeline, all its iterators together.
 
     `self_s` is the time spent in it during the trace without its inputs, of functions that ran in parallel their sum;
-    `parallelism` what shares that work.
+    `parallelism` what shares that work; `depth` counts the stages between it and the step.
     """
 
     name: str
+    depth: int
     node: str
     calls: int
     self_s: float
@@ -72,8 +74,19 @@ class Drain:
 
 
 def input_waits(trace: Trace) -> Spans:
-    """When a step asked for its next element and had not got it; not merged."""
-    return Events.of(trace.plane(HOST)).named(_is_wait).spans
+    """
+    When a step waited for its next element; not merged.
+
+    In a loop of Python's the way to the iterator takes time too. Where the element then was not there, the step had
+    waited since it asked; where it was, the way is no wait. So it counts if the waiting took longer than the way.
+    """
+    host = Events.of(trace.plane(HOST))
+    waits = host.named(_is_wait)
+    fetches = host.called(FETCH)
+    fetch = enclosing(fetches, waits)
+    asked = np.where(fetch >= 0, fetches.start[fetch] if len(fetches) else 0, waits.start)
+    start = np.where(waits.end - waits.start > waits.start - asked, asked, waits.start)
+    return start, waits.end
 
 
 def find_stages(trace: Trace) -> tuple[Stage, ...]:
@@ -137,7 +150,8 @@ def _stage(name: str, rows: list[int], iterators: Events, self_ps: Ints, work_ps
     own = work_ps if asynchronous else int(self_ps[rows].sum())
     return Stage(
         name=short,
-        node="" if re.fullmatch(r"\w+Dataset\w*:\d+", node) or node.startswith("inject/") else node,
+        depth=name.count("::"),
+        node=_given_name(node),
         calls=len(rows),
         self_s=own * 1e-12,
         parallelism=max(1, int(events.integers("parallelism").max(initial=1))),
@@ -146,6 +160,12 @@ def _stage(name: str, rows: list[int], iterators: Events, self_ps: Ints, work_ps
         buffer_limit=int(events.integers("buffer_limit").max(initial=0)),
         batch_size=int(events.integers("batch_size").max(initial=0)),
     )
+
+
+def _given_name(node: str) -> str:
+    """What the user named a stage by `name=`, empty where TensorFlow did; of fused stages the names that were given."""
+    parts = node.removeprefix("fused(").removesuffix(")").split(",")
+    return ", ".join(part for part in parts if not re.search(r"Dataset\w*:\d+\Z", part) and not part.startswith("inject/"))
 
 
 def _function_work(host: Events, iterators: Events) -> tuple[dict[str, int], set[str]]:
@@ -169,14 +189,21 @@ def _owners(host: Events, iterators: Events, runs: Events) -> list[str]:
     around = enclosing(iterators, runs)
     producers = host.named(lambda name: name.endswith("Produce"))
     producer = enclosing(producers, runs)
-    inputs = enclosing(producers, iterators)
     names = iterators.names
-    stage_of: dict[int, str] = {}
-    for row, place in enumerate(inputs.tolist()):
-        if place >= 0:
-            stage_of.setdefault(place, names[row].rpartition("::")[0])
+    first = _first_input(producers, iterators)
+    stage_of = {place: names[row].rpartition("::")[0] for place, row in enumerate(first.tolist()) if row >= 0}
     found = [names[a] if a >= 0 else stage_of.get(p, "") for a, p in zip(around.tolist(), producer.tolist(), strict=True)]
     return [re.sub(r"\[\d+\]", "", name) for name in found]
+
+
+def _first_input(producers: Events, iterators: Events) -> Ints:
+    """For each producer event the index of the outermost iterator event in it, which is its stage's input; -1 where none."""
+    inside = enclosing(producers, iterators)
+    first = np.full(len(producers), -1)
+    late_first = np.argsort(-iterators.start, kind="stable")
+    late_first = late_first[inside[late_first] >= 0]
+    first[inside[late_first]] = late_first
+    return first
 
 
 def _produced_share(host: Events, iterators: Events, stage: Events) -> float:
@@ -188,13 +215,10 @@ def _produced_share(host: Events, iterators: Events, stage: Events) -> float:
     short = _short(stage.names[0])
     produced = host.called(f"{short}Produce")
     consumed = host.called(f"{short}Consume")
-    if len(iterators) and len(produced):
-        inputs = enclosing(produced, iterators)
-        parents = np.zeros(len(produced), np.int64)
-        parents[inputs[inputs >= 0]] = iterators.integers("parent_id")[inputs >= 0]
-        produced = produced.where(np.isin(parents, stage.integers("id")))
-        around = enclosing(stage, consumed)
-        consumed = consumed.where(around >= 0)
+    first = _first_input(produced, iterators)
+    parents_of = np.where(first >= 0, iterators.integers("parent_id")[first] if len(iterators) else 0, 0)
+    produced = produced.where(np.isin(parents_of, stage.integers("id")))
+    consumed = consumed.where(enclosing(stage, consumed) >= 0)
     if len(produced) < _MIN_PRODUCED or len(consumed) < _MIN_PRODUCED:
         return 1.0
     batch = int(stage.integers("batch_size").max(initial=0)) if short == "MapAndBatch" else 1

@@ -43,7 +43,7 @@ def find_activity(trace: Trace) -> Activity:
     """When the model's ops, the runtime and the compilers were active; functions that tf.data runs are none of them."""
     host = Events.of(trace.plane(HOST))
     process = model_processes(trace)
-    runtime = host.named(lambda name: name in _RUNTIME)
+    runtime = not_for_data(host, host.named(lambda name: name in _RUNTIME))
     executions = xla_executions(host)
     return Activity(
         model=merge(_model_ops(host).spans, executions.spans),
@@ -57,6 +57,17 @@ def model_processes(trace: Trace) -> Events:
     host = Events.of(trace.plane(HOST))
     process = host.called("ExecutorState::Process")
     return process.where(~_runs_for_data(host, process))
+
+
+def not_for_data(host: Events, events: Events) -> Events:
+    """The events that no input pipeline caused: neither on a thread of tf.data's nor in a function that it runs."""
+    lines = np.array([line.name.startswith(_DATA_LINES) for line in host.plane.lines], bool)
+    if not len(events):
+        return events
+    events = events.where(~lines[events.line])
+    process = host.called("ExecutorState::Process")
+    for_data = np.r_[_runs_for_data(host, process), False]  # the last entry answers for -1
+    return events.where(~for_data[enclosing(process, events)])
 
 
 def _runs_for_data(host: Events, process: Events) -> Mask:
@@ -76,6 +87,17 @@ def compilations(host: Events) -> Events:
     return host.named(lambda name: name in ("CpuCompiler::RunBackend", "GpuCompiler::RunBackend"))
 
 
+def traced_late(trace: Trace, steps: Steps) -> list[tuple[str, int]]:
+    """The (function, step) of every tf.function trace in any step of the trace but its first."""
+    host = Events.of(trace.plane(HOST))
+    building = host.called("tf.function-graph_building")
+    building = building.where(steps.of(building.start) > 0)
+    calls = host.where(host.plane.stats_begin[host.rows] < host.plane.stats_end[host.rows]).having("tf_function_call")
+    caller, names = enclosing(calls, building), calls.names
+    named = [names[place] if place >= 0 else "function" for place in caller.tolist()]
+    return list(zip(named, steps.of(building.start).tolist(), strict=True))
+
+
 def op_type(name: str) -> str | None:
     """The type in an op event's name, None where it is no op event."""
     match = _OP.match(name)
@@ -88,7 +110,8 @@ def eager_ops(trace: Trace, steps: Steps) -> tuple[Ints, Counter[str]]:
 
     Constants do not count, nor what a loop fetches its elements with: `next(iterator)`, and in Keras the optional around it.
     """
-    eager = Events.of(trace.plane(HOST)).called("EagerExecute")
+    host = Events.of(trace.plane(HOST))
+    eager = not_for_data(host, host.called("EagerExecute"))
     eager = eager.where((eager.integers("is_func", 1) == 0) & (steps.of(eager.start) >= 0))
     types = eager.texts("eager_op")
     counts = np.array([not name.startswith(_FETCHING) for name in types], bool)
@@ -98,11 +121,4 @@ def eager_ops(trace: Trace, steps: Steps) -> tuple[Ints, Counter[str]]:
 
 def _model_ops(host: Events) -> Events:
     ops = host.named(lambda name: (kind := op_type(name)) is not None and not _SHELLS.match(kind) and "Iterator::" not in name)
-    lines = np.array([line.name.startswith(_DATA_LINES) for line in host.plane.lines], bool)
-    if not len(ops):
-        return ops
-    ops = ops.where(~lines[ops.line])
-    process = host.called("ExecutorState::Process")
-    owner = enclosing(process, ops)
-    for_data = np.r_[_runs_for_data(host, process), False]  # the last entry answers for -1
-    return ops.where(~for_data[owner])
+    return not_for_data(host, ops)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from pytest_tfperf.analysis import advice
 from pytest_tfperf.analysis.breakdown import Breakdown, break_down
-from pytest_tfperf.analysis.input_pipeline import Drain, find_drain, find_stages
+from pytest_tfperf.analysis.input_pipeline import Drain, Stage, find_drain, find_stages
 from pytest_tfperf.analysis.memory import step_peaks
-from pytest_tfperf.analysis.ops import eager_ops, model_processes
+from pytest_tfperf.analysis.ops import eager_ops, model_processes, traced_late
 from pytest_tfperf.analysis.steps import Steps, find_steps
 from pytest_tfperf.analysis.timing import timed_values
-from pytest_tfperf.analysis.xla import XlaUse, compiled_outside, find_xla_use
+from pytest_tfperf.analysis.xla import XlaUse, compiled_late, compiled_outside, find_xla_use
 from pytest_tfperf.metrics import METRICS
 from pytest_tfperf.results import Profile, Recording, Source, Step, Value
 from pytest_tfperf.trace.hlo import buffer_bytes
@@ -22,7 +23,7 @@ from pytest_tfperf.trace.xspace import Ints, Trace
 _NOT_BUILT = "this version of pytest-tfperf does not measure it yet"
 _TRACED = ("input_bound", "input_wait", "host_overhead", "xla_clusters", "xla_launches", "eager_ops", "peak_memory")
 _INPUT_BOUND_MATTERS = 0.05  # below this share an unsettled buffer changes step_time by no more than noise does
-_OVERHEAD_STEPS = 1.2  # buffers are given a fifth more steps to drain than they should need
+_MORE_THAN_NEEDED = 1.2  # buffers are given a fifth more steps to drain than they should take
 
 
 def profile_of(recording: Recording, trace: Trace | None) -> Profile:
@@ -33,20 +34,38 @@ def profile_of(recording: Recording, trace: Trace | None) -> Profile:
         TraceError: If the trace holds no step.
     """
     values = {name: Value.unknown(name, _NOT_BUILT) for name in METRICS}
-    values |= timed_values(recording) | _counted_values(recording)
     if trace is None:
         why = recording.ended or "nothing was traced"
-        values |= {name: Value.unknown(name, why) for name in _TRACED}
+        values |= timed_values(recording) | _counted_values(recording) | {name: Value.unknown(name, why) for name in _TRACED}
         return _profile(recording, values)
     steps = find_steps(trace)
+    stages = find_stages(trace)
+    recording = _with_batch(_with_counts(recording, trace, steps), stages)
+    values |= timed_values(recording) | _counted_values(recording)
     breakdown = break_down(trace, steps)
     drain = find_drain(trace, steps, breakdown.parts_ps["input"])
-    values |= _shares(trace, breakdown, drain) | _xla(trace, steps, recording)
+    values |= _shares(stages, breakdown, drain) | _xla(trace, steps, recording)
     values["input_wait"] = _input_wait(values)
     values["eager_ops"] = _eager(trace, steps, recording)
     values["peak_memory"] = _memory(trace, steps)
     notes = () if recording.settled else ("the input buffers were still draining: step_time is not recorded as a baseline",)
     return _profile(recording, values, steps, breakdown, notes)
+
+
+def _with_counts(recording: Recording, trace: Trace, steps: Steps) -> Recording:
+    """A bare trace's own counts of what was compiled and traced after its first step."""
+    if not recording.bare:
+        return recording
+    compiled, traced = tuple(compiled_late(trace, steps)), tuple(traced_late(trace, steps))
+    return replace(recording, compiled=compiled, traced=traced, n_steps=len(steps), n_epochs=steps.n_epochs - 1)
+
+
+def _with_batch(recording: Recording, stages: tuple[Stage, ...]) -> Recording:
+    """The batch size of the pipeline's last batching stage, where the input's signature leaves it open."""
+    batch = next((stage.batch_size for stage in sorted(stages, key=lambda stage: stage.depth) if stage.batch_size), None)
+    if batch is None or recording.workload.get("batch", 0) is not None:
+        return recording
+    return replace(recording, workload={**recording.workload, "batch": batch}, examples_per_step=recording.examples_per_step or batch)
 
 
 def settling_steps(trace: Trace, steps_before: int) -> int:
@@ -60,8 +79,8 @@ def settling_steps(trace: Trace, steps_before: int) -> int:
     breakdown = break_down(trace, steps)
     drain = find_drain(trace, steps, breakdown.parts_ps["input"])
     share = drain.corrected(breakdown.share("input"))
-    needed = int(np.ceil(_OVERHEAD_STEPS * drain.capacity / share)) if share > _INPUT_BOUND_MATTERS else 0
-    return 0 if drain.stationary() and needed <= steps_before else needed
+    needed = drain.capacity / share if share > _INPUT_BOUND_MATTERS else 0.0
+    return 0 if drain.stationary() and needed <= steps_before else int(np.ceil(_MORE_THAN_NEEDED * needed))
 
 
 def _profile(
@@ -88,12 +107,12 @@ def _steps(steps: Steps, breakdown: Breakdown) -> tuple[Step, ...]:
     )
 
 
-def _shares(trace: Trace, breakdown: Breakdown, drain: Drain) -> dict[str, Value]:
+def _shares(stages: tuple[Stage, ...], breakdown: Breakdown, drain: Drain) -> dict[str, Value]:
     observed = breakdown.share("input")
     corrected = drain.kept < 0.95
     share = drain.corrected(observed) if corrected else observed
     source = Source.CORRECTED if corrected else Source.TRACE
-    cause = advice.input_cause(find_stages(trace)) if share > 0 else {}
+    cause = advice.input_cause(stages) if share > 0 else {}
     detail: dict[str, Any] = {"observed": observed, "halves": list(drain.halves)} | cause
     if corrected:
         detail["corrected"] = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,8 @@ from pytest_tfperf.analysis.ops import compilations, xla_executions
 from pytest_tfperf.analysis.steps import HOST, Steps
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.xspace import Ints, Trace
+
+_MODULE = re.compile(r"a_inference_(.+)_\d+__.*")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,8 +48,13 @@ def compiled_outside(trace: Trace, steps: Steps) -> int:
     return int((steps.of(compilations(Events.of(trace.plane(HOST))).start) < 0).sum())
 
 
+def compiled_late(trace: Trace, steps: Steps) -> list[str]:
+    """The executables that were compiled in any step of the trace but its first."""
+    compiled = compilations(Events.of(trace.plane(HOST)))
+    compiled = compiled.where(steps.of(compiled.start) > 0)
+    return [name or "executable" for name in compiled.texts("name")]
+
+
 def short_module(name: str) -> str:
-    """The function's name in an executable's: `a_inference_step_12__XlaMustCompile_….3(4)` → `step`, `cluster_0…` as it is."""
-    text = name.removeprefix("a_inference_").partition("__XlaMustCompile")[0]
-    head, _, number = text.rpartition("_")
-    return head if head and number.isdigit() else text.partition("(")[0]
+    """The function's name in an executable's: `a_inference_step_12__XlaMustCompile_….3(4)` → `step`; `cluster_0…` as it is."""
+    return _MODULE.sub(r"\1", name).partition("(")[0]

@@ -115,7 +115,7 @@ def keras_workload(model: Any, method: str, args: tuple[Any, ...], kwargs: Mappi
     else:
         batch = workload_of(spec)["batch"]
     return {
-        "inputs": workload_of(spec)["inputs"],
+        "inputs": workload_of(spec)["inputs"] or [type(data).__name__],
         "batch": batch,
         "steps_per_execution": int(model.steps_per_execution),
         "replicas": int(model.distribute_strategy.num_replicas_in_sync),

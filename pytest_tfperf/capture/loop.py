@@ -46,11 +46,14 @@ def each_step(windows: Windows, data: Iterable[Any]) -> Iterator[Any]:
     """
     iterator = iter(data)
     one_shot = iterator is data
+    tf = load_tensorflow()
+    from_python = not isinstance(iterator, (tf.data.Iterator, tf.distribute.DistributedIterator))
     seen = 0
     while True:
         windows.begin()
         try:
-            element = next(iterator)
+            with windows.fetching(from_python):
+                element = next(iterator)
         except StopIteration:
             windows.abort()
             if not seen or one_shot:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -80,3 +82,21 @@ def _profiler_module() -> Any:
     from tensorflow.python.profiler import profiler_v2
 
     return profiler_v2
+
+
+def keep_trace(trace: Path, folder: Path) -> None:
+    """
+    Copy a trace below a folder, to where XProf and TensorBoard look: `plugins/profile/<run>/<host>.xplane.pb`.
+
+    Raises:
+        CaptureError: If that cannot be done.
+    """
+    runs = folder / "plugins" / "profile"
+    stamp = time.strftime("%Y_%m_%d_%H_%M_%S")
+    taken = len(list(runs.glob(f"{stamp}*"))) if runs.is_dir() else 0
+    run = runs / (f"{stamp}_{taken}" if taken else stamp)
+    try:
+        run.mkdir(parents=True)
+        shutil.copy(trace, run)
+    except OSError as error:
+        raise CaptureError(f"the trace cannot be kept in {run}: {error.strerror}; see --tfperf-trace-dir") from error

@@ -10,16 +10,17 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 from pytest_tfperf.capture.environment import load_tensorflow, sync_devices
+from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.capture.profiler import Session
 from pytest_tfperf.compiler.retracing import runs_functions
 from pytest_tfperf.compiler.xla import live_modules
-from pytest_tfperf.results import Recording
+from pytest_tfperf.results import FETCH, FETCH_PYTHON, Recording
 from pytest_tfperf.trace.xspace import read_trace
 
 _BLOCK_S = 0.02  # a block is at least this long, and this many device synchronisations
@@ -27,41 +28,6 @@ _SYNCS_PER_BLOCK = 50
 _MIN_BLOCKS = 10  # fewer say nothing about the spread
 _MAX_ROUNDS = 3
 _SHARES = {"warm-up": 0.2, "timed": 0.45, "traced": 0.3}  # of max_seconds, for one round of windows
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """
-    How many steps each window has (a step is one call or Keras execution), and how long all may take after step 0.
-
-    `available` is how many there are at most, None where that is not known.
-    """
-
-    warmup: int = 10
-    steps: int | None = None
-    trace_steps: int = 20
-    max_seconds: float = 30.0
-    latency: bool = False
-    steps_per_call: int = 1
-    available: int | None = None
-
-    @property
-    def timed_steps(self) -> int:
-        """Steps of the timed window; without a wish 50, and then more where they are too short for ten blocks."""
-        return 50 if self.steps is None else self.steps
-
-    @property
-    def total(self) -> int:
-        """Steps of all windows."""
-        return 1 + self.warmup + self.timed_steps + self.trace_steps
-
-    def cut_to(self, available: int) -> Plan:
-        """The plan for a loop that has only so many steps: where they are too few, every window is shorter by the same factor."""
-        if available >= self.total:
-            return replace(self, available=available)
-        share = max(available - 1, 0) / (self.total - 1)
-        warmup, traced = math.floor(self.warmup * share), max(2, math.floor(self.trace_steps * share))
-        return replace(self, warmup=warmup, trace_steps=traced, steps=max(1, available - 1 - warmup - traced), available=available)
 
 
 class Windows:
@@ -120,6 +86,13 @@ class Windows:
             trace = load_tensorflow().profiler.experimental.Trace
             self._annotation = trace(self.kind, step_num=self.n_steps, _r=1, tfperf=1, epoch=self._epoch)
             self._annotation.__enter__()
+
+    def fetching(self, from_python: bool) -> AbstractContextManager[object]:
+        """Around the `next()` of a step: in the trace it shows when the step asked for its element."""
+        if self._session is None:
+            return nullcontext()
+        trace: AbstractContextManager[object] = load_tensorflow().profiler.experimental.Trace(FETCH_PYTHON if from_python else FETCH)
+        return trace
 
     def end(self, output: Any = None) -> None:
         """The step has ended; what has to be done between steps is done now."""
@@ -211,6 +184,7 @@ class Windows:
             assert self._trace is not None
             wait = self._settle(self._trace, steps_before)
             self._settled = not wait
+            period = sum(seconds for seconds, _ in self._blocks) / sum(steps for _, steps in self._blocks)
             if not wait or not round_left or not self._room_for(wait + self.n_steps - began, period):
                 return
             self._announce(f"waiting {wait} steps for the input buffers to settle")
@@ -220,7 +194,7 @@ class Windows:
 
     def _room_for(self, n_steps: int, period: float) -> bool:
         """Whether so many more steps fit into the time and the data."""
-        in_time = self._spent() + 1.3 * n_steps * period <= self.plan.max_seconds
+        in_time = self._spent() + 1.5 * n_steps * period <= self.plan.max_seconds
         return in_time and (self.plan.available is None or self.n_steps + n_steps <= self.plan.available)
 
     def _cold_window(self) -> Generator[None]:
@@ -254,9 +228,7 @@ class Windows:
     def _timed_window(self, period: float) -> Generator[None]:
         self._announce("timing")
         target = max(_BLOCK_S, _SYNCS_PER_BLOCK * _sync_cost())
-        size = 1 if self.plan.latency else max(1, min(math.ceil(target / max(period, 1e-6)), 10_000))
-        if self.plan.steps is not None:
-            size = min(size, max(1, self.plan.steps))
+        size = self._block_size(target, period)
         deadline = perf_counter() + self.plan.max_seconds * _SHARES["timed"]
         blocks: list[tuple[float, int]] = []
         single: list[float] = []
@@ -264,13 +236,7 @@ class Windows:
         self._mark = perf_counter()
         try:
             while self._wants_more(len(single), len(blocks)) and (perf_counter() < deadline or not blocks):
-                laps: list[float] = []
-                while len(laps) < size and (perf_counter() < deadline or not laps):
-                    yield
-                    laps.append(self._lap())
-                if not self.plan.latency:
-                    sync_devices()
-                seconds = sum(laps) + self._lap()
+                seconds, laps = yield from self._block(min(size, (self.plan.steps or math.inf) - len(single)), deadline)
                 if seconds < target / 2 and len(laps) == size and self.plan.steps is None and not self.plan.latency:
                     size *= 2  # the warm-up was slower than this: measure with longer blocks
                     continue
@@ -280,6 +246,23 @@ class Windows:
             if not self._blocks or not self._wants_more(len(single), len(blocks)):
                 self._blocks, self._step_seconds, self._epoch_gaps_s = blocks, single, self._gaps
         self._say_cut("timed", len(single), self.plan.timed_steps)
+
+    def _block(self, size: float, deadline: float) -> Generator[None, None, tuple[float, list[float]]]:
+        """Steps that are timed together: devices are synchronised once, at their end. Gives its seconds, and the single steps."""
+        laps: list[float] = []
+        while len(laps) < size and (perf_counter() < deadline or not laps):
+            yield
+            laps.append(self._lap())
+        if not self.plan.latency:
+            sync_devices()
+        return sum(laps) + self._lap(), laps
+
+    def _block_size(self, target: float, period: float) -> int:
+        """Steps of a block that is to take `target` seconds; a wished number of steps is divided into equal blocks."""
+        if self.plan.latency:
+            return 1
+        size = max(1, min(math.ceil(target / max(period, 1e-6)), 10_000))
+        return size if self.plan.steps is None else math.ceil(self.plan.steps / max(1, self.plan.steps // size))
 
     def _traced_window(self) -> Generator[None]:
         deadline = perf_counter() + self.plan.max_seconds * _SHARES["traced"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +14,8 @@ from pytest_tfperf.trace.intervals import Spans
 from pytest_tfperf.trace.xspace import Ints, Message, Plane
 
 Mask = npt.NDArray[np.bool_]
+
+_DIGITS = re.compile(r"-?[0-9]{1,19}").fullmatch
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,11 @@ class Events:
         return Stats.read(self.plane, self.rows)
 
     def integers(self, stat: str, default: int = 0) -> Ints:
-        """The value of an integer stat of each event, shape (n,); strings of digits count as integers."""
+        """
+        The value of an integer stat of each event, shape (n,); strings of digits count as integers.
+
+        A uint64 from 2**63 on shows as the int64 of the same bits; what is no integer of 64 bits gives the default.
+        """
         return self.stats.integers(stat, default)
 
     def texts(self, stat: str) -> list[str]:
@@ -147,7 +154,7 @@ class Stats:
         result[self.owner[number]] = self.value[number].view(np.int64)
         for place in chosen[self.kind[chosen] >= 5]:
             text = self._text(int(place))
-            if text.lstrip("-").isdigit():
+            if _DIGITS(text) and -(1 << 63) <= int(text) < 1 << 63:
                 result[self.owner[place]] = int(text)
         return result
 
@@ -193,28 +200,39 @@ def _stat_values(message: Message, begin: Ints, end: Ints) -> tuple[Ints, Ints, 
 
     XStat: metadata_id = 1; then one of double_value = 2 (fixed64), uint64_value = 3, int64_value = 4 (varints),
     str_value = 5, bytes_value = 6 (length-delimited), ref_value = 7 (varint). An empty value is the number 0.
+    A stat in any other order, or with other fields, is read singly.
     """
     at = begin.copy()
-    key = np.zeros(at.size, np.int64)
+    key, length, number = np.zeros(at.size, np.int64), np.zeros(at.size, np.int64), np.zeros(at.size, np.uint64)
     keyed = np.flatnonzero((at < end) & (message.bytes[at] == 0x08))
     value, width = message.varints(at[keyed] + 1)
     key[keyed] = value.view(np.int64)
     at[keyed] += 1 + width
-    tag = np.where(at < end, message.bytes[at], 0x20).astype(np.int64)
-    kind, wire = tag >> 3, tag & 7
-    filled = at < end
-    at = np.minimum(at + 1, end)
-    number, width = message.varints(at)
-    width[~filled], number[~filled] = 0, 0
-    fixed = np.flatnonzero(filled & (wire == 1))
-    length = np.where(wire == 2, number.view(np.int64), 0)
-    number[fixed] = message.words[at[fixed]]
-    width[fixed] = 8
-    stop = at + width + length
-    bad = (stop > end) | (length < 0) | ~np.isin(tag, (0x11, 0x18, 0x20, 0x2A, 0x32, 0x38))
-    if bad.any():
-        raise message.error("XStat", int(begin[bad][0]), "its value is longer than the stat, or of an unknown kind")
-    number = np.where(wire == 2, (at + width).view(np.uint64), number)
+    tag = np.where(at < end, message.bytes[at], 0).astype(np.int64)
+    double, sized = np.flatnonzero(tag == 0x11), np.flatnonzero(np.isin(tag, (0x2A, 0x32)))
+    plain = np.flatnonzero(np.isin(tag, (0x18, 0x20, 0x38)))
+    number[double] = message.words[at[double] + 1]
+    at[double] += 9
+    number[plain], width = message.varints(at[plain] + 1)
+    at[plain] += 1 + width
+    value, width = message.varints(at[sized] + 1)
+    at[sized] += 1 + width
+    number[sized], length[sized] = at[sized].view(np.uint64), value.view(np.int64)
+    at += length
+    kind = np.where(tag == 0, 4, tag >> 3)
+    for row in np.flatnonzero(at != end):
+        key[row], kind[row], number[row], length[row] = _single_stat(message, int(begin[row]), int(end[row]))
+    return key, kind, number, length
+
+
+def _single_stat(message: Message, begin: int, end: int) -> tuple[int, int, int, int]:
+    """key, kind, value and length of one stat whose fields stand in an unusual order."""
+    key, kind, number, length = 0, 4, 0, 0
+    for field, wire, value, behind in message.fields(begin, end, "XStat"):
+        if (field, wire) == (1, 0):
+            key = message.signed(value)
+        elif (field, wire) in ((2, 1), (3, 0), (4, 0), (5, 2), (6, 2), (7, 0)):
+            kind, number, length = field, int(message.words[value]) if wire == 1 else value, behind - value if wire == 2 else 0
     return key, kind, number, length
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -131,6 +130,8 @@ class Message:
         while at < end:
             tag, at = self.varint(at, end, where)
             number, wire = tag >> 3, tag & 7
+            if number == 0:
+                raise self.error(where, at, "field number 0")
             if wire == _VARINT:
                 value, at = self.varint(at, end, where)
                 yield number, wire, value, at
@@ -141,8 +142,6 @@ class Message:
                 length = 8 if wire == _FIXED64 else 4
             else:
                 raise self.error(where, at, f"wire type {wire} of field {number} is not in use")
-            if number == 0:
-                raise self.error(where, at, "field number 0")
             if length > end - at:
                 raise self.error(where, at, f"field {number} needs {length} bytes, {end - at} are left")
             yield number, wire, at, at + length
@@ -214,25 +213,28 @@ class _LineLayout:
     @classmethod
     def read(cls, message: Message, begin: int, end: int) -> _LineLayout:
         """XLine: id = 1, name = 2, timestamp_ns = 3, events = 4, display_name = 11."""
-        values: dict[int, Any] = {}
+        texts: dict[int, str] = {}
+        numbers: dict[int, int] = {}
         tags: list[int] = []
         at = begin
         while at < end:
             at = _event_tags(message, at, end, tags)
             for number, wire, value, behind in message.fields(at, end, "XLine"):
                 if number == 4 and wire == _BYTES:
+                    if message.bytes[at] != _EVENT_TAG:
+                        raise message.error("XLine", at, "the tag of an event takes more bytes than it needs")
                     break
-                values[number] = message.text(value, behind) if wire == _BYTES else message.signed(value)
+                if wire == _BYTES:
+                    texts[number] = message.text(value, behind)
+                elif wire == _VARINT:
+                    numbers[number] = message.signed(value)
                 at = behind
             else:
                 break
-        name = values.get(11) or values.get(2) or ""
-        if not isinstance(name, str):
-            raise message.error("XLine", begin, "the name is not a string")
-        stamp = values.get(3, 0)
-        if not isinstance(stamp, int) or stamp < 0:
-            raise message.error("XLine", begin, f"timestamp_ns is {stamp!r}")
-        return cls(values.get(1, 0), name, stamp, np.array(tags, np.int64))
+        stamp = numbers.get(3, 0)
+        if stamp < 0:
+            raise message.error("XLine", begin, f"timestamp_ns is {stamp}")
+        return cls(numbers.get(1, 0), texts.get(11) or texts.get(2, ""), stamp, np.array(tags, np.int64))
 
 
 def _event_tags(message: Message, at: int, end: int, tags: list[int]) -> int:
@@ -335,28 +337,42 @@ def _events(message: Message, tags: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]
     metadata_id, offset_ps, duration_ps, begin and end of the stats of the events at these tags, each of shape (n,).
 
     XEvent: metadata_id = 1, offset_ps = 2, duration_ps = 3, stats = 4. Fields come in this order, as every protobuf
-    serialiser writes them; an event in any other order is read singly.
+    serialiser writes them; an event in any other order is read singly. Only where one of the three is missing can it
+    stand behind the stats, so only there the stats are passed over to see.
     """
     size, width = message.varints(tags + 1)
     at = tags + 1 + width
     end = at + size.astype(np.int64)
-    columns = []
+    columns, found = [], np.zeros(tags.size, np.int64)
     for number in (1, 2, 3):
         column = np.zeros(tags.size, np.int64)
         present = np.flatnonzero((at < end) & (message.bytes[at] == number << 3))
         value, width = message.varints(at[present] + 1)
         column[present] = value.view(np.int64)
         at[present] += 1 + width
+        found[present] += 1
         columns.append(column)
     odd = (at > end) | ((at < end) & (message.bytes[at] != _STAT_TAG))
+    partial = np.flatnonzero((found < 3) & ~odd)
+    odd[partial] = _behind_stats(message, at[partial], end[partial]) != end[partial]
     for row in np.flatnonzero(odd):
         _single_event(message, row, int(tags[row]), columns, at, int(end[row]))
     _, offset, duration = columns
-    bad = np.flatnonzero((duration < 0) | (duration > _MAX_PS) | (np.abs(offset) > _MAX_PS))
+    bad = np.flatnonzero((duration < 0) | (duration > _MAX_PS) | (offset < -_MAX_PS) | (offset > _MAX_PS))
     if bad.size:
         what = f"an event starts at {offset[bad[0]]} ps and takes {duration[bad[0]]} ps"
         raise message.error("XEvent", int(tags[bad[0]]), what)
     return columns[0], offset, duration, at, end
+
+
+def _behind_stats(message: Message, at: Ints, end: Ints) -> Ints:
+    """The offset behind the stats that follow each other from each `at` on, not far behind `end` where one is longer than its event."""
+    more = np.flatnonzero(at < end)
+    while (more := more[(at[more] < end[more]) & (message.bytes[at[more]] == _STAT_TAG)]).size:
+        size, width = message.varints(at[more] + 1)
+        behind = at[more] + 1 + width + np.minimum(size, message.size).astype(np.int64)
+        at[more] = np.minimum(behind, end[more] + 1)
+    return at
 
 
 def _single_event(message: Message, row: int, tag: int, columns: list[Ints], at: Ints, end: int) -> None:

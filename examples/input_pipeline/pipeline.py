@@ -1,0 +1,65 @@
+"""Two input pipelines for the same images: one as it is often written first, one as tf.data is meant to be used."""
+
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+BATCH = 16
+FILE_SIZE = 640
+SIZE = 144
+CROP = 128
+AUTOTUNE = tf.data.AUTOTUNE
+
+
+def write_images(folder, n_images=48):
+    """Make JPEG files: smooth noise, as hard to decode as photographs. Gives their paths."""
+    random = np.random.default_rng(0)
+    paths = []
+    for number in range(n_images):
+        coarse = random.uniform(0, 255, (20, 20, 3)).astype("float32")
+        pixels = tf.cast(tf.image.resize(coarse, (FILE_SIZE, FILE_SIZE), "bicubic") + random.normal(0, 8, (FILE_SIZE, FILE_SIZE, 3)), tf.float32)
+        path = Path(folder) / f"{number}.jpg"
+        tf.io.write_file(str(path), tf.io.encode_jpeg(tf.cast(tf.clip_by_value(pixels, 0, 255), tf.uint8)))
+        paths.append(str(path))
+    return paths
+
+
+def decode(path, label):
+    """Read, decode and shrink one image."""
+    image = tf.image.convert_image_dtype(tf.io.decode_jpeg(tf.io.read_file(path), channels=3), tf.float32)
+    return tf.image.resize(image, (SIZE, SIZE)), label
+
+
+def load_in_python(path, label):
+    """Decode, crop, mirror and brighten one image, in Python and NumPy."""
+    random = np.random.default_rng()
+    image = decode(path, label)[0].numpy()
+    top, left = random.integers(0, SIZE - CROP, 2)
+    image = image[top : top + CROP, left : left + CROP]
+    if random.random() < 0.5:
+        image = image[:, ::-1]
+    return np.clip(image * random.uniform(0.8, 1.2), 0, 1), label
+
+
+def augment(image, label):
+    """Crop, mirror and brighten one image, in TensorFlow."""
+    image = tf.image.random_flip_left_right(tf.image.random_crop(image, (CROP, CROP, 3)))
+    return tf.clip_by_value(image * tf.random.uniform((), 0.8, 1.2), 0, 1), label
+
+
+def sequential(paths, labels):
+    """Load one image after the other, in Python, while the model waits."""
+
+    def load(path, label):
+        image, label = tf.py_function(load_in_python, [path, label], [tf.float32, tf.int64])
+        return tf.ensure_shape(image, (CROP, CROP, 3)), tf.ensure_shape(label, ())
+
+    return tf.data.Dataset.from_tensor_slices((paths, labels)).map(load, name="load").batch(BATCH, drop_remainder=True)
+
+
+def parallel(paths, labels):
+    """Decode once, augment with TensorFlow ops on all cores, and have the next batch ready."""
+    data = tf.data.Dataset.from_tensor_slices((paths, labels))
+    data = data.map(decode, AUTOTUNE, name="decode").cache().repeat()
+    return data.map(augment, AUTOTUNE, name="augment").batch(BATCH, drop_remainder=True).prefetch(AUTOTUNE)

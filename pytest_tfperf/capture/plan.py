@@ -1,0 +1,41 @@
+"""How long the windows of a profile are."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """
+    How many steps each window has (a step is one call or Keras execution), and how long all may take after step 0.
+
+    `available` is how many there are at most, None where that is not known.
+    """
+
+    warmup: int = 10
+    steps: int | None = None
+    trace_steps: int = 20
+    max_seconds: float = 30.0
+    latency: bool = False
+    steps_per_call: int = 1
+    available: int | None = None
+
+    @property
+    def timed_steps(self) -> int:
+        """Steps of the timed window; without a wish 50, and then more where they are too short for ten blocks."""
+        return 50 if self.steps is None else self.steps
+
+    @property
+    def total(self) -> int:
+        """Steps of all windows."""
+        return 1 + self.warmup + self.timed_steps + self.trace_steps
+
+    def cut_to(self, available: int) -> Plan:
+        """The plan for a loop that has only so many steps: where they are too few, every window is shorter by the same factor."""
+        if available >= self.total:
+            return replace(self, available=available)
+        share = max(available - 1, 0) / (self.total - 1)
+        warmup, traced = math.floor(self.warmup * share), max(2, math.floor(self.trace_steps * share))
+        return replace(self, warmup=warmup, trace_steps=traced, steps=max(1, available - 1 - warmup - traced), available=available)

@@ -1,0 +1,204 @@
+"""Values of real TensorFlow against counting by hand."""
+
+import subprocess
+import sys
+import textwrap
+import time
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+DATA = [tf.ones((8, 8))] * 4
+
+
+def weight():
+    return tf.Variable(tf.ones((8, 8)))
+
+
+def counts(profile, *names):
+    return tuple(getattr(profile, name) for name in names)
+
+
+ALL = ("xla_clusters", "xla_launches", "xla_compiles", "retraces", "eager_ops")
+
+
+def test_a_plain_function_runs_no_executable_and_nothing_eagerly(profile):
+    w = weight()
+    step = tf.function(lambda x: tf.reduce_sum(tf.matmul(x, w)))
+    assert counts(profile(step, DATA), *ALL) == (0, 0, 0, 0, 0)
+
+
+def test_ops_outside_a_function_are_eager_ops(profile):
+    result = profile(lambda x: tf.reduce_sum(x * 2 + 1), DATA)
+    assert result.eager_ops == 3
+    assert result.value("eager_ops").detail["where"] == "eager: Mul ×6, AddV2 ×6, Sum ×6"
+
+
+def test_a_jit_function_is_one_cluster_launched_once(profile):
+    w = weight()
+    step = tf.function(lambda x: tf.reduce_sum(tf.matmul(x, w)), jit_compile=True)
+    assert counts(profile(step, DATA), *ALL) == (1, 1, 0, 0, 0)
+
+
+def test_three_nested_jit_functions_are_three_clusters(profile):
+    w = weight()
+    inner = [tf.function(lambda x, n=n: tf.matmul(x, w) + n, jit_compile=True) for n in range(3)]
+    step = tf.function(lambda x: inner[0](x) + inner[1](x) + inner[2](x))
+    assert counts(profile(step, DATA), *ALL) == (3, 3, 0, 0, 0)
+
+
+def test_the_same_jit_function_called_three_times_is_one_cluster_launched_three_times(profile):
+    w = weight()
+    inner = tf.function(lambda x: tf.matmul(x, w), jit_compile=True)
+    step = tf.function(lambda x: inner(x) + inner(x + 1) + inner(x * 2))
+    assert counts(profile(step, DATA), *ALL) == (1, 3, 0, 0, 0)
+
+
+def test_auto_clustering_makes_one_cluster(tmp_path):
+    script = """
+        import sys
+        import tensorflow as tf
+        from pytest_tfperf.capture.plan import Plan
+        from pytest_tfperf.checks import Wanted
+        from pytest_tfperf.fixture import Settings, TfProfile
+
+        w = tf.Variable(tf.ones((64, 64)))
+
+        @tf.function
+        def step(x):
+            return tf.reduce_sum(tf.tanh(tf.matmul(tf.tanh(tf.matmul(x, w) + 1), w)) * 2)
+
+        profiler = TfProfile(Settings(wanted=Wanted.read({"warmup": 3, "steps": 12, "trace_steps": 6}), plan=Plan()))
+        profile = profiler(step, [tf.ones((64, 64))])
+        profiler.close()
+        print(profile.xla_clusters, profile.xla_launches, profile.xla_compiles)
+    """
+    environment = {"TF_XLA_FLAGS": "--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit", "PATH": "", "TF_CPP_MIN_LOG_LEVEL": "2"}
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["1", "1", "0"]
+
+
+@pytest.mark.parametrize(("jit", "clusters"), [(False, 0), (True, 1)])
+def test_keras_fit_launches_one_executable_a_batch_with_jit_and_none_without(profile, jit, clusters):
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.compile("sgd", "mse", jit_compile=jit)
+    result = profile.fit(model, np.ones((64, 3)), np.ones((64, 1)), batch_size=8, epochs=9, verbose=0)
+    assert counts(result, *ALL) == (clusters, clusters, 0, 0, 0)
+    assert len(result.steps) == 6
+
+
+def test_a_custom_loop_gives_the_same_as_a_call(profile):
+    w = weight()
+    step = tf.function(lambda x: tf.reduce_sum(tf.matmul(x, w)), jit_compile=True)
+    n_turns = 0
+    for batch in profile.steps(DATA):
+        step(batch)
+        n_turns += 1
+    result = profile.profile
+    assert counts(result, *ALL) == (1, 1, 0, 0, 0)
+    assert n_turns == 1 + 3 + 12 + 6
+    assert result.value("retraces").detail["n_steps"] == n_turns - 1
+
+
+def busy(seconds):
+    """A Python function that keeps its thread for so long, with the interpreter free for others."""
+
+    def produce(x):
+        time.sleep(seconds)
+        return x
+
+    return produce
+
+
+def test_a_step_that_loops_inside_the_graph_counts_its_waits(profile):
+    data = tf.data.Dataset.range(10**6).map(lambda x: tf.ensure_shape(tf.numpy_function(busy(0.004), [x], tf.int64), ()))
+    iterator = iter(data)
+
+    @tf.function
+    def step():
+        total = tf.constant(0, tf.int64)
+        for _ in tf.range(3):
+            total += next(iterator)
+        return total
+
+    result = profile(step, steps_per_call=3)
+    assert result.input_bound > 0.9  # three waits of 4 ms, and nothing else to do
+    assert 0.004 < result.step_time < 0.008
+    assert result.eager_ops == 0
+
+
+def test_a_generator_of_20_ms_a_batch_is_waited_for(profile):
+    w = weight()
+    step = tf.function(lambda x: tf.reduce_sum(tf.matmul(x, w)))
+
+    class Batches:
+        def __iter__(self):
+            for _ in range(50):
+                time.sleep(0.02)
+                yield DATA[0]
+
+    result = profile(step, Batches())
+    assert result.input_bound > 0.85
+    assert 0.020 < result.step_time < 0.030
+    assert result.input_wait == pytest.approx(0.020, rel=0.15)
+    assert "Python code" in result.value("input_bound").detail["where"]
+
+
+def test_python_in_the_step_is_host_overhead(profile):
+    w = tf.Variable(tf.ones((400, 400)))
+    step = tf.function(lambda x: tf.reduce_sum(tf.matmul(x, w)))
+    result = profile(lambda x: (time.sleep(0.02), step(x)), [tf.ones((400, 400))])
+    assert result.host_overhead > 0.6
+    assert result.input_bound < 0.05
+
+
+def test_variables_created_in_the_first_call_are_no_retrace(profile):
+    made = []
+
+    @tf.function
+    def step(x):
+        if not made:
+            made.append(tf.Variable(tf.ones((8, 8))))
+        return tf.reduce_sum(tf.matmul(x, made[0]))
+
+    assert profile(step, DATA).retraces == 0
+
+
+def test_a_python_argument_that_changes_is_a_retrace_each_time(profile):
+    step = tf.function(lambda x, n: x * n)
+    numbers = iter(range(1000))
+    result = profile(lambda x: step(x, next(numbers) // 5), DATA)
+    assert result.retraces == 4  # 22 steps: at 5, 10, 15 and 20
+    assert "in step 5, 10, 15, 20" in result.value("retraces").detail["where"]
+
+
+def test_a_new_shape_compiles_again_and_is_named(profile):
+    @tf.function(jit_compile=True, reduce_retracing=True)
+    def shaped(x):
+        return tf.reduce_sum(x)
+
+    batches = [tf.ones((8, 8))] * 10 + [tf.ones((5, 8))]
+    result = profile(shaped, batches)
+    assert result.xla_compiles == 1
+    assert result.value("xla_compiles").detail["where"] == "compiled: shaped"
+
+
+def test_peak_memory_of_a_jit_step_is_exact(profile):
+    step = tf.function(lambda x: tf.tanh(x) * 2, jit_compile=True)
+    value = profile(step, [tf.ones((256, 256))]).value("peak_memory")
+    assert value.source == "hlo"
+    assert value.number == 2 * 256 * 256 * 4  # the argument and the result
+
+
+def test_peak_memory_of_a_plain_step_is_measured(profile):
+    step = tf.function(lambda x: tf.reduce_sum(tf.matmul(tf.matmul(x, x), x)))
+    value = profile(step, [tf.ones((512, 512))]).value("peak_memory")
+    assert value.source == "trace"
+    assert value.number in (1 << 20, 2 << 20)  # one product or two of 1 MiB at a time
+
+
+def test_throughput_is_the_batch_over_the_step_time(profile):
+    result = profile(tf.function(lambda x: x + 1), DATA)
+    assert result.throughput == pytest.approx(8 / result.step_time)

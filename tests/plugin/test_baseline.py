@@ -1,0 +1,205 @@
+"""Recording and comparing baselines, on real TensorFlow."""
+
+import json
+
+STRUCTURE = """
+w = tf.Variable(tf.ones((8, 8)))
+
+@tf.function(jit_compile=True)
+def step(x):
+    return tf.reduce_sum(tf.matmul(x, w))
+
+def test_step(tf_profile):
+    tf_profile(step, DATA, **STEP_ARGUMENTS)
+"""
+
+
+def stored(suite):
+    return json.loads((suite.path / "__tfperf__" / "test_suite.json").read_text())
+
+
+def test_update_then_compare_is_green(suite):
+    suite.write(STRUCTURE)
+    update = suite("--tfperf-update")
+    update.assert_outcomes(passed=1)
+    update.stdout.fnmatch_lines(["tfperf: baseline: 1 entries written for 1 passing tests"])
+    entry = stored(suite)["tests"]["test_step"]
+    assert entry["program"]["eager_ops"] == 0
+    assert next(iter(entry["platform"].values()))["xla_clusters"] == 1
+    result = suite("--tfperf-baseline")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["tfperf: * checks decided (* pass, 0 fail), 1 not decided: step_time INCONCLUSIVE in test_step"])
+
+
+def test_a_plain_run_writes_nothing(suite):
+    suite.write(STRUCTURE)
+    suite("--tfperf-baseline")
+    suite()
+    assert not (suite.path / "__tfperf__").exists()
+
+
+def test_a_missing_entry_is_red_with_the_command_that_records_it(suite):
+    suite.write(STRUCTURE)
+    result = suite("--tfperf-baseline")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["MISSING: no baseline for 'test_step' in *", "*pytest --tfperf-update-new*"])
+    suite("--tfperf-baseline", "--tfperf-missing=allow").assert_outcomes(passed=1)
+
+
+def test_an_extra_jit_function_is_red_by_its_own_metric(suite):
+    suite.write(STRUCTURE)
+    suite("--tfperf-update")
+    suite.write(
+        STRUCTURE.replace("    tf_profile(step,", "    tf_profile(lambda x: (step(x), extra(x)),")
+        + "\n@tf.function(jit_compile=True)\ndef extra(x):\n    return x * 2\n"
+    )
+    result = suite("--tfperf-baseline")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["REGRESSION: xla_clusters changed from 1 to 2", "REGRESSION: xla_launches changed from 1 to 2"])
+
+
+def test_a_retrace_every_tenth_step_is_red_by_its_own_metric(suite):
+    body = """
+@tf.function
+def step(x, scale):
+    return tf.reduce_sum(x) * scale
+
+def test_step(tf_profile):
+    calls = iter(range(10_000))
+    tf_profile(lambda x: step(x, {scale}), DATA, warmup=5, steps=20, trace_steps=5)
+"""
+    suite.write(body.format(scale="1"))
+    suite("--tfperf-update")
+    suite.write(body.format(scale="next(calls) // 10"))
+    result = suite("--tfperf-baseline")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["REGRESSION: retraces changed from 0 to 3", "*where: traced again: step ×3, in step 10, 20, 30"])
+
+
+KERAS = """
+import keras
+
+def test_fit(tf_profile):
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.compile("sgd", "mse", jit_compile=True)
+    x, y = np.ones(({rows}, 3), "float32"), np.ones(({rows}, 1), "float32")
+    tf_profile.fit(model, x, y, batch_size=8, epochs=12, verbose=0, warmup={warmup}, trace_steps=4)
+"""
+
+
+def test_a_recompilation_by_a_partial_batch_is_red_also_where_it_falls_into_warm_up(suite):
+    suite.write(KERAS.format(rows=40, warmup=2))
+    suite("--tfperf-update").assert_outcomes(passed=1)
+    for warmup in (2, 20):
+        suite.write(KERAS.format(rows=36, warmup=warmup))
+        result = suite("--tfperf-baseline")
+        result.assert_outcomes(failed=1)
+        result.stdout.fnmatch_lines(["REGRESSION: xla_compiles changed from 0 to 1", "*where: compiled: one_step_on_data"])
+
+
+def test_another_batch_size_is_missing_and_says_so(suite):
+    suite.write(STRUCTURE)
+    suite("--tfperf-update")
+    suite.write(STRUCTURE.replace("DATA,", "[tf.ones((16, 8))],"))
+    result = suite("--tfperf-baseline")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["MISSING: the baseline of 'test_step' in * is for another workload (batch: stored 8, now 16*"])
+
+
+def test_a_dataset_s_batch_size_is_seen_where_its_signature_leaves_it_open(suite):
+    body = """
+import keras
+
+def test_fit(tf_profile):
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    data = tf.data.Dataset.from_tensors((tf.ones(3), tf.ones(1))).repeat(400).batch({batch})
+    tf_profile.fit(model, data, epochs=5, verbose=0, warmup=2, trace_steps=4)
+"""
+    suite.write(body.format(batch=4))
+    suite("--tfperf-update").assert_outcomes(passed=1)
+    suite.write(body.format(batch=8))
+    result = suite("--tfperf-baseline")
+    result.stdout.fnmatch_lines(["MISSING: *(batch: stored 4, now 8)"])
+
+
+def test_update_new_leaves_what_is_there(suite):
+    suite.write(STRUCTURE)
+    suite("--tfperf-update")
+    before = stored(suite)
+    suite.write(STRUCTURE + "\ndef test_other(tf_profile):\n    tf_profile(lambda: step(DATA[0]), **STEP_ARGUMENTS)\n")
+    suite("--tfperf-update-new").assert_outcomes(passed=2)
+    after = stored(suite)
+    assert after["tests"]["test_step"] == before["tests"]["test_step"]
+    assert set(after["tests"]) == {"test_step", "test_other"}
+
+
+def test_a_test_that_fails_or_breaks_a_limit_is_not_recorded(suite):
+    suite.write(
+        STRUCTURE
+        + """
+def test_fails(tf_profile):
+    tf_profile(step, DATA, **STEP_ARGUMENTS)
+    assert False
+
+@pytest.mark.tfperf(max_xla_launches=0)
+def test_breaks(tf_profile):
+    tf_profile(step, DATA, **STEP_ARGUMENTS)
+"""
+    )
+    suite("--tfperf-update").assert_outcomes(passed=1, failed=2)
+    assert set(stored(suite)["tests"]) == {"test_step"}
+
+
+def test_baseline_dir_mirrors_the_path_below_rootdir(suite):
+    (suite.path / "deep").mkdir()
+    suite.write(STRUCTURE)
+    (suite.path / "test_suite.py").rename(suite.path / "deep" / "test_suite.py")
+    suite("--tfperf-update", "--tfperf-baseline-dir", "kept")
+    assert (suite.path / "kept" / "deep" / "test_suite.json").is_file()
+    suite("--tfperf-baseline", "-o", "tfperf_baseline_dir=kept").assert_outcomes(passed=1)
+
+
+def test_only_asks_for_one_kind(suite):
+    suite.write(STRUCTURE)
+    suite("--tfperf-update")
+    structural = suite("--tfperf-baseline", "--tfperf-only=structural")
+    structural.stdout.fnmatch_lines(["tfperf: * checks decided (* pass, 0 fail)"])
+    timing = suite("--tfperf-baseline", "--tfperf-only=timing")
+    timing.stdout.fnmatch_lines(["tfperf: 0 checks decided (0 pass, 0 fail), 1 not decided: step_time INCONCLUSIVE in test_step"])
+
+
+def test_strict_fails_what_is_not_decided(suite):
+    suite.write(STRUCTURE)
+    suite("--tfperf-update")
+    suite("--tfperf-baseline", "--tfperf-strict").assert_outcomes(failed=1)
+    suite("--tfperf-baseline", "--tfperf-strict", "--tfperf-only=structural").assert_outcomes(passed=1)
+
+
+def test_a_damaged_baseline_is_named_and_left_as_it_is(suite):
+    suite.write(STRUCTURE)
+    suite("--tfperf-update")
+    path = suite.path / "__tfperf__" / "test_suite.json"
+    damaged = path.read_text()[:40]
+    path.write_text(damaged)
+    for arguments in (["--tfperf-baseline"], ["--tfperf-update"]):
+        result = suite(*arguments)
+        assert result.ret == 1
+        result.stdout.fnmatch_lines([f"*baseline {path}: not JSON*"])
+        assert path.read_text() == damaged
+
+
+def test_unused_entries_are_listed_and_kept(suite):
+    suite.write(STRUCTURE)
+    suite("--tfperf-update")
+    suite.write(STRUCTURE.replace("test_step", "test_renamed"))
+    result = suite("--tfperf-update")
+    result.stdout.fnmatch_lines(["tfperf: unused baseline entry *test_suite.json: test_step"])
+    assert set(stored(suite)["tests"]) == {"test_step", "test_renamed"}
+
+
+def test_update_and_baseline_together_are_a_usage_error(suite):
+    suite.write(STRUCTURE)
+    result = suite("--tfperf-update", "--tfperf-baseline")
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["ERROR: --tfperf-update records and compares nothing*"])

@@ -1,0 +1,204 @@
+"""Options and ini values, in every form in which a user can set them."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+STEP = """
+def test_step(tf_profile):
+    profile = tf_profile(tf.function(lambda x: x + 1), DATA)
+    windows = [profile.value("step_time").detail["n_steps"], len(profile.steps), profile.value("retraces").detail["n_steps"]]
+    print("windows", windows)
+    print("limits", [limit.argument for _, limits in tf_profile.results() for limit in limits])
+"""
+INIS = {"tfperf_warmup": "3", "tfperf_steps": "7", "tfperf_trace_steps": "4"}
+
+
+def as_pytest_ini(path, values):
+    lines = [f"{name} = {value}" for name, value in values.items()]
+    (path / "pytest.ini").write_text("\n".join(["[pytest]", *lines]) + "\n")
+    return []
+
+
+def as_pyproject(path, values):
+    lines = [f"{name} = {json.dumps(value)}" for name, value in values.items()]
+    (path / "pyproject.toml").write_text("\n".join(["[tool.pytest.ini_options]", *lines]) + "\n")
+    return []
+
+
+def as_native_pyproject(path, values):
+    lines = [f"{name} = {json.dumps([value] if name == 'tfperf_limits' else value)}" for name, value in values.items()]
+    (path / "pyproject.toml").write_text("\n".join(["[tool.pytest]", *lines]) + "\n")
+    return []
+
+
+def as_override(path, values):
+    return [argument for name, value in values.items() for argument in ("-o", f"{name}={value}")]
+
+
+native = pytest.param(
+    as_native_pyproject, marks=pytest.mark.skipif(pytest.version_tuple < (9,), reason="pytest reads [tool.pytest] from version 9 on")
+)
+every_form = pytest.mark.parametrize("form", [as_pytest_ini, as_pyproject, native, as_override])
+
+
+@every_form
+def test_windows_come_from_the_ini(suite, form):
+    suite.write(STEP)
+    result = suite("-rP", *form(suite.path, INIS))
+    result.stdout.fnmatch_lines(["windows [[]7, 4, 14[]]"])
+
+
+@every_form
+def test_limits_come_from_the_ini_and_the_marker_overrides_them(suite, form):
+    suite.write(STEP + "\n@pytest.mark.tfperf(max_eager_ops=9)\n" + STEP.replace("test_step", "test_marked"))
+    result = suite("-rP", *form(suite.path, INIS | {"tfperf_limits": "max_eager_ops = 0, max_step_time = 1 ns"}))
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines(
+        ["limits [[]\"max_eager_ops='0'\", \"max_step_time='1 ns'\"[]]", "limits [[]'max_eager_ops=9', \"max_step_time='1 ns'\"[]]"]
+    )
+
+
+@every_form
+def test_max_regression_comes_from_the_ini(suite, form):
+    suite.write(STEP)
+    suite("--tfperf-update", *form(suite.path, INIS)).assert_outcomes(passed=1)
+    report = suite.path / "run.json"
+    suite("--tfperf-baseline", f"--tfperf-report={report}", *form(suite.path, INIS | {"tfperf_max_regression": "7%"}))
+    checks = json.loads(report.read_text())["tests"][0]["checks"]
+    assert [check["wanted"] for check in checks if check["metric"] == "step_time"] == ["at most 7 % slower"]
+
+
+@every_form
+def test_the_time_limit_comes_from_the_ini_and_a_cut_is_said(suite, form):
+    suite.write(
+        """
+import time
+
+def test_step(tf_profile):
+    profile = tf_profile(lambda: time.sleep(0.05))
+    for note in profile.notes:
+        print(note)
+"""
+    )
+    result = suite("-rP", *form(suite.path, {"tfperf_max_seconds": "1 s"}))
+    result.stdout.fnmatch_lines(["timed window: * of 50 steps, cut by 1 s a profile (tfperf_max_seconds)*"])
+
+
+@every_form
+def test_missing_comes_from_the_ini(suite, form):
+    suite.write(STEP)
+    suite("--tfperf-baseline", *form(suite.path, INIS | {"tfperf_missing": "allow"})).assert_outcomes(passed=1)
+    suite("--tfperf-baseline", "--tfperf-missing=fail").assert_outcomes(failed=1)
+
+
+@every_form
+def test_min_checks_comes_from_the_ini(suite, form):
+    suite.write("\n@pytest.mark.tfperf(max_eager_ops=0)\n" + STEP)
+    assert suite(*form(suite.path, INIS | {"tfperf_min_checks": "1"})).ret == 0
+    result = suite(*form(suite.path, INIS | {"tfperf_min_checks": "2"}))
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["tfperf: 1 checks were decided, fewer than the 2 that --tfperf-min-checks asks for"])
+
+
+@every_form
+def test_traces_and_baselines_go_where_the_ini_says(suite, form):
+    suite.write(STEP)
+    suite("--tfperf-update", *form(suite.path, INIS | {"tfperf_trace_dir": "traces", "tfperf_baseline_dir": "kept"}))
+    assert (suite.path / "kept" / "test_suite.json").is_file()
+    assert len(list((suite.path / "traces").glob("test_suite.py__test_step/plugins/profile/*/*.xplane.pb"))) == 1
+
+
+@every_form
+def test_the_tpu_generation_is_accepted(suite, form):
+    suite.write(STEP)
+    suite(*form(suite.path, INIS | {"tfperf_tpu": "v4"})).assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["-o", "tfperf_steps=many"], "*tfperf_steps: 'many' is not a quantity*"),
+        (["-o", "tfperf_steps=0"], "*tfperf_steps: '0' is not a positive whole number*"),
+        (["-o", "tfperf_max_seconds=5%"], "*tfperf_max_seconds: '5%' is not a quantity*"),
+        (["-o", "tfperf_limits=max_inputbound=5%"], "*unknown argument 'max_inputbound'; did you mean 'max_input_bound'?*"),
+        (["-o", "tfperf_limits=max_input_bound"], "*ini tfperf_limits: 'max_input_bound' is not of the form max_input_bound = 5%*"),
+        (["-o", "tfperf_missing=perhaps"], "*ini tfperf_missing: 'perhaps' is neither fail nor allow*"),
+        (["--tfperf-min-checks=x"], "*tfperf_min_checks: 'x' is not a whole number*"),
+        (["--tfperf-report=run.pdf"], "*--tfperf-report run.pdf: the file ending must be .json*"),
+    ],
+)
+def test_an_option_that_cannot_be_understood_is_a_usage_error(suite, arguments, said):
+    suite.write(STEP)
+    result = suite(*arguments)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([said])
+
+
+def test_min_checks_fails_a_run_without_any_profiled_test(suite):
+    suite.write("def test_nothing():\n    pass\n")
+    assert suite("--tfperf-min-checks=1").ret == 1
+
+
+def test_a_run_file_is_written_and_shown_again(suite):
+    suite.write("\n@pytest.mark.tfperf(max_eager_ops=0)\n" + STEP)
+    suite("--tfperf-report=out/run.json", *as_override(suite.path, INIS))
+    done = subprocess.run([sys.executable, "-m", "pytest_tfperf.cli", "show", str(suite.path / "out" / "run.json")], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert "test_step" in done.stdout
+    assert "tfperf: 1 check decided (1 pass, 0 fail)" in done.stdout
+
+
+def test_disabled_runs_each_step_once_and_skips_its_test(suite):
+    suite.write(
+        """
+import keras
+n_calls = []
+
+def test_call(tf_profile):
+    tf_profile(n_calls.append, DATA)
+
+def test_loop(tf_profile):
+    for batch in tf_profile.steps(DATA):
+        n_calls.append(batch)
+
+def test_fit(tf_profile):
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    counting = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: n_calls.append(1))
+    tf_profile.fit(model, np.ones((32, 3)), np.ones((32, 1)), batch_size=4, epochs=3, verbose=0, callbacks=[counting])
+
+@pytest.mark.tfperf(max_eager_ops=0)
+def test_alone():
+    n_calls.append(1)
+
+def test_each_ran_once():
+    assert len(n_calls) == 4
+"""
+    )
+    result = suite("--tfperf-disable", "-rs")
+    result.assert_outcomes(skipped=4, passed=1)
+    result.stdout.fnmatch_lines(["*tfperf is disabled (--tfperf-disable): the step ran once and was not profiled"])
+
+
+def test_the_command_line_wins_over_the_ini(suite):
+    suite.write(STEP)
+    as_pytest_ini(suite.path, INIS | {"tfperf_trace_dir": "from_ini"})
+    suite("--tfperf-trace-dir=from_option")
+    assert (suite.path / "from_option").is_dir()
+    assert not (suite.path / "from_ini").exists()
+
+
+def test_help_and_markers_explain_themselves(suite):
+    suite("--help").stdout.fnmatch_lines(["*--tfperf-baseline *", "*compare with the stored baseline*", "*tfperf_limits (linelist)*", "*limits for every profiled test*"])
+    suite("--markers").stdout.fnmatch_lines(["@pytest.mark.tfperf(max_<metric>*"])
+
+
+def test_a_trace_folder_that_cannot_be_written_fails_the_test_and_says_so(suite):
+    suite.write(STEP)
+    (suite.path / "file").write_text("")
+    result = suite("--tfperf-trace-dir=file/below", *as_override(suite.path, INIS))
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*CaptureError: the trace cannot be kept in *file/below*see --tfperf-trace-dir"])

@@ -1,0 +1,221 @@
+"""What a person sees: verdicts in the call phase, in the terminal, in JUnit, with and without xdist."""
+
+import xml.etree.ElementTree as ET
+
+import pytest
+
+MIXED = """
+@tf.function
+def step(x):
+    return tf.reduce_sum(x)
+
+@pytest.mark.tfperf(max_eager_ops=0)
+def test_good(tf_profile):
+    tf_profile(step, DATA, **STEP_ARGUMENTS)
+
+@pytest.mark.tfperf(max_eager_ops=0)
+def test_bad(tf_profile):
+    tf_profile(lambda x: step(x) + 1, DATA, **STEP_ARGUMENTS)
+
+def test_plain():
+    assert 1
+"""
+
+
+def test_a_broken_limit_fails_the_test_itself_with_cause_and_remedy(suite):
+    suite.write(MIXED)
+    result = suite()
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "test_suite.py .P.*",
+            "FAIL: eager_ops was 1, wanted at most 0 (max_eager_ops=0)",
+            "  where: eager: AddV2 ×3",
+            "  try: move them into the tf.function that the step calls",
+            "tfperf: 2 checks decided (1 pass, 1 fail)",
+            "PERF test_suite.py::test_bad - *",
+        ]
+    )
+    assert result.ret == 1
+
+
+def test_verbose_says_perf(suite):
+    suite.write(MIXED)
+    suite("-v").stdout.fnmatch_lines(["test_suite.py::test_bad PERF*"])
+
+
+@pytest.mark.parametrize("workers", [[], ["-n2"]], ids=["serial", "n2"])
+def test_junit_agrees_with_the_exit_code(suite, pytester, workers):
+    suite.write(MIXED)
+    run = pytester.runpytest_subprocess if workers else suite
+    result = run("--junitxml=junit.xml", "--tfperf-report=run.json", *workers)
+    assert result.ret == 1
+    suites = ET.parse(suite.path / "junit.xml").getroot().find("testsuite")
+    assert (suites.get("tests"), suites.get("failures"), suites.get("errors")) == ("3", "1", "0")
+    failure = suites.find("testcase[@name='test_bad']/failure")
+    assert "eager_ops was 1" in failure.get("message")
+    result.stdout.fnmatch_lines(["tfperf: 2 checks decided (1 pass, 1 fail)"])
+    assert (suite.path / "run.json").is_file()
+
+
+def test_under_xdist_baselines_are_written_by_the_controller_and_times_are_not_decided(suite, pytester):
+    suite.write(MIXED.replace("max_eager_ops=0", "max_eager_ops=1, max_step_time='10 s'"))
+    pytester.runpytest_subprocess("-n2", "--tfperf-update").assert_outcomes(passed=3)
+    assert (suite.path / "__tfperf__" / "test_suite.json").is_file()
+    result = pytester.runpytest_subprocess("-n2", "--tfperf-baseline")
+    result.assert_outcomes(passed=3)
+    result.stdout.fnmatch_lines(
+        [
+            "tfperf: comparing with the stored baseline; times are measured and not decided with more than one worker on a CPU",
+            "INCONCLUSIVE test_suite.py::test_*: step_time was *, wanted at most 10 s (max_step_time='10 s'): other workers used the CPU*",
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("argument", "said"),
+    [
+        ("max_inputbound=0.05", "unknown argument 'max_inputbound'; did you mean 'max_input_bound'?"),
+        ("max_input_bound='5 ms'", "max_input_bound: '5 ms' is not a quantity"),
+        ("input_bound=0", "unknown argument 'input_bound'"),
+        ("warmup=0", "warmup: 0 is not a positive whole number"),
+        ("0.05", "takes keyword arguments only, but was given 0.05"),
+    ],
+)
+@pytest.mark.parametrize("workers", [[], ["-n1"]], ids=["serial", "n1"])
+def test_a_bad_marker_is_a_collection_error_of_its_file_alone(suite, pytester, argument, said, workers):
+    if workers and argument != "max_inputbound=0.05":
+        pytest.skip("one marker is enough for a subprocess")
+    suite.write(f"@pytest.mark.tfperf({argument})\ndef test_it(tf_profile): pass\n", "test_broken")
+    suite.write("def test_fine(): pass\n", "test_fine")
+    run = pytester.runpytest_subprocess if workers else suite
+    result = run("--continue-on-collection-errors", *workers)
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines([f"*test_it: @pytest.mark.tfperf: {said}*"])
+
+
+def test_the_nearest_marker_wins_and_names_merge(suite):
+    suite.write(
+        """
+pytestmark = pytest.mark.tfperf(max_eager_ops=0, max_retraces=0)
+
+def seen(tf_profile):
+    return sorted(limit.argument for _, limits in tf_profile.results() for limit in limits)
+
+class TestClass:
+    pytestmark = pytest.mark.tfperf(max_eager_ops=5)
+
+    def test_class(self, tf_profile):
+        tf_profile(lambda: None, **STEP_ARGUMENTS)
+        assert seen(tf_profile) == ["max_eager_ops=5", "max_retraces=0"]
+
+    @pytest.mark.tfperf(max_retraces=7)
+    def test_function(self, tf_profile):
+        tf_profile(lambda: None, **STEP_ARGUMENTS)
+        assert seen(tf_profile) == ["max_eager_ops=5", "max_retraces=7"]
+
+@pytest.mark.parametrize("n", [1, pytest.param(2, marks=pytest.mark.tfperf(max_eager_ops=9))])
+def test_parameter(tf_profile, n):
+    tf_profile(lambda: None, **STEP_ARGUMENTS)
+    assert seen(tf_profile) == ["max_eager_ops=0" if n == 1 else "max_eager_ops=9", "max_retraces=0"]
+
+def test_helper_is_not_profiled():
+    assert not tf.profiler.experimental.__dict__.get("nothing")
+"""
+    )
+    suite().assert_outcomes(passed=5)
+
+
+def test_limits_of_a_call_override_the_marker_s(suite):
+    suite.write(
+        """
+@pytest.mark.tfperf(max_eager_ops=0)
+def test_two(tf_profile):
+    tf_profile(lambda: None, **STEP_ARGUMENTS)
+    tf_profile(lambda: tf.ones(3) + 1, name="eager", limits={"max_eager_ops": 2}, **STEP_ARGUMENTS)
+    assert set(tf_profile.profiles) == {"", "eager"}
+"""
+    )
+    suite().assert_outcomes(passed=1)
+
+
+def test_skip_xfail_and_own_failures_are_what_they_are_without_us(suite):
+    suite.write(
+        """
+@pytest.mark.tfperf(max_eager_ops=0)
+def test_skips(tf_profile):
+    pytest.skip("not today")
+
+@pytest.mark.xfail(strict=True)
+@pytest.mark.tfperf(max_eager_ops=0)
+def test_expected(tf_profile):
+    tf_profile(lambda: tf.ones(3) + 1, **STEP_ARGUMENTS)
+
+@pytest.mark.tfperf(max_eager_ops=0)
+def test_own(tf_profile):
+    tf_profile(lambda: tf.ones(3) + 1, **STEP_ARGUMENTS)
+    raise ValueError("mine")
+"""
+    )
+    result = suite()
+    result.assert_outcomes(skipped=1, xfailed=1, failed=1)
+    result.stdout.fnmatch_lines(["FAILED test_suite.py::test_own - ValueError: mine"])
+
+
+def test_a_limit_on_what_cannot_be_measured_fails_and_says_why(suite):
+    suite.write(
+        """
+@pytest.mark.tfperf(max_padding_overhead=0.1)
+def test_it(tf_profile):
+    tf_profile(lambda: None, **STEP_ARGUMENTS)
+"""
+    )
+    result = suite()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["UNKNOWN: padding_overhead is unknown, wanted at most 10 % (max_padding_overhead=0.1): *"])
+
+
+def test_a_test_that_asks_and_profiles_nothing_fails(suite):
+    suite.write("@pytest.mark.tfperf(max_eager_ops=0)\ndef test_it(tf_profile): pass\n")
+    result = suite()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["UNKNOWN: the test asks for limits or a comparison, but profiled no step*"])
+
+
+def test_tensorflow_missing_fails_the_fixture_with_the_install_command_and_nothing_else(pytester):
+    pytester.makepyfile(
+        """
+import sys
+import pytest
+
+@pytest.fixture(autouse=True)
+def no_tensorflow(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorflow", None)
+
+def test_profiled(no_tensorflow, tf_profile): pass
+def test_plain(): pass
+"""
+    )
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider")
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["TensorFlow cannot be imported*pip install 'pytest-tfperf[[]tensorflow[]]'*"])
+
+
+def test_unittest_test_cases_are_profiled_too(suite):
+    suite.write(
+        """
+import unittest
+
+class TestCase(unittest.TestCase):
+    @pytest.fixture(autouse=True)
+    def profiler(self, tf_profile):
+        self.tf_profile = tf_profile
+
+    @pytest.mark.tfperf(max_eager_ops=0)
+    def test_it(self):
+        self.tf_profile(lambda: tf.ones(3) + 1, **STEP_ARGUMENTS)
+"""
+    )
+    result = suite()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["FAIL: eager_ops was 2, wanted at most 0*"])
