@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_tfperf.errors import LimitError
-from pytest_tfperf.metrics import COUNT, MACHINE, METRICS, RATIO, SECONDS, Metric, format_quantity, parse_quantity
+from pytest_tfperf.metrics import COUNT, MACHINE, METRICS, RATIO, SECONDS, Metric, format_quantity, parse_quantity, told_apart
 from pytest_tfperf.results import Check, Profile, Value, Verdict
 
 STRUCTURAL, TIMING = "structural", "timing"
@@ -90,7 +90,10 @@ def parse_limit_lines(lines: Iterable[str], where: str) -> dict[str, str]:
             raise LimitError(f"{where}: {line!r} is not of the form max_input_bound = 5%")
         if name in _OPTIONS:
             raise LimitError(f"{where}: {name} is no limit; set it on the marker, or as tfperf_{name} where there is such an ini")
-        _limit(name, value)
+        try:
+            _limit(name, value)
+        except LimitError as error:
+            raise LimitError(f"{where}: {error}") from error
         arguments[name] = value
     return arguments
 
@@ -119,15 +122,14 @@ def _check(profile: Profile, limit: Limit, parallel: bool) -> Check:
         verdict, message = Verdict.PASS, f"{limit.metric.name} {_shown(value, limit)}, wanted {limit.wanted}"
     else:
         verdict, message = Verdict.FAIL, _failure(value, limit)
-    return Check(
-        profile=profile.name, metric=limit.metric.name, kind="limit", verdict=verdict, wanted=limit.wanted, message=message
-    )
+    return Check(profile=profile.name, metric=limit.metric.name, kind="limit", verdict=verdict, wanted=limit.wanted, message=message)
 
 
 def _failure(value: Value, limit: Limit) -> str:
     """Measured value and limit in one sentence, then where it comes from and what to try."""
-    lines = [f"{limit.metric.name} was {_shown(value, limit)}, wanted {limit.wanted} ({limit.argument})"]
-    return "\n".join(lines + explanation(value))
+    exactly = told_apart(value.high() if limit.relation == "max" else value.low(), limit.bound, limit.metric.unit)
+    sentence = f"{limit.metric.name} was {_shown(value, limit)}, wanted {limit.wanted} ({limit.argument}){exactly}"
+    return "\n".join([sentence, *explanation(value)])
 
 
 def explanation(value: Value) -> list[str]:

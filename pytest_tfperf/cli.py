@@ -13,14 +13,14 @@ from pytest_tfperf import __version__
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.report.runfile import read_run
 from pytest_tfperf.report.terminal import render
-from pytest_tfperf.results import BROKEN, Run
+from pytest_tfperf.results import BROKEN, Run, Verdict
 
 GOOD, FAILED, USAGE, UNKNOWN = 0, 1, 2, 3
 _COLOURS = {"red": "31", "green": "32", "yellow": "33"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; its exit status: 0 good, 1 a check failed, 2 unreadable input or usage."""
+    """Run the command; its exit status: 0 good, 1 a check failed, 2 unreadable input or usage, 3 a check is unknown."""
     options = _parser().parse_args(arguments)
     try:
         run = read_run(options.run)
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"tfperf: {error}", file=sys.stderr)
         return USAGE
     print(json.dumps(run.to_json(), indent=1, allow_nan=False) if options.json else _shown(run, options.verbose))
-    return FAILED if any(check.verdict in BROKEN for test in run.tests for check in test.checks) else GOOD
+    return _status(run)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -37,12 +37,19 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     show = commands.add_parser(
         "show", help="a run file as pytest showed it",
-        description="Show a run file, written by pytest --tfperf-report run.json. Exit status 1 if a check in it failed.",
+        description="Show a run file of pytest --tfperf-report run.json. Exit status 1 if a check in it failed, 3 if one is unknown.",
     )  # fmt: skip
     show.add_argument("run", type=Path, metavar="RUN.json", help="the run file")
     show.add_argument("-v", "--verbose", action="store_true", help="also the checks that passed, causes and notes")
     show.add_argument("--json", action="store_true", help="print the run as JSON")
     return parser
+
+
+def _status(run: Run) -> int:
+    verdicts = {check.verdict for test in run.tests for check in test.checks}
+    if verdicts & (BROKEN - {Verdict.UNKNOWN}):
+        return FAILED
+    return UNKNOWN if Verdict.UNKNOWN in verdicts else GOOD
 
 
 def _shown(run: Run, verbose: bool) -> str:

@@ -16,15 +16,14 @@ from pytest_tfperf.analysis.profile import profile_of, settling_steps
 from pytest_tfperf.capture.environment import load_tensorflow, warm_runtime
 from pytest_tfperf.capture.keras import KINDS, keras_workload, loops_replaced, run_keras, run_one_batch
 from pytest_tfperf.capture.loop import check_step, each_step, run_calls, run_once
-from pytest_tfperf.capture.profiler import Session, keep_trace, stop_quietly, user_session_runs
-from pytest_tfperf.capture.restore import restored
 from pytest_tfperf.capture.plan import Plan
+from pytest_tfperf.capture.profiler import Session, keep_trace, read_session, stop_quietly, user_session_runs
+from pytest_tfperf.capture.restore import restored
 from pytest_tfperf.capture.windows import Windows
 from pytest_tfperf.checks import Limit, Wanted
 from pytest_tfperf.compiler.retracing import traces_reported_to
 from pytest_tfperf.errors import CaptureError, TraceError
 from pytest_tfperf.results import Profile, Recording
-from pytest_tfperf.trace.xspace import read_trace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +34,7 @@ class Settings:
     plan: Plan
     keep: Path | None = None
     disabled: bool = False
-    announce: Callable[[str], None] = lambda text: None
+    announce: Callable[[str], None] = lambda _: None
 
 
 class TfProfile:
@@ -267,7 +266,9 @@ class TfProfile:
     @contextmanager
     def _windows_of(self, plan: Plan, kind: str) -> Iterator[Windows]:
         warm_runtime()
-        windows = Windows(plan, self._folder, kind, lambda path, before: settling_steps(read_trace(path), before), self._settings.announce)
+        windows = Windows(
+            plan, self._folder, kind, lambda path, before: settling_steps(read_session(path), before), self._settings.announce
+        )
         self._open.append(windows)
         try:
             with traces_reported_to(windows.function_traced) as watched:
@@ -294,7 +295,7 @@ class TfProfile:
         return self._store(replace(recording, examples_per_step=examples), wanted)
 
     def _store(self, recording: Recording, wanted: Wanted) -> Profile:
-        trace = read_trace(recording.trace) if recording.trace else None
+        trace = read_session(recording.trace) if recording.trace else None
         profile = profile_of(recording, trace)
         self._results[recording.name] = profile, wanted.limits
         if trace is not None and self._settings.keep is not None:

@@ -75,7 +75,7 @@ METRICS: dict[str, Metric] = {metric.name: metric for metric in _ROWS}
 
 _FACTORS: dict[str, dict[str, float]] = {
     SECONDS: {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0},
-    RATE: {"/s": 1.0, "1/s": 1.0},
+    RATE: {"/s": 1.0},
     SHARE: {"%": 0.01},
     RATIO: {"%": 0.01},
     COUNT: {},
@@ -102,12 +102,17 @@ def parse_quantity(value: object, unit: str) -> float:
         suffix = match[2] if match else ""
         if match is None or (suffix and suffix not in _FACTORS[unit]):
             raise ValueError(f"{value!r} is not a quantity{_forms(unit)}")
-        number = float(match[1]) * (_FACTORS[unit][suffix] if suffix else 1.0)
+        number = _scaled(float(match[1]), _FACTORS[unit][suffix]) if suffix else float(match[1])
     else:
         raise ValueError(f"{value!r} is not a quantity{_forms(unit)}")
     if not math.isfinite(number):
         raise ValueError(f"{value!r} is not a finite number")
     return number
+
+
+def _scaled(number: float, factor: float) -> float:
+    """Their product; small factors divide, so that 35 % is 0.35: 35 * 0.01 is a little more."""
+    return number * factor if factor >= 1 else number / round(1 / factor)
 
 
 def format_quantity(number: float, unit: str) -> str:
@@ -117,12 +122,16 @@ def format_quantity(number: float, unit: str) -> str:
     if unit == COUNT:
         return f"{number:,.0f}" if number == int(number) else f"{number:,.2f}"
     if unit == RATE:
-        return f"{number:,.3g}/s" if abs(number) < 1000 else f"{number:,.0f}/s"
-    for scale, suffix in _SCALES[unit]:
-        if abs(number) >= scale:
-            break
+        return f"{number:,.3g}/s" if abs(number) < 999.5 else f"{number:,.0f}/s"
+    scale, suffix = next((row for row in _SCALES[unit] if abs(number) >= row[0]), _SCALES[unit][-1])
     scaled = number / scale
     return f"{scaled:.3g} {suffix}" if abs(scaled) < 999.5 else f"{scaled:,.0f} {suffix}"
+
+
+def told_apart(first: float, second: float, unit: str) -> str:
+    """What to add where two different numbers are written alike: " (exactly 0.05001 and 0.05)"; else nothing."""
+    alike = first != second and format_quantity(first, unit) == format_quantity(second, unit)
+    return f" (exactly {first!r} and {second!r})" if alike else ""
 
 
 _SCALES: dict[str, tuple[tuple[float, str], ...]] = {

@@ -16,18 +16,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_tfperf.errors import CaptureError, LimitError, TfperfError
-from pytest_tfperf.metrics import METRICS, RATIO, SECONDS, parse_quantity
+from pytest_tfperf.metrics import METRICS
 
 if TYPE_CHECKING:
     from pytest_tfperf.checks import Wanted
     from pytest_tfperf.fixture import TfProfile
+    from pytest_tfperf.options import Options
     from pytest_tfperf.results import Check, TestRecord
-    from pytest_tfperf.session import Options
 
 _PROFILER: pytest.StashKey[TfProfile] = pytest.StashKey()
-_CHECKS: pytest.StashKey[list[Check]] = pytest.StashKey()
+_CHECKS: pytest.StashKey[tuple[Check, ...]] = pytest.StashKey()
 _BROKEN: pytest.StashKey[bool] = pytest.StashKey()
 _OPTIONS: pytest.StashKey[Options] = pytest.StashKey()
+_ON_TERMINAL: pytest.StashKey[bool] = pytest.StashKey()
 
 _MARKER = (
     "tfperf(max_<metric>, min_<metric>, <count>=, max_regression, warmup, steps, trace_steps, latency, tpu, target_step_time, "
@@ -65,7 +66,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--tfperf-trace-dir", metavar="DIR", help="keep traces under DIR, as XProf and TensorBoard open them")
     add("--tfperf-disable", action="store_true", help="run each profiled step once and skip its test")
     for name, text in _INIS.items():
-        parser.addini(name, text, type="linelist" if name == "tfperf_limits" else None)
+        if name == "tfperf_limits":
+            parser.addini(name, text, type="linelist")
+        else:
+            parser.addini(name, text)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -82,6 +86,7 @@ def pytest_configure(config: pytest.Config) -> None:
             _options(config)
         except LimitError as error:
             raise pytest.UsageError(str(error)) from error
+    config.stash[_ON_TERMINAL] = sys.stdout.isatty()  # later, output is captured
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(_Controller(config), "tfperf-controller")
 
@@ -101,7 +106,11 @@ def pytest_pycollect_makeitem(collector: pytest.Collector) -> Generator[None, An
 
 @pytest.fixture
 def tf_profile(request: pytest.FixtureRequest) -> Iterator[TfProfile]:
-    """Profile a step: `profile = tf_profile(step, data)`; see also .steps, .fit, .evaluate, .predict and .trace."""
+    """
+    Profiles a step, as in `profile = tf_profile(step, data)`.
+
+    Also in a loop of your own (`.steps`), in Keras (`.fit`, `.evaluate`, `.predict`), or as a trace that you bracket (`.trace`).
+    """
     profiler = _new_profiler(request.node)
     yield profiler
     profiler.close()
@@ -116,12 +125,12 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     if _PROFILER in item.stash:
         result = yield
     else:
-        result = yield from _profile_body(item, _new_profiler(item))
+        result = yield from _profile_body(_new_profiler(item))
     _decide(item)
     return result
 
 
-def _profile_body(item: pytest.Item, profiler: TfProfile) -> Generator[None, object, object]:
+def _profile_body(profiler: TfProfile) -> Generator[None, object, object]:
     """The test's body under a profiler of its own; what cannot be profiled in it fails without a traceback of ours."""
     ended = False
     try:
@@ -180,7 +189,7 @@ class _Controller:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Write what was asked for."""
-        asked = self._config.option.tfperf_report or self._config.option.tfperf_min_checks or _ini(self._config, "tfperf_min_checks")
+        asked = self._config.option.tfperf_report or self._config.option.tfperf_min_checks or self._config.getini("tfperf_min_checks")
         if not self._records and not asked:
             return
         from pytest_tfperf.session import conclude
@@ -214,73 +223,10 @@ _MODES = {
 def _options(config: pytest.Config) -> Options:
     """The options of this run, read once."""
     if _OPTIONS not in config.stash:
-        config.stash[_OPTIONS] = _read_options(config)
+        from pytest_tfperf.options import read_options
+
+        config.stash[_OPTIONS] = read_options(config, _workers(config))
     return config.stash[_OPTIONS]
-
-
-def _read_options(config: pytest.Config) -> Options:
-    from pytest_tfperf.capture.plan import Plan
-    from pytest_tfperf.checks import parse_limit_lines, parse_steps
-    from pytest_tfperf.session import Options
-
-    option = config.option
-    limits: dict[str, Any] = dict(parse_limit_lines(_lines(config.getini("tfperf_limits")), "ini tfperf_limits"))
-    if regression := _ini(config, "tfperf_max_regression"):
-        limits["max_regression"] = _parsed("tfperf_max_regression", regression, lambda text: parse_quantity(text, RATIO))
-    windows = {name: _ini(config, f"tfperf_{name}") for name in ("warmup", "steps", "trace_steps")}
-    plan: dict[str, Any] = {name: _parsed(f"tfperf_{name}", text, parse_steps) for name, text in windows.items() if text}
-    if seconds := _ini(config, "tfperf_max_seconds"):
-        plan["max_seconds"] = _parsed("tfperf_max_seconds", seconds, lambda text: parse_quantity(text, SECONDS))
-    missing = option.tfperf_missing or _ini(config, "tfperf_missing") or "fail"
-    if missing not in ("fail", "allow"):
-        raise LimitError(f"ini tfperf_missing: {missing!r} is neither fail nor allow")
-    return Options(
-        baseline=option.tfperf_baseline,
-        update="all" if option.tfperf_update else "new" if option.tfperf_update_new else None,
-        baseline_dir=_folder(config, "baseline_dir"),
-        missing=missing,
-        only=option.tfperf_only,
-        strict=option.tfperf_strict,
-        min_checks=_parsed("tfperf_min_checks", option.tfperf_min_checks or _ini(config, "tfperf_min_checks") or "0", _count),
-        reports=tuple(config.invocation_params.dir / path for path in option.tfperf_report),
-        trace_dir=_folder(config, "trace_dir"),
-        disable=option.tfperf_disable,
-        rootdir=config.rootpath,
-        parallel=_workers(config) > 1,
-        limits=limits,
-        plan=Plan(**plan),
-    )
-
-
-def _ini(config: pytest.Config, name: str) -> str:
-    """An ini value as text; pytest 9 hands numbers from its own TOML table."""
-    return str(config.getini(name) or "").strip()
-
-
-def _lines(value: Any) -> list[str]:
-    return [value] if isinstance(value, str) else list(value)
-
-
-def _folder(config: pytest.Config, name: str) -> Path | None:
-    """A folder: from the command line relative to where pytest was called, from an ini value to the rootdir."""
-    given = getattr(config.option, f"tfperf_{name}")
-    if given:
-        return config.invocation_params.dir / given
-    stored = _ini(config, f"tfperf_{name}")
-    return config.rootpath / stored if stored else None
-
-
-def _parsed(name: str, text: str, parse: Callable[[str], Any]) -> Any:
-    try:
-        return parse(text)
-    except ValueError as error:
-        raise LimitError(f"{name}: {error}") from error
-
-
-def _count(text: str) -> int:
-    if not text.isdigit():
-        raise ValueError(f"{text!r} is not a whole number")
-    return int(text)
 
 
 def _workers(config: pytest.Config) -> int:
@@ -328,7 +274,7 @@ def _decide(item: pytest.Item) -> None:
 
     options = _options(item.config)
     checks = decide(item.stash[_PROFILER].results(), _wanted(item), _file(item), _key(item), options)
-    item.stash[_CHECKS] = checks
+    item.stash[_CHECKS] = tuple(checks)
     broken = [check for check in checks if fails(check, options)]
     if broken:
         item.stash[_BROKEN] = True
@@ -342,7 +288,7 @@ def _record(item: pytest.Item, outcome: str) -> TestRecord:
     return TestRecord(
         nodeid=item.nodeid, file=_file(item), key=_key(item), outcome=outcome,
         profiles=tuple(profile for profile, _ in item.stash[_PROFILER].results()),
-        checks=tuple(item.stash.get(_CHECKS, ())),
+        checks=item.stash.get(_CHECKS, ()),
         environment=describe(),
     )  # fmt: skip
 
@@ -367,12 +313,14 @@ def _announcer(item: pytest.Item) -> Callable[[str], None]:
     """Shows which window runs, on one line of a terminal; nowhere else."""
     reporter = item.config.pluginmanager.get_plugin("terminalreporter")
     capture = item.config.pluginmanager.get_plugin("capturemanager")
-    if reporter is None or capture is None or not sys.__stdout__ or not sys.__stdout__.isatty() or os.environ.get("CI"):
-        return lambda text: None
+    if reporter is None or capture is None or not item.config.stash[_ON_TERMINAL] or os.environ.get("CI"):
+        return lambda _: None
 
     def announce(text: str) -> None:
         with capture.global_and_fixture_disabled():
             reporter.ensure_newline()
             reporter.rewrite(f"tfperf {item.name}: {text}" if text else "", erase=True)
+            if not text:
+                reporter.rewrite("")  # back to the start of the line, for what pytest writes next
 
     return announce

@@ -102,8 +102,10 @@ class Value:
     @classmethod
     def from_json(cls, data: Json) -> Value:
         """The inverse of `to_json`."""
-        source = Source(data["source"]) if data["source"] else None
-        return cls(number=data["value"], unit=data["unit"], source=source, why=data["why"], detail=data["detail"])
+        source, number = Source(data["source"]) if data["source"] else None, data["value"]
+        if number is not None and not math.isfinite(number):
+            raise ValueError(f"a value of {number}")
+        return cls(number=number, unit=data["unit"], source=source, why=data["why"], detail=data["detail"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +177,9 @@ class Profile:
         return self.metrics[metric]
 
     def __getattr__(self, name: str) -> float:
-        if name.startswith("_") or name not in self.metrics:
+        if name.startswith("_") or name == "metrics":  # what copy and pickle ask for, also before there are any fields
+            raise AttributeError(f"a profile has no {name!r}")
+        if name not in self.metrics:
             raise AttributeError(f"a profile has no {name!r}; {nearest(name, self.metrics) if self.metrics else ''}")
         value = self.metrics[name]
         if value.number is None:
@@ -290,5 +294,5 @@ class Run:
             raise TfperfError(f"{where}: format {found}, this version reads up to {FORMAT}; upgrade pytest-tfperf")
         try:
             return cls(created=data["created"], tests=tuple(map(TestRecord.from_json, data["tests"])))
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise TfperfError(f"{where}: damaged run file: {type(error).__name__} at {error}") from error

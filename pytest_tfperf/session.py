@@ -2,45 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from datetime import datetime, timezone
-from pathlib import Path
-from typing import Any
 
 from pytest_tfperf.baseline.compare import compare_with_baseline
 from pytest_tfperf.baseline.store import Change, Place, entry_key, read_entries, record
 from pytest_tfperf.capture.environment import commit, describe
-from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.checks import Limit, Wanted, check_limits
 from pytest_tfperf.errors import BaselineError, TfperfError
+from pytest_tfperf.metrics import RATIO, format_quantity
+from pytest_tfperf.options import Options
 from pytest_tfperf.report.runfile import write_run
 from pytest_tfperf.report.terminal import render
 from pytest_tfperf.results import BROKEN, DECIDED, Check, Json, Profile, Run, TestRecord, Verdict
 
-
 Line = tuple[str, "str | None"]
 """Text and its colour."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """The options of a run, from the command line or their ini twins."""
-
-    baseline: bool = False
-    update: str | None = None
-    baseline_dir: Path | None = None
-    missing: str = "fail"
-    only: str | None = None
-    strict: bool = False
-    min_checks: int = 0
-    reports: tuple[Path, ...] = ()
-    trace_dir: Path | None = None
-    disable: bool = False
-    rootdir: Path = Path()
-    parallel: bool = False
-    limits: Mapping[str, Any] = field(default_factory=dict)
-    plan: Plan = field(default_factory=Plan)
 
 
 def decide(profiles: Iterable[tuple[Profile, tuple[Limit, ...]]], wanted: Wanted, file: str, key: str, options: Options) -> list[Check]:
@@ -51,7 +28,8 @@ def decide(profiles: Iterable[tuple[Profile, tuple[Limit, ...]]], wanted: Wanted
     """
     profiles = list(profiles)
     if not profiles and (wanted.limits or wanted.max_regression is not None or options.baseline):
-        return [_unknown("the test asks for limits or a comparison, but profiled no step: call tf_profile(step, data) in it")]
+        message = "the test asks for limits or a comparison, but profiled no step: call tf_profile(step, data) in it"
+        return [_unknown("profile", message)]
     checks: list[Check] = []
     parallel = options.parallel and describe()["machine"]["accelerators"] == "none"
     for profile, limits in profiles:
@@ -61,7 +39,7 @@ def decide(profiles: Iterable[tuple[Profile, tuple[Limit, ...]]], wanted: Wanted
             try:
                 checks += compare_with_baseline(profile, key, place, describe(), options.only, wanted.max_regression)
             except BaselineError as error:
-                checks.append(_unknown(str(error), profile.name))
+                checks.append(_unknown("baseline", str(error), profile.name))
         elif wanted.max_regression is not None and options.only != "structural" and not options.update:
             checks.append(_nothing_to_compare(profile, wanted.max_regression))
     return checks
@@ -127,31 +105,38 @@ def _write_baselines(tests: Iterable[TestRecord], options: Options) -> tuple[lis
 
 
 def _unused_entries(tests: Iterable[TestRecord], options: Options) -> list[str]:
-    """Baseline entries of the files that ran, whose test did not."""
-    used: dict[str, set[str]] = {}
+    """Baseline entries of the files that ran, whose test did not; one that failed may not have come to its profiles."""
+    by_file: dict[str, list[TestRecord]] = {}
     for test in tests:
-        used.setdefault(test.file, set()).update(entry_key(test.key, profile.name) for profile in test.profiles)
+        by_file.setdefault(test.file, []).append(test)
     found = []
-    for file, keys in sorted(used.items()):
+    for file, ran in sorted(by_file.items()):
         path = Place.of(file, options.rootdir, options.baseline_dir).structure
         try:
-            found += [f"{path}: {key}" for key in sorted(read_entries(path)) if key not in keys]
+            found += [f"{path}: {key}" for key in sorted(read_entries(path)) if not any(_uses(test, key) for test in ran)]
         except BaselineError:
             continue  # the tests of that file have failed with it
     return found
+
+
+def _uses(test: TestRecord, key: str) -> bool:
+    if test.outcome != "passed" and f"{key}/".startswith(f"{test.key}/"):
+        return True
+    return key in {entry_key(test.key, profile.name) for profile in test.profiles}
 
 
 def _now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
-def _unknown(message: str, profile: str = "") -> Check:
-    return Check(profile=profile, metric="baseline" if profile else "profile", kind="profile", verdict=Verdict.UNKNOWN, wanted="a decision", message=message)
+def _unknown(kind: str, message: str, profile: str = "") -> Check:
+    return Check(profile=profile, metric=kind, kind=kind, verdict=Verdict.UNKNOWN, wanted="a decision", message=message)
 
 
 def _nothing_to_compare(profile: Profile, tolerance: float) -> Check:
-    message = f"max_regression={tolerance:.0%} has nothing to compare with\n  try: run with --tfperf-baseline"
+    shown = format_quantity(tolerance, RATIO)
+    message = f"max_regression of {shown} has nothing to compare with\n  try: run with --tfperf-baseline"
     return Check(
-        profile=profile.name, metric="step_time", kind="baseline", verdict=Verdict.INCONCLUSIVE, wanted=f"at most {tolerance:.0%} slower",
+        profile=profile.name, metric="step_time", kind="baseline", verdict=Verdict.INCONCLUSIVE, wanted=f"at most {shown} slower",
         message=message,
     )  # fmt: skip

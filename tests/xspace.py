@@ -43,6 +43,11 @@ def event(name, start, duration, stats=None, /, **more):
     return _Event(name, start, duration, {**(stats or {}), **more})
 
 
+def at(name, begin, end, /, **stats):
+    """An event from one time to another, both in milliseconds."""
+    return event(name, round(begin * MS), round((end - begin) * MS), stats)
+
+
 def line(name, *events, id=0, timestamp_ns=0, display_name=""):
     return _Line(name, events, id, timestamp_ns, display_name)
 
@@ -53,7 +58,7 @@ def plane(name, *lines, metadata=None, stats=None, first_id=1):
     body = [_encoded(part, events, texts) for part in lines] + [field(6, _stat(*stat, texts)) for stat in (stats or {}).items()]
     details = {key: b"".join(field(5, _stat(*stat, texts)) for stat in values.items()) for key, values in (metadata or {}).items()}
     for key in details:
-        events[key]  # noqa: B018  # gives it an id
+        events[key]  # gives it an id
     body += [field(4, field(1, id) + field(2, field(1, id) + field(2, text) + details.get(text, b""))) for text, id in events.items()]
     body += [field(5, field(1, id) + field(2, field(1, id) + field(2, text))) for text, id in texts.items()]
     return field(2, name) + b"".join(body)

@@ -18,7 +18,9 @@ def write_images(folder, n_images=48):
     paths = []
     for number in range(n_images):
         coarse = random.uniform(0, 255, (20, 20, 3)).astype("float32")
-        pixels = tf.cast(tf.image.resize(coarse, (FILE_SIZE, FILE_SIZE), "bicubic") + random.normal(0, 8, (FILE_SIZE, FILE_SIZE, 3)), tf.float32)
+        pixels = tf.cast(
+            tf.image.resize(coarse, (FILE_SIZE, FILE_SIZE), "bicubic") + random.normal(0, 8, (FILE_SIZE, FILE_SIZE, 3)), tf.float32
+        )
         path = Path(folder) / f"{number}.jpg"
         tf.io.write_file(str(path), tf.io.encode_jpeg(tf.cast(tf.clip_by_value(pixels, 0, 255), tf.uint8)))
         paths.append(str(path))

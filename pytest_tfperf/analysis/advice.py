@@ -50,8 +50,7 @@ def overhead_cause() -> dict[str, str]:
     """`try` for steps whose time goes to Python."""
     return {
         "where": "Python code in the step or its loop, with neither TensorFlow nor input active",
-        "try": "move it into a tf.function, run it less often, or loop over several steps inside one "
-        "(steps_per_execution in Keras)",
+        "try": "move it into a tf.function, run it less often, or loop over several steps inside one (steps_per_execution in Keras)",
     }
 
 

@@ -11,7 +11,8 @@ from pytest_tfperf.analysis.ops import find_activity
 from pytest_tfperf.analysis.steps import Steps
 from pytest_tfperf.results import PARTS
 from pytest_tfperf.trace.intervals import covered, merge, subtract
-from pytest_tfperf.trace.xspace import Ints, Trace
+from pytest_tfperf.trace.wire import Ints
+from pytest_tfperf.trace.xspace import Trace
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,7 +39,7 @@ def break_down(trace: Trace, steps: Steps) -> Breakdown:
     compiling = subtract(activity.compile, waiting)
     computing = subtract(merge(activity.model, activity.runtime), merge(waiting, compiling))
     zero = np.zeros(len(steps), np.int64)
-    parts = {part: zero for part in PARTS}
+    parts = dict.fromkeys(PARTS, zero)
     for part, spans in (("input", waiting), ("compile", compiling), ("host_compute", computing)):
         parts[part] = covered(spans, steps.start_ps, steps.end_ps)
     parts["other"] = steps.period_ps - sum(parts.values(), zero)

@@ -17,7 +17,8 @@ from pytest_tfperf.results import FETCH
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.intervals import Spans
 from pytest_tfperf.trace.nesting import enclosing, parents
-from pytest_tfperf.trace.xspace import Ints, Trace
+from pytest_tfperf.trace.wire import Ints
+from pytest_tfperf.trace.xspace import Trace
 
 _SUFFIX = re.compile(r"(V\d+)?(\[\d+\])?\Z")
 _ASYNC = frozenset({"Prefetch", "ParallelMap", "MapAndBatch", "ParallelInterleave", "ParallelBatch", "ParseExample", "DataService"})
@@ -115,7 +116,9 @@ def find_drain(trace: Trace, steps: Steps, waiting_ps: Ints) -> Drain:
     Over several epochs nothing drains for good: every epoch starts its buffers anew, and so do those that follow.
     """
     half = len(steps) // 2
-    shares = [float(w.sum() / max(p.sum(), 1)) for w, p in zip(np.split(waiting_ps, [half]), np.split(steps.period_ps, [half]), strict=True)]
+    shares = [
+        float(w.sum() / max(p.sum(), 1)) for w, p in zip(np.split(waiting_ps, [half]), np.split(steps.period_ps, [half]), strict=True)
+    ]
     halves = (shares[0] if half else shares[1], shares[1])
     if steps.n_epochs > 1:
         return Drain(kept=1.0, capacity=0.0, halves=halves)

@@ -6,7 +6,8 @@ import numpy as np
 
 from pytest_tfperf.analysis.steps import HOST, Steps
 from pytest_tfperf.trace.events import Events
-from pytest_tfperf.trace.xspace import Ints, Trace
+from pytest_tfperf.trace.wire import Ints
+from pytest_tfperf.trace.xspace import Trace
 
 
 def step_peaks(trace: Trace, steps: Steps) -> Ints | None:
@@ -18,7 +19,7 @@ def step_peaks(trace: Trace, steps: Steps) -> Ints | None:
     memory = Events.of(trace.plane(HOST)).called("MemoryAllocation", "MemoryDeallocation")
     if not len(memory):
         return None
-    memory = memory.where(np.argsort(memory.start, kind="stable"))
+    memory = memory.sorted()
     level, step = memory.integers("bytes_allocated"), steps.of(memory.start)
     before = np.searchsorted(memory.start, steps.start_ps) - 1
     peaks = np.zeros(len(steps), np.int64)

@@ -12,7 +12,8 @@ from pytest_tfperf.analysis.steps import HOST, Steps
 from pytest_tfperf.trace.events import Events, Mask
 from pytest_tfperf.trace.intervals import Spans, merge
 from pytest_tfperf.trace.nesting import enclosing
-from pytest_tfperf.trace.xspace import Ints, Trace
+from pytest_tfperf.trace.wire import Ints
+from pytest_tfperf.trace.xspace import Trace
 
 # `node name:Op type`, the grammar of XProf's ParseTfOpFullname (xla/tsl/profiler/convert or utils/tf_op_utils.cc)
 _OP = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*:([A-Z_][a-zA-Z0-9_]*)\Z")
@@ -22,7 +23,15 @@ _SHELLS = re.compile(
     r"|RemoteCall|SymbolicGradient|_?Recv|_?HostRecv|NoOp)\Z"
 )
 _RUNTIME = frozenset(
-    {"EagerExecute", "EagerKernelExecute", "FunctionRun", "SessionRun", "RunGraph", "KernelAndDeviceFunc::Run", "tf.function-graph_building"}
+    {
+        "EagerExecute",
+        "EagerKernelExecute",
+        "FunctionRun",
+        "SessionRun",
+        "RunGraph",
+        "KernelAndDeviceFunc::Run",
+        "tf.function-graph_building",
+    }
 )
 _FETCHING = ("IteratorGetNext", "OptionalHasValue", "OptionalGetValue", "_EagerConst", "SyncDevice")
 _DATA_LINES = ("tf_data_",)
@@ -61,10 +70,7 @@ def model_processes(trace: Trace) -> Events:
 
 def not_for_data(host: Events, events: Events) -> Events:
     """The events that no input pipeline caused: neither on a thread of tf.data's nor in a function that it runs."""
-    lines = np.array([line.name.startswith(_DATA_LINES) for line in host.plane.lines], bool)
-    if not len(events):
-        return events
-    events = events.where(~lines[events.line])
+    events = events.where(~_on_data_thread(events))
     process = host.called("ExecutorState::Process")
     for_data = np.r_[_runs_for_data(host, process), False]  # the last entry answers for -1
     return events.where(~for_data[enclosing(process, events)])
@@ -73,8 +79,14 @@ def not_for_data(host: Events, events: Events) -> Events:
 def _runs_for_data(host: Events, process: Events) -> Mask:
     """Which `ExecutorState::Process` events run a function of an input pipeline, shape (n,)."""
     ids = host.named(lambda name: name.startswith(_DATA_RUNS)).integers("id")
-    lines = np.array([line.name.startswith(_DATA_LINES) for line in host.plane.lines], bool)
-    return np.isin(process.integers("id"), ids) | (lines[process.line] if lines.size else np.zeros(len(process), bool))
+    for_data: Mask = np.isin(process.integers("id"), ids) | _on_data_thread(process)
+    return for_data
+
+
+def _on_data_thread(events: Events) -> Mask:
+    """Which events ran on a thread of tf.data's, shape (n,)."""
+    lines = [index for index, line in enumerate(events.plane.lines) if line.name.startswith(_DATA_LINES)]
+    return np.isin(events.line, lines)
 
 
 def xla_executions(host: Events) -> Events:

@@ -18,7 +18,8 @@ from pytest_tfperf.analysis.xla import XlaUse, compiled_late, compiled_outside, 
 from pytest_tfperf.metrics import METRICS
 from pytest_tfperf.results import Profile, Recording, Source, Step, Value
 from pytest_tfperf.trace.hlo import buffer_bytes
-from pytest_tfperf.trace.xspace import Ints, Trace
+from pytest_tfperf.trace.wire import Ints
+from pytest_tfperf.trace.xspace import Trace
 
 _NOT_BUILT = "this version of pytest-tfperf does not measure it yet"
 _TRACED = ("input_bound", "input_wait", "host_overhead", "xla_clusters", "xla_launches", "eager_ops", "peak_memory")
@@ -84,7 +85,11 @@ def settling_steps(trace: Trace, steps_before: int) -> int:
 
 
 def _profile(
-    recording: Recording, values: dict[str, Value], steps: Steps | None = None, breakdown: Breakdown | None = None, notes: tuple[str, ...] = ()
+    recording: Recording,
+    values: dict[str, Value],
+    steps: Steps | None = None,
+    breakdown: Breakdown | None = None,
+    notes: tuple[str, ...] = (),
 ) -> Profile:
     return Profile(
         name=recording.name,

@@ -9,7 +9,8 @@ import numpy as np
 
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.trace.events import Events
-from pytest_tfperf.trace.xspace import Ints, Trace
+from pytest_tfperf.trace.wire import Ints
+from pytest_tfperf.trace.xspace import Trace
 
 HOST = "/host:CPU"
 
@@ -76,7 +77,7 @@ def _marked(host: Events) -> Steps | None:
     if not len(whole):
         return None
     whole = whole.where(_outermost(whole))
-    whole = whole.where(np.argsort(whole.start, kind="stable"))
+    whole = whole.sorted()
     names = tuple(f"{name} {number}" for name, number in zip(whole.names, whole.integers("step_num"), strict=True))
     n_epochs = np.unique(whole.integers("epoch")).size
     return Steps(whole.start, _period_ends(whole), names, source, len(roots) - len(whole), n_epochs)
@@ -108,6 +109,6 @@ def _function_calls(host: Events) -> Steps | None:
     calls = calls.where(_outermost(calls))
     name, count = Counter(calls.names).most_common(1)[0]
     chosen = calls.called(name)
-    chosen = chosen.where(np.argsort(chosen.start, kind="stable"))
+    chosen = chosen.sorted()
     names = tuple(f"{name} {number}" for number in range(count))
     return Steps(chosen.start, _period_ends(chosen), names, "function", len(calls) - count)

@@ -10,7 +10,8 @@ import numpy as np
 from pytest_tfperf.analysis.ops import compilations, xla_executions
 from pytest_tfperf.analysis.steps import HOST, Steps
 from pytest_tfperf.trace.events import Events
-from pytest_tfperf.trace.xspace import Ints, Trace
+from pytest_tfperf.trace.wire import Ints
+from pytest_tfperf.trace.xspace import Trace
 
 _MODULE = re.compile(r"a_inference_(.+)_\d+__.*")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from pytest_tfperf.baseline.store import Place, entry_key, read_entries, read_machine, rounded
 from pytest_tfperf.checks import explanation
-from pytest_tfperf.metrics import LOWER, METRICS, PLATFORM, PROGRAM, Metric, format_quantity
+from pytest_tfperf.metrics import LOWER, METRICS, PLATFORM, PROGRAM, RATIO, Metric, format_quantity, told_apart
 from pytest_tfperf.results import Check, Json, Profile, Value, Verdict
 
 _TOLERANCE = {"peak_memory": 0.10}  # measured on a CPU it differs by 7 % from step to step
@@ -44,7 +44,7 @@ def _missing(profile: Profile, entry: Json | None, key: str, where: str) -> Chec
         return None
     differing = [name for name in {*entry["workload"], *profile.workload} if entry["workload"].get(name) != profile.workload.get(name)]
     shown = "; ".join(f"{n}: stored {entry['workload'].get(n)}, now {profile.workload.get(n)}" for n in sorted(differing))
-    message = f"the baseline of {key!r} in {where} is for another workload ({shown})\n  try: {_UPDATE}, if the change is meant"
+    message = f"the baseline of {key!r} in {where} is for another workload ({shown})\n  try: pytest --tfperf-update, if the change is meant"
     return _check(profile, "baseline", Verdict.MISSING, "an entry for this workload", message)
 
 
@@ -80,12 +80,13 @@ def _against(profile: Profile, metric: Metric, value: Value, before: float, chan
     wanted = f"{shown} (baseline)"
     if value.number is None:
         return _check(profile, metric.name, Verdict.UNKNOWN, wanted, f"{metric.name} is unknown, baseline {shown}: {value.why}")
-    now = float(rounded(value.number))
-    if abs(now - before) <= _TOLERANCE.get(metric.name, 0.0) * abs(before):
-        return _check(profile, metric.name, Verdict.PASS, wanted, f"{metric.name} is {format_quantity(now, metric.unit)}, as stored")
+    now, tolerance = float(rounded(value.number)), _TOLERANCE.get(metric.name, 0.0)
+    if abs(now - before) <= tolerance * abs(before):
+        said = "as stored" if now == before else f"within {format_quantity(tolerance, RATIO)} of the {shown} stored"
+        return _check(profile, metric.name, Verdict.PASS, wanted, f"{metric.name} is {format_quantity(now, metric.unit)}, {said}")
     better = metric.better is not None and (now < before) == (metric.better == LOWER)
     verdict = Verdict.IMPROVED if better else Verdict.REGRESSION
-    message = f"{metric.name} changed from {shown} to {format_quantity(now, metric.unit)}"
+    message = f"{metric.name} changed from {shown} to {format_quantity(now, metric.unit)}{told_apart(before, now, metric.unit)}"
     lines = [message, *explanation(value)] + ([f"  changed besides: {changed}"] if changed else [])
     if better:
         lines = [message, "  try: pytest --tfperf-update, to hold it from now on"]

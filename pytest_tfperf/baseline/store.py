@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -76,7 +77,8 @@ def read_entries(path: Path) -> dict[str, Json]:
     Raises:
         BaselineError: If it is no baseline file, damaged, in conflict, or of a newer format.
     """
-    return _read(path).get("tests", {})
+    entries: dict[str, Json] = _read(path).get("tests", {})
+    return entries
 
 
 def read_machine(path: Path) -> Json:
@@ -103,6 +105,7 @@ def record(place: Place, tests: Iterable[TestRecord], commit: str, only_new: boo
     if not profiles:
         return []
     with _lock(place.structure.parent):
+        _read(place.timing_file(profiles[0][2]["machine"]))  # where it is damaged, nothing is written to either file
         changes = _record_structure(place, profiles, commit, only_new)
         _record_timing(place, profiles, commit, only_new)
     return changes
@@ -121,13 +124,15 @@ def _record_structure(place: Place, profiles: list[tuple[str, Profile, Mapping[s
         old = content["tests"].get(key)
         platform = environment["platform"]
         same = old is not None and old["workload"] == profile.workload
-        if only_new and old is not None and (not same or platform in old["platform"]):
+        if only_new and old is not None and not same:
             continue
+        kept = old if only_new and same else {"program": {}, "platform": {}, "setting": {}}
+        here = _stored(profile, PLATFORM) | kept["platform"].get(platform, {})
         entry = {
             "workload": dict(profile.workload),
-            "program": _stored(profile, PROGRAM),
-            "platform": {**(old["platform"] if same else {}), platform: _stored(profile, PLATFORM)},
-            "setting": {**environment["setting"], "commit": commit},
+            "program": _stored(profile, PROGRAM) | kept["program"],
+            "platform": {**(old["platform"] if same else {}), platform: here},
+            "setting": {**environment["setting"], "commit": commit, **kept["setting"]},
         }
         what = "recorded" if old is None else "updated" if same else f"replaced: the workload was {_flat(old['workload'])}"
         if old is None or {**old, "setting": None} != {**entry, "setting": None}:
@@ -179,28 +184,41 @@ def _read(path: Path) -> Json:
     if re.search(r"^(<{7}|={7}|>{7})", text, re.MULTILINE):
         raise BaselineError(f"baseline {path}: has conflict marks of a merge; keep one side, or delete the file and run --tfperf-update")
     try:
-        content = json.loads(text)
+        content: Json = json.loads(text)
     except ValueError as error:
         raise BaselineError(f"baseline {path}: not JSON ({error}); restore it from git, or delete it and run --tfperf-update") from error
     version = content.get("format") if isinstance(content, dict) else None
-    if not isinstance(version, int) or not _well_formed(content.get("tests")):
-        raise BaselineError(f"baseline {path}: not a baseline file; restore it from git, or delete it and run --tfperf-update")
-    if version > FORMAT:
+    if isinstance(version, int) and version > FORMAT:
         raise BaselineError(f"baseline {path}: format {version}, this version reads up to {FORMAT}; upgrade pytest-tfperf")
+    if not isinstance(version, int) or not _well_formed(content):
+        raise BaselineError(f"baseline {path}: not a baseline file; restore it from git, or delete it and run --tfperf-update")
     return content
 
 
-def _well_formed(tests: object) -> bool:
-    return isinstance(tests, dict) and all(
-        isinstance(entry, dict)
-        and isinstance(entry.get("workload"), dict)
-        and (_are_dicts(entry, "program", "platform") or isinstance(entry.get("runs"), list))
-        for entry in tests.values()
+def _well_formed(content: Json) -> bool:
+    """Whether whatever is read from it later has the right type; a timing file is one that names its machine."""
+    entries, shape = content.get("tests"), _is_history if "machine" in content else _is_structure
+    return isinstance(entries, dict) and all(_are_dicts(entry, "workload") and shape(entry) for entry in entries.values())
+
+
+def _is_structure(entry: Json) -> bool:
+    return _are_dicts(entry, "program", "platform", "setting") and all(map(_are_numbers, (entry["program"], *entry["platform"].values())))
+
+
+def _is_history(entry: Json) -> bool:
+    runs = entry.get("runs")
+    return isinstance(runs, list) and all(map(_are_numbers, (*runs, entry.get("anchor"))))
+
+
+def _are_dicts(entry: object, *names: str) -> bool:
+    return isinstance(entry, dict) and all(isinstance(entry.get(name), dict) for name in names)
+
+
+def _are_numbers(values: object) -> bool:
+    """Whether it is an object of finite numbers, but for the commit that they were measured at."""
+    return isinstance(values, dict) and all(
+        name == "commit" or (isinstance(number, (int, float)) and math.isfinite(number)) for name, number in values.items()
     )
-
-
-def _are_dicts(entry: Json, *names: str) -> bool:
-    return all(isinstance(entry.get(name), dict) for name in names)
 
 
 def _write(path: Path, content: Json) -> None:

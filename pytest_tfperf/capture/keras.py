@@ -45,7 +45,7 @@ def run_keras(
         if loop.windows is not None:
             loop.windows.close()
         raise
-    if loop.windows is None:
+    if loop.windows is None or not loop.windows.n_steps:
         raise CaptureError(f"{method} ran no batch, so there was no step to profile")
     if not loop.windows.done:
         loop.windows.close(f"{method} ended after {loop.windows.n_steps} steps, before all windows were full; give it more data or epochs")
@@ -168,7 +168,7 @@ class _Loop:
             n_executions = _executions(callbacks, self._method, per_execution, self._first_epoch)
             self.windows = self._open(n_executions, per_execution)
 
-    def _begin_batch(self, callbacks: Any, batch: int, *_: Any) -> None:
+    def _begin_batch(self, _: Any, batch: int, *__: Any) -> None:
         windows = self._open_windows()
         if windows is None:
             return
@@ -179,7 +179,7 @@ class _Loop:
         self._in_batch = True
         windows.begin()
 
-    def _end_batch(self, callbacks: Any, *_: Any) -> None:
+    def _end_batch(self, *_: Any) -> None:
         windows = self._open_windows()
         if windows is None:
             return
@@ -188,7 +188,7 @@ class _Loop:
         if windows.done and self._stop:
             setattr(self._model, _STOP[self._method], True)
 
-    def _leave_steps(self, callbacks: Any, *_: Any) -> None:
+    def _leave_steps(self, *_: Any) -> None:
         windows = self._open_windows()
         if windows is None:
             return
@@ -202,11 +202,12 @@ class _Loop:
 
 
 def _executions(callbacks: Any, method: str, per_execution: int, first_epoch: int) -> int | None:
-    params = getattr(callbacks, "params", None) or {}
-    steps = params.get("steps")
-    if not steps or steps < 0:
+    params: dict[str, Any] = getattr(callbacks, "params", None) or {}
+    steps = int(params.get("steps") or 0)
+    if steps <= 0:
         return None
-    return math.ceil(steps / per_execution) * (params.get("epochs", 1) - first_epoch if method == "fit" else 1)
+    n_epochs = int(params.get("epochs", 1)) - first_epoch if method == "fit" else 1
+    return math.ceil(steps / per_execution) * n_epochs
 
 
 def _refuse_profiling_callbacks(method: str, callbacks: Any) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.capture.environment import load_tensorflow
-from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.errors import CaptureError, TraceError
+from pytest_tfperf.trace.xspace import Trace, read_trace
 
 
 class Session:
@@ -57,6 +58,19 @@ class Session:
         if self.running:
             self.running = False
             stop_quietly()
+
+
+def read_session(path: Path) -> Trace:
+    """
+    The trace that a session of TensorFlow's has written.
+
+    Raises:
+        TraceError: If it is damaged; also where it ends between two planes, since the host's name is written last.
+    """
+    trace = read_trace(path)
+    if not trace.hostnames:
+        raise TraceError(f"trace {path}: it ends without the host's name, so it is truncated; is the disk full?")
+    return trace
 
 
 def user_session_runs() -> bool:

@@ -17,16 +17,16 @@ from typing import Any
 
 from pytest_tfperf.capture.environment import load_tensorflow, sync_devices
 from pytest_tfperf.capture.plan import Plan
-from pytest_tfperf.capture.profiler import Session
+from pytest_tfperf.capture.profiler import Session, read_session
 from pytest_tfperf.compiler.retracing import runs_functions
 from pytest_tfperf.compiler.xla import live_modules
 from pytest_tfperf.results import FETCH, FETCH_PYTHON, Recording
-from pytest_tfperf.trace.xspace import read_trace
 
 _BLOCK_S = 0.02  # a block is at least this long, and this many device synchronisations
 _SYNCS_PER_BLOCK = 50
 _MIN_BLOCKS = 10  # fewer say nothing about the spread
 _MAX_ROUNDS = 3
+_LONG_S = 1.0
 _SHARES = {"warm-up": 0.2, "timed": 0.45, "traced": 0.3}  # of max_seconds, for one round of windows
 
 
@@ -35,12 +35,10 @@ class Windows:
     The state of one profile while its steps run.
 
     `settle(trace, steps since the last pause)` says how many steps must pass before the windows are measured again,
-    because the input's buffers were still draining, or 0; `announce` is told which window begins.
+    because the input's buffers were still draining, or 0; `announce` is told what takes long, and an empty text at the end.
     """
 
-    def __init__(
-        self, plan: Plan, folder: Path, kind: str, settle: Callable[[Path, int], int], announce: Callable[[str], None]
-    ) -> None:
+    def __init__(self, plan: Plan, folder: Path, kind: str, settle: Callable[[Path, int], int], announce: Callable[[str], None]) -> None:
         self.plan, self.kind = plan, kind
         self.done = False
         self.watched = False  # whether traces of tf.functions are reported to `function_traced`
@@ -63,7 +61,7 @@ class Windows:
         self._notes: list[str] = []
         self._session: Session | None = None
         self._annotation: Any = None
-        self._in_step = self._epoch_over = False
+        self._in_step = self._epoch_over = self._announced = False
         self._epoch = 0
         self._mark = self._began = 0.0
         self._modules: frozenset[str] | None = None  # alive after the first step
@@ -134,6 +132,9 @@ class Windows:
         """End the profile wherever it is; with a reason, what its windows have got so far is kept."""
         self._story.close()
         self._close_annotation()
+        if self._announced:
+            self._announced = False
+            self._announce("")
         if reason is not None and not self.done:
             self._ended = reason
             self._keep_what_there_is()
@@ -187,7 +188,7 @@ class Windows:
             period = sum(seconds for seconds, _ in self._blocks) / sum(steps for _, steps in self._blocks)
             if not wait or not round_left or not self._room_for(wait + self.n_steps - began, period):
                 return
-            self._announce(f"waiting {wait} steps for the input buffers to settle")
+            self._say_long(f"waiting {wait} steps for the input buffers to drain", wait * period)
             for _ in range(wait):
                 yield
             steps_before = wait
@@ -198,13 +199,12 @@ class Windows:
         return in_time and (self.plan.available is None or self.n_steps + n_steps <= self.plan.available)
 
     def _cold_window(self) -> Generator[None]:
-        self._announce("first step")
         self._session = Session(self._folder)
         yield
         sync_devices()
         self._first_step_s = self._lap()
         session, self._session = self._session, None
-        trace = read_trace(session.stop())
+        trace = read_session(session.stop())
         self._modules = live_modules(trace)
         if runs_functions(trace) and not self._cold_traces:
             self._first_step_why = "its functions had been traced before, so this was no first step"
@@ -212,7 +212,6 @@ class Windows:
 
     def _warm_up_window(self) -> Generator[None, None, float]:
         """Gives the period of a step, from the second half of the window."""
-        self._announce("warm-up")
         n_steps, half = 0, 0
         while n_steps < self.plan.warmup and self._spent() < self.plan.max_seconds * _SHARES["warm-up"]:
             if n_steps == self.plan.warmup // 2:
@@ -226,7 +225,7 @@ class Windows:
         return max(perf_counter() - self._mark, 0.0) / max(n_steps - half, 1)
 
     def _timed_window(self, period: float) -> Generator[None]:
-        self._announce("timing")
+        self._say_long("measuring", max(self.plan.timed_steps + self.plan.trace_steps, 1) * period)
         target = max(_BLOCK_S, _SYNCS_PER_BLOCK * _sync_cost())
         size = self._block_size(target, period)
         deadline = perf_counter() + self.plan.max_seconds * _SHARES["timed"]
@@ -295,6 +294,12 @@ class Windows:
     def _spent(self) -> float:
         return perf_counter() - self._began
 
+    def _say_long(self, what: str, seconds: float) -> None:
+        """Announce what takes long enough to wonder."""
+        if seconds >= _LONG_S:
+            self._announced = True
+            self._announce(f"{what}, about {min(seconds, self.plan.max_seconds):.0f} s")
+
     def _say_cut(self, window: str, n_steps: int, wanted: int) -> None:
         if n_steps < wanted:
             limit = f"{self.plan.max_seconds:g} s a profile (tfperf_max_seconds)"
@@ -303,15 +308,16 @@ class Windows:
     def _stop(self) -> Path:
         """End the traced window: its trace, and what was compiled until then."""
         session, self._session = self._session, None
-        assert session is not None and self._modules is not None
+        assert session is not None
+        assert self._modules is not None
         path = session.stop()
-        self._compiled = live_modules(read_trace(path)) - self._modules - self._outside
+        self._compiled = live_modules(read_session(path)) - self._modules - self._outside
         return path
 
     def _live(self) -> frozenset[str]:
         """The executables alive now, from a session that records nothing; its time counts nowhere."""
         start = perf_counter()
-        modules = live_modules(read_trace(Session(self._folder).stop()))
+        modules = live_modules(read_session(Session(self._folder).stop()))
         self._mark += perf_counter() - start
         return modules
 

@@ -65,11 +65,11 @@ def _table(tests: Sequence[TestRecord], width: int) -> list[str]:
     rows = [(test, profile) for test in tests for profile in test.profiles]
     if not rows:
         return []
-    wanted = [column for column in _COLUMNS if any(profile.value(column[0]).number is not None for _, profile in rows)]
+    wanted = [column for column in _COLUMNS if any(_cell(profile, column[0]) != _UNKNOWN for _, profile in rows)]
     for name_width in reversed(_NAME_WIDTH):
-        for n_columns in range(len(wanted), 1, -1):
+        for n_columns in range(len(wanted), 0, -1):
             lines = _lines(rows, wanted[:n_columns], name_width)
-            if max(map(len, lines)) <= width and (n_columns >= 5 or name_width == _NAME_WIDTH[0]):
+            if max(map(len, lines)) <= width and (n_columns >= min(5, len(wanted)) or name_width == _NAME_WIDTH[0]):
                 return lines
     return _lines(rows, wanted[:2], _NAME_WIDTH[0])
 
@@ -81,8 +81,8 @@ def _lines(rows: Sequence[tuple[TestRecord, Profile]], columns: Sequence[tuple[s
 
 
 def _cell(profile: Profile, name: str) -> str:
-    value = profile.value(name)
-    if value.number is None:
+    value = profile.metrics.get(name)  # a run file of an earlier version may lack it
+    if value is None or value.number is None:
         return _UNKNOWN
     low, high, unit = value.low(), value.high(), METRICS[name].unit
     return format_quantity(value.number, unit) if low == high else f"{format_quantity(low, unit)}…{format_quantity(high, unit)}"
@@ -113,4 +113,4 @@ def _shorten(text: str, width: int) -> str:
     if len(text) <= width:
         return text
     head = (width - 1) // 3
-    return f"{text[:head]}…{text[-(width - 1 - head):]}"
+    return f"{text[:head]}…{text[-(width - 1 - head) :]}"

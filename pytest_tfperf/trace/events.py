@@ -11,14 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_tfperf.trace.intervals import Spans
-from pytest_tfperf.trace.xspace import Ints, Message, Plane
+from pytest_tfperf.trace.wire import Ints, Message
+from pytest_tfperf.trace.xspace import Plane
 
 Mask = npt.NDArray[np.bool_]
 
 _DIGITS = re.compile(r"-?[0-9]{1,19}").fullmatch
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Events:
     """Some events of one plane; `rows`, of shape (n,), says which."""
 
@@ -73,6 +74,10 @@ class Events:
         """The events of exactly these names."""
         return self.named(frozenset(names).__contains__)
 
+    def sorted(self) -> Events:
+        """The same events by their start."""
+        return Events(self.plane, self.rows[np.argsort(self.start, kind="stable")])
+
     def within(self, begin: int, end: int) -> Events:
         """The events that start in `begin:end`."""
         return self.where((self.start >= begin) & (self.start < end))
@@ -99,7 +104,7 @@ class Events:
         return self.where(self.stats.present(stat))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Stats:
     """
     Stats in long form: stat j belongs to event `owner[j]`, all of shape (n_stats,).
@@ -131,9 +136,7 @@ class Stats:
             at, end, owner = at[plain], end[plain], owner[plain]
             size, width = message.varints(at + 1)
             begin = at + 1 + width
-            at = begin + size.view(np.int64)
-            if ((at > end) | (at < begin)).any():
-                raise message.error("XEvent", int(begin[(at > end) | (at < begin)][0]), "a stat is longer than its event")
+            at = begin + size.view(np.int64)  # `xspace` has checked that no stat is longer than its event
             rounds.append((owner, begin, at))
         if not rounds:
             return cls(plane, rows.size, *(np.empty(0, np.int64),) * 3, np.empty(0, np.uint64), np.empty(0, np.int64))
@@ -161,15 +164,8 @@ class Stats:
     def texts(self, stat: str) -> list[str]:
         """See `Events.texts`."""
         result = [""] * self.n_events
-        seen: dict[int, str] = {}
         for place in self._of(stat).tolist():
-            if self.kind[place] != 7:
-                result[self.owner[place]] = self._text(place)
-                continue
-            reference = int(self.value[place])
-            if reference not in seen:
-                seen[reference] = self.plane.stat_names.get(reference, "")
-            result[self.owner[place]] = seen[reference]
+            result[self.owner[place]] = self._text(place)
         return result
 
     def _of(self, stat: str) -> Ints:

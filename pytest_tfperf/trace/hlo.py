@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pytest_tfperf.trace.xspace import Message, Trace
-
-_BYTES = 2
+from pytest_tfperf.trace.wire import Message
+from pytest_tfperf.trace.xspace import Trace
 
 
 def buffer_bytes(trace: Trace) -> dict[str, int]:

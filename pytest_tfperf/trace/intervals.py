@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pytest_tfperf.trace.xspace import Ints
+from pytest_tfperf.trace.wire import Ints
 
 Spans = tuple[Ints, Ints]
 
@@ -69,7 +69,7 @@ def covered(spans: Spans, starts: Ints, ends: Ints) -> Ints:
     """How much of each window `starts[i]:ends[i]` a merged set covers, shape (n_windows,)."""
     if not spans[0].size:
         return np.zeros(starts.size, np.int64)
-    total = np.r_[0, np.cumsum(spans[1] - spans[0])]
+    total: Ints = np.r_[0, np.cumsum(spans[1] - spans[0])]
 
     def until(times: Ints) -> Ints:
         place = np.searchsorted(spans[0], times, side="right")

@@ -5,24 +5,23 @@ from __future__ import annotations
 import numpy as np
 
 from pytest_tfperf.trace.events import Events
-from pytest_tfperf.trace.xspace import Ints
+from pytest_tfperf.trace.wire import Ints
 
 
 def parents(events: Events) -> Ints:
     """
     For each event the index of the innermost other one of its line that includes it, -1 where none; shape (n,).
 
-    The nearest longer-reaching event to the left, by pointer jumping: a logarithmic number of rounds.
+    The nearest longer-reaching event to the left, by pointer jumping: siblings take a logarithmic number of rounds, each
+    level that ends before an event one more, for the few events that have not found theirs.
     """
     order = np.lexsort((-events.end, events.start, events.line))
     line, end = events.line[order], events.end[order]
-    up = np.arange(-1, len(events) - 1)
-    while True:
-        short = (up >= 0) & ((line[up] != line) | (end[up] < end))
-        if not short.any():
-            break
-        other_line = short & (line[up] != line)
-        up = np.where(other_line, -1, np.where(short, up[up], up))
+    up = np.where(np.diff(line, prepend=-1) == 0, np.arange(-1, len(events) - 1), -1)
+    late = np.flatnonzero(up >= 0)
+    while (late := late[end[up[late]] < end[late]]).size:
+        up[late] = up[up[late]]
+        late = late[up[late] >= 0]
     result = np.full(len(events), -1)
     result[order] = np.where(up >= 0, order[up], -1)
     return result
@@ -35,10 +34,11 @@ def enclosing(outer: Events, inner: Events) -> Ints:
     order = np.lexsort((-outer.end, outer.start, outer.line))
     rank = _before(outer.line[order], outer.start[order], inner)
     found = np.where(rank >= 0, order[np.maximum(rank, 0)], -1)
-    found[(found >= 0) & (outer.line[found] != inner.line)] = -1
-    above = parents(outer)
-    while (short := (found >= 0) & (outer.end[found] < inner.end)).any():
-        found[short] = above[found[short]]
+    above, outer_end, inner_end = parents(outer), outer.end, inner.end
+    late = np.flatnonzero(found >= 0)
+    while (late := late[outer_end[found[late]] < inner_end[late]]).size:
+        found[late] = above[found[late]]
+        late = late[found[late] >= 0]
     return found
 
 

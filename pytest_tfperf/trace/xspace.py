@@ -7,20 +7,14 @@ since `Trace.origin_ns`, since absolute picoseconds do not fit 64 bits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from pytest_tfperf.errors import TraceError
+from pytest_tfperf.trace.wire import BYTES, VARINT, Ints, Message
 
-Ints = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
-
-_PADDING = 16  # zero bytes behind the file, so that eight bytes can be read at any offset of it
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # protobuf wire types
 _EVENT_TAG = 0x22  # XLine.events = 4, length-delimited
 _STAT_TAG = 0x22  # XEvent.stats = 4, length-delimited
 _MAX_PS = 1 << 61  # 26 days; a sum of two such times still fits 64 bits
@@ -100,9 +94,9 @@ def decode_trace(raw: bytes, path: str = "<bytes>") -> Trace:
     message = Message(raw, path)
     plane_spans, texts = [], {2: [], 3: [], 4: []}  # type: ignore[var-annotated]  # XSpace: errors, warnings, hostnames
     for number, wire, value, end in message.fields(0, message.size, "XSpace"):
-        if number == 1 and wire == _BYTES:
+        if number == 1 and wire == BYTES:
             plane_spans.append((value, end))
-        elif number in texts and wire == _BYTES:
+        elif number in texts and wire == BYTES:
             texts[number].append(message.text(value, end))
     if not plane_spans:
         raise TraceError(f"trace {path}: no plane in {message.size} bytes; this is no XSpace, or an empty one")
@@ -110,95 +104,6 @@ def decode_trace(raw: bytes, path: str = "<bytes>") -> Trace:
     origin = min((line.timestamp_ns for layout in layouts for line in layout.lines if line.tags.size), default=0)
     planes = tuple(layout.decode(origin) for layout in layouts)
     return Trace(path, origin, planes, tuple(texts[4]), tuple(texts[2]), tuple(texts[3]))
-
-
-class Message:
-    """Protobuf bytes with checked access, one field at a time or many varints at once."""
-
-    __slots__ = ("_buffer", "bytes", "path", "size", "words")
-
-    def __init__(self, raw: bytes, path: str) -> None:
-        self.size = len(raw)
-        self.path = path
-        self._buffer = raw + bytes(_PADDING)
-        self.bytes = np.frombuffer(self._buffer, np.uint8)
-        self.words: Words = np.ndarray((self.size + _PADDING - 7,), "<u8", self._buffer, strides=(1,))
-
-    def fields(self, begin: int, end: int, where: str) -> Iterator[tuple[int, int, int, int]]:
-        """(number, wire type, value or begin of the payload, end) of each field of the message in `begin:end`."""
-        at = begin
-        while at < end:
-            tag, at = self.varint(at, end, where)
-            number, wire = tag >> 3, tag & 7
-            if number == 0:
-                raise self.error(where, at, "field number 0")
-            if wire == _VARINT:
-                value, at = self.varint(at, end, where)
-                yield number, wire, value, at
-                continue
-            if wire == _BYTES:
-                length, at = self.varint(at, end, where)
-            elif wire in (_FIXED64, _FIXED32):
-                length = 8 if wire == _FIXED64 else 4
-            else:
-                raise self.error(where, at, f"wire type {wire} of field {number} is not in use")
-            if length > end - at:
-                raise self.error(where, at, f"field {number} needs {length} bytes, {end - at} are left")
-            yield number, wire, at, at + length
-            at += length
-
-    def inside(self, begin: int, end: int, number: int) -> Iterator[tuple[int, int]]:
-        """Begin and end of each length-delimited field of that number in the message in `begin:end`."""
-        for found, wire, value, behind in self.fields(begin, end, "message"):
-            if found == number and wire == _BYTES:
-                yield value, behind
-
-    def varint(self, at: int, end: int, where: str) -> tuple[int, int]:
-        """The varint at an offset and the offset behind it."""
-        value = shift = 0
-        for place in range(at, min(at + 10, end)):
-            byte = self._buffer[place]
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value & 0xFFFFFFFFFFFFFFFF, place + 1
-            shift += 7
-        raise self.error(where, at, "a varint does not end")
-
-    def text(self, begin: int, end: int) -> str:
-        """The string in `begin:end`; bytes that are not UTF-8 show as replacement characters."""
-        return self._buffer[begin:end].decode("utf-8", "replace")
-
-    def slice(self, begin: int, end: int) -> bytes:
-        """The bytes in `begin:end`."""
-        return self._buffer[begin:end]
-
-    def varints(self, at: Ints) -> tuple[Words, Ints]:
-        """
-        The varints at many offsets, and how many bytes each has, both of shape (n,).
-
-        Eight bytes are taken at once; seven-bit groups are closed up by three shifts. Longer ones are read singly.
-        """
-        word = self.words[at]
-        stop = ~word & np.uint64(0x8080808080808080)
-        short = stop != 0
-        last = stop & (~stop + np.uint64(1))  # the lowest set bit: bit 7 of the final byte
-        word = word & (last ^ (last - np.uint64(1))) & np.uint64(0x7F7F7F7F7F7F7F7F)
-        word = ((word & np.uint64(0x7F007F007F007F00)) >> np.uint64(1)) | (word & np.uint64(0x007F007F007F007F))
-        word = ((word & np.uint64(0x3FFF00003FFF0000)) >> np.uint64(2)) | (word & np.uint64(0x00003FFF00003FFF))
-        word = ((word & np.uint64(0x0FFFFFFF00000000)) >> np.uint64(4)) | (word & np.uint64(0x000000000FFFFFFF))
-        length = (np.frexp(last.astype(np.float64))[1] >> 3).astype(np.int64)
-        for row in np.flatnonzero(~short):
-            value, behind = self.varint(int(at[row]), self.size, "varint")
-            word[row], length[row] = value, behind - at[row]
-        return word, length
-
-    def signed(self, value: int) -> int:
-        """An int64 from its varint, which stores negative numbers as their two's complement."""
-        return value - (1 << 64) if value >> 63 else value
-
-    def error(self, where: str, at: int, what: str) -> TraceError:
-        """A TraceError that names message type, offset and file."""
-        return TraceError(f"trace {self.path}: {where} at byte {at} of {self.size}: {what}; the file is damaged or no XSpace")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -220,13 +125,13 @@ class _LineLayout:
         while at < end:
             at = _event_tags(message, at, end, tags)
             for number, wire, value, behind in message.fields(at, end, "XLine"):
-                if number == 4 and wire == _BYTES:
+                if number == 4 and wire == BYTES:
                     if message.bytes[at] != _EVENT_TAG:
                         raise message.error("XLine", at, "the tag of an event takes more bytes than it needs")
                     break
-                if wire == _BYTES:
+                if wire == BYTES:
                     texts[number] = message.text(value, behind)
-                elif wire == _VARINT:
+                elif wire == VARINT:
                     numbers[number] = message.signed(value)
                 at = behind
             else:
@@ -273,7 +178,7 @@ class _PlaneLayout:
         event_metadata: dict[int, tuple[tuple[int, int], ...]] = {}
         stat_names: dict[int, str] = {}
         for number, wire, value, behind in message.fields(begin, end, "XPlane"):
-            if wire != _BYTES:
+            if wire != BYTES:
                 continue
             if number == 2:
                 name = message.text(value, behind)
@@ -299,9 +204,7 @@ class _PlaneLayout:
         names, name_index = self._names(metadata_id)
         start = shift.astype(np.int64)[line_index] + offset if tags.size else offset
         last = np.cumsum(counts, dtype=np.int64) if counts else np.empty(0, np.int64)
-        lines = tuple(
-            Line(line.id, line.name, int(end) - line.tags.size, int(end)) for line, end in zip(self.lines, last, strict=True)
-        )
+        lines = tuple(Line(line.id, line.name, int(end) - line.tags.size, int(end)) for line, end in zip(self.lines, last, strict=True))
         by_name = {self.event_names[key]: spans for key, spans in self.event_metadata.items() if spans}
         return Plane(
             self.name, lines, names, name_index, line_index, start, duration, stats_begin, stats_end,
@@ -321,13 +224,13 @@ def _metadata(message: Message, begin: int, end: int) -> tuple[int, str, tuple[t
     """One entry of a metadata map. XEventMetadata and XStatMetadata: name = 2; XEventMetadata: stats = 5."""
     key, name, stats = 0, "", []
     for number, wire, value, behind in message.fields(begin, end, "metadata map"):
-        if number == 1 and wire == _VARINT:
+        if number == 1 and wire == VARINT:
             key = message.signed(value)
-        elif number == 2 and wire == _BYTES:
+        elif number == 2 and wire == BYTES:
             for inner, inner_wire, inner_value, inner_end in message.fields(value, behind, "metadata"):
-                if inner == 2 and inner_wire == _BYTES:
+                if inner == 2 and inner_wire == BYTES:
                     name = message.text(inner_value, inner_end)
-                elif inner == 5 and inner_wire == _BYTES:
+                elif inner == 5 and inner_wire == BYTES:
                     stats.append((inner_value, inner_end))
     return key, name, tuple(stats)
 
@@ -337,25 +240,20 @@ def _events(message: Message, tags: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]
     metadata_id, offset_ps, duration_ps, begin and end of the stats of the events at these tags, each of shape (n,).
 
     XEvent: metadata_id = 1, offset_ps = 2, duration_ps = 3, stats = 4. Fields come in this order, as every protobuf
-    serialiser writes them; an event in any other order is read singly. Only where one of the three is missing can it
-    stand behind the stats, so only there the stats are passed over to see.
+    serialiser writes them; an event in any other order is read singly.
     """
     size, width = message.varints(tags + 1)
     at = tags + 1 + width
     end = at + size.astype(np.int64)
-    columns, found = [], np.zeros(tags.size, np.int64)
+    columns = []
     for number in (1, 2, 3):
         column = np.zeros(tags.size, np.int64)
         present = np.flatnonzero((at < end) & (message.bytes[at] == number << 3))
         value, width = message.varints(at[present] + 1)
         column[present] = value.view(np.int64)
         at[present] += 1 + width
-        found[present] += 1
         columns.append(column)
-    odd = (at > end) | ((at < end) & (message.bytes[at] != _STAT_TAG))
-    partial = np.flatnonzero((found < 3) & ~odd)
-    odd[partial] = _behind_stats(message, at[partial], end[partial]) != end[partial]
-    for row in np.flatnonzero(odd):
+    for row in np.flatnonzero(_behind_stats(message, at, end) != end).tolist():
         _single_event(message, row, int(tags[row]), columns, at, int(end[row]))
     _, offset, duration = columns
     bad = np.flatnonzero((duration < 0) | (duration > _MAX_PS) | (offset < -_MAX_PS) | (offset > _MAX_PS))
@@ -366,8 +264,9 @@ def _events(message: Message, tags: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]
 
 
 def _behind_stats(message: Message, at: Ints, end: Ints) -> Ints:
-    """The offset behind the stats that follow each other from each `at` on, not far behind `end` where one is longer than its event."""
-    more = np.flatnonzero(at < end)
+    """The offset behind the stats that follow each other from each `at` on; one past `end` where a stat is longer than its event."""
+    at = at.copy()
+    more = np.arange(at.size)
     while (more := more[(at[more] < end[more]) & (message.bytes[at[more]] == _STAT_TAG)]).size:
         size, width = message.varints(at[more] + 1)
         behind = at[more] + 1 + width + np.minimum(size, message.size).astype(np.int64)
@@ -381,5 +280,5 @@ def _single_event(message: Message, row: int, tag: int, columns: list[Ints], at:
     for column in columns:
         column[row] = 0
     for number, wire, value, _ in message.fields(int(at[row]), end, "XEvent"):
-        if number in (1, 2, 3) and wire == _VARINT:
+        if number in (1, 2, 3) and wire == VARINT:
             columns[number - 1][row] = message.signed(value)

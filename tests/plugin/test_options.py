@@ -145,7 +145,9 @@ def test_min_checks_fails_a_run_without_any_profiled_test(suite):
 def test_a_run_file_is_written_and_shown_again(suite):
     suite.write("\n@pytest.mark.tfperf(max_eager_ops=0)\n" + STEP)
     suite("--tfperf-report=out/run.json", *as_override(suite.path, INIS))
-    done = subprocess.run([sys.executable, "-m", "pytest_tfperf.cli", "show", str(suite.path / "out" / "run.json")], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest_tfperf.cli", "show", str(suite.path / "out" / "run.json")], capture_output=True, text=True
+    )
     assert done.returncode == 0
     assert "test_step" in done.stdout
     assert "tfperf: 1 check decided (1 pass, 0 fail)" in done.stdout
@@ -192,7 +194,9 @@ def test_the_command_line_wins_over_the_ini(suite):
 
 
 def test_help_and_markers_explain_themselves(suite):
-    suite("--help").stdout.fnmatch_lines(["*--tfperf-baseline *", "*compare with the stored baseline*", "*tfperf_limits (linelist)*", "*limits for every profiled test*"])
+    suite("--help").stdout.fnmatch_lines(
+        ["*--tfperf-baseline*compare with the stored baseline*", "*tfperf_limits (linelist):", "*limits for every profiled test*"]
+    )
     suite("--markers").stdout.fnmatch_lines(["@pytest.mark.tfperf(max_<metric>*"])
 
 

@@ -82,16 +82,23 @@ def test_under_xdist_baselines_are_written_by_the_controller_and_times_are_not_d
         ("0.05", "takes keyword arguments only, but was given 0.05"),
     ],
 )
-@pytest.mark.parametrize("workers", [[], ["-n1"]], ids=["serial", "n1"])
-def test_a_bad_marker_is_a_collection_error_of_its_file_alone(suite, pytester, argument, said, workers):
-    if workers and argument != "max_inputbound=0.05":
-        pytest.skip("one marker is enough for a subprocess")
-    suite.write(f"@pytest.mark.tfperf({argument})\ndef test_it(tf_profile): pass\n", "test_broken")
-    suite.write("def test_fine(): pass\n", "test_fine")
-    run = pytester.runpytest_subprocess if workers else suite
-    result = run("--continue-on-collection-errors", *workers)
+def test_a_bad_marker_is_a_collection_error_of_its_file_alone(suite, argument, said):
+    write_a_bad_marker(suite, argument)
+    result = suite("--continue-on-collection-errors")
     result.assert_outcomes(passed=1, errors=1)
     result.stdout.fnmatch_lines([f"*test_it: @pytest.mark.tfperf: {said}*"])
+
+
+def test_a_bad_marker_is_a_collection_error_under_xdist_too(suite, pytester):
+    write_a_bad_marker(suite, "max_inputbound=0.05")
+    result = pytester.runpytest_subprocess("--continue-on-collection-errors", "-n1")
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["*test_it: @pytest.mark.tfperf: unknown argument 'max_inputbound'; did you mean 'max_input_bound'?*"])
+
+
+def write_a_bad_marker(suite, argument):
+    suite.write(f"@pytest.mark.tfperf({argument})\ndef test_it(tf_profile): pass\n", "test_broken")
+    suite.write("def test_fine(): pass\n", "test_fine")
 
 
 def test_the_nearest_marker_wins_and_names_merge(suite):

@@ -46,7 +46,11 @@ def test_each_event_has_the_line_name_start_and_duration_that_were_encoded():
 
 def test_a_line_knows_its_id_and_its_rows():
     decoded = decode_one(line("a", event("x", 0, 1), event("x", 2, 1), id=-559038737), line("b"), line("c", event("x", 0, 1)))
-    assert [(part.id, part.name, part.first, part.last) for part in decoded.lines] == [(-559038737, "a", 0, 2), (0, "b", 2, 2), (0, "c", 2, 3)]
+    assert [(part.id, part.name, part.first, part.last) for part in decoded.lines] == [
+        (-559038737, "a", 0, 2),
+        (0, "b", 2, 2),
+        (0, "c", 2, 3),
+    ]
 
 
 def test_a_line_shows_its_display_name_where_it_has_one():
@@ -62,7 +66,11 @@ def test_starts_count_from_the_earliest_line_that_has_events():
 
 def test_fields_that_are_zero_may_be_omitted_or_written():
     written = field(4, field(1, 1) + field(2, 0) + field(3, 0))
-    assert rows(decode_one(line("a", event("x", 0, 0), written, field(4, b"")))) == [("a", "x", 0, 0), ("a", "x", 0, 0), ("a", "event 0", 0, 0)]
+    assert rows(decode_one(line("a", event("x", 0, 0), written, field(4, b"")))) == [
+        ("a", "x", 0, 0),
+        ("a", "x", 0, 0),
+        ("a", "event 0", 0, 0),
+    ]
 
 
 @pytest.mark.parametrize("start", [-1, 127, 128, 2**56 - 1, 2**56, 2**60, -(2**61), 2**61])
@@ -136,6 +144,7 @@ ID, OFFSET, DURATION, STAT = field(1, 1), field(2, 30), field(3, 40), field(4, f
 ORDERS = [
     (OFFSET, ID, DURATION, STAT), (DURATION, OFFSET, ID, STAT), (ID, STAT, OFFSET, DURATION), (STAT, ID, OFFSET, DURATION),
     (ID, OFFSET, STAT, DURATION), (STAT, STAT, DURATION, OFFSET, STAT, ID), (field(2, 1), ID, OFFSET, DURATION, STAT),
+    (ID, field(2, 1), DURATION, STAT, OFFSET),
 ]  # fmt: skip
 
 
@@ -182,7 +191,9 @@ def test_a_plane_may_name_its_events_before_they_come():
     assert decoded.names == ("early",)
 
 
-@pytest.mark.parametrize("wrong", [field(2, 5), field(3, "text"), field(1, "text"), field(3, 2.0), field(1, 2.0), field(11, 3), field(2, 2.0)])
+@pytest.mark.parametrize(
+    "wrong", [field(2, 5), field(3, "text"), field(1, "text"), field(3, 2.0), field(1, 2.0), field(11, 3), field(2, 2.0)]
+)
 def test_a_field_of_a_line_in_the_encoding_of_another_type_is_unknown(wrong):
     (part,) = decode_one(line("a", wrong, id=3)).lines
     assert (part.id, part.name) == (3, "a")
@@ -247,7 +258,13 @@ def sample():
     )
     proto = field(3, field(3, field(1, 0) + field(2, 4096)) + field(3, field(2, 8)))
     hlo = plane("/host:metadata", metadata={"jit_f(1)": {"Hlo Proto": proto}})
-    return [field(1, host), field(1, hlo), field(4, "hostname"), field(2, "error"), field(1, plane("last", line("l", event("e", 1, 1), timestamp_ns=10**18)))]
+    return [
+        field(1, host),
+        field(1, hlo),
+        field(4, "hostname"),
+        field(2, "error"),
+        field(1, plane("last", line("l", event("e", 1, 1), timestamp_ns=10**18))),
+    ]
 
 
 def test_a_trace_cut_at_any_byte_is_an_error_or_the_planes_before_the_cut():
@@ -271,7 +288,7 @@ def survives(raw):
     return True
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_flipped_bits_give_an_error_or_a_trace(seed):
     chance, raw = random.Random(seed), b"".join(sample())
     damaged = []
@@ -307,7 +324,9 @@ def random_space(seed):
         for key in range(8):
             part.event_metadata[key * 2**40].name = f"name {key // 2}"
         for _ in range(chance.randrange(4)):
-            row = part.lines.add(id=chance.randint(-(2**63), 2**63 - 1), name=f"line {chance.random()}", timestamp_ns=10**18 + chance.randrange(10**9))
+            row = part.lines.add(
+                id=chance.randint(-(2**63), 2**63 - 1), name=f"line {chance.random()}", timestamp_ns=10**18 + chance.randrange(10**9)
+            )
             if chance.random() < 0.5:
                 row.display_name = "shown"
             for _ in range(chance.randrange(100)):
@@ -364,7 +383,9 @@ def test_a_trace_decodes_as_the_generated_class_decodes_it(seed):
 
 
 @pytest.mark.parametrize(
-    "path", sorted(TRACES.rglob("*.xplane.pb")) or [pytest.param(None, marks=pytest.mark.skip(f"no traces in {TRACES}"))], ids=lambda path: path and path.name
+    "path",
+    sorted(TRACES.rglob("*.xplane.pb")) or [pytest.param(None, marks=pytest.mark.skip(f"no traces in {TRACES}"))],
+    ids=lambda path: path and path.name,
 )
 def test_a_real_trace_has_the_planes_and_events_that_the_generated_class_finds(path):
     from tensorflow.tsl.profiler.protobuf import xplane_pb2

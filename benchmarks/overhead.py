@@ -1,0 +1,101 @@
+"""
+What a profile costs besides its steps, and whether profiling changes a step.
+
+    python benchmarks/overhead.py
+
+A small Keras model, fitted for as many batches with and without tf_profile in turn: the difference is everything besides the
+steps (sessions, export, decoding, analysis). Then one compiled step is timed before, and again after it was profiled.
+"""
+
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import statistics
+import time
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from pytest_tfperf.capture.environment import warm_runtime
+from pytest_tfperf.capture.plan import Plan
+from pytest_tfperf.checks import Wanted
+from pytest_tfperf.fixture import Settings, TfProfile
+
+ROUNDS = 9
+X, Y = np.random.rand(3200, 32).astype("float32"), np.random.rand(3200, 1).astype("float32")
+
+
+def model_of():
+    model = keras.Sequential(
+        [keras.layers.Dense(256, activation="relu"), keras.layers.Dense(256, activation="relu"), keras.layers.Dense(1)]
+    )
+    model.compile("adam", "mse")
+    return model
+
+
+def profiled():
+    n_batches = [0]
+    counter = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: n_batches.__setitem__(0, n_batches[0] + 1))
+    profiler = TfProfile(Settings(wanted=Wanted(), plan=Plan()))
+    model = model_of()
+    start = time.perf_counter()
+    profiler.fit(model, X, Y, batch_size=32, epochs=20, verbose=0, callbacks=[counter])
+    seconds = time.perf_counter() - start
+    profiler.close()
+    return seconds, n_batches[0]
+
+
+def plain(n_batches):
+    counter = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: None)
+    model = model_of()
+    start = time.perf_counter()
+    whole, rest = divmod(n_batches, 100)
+    model.fit(
+        X[: 32 * (n_batches if not whole else 100)],
+        Y[: 32 * (n_batches if not whole else 100)],
+        batch_size=32,
+        epochs=max(whole, 1),
+        verbose=0,
+        callbacks=[counter],
+    )
+    if whole and rest:
+        model.fit(X[: 32 * rest], Y[: 32 * rest], batch_size=32, verbose=0, callbacks=[counter])
+    return time.perf_counter() - start
+
+
+def step_seconds(step, argument, n=200):
+    times = []
+    for _ in range(n):
+        start = time.perf_counter()
+        step(argument)
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+warm_runtime()
+profiled()
+costs = []
+for _ in range(ROUNDS):
+    seconds, n_batches = profiled()
+    costs.append(seconds - plain(n_batches))
+print(
+    f"a profile of a small Keras fit costs {statistics.median(costs) * 1e3:.0f} ms besides its {n_batches} steps (median of {ROUNDS}, from {min(costs) * 1e3:.0f} to {max(costs) * 1e3:.0f} ms)"
+)
+
+ratios, controls = [], []
+weight = tf.Variable(tf.random.normal((512, 512)))
+for _ in range(ROUNDS):
+    step = tf.function(lambda x: tf.reduce_sum(tf.tanh(tf.matmul(x, weight))))
+    batch = tf.random.normal((256, 512))
+    step_seconds(step, batch)
+    first, before = step_seconds(step, batch), step_seconds(step, batch)
+    profiler = TfProfile(Settings(wanted=Wanted(), plan=Plan()))
+    profiler(step, [batch])
+    profiler.close()
+    ratios.append(step_seconds(step, batch) / before)
+    controls.append(before / first)
+print(
+    f"step time after profiling ÷ before: {statistics.median(ratios):.3f} (from {min(ratios):.3f} to {max(ratios):.3f}); of two plain timings: {statistics.median(controls):.3f} (from {min(controls):.3f} to {max(controls):.3f})"
+)

@@ -1,0 +1,111 @@
+"""What a pytest run asks for: its options and ini values, read once and as one frozen value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_tfperf.capture.plan import Plan
+from pytest_tfperf.checks import parse_limit_lines, parse_steps
+from pytest_tfperf.errors import LimitError
+from pytest_tfperf.metrics import RATIO, SECONDS, parse_quantity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The options of a run, from the command line or their ini twins."""
+
+    baseline: bool = False
+    update: str | None = None
+    baseline_dir: Path | None = None
+    missing: str = "fail"
+    only: str | None = None
+    strict: bool = False
+    min_checks: int = 0
+    reports: tuple[Path, ...] = ()
+    trace_dir: Path | None = None
+    disable: bool = False
+    rootdir: Path = Path()
+    parallel: bool = False
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    plan: Plan = field(default_factory=Plan)
+
+
+def read_options(config: pytest.Config, n_workers: int) -> Options:
+    """
+    The options of a run with so many xdist workers.
+
+    Raises:
+        LimitError: If a value cannot be understood.
+    """
+    option = config.option
+    return Options(
+        baseline=option.tfperf_baseline,
+        update="all" if option.tfperf_update else "new" if option.tfperf_update_new else None,
+        baseline_dir=_folder(config, "baseline_dir"),
+        missing=_missing(config),
+        only=option.tfperf_only,
+        strict=option.tfperf_strict,
+        min_checks=_parsed("tfperf_min_checks", option.tfperf_min_checks or ini(config, "tfperf_min_checks") or "0", _count),
+        reports=tuple(Path(config.invocation_params.dir, path) for path in option.tfperf_report),
+        trace_dir=_folder(config, "trace_dir"),
+        disable=option.tfperf_disable,
+        rootdir=config.rootpath,
+        parallel=n_workers > 1,
+        limits=_limits(config),
+        plan=_plan(config),
+    )
+
+
+def ini(config: pytest.Config, name: str) -> str:
+    """An ini value as text, empty where it is not set."""
+    return str(config.getini(name) or "").strip()
+
+
+def _limits(config: pytest.Config) -> dict[str, Any]:
+    lines = config.getini("tfperf_limits")
+    limits: dict[str, Any] = dict(parse_limit_lines([lines] if isinstance(lines, str) else lines, "ini tfperf_limits"))
+    if regression := ini(config, "tfperf_max_regression"):
+        limits["max_regression"] = _parsed("tfperf_max_regression", regression, lambda text: parse_quantity(text, RATIO))
+    return limits
+
+
+def _plan(config: pytest.Config) -> Plan:
+    given = {name: ini(config, f"tfperf_{name}") for name in ("warmup", "steps", "trace_steps")}
+    plan: dict[str, Any] = {name: _parsed(f"tfperf_{name}", text, parse_steps) for name, text in given.items() if text}
+    if seconds := ini(config, "tfperf_max_seconds"):
+        plan["max_seconds"] = _parsed("tfperf_max_seconds", seconds, lambda text: parse_quantity(text, SECONDS))
+    return Plan(**plan)
+
+
+def _missing(config: pytest.Config) -> str:
+    missing: str = config.option.tfperf_missing or ini(config, "tfperf_missing") or "fail"
+    if missing not in ("fail", "allow"):
+        raise LimitError(f"ini tfperf_missing: {missing!r} is neither fail nor allow")
+    return missing
+
+
+def _folder(config: pytest.Config, name: str) -> Path | None:
+    """A folder: from the command line relative to where pytest was called, from an ini value to the rootdir."""
+    given = getattr(config.option, f"tfperf_{name}")
+    if given:
+        return Path(config.invocation_params.dir, given)
+    stored = ini(config, f"tfperf_{name}")
+    return Path(config.rootpath, stored) if stored else None
+
+
+def _parsed(name: str, text: str, parse: Callable[[str], Any]) -> Any:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise LimitError(f"{name}: {error}") from error
+
+
+def _count(text: str) -> int:
+    if not text.isdigit():
+        raise ValueError(f"{text!r} is not a whole number")
+    return int(text)

@@ -1,0 +1,109 @@
+"""
+Protobuf's wire format: bytes with checked access, one field at a time or many varints at once; knows no schema.
+
+The format is described at https://protobuf.dev/programming-guides/encoding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_tfperf.errors import TraceError
+
+Ints = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
+
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # wire types
+_PADDING = 16  # zero bytes behind the message, so that eight bytes can be read at any offset of it
+
+
+class Message:
+    """Protobuf bytes with checked access, one field at a time or many varints at once."""
+
+    __slots__ = ("_buffer", "bytes", "path", "size", "words")
+
+    def __init__(self, raw: bytes, path: str) -> None:
+        self.size = len(raw)
+        self.path = path
+        self._buffer = raw + bytes(_PADDING)
+        self.bytes = np.frombuffer(self._buffer, np.uint8)
+        self.words: Words = np.ndarray((self.size + _PADDING - 7,), "<u8", self._buffer, strides=(1,))
+
+    def fields(self, begin: int, end: int, where: str) -> Iterator[tuple[int, int, int, int]]:
+        """(number, wire type, value or begin of the payload, end) of each field of the message in `begin:end`."""
+        at = begin
+        while at < end:
+            tag, at = self.varint(at, end, where)
+            number, wire = tag >> 3, tag & 7
+            if number == 0:
+                raise self.error(where, at, "field number 0")
+            if wire == VARINT:
+                value, at = self.varint(at, end, where)
+                yield number, wire, value, at
+                continue
+            if wire == BYTES:
+                length, at = self.varint(at, end, where)
+            elif wire in (FIXED64, FIXED32):
+                length = 8 if wire == FIXED64 else 4
+            else:
+                raise self.error(where, at, f"wire type {wire} of field {number} is not in use")
+            if length > end - at:
+                raise self.error(where, at, f"field {number} needs {length} bytes, {end - at} are left")
+            yield number, wire, at, at + length
+            at += length
+
+    def inside(self, begin: int, end: int, number: int) -> Iterator[tuple[int, int]]:
+        """Begin and end of each length-delimited field of that number in the message in `begin:end`."""
+        for found, wire, value, behind in self.fields(begin, end, "message"):
+            if found == number and wire == BYTES:
+                yield value, behind
+
+    def varint(self, at: int, end: int, where: str) -> tuple[int, int]:
+        """The varint at an offset and the offset behind it."""
+        value = shift = 0
+        for place in range(at, min(at + 10, end)):
+            byte = self._buffer[place]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value & 0xFFFFFFFFFFFFFFFF, place + 1
+            shift += 7
+        raise self.error(where, at, "a varint does not end")
+
+    def text(self, begin: int, end: int) -> str:
+        """The string in `begin:end`; bytes that are not UTF-8 show as replacement characters."""
+        return self._buffer[begin:end].decode("utf-8", "replace")
+
+    def slice(self, begin: int, end: int) -> bytes:
+        """The bytes in `begin:end`."""
+        return self._buffer[begin:end]
+
+    def varints(self, at: Ints) -> tuple[Words, Ints]:
+        """
+        The varints at many offsets, and how many bytes each has, both of shape (n,).
+
+        Eight bytes are taken at once; seven-bit groups are closed up by three shifts. Longer ones are read singly.
+        """
+        word = self.words[at]
+        stop = ~word & np.uint64(0x8080808080808080)
+        short = stop != 0
+        last = stop & (~stop + np.uint64(1))  # the lowest set bit: bit 7 of the final byte
+        word = word & (last ^ (last - np.uint64(1))) & np.uint64(0x7F7F7F7F7F7F7F7F)
+        word = ((word & np.uint64(0x7F007F007F007F00)) >> np.uint64(1)) | (word & np.uint64(0x007F007F007F007F))
+        word = ((word & np.uint64(0x3FFF00003FFF0000)) >> np.uint64(2)) | (word & np.uint64(0x00003FFF00003FFF))
+        word = ((word & np.uint64(0x0FFFFFFF00000000)) >> np.uint64(4)) | (word & np.uint64(0x000000000FFFFFFF))
+        length = (np.frexp(last.astype(np.float64))[1] >> 3).astype(np.int64)
+        for row in np.flatnonzero(~short):
+            value, behind = self.varint(int(at[row]), self.size, "varint")
+            word[row], length[row] = value, behind - at[row]
+        return word, length
+
+    def signed(self, value: int) -> int:
+        """An int64 from its varint, which stores negative numbers as their two's complement."""
+        return value - (1 << 64) if value >> 63 else value
+
+    def error(self, where: str, at: int, what: str) -> TraceError:
+        """A TraceError that names message type, offset and file."""
+        return TraceError(f"trace {self.path}: {where} at byte {at} of {self.size}: {what}; the file is damaged or no XSpace")

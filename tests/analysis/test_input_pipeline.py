@@ -1,0 +1,120 @@
+"""Stages and drain of hand-made traces; times in ms."""
+
+import numpy as np
+import pytest
+from xspace import at, line, plane, space
+
+from pytest_tfperf.analysis.input_pipeline import Drain, find_drain, find_stages
+from pytest_tfperf.analysis.profile import settling_steps
+from pytest_tfperf.analysis.steps import find_steps
+from pytest_tfperf.trace.xspace import decode_trace
+
+
+def trace_of(*lines):
+    return decode_trace(space(plane("/host:CPU", *lines)))
+
+
+def test_self_time_is_without_the_inputs_on_the_same_thread():
+    thread = line(
+        "tf_data_iterator_resource/1",
+        at("Iterator::Root::Batch", 0, 10, id=1, parent_id=9, name="BatchDatasetV2:2", batch_size="4"),
+        at("Iterator::Root::Batch::Map", 1, 5, id=2, parent_id=1, name="decode"),
+        at("Iterator::Root::Batch::Map::Range", 2, 3, id=3, parent_id=2, name="RangeDataset:0"),
+        at("Iterator::Root::Batch::Map", 6, 9, id=2, parent_id=1, name="decode"),
+    )
+    stages = {stage.name: stage for stage in find_stages(trace_of(thread))}
+    assert {name: round(stage.self_s * 1e3, 6) for name, stage in stages.items()} == {"Batch": 3, "Map": 6, "Range": 1}
+    assert (stages["Map"].node, stages["Map"].calls, stages["Batch"].node, stages["Batch"].batch_size) == ("decode", 2, "", 4)
+    assert next(iter(stages)) == "Map"  # the one that costs most comes first
+
+
+def test_the_work_of_a_parallel_stage_is_its_functions_wherever_they_ran():
+    producer = line(
+        "tf_data_iterator_resource/1",
+        at("MapAndBatchProduce", 0, 1, element_id=1),
+        at("Iterator::Root::MapAndBatch::Range", 0.1, 0.2, id=2, parent_id=1, name="RangeDataset:0"),
+        at("InstantiatedCapturedFunction::RunAsync", 0.3, 0.4, id=77),
+    )
+    worker = line("tf_data_private_threadpool/1", at("ExecutorState::Process", 1, 9, id=77), at("PyFunc:PyFunc", 2, 8))
+    consumer = line(
+        "python", at("Iterator::Root::MapAndBatch", 0, 10, id=1, parent_id=9, name="fused(load,BatchDatasetV2:1)", parallelism="2")
+    )
+    stage = find_stages(trace_of(producer, worker, consumer))[0]
+    assert (stage.name, stage.node, stage.python, stage.parallelism) == ("MapAndBatch", "load", True, 2)
+    assert (stage.self_s, stage.busy_s) == (pytest.approx(8e-3), pytest.approx(4e-3))
+
+
+def test_versions_and_input_indices_are_no_part_of_a_stage_s_name():
+    thread = line("x", at("Iterator::Root::ParallelInterleaveV4[3]::FlatMap", 0, 1, id=1), at("Iterator::Root::ParallelMapV2", 2, 3, id=2))
+    assert {stage.name for stage in find_stages(trace_of(thread))} == {"FlatMap", "ParallelMap"}
+
+
+def test_a_prefetch_that_tensorflow_put_in_is_told_from_the_user_s():
+    thread = line("x", at("Iterator::Root::Prefetch", 0, 1, id=1, name="inject/prefetch_Map/_3"))
+    assert find_stages(trace_of(thread))[0].injected
+
+
+def test_no_pipeline_has_no_stages():
+    assert find_stages(trace_of(line("x", at("Sum:Sum", 0, 1)))) == ()
+
+
+def draining(step_ms, produce_ms, n_steps=20, limit=10, epoch_at=None):
+    """Steps of so long that take an element each from a prefetch buffer, and a producer that makes one in so long."""
+    marks, consumed, produced = [], [], []
+    for n in range(n_steps):
+        epoch = 0 if epoch_at is None or n < epoch_at else 1
+        marks.append(at("train", n * step_ms, (n + 1) * step_ms, step_num=n, _r=1, tfperf=1, epoch=epoch))
+        begin = n * step_ms
+        consumed += [
+            at("Iterator::Root", begin, begin + 0.02, id=9, name="p"),
+            at("Iterator::Root::Prefetch", begin, begin + 0.01, id=1, parent_id=9, name="p", buffer_limit=str(limit)),
+            at("PrefetchConsume", begin + 0.001, begin + 0.002, element_id=n),
+        ]
+    for n in range(int(n_steps * step_ms / produce_ms)):
+        begin = n * produce_ms
+        produced += [
+            at("PrefetchProduce", begin, begin + produce_ms - 0.01, element_id=n),
+            at("Iterator::Root::Prefetch::Map", begin + 0.001, begin + produce_ms - 0.02, id=2, parent_id=1, name="m"),
+            at("Iterator::Root::Prefetch::Map::Range", begin + 0.002, begin + 0.003, id=3, parent_id=2, name="r"),
+        ]
+    trace = trace_of(line("marks", *marks), line("python", *consumed), line("tf_data_iterator_resource/1", *produced))
+    return trace, find_steps(trace)
+
+
+def test_a_buffer_that_drains_keeps_the_ratio_of_both_rates():
+    trace, steps = draining(step_ms=10, produce_ms=12)
+    drain = find_drain(trace, steps, np.zeros(20, np.int64))
+    assert drain.kept == pytest.approx(10 / 12, rel=1e-3)
+    assert drain.corrected(0.0) == pytest.approx(1 / 6, rel=1e-2)
+    assert drain.capacity == 10
+    assert not drain.stationary()
+
+
+def test_a_producer_that_keeps_up_drains_nothing():
+    trace, steps = draining(step_ms=10, produce_ms=10)
+    drain = find_drain(trace, steps, np.zeros(20, np.int64))
+    assert drain.kept == pytest.approx(1, abs=1e-9)
+    assert drain.stationary()
+
+
+def test_over_several_epochs_nothing_drains_for_good():
+    trace, steps = draining(step_ms=10, produce_ms=12, epoch_at=10)
+    drain = find_drain(trace, steps, np.zeros(20, np.int64))
+    assert (drain.kept, drain.capacity) == (1, 0)
+
+
+@pytest.mark.parametrize(("kept", "halves", "stationary"), [
+    (0.951, (0.1, 0.1), True), (0.949, (0.1, 0.1), False), (1.0, (0.0, 0.05), True), (1.0, (0.0, 0.051), False),
+])  # fmt: skip
+def test_stationary_at_the_boundary(kept, halves, stationary):
+    assert Drain(kept=kept, capacity=1, halves=halves).stationary() is stationary
+
+
+def test_buffers_are_given_the_steps_that_they_take_to_drain_and_a_fifth_more():
+    trace, _ = draining(step_ms=10, produce_ms=12, limit=10)
+    assert settling_steps(trace, steps_before=10) == pytest.approx(1.2 * 10 * 6, abs=2)
+
+
+def test_a_pipeline_that_keeps_up_needs_no_settling():
+    trace, _ = draining(step_ms=10, produce_ms=10, limit=1000)
+    assert settling_steps(trace, steps_before=0) == 0

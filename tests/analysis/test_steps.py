@@ -1,0 +1,72 @@
+import numpy as np
+import pytest
+from xspace import MS, event, line, plane, space
+
+from pytest_tfperf.analysis.steps import find_steps
+from pytest_tfperf.errors import TraceError
+from pytest_tfperf.trace.xspace import decode_trace
+
+
+def steps_of(*events):
+    return find_steps(decode_trace(space(plane("/host:CPU", line("python", *events)))))
+
+
+def train(number, begin, end, **stats):
+    return event("train", int(begin * MS), int((end - begin) * MS), step_num=number, _r=1, **stats)
+
+
+def ms(column):
+    return (column / MS).tolist()
+
+
+def test_a_period_lasts_to_the_start_of_the_next_step_and_of_the_last_to_its_end():
+    steps = steps_of(train(0, 1, 4), train(1, 5, 8), train(2, 9, 11))
+    assert (ms(steps.start_ps), ms(steps.period_ps)) == ([1, 5, 9], [4, 4, 2])
+    assert steps.names == ("train 0", "train 1", "train 2")
+    assert (steps.source, steps.n_dropped, steps.n_epochs) == ("step_num", 0, 1)
+
+
+def test_a_period_does_not_reach_over_the_turn_of_an_epoch():
+    steps = steps_of(train(0, 1, 4, tfperf=1, epoch=0), train(1, 20, 23, tfperf=1, epoch=1))
+    assert ms(steps.period_ps) == [3, 3]
+    assert (steps.source, steps.n_epochs) == ("tfperf", 2)
+
+
+def test_an_aborted_step_is_dropped_and_counted():
+    steps = steps_of(train(0, 1, 4, tfperf=1), train(1, 4, 5, tfperf=1, aborted=1), train(2, 6, 9, tfperf=1))
+    assert (steps.names, steps.n_dropped) == (("train 0", "train 2"), 1)
+
+
+def test_marks_of_the_user_s_inside_ours_are_not_steps():
+    steps = steps_of(train(0, 1, 10, tfperf=1), train(7, 2, 4), train(8, 5, 9))
+    assert steps.names == ("train 0",)
+
+
+def test_nested_marks_count_once_as_the_outer_one():
+    assert steps_of(train(0, 1, 10), train(7, 2, 4)).names == ("train 0",)
+
+
+def test_without_marks_the_function_called_most_often_from_outside_is_the_step():
+    def call(name, begin, end):
+        return event(name, int(begin * MS), int((end - begin) * MS), tf_function_call="notTraced-nonXla")
+
+    steps = steps_of(call("init", 0, 1), call("step", 2, 5), call("inner", 3, 4), call("step", 6, 8), call("inner", 6.5, 7))
+    assert (steps.names, steps.source, steps.n_dropped) == (("step 0", "step 1"), "function", 1)
+    assert ms(steps.period_ps) == [4, 2]
+
+
+@pytest.mark.parametrize("content", [(), (event("Sum:Sum", 0, 5),)])
+def test_a_trace_without_steps_says_how_to_mark_them(content):
+    with pytest.raises(TraceError, match="no step found. Mark the steps"):
+        steps_of(*content)
+
+
+def test_a_trace_without_a_host_has_no_step():
+    with pytest.raises(TraceError, match="no step found"):
+        find_steps(decode_trace(space(plane("/device:TPU:0"))))
+
+
+@pytest.mark.parametrize(("time", "step"), [(0.999, -1), (1, 0), (4.999, 0), (5, 1), (7.999, 1), (8, -1)])
+def test_a_step_is_half_open(time, step):
+    steps = steps_of(train(0, 1, 4), train(1, 5, 8))
+    assert steps.of(np.array([int(time * MS)])).tolist() == [step]

@@ -1,0 +1,52 @@
+import pytest
+from xspace import at, line, plane, space
+
+from pytest_tfperf.analysis.steps import find_steps
+from pytest_tfperf.analysis.xla import compiled_late, compiled_outside, find_xla_use, short_module
+from pytest_tfperf.trace.xspace import decode_trace
+
+
+def run(begin, *programs):
+    thunks = [
+        at("dot", begin + 0.1 * n, begin + 0.1 * n + 0.05, hlo_op="dot", hlo_module=f"m{p}", program_id=p) for n, p in enumerate(programs)
+    ]
+    return [at("CpuExecutable::ExecuteAsyncOnStream", begin, begin + 1), *thunks]
+
+
+def two_steps(*events):
+    marks = [at("train", n * 10, n * 10 + 9, step_num=n, _r=1) for n in range(2)]
+    trace = decode_trace(space(plane("/host:CPU", line("marks", *marks), line("tf_Compute/1", *events))))
+    return trace, find_steps(trace)
+
+
+def test_launches_are_runs_and_clusters_are_executables():
+    use = find_xla_use(*two_steps(*run(1, 5), *run(3, 5), *run(12, 5), *run(14, 6)))
+    assert (use.launches.tolist(), use.clusters.tolist()) == ([2, 2], [1, 2])
+    assert use.modules == {"m5(5)": 2, "m6(6)": 1}
+
+
+def test_without_xla_there_are_none():
+    use = find_xla_use(*two_steps(at("MatMul:MatMul", 1, 2)))
+    assert (use.launches.tolist(), use.clusters.tolist(), use.modules) == ([0, 0], [0, 0], {})
+
+
+def test_compilations_are_told_apart_by_when_they_ran():
+    compilation = [at("CpuCompiler::RunBackend", begin, begin + 0.5, name=f"m{begin}") for begin in (1, 9.2, 12)]
+    trace, steps = two_steps(*compilation)
+    assert compiled_late(trace, steps) == ["m12"]
+    assert compiled_outside(trace, steps) == 0  # 9.2 is in the period of the first step, which lasts to the second
+    trace, steps = two_steps(at("CpuCompiler::RunBackend", 30, 31))
+    assert compiled_outside(trace, steps) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        ("a_inference_train_step_123__XlaMustCompile_true_config_proto_135_.2(7)", "train_step"),
+        ("a_inference_one_step_on_data_21694__.4(1)", "one_step_on_data"),
+        ("cluster_0_1__XlaCompiledKernel_true(12)", "cluster_0_1__XlaCompiledKernel_true"),
+        ("jit_step(3)", "jit_step"),
+    ],
+)
+def test_a_module_is_shown_by_its_function(name, short):
+    assert short_module(name) == short

@@ -1,0 +1,39 @@
+"""Profiles, records and environments for tests, with as little said as a test needs."""
+
+from pytest_tfperf.metrics import METRICS
+from pytest_tfperf.results import Check, Profile, Source, TestRecord, Value, Verdict
+
+WORKLOAD = {"inputs": ["float32[8, 4]"], "batch": 8}
+LAPTOP = {
+    "platform": "cpu, TensorFlow 2.21, oneDNN on",
+    "machine": {"accelerators": "none", "cpu": "Laptop 3000", "cores": 4, "tensorflow": "2.21", "system": "Linux x86_64"},
+    "setting": {"tensorflow": "2.21.0", "precision": "float32"},
+}
+SERVER = {
+    "platform": "H100, TensorFlow 2.21, oneDNN on",
+    "machine": {"accelerators": "H100", "cpu": "Server 9000", "cores": 64, "tensorflow": "2.21", "system": "Linux x86_64"},
+    "setting": {"tensorflow": "2.21.0", "precision": "float32"},
+}
+
+
+def value(metric, number, **detail):
+    return Value.of(metric, number, Source.TRACE, **detail)
+
+
+def profile(name="", workload=WORKLOAD, notes=(), **metrics):
+    """Of every metric a value: those given as number or `Value`, the rest unknown; a given step_time is a settled one."""
+    values = {metric: Value.unknown(metric, "not measured") for metric in METRICS}
+    for metric, given in metrics.items():
+        settled = {"settled": True} if metric == "step_time" else {}
+        values[metric] = given if isinstance(given, Value) else value(metric, given, **settled)
+    return Profile(name=name, metrics=values, workload=workload, notes=notes)
+
+
+def check(verdict, metric="input_bound", message="input_bound was 9 %, wanted at most 5 %", name="", kind="limit"):
+    return Check(profile=name, metric=metric, kind=kind, verdict=Verdict(verdict), wanted="at most 5 %", message=message)
+
+
+def record_of(*profiles, key="test_step", file="test_model.py", outcome="passed", checks=(), environment=LAPTOP):
+    return TestRecord(
+        nodeid=f"{file}::{key}", file=file, key=key, outcome=outcome, profiles=profiles, checks=tuple(checks), environment=environment
+    )

@@ -1,0 +1,160 @@
+"""Keras loops: one call with the user's own arguments, and everything as it was afterwards."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from pytest_tfperf.errors import CaptureError
+
+X, Y = np.ones((64, 3), "float32"), np.ones((64, 1), "float32")
+
+
+def model_of(**compiled):
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.compile("sgd", "mse", **compiled)
+    return model
+
+
+def hooks():
+    names = ("on_train_begin", "on_train_batch_begin", "on_train_batch_end", "on_test_begin", "on_test_batch_end", "on_predict_batch_end")
+    return [vars(keras.callbacks.CallbackList)[name] for name in names]
+
+
+class Recorder(keras.callbacks.Callback):
+    """What a user's callback sees."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+
+    def on_train_batch_begin(self, batch, logs=None):
+        self.calls.append(("begin", batch))
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.calls.append(("end", batch))
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.calls.append(("epoch", sorted(logs)))
+
+    def on_train_end(self, logs=None):
+        self.calls.append(("over", None))
+
+
+def test_fit_returns_what_keras_returns_and_user_callbacks_see_all_of_it(profile):
+    recorder, before = Recorder(), hooks()
+    result = profile.fit(model_of(), X, Y, batch_size=8, epochs=9, verbose=0, callbacks=[recorder])
+    assert isinstance(result.result, keras.callbacks.History)
+    assert recorder.calls[:2] == [("begin", 0), ("end", 0)]
+    assert recorder.calls[-1] == ("over", None)
+    batches = [call for call in recorder.calls if call[0] == "end"]
+    assert 22 <= len(batches) < 72  # the loop ended when the windows were full, measured again if the buffers had to settle
+    assert len(batches) == result.value("retraces").detail["n_steps"] + 1
+    assert hooks() == before
+
+
+def test_hooks_are_put_back_when_the_loop_raises(profile):
+    before = hooks()
+
+    class Bad(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if batch == 5:
+                raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        profile.fit(model_of(), X, Y, batch_size=8, epochs=9, verbose=0, callbacks=[Bad()])
+    assert hooks() == before
+    assert profile.fit(model_of(), X, Y, batch_size=8, epochs=9, verbose=0, name="next").retraces == 0
+
+
+def test_a_validation_inside_fit_is_no_step_and_its_executables_are_not_counted(profile):
+    model = model_of(jit_compile=True)
+    result = profile.fit(model, X, Y, batch_size=8, epochs=9, verbose=0, validation_data=(X[:24], Y[:24]))
+    assert all(step.name.startswith("train ") for step in result.steps)
+    assert (result.xla_clusters, result.xla_compiles, result.retraces) == (1, 0, 0)
+    assert "val_loss" in result.result.history
+
+
+def test_a_partial_last_batch_compiles_once_more_wherever_it_falls(profile):
+    model = model_of(jit_compile=True)
+    result = profile.fit(model, X[:60], Y[:60], batch_size=8, epochs=9, verbose=0)
+    assert result.xla_compiles == 1
+    assert result.value("xla_compiles").detail["n_epoch_ends"] >= 2
+
+
+def test_steps_per_execution_divides_counts_and_times(profile):
+    model = model_of(jit_compile=True, steps_per_execution=4)
+    result = profile.fit(model, X, Y, batch_size=2, epochs=9, verbose=0)
+    assert (result.xla_clusters, result.xla_launches) == (1, 1)
+    assert result.workload["steps_per_execution"] == 4
+    assert result.steps[0].period_s / result.step_time > 2
+
+
+@pytest.mark.filterwarnings("ignore:.*ran out of data")
+@pytest.mark.filterwarnings("ignore:.*shuffle=True")
+def test_a_dataset_of_unknown_length_leaves_no_phantom_step(profile):
+    data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(8).filter(lambda x, y: True)
+    assert data.cardinality() == tf.data.UNKNOWN_CARDINALITY
+    result = profile.fit(model_of(), data, epochs=9, verbose=0)
+    assert len(result.steps) == 6
+    numbers = [int(step.name.removeprefix("train ")) for step in result.steps]
+    assert numbers == list(range(numbers[0], numbers[0] + 6))
+    assert result.n_dropped <= 1  # the one in which Keras found that the epoch was over, if that was traced
+
+
+def test_evaluate_and_predict_return_their_results(profile):
+    model = model_of()
+    evaluated = profile.evaluate(model, X, Y, batch_size=2, verbose=0, name="evaluate")
+    assert evaluated.result == pytest.approx(model.evaluate(X, Y, batch_size=2, verbose=0), rel=1e-4)
+    predicted = profile.predict(model, X, batch_size=2, verbose=0, name="predict")
+    assert predicted.result.shape == (2 * (predicted.value("retraces").detail["n_steps"] + 1), 1)
+    assert {step.name.split()[0] for step in evaluated.steps} == {"test"}
+    assert {step.name.split()[0] for step in predicted.steps} == {"predict"}
+
+
+@pytest.mark.parametrize("n_batches", [5, 8, 21])
+def test_a_loop_with_fewer_batches_than_windows_gets_shorter_windows(profile, n_batches):
+    x, y = np.ones((2 * n_batches, 3), "float32"), np.ones((2 * n_batches, 1), "float32")
+    result = profile.evaluate(model_of(), x, y, batch_size=2, verbose=0)
+    assert result.step_time > 0
+    assert result.value("retraces").detail["n_steps"] == n_batches - 1
+
+
+def test_the_workload_of_arrays_and_of_datasets(profile):
+    arrays = profile.fit(model_of(), X, Y, batch_size=8, epochs=9, verbose=0, name="arrays").workload
+    assert arrays == {"inputs": ["float32[?,3]", "float32[?,1]"], "batch": 8, "steps_per_execution": 1, "replicas": 1}
+    data = tf.data.Dataset.from_tensor_slices((X, Y)).repeat().batch(4)
+    dataset = profile.fit(model_of(), data, epochs=1, steps_per_epoch=30, verbose=0, shuffle=False, name="dataset").workload
+    assert dataset == {"inputs": ["float32[?,3]", "float32[?,1]"], "batch": 4, "steps_per_execution": 1, "replicas": 1}
+
+
+def test_a_callback_that_runs_the_profiler_is_refused_by_name(profile):
+    class Profiling(keras.callbacks.TensorBoard):
+        """As TensorBoard(profile_batch=3) is, without the tensorboard package that it asks for."""
+
+        def __init__(self):
+            keras.callbacks.Callback.__init__(self)
+            self._start_batch = 3
+
+    with pytest.raises(CaptureError, match=r"fit was given the callback TensorBoard\(profile_batch=…\)"):
+        profile.fit(model_of(), X, Y, verbose=0, callbacks=[Profiling()])
+    assert profile.fit(model_of(), X, Y, batch_size=8, epochs=9, verbose=0, name="next").retraces == 0
+
+
+def test_a_loop_without_batches_says_so(profile):
+    with pytest.raises(CaptureError, match="fit ran no batch"):
+        profile.fit(model_of(), X, Y, epochs=0, verbose=0)
+
+
+def test_restored_models_and_optimizers_are_as_before(profile):
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(4), keras.layers.BatchNormalization(), keras.layers.Dense(1)])
+    model.compile("adam", "mse")
+    before = [variable.numpy() for variable in model.variables]
+    profile.fit(model, X, Y, batch_size=8, epochs=9, verbose=0, restore=model)
+    assert all((variable.numpy() == value).all() for variable, value in zip(model.variables, before, strict=True))
+    assert model.optimizer.iterations.numpy() == 0
+
+
+def test_restore_needs_a_built_model(profile):
+    with pytest.raises(CaptureError, match="restore= needs a built model"):
+        profile.fit(model_of(), X, Y, verbose=0, restore=model_of())

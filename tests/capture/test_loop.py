@@ -1,0 +1,177 @@
+"""Calls of a step, and loops of the user's own."""
+
+import pytest
+import tensorflow as tf
+
+from pytest_tfperf.errors import CaptureError, UnknownMetric
+
+DATA = [tf.ones((8, 8))] * 4
+PAIRS = [(tf.ones(3), tf.zeros(3))] * 4
+step = tf.function(lambda x: tf.reduce_sum(x))
+
+
+@pytest.mark.parametrize(
+    ("function", "data", "unpack", "taken"),
+    [
+        (lambda x: seen.append(1), PAIRS, "auto", 1),
+        (lambda x, y: seen.append(2), PAIRS, "auto", 2),
+        (lambda x, y, training=True: seen.append(2), PAIRS, "auto", 2),
+        (lambda x, y=None: seen.append(1 if isinstance(x, tuple) else 2), PAIRS, "auto", 1),
+        (lambda x, y=None: seen.append(1 if isinstance(x, tuple) else 2), PAIRS, True, 2),
+        (lambda *batch: seen.append(len(batch)), PAIRS, True, 2),
+        (lambda *batch: seen.append(len(batch)), PAIRS, False, 1),
+        (lambda batch: seen.append(1), DATA, "auto", 1),
+    ],
+)
+def test_an_element_is_taken_as_the_signature_says(profile, function, data, unpack, taken):
+    seen.clear()
+    profile(function, data, unpack=unpack)
+    assert set(seen) == {taken}
+
+
+seen = []
+
+
+def test_a_tf_function_s_own_signature_is_read(profile):
+    profile(tf.function(lambda x, y: x + y), PAIRS)
+    assert profile.profile.workload["inputs"] == ["float32[3]", "float32[3]"]
+
+
+@pytest.mark.parametrize("function", [lambda x, y, z: 0, lambda *batch: 0, lambda: 0])
+def test_a_signature_that_fits_neither_reading_names_both(profile, function):
+    with pytest.raises(TypeError, match="called with the element whole it would need 1, called with the element unpacked 2"):
+        profile(function, PAIRS)
+
+
+def test_unpacking_what_is_no_tuple_is_refused(profile):
+    with pytest.raises(TypeError, match="unpack=True, but the data give"):
+        profile(step, DATA, unpack=True)
+
+
+async def coroutine(x):
+    return x
+
+
+@pytest.mark.parametrize(("bad", "said"), [(3, "a callable, but got int"), (coroutine, "coroutine is a coroutine function")])
+def test_a_step_that_cannot_be_called_is_refused(profile, bad, said):
+    with pytest.raises(TypeError, match=said):
+        profile(bad, DATA)
+
+
+@pytest.mark.parametrize("data", [[], tf.data.Dataset.from_tensor_slices(tf.zeros((0, 2))), iter(())])
+def test_empty_data_are_an_error(profile, data):
+    with pytest.raises(CaptureError, match="the data are empty"):
+        profile(step, data)
+
+
+def test_a_one_shot_generator_says_how_many_steps_were_seen(profile):
+    with pytest.raises(CaptureError, match="the data ended after 7 steps and cannot be started again; the windows need 22"):
+        profile(step, (DATA[0] for _ in range(7)))
+    with pytest.raises(CaptureError, match="the data ended after 7 steps"):
+        for batch in profile.steps((DATA[0] for _ in range(7)), name="loop"):
+            step(batch)
+
+
+def test_a_one_shot_generator_that_is_long_enough_is_fine(profile):
+    assert profile(step, (DATA[0] for _ in range(22))).value("retraces").detail["n_epoch_ends"] == 0
+
+
+def test_short_data_start_over_and_epochs_are_counted(profile):
+    result = profile(step, DATA)
+    assert result.value("retraces").detail == {"n_steps": 21, "n_epoch_ends": 5}
+    assert result.epoch_gap > 0
+
+
+@pytest.mark.parametrize("at", [1, 3, 10, 20, 22], ids=["first", "warm-up", "timed", "traced", "last"])
+def test_what_a_step_raises_arrives_unchanged_and_the_next_profile_works(profile, at):
+    calls = iter(range(1, 100))
+    mine = KeyError("mine")
+
+    def failing(x):
+        if next(calls) == at:
+            raise mine
+        return step(x)
+
+    with pytest.raises(KeyError) as caught:
+        profile(failing, DATA)
+    assert caught.value is mine
+    assert profile(step, DATA, name="next").retraces == 0
+
+
+def test_an_exception_in_the_user_s_own_loop_leaves_the_profiler_free(profile):
+    with pytest.raises(KeyError):
+        for number, batch in enumerate(profile.steps(DATA)):
+            step(batch)
+            if number == 18:
+                raise KeyError("mine")
+    assert profile(step, DATA, name="next").retraces == 0
+
+
+def test_a_break_out_of_the_loop_leaves_unknown_metrics_that_say_so(profile):
+    fresh = tf.function(lambda x: x * 5)
+    for number, batch in enumerate(profile.steps(DATA)):
+        if number == 5:
+            break
+        fresh(batch)
+    result = profile.profile
+    assert result.first_step_time > 0
+    with pytest.raises(UnknownMetric, match="the loop over tf_profile.steps was left after 5 steps"):
+        result.input_bound  # noqa: B018
+
+
+def test_names_are_needed_from_the_second_profile_on_and_unique(profile):
+    profile(step, DATA)
+    with pytest.raises(CaptureError, match="has profiled a step before; give the second one a name="):
+        profile(step, DATA)
+    profile(step, DATA, name="a")
+    with pytest.raises(CaptureError, match="a profile named 'a' already"):
+        profile(step, DATA, name="a")
+    assert list(profile.profiles) == ["", "a"]
+
+
+def test_nothing_profiled_yet_says_so(profile):
+    with pytest.raises(CaptureError, match="nothing has been profiled yet"):
+        profile.profile  # noqa: B018
+
+
+def test_the_result_is_what_the_last_call_returned(profile):
+    assert profile(step, DATA).result.numpy() == 64
+
+
+def test_latency_times_every_call(profile):
+    result = profile(step, DATA, latency=True)
+    assert result.value("step_time").detail["n_blocks"] == 12
+    assert result.step_time_p90 >= result.step_time
+
+
+def test_a_function_that_was_traced_before_has_no_first_step(profile):
+    warm = tf.function(lambda x: x * 3)
+    warm(DATA[0])
+    assert "had been traced before" in profile(warm, DATA).value("first_step_time").why
+    assert profile(tf.function(lambda x: x * 3), DATA, name="fresh").first_step_time > 0
+
+
+def test_variables_are_restored(profile):
+    variable = tf.Variable(1.0)
+    profile(lambda: variable.assign_add(1.0), restore=variable)
+    assert variable.numpy() == 1.0
+
+
+def test_a_bracketed_trace_counts_and_has_no_times(profile):
+    with profile.trace() as trace:
+        for _ in range(3):
+            with trace.step():
+                step(DATA[0]) + 1
+    result = profile.profile
+    assert (len(result.steps), result.eager_ops, result.retraces) == (3, 1, 0)
+    with pytest.raises(UnknownMetric, match="nothing was timed"):
+        result.step_time  # noqa: B018
+
+
+def test_a_bracketed_trace_counts_late_traces_by_name(profile):
+    scaled = tf.function(lambda x, n: x * n)
+    with profile.trace() as trace:
+        for number in range(3):
+            with trace.step():
+                scaled(DATA[0], number)
+    assert profile.profile.retraces == 2

@@ -1,0 +1,24 @@
+"""The windows' arithmetic, without TensorFlow's time in it."""
+
+import pytest
+
+from pytest_tfperf.capture.plan import Plan
+
+
+@pytest.mark.parametrize("available", [81, 100, 10**6])
+def test_a_plan_that_fits_is_kept(available):
+    plan = Plan().cut_to(available)
+    assert (plan.warmup, plan.timed_steps, plan.trace_steps, plan.available) == (10, 50, 20, available)
+
+
+@pytest.mark.parametrize("available", [5, 6, 8, 13, 32, 50, 80])
+def test_a_plan_that_does_not_fit_is_cut_to_just_what_there_is(available):
+    plan = Plan().cut_to(available)
+    assert plan.total == available
+    assert plan.trace_steps >= 2
+    assert plan.timed_steps >= 1
+
+
+def test_the_cut_keeps_the_proportions():
+    plan = Plan().cut_to(41)
+    assert (plan.warmup, plan.timed_steps, plan.trace_steps) == (5, 25, 10)

@@ -1,0 +1,66 @@
+"""Run files on disk."""
+
+import pytest
+from builders import check, profile, record_of
+
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.report.runfile import read_run, write_run
+from pytest_tfperf.results import Run
+
+A_RUN = Run(
+    created="2026-01-31T12:00:00+00:00", tests=(record_of(profile(step_time=0.1, retraces=0), checks=[check("PASS")], key="test_größe"),)
+)
+
+
+def test_what_is_written_is_read_again(tmp_path):
+    path = tmp_path / "new" / "folder" / "run.json"
+    write_run(A_RUN, path)
+    assert read_run(path) == A_RUN
+
+
+def test_writing_replaces_what_was_there_and_leaves_nothing_beside_it(tmp_path):
+    path = tmp_path / "run.json"
+    path.write_text("something else, and longer" * 1000)
+    write_run(A_RUN, path)
+    assert read_run(path) == A_RUN
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_run_that_cannot_be_written_is_an_error_that_names_the_file(tmp_path):
+    (tmp_path / "file").write_text("kept")
+    path = tmp_path / "file" / "below" / "run.json"
+    with pytest.raises(TfperfError, match=f"^report {path}: cannot be written: Not a directory$"):
+        write_run(A_RUN, path)
+    assert (tmp_path / "file").read_text() == "kept"
+
+
+def test_a_folder_in_place_of_the_file_is_an_error_and_nothing_is_left_beside_it(tmp_path):
+    path = tmp_path / "run.json"
+    path.mkdir()
+    with pytest.raises(TfperfError, match="cannot be written: Is a directory"):
+        write_run(A_RUN, path)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "not a run file of pytest --tfperf-report: "),
+        (b'{"format": 1, "tes', "not a run file of pytest --tfperf-report: "),
+        (b"\xff\xfe", "not a run file of pytest --tfperf-report: "),
+        (b"[]", "not a run file of pytest --tfperf-report"),
+        (b'{"format": 2}', "format 2, this version reads up to 1; upgrade pytest-tfperf"),
+        (b'{"format": 1}', "damaged run file: KeyError at 'created'"),
+    ],
+)
+def test_what_is_no_run_file_is_refused_by_name(tmp_path, content, said):
+    path = tmp_path / "run.json"
+    path.write_bytes(content)
+    with pytest.raises(TfperfError) as refusal:
+        read_run(path)
+    assert str(refusal.value).startswith(f"{path}: {said}")
+
+
+def test_a_file_that_is_not_there_is_refused_by_name(tmp_path):
+    with pytest.raises(TfperfError, match=f"^{tmp_path / 'run.json'}: cannot be read: No such file or directory$"):
+        read_run(tmp_path / "run.json")

@@ -1,0 +1,47 @@
+"""Files written as a whole."""
+
+import stat
+
+import pytest
+
+from pytest_tfperf.files import replace_file
+
+
+def test_a_file_is_written_and_its_folders_made(tmp_path):
+    path = tmp_path / "a" / "b" / "file.json"
+    replace_file(path, "größe ✓\n")
+    assert path.read_bytes() == "größe ✓\n".encode()
+
+
+def test_a_file_is_replaced_and_nothing_is_left_beside_it(tmp_path):
+    path = tmp_path / "file.json"
+    path.write_text("old" * 1000)
+    replace_file(path, "new")
+    assert (path.read_text(), list(tmp_path.iterdir())) == ("new", [path])
+
+
+def test_a_reader_of_the_old_file_keeps_the_old_content(tmp_path):
+    path = tmp_path / "file.json"
+    path.write_text("old")
+    with path.open() as reader:
+        replace_file(path, "new")
+        assert reader.read() == "old"
+
+
+def test_a_file_can_be_read_by_others(tmp_path):
+    replace_file(tmp_path / "file.json", "")
+    assert stat.S_IMODE((tmp_path / "file.json").stat().st_mode) == 0o644
+
+
+def test_what_cannot_be_written_leaves_the_file_as_it_was_and_nothing_beside_it(tmp_path):
+    path = tmp_path / "file.json"
+    path.write_text("old")
+    with pytest.raises(UnicodeEncodeError):
+        replace_file(path, "new \ud800")
+    assert (path.read_text(), list(tmp_path.iterdir())) == ("old", [path])
+
+
+def test_a_folder_that_cannot_be_made_is_an_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="Not a directory"):
+        replace_file(tmp_path / "file" / "below" / "file.json", "")

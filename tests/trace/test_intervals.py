@@ -1,0 +1,155 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_tfperf.trace.intervals import EMPTY, clip, complement, covered, intersect, merge, subtract
+
+TIMES = st.integers(0, 20)
+PAIRS = st.lists(st.tuples(TIMES, TIMES).map(sorted), max_size=8)
+FIRST, LAST = -3, 24  # the axis goes a little further than the intervals
+
+
+def spans(*pairs):
+    return tuple(np.array(pairs, np.int64).reshape(-1, 2).T)
+
+
+def pairs(intervals):
+    return list(zip(*(column.tolist() for column in intervals), strict=True))
+
+
+def axis(intervals):
+    """Whether each unit of time is in some interval."""
+    time = np.arange(FIRST, LAST)[:, None]
+    return ((intervals[0] <= time) & (time < intervals[1])).any(axis=1)
+
+
+def check_merged(intervals):
+    assert (intervals[0] < intervals[1]).all()
+    assert (intervals[1][:-1] < intervals[0][1:]).all()
+    assert intervals[0].dtype == intervals[1].dtype == np.int64
+
+
+ANY = PAIRS.map(lambda found: spans(*found))
+MERGED = ANY.map(merge)
+WINDOW = st.tuples(st.integers(FIRST, LAST), st.integers(FIRST, LAST)).map(sorted)
+
+
+# against a boolean time axis
+
+
+@given(st.lists(ANY, max_size=3))
+def test_merge_is_the_union(sets):
+    union = merge(*sets)
+    check_merged(union)
+    assert (axis(union) == np.any([axis(part) for part in sets] or [axis(EMPTY)], axis=0)).all()
+
+
+@given(ANY, WINDOW)
+def test_clip_keeps_what_lies_in_the_window(intervals, window):
+    clipped = clip(intervals, *window)
+    assert (axis(clipped) == axis(intervals) & axis(spans(window))).all()
+    assert (clipped[0] < clipped[1]).all()
+
+
+@given(MERGED, WINDOW)
+def test_complement_is_the_rest_of_the_window(intervals, window):
+    free = complement(intervals, *window)
+    check_merged(free)
+    assert (axis(free) == ~axis(intervals) & axis(spans(window))).all()
+
+
+@given(MERGED, MERGED)
+def test_intersect_is_what_both_have(one, other):
+    both = intersect(one, other)
+    check_merged(both)
+    assert (axis(both) == axis(one) & axis(other)).all()
+
+
+@given(MERGED, MERGED)
+def test_subtract_is_what_only_the_first_has(one, other):
+    rest = subtract(one, other)
+    check_merged(rest)
+    assert (axis(rest) == axis(one) & ~axis(other)).all()
+
+
+@given(MERGED, st.lists(WINDOW, max_size=6))
+def test_covered_counts_the_units_of_each_window(intervals, windows):
+    found = covered(intervals, *spans(*windows))
+    assert found.dtype == np.int64
+    assert found.tolist() == [int((axis(intervals) & axis(spans(window))).sum()) for window in windows]
+
+
+# boundaries
+
+
+@pytest.mark.parametrize(
+    ("given_pairs", "union"),
+    [
+        ([], []),
+        ([(3, 3)], []),
+        ([(0, 1), (1, 2)], [(0, 2)]),
+        ([(0, 1), (2, 3)], [(0, 1), (2, 3)]),
+        ([(2, 3), (0, 1)], [(0, 1), (2, 3)]),
+        ([(0, 9), (2, 3), (4, 5), (8, 10)], [(0, 10)]),
+        ([(0, 5), (0, 2), (0, 5)], [(0, 5)]),
+        ([(0, 1), (1, 1), (2, 2)], [(0, 1)]),
+        ([(-5, -3), (-3, 0)], [(-5, 0)]),
+        ([(2**61, 2**61 + 1), (2**61 + 2, 2**61 + 3)], [(2**61, 2**61 + 1), (2**61 + 2, 2**61 + 3)]),
+    ],
+)
+def test_merge_joins_what_touches_and_drops_what_has_no_length(given_pairs, union):
+    assert pairs(merge(spans(*given_pairs))) == union
+    assert pairs(merge(*(spans(pair) for pair in given_pairs))) == union
+
+
+@pytest.mark.parametrize(
+    ("window", "free"),
+    [
+        ((0, 10), [(0, 2), (4, 6), (8, 10)]),
+        ((2, 8), [(4, 6)]),
+        ((3, 7), [(4, 6)]),
+        ((4, 6), [(4, 6)]),
+        ((2, 4), []),
+        ((5, 5), []),
+        ((7, 1), []),
+        ((-9, -7), [(-9, -7)]),
+        ((9, 12), [(9, 12)]),
+    ],
+)
+def test_complement_at_the_edges_of_its_window(window, free):
+    assert pairs(complement(spans((2, 4), (6, 8)), *window)) == free
+
+
+def test_complement_of_nothing_is_the_window():
+    assert pairs(complement(EMPTY, 3, 5)) == [(3, 5)]
+
+
+@pytest.mark.parametrize(("one", "other"), [([], []), ([], [(0, 1)]), ([(0, 1)], []), ([(0, 1)], [(1, 2)]), ([(0, 1)], [(5, 6)])])
+def test_sets_that_only_touch_have_nothing_in_common(one, other):
+    assert pairs(intersect(spans(*one), spans(*other))) == []
+    assert pairs(subtract(spans(*one), spans(*other))) == one
+
+
+def test_a_set_without_itself_is_nothing():
+    assert pairs(subtract(spans((0, 2), (4, 6)), spans((0, 2), (4, 6)))) == []
+
+
+@pytest.mark.parametrize(
+    ("window", "length"),
+    [
+        ((0, 2), 0), ((0, 3), 1), ((2, 4), 2), ((3, 3), 0), ((3, 7), 2), ((4, 6), 0), ((0, 100), 4), ((8, 100), 0), ((7, 100), 1),
+        ((-100, -50), 0), ((-100, 3), 1),
+    ],
+)  # fmt: skip
+def test_covered_in_windows_before_across_and_behind(window, length):
+    assert covered(spans((2, 4), (6, 8)), *spans(window)).tolist() == [length]
+
+
+def test_covered_is_exact_where_doubles_are_not():
+    assert covered(spans((2**61, 2**61 + 3)), *spans((2**61 + 1, 2**61 + 2), (0, 2**62))).tolist() == [1, 3]
+
+
+def test_covered_by_nothing_and_of_no_window():
+    assert covered(EMPTY, *spans((0, 5), (1, 2))).tolist() == [0, 0]
+    assert covered(spans((0, 5)), *EMPTY).tolist() == []
