@@ -6,9 +6,10 @@ from pytest_tfperf.metrics import METRICS, Metric
 
 HEAD = """# Metrics
 
-Every row gives the marker arguments `max_<metric>` and `min_<metric>`; a count also `<metric>=`. This page is written by `docs/generate.py` from the registry.
+Every row gives the marker arguments `max_<metric>` and `min_<metric>`; a count also `<metric>=`.
 
-*Scope* says where a value holds: *program* on every machine, *platform* for a device kind and TensorFlow version, *machine* on one class of machines (times).
+*Scope* says where a value holds: *program* on every machine, *platform* for a device kind and TensorFlow version, *machine*
+on one class of machines (times). This page is written by `docs/generate.py` from the registry.
 
 | metric | unit | better | scope | meaning |
 |---|---|---|---|---|

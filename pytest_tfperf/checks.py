@@ -194,6 +194,13 @@ def parse_steps(value: object) -> int:
     return int(number)
 
 
+def _positive(value: object, unit: str) -> float:
+    number = parse_quantity(value, unit)
+    if number <= 0:
+        raise ValueError(f"{value!r} is not above zero")
+    return number
+
+
 def _flag(value: object) -> bool:
     if not isinstance(value, bool):
         raise ValueError(f"{value!r} is neither True nor False")
@@ -214,12 +221,12 @@ def _text(value: object) -> str:
 
 
 _OPTIONS: dict[str, Any] = {
-    "max_regression": lambda value: parse_quantity(value, RATIO),
+    "max_regression": lambda value: _positive(value, RATIO),
     "warmup": parse_steps,
     "steps": parse_steps,
     "trace_steps": parse_steps,
     "latency": _flag,
-    "target_step_time": lambda value: parse_quantity(value, SECONDS),
+    "target_step_time": lambda value: _positive(value, SECONDS),
     "tpu": _text,
     "autocluster": _flag,
     "findings": _names,

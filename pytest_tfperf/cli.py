@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_tfperf import __version__
+from pytest_tfperf.baseline.store import entry_key
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.report.runfile import read_run
 from pytest_tfperf.report.terminal import render
-from pytest_tfperf.results import BROKEN, Run, Verdict
+from pytest_tfperf.results import BROKEN, FORMAT, Json, Run, Verdict
 
 GOOD, FAILED, USAGE, UNKNOWN = 0, 1, 2, 3
 _COLOURS = {"red": "31", "green": "32", "yellow": "33"}
@@ -27,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TfperfError as error:
         print(f"tfperf: {error}", file=sys.stderr)
         return USAGE
-    print(json.dumps(run.to_json(), indent=1, allow_nan=False) if options.json else _shown(run, options.verbose))
+    print(json.dumps(_profiles(run), indent=1, allow_nan=False) if options.json else _shown(run, options.verbose))
     return _status(run)
 
 
@@ -41,8 +42,14 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     show.add_argument("run", type=Path, metavar="RUN.json", help="the run file")
     show.add_argument("-v", "--verbose", action="store_true", help="also the checks that passed, causes and notes")
-    show.add_argument("--json", action="store_true", help="print the run as JSON")
+    show.add_argument("--json", action="store_true", help="print the profiles as one JSON object")
     return parser
+
+
+def _profiles(run: Run) -> Json:
+    """`{"format", "profiles"}`, as all commands print it; a profile is named by its test."""
+    named = [(test.nodeid, profile) for test in run.tests for profile in test.profiles]
+    return {"format": FORMAT, "profiles": [profile.to_json() | {"name": entry_key(test, profile.name)} for test, profile in named]}
 
 
 def _status(run: Run) -> int:

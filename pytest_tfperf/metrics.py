@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import numbers
 import re
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -95,8 +96,8 @@ def parse_quantity(value: object, unit: str) -> float:
     Raises:
         ValueError: If it is neither, is not finite, or has a suffix that does not fit the unit.
     """
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        number = float(value)
+    if isinstance(value, numbers.Real) and not isinstance(value, bool):
+        number = _as_float(value)
     elif isinstance(value, str):
         match = _QUANTITY.match(value)
         suffix = match[2] if match else ""
@@ -108,6 +109,13 @@ def parse_quantity(value: object, unit: str) -> float:
     if not math.isfinite(number):
         raise ValueError(f"{value!r} is not a finite number")
     return number
+
+
+def _as_float(value: numbers.Real) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
 
 
 def _scaled(number: float, factor: float) -> float:

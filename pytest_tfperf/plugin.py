@@ -170,6 +170,7 @@ class _Controller:
         self._config = config
         self._records: dict[str, dict[str, Any]] = {}
         self._lines: list[tuple[str, str | None]] = []
+        self._skipped = False
 
     def pytest_report_header(self) -> str | None:
         """What the options ask for, if they do."""
@@ -185,6 +186,7 @@ class _Controller:
             self._records[report.nodeid] = data
         elif report.when == "teardown" and report.failed and report.nodeid in self._records:
             self._records[report.nodeid]["outcome"] = "error"
+        self._skipped |= report.skipped
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
@@ -194,7 +196,8 @@ class _Controller:
             return
         from pytest_tfperf.session import conclude
 
-        self._lines, good = conclude(list(self._records.values()), _options(self._config), _is_whole(self._config))
+        whole = not self._skipped and not session.shouldstop and not session.shouldfail and _is_whole(self._config)
+        self._lines, good = conclude(list(self._records.values()), _options(self._config), whole)
         if not good and exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -239,7 +242,8 @@ def _workers(config: pytest.Config) -> int:
 def _is_whole(config: pytest.Config) -> bool:
     """Whether the run was not told to leave tests out."""
     option = config.option
-    return not (option.keyword or option.markexpr or getattr(option, "lf", False) or any("::" in arg for arg in config.args))
+    left_out = (option.keyword, option.markexpr, getattr(option, "lf", False), getattr(option, "deselect", None))
+    return not any(left_out) and not any("::" in argument for argument in config.args)
 
 
 def _wanted(item: pytest.Item) -> Wanted:

@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from pytest_tfperf.baseline.compare import compare_with_baseline
 from pytest_tfperf.baseline.store import Change, Place, entry_key, read_entries, record
 from pytest_tfperf.capture.environment import commit, describe
-from pytest_tfperf.checks import Limit, Wanted, check_limits
+from pytest_tfperf.checks import Limit, Wanted, asked_for, check_limits
 from pytest_tfperf.errors import BaselineError, TfperfError
 from pytest_tfperf.metrics import RATIO, format_quantity
 from pytest_tfperf.options import Options
@@ -27,7 +27,8 @@ def decide(profiles: Iterable[tuple[Profile, tuple[Limit, ...]]], wanted: Wanted
     A test that asks for something and has profiled nothing has one check, and that is unknown.
     """
     profiles = list(profiles)
-    if not profiles and (wanted.limits or wanted.max_regression is not None or options.baseline):
+    asked = any(asked_for(limit.metric, options.only) for limit in wanted.limits)
+    if not profiles and (asked or wanted.max_regression is not None or options.baseline):
         message = "the test asks for limits or a comparison, but profiled no step: call tf_profile(step, data) in it"
         return [_unknown("profile", message)]
     checks: list[Check] = []

@@ -58,8 +58,8 @@ def test_show_verbose_adds_causes_notes_and_what_passed(run_file, capsys, flag):
         ---------  -------  -------  ----------
         test_step  12.5 ms     19 %           0
         FAIL         test_model.py::test_step: input_bound was 19 %, wanted at most 5 % (max_input_bound='5%')
-        FAIL         test_model.py::test_step:   where: 90 % in Map
-        FAIL         test_model.py::test_step:   try: prefetch
+                       where: 90 % in Map
+                       try: prefetch
         PASS         test_model.py::test_step: retraces 0, wanted at most 0
         test_step: 12 of 50 steps
         tfperf: 2 checks decided (1 pass, 1 fail)
@@ -73,10 +73,12 @@ def test_show_keeps_to_the_width_of_the_terminal(run_file, capsys, monkeypatch, 
     assert capsys.readouterr().out.splitlines()[0].split() == head.split()
 
 
-def test_show_json_prints_the_run_as_one_object(run_file, capsys):
+def test_show_json_prints_the_profiles_as_one_object(run_file, capsys):
     path = run_file(PASSED)
     assert main(["show", "--json", path]) == 0
-    assert json.loads(capsys.readouterr().out) == json.loads(Path(path).read_text("utf-8"))
+    printed, (test,) = json.loads(capsys.readouterr().out), json.loads(Path(path).read_text("utf-8"))["tests"]
+    assert list(printed) == ["format", "profiles"]
+    assert printed["profiles"] == [profile | {"name": test["nodeid"]} for profile in test["profiles"]]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 from pytest_tfperf.baseline.store import Place, entry_key, read_entries, read_machine, rounded
 from pytest_tfperf.checks import explanation
 from pytest_tfperf.metrics import LOWER, METRICS, PLATFORM, PROGRAM, RATIO, Metric, format_quantity, told_apart
-from pytest_tfperf.results import Check, Json, Profile, Value, Verdict
+from pytest_tfperf.results import Check, Json, Profile, Source, Value, Verdict
 
 _TOLERANCE = {"peak_memory": 0.10}  # measured on a CPU it differs by 7 % from step to step
 _RUNS_TO_DECIDE = 5
@@ -80,7 +80,7 @@ def _against(profile: Profile, metric: Metric, value: Value, before: float, chan
     wanted = f"{shown} (baseline)"
     if value.number is None:
         return _check(profile, metric.name, Verdict.UNKNOWN, wanted, f"{metric.name} is unknown, baseline {shown}: {value.why}")
-    now, tolerance = float(rounded(value.number)), _TOLERANCE.get(metric.name, 0.0)
+    now, tolerance = float(rounded(value.number)), _TOLERANCE.get(metric.name, 0.0) if value.source is Source.TRACE else 0.0
     if abs(now - before) <= tolerance * abs(before):
         said = "as stored" if now == before else f"within {format_quantity(tolerance, RATIO)} of the {shown} stored"
         return _check(profile, metric.name, Verdict.PASS, wanted, f"{metric.name} is {format_quantity(now, metric.unit)}, {said}")

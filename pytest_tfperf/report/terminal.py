@@ -89,12 +89,14 @@ def _cell(profile: Profile, name: str) -> str:
 
 
 def _checks(test: TestRecord, verbosity: int) -> list[TextLine]:
-    return [
-        TextLine(f"{check.verdict.value:<12} {test.nodeid}{f' [{check.profile}]' if check.profile else ''}: {line}", colour(check))
-        for check in test.checks
-        if verbosity > 0 or check.verdict not in _QUIET
-        for line in check.message.splitlines()[: 1 if verbosity <= 0 else None]
-    ]
+    lines = []
+    for check in test.checks:
+        if verbosity > 0 or check.verdict not in _QUIET:
+            first, *rest = check.message.splitlines()
+            where = f"{test.nodeid} [{check.profile}]" if check.profile else test.nodeid
+            lines.append(TextLine(f"{check.verdict.value:<12} {where}: {first}", colour(check)))
+            lines += [TextLine(f"{'':<12} {line}", colour(check)) for line in rest if verbosity > 0]
+    return lines
 
 
 def colour(check: Check) -> str:

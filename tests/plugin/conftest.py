@@ -11,7 +11,7 @@ import tensorflow as tf
 import pytest_tfperf.fixture
 import pytest_tfperf.session
 
-assert keras and tf and pytest_tfperf
+LOADED = (keras, tf, pytest_tfperf)
 
 PRELUDE = """
 import numpy as np

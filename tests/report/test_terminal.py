@@ -66,8 +66,8 @@ NOT_PASSED = dedent(f"""\
     """)
 EVERYTHING = dedent(f"""\
     FAIL         test_model.py::test_step: input_bound was 19 %, wanted at most 5 % (max_input_bound='5%')
-    FAIL         test_model.py::test_step:   where: 90 % in Map
-    FAIL         test_model.py::test_step:   try: prefetch
+                   where: 90 % in Map
+                   try: prefetch
     PASS         test_model.py::test_step: retraces 0, wanted at most 0
     UNKNOWN      test_model.py::test_step [eval]: epoch_gap is unknown, wanted at most 1 s: no epoch ended
     test_step/eval: timed window: 12 of 50 steps, cut
