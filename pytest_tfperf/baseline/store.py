@@ -41,10 +41,7 @@ class Place:
     def of(cls, file: str, rootdir: Path, baseline_dir: Path | None) -> Place:
         """For a test file given relative to the rootdir; with a baseline folder its path is mirrored there."""
         relative = Path(file)
-        if baseline_dir is None:
-            folder = rootdir / relative.parent / FOLDER
-        else:
-            folder = rootdir / baseline_dir / relative.parent
+        folder = rootdir / relative.parent / FOLDER if baseline_dir is None else rootdir / baseline_dir / relative.parent
         return cls(structure=folder / f"{relative.stem}.json", timing=folder / "timing", test_file=relative.name)
 
     def timing_file(self, machine: Mapping[str, Any]) -> Path:

@@ -57,7 +57,7 @@ def test_without_marks_the_function_called_most_often_from_outside_is_the_step()
 
 @pytest.mark.parametrize("content", [(), (event("Sum:Sum", 0, 5),)])
 def test_a_trace_without_steps_says_how_to_mark_them(content):
-    with pytest.raises(TraceError, match="no step found[.] Mark the steps"):
+    with pytest.raises(TraceError, match=r"no step found\. Mark the steps"):
         steps_of(*content)
 
 

@@ -115,7 +115,7 @@ def test_a_break_out_of_the_loop_leaves_unknown_metrics_that_say_so(profile):
         fresh(batch)
     result = profile.profile
     assert result.first_step_time > 0
-    with pytest.raises(UnknownMetric, match="the loop over tf_profile[.]steps was left after 5 steps"):
+    with pytest.raises(UnknownMetric, match=r"the loop over tf_profile\.steps was left after 5 steps"):
         result.input_bound  # noqa: B018
 
 
