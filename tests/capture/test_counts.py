@@ -102,6 +102,11 @@ def test_a_custom_loop_gives_the_same_as_a_call(profile):
     assert result.value("retraces").detail["n_steps"] == n_turns - 1
 
 
+def period_of(profile):
+    """The mean period of the traced steps, in seconds: what a share of time by hand is of."""
+    return sum(step.period_s for step in profile.steps) / len(profile.steps)
+
+
 def busy(seconds):
     """A Python function that keeps its thread for so long, with the interpreter free for others."""
 
@@ -124,8 +129,8 @@ def test_a_step_that_loops_inside_the_graph_counts_its_waits(profile):
         return total
 
     result = profile(step, steps_per_call=3)
-    assert result.input_bound > 0.9  # three waits of 4 ms, and nothing else to do
-    assert 0.004 < result.step_time < 0.008
+    assert result.input_bound >= 0.95 * 3 * 0.004 / period_of(result)  # three waits of 4 ms or more
+    assert result.step_time > 0.95 * 0.004
     assert result.eager_ops == 0
 
 
@@ -140,9 +145,9 @@ def test_a_generator_of_20_ms_a_batch_is_waited_for(profile):
                 yield DATA[0]
 
     result = profile(step, Batches())
-    assert result.input_bound > 0.85
-    assert 0.020 < result.step_time < 0.030
-    assert result.input_wait == pytest.approx(0.020, rel=0.15)
+    assert result.input_bound >= 0.95 * 0.020 / period_of(result)
+    assert result.step_time >= 0.020
+    assert result.input_wait == pytest.approx(result.input_bound * result.step_time)
     assert "Python code" in result.value("input_bound").detail["where"]
 
 
@@ -150,7 +155,7 @@ def test_python_in_the_step_is_host_overhead(profile):
     w = tf.Variable(tf.ones((400, 400)))
     step = tf.function(lambda x: tf.reduce_sum(tf.matmul(x, w)))
     result = profile(lambda x: (time.sleep(0.02), step(x)), [tf.ones((400, 400))])
-    assert result.host_overhead > 0.6
+    assert result.host_overhead >= 0.95 * 0.020 / period_of(result)
     assert result.input_bound < 0.05
 
 

@@ -87,7 +87,6 @@ def test_steps_per_execution_divides_counts_and_times(profile):
     result = profile.fit(model, X, Y, batch_size=2, epochs=9, verbose=0)
     assert (result.xla_clusters, result.xla_launches) == (1, 1)
     assert result.workload["steps_per_execution"] == 4
-    assert result.steps[0].period_s / result.step_time > 2
 
 
 @pytest.mark.filterwarnings("ignore:.*ran out of data")
