@@ -7,6 +7,7 @@ the last runs and the first one. Files are replaced whole, under a lock; nothing
 
 from __future__ import annotations
 
+import getpass
 import hashlib
 import json
 import math
@@ -229,8 +230,10 @@ def _write(path: Path, content: Json) -> None:
 def _lock(folder: Path) -> Any:
     """A lock for the baselines of a folder, kept outside of it so that it is not committed."""
     digest = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
-    lock = FileLock(Path(tempfile.gettempdir()) / f"tfperf-{digest}.lock", timeout=_LOCK_SECONDS)
+    locks = Path(tempfile.gettempdir()) / f"tfperf-locks-{getpass.getuser()}"
+    lock = FileLock(locks / digest, timeout=_LOCK_SECONDS)
     try:
+        locks.mkdir(exist_ok=True)
         return lock.acquire()
     except (Timeout, OSError) as error:
         raise BaselineError(f"baselines in {folder}: another run holds their lock {lock.lock_file}: {error}") from error
