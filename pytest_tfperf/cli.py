@@ -6,15 +6,19 @@ import argparse
 import json
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from pytest_tfperf import __version__
 from pytest_tfperf.baseline.store import entry_key
-from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.checks import Wanted, check_limits
+from pytest_tfperf.errors import LimitError, TfperfError
+from pytest_tfperf.report.analysis import render_profile
 from pytest_tfperf.report.runfile import read_run
 from pytest_tfperf.report.terminal import render
-from pytest_tfperf.results import BROKEN, FORMAT, Json, Run, Verdict
+from pytest_tfperf.results import BROKEN, FORMAT, Check, Json, Profile, Recording, Run, Verdict
 
 GOOD, FAILED, USAGE, UNKNOWN = 0, 1, 2, 3
 _COLOURS = {"red": "31", "green": "32", "yellow": "33"}
@@ -22,38 +26,111 @@ _COLOURS = {"red": "31", "green": "32", "yellow": "33"}
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; its exit status: 0 good, 1 a check failed, 2 unreadable input or usage, 3 a check is unknown."""
-    options = _parser().parse_args(arguments)
+    options, rest = _parser().parse_known_args(arguments)
     try:
-        run = read_run(options.run)
+        return int(options.run_command(options, rest))
     except TfperfError as error:
         print(f"tfperf: {error}", file=sys.stderr)
         return USAGE
-    print(json.dumps(_profiles(run), indent=1, allow_nan=False) if options.json else _shown(run, options.verbose))
-    return _status(run)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="tfperf", description="Look at what pytest-tfperf measured, outside pytest.")
+    parser = argparse.ArgumentParser(prog="tfperf", description="Look at traces, and at what pytest-tfperf measured, outside pytest.")
     parser.add_argument("--version", action="version", version=f"tfperf {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    show = commands.add_parser(
-        "show", help="a run file as pytest showed it",
-        description="Show a run file of pytest --tfperf-report run.json. Exit status 1 if a check in it failed, 3 if one is unknown.",
+    traces = "an .xplane.pb file, or a logdir: then its newest run"
+    analyze = _command(
+        commands, "analyze", _analyze, "where the time of a trace's steps went",
+        "Analyse XSpace traces of TensorFlow or JAX; needs no TensorFlow. Exit status 2 if a trace cannot be read or has no step.",
+    )  # fmt: skip
+    analyze.add_argument("traces", type=Path, nargs="+", metavar="TRACE", help=traces)
+    check = _command(
+        commands, "check", _check, "a trace against limits",
+        "Hold a trace to limits, named as the marker's: --max-input-bound 5%% --min-device-busy 0.8. Exit status 1 if one is broken, "
+        "3 if one is unknown.",
+    )  # fmt: skip
+    check.add_argument("traces", type=Path, nargs=1, metavar="TRACE", help=traces)
+    show = _command(
+        commands, "show", _show, "a run file as pytest showed it",
+        "Show a run file of pytest --tfperf-report run.json. Exit status 1 if a check in it failed, 3 if one is unknown.",
     )  # fmt: skip
     show.add_argument("run", type=Path, metavar="RUN.json", help="the run file")
-    show.add_argument("-v", "--verbose", action="store_true", help="also the checks that passed, causes and notes")
-    show.add_argument("--json", action="store_true", help="print the profiles as one JSON object")
     return parser
 
 
-def _profiles(run: Run) -> Json:
-    """`{"format", "profiles"}`, as all commands print it; a profile is named by its test."""
-    named = [(test.nodeid, profile) for test in run.tests for profile in test.profiles]
-    return {"format": FORMAT, "profiles": [profile.to_json() | {"name": entry_key(test, profile.name)} for test, profile in named]}
+def _command(commands: Any, name: str, run: object, short: str, long: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=short, description=long)
+    parser.add_argument("-v", "--verbose", action="store_true", help="also what passed, what is unknown and why")
+    parser.add_argument("--json", action="store_true", help="print the profiles as one JSON object")
+    parser.set_defaults(run_command=run, parser=parser)
+    return parser
 
 
-def _status(run: Run) -> int:
-    verdicts = {check.verdict for test in run.tests for check in test.checks}
+def _analyze(options: argparse.Namespace, rest: Sequence[str]) -> int:
+    _refuse(options, rest)
+    profiles = _profiles_of(options.traces)
+    print(_json(profiles) if options.json else "\n\n".join(render_profile(profile, options.verbose) for profile in profiles))
+    return GOOD
+
+
+def _check(options: argparse.Namespace, rest: Sequence[str]) -> int:
+    limits = Wanted.read(_pairs(rest)).limits
+    if not limits:
+        raise LimitError("no limit to check; give some, as in tfperf check TRACE --max-input-bound 5%")
+    profiles = _profiles_of(options.traces)
+    checks = [check for profile in profiles for check in check_limits(profile, limits, None, False)]
+    if options.json:
+        print(_json(profiles))
+    else:
+        print(
+            "\n".join(f"{check.verdict.value}: {check.message}" for check in checks if options.verbose or check.verdict in BROKEN) or "PASS"
+        )
+    return _status(checks)
+
+
+def _show(options: argparse.Namespace, rest: Sequence[str]) -> int:
+    _refuse(options, rest)
+    run = read_run(options.run)
+    if options.json:
+        print(_json(replace(profile, name=entry_key(test.nodeid, profile.name)) for test in run.tests for profile in test.profiles))
+    else:
+        print(_shown(run, options.verbose))
+    return _status(check for test in run.tests for check in test.checks)
+
+
+def _profiles_of(paths: Iterable[Path]) -> list[Profile]:
+    """The profile of each trace, one for each host."""
+    from pytest_tfperf.analysis.profile import profile_of  # numpy: not for tfperf show
+    from pytest_tfperf.trace.logdir import find_traces
+    from pytest_tfperf.trace.xspace import read_trace
+
+    files = [file for path in paths for file in find_traces(path)]
+    return [profile_of(Recording(name=str(file), trace=file, workload={}, bare=True), read_trace(file)) for file in files]
+
+
+def _pairs(rest: Sequence[str]) -> dict[str, str]:
+    """Limits from `--max-input-bound 5%` or `--max-input-bound=5%`."""
+    words = [part for word in rest for part in (word.split("=", 1) if word.startswith("--") else [word])]
+    names, values = words[::2], words[1::2]
+    wrong = next((name for name in names if not name.startswith("--")), None)
+    if wrong is not None or len(names) != len(values):
+        raise LimitError(f"{wrong or names[-1]} is no limit with a value, as in --max-input-bound 5%")
+    return {name.removeprefix("--").replace("-", "_"): value for name, value in zip(names, values, strict=True)}
+
+
+def _refuse(options: argparse.Namespace, rest: Sequence[str]) -> None:
+    if rest:
+        options.parser.error(f"unrecognized arguments: {' '.join(rest)}")
+
+
+def _json(profiles: Iterable[Profile]) -> str:
+    """`{"format", "profiles"}`, as all commands print it."""
+    content: Json = {"format": FORMAT, "profiles": [profile.to_json() for profile in profiles]}
+    return json.dumps(content, indent=1, allow_nan=False)
+
+
+def _status(checks: Iterable[Check]) -> int:
+    verdicts = {check.verdict for check in checks}
     if verdicts & (BROKEN - {Verdict.UNKNOWN}):
         return FAILED
     return UNKNOWN if Verdict.UNKNOWN in verdicts else GOOD

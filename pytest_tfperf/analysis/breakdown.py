@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pytest_tfperf.analysis.device import DeviceActivity, find_device_activity
 from pytest_tfperf.analysis.input_pipeline import input_waits
-from pytest_tfperf.analysis.ops import find_activity
+from pytest_tfperf.analysis.ops import Activity, find_activity, launches
 from pytest_tfperf.analysis.steps import Steps
 from pytest_tfperf.results import PARTS
-from pytest_tfperf.trace.intervals import covered, merge, subtract
+from pytest_tfperf.trace.intervals import Spans, covered, merge, subtract
 from pytest_tfperf.trace.wire import Ints
 from pytest_tfperf.trace.xspace import Trace
 
@@ -29,18 +30,33 @@ class Breakdown:
 
 def break_down(trace: Trace, steps: Steps) -> Breakdown:
     """
-    The parts of each step of a host without an accelerator.
+    The parts of each step of a host, device and host sides together.
 
-    An instant counts once: as input where the step waits and no model op runs on another thread, else as compilation,
-    else as host compute where TensorFlow is active, else as other, which is Python and the loop.
+    An instant counts once, as the first that holds: a device computes, copies to the host, copies on or between devices, or is
+    in a collective; the step waits for input (with no device busy and, without devices, no model op on another thread), or its
+    input is copied to the device; a kernel is launched; something is compiled; TensorFlow is active on the host. What is left
+    is other: Python and the loop.
     """
-    activity = find_activity(trace)
-    waiting = subtract(merge(input_waits(trace)), activity.model)
-    compiling = subtract(activity.compile, waiting)
-    computing = subtract(merge(activity.model, activity.runtime), merge(waiting, compiling))
-    zero = np.zeros(len(steps), np.int64)
-    parts = dict.fromkeys(PARTS, zero)
-    for part, spans in (("input", waiting), ("compile", compiling), ("host_compute", computing)):
-        parts[part] = covered(spans, steps.start_ps, steps.end_ps)
-    parts["other"] = steps.period_ps - sum(parts.values(), zero)
+    activity, device = find_activity(trace), find_device_activity(trace)
+    parts = {part: np.zeros(len(steps), np.int64) for part in PARTS}
+    taken: Spans = merge()
+    for part, spans in _in_order(trace, activity, device):
+        parts[part] = parts[part] + covered(subtract(spans, taken), steps.start_ps, steps.end_ps)
+        taken = merge(taken, spans)
+    parts["other"] = steps.period_ps - sum(parts.values(), np.zeros(len(steps), np.int64))
     return Breakdown(parts, steps.period_ps)
+
+
+def _in_order(trace: Trace, activity: Activity, device: DeviceActivity) -> list[tuple[str, Spans]]:
+    waiting = merge(input_waits(trace))
+    if not device.n_devices:
+        waiting = subtract(waiting, activity.model)
+    copied_in = device.spans["input"]
+    return [
+        *((kind, spans) for kind, spans in device.spans.items() if kind != "input"),
+        ("input", waiting),
+        ("input", copied_in),
+        ("kernel_launch", launches(trace) if device.n_devices else merge()),
+        ("compile", activity.compile),
+        ("host_compute", merge(activity.model, activity.runtime)),
+    ]

@@ -136,7 +136,8 @@ def find_drain(trace: Trace, steps: Steps, waiting_ps: Ints) -> Drain:
 
 
 def _is_wait(name: str) -> bool:
-    return name.startswith("IteratorGetNext") and ":IteratorGetNext" not in name
+    """`IteratorGetNextOp::DoCompute` and its siblings, and in older TensorFlow the op event `IteratorGetNext:IteratorGetNext`."""
+    return name.startswith("IteratorGetNext")
 
 
 def _short(name: str) -> str:

@@ -94,6 +94,12 @@ def xla_executions(host: Events) -> Events:
     return host.named(lambda name: name.endswith("Executable::ExecuteAsyncOnStream"))
 
 
+def launches(trace: Trace) -> Spans:
+    """When the host launched kernels and copies: driver calls with a `correlation_id`, merged."""
+    host = Events.of(trace.plane(HOST))
+    return merge(host.where(host.plane.stats_begin[host.rows] < host.plane.stats_end[host.rows]).having("correlation_id").spans)
+
+
 def compilations(host: Events) -> Events:
     """One event for each executable that XLA compiled."""
     return host.named(lambda name: name in ("CpuCompiler::RunBackend", "GpuCompiler::RunBackend"))

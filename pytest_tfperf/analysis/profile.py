@@ -9,8 +9,9 @@ import numpy as np
 
 from pytest_tfperf.analysis import advice
 from pytest_tfperf.analysis.breakdown import Breakdown, break_down
+from pytest_tfperf.analysis.device import find_device_activity
 from pytest_tfperf.analysis.input_pipeline import Drain, Stage, find_drain, find_stages
-from pytest_tfperf.analysis.memory import step_peaks
+from pytest_tfperf.analysis.memory import reports_device_memory, step_peaks
 from pytest_tfperf.analysis.ops import eager_ops, model_processes, traced_late
 from pytest_tfperf.analysis.steps import Steps, find_steps
 from pytest_tfperf.analysis.timing import timed_values
@@ -18,11 +19,23 @@ from pytest_tfperf.analysis.xla import XlaUse, compiled_late, compiled_outside, 
 from pytest_tfperf.metrics import METRICS
 from pytest_tfperf.results import Profile, Recording, Source, Step, Value
 from pytest_tfperf.trace.hlo import buffer_bytes
+from pytest_tfperf.trace.intervals import covered
 from pytest_tfperf.trace.wire import Ints
 from pytest_tfperf.trace.xspace import Trace
 
 _NOT_BUILT = "this version of pytest-tfperf does not measure it yet"
-_TRACED = ("input_bound", "input_wait", "host_overhead", "xla_clusters", "xla_launches", "eager_ops", "peak_memory")
+_TRACED = (
+    "input_bound",
+    "input_wait",
+    "host_overhead",
+    "xla_clusters",
+    "xla_launches",
+    "eager_ops",
+    "peak_memory",
+    "device_busy",
+    "collective_time",
+)
+_OF_DEVICES = ("device_busy", "collective_time")
 _INPUT_BOUND_MATTERS = 0.05  # below this share an unsettled buffer changes step_time by no more than noise does
 _MORE_THAN_NEEDED = 1.2  # buffers are given a fifth more steps to drain than they should take
 
@@ -49,6 +62,7 @@ def profile_of(recording: Recording, trace: Trace | None) -> Profile:
     values["input_wait"] = _input_wait(values)
     values["eager_ops"] = _eager(trace, steps, recording)
     values["peak_memory"] = _memory(trace, steps)
+    values |= _devices(trace, steps, breakdown, values["peak_memory"])
     notes = () if recording.settled else ("the input buffers were still draining: step_time is not recorded as a baseline",)
     return _profile(recording, values, steps, breakdown, notes)
 
@@ -131,6 +145,23 @@ def _shares(stages: tuple[Stage, ...], breakdown: Breakdown, drain: Drain) -> di
     }
 
 
+def _devices(trace: Trace, steps: Steps, breakdown: Breakdown, memory: Value) -> dict[str, Value]:
+    """What an accelerator's trace says besides; and what of a CPU's does not hold for it."""
+    device = find_device_activity(trace)
+    if not device.n_devices:
+        why = "the trace has no device plane: it is of a CPU, or the profiler had no access to the accelerator"
+        return {name: Value.unknown(name, why) for name in _OF_DEVICES}
+    busy = covered(device.busy, steps.start_ps, steps.end_ps).sum() / max(steps.period_ps.sum(), 1)
+    elsewhere = "on an accelerator it is not read from the trace yet"
+    return {
+        "xla_clusters": Value.unknown("xla_clusters", elsewhere),
+        "xla_launches": Value.unknown("xla_launches", elsewhere),
+        "peak_memory": memory if memory.detail.get("on_device") else Value.unknown("peak_memory", elsewhere),
+        "device_busy": Value.of("device_busy", float(busy), Source.TRACE, n_devices=device.n_devices),
+        "collective_time": Value.of("collective_time", breakdown.share("collective"), Source.TRACE, n_devices=device.n_devices),
+    }
+
+
 def _input_wait(values: dict[str, Value]) -> Value:
     bound, time = values["input_bound"], values["step_time"]
     if bound.number is None or time.number is None:
@@ -184,10 +215,10 @@ def _memory(trace: Trace, steps: Steps) -> Value:
         if known:
             return Value.of("peak_memory", max(known), Source.HLO)
     peaks = step_peaks(trace, steps)
-    if peaks is None:
-        why = "no allocation is in the trace; on a CPU only oneDNN's allocator reports them (TF_ENABLE_ONEDNN_OPTS=1), and only large ones"
+    if peaks is None or not peaks.min():
+        why = "not every step has an allocation in the trace; on a CPU only oneDNN's allocator reports, and only large ones"
         return Value.unknown("peak_memory", why)
-    return Value.of("peak_memory", int(peaks.min()), Source.TRACE, largest=int(peaks.max()))
+    return Value.of("peak_memory", int(peaks.min()), Source.TRACE, largest=int(peaks.max()), on_device=reports_device_memory(trace))
 
 
 def _full_names(use: XlaUse, sizes: dict[str, int]) -> list[str]:

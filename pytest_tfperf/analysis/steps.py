@@ -10,7 +10,7 @@ import numpy as np
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.wire import Ints
-from pytest_tfperf.trace.xspace import Trace
+from pytest_tfperf.trace.xspace import Plane, Trace
 
 HOST = "/host:CPU"
 
@@ -47,19 +47,23 @@ class Steps:
 
 def find_steps(trace: Trace) -> Steps:
     """
-    The steps of a host's trace: those that pytest-tfperf marked, else events with `step_num`, else the calls of the
-    tf.function that was called most often from outside other functions.
+    The steps of a host's trace, from the first of these that it has: steps that pytest-tfperf marked; other events with
+    `step_num` (`_r` roots, `TraceContext`, Keras' "Profiled batch"); the `Steps` line of a TPU core; iterations of a loop in
+    a graph; calls of the function that was called most often from outside others; the executions on a device's `XLA Modules` line.
 
     Raises:
         TraceError: If there is none.
     """
     host = Events.of(trace.plane(HOST))
-    marked = _marked(host)
-    if marked is not None:
-        return marked
-    called = _function_calls(host)
-    if called is not None:
-        return called
+    for found in (
+        _marked(host),
+        _device_line(trace, "Steps"),
+        _iterations(host),
+        _function_calls(host),
+        _device_line(trace, "XLA Modules"),
+    ):
+        if found is not None:
+            return found
     raise TraceError(
         f"trace {trace.path}: no step found. Mark the steps: call tf_profile(step, data), loop over tf_profile.steps(data), or "
         "wrap each in tf.profiler.experimental.Trace('train', step_num=n, _r=1); a Keras fit, evaluate or predict, or a "
@@ -78,7 +82,8 @@ def _marked(host: Events) -> Steps | None:
         return None
     whole = whole.where(_outermost(whole))
     whole = whole.sorted()
-    names = tuple(f"{name} {number}" for name, number in zip(whole.names, whole.integers("step_num"), strict=True))
+    kinds = [graph or name for graph, name in zip(whole.texts("graph_type"), whole.names, strict=True)]
+    names = tuple(f"{kind} {number}" for kind, number in zip(kinds, whole.integers("step_num"), strict=True))
     n_epochs = np.unique(whole.integers("epoch")).size
     return Steps(whole.start, _period_ends(whole), names, source, len(roots) - len(whole), n_epochs)
 
@@ -100,15 +105,74 @@ def _period_ends(events: Events) -> Ints:
     return end
 
 
-def _function_calls(host: Events) -> Steps | None:
-    if "tf_function_call" not in host.plane.stat_names.values():
+def _device_line(trace: Trace, title: str) -> Steps | None:
+    """The events of the devices' lines of that title: `Steps` by their names, over all devices; else the program run most often."""
+    lines = [Events.of(plane).on_line(i) for plane in _devices(trace) for i, line in enumerate(plane.lines) if line.name == title]
+    lines = [events.where(_outermost(events)).sorted() for events in lines if len(events)]
+    if not lines:
         return None
+    if title == "Steps":
+        return _hulls(lines)
+    events = max(lines, key=len)
+    name, count = Counter(events.names).most_common(1)[0]
+    chosen = events.called(name)
+    names = tuple(f"{name.partition('(')[0]} {number}" for number in range(count))
+    return Steps(chosen.start, _period_ends(chosen), names, title, len(events) - count)
+
+
+def _hulls(lines: list[Events]) -> Steps:
+    """
+    Steps of several devices: of each name the longest, widened by those of other devices that overlap it.
+
+    Devices whose steps of one name do not overlap ran at different times; what lies between them is no step.
+    """
+    spans: dict[str, list[tuple[int, int]]] = {}
+    for events in lines:
+        for name, start, end in zip(events.names, events.start.tolist(), events.end.tolist(), strict=True):
+            spans.setdefault(name, []).append((start, end))
+    hulls = {}
+    for name, found in spans.items():
+        begin, stop = max(found, key=lambda span: span[1] - span[0])
+        together = [span for span in found if span[0] < stop and span[1] > begin]
+        hulls[name] = (min(span[0] for span in together), max(span[1] for span in together))
+    order = sorted(hulls, key=lambda name: hulls[name])
+    start, end = np.array([hulls[name] for name in order], np.int64).T
+    end[:-1] = np.maximum(start[1:], start[:-1])
+    return Steps(start, end, tuple(order), "Steps", 0)
+
+
+def _devices(trace: Trace) -> list[Plane]:
+    return [plane for plane in trace.planes if plane.name.startswith("/device:") and " " not in plane.name]
+
+
+def _iterations(host: Events) -> Steps | None:
+    """The iterations of a loop in a graph: executor work of one run with more than one iteration number."""
+    process = host.called("ExecutorState::Process")
+    process = process.where(process.integers("iter_num", -1) >= 0)
+    run, number = process.integers("id"), process.integers("iter_num")
+    looping = np.isin(run, np.unique(run[number > 0]))
+    process, run, number = process.where(looping), run[looping], number[looping]
+    if not len(process):
+        return None
+    keys, index = np.unique(np.array([run, number]), axis=1, return_inverse=True)
+    index = index.reshape(-1)
+    start, end = np.full(keys.shape[1], np.iinfo(np.int64).max), np.zeros(keys.shape[1], np.int64)
+    np.minimum.at(start, index, process.start)
+    np.maximum.at(end, index, process.end)
+    order = np.argsort(start, kind="stable")
+    start, end = start[order], np.maximum(end[order], start[order])
+    end[:-1] = start[1:]
+    names = tuple(f"iteration {number}" for number in keys[1][order])
+    return Steps(start, end, names, "iterations", 0)
+
+
+def _function_calls(host: Events) -> Steps | None:
     calls = host.where(host.plane.stats_begin[host.rows] < host.plane.stats_end[host.rows]).having("tf_function_call")
+    calls = calls if len(calls) else host.called("FunctionRun")
     if not len(calls):
         return None
     calls = calls.where(_outermost(calls))
     name, count = Counter(calls.names).most_common(1)[0]
-    chosen = calls.called(name)
-    chosen = chosen.sorted()
+    chosen = calls.called(name).sorted()
     names = tuple(f"{name} {number}" for number in range(count))
     return Steps(chosen.start, _period_ends(chosen), names, "function", len(calls) - count)

@@ -74,6 +74,10 @@ class Events:
         """The events of exactly these names."""
         return self.named(frozenset(names).__contains__)
 
+    def on_line(self, index: int) -> Events:
+        """The events of one line of the plane."""
+        return self.where(self.line == index)
+
     def sorted(self) -> Events:
         """The same events by their start."""
         return Events(self.plane, self.rows[np.argsort(self.start, kind="stable")])
@@ -181,6 +185,17 @@ class Stats:
         if kind == 2:
             return repr(float(self.value[place : place + 1].view(np.float64)[0]))
         return str(self.plane.message.signed(value) if kind == 4 else value)
+
+
+def metadata_texts(plane: Plane, stat: str) -> dict[str, str]:
+    """The value of a stat of the plane's event metadata as text, by event name; only where there is one."""
+    names = list(plane.metadata_stats)
+    spans = [(owner, *span) for owner, name in enumerate(names) for span in plane.metadata_stats[name]]
+    if not spans:
+        return {}
+    owner, begin, end = np.array(spans, np.int64).T
+    texts = Stats(plane, len(names), owner, *_stat_values(plane.message, begin, end)).texts(stat)
+    return {name: text for name, text in zip(names, texts, strict=True) if text}
 
 
 def _spans_of_one(message: Message, at: int, end: int, owner: int) -> tuple[Ints, Ints, Ints]:

@@ -80,4 +80,4 @@ def test_what_reaches_beyond_the_step_is_cut_at_its_end():
 
 def test_the_op_event_of_the_same_wait_counts_once():
     fetch = line("tf_Compute/1", at("IteratorGetNext:IteratorGetNext", 0.5, 4.5), at("IteratorGetNextOp::DoCompute", 1, 4))
-    assert parts_of(fetch)["input"] == 3
+    assert parts_of(fetch)["input"] == 4

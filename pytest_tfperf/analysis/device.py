@@ -1,0 +1,101 @@
+"""
+What the accelerators of a trace did: GPU kernels and copies by name, TPU ops by category.
+
+Names of copies are CUPTI's (`MemcpyH2D`, in older traces `MEMCPYHtoD`) and ROCm's; collectives those of NCCL and RCCL; the
+categories of TPU ops are XLA's `hlo_category`. Lines that the profiler derives from others are passed over: their ids count
+from 0xdeadbeef (xla/tsl/profiler/utils/xplane_schema.h), stored as int32.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from pytest_tfperf.trace.events import Events, metadata_texts
+from pytest_tfperf.trace.intervals import EMPTY, Spans, merge
+from pytest_tfperf.trace.xspace import Plane, Trace
+
+_GPU = re.compile(r"/device:GPU:\d+\Z")
+_TPU = re.compile(r"/device:TPU:\d+\Z")
+_DERIVED = range(0xDEADBEEF - (1 << 32), 0xDEADBEEF - (1 << 32) + 512)
+_DERIVED_NAMES = frozenset(
+    {"Steps", "XLA Modules", "XLA Ops", "Framework Ops", "TensorFlow Ops", "Framework Name Scope", "TensorFlow Name Scope", "Source code"}
+    | {"Launch Stats", "Async XLA Ops", "XLA TraceMe", "Host Offload Ops", "_counters_"}
+)
+_TO_DEVICE = re.compile(r"memcpy[ _]?h(ost)?to?2?d|MemcpyH2D", re.IGNORECASE)
+_TO_HOST = re.compile(r"memcpy[ _]?d(evice)?to?2?h|MemcpyD2H", re.IGNORECASE)
+_ON_DEVICE = re.compile(r"memcpy[ _]?(dtod|d2d|p2p|ptop)|MemcpyP2P", re.IGNORECASE)
+_COLLECTIVE = re.compile(r"(nccl|rccl)", re.IGNORECASE)
+_TPU_KINDS: dict[str, Callable[[str], bool]] = {
+    "input": lambda category: category == "infeed",
+    "output": lambda category: category in ("outfeed", "host outfeed"),
+    "collective": lambda category: category.startswith(("all-reduce", "all-gather", "all-to-all", "reduce-scatter", "collective-permute")),
+    "device_to_device": lambda category: category in ("send", "send-done", "recv", "recv-done"),
+}
+KINDS = ("device_compute", "output", "device_to_device", "collective", "input")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeviceActivity:
+    """Merged spans of all accelerators together, by kind; an instant may be in several."""
+
+    n_devices: int
+    spans: dict[str, Spans]
+
+    @property
+    def busy(self) -> Spans:
+        """When any accelerator did anything."""
+        return merge(*self.spans.values())
+
+
+def find_device_activity(trace: Trace) -> DeviceActivity:
+    """What the GPUs and TPUs of a host did; nothing where the trace has none."""
+    planes = [plane for plane in trace.planes if plane.start_ps.size and (_GPU.match(plane.name) or _TPU.match(plane.name))]
+    found: dict[str, list[Spans]] = {kind: [EMPTY] for kind in KINDS}
+    for plane in planes:
+        for kind, spans in _gpu_spans(plane) if _GPU.match(plane.name) else _tpu_spans(plane):
+            found[kind].append(spans)
+    return DeviceActivity(len(planes), {kind: merge(*spans) for kind, spans in found.items()})
+
+
+def stream_events(plane: Plane) -> Events:
+    """The events of a GPU's streams: kernels and copies."""
+    streams = [i for i, line in enumerate(plane.lines) if line.id not in _DERIVED and line.name not in _DERIVED_NAMES]
+    events = Events.of(plane)
+    return events.where(np.isin(events.line, streams))
+
+
+def tpu_ops(plane: Plane) -> Events:
+    """The events of a TPU core's op line, without those that enclose others: those inside count."""
+    ops = [i for i, line in enumerate(plane.lines) if line.name in ("XLA Ops", "Framework Ops", "TensorFlow Ops")]
+    events = Events.of(plane)
+    return events.where(np.isin(events.line, ops[:1]))
+
+
+def gpu_kind(name: str) -> str:
+    """The kind of a GPU event, from its name."""
+    for kind, pattern in (("input", _TO_DEVICE), ("output", _TO_HOST), ("device_to_device", _ON_DEVICE)):
+        if pattern.match(name):
+            return kind
+    return "collective" if _COLLECTIVE.match(name) else "device_compute"
+
+
+def tpu_kind(category: str) -> str:
+    """The kind of a TPU op, from its HLO category."""
+    return next((kind for kind, accepts in _TPU_KINDS.items() if accepts(category)), "device_compute")
+
+
+def _gpu_spans(plane: Plane) -> Iterator[tuple[str, Spans]]:
+    events = stream_events(plane)
+    for kind in KINDS:
+        yield kind, events.named(lambda name, kind=kind: gpu_kind(name) == kind).spans  # type: ignore[misc]
+
+
+def _tpu_spans(plane: Plane) -> Iterator[tuple[str, Spans]]:
+    events = tpu_ops(plane)
+    category = metadata_texts(plane, "hlo_category")
+    for kind in KINDS:
+        yield kind, events.named(lambda name, kind=kind: tpu_kind(category.get(name, "")) == kind).spans  # type: ignore[misc]

@@ -1,0 +1,33 @@
+import os
+
+import pytest
+
+from pytest_tfperf.errors import TraceError
+from pytest_tfperf.trace.logdir import find_traces
+
+
+def write(path, age):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"")
+    os.utime(path.parent, (1e9 - age, 1e9 - age))
+    return path
+
+
+def test_a_file_is_itself(tmp_path):
+    assert find_traces(tmp_path / "any.pb") == [tmp_path / "any.pb"]
+
+
+def test_of_a_logdir_the_newest_run_counts_with_all_its_hosts(tmp_path):
+    write(tmp_path / "plugins" / "profile" / "old" / "a.xplane.pb", age=50)
+    new = [write(tmp_path / "train" / "plugins" / "profile" / "new" / f"{host}.xplane.pb", age=5) for host in "ab"]
+    assert find_traces(tmp_path) == new
+
+
+def test_a_folder_of_traces_gives_all_of_them(tmp_path):
+    files = [write(tmp_path / f"{host}.xplane.pb", age=1) for host in "ab"]
+    assert find_traces(tmp_path) == files
+
+
+def test_a_folder_without_traces_says_so(tmp_path):
+    with pytest.raises(TraceError, match="is this the logdir of a profile"):
+        find_traces(tmp_path)
