@@ -299,7 +299,7 @@ class TfProfile:
         profile = profile_of(recording, trace)
         self._results[recording.name] = profile, wanted.limits
         if trace is not None and self._settings.keep is not None:
-            keep_trace(Path(trace.path), self._settings.keep / recording.name)
+            keep_trace(Path(trace.path), self._settings.keep, recording.name)
         return profile
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 import time
@@ -98,14 +99,14 @@ def _profiler_module() -> Any:
     return profiler_v2
 
 
-def keep_trace(trace: Path, folder: Path) -> None:
+def keep_trace(trace: Path, folder: Path, name: str) -> None:
     """
-    Copy a trace below a folder, to where XProf and TensorBoard look: `plugins/profile/<run>/<host>.xplane.pb`.
+    Copy the trace of a profile below a folder, to where XProf and TensorBoard look: `[<name>/]plugins/profile/<run>/<host>.xplane.pb`.
 
     Raises:
         CaptureError: If that cannot be done.
     """
-    runs = folder / "plugins" / "profile"
+    runs = folder / re.sub(r"[^\w-]+", "_", name) / "plugins" / "profile"
     stamp = time.strftime("%Y_%m_%d_%H_%M_%S")
     taken = len(list(runs.glob(f"{stamp}*"))) if runs.is_dir() else 0
     run = runs / (f"{stamp}_{taken}" if taken else stamp)

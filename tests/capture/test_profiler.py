@@ -46,8 +46,10 @@ def test_a_native_session_elsewhere_does_not_block_later_ones(tmp_path):
 def test_traces_are_kept_where_xprof_looks_for_them(tmp_path):
     trace = Session(tmp_path).stop()
     for _ in range(2):
-        keep_trace(trace, tmp_path / "kept")
+        keep_trace(trace, tmp_path / "kept", "")
+    keep_trace(trace, tmp_path / "kept", "../a b")
     assert len(list((tmp_path / "kept").glob("plugins/profile/*/*.xplane.pb"))) == 2
+    assert len(list((tmp_path / "kept" / "_a_b").glob("plugins/profile/*/*.xplane.pb"))) == 1
 
 
 def test_every_truncation_of_a_captured_trace_is_a_trace_error(tmp_path):
