@@ -181,16 +181,16 @@ def _option(name: str, value: Any) -> Any:
         raise LimitError(f"{name}: {error}") from error
 
 
-def parse_steps(value: object) -> int:
+def parse_steps(value: object, least: int = 1) -> int:
     """
     A number of steps.
 
     Raises:
-        ValueError: If it is no positive whole number.
+        ValueError: If it is no whole number, or below the least.
     """
     number = parse_quantity(value, COUNT)
-    if number != int(number) or number < 1:
-        raise ValueError(f"{value!r} is not a positive whole number")
+    if number != int(number) or number < least:
+        raise ValueError(f"{value!r} is not a {'positive ' if least else ''}whole number")
     return int(number)
 
 
@@ -222,7 +222,7 @@ def _text(value: object) -> str:
 
 _OPTIONS: dict[str, Any] = {
     "max_regression": lambda value: _positive(value, RATIO),
-    "warmup": parse_steps,
+    "warmup": lambda value: parse_steps(value, least=0),
     "steps": parse_steps,
     "trace_steps": parse_steps,
     "latency": _flag,

@@ -14,7 +14,7 @@ import pytest
 
 from pytest_tfperf.analysis.profile import profile_of, settling_steps
 from pytest_tfperf.capture.environment import load_tensorflow, warm_runtime
-from pytest_tfperf.capture.keras import KINDS, keras_workload, loops_replaced, run_keras, run_one_batch
+from pytest_tfperf.capture.keras import KINDS, examples_per_step, keras_workload, loops_replaced, run_keras, run_one_batch
 from pytest_tfperf.capture.loop import check_step, each_step, run_calls, run_once
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.capture.profiler import Session, keep_trace, read_session, stop_quietly, user_session_runs
@@ -51,6 +51,7 @@ class TfProfile:
         self._folder = Path(tempfile.mkdtemp(prefix="tfperf-"))
         self._open: list[Windows] = []
         self._names: set[str] = set()
+        self._tracing = False
         load_tensorflow()
         self._user_session = user_session_runs()
 
@@ -167,12 +168,21 @@ class TfProfile:
             yield bracketed
             _skip()
         session = Session(self._folder)
+        self._tracing = True
         try:
             yield bracketed
         except BaseException:
             session.discard()
             raise
-        self._store(Recording(name=taken, trace=session.stop(), workload={}, bare=True), wanted)
+        finally:
+            self._tracing = False
+        recording = Recording(name=taken, trace=session.stop(), workload={}, bare=True)
+        try:
+            self._store(recording, wanted)
+        except TraceError as error:
+            raise CaptureError(
+                "no step found in this trace: bracket each in `with t.step():`, t being what tf_profile.trace() gives"
+            ) from error
 
     @contextmanager
     def whole_body(self) -> Iterator[None]:
@@ -207,12 +217,18 @@ class TfProfile:
     def _finish_bare(self, session: Session) -> None:
         recording = Recording(name=self._take_name(None), trace=session.stop(), workload={}, bare=True)
         try:
-            self._store(recording, self._settings.wanted)
+            profile = self._store(recording, self._settings.wanted)
         except TraceError as error:
             raise CaptureError(
                 "no step found in this test: it ran no Keras fit, evaluate or predict, called no tf.function and marked no step. "
-                "Use the fixture: tf_profile(step, data), or for step in tf_profile.steps(data)"
+                "Use the fixture: tf_profile(step, data), or for batch in tf_profile.steps(data)"
             ) from error
+        if profile.step_source == "function" and profile.n_dropped > 1:
+            raise CaptureError(
+                f"this test calls several functions ({profile.steps[0].name.rpartition(' ')[0]} most often, others {profile.n_dropped} "
+                "times): which of them is the step cannot be known. Use the fixture: tf_profile(step, data), or for batch in "
+                "tf_profile.steps(data)"
+            )
 
     def results(self) -> list[tuple[Profile, tuple[Limit, ...]]]:
         """Every profile, with the limits that hold for it."""
@@ -229,7 +245,11 @@ class TfProfile:
     def _keras(self, model: Any, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Profile:
         own = {key: kwargs.pop(key, None) for key in ("name", "limits", "restore", "warmup", "trace_steps")}
         wanted = self._wanted(own["limits"], warmup=own["warmup"], trace_steps=own["trace_steps"])
-        call = getattr(model, method)
+        call = getattr(model, method, None)
+        if call is None:
+            raise TypeError(
+                f"tf_profile.{method} takes a Keras model and then the arguments of its {method}, but got {type(model).__name__}"
+            )
         if self._settings.disabled:
             run_one_batch(call, model, method, args, kwargs)
             _skip()
@@ -240,7 +260,7 @@ class TfProfile:
     def _run_keras(
         self, call: Any, model: Any, method: str, args: tuple[Any, ...], kwargs: dict[str, Any], name: str, wanted: Wanted, stop: bool
     ) -> Profile:
-        workload = keras_workload(model, method, args, kwargs)
+        workload = keras_workload(call, model, args, kwargs)
         with ExitStack() as stack:
 
             def open_windows(available: int | None, per_execution: int) -> Windows:
@@ -250,7 +270,7 @@ class TfProfile:
                 return stack.enter_context(self._windows_of(plan, KINDS[method]))
 
             result, windows = run_keras(call, model, method, args, kwargs, open_windows, stop)
-        return self._finish(windows, name, wanted, result, workload, None)
+        return self._finish(windows, name, wanted, result, workload, examples_per_step(args, kwargs, workload))
 
     def _wanted(self, limits: Mapping[str, Any] | None, **options: Any) -> Wanted:
         given = {key: value for key, value in options.items() if value is not None}
@@ -279,6 +299,8 @@ class TfProfile:
             self._open.remove(windows)
 
     def _take_name(self, name: str | None) -> str:
+        if self._open or self._tracing:
+            raise CaptureError("a profile of this test is being made already; profiles cannot be nested, since there is one profiler")
         if name is None and self._names:
             raise CaptureError("this test has profiled a step before; give the second one a name=")
         if (name or "") in self._names:
@@ -287,7 +309,7 @@ class TfProfile:
         return name or ""
 
     def _finish(
-        self, windows: Windows, name: str, wanted: Wanted, result: Any, workload: Mapping[str, Any], examples: int | None
+        self, windows: Windows, name: str, wanted: Wanted, result: Any, workload: Mapping[str, Any], examples: float | None
     ) -> Profile:
         recording = windows.recording(name, result, workload)
         if examples is None:

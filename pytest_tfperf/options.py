@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -76,7 +77,11 @@ def _limits(config: pytest.Config) -> dict[str, Any]:
 
 def _plan(config: pytest.Config) -> Plan:
     given = {name: ini(config, f"tfperf_{name}") for name in ("warmup", "steps", "trace_steps")}
-    plan: dict[str, Any] = {name: _parsed(f"tfperf_{name}", text, parse_steps) for name, text in given.items() if text}
+    plan: dict[str, Any] = {
+        name: _parsed(f"tfperf_{name}", text, functools.partial(parse_steps, least=0 if name == "warmup" else 1))
+        for name, text in given.items()
+        if text
+    }
     if seconds := ini(config, "tfperf_max_seconds"):
         plan["max_seconds"] = _parsed("tfperf_max_seconds", seconds, lambda text: parse_quantity(text, SECONDS))
     return Plan(**plan)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+import zlib
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -192,7 +193,7 @@ class _Controller:
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Write what was asked for."""
         asked = self._config.option.tfperf_report or self._config.option.tfperf_min_checks or self._config.getini("tfperf_min_checks")
-        if not self._records and not asked:
+        if self._config.option.collectonly or not (self._records or asked):
             return
         from pytest_tfperf.session import conclude
 
@@ -304,13 +305,14 @@ def _file(item: pytest.Item) -> str:
 
 def _key(item: pytest.Item) -> str:
     """The test's name in its file: the names below the module, which xdist does not change."""
-    names = [node.name for node in item.listchain() if not isinstance(node, (pytest.Session, pytest.Dir, pytest.File))]
+    names = [node.name for node in item.listchain() if not isinstance(node, (pytest.Session, pytest.Directory, pytest.File))]
     return "::".join(names)
 
 
 def _slug(nodeid: str) -> str:
     """A node id as a folder name."""
-    return "".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in nodeid)[:150]
+    text = "".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in nodeid)
+    return text if len(text) <= 120 else f"{text[:110]}-{zlib.crc32(nodeid.encode()):08x}"
 
 
 def _announcer(item: pytest.Item) -> Callable[[str], None]:

@@ -122,7 +122,7 @@ class Recording:
     """
     What one run of the user's steps left behind: times, and where the traces are.
 
-    `blocks` are (seconds, steps) of the timed window, `step_seconds` its single steps; `compiled` names the XLA
+    `blocks` are (seconds, steps) of the timed window, `step_seconds` those of a step in its single calls; `compiled` names the XLA
     executables and `traced` the (function, step) of the tf.function traces that came after step 0. Of a `bare` trace
     nothing more is known than what is in it, and its steps are all there were.
     """
@@ -131,7 +131,6 @@ class Recording:
     trace: Path | None
     workload: Mapping[str, Any]
     bare: bool = False
-    steps_per_call: int = 1
     first_step_s: float | None = None
     first_step_why: str | None = None
     blocks: tuple[tuple[float, int], ...] = ()
@@ -141,7 +140,7 @@ class Recording:
     n_epochs: int = 0
     compiled: tuple[str, ...] | None = None
     traced: tuple[tuple[str, int], ...] | None = None
-    examples_per_step: int | None = None
+    examples_per_step: float | None = None
     settled: bool = True
     ended: str | None = None
     notes: tuple[str, ...] = ()
@@ -151,7 +150,7 @@ class Recording:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
     """
-    What was measured of one step; every metric is an attribute.
+    What was measured of one step; every metric is an attribute; `ended` says why its windows are not full, if they are not.
 
     Reading a metric that is unknown raises `UnknownMetric` with the reason; `value(name)` gives number or reason.
     """
@@ -163,6 +162,7 @@ class Profile:
     step_source: str | None = None
     workload: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    ended: str | None = None
     result: Any = None
 
     def value(self, metric: str) -> Value:
@@ -195,6 +195,7 @@ class Profile:
             "step_source": self.step_source,
             "workload": dict(self.workload),
             "notes": list(self.notes),
+            "ended": self.ended,
             "metrics": {name: value.to_json() for name, value in self.metrics.items()},
         }
 
@@ -209,6 +210,7 @@ class Profile:
             step_source=data["step_source"],
             workload=data.get("workload", {}),
             notes=tuple(data.get("notes", ())),
+            ended=data.get("ended"),
         )
 
 

@@ -67,6 +67,9 @@ def conclude(records: Iterable[Json], options: Options, whole: bool) -> tuple[li
         recorded = sum(test.outcome == "passed" for test in tests)
         lines.append((f"tfperf: baseline: {len(changes)} entries written for {recorded} passing tests", None))
         lines += [(f"  {change.what}: {change.key} in {change.path}", None) for change in changes]
+        lines += [
+            (f"  not recorded: {entry_key(test.key, p.name)}: {p.ended}", "yellow") for test in tests for p in test.profiles if p.ended
+        ]
         bad += errors
     if whole and (options.update or options.baseline):
         lines += [(f"tfperf: unused baseline entry {entry}", "yellow") for entry in _unused_entries(tests, options)]

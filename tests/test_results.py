@@ -53,7 +53,7 @@ def test_a_profile_survives_json_without_its_result():
 
 def test_a_profile_s_json_is_the_documented_object():
     data = full_profile().to_json()
-    assert list(data) == ["name", "steps", "n_dropped", "step_source", "workload", "notes", "metrics"]
+    assert list(data) == ["name", "steps", "n_dropped", "step_source", "workload", "notes", "ended", "metrics"]
     assert data["steps"] == [{"name": "train 3", "period_s": 0.0125, "parts_s": dict.fromkeys(PARTS, 0.001)}]
     assert list(data["metrics"]["step_time"]) == ["value", "unit", "source", "why", "detail"]
 

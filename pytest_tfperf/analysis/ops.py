@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pytest_tfperf.analysis.steps import HOST, Steps
+from pytest_tfperf.results import FETCH, FETCH_PYTHON
 from pytest_tfperf.trace.events import Events, Mask
 from pytest_tfperf.trace.intervals import Spans, merge
 from pytest_tfperf.trace.nesting import enclosing
@@ -116,6 +117,34 @@ def traced_late(trace: Trace, steps: Steps) -> list[tuple[str, int]]:
     return list(zip(named, steps.of(building.start).tolist(), strict=True))
 
 
+def traced_again(trace: Trace) -> list[tuple[str, int]]:
+    """The (function, call) of every call of a tf.function in the trace that traced it, but for the first call of each."""
+    calls, number = _calls(Events.of(trace.plane(HOST)))
+    modes = calls.texts("tf_function_call")
+    return [(name, n) for name, n, mode in zip(calls.names, number, modes, strict=True) if n and mode.startswith("traced")]
+
+
+def compiled_again(trace: Trace) -> list[str]:
+    """The functions in whose second or later call of the trace an executable was compiled; of those in no call, what they are."""
+    host = Events.of(trace.plane(HOST))
+    calls, number = _calls(host)
+    compiled = compilations(host)
+    caller, names = enclosing(calls, compiled), calls.names
+    known = [names[place] if place >= 0 else "executable" for place in caller.tolist()]
+    return [name for name, place in zip(known, caller.tolist(), strict=True) if place < 0 or number[place]]
+
+
+def _calls(host: Events) -> tuple[Events, list[int]]:
+    """The calls of tf.functions in the order of time, and which call of its function each is, from 0."""
+    calls = host.where(host.plane.stats_begin[host.rows] < host.plane.stats_end[host.rows]).having("tf_function_call").sorted()
+    seen: Counter[str] = Counter()
+    number = []
+    for name in calls.names:
+        number.append(seen[name])
+        seen[name] += 1
+    return calls, number
+
+
 def op_type(name: str) -> str | None:
     """The type in an op event's name, None where it is no op event."""
     match = _OP.match(name)
@@ -126,10 +155,11 @@ def eager_ops(trace: Trace, steps: Steps) -> tuple[Ints, Counter[str]]:
     """
     Ops run eagerly in each step, shape (n_steps,), and how often each type.
 
-    Constants do not count, nor what a loop fetches its elements with: `next(iterator)`, and in Keras the optional around it.
+    Constants do not count, nor what a loop fetches its elements with: all in its `next(iterator)`, and in Keras the optional around it.
     """
     host = Events.of(trace.plane(HOST))
     eager = not_for_data(host, host.called("EagerExecute"))
+    eager = eager.where(enclosing(host.called(FETCH, FETCH_PYTHON), eager) < 0)
     eager = eager.where((eager.integers("is_func", 1) == 0) & (steps.of(eager.start) >= 0))
     types = eager.texts("eager_op")
     counts = np.array([not name.startswith(_FETCHING) for name in types], bool)

@@ -12,7 +12,7 @@ from pytest_tfperf.analysis.breakdown import Breakdown, break_down
 from pytest_tfperf.analysis.device import find_device_activity
 from pytest_tfperf.analysis.input_pipeline import Drain, Stage, find_drain, find_stages
 from pytest_tfperf.analysis.memory import reports_device_memory, step_peaks
-from pytest_tfperf.analysis.ops import eager_ops, model_processes, traced_late
+from pytest_tfperf.analysis.ops import compiled_again, eager_ops, model_processes, traced_again, traced_late
 from pytest_tfperf.analysis.steps import Steps, find_steps
 from pytest_tfperf.analysis.timing import timed_values
 from pytest_tfperf.analysis.xla import XlaUse, compiled_late, compiled_outside, find_xla_use
@@ -36,7 +36,9 @@ _TRACED = (
     "collective_time",
 )
 _OF_DEVICES = ("device_busy", "collective_time")
-_INPUT_BOUND_MATTERS = 0.05  # below this share an unsettled buffer changes step_time by no more than noise does
+_TRACKED_BYTES = 1 << 20  # below this, what bypasses the allocator outweighs what it knows
+_INPUT_BOUND_MATTERS = 0.10  # below this share an unsettled buffer changes step_time by no more than noise does
+_DRAINED = 0.95  # elements produced ÷ consumed, below which a share is corrected
 _MORE_THAN_NEEDED = 1.2  # buffers are given a fifth more steps to drain than they should take
 
 
@@ -60,7 +62,7 @@ def profile_of(recording: Recording, trace: Trace | None) -> Profile:
     drain = find_drain(trace, steps, breakdown.parts_ps["input"])
     values |= _shares(stages, breakdown, drain) | _xla(trace, steps, recording)
     values["input_wait"] = _input_wait(values)
-    values["eager_ops"] = _eager(trace, steps, recording)
+    values["eager_ops"] = _eager(trace, steps)
     values["peak_memory"] = _memory(trace, steps)
     values |= _devices(trace, steps, breakdown, values["peak_memory"])
     notes = () if recording.settled else ("the input buffers were still draining: step_time is not recorded as a baseline",)
@@ -68,10 +70,12 @@ def profile_of(recording: Recording, trace: Trace | None) -> Profile:
 
 
 def _with_counts(recording: Recording, trace: Trace, steps: Steps) -> Recording:
-    """A bare trace's own counts of what was compiled and traced after its first step."""
+    """A bare trace's own counts of what was compiled and traced after its first step; of function calls, after each function's first."""
     if not recording.bare:
         return recording
-    compiled, traced = tuple(compiled_late(trace, steps)), tuple(traced_late(trace, steps))
+    unmarked = steps.source == "function"
+    compiled = tuple(compiled_again(trace) if unmarked else compiled_late(trace, steps))
+    traced = tuple(traced_again(trace) if unmarked else traced_late(trace, steps))
     return replace(recording, compiled=compiled, traced=traced, n_steps=len(steps), n_epochs=steps.n_epochs - 1)
 
 
@@ -93,7 +97,7 @@ def settling_steps(trace: Trace, steps_before: int) -> int:
     steps = find_steps(trace)
     breakdown = break_down(trace, steps)
     drain = find_drain(trace, steps, breakdown.parts_ps["input"])
-    share = drain.corrected(breakdown.share("input"))
+    share = breakdown.share("input") if drain.kept >= _DRAINED else drain.corrected(breakdown.share("input"))
     needed = drain.capacity / share if share > _INPUT_BOUND_MATTERS else 0.0
     return 0 if drain.stationary() and needed <= steps_before else int(np.ceil(_MORE_THAN_NEEDED * needed))
 
@@ -112,7 +116,8 @@ def _profile(
         n_dropped=steps.n_dropped if steps else 0,
         step_source=steps.source if steps else None,
         workload=recording.workload,
-        notes=recording.notes + notes + ((recording.ended,) if recording.ended else ()),
+        notes=recording.notes + notes,
+        ended=recording.ended,
         result=recording.result,
     )
 
@@ -128,7 +133,7 @@ def _steps(steps: Steps, breakdown: Breakdown) -> tuple[Step, ...]:
 
 def _shares(stages: tuple[Stage, ...], breakdown: Breakdown, drain: Drain) -> dict[str, Value]:
     observed = breakdown.share("input")
-    corrected = drain.kept < 0.95
+    corrected = drain.kept < _DRAINED
     share = drain.corrected(observed) if corrected else observed
     source = Source.CORRECTED if corrected else Source.TRACE
     cause = advice.input_cause(stages) if share > 0 else {}
@@ -188,13 +193,12 @@ def _counted_values(recording: Recording) -> dict[str, Value]:
 
 def _xla(trace: Trace, steps: Steps, recording: Recording) -> dict[str, Value]:
     use = find_xla_use(trace, steps)
-    per_step = recording.steps_per_call
     modules = {"executables": sorted(use.modules)}
     values = {
-        "xla_clusters": _per_step("xla_clusters", use.clusters, 1, **modules),
-        "xla_launches": _per_step("xla_launches", use.launches, per_step, **modules),
+        "xla_clusters": _per_step("xla_clusters", use.clusters, None, **modules),
+        "xla_launches": _per_step("xla_launches", use.launches, steps.sizes, **modules),
     }
-    if recording.compiled and (elsewhere := compiled_outside(trace, steps)):
+    if recording.compiled and not recording.bare and (elsewhere := compiled_outside(trace, steps)):
         counted = _counted_values(recording)["xla_compiles"]
         values["xla_compiles"] = Value.of(
             "xla_compiles", max(len(recording.compiled) - elsewhere, 0), Source.TRACE, **counted.detail, outside_steps=elsewhere
@@ -202,9 +206,9 @@ def _xla(trace: Trace, steps: Steps, recording: Recording) -> dict[str, Value]:
     return values
 
 
-def _eager(trace: Trace, steps: Steps, recording: Recording) -> Value:
+def _eager(trace: Trace, steps: Steps) -> Value:
     counts, types = eager_ops(trace, steps)
-    return _per_step("eager_ops", counts, recording.steps_per_call, **(advice.eager_cause(types) if types else {}))
+    return _per_step("eager_ops", counts, steps.sizes, **(advice.eager_cause(types) if types else {}))
 
 
 def _memory(trace: Trace, steps: Steps) -> Value:
@@ -215,8 +219,10 @@ def _memory(trace: Trace, steps: Steps) -> Value:
         if known:
             return Value.of("peak_memory", max(known), Source.HLO)
     peaks = step_peaks(trace, steps)
-    if peaks is None or not peaks.min():
-        why = "not every step has an allocation in the trace; on a CPU only oneDNN's allocator reports, and only large ones"
+    if peaks is None or peaks.min() < _TRACKED_BYTES:
+        why = (
+            "not every step allocates 1 MiB that the trace knows of; on a CPU only oneDNN's allocator reports, and small tensors bypass it"
+        )
         return Value.unknown("peak_memory", why)
     return Value.of("peak_memory", int(peaks.min()), Source.TRACE, largest=int(peaks.max()), on_device=reports_device_memory(trace))
 
@@ -231,9 +237,9 @@ def _runs_executor(trace: Trace, steps: Steps) -> bool:
     return bool((steps.of(model_processes(trace).start) >= 0).any())
 
 
-def _per_step(metric: str, counts: Ints, per_call: int, **detail: Any) -> Value:
+def _per_step(metric: str, counts: Ints, sizes: Ints | None, **detail: Any) -> Value:
     """The median over the steps, with the smallest and largest where they differ."""
-    per_step = counts / per_call
+    per_step = counts / (np.ones(1) if sizes is None else np.maximum(sizes, 1))
     if per_step.min() != per_step.max():
         detail |= {"low": float(per_step.min()), "high": float(per_step.max())}
     return Value.of(metric, float(np.median(per_step)), Source.TRACE, n_steps=len(per_step), **detail)

@@ -20,6 +20,8 @@ class Steps:
     """
     The steps of a trace, of `n_epochs` passes over the data; `start_ps` and `end_ps` are of shape (n_steps,).
 
+    `sizes`, of that shape, says how many steps loop inside each; None where that is one.
+
     The period of a step lasts to the start of the next one of its epoch, or to its own end where there is none.
     """
 
@@ -29,6 +31,7 @@ class Steps:
     source: str
     n_dropped: int
     n_epochs: int = 1
+    sizes: Ints | None = None
 
     def __len__(self) -> int:
         return int(self.start_ps.size)
@@ -85,7 +88,7 @@ def _marked(host: Events) -> Steps | None:
     kinds = [graph or name for graph, name in zip(whole.texts("graph_type"), whole.names, strict=True)]
     names = tuple(f"{kind} {number}" for kind, number in zip(kinds, whole.integers("step_num"), strict=True))
     n_epochs = np.unique(whole.integers("epoch")).size
-    return Steps(whole.start, _period_ends(whole), names, source, len(roots) - len(whole), n_epochs)
+    return Steps(whole.start, _period_ends(whole), names, source, len(roots) - len(whole), n_epochs, whole.integers("batches", 1))
 
 
 def _outermost(events: Events) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

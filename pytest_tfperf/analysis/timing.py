@@ -20,7 +20,7 @@ def timed_values(recording: Recording) -> dict[str, Value]:
         return values | {name: Value.unknown(name, why) for name in unknown}
     values["step_time"] = step_time = _step_time(recording)
     values["step_time_p90"] = Value.of(
-        "step_time_p90", _quantile(recording.step_seconds, 0.9) / recording.steps_per_call, Source.TIMED,
+        "step_time_p90", _quantile(recording.step_seconds, 0.9), Source.TIMED,
         n_steps=len(recording.step_seconds),
     )  # fmt: skip
     values["throughput"] = _throughput(recording, step_time)
@@ -47,7 +47,7 @@ def median_precision(samples: Sequence[float]) -> float | None:
 
 def _step_time(recording: Recording) -> Value:
     """Median over blocks of block time ÷ steps."""
-    per_step = [seconds / steps / recording.steps_per_call for seconds, steps in recording.blocks]
+    per_step = [seconds / steps for seconds, steps in recording.blocks]
     return Value.of(
         "step_time", statistics.median(per_step), Source.TIMED,
         n_blocks=len(per_step), n_steps=sum(steps for _, steps in recording.blocks),

@@ -94,12 +94,13 @@ def machine_slug(machine: Mapping[str, Any]) -> str:
 
 def record(place: Place, tests: Iterable[TestRecord], commit: str, only_new: bool) -> list[Change]:
     """
-    Store the profiles of tests of one file; what changed.
+    Store the profiles of tests of one file, but for those that ended before their windows were full; what changed.
 
     Raises:
         BaselineError: If a file cannot be read or written; then it is as it was.
     """
-    profiles = [(entry_key(test.key, profile.name), profile, test.environment) for test in tests for profile in test.profiles]
+    found = [(entry_key(test.key, profile.name), profile, test.environment) for test in tests for profile in test.profiles]
+    profiles = [entry for entry in found if entry[1].ended is None]
     if not profiles:
         return []
     with _lock(place.structure.parent):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import os
 import platform
+import statistics
 import subprocess
+import time
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -44,6 +46,24 @@ def warm_runtime() -> None:
 def sync_devices() -> None:
     """Wait until every device has done what it was given."""
     load_tensorflow().test.experimental.sync_devices()
+
+
+def sync_cost() -> float:
+    """Seconds of one device synchronisation, the median of five."""
+    costs = []
+    for _ in range(5):
+        start = time.perf_counter()
+        sync_devices()
+        costs.append(time.perf_counter() - start)
+    return statistics.median(costs)
+
+
+def fetch(output: Any) -> None:
+    """Bring a step's output to the host, as an inference server does."""
+    for tensor in load_tensorflow().nest.flatten(output):
+        if hasattr(tensor, "numpy"):
+            tensor.numpy()
+    sync_devices()
 
 
 @functools.cache

@@ -47,8 +47,12 @@ def run_keras(
         raise
     if loop.windows is None or not loop.windows.n_steps:
         raise CaptureError(f"{method} ran no batch, so there was no step to profile")
+    if stop:
+        setattr(model, _STOP[method], False)
     if not loop.windows.done:
-        loop.windows.close(f"{method} ended after {loop.windows.n_steps} steps, before all windows were full; give it more data or epochs")
+        loop.windows.close(
+            f"{method} ended after {loop.windows.n_steps} executions, before all windows were full; give it more data or epochs"
+        )
     return result, loop.windows
 
 
@@ -99,13 +103,20 @@ def run_one_batch(call: Callable[..., Any], model: Any, method: str, args: tuple
         call(*args, **kwargs)
 
 
-def keras_workload(model: Any, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+def keras_workload(call: Callable[..., Any], model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
     """
     The signature of a Keras loop's input: `dtype[shape]` of each array or dataset component, batch size where it is
     known, steps per execution, replicas.
     """
-    given = inspect.signature(getattr(model, method)).bind(*args, **kwargs).arguments
-    data = given.get("x")
+    given = inspect.signature(call).bind(*args, **kwargs).arguments
+    data = given.get("x", kwargs.get("x", args[0] if args else None))
+    if (
+        hasattr(data, "__getitem__")
+        and hasattr(data, "__len__")
+        and not hasattr(data, "shape")
+        and not isinstance(data, (list, tuple, dict))
+    ):
+        return {**workload_of(data[0]), **_execution(model)}  # a PyDataset: its first batch
     spec = getattr(data, "element_spec", None)
     if spec is None:
         tf = load_tensorflow()
@@ -117,6 +128,21 @@ def keras_workload(model: Any, method: str, args: tuple[Any, ...], kwargs: Mappi
     return {
         "inputs": workload_of(spec)["inputs"] or [type(data).__name__],
         "batch": batch,
+        **_execution(model),
+    }
+
+
+def examples_per_step(args: tuple[Any, ...], kwargs: Mapping[str, Any], workload: Mapping[str, Any]) -> float | None:
+    """The mean number of examples in a batch of arrays, whose last one may be smaller; None where that is not known."""
+    data: Any = kwargs.get("x", args[0] if args else None)
+    batch: int | None = workload["batch"]
+    if not batch or not hasattr(data, "shape") or not hasattr(data, "__len__"):
+        return None
+    return len(data) / math.ceil(len(data) / batch)
+
+
+def _execution(model: Any) -> dict[str, int]:
+    return {
         "steps_per_execution": int(model.steps_per_execution),
         "replicas": int(model.distribute_strategy.num_replicas_in_sync),
     }
@@ -128,8 +154,9 @@ class _Loop:
     def __init__(self, model: Any, method: str, open_windows: Open, stop: bool, first_epoch: int) -> None:
         self.windows: Windows | None = None
         self._first_epoch = first_epoch
+        self._n_batches = 0
         self._model, self._method, self._open, self._stop = model, method, open_windows, stop
-        self._in_batch = False
+        self._in_batch = self._in_end = False
 
     @contextmanager
     def hooked(self) -> Iterator[None]:
@@ -141,11 +168,13 @@ class _Loop:
             f"on_{kind}_begin": (self._begin_loop, False),
             f"on_{kind}_batch_begin": (self._begin_batch, True),
             f"on_{kind}_batch_end": (self._end_batch, False),
+            f"on_{kind}_batch_end ": (self._batch_ends, True),
         }
         if kind == "train":
             hooks["on_test_begin"] = (self._leave_steps, True)
         with ExitStack() as stack:
-            for name, (hook, before) in hooks.items():
+            for title, (hook, before) in hooks.items():
+                name = title.strip()  # the end of a batch has two hooks
                 wrapped = self._wrap(getattr(keras.callbacks.CallbackList, name), hook, before)
                 stack.enter_context(_replaced(keras.callbacks.CallbackList, name, wrapped))
             yield
@@ -165,6 +194,7 @@ class _Loop:
     def _begin_loop(self, callbacks: Any, *_: Any) -> None:
         if self.windows is None:
             per_execution = int(self._model.steps_per_execution)
+            self._n_batches = int((getattr(callbacks, "params", None) or {}).get("steps") or 0)
             n_executions = _executions(callbacks, self._method, per_execution, self._first_epoch)
             self.windows = self._open(n_executions, per_execution)
 
@@ -177,20 +207,28 @@ class _Loop:
         elif batch == 0 and windows.n_steps:
             windows.turn_over()
         self._in_batch = True
-        windows.begin()
+        windows.begin(self._batches_from(batch))
 
     def _end_batch(self, *_: Any) -> None:
         windows = self._open_windows()
         if windows is None:
             return
-        self._in_batch = False
+        self._in_batch = self._in_end = False
         windows.end()
         if windows.done and self._stop:
             setattr(self._model, _STOP[self._method], True)
 
+    def _batch_ends(self, *_: Any) -> None:
+        self._in_end = True
+
+    def _batches_from(self, batch: int) -> int:
+        """How many batches the execution has that begins with this one: the last of an epoch may have fewer."""
+        per_execution = int(self._model.steps_per_execution)
+        return per_execution if not self._n_batches else max(1, min(per_execution, self._n_batches - batch))
+
     def _leave_steps(self, *_: Any) -> None:
         windows = self._open_windows()
-        if windows is None:
+        if windows is None or self._in_end:  # what a callback does at the end of a batch is part of the step
             return
         if self._in_batch:
             self._in_batch = False

@@ -44,6 +44,10 @@ def each_step(windows: Windows, data: Iterable[Any]) -> Iterator[Any]:
     Raises:
         CaptureError: As `run_calls`.
     """
+    if not hasattr(data, "__iter__") and not hasattr(data, "__getitem__"):
+        raise TypeError(
+            f"the data must be something to iterate over, such as a tf.data.Dataset, but are {type(data).__name__}: {data!r:.80}"
+        )
     iterator = iter(data)
     one_shot = iterator is data
     tf = load_tensorflow()
@@ -105,9 +109,15 @@ def _calling(step: Callable[..., Any], element: Any, unpack: bool | str) -> Call
         if not isinstance(element, (tuple, list)):
             raise TypeError(f"unpack=True, but the data give {type(element).__name__} elements, which cannot be unpacked")
         return lambda batch: step(*batch)
-    if unpack is False or not isinstance(element, tuple):
+    if unpack is False:
         return step
     required = _required_parameters(step)
+    if not isinstance(element, tuple):
+        if required in (0, 1, None):
+            return step
+        raise TypeError(
+            f"{_name(step)} has {required} required positional parameters, and the data give single elements ({type(element).__name__})"
+        )
     if required == 1:
         return step
     if required == len(element):

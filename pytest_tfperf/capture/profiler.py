@@ -106,11 +106,12 @@ def keep_trace(trace: Path, folder: Path, name: str) -> None:
     Raises:
         CaptureError: If that cannot be done.
     """
-    runs = folder / re.sub(r"[^\w-]+", "_", name) / "plugins" / "profile"
+    runs = folder / re.sub(r"[^\w-]+", "_", name)[:100] / "plugins" / "profile"
     stamp = time.strftime("%Y_%m_%d_%H_%M_%S")
-    taken = len(list(runs.glob(f"{stamp}*"))) if runs.is_dir() else 0
-    run = runs / (f"{stamp}_{taken}" if taken else stamp)
+    run = runs / stamp
     try:
+        taken = len(list(runs.glob(f"{stamp}*"))) if runs.is_dir() else 0
+        run = runs / (f"{stamp}_{taken}" if taken else stamp)
         run.mkdir(parents=True)
         shutil.copy(trace, run)
     except OSError as error:

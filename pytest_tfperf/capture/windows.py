@@ -8,14 +8,13 @@ cold (step 0) → warm-up → timed (profiler off) → traced. Whoever drives th
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from pytest_tfperf.capture.environment import load_tensorflow, sync_devices
+from pytest_tfperf.capture.environment import fetch, load_tensorflow, sync_cost, sync_devices
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.capture.profiler import Session, read_session
 from pytest_tfperf.compiler.retracing import runs_functions
@@ -63,6 +62,7 @@ class Windows:
         self._annotation: Any = None
         self._in_step = self._epoch_over = self._announced = False
         self._epoch = 0
+        self._size = plan.steps_per_call
         self._mark = self._began = 0.0
         self._modules: frozenset[str] | None = None  # alive after the first step
         self._outside: frozenset[str] = frozenset()  # compiled while no step ran
@@ -70,8 +70,9 @@ class Windows:
         self._story = self._sequence()
         next(self._story)
 
-    def begin(self) -> None:
-        """A step begins."""
+    def begin(self, size: int | None = None) -> None:
+        """A call begins that holds so many steps; without a word as many as the plan says."""
+        self._size = self.plan.steps_per_call if size is None else size
         if self._before_outside is not None:
             self._outside |= self._live() - self._before_outside
             self._before_outside = None
@@ -82,7 +83,7 @@ class Windows:
             self._mark = perf_counter()
         if self._session is not None:
             trace = load_tensorflow().profiler.experimental.Trace
-            self._annotation = trace(self.kind, step_num=self.n_steps, _r=1, tfperf=1, epoch=self._epoch)
+            self._annotation = trace(self.kind, step_num=self.n_steps, _r=1, tfperf=1, epoch=self._epoch, batches=self._size)
             self._annotation.__enter__()
 
     def fetching(self, from_python: bool) -> AbstractContextManager[object]:
@@ -95,7 +96,7 @@ class Windows:
     def end(self, output: Any = None) -> None:
         """The step has ended; what has to be done between steps is done now."""
         if self.plan.latency:
-            _fetch(output)
+            fetch(output)
         self._close_annotation()
         self._in_step = False
         self.n_steps += 1
@@ -148,7 +149,6 @@ class Windows:
             name=name,
             trace=self._trace,
             workload=workload,
-            steps_per_call=self.plan.steps_per_call,
             first_step_s=self._first_step_s,
             first_step_why=self._first_step_why,
             blocks=tuple(self._blocks),
@@ -226,35 +226,49 @@ class Windows:
 
     def _timed_window(self, period: float) -> Generator[None]:
         self._say_long("measuring", max(self.plan.timed_steps + self.plan.trace_steps, 1) * period)
-        target = max(_BLOCK_S, _SYNCS_PER_BLOCK * _sync_cost())
+        target = max(_BLOCK_S, _SYNCS_PER_BLOCK * sync_cost())
         size = self._block_size(target, period)
         deadline = perf_counter() + self.plan.max_seconds * _SHARES["timed"]
+        last = self.n_steps + self._timed_at_most()
         blocks: list[tuple[float, int]] = []
         single: list[float] = []
         self._gaps = []
         self._mark = perf_counter()
         try:
-            while self._wants_more(len(single), len(blocks)) and (perf_counter() < deadline or not blocks):
-                seconds, laps = yield from self._block(min(size, (self.plan.steps or math.inf) - len(single)), deadline)
+            while self.n_steps < last and self._wants_more(len(single), len(blocks)) and (perf_counter() < deadline or not blocks):
+                seconds, n_steps, laps = yield from self._block(min(size, last - self.n_steps), deadline)
                 if seconds < target / 2 and len(laps) == size and self.plan.steps is None and not self.plan.latency:
                     size *= 2  # the warm-up was slower than this: measure with longer blocks
                     continue
-                blocks.append((seconds, len(laps)))
+                blocks.append((seconds, n_steps))
                 single += laps
         finally:
-            if not self._blocks or not self._wants_more(len(single), len(blocks)):
+            if blocks and (not self._blocks or not self._wants_more(len(single), len(blocks))):
                 self._blocks, self._step_seconds, self._epoch_gaps_s = blocks, single, self._gaps
-        self._say_cut("timed", len(single), self.plan.timed_steps)
+        if perf_counter() >= deadline:
+            self._say_cut("timed", len(single), self.plan.timed_steps)
 
-    def _block(self, size: float, deadline: float) -> Generator[None, None, tuple[float, list[float]]]:
-        """Steps that are timed together: devices are synchronised once, at their end. Gives its seconds, and the single steps."""
+    def _timed_at_most(self) -> int:
+        """How many calls the timed window may take: what was wished for, and what leaves the traced window its own."""
+        room = 10**9 if self.plan.available is None else max(1, self.plan.available - self.n_steps - self.plan.trace_steps)
+        return room if self.plan.steps is None else min(room, self.plan.steps)
+
+    def _block(self, size: int, deadline: float) -> Generator[None, None, tuple[float, int, list[float]]]:
+        """
+        Calls that are timed together: devices are synchronised once, at their end.
+
+        Gives its seconds, the steps in it, and the seconds of a step in each call.
+        """
         laps: list[float] = []
+        seconds, n_steps = 0.0, 0
         while len(laps) < size and (perf_counter() < deadline or not laps):
             yield
-            laps.append(self._lap())
+            lap = self._lap()
+            seconds, n_steps = seconds + lap, n_steps + self._size
+            laps.append(lap / self._size)
         if not self.plan.latency:
             sync_devices()
-        return sum(laps) + self._lap(), laps
+        return seconds + self._lap(), n_steps, laps
 
     def _block_size(self, target: float, period: float) -> int:
         """Steps of a block that is to take `target` seconds; a wished number of steps is divided into equal blocks."""
@@ -325,21 +339,3 @@ class Windows:
         annotation, self._annotation = self._annotation, None
         if annotation is not None:
             annotation.__exit__(None, None, None)
-
-
-def _sync_cost() -> float:
-    """Seconds of one device synchronisation, the median of five."""
-    costs = []
-    for _ in range(5):
-        start = perf_counter()
-        sync_devices()
-        costs.append(perf_counter() - start)
-    return statistics.median(costs)
-
-
-def _fetch(output: Any) -> None:
-    """Bring a step's output to the host, as an inference server does."""
-    for tensor in load_tensorflow().nest.flatten(output):
-        if hasattr(tensor, "numpy"):
-            tensor.numpy()
-    sync_devices()

@@ -40,6 +40,7 @@ def render(run: Run, width: int, verbosity: int) -> list[TextLine]:
     lines = [TextLine(line) for line in _table(run.tests, width)]
     for test in run.tests:
         lines += _checks(test, verbosity)
+        lines += [TextLine(f"{_title(test, profile)}: {profile.ended}", "yellow") for profile in test.profiles if profile.ended]
         if verbosity > 0:
             lines += [TextLine(f"{_title(test, profile)}: {note}") for profile in test.profiles for note in profile.notes]
     return [*lines, count_line(run.tests)]

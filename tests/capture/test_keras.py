@@ -1,10 +1,13 @@
 """Keras loops: one call with the user's own arguments, and everything as it was afterwards."""
 
+from dataclasses import replace
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from pytest_tfperf.checks import Wanted
 from pytest_tfperf.errors import CaptureError
 
 X, Y = np.ones((64, 3), "float32"), np.ones((64, 1), "float32")
@@ -43,12 +46,12 @@ class Recorder(keras.callbacks.Callback):
 
 def test_fit_returns_what_keras_returns_and_user_callbacks_see_all_of_it(profile):
     recorder, before = Recorder(), hooks()
-    result = profile.fit(model_of(), X, Y, batch_size=8, epochs=9, verbose=0, callbacks=[recorder])
+    result = profile.fit(model_of(), X, Y, batch_size=8, epochs=40, verbose=0, callbacks=[recorder])
     assert isinstance(result.result, keras.callbacks.History)
     assert recorder.calls[:2] == [("begin", 0), ("end", 0)]
     assert recorder.calls[-1] == ("over", None)
     batches = [call for call in recorder.calls if call[0] == "end"]
-    assert 22 <= len(batches) < 72  # the loop ended when the windows were full, measured again if the buffers had to settle
+    assert 22 <= len(batches) < 320  # the loop ended when the windows were full, measured again if the buffers had to settle
     assert len(batches) == result.value("retraces").detail["n_steps"] + 1
     assert hooks() == before
 
@@ -157,3 +160,49 @@ def test_restored_models_and_optimizers_are_as_before(profile):
 def test_restore_needs_a_built_model(profile):
     with pytest.raises(CaptureError, match="restore= needs a built model"):
         profile.fit(model_of(), X, Y, verbose=0, restore=model_of())
+
+
+def test_more_batches_than_the_windows_need_leave_the_traced_window_its_own(profile):
+    for n_batches in (22, 23, 40, 120):
+        x, y = np.ones((2 * n_batches, 3), "float32"), np.ones((2 * n_batches, 1), "float32")
+        profiler = type(profile)(replace(profile._settings, wanted=Wanted.read({"warmup": 3, "trace_steps": 6})))
+        assert profiler.evaluate(model_of(), x, y, batch_size=2, verbose=0).retraces == 0
+        assert len(profiler.profile.steps) >= 2
+        assert profiler.profile.ended is None
+        profiler.close()
+
+
+def test_a_smaller_last_execution_counts_the_batches_that_it_has(profile):
+    model = model_of(jit_compile=True, steps_per_execution=4)
+    result = profile.fit(model, X[:36], Y[:36], batch_size=6, epochs=30, verbose=0)  # 4 and 2 batches an epoch
+    assert (result.value("xla_launches").low(), result.value("xla_launches").high()) == (1, 1)
+
+
+def test_throughput_is_of_the_examples_that_the_batches_have(profile):
+    result = profile.fit(model_of(), X[:40], Y[:40], batch_size=32, epochs=40, verbose=0)
+    assert result.throughput * result.step_time == pytest.approx(20)  # 32 and 8
+
+
+def test_an_evaluation_within_a_batch_s_end_is_part_of_the_step(profile):
+    class Evaluating(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if batch % 2:
+                self.model.evaluate(X[:4], Y[:4], verbose=0)
+
+    result = profile.fit(model_of(), X, Y, batch_size=2, epochs=4, verbose=0, callbacks=[Evaluating()])
+    assert len(result.steps) == 6
+    numbers = [int(step.name.removeprefix("train ")) for step in result.steps]
+    assert numbers == list(range(numbers[0], numbers[0] + 6))
+
+
+def test_a_pydataset_s_batch_is_part_of_the_workload(profile):
+    class Batches(keras.utils.PyDataset):
+        def __len__(self):
+            return 100
+
+        def __getitem__(self, index):
+            return X[:8], Y[:8]
+
+    result = profile.fit(model_of(), Batches(), epochs=2, verbose=0, shuffle=False)
+    assert result.workload["batch"] == 8
+    assert result.workload["inputs"] == ["float32[8,3]", "float32[8,1]"]

@@ -175,3 +175,36 @@ def test_a_bracketed_trace_counts_late_traces_by_name(profile):
             with trace.step():
                 scaled(DATA[0], number)
     assert profile.profile.retraces == 2
+
+
+def test_profiles_cannot_be_nested(profile):
+    with pytest.raises(CaptureError, match="profiles cannot be nested"):
+        profile(lambda x: profile(step, DATA, name="inner"), DATA)
+    with pytest.raises(CaptureError, match="profiles cannot be nested"), profile.trace(name="outer"):
+        profile(step, DATA, name="inside")
+    assert profile(step, DATA, name="next").retraces == 0
+
+
+def test_a_trace_without_a_bracketed_step_says_how_to_bracket_one(profile):
+    with pytest.raises(CaptureError, match=r"bracket each in `with t.step\(\):`"), profile.trace():
+        pass
+
+
+@pytest.mark.parametrize("data", [lambda: DATA, 3])
+def test_data_that_cannot_be_iterated_over_are_named(profile, data):
+    with pytest.raises(TypeError, match="the data must be something to iterate over"):
+        profile(step, data)
+
+
+def test_single_elements_for_a_step_of_two_parameters_are_refused(profile):
+    with pytest.raises(TypeError, match="has 2 required positional parameters, and the data give single elements"):
+        profile(lambda x, y: 0, DATA)
+
+
+def test_what_an_iterator_of_the_loop_does_eagerly_is_not_the_step_s(profile):
+    class Batches:
+        def __iter__(self):
+            for _ in range(40):
+                yield DATA[0] * 2 + 1
+
+    assert profile(step, Batches()).eager_ops == 0

@@ -78,7 +78,7 @@ def test_under_xdist_baselines_are_written_by_the_controller_and_times_are_not_d
         ("max_inputbound=0.05", "unknown argument 'max_inputbound'; did you mean 'max_input_bound'?"),
         ("max_input_bound='5 ms'", "max_input_bound: '5 ms' is not a quantity"),
         ("input_bound=0", "unknown argument 'input_bound'"),
-        ("warmup=0", "warmup: 0 is not a positive whole number"),
+        ("warmup=-1", "warmup: -1 is not a whole number"),
         ("0.05", "takes keyword arguments only, but was given 0.05"),
     ],
 )
@@ -226,3 +226,110 @@ class TestCase(unittest.TestCase):
     result = suite()
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["FAIL: eager_ops was 2, wanted at most 0*"])
+
+
+MARKER_ALONE = """
+@tf.function
+def train(x, n):
+    return x * n
+
+@tf.function
+def metric(x):
+    return x + 1
+
+@tf.function(jit_compile=True)
+def compiled(x):
+    return x * 3
+
+"""
+
+
+def test_a_marker_alone_counts_retraces_and_compilations_in_all_of_the_body(suite):
+    suite.write(
+        MARKER_ALONE
+        + """
+@pytest.mark.tfperf(max_retraces=0)
+def test_retraces():
+    for n in range(4):
+        train(DATA[0], n)
+
+@pytest.mark.tfperf(max_xla_compiles=0)
+def test_compiles():
+    for n in range(2, 5):
+        compiled(tf.ones(n))
+
+@pytest.mark.tfperf(max_retraces=0, max_xla_compiles=0, max_eager_ops=0)
+def test_good():
+    for n in range(4):
+        metric(DATA[0])
+"""
+    )
+    result = suite()
+    result.assert_outcomes(passed=1, failed=2)
+    result.stdout.fnmatch_lines(
+        ["FAIL: retraces was 3, wanted at most 0*", "*traced again: train ×3*", "FAIL: xla_compiles was 2, wanted at most 0*"]
+    )
+
+
+def test_a_marker_alone_over_several_functions_does_not_guess_which_is_the_step(suite):
+    suite.write(
+        MARKER_ALONE
+        + """
+@pytest.mark.tfperf(max_retraces=0)
+def test_two():
+    for n in range(5):
+        train(DATA[0], n)
+    for n in range(20):
+        metric(DATA[0])
+"""
+    )
+    result = suite()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["this test calls several functions (metric most often, others 5 times): which of them is the step cannot be known*"]
+    )
+
+
+def test_a_marker_alone_knows_the_batch_of_keras_arrays(suite):
+    body = """
+import keras
+
+@pytest.mark.tfperf
+def test_fit():
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.compile("sgd", "mse", jit_compile=False)
+    model.fit(np.ones((400, 3)), np.ones((400, 1)), batch_size={batch}, epochs=4, verbose=0)
+"""
+    suite.write(body.format(batch=4))
+    suite("--tfperf-update").assert_outcomes(passed=1)
+    suite.write(body.format(batch=8))
+    result = suite("--tfperf-baseline")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*MISSING: *(batch: stored 4, now 8)"])
+
+
+def test_a_profile_that_ended_early_is_not_recorded_and_says_so(suite):
+    suite.write(
+        """
+def test_break(tf_profile):
+    for batch in tf_profile.steps(DATA):
+        break
+"""
+    )
+    result = suite("--tfperf-update")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["  not recorded: test_break: the loop over tf_profile.steps was left after 0 steps*"])
+    assert not (suite.path / "__tfperf__").exists()
+
+
+def test_collecting_only_asks_for_no_checks(suite):
+    suite.write("def test_nothing():\n    pass\n")
+    assert suite("--tfperf-min-checks=1", "--co").ret == 0
+
+
+def test_keys_are_names_from_the_module_down_also_in_packages(suite):
+    suite.write(MIXED)
+    (suite.path / "__init__.py").write_text("")
+    suite("--tfperf-update")
+    text = (suite.path / "__tfperf__" / "test_suite.json").read_text()
+    assert '"test_good"' in text
