@@ -61,7 +61,7 @@ class Windows:
         self._session: Session | None = None
         self._annotation: Any = None
         self._in_step = self._epoch_over = self._announced = False
-        self._epoch = 0
+        self._epoch = self._in_trace = 0  # epochs that have ended; steps that the running session holds
         self._size = plan.steps_per_call
         self._mark = self._began = 0.0
         self._modules: frozenset[str] | None = None  # alive after the first step
@@ -167,10 +167,13 @@ class Windows:
     def _keep_what_there_is(self) -> None:
         if self._modules is None:
             return
-        if self._session is not None:
+        if self._session is not None and self._in_trace:
             self._trace = self._stop()
-        else:
-            self._compiled = self._live() - self._modules - self._outside
+            return
+        if self._session is not None:
+            self._session.discard()
+            self._session = None
+        self._compiled = self._live() - self._modules - self._outside
 
     def _sequence(self) -> Generator[None]:
         """One `yield` is one step of the user's; the code between two is what happens between two steps."""
@@ -279,9 +282,10 @@ class Windows:
 
     def _traced_window(self) -> Generator[None]:
         deadline = perf_counter() + self.plan.max_seconds * _SHARES["traced"]
-        self._session = Session(self._folder)
+        self._session, self._in_trace = Session(self._folder), 0
         for n_steps in range(1, self.plan.trace_steps + 1):
             yield
+            self._in_trace = n_steps
             if perf_counter() > deadline and n_steps >= 2:
                 self._say_cut("traced", n_steps, self.plan.trace_steps)
                 break

@@ -206,3 +206,15 @@ def test_a_pydataset_s_batch_is_part_of_the_workload(profile):
     result = profile.fit(model_of(), Batches(), epochs=2, verbose=0, shuffle=False)
     assert result.workload["batch"] == 8
     assert result.workload["inputs"] == ["float32[8,3]", "float32[8,1]"]
+
+
+@pytest.mark.parametrize("n_batches", [1, 2, 3, 4])
+def test_a_loop_of_few_batches_says_what_its_windows_lacked(profile, n_batches):
+    x, y = np.ones((2 * n_batches, 3), "float32"), np.ones((2 * n_batches, 1), "float32")
+    result = profile.evaluate(model_of(), x, y, batch_size=2, verbose=0)
+    assert result.value("first_step_time").number
+    if n_batches < 4:
+        assert f"evaluate ended after {n_batches} executions" in result.ended
+        assert n_batches == 3 or "evaluate ended after" in result.value("input_bound").why  # of three, one was traced
+    else:
+        assert result.ended is None

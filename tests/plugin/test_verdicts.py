@@ -333,3 +333,44 @@ def test_keys_are_names_from_the_module_down_also_in_packages(suite):
     suite("--tfperf-update")
     text = (suite.path / "__tfperf__" / "test_suite.json").read_text()
     assert '"test_good"' in text
+
+
+def test_a_marker_alone_without_any_step_is_an_error_that_says_what_a_step_is(suite):
+    suite.write("@pytest.mark.tfperf(max_retraces=0)\ndef test_it():\n    assert 1\n")
+    result = suite()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["no step found in this test: it ran no Keras fit, evaluate or predict, called no tf.function*"])
+
+
+def test_a_marker_alone_has_no_times_outside_of_keras(suite):
+    suite.write(
+        MARKER_ALONE
+        + """
+@pytest.mark.tfperf(max_step_time="1 min")
+def test_it():
+    for n in range(4):
+        metric(DATA[0])
+"""
+    )
+    result = suite()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["UNKNOWN: step_time is unknown, wanted at most 60 s *: nothing was timed*"])
+
+
+def test_a_marker_alone_lets_keras_loops_run_to_their_end(suite):
+    suite.write(
+        """
+import keras
+
+@pytest.mark.tfperf(max_retraces=0, max_step_time="1 min")
+def test_it():
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.compile("sgd", "mse", jit_compile=False)
+    history = model.fit(np.ones((400, 3)), np.ones((400, 1)), batch_size=4, epochs=4, verbose=0)
+    assert len(history.history["loss"]) == 4
+    assert model.predict(np.ones((64, 3)), verbose=0).shape == (64, 1)
+"""
+    )
+    result = suite()
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["tfperf: 4 checks decided (4 pass, 0 fail)"])  # of fit and of predict
