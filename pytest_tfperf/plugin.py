@@ -263,6 +263,10 @@ def _new_profiler(item: pytest.Item) -> TfProfile:
     options = _options(item.config)
     try:
         wanted = _wanted(item)
+        if wanted.autocluster:
+            raise CaptureError(
+                "autocluster=True is not built yet; set TF_XLA_FLAGS='--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit' for the run"
+            )
         from pytest_tfperf.fixture import Settings, TfProfile
 
         keep = options.trace_dir / _slug(item.nodeid) if options.trace_dir else None

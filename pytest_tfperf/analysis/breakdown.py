@@ -18,10 +18,11 @@ from pytest_tfperf.trace.xspace import Trace
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Breakdown:
-    """The parts of `results.PARTS`, each of shape (n_steps,) in picoseconds; they sum to the periods."""
+    """The parts of `results.PARTS`, each of shape (n_steps,) in picoseconds; they sum to the periods. And what the devices did."""
 
     parts_ps: dict[str, Ints]
     period_ps: Ints
+    device: DeviceActivity
 
     def share(self, part: str) -> float:
         """Σ of a part over all steps ÷ Σ of the periods."""
@@ -44,7 +45,7 @@ def break_down(trace: Trace, steps: Steps) -> Breakdown:
         parts[part] = parts[part] + covered(subtract(spans, taken), steps.start_ps, steps.end_ps)
         taken = merge(taken, spans)
     parts["other"] = steps.period_ps - sum(parts.values(), np.zeros(len(steps), np.int64))
-    return Breakdown(parts, steps.period_ps)
+    return Breakdown(parts, steps.period_ps, device)
 
 
 def _in_order(trace: Trace, activity: Activity, device: DeviceActivity) -> list[tuple[str, Spans]]:

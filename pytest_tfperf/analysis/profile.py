@@ -9,7 +9,6 @@ import numpy as np
 
 from pytest_tfperf.analysis import advice
 from pytest_tfperf.analysis.breakdown import Breakdown, break_down
-from pytest_tfperf.analysis.device import find_device_activity
 from pytest_tfperf.analysis.input_pipeline import Drain, Stage, find_drain, find_stages
 from pytest_tfperf.analysis.memory import reports_device_memory, step_peaks
 from pytest_tfperf.analysis.ops import compiled_again, eager_ops, model_processes, traced_again, traced_late
@@ -60,11 +59,12 @@ def profile_of(recording: Recording, trace: Trace | None) -> Profile:
     values |= timed_values(recording) | _counted_values(recording)
     breakdown = break_down(trace, steps)
     drain = find_drain(trace, steps, breakdown.parts_ps["input"])
-    values |= _shares(stages, breakdown, drain) | _xla(trace, steps, recording)
+    use = find_xla_use(trace, steps)
+    values |= _shares(stages, breakdown, drain) | _xla(trace, steps, use, recording)
     values["input_wait"] = _input_wait(values)
     values["eager_ops"] = _eager(trace, steps)
-    values["peak_memory"] = _memory(trace, steps)
-    values |= _devices(trace, steps, breakdown, values["peak_memory"])
+    values["peak_memory"] = _memory(trace, steps, use)
+    values |= _devices(steps, breakdown, values["peak_memory"])
     notes = () if recording.settled else ("the input buffers were still draining: step_time is not recorded as a baseline",)
     return _profile(recording, values, steps, breakdown, notes)
 
@@ -150,9 +150,9 @@ def _shares(stages: tuple[Stage, ...], breakdown: Breakdown, drain: Drain) -> di
     }
 
 
-def _devices(trace: Trace, steps: Steps, breakdown: Breakdown, memory: Value) -> dict[str, Value]:
+def _devices(steps: Steps, breakdown: Breakdown, memory: Value) -> dict[str, Value]:
     """What an accelerator's trace says besides; and what of a CPU's does not hold for it."""
-    device = find_device_activity(trace)
+    device = breakdown.device
     if not device.n_devices:
         why = "the trace has no device plane: it is of a CPU, or the profiler had no access to the accelerator"
         return {name: Value.unknown(name, why) for name in _OF_DEVICES}
@@ -191,8 +191,7 @@ def _counted_values(recording: Recording) -> dict[str, Value]:
     }
 
 
-def _xla(trace: Trace, steps: Steps, recording: Recording) -> dict[str, Value]:
-    use = find_xla_use(trace, steps)
+def _xla(trace: Trace, steps: Steps, use: XlaUse, recording: Recording) -> dict[str, Value]:
     modules = {"executables": sorted(use.modules)}
     values = {
         "xla_clusters": _per_step("xla_clusters", use.clusters, None, **modules),
@@ -211,8 +210,7 @@ def _eager(trace: Trace, steps: Steps) -> Value:
     return _per_step("eager_ops", counts, steps.sizes, **(advice.eager_cause(types) if types else {}))
 
 
-def _memory(trace: Trace, steps: Steps) -> Value:
-    use = find_xla_use(trace, steps)
+def _memory(trace: Trace, steps: Steps, use: XlaUse) -> Value:
     if use.modules and not _runs_executor(trace, steps):
         sizes = buffer_bytes(trace)
         known = [sizes[name] for name in _full_names(use, sizes)]
