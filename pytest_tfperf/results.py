@@ -8,7 +8,7 @@ shown or stored. Only plain JSON values are in `to_json`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
 from pathlib import Path
@@ -118,13 +118,45 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Rows behind the metrics; `columns` are (title, unit of `metrics`, or "" for text), `n_more` rows were left out."""
+
+    title: str
+    columns: tuple[tuple[str, str], ...]
+    rows: tuple[tuple[Any, ...], ...]
+    n_more: int = 0
+
+    @classmethod
+    def of(cls, title: str, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[Any]], limit: int = 50) -> Table:
+        """The first `limit` rows; their cells are text, numbers, booleans or None."""
+        kept = tuple(tuple(row) for row in rows[:limit])
+        return cls(title=title, columns=tuple(columns), rows=kept, n_more=len(rows) - len(kept))
+
+    @classmethod
+    def from_json(cls, data: Json) -> Table:
+        """The inverse of `asdict`."""
+        return cls(**{**data, "columns": tuple(map(tuple, data["columns"])), "rows": tuple(map(tuple, data["rows"]))})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """What to do next: `what`, the number behind it, the seconds of a step it could win at most, and where to look."""
+
+    what: str
+    because: str
+    win_s: float | None
+    look: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
     """
     What one run of the user's steps left behind: times, and where the traces are.
 
     `blocks` are (seconds, steps) of the timed window, `step_seconds` those of a step in its single calls; `compiled` names the XLA
-    executables and `traced` the (function, step) of the tf.function traces that came after step 0. Of a `bare` trace
-    nothing more is known than what is in it, and its steps are all there were.
+    executables and `traced` the (function, step) of the tf.function traces that came after step 0. `lowered` are the XLA modules of
+    a step before optimisation, each a serialised HloModuleProto with how often it runs in a step, or `lowered_why` there are none.
+    Of a `bare` trace nothing more is known than what is in it, and its steps are all there were.
     """
 
     name: str
@@ -140,6 +172,9 @@ class Recording:
     n_epochs: int = 0
     compiled: tuple[str, ...] | None = None
     traced: tuple[tuple[str, int], ...] | None = None
+    lowered: tuple[tuple[bytes, float], ...] | None = None
+    lowered_why: str | None = None
+    target_step_time_s: float | None = None
     examples_per_step: float | None = None
     settled: bool = True
     ended: str | None = None
@@ -163,6 +198,8 @@ class Profile:
     workload: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     ended: str | None = None
+    tables: Mapping[str, Table] = field(default_factory=dict)
+    advice: tuple[Advice, ...] = ()
     result: Any = None
 
     def value(self, metric: str) -> Value:
@@ -197,6 +234,8 @@ class Profile:
             "notes": list(self.notes),
             "ended": self.ended,
             "metrics": {name: value.to_json() for name, value in self.metrics.items()},
+            "tables": {key: asdict(table) for key, table in self.tables.items()},
+            "advice": [asdict(advice) for advice in self.advice],
         }
 
     @classmethod
@@ -211,6 +250,8 @@ class Profile:
             workload=data.get("workload", {}),
             notes=tuple(data.get("notes", ())),
             ended=data.get("ended"),
+            tables={key: Table.from_json(table) for key, table in data.get("tables", {}).items()},
+            advice=tuple(Advice(**advice) for advice in data.get("advice", ())),
         )
 
 

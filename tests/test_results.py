@@ -8,7 +8,7 @@ import pytest
 from builders import WORKLOAD, check, profile, record_of, value
 
 from pytest_tfperf.errors import TfperfError, UnknownMetric
-from pytest_tfperf.results import PARTS, Check, Profile, Run, Source, Step, TestRecord, Value, Verdict
+from pytest_tfperf.results import PARTS, Advice, Check, Profile, Run, Source, Step, Table, TestRecord, Value, Verdict
 
 
 def through_json(data):
@@ -28,6 +28,12 @@ def full_profile():
         step_source="annotation",
         workload=WORKLOAD,
         notes=("cut short",),
+        tables={
+            "ops": Table.of(
+                "ops of a step", (("op", ""), ("self time", "s"), ("eager", "")), [("MatMul", 0.001, False), ("Add", None, True)], 1
+            )
+        },
+        advice=(Advice(what="use bfloat16", because="half_precision is 0", win_s=0.004, look="the op table"),),
     )
 
 
@@ -35,6 +41,12 @@ def full_profile():
 def test_a_number_survives_json(source):
     before = Value.of("peak_memory", 1536, source, low=1000.0, where="train 3")
     assert Value.from_json(through_json(before.to_json())) == before
+
+
+def test_a_table_keeps_its_first_rows_and_says_how_many_it_left_out():
+    table = Table.of("t", (("n", "count"),), [(n,) for n in range(7)], 3)
+    assert (table.rows, table.n_more) == (((0,), (1,), (2,)), 4)
+    assert Table.of("t", (("n", "count"),), [(1,)]).n_more == 0
 
 
 def test_an_unknown_value_survives_json_with_its_reason():
@@ -53,7 +65,7 @@ def test_a_profile_survives_json_without_its_result():
 
 def test_a_profile_s_json_is_the_documented_object():
     data = full_profile().to_json()
-    assert list(data) == ["name", "steps", "n_dropped", "step_source", "workload", "notes", "ended", "metrics"]
+    assert list(data) == ["name", "steps", "n_dropped", "step_source", "workload", "notes", "ended", "metrics", "tables", "advice"]
     assert data["steps"] == [{"name": "train 3", "period_s": 0.0125, "parts_s": dict.fromkeys(PARTS, 0.001)}]
     assert list(data["metrics"]["step_time"]) == ["value", "unit", "source", "why", "detail"]
 

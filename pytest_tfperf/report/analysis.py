@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from tabulate import tabulate
 
 from pytest_tfperf.metrics import METRICS, format_quantity
-from pytest_tfperf.results import PARTS, Profile
+from pytest_tfperf.results import PARTS, Advice, Profile, Table
 
 _TITLES = {part: part.replace("_", " ") for part in PARTS}
+_FEW = 5  # rows of a table that are shown without -v
+_WIDEST = 60  # characters of a cell
 
 
 def render_profile(profile: Profile, verbose: bool) -> str:
@@ -30,9 +32,40 @@ def render_profile(profile: Profile, verbose: bool) -> str:
         (name, key, value.detail[key]) for name, value in profile.metrics.items() for key in ("where", "try") if value.detail.get(key)
     ]
     lines += ["", *(f"{name}, {key}: {text}" for name, key, text in causes)] if causes else []
+    for table in profile.tables.values():
+        lines += ["", *render_table(table, verbose)]
+    lines += ["", "what to do next, by what it could win", *map(_advised, profile.advice)] if profile.advice else []
     if verbose:
         lines += ["", *(f"{name} is unknown: {value.why}" for name, value in profile.metrics.items() if value.number is None)]
     return "\n".join(lines)
+
+
+def render_table(table: Table, verbose: bool) -> list[str]:
+    """A table's title, its first rows (with `verbose` all that were kept), and how many more there are."""
+    shown = table.rows if verbose else table.rows[:_FEW]
+    cells = [[_cell(value, unit) for value, (_, unit) in zip(row, table.columns, strict=True)] for row in shown]
+    sides = ["right" if unit else "left" for _, unit in table.columns]
+    more = table.n_more + len(table.rows) - len(shown)
+    hint = "" if verbose else " (-v shows more)"
+    titles = [title for title, _ in table.columns]
+    text = tabulate(cells, titles, "simple", disable_numparse=True, colalign=sides)
+    return [table.title, text, *([f"and {more} more{hint}"] if more else [])]
+
+
+def _cell(value: object, unit: str) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if unit and isinstance(value, (int, float)):
+        return format_quantity(value, unit)
+    text = str(value)
+    return text if len(text) <= _WIDEST else f"{text[: _WIDEST // 2 - 1]}…{text[-_WIDEST // 2 :]}"
+
+
+def _advised(advice: Advice) -> str:
+    win = f"up to {format_quantity(advice.win_s, 's')} a step: " if advice.win_s is not None else ""
+    return f"  {win}{advice.what} ({advice.because}; look at {advice.look})"
 
 
 def _parts(profile: Profile) -> Sequence[tuple[str, float, float]]:
