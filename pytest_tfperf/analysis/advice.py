@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from pytest_tfperf.analysis.input_pipeline import Stage
+from pytest_tfperf.analysis.stages import Stage
 from pytest_tfperf.analysis.xla import short_module
 from pytest_tfperf.metrics import format_quantity
 

@@ -9,9 +9,10 @@ import numpy as np
 
 from pytest_tfperf.analysis import advice
 from pytest_tfperf.analysis.breakdown import Breakdown, break_down
-from pytest_tfperf.analysis.input_pipeline import Drain, Stage, find_drain, find_stages
+from pytest_tfperf.analysis.input_pipeline import Drain, find_drain
 from pytest_tfperf.analysis.memory import reports_device_memory, step_peaks
 from pytest_tfperf.analysis.ops import compiled_again, eager_ops, model_processes, traced_again, traced_late
+from pytest_tfperf.analysis.stages import Stage, find_stages
 from pytest_tfperf.analysis.steps import Steps, find_steps
 from pytest_tfperf.analysis.timing import timed_values
 from pytest_tfperf.analysis.xla import XlaUse, compiled_late, compiled_outside, find_xla_use

@@ -1,10 +1,10 @@
-"""Stages and drain of hand-made traces; times in ms."""
+"""Waits and drain of hand-made traces; times in ms."""
 
 import numpy as np
 import pytest
 from xspace import at, line, plane, space
 
-from pytest_tfperf.analysis.input_pipeline import Drain, find_drain, find_stages
+from pytest_tfperf.analysis.input_pipeline import Drain, find_drain
 from pytest_tfperf.analysis.profile import settling_steps
 from pytest_tfperf.analysis.steps import find_steps
 from pytest_tfperf.trace.xspace import decode_trace
@@ -12,50 +12,6 @@ from pytest_tfperf.trace.xspace import decode_trace
 
 def trace_of(*lines):
     return decode_trace(space(plane("/host:CPU", *lines)))
-
-
-def test_self_time_is_without_the_inputs_on_the_same_thread():
-    thread = line(
-        "tf_data_iterator_resource/1",
-        at("Iterator::Root::Batch", 0, 10, id=1, parent_id=9, name="BatchDatasetV2:2", batch_size="4"),
-        at("Iterator::Root::Batch::Map", 1, 5, id=2, parent_id=1, name="decode"),
-        at("Iterator::Root::Batch::Map::Range", 2, 3, id=3, parent_id=2, name="RangeDataset:0"),
-        at("Iterator::Root::Batch::Map", 6, 9, id=2, parent_id=1, name="decode"),
-    )
-    stages = {stage.name: stage for stage in find_stages(trace_of(thread))}
-    assert {name: round(stage.self_s * 1e3, 6) for name, stage in stages.items()} == {"Batch": 3, "Map": 6, "Range": 1}
-    assert (stages["Map"].node, stages["Map"].calls, stages["Batch"].node, stages["Batch"].batch_size) == ("decode", 2, "", 4)
-    assert next(iter(stages)) == "Map"  # the one that costs most comes first
-
-
-def test_the_work_of_a_parallel_stage_is_its_functions_wherever_they_ran():
-    producer = line(
-        "tf_data_iterator_resource/1",
-        at("MapAndBatchProduce", 0, 1, element_id=1),
-        at("Iterator::Root::MapAndBatch::Range", 0.1, 0.2, id=2, parent_id=1, name="RangeDataset:0"),
-        at("InstantiatedCapturedFunction::RunAsync", 0.3, 0.4, id=77),
-    )
-    worker = line("tf_data_private_threadpool/1", at("ExecutorState::Process", 1, 9, id=77), at("PyFunc:PyFunc", 2, 8))
-    consumer = line(
-        "python", at("Iterator::Root::MapAndBatch", 0, 10, id=1, parent_id=9, name="fused(load,BatchDatasetV2:1)", parallelism="2")
-    )
-    stage = find_stages(trace_of(producer, worker, consumer))[0]
-    assert (stage.name, stage.node, stage.python, stage.parallelism) == ("MapAndBatch", "load", True, 2)
-    assert (stage.self_s, stage.busy_s) == (pytest.approx(8e-3), pytest.approx(4e-3))
-
-
-def test_versions_and_input_indices_are_no_part_of_a_stage_s_name():
-    thread = line("x", at("Iterator::Root::ParallelInterleaveV4[3]::FlatMap", 0, 1, id=1), at("Iterator::Root::ParallelMapV2", 2, 3, id=2))
-    assert {stage.name for stage in find_stages(trace_of(thread))} == {"FlatMap", "ParallelMap"}
-
-
-def test_a_prefetch_that_tensorflow_put_in_is_told_from_the_user_s():
-    thread = line("x", at("Iterator::Root::Prefetch", 0, 1, id=1, name="inject/prefetch_Map/_3"))
-    assert find_stages(trace_of(thread))[0].injected
-
-
-def test_no_pipeline_has_no_stages():
-    assert find_stages(trace_of(line("x", at("Sum:Sum", 0, 1)))) == ()
 
 
 def draining(step_ms, produce_ms, n_steps=20, limit=10, epoch_at=None):
