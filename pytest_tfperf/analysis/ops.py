@@ -98,7 +98,7 @@ def xla_executions(host: Events) -> Events:
 def launches(trace: Trace) -> Spans:
     """When the host launched kernels and copies: driver calls with a `correlation_id`, merged."""
     host = Events.of(trace.plane(HOST))
-    return merge(host.where(host.plane.stats_begin[host.rows] < host.plane.stats_end[host.rows]).having("correlation_id").spans)
+    return merge(host.having("correlation_id").spans)
 
 
 def compilations(host: Events) -> Events:
@@ -111,7 +111,7 @@ def traced_late(trace: Trace, steps: Steps) -> list[tuple[str, int]]:
     host = Events.of(trace.plane(HOST))
     building = host.called("tf.function-graph_building")
     building = building.where(steps.of(building.start) > 0)
-    calls = host.where(host.plane.stats_begin[host.rows] < host.plane.stats_end[host.rows]).having("tf_function_call")
+    calls = host.having("tf_function_call")
     caller, names = enclosing(calls, building), calls.names
     named = [names[place] if place >= 0 else "function" for place in caller.tolist()]
     return list(zip(named, steps.of(building.start).tolist(), strict=True))
@@ -136,7 +136,7 @@ def compiled_again(trace: Trace) -> list[str]:
 
 def _calls(host: Events) -> tuple[Events, list[int]]:
     """The calls of tf.functions in the order of time, and which call of its function each is, from 0."""
-    calls = host.where(host.plane.stats_begin[host.rows] < host.plane.stats_end[host.rows]).having("tf_function_call").sorted()
+    calls = host.having("tf_function_call").sorted()
     seen: Counter[str] = Counter()
     number = []
     for name in calls.names:

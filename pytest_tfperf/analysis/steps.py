@@ -77,7 +77,7 @@ def find_steps(trace: Trace) -> Steps:
 def _marked(host: Events) -> Steps | None:
     if "step_num" not in host.plane.stat_names.values():
         return None
-    roots = host.where(host.plane.stats_begin[host.rows] < host.plane.stats_end[host.rows]).having("step_num")
+    roots = host.having("step_num")
     ours = roots.having("tfperf")
     roots, source = (ours, "tfperf") if len(ours) else (roots, "step_num")
     whole = roots.where(~roots.stats.present("aborted"))
@@ -170,7 +170,7 @@ def _iterations(host: Events) -> Steps | None:
 
 
 def _function_calls(host: Events) -> Steps | None:
-    calls = host.where(host.plane.stats_begin[host.rows] < host.plane.stats_end[host.rows]).having("tf_function_call")
+    calls = host.having("tf_function_call")
     calls = calls if len(calls) else host.called("FunctionRun")
     if not len(calls):
         return None

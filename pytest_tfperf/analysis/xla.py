@@ -33,13 +33,13 @@ def find_xla_use(trace: Trace, steps: Steps) -> XlaUse:
     launches = np.bincount(run_step[run_step >= 0], minlength=len(steps))
     if not launches.any():
         return XlaUse(launches, launches, {})
-    owner = host.where(host.plane.stats_begin[host.rows] < host.plane.stats_end[host.rows])
-    ops = owner.having("program_id")
+    ops = host.having("program_id")
     program, step = ops.integers("program_id"), steps.of(ops.start)
     inside = step >= 0
     pairs = np.unique(np.array([step[inside], program[inside]]), axis=1)
     clusters = np.bincount(pairs[0], minlength=len(steps))
-    names = dict(zip(program.tolist(), ops.texts("hlo_module"), strict=True))
+    first = np.unique(program, return_index=True)[1]
+    names = dict(zip(program[first].tolist(), Events(ops.plane, ops.rows[first]).texts("hlo_module"), strict=True))
     modules = {f"{names[key]}({key})": int((pairs[1] == key).sum()) for key in np.unique(pairs[1]).tolist()}
     return XlaUse(launches, clusters, modules)
 

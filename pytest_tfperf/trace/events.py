@@ -104,8 +104,23 @@ class Events:
         return self.stats.texts(stat)
 
     def having(self, stat: str) -> Events:
-        """The events that carry a stat."""
-        return self.where(self.stats.present(stat))
+        """The events that carry a stat; the stats of those whose bytes cannot hold it are not decoded."""
+        keys = [key for key, name in self.plane.stat_names.items() if name == stat]
+        if not keys or not len(self):
+            return self.where(np.zeros(len(self), bool))
+        maybe = Events(self.plane, np.unique(np.concatenate([self._with_bytes(_key_field(key)) for key in keys])))
+        found = maybe.rows[maybe.stats.present(stat)]
+        return self.where(np.isin(self.rows, found))
+
+    def _with_bytes(self, pattern: bytes) -> Ints:
+        """The rows of the events whose stats contain these bytes, ascending."""
+        rows = np.sort(self.rows)
+        begin, end = self.plane.stats_begin[rows], self.plane.stats_end[rows]
+        at = self.plane.message.find(pattern, int(begin.min()), int(end.max()))
+        order = np.argsort(begin, kind="stable")
+        place = np.searchsorted(begin[order], at, side="right") - 1
+        owner = order[np.maximum(place, 0)]
+        return rows[np.unique(owner[(place >= 0) & (at < end[owner])])]
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,6 +200,15 @@ class Stats:
         if kind == 2:
             return repr(float(self.value[place : place + 1].view(np.float64)[0]))
         return str(self.plane.message.signed(value) if kind == 4 else value)
+
+
+def _key_field(key: int) -> bytes:
+    """XStat's metadata_id = 1 of that value, as its bytes begin."""
+    groups, rest = [], key % (1 << 64)
+    while rest > 0x7F:
+        groups.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    return bytes([0x08, *groups, rest])
 
 
 def metadata_texts(plane: Plane, stat: str) -> dict[str, str]:

@@ -17,6 +17,7 @@ Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # wire types
+_CHUNK = 1 << 22  # bytes that are searched at once
 _PADDING = 16  # zero bytes behind the message, so that eight bytes can be read at any offset of it
 
 
@@ -75,6 +76,17 @@ class Message:
     def text(self, begin: int, end: int) -> str:
         """The string in `begin:end`; bytes that are not UTF-8 show as replacement characters."""
         return self._buffer[begin:end].decode("utf-8", "replace")
+
+    def find(self, pattern: bytes, begin: int, end: int) -> Ints:
+        """The offsets at which the pattern stands within `begin:end`, overlaps included."""
+        found = []
+        for start in range(begin, end, _CHUNK):
+            stop = min(start + _CHUNK, end - len(pattern) + 1)
+            matches = self.bytes[start:stop] == pattern[0]
+            for place, byte in enumerate(pattern[1:], 1):
+                matches &= self.bytes[start + place : stop + place] == byte
+            found.append(np.flatnonzero(matches) + start)
+        return np.concatenate(found) if found else np.empty(0, np.int64)
 
     def slice(self, begin: int, end: int) -> bytes:
         """The bytes in `begin:end`."""

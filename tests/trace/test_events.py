@@ -260,3 +260,14 @@ def test_stats_decode_as_the_generated_class_decodes_them(seed):
                 assert number % 2**64 == (getattr(stats[0], kind) if kind else 0) % 2**64
             elif not stats or kind == "double_value":
                 assert number == 5
+
+
+@pytest.mark.parametrize("first_id", [1, 127, 128, 16_384, 1 << 40])
+def test_the_events_that_carry_a_stat_are_found_whatever_its_id(first_id):
+    marked = [event("a", n, 1, {"other": n, "wanted": n}) if n % 3 == 0 else event("a", n, 1, {"other": 8 + first_id}) for n in range(50)]
+    events = Events.of(decode_trace(space(plane("p", line("x", *marked), line("y", event("a", 99, 1)), first_id=first_id))).planes[0])
+    assert events.having("wanted").start.tolist() == list(range(0, 50, 3))
+    assert events.where(events.start % 2 == 0).having("wanted").start.tolist() == list(range(0, 50, 6))
+    backwards = Events(events.plane, events.rows[::-1])
+    assert backwards.having("wanted").start.tolist() == list(range(48, -1, -3))
+    assert len(events.having("never")) == 0
