@@ -2,6 +2,7 @@
 A large CPU trace: some steps of a real one, over and over.
 
     python benchmarks/large_trace.py OUT.xplane.pb --events 3000000
+    python benchmarks/large_trace.py LOGDIR --events 1000000 --hosts 8
 
 Records a few dozen steps of a small Keras model behind a parallel input pipeline with TensorFlow's profiler, and repeats what is
 in their middle with later times, later step numbers, and ids of their own for function runs and elements. Lines, names, stats
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 WARM_UP, RECORDED, EDGE = 20, 48, 8  # steps; so many at both edges are left out, where the buffers fill and the session starts
+CLOCK_NS = 37 * 10**6  # many steps: who aligns by time alone compares different steps
 HOST = "/host:CPU"
 RUNS = ("_p", "_c", "id")  # stats that name one run of a function, or one task of a thread pool
 _SMALL = 1 << 40  # ids below count up, those above are hashes
@@ -202,7 +204,7 @@ def assemble(out, recording, host, bodies, clock_ns, hostname):
 
 def write_traces(outs, n_events):
     """
-    Traces of one job's hosts, each with at least so many events, by clocks that are a millisecond apart.
+    Traces of one job's hosts, each with at least so many events, by clocks that are 37 ms apart.
 
     Gives the number of events and steps of each.
     """
@@ -218,14 +220,24 @@ def write_traces(outs, n_events):
             with bodies[-1].open("wb") as file:
                 total += encode_line(file, host, line, window, n_turns)
         for number, out in enumerate(outs):
-            assemble(out, recording, host, bodies, number * 10**6, out.name.removesuffix(".xplane.pb"))
+            assemble(out, recording, host, bodies, number * CLOCK_NS, out.name.removesuffix(".xplane.pb"))
     return total, n_turns * window.n_steps
 
 
-if __name__ == "__main__":
+def main():
     parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
-    parser.add_argument("out", type=Path, metavar="OUT.xplane.pb")
-    parser.add_argument("--events", type=int, default=3_000_000)
+    parser.add_argument("out", type=Path, help="the file; with --hosts a logdir")
+    parser.add_argument("--events", type=int, default=3_000_000, help="of each host")
+    parser.add_argument("--hosts", type=int, help="traces of so many hosts of one job")
     arguments = parser.parse_args()
-    total, n_steps = write_traces([arguments.out], arguments.events)
-    print(f"{arguments.out}: {total:,} events, {n_steps:,} steps, {arguments.out.stat().st_size / 1e6:.0f} MB")
+    outs = [arguments.out]
+    if arguments.hosts:
+        run = arguments.out / "plugins" / "profile" / "large"
+        run.mkdir(parents=True)
+        outs = [run / f"host_{number}.xplane.pb" for number in range(arguments.hosts)]
+    total, n_steps = write_traces(outs, arguments.events)
+    print(f"{total:,} events, {n_steps:,} steps, {outs[0].stat().st_size / 1e6:.0f} MB a host")
+
+
+if __name__ == "__main__":
+    main()
