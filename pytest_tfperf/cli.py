@@ -15,10 +15,11 @@ from pytest_tfperf import __version__
 from pytest_tfperf.baseline.store import entry_key
 from pytest_tfperf.checks import Wanted, check_limits
 from pytest_tfperf.errors import LimitError, TfperfError
+from pytest_tfperf.metrics import SECONDS, parse_quantity
 from pytest_tfperf.report.analysis import render_profile
 from pytest_tfperf.report.runfile import read_run
 from pytest_tfperf.report.terminal import render
-from pytest_tfperf.results import BROKEN, FORMAT, Check, Json, Profile, Recording, Run, Verdict
+from pytest_tfperf.results import BROKEN, FORMAT, Check, Json, Profile, Run, Verdict
 
 GOOD, FAILED, USAGE, UNKNOWN = 0, 1, 2, 3
 _COLOURS = {"red": "31", "green": "32", "yellow": "33"}
@@ -44,6 +45,9 @@ def _parser() -> argparse.ArgumentParser:
         "Analyse XSpace traces of TensorFlow or JAX; needs no TensorFlow. Exit status 2 if a trace cannot be read or has no step.",
     )  # fmt: skip
     analyze.add_argument("traces", type=Path, nargs="+", metavar="TRACE", help=traces)
+    analyze.add_argument(
+        "--target-step-time", type=_seconds, metavar="TIME", help="predict input_bound for steps of this time, as in 12ms",
+    )  # fmt: skip
     check = _command(
         commands, "check", _check, "a trace against limits",
         "Hold a trace to limits, named as the marker's: --max-input-bound 5%% --min-device-busy 0.8. Exit status 1 if one is broken, "
@@ -68,7 +72,7 @@ def _command(commands: Any, name: str, run: object, short: str, long: str) -> ar
 
 def _analyze(options: argparse.Namespace, rest: Sequence[str]) -> int:
     _refuse(options, rest)
-    profiles = _profiles_of(options.traces)
+    profiles = _profiles_of(options.traces, options.target_step_time)
     print(_json(profiles) if options.json else "\n\n".join(render_profile(profile, options.verbose) for profile in profiles))
     return GOOD
 
@@ -98,14 +102,12 @@ def _show(options: argparse.Namespace, rest: Sequence[str]) -> int:
     return _status(check for test in run.tests for check in test.checks)
 
 
-def _profiles_of(paths: Iterable[Path]) -> list[Profile]:
-    """The profile of each trace, one for each host."""
-    from pytest_tfperf.analysis.profile import profile_of  # numpy: not for tfperf show
+def _profiles_of(paths: Iterable[Path], target_step_time_s: float | None = None) -> list[Profile]:
+    """The profile of each trace; those of one logdir are the hosts of a job."""
+    from pytest_tfperf.analysis.hosts import profiles_of_job  # numpy: not for tfperf show
     from pytest_tfperf.trace.logdir import find_traces
-    from pytest_tfperf.trace.xspace import read_trace
 
-    files = [file for path in paths for file in find_traces(path)]
-    return [profile_of(Recording(name=str(file), trace=file, workload={}, bare=True), read_trace(file)) for file in files]
+    return [profile for path in paths for profile in profiles_of_job(find_traces(path), target_step_time_s)]
 
 
 def _pairs(rest: Sequence[str]) -> dict[str, str]:
@@ -116,6 +118,13 @@ def _pairs(rest: Sequence[str]) -> dict[str, str]:
     if wrong is not None or len(names) != len(values):
         raise LimitError(f"{wrong or names[-1]} is no limit with a value, as in --max-input-bound 5%")
     return {name.removeprefix("--").replace("-", "_"): value for name, value in zip(names, values, strict=True)}
+
+
+def _seconds(text: str) -> float:
+    try:
+        return parse_quantity(text, SECONDS)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _refuse(options: argparse.Namespace, rest: Sequence[str]) -> None:

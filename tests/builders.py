@@ -20,13 +20,13 @@ def value(metric, number, **detail):
     return Value.of(metric, number, Source.TRACE, **detail)
 
 
-def profile(name="", workload=WORKLOAD, notes=(), **metrics):
+def profile(name="", workload=WORKLOAD, notes=(), steps=(), **metrics):
     """Of every metric a value: those given as number or `Value`, the rest unknown; a given step_time is a settled one."""
     values = {metric: Value.unknown(metric, "not measured") for metric in METRICS}
     for metric, given in metrics.items():
         settled = {"settled": True} if metric == "step_time" else {}
         values[metric] = given if isinstance(given, Value) else value(metric, given, **settled)
-    return Profile(name=name, metrics=values, workload=workload, notes=notes)
+    return Profile(name=name, metrics=values, workload=workload, notes=notes, steps=steps)
 
 
 def check(verdict, metric="input_bound", message="input_bound was 9 %, wanted at most 5 %", name="", kind="limit"):

@@ -16,7 +16,7 @@ import numpy as np
 from pytest_tfperf.analysis.ops import PYTHON_OPS, op_type
 from pytest_tfperf.analysis.steps import HOST
 from pytest_tfperf.results import Table
-from pytest_tfperf.trace.events import Events
+from pytest_tfperf.trace.events import Events, joined
 from pytest_tfperf.trace.intervals import EMPTY, Spans, covered, intersect, merge
 from pytest_tfperf.trace.nesting import enclosing, parents
 from pytest_tfperf.trace.wire import Ints
@@ -303,7 +303,7 @@ def _functions_of(host: Events, iterators: Events, group: Ints, paths: Sequence[
     runs = host.named(lambda name: name.startswith("InstantiatedCapturedFunction::Run"))
     process = host.called("ExecutorState::Process")
     owner = _owners(host, iterators, runs, group, paths)
-    stage = _looked_up(process.integers("id"), runs.integers("id"), owner)
+    stage = joined(process.integers("id"), runs.integers("id"), owner)
     python_ops = host.named(lambda name: op_type(name) in PYTHON_OPS)
     inside = enclosing(process, python_ops)
     with_python = set(stage[inside[inside >= 0]].tolist())
@@ -326,12 +326,3 @@ def _owners(host: Events, iterators: Events, runs: Events, group: Ints, paths: S
     stage_of = np.r_[np.where(first >= 0, above[group[first]], -1), -1]  # the last entry answers for -1
     around = enclosing(iterators, runs)
     return np.where(around >= 0, group[around], stage_of[enclosing(producers, runs)])
-
-
-def _looked_up(wanted: Ints, keys: Ints, values: Ints) -> Ints:
-    """The value of each wanted key, -1 where there is none."""
-    if not keys.size:
-        return np.full(wanted.size, -1)
-    order = np.argsort(keys, kind="stable")
-    at = np.minimum(np.searchsorted(keys[order], wanted), keys.size - 1)
-    return np.where(keys[order][at] == wanted, values[order][at], -1)

@@ -13,6 +13,8 @@ from pytest_tfperf.trace.wire import Ints
 from pytest_tfperf.trace.xspace import Plane, Trace
 
 HOST = "/host:CPU"
+OF_DEVICES = ("Steps", "XLA Modules")
+"""Sources of steps that are lines of devices."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,7 +112,7 @@ def _period_ends(events: Events) -> Ints:
 
 def _device_line(trace: Trace, title: str) -> Steps | None:
     """The events of the devices' lines of that title: `Steps` by their names, over all devices; else the program run most often."""
-    lines = [Events.of(plane).on_line(i) for plane in _devices(trace) for i, line in enumerate(plane.lines) if line.name == title]
+    lines = [Events.of(plane).on_line(i) for plane in device_planes(trace) for i, line in enumerate(plane.lines) if line.name == title]
     lines = [events.where(_outermost(events)).sorted() for events in lines if len(events)]
     if not lines:
         return None
@@ -144,7 +146,8 @@ def _hulls(lines: list[Events]) -> Steps:
     return Steps(start, end, tuple(order), "Steps", 0)
 
 
-def _devices(trace: Trace) -> list[Plane]:
+def device_planes(trace: Trace) -> list[Plane]:
+    """The planes of a host's accelerators; a TPU's sparse cores are not among them."""
     return [plane for plane in trace.planes if plane.name.startswith("/device:") and " " not in plane.name]
 
 

@@ -211,6 +211,16 @@ def _key_field(key: int) -> bytes:
     return bytes([0x08, *groups, rest])
 
 
+def joined(wanted: Ints, keys: Ints, values: Ints) -> Ints:
+    """The value that belongs to each wanted key, of equal keys the last, -1 where there is none; shape of `wanted`."""
+    if not keys.size:
+        return np.full(wanted.size, -1)
+    order = np.argsort(keys, kind="stable")
+    at = np.searchsorted(keys[order], wanted, side="right") - 1
+    hit = (at >= 0) & (keys[order][np.maximum(at, 0)] == wanted)
+    return np.where(hit, values[order][np.maximum(at, 0)], -1)
+
+
 def metadata_texts(plane: Plane, stat: str) -> dict[str, str]:
     """The value of a stat of the plane's event metadata as text, by event name; only where there is one."""
     names = list(plane.metadata_stats)

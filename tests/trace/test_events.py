@@ -1,10 +1,11 @@
 import random
 
+import numpy as np
 import pytest
 from xspace import MS, Ref, Uint, event, field, line, plane, space
 
 from pytest_tfperf.errors import TraceError
-from pytest_tfperf.trace.events import Events
+from pytest_tfperf.trace.events import Events, joined
 from pytest_tfperf.trace.xspace import decode_trace
 
 
@@ -271,3 +272,10 @@ def test_the_events_that_carry_a_stat_are_found_whatever_its_id(first_id):
     backwards = Events(events.plane, events.rows[::-1])
     assert backwards.having("wanted").start.tolist() == list(range(48, -1, -3))
     assert len(events.having("never")) == 0
+
+
+def test_joining_gives_the_value_of_the_last_equal_key():
+    wanted, keys, values = np.array([5, 7, 9, -1, 5]), np.array([7, 5, 5, 8]), np.array([70, 50, 51, 80])
+    assert joined(wanted, keys, values).tolist() == [51, 70, -1, -1, 51]
+    assert joined(wanted, keys[:0], values[:0]).tolist() == [-1] * 5
+    assert joined(wanted[:0], keys, values).tolist() == []

@@ -1,0 +1,68 @@
+"""The traces of a job's hosts together: analysed side by side, aligned by the names of their steps."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import statistics
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from pytest_tfperf.analysis.profile import profile_of
+from pytest_tfperf.results import Profile, Recording, Source, Step, Value
+from pytest_tfperf.trace.xspace import read_trace
+
+_IDLE = ("collective", "other")  # a host that is ahead waits for the others in these
+
+
+def profiles_of_job(traces: Sequence[Path], target_step_time_s: float | None = None) -> list[Profile]:
+    """
+    The profiles of the traces of one run, one for each host, with `step_skew` over the hosts where there are several.
+
+    Several are analysed in processes of their own, as many at once as there are cores; each holds one trace.
+
+    Raises:
+        TraceError: If one of them cannot be read or holds no step.
+    """
+    analyse = partial(_profile, target_step_time_s=target_step_time_s)
+    if len(traces) == 1:
+        return [analyse(traces[0])]
+    with ProcessPoolExecutor(min(_cores(), len(traces)), multiprocessing.get_context("spawn")) as pool:
+        profiles = list(pool.map(analyse, traces))
+    skew = host_skew(profiles)
+    return [replace(profile, metrics={**profile.metrics, "step_skew": skew}) for profile in profiles]
+
+
+def host_skew(profiles: Sequence[Profile]) -> Value:
+    """
+    Slowest ÷ median host − 1, by the time that each works in the steps that all of them have.
+
+    In a job whose hosts wait for each other the periods are alike; work is what of a period is neither collective nor other.
+    """
+    common = set.intersection(*({step.name for step in profile.steps} for profile in profiles))
+    work = [sum(_work(step) for step in profile.steps if step.name in common) for profile in profiles]
+    if not common:
+        return Value.unknown("step_skew", "the hosts have no step in common: number the steps alike on all of them")
+    if statistics.median(work) <= 0:
+        return Value.unknown("step_skew", "the hosts did no work in the steps that they have in common")
+    slowest = max(range(len(work)), key=work.__getitem__)
+    return Value.of(
+        "step_skew", work[slowest] / statistics.median(work) - 1, Source.TRACE,
+        n_hosts=len(profiles), n_steps=len(common), where=f"the slowest host is {profiles[slowest].name}",
+    )  # fmt: skip
+
+
+def _profile(trace: Path, target_step_time_s: float | None) -> Profile:
+    recording = Recording(name=str(trace), trace=trace, workload={}, bare=True, target_step_time_s=target_step_time_s)
+    return profile_of(recording, read_trace(trace))
+
+
+def _work(step: Step) -> float:
+    return step.period_s - sum(step.parts_s[part] for part in _IDLE)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
