@@ -1,14 +1,71 @@
-"""XLA executables in a trace: the HloProto messages of its metadata. Field numbers: xla/service/hlo.proto (openxla/xla)."""
+"""
+XLA modules from their bytes, and the executables in a trace's metadata, without a protobuf library.
+
+Field numbers are those of xla/service/hlo.proto and xla/xla_data.proto (openxla/xla).
+"""
 
 from __future__ import annotations
 
-from pytest_tfperf.trace.wire import Message
-from pytest_tfperf.trace.xspace import Trace
+from collections.abc import Collection, Iterator
+
+from pytest_tfperf.trace.hlo_module import (
+    DTYPES,
+    ConvolutionDimensions,
+    DotDimensions,
+    HloComputation,
+    HloInstruction,
+    HloModule,
+    Shape,
+    WindowDimension,
+)
+from pytest_tfperf.trace.wire import BYTES, VARINT, Message
+from pytest_tfperf.trace.xspace import Plane, Trace
+
+_PLANE = "/host:metadata"
+_STAT = "Hlo Proto"
+_DEEPEST = 100  # shapes within each other; protobuf's own limit
+
+
+def decode_module(raw: bytes, name: str) -> HloModule:
+    """
+    The module in the bytes of an HloModuleProto; `name` stands in error messages.
+
+    Raises:
+        TraceError: If the bytes are no HloModuleProto, or one that cannot be run: operands or callees that are missing or follow.
+    """
+    return _module(Message(raw, name), 0, len(raw))
+
+
+def modules_of(trace: Trace, names: Collection[str] | None = None) -> dict[str, HloModule]:
+    """
+    The executables of a trace, `module(program id)` to its optimised module; only those of `names` are decoded, if given.
+
+    Raises:
+        TraceError: If one of them is damaged.
+    """
+    plane = trace.plane(_PLANE)
+    if plane is None:
+        return {}
+    wanted = plane.metadata_stats if names is None else [name for name in plane.metadata_stats if name in names]
+    spans = {name: _module_span(plane, name) for name in wanted}
+    return {name: _module(plane.message, *span) for name, span in spans.items() if span}
+
+
+def _module_span(plane: Plane, name: str) -> tuple[int, int] | None:
+    """XStat metadata_id = 1, bytes_value = 6 → HloProto hlo_module = 1; None for metadata that is no executable's."""
+    message = plane.message
+    for stat in plane.metadata_stats[name]:
+        keys = [value for number, wire, value, _ in message.fields(*stat, "XStat") if (number, wire) == (1, 0)]
+        if keys and plane.stat_names.get(message.signed(keys[-1])) == _STAT:
+            for proto in message.inside(*stat, 6):
+                for module in message.inside(*proto, 1):
+                    return module
+    return None
 
 
 def buffer_bytes(trace: Trace) -> dict[str, int]:
     """Bytes that each executable needs, by name: parameters, results and temporaries, as XLA's buffer assignment lays them out."""
-    plane = trace.plane("/host:metadata")
+    plane = trace.plane(_PLANE)
     if plane is None:
         return {}
     return {name: sum(_allocations(plane.message, *stat) for stat in stats) for name, stats in plane.metadata_stats.items()}
@@ -22,3 +79,151 @@ def _allocations(message: Message, begin: int, end: int) -> int:
             for allocation in message.inside(*assignment, 3):
                 total += sum(v for n, wire, v, _ in message.fields(*allocation, "BufferAllocationProto") if (n, wire) == (2, 0))
     return total
+
+
+def _module(message: Message, begin: int, end: int) -> HloModule:
+    reader = _Reader(message)
+    fields = reader.fields(begin, end, "HloModuleProto")
+    computations: dict[int, HloComputation] = {}
+    for span in fields.spans(3):
+        computation = reader.computation(*span, computations)
+        computations[computation.id] = computation
+    entry = fields.integer(6)
+    if entry not in computations:
+        raise message.error("HloModuleProto", begin, f"there is no computation {entry} to enter")
+    return HloModule(fields.text(1), entry, computations, bool(fields.spans(7)))
+
+
+class _Fields:
+    """The fields of one message by number."""
+
+    __slots__ = ("found", "message", "where")
+
+    def __init__(self, message: Message, begin: int, end: int, where: str) -> None:
+        self.message = message
+        self.where = where
+        self.found: dict[int, list[tuple[int, int, int]]] = {}
+        for number, wire, value, behind in message.fields(begin, end, where):
+            self.found.setdefault(number, []).append((wire, value, behind))
+
+    def integer(self, number: int, default: int = 0) -> int:
+        values = [value for wire, value, _ in self.found.get(number, ()) if wire == VARINT]
+        return self.message.signed(values[-1]) if values else default
+
+    def integers(self, number: int) -> tuple[int, ...]:
+        """A repeated number, packed or not."""
+        values: list[int] = []
+        for wire, value, behind in self.found.get(number, ()):
+            if wire == VARINT:
+                values.append(self.message.signed(value))
+            while wire == BYTES and value < behind:
+                item, value = self.message.varint(value, behind, self.where)
+                values.append(self.message.signed(item))
+        return tuple(values)
+
+    def spans(self, number: int) -> list[tuple[int, int]]:
+        return [(value, behind) for wire, value, behind in self.found.get(number, ()) if wire == BYTES]
+
+    def text(self, number: int) -> str:
+        spans = self.spans(number)
+        return self.message.text(*spans[-1]) if spans else ""
+
+
+class _Reader:
+    """Decodes the parts of one module; equal shapes are decoded once."""
+
+    __slots__ = ("message", "shapes")
+
+    def __init__(self, message: Message) -> None:
+        self.message = message
+        self.shapes: dict[bytes, Shape] = {}
+
+    def fields(self, begin: int, end: int, where: str) -> _Fields:
+        return _Fields(self.message, begin, end, where)
+
+    def computation(self, begin: int, end: int, before: dict[int, HloComputation]) -> HloComputation:
+        fields = self.fields(begin, end, "HloComputationProto")
+        instructions: dict[int, HloInstruction] = {}
+        for span in fields.spans(2):
+            found = self.instruction(*span)
+            missing = [key for key in found.operands if key not in instructions] + [key for key in found.called if key not in before]
+            if missing or found.id in instructions:
+                what = f"{found.name!r} needs {missing[0]}, which is not there yet" if missing else f"two instructions are {found.id}"
+                raise self.message.error("HloInstructionProto", span[0], what)
+            instructions[found.id] = found
+        root, key = fields.integer(6), fields.integer(5)
+        if root not in instructions or key in before:
+            what = f"there are two computations {key}" if key in before else f"there is no instruction {root} to return"
+            raise self.message.error("HloComputationProto", begin, what)
+        return HloComputation(key, fields.text(1), root, instructions)
+
+    def instruction(self, begin: int, end: int) -> HloInstruction:
+        fields = self.fields(begin, end, "HloInstructionProto")
+        metadata = [self.fields(*span, "OpMetadata") for span in fields.spans(7)][-1:] or [self.fields(0, 0, "OpMetadata")]
+        shapes = [self.shape(*span) for span in fields.spans(3)]
+        return HloInstruction(
+            id=fields.integer(35),
+            name=fields.text(1),
+            opcode=fields.text(2),
+            shape=shapes[-1] if shapes else Shape("token"),
+            operands=fields.integers(36),
+            called=fields.integers(38),
+            op_type=metadata[0].text(1),
+            op_name=metadata[0].text(2),
+            source_file=metadata[0].text(3),
+            source_line=metadata[0].integer(4),
+            parameter_number=fields.integer(9),
+            tuple_index=fields.integer(13),
+            dimensions=fields.integers(14),
+            fft_length=fields.integers(32),
+            window=tuple(window for span in fields.spans(15) for window in self.window(*span)),
+            dot=next((self.dot(*span) for span in fields.spans(30)), None),
+            convolution=next((self.convolution(*span) for span in fields.spans(16)), None),
+            feature_groups=max(1, fields.integer(50)),
+            batch_groups=max(1, fields.integer(58)),
+            fusion_kind=fields.text(11),
+            custom_call_target=fields.text(28),
+            backend_config=fields.text(43),
+        )
+
+    def shape(self, begin: int, end: int, depth: int = 0) -> Shape:
+        key = self.message.slice(begin, end)
+        if key not in self.shapes:
+            self.shapes[key] = self._shape(begin, end, depth)
+        return self.shapes[key]
+
+    def _shape(self, begin: int, end: int, depth: int) -> Shape:
+        """ShapeProto; its LayoutProto has minor_to_major = 1, tiles = 6, element_size_in_bits = 7, memory_space = 8."""
+        if depth > _DEEPEST:
+            raise self.message.error("ShapeProto", begin, f"more than {_DEEPEST} shapes within each other")
+        fields = self.fields(begin, end, "ShapeProto")
+        dimensions = fields.integers(3)
+        if any(size < 0 for size in dimensions):
+            raise self.message.error("ShapeProto", begin, f"a dimension of {min(dimensions)}")
+        layout = [self.fields(*span, "LayoutProto") for span in fields.spans(5)][-1:] or [self.fields(0, 0, "LayoutProto")]
+        number = fields.integer(2)
+        return Shape(
+            dtype=DTYPES.get(number, f"type {number}"),
+            dimensions=dimensions,
+            dynamic=tuple(bool(value) for value in fields.integers(6)),
+            minor_to_major=layout[0].integers(1),
+            tiles=tuple(self.fields(*span, "TileProto").integers(1) for span in layout[0].spans(6)),
+            memory_space=layout[0].integer(8),
+            element_bits=max(0, layout[0].integer(7)),
+            parts=tuple(self.shape(*span, depth + 1) for span in fields.spans(4)),
+        )
+
+    def window(self, begin: int, end: int) -> Iterator[WindowDimension]:
+        for span in self.fields(begin, end, "Window").spans(1):
+            fields = self.fields(*span, "WindowDimension")
+            size, stride, low, high, dilation, base, reversal = (fields.integer(number) for number in range(1, 8))
+            yield WindowDimension(size, max(1, stride), low, high, max(1, dilation), max(1, base), bool(reversal))
+
+    def dot(self, begin: int, end: int) -> DotDimensions:
+        fields = self.fields(begin, end, "DotDimensionNumbers")
+        return DotDimensions(*(fields.integers(number) for number in range(1, 5)))
+
+    def convolution(self, begin: int, end: int) -> ConvolutionDimensions:
+        fields = self.fields(begin, end, "ConvolutionDimensionNumbers")
+        one, many = fields.integer, fields.integers
+        return ConvolutionDimensions(one(7), one(8), many(11), one(3), one(4), many(6), one(9), one(10), many(12))
