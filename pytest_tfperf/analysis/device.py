@@ -18,8 +18,8 @@ from pytest_tfperf.trace.events import Events, metadata_texts
 from pytest_tfperf.trace.intervals import EMPTY, Spans, merge
 from pytest_tfperf.trace.xspace import Plane, Trace
 
-_GPU = re.compile(r"/device:GPU:\d+\Z")
-_TPU = re.compile(r"/device:TPU:\d+\Z")
+GPU = re.compile(r"/device:GPU:\d+\Z")
+TPU = re.compile(r"/device:TPU:\d+\Z")
 _DERIVED = range(0xDEADBEEF - (1 << 32), 0xDEADBEEF - (1 << 32) + 512)
 _DERIVED_NAMES = frozenset(
     {"Steps", "XLA Modules", "XLA Ops", "Framework Ops", "TensorFlow Ops", "Framework Name Scope", "TensorFlow Name Scope", "Source code"}
@@ -27,7 +27,8 @@ _DERIVED_NAMES = frozenset(
 )
 _TO_DEVICE = re.compile(r"memcpy[ _]?h(ost)?to?2?d|MemcpyH2D", re.IGNORECASE)
 _TO_HOST = re.compile(r"memcpy[ _]?d(evice)?to?2?h|MemcpyD2H", re.IGNORECASE)
-_ON_DEVICE = re.compile(r"memcpy[ _]?(dtod|d2d|p2p|ptop)|MemcpyP2P", re.IGNORECASE)
+# __amd_rocclr_copyBuffer is the kernel with which ROCm copies between what a GPU can address
+_ON_DEVICE = re.compile(r"memcpy[ _]?(dtod|d2d|p2p|ptop)|MemcpyP2P|__amd_rocclr_copyBuffer", re.IGNORECASE)
 _COLLECTIVE = re.compile(r"(nccl|rccl)", re.IGNORECASE)
 _TPU_KINDS: dict[str, Callable[[str], bool]] = {
     "input": lambda category: category == "infeed",
@@ -53,12 +54,22 @@ class DeviceActivity:
 
 def find_device_activity(trace: Trace) -> DeviceActivity:
     """What the GPUs and TPUs of a host did; nothing where the trace has none."""
-    planes = [plane for plane in trace.planes if plane.start_ps.size and (_GPU.match(plane.name) or _TPU.match(plane.name))]
+    planes = accelerators(trace)
     found: dict[str, list[Spans]] = {kind: [EMPTY] for kind in KINDS}
     for plane in planes:
-        for kind, spans in _gpu_spans(plane) if _GPU.match(plane.name) else _tpu_spans(plane):
+        for kind, spans in kinds_of_spans(plane):
             found[kind].append(spans)
     return DeviceActivity(len(planes), {kind: merge(*spans) for kind, spans in found.items()})
+
+
+def accelerators(trace: Trace) -> list[Plane]:
+    """The planes of the GPUs and TPU cores that did anything."""
+    return [plane for plane in trace.planes if plane.start_ps.size and (GPU.match(plane.name) or TPU.match(plane.name))]
+
+
+def kinds_of_spans(plane: Plane) -> Iterator[tuple[str, Spans]]:
+    """What one accelerator did: each kind of `KINDS` with its spans, not merged."""
+    return _gpu_spans(plane) if GPU.match(plane.name) else _tpu_spans(plane)
 
 
 def stream_events(plane: Plane) -> Events:

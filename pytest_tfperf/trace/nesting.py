@@ -42,6 +42,15 @@ def enclosing(outer: Events, inner: Events) -> Ints:
     return found
 
 
+def self_times(events: Events) -> Ints:
+    """The duration of each event without the events directly inside it, in picoseconds, at least 0; shape (n,)."""
+    duration, above = events.end - events.start, parents(events)
+    rest: Ints = duration.copy()
+    np.subtract.at(rest, above[above >= 0], duration[above >= 0])
+    rest[rest < 0] = 0
+    return rest
+
+
 def _before(line: Ints, start: Ints, inner: Events) -> Ints:
     """The last place in (line, start) order that is not behind each inner event, -1 where none."""
     lines, first = np.unique(line, return_index=True)
