@@ -14,7 +14,7 @@ from pytest_tfperf.trace.events import Events, Mask
 from pytest_tfperf.trace.intervals import Spans, merge
 from pytest_tfperf.trace.nesting import enclosing
 from pytest_tfperf.trace.wire import Ints
-from pytest_tfperf.trace.xspace import Trace
+from pytest_tfperf.trace.xspace import Plane, Trace, once
 
 # `node name:Op type`, the grammar of XProf's ParseTfOpFullname (xla/tsl/profiler/convert or utils/tf_op_utils.cc)
 _OP = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*:([A-Z_][a-zA-Z0-9_]*)\Z")
@@ -36,7 +36,8 @@ _RUNTIME = frozenset(
 )
 _FETCHING = ("IteratorGetNext", "OptionalHasValue", "OptionalGetValue", "_EagerConst", "SyncDevice")
 _DATA_LINES = ("tf_data_",)
-_DATA_RUNS = "InstantiatedCapturedFunction::Run"
+DATA_RUNS = "InstantiatedCapturedFunction::Run"
+"""How the events are named in which tf.data runs a function of the user's."""
 PYTHON_OPS = frozenset({"PyFunc", "EagerPyFunc", "PyFuncStateless"})
 
 
@@ -65,22 +66,29 @@ def find_activity(trace: Trace) -> Activity:
 def model_processes(trace: Trace) -> Events:
     """When TensorFlow's executor worked on the model's functions."""
     host = Events.of(trace.plane(HOST))
-    process = host.called("ExecutorState::Process")
-    return process.where(~_runs_for_data(host, process))
+    return host.called("ExecutorState::Process").where(~_runs_for_data(host.plane))
 
 
 def not_for_data(host: Events, events: Events) -> Events:
     """The events that no input pipeline caused: neither on a thread of tf.data's nor in a function that it runs."""
     events = events.where(~_on_data_thread(events))
     process = host.called("ExecutorState::Process")
-    for_data = np.r_[_runs_for_data(host, process), False]  # the last entry answers for -1
+    for_data = np.r_[_runs_for_data(host.plane), False]  # the last entry answers for -1
     return events.where(~for_data[enclosing(process, events)])
 
 
-def _runs_for_data(host: Events, process: Events) -> Mask:
-    """Which `ExecutorState::Process` events run a function of an input pipeline, shape (n,)."""
-    ids = host.named(lambda name: name.startswith(_DATA_RUNS)).integers("id")
-    for_data: Mask = np.isin(process.integers("id"), ids) | _on_data_thread(process)
+@once
+def process_ids(plane: Plane) -> Ints:
+    """Which run of a function each `ExecutorState::Process` event of a host works for, shape (n,)."""
+    return Events.of(plane).called("ExecutorState::Process").integers("id")
+
+
+@once
+def _runs_for_data(plane: Plane) -> Mask:
+    """Which `ExecutorState::Process` events of a host run a function of an input pipeline, shape (n,)."""
+    host = Events.of(plane)
+    ids = host.named(lambda name: name.startswith(DATA_RUNS)).integers("id")
+    for_data: Mask = np.isin(process_ids(plane), ids) | _on_data_thread(host.called("ExecutorState::Process"))
     return for_data
 
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from pytest_tfperf.analysis.ops import PYTHON_OPS, op_type
+from pytest_tfperf.analysis.ops import DATA_RUNS, PYTHON_OPS, op_type, process_ids
 from pytest_tfperf.analysis.steps import HOST
 from pytest_tfperf.results import Table
 from pytest_tfperf.trace.events import Events, joined
@@ -300,10 +300,10 @@ def _asynchronous_above(path: str) -> str:
 
 def _functions_of(host: Events, iterators: Events, group: Ints, paths: Sequence[str], waits: Spans) -> dict[str, _Work]:
     """What the functions of each stage did, by the stage's path."""
-    runs = host.named(lambda name: name.startswith("InstantiatedCapturedFunction::Run"))
+    runs = host.named(lambda name: name.startswith(DATA_RUNS))
     process = host.called("ExecutorState::Process")
     owner = _owners(host, iterators, runs, group, paths)
-    stage = joined(process.integers("id"), runs.integers("id"), owner)
+    stage = joined(process_ids(host.plane), runs.integers("id"), owner)
     python_ops = host.named(lambda name: op_type(name) in PYTHON_OPS)
     inside = enclosing(process, python_ops)
     with_python = set(stage[inside[inside >= 0]].tolist())

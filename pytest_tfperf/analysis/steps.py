@@ -60,15 +60,11 @@ def find_steps(trace: Trace) -> Steps:
         TraceError: If there is none.
     """
     host = Events.of(trace.plane(HOST))
-    for found in (
-        _marked(host),
-        _device_line(trace, "Steps"),
-        _iterations(host),
-        _function_calls(host),
-        _device_line(trace, "XLA Modules"),
-    ):
-        if found is not None:
-            return found
+    found = (
+        _marked(host) or _device_line(trace, "Steps") or _iterations(host) or _function_calls(host) or _device_line(trace, "XLA Modules")
+    )
+    if found is not None:
+        return found
     raise TraceError(
         f"trace {trace.path}: no step found. Mark the steps: call tf_profile(step, data), loop over tf_profile.steps(data), or "
         "wrap each in tf.profiler.experimental.Trace('train', step_num=n, _r=1); a Keras fit, evaluate or predict, or a "

@@ -113,14 +113,15 @@ class Events:
         return self.where(np.isin(self.rows, found))
 
     def _with_bytes(self, pattern: bytes) -> Ints:
-        """The rows of the events whose stats contain these bytes, ascending."""
-        rows = np.sort(self.rows)
-        begin, end = self.plane.stats_begin[rows], self.plane.stats_end[rows]
-        at = self.plane.message.find(pattern, int(begin.min()), int(end.max()))
-        order = np.argsort(begin, kind="stable")
-        place = np.searchsorted(begin[order], at, side="right") - 1
-        owner = order[np.maximum(place, 0)]
-        return rows[np.unique(owner[(place >= 0) & (at < end[owner])])]
+        """The rows of the events whose stats contain these bytes."""
+        rows, begin = self.rows, self.plane.stats_begin[self.rows]
+        if np.any(begin[1:] < begin[:-1]):
+            order = np.argsort(begin, kind="stable")
+            rows, begin = rows[order], begin[order]
+        end = self.plane.stats_end[rows]
+        at = self.plane.message.find(pattern, int(begin[0]), int(end.max()))
+        place = np.searchsorted(begin, at, side="right") - 1
+        return rows[np.unique(place[(place >= 0) & (at < end[place])])]
 
 
 @dataclass(frozen=True, eq=False)

@@ -77,6 +77,11 @@ class Message:
         """The string in `begin:end`; bytes that are not UTF-8 show as replacement characters."""
         return self._buffer[begin:end].decode("utf-8", "replace")
 
+    def index(self, byte: int, begin: int, end: int) -> int:
+        """The first offset in `begin:end` at which that byte stands, `end` where there is none."""
+        found = self._buffer.find(byte, begin, end)
+        return found if found >= 0 else end
+
     def find(self, pattern: bytes, begin: int, end: int) -> Ints:
         """The offsets at which the pattern stands within `begin:end`, overlaps included."""
         found = []
@@ -96,7 +101,7 @@ class Message:
         """
         The varints at many offsets, and how many bytes each has, both of shape (n,).
 
-        Eight bytes are taken at once; seven-bit groups are closed up by three shifts. Longer ones are read singly.
+        Eight bytes are taken at once; seven-bit groups are closed up by three shifts. Longer ones have one or two bytes more.
         """
         word = self.words[at]
         stop = ~word & np.uint64(0x8080808080808080)
@@ -107,10 +112,22 @@ class Message:
         word = ((word & np.uint64(0x3FFF00003FFF0000)) >> np.uint64(2)) | (word & np.uint64(0x00003FFF00003FFF))
         word = ((word & np.uint64(0x0FFFFFFF00000000)) >> np.uint64(4)) | (word & np.uint64(0x000000000FFFFFFF))
         length = (np.frexp(last.astype(np.float64))[1] >> 3).astype(np.int64)
-        for row in np.flatnonzero(~short):
-            value, behind = self.varint(int(at[row]), self.size, "varint")
-            word[row], length[row] = value, behind - at[row]
+        if not short.all():
+            long = np.flatnonzero(~short)
+            word[long], length[long] = self._long_varints(at[long])
         return word, length
+
+    def _long_varints(self, at: Ints) -> tuple[Words, Ints]:
+        """The varints of nine or ten bytes at these offsets; the tenth holds the highest bit alone."""
+        low = np.zeros(at.size, np.uint64)
+        for place in range(8):
+            low |= (self.bytes[at + place] & np.uint8(0x7F)).astype(np.uint64) << np.uint64(7 * place)
+        ninth, tenth = self.bytes[at + 8], self.bytes[at + 9]
+        endless = (ninth >= 0x80) & (tenth >= 0x80)
+        if endless.any():
+            raise self.error("varint", int(at[endless][0]), "a varint does not end")
+        more = np.where(ninth >= 0x80, tenth & np.uint8(1), np.uint8(0)).astype(np.uint64) << np.uint64(63)
+        return low | (ninth & np.uint8(0x7F)).astype(np.uint64) << np.uint64(56) | more, np.where(ninth >= 0x80, 10, 9)
 
     def signed(self, value: int) -> int:
         """An int64 from its varint, which stores negative numbers as their two's complement."""

@@ -7,16 +7,23 @@ since `Trace.origin_ns`, since absolute picoseconds do not fit 64 bits.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from pytest_tfperf.errors import TraceError
+from pytest_tfperf.trace.framing import EVENT_TAG, event_tags
 from pytest_tfperf.trace.wire import BYTES, VARINT, Ints, Message
 
-_EVENT_TAG = 0x22  # XLine.events = 4, length-delimited
+T = TypeVar("T")
+
 _STAT_TAG = 0x22  # XEvent.stats = 4, length-delimited
+_AT_ONCE = 1 << 15  # events
 _MAX_PS = 1 << 61  # 26 days; a sum of two such times still fits 64 bits
 
 
@@ -30,13 +37,13 @@ class Line:
     last: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Plane:
     """
     One plane of a trace (a host, a device), its events as columns of shape (n_events,).
 
     `name_index` points into `names`; `start_ps` counts from the trace's origin; the stats of event i are the bytes
-    `stats_begin[i]:stats_end[i]` of `message`.
+    `stats_begin[i]:stats_end[i]` of `message`. It has no slots, for `once` to refer to it weakly.
     """
 
     name: str
@@ -68,6 +75,19 @@ class Trace:
     def plane(self, name: str) -> Plane | None:
         """The first plane of that name, None where the trace has none."""
         return next((plane for plane in self.planes if plane.name == name), None)
+
+
+def once(function: Callable[[Plane], T]) -> Callable[[Plane], T]:
+    """A function of a plane that is computed once for each, and forgotten with it."""
+    known: WeakKeyDictionary[Plane, T] = WeakKeyDictionary()
+
+    @functools.wraps(function)
+    def remembered(plane: Plane) -> T:
+        if plane not in known:
+            known[plane] = function(plane)
+        return known[plane]
+
+    return remembered
 
 
 def read_trace(path: Path | str) -> Trace:
@@ -120,13 +140,14 @@ class _LineLayout:
         """XLine: id = 1, name = 2, timestamp_ns = 3, events = 4, display_name = 11."""
         texts: dict[int, str] = {}
         numbers: dict[int, int] = {}
-        tags: list[int] = []
+        tags: list[Ints] = []
         at = begin
         while at < end:
-            at = _event_tags(message, at, end, tags)
+            found, at = event_tags(message, at, end)
+            tags.append(found)
             for number, wire, value, behind in message.fields(at, end, "XLine"):
                 if number == 4 and wire == BYTES:
-                    if message.bytes[at] != _EVENT_TAG:
+                    if message.bytes[at] != EVENT_TAG:
                         raise message.error("XLine", at, "the tag of an event takes more bytes than it needs")
                     break
                 if wire == BYTES:
@@ -139,23 +160,8 @@ class _LineLayout:
         stamp = numbers.get(3, 0)
         if stamp < 0:
             raise message.error("XLine", begin, f"timestamp_ns is {stamp}")
-        return cls(numbers.get(1, 0), texts.get(11) or texts.get(2, ""), stamp, np.array(tags, np.int64))
-
-
-def _event_tags(message: Message, at: int, end: int, tags: list[int]) -> int:
-    """Append the offsets of the event tags that follow each other from `at` on; the offset behind the last of them."""
-    buffer = message._buffer
-    append = tags.append
-    while at < end and buffer[at] == _EVENT_TAG:
-        size = buffer[at + 1]
-        behind = at + 2
-        if size > 0x7F:
-            size, behind = message.varint(at + 1, end, "XLine.events")
-        if behind + size > end:
-            raise message.error("XLine", at, f"an event needs {size} bytes, {end - behind} are left")
-        append(at)
-        at = behind + size
-    return at
+        name = texts.get(11) or texts.get(2, "")
+        return cls(numbers.get(1, 0), name, stamp, np.concatenate(tags) if tags else np.empty(0, np.int64))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -213,11 +219,24 @@ class _PlaneLayout:
 
     def _names(self, metadata_id: Ints) -> tuple[tuple[str, ...], Ints]:
         """The distinct names of the events, and which of them each event has."""
-        ids, index = np.unique(metadata_id, return_inverse=True)
+        if not metadata_id.size:
+            return (), metadata_id
+        ids, index = _distinct(metadata_id)
         texts = [self.event_names.get(int(key), f"event {key}") for key in ids]
         names = {text: place for place, text in enumerate(dict.fromkeys(texts))}
         merged = np.array([names[text] for text in texts], np.int64)
-        return tuple(names), merged[index.reshape(-1)] if ids.size else index.reshape(-1).astype(np.int64)
+        return tuple(names), merged[index]
+
+
+def _distinct(values: Ints) -> tuple[Ints, Ints]:
+    """The distinct values, sorted, and which of them each is; by a table where they are small, as ids are."""
+    low, high = int(values.min()), int(values.max())
+    if not 0 <= low <= high < 1 << 20:
+        distinct, index = np.unique(values, return_inverse=True)
+        return distinct, index.reshape(-1)
+    used = np.zeros(high + 1, bool)
+    used[values] = True
+    return np.flatnonzero(used), (np.cumsum(used) - 1)[values]
 
 
 def _metadata(message: Message, begin: int, end: int) -> tuple[int, str, tuple[tuple[int, int], ...]]:
@@ -240,8 +259,16 @@ def _events(message: Message, tags: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]
     metadata_id, offset_ps, duration_ps, begin and end of the stats of the events at these tags, each of shape (n,).
 
     XEvent: metadata_id = 1, offset_ps = 2, duration_ps = 3, stats = 4. Fields come in this order, as every protobuf
-    serialiser writes them; an event in any other order is read singly.
+    serialiser writes them; an event in any other order is read singly. So many are decoded at once as a processor's cache holds.
     """
+    columns = np.zeros((5, tags.size), np.int64)
+    for first in range(0, tags.size, _AT_ONCE):
+        columns[:, first : first + _AT_ONCE] = _some_events(message, tags[first : first + _AT_ONCE])
+    metadata_id, offset, duration, begin, end = columns
+    return metadata_id, offset, duration, begin, end
+
+
+def _some_events(message: Message, tags: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
     size, width = message.varints(tags + 1)
     at = tags + 1 + width
     end = at + size.astype(np.int64)
@@ -255,12 +282,12 @@ def _events(message: Message, tags: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]
         columns.append(column)
     for row in np.flatnonzero(_behind_stats(message, at, end) != end).tolist():
         _single_event(message, row, int(tags[row]), columns, at, int(end[row]))
-    _, offset, duration = columns
+    metadata_id, offset, duration = columns
     bad = np.flatnonzero((duration < 0) | (duration > _MAX_PS) | (offset < -_MAX_PS) | (offset > _MAX_PS))
     if bad.size:
         what = f"an event starts at {offset[bad[0]]} ps and takes {duration[bad[0]]} ps"
         raise message.error("XEvent", int(tags[bad[0]]), what)
-    return columns[0], offset, duration, at, end
+    return metadata_id, offset, duration, at, end
 
 
 def _behind_stats(message: Message, at: Ints, end: Ints) -> Ints:

@@ -233,7 +233,7 @@ def test_bytes_without_a_plane_are_an_error(raw):
         (b"\x02\x00", "XSpace at byte 1 of 2: field number 0"),
         (space(field(3, field(4, b"\x08\x01\x10"))), "XEvent at byte 9 of 9: a varint does not end"),
         (space(field(3, b"\x22\x05\x08\x01")), "XLine at byte 4 of 8: an event needs 5 bytes, 2 are left"),
-        (space(field(3, b"\x22")), "XLine at byte 4 of 5: an event needs"),
+        (space(field(3, b"\x22")), "XLine.events at byte 5 of 5: a varint does not end"),
     ],
 )
 def test_a_message_names_file_part_byte_and_reason(raw, what):
