@@ -59,6 +59,14 @@ def _parser() -> argparse.ArgumentParser:
         "Show a run file of pytest --tfperf-report run.json. Exit status 1 if a check in it failed, 3 if one is unknown.",
     )  # fmt: skip
     show.add_argument("run", type=Path, metavar="RUN.json", help="the run file")
+    export = commands.add_parser(
+        "export", help="a trace for Perfetto's UI or chrome://tracing",
+        description="Write a trace as Chrome's trace JSON (.json, .json.gz) or in Perfetto's format (.perfetto-trace, .pftrace), "
+        "with the steps as a track of their own.",
+    )  # fmt: skip
+    export.add_argument("trace", type=Path, metavar="TRACE", help=f"{traces}, all its hosts")
+    export.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="the file to write")
+    export.set_defaults(run_command=_export, parser=export)
     return parser
 
 
@@ -100,6 +108,15 @@ def _show(options: argparse.Namespace, rest: Sequence[str]) -> int:
     else:
         print(_shown(run, options.verbose))
     return _status(check for test in run.tests for check in test.checks)
+
+
+def _export(options: argparse.Namespace, rest: Sequence[str]) -> int:
+    _refuse(options, rest)
+    from pytest_tfperf.export import export_traces  # numpy
+    from pytest_tfperf.trace.logdir import find_traces
+
+    export_traces(find_traces(options.trace), options.output)
+    return GOOD
 
 
 def _profiles_of(paths: Iterable[Path], target_step_time_s: float | None = None) -> list[Profile]:

@@ -25,3 +25,7 @@ class UnknownMetric(TfperfError):
 
 class BaselineError(TfperfError):
     """A baseline file or folder that cannot be read or written."""
+
+
+class ExportError(TfperfError):
+    """A trace cannot be written in the format, or to the place, that was asked for."""

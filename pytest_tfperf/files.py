@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 
 def replace_file(path: Path, text: str) -> None:
@@ -14,12 +17,24 @@ def replace_file(path: Path, text: str) -> None:
     Raises:
         OSError: If that cannot be done; the file is then as it was.
     """
+    with replacing(path) as file:
+        file.write(text.encode("utf-8"))
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """
+    A file to write to that takes the place of `path` when all is written, making its folder where there is none.
+
+    Raises:
+        OSError: If that cannot be done; the file is then as it was, as it is after any other error.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     temporary = Path(name)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            yield file
         temporary.chmod(0o644)
         temporary.replace(path)
     except BaseException:

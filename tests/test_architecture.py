@@ -33,6 +33,7 @@ ROOMS = {
     "checks": ANALYSIS,
     "baseline": BASELINE,
     "report": BASELINE | {"report"},
+    "export": ANALYSIS | {"export"},
     "capture": CAPTURE,
     "compiler": CAPTURE,
 }

@@ -4,7 +4,7 @@ import stat
 
 import pytest
 
-from pytest_tfperf.files import replace_file
+from pytest_tfperf.files import replace_file, replacing
 
 
 def test_a_file_is_written_and_its_folders_made(tmp_path):
@@ -45,3 +45,22 @@ def test_a_folder_that_cannot_be_made_is_an_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="Not a directory"):
         replace_file(tmp_path / "file" / "below" / "file.json", "")
+
+
+def test_what_is_written_in_parts_takes_the_place_only_when_all_is_there(tmp_path):
+    path = tmp_path / "file"
+    path.write_text("old")
+    with replacing(path) as file:
+        file.write(b"ne")
+        assert path.read_text() == "old"
+        file.write(b"w")
+    assert (path.read_text(), list(tmp_path.iterdir())) == ("new", [path])
+
+
+def test_an_error_amid_the_parts_leaves_the_file_as_it_was(tmp_path):
+    path = tmp_path / "file"
+    path.write_text("old")
+    with pytest.raises(KeyError), replacing(path) as file:
+        file.write(b"half")
+        raise KeyError
+    assert (path.read_text(), list(tmp_path.iterdir())) == ("old", [path])

@@ -1,0 +1,163 @@
+"""
+Perfetto's own trace format: TracePackets with track descriptors and track events, names interned for each track.
+
+Field numbers are those of protos/perfetto/trace (google/perfetto): trace_packet.proto, track_event/track_descriptor.proto,
+track_event/track_event.proto, track_event/debug_annotation.proto and interned_data/interned_data.proto. Times are nanoseconds:
+what is shorter has no length here.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO
+
+from pytest_tfperf.export.args import Args
+from pytest_tfperf.export.tracks import Counter, Process, Slices, Track
+
+_BEGIN, _END, _COUNTER = 1, 2, 4  # TrackEvent.Type
+_CLEARED, _NEEDS_STATE = 1, 2  # TracePacket.SequenceFlags
+_BYTES = 3  # CounterDescriptor.Unit
+_EXPLICIT = 3  # TrackDescriptor.ChildTracksOrdering
+_ALL_BITS = (1 << 64) - 1
+_SHORT = [bytes([value]) for value in range(0x80)]
+
+
+def write_perfetto(file: BinaryIO, processes: Iterable[Process]) -> None:
+    """Write the processes, a packet sequence for each track."""
+    for process in processes:
+        file.write(_packet(_descriptor(process.id, 0, _sized(3, _number(1, process.id) + _name(6, process.name)) + _number(11, _EXPLICIT))))
+        for rank, track in enumerate(process.tracks):
+            thread = _number(1, process.id) + _number(2, track.id) + _name(5, track.name)
+            _begin_sequence(file, track.id, _descriptor(track.id, process.id, _sized(4, thread) + _number(12, rank)))
+            for packets in _Sequence(track).packets():
+                file.write(packets)
+        for counter in process.counters:
+            described = _name(2, counter.name) + _sized(8, _number(3, _BYTES))
+            _begin_sequence(file, counter.id, _descriptor(counter.id, process.id, described))
+            file.write(b"".join(_samples(counter)))
+
+
+def _begin_sequence(file: BinaryIO, sequence: int, descriptor: bytes) -> None:
+    """
+    The packets that a track's sequence starts with: what the track is, and that all events of the sequence are on it.
+
+    TracePacket: trusted_packet_sequence_id = 10, sequence_flags = 13, trace_packet_defaults = 59 (track_event_defaults = 11,
+    track_uuid = 11).
+    """
+    defaults = _sized(59, _sized(11, _number(11, sequence)))
+    file.write(_packet(descriptor + _number(10, sequence) + _number(13, _CLEARED) + defaults))
+
+
+def _descriptor(uuid: int, parent: int, content: bytes) -> bytes:
+    """TracePacket: track_descriptor = 60; TrackDescriptor: uuid = 1, parent_uuid = 5."""
+    return _sized(60, _number(1, uuid) + (_number(5, parent) if parent else b"") + content)
+
+
+class _Sequence:
+    """
+    The packets of a track: each slice as a begin and an end, in the order of time.
+
+    TracePacket: timestamp = 8, track_event = 11, interned_data = 12; TrackEvent: type = 9, name_iid = 10, debug_annotations = 4,
+    flow_ids = 47, terminating_flow_ids = 48 (fixed64).
+    """
+
+    def __init__(self, track: Track) -> None:
+        self._track = track
+        self._tail = _number(10, track.id) + _number(13, _NEEDS_STATE)
+        self._end = _sized(11, _number(9, _END)) + self._tail
+        self._names = _Interned(2)  # InternedData.event_names
+        self._keys = _Interned(3)  # InternedData.debug_annotation_names
+        self._texts = _Interned(29)  # InternedData.debug_annotation_string_values
+        self._open: list[int] = []
+
+    def packets(self) -> Iterator[bytes]:
+        for slices in self._track.slices():
+            yield b"".join(self._of(slices))
+        yield b"".join(self._ended(None))
+
+    def _of(self, slices: Slices) -> Iterator[bytes]:
+        for place, (start, end) in enumerate(zip(slices.start_ps, slices.end_ps, strict=True)):
+            yield from self._ended(end)
+            event = _number(9, _BEGIN) + _number(10, self._names.id(slices.names[place])) + self._annotations(slices.args[place])
+            if place in slices.starts or place in slices.ends:
+                event += _flow_ids(47, slices.starts.get(place, ())) + _flow_ids(48, slices.ends.get(place, ()))
+            interned = self._names.added + self._keys.added + self._texts.added
+            data = b""
+            if interned:
+                data = _sized(12, interned)
+                self._names.added = self._keys.added = self._texts.added = b""
+            yield _packet(_number(8, start // 1000) + _sized(11, event) + data + self._tail)
+            self._open.append(end)
+
+    def _ended(self, end: int | None) -> Iterator[bytes]:
+        """The ends of the open slices that do not reach to a time; None: of all."""
+        while self._open and (end is None or self._open[-1] < end):
+            yield _packet(_number(8, self._open.pop() // 1000) + self._end)
+
+    def _annotations(self, args: Args) -> bytes:
+        """DebugAnnotation: name_iid = 1, uint_value = 3, int_value = 4, double_value = 5, string_value_iid = 17."""
+        return b"".join(_sized(4, _number(1, self._keys.id(name)) + self._value(value)) for name, value in args.items())
+
+    def _value(self, value: float | str) -> bytes:
+        if isinstance(value, str):
+            return _number(17, self._texts.id(value))
+        if isinstance(value, float):
+            return b"\x29" + struct.pack("<d", value)
+        return _number(3 if value >= 1 << 63 else 4, value)
+
+
+class _Interned:
+    """Texts of one index of InternedData, whose entries are iid = 1 and the text = 2; `added` are those that no packet holds yet."""
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+        self._ids: dict[str, int] = {}
+        self.added = b""
+
+    def id(self, text: str) -> int:
+        """The id of a text."""
+        found = self._ids.get(text)
+        if found is None:
+            found = self._ids[text] = len(self._ids) + 1
+            self.added += _sized(self._index, _number(1, found) + _name(2, text))
+        return found
+
+
+def _flow_ids(field: int, flows: Iterable[int]) -> bytes:
+    return b"".join(_varint(field << 3 | 1) + struct.pack("<Q", flow) for flow in flows)
+
+
+def _samples(counter: Counter) -> Iterator[bytes]:
+    """TrackEvent: type = 9, counter_value = 30."""
+    tail = _number(10, counter.id) + _number(13, _NEEDS_STATE)
+    for time, value in zip(counter.times_ps, counter.values, strict=True):
+        yield _packet(_number(8, time // 1000) + _sized(11, _number(9, _COUNTER) + _number(30, value)) + tail)
+
+
+def _packet(content: bytes) -> bytes:
+    """Trace: packet = 1."""
+    return _sized(1, content)
+
+
+def _number(field: int, value: int) -> bytes:
+    return (_SHORT[field << 3] if field < 16 else _varint(field << 3)) + _varint(value & _ALL_BITS)
+
+
+def _name(field: int, text: str) -> bytes:
+    return _sized(field, text.encode("utf-8", "replace"))
+
+
+def _sized(field: int, content: bytes) -> bytes:
+    return _varint(field << 3 | 2) + _varint(len(content)) + content
+
+
+def _varint(value: int) -> bytes:
+    if value < 0x80:
+        return _SHORT[value]
+    groups = bytearray()
+    while value > 0x7F:
+        groups.append(value & 0x7F | 0x80)
+        value >>= 7
+    groups.append(value)
+    return bytes(groups)
