@@ -1,34 +1,14 @@
 """Op statistics counted by hand, times in ms; and XProf's figures (wheel 2.24.2) for the real traces."""
 
-import os
-from pathlib import Path
-
-import numpy as np
 import pytest
+from traces import real
 from xspace import MS, Ref, Uint, at, event, line, plane, space
 
 from pytest_tfperf.analysis.op_stats import device_ops, eager_share, host_ops, instruction, op_table
-from pytest_tfperf.analysis.steps import Steps, find_steps
-from pytest_tfperf.trace.xspace import decode_trace, read_trace
+from pytest_tfperf.analysis.steps import find_steps
+from pytest_tfperf.trace.xspace import decode_trace
 
-TRACES = Path(__file__).parents[3] / "shared" / "traces"
 DERIVED = 0xDEADBEEF - (1 << 32)
-
-
-def whole(trace):
-    """One step that lasts as long as the trace."""
-    ends = [int((part.start_ps + part.duration_ps).max()) for part in trace.planes if part.start_ps.size]
-    return Steps(np.array([-(10**15)]), np.array([max(ends) + 1]), ("all",), "all", 0)
-
-
-def real(name):
-    path = TRACES / f"{name}.xplane.pb"
-    if not path.exists():
-        if os.environ.get("CI"):
-            pytest.fail(f"{path} is needed where this runs in CI")
-        pytest.skip(f"no trace at {path}")
-    trace = read_trace(path)
-    return trace, whole(trace)
 
 
 def traced(*events, thread="tf_Compute/1", planes=(), n_steps=2):

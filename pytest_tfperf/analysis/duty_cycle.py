@@ -1,0 +1,84 @@
+"""How much of their time the chips of TPUs worked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pytest_tfperf.analysis.device import TPU, accelerators, tpu_ops
+from pytest_tfperf.trace.events import Events, metadata_texts
+from pytest_tfperf.trace.intervals import Spans, merge
+from pytest_tfperf.trace.labels import plane_stats
+from pytest_tfperf.trace.wire import Message
+from pytest_tfperf.trace.xspace import Plane, Trace
+
+# while these run, a chip waits for the host or for what goes on beside (openxla/xprof, xplane_to_op_metrics_db.cc)
+_WAITING = frozenset({"infeed", "outfeed", "host send", "host send-done", "host recv", "host recv-done", "async-done", "megacore fusion"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DutyCycle:
+    """
+    Of one chip, over the whole trace: seconds in which it worked, in which any op of it ran, and from its first event to its last.
+
+    XProf calls the share in which it worked the device duty cycle.
+    """
+
+    chip: int
+    working_s: float
+    busy_s: float
+    span_s: float
+
+
+def duty_cycles(trace: Trace) -> list[DutyCycle]:
+    """The TPU chips of a host; a chip works while any core of it does."""
+    chips: dict[int, list[Plane]] = {}
+    for plane in accelerators(trace):
+        if TPU.match(plane.name):
+            chips.setdefault(_chip(plane), []).append(plane)
+    return [_duty_cycle(chip, planes) for chip, planes in sorted(chips.items())]
+
+
+def duty_cycle(cycles: Sequence[DutyCycle]) -> float | None:
+    """The share of their time in which chips worked, None without chips."""
+    span = sum(cycle.span_s for cycle in cycles)
+    return sum(cycle.working_s for cycle in cycles) / span if span else None
+
+
+def idle_share(cycles: Sequence[DutyCycle]) -> float | None:
+    """The share of their time in which no op of a chip ran, None without chips."""
+    span = sum(cycle.span_s for cycle in cycles)
+    return 1 - sum(cycle.busy_s for cycle in cycles) / span if span else None
+
+
+def _duty_cycle(chip: int, planes: Sequence[Plane]) -> DutyCycle:
+    working: list[Spans] = []
+    busy: list[Spans] = []
+    seen: list[Spans] = []
+    for plane in planes:
+        ops, category = tpu_ops(plane), metadata_texts(plane, "hlo_category")
+        working.append(ops.named(lambda name, category=category: category.get(name, "") not in _WAITING).spans)  # type: ignore[misc]
+        busy.append(ops.spans)
+        modules = [i for i, line in enumerate(plane.lines) if line.name == "XLA Modules"]
+        events = Events.of(plane)
+        seen += [ops.spans, events.where(np.isin(events.line, modules)).spans]
+    return DutyCycle(chip=chip, working_s=_length(merge(*working)), busy_s=_length(merge(*busy)), span_s=_hull(merge(*seen)))
+
+
+def _length(spans: Spans) -> float:
+    return float((spans[1] - spans[0]).sum()) * 1e-12
+
+
+def _hull(spans: Spans) -> float:
+    return float(spans[1][-1] - spans[0][0]) * 1e-12 if spans[0].size else 0.0
+
+
+def _chip(plane: Plane) -> int:
+    """The chip of a core: CoreDetails.local_chip_id = 4 (openxla/xprof, op_stats.proto), else as if each core had its own."""
+    details = plane_stats(plane).get("core_details")
+    if not isinstance(details, bytes):
+        return int(plane.name.rpartition(":")[2])
+    message = Message(details, plane.name)
+    return next((value for number, wire, value, _ in message.fields(0, len(details), "CoreDetails") if (number, wire) == (4, 0)), 0)
