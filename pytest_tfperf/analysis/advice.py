@@ -17,8 +17,12 @@ def input_cause(stages: Sequence[Stage]) -> dict[str, str]:
             "where": "no tf.data stage ran: the elements come from Python code",
             "try": "feed the step from a tf.data.Dataset that ends in .prefetch(tf.data.AUTOTUNE)",
         }
-    worst = stages[0]
-    return {"where": _describe(worst), "try": "; ".join(_remedies(worst, stages))}
+    return stage_cause(stages[0], stages)
+
+
+def stage_cause(stage: Stage, stages: Sequence[Stage]) -> dict[str, str]:
+    """`where` and `try` for a pipeline of these stages that this one slows down."""
+    return {"where": _describe(stage), "try": "; ".join(_remedies(stage, stages))}
 
 
 def compile_cause(modules: Iterable[str]) -> dict[str, str]:

@@ -39,6 +39,11 @@ class Steps:
         return int(self.start_ps.size)
 
     @property
+    def n_steps(self) -> int:
+        """How many steps there are with those that loop inside others."""
+        return len(self) if self.sizes is None else int(np.maximum(self.sizes, 1).sum())
+
+    @property
     def period_ps(self) -> Ints:
         """Periods, shape (n_steps,)."""
         return self.end_ps - self.start_ps

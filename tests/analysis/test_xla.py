@@ -50,3 +50,26 @@ def test_compilations_are_told_apart_by_when_they_ran():
 )
 def test_a_module_is_shown_by_its_function(name, short):
     assert short_module(name) == short
+
+
+def test_on_a_tpu_executions_are_those_of_the_busiest_core():
+    cores = [
+        plane(f"/device:TPU:{n}", line("XLA Modules", *(at(name, begin, begin + 1) for name, begin in runs)))
+        for n, runs in enumerate([[("jit_f(9)", 1), ("jit_g(8)", 3), ("jit_f(9)", 5), ("jit_f(9)", 12)], [("jit_f(9)", 1)]])
+    ]
+    marks = [at("train", n * 10, n * 10 + 9, step_num=n, _r=1) for n in range(2)]
+    trace = decode_trace(space(plane("/host:CPU", line("marks", *marks)), *cores))
+    use = find_xla_use(trace, find_steps(trace))
+    assert (use.launches.tolist(), use.clusters.tolist(), use.modules) == ([3, 1], [2, 1], {"jit_f(9)": 2, "jit_g(8)": 1})
+
+
+def test_on_gpus_kernels_name_the_executables_and_each_gpu_ran_its_share():
+    marks = [at("train", n * 10, n * 10 + 9, step_num=n, _r=1) for n in range(2)]
+    runs = [at("GpuExecutable::ExecuteAsyncOnStream", begin, begin + 0.5) for begin in (1, 1.1, 3, 3.1, 12, 12.1)]
+    gpus = [
+        plane(f"/device:GPU:{n}", line("Stream #1(Compute)", *(at("fusion", b, b + 1, hlo_module=f"m{p}", program_id=p) for b, p in work)))
+        for n, work in enumerate([[(2, 5), (4, 6), (13, 5)], [(2, 5), (4, 6), (13, 5)]])
+    ]
+    trace = decode_trace(space(plane("/host:CPU", line("marks", *marks), line("py", *runs)), *gpus))
+    use = find_xla_use(trace, find_steps(trace))
+    assert (use.launches.tolist(), use.clusters.tolist(), use.modules) == ([2, 1], [2, 1], {"m5(5)": 2, "m6(6)": 1})

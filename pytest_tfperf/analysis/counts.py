@@ -1,0 +1,72 @@
+"""What is counted in the steps: executables run and compiled, functions traced, ops run eagerly."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pytest_tfperf.analysis import advice
+from pytest_tfperf.analysis.ops import compiled_again, eager_ops, traced_again, traced_late
+from pytest_tfperf.analysis.steps import Steps
+from pytest_tfperf.analysis.xla import XlaUse, compiled_late, compiled_outside
+from pytest_tfperf.results import Recording, Source, Value
+from pytest_tfperf.trace.wire import Ints
+from pytest_tfperf.trace.xspace import Trace
+
+
+def with_counts(recording: Recording, trace: Trace, steps: Steps) -> Recording:
+    """A bare trace's own counts of what was compiled and traced after its first step; of function calls, after each function's first."""
+    if not recording.bare:
+        return recording
+    unmarked = steps.source == "function"
+    compiled = tuple(compiled_again(trace) if unmarked else compiled_late(trace, steps))
+    traced = tuple(traced_again(trace) if unmarked else traced_late(trace, steps))
+    return replace(recording, compiled=compiled, traced=traced, n_steps=len(steps), n_epochs=steps.n_epochs - 1)
+
+
+def counted_values(recording: Recording) -> dict[str, Value]:
+    """xla_compiles and retraces: over all steps after the first."""
+    over = {"n_steps": max(recording.n_steps - 1, 0), "n_epoch_ends": recording.n_epochs}
+    nothing = recording.ended or "only steps that tf_profile drives are watched from the first to the last"
+    compiled, traced = recording.compiled, recording.traced
+    if not over["n_steps"]:
+        compiled = traced = None
+    return {
+        "xla_compiles": Value.unknown("xla_compiles", nothing)
+        if compiled is None
+        else Value.of("xla_compiles", len(compiled), Source.TRACE, **over, **(advice.compile_cause(compiled) if compiled else {})),
+        "retraces": Value.unknown("retraces", nothing)
+        if traced is None
+        else Value.of("retraces", len(traced), Source.GRAPH, **over, **(advice.retrace_cause(traced) if traced else {})),
+    }
+
+
+def xla_values(trace: Trace, steps: Steps, use: XlaUse, recording: Recording) -> dict[str, Value]:
+    """xla_clusters and xla_launches; and xla_compiles again where some were compiled while no step ran."""
+    modules = {"executables": sorted(use.modules)}
+    values = {
+        "xla_clusters": per_step("xla_clusters", use.clusters, None, **modules),
+        "xla_launches": per_step("xla_launches", use.launches, steps.sizes, **modules),
+    }
+    if recording.compiled and not recording.bare and (elsewhere := compiled_outside(trace, steps)):
+        counted = counted_values(recording)["xla_compiles"]
+        values["xla_compiles"] = Value.of(
+            "xla_compiles", max(len(recording.compiled) - elsewhere, 0), Source.TRACE, **counted.detail, outside_steps=elsewhere
+        )
+    return values
+
+
+def eager_value(trace: Trace, steps: Steps) -> Value:
+    """eager_ops."""
+    counts, types = eager_ops(trace, steps)
+    return per_step("eager_ops", counts, steps.sizes, **(advice.eager_cause(types) if types else {}))
+
+
+def per_step(metric: str, counts: Ints, sizes: Ints | None, **detail: Any) -> Value:
+    """The median over the steps, with the smallest and largest where they differ; `sizes` says how many steps loop inside each."""
+    each = counts / (np.ones(1) if sizes is None else np.maximum(sizes, 1))
+    if each.min() != each.max():
+        detail |= {"low": float(each.min()), "high": float(each.max())}
+    return Value.of(metric, float(np.median(each)), Source.TRACE, n_steps=len(each), **detail)
