@@ -17,6 +17,11 @@ def input_cause(stages: Sequence[Stage]) -> dict[str, str]:
             "where": "no tf.data stage ran: the elements come from Python code",
             "try": "feed the step from a tf.data.Dataset that ends in .prefetch(tf.data.AUTOTUNE)",
         }
+    if stages[0].on_device:
+        return {
+            "where": "the device's own prefetch waited for the host: no stage of the host's pipeline is in the trace",
+            "try": "trace more steps, so that the host's pipeline shows; end it with prefetch(tf.data.AUTOTUNE), and copy to the device ahead",
+        }
     return stage_cause(stages[0], stages)
 
 

@@ -100,7 +100,8 @@ def _on_data_thread(events: Events) -> Mask:
 
 def xla_executions(host: Events) -> Events:
     """One event for each execution of an XLA executable, on CPU and GPU."""
-    return host.named(lambda name: name.endswith("Executable::ExecuteAsyncOnStream"))
+    runs = host.named(lambda name: name.endswith("Executable::ExecuteAsyncOnStream"))
+    return runs if len(runs) else host.called("GpuExecutable::ExecuteThunks")  # JAX' way to the same
 
 
 def launches(trace: Trace) -> Spans:

@@ -28,6 +28,7 @@ _READERS = frozenset({"TFRecord", "TextLine", "FixedLengthRecord", "SSTable", "R
 _SUFFIX = re.compile(r"(V\d+)?(\[\d+\])?\Z")
 _CYCLE = re.compile(r"(Interleave(?:V\d+)?)\[\d+\]")  # one iterator for each file or element: all one stage
 _INDEX = re.compile(r"\[\d+\]\Z")
+_DEVICE_END = "::Prefetch::Generator"  # what a device's own prefetch takes from: the time in it is waiting for the host
 _SAMPLE = 64  # iterator events of a stage whose stats are read
 
 
@@ -73,7 +74,7 @@ class Stage:
     @property
     def on_device(self) -> bool:
         """Whether it is the end of a pipeline that lies on the accelerator and takes from the host's."""
-        return self.path.endswith("::Prefetch::Generator")
+        return self.path.endswith(_DEVICE_END)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,7 +201,7 @@ def _stage(path: str, node: _Node, n_calls: int, work: _Work, runs_per_element: 
         node=_given_name(node.name),
         calls=n_calls,
         self_s=work.self_ps * 1e-12,
-        cost_s=work.self_ps * 1e-12 / max(work.n, 1) * runs_per_element / parallelism,
+        cost_s=0.0 if path.endswith(_DEVICE_END) else work.self_ps * 1e-12 / max(work.n, 1) * runs_per_element / parallelism,
         blocking_s=work.blocking_ps * 1e-12,
         parallelism=parallelism,
         python=python,

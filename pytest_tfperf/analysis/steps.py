@@ -59,14 +59,20 @@ def find_steps(trace: Trace) -> Steps:
     """
     The steps of a host's trace, from the first of these that it has: steps that pytest-tfperf marked; other events with
     `step_num` (`_r` roots, `TraceContext`, Keras' "Profiled batch"); the `Steps` line of a TPU core; iterations of a loop in
-    a graph; calls of the function that was called most often from outside others; the executions on a device's `XLA Modules` line.
+    a graph; calls of the tf.function that was called most often from outside others; the executions on a device's `XLA Modules` line;
+    calls of JAX' most called function.
 
     Raises:
         TraceError: If there is none.
     """
     host = Events.of(trace.plane(HOST))
     found = (
-        _marked(host) or _device_line(trace, "Steps") or _iterations(host) or _function_calls(host) or _device_line(trace, "XLA Modules")
+        _marked(host)
+        or _device_line(trace, "Steps")
+        or _iterations(host)
+        or _function_calls(host)
+        or _device_line(trace, "XLA Modules")
+        or _most_called(host.named(lambda name: name.startswith("PjitFunction(")))
     )
     if found is not None:
         return found
@@ -139,7 +145,7 @@ def _hulls(lines: list[Events]) -> Steps:
     hulls = {}
     for name, found in spans.items():
         begin, stop = max(found, key=lambda span: span[1] - span[0])
-        together = [span for span in found if span[0] < stop and span[1] > begin]
+        together = [(begin, stop), *(span for span in found if span[0] < stop and span[1] > begin)]
         hulls[name] = (min(span[0] for span in together), max(span[1] for span in together))
     order = sorted(hulls, key=lambda name: hulls[name])
     start, end = np.array([hulls[name] for name in order], np.int64).T
@@ -175,7 +181,10 @@ def _iterations(host: Events) -> Steps | None:
 
 def _function_calls(host: Events) -> Steps | None:
     calls = host.having("tf_function_call")
-    calls = calls if len(calls) else host.called("FunctionRun")
+    return _most_called(calls if len(calls) else host.called("FunctionRun"))
+
+
+def _most_called(calls: Events) -> Steps | None:
     if not len(calls):
         return None
     calls = calls.where(_outermost(calls))

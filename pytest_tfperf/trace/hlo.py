@@ -23,6 +23,7 @@ from pytest_tfperf.trace.xspace import Plane, Trace
 
 _PLANE = "/host:metadata"
 _STAT = "Hlo Proto"
+_HOST_MEMORY = 5  # Layout::kHostMemorySpace
 _DEEPEST = 100  # shapes within each other; protobuf's own limit
 
 
@@ -72,12 +73,17 @@ def buffer_bytes(trace: Trace) -> dict[str, int]:
 
 
 def _allocations(message: Message, begin: int, end: int) -> int:
-    """XStat bytes_value = 6 → HloProto buffer_assignment = 3 → buffer_allocations = 3 → size = 2."""
+    """
+    XStat bytes_value = 6 → HloProto buffer_assignment = 3 → buffer_allocations = 3 → size = 2, color = 8: the memory space.
+
+    What lies in the host's memory (space 5, xla/layout.h) needs none of the device's.
+    """
     total = 0
     for stat in message.inside(begin, end, 6):
         for assignment in message.inside(*stat, 3):
             for allocation in message.inside(*assignment, 3):
-                total += sum(v for n, wire, v, _ in message.fields(*allocation, "BufferAllocationProto") if (n, wire) == (2, 0))
+                numbers = {n: v for n, wire, v, _ in message.fields(*allocation, "BufferAllocationProto") if wire == VARINT}
+                total += numbers.get(2, 0) if numbers.get(8, 0) != _HOST_MEMORY else 0
     return total
 
 

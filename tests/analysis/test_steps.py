@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from xspace import MS, event, line, plane, space
+from xspace import MS, at, event, line, plane, space
 
 from pytest_tfperf.analysis.steps import find_steps
 from pytest_tfperf.errors import TraceError
@@ -70,3 +70,9 @@ def test_a_trace_without_a_host_has_no_step():
 def test_a_step_is_half_open(time, step):
     steps = steps_of(train(0, 1, 4), train(1, 5, 8))
     assert steps.of(np.array([int(time * MS)])).tolist() == [step]
+
+
+def test_calls_of_a_jax_function_are_steps_where_there_is_nothing_else():
+    calls = [at("PjitFunction(f)", n * 10 + inner, n * 10 + 5 - inner) for n in range(3) for inner in (0, 1)]  # each shows twice, nested
+    steps = find_steps(decode_trace(space(plane("/host:CPU", line("python", *calls, at("PjitFunction(g)", 40, 41))))))
+    assert (steps.names, steps.source, steps.n_dropped) == (("PjitFunction(f) 0", "PjitFunction(f) 1", "PjitFunction(f) 2"), "function", 1)

@@ -38,6 +38,15 @@ def test_an_executable_needs_the_sum_of_its_allocations(sizes):
     }
 
 
+def test_what_lies_in_the_host_s_memory_is_not_the_device_s():
+    from tensorflow.compiler.xla.service import hlo_pb2
+
+    message = hlo_pb2.HloProto()
+    for size, space_number in ((100, 0), (7, 1), (1 << 40, 5)):
+        message.buffer_assignment.buffer_allocations.add(size=size, color=space_number)
+    assert buffer_bytes(decode_trace(space(metadata_plane({"a": message.SerializeToString()})))) == {"a": 107}
+
+
 def test_each_executable_is_counted_for_itself():
     assert buffer_bytes(decode_trace(space(metadata_plane({"a": hlo_proto(1, 2), "b": hlo_proto(10)})))) == {"a": 3, "b": 10}
 
