@@ -13,14 +13,16 @@ from typing import Any, NoReturn
 import pytest
 
 from pytest_tfperf.analysis.profile import profile_of, settling_steps
+from pytest_tfperf.analysis.steps import find_steps
 from pytest_tfperf.capture.environment import load_tensorflow, warm_runtime
 from pytest_tfperf.capture.keras import KINDS, examples_per_step, keras_workload, loops_replaced, run_keras, run_one_batch
-from pytest_tfperf.capture.loop import check_step, each_step, run_calls, run_once
+from pytest_tfperf.capture.loop import Bracketed, check_step, each_step, run_calls, run_once
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.capture.profiler import Session, keep_trace, read_session, stop_quietly, user_session_runs
 from pytest_tfperf.capture.restore import restored
 from pytest_tfperf.capture.windows import Windows
 from pytest_tfperf.checks import Limit, Wanted
+from pytest_tfperf.compiler.lowering import Calls, calls_recorded, lower
 from pytest_tfperf.compiler.retracing import traces_reported_to
 from pytest_tfperf.errors import CaptureError, TraceError
 from pytest_tfperf.results import Profile, Recording
@@ -163,22 +165,21 @@ class TfProfile:
         """Trace what is in the context; bracket each step in `with t.step():`. Gives counts and shares, no times."""
         wanted = self._wanted(limits)
         taken = self._take_name(name)
-        bracketed = Bracketed()
         if self._settings.disabled:
-            yield bracketed
+            yield Bracketed(Calls())
             _skip()
         session = Session(self._folder)
         self._tracing = True
         try:
-            yield bracketed
+            with calls_recorded() as calls:
+                yield Bracketed(calls)
         except BaseException:
             session.discard()
             raise
         finally:
             self._tracing = False
-        recording = Recording(name=taken, trace=session.stop(), workload={}, bare=True)
         try:
-            self._store(recording, wanted)
+            self._store(self._bare(taken, session.stop(), calls), wanted)
         except TraceError as error:
             raise CaptureError(
                 "no step found in this trace: bracket each in `with t.step():`, t being what tf_profile.trace() gives"
@@ -191,6 +192,7 @@ class TfProfile:
         """
         looped = False
         session: Session | None = None if self._settings.disabled else Session(self._folder)
+        calls = Calls()
 
         def profiled(call: Callable[..., Any], model: Any, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             nonlocal looped
@@ -203,7 +205,7 @@ class TfProfile:
             return self._run_keras(call, model, method, args, kwargs, self._take_name(name), self._settings.wanted, stop=False).result
 
         try:
-            with loops_replaced(profiled):
+            with loops_replaced(profiled), calls_recorded(lambda: not looped) as calls:
                 yield
         except BaseException:
             if session is not None:
@@ -212,12 +214,20 @@ class TfProfile:
         if self._settings.disabled:
             _skip()
         if not looped and session is not None:
-            self._finish_bare(session)
+            self._finish_bare(session, calls)
 
-    def _finish_bare(self, session: Session) -> None:
-        recording = Recording(name=self._take_name(None), trace=session.stop(), workload={}, bare=True)
+    def _bare(self, name: str, trace: Path, calls: Calls) -> Recording:
+        lowered, why = lower(calls, {}, self._settings.plan.max_seconds)
+        return Recording(name=name, trace=trace, workload={}, bare=True, lowered=lowered, lowered_why=why)
+
+    def _finish_bare(self, session: Session, calls: Calls) -> None:
+        name, trace = self._take_name(None), session.stop()
         try:
-            profile = self._store(recording, self._settings.wanted)
+            if find_steps(read_session(trace)).source == "function":
+                calls.each_is_step()
+            else:
+                calls.why = "which functions a step calls is known of steps that tf_profile drives or brackets"
+            profile = self._store(self._bare(name, trace, calls), self._settings.wanted)
         except TraceError as error:
             raise CaptureError(
                 "no step found in this test: it ran no Keras fit, evaluate or predict, called no tf.function and marked no step. "
@@ -323,21 +333,6 @@ class TfProfile:
         if trace is not None and self._settings.keep is not None:
             keep_trace(Path(trace.path), self._settings.keep, recording.name)
         return profile
-
-
-class Bracketed:
-    """Steps that the user brackets."""
-
-    def __init__(self) -> None:
-        self._n_steps = 0
-
-    @contextmanager
-    def step(self) -> Iterator[None]:
-        """One step."""
-        trace = load_tensorflow().profiler.experimental.Trace
-        with trace("step", step_num=self._n_steps, _r=1, tfperf=1):
-            yield
-        self._n_steps += 1
 
 
 def _skip() -> NoReturn:

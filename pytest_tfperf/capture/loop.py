@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from pytest_tfperf.capture.environment import load_tensorflow
 from pytest_tfperf.capture.windows import Windows
+from pytest_tfperf.compiler.lowering import Calls
 from pytest_tfperf.errors import CaptureError
 
 Call = Callable[[Any], Any]
@@ -71,6 +73,22 @@ def each_step(windows: Windows, data: Iterable[Any]) -> Iterator[Any]:
         windows.end(windows.last_output)
         if windows.done:
             return
+
+
+class Bracketed:
+    """Steps that the user brackets, and the functions called in them."""
+
+    def __init__(self, calls: Calls) -> None:
+        self.calls = calls
+
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """One step."""
+        trace = load_tensorflow().profiler.experimental.Trace
+        self.calls.abort_step()
+        with trace("step", step_num=self.calls.n_steps, _r=1, tfperf=1):
+            yield
+        self.calls.end_step()
 
 
 def run_once(step: Callable[..., Any], data: Iterable[Any] | None, unpack: bool | str) -> None:

@@ -32,6 +32,13 @@ class Plan:
         """Steps of all windows."""
         return 1 + self.warmup + self.timed_steps + self.trace_steps
 
+    def block_size(self, target: float, period: float) -> int:
+        """Steps of a block that is to take `target` seconds; a wished number of steps is divided into equal blocks."""
+        if self.latency:
+            return 1
+        size = max(1, min(math.ceil(target / max(period, 1e-6)), 10_000))
+        return size if self.steps is None else math.ceil(self.steps / max(1, self.steps // size))
+
     def cut_to(self, available: int) -> Plan:
         """The plan for a loop that has only so many steps: where they are too few, every window is shorter by the same factor."""
         if available >= self.total:

@@ -7,7 +7,6 @@ cold (step 0) → warm-up → timed (profiler off) → traced. Whoever drives th
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 from pytest_tfperf.capture.environment import fetch, load_tensorflow, sync_cost, sync_devices
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.capture.profiler import Session, read_session
+from pytest_tfperf.compiler.lowering import Calls, calls_recorded, lower
 from pytest_tfperf.compiler.retracing import runs_functions
 from pytest_tfperf.compiler.xla import live_modules
 from pytest_tfperf.results import FETCH, FETCH_PYTHON, Recording
@@ -54,6 +54,7 @@ class Windows:
         self._retraces: list[tuple[str, int]] = []
         self._cold_traces = 0
         self._trace: Path | None = None
+        self._calls = Calls(why="nothing was traced")
         self._compiled: frozenset[str] | None = None
         self._settled = True
         self._ended: str | None = None
@@ -109,6 +110,7 @@ class Windows:
         """The step that began was none: its epoch had no more data."""
         if self._annotation is not None:
             self._annotation.set_metadata(aborted=1)
+        self._calls.abort_step()
         self._close_annotation()
         self._in_step = False
         self.turn_over()
@@ -144,7 +146,8 @@ class Windows:
             self._session = None
 
     def recording(self, name: str, result: Any, workload: Mapping[str, Any]) -> Recording:
-        """What the windows hold; for a profile that has ended."""
+        """What the windows hold, and the steps' functions lowered; for a profile that has ended."""
+        lowered, lowered_why = lower(self._calls, workload, self.plan.max_seconds)
         return Recording(
             name=name,
             trace=self._trace,
@@ -158,6 +161,8 @@ class Windows:
             n_epochs=self._epoch,
             compiled=None if self._compiled is None else tuple(sorted(self._compiled)),
             traced=tuple(self._retraces) if self.watched else None,
+            lowered=lowered,
+            lowered_why=lowered_why if self._trace else self._ended or lowered_why,
             settled=self._settled,
             ended=self._ended,
             notes=tuple(dict.fromkeys(self._notes)),
@@ -230,7 +235,7 @@ class Windows:
     def _timed_window(self, period: float) -> Generator[None]:
         self._say_long("measuring", max(self.plan.timed_steps + self.plan.trace_steps, 1) * period)
         target = max(_BLOCK_S, _SYNCS_PER_BLOCK * sync_cost())
-        size = self._block_size(target, period)
+        size = self.plan.block_size(target, period)
         deadline = perf_counter() + self.plan.max_seconds * _SHARES["timed"]
         last = self.n_steps + self._timed_at_most()
         blocks: list[tuple[float, int]] = []
@@ -273,22 +278,17 @@ class Windows:
             sync_devices()
         return seconds + self._lap(), n_steps, laps
 
-    def _block_size(self, target: float, period: float) -> int:
-        """Steps of a block that is to take `target` seconds; a wished number of steps is divided into equal blocks."""
-        if self.plan.latency:
-            return 1
-        size = max(1, min(math.ceil(target / max(period, 1e-6)), 10_000))
-        return size if self.plan.steps is None else math.ceil(self.plan.steps / max(1, self.plan.steps // size))
-
     def _traced_window(self) -> Generator[None]:
         deadline = perf_counter() + self.plan.max_seconds * _SHARES["traced"]
         self._session, self._in_trace = Session(self._folder), 0
-        for n_steps in range(1, self.plan.trace_steps + 1):
-            yield
-            self._in_trace = n_steps
-            if perf_counter() > deadline and n_steps >= 2:
-                self._say_cut("traced", n_steps, self.plan.trace_steps)
-                break
+        with calls_recorded(lambda: self._in_step) as self._calls:
+            for n_steps in range(1, self.plan.trace_steps + 1):
+                yield
+                self._in_trace = n_steps
+                self._calls.end_step(self._size)
+                if perf_counter() > deadline and n_steps >= 2:
+                    self._say_cut("traced", n_steps, self.plan.trace_steps)
+                    break
         sync_devices()
         self._trace = self._stop()
 
