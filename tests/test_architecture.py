@@ -80,7 +80,7 @@ def test_there_is_a_package_to_look_at():
     assert "pytest_tfperf.trace.xspace" in GRAPH["pytest_tfperf.analysis.steps"]
     assert "pytest_tfperf.session" in GRAPH["pytest_tfperf.plugin"]  # within a function
     assert "pytest_tfperf.fixture" in GRAPH["pytest_tfperf.plugin"]  # under TYPE_CHECKING too
-    assert "pytest_tfperf.analysis.advice" in GRAPH["pytest_tfperf.analysis.shares"]  # from the folder
+    assert "pytest_tfperf.analysis.causes" in GRAPH["pytest_tfperf.analysis.shares"]  # from the folder
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,94 +1,152 @@
-"""Where the cause lies and what to try next, in a sentence each; the facts come from the other analyses."""
+"""
+What a performance engineer would do next about a profile, by the time that it could win.
+
+The thresholds are those at which XProf's Overview page begins to speak (openxla/xprof, bottleneck_analysis and
+op_stats_to_overview_page): 5 % of the step for input and output, 3 % for launches, collectives and what is left; under 10 % of 16-bit
+work; over 10 % of eager ops' time; 20 % of a tf.function's time in traced or eager calls.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 
-from pytest_tfperf.analysis.stages import Stage
-from pytest_tfperf.analysis.xla import short_module
-from pytest_tfperf.metrics import format_quantity
+from pytest_tfperf.metrics import METRICS, format_quantity
+from pytest_tfperf.results import Advice, Profile, Value
 
-
-def input_cause(stages: Sequence[Stage]) -> dict[str, str]:
-    """`where` and `try` for steps that wait for input."""
-    if not stages:
-        return {
-            "where": "no tf.data stage ran: the elements come from Python code",
-            "try": "feed the step from a tf.data.Dataset that ends in .prefetch(tf.data.AUTOTUNE)",
-        }
-    if stages[0].on_device:
-        return {
-            "where": "the device's own prefetch waited for the host: no stage of the host's pipeline is in the trace",
-            "try": "trace more steps, so that the host's pipeline shows; end it with prefetch(tf.data.AUTOTUNE), and copy to the device ahead",
-        }
-    return stage_cause(stages[0], stages)
+_WAITING, _SOME, _MOST = 0.05, 0.03, 0.20
+_HALF, _EAGER, _SKEWED, _TENSOR_CORES = 0.10, 0.10, 0.10, 0.50
+_EXPORT = "the timeline: tfperf export TRACE -o trace.json, in ui.perfetto.dev"
 
 
-def stage_cause(stage: Stage, stages: Sequence[Stage]) -> dict[str, str]:
-    """`where` and `try` for a pipeline of these stages that this one slows down."""
-    return {"where": _describe(stage), "try": "; ".join(_remedies(stage, stages))}
+def advise(profile: Profile) -> tuple[Advice, ...]:
+    """What to do next about the profile of traced steps, the one that could win most first; what it could win is at most what it says."""
+    if not profile.steps:
+        return ()
+    found = [advice for rule in _RULES for advice in rule(profile)]
+    return tuple(sorted(found, key=lambda advice: -(advice.win_s or 0.0)))
 
 
-def compile_cause(modules: Iterable[str]) -> dict[str, str]:
-    """`where` and `try` for executables compiled after the first step."""
-    return {
-        "where": "compiled: " + _tally(short_module(name) for name in modules),
-        "try": "give every batch the same shape (batch(..., drop_remainder=True), or pad the last one)",
-    }
+def _input(profile: Profile) -> Iterable[Advice]:
+    bound = profile.value("input_bound")
+    if (bound.number or 0.0) >= _WAITING:
+        yield Advice(
+            what=bound.detail.get("try", "feed the steps from a tf.data pipeline that ends in prefetch(tf.data.AUTOTUNE)"),
+            because=_said(profile, "input_bound"), win_s=_seconds(profile, bound.number), look="the input pipeline's stages",
+        )  # fmt: skip
 
 
-def retrace_cause(traced: Iterable[tuple[str, int]]) -> dict[str, str]:
-    """`where` and `try` for functions traced after the first step."""
-    traced = list(traced)
-    steps = sorted({step for _, step in traced})
-    shown = ", ".join(map(str, steps[:5])) + (", …" if len(steps) > 5 else "")
-    return {
-        "where": f"traced again: {_tally(name for name, _ in traced)}, in step {shown}",
-        "try": "pass tensors instead of Python numbers, keep shapes constant or set reduce_retracing=True, and create the "
-        "tf.function once, outside the step",
-    }
+def _part(part: str, least: float, what: str, look: str) -> Callable[[Profile], Iterable[Advice]]:
+    def rule(profile: Profile) -> Iterable[Advice]:
+        share = _share(profile, part)
+        if share >= least:
+            because = f"{part.replace('_', ' ')} takes {format_quantity(share, '0..1')} of the step"
+            yield Advice(what=what, because=because, win_s=_seconds(profile, share), look=look)
+
+    return rule
 
 
-def eager_cause(types: Counter[str]) -> dict[str, str]:
-    """`where` and `try` for ops that run eagerly."""
-    return {"where": "eager: " + _tally(types.elements()), "try": "move them into the tf.function that the step calls"}
+def _python(profile: Profile) -> Iterable[Advice]:
+    overhead = profile.value("host_overhead")
+    if (overhead.number or 0.0) >= _SOME:
+        yield Advice(
+            what=overhead.detail.get("try", "do less in Python between the steps"), because=_said(profile, "host_overhead"),
+            win_s=_seconds(profile, overhead.number), look=_EXPORT,
+        )  # fmt: skip
 
 
-def overhead_cause() -> dict[str, str]:
-    """`try` for steps whose time goes to Python."""
-    return {
-        "where": "Python code in the step or its loop, with neither TensorFlow nor input active",
-        "try": "move it into a tf.function, run it less often, or loop over several steps inside one (steps_per_execution in Keras)",
-    }
+def _half_precision(profile: Profile) -> Iterable[Advice]:
+    half = profile.value("half_precision")
+    if half.number is not None and half.number < _HALF:
+        on_device = _share(profile, "device_compute")
+        win = _seconds(profile, on_device / 2) if on_device else None
+        yield Advice(
+            what="compute matmuls and convolutions in 16 bits: keras.mixed_precision.set_global_policy('mixed_bfloat16') on TPUs, CPUs and "
+            "recent GPUs, 'mixed_float16' with loss scaling on older ones",
+            because=_said(profile, "half_precision"), win_s=win, look="the op profile: which matmuls and convolutions take the time",
+        )  # fmt: skip
 
 
-def _describe(stage: Stage) -> str:
-    title = f"stage {stage.name}" + (f" {stage.node!r}" if stage.node else "")
-    work = f"{format_quantity(stage.self_s / max(stage.calls, 1), 's')} of work a call"
-    kind = "runs Python" if stage.python else ""
-    spread = f"{stage.parallelism} in parallel" if stage.parallelism > 1 else "sequential"
-    return f"{title} ({', '.join(filter(None, (work, spread, kind)))}) is the slowest"
+def _tensor_cores(profile: Profile) -> Iterable[Advice]:
+    used = profile.value("tensor_core_time")
+    if used.number is not None and used.number < _TENSOR_CORES:
+        win = _seconds(profile, _share(profile, "device_compute") * (1 - used.number) / 2)
+        yield Advice(
+            what="make the dimensions of matmuls and convolutions multiples of 8 (of 16 for 8-bit types), and use 16-bit or TF32 types",
+            because=_said(profile, "tensor_core_time"), win_s=win, look="the kernel table",
+        )  # fmt: skip
 
 
-def _remedies(stage: Stage, stages: Sequence[Stage]) -> list[str]:
-    remedies = []
-    if stage.python:
-        remedies.append("replace the Python function by TensorFlow ops (Python runs one call at a time)")
-    if stage.name in ("Map", "MapAndBatch", "ParallelMap") and stage.parallelism == 1:
-        remedies.append("map(..., num_parallel_calls=tf.data.AUTOTUNE)")
-    elif stage.name in ("Generator", "FlatMap"):
-        remedies.append("read with tf.data ops and interleave(..., num_parallel_calls=tf.data.AUTOTUNE)")
-    elif stage.name in ("TFRecord", "TextLine", "FixedLengthRecord"):
-        remedies.append("read several files at once: interleave(..., num_parallel_calls=tf.data.AUTOTUNE)")
-    if not any(other.name in ("MemoryCache", "MemoryCacheImpl", "Cache") for other in stages):
-        remedies.append("cache() behind it, if the data fit in memory")
-    if not any(other.name == "Prefetch" and not other.injected for other in stages):
-        remedies.append("end the pipeline with prefetch(tf.data.AUTOTUNE)")
-    return remedies or ["do less work an element in this stage, or give it more cores"]
+def _eager(profile: Profile) -> Iterable[Advice]:
+    share = profile.value("eager_ops").detail.get("time_share") or 0.0
+    if share > _EAGER:
+        yield Advice(
+            what=profile.value("eager_ops").detail.get("try", "move them into a tf.function"),
+            because=f"{format_quantity(share, '0..1')} of the ops' time on the host is eager", win_s=None, look="the op table",
+        )  # fmt: skip
 
 
-def _tally(names: Iterable[str]) -> str:
-    counts = Counter(names)
-    shown = [name if count == 1 else f"{name} ×{count}" for name, count in counts.most_common(5)]
-    return ", ".join(shown) + (f", and {len(counts) - 5} more" if len(counts) > 5 else "")
+def _again(metric: str) -> Callable[[Profile], Iterable[Advice]]:
+    def rule(profile: Profile) -> Iterable[Advice]:
+        value = profile.value(metric)
+        if value.number:
+            yield Advice(what=value.detail.get("try", ""), because=_said(profile, metric), win_s=None, look=value.detail.get("where", ""))
+
+    return rule
+
+
+def _functions(profile: Profile) -> Iterable[Advice]:
+    share = profile.value("retraces").detail.get("expensive_share") or 0.0
+    if share >= _MOST:
+        yield Advice(
+            what="trace tf.functions once: create them outside the loop, pass tensors of constant shape, and call them, not their Python",
+            because=f"{format_quantity(share, '0..1')} of the tf.functions' time is in calls that traced or ran eagerly", win_s=None,
+            look="the table of tf.functions",
+        )  # fmt: skip
+
+
+def _skew(profile: Profile) -> Iterable[Advice]:
+    skew = profile.value("step_skew")
+    if (skew.number or 0.0) >= _SKEWED:
+        assert skew.number is not None
+        yield Advice(
+            what="even the work out: equal batches for all, the same input pipeline and hardware", because=_said(profile, "step_skew"),
+            win_s=_seconds(profile, skew.number / (1 + skew.number)), look=skew.detail.get("where", "the table of devices"),
+        )  # fmt: skip
+
+
+def _seconds(profile: Profile, share: float | None) -> float:
+    """A share of the mean period of the traced steps."""
+    return (share or 0.0) * sum(step.period_s for step in profile.steps) / len(profile.steps)
+
+
+def _share(profile: Profile, part: str) -> float:
+    period = sum(step.period_s for step in profile.steps)
+    return sum(step.parts_s[part] for step in profile.steps) / period if period else 0.0
+
+
+def _said(profile: Profile, metric: str) -> str:
+    value: Value = profile.value(metric)
+    assert value.number is not None
+    return f"{metric} is {format_quantity(value.number, METRICS[metric].unit)}"
+
+
+_CONSTANT = "keep shapes and Python arguments constant, so that nothing is compiled after the first step"
+_FETCH_LESS = "fetch results less often: log every n steps, return tensors instead of numbers"
+_LAUNCH_LESS = "launch fewer and larger kernels: jit_compile=True, larger batches; with tf.data set TF_GPU_THREAD_MODE=gpu_private"
+_REDUCE_LESS = "overlap or shrink the collectives: larger batches a device, 16-bit gradients, fewer and larger buckets"
+_RULES: tuple[Callable[[Profile], Iterable[Advice]], ...] = (
+    _input,
+    _part("compile", _SOME, _CONSTANT, "xla_compiles and retraces"),
+    _part("output", _WAITING, _FETCH_LESS, _EXPORT),
+    _part("kernel_launch", _SOME, _LAUNCH_LESS, "the kernel table"),
+    _part("collective", _SOME, _REDUCE_LESS, "the op profile"),
+    _part("device_to_device", _SOME, "keep tensors on the device that uses them", _EXPORT),
+    _python,
+    _half_precision,
+    _tensor_cores,
+    _eager,
+    _again("retraces"),
+    _again("xla_compiles"),
+    _functions,
+    _skew,
+)

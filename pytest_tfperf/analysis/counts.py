@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pytest_tfperf.analysis import advice
+from pytest_tfperf.analysis import causes
 from pytest_tfperf.analysis.ops import compiled_again, eager_ops, traced_again, traced_late
 from pytest_tfperf.analysis.steps import Steps
 from pytest_tfperf.analysis.xla import XlaUse, compiled_late, compiled_outside
@@ -36,10 +36,10 @@ def counted_values(recording: Recording) -> dict[str, Value]:
     return {
         "xla_compiles": Value.unknown("xla_compiles", nothing)
         if compiled is None
-        else Value.of("xla_compiles", len(compiled), Source.TRACE, **over, **(advice.compile_cause(compiled) if compiled else {})),
+        else Value.of("xla_compiles", len(compiled), Source.TRACE, **over, **(causes.compile_cause(compiled) if compiled else {})),
         "retraces": Value.unknown("retraces", nothing)
         if traced is None
-        else Value.of("retraces", len(traced), Source.GRAPH, **over, **(advice.retrace_cause(traced) if traced else {})),
+        else Value.of("retraces", len(traced), Source.GRAPH, **over, **(causes.retrace_cause(traced) if traced else {})),
     }
 
 
@@ -61,7 +61,7 @@ def xla_values(trace: Trace, steps: Steps, use: XlaUse, recording: Recording) ->
 def eager_value(trace: Trace, steps: Steps) -> Value:
     """eager_ops."""
     counts, types = eager_ops(trace, steps)
-    return per_step("eager_ops", counts, steps.sizes, **(advice.eager_cause(types) if types else {}))
+    return per_step("eager_ops", counts, steps.sizes, **(causes.eager_cause(types) if types else {}))
 
 
 def per_step(metric: str, counts: Ints, sizes: Ints | None, **detail: Any) -> Value:

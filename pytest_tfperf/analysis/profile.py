@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from pytest_tfperf.analysis.advice import advise
 from pytest_tfperf.analysis.breakdown import Breakdown, break_down
 from pytest_tfperf.analysis.counts import counted_values, eager_value, with_counts, xla_values
 from pytest_tfperf.analysis.input_pipeline import find_drain, input_waits
@@ -61,7 +62,8 @@ def profile_of(recording: Recording, trace: Trace | None) -> Profile:
     values["eager_ops"] = eager_value(trace, steps)
     values["peak_memory"] = _memory(trace, steps, use)
     tables = {"stages": stage_table(stages, n_steps)} if stages else {}
-    return _profile(recording, values, steps, breakdown, tables)
+    profile = _profile(recording, values, steps, breakdown, tables)
+    return replace(profile, advice=advise(profile))
 
 
 def settling_steps(trace: Trace, steps_before: int) -> int:

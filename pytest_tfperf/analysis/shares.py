@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pytest_tfperf.analysis import advice
+from pytest_tfperf.analysis import causes
 from pytest_tfperf.analysis.breakdown import Breakdown
 from pytest_tfperf.analysis.input_pipeline import Drain
 from pytest_tfperf.analysis.stages import Stage, input_capacity
@@ -26,7 +26,7 @@ def host_values(stages: Sequence[Stage], breakdown: Breakdown, drain: Drain) -> 
     """input_bound and host_overhead."""
     share, source = waiting_share(breakdown, drain)
     observed = breakdown.share("input")
-    detail: dict[str, Any] = {"observed": observed, "halves": list(drain.halves)} | (advice.input_cause(stages) if share > 0 else {})
+    detail: dict[str, Any] = {"observed": observed, "halves": list(drain.halves)} | (causes.input_cause(stages) if share > 0 else {})
     if source is Source.CORRECTED:
         detail["corrected"] = (
             f"buffers gave {1 - drain.kept:.0%} of the elements while the steps were traced; without them the steps wait longer than "
@@ -34,7 +34,7 @@ def host_values(stages: Sequence[Stage], breakdown: Breakdown, drain: Drain) -> 
         )
     return {
         "input_bound": Value.of("input_bound", share, source, **detail),
-        "host_overhead": Value.of("host_overhead", breakdown.share("other"), Source.TRACE, **advice.overhead_cause()),
+        "host_overhead": Value.of("host_overhead", breakdown.share("other"), Source.TRACE, **causes.overhead_cause()),
     }
 
 
@@ -69,7 +69,7 @@ def capacity_values(stages: Sequence[Stage], elements_per_step: float, target_s:
         why = "no tf.data stage made an element while the steps were traced, so what the pipeline costs is not known"
         return {name: Value.unknown(name, why) for name in ("input_capacity", "input_bound_at_target")}
     slowest = max(stages, key=lambda stage: stage.cost_s)
-    found = Value.of("input_capacity", capacity, Source.TRACE, **advice.stage_cause(slowest, stages))
+    found = Value.of("input_capacity", capacity, Source.TRACE, **causes.stage_cause(slowest, stages))
     if target_s is None:
         return {
             "input_capacity": found,

@@ -1,0 +1,94 @@
+"""Where the cause of a metric lies and what to try, in a sentence each; the facts come from the other analyses."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from pytest_tfperf.analysis.stages import Stage
+from pytest_tfperf.analysis.xla import short_module
+from pytest_tfperf.metrics import format_quantity
+
+
+def input_cause(stages: Sequence[Stage]) -> dict[str, str]:
+    """`where` and `try` for steps that wait for input."""
+    if not stages:
+        return {
+            "where": "no tf.data stage ran: the elements come from Python code",
+            "try": "feed the step from a tf.data.Dataset that ends in .prefetch(tf.data.AUTOTUNE)",
+        }
+    if stages[0].on_device:
+        return {
+            "where": "the device's own prefetch waited for the host: no stage of the host's pipeline is in the trace",
+            "try": "trace more steps, for the host's pipeline to show; end it with prefetch(tf.data.AUTOTUNE), and copy ahead",
+        }
+    return stage_cause(stages[0], stages)
+
+
+def stage_cause(stage: Stage, stages: Sequence[Stage]) -> dict[str, str]:
+    """`where` and `try` for a pipeline of these stages that this one slows down."""
+    return {"where": _describe(stage), "try": "; ".join(_remedies(stage, stages))}
+
+
+def compile_cause(modules: Iterable[str]) -> dict[str, str]:
+    """`where` and `try` for executables compiled after the first step."""
+    return {
+        "where": "compiled: " + _tally(short_module(name) for name in modules),
+        "try": "give every batch the same shape (batch(..., drop_remainder=True), or pad the last one)",
+    }
+
+
+def retrace_cause(traced: Iterable[tuple[str, int]]) -> dict[str, str]:
+    """`where` and `try` for functions traced after the first step."""
+    traced = list(traced)
+    steps = sorted({step for _, step in traced})
+    shown = ", ".join(map(str, steps[:5])) + (", …" if len(steps) > 5 else "")
+    return {
+        "where": f"traced again: {_tally(name for name, _ in traced)}, in step {shown}",
+        "try": "pass tensors instead of Python numbers, keep shapes constant or set reduce_retracing=True, and create the "
+        "tf.function once, outside the step",
+    }
+
+
+def eager_cause(types: Counter[str]) -> dict[str, str]:
+    """`where` and `try` for ops that run eagerly."""
+    return {"where": "eager: " + _tally(types.elements()), "try": "move them into the tf.function that the step calls"}
+
+
+def overhead_cause() -> dict[str, str]:
+    """`try` for steps whose time goes to Python."""
+    return {
+        "where": "Python code in the step or its loop, with neither TensorFlow nor input active",
+        "try": "move it into a tf.function, run it less often, or loop over several steps inside one (steps_per_execution in Keras)",
+    }
+
+
+def _describe(stage: Stage) -> str:
+    title = f"stage {stage.name}" + (f" {stage.node!r}" if stage.node else "")
+    work = f"{format_quantity(stage.self_s / max(stage.calls, 1), 's')} of work a call"
+    kind = "runs Python" if stage.python else ""
+    spread = f"{stage.parallelism} in parallel" if stage.parallelism > 1 else "sequential"
+    return f"{title} ({', '.join(filter(None, (work, spread, kind)))}) is the slowest"
+
+
+def _remedies(stage: Stage, stages: Sequence[Stage]) -> list[str]:
+    remedies = []
+    if stage.python:
+        remedies.append("replace the Python function by TensorFlow ops (Python runs one call at a time)")
+    if stage.name in ("Map", "MapAndBatch", "ParallelMap") and stage.parallelism == 1:
+        remedies.append("map(..., num_parallel_calls=tf.data.AUTOTUNE)")
+    elif stage.name in ("Generator", "FlatMap"):
+        remedies.append("read with tf.data ops and interleave(..., num_parallel_calls=tf.data.AUTOTUNE)")
+    elif stage.name in ("TFRecord", "TextLine", "FixedLengthRecord"):
+        remedies.append("read several files at once: interleave(..., num_parallel_calls=tf.data.AUTOTUNE)")
+    if not any(other.name in ("MemoryCache", "MemoryCacheImpl", "Cache") for other in stages):
+        remedies.append("cache() behind it, if the data fit in memory")
+    if not any(other.name == "Prefetch" and not other.injected for other in stages):
+        remedies.append("end the pipeline with prefetch(tf.data.AUTOTUNE)")
+    return remedies or ["do less work an element in this stage, or give it more cores"]
+
+
+def _tally(names: Iterable[str]) -> str:
+    counts = Counter(names)
+    shown = [name if count == 1 else f"{name} ×{count}" for name, count in counts.most_common(5)]
+    return ", ".join(shown) + (f", and {len(counts) - 5} more" if len(counts) > 5 else "")
