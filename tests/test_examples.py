@@ -24,8 +24,9 @@ def test_an_example_runs(example):
 
 
 @pytest.mark.slow
-def test_the_input_pipeline_example_passes():
-    done = run(PIPELINE)
+@pytest.mark.parametrize("example", ["input_pipeline", "mixed_precision"])
+def test_an_example_passes(example):
+    done = run(EXAMPLES / example)
     assert done.returncode == 0, done.stdout
 
 

@@ -1,0 +1,23 @@
+"""A small image model, whose precision is the policy under which it is built."""
+
+import keras
+
+SIZE = 32
+CLASSES = 10
+
+
+def build():
+    """A compiled classifier; its logits are float32 under every policy, so that the loss is exact."""
+    model = keras.Sequential(
+        [
+            keras.Input((SIZE, SIZE, 3)),
+            keras.layers.Conv2D(16, 3, strides=2, activation="relu"),
+            keras.layers.Conv2D(32, 3, strides=2, activation="relu"),
+            keras.layers.GlobalAveragePooling2D(),
+            keras.layers.Dense(64, activation="relu"),
+            keras.layers.Dense(CLASSES),
+            keras.layers.Activation("linear", dtype="float32"),
+        ]
+    )
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
