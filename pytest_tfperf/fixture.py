@@ -328,7 +328,7 @@ class TfProfile:
 
     def _store(self, recording: Recording, wanted: Wanted) -> Profile:
         trace = read_session(recording.trace) if recording.trace else None
-        profile = profile_of(recording, trace)
+        profile = profile_of(replace(recording, target_step_time_s=wanted.target_step_time), trace)
         self._results[recording.name] = profile, wanted.limits
         if trace is not None and self._settings.keep is not None:
             keep_trace(Path(trace.path), self._settings.keep, recording.name)

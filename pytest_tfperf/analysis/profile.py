@@ -18,6 +18,7 @@ from pytest_tfperf.analysis.shares import capacity_values, device_values, host_v
 from pytest_tfperf.analysis.stages import Stage, find_stages, stage_table
 from pytest_tfperf.analysis.steps import Steps, find_steps
 from pytest_tfperf.analysis.timing import timed_values
+from pytest_tfperf.analysis.work import lowered_programs, traced_programs, work_values
 from pytest_tfperf.analysis.xla import XlaUse, find_xla_use
 from pytest_tfperf.metrics import METRICS
 from pytest_tfperf.results import Profile, Recording, Source, Step, Table, Value
@@ -61,6 +62,8 @@ def profile_of(recording: Recording, trace: Trace | None) -> Profile:
     values["input_wait"] = input_wait(values["input_bound"], values["step_time"])
     values["eager_ops"] = eager_value(trace, steps)
     values["peak_memory"] = _memory(trace, steps, use)
+    programs = traced_programs(trace, use, _runs_executor(trace, steps)) if recording.bare and not recording.lowered else None
+    values |= work_values(lowered_programs(recording) if programs is None else programs)
     tables = {"stages": stage_table(stages, n_steps)} if stages else {}
     profile = _profile(recording, values, steps, breakdown, tables)
     return replace(profile, advice=advise(profile))
@@ -123,7 +126,7 @@ def _steps(steps: Steps, breakdown: Breakdown) -> tuple[Step, ...]:
 def _memory(trace: Trace, steps: Steps, use: XlaUse) -> Value:
     if use.modules and not _runs_executor(trace, steps):
         sizes = buffer_bytes(trace)
-        known = [sizes[name] for name in _full_names(use, sizes)]
+        known = [sizes[name] for name in use.in_metadata(sizes)]
         if known:
             return Value.of("peak_memory", max(known), Source.HLO)
     peaks = step_peaks(trace, steps)
@@ -133,12 +136,6 @@ def _memory(trace: Trace, steps: Steps, use: XlaUse) -> Value:
         )
         return Value.unknown("peak_memory", why)
     return Value.of("peak_memory", int(peaks.min()), Source.TRACE, largest=int(peaks.max()), on_device=reports_device_memory(trace))
-
-
-def _full_names(use: XlaUse, sizes: dict[str, int]) -> list[str]:
-    """The metadata's names of the executables that ran: event stats cut long names, the `(program_id)` at the end is unique."""
-    ids = {name.rpartition("(")[2] for name in use.modules}
-    return [name for name in sizes if name.rpartition("(")[2] in ids]
 
 
 def _runs_executor(trace: Trace, steps: Steps) -> bool:

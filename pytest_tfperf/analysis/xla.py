@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,11 +20,20 @@ _MODULE = re.compile(r"a_inference_(.+)_\d+__.*")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class XlaUse:
-    """`launches` and `clusters` (distinct executables) of each step, shape (n_steps,); `modules` by name, with the steps each ran in."""
+    """
+    `launches` and `clusters` (distinct executables) of each step, shape (n_steps,); `modules` by name, with the runs of each in a step.
+
+    A name in the events may be cut short; the `(program_id)` at its end is unique.
+    """
 
     launches: Ints
     clusters: Ints
-    modules: dict[str, int]
+    modules: dict[str, float]
+
+    def in_metadata(self, names: Iterable[str]) -> dict[str, float]:
+        """Of these full names those of executables that ran, with the runs of each in a step."""
+        runs = {name.rpartition("(")[2]: n for name, n in self.modules.items()}
+        return {name: runs[key] for name in names if (key := name.rpartition("(")[2]) in runs}
 
 
 def find_xla_use(trace: Trace, steps: Steps) -> XlaUse:
@@ -32,20 +43,24 @@ def find_xla_use(trace: Trace, steps: Steps) -> XlaUse:
     On TPUs they are the events of the `XLA Modules` line, of the core that has most; elsewhere the executions on the host, and
     what their thunks on the host and kernels on the GPUs name as `hlo_module` and `program_id`.
     """
-    executions = max(_tpu_executions(trace), key=len, default=None)
-    if executions is not None:
-        step = steps.of(executions.start)
-        program = executions.plane.name_index[executions.rows]
-        return _use(len(steps), step, step, program, dict(enumerate(executions.plane.names)))
+    busiest = max(_tpu_executions(trace), key=len, default=None)
+    if busiest is not None:
+        step = steps.of(busiest.start)
+        programs = _distinct(step, busiest.plane.name_index[busiest.rows], steps)
+        return XlaUse(_per_step(step, steps), programs, _each_step(Counter(busiest.where(step >= 0).names), steps))
     host = Events.of(trace.plane(HOST))
+    launches = _per_step(steps.of(xla_executions(host).start), steps)
+    if not launches.any():
+        return XlaUse(launches, launches, {})
     gpus = [ops for ops in (Events.of(plane).having("program_id") for plane in device_planes(trace)) if len(ops)]
-    run_step = steps.of(xla_executions(host).start)
-    ops = [host.having("program_id"), *gpus] if (run_step >= 0).any() else []
-    names = {key: f"{name}({key})" for events in ops for key, name in _programs(events).items()}
-    step = np.concatenate([steps.of(events.start) for events in ops]) if ops else run_step[:0]
-    program = np.concatenate([events.integers("program_id") for events in ops]) if ops else run_step[:0]
-    use = _use(len(steps), run_step, step, program, names)
-    return XlaUse(use.launches // max(len(gpus), 1), use.clusters, use.modules)
+    ops = [events.where(steps.of(events.start) >= 0) for events in (host.having("program_id"), *gpus)]
+    step = np.concatenate([steps.of(events.start) for events in ops])
+    program = np.concatenate([events.integers("program_id") for events in ops])
+    runs: dict[str, float] = {}
+    for events in ops:
+        for name, n in _runs(events).items():
+            runs[name] = max(n, runs.get(name, 0.0))
+    return XlaUse(launches // max(len(gpus), 1), _distinct(step, program, steps), _each_step(runs, steps))
 
 
 def _tpu_executions(trace: Trace) -> list[Events]:
@@ -54,21 +69,32 @@ def _tpu_executions(trace: Trace) -> list[Events]:
     return [events for events in lines if len(events)]
 
 
-def _programs(events: Events) -> dict[int, str]:
-    """The module of each program id that the events carry."""
-    ids, first = np.unique(events.integers("program_id"), return_index=True)
-    return dict(zip(ids.tolist(), Events(events.plane, events.rows[first]).texts("hlo_module"), strict=True))
+def _runs(ops: Events) -> dict[str, float]:
+    """How often each module ran whose ops these are: as often as the op of it that ran least, since loops repeat some."""
+    if not len(ops):
+        return {}
+    program, name = ops.integers("program_id"), ops.plane.name_index[ops.rows]
+    pairs, first, n_ran = np.unique(np.array([program, name]), axis=1, return_index=True, return_counts=True)
+    titles = Events(ops.plane, ops.rows[first]).texts("hlo_module")
+    runs: dict[str, float] = {}
+    for key, title, n in zip(pairs[0].tolist(), titles, n_ran.tolist(), strict=True):
+        module = f"{title}({key})"
+        runs[module] = min(float(n), runs.get(module, float(n)))
+    return runs
 
 
-def _use(n_steps: int, run_step: Ints, step: Ints, program: Ints, names: dict[int, str]) -> XlaUse:
-    """From the step of each run, and the step and the program of whatever names one; -1 is no step."""
+def _per_step(step: Ints, steps: Steps) -> Ints:
+    return np.bincount(step[step >= 0], minlength=len(steps))
+
+
+def _distinct(step: Ints, program: Ints, steps: Steps) -> Ints:
+    """How many different programs each step has."""
     pairs = np.unique(np.array([step[step >= 0], program[step >= 0]]), axis=1)
-    ran, n_ran = np.unique(pairs[1], return_counts=True)
-    return XlaUse(
-        launches=np.bincount(run_step[run_step >= 0], minlength=n_steps),
-        clusters=np.bincount(pairs[0], minlength=n_steps),
-        modules={names[key]: n for key, n in zip(ran.tolist(), n_ran.tolist(), strict=True)},
-    )
+    return np.bincount(pairs[0], minlength=len(steps))
+
+
+def _each_step(runs: Mapping[str, float], steps: Steps) -> dict[str, float]:
+    return {name: n / steps.n_steps for name, n in runs.items()}
 
 
 def compiled_outside(trace: Trace, steps: Steps) -> int:

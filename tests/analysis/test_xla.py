@@ -22,7 +22,7 @@ def two_steps(*events):
 def test_launches_are_runs_and_clusters_are_executables():
     use = find_xla_use(*two_steps(*run(1, 5), *run(3, 5), *run(12, 5), *run(14, 6)))
     assert (use.launches.tolist(), use.clusters.tolist()) == ([2, 2], [1, 2])
-    assert use.modules == {"m5(5)": 2, "m6(6)": 1}
+    assert use.modules == {"m5(5)": 1.5, "m6(6)": 0.5}
 
 
 def test_without_xla_there_are_none():
@@ -60,7 +60,7 @@ def test_on_a_tpu_executions_are_those_of_the_busiest_core():
     marks = [at("train", n * 10, n * 10 + 9, step_num=n, _r=1) for n in range(2)]
     trace = decode_trace(space(plane("/host:CPU", line("marks", *marks)), *cores))
     use = find_xla_use(trace, find_steps(trace))
-    assert (use.launches.tolist(), use.clusters.tolist(), use.modules) == ([3, 1], [2, 1], {"jit_f(9)": 2, "jit_g(8)": 1})
+    assert (use.launches.tolist(), use.clusters.tolist(), use.modules) == ([3, 1], [2, 1], {"jit_f(9)": 1.5, "jit_g(8)": 0.5})
 
 
 def test_on_gpus_kernels_name_the_executables_and_each_gpu_ran_its_share():
@@ -72,4 +72,19 @@ def test_on_gpus_kernels_name_the_executables_and_each_gpu_ran_its_share():
     ]
     trace = decode_trace(space(plane("/host:CPU", line("marks", *marks), line("py", *runs)), *gpus))
     use = find_xla_use(trace, find_steps(trace))
-    assert (use.launches.tolist(), use.clusters.tolist(), use.modules) == ([2, 1], [2, 1], {"m5(5)": 2, "m6(6)": 1})
+    assert (use.launches.tolist(), use.clusters.tolist(), use.modules) == ([2, 1], [2, 1], {"m5(5)": 1, "m6(6)": 0.5})
+
+
+def test_the_ops_of_a_loop_run_more_often_than_their_executable():
+    runs = [event for begin in (1, 12) for event in run(begin, 5)]
+    looped = [
+        at("add", begin + 0.5 + n * 0.05, begin + 0.52 + n * 0.05, hlo_op="add", hlo_module="m5", program_id=5)
+        for begin in (1, 12)
+        for n in range(4)
+    ]
+    assert find_xla_use(*two_steps(*runs, *looped)).modules == {"m5(5)": 1}
+
+
+def test_names_that_events_cut_short_are_found_in_the_metadata_by_their_id():
+    use = find_xla_use(*two_steps(*run(1, 5)))
+    assert use.in_metadata(["a much longer name than m5(5)", "other(55)"]) == {"a much longer name than m5(5)": 0.5}

@@ -1,0 +1,59 @@
+"""FLOPs and precision of a step from the costs of its modules."""
+
+import pytest
+
+from pytest_tfperf.analysis.precision import Costs, Work
+from pytest_tfperf.analysis.work import lowered_programs, traced_programs, work_values
+from pytest_tfperf.analysis.xla import XlaUse
+from pytest_tfperf.results import Recording
+
+
+def costs(flops=0, matmul=0, half=0, unsure=0, uncounted=(), once=()):
+    return Costs(work=Work(flops, matmul, half, unsure), ops=(), uncounted=uncounted, once=once)
+
+
+def test_modules_count_as_often_as_they_run():
+    values = work_values([(costs(100, 80, 80), 2.0), (costs(10, 10, 0), 0.5)])
+    assert values["flops"].number == 205
+    assert values["half_precision"].number == pytest.approx(160 / 165)
+
+
+@pytest.mark.parametrize(("programs", "metric", "why"), [
+    ("nothing was lowered", "flops", "nothing was lowered"),
+    ("nothing was lowered", "half_precision", "nothing was lowered"),
+    ([(costs(100), 1.0)], "half_precision", "no matrix multiplication"),
+    ([(costs(100, 80, 0, unsure=40), 1.0)], "half_precision", "50% of the matmul FLOPs"),
+    ([(costs(100, 80, uncounted=("__cudnn$fmhaSoftmax",)), 1.0)], "flops", "__cudnn$fmhaSoftmax"),
+    ([(costs(100, 80, once=("while.3",)), 1.0)], "flops", "how often its loops run (while.3)"),
+    ([(costs(100, 80, 40, once=("while.3",)), 1.0)], "half_precision", "how often its loops run"),
+])  # fmt: skip
+def test_what_is_not_known_is_said(programs, metric, why):
+    value = work_values(programs)[metric]
+    assert value.number is None
+    assert why in value.why
+
+
+@pytest.mark.parametrize(("half", "share"), [(0, 0.0), (80, 1.0)])
+def test_loops_that_nobody_counts_leave_a_precision_that_is_the_same_everywhere(half, share):
+    assert work_values([(costs(100, 80, half, once=("while.3",)), 1.0)])["half_precision"].number == share
+
+
+def test_a_custom_call_that_is_no_matmul_leaves_the_flops():
+    assert work_values([(costs(100, 80, uncounted=("TopK",)), 1.0)])["flops"].number == 100
+
+
+def test_without_lowering_the_recording_says_why():
+    assert lowered_programs(Recording(name="", trace=None, workload={}, lowered_why="it has strings")) == "it has strings"
+    assert "not lowered" in lowered_programs(Recording(name="", trace=None, workload={}))
+
+
+@pytest.mark.parametrize(("modules", "runs_ops", "why"), [
+    ({}, False, "no XLA executable"), ({"f(1)": 1.0}, True, "outside XLA"), ({"f(1)": 1.0}, False, "0 of the 1 executables"),
+])  # fmt: skip
+def test_of_a_trace_alone_all_work_must_be_in_executables_that_it_holds(modules, runs_ops, why):
+    from xspace import plane, space
+
+    from pytest_tfperf.trace.xspace import decode_trace
+
+    trace = decode_trace(space(plane("/host:CPU")))
+    assert why in traced_programs(trace, XlaUse(None, None, modules), runs_ops)
