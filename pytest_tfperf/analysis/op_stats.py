@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from pytest_tfperf.analysis.annotations import launchers
 from pytest_tfperf.analysis.device import GPU, TPU, gpu_kind, stream_events, tpu_ops
 from pytest_tfperf.analysis.ops import not_for_data, op_type
 from pytest_tfperf.analysis.steps import HOST, Steps
@@ -26,7 +27,6 @@ from pytest_tfperf.trace.xspace import Plane, Trace
 
 HOST_SIDE, DATA_SIDE, GPU_SIDE, TPU_SIDE = "host", "tf.data", "GPU", "TPU"
 _MOVES = {"input": "copy to device", "output": "copy to host", "device_to_device": "copy on device", "collective": "collective"}
-_NUMBERED = re.compile(r"([._]\d+)+\Z")
 _INSTRUCTION = re.compile(r"%?([^\s=]+) = ")
 _PROGRAM = re.compile(r"\((\d+)\)\Z")
 
@@ -155,40 +155,20 @@ def _eager_launches(trace: Trace) -> Ints:
 
 
 def _gpu_ops(plane: Plane, eager_launches: Ints, steps: Steps) -> list[Op]:
-    """
-    Kernels by the op that launched them: the XLA instruction, the framework op, the op in the annotation (TensorFlow before
-    2.5), else the kernel itself; copies and collectives by their own names.
-    """
+    """Kernels by the op that launched them, else by their own names; copies and collectives always by theirs."""
     events = stream_events(plane)
     moves = np.isin(events.rows, events.named(lambda name: gpu_kind(name) in _MOVES).rows)
-    code, texts, sources = plane.name_index[events.rows], list(plane.names), [""] * len(plane.names)
-    for stat in ("annotation", "tf_op", "hlo_op"):
-        found, names = labels(events, stat)
-        code = np.where(moves | (found == 0) | np.isin(found, _nothing(names)), code, found + len(texts))
-        texts, sources = [*texts, *names], [*sources, *[stat] * len(names)]
+    code, found = launchers(events)
+    code = np.where(moves, plane.name_index[events.rows], code)
     module, modules = labels(events, "hlo_module")
     eager = (events.integers("is_eager") != 0) | np.isin(events.integers("correlation_id", -1), eager_launches)
 
     def op(key: int) -> Op:
-        place, in_module = divmod(key, len(modules))
-        return _op(GPU_SIDE, *_gpu_name(texts[place], sources[place]), modules[in_module])
+        launcher, in_module = found[key // len(modules)], modules[key % len(modules)]
+        kind = launcher.kind if launcher.source else _MOVES.get(gpu_kind(launcher.name), "kernel")
+        return _op(GPU_SIDE, launcher.name, kind, in_module)
 
     return _sums(events, events, code * len(modules) + module, eager, steps, op)
-
-
-def _nothing(names: list[str]) -> list[int]:
-    """The texts that name no op: an empty type as in `XlaModule:` says only that XLA ran."""
-    return [place for place, name in enumerate(names) if not name.partition("#")[0] or name.startswith("XlaModule:")]
-
-
-def _gpu_name(text: str, source: str) -> tuple[str, str]:
-    """Name and kind of what runs on a GPU, from a text that is an event's name or the value of the stat `source`."""
-    if source == "hlo_op":
-        return text, _NUMBERED.sub("", text)
-    if source:
-        name, _, kind = text.partition("#")[0].rpartition(":")
-        return (name, kind) if name else (kind, kind)
-    return text, _MOVES.get(gpu_kind(text), "kernel")
 
 
 def _tpu_ops(plane: Plane, steps: Steps) -> list[Op]:
