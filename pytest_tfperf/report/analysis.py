@@ -28,16 +28,18 @@ def render_profile(profile: Profile, verbose: bool) -> str:
         (name, format_quantity(value.number, METRICS[name].unit)) for name, value in profile.metrics.items() if value.number is not None
     ]
     lines += ["", tabulate(known, ["metric", "value"], "simple", disable_numparse=True, colalign=("left", "right"))]
-    causes = [
-        (name, key, value.detail[key]) for name, value in profile.metrics.items() for key in ("where", "try") if value.detail.get(key)
-    ]
-    lines += ["", *(f"{name}, {key}: {text}" for name, key, text in causes)] if causes else []
+    lines += ["", "what to do next, by what it could win at most", *map(_advised, profile.advice)] if profile.advice else []
     for table in profile.tables.values():
         lines += ["", *render_table(table, verbose)]
-    lines += ["", "what to do next, by what it could win", *map(_advised, profile.advice)] if profile.advice else []
-    if verbose:
-        lines += ["", *(f"{name} is unknown: {value.why}" for name, value in profile.metrics.items() if value.number is None)]
-    return "\n".join(lines)
+    return "\n".join([*lines, *(_reasons(profile) if verbose else [])])
+
+
+def _reasons(profile: Profile) -> list[str]:
+    """Where each metric comes from and what to try, and why the others are unknown."""
+    values = profile.metrics.items()
+    causes = [f"{name}, {key}: {value.detail[key]}" for name, value in values for key in ("where", "try") if value.detail.get(key)]
+    unknown = [f"{name} is unknown: {value.why}" for name, value in values if value.number is None]
+    return ["", *causes, "", *unknown]
 
 
 def render_table(table: Table, verbose: bool) -> list[str]:
