@@ -195,6 +195,20 @@ def test_and_through_what_is_put_together_of_several():
                     op("a", "select", A, "p2", "c", "z"), *moved("copy")[2:]) == (1, 1)  # fmt: skip
 
 
+def test_one_wide_part_makes_the_whole_wide():
+    kept = [op("k", "convert", A, "p0"), op("kh", "convert", half(A), "p2"), op("kw", "convert", A, "kh")]
+    assert compiled(*parameters(half(A), half(W), A), *kept, *moved("concatenate", "kw")) == (1, 1)
+    assert compiled(*parameters(half(A), half(W), A), *kept, *moved("concatenate", "p2")) == (1, 0)
+
+
+def test_and_through_the_branches_of_a_conditional():
+    branch = [*parameters(A), op("w", "constant", W), matmul("d", "p0", "w")]
+    unused = [*parameters(A), op("z", "constant", Y)]
+    choose = op("x", "conditional", Y, "p0", "p2", "a", called=("unused", "branch"))
+    main = [*parameters("pred[]", half(A), A), op("a", "convert", A, "p1"), choose]
+    assert compiled(*main, unused=unused, branch=branch) == (1, 1)
+
+
 def test_and_through_fusions_their_parameters_and_tuples():
     both = f"({A}, {W})"
     convert = [*parameters(half(A), half(W)), op("a", "convert", A, "p0"), op("w", "convert", W, "p1"), op("t", "tuple", both, "a", "w")]

@@ -49,6 +49,7 @@ def test_scratch_memory_of_a_library_is_no_traffic():
         ("f32[2]", ["f32[1000]"], [op("a", "slice", "f32[2]", "p0"), op("b", "add", "f32[2]", "a", "a")], 16),
         ("f32[2]", ["f32[1000]"], [op("a", "slice", "f32[2]", "p0"), op("b", "slice", "f32[2]", "p0"), op("c", "add", "f32[2]", "a", "b")], 24),
         ("f32[2]", ["f32[1000]", "s32[]"], [op("a", "dynamic-slice", "f32[2]", "p0", "p1"), op("b", "negate", "f32[2]", "a")], 20),
+        ("f32[6]", ["f32[8]"], [op("a", "slice", "f32[6]", "p0"), op("b", "slice", "f32[6]", "p0"), op("c", "add", "f32[6]", "a", "b")], 56),
         # updated in place
         ("f32[1000]", ["f32[1000]", "f32[2]", "s32[]"], [op("a", "dynamic-update-slice", "f32[1000]", "p0", "p1", "p2")], 20),
         ("(f32[8], f32[4])", ["f32[8]"],
