@@ -64,6 +64,8 @@ class Message:
 
     def varint(self, at: int, end: int, where: str) -> tuple[int, int]:
         """The varint at an offset and the offset behind it."""
+        if at < end and (byte := self._buffer[at]) < 0x80:  # most are that short
+            return byte, at + 1
         value = shift = 0
         for place in range(at, min(at + 10, end)):
             byte = self._buffer[place]
