@@ -54,7 +54,7 @@ class Windows:
         self._retraces: list[tuple[str, int]] = []
         self._cold_traces = 0
         self._trace: Path | None = None
-        self._calls = Calls(why="nothing was traced")
+        self._calls = self._running_calls = Calls(why="nothing was traced")  # in the steps of the trace; of the running session
         self._compiled: frozenset[str] | None = None
         self._settled = True
         self._ended: str | None = None
@@ -110,7 +110,7 @@ class Windows:
         """The step that began was none: its epoch had no more data."""
         if self._annotation is not None:
             self._annotation.set_metadata(aborted=1)
-        self._calls.abort_step()
+        self._running_calls.abort_step()
         self._close_annotation()
         self._in_step = False
         self.turn_over()
@@ -281,11 +281,11 @@ class Windows:
     def _traced_window(self) -> Generator[None]:
         deadline = perf_counter() + self.plan.max_seconds * _SHARES["traced"]
         self._session, self._in_trace = Session(self._folder), 0
-        with calls_recorded(lambda: self._in_step) as self._calls:
+        with calls_recorded(lambda: self._in_step) as self._running_calls:
             for n_steps in range(1, self.plan.trace_steps + 1):
                 yield
                 self._in_trace = n_steps
-                self._calls.end_step(self._size)
+                self._running_calls.end_step(self._size)
                 if perf_counter() > deadline and n_steps >= 2:
                     self._say_cut("traced", n_steps, self.plan.trace_steps)
                     break
@@ -325,7 +325,7 @@ class Windows:
 
     def _stop(self) -> Path:
         """End the traced window: its trace, and what was compiled until then."""
-        session, self._session = self._session, None
+        session, self._session, self._calls = self._session, None, self._running_calls
         assert session is not None
         assert self._modules is not None
         path = session.stop()

@@ -177,6 +177,16 @@ def test_windows_that_were_cut_off_before_a_trace_say_so(profile, recordings):
     assert (recordings[0].lowered, "was left after 5 steps" in recordings[0].lowered_why) == (None, True)
 
 
+def test_a_second_round_that_is_cut_off_leaves_the_first_one_s_functions(profile, recordings, monkeypatch):
+    monkeypatch.setattr(fixture, "settling_steps", lambda trace, steps_before: 3)
+    for number, batch in enumerate(profile.steps(DATA)):
+        if number == 37:  # the first step of the second traced window: 22 of the first round, 3 of waiting, 12 timed
+            break
+        step(batch)
+    assert len(profile.profile.steps) == 6
+    assert of_step(recordings[0].lowered) == ONCE
+
+
 @pytest.mark.parametrize("at", [2, 18, 22])
 def test_an_error_in_any_window_puts_tensorflow_back(profile, recordings, at):
     calls = iter(range(1, 100))
