@@ -16,6 +16,7 @@ import numpy as np
 
 from pytest_tfperf.analysis.annotations import Launcher, launchers
 from pytest_tfperf.analysis.device import GPU, gpu_kind, stream_events
+from pytest_tfperf.analysis.own_steps import own_steps
 from pytest_tfperf.analysis.steps import Steps
 from pytest_tfperf.analysis.tensor_cores import half_by_name, half_operands, is_eligible, uses_tensor_cores
 from pytest_tfperf.metrics import BYTES, COUNT, SECONDS, SHARE
@@ -125,7 +126,7 @@ def gpus(trace: Trace) -> list[Plane]:
 def _kernels(plane: Plane, steps: Steps) -> Iterator[Kernel]:
     """The kernels of one GPU: events of one name, configuration and launcher are one."""
     events = stream_events(plane).named(is_kernel)
-    events = events.where(steps.of(events.start) >= 0)
+    events = events.where(own_steps(plane, steps).of(events.start) >= 0)
     detail, details = labels(events, "kernel_details")
     shape, shapes = labels(events, "shape")
     code, found = launchers(events)

@@ -16,6 +16,7 @@ import numpy as np
 from pytest_tfperf.analysis.annotations import launchers
 from pytest_tfperf.analysis.device import GPU, TPU, gpu_kind, stream_events, tpu_ops
 from pytest_tfperf.analysis.ops import not_for_data, op_type
+from pytest_tfperf.analysis.own_steps import own_steps
 from pytest_tfperf.analysis.steps import HOST, Steps
 from pytest_tfperf.metrics import COUNT, SECONDS, SHARE
 from pytest_tfperf.results import Table
@@ -156,7 +157,7 @@ def _eager_launches(trace: Trace) -> Ints:
 
 def _gpu_ops(plane: Plane, eager_launches: Ints, steps: Steps) -> list[Op]:
     """Kernels by the op that launched them, else by their own names; copies and collectives always by theirs."""
-    events = stream_events(plane)
+    events, steps = stream_events(plane), own_steps(plane, steps)
     moves = np.isin(events.rows, events.named(lambda name: gpu_kind(name) in _MOVES).rows)
     code, found = launchers(events)
     code = np.where(moves, plane.name_index[events.rows], code)
@@ -173,7 +174,7 @@ def _gpu_ops(plane: Plane, eager_launches: Ints, steps: Steps) -> list[Op]:
 
 def _tpu_ops(plane: Plane, steps: Steps) -> list[Op]:
     """The ops of a TPU core by instruction; FLOPs and bytes are XLA's, from the event's metadata."""
-    events = tpu_ops(plane)
+    events, steps = tpu_ops(plane), own_steps(plane, steps)
     timed = on_device_clock(events)
     category, program = metadata_texts(plane, "hlo_category"), metadata_texts(plane, "program_id")
     costs = {stat: metadata_texts(plane, stat) for stat in ("flops", "bytes_accessed")}

@@ -48,6 +48,11 @@ def device_times(trace: Trace, steps: Steps) -> DeviceTimes:
     )
 
 
+def idle_seconds(times: DeviceTimes, steps: Steps) -> float:
+    """Seconds of the steps in which devices that worked in them did nothing, over all steps and devices."""
+    return max(len(times.names) * float(steps.period_ps.sum()) * 1e-12 - float(times.busy.sum()), 0.0)
+
+
 def step_skew(times: DeviceTimes) -> Value:
     """
     Slowest ÷ median over the devices − 1, of the time in which each did its own work; the median over the steps.

@@ -6,8 +6,9 @@ from xspace import MS, Uint, at, event, line, plane, space
 
 from pytest_tfperf.analysis.kernels import find_kernels, half_share, is_kernel, kernel_table, tensor_core_time
 from pytest_tfperf.analysis.launches import copy_values, is_host_transfer, kernel_launches
+from pytest_tfperf.analysis.op_stats import device_ops
 from pytest_tfperf.analysis.own_steps import own_steps
-from pytest_tfperf.analysis.skew import device_table, device_times, step_skew
+from pytest_tfperf.analysis.skew import device_table, device_times, idle_seconds, step_skew
 from pytest_tfperf.analysis.steps import find_steps
 from pytest_tfperf.trace.xspace import decode_trace
 
@@ -179,6 +180,7 @@ def test_each_core_s_transfers_count_in_its_own_steps():
     steps = find_steps(trace)
     values = copy_values(trace, steps)
     assert [(value.low(), value.high()) for value in values.values()] == [(2, 2), (40, 40)]
+    assert [(op.count, op.name) for op in device_ops(trace, steps)] == [(6, "copy-start")]
     own = own_steps(trace.planes[1], steps)
     assert ((own.start_ps / MS).tolist(), (own.end_ps / MS).tolist()) == ([5, 15, 25], [15, 25, 33])
 
@@ -201,6 +203,7 @@ def test_skew_is_that_of_the_devices_own_work():
     times = device_times(trace, steps)
     value = step_skew(times)
     assert (value.number, value.detail["slowest"]) == (pytest.approx(1), "GPU:1")
+    assert idle_seconds(times, steps) == pytest.approx(9e-3)
     assert device_table(times, steps, 1).rows[0] == ("GPU:1", *map(pytest.approx, (7e-3, 6e-3, 0.7, 1.0)))
 
 
