@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pytest_tfperf.analysis.annotations import launchers
-from pytest_tfperf.analysis.device import GPU, TPU, gpu_kind, stream_events, tpu_ops
+from pytest_tfperf.analysis.device import GPU, TPU, accelerators, gpu_kind, stream_events, tpu_ops
 from pytest_tfperf.analysis.ops import not_for_data, op_type
 from pytest_tfperf.analysis.own_steps import own_steps
 from pytest_tfperf.analysis.steps import HOST, Steps
@@ -54,7 +54,8 @@ class Op:
 
 def host_ops(trace: Trace, steps: Steps) -> list[Op]:
     """
-    The TensorFlow ops that the host's threads started in the steps; those that run for the input pipeline are `tf.data`'s.
+    The TensorFlow ops and, on a CPU, XLA instructions that the host's threads started in the steps; those that run for the input
+    pipeline are `tf.data`'s.
 
     The events of an op that is run eagerly are one: the runtime's, with the kernel in it.
     """
@@ -63,8 +64,6 @@ def host_ops(trace: Trace, steps: Steps) -> list[Op]:
     eager = eager_executions(host)
     ops = ops.where(enclosing(eager, ops) < 0)
     events = Events(host.plane, np.r_[ops.rows, eager.rows])
-    if not len(events):
-        return []
     code, eager_names = labels(eager, "eager_op")
     names = [*host.plane.names, *eager_names]
     data = ~np.isin(events.rows, not_for_data(host, events).rows)
@@ -76,7 +75,21 @@ def host_ops(trace: Trace, steps: Steps) -> list[Op]:
         node, _, kind = name.rpartition(":")
         return _op(DATA_SIDE if key % 2 else HOST_SIDE, node or name, kind or name)
 
-    return _sums(events, events, key, run_eagerly, steps, op)
+    return [*_sums(events, events, key, run_eagerly, steps, op), *([] if accelerators(trace) else _xla_ops(host, steps))]
+
+
+def _xla_ops(host: Events, steps: Steps) -> list[Op]:
+    """The XLA instructions that the host's threads ran themselves, where there is no accelerator to run them."""
+    events = host.named(lambda name: ":" not in name)
+    events = events.where(events.plane.stats_begin[events.rows] < events.plane.stats_end[events.rows]).having("hlo_op")
+    code, found = launchers(events)
+    module, modules = labels(events, "hlo_module")
+
+    def op(key: int) -> Op:
+        launcher = found[key // len(modules)]
+        return _op(HOST_SIDE, launcher.name, launcher.kind, modules[key % len(modules)])
+
+    return _sums(events, events, code * len(modules) + module, np.zeros(len(events), bool), steps, op)
 
 
 def eager_executions(host: Events) -> Events:

@@ -61,6 +61,19 @@ def test_ops_of_the_input_pipeline_are_its_own():
     assert times(ops) == {("tf.data", "DecodeJpeg", "DecodeJpeg"): (1, 1, 1)}
 
 
+def test_on_a_cpu_xla_s_instructions_are_ops_of_the_host():
+    """Their ends are events of their own; with a GPU in the trace, what the host has of them is their launch."""
+    events = [
+        at("dot.3", 1, 5, hlo_op="dot.3", hlo_module="step"),
+        at("add_fusion", 2, 3, hlo_op="add_fusion", hlo_module="step"),
+        at("end: dot.3", 5, 6),
+    ]
+    ops = host_ops(*traced(*events, thread="tf_numa_-1_Eigen/1"))
+    assert times(ops) == {("host", "dot.3", "dot"): (1, 4, 3), ("host", "add_fusion", "add_fusion"): (1, 1, 1)}
+    assert {op.module for op in ops} == {"step"}
+    assert host_ops(*traced(*events, planes=[gpu(0, at("k", 1, 2))])) == []
+
+
 def test_of_a_trace_without_ops_there_is_nothing():
     trace, steps = traced()
     assert (host_ops(trace, steps), device_ops(trace, steps), eager_share([])) == ([], [], None)
