@@ -1,6 +1,7 @@
 """The recorded traces, each as one step, where they are at hand."""
 
 import os
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -25,5 +26,10 @@ def real(name):
         if os.environ.get("CI"):
             pytest.fail(f"{path} is needed where this runs in CI")
         pytest.skip(f"no trace at {path}")
+    return _read(path)
+
+
+@cache
+def _read(path):
     trace = read_trace(path)
     return trace, whole(trace)
