@@ -100,7 +100,8 @@ def module_costs(module: HloModule) -> Costs:
     """
     FLOPs of one run of a module, by the rules of XLA's HloCostAnalysis, and what each instruction costs.
 
-    A loop counts as often as it runs, if the compiler knows; of a conditional the largest branch counts.
+    A loop counts as often as it runs, if the compiler knows; of a conditional the largest branch counts. Every instruction
+    counts, also one without a use, of which a module that no compiler has optimised may hold some.
 
     Raises:
         TraceError: If an instruction does not fit its operands.
