@@ -7,6 +7,7 @@ kernels that nobody annotated are rows of their own, not idle time, and ops that
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -232,7 +233,12 @@ def instruction(text: str) -> str:
 
 
 def _cost(text: str | None, count: int) -> float | None:
-    return float(text) * count if text else None
+    """FLOPs or bytes of so many runs; None where the stat is missing, or no number that a cost can be."""
+    try:
+        cost = float(text or "nan") * count
+    except ValueError:
+        return None
+    return cost if 0 <= cost < math.inf else None
 
 
 def _together(ops: Iterable[Op]) -> list[Op]:

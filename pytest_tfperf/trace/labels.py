@@ -7,7 +7,7 @@ import struct
 import numpy as np
 
 from pytest_tfperf.trace.events import Events
-from pytest_tfperf.trace.wire import Ints
+from pytest_tfperf.trace.wire import BYTES, FIXED64, VARINT, Ints
 from pytest_tfperf.trace.xspace import Plane
 
 
@@ -40,16 +40,16 @@ def plane_stats(plane: Plane) -> dict[str, float | str | bytes]:
     message, found = plane.message, {}
     for begin, end in plane.stats:
         key, content = 0, None
-        for number, _, value, behind in message.fields(begin, end, "XStat"):
-            if number == 1:
+        for number, wire, value, behind in message.fields(begin, end, "XStat"):
+            if (number, wire) == (1, VARINT):
                 key = message.signed(value)
-            elif number == 2:
+            elif (number, wire) == (2, FIXED64):
                 content = struct.unpack("<d", message.slice(value, behind))[0]
-            elif number in (3, 4):
+            elif number in (3, 4) and wire == VARINT:
                 content = message.signed(value) if number == 4 else value
-            elif number in (5, 6):
+            elif number in (5, 6) and wire == BYTES:
                 content = message.text(value, behind) if number == 5 else message.slice(value, behind)
-            elif number == 7:
+            elif (number, wire) == (7, VARINT):
                 content = plane.stat_names.get(value, "")
         if key in plane.stat_names and content is not None:
             found[plane.stat_names[key]] = content

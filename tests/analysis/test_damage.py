@@ -100,6 +100,7 @@ def test_the_damage_is_what_it_says():
 
 
 STEPS = [at("train", n * 10, n * 10 + 8, step_num=n, _r=1) for n in range(3)]
+STEP = event("0", 5, 9)
 HUGE = 1 << 61
 
 
@@ -128,6 +129,11 @@ HUGE = 1 << 61
         space(plane("/device:TPU:0", line("Steps", event("0", 5, 0), event("1", 9, 0)))),
         space(plane("/device:TPU:0", line("Steps", event("0", 5, 9), event("1", 0, 20), event("0", 1, 0)))),
         space(plane("/device:GPU:0", line("Stream #1", event("k", 5, 9, correlation_id="seven")))),
+        MADE["pipeline"]
+        + field(1, plane("/device:GPU:1", line("Stream #1", event("k", 5, 9))) + field(6, field(1, 1) + field(2, "short"))),
+        space(
+            plane("/device:TPU:0", line("Steps", STEP), line("XLA Ops", STEP), metadata={"0": {"flops": "many", "bytes_accessed": "nan"}})
+        ),
     ],
 )
 def test_odd_traces(raw):
