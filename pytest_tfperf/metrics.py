@@ -17,6 +17,7 @@ from typing import NamedTuple
 PROGRAM, PLATFORM, MACHINE = "program", "platform", "machine"
 LOWER, HIGHER = "lower", "higher"
 SECONDS, RATE, SHARE, RATIO, COUNT, BYTES, FLOP = "s", "1/s", "0..1", "ratio", "count", "bytes", "FLOP"
+BANDWIDTH, FLOP_RATE = "bytes/s", "FLOP/s"  # of tables alone
 
 
 class Metric(NamedTuple):
@@ -143,6 +144,8 @@ def told_apart(first: float, second: float, unit: str) -> str:
 
 
 _SCALES: dict[str, tuple[tuple[float, str], ...]] = {
+    BANDWIDTH: ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1.0, "B/s")),
+    FLOP_RATE: ((1e12, "TFLOP/s"), (1e9, "GFLOP/s"), (1e6, "MFLOP/s"), (1.0, "FLOP/s")),
     SECONDS: ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")),
     BYTES: ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B")),
     FLOP: ((1e12, "TFLOP"), (1e9, "GFLOP"), (1e6, "MFLOP"), (1.0, "FLOP")),

@@ -235,3 +235,11 @@ def test_nearest_proposes_and_lists_in_order():
 
 def test_nearest_proposes_nothing_where_nothing_is_near():
     assert nearest("zzz", iter(["step_time", "flops"])) == "valid: flops, step_time"
+
+
+@pytest.mark.parametrize(("number", "unit", "text"), [
+    (1.64e12, "bytes/s", "1.64 TB/s"), (12.5e6, "bytes/s", "12.5 MB/s"), (3.0, "bytes/s", "3 B/s"),
+    (918e12, "FLOP/s", "918 TFLOP/s"), (167.4e9, "FLOP/s", "167 GFLOP/s"), (0.0, "FLOP/s", "0 FLOP/s"),
+])  # fmt: skip
+def test_rates_of_tables_are_written_with_their_prefix(number, unit, text):
+    assert format_quantity(number, unit) == text

@@ -3,7 +3,7 @@ What a performance engineer would do next about a profile, by the time that it c
 
 The thresholds are those at which XProf's Overview page begins to speak (openxla/xprof, bottleneck_analysis and
 op_stats_to_overview_page): 5 % of the step for input and output, 3 % for launches, collectives and what is left; under 10 % of 16-bit
-work; over 10 % of eager ops' time; 20 % of a tf.function's time in traced or eager calls.
+work; over 10 % of eager ops' time; 10 % of awaiting (its smart suggestions); 20 % of a tf.function's time in traced or eager calls.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pytest_tfperf.metrics import METRICS, format_quantity
 from pytest_tfperf.results import Advice, Profile, Value
 
 _WAITING, _SOME, _MOST = 0.05, 0.03, 0.20
-_HALF, _EAGER, _SKEWED, _TENSOR_CORES = 0.10, 0.10, 0.10, 0.50
+_HALF, _EAGER, _SKEWED, _AWAITING, _TENSOR_CORES = 0.10, 0.10, 0.10, 0.10, 0.50
 _EXPORT = "the timeline: tfperf export TRACE -o trace.json, in ui.perfetto.dev"
 
 
@@ -73,6 +73,16 @@ def _tensor_cores(profile: Profile) -> Iterable[Advice]:
         yield Advice(
             what="make the dimensions of matmuls and convolutions multiples of 8 (of 16 for 8-bit types), and use 16-bit or TF32 types",
             because=_said(profile, "tensor_core_time"), win_s=win, look="the kernel table",
+        )  # fmt: skip
+
+
+def _awaiting(profile: Profile) -> Iterable[Advice]:
+    share = profile.value("device_busy").detail.get("awaiting_share") or 0.0
+    if share >= _AWAITING:
+        yield Advice(
+            what="start asynchronous copies and collectives earlier, make them smaller, or keep the data in the device's memory",
+            because=f"{format_quantity(share, '0..1')} of the devices' time awaits what runs asynchronously (-done ops)",
+            win_s=_seconds(profile, share * (profile.value("device_busy").number or 0.0)), look="the op profile",
         )  # fmt: skip
 
 
@@ -144,6 +154,7 @@ _RULES: tuple[Callable[[Profile], Iterable[Advice]], ...] = (
     _python,
     _half_precision,
     _tensor_cores,
+    _awaiting,
     _eager,
     _again("retraces"),
     _again("xla_compiles"),

@@ -21,15 +21,17 @@ _WAITING = frozenset({"infeed", "outfeed", "host send", "host send-done", "host 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DutyCycle:
     """
-    Of one chip, over the whole trace: seconds in which it worked, in which any op of it ran, and from its first event to its last.
+    Of one chip, over the whole trace: seconds in which it worked, in which any op of it ran, and from its first event to its last;
+    `ops_span_s` is from its first op to its last.
 
-    XProf calls the share in which it worked the device duty cycle.
+    XProf calls the share in which it worked the device duty cycle; its device idle time is that between the ops.
     """
 
     chip: int
     working_s: float
     busy_s: float
     span_s: float
+    ops_span_s: float
 
 
 def duty_cycles(trace: Trace) -> list[DutyCycle]:
@@ -48,8 +50,8 @@ def duty_cycle(cycles: Sequence[DutyCycle]) -> float | None:
 
 
 def idle_share(cycles: Sequence[DutyCycle]) -> float | None:
-    """The share of their time in which no op of a chip ran, None without chips."""
-    span = sum(cycle.span_s for cycle in cycles)
+    """The share of the time from a chip's first op to its last in which none of its ops ran, None without chips."""
+    span = sum(cycle.ops_span_s for cycle in cycles)
     return 1 - sum(cycle.busy_s for cycle in cycles) / span if span else None
 
 
@@ -64,7 +66,10 @@ def _duty_cycle(chip: int, planes: Sequence[Plane]) -> DutyCycle:
         modules = [i for i, line in enumerate(plane.lines) if line.name == "XLA Modules"]
         events = Events.of(plane)
         seen += [ops.spans, events.where(np.isin(events.line, modules)).spans]
-    return DutyCycle(chip=chip, working_s=_length(merge(*working)), busy_s=_length(merge(*busy)), span_s=_hull(merge(*seen)))
+    active = merge(*busy)
+    return DutyCycle(
+        chip=chip, working_s=_length(merge(*working)), busy_s=_length(active), span_s=_hull(merge(*seen)), ops_span_s=_hull(active)
+    )
 
 
 def _length(spans: Spans) -> float:

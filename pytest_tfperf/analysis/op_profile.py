@@ -8,13 +8,13 @@ from typing import Any
 from pytest_tfperf.analysis.device_spec import DeviceSpec
 from pytest_tfperf.analysis.op_stats import Op
 from pytest_tfperf.analysis.roofline import AROUND_OTHERS, rate_of
-from pytest_tfperf.metrics import BYTES, COUNT, FLOP, RATE, SECONDS, SHARE
+from pytest_tfperf.metrics import BYTES, COUNT, FLOP, FLOP_RATE, SECONDS, SHARE
 from pytest_tfperf.results import Table
 
 IDLE = "idle"
 COLUMNS = (
     ("module", ""), ("category", ""), ("op", ""), ("occurrences", COUNT), ("self", SECONDS), ("share", SHARE), ("FLOP", FLOP),
-    ("memory", BYTES), ("FLOP rate", RATE), ("of peak", SHARE), ("of peak bandwidth", SHARE),
+    ("memory", BYTES), ("FLOP rate", FLOP_RATE), ("of peak", SHARE), ("of peak bandwidth", SHARE),
 )  # fmt: skip
 
 

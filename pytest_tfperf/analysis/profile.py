@@ -13,10 +13,11 @@ from pytest_tfperf.analysis.counts import counted_values, eager_value, with_coun
 from pytest_tfperf.analysis.input_pipeline import find_drain, input_waits
 from pytest_tfperf.analysis.linkage import on_the_device
 from pytest_tfperf.analysis.memory import reports_device_memory, step_peaks
-from pytest_tfperf.analysis.ops import model_processes
+from pytest_tfperf.analysis.ops import eager_ops, model_processes
 from pytest_tfperf.analysis.shares import capacity_values, device_values, host_values, input_wait, waiting_share
 from pytest_tfperf.analysis.stages import Stage, find_stages, stage_table
 from pytest_tfperf.analysis.steps import Steps, find_steps
+from pytest_tfperf.analysis.tables import device_statistics, host_statistics
 from pytest_tfperf.analysis.timing import timed_values
 from pytest_tfperf.analysis.work import lowered_programs, traced_programs, work_values
 from pytest_tfperf.analysis.xla import XlaUse, find_xla_use
@@ -48,7 +49,8 @@ def profile_of(recording: Recording, trace: Trace | None) -> Profile:
         why = recording.ended or "nothing was traced"
         values |= timed_values(recording) | counted_values(recording) | {name: Value.unknown(name, why) for name in _TRACED}
         return _profile(recording, values)
-    steps = on_the_device(trace, find_steps(trace))
+    launched = find_steps(trace)
+    steps = on_the_device(trace, launched)
     breakdown = break_down(trace, steps)
     waits = input_waits(trace)
     stages = find_stages(trace, merge(waits))
@@ -60,11 +62,13 @@ def profile_of(recording: Recording, trace: Trace | None) -> Profile:
     use = find_xla_use(trace, steps)
     values |= xla_values(trace, steps, use, recording)
     values["input_wait"] = input_wait(values["input_bound"], values["step_time"])
-    values["eager_ops"] = eager_value(trace, steps)
+    values["eager_ops"] = eager_value(trace, launched)
     values["peak_memory"] = _memory(trace, steps, use)
     programs = traced_programs(trace, use, _runs_executor(trace, steps)) if recording.bare and not recording.lowered else None
-    values |= work_values(lowered_programs(recording) if programs is None else programs)
+    values |= work_values(lowered_programs(recording, eager_ops(trace, launched)[1]) if programs is None else programs)
     tables = {"stages": stage_table(stages, n_steps)} if stages else {}
+    for found, more in (host_statistics(trace, launched, values), device_statistics(trace, launched, steps, values)):
+        values, tables = values | found, tables | more
     profile = _profile(recording, values, steps, breakdown, tables)
     return replace(profile, advice=advise(profile))
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from pytest_tfperf.analysis.device_spec import DeviceSpec
 from pytest_tfperf.analysis.op_stats import Op
-from pytest_tfperf.metrics import FLOP, RATE, SECONDS, SHARE
+from pytest_tfperf.metrics import BANDWIDTH, FLOP, FLOP_RATE, SECONDS, SHARE
 from pytest_tfperf.results import Source, Table, Value
 
 AROUND_OTHERS = frozenset({"while", "conditional", "call", "megacore fusion"})
@@ -78,7 +78,8 @@ def is_async(op: Op) -> bool:
 def roofline_table(ops: Sequence[Op], spec: DeviceSpec | None, n_steps: int) -> Table:
     """The ops of a device with known cost, by self time: rates, what bounds them, and the share of that roof."""
     columns = [
-        ("op", ""), ("category", ""), ("self", SECONDS), ("FLOP", FLOP), ("FLOP rate", RATE), ("bandwidth", RATE), ("FLOP per byte", ""),
+        ("op", ""), ("category", ""), ("self", SECONDS), ("FLOP", FLOP), ("FLOP rate", FLOP_RATE), ("bandwidth", BANDWIDTH),
+        ("FLOP per byte", ""),
         ("bound by", ""), ("share of the roof", SHARE),
     ]  # fmt: skip
     known = [op for op in ops if (op.flops or op.bytes) and not is_async(op) and op.kind not in AROUND_OTHERS]

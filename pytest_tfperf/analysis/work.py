@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pytest_tfperf.analysis.precision import Costs, module_costs
@@ -15,6 +15,7 @@ from pytest_tfperf.trace.xspace import Trace
 Programs = Sequence[tuple[Costs, float]]
 """The costs of each module of a step, and how often it runs in one."""
 
+_MATRIX_OPS = re.compile(r"MatMul|Conv|Einsum|CudnnRNN")
 _LIBRARY_WORK = re.compile(r"onednn|mkldnn|cudnn|cublas|miopen|hipblas|fmha|attention|gemm|matmul|conv", re.IGNORECASE)
 
 
@@ -25,10 +26,13 @@ def work_values(programs: Programs | str) -> dict[str, Value]:
     return {"flops": _flops(programs), "half_precision": _half_precision(programs)}
 
 
-def lowered_programs(recording: Recording) -> Programs | str:
-    """Of a recording that lowered the functions of its steps; or why it could not."""
+def lowered_programs(recording: Recording, eager: Iterable[str] = ()) -> Programs | str:
+    """Of a recording that lowered the functions of its steps, which also ran ops of these types eagerly; or why it could not."""
     if recording.lowered is None:
         return recording.lowered_why or "the step's functions were not lowered to HLO"
+    outside = sorted(op for op in set(eager) if _MATRIX_OPS.search(op))
+    if outside:
+        return f"the step runs {', '.join(outside)} eagerly, whose shapes and types the trace does not tell; put them into a tf.function"
     return [
         (module_costs(decode_module(raw, f"{recording.name or 'step'}, module {n}")), runs)
         for n, (raw, runs) in enumerate(recording.lowered)

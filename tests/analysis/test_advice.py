@@ -35,6 +35,7 @@ def test_without_steps_there_is_none():
     ({"xla_compiles": 2}, {}, "xla_compiles is 2"),
     ({"step_skew": 0.1}, {}, "step_skew is 10 %"),
     ({"eager_ops": value("eager_ops", 3, time_share=0.11)}, {}, "11 % of the ops' time on the host is eager"),
+    ({"device_busy": value("device_busy", 0.9, awaiting_share=0.1)}, {}, "10 % of the devices' time awaits what runs asynchronously (-done ops)"),
     ({"retraces": value("retraces", 0, expensive_share=0.2)}, {}, "20 % of the tf.functions' time is in calls that traced or ran eagerly"),
 ])  # fmt: skip
 def test_each_rule_speaks_from_its_threshold_on(metrics, shares, because):

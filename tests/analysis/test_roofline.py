@@ -172,12 +172,12 @@ def test_without_tpus_there_is_no_duty_cycle():
 
 
 def test_the_duty_cycle_agrees_with_xprof():
-    """overview_page: 86.5 %, idle_time_high_confidence_ps 4.90776e+13. Its 13.4 % idle leaves the modules out of the span: 0.1 % more."""
+    """overview_page: 86.5 %, idle_time_high_confidence_ps 4.90776e+13; device idle time 13.4 %."""
     cycles = duty_cycles(real("tpu_v6e_jax_inference")[0])
     assert [cycle.chip for cycle in cycles] == [0, 1, 2, 3]
     assert round(duty_cycle(cycles), 3) == 0.865
     assert sum(cycle.span_s - cycle.working_s for cycle in cycles) == pytest.approx(49.0776, abs=1e-4)
-    assert round(idle_share(cycles), 3) == 0.135
+    assert round(idle_share(cycles), 3) == 0.134
 
 
 def test_the_roofline_of_the_real_tpu_trace_agrees_with_xprof():

@@ -47,6 +47,12 @@ def test_without_lowering_the_recording_says_why():
     assert "not lowered" in lowered_programs(Recording(name="", trace=None, workload={}))
 
 
+def test_eager_matmuls_are_in_no_module():
+    recording = Recording(name="", trace=None, workload={}, lowered=())
+    assert "runs Conv2D, MatMul eagerly" in lowered_programs(recording, ["MatMul", "Conv2D", "AddV2"])
+    assert lowered_programs(recording, ["AddV2"]) == []
+
+
 @pytest.mark.parametrize(("modules", "runs_ops", "why"), [
     ({}, False, "no XLA executable"), ({"f(1)": 1.0}, True, "outside XLA"), ({"f(1)": 1.0}, False, "0 of the 1 executables"),
 ])  # fmt: skip
