@@ -10,7 +10,7 @@ from xspace import MS, at, event, field, line, plane, space, varint
 from pytest_tfperf.trace.xspace import decode_trace
 
 TRACES = Path(__file__).parent.parent.parent.parent / "shared" / "traces" / "synthetic"
-SEEDS = range(25)
+SEEDS = range(15)
 HOST = "/host:CPU"
 
 
