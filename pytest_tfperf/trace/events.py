@@ -12,9 +12,11 @@ import numpy.typing as npt
 
 from pytest_tfperf.trace.intervals import Spans
 from pytest_tfperf.trace.wire import Ints, Message
-from pytest_tfperf.trace.xspace import Plane
+from pytest_tfperf.trace.xspace import Plane, once
 
 Mask = npt.NDArray[np.bool_]
+
+_AT_ONCE = 1 << 15  # events whose stats are decoded together: what fits a processor's cache
 
 _DIGITS = re.compile(r"-?[0-9]{1,19}").fullmatch
 
@@ -67,8 +69,14 @@ class Events:
 
     def named(self, accept: Callable[[str], bool]) -> Events:
         """The events whose name is accepted; asked once for each distinct name."""
-        wanted = np.array([accept(name) for name in self.plane.names], bool)
-        return self.where(wanted[self.plane.name_index[self.rows]]) if len(self) else self
+        wanted = [index for index, name in enumerate(self.plane.names) if accept(name)]
+        if self.rows.size == self.plane.start_ps.size:
+            order, first = _by_name(self.plane)
+            rows = [order[first[index] : first[index + 1]] for index in wanted]
+            return Events(self.plane, rows[0] if len(rows) == 1 else np.sort(np.concatenate(rows)) if rows else order[:0])
+        accepted = np.zeros(len(self.plane.names), bool)
+        accepted[wanted] = True
+        return self.where(accepted[self.plane.name_index[self.rows]]) if len(self) else self
 
     def called(self, *names: str) -> Events:
         """The events of exactly these names."""
@@ -97,7 +105,10 @@ class Events:
 
         A uint64 from 2**63 on shows as the int64 of the same bits; what is no integer of 64 bits gives the default.
         """
-        return self.stats.integers(stat, default)
+        if len(self) <= _AT_ONCE:
+            return self.stats.integers(stat, default)
+        parts = [self.rows[first : first + _AT_ONCE] for first in range(0, len(self), _AT_ONCE)]
+        return np.concatenate([Stats.read(self.plane, rows, stat).integers(stat, default) for rows in parts])
 
     def texts(self, stat: str) -> list[str]:
         """The value of a stat of each event as text, empty where an event has none."""
@@ -124,6 +135,14 @@ class Events:
         return rows[np.unique(place[(place >= 0) & (at < end[place])])]
 
 
+@once
+def _by_name(plane: Plane) -> tuple[Ints, Ints]:
+    """The rows of a plane by the index of their names, and where in them those of each name begin, shape (n_names + 1,)."""
+    keys = plane.name_index.astype(np.uint16) if len(plane.names) < 1 << 16 else plane.name_index  # 16 bits are sorted in one pass
+    order = np.argsort(keys, kind="stable")
+    return order, np.r_[0, np.cumsum(np.bincount(plane.name_index, minlength=len(plane.names)))]
+
+
 @dataclass(frozen=True, eq=False)
 class Stats:
     """
@@ -142,9 +161,10 @@ class Stats:
     length: Ints
 
     @classmethod
-    def read(cls, plane: Plane, rows: Ints) -> Stats:
-        """The stats of these rows of a plane: one round for each place in the events' lists of stats."""
+    def read(cls, plane: Plane, rows: Ints, stat: str | None = None) -> Stats:
+        """The stats of these rows of a plane, or those that may be of one name: one round for each place in the events' lists of stats."""
         message = plane.message
+        starts = None if stat is None else [_key_field(key)[1] for key, name in plane.stat_names.items() if name == stat]
         at, end = plane.stats_begin[rows].copy(), plane.stats_end[rows]
         rounds: list[tuple[Ints, Ints, Ints]] = []
         owner = np.arange(rows.size)
@@ -157,7 +177,11 @@ class Stats:
             size, width = message.varints(at + 1)
             begin = at + 1 + width
             at = begin + size.view(np.int64)  # `xspace` has checked that no stat is longer than its event
-            rounds.append((owner, begin, at))
+            if starts is None:
+                rounds.append((owner, begin, at))
+            else:  # a stat of another key is told by two bytes, if its key comes first
+                may = np.flatnonzero((message.bytes[begin] != 0x08) | np.isin(message.bytes[begin + 1], starts))
+                rounds.append((owner[may], begin[may], at[may]))
         if not rounds:
             return cls(plane, rows.size, *(np.empty(0, np.int64),) * 3, np.empty(0, np.uint64), np.empty(0, np.int64))
         owner, begin, stop = (np.concatenate(parts) for parts in zip(*rounds, strict=True))
