@@ -36,14 +36,14 @@ def _walked_in_parts(message: Message, begin: int, until: int, end: int, stretch
     """As `_walked`, with a walk in each stretch; from where the true walk meets one, it is that one."""
     bounds = np.arange(begin, until, stretch)
     visited, counts, exits = _walks(message, bounds, until)
-    met = visited == np.r_[begin, exits[:-1]]
-    if met.size and met.any(axis=0).all():  # each walk has met the one before at its end
-        place = np.arange(len(visited))[:, np.newaxis]
-        tags = visited.T[((place >= met.argmax(axis=0)) & (place < counts)).T]
+    meets = visited == np.r_[begin, exits[:-1]]
+    if meets.size and meets.any(axis=0).all():  # each walk meets the one before at its end
+        rounds = np.arange(len(visited))[:, np.newaxis]
+        tags = visited.T[((rounds >= meets.argmax(axis=0)) & (rounds < counts)).T]
         return tags, _behind(message, int(tags[-1]), end)
     kept, at = [], begin
     for place, limit in enumerate([*bounds[1:].tolist(), until]):
-        walk, met = visited[: counts[place], place], 0
+        walk = visited[: counts[place], place]
         while at < limit and message.bytes[at] == EVENT_TAG:
             met = int(np.searchsorted(walk, at))
             if met < walk.size and walk[met] == at:
