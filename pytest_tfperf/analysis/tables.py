@@ -91,4 +91,5 @@ def _share(some: list[float], of_all: list[float]) -> float | None:
 
 
 def _with(value: Value, **detail: float | None) -> Value:
-    return replace(value, detail={**value.detail, **{key: number for key, number in detail.items() if number is not None}})
+    """The value with those details that are known and not zero."""
+    return replace(value, detail={**value.detail, **{key: number for key, number in detail.items() if number}})
