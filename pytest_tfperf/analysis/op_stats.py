@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,6 +18,7 @@ from pytest_tfperf.analysis.annotations import launchers
 from pytest_tfperf.analysis.device import GPU, TPU, accelerators, gpu_kind, stream_events, tpu_ops
 from pytest_tfperf.analysis.ops import not_for_data, op_type
 from pytest_tfperf.analysis.own_steps import own_steps
+from pytest_tfperf.analysis.precision import Costs, OpCost
 from pytest_tfperf.analysis.steps import HOST, Steps
 from pytest_tfperf.metrics import COUNT, SECONDS, SHARE
 from pytest_tfperf.results import Table
@@ -38,7 +39,8 @@ class Op:
     """
     One op over all steps and devices: `side` is where it ran, `kind` its op type or HLO category, `module` its XLA module.
 
-    `eager_s` is the part of `self_s` that was run eagerly; `flops` and `bytes` are those of all occurrences, None where unknown.
+    `eager_s` is the part of `self_s` that was run eagerly; `flops` and `bytes` are those of all occurrences, None where unknown. On a
+    GPU it occurs as often as its kernels, of which `kernels` different ones belong together.
     """
 
     side: str
@@ -46,6 +48,7 @@ class Op:
     kind: str
     module: str = ""
     count: int
+    kernels: int = 1
     total_s: float
     self_s: float
     eager_s: float = 0.0
@@ -107,6 +110,12 @@ def device_ops(trace: Trace, steps: Steps) -> list[Op]:
     return _together(
         [*(op for plane in gpus for op in _gpu_ops(plane, eager, steps)), *(op for plane in tpus for op in _tpu_ops(plane, steps))]
     )
+
+
+def with_costs(ops: Sequence[Op], modules: Mapping[str, Costs]) -> list[Op]:
+    """The ops with FLOPs, bytes and opcode of the XLA instructions that they are; `modules` by name, with or without `(program id)`."""
+    costs = {(module.partition("(")[0], cost.name): cost for module, found in modules.items() for cost in found.ops}
+    return [_with_cost(op, costs.get((op.module.partition("(")[0], op.name))) for op in ops]
 
 
 def op_table(ops: Sequence[Op], n_steps: int) -> Table:
@@ -183,7 +192,11 @@ def _gpu_ops(plane: Plane, eager_launches: Ints, steps: Steps) -> list[Op]:
         kind = launcher.kind if launcher.source else _MOVES.get(gpu_kind(launcher.name), "kernel")
         return _op(GPU_SIDE, launcher.name, kind, in_module)
 
-    return _sums(events, events, code * len(modules) + module, eager, steps, op)
+    key = code * len(modules) + module
+    inside = steps.of(events.start) >= 0
+    pairs = np.unique(np.array([key[inside], plane.name_index[events.rows][inside]]), axis=1)
+    different = np.unique(pairs[0], return_counts=True)[1].tolist()
+    return [replace(one, kernels=n) for one, n in zip(_sums(events, events, key, eager, steps, op), different, strict=True)]
 
 
 def _tpu_ops(plane: Plane, steps: Steps) -> list[Op]:
@@ -239,6 +252,13 @@ def _cost(text: str | None, count: int) -> float | None:
     except ValueError:
         return None
     return cost if 0 <= cost < math.inf else None
+
+
+def _with_cost(op: Op, cost: OpCost | None) -> Op:
+    if cost is None or op.flops is not None:
+        return op
+    runs = op.count / op.kernels
+    return replace(op, kind=cost.opcode, flops=cost.work.flops * runs, bytes=cost.bytes * runs)
 
 
 def _together(ops: Iterable[Op]) -> list[Op]:

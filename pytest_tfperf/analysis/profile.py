@@ -19,7 +19,7 @@ from pytest_tfperf.analysis.stages import Stage, find_stages, stage_table
 from pytest_tfperf.analysis.steps import Steps, find_steps
 from pytest_tfperf.analysis.tables import device_statistics, host_statistics
 from pytest_tfperf.analysis.timing import timed_values
-from pytest_tfperf.analysis.work import lowered_programs, traced_programs, work_values
+from pytest_tfperf.analysis.work import executable_costs, lowered_programs, traced_programs, work_values
 from pytest_tfperf.analysis.xla import XlaUse, find_xla_use
 from pytest_tfperf.metrics import METRICS
 from pytest_tfperf.results import Profile, Recording, Source, Step, Table, Value
@@ -64,10 +64,15 @@ def profile_of(recording: Recording, trace: Trace | None) -> Profile:
     values["input_wait"] = input_wait(values["input_bound"], values["step_time"])
     values["eager_ops"] = eager_value(trace, launched)
     values["peak_memory"] = _memory(trace, steps, use)
-    programs = traced_programs(trace, use, _runs_executor(trace, steps)) if recording.bare and not recording.lowered else None
-    values |= work_values(lowered_programs(recording, eager_ops(trace, launched)[1]) if programs is None else programs)
+    executables = executable_costs(trace, use) if recording.bare or breakdown.device.n_devices else {}
+    traced = recording.bare and not recording.lowered
+    values |= work_values(
+        traced_programs(executables, use, _runs_executor(trace, steps))
+        if traced
+        else lowered_programs(recording, eager_ops(trace, launched)[1])
+    )
     tables = {"stages": stage_table(stages, n_steps)} if stages else {}
-    for found, more in (host_statistics(trace, launched, values), device_statistics(trace, launched, steps, values)):
+    for found, more in (host_statistics(trace, launched, values), device_statistics(trace, launched, steps, values, executables)):
         values, tables = values | found, tables | more
     profile = _profile(recording, values, steps, breakdown, tables)
     return replace(profile, advice=advise(profile))

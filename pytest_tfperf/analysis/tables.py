@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from pytest_tfperf.analysis.device import accelerators
@@ -12,7 +13,8 @@ from pytest_tfperf.analysis.kernels import find_kernels, kernel_table, tensor_co
 from pytest_tfperf.analysis.launches import copy_values, kernel_launches
 from pytest_tfperf.analysis.memory_profile import live_table, memory_peaks, memory_table
 from pytest_tfperf.analysis.op_profile import op_profile_table
-from pytest_tfperf.analysis.op_stats import device_ops, eager_share, host_ops, op_table
+from pytest_tfperf.analysis.op_stats import device_ops, eager_share, host_ops, op_table, with_costs
+from pytest_tfperf.analysis.precision import Costs
 from pytest_tfperf.analysis.roofline import flops_utilization, roofline_table
 from pytest_tfperf.analysis.skew import DeviceTimes, device_table, device_times, idle_seconds, step_skew
 from pytest_tfperf.analysis.steps import Steps
@@ -39,11 +41,15 @@ def host_statistics(trace: Trace, steps: Steps, values: Values) -> tuple[Values,
     }, tables
 
 
-def device_statistics(trace: Trace, launched: Steps, steps: Steps, values: Values) -> tuple[Values, Tables]:
+def device_statistics(
+    trace: Trace, launched: Steps, steps: Steps, values: Values, executables: Mapping[str, Costs]
+) -> tuple[Values, Tables]:
     """
-    Metrics and tables of the accelerators; `steps` are those that the devices ran, `launched` the same as the host launched them.
+    Metrics and tables of the accelerators, which ran these executables; `steps` are those that the devices ran, `launched` the same
+    as the host launched them.
     """
-    ops, kernels, times = device_ops(trace, steps), find_kernels(trace, steps), device_times(trace, steps)
+    ops, kernels = with_costs(device_ops(trace, steps), executables), find_kernels(trace, steps)
+    times = device_times(trace, steps)
     cycles = duty_cycles(trace)
     found = {
         "kernel_launches": kernel_launches(trace, launched),

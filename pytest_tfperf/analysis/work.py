@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pytest_tfperf.analysis.precision import Costs, module_costs
@@ -39,23 +39,30 @@ def lowered_programs(recording: Recording, eager: Iterable[str] = ()) -> Program
     ]
 
 
-def traced_programs(trace: Trace, use: XlaUse, runs_ops: bool) -> Programs | str:
+def traced_programs(executables: Mapping[str, Costs], use: XlaUse, runs_ops: bool) -> Programs | str:
     """
     Of a trace alone: the executables that ran, as XLA optimised them; `runs_ops` says that ops outside of them ran too.
-
-    Raises:
-        TraceError: If one of them is damaged.
     """
     if not use.modules:
         return "the steps ran no XLA executable, and the trace says nothing of the shapes and types of other ops"
     if runs_ops:
         return "the steps also ran ops outside XLA, and the trace says nothing of their shapes and types"
+    if len(executables) < len(use.modules):
+        return f"the trace holds the HLO of {len(executables)} of the {len(use.modules)} executables that ran"
+    runs = use.in_metadata(executables)
+    return [(costs, runs[name]) for name, costs in executables.items()]
+
+
+def executable_costs(trace: Trace, use: XlaUse) -> dict[str, Costs]:
+    """
+    What one run of each executable costs that ran in the steps, by its name in the trace's metadata.
+
+    Raises:
+        TraceError: If one of them is damaged.
+    """
     metadata = trace.plane("/host:metadata")
-    runs = use.in_metadata(metadata.metadata_stats if metadata else ())
-    modules = modules_of(trace, runs)
-    if len(modules) < len(use.modules):
-        return f"the trace holds the HLO of {len(modules)} of the {len(use.modules)} executables that ran"
-    return [(module_costs(module), runs[name]) for name, module in modules.items()]
+    names = use.in_metadata(metadata.metadata_stats if metadata else ())
+    return {name: module_costs(module) for name, module in modules_of(trace, names).items()}
 
 
 def _flops(programs: Programs) -> Value:

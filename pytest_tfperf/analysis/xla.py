@@ -41,7 +41,7 @@ def find_xla_use(trace: Trace, steps: Steps) -> XlaUse:
     How many executables ran in each step, and how often, on one device where there are several.
 
     On TPUs they are the events of the `XLA Modules` line, of the core that has most; elsewhere the executions on the host, and
-    what their thunks on the host and kernels on the GPUs name as `hlo_module` and `program_id`.
+    what kernels on the GPUs, else thunks on the host, name as `hlo_module` and `program_id`.
     """
     busiest = max(_tpu_executions(trace), key=len, default=None)
     if busiest is not None:
@@ -53,7 +53,7 @@ def find_xla_use(trace: Trace, steps: Steps) -> XlaUse:
     if not launches.any():
         return XlaUse(launches, launches, {})
     gpus = [ops for ops in (Events.of(plane).having("program_id") for plane in device_planes(trace)) if len(ops)]
-    ops = [events.where(steps.of(events.start) >= 0) for events in (host.having("program_id"), *gpus)]
+    ops = [events.where(steps.of(events.start) >= 0) for events in gpus or [host.having("program_id")]]
     step = np.concatenate([steps.of(events.start) for events in ops])
     program = np.concatenate([events.integers("program_id") for events in ops])
     runs: dict[str, float] = {}

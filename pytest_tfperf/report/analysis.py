@@ -59,8 +59,8 @@ def _cell(value: object, unit: str) -> str:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if unit and isinstance(value, (int, float)):
-        return format_quantity(value, unit)
+    if isinstance(value, (int, float)):
+        return format_quantity(value, unit) if unit else f"{value:.3g}"
     text = str(value)
     return text if len(text) <= _WIDEST else f"{text[: _WIDEST // 2 - 1]}…{text[-_WIDEST // 2 :]}"
 

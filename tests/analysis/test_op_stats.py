@@ -4,7 +4,8 @@ import pytest
 from traces import real
 from xspace import MS, Ref, Uint, at, event, line, plane, space
 
-from pytest_tfperf.analysis.op_stats import device_ops, eager_share, host_ops, instruction, op_table
+from pytest_tfperf.analysis.op_stats import device_ops, eager_share, host_ops, instruction, op_table, with_costs
+from pytest_tfperf.analysis.precision import Costs, OpCost, Work
 from pytest_tfperf.analysis.steps import find_steps
 from pytest_tfperf.trace.xspace import decode_trace
 
@@ -212,3 +213,21 @@ def test_kernels_of_old_tensorflow_are_found_by_their_annotation():
     ops = device_ops(*real("gpu_v100_tf_bert_multiworker"))
     assert sum(op.count for op in ops if op.kind == "RandomUniform") == 194
     assert round(sum(op.self_s for op in ops if op.kind == "RandomUniform") * 1e6, 3) == 7908.309  # kernel_stats, rank 1
+
+
+def test_kernels_of_an_xla_instruction_have_its_costs_as_often_as_it_ran():
+    def launch(begin, kernel, op):
+        return at(kernel, begin, begin + 0.1, hlo_op=op, hlo_module="jit_f", program_id=7)
+
+    work = [launch(n + shift, kernel, "conv.1") for n in range(3) for shift, kernel in ((0.1, "im2col"), (0.3, "gemm"))]
+    work += [launch(n + 0.5, "fusion", "fusion.2") for n in range(3)] + [at("other", 4, 5)]
+    host = plane("/host:CPU", line("python", at("train", 0, 10, step_num=0, _r=1)))
+    trace = decode_trace(space(host, plane("/device:GPU:0", line("Stream #1(Compute)", *work))))
+    costs = Costs(
+        work=Work(), uncounted=(), once=(),
+        ops=(OpCost("conv.1", "custom-call", "", "f32", Work(flops=100), 8), OpCost("fusion.2", "fusion", "", "f32", Work(flops=2), 16)),
+    )  # fmt: skip
+    found = {op.name: op for op in with_costs(device_ops(trace, find_steps(trace)), {"jit_f(7)": costs})}
+    assert {name: (op.count, op.kind, op.flops, op.bytes) for name, op in found.items()} == {
+        "conv.1": (6, "custom-call", 300, 24), "fusion.2": (3, "fusion", 6, 48), "other": (1, "kernel", None, None),
+    }  # fmt: skip

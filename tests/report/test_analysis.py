@@ -35,6 +35,13 @@ def test_a_table_says_how_much_of_it_is_not_shown(verbose, shown, said):
     assert (len(lines[1].splitlines()) - 2, lines[2]) == (shown, said)
 
 
+def test_a_number_without_a_unit_has_three_digits():
+    assert render_table(Table.of("t", (("FLOP per byte", ""),), [(56.4965517,), (0.125,)]), verbose=False)[1].split()[-2:] == [
+        "56.5",
+        "0.125",
+    ]
+
+
 def test_a_short_table_says_nothing_more():
     assert len(render_table(Table.of("t", (("a", ""),), [("b",)]), verbose=False)) == 2
 
