@@ -9,6 +9,7 @@ import numpy as np
 
 from pytest_tfperf.analysis.advice import advise
 from pytest_tfperf.analysis.breakdown import Breakdown, break_down
+from pytest_tfperf.analysis.completeness import faults, remarks, without_incomplete
 from pytest_tfperf.analysis.counts import counted_values, eager_value, with_counts, xla_values
 from pytest_tfperf.analysis.input_pipeline import find_drain, input_waits
 from pytest_tfperf.analysis.linkage import on_the_device
@@ -74,7 +75,9 @@ def profile_of(recording: Recording, trace: Trace | None) -> Profile:
     tables = {"stages": stage_table(stages, n_steps)} if stages else {}
     for found, more in (host_statistics(trace, launched, values), device_statistics(trace, launched, steps, values, executables)):
         values, tables = values | found, tables | more
-    profile = _profile(recording, values, steps, breakdown, tables)
+    incomplete = faults(trace)
+    recording = replace(recording, notes=recording.notes + incomplete + remarks(trace))
+    profile = _profile(recording, without_incomplete(values, incomplete), steps, breakdown, tables)
     return replace(profile, advice=advise(profile))
 
 

@@ -21,6 +21,7 @@ def render_profile(profile: Profile, verbose: bool) -> str:
     parts = [(title, format_quantity(mean, "s"), format_quantity(share, "0..1")) for title, mean, share in _parts(profile)]
     lines = [
         head,
+        *(f"note: {note}" for note in profile.notes),
         "",
         tabulate(parts, ["part of a step", "mean", "share"], "simple", disable_numparse=True, colalign=("left", "right", "right")),
     ]
