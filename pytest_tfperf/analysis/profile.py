@@ -29,10 +29,10 @@ from pytest_tfperf.trace.intervals import merge
 from pytest_tfperf.trace.xspace import Trace
 
 _NOT_BUILT = "this version of pytest-tfperf does not measure it yet"
-_TRACED = (
-    "input_bound", "input_wait", "input_capacity", "input_bound_at_target", "host_overhead", "xla_clusters", "xla_launches", "eager_ops",
-    "peak_memory", "device_busy", "collective_time",
-)  # fmt: skip
+_LATER = frozenset({
+    "xla_compile_time", "xla_coverage", "fusions", "graph_ops", "graph_reduction", "padding_overhead", "mxu_padding_overhead",
+    "batch_padding", "op_guide_findings",
+})  # fmt: skip
 _TRACKED_BYTES = 1 << 20  # below this, what bypasses the allocator outweighs what it knows
 _INPUT_BOUND_MATTERS = 0.10  # below this share an unsettled buffer changes step_time by no more than noise does
 _MORE_THAN_NEEDED = 1.2  # buffers are given a fifth more steps to drain than they should take
@@ -45,11 +45,9 @@ def profile_of(recording: Recording, trace: Trace | None) -> Profile:
     Raises:
         TraceError: If the trace holds no step.
     """
-    values = {name: Value.unknown(name, _NOT_BUILT) for name in METRICS}
+    values = {name: Value.unknown(name, _NOT_BUILT if name in _LATER else recording.ended or "nothing was traced") for name in METRICS}
     if trace is None:
-        why = recording.ended or "nothing was traced"
-        values |= timed_values(recording) | counted_values(recording) | {name: Value.unknown(name, why) for name in _TRACED}
-        return _profile(recording, values)
+        return _profile(recording, values | timed_values(recording) | counted_values(recording))
     launched = find_steps(trace)
     steps = on_the_device(trace, launched)
     breakdown = break_down(trace, steps)
