@@ -10,7 +10,8 @@ Every row gives the marker arguments `max_<metric>` and `min_<metric>`; a count 
 
 *Scope* says where a value holds: *program* on every machine, *platform* for a device kind and TensorFlow version, *machine*
 on one class of machines (times). What the numbers mean and where they come from: [analysis.md](analysis.md). Rows marked ° are experimental
-on GPUs: they hold on the traces at hand, none of which is of a recent NVIDIA GPU. This page is written by `docs/generate.py` from the registry.
+on GPUs: they hold on the traces at hand, none of which is of a recent NVIDIA GPU. This page is written by `docs/generate.py` from the
+registry.
 
 | metric | unit | better | scope | meaning |
 |---|---|---|---|---|

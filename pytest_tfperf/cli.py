@@ -72,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _command(commands: Any, name: str, run: object, short: str, long: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(name, help=short, description=long)
-    parser.add_argument("-v", "--verbose", action="store_true", help="also what passed, what is unknown and why")
+    parser.add_argument("-v", "--verbose", action="store_true", help="also what passed, what is unknown and why, and more rows of tables")
     parser.add_argument("--json", action="store_true", help="print the profiles as one JSON object")
     parser.set_defaults(run_command=run, parser=parser)
     return parser
