@@ -23,10 +23,16 @@ def images():
 @pytest.mark.tfperf(max_half_precision=0.01)
 def test_in_float32_no_product_is_of_half_precision(tf_profile, policy, images):
     policy("float32")
-    tf_profile.fit(model.build(), *images, batch_size=32, epochs=20, verbose=0)
+    profile = tf_profile.fit(model.build(), *images, batch_size=32, epochs=20, verbose=0)
+    assert advised_to_use_16_bits(profile)
 
 
 @pytest.mark.tfperf(min_half_precision=0.9)
 def test_under_mixed_bfloat16_nearly_all_are(tf_profile, policy, images):
     policy("mixed_bfloat16")
-    tf_profile.fit(model.build(), *images, batch_size=32, epochs=20, verbose=0)
+    profile = tf_profile.fit(model.build(), *images, batch_size=32, epochs=20, verbose=0)
+    assert not advised_to_use_16_bits(profile)
+
+
+def advised_to_use_16_bits(profile):
+    return any("in 16 bits" in advice.what for advice in profile.advice)
