@@ -6,6 +6,9 @@ import sys
 
 import pytest
 
+from pytest_tfperf.capture.plan import Plan
+from pytest_tfperf.options import read_options
+
 STEP = """
 def test_step(tf_profile):
     profile = tf_profile(tf.function(lambda x: x + 1), DATA)
@@ -45,34 +48,50 @@ every_form = pytest.mark.parametrize("form", [as_pytest_ini, as_pyproject, nativ
 
 
 @every_form
+def test_every_ini_value_is_read(pytester, form):
+    given = {
+        "tfperf_limits": "max_eager_ops = 0, max_step_time = 1 ns",
+        "tfperf_max_regression": "7%",
+        "tfperf_max_seconds": "1 s",
+        "tfperf_missing": "allow",
+        "tfperf_min_checks": "2",
+        "tfperf_trace_dir": "traces",
+        "tfperf_baseline_dir": "kept",
+        "tfperf_tpu": "v4",
+    }
+    options = read_options(pytester.parseconfig(*form(pytester.path, INIS | given)), 0)
+    assert options.plan == Plan(warmup=3, steps=7, trace_steps=4, max_seconds=1.0)
+    assert options.limits == {"max_eager_ops": "0", "max_step_time": "1 ns", "max_regression": 0.07}
+    assert (options.missing, options.min_checks) == ("allow", 2)
+    assert (options.trace_dir, options.baseline_dir) == (pytester.path / "traces", pytester.path / "kept")
+
+
+@every_form
 def test_windows_come_from_the_ini(suite, form):
     suite.write(STEP)
     result = suite("-rP", *form(suite.path, INIS))
     result.stdout.fnmatch_lines(["windows [[]7, 4, 14[]]"])
 
 
-@every_form
-def test_limits_come_from_the_ini_and_the_marker_overrides_them(suite, form):
+def test_limits_come_from_the_ini_and_the_marker_overrides_them(suite):
     suite.write(STEP + "\n@pytest.mark.tfperf(max_eager_ops=9)\n" + STEP.replace("test_step", "test_marked"))
-    result = suite("-rP", *form(suite.path, INIS | {"tfperf_limits": "max_eager_ops = 0, max_step_time = 1 ns"}))
+    result = suite("-rP", *as_override(suite.path, INIS | {"tfperf_limits": "max_eager_ops = 0, max_step_time = 1 ns"}))
     result.assert_outcomes(failed=2)
     result.stdout.fnmatch_lines(
         ["limits [[]\"max_eager_ops='0'\", \"max_step_time='1 ns'\"[]]", "limits [[]'max_eager_ops=9', \"max_step_time='1 ns'\"[]]"]
     )
 
 
-@every_form
-def test_max_regression_comes_from_the_ini(suite, form):
+def test_max_regression_comes_from_the_ini(suite):
     suite.write(STEP)
-    suite("--tfperf-update", *form(suite.path, INIS)).assert_outcomes(passed=1)
+    suite("--tfperf-update", *as_override(suite.path, INIS)).assert_outcomes(passed=1)
     report = suite.path / "run.json"
-    suite("--tfperf-baseline", f"--tfperf-report={report}", *form(suite.path, INIS | {"tfperf_max_regression": "7%"}))
+    suite("--tfperf-baseline", f"--tfperf-report={report}", *as_override(suite.path, INIS | {"tfperf_max_regression": "7%"}))
     checks = json.loads(report.read_text())["tests"][0]["checks"]
     assert [check["wanted"] for check in checks if check["metric"] == "step_time"] == ["at most 7 % slower"]
 
 
-@every_form
-def test_the_time_limit_comes_from_the_ini_and_a_cut_is_said(suite, form):
+def test_the_time_limit_comes_from_the_ini_and_a_cut_is_said(suite):
     suite.write(
         """
 import time
@@ -83,38 +102,34 @@ def test_step(tf_profile):
         print(note)
 """
     )
-    result = suite("-rP", *form(suite.path, {"tfperf_max_seconds": "1 s"}))
+    result = suite("-rP", *as_override(suite.path, {"tfperf_max_seconds": "1 s"}))
     result.stdout.fnmatch_lines(["timed window: * of 50 steps, cut by 1 s a profile (tfperf_max_seconds)*"])
 
 
-@every_form
-def test_missing_comes_from_the_ini(suite, form):
+def test_missing_comes_from_the_ini(suite):
     suite.write(STEP)
-    suite("--tfperf-baseline", *form(suite.path, INIS | {"tfperf_missing": "allow"})).assert_outcomes(passed=1)
+    suite("--tfperf-baseline", *as_override(suite.path, INIS | {"tfperf_missing": "allow"})).assert_outcomes(passed=1)
     suite("--tfperf-baseline", "--tfperf-missing=fail").assert_outcomes(failed=1)
 
 
-@every_form
-def test_min_checks_comes_from_the_ini(suite, form):
+def test_min_checks_comes_from_the_ini(suite):
     suite.write("\n@pytest.mark.tfperf(max_eager_ops=0)\n" + STEP)
-    assert suite(*form(suite.path, INIS | {"tfperf_min_checks": "1"})).ret == 0
-    result = suite(*form(suite.path, INIS | {"tfperf_min_checks": "2"}))
+    assert suite(*as_override(suite.path, INIS | {"tfperf_min_checks": "1"})).ret == 0
+    result = suite(*as_override(suite.path, INIS | {"tfperf_min_checks": "2"}))
     assert result.ret == 1
     result.stdout.fnmatch_lines(["tfperf: 1 checks were decided, fewer than the 2 that --tfperf-min-checks asks for"])
 
 
-@every_form
-def test_traces_and_baselines_go_where_the_ini_says(suite, form):
+def test_traces_and_baselines_go_where_the_ini_says(suite):
     suite.write(STEP)
-    suite("--tfperf-update", *form(suite.path, INIS | {"tfperf_trace_dir": "traces", "tfperf_baseline_dir": "kept"}))
+    suite("--tfperf-update", *as_override(suite.path, INIS | {"tfperf_trace_dir": "traces", "tfperf_baseline_dir": "kept"}))
     assert (suite.path / "kept" / "test_suite.json").is_file()
     assert len(list((suite.path / "traces").glob("test_suite.py__test_step/plugins/profile/*/*.xplane.pb"))) == 1
 
 
-@every_form
-def test_the_tpu_generation_is_accepted(suite, form):
+def test_the_tpu_generation_is_accepted(suite):
     suite.write(STEP)
-    suite(*form(suite.path, INIS | {"tfperf_tpu": "v4"})).assert_outcomes(passed=1)
+    suite(*as_override(suite.path, INIS | {"tfperf_tpu": "v4"})).assert_outcomes(passed=1)
 
 
 @pytest.mark.parametrize(
