@@ -301,6 +301,12 @@ def test_memory_is_a_counter_for_each_allocator(tmp_path):
     ]
 
 
+def test_memory_of_a_tpu_is_a_counter_for_each_core(tmp_path):
+    events = [event("MemoryAllocation", core * 1000, 0, bytes_allocated=core + 7, index_on_host=core) for core in range(2)]
+    found = perfetto(tmp_path, space(plane(HOST, line("t", *events)))).counters
+    assert dict(found) == {(HOST, "memory TPU:0"): [(0, 7)], (HOST, "memory TPU:1"): [(1, 8)]}
+
+
 def test_hosts_stand_beside_each_other_aligned_by_their_steps(tmp_path):
     late = [at("train", n * 10 + 500, n * 10 + 508, step_num=n, _r=1) for n in range(1, 3)]
     traces = [

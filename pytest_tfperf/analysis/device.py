@@ -63,8 +63,18 @@ def find_device_activity(trace: Trace) -> DeviceActivity:
 
 
 def accelerators(trace: Trace) -> list[Plane]:
-    """The planes of the GPUs and TPU cores that did anything."""
-    return [plane for plane in trace.planes if plane.start_ps.size and (GPU.match(plane.name) or TPU.match(plane.name))]
+    """The planes of the GPUs and TPU cores that did anything; a TPU's sparse cores are not among them."""
+    return gpus(trace) + tpus(trace)
+
+
+def gpus(trace: Trace) -> list[Plane]:
+    """The planes of the GPUs that did anything."""
+    return [plane for plane in trace.planes if plane.start_ps.size and GPU.match(plane.name)]
+
+
+def tpus(trace: Trace) -> list[Plane]:
+    """The planes of the TPU cores that did anything."""
+    return [plane for plane in trace.planes if plane.start_ps.size and TPU.match(plane.name)]
 
 
 def kinds_of_spans(plane: Plane) -> Iterator[tuple[str, Spans]]:
@@ -81,9 +91,8 @@ def stream_events(plane: Plane) -> Events:
 
 def tpu_ops(plane: Plane) -> Events:
     """The events of a TPU core's op line, without those that enclose others: those inside count."""
-    ops = [i for i, line in enumerate(plane.lines) if line.name in ("XLA Ops", "Framework Ops", "TensorFlow Ops")]
-    events = Events.of(plane)
-    return events.where(np.isin(events.line, ops[:1]))
+    ops = (i for i, line in enumerate(plane.lines) if line.name in ("XLA Ops", "Framework Ops", "TensorFlow Ops"))
+    return Events.of(plane).on_line(next(ops, -1))
 
 
 def gpu_kind(name: str) -> str:

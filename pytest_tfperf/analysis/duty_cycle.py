@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from pytest_tfperf.analysis.device import TPU, accelerators, tpu_ops
+from pytest_tfperf.analysis.device import tpu_ops, tpus
 from pytest_tfperf.trace.events import Events, metadata_texts
 from pytest_tfperf.trace.intervals import Spans, merge
 from pytest_tfperf.trace.labels import plane_stats
@@ -37,9 +35,8 @@ class DutyCycle:
 def duty_cycles(trace: Trace) -> list[DutyCycle]:
     """The TPU chips of a host; a chip works while any core of it does."""
     chips: dict[int, list[Plane]] = {}
-    for plane in accelerators(trace):
-        if TPU.match(plane.name):
-            chips.setdefault(_chip(plane), []).append(plane)
+    for plane in tpus(trace):
+        chips.setdefault(_chip(plane), []).append(plane)
     return [_duty_cycle(chip, planes) for chip, planes in sorted(chips.items())]
 
 
@@ -63,9 +60,7 @@ def _duty_cycle(chip: int, planes: Sequence[Plane]) -> DutyCycle:
         ops, category = tpu_ops(plane), metadata_texts(plane, "hlo_category")
         working.append(ops.named(lambda name, category=category: category.get(name, "") not in _WAITING).spans)  # type: ignore[misc]
         busy.append(ops.spans)
-        modules = [i for i, line in enumerate(plane.lines) if line.name == "XLA Modules"]
-        events = Events.of(plane)
-        seen += [ops.spans, events.where(np.isin(events.line, modules)).spans]
+        seen += [ops.spans, Events.of(plane).on_lines("XLA Modules").spans]
     active = merge(*busy)
     return DutyCycle(
         chip=chip, working_s=_length(merge(*working)), busy_s=_length(active), span_s=_hull(merge(*seen)), ops_span_s=_hull(active)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pytest_tfperf.analysis.annotations import Launcher, launchers
-from pytest_tfperf.analysis.device import GPU, gpu_kind, stream_events
+from pytest_tfperf.analysis.device import gpu_kind, gpus, stream_events
 from pytest_tfperf.analysis.own_steps import own_steps
 from pytest_tfperf.analysis.steps import Steps
 from pytest_tfperf.analysis.tensor_cores import half_by_name, half_operands, is_eligible, uses_tensor_cores
@@ -116,11 +116,6 @@ def half_share(kernels: Sequence[Kernel]) -> float | None:
     """The share of the kernels' time with 16-bit operands, None of no time."""
     total = sum(kernel.total_s for kernel in kernels)
     return sum(kernel.total_s for kernel in kernels if kernel.half) / total if total > 0 else None
-
-
-def gpus(trace: Trace) -> list[Plane]:
-    """The planes of the GPUs that did anything."""
-    return [plane for plane in trace.planes if GPU.match(plane.name) and plane.start_ps.size]
 
 
 def _kernels(plane: Plane, steps: Steps) -> Iterator[Kernel]:

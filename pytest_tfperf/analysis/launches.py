@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from pytest_tfperf.analysis.counts import per_step
-from pytest_tfperf.analysis.device import GPU, TPU, accelerators, gpu_kind, stream_events, tpu_ops
-from pytest_tfperf.analysis.kernels import NO_GPU, gpus, is_kernel
-from pytest_tfperf.analysis.linkage import linked_work
+from pytest_tfperf.analysis.device import accelerators, gpu_kind, gpus, stream_events, tpu_ops, tpus
+from pytest_tfperf.analysis.kernels import NO_GPU, is_kernel
+from pytest_tfperf.analysis.linkage import linked_kernels
 from pytest_tfperf.analysis.own_steps import own_steps
 from pytest_tfperf.analysis.steps import Steps
 from pytest_tfperf.results import Value
@@ -38,7 +38,7 @@ def kernel_launches(trace: Trace, steps: Steps) -> Value:
     """
     if not gpus(trace):
         return Value.unknown("kernel_launches", NO_GPU)
-    counts = [_sums(step, np.ones_like(step), steps) for events, step in _placed(trace, steps, is_kernel)]
+    counts = [steps.counts(step) for _, step in _placed(trace, steps, is_kernel)]
     return per_step("kernel_launches", sum(counts, np.zeros(len(steps), np.int64)), steps.sizes)
 
 
@@ -46,10 +46,10 @@ def copy_values(trace: Trace, steps: Steps) -> dict[str, Value]:
     """host_device_copies and host_device_bytes: those of a step in both directions on all devices; `steps` as in `kernel_launches`."""
     if not accelerators(trace):
         return {name: Value.unknown(name, _NO_DEVICE) for name in (COPIES, BYTES)}
-    found = [*_gpu_copies(trace, steps), *(_tpu_copies(plane, steps) for plane in accelerators(trace) if TPU.match(plane.name))]
+    found = [*_gpu_copies(trace, steps), *(_tpu_copies(plane, steps) for plane in tpus(trace))]
     if not gpus(trace) and not sum(step.size for step, _ in found):
         return {name: Value.unknown(name, _NO_TRANSFER) for name in (COPIES, BYTES)}
-    counts = sum((_sums(step, np.ones_like(step), steps) for step, _ in found), np.zeros(len(steps), np.int64))
+    counts = sum((steps.counts(step) for step, _ in found), np.zeros(len(steps), np.int64))
     unsized = sum(int((size[step >= 0] < 0).sum()) for step, size in found)
     if unsized:
         size = Value.unknown(BYTES, f"the trace does not say how large {unsized} of {int(counts.sum())} copies are")
@@ -61,9 +61,9 @@ def copy_values(trace: Trace, steps: Steps) -> dict[str, Value]:
 def _placed(trace: Trace, steps: Steps, accept: Callable[[str], bool]) -> Iterator[tuple[Events, Ints]]:
     """Of each GPU the events of accepted names and their steps: those that launched them if the trace shows it, else by their own time."""
     if steps.source in _OF_THE_HOST:
-        work = [(events, step) for events, step in linked_work(trace, steps) if GPU.match(events.plane.name)]
+        work = linked_kernels(trace, steps)
     else:
-        work = [(events, own_steps(events.plane, steps).of(events.start)) for events in map(stream_events, gpus(trace))]
+        work = ((events, own_steps(events.plane, steps).of(events.start)) for events in map(stream_events, gpus(trace)))
     for events, step in work:
         step = step if (step >= 0).any() else steps.of(events.start)
         wanted = np.isin(events.rows, events.named(accept).rows)

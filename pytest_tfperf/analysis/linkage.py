@@ -13,8 +13,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from pytest_tfperf.analysis.device import stream_events
-from pytest_tfperf.analysis.steps import HOST, OF_DEVICES, Steps, device_planes
+from pytest_tfperf.analysis.device import gpus, stream_events, tpus
+from pytest_tfperf.analysis.steps import HOST, OF_DEVICES, Steps
 from pytest_tfperf.trace.events import Events, joined
 from pytest_tfperf.trace.nesting import enclosing
 from pytest_tfperf.trace.wire import Ints
@@ -26,19 +26,25 @@ _LAGS = 0.5  # share of the linked device time outside the step that caused it, 
 
 def linked_work(trace: Trace, steps: Steps) -> Iterator[tuple[Events, Ints]]:
     """Of each device its events (kernels and copies; on a TPU executions), and the step that caused each, -1 where it is unknown."""
+    yield from linked_kernels(trace, steps)
     host = Events.of(trace.plane(HOST))
-    for plane in device_planes(trace):
-        if plane.name.startswith("/device:TPU:"):
-            work = [Events.of(plane).on_line(i) for i, line in enumerate(plane.lines) if line.name == "XLA Modules"]
-            calls = host.called("DoEnqueueProgram")
-            ordinal = int(plane.name.rpartition(":")[2])
-            calls = calls.where(calls.integers("device_ordinal", ordinal) == ordinal)
-            for events in work:
-                yield events, joined(_run_keys(events), _run_keys(calls), _steps_of(host, calls, steps))
-        else:
-            events, calls = stream_events(plane), host.having("correlation_id")
-            keys = events.integers("correlation_id", -1), calls.integers("correlation_id", -2)
-            yield events, joined(*keys, _steps_of(host, calls, steps))
+    for plane in tpus(trace):
+        ordinal = int(plane.name.rpartition(":")[2])
+        events, calls = Events.of(plane).on_lines("XLA Modules"), host.called("DoEnqueueProgram")
+        calls = calls.where(calls.integers("device_ordinal", ordinal) == ordinal)
+        yield events, joined(_run_keys(events), _run_keys(calls), _steps_of(host, calls, steps))
+
+
+def linked_kernels(trace: Trace, steps: Steps) -> Iterator[tuple[Events, Ints]]:
+    """Of each GPU its kernels and copies, and the step that caused each, -1 where it is unknown."""
+    planes = gpus(trace)
+    if not planes:
+        return
+    host = Events.of(trace.plane(HOST))
+    calls = host.having("correlation_id")
+    ids, step = calls.integers("correlation_id", -2), _steps_of(host, calls, steps)
+    for events in map(stream_events, planes):
+        yield events, joined(events.integers("correlation_id", -1), ids, step)
 
 
 def on_the_device(trace: Trace, steps: Steps) -> Steps:

@@ -19,9 +19,7 @@ def own_steps(plane: Plane, steps: Steps) -> Steps:
     """
     if steps.source not in OF_DEVICES or not len(steps):
         return steps
-    lines = [i for i, line in enumerate(plane.lines) if line.name == steps.source]
-    events = Events.of(plane)
-    events = events.where(np.isin(events.line, lines)).sorted()
+    events = Events.of(plane).on_lines(steps.source).sorted()
     if steps.source == "Steps":
         longest = dict(
             sorted(zip(events.names, range(len(events)), strict=True), key=lambda item: events.end[item[1]] - events.start[item[1]])

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pytest_tfperf.analysis.device import accelerators
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.wire import Ints
-from pytest_tfperf.trace.xspace import Plane, Trace
+from pytest_tfperf.trace.xspace import Trace
 
 HOST = "/host:CPU"
 OF_DEVICES = ("Steps", "XLA Modules")
@@ -53,6 +54,10 @@ class Steps:
         place = np.searchsorted(self.start_ps, times_ps, side="right") - 1
         inside = (place >= 0) & (times_ps < self.end_ps[np.maximum(place, 0)])
         return np.where(inside, place, -1)
+
+    def counts(self, step: Ints) -> Ints:
+        """How many of these indices, as `of` gives them, are of each step, shape (n_steps,)."""
+        return np.bincount(step[step >= 0], minlength=len(self))
 
 
 def find_steps(trace: Trace) -> Steps:
@@ -119,7 +124,7 @@ def _period_ends(events: Events) -> Ints:
 
 def _device_line(trace: Trace, title: str) -> Steps | None:
     """The events of the devices' lines of that title: `Steps` by their names, over all devices; else the program run most often."""
-    lines = [Events.of(plane).on_line(i) for plane in device_planes(trace) for i, line in enumerate(plane.lines) if line.name == title]
+    lines = [Events.of(plane).on_lines(title) for plane in accelerators(trace)]
     lines = [events.where(_outermost(events)).sorted() for events in lines if len(events)]
     if not lines:
         return None
@@ -151,11 +156,6 @@ def _hulls(lines: list[Events]) -> Steps:
     start, end = np.array([hulls[name] for name in order], np.int64).T
     end[:-1] = np.maximum(start[1:], start[:-1])
     return Steps(start, end, tuple(order), "Steps", 0)
-
-
-def device_planes(trace: Trace) -> list[Plane]:
-    """The planes of a host's accelerators; a TPU's sparse cores are not among them."""
-    return [plane for plane in trace.planes if plane.name.startswith("/device:") and " " not in plane.name]
 
 
 def _iterations(host: Events) -> Steps | None:

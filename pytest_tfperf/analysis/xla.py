@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pytest_tfperf.analysis.device import accelerators, tpus
 from pytest_tfperf.analysis.ops import compilations, xla_executions
-from pytest_tfperf.analysis.steps import HOST, Steps, device_planes
+from pytest_tfperf.analysis.steps import HOST, Steps
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.wire import Ints
 from pytest_tfperf.trace.xspace import Trace
@@ -47,12 +48,12 @@ def find_xla_use(trace: Trace, steps: Steps) -> XlaUse:
     if busiest is not None:
         step = steps.of(busiest.start)
         programs = _distinct(step, busiest.plane.name_index[busiest.rows], steps)
-        return XlaUse(_per_step(step, steps), programs, _each_step(Counter(busiest.where(step >= 0).names), steps))
+        return XlaUse(steps.counts(step), programs, _each_step(Counter(busiest.where(step >= 0).names), steps))
     host = Events.of(trace.plane(HOST))
-    launches = _per_step(steps.of(xla_executions(host).start), steps)
+    launches = steps.counts(steps.of(xla_executions(host).start))
     if not launches.any():
         return XlaUse(launches, launches, {})
-    gpus = [ops for ops in (Events.of(plane).having("program_id") for plane in device_planes(trace)) if len(ops)]
+    gpus = [ops for ops in (Events.of(plane).having("program_id") for plane in accelerators(trace)) if len(ops)]
     ops = [events.where(steps.of(events.start) >= 0) for events in gpus or [host.having("program_id")]]
     step = np.concatenate([steps.of(events.start) for events in ops])
     program = np.concatenate([events.integers("program_id") for events in ops])
@@ -64,9 +65,7 @@ def find_xla_use(trace: Trace, steps: Steps) -> XlaUse:
 
 
 def _tpu_executions(trace: Trace) -> list[Events]:
-    planes = [plane for plane in device_planes(trace) if plane.name.startswith("/device:TPU:")]
-    lines = [Events.of(plane).on_line(i) for plane in planes for i, line in enumerate(plane.lines) if line.name == "XLA Modules"]
-    return [events for events in lines if len(events)]
+    return [events for plane in tpus(trace) if len(events := Events.of(plane).on_lines("XLA Modules"))]
 
 
 def _runs(ops: Events) -> dict[str, float]:
@@ -83,14 +82,10 @@ def _runs(ops: Events) -> dict[str, float]:
     return runs
 
 
-def _per_step(step: Ints, steps: Steps) -> Ints:
-    return np.bincount(step[step >= 0], minlength=len(steps))
-
-
 def _distinct(step: Ints, program: Ints, steps: Steps) -> Ints:
     """How many different programs each step has."""
     pairs = np.unique(np.array([step[step >= 0], program[step >= 0]]), axis=1)
-    return np.bincount(pairs[0], minlength=len(steps))
+    return steps.counts(pairs[0])
 
 
 def _each_step(runs: Mapping[str, float], steps: Steps) -> dict[str, float]:

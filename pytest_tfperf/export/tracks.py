@@ -16,9 +16,10 @@ from typing import TypeVar
 import numpy as np
 
 from pytest_tfperf.analysis.breakdown import break_down
-from pytest_tfperf.analysis.device import stream_events
+from pytest_tfperf.analysis.device import gpus, stream_events
 from pytest_tfperf.analysis.linkage import on_the_device
-from pytest_tfperf.analysis.steps import HOST, Steps, device_planes, find_steps
+from pytest_tfperf.analysis.memory import allocators, memory_events
+from pytest_tfperf.analysis.steps import HOST, Steps, find_steps
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.export.args import Args, args_of, args_of_names
 from pytest_tfperf.trace.events import Events, joined
@@ -151,13 +152,16 @@ def _processes(trace: Trace, shift: int, prefix: str, ids: Iterator[int]) -> Ite
         yield _step_process(trace, steps, shift, prefix, ids)
     host = trace.plane(HOST)
     launches = Events.of(host).having("correlation_id")
-    flows = {device.name: _flows(launches, device, next(ids) << 32) for device in device_planes(trace)}
+    flows = {device.name: _flows(launches, device, next(ids) << 32) for device in gpus(trace)}
     for plane in trace.planes:
         starts = [(flow, flow.launch) for flow in flows.values()] if plane is host else []
         ends = [(flows[plane.name], flows[plane.name].work)] if plane.name in flows else []
         if plane.start_ps.size:
             yield Process(
-                next(ids), prefix + plane.name, tuple(_tracks(plane, shift, starts, ends, ids)), tuple(_memory(plane, shift, ids))
+                next(ids),
+                prefix + plane.name,
+                tuple(_tracks(plane, shift, starts, ends, ids)),
+                tuple(_memory(trace, shift, ids)) if plane is host else (),
             )
 
 
@@ -251,10 +255,10 @@ def _flows_at(rows: Ints, flows: _Ends) -> dict[int, list[int]]:
     return found
 
 
-def _memory(plane: Plane, shift: int, ids: Iterator[int]) -> Iterator[Counter]:
+def _memory(trace: Trace, shift: int, ids: Iterator[int]) -> Iterator[Counter]:
     """Bytes that each allocator has given out, after each of its events."""
-    events = Events.of(plane).called("MemoryAllocation", "MemoryDeallocation").sorted()
-    allocators = np.array(events.texts("allocator_name"), object)
-    for name in sorted(set(allocators)):
-        mine = events.where(allocators == name)
-        yield Counter(next(ids), f"memory {name}".rstrip(), (mine.start + shift).tolist(), mine.integers("bytes_allocated").tolist())
+    memory = memory_events(trace).sorted()
+    code, names = allocators(memory)
+    for key in sorted(np.unique(code).tolist(), key=names.__getitem__):
+        mine = memory.where(code == key)
+        yield Counter(next(ids), f"memory {names[key]}".rstrip(), (mine.start + shift).tolist(), mine.integers("bytes_allocated").tolist())

@@ -86,6 +86,10 @@ class Events:
         """The events of one line of the plane."""
         return self.where(self.line == index)
 
+    def on_lines(self, *names: str) -> Events:
+        """The events of the plane's lines of exactly these names."""
+        return self.where(np.isin(self.line, [index for index, line in enumerate(self.plane.lines) if line.name in names]))
+
     def sorted(self) -> Events:
         """The same events by their start."""
         return Events(self.plane, self.rows[np.argsort(self.start, kind="stable")])
@@ -185,7 +189,19 @@ class Stats:
         if not rounds:
             return cls(plane, rows.size, *(np.empty(0, np.int64),) * 3, np.empty(0, np.uint64), np.empty(0, np.int64))
         owner, begin, stop = (np.concatenate(parts) for parts in zip(*rounds, strict=True))
-        return cls(plane, rows.size, owner, *_stat_values(message, begin, stop))
+        return cls.at(plane, rows.size, owner, begin, stop)
+
+    @classmethod
+    def at(cls, plane: Plane, n_owners: int, owner: Ints, begin: Ints, end: Ints) -> Stats:
+        """The stats in these spans of the plane's bytes, whoever they belong to."""
+        return cls(plane, n_owners, owner, *_stat_values(plane.message, begin, end))
+
+    def content(self, place: int) -> float | str | bytes:
+        """The value of stat `place`, of its own type; of a reference the text."""
+        kind, value = int(self.kind[place]), int(self.value[place])
+        if kind == 2:
+            return float(self.value[place : place + 1].view(np.float64)[0])
+        return stat_content(self.plane, kind, value, int(self.length[place]))
 
     def present(self, stat: str) -> Mask:
         """Which events carry the stat, shape (n_events,)."""
@@ -217,14 +233,19 @@ class Stats:
         return np.flatnonzero(np.isin(self.key, keys)) if keys else np.empty(0, np.int64)
 
     def _text(self, place: int) -> str:
-        kind, value = int(self.kind[place]), int(self.value[place])
-        if kind in (5, 6):
-            return self.plane.message.text(value, value + int(self.length[place]))
-        if kind == 7:
-            return self.plane.stat_names.get(value, "")
-        if kind == 2:
-            return repr(float(self.value[place : place + 1].view(np.float64)[0]))
-        return str(self.plane.message.signed(value) if kind == 4 else value)
+        content = self.content(place)
+        return content.decode("utf-8", "replace") if isinstance(content, bytes) else str(content)
+
+
+def stat_content(plane: Plane, kind: int, value: int, length: int) -> int | str | bytes:
+    """The value of a stat that is no double, as `Stats` holds it, of its own type; of a reference the text."""
+    if kind == 5:
+        return plane.message.text(value, value + length)
+    if kind == 6:
+        return plane.message.slice(value, value + length)
+    if kind == 7:
+        return plane.stat_names.get(value, "")
+    return plane.message.signed(value) if kind == 4 else value
 
 
 def _key_field(key: int) -> bytes:
@@ -253,7 +274,7 @@ def metadata_texts(plane: Plane, stat: str) -> dict[str, str]:
     if not spans:
         return {}
     owner, begin, end = np.array(spans, np.int64).T
-    texts = Stats(plane, len(names), owner, *_stat_values(plane.message, begin, end)).texts(stat)
+    texts = Stats.at(plane, len(names), owner, begin, end).texts(stat)
     return {name: text for name, text in zip(names, texts, strict=True) if text}
 
 
