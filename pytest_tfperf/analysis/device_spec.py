@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytest_tfperf.analysis.device import GPU, TPU
+from pytest_tfperf.analysis.device import GPU
 from pytest_tfperf.trace.labels import plane_stats
-from pytest_tfperf.trace.xspace import Plane, Trace
+from pytest_tfperf.trace.xspace import Plane
 
 # Dense FLOP per cycle and SM: matrix units with 16-bit operands, matrix units with float32 operands (TF32), CUDA cores in float32.
 # NVIDIA's architecture whitepapers: V100 125 TFLOP/s = 80 SM x 1.53 GHz x 1024, A100 312 = 108 x 1.41 x 2048,
@@ -53,14 +53,8 @@ class DeviceSpec:
         return max(self.flops.values(), default=None)
 
 
-def device_specs(trace: Trace) -> dict[str, DeviceSpec]:
-    """What each accelerator of the host can do, by the name of its plane, whether it did anything or not."""
-    planes = [plane for plane in trace.planes if GPU.match(plane.name) or TPU.match(plane.name)]
-    return {plane.name: device_spec(plane) for plane in planes}
-
-
 def device_spec(plane: Plane) -> DeviceSpec:
-    """What the accelerator of one plane can do."""
+    """What the accelerator of a plane can do, a GPU or a TPU core."""
     stats = plane_stats(plane)
     return _gpu_spec(stats) if GPU.match(plane.name) else _tpu_spec(stats)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from pytest_tfperf.trace.events import Events, Stats, metadata_texts
+from pytest_tfperf.trace.events import Events, Stats, metadata_texts, stat_content
 from pytest_tfperf.trace.xspace import Plane
 
 Args = dict[str, "int | float | str"]
 
-_DOUBLE, _INT64, _STRING, _BYTES, _REF = 2, 4, 5, 6, 7  # field numbers of XStat's values, xplane.proto
+_DOUBLE = 2  # XStat.double_value, xplane.proto
 _LONGEST = 200  # characters; what an event's name stands for may be a whole program, and would be repeated with each event
 
 
@@ -22,18 +22,9 @@ def args_of(events: Events, shared: dict[str, Args]) -> list[Args]:
     columns = (stats.owner, stats.key, stats.kind, stats.value, stats.value.view(np.float64), stats.length)
     for owner, key, kind, value, double, length in zip(*(column[order].tolist() for column in columns), strict=True):
         name = plane.stat_names.get(key, f"stat {key}")
-        result[owner][name] = double if kind == _DOUBLE else _value(plane, kind, value, length)
+        content = double if kind == _DOUBLE else stat_content(plane, kind, value, length)
+        result[owner][name] = f"{length} bytes" if isinstance(content, bytes) else content
     return result
-
-
-def _value(plane: Plane, kind: int, value: int, length: int) -> int | str:
-    if kind == _STRING:
-        return plane.message.text(value, value + length)
-    if kind == _REF:
-        return plane.stat_names.get(value, "")
-    if kind == _BYTES:
-        return f"{length} bytes"
-    return plane.message.signed(value) if kind == _INT64 else value
 
 
 def args_of_names(plane: Plane) -> dict[str, Args]:

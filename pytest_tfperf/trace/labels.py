@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import struct
-
 import numpy as np
 
-from pytest_tfperf.trace.events import Events
-from pytest_tfperf.trace.wire import BYTES, FIXED64, VARINT, Ints
+from pytest_tfperf.trace.events import Events, Stats
+from pytest_tfperf.trace.wire import Ints
 from pytest_tfperf.trace.xspace import Plane
 
 
@@ -31,26 +29,8 @@ def labels(events: Events, stat: str) -> tuple[Ints, list[str]]:
 
 
 def plane_stats(plane: Plane) -> dict[str, float | str | bytes]:
-    """
-    The stats of a plane itself by name: numbers, texts and bytes.
-
-    XStat: metadata_id = 1, double_value = 2, uint64_value = 3, int64_value = 4, str_value = 5, bytes_value = 6, ref_value = 7
-    (tsl/profiler/protobuf/xplane.proto, openxla/xla).
-    """
-    message, found = plane.message, {}
-    for begin, end in plane.stats:
-        key, content = 0, None
-        for number, wire, value, behind in message.fields(begin, end, "XStat"):
-            if (number, wire) == (1, VARINT):
-                key = message.signed(value)
-            elif (number, wire) == (2, FIXED64):
-                content = struct.unpack("<d", message.slice(value, behind))[0]
-            elif number in (3, 4) and wire == VARINT:
-                content = message.signed(value) if number == 4 else value
-            elif number in (5, 6) and wire == BYTES:
-                content = message.text(value, behind) if number == 5 else message.slice(value, behind)
-            elif (number, wire) == (7, VARINT):
-                content = plane.stat_names.get(value, "")
-        if key in plane.stat_names and content is not None:
-            found[plane.stat_names[key]] = content
-    return found
+    """The stats of a plane itself by name: numbers, texts and bytes."""
+    begin, end = np.array(plane.stats, np.int64).reshape(-1, 2).T
+    stats = Stats.at(plane, begin.size, np.arange(begin.size), begin, end)
+    named = [(place, plane.stat_names[key]) for place, key in enumerate(stats.key.tolist()) if key in plane.stat_names]
+    return {name: stats.content(place) for place, name in named}

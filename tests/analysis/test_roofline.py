@@ -4,7 +4,7 @@ import pytest
 from traces import real
 from xspace import at, field, line, plane, space
 
-from pytest_tfperf.analysis.device_spec import DeviceSpec, device_specs
+from pytest_tfperf.analysis.device_spec import DeviceSpec, device_spec
 from pytest_tfperf.analysis.duty_cycle import duty_cycle, duty_cycles, idle_share
 from pytest_tfperf.analysis.op_profile import op_profile_table
 from pytest_tfperf.analysis.op_stats import Op, device_ops
@@ -19,7 +19,7 @@ CHIP = DeviceSpec(name="chip", flops={"16 bit": 100.0}, bandwidth=10.0)
 
 
 def spec_of(name, stats):
-    return device_specs(decode_trace(space(plane(name, stats=stats))))[name]
+    return device_spec(decode_trace(space(plane(name, stats=stats))).planes[0])
 
 
 def test_the_peak_of_a_gpu_is_that_of_its_matrix_units():
@@ -187,7 +187,9 @@ def test_the_roofline_of_the_real_tpu_trace_agrees_with_xprof():
     For copy-start.4 it says 546,269 times the roof: 5 GiB in the 6 ns that it takes to start them. Ours has no row for it.
     """
     trace, _ = real("tpu_v6e_jax_inference")
-    rows = {row[0]: row for row in roofline_table(device_ops(*real("tpu_v6e_jax_inference")), device_specs(trace)["/device:TPU:0"], 1).rows}
+    rows = {
+        row[0]: row for row in roofline_table(device_ops(*real("tpu_v6e_jax_inference")), device_spec(trace.plane("/device:TPU:0")), 1).rows
+    }
     _, category, _, _, flops, bandwidth, intensity, bound, share = rows["broadcast_add_fusion.1"]
     assert (category, intensity, bound) == ("loop fusion", 0.125, "memory")
     assert (flops, bandwidth / 2**30) == (pytest.approx(164.5779380951876e9), pytest.approx(1226.2011922537356))
@@ -198,7 +200,7 @@ def test_the_roofline_of_the_real_tpu_trace_agrees_with_xprof():
 def test_the_op_profile_of_the_real_tpu_trace_agrees_with_xprof():
     """op_profile: rawTime of jit_f 313653114681250 ps, of its loop fusions 9619893637500 ps at 81.77 % of the bandwidth."""
     trace, steps = real("tpu_v6e_jax_inference")
-    table = op_profile_table(device_ops(trace, steps), 48.6117950625, device_specs(trace)["/device:TPU:0"], 1)
+    table = op_profile_table(device_ops(trace, steps), 48.6117950625, device_spec(trace.plane("/device:TPU:0")), 1)
     rows = {row[:3]: row for row in table.rows}
     module = rows[("jit_f(12190760917235803885)", "", "")]
     assert (module[4], module[5]) == (pytest.approx(313.65311468125), pytest.approx(313.65311468125 / 363.72969876875))
