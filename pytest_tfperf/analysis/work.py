@@ -9,7 +9,7 @@ from typing import Any
 from pytest_tfperf.analysis.precision import Costs, module_costs
 from pytest_tfperf.analysis.xla import XlaUse
 from pytest_tfperf.results import Recording, Source, Value
-from pytest_tfperf.trace.hlo import decode_module, modules_of
+from pytest_tfperf.trace.hlo import decode_module, live_modules, modules_of
 from pytest_tfperf.trace.xspace import Trace
 
 Programs = Sequence[tuple[Costs, float]]
@@ -40,9 +40,7 @@ def lowered_programs(recording: Recording, eager: Iterable[str] = ()) -> Program
 
 
 def traced_programs(executables: Mapping[str, Costs], use: XlaUse, runs_ops: bool) -> Programs | str:
-    """
-    Of a trace alone: the executables that ran, as XLA optimised them; `runs_ops` says that ops outside of them ran too.
-    """
+    """Of a trace alone: the executables that ran, as XLA optimised them; `runs_ops` says that ops outside of them ran too."""
     if not use.modules:
         return "the steps ran no XLA executable, and the trace says nothing of the shapes and types of other ops"
     if runs_ops:
@@ -60,9 +58,8 @@ def executable_costs(trace: Trace, use: XlaUse) -> dict[str, Costs]:
     Raises:
         TraceError: If one of them is damaged.
     """
-    metadata = trace.plane("/host:metadata")
-    names = use.in_metadata(metadata.metadata_stats if metadata else ())
-    return {name: module_costs(module) for name, module in modules_of(trace, names).items()}
+    modules = modules_of(trace, use.in_metadata(live_modules(trace)))
+    return {name: module_costs(module) for name, module in modules.items()}
 
 
 def _flops(programs: Programs) -> Value:

@@ -52,6 +52,16 @@ def modules_of(trace: Trace, names: Collection[str] | None = None) -> dict[str, 
     return {name: _module(plane.message, *span) for name, span in spans.items() if span}
 
 
+def live_modules(trace: Trace) -> frozenset[str]:
+    """
+    The names of all executables alive in the process when the session of a trace ended, each ending in its unique `(program_id)`.
+
+    They are the event metadata of the plane `/host:metadata`, also for executables compiled while no profiler ran.
+    """
+    plane = trace.plane(_PLANE)
+    return frozenset(plane.metadata_stats) if plane else frozenset()
+
+
 def _module_span(plane: Plane, name: str) -> tuple[int, int] | None:
     """XStat metadata_id = 1, bytes_value = 6 → HloProto hlo_module = 1; None for metadata that is no executable's."""
     message = plane.message
