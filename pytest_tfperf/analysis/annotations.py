@@ -25,7 +25,7 @@ class Launcher(NamedTuple):
 
 
 def launchers(events: Events) -> tuple[Ints, list[Launcher]]:
-    """All launchers of a plane's events, and which of them each event has, shape (n,)."""
+    """Which launcher each event has, shape (n,), and all launchers."""
     code, found = events.plane.name_index[events.rows], [Launcher(name, "", "") for name in events.plane.names]
     for stat in _SOURCES:
         which, texts = labels(events, stat)

@@ -42,8 +42,7 @@ class FunctionUse:
 def function_uses(trace: Trace, steps: Steps) -> list[FunctionUse]:
     """The tf.functions that were called in the steps."""
     host = Events.of(trace.plane(HOST))
-    calls = host.named(lambda name: ":" not in name)  # neither ops nor what Python's tracer saw
-    calls = calls.where(calls.plane.stats_begin[calls.rows] < calls.plane.stats_end[calls.rows]).having("tf_function_call")
+    calls = host.named(lambda name: ":" not in name).having("tf_function_call")  # neither ops nor what Python's tracer saw
     self_s = self_times(calls) * 1e-12
     inside = steps.of(calls.start) >= 0
     calls, self_s = calls.where(inside), self_s[inside]

@@ -41,7 +41,7 @@ def memory_events(trace: Trace) -> Events:
 
 
 def allocators(memory: Events) -> tuple[Ints, list[str]]:
-    """The names of the allocators, and which of them each event is of, shape (n,); a TPU's has the number of its core."""
+    """Which allocator each event is of, shape (n,), and the allocators' names; a TPU's is named by the number of its core."""
     code, names = labels(memory, "allocator_name")
     ordinal = np.maximum(memory.integers("index_on_host", -1), memory.integers("device_ordinal", -1))
     of_core = (code == 0) & (ordinal >= 0)

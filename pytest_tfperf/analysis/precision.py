@@ -20,7 +20,10 @@ _MARKS = frozenset([  # custom calls that compute nothing
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """FLOPs: all, those of matrix multiplications and convolutions, of these with 16 bits or fewer, and with who knows how many."""
+    """
+    FLOPs: all; those of matrix multiplications and convolutions; and of the latter those whose operands have 16 bits or fewer, and
+    those of which the module does not tell.
+    """
 
     flops: int = 0
     matmul_flops: int = 0

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from pytest_tfperf.analysis.annotations import HLO_OP, Launcher
 
-_NAMES = 4096  # kernels whose names are remembered: C++ names are long, and every op that launches one asks again
+_REMEMBERED = 4096  # kernels whose names are remembered: C++ names are long, and every op that launches one asks again
 _NVIDIA_NAMES = (
     "16816", "c1688", "conv1x1", "conv2d_c1_k1", "dgrad_1x1_stride_2x2", "direct_group", "first_layer_wgrad_kernel", "h1688", "h884",
     "hmma", "i16832", "i8816", "s884", "s1688", "xmma_gemm", "xmma_implicit_gemm", "xmma_sparse_conv", "xmma_sparse_gemm",
@@ -40,7 +40,7 @@ _HALF = re.compile(
 )
 
 
-@lru_cache(_NAMES)
+@lru_cache(_REMEMBERED)
 def uses_tensor_cores(kernel: str) -> bool:
     """Whether a kernel of this name runs on tensor cores."""
     return bool(_TENSOR_CORES.search(kernel)) and not _OTHER_UNITS.search(kernel)
@@ -60,7 +60,7 @@ def is_eligible(kernel: str, launcher: Launcher) -> bool:
     return bool(_ELIGIBLE_OPS.match(launcher.kind))
 
 
-@lru_cache(_NAMES)
+@lru_cache(_REMEMBERED)
 def _multiplies(kernel: str) -> bool:
     return bool(_ELIGIBLE_KERNELS.search(kernel))
 
@@ -70,7 +70,7 @@ def half_operands(shapes: str) -> bool | None:
     return ("half" in shapes or "bf16" in shapes or "bfloat16" in shapes) if shapes else None
 
 
-@lru_cache(_NAMES)
+@lru_cache(_REMEMBERED)
 def half_by_name(kernel: str) -> bool:
     """Whether a kernel's name says that it computes with numbers of 16 bits or fewer."""
     return bool(_HALF.search(kernel))

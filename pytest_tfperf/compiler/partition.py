@@ -80,8 +80,10 @@ def in_order(function: Function) -> Function:
 
 def check_arguments(function: Function) -> None:
     """
+    Look for what XLA's front end ends the process for, since it checks nothing itself.
+
     Raises:
-        Cannot: If XLA's front end cannot take the arguments; it checks nothing itself, and ends the process.
+        Cannot: If it cannot take the arguments.
     """
     from tensorflow.python.ops import gen_resource_variable_ops
 

@@ -11,7 +11,7 @@ from pytest_tfperf.trace.xspace import Plane
 
 def labels(events: Events, stat: str) -> tuple[Ints, list[str]]:
     """
-    The distinct texts of a stat, the empty one first, and which of them each event has, shape (n,).
+    Which text of a stat each event has, shape (n,), and the distinct texts, of which the first is the empty one.
 
     Each distinct stored value is decoded once: profilers store a text that repeats as a reference.
     """
