@@ -79,7 +79,17 @@ def tpus(trace: Trace) -> list[Plane]:
 
 def kinds_of_spans(plane: Plane) -> Iterator[tuple[str, Spans]]:
     """What one accelerator did: each kind of `KINDS` with its spans, not merged."""
-    return _gpu_spans(plane) if GPU.match(plane.name) else _tpu_spans(plane)
+    events, kind_of = stream_events(plane) if GPU.match(plane.name) else tpu_ops(plane), kinds_by_name(plane)
+    for kind in KINDS:
+        yield kind, events.named(lambda name, kind=kind: kind_of(name) == kind).spans  # type: ignore[misc]
+
+
+def kinds_by_name(plane: Plane) -> Callable[[str], str]:
+    """What gives the kind of an accelerator's event from its name: on a TPU by the HLO category that the plane tells for it."""
+    if GPU.match(plane.name):
+        return gpu_kind
+    category = metadata_texts(plane, "hlo_category")
+    return lambda name: tpu_kind(category.get(name, ""))
 
 
 def stream_events(plane: Plane) -> Events:
@@ -106,16 +116,3 @@ def gpu_kind(name: str) -> str:
 def tpu_kind(category: str) -> str:
     """The kind of a TPU op, from its HLO category."""
     return next((kind for kind, accepts in _TPU_KINDS.items() if accepts(category)), "device_compute")
-
-
-def _gpu_spans(plane: Plane) -> Iterator[tuple[str, Spans]]:
-    events = stream_events(plane)
-    for kind in KINDS:
-        yield kind, events.named(lambda name, kind=kind: gpu_kind(name) == kind).spans  # type: ignore[misc]
-
-
-def _tpu_spans(plane: Plane) -> Iterator[tuple[str, Spans]]:
-    events = tpu_ops(plane)
-    category = metadata_texts(plane, "hlo_category")
-    for kind in KINDS:
-        yield kind, events.named(lambda name, kind=kind: tpu_kind(category.get(name, "")) == kind).spans  # type: ignore[misc]

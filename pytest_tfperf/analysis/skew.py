@@ -7,13 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pytest_tfperf.analysis.device import TPU, accelerators, kinds_of_spans, tpu_kind, tpu_ops
+from pytest_tfperf.analysis.device import TPU, accelerators, kinds_by_name, kinds_of_spans, tpu_ops
 from pytest_tfperf.analysis.op_stats import on_device_clock
 from pytest_tfperf.analysis.own_steps import own_steps
 from pytest_tfperf.analysis.steps import Steps
 from pytest_tfperf.metrics import RATIO, SECONDS, SHARE
 from pytest_tfperf.results import Source, Table, Value
-from pytest_tfperf.trace.events import metadata_texts
 from pytest_tfperf.trace.intervals import Spans, covered, merge
 from pytest_tfperf.trace.nesting import self_times
 from pytest_tfperf.trace.xspace import Plane, Trace
@@ -98,8 +97,8 @@ def _times(plane: Plane, steps: Steps) -> tuple[Seconds, Seconds]:
 
 def _tpu_times(plane: Plane, steps: Steps) -> tuple[Seconds, Seconds]:
     """Of a TPU core by its own clock: on the trace's, the times of single steps are off by more than cores differ."""
-    ops, category = tpu_ops(plane), metadata_texts(plane, "hlo_category")
-    alone = ops.named(lambda name: tpu_kind(category.get(name, "")) not in _SHARED)
+    ops, kind_of = tpu_ops(plane), kinds_by_name(plane)
+    alone = ops.named(lambda name: kind_of(name) not in _SHARED)
     seconds, step = self_times(on_device_clock(ops)) * 1e-12, steps.of(ops.start)
     working = (step >= 0) & np.isin(ops.rows, alone.rows)
     busy: Seconds = np.bincount(step[step >= 0], seconds[step >= 0], len(steps)).astype(np.float64)
