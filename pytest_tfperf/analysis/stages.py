@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -38,8 +38,9 @@ class Stage:
     One stage of the pipeline, all its iterators together; `path` is its place in the tree, from the step's side.
 
     `self_s` is the time spent in it during the trace without its inputs, of functions that ran in parallel their sum;
-    `parallelism` what shares that work; `cost_s` the time that it takes for one element of the pipeline's end;
-    `blocking_s` how long it worked while a step waited; `buffered` the elements in its buffer, a mean.
+    `parallelism` what shares that work; `cost_s` the time that it takes for one element of the pipeline's end, `pool_s` that of
+    its functions ÷ the threads that all functions share; `blocking_s` how long it worked while a step waited; `buffered` the elements
+    in its buffer, a mean.
     """
 
     path: str
@@ -48,6 +49,7 @@ class Stage:
     calls: int = 0
     self_s: float = 0.0
     cost_s: float = 0.0
+    pool_s: float = 0.0
     blocking_s: float = 0.0
     parallelism: int = 1
     python: bool = False
@@ -119,8 +121,9 @@ def find_stages(trace: Trace, waits: Spans = EMPTY) -> tuple[Stage, ...]:
             parallelism = min(node.parallelism, threads)
         else:
             work, runs = own.get(path, _Work()), per_element[path]
-            parallelism = _shared_by(path, nodes)
-        stages.append(_stage(path, node, calls.get(path, 0), work, runs, parallelism, python=path in functions and functions[path].python))
+            parallelism = min(_shared_by(path, nodes), threads)
+        stage = _stage(path, node, calls.get(path, 0), work, runs, parallelism, python=path in functions and functions[path].python)
+        stages.append(replace(stage, pool_s=stage.cost_s * parallelism / threads) if path in functions else stage)
     return tuple(sorted((stage for stage in stages if stage.name != "Root"), key=lambda stage: -stage.busy_s))
 
 
@@ -129,12 +132,12 @@ def input_capacity(stages: Sequence[Stage]) -> float | None:
     Elements of the pipeline's end that it could deliver a second with nobody else running; None without a known cost.
 
     Threads work side by side, so the slowest decides. The stages that share a thread are those down to the next one that
-    has threads of its own; they take their turns.
+    has threads of its own; they take their turns, and so do all functions on the pipeline's threads for these.
     """
     threads: dict[str, float] = {}
     for stage in stages:
         threads[_thread(stage)] = threads.get(_thread(stage), 0.0) + stage.cost_s
-    slowest = max(threads.values(), default=0.0)
+    slowest = max(*threads.values(), sum(stage.pool_s for stage in stages), 0.0)
     return 1 / slowest if slowest > 0 else None
 
 

@@ -117,8 +117,7 @@ def _outermost(events: Events) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
 def _period_ends(events: Events) -> Ints:
     epoch, end = events.integers("epoch"), events.end
     if len(events) > 1:
-        follows = (epoch[1:] == epoch[:-1]) & (events.start[1:] >= end[:-1])
-        end[:-1] = np.where(follows, events.start[1:], end[:-1])
+        end[:-1] = np.where(epoch[1:] == epoch[:-1], events.start[1:], np.minimum(end[:-1], events.start[1:]))
     return end
 
 
@@ -147,15 +146,16 @@ def _hulls(lines: list[Events]) -> Steps:
     for events in lines:
         for name, start, end in zip(events.names, events.start.tolist(), events.end.tolist(), strict=True):
             spans.setdefault(name, []).append((start, end))
-    hulls = {}
+    hulls, apart = {}, 0
     for name, found in spans.items():
         begin, stop = max(found, key=lambda span: span[1] - span[0])
         together = [(begin, stop), *(span for span in found if span[0] < stop and span[1] > begin)]
+        apart += len(found) - (len(together) - 1)
         hulls[name] = (min(span[0] for span in together), max(span[1] for span in together))
     order = sorted(hulls, key=lambda name: hulls[name])
     start, end = np.array([hulls[name] for name in order], np.int64).T
     end[:-1] = np.maximum(start[1:], start[:-1])
-    return Steps(start, end, tuple(order), "Steps", 0)
+    return Steps(start, end, tuple(order), "Steps", apart)
 
 
 def _iterations(host: Events) -> Steps | None:
@@ -172,7 +172,10 @@ def _iterations(host: Events) -> Steps | None:
     start, end = np.full(keys.shape[1], np.iinfo(np.int64).max), np.zeros(keys.shape[1], np.int64)
     np.minimum.at(start, index, process.start)
     np.maximum.at(end, index, process.end)
-    order = np.argsort(start, kind="stable")
+    follows = keys[0][1:] == keys[0][:-1]
+    end[:-1] = np.where(follows, end[1:], end[:-1])
+    real = np.flatnonzero(np.r_[follows, False])  # the last of a run evaluates the condition alone, and finds that the loop is over
+    order = real[np.argsort(start[real], kind="stable")]
     start, end = start[order], np.maximum(end[order], start[order])
     end[:-1] = start[1:]
     names = tuple(f"iteration {number}" for number in keys[1][order])

@@ -130,6 +130,26 @@ def test_functions_run_on_as_many_threads_as_the_stage_may_use_and_the_pipeline_
     assert input_capacity(list(stages.values())) == pytest.approx(shared_by / 6e-3)
 
 
+def test_all_functions_share_the_pipeline_s_threads():
+    def mapped(path, begin, ids, work):
+        made = [at("ParallelMapProduce", begin + n, begin + n + 0.5) for n in range(2)]
+        inputs = [at(f"Iterator::Root::{path}::Range", begin + n + 0.1, begin + n + 0.2) for n in range(2)]
+        runs = [at("InstantiatedCapturedFunction::RunAsync", begin + n + 0.3, begin + n + 0.4, id=ids + n) for n in range(2)]
+        done = [at("ExecutorState::Process", begin + work * n, begin + work * n + work, id=ids + n) for n in range(2)]
+        calls = [at(f"Iterator::Root::{path}", begin + n, begin + n + 0.01, parallelism="2") for n in range(2)]
+        return (
+            line(f"tf_data_iterator_resource/{ids}", *made, *inputs, *runs),
+            line(f"tf_data_private_threadpool/{ids}", *done),
+            line(f"x{ids}", *calls),
+        )
+
+    root = line("python", *(at("Iterator::Root", n, n + 0.1, threadpool_size="2") for n in range(2)))
+    trace = trace_of(root, *mapped("ParallelMapV2", 0, 10, 6), *mapped("ParallelMapV2::ParallelMapV2", 0, 20, 8))
+    assert input_capacity(list(find_stages(trace))) == pytest.approx(
+        1 / 7e-3
+    )  # (6 + 8) ms on two threads, not 4 ms on each stage's own two
+
+
 def test_a_batch_that_maps_costs_as_many_runs_as_it_has_elements():
     producer = line(
         "tf_data_iterator_resource/1",
@@ -142,15 +162,16 @@ def test_a_batch_that_maps_costs_as_many_runs_as_it_has_elements():
     assert stages_of(trace_of(producer, worker, consumer))["MapAndBatch"].cost_s == pytest.approx(8 * 2e-3 / 2)
 
 
-def test_what_a_parallel_interleave_reads_is_read_by_its_threads():
+@pytest.mark.parametrize(("threads", "shared_by"), [("0", 4), ("8", 4), ("2", 2)])
+def test_what_a_parallel_interleave_reads_is_read_by_its_threads(threads, shared_by):
     thread = line(
         "x",
-        at("Iterator::Root", 0, 1),
+        at("Iterator::Root", 0, 1, threadpool_size=threads),
         at("Iterator::Root::ParallelInterleaveV4", 0, 1, parallelism="4"),
         at("Iterator::Root::ParallelInterleaveV4[0]::TFRecord", 2, 10),
     )
     record = stages_of(trace_of(thread))["TFRecord"]
-    assert (record.parallelism, record.cost_s, record.reads_files) == (4, pytest.approx(2e-3), True)
+    assert (record.parallelism, record.cost_s, record.reads_files) == (shared_by, pytest.approx(8e-3 / shared_by), True)
 
 
 def test_without_a_pipeline_nothing_is_known_of_its_capacity():

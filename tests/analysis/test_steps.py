@@ -76,3 +76,28 @@ def test_calls_of_a_jax_function_are_steps_where_there_is_nothing_else():
     calls = [at("PjitFunction(f)", n * 10 + inner, n * 10 + 5 - inner) for n in range(3) for inner in (0, 1)]  # each shows twice, nested
     steps = find_steps(decode_trace(space(plane("/host:CPU", line("python", *calls, at("PjitFunction(g)", 40, 41))))))
     assert (steps.names, steps.source, steps.n_dropped) == (("PjitFunction(f) 0", "PjitFunction(f) 1", "PjitFunction(f) 2"), "function", 1)
+
+
+def test_a_loop_s_last_evaluation_of_its_condition_is_no_iteration():
+    """Two calls of a loop of three: the executor works on a fourth iteration, which finds that the loop is over."""
+    work = [
+        at("ExecutorState::Process", 20 * call + 4 * n, 20 * call + 4 * n + 3, id=call + 1, iter_num=n)
+        for call in range(2)
+        for n in range(4)
+    ]
+    steps = find_steps(decode_trace(space(plane("/host:CPU", line("tf_Compute", *work)))))
+    assert (steps.source, steps.names) == ("iterations", ("iteration 0", "iteration 1", "iteration 2") * 2)
+    assert (steps.start_ps // MS).tolist() == [0, 4, 8, 20, 24, 28]
+    assert (steps.end_ps // MS).tolist() == [4, 8, 20, 24, 28, 35]
+
+
+def test_steps_that_overlap_last_from_start_to_start():
+    marks = [at("train", 10 * n, 10 * n + 25, step_num=n, _r=1) for n in range(4)]
+    steps = find_steps(decode_trace(space(plane("/host:CPU", line("python", *marks)))))
+    assert (steps.period_ps // MS).tolist() == [10, 10, 10, 25]
+
+
+def test_devices_whose_steps_lie_apart_are_said_to_be_dropped():
+    gpus = [plane(f"/device:GPU:{n}", line("Steps", at("0", 100 * n, 100 * n + 20 + n))) for n in range(2)]
+    steps = find_steps(decode_trace(space(plane("/host:CPU"), *gpus)))
+    assert (len(steps), steps.n_dropped) == (1, 1)
