@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
@@ -14,8 +15,7 @@ from typing import Any
 from pytest_tfperf import __version__
 from pytest_tfperf.baseline.store import entry_key
 from pytest_tfperf.checks import Wanted, check_limits
-from pytest_tfperf.errors import LimitError, TfperfError
-from pytest_tfperf.metrics import SECONDS, parse_quantity
+from pytest_tfperf.errors import LimitError, TfperfError, TraceError
 from pytest_tfperf.report.analysis import render_profile
 from pytest_tfperf.report.runfile import read_run
 from pytest_tfperf.report.terminal import render
@@ -33,6 +33,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TfperfError as error:
         print(f"tfperf: {error}", file=sys.stderr)
         return USAGE
+    except BrokenPipeError:  # whoever read the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return GOOD
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -50,8 +53,8 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     check = _command(
         commands, "check", _check, "a trace against limits",
-        "Hold a trace to limits, named as the marker's: --max-input-bound 5%% --min-device-busy 0.8. Exit status 1 if one is broken, "
-        "3 if one is unknown.",
+        "Hold traces to limits, named as the marker's: --max-input-bound 5% --min-device-busy 0.8; with --target-step-time 12ms also "
+        "--max-input-bound-at-target 5%. Exit status 1 if one is broken, 3 if one is unknown.",
     )  # fmt: skip
     check.add_argument("traces", type=Path, nargs=1, metavar="TRACE", help=traces)
     show = _command(
@@ -80,24 +83,32 @@ def _command(commands: Any, name: str, run: object, short: str, long: str) -> ar
 
 def _analyze(options: argparse.Namespace, rest: Sequence[str]) -> int:
     _refuse(options, rest)
-    profiles = _profiles_of(options.traces, options.target_step_time)
-    print(_json(profiles) if options.json else "\n\n".join(render_profile(profile, options.verbose) for profile in profiles))
-    return GOOD
+    profiles, errors = _profiles_of(options.traces, options.target_step_time)
+    if profiles:
+        print(_json(profiles) if options.json else "\n\n".join(render_profile(profile, options.verbose) for profile in profiles))
+    return _told(errors) or GOOD
 
 
 def _check(options: argparse.Namespace, rest: Sequence[str]) -> int:
-    limits = Wanted.read(_pairs(rest)).limits
-    if not limits:
+    wanted = Wanted.read(_pairs(rest))
+    if not wanted.limits:
         raise LimitError("no limit to check; give some, as in tfperf check TRACE --max-input-bound 5%")
-    profiles = _profiles_of(options.traces)
-    checks = [check for profile in profiles for check in check_limits(profile, limits, None, False)]
+    profiles, errors = _profiles_of(options.traces, wanted.target_step_time)
+    checks = [check for profile in profiles for check in check_limits(profile, wanted.limits, None, False)]
     if options.json:
         print(_json(profiles))
-    else:
-        print(
-            "\n".join(f"{check.verdict.value}: {check.message}" for check in checks if options.verbose or check.verdict in BROKEN) or "PASS"
-        )
-    return _status(checks)
+    elif profiles:
+        where = {profile.name: f"{profile.name}: " if len(profiles) > 1 else "" for profile in profiles}
+        shown = [check for check in checks if options.verbose or check.verdict in BROKEN]
+        print("\n".join(f"{where[check.profile]}{check.verdict.value}: {check.message}" for check in shown) or "PASS")
+    return _told(errors) or _status(checks)
+
+
+def _told(errors: Sequence[TraceError]) -> int:
+    """Say what could not be read; the exit status for that, 0 if there is nothing."""
+    for error in errors:
+        print(f"tfperf: {error}", file=sys.stderr)
+    return USAGE if errors else GOOD
 
 
 def _show(options: argparse.Namespace, rest: Sequence[str]) -> int:
@@ -119,12 +130,21 @@ def _export(options: argparse.Namespace, rest: Sequence[str]) -> int:
     return GOOD
 
 
-def _profiles_of(paths: Iterable[Path], target_step_time_s: float | None = None) -> list[Profile]:
-    """The profile of each trace; those of one logdir are the hosts of a job."""
+def _profiles_of(paths: Iterable[Path], target_step_time_s: float | None = None) -> tuple[list[Profile], list[TraceError]]:
+    """The profile of each trace, those of one logdir being the hosts of a job; and why others have none."""
     from pytest_tfperf.analysis.hosts import profiles_of_job  # numpy: not for tfperf show
     from pytest_tfperf.trace.logdir import find_traces
 
-    return [profile for path in paths for profile in profiles_of_job(find_traces(path), target_step_time_s)]
+    profiles: list[Profile] = []
+    errors: list[TraceError] = []
+    for path in paths:
+        try:
+            found, missing = profiles_of_job(find_traces(path), target_step_time_s)
+        except TraceError as error:
+            found, missing = [], [error]
+        profiles += found
+        errors += missing
+    return profiles, errors
 
 
 def _pairs(rest: Sequence[str]) -> dict[str, str]:
@@ -139,8 +159,8 @@ def _pairs(rest: Sequence[str]) -> dict[str, str]:
 
 def _seconds(text: str) -> float:
     try:
-        return parse_quantity(text, SECONDS)
-    except ValueError as error:
+        return Wanted.read({"target_step_time": text}).target_step_time or 0.0
+    except LimitError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 

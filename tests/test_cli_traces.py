@@ -84,3 +84,30 @@ def test_a_trace_is_analysed_without_tensorflow(trace):
     script = f"import sys; from pytest_tfperf.cli import main; s = main(['analyze', {trace!r}]); assert 'tensorflow' not in sys.modules; sys.exit(s)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_what_can_be_read_is_shown_beside_what_cannot(trace, tmp_path, capsys):
+    assert main(["analyze", str(tmp_path / "none.pb"), trace]) == 2
+    captured = capsys.readouterr()
+    assert f"{trace}: 3 steps" in captured.out
+    assert "none.pb" in captured.err
+
+
+@pytest.mark.parametrize("target", ["0", "-5ms", "soon"])
+def test_a_target_that_is_no_time_of_a_step_is_refused(trace, target, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["analyze", f"--target-step-time={target}", trace])
+    assert main(["check", trace, f"--target-step-time={target}", "--max-input-bound", "5%"]) == 2
+
+
+def test_check_takes_the_target_too(trace, capsys):
+    assert main(["check", trace, "--target-step-time", "12ms", "--max-input-bound-at-target", "5%"]) == 3
+    assert "no tf.data stage made an element" in capsys.readouterr().out
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path):
+    long = tmp_path / "long.xplane.pb"  # more text than a pipe holds
+    long.write_bytes(space(plane("/host:CPU", line("python", *(at("train", n, n + 0.5, step_num=n, _r=1) for n in range(2000))))))
+    command = f"{sys.executable} -m pytest_tfperf.cli analyze --json {long} | head -1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True)
+    assert (done.stdout.count("\n"), done.stderr) == (1, "")

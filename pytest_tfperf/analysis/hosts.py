@@ -12,28 +12,31 @@ from functools import partial
 from pathlib import Path
 
 from pytest_tfperf.analysis.profile import profile_of
+from pytest_tfperf.errors import TraceError
 from pytest_tfperf.results import Profile, Recording, Source, Step, Value
 from pytest_tfperf.trace.xspace import read_trace
 
 _IDLE = ("collective", "other")  # a host that is ahead waits for the others in these
 
 
-def profiles_of_job(traces: Sequence[Path], target_step_time_s: float | None = None) -> list[Profile]:
+def profiles_of_job(traces: Sequence[Path], target_step_time_s: float | None = None) -> tuple[list[Profile], list[TraceError]]:
     """
-    The profiles of the traces of one run, one for each host, with `step_skew` over the hosts where there are several.
+    The profiles of the traces of one run, one for each host, with `step_skew` over the hosts where there are several; and why
+    others of them have none: they cannot be read or hold no step.
 
     Several are analysed in processes of their own, as many at once as there are cores; each holds one trace.
-
-    Raises:
-        TraceError: If one of them cannot be read or holds no step.
     """
     analyse = partial(_profile, target_step_time_s=target_step_time_s)
     if len(traces) == 1:
-        return [analyse(traces[0])]
-    with ProcessPoolExecutor(min(_cores(), len(traces)), multiprocessing.get_context("spawn")) as pool:
-        profiles = list(pool.map(analyse, traces))
-    skew = host_skew(profiles)
-    return [replace(profile, metrics={**profile.metrics, "step_skew": skew}) for profile in profiles]
+        found = [analyse(traces[0])]
+    else:
+        with ProcessPoolExecutor(min(_cores(), len(traces)), multiprocessing.get_context("spawn")) as pool:
+            found = list(pool.map(analyse, traces))
+    profiles = [profile for profile in found if isinstance(profile, Profile)]
+    if len(profiles) > 1:
+        skew = host_skew(profiles)
+        profiles = [replace(profile, metrics={**profile.metrics, "step_skew": skew}) for profile in profiles]
+    return profiles, [error for error in found if isinstance(error, TraceError)]
 
 
 def host_skew(profiles: Sequence[Profile]) -> Value:
@@ -55,9 +58,12 @@ def host_skew(profiles: Sequence[Profile]) -> Value:
     )  # fmt: skip
 
 
-def _profile(trace: Path, target_step_time_s: float | None) -> Profile:
+def _profile(trace: Path, target_step_time_s: float | None) -> Profile | TraceError:
     recording = Recording(name=str(trace), trace=trace, workload={}, bare=True, target_step_time_s=target_step_time_s)
-    return profile_of(recording, read_trace(trace))
+    try:
+        return profile_of(recording, read_trace(trace))
+    except TraceError as error:
+        return error
 
 
 def _work(step: Step) -> float:

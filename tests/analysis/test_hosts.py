@@ -8,7 +8,6 @@ from xspace import at, line, plane, space
 
 from pytest_tfperf.analysis.hosts import host_skew, profiles_of_job
 from pytest_tfperf.cli import main
-from pytest_tfperf.errors import TraceError
 from pytest_tfperf.results import PARTS, Step
 
 
@@ -62,8 +61,16 @@ def test_the_hosts_of_a_logdir_are_aligned_by_their_steps_whatever_their_clocks_
     assert "host_1" in profiles[0]["metrics"]["step_skew"]["detail"]["where"]
 
 
-def test_one_damaged_host_is_named(logdir):
+def test_one_damaged_host_is_named_and_the_others_are_shown(logdir, capsys):
     damaged = logdir / "plugins" / "profile" / "run" / "host_1.xplane.pb"
     damaged.write_bytes(damaged.read_bytes()[:-7])
-    with pytest.raises(TraceError, match=r"host_1\.xplane\.pb"):
-        profiles_of_job(sorted(damaged.parent.glob("*.pb")))
+    profiles, errors = profiles_of_job(sorted(damaged.parent.glob("*.pb")))
+    assert [profile.name.rpartition("/")[2] for profile in profiles] == ["host_0.xplane.pb", "host_2.xplane.pb"]
+    assert "host_1.xplane.pb" in str(errors[0])
+    assert profiles[0].step_skew == pytest.approx(0)
+
+
+def test_a_check_of_several_hosts_says_which_failed(logdir, capsys):
+    assert main(["check", str(logdir), "--max-host-overhead", "1%"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert [text.partition(": ")[0].rpartition("/")[2] for text in lines if "FAIL" in text] == [f"host_{n}.xplane.pb" for n in range(3)]
