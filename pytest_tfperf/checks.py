@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_tfperf.errors import LimitError
-from pytest_tfperf.metrics import COUNT, MACHINE, METRICS, RATIO, SECONDS, Metric, format_quantity, parse_quantity, told_apart
+from pytest_tfperf.metrics import COUNT, MACHINE, METRICS, RATIO, SECONDS, SHARE, Metric, format_quantity, parse_quantity, told_apart
 from pytest_tfperf.results import Check, Profile, Value, Verdict
 
 STRUCTURAL, TIMING = "structural", "timing"
@@ -158,9 +158,14 @@ def _limit(name: str, value: object) -> Limit:
     if row is None or (relation == "equal" and row.unit != COUNT):
         raise LimitError(_unknown_argument(name))
     try:
-        return Limit(metric=row, relation=relation, bound=parse_quantity(value, row.unit), argument=f"{name}={value!r}")
+        bound = parse_quantity(value, row.unit)
     except ValueError as error:
         raise LimitError(f"{name}: {error}") from error
+    if bound < 0 and row.unit != RATIO:
+        raise LimitError(f"{name}: {value!r} is below zero, and {metric} never is")
+    if row.unit == SHARE and bound > 1:
+        raise LimitError(f"{name}: {value!r} is above the whole; a share is from 0 to 1, or from 0 % to 100 %")
+    return Limit(metric=row, relation=relation, bound=bound, argument=f"{name}={value!r}")
 
 
 def _unknown_argument(name: str) -> str:

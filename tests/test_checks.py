@@ -266,3 +266,17 @@ def test_no_lines_are_no_limits():
 def test_a_line_that_cannot_be_understood_is_refused_with_its_place(line, said):
     with pytest.raises(LimitError, match=f"^ini tfperf_limits: {said}"):
         parse_limit_lines(["max_retraces = 0", line], "ini tfperf_limits")
+
+
+@pytest.mark.parametrize(("argument", "value", "message"), [
+    ("max_input_bound", -0.01, "below zero"), ("max_input_bound", "101%", "above the whole"), ("min_half_precision", 50, "above the whole"),
+    ("max_step_time", "-3 ms", "below zero"), ("max_kernel_launches", -1, "below zero"),
+])  # fmt: skip
+def test_a_bound_that_no_value_can_reach_is_refused(argument, value, message):
+    with pytest.raises(LimitError, match=message):
+        Wanted.read({argument: value})
+
+
+@pytest.mark.parametrize(("argument", "value"), [("max_input_bound", 0), ("max_input_bound", "100%"), ("max_step_skew", "150%")])
+def test_a_bound_at_the_end_of_what_is_possible_is_taken(argument, value):
+    assert Wanted.read({argument: value}).limits

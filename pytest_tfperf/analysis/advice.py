@@ -45,6 +45,12 @@ def _part(part: str, least: float, what: str, look: str) -> Callable[[Profile], 
     return rule
 
 
+def _compile(profile: Profile) -> Iterable[Advice]:
+    """The first step must compile; what compiles later need not."""
+    if profile.value("xla_compiles").number != 0 or profile.value("retraces").number != 0:
+        yield from _part("compile", _SOME, _CONSTANT, "xla_compiles and retraces")(profile)
+
+
 def _python(profile: Profile) -> Iterable[Advice]:
     overhead = profile.value("host_overhead")
     if (overhead.number or 0.0) >= _SOME:
@@ -88,7 +94,7 @@ def _awaiting(profile: Profile) -> Iterable[Advice]:
 
 def _eager(profile: Profile) -> Iterable[Advice]:
     share = profile.value("eager_ops").detail.get("time_share") or 0.0
-    if share > _EAGER:
+    if share > _EAGER and profile.value("eager_ops").number:
         yield Advice(
             what=profile.value("eager_ops").detail.get("try", "move them into a tf.function"),
             because=f"{format_quantity(share, '0..1')} of the ops' time on the host is eager", win_s=None, look="the op table",
@@ -106,7 +112,7 @@ def _again(metric: str) -> Callable[[Profile], Iterable[Advice]]:
 
 def _functions(profile: Profile) -> Iterable[Advice]:
     share = profile.value("retraces").detail.get("expensive_share") or 0.0
-    if share >= _MOST:
+    if share >= _MOST and profile.value("retraces").number != 0:
         yield Advice(
             what="trace tf.functions once: create them outside the loop, pass tensors of constant shape, and call them, not their Python",
             because=f"{format_quantity(share, '0..1')} of the tf.functions' time is in calls that traced or ran eagerly", win_s=None,
@@ -146,7 +152,7 @@ _LAUNCH_LESS = "launch fewer and larger kernels: jit_compile=True, larger batche
 _REDUCE_LESS = "overlap or shrink the collectives: larger batches a device, 16-bit gradients, fewer and larger buckets"
 _RULES: tuple[Callable[[Profile], Iterable[Advice]], ...] = (
     _input,
-    _part("compile", _SOME, _CONSTANT, "xla_compiles and retraces"),
+    _compile,
     _part("output", _WAITING, _FETCH_LESS, _EXPORT),
     _part("kernel_launch", _SOME, _LAUNCH_LESS, "the kernel table"),
     _part("collective", _SOME, _REDUCE_LESS, "the op profile"),

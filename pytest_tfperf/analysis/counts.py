@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from pytest_tfperf.analysis import causes
-from pytest_tfperf.analysis.ops import compiled_again, eager_ops, traced_again, traced_late
-from pytest_tfperf.analysis.steps import Steps
+from pytest_tfperf.analysis.ops import compiled_again, eager_ops, shows_runtime, traced_again, traced_late
+from pytest_tfperf.analysis.steps import HOST, Steps
 from pytest_tfperf.analysis.xla import XlaUse, compiled_late, compiled_outside
 from pytest_tfperf.results import Recording, Source, Value
 from pytest_tfperf.trace.wire import Ints
@@ -21,26 +21,32 @@ def with_counts(recording: Recording, trace: Trace, steps: Steps) -> Recording:
     if not recording.bare:
         return recording
     unmarked = steps.source == "function"
-    compiled = tuple(compiled_again(trace) if unmarked else compiled_late(trace, steps))
-    traced = tuple(traced_again(trace) if unmarked else traced_late(trace, steps))
+    compiled = tuple(compiled_again(trace) if unmarked else compiled_late(trace, steps)) if _shows_host(trace) else None
+    traced = tuple(traced_again(trace) if unmarked else traced_late(trace, steps)) if shows_runtime(trace) else None
     return replace(recording, compiled=compiled, traced=traced, n_steps=len(steps), n_epochs=steps.n_epochs - 1)
 
 
 def counted_values(recording: Recording) -> dict[str, Value]:
     """xla_compiles and retraces: over all steps after the first."""
     over = {"n_steps": max(recording.n_steps - 1, 0), "n_epoch_ends": recording.n_epochs}
-    nothing = recording.ended or "only steps that tf_profile drives are watched from the first to the last"
     compiled, traced = recording.compiled, recording.traced
+    if recording.bare:
+        nothing = "the trace has no event of {}, which would show it" if over["n_steps"] else "there is no step after the first"
+    else:
+        nothing = recording.ended or "only steps that tf_profile drives are watched from the first to the last"
     if not over["n_steps"]:
         compiled = traced = None
     return {
-        "xla_compiles": Value.unknown("xla_compiles", nothing)
+        "xla_compiles": Value.unknown("xla_compiles", nothing.format("the host"))
         if compiled is None
         else Value.of("xla_compiles", len(compiled), Source.TRACE, **over, **(causes.compile_cause(compiled) if compiled else {})),
-        "retraces": Value.unknown("retraces", nothing)
+        "retraces": Value.unknown("retraces", nothing.format("TensorFlow's runtime"))
         if traced is None
-        else Value.of("retraces", len(traced), Source.GRAPH, **over, **(causes.retrace_cause(traced) if traced else {})),
-    }
+        else Value.of(
+            "retraces", len(traced), Source.TRACE if recording.bare else Source.GRAPH,
+            **over, **(causes.retrace_cause(traced) if traced else {}),
+        ),
+    }  # fmt: skip
 
 
 def xla_values(trace: Trace, steps: Steps, use: XlaUse, recording: Recording) -> dict[str, Value]:
@@ -60,8 +66,15 @@ def xla_values(trace: Trace, steps: Steps, use: XlaUse, recording: Recording) ->
 
 def eager_value(trace: Trace, steps: Steps) -> Value:
     """eager_ops."""
+    if not _shows_host(trace):
+        return Value.unknown("eager_ops", "the trace has no event of the host")
     counts, types = eager_ops(trace, steps)
     return per_step("eager_ops", counts, steps.sizes, **(causes.eager_cause(types) if types else {}))
+
+
+def _shows_host(trace: Trace) -> bool:
+    host = trace.plane(HOST)
+    return host is not None and host.start_ps.size > 0
 
 
 def per_step(metric: str, counts: Ints, sizes: Ints | None, **detail: Any) -> Value:

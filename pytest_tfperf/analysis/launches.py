@@ -82,7 +82,7 @@ def _tpu_copies(plane: Plane, steps: Steps) -> tuple[Ints, Ints]:
     """The steps of a core's transfers from and to the host, and their bytes, -1 where unknown."""
     category, size = metadata_texts(plane, "hlo_category"), metadata_texts(plane, "bytes_accessed")
     events = tpu_ops(plane).named(lambda name: is_host_transfer(name, category.get(name, "")))
-    sizes = [int(size[name]) if size.get(name, "").isdigit() else -1 for name in plane.names]
+    sizes = [int(size[name]) if size.get(name, "").isdigit() and int(size[name]) else -1 for name in plane.names]
     return own_steps(plane, steps).of(events.start), np.array(sizes, np.int64)[plane.name_index[events.rows]]
 
 

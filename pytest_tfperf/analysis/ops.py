@@ -104,6 +104,11 @@ def xla_executions(host: Events) -> Events:
     return runs if len(runs) else host.called("GpuExecutable::ExecuteThunks")  # JAX' way to the same
 
 
+def shows_runtime(trace: Trace) -> bool:
+    """Whether the trace has events of TensorFlow's runtime at all; a trace of JAX or of a device alone has none."""
+    return len(Events.of(trace.plane(HOST)).named(lambda name: name in _RUNTIME or name == "ExecutorState::Process")) > 0
+
+
 def launches(trace: Trace) -> Spans:
     """When the host launched kernels and copies: driver calls with a `correlation_id`, merged."""
     host = Events.of(trace.plane(HOST))

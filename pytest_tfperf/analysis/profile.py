@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import takewhile
 
 import numpy as np
 
@@ -25,13 +26,17 @@ from pytest_tfperf.analysis.xla import XlaUse, find_xla_use
 from pytest_tfperf.metrics import METRICS
 from pytest_tfperf.results import Profile, Recording, Source, Step, Table, Value
 from pytest_tfperf.trace.hlo import buffer_bytes
-from pytest_tfperf.trace.intervals import merge
+from pytest_tfperf.trace.intervals import intersect, merge
 from pytest_tfperf.trace.xspace import Trace
 
 _NOT_BUILT = "this version of pytest-tfperf does not measure it yet"
 _LATER = frozenset({
     "xla_compile_time", "xla_coverage", "fusions", "graph_ops", "graph_reduction", "padding_overhead", "mxu_padding_overhead",
     "batch_padding", "op_guide_findings",
+})  # fmt: skip
+_KEEP_BATCHES = frozenset({"Prefetch", "Cache", "MemoryCache", "MemoryCacheImpl", "FileCache", "Repeat", "ForeverRepeat", "FiniteRepeat",
+    "Shuffle", "ShuffleAndRepeat", "Take", "FiniteTake", "Skip", "FiniteSkip", "Shard", "Options", "Model", "MaxIntraOpParallelism",
+    "PrivateThreadPool", "AssertCardinality", "Generator",
 })  # fmt: skip
 _TRACKED_BYTES = 1 << 20  # below this, what bypasses the allocator outweighs what it knows
 _INPUT_BOUND_MATTERS = 0.10  # below this share an unsettled buffer changes step_time by no more than noise does
@@ -52,11 +57,11 @@ def profile_of(recording: Recording, trace: Trace | None) -> Profile:
     steps = on_the_device(trace, launched)
     breakdown = break_down(trace, steps)
     waits = input_waits(trace)
-    stages = find_stages(trace, merge(waits))
+    stages = find_stages(trace, intersect(merge(waits), merge((steps.start_ps, steps.end_ps))))
     recording = _with_batch(with_counts(recording, trace, steps), stages)
     n_steps = steps.n_steps
     values |= timed_values(recording) | counted_values(recording)
-    values |= host_values(stages, breakdown, find_drain(trace, steps, breakdown.parts_ps["input"])) | device_values(steps, breakdown)
+    values |= host_values(trace, stages, breakdown, find_drain(trace, steps, breakdown.parts_ps["input"])) | device_values(steps, breakdown)
     values |= capacity_values(stages, float((steps.of(waits[0]) >= 0).sum()) / n_steps, recording.target_step_time_s)
     use = find_xla_use(trace, steps)
     values |= xla_values(trace, steps, use, recording)
@@ -95,9 +100,11 @@ def settling_steps(trace: Trace, steps_before: int) -> int:
 
 
 def _with_batch(recording: Recording, stages: Sequence[Stage]) -> Recording:
-    """The batch size of the pipeline's last batching stage, where the input's signature leaves it open."""
-    batch = next((stage.batch_size for stage in sorted(stages, key=lambda stage: stage.depth) if stage.batch_size), None)
-    if batch is None or recording.workload.get("batch", 0) is not None:
+    """The batch of the last batching stage, where the input's signature leaves it open and no stage behind may change it."""
+    by_depth = sorted(stages, key=lambda stage: stage.depth)
+    behind = list(takewhile(lambda stage: not stage.batch_size, by_depth))
+    batch = next((stage.batch_size for stage in by_depth if stage.batch_size), None)
+    if batch is None or recording.workload.get("batch", 0) is not None or any(stage.name not in _KEEP_BATCHES for stage in behind):
         return recording
     return replace(recording, workload={**recording.workload, "batch": batch}, examples_per_step=recording.examples_per_step or batch)
 

@@ -9,9 +9,10 @@ from pytest_tfperf.analysis import causes
 from pytest_tfperf.analysis.breakdown import Breakdown
 from pytest_tfperf.analysis.input_pipeline import Drain
 from pytest_tfperf.analysis.stages import Stage, input_capacity
-from pytest_tfperf.analysis.steps import Steps
+from pytest_tfperf.analysis.steps import HOST, Steps
 from pytest_tfperf.results import Source, Value
 from pytest_tfperf.trace.intervals import covered
+from pytest_tfperf.trace.xspace import Trace
 
 _DRAINED = 0.95  # elements produced ÷ consumed, below which a share is corrected
 
@@ -22,8 +23,12 @@ def waiting_share(breakdown: Breakdown, drain: Drain) -> tuple[float, Source]:
     return (drain.corrected(observed), Source.CORRECTED) if drain.kept < _DRAINED else (observed, Source.TRACE)
 
 
-def host_values(stages: Sequence[Stage], breakdown: Breakdown, drain: Drain) -> dict[str, Value]:
+def host_values(trace: Trace, stages: Sequence[Stage], breakdown: Breakdown, drain: Drain) -> dict[str, Value]:
     """input_bound and host_overhead."""
+    host = trace.plane(HOST)
+    if (host is None or not host.start_ps.size) and not breakdown.share("input"):
+        why = "the trace has no event of the host, and no device in it takes input"
+        return {name: Value.unknown(name, why) for name in ("input_bound", "host_overhead")}
     share, source = waiting_share(breakdown, drain)
     observed = breakdown.share("input")
     detail: dict[str, Any] = {"observed": observed, "halves": list(drain.halves)} | (causes.input_cause(stages) if share > 0 else {})

@@ -1,10 +1,12 @@
 """What to do next: when a rule speaks, what it says it could win, and in which order."""
 
+from dataclasses import replace
+
 import pytest
 from builders import profile, value
 
 from pytest_tfperf.analysis.advice import advise
-from pytest_tfperf.results import PARTS, Step
+from pytest_tfperf.results import PARTS, Step, Value
 
 
 def stepping(metrics=None, **shares):
@@ -36,7 +38,7 @@ def test_without_steps_there_is_none():
     ({"step_skew": 0.1}, {}, "step_skew is 10 %"),
     ({"eager_ops": value("eager_ops", 3, time_share=0.11)}, {}, "11 % of the ops' time on the host is eager"),
     ({"device_busy": value("device_busy", 0.9, awaiting_share=0.1)}, {}, "10 % of the devices' time awaits what runs asynchronously (-done ops)"),
-    ({"retraces": value("retraces", 0, expensive_share=0.2)}, {}, "20 % of the tf.functions' time is in calls that traced or ran eagerly"),
+    ({"retraces": replace(Value.unknown("retraces", "?"), detail={"expensive_share": 0.2})}, {}, "20 % of the tf.functions' time is in calls that traced or ran eagerly"),
 ])  # fmt: skip
 def test_each_rule_speaks_from_its_threshold_on(metrics, shares, because):
     assert [advice.because for advice in advise(stepping(metrics, **shares))] == [because]
@@ -48,6 +50,14 @@ def test_each_rule_speaks_from_its_threshold_on(metrics, shares, because):
     ({"eager_ops": value("eager_ops", 3, time_share=0.10), "input_bound": 0.0}, {}),
 ])  # fmt: skip
 def test_below_it_none_does(metrics, shares):
+    assert advise(stepping(metrics, **shares)) == ()
+
+
+@pytest.mark.parametrize(("metrics", "shares"), [
+    ({"retraces": value("retraces", 0, expensive_share=0.9), "xla_compiles": 0}, {"compile": 0.5}),  # what the first step must do
+    ({"eager_ops": value("eager_ops", 0, time_share=0.6)}, {}),  # fetching elements is no op of the step's
+])  # fmt: skip
+def test_nothing_is_advised_that_cannot_be_won(metrics, shares):
     assert advise(stepping(metrics, **shares)) == ()
 
 
