@@ -217,8 +217,10 @@ class TfProfile:
             self._finish_bare(session, calls)
 
     def _bare(self, name: str, trace: Path, calls: Calls) -> Recording:
-        lowered, why = lower(calls, {}, self._settings.plan.max_seconds)
-        return Recording(name=name, trace=trace, workload={}, bare=True, lowered=lowered, lowered_why=why)
+        lowered = lower(calls, {}, self._settings.plan.max_seconds)
+        return Recording(
+            name=name, trace=trace, workload={}, bare=True, lowered=lowered.modules, lowered_why=lowered.why, notes=lowered.notes
+        )
 
     def _finish_bare(self, session: Session, calls: Calls) -> None:
         name, trace = self._take_name(None), session.stop()

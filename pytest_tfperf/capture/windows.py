@@ -147,7 +147,7 @@ class Windows:
 
     def recording(self, name: str, result: Any, workload: Mapping[str, Any]) -> Recording:
         """What the windows hold, and the steps' functions lowered; for a profile that has ended."""
-        lowered, lowered_why = lower(self._calls, workload, self.plan.max_seconds)
+        lowered = lower(self._calls, workload, self.plan.max_seconds)
         return Recording(
             name=name,
             trace=self._trace,
@@ -161,11 +161,11 @@ class Windows:
             n_epochs=self._epoch,
             compiled=None if self._compiled is None else tuple(sorted(self._compiled)),
             traced=tuple(self._retraces) if self.watched else None,
-            lowered=lowered,
-            lowered_why=lowered_why if self._trace else self._ended or lowered_why,
+            lowered=lowered.modules,
+            lowered_why=lowered.why if self._trace else self._ended or lowered.why,
             settled=self._settled,
             ended=self._ended,
-            notes=tuple(dict.fromkeys(self._notes)),
+            notes=tuple(dict.fromkeys((*self._notes, *lowered.notes))),
             result=result,
         )
 

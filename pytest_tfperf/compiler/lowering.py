@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
@@ -20,19 +20,34 @@ from pytest_tfperf.compiler.partition import Cannot, Function, check_arguments, 
 
 _CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
 _LONGEST_WHY = 300
+_NO_FUNCTION = "the steps called no tf.function, and XLA lowers nothing else"
+_OTHERS = "{} of {} traced steps call other functions or shapes than the most common step; flops and half_precision are those of that one"
 
 Modules = tuple[tuple[bytes, float], ...]
 """Serialised HloModuleProtos, and how often each runs in a step."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lowered:
+    """The modules of a step, or None and `why` they cannot all be had; `notes` say what they leave out."""
+
+    modules: Modules | None = None
+    why: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+StepCalls = tuple[int, frozenset[tuple[Any, int]]]
+"""How many steps Python drove at once, and the keys of the functions called in them, each with how often."""
+
+
 @dataclass(slots=True)
 class Calls:
-    """The functions that Python called in so many steps, each with the shapes it was called with, or `why` they are not known."""
+    """The functions that Python called in each step, with the shapes they were called with, or `why` they are not known."""
 
     n_steps: int = 0
     why: str | None = None
-    counts: Counter[Any] = field(default_factory=Counter)
     functions: dict[Any, Function] = field(default_factory=dict)
+    steps: Counter[StepCalls] = field(default_factory=Counter)
     _of_step: list[Any] = field(default_factory=list)
 
     def add(self, function: Any, tensors: Any, captured: Any) -> None:
@@ -45,8 +60,7 @@ class Calls:
 
     def end_step(self, size: int = 1) -> None:
         """What was called since the last step belongs to one that held so many."""
-        self.n_steps += size
-        self.counts.update(self._of_step)
+        self._end(size, self._of_step)
         self._of_step.clear()
 
     def abort_step(self) -> None:
@@ -57,7 +71,24 @@ class Calls:
         """Nobody marked steps: each call of a function is one, if there is only one function."""
         if len({self.functions[key].title for key in self._of_step}) > 1:
             self.why = "it calls several functions, and which of them is the step is not known"
-        self.end_step(len(self._of_step))
+        for key in self._of_step:
+            self._end(1, [key])
+        self._of_step.clear()
+
+    def typical(self) -> StepCalls:
+        """What most steps call; of equally common ones what calls most, and then what is given most, whichever came first."""
+        return max(self.steps, key=lambda step: (self.steps[step], *self._amount(step)))
+
+    def _end(self, size: int, keys: list[Any]) -> None:
+        self.n_steps += size
+        self.steps[size, frozenset(Counter(keys).items())] += 1
+
+    def _amount(self, step: StepCalls) -> tuple[Any, ...]:
+        size, called = step
+        functions = sorted(
+            (self.functions[key].n_elements, self.functions[key].title, self.functions[key].n_nodes, count) for key, count in called
+        )
+        return sum(count for *_, count in functions), sum(elements * count for elements, *_, count in functions), size, functions
 
 
 @contextmanager
@@ -92,33 +123,43 @@ def calls_recorded(in_step: Callable[[], bool] = lambda: True) -> Iterator[Calls
         ConcreteFunction._call_flat = original
 
 
-def lower(calls: Calls, workload: Mapping[str, Any], max_seconds: float) -> tuple[Modules | None, str | None]:
+def lower(calls: Calls, workload: Mapping[str, Any], max_seconds: float) -> Lowered:
     """
-    The modules of a step, or None and the reason why they cannot all be had.
+    The modules of the typical step: where steps differ in what they call, of those that call what most do.
 
     The workload's batch is the size that elements have where the input pipeline leaves it open. A function that holds what
     XLA cannot compile is lowered without it where that computes nothing: fetching from an iterator, text, and printing.
     """
-    if calls.why or not calls.counts:
-        return None, calls.why or "the steps called no tf.function, and XLA lowers nothing else"
+    if calls.why or not calls.steps:
+        return Lowered(why=calls.why or _NO_FUNCTION)
+    typical = size, called = calls.typical()
+    others, n_traced = calls.steps.total() - calls.steps[typical], calls.steps.total()
+    if not called:
+        return Lowered(why=_NO_FUNCTION if not others else f"{n_traced - others} of {n_traced} traced steps call no tf.function")
+    counts = dict(called)
+    functions = [(function, counts[key] / size) for key, function in calls.functions.items() if key in counts]
     batch = workload.get("batch") and workload["batch"] // workload.get("replicas", 1)
+    result = _lower(functions, batch, max_seconds)
+    return replace(result, notes=(_OTHERS.format(others, n_traced),)) if others and result.modules is not None else result
+
+
+def _lower(functions: Iterable[tuple[Function, float]], batch: int | None, max_seconds: float) -> Lowered:
+    """The modules of functions, each with how often it runs in a step."""
     deadline = perf_counter() + max_seconds
     modules: dict[Any, bytes] = {}
     runs: dict[Any, float] = {}
-    function = next(iter(calls.functions.values()))
-    try:
-        for key, count in calls.counts.items():
-            function, per_step = calls.functions[key], count / calls.n_steps
+    for function, per_step in functions:
+        try:
             for part, per_call in parts_of(function, batch, 1 / per_step):
                 if perf_counter() > deadline:
-                    return None, f"lowering its functions to HLO takes longer than {max_seconds:g} s (tfperf_max_seconds)"
+                    return Lowered(why=f"lowering its functions to HLO takes longer than {max_seconds:g} s (tfperf_max_seconds)")
                 modules[part.key] = modules.get(part.key) or _hlo(part)
                 runs[part.key] = runs.get(part.key, 0.0) + per_call * per_step
-    except Cannot as error:
-        return None, str(error)
-    except Exception as error:  # whatever TensorFlow's compiler says must not end the user's test
-        return None, f"{function.title} cannot be lowered to HLO: {_short(error)}"
-    return tuple((module, runs[key]) for key, module in modules.items()), None
+        except Cannot as error:
+            return Lowered(why=str(error))
+        except Exception as error:  # whatever TensorFlow's compiler says must not end the user's test
+            return Lowered(why=f"{function.title} cannot be lowered to HLO: {_short(error)}")
+    return Lowered(modules=tuple((module, runs[key]) for key, module in modules.items()))
 
 
 def _hlo(function: Function) -> bytes:

@@ -44,6 +44,16 @@ class Function:
         return re.sub(r"^__(?:inference|forward)_(__backward_)?(.+?)_\d+(?(1)_\d+)$", r"\2", name)
 
     @property
+    def n_nodes(self) -> int:
+        """Operations in its own graph."""
+        return len(_definition_of(self).node_def)
+
+    @property
+    def n_elements(self) -> int:
+        """Of the tensors that it is called with, as far as their sizes are known."""
+        return sum(arg.shape.num_elements() or 0 for arg in self.args if not is_resource(arg))
+
+    @property
     def key(self) -> tuple[str, ...]:
         """Equal for functions that are lowered to the same module."""
         return self.name, *(str(getattr(arg, "shape", None)) for arg in self.args)

@@ -11,7 +11,7 @@ from lowered import of_step
 from tensorflow.python.eager import context
 from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
 
-from pytest_tfperf.compiler.lowering import calls_recorded, lower
+from pytest_tfperf.compiler.lowering import Lowered, calls_recorded, lower
 
 X = tf.ones((3, 4))
 W = tf.Variable(tf.ones((4, 4)))
@@ -34,15 +34,15 @@ def lowered(step, n_steps=2, batch=None, size=1, max_seconds=30):
 
 
 def products_of(step, **options):
-    modules, why = lowered(step, **options)
-    assert why is None
-    return of_step(modules)
+    result = lowered(step, **options)
+    assert (result.why, result.notes) == (None, ())
+    return of_step(result.modules)
 
 
 def why_not(step, **options):
-    modules, why = lowered(step, **options)
-    assert modules is None
-    return why
+    result = lowered(step, **options)
+    assert (result.modules, result.notes) == (None, ())
+    return result.why
 
 
 @pytest.mark.parametrize("jit", [False, True])
@@ -55,17 +55,85 @@ def test_products_have_the_dtype_and_shape_of_the_program(jit, dtype, name):
 def test_each_function_of_a_step_is_there_as_often_as_it_runs_in_one():
     once, thrice, nested = tf.function(lambda x: x @ W), tf.function(lambda x: x @ W @ W), tf.function(lambda x: x @ W)
     outer = tf.function(lambda x: nested(nested(x)) + 1)
-    turns = iter(range(100))
 
     def step():
-        if next(turns) % 2:
-            once(X)
+        once(X)
         for _ in range(3):
             thrice(X)
         outer(X)
 
     two = ONCE * 2
-    assert products_of(step, n_steps=4) == [(ONCE, 0.5), (two, 1), (two, 3)]
+    assert products_of(step, n_steps=4) == [(ONCE, 1), (two, 1), (two, 3)]
+    assert products_of(step, n_steps=4, size=2) == [(ONCE, 0.5), (two, 0.5), (two, 1.5)]
+
+
+once, twice = tf.function(lambda x: x @ W), tf.function(lambda x: x @ W @ W)
+by_shape = tf.function(lambda x: x @ W, input_signature=[tf.TensorSpec((None, 4))])
+FIVE, SEVEN = tf.ones((5, 4)), tf.ones((7, 4))
+OTHERS = "{} traced steps call other functions or shapes than the most common step; flops and half_precision are those of that one"
+
+
+@pytest.mark.parametrize("first", range(4))
+@pytest.mark.parametrize(
+    ("period", "expected", "others"),
+    [
+        ([[(once, X)], [(once, X)], [(once, X)], [(once, X), (twice, X)]], [(ONCE, 1)], "2 of 8"),
+        ([[(once, X)], [(once, X)], [(twice, X)]], [(ONCE, 1)], "2 of 8|3 of 8"),
+        ([[(by_shape, SEVEN)], [(by_shape, FIVE)], [(by_shape, SEVEN)]], [(["dot f32[7,4] f32[4,4]"], 1)], "2 of 8|3 of 8"),
+        ([[(once, X)], [(once, X)] * 2], [(ONCE, 2)], "4 of 8"),
+        ([[(by_shape, FIVE)], [(by_shape, SEVEN)]], [(["dot f32[7,4] f32[4,4]"], 1)], "4 of 8"),
+        ([[(once, X)], [(twice, X)]], [(ONCE * 2, 1)], "4 of 8"),
+        ([[(once, X), (twice, X)], [(twice, X), (once, X)]], [(ONCE, 1), (ONCE * 2, 1)], None),
+    ],
+    ids=["every fourth", "2:1", "partial batch", "tie: more calls", "tie: more elements", "tie: larger", "other order"],
+)
+def test_steps_that_differ_count_as_the_most_common_one_wherever_the_window_begins(first, period, expected, others):
+    with calls_recorded() as calls:
+        for number in range(first, first + 8):
+            for function, arg in period[number % len(period)]:
+                function(arg)
+            calls.end_step()
+    result = lower(calls, {}, 30)
+    assert of_step(result.modules) == expected
+    assert result.notes in ([(OTHERS.format(other),) for other in others.split("|")] if others else [()])
+
+
+def test_steps_of_another_size_are_others():
+    with calls_recorded() as calls:
+        for size in (4, 4, 2):
+            for _ in range(size):
+                once(X)
+            calls.end_step(size)
+    result = lower(calls, {}, 30)
+    assert (of_step(result.modules), result.notes) == ([(ONCE, 1)], (OTHERS.format("1 of 3"),))
+
+
+def test_where_most_steps_call_nothing_there_is_nothing_to_lower():
+    with calls_recorded() as calls:
+        for number in range(4):
+            if number == 1:
+                once(X)
+            calls.end_step()
+    assert lower(calls, {}, 30).why == "3 of 4 traced steps call no tf.function"
+
+
+def test_without_marked_steps_each_call_is_one():
+    with calls_recorded() as calls:
+        for arg in (FIVE, SEVEN, FIVE):
+            by_shape(arg)
+    calls.each_is_step()
+    result = lower(calls, {}, 30)
+    assert (of_step(result.modules), result.notes) == ([(["dot f32[5,4] f32[4,4]"], 1)], (OTHERS.format("1 of 3"),))
+
+
+def test_without_marked_steps_several_functions_are_none():
+    with calls_recorded() as calls:
+        named_step = tf.function(lambda x: x @ W, autograph=False)
+        other = tf.function(tf.identity)
+        named_step(X)
+        other(X)
+    calls.each_is_step()
+    assert lower(calls, {}, 30).why == "it calls several functions, and which of them is the step is not known"
 
 
 def test_calls_with_other_shapes_are_lowered_with_these():
@@ -242,8 +310,7 @@ def test_the_state_of_the_program_is_as_before():
         calls.end_step()
     expected = (variable.numpy(), generator.state.numpy().tolist(), len(traced))
     names = set(context.context().list_function_names())
-    modules, _ = lower(calls, {}, 30)
-    assert modules
+    assert lower(calls, {}, 30).modules
     assert (variable.numpy(), generator.state.numpy().tolist(), len(traced)) == expected
     assert set(context.context().list_function_names()) == names
     after = tf.random.uniform(()).numpy()
@@ -271,8 +338,7 @@ def test_calls_of_no_step_and_those_of_a_step_that_was_none_do_not_count():
         calls.end_step()
         inside = False
         other(X)
-    modules, _ = lower(calls, {}, 30)
-    assert of_step(modules) == [(ONCE, 1)]
+    assert of_step(lower(calls, {}, 30).modules) == [(ONCE, 1)]
 
 
 def test_an_error_in_the_step_arrives_and_all_is_put_back():
@@ -290,8 +356,8 @@ def test_another_tensorflow_s_private_functions_give_a_reason(monkeypatch):
         step(X)
         calls.end_step()
     monkeypatch.delattr(context.Context, "get_compiler_ir")
-    assert "cannot be lowered to HLO: " in lower(calls, {}, 30)[1]
+    assert "cannot be lowered to HLO: " in lower(calls, {}, 30).why
     monkeypatch.delattr(ConcreteFunction, "_call_flat")
     with calls_recorded() as calls:
         pass
-    assert lower(calls, {}, 30) == (None, "this version of TensorFlow does not show which functions a step calls")
+    assert lower(calls, {}, 30) == Lowered(why="this version of TensorFlow does not show which functions a step calls")
