@@ -72,13 +72,13 @@ def _mode(text: str) -> int:
     return MODES.index(mode) if mode in MODES else MODES.index("concrete")
 
 
-def function_table(uses: list[FunctionUse], steps: Steps, n_steps: int) -> Table:
+def function_table(uses: list[FunctionUse], steps: Steps) -> Table:
     """The functions by self time: calls and seconds per step, share of the steps, and share of that time that was traced or run eagerly."""
     columns = [
         ("function", ""), ("calls", COUNT), ("traced", COUNT), ("eager", COUNT), ("concrete", COUNT), ("with XLA", COUNT),
         ("traces so far", COUNT), ("self", SECONDS), ("share", SHARE), ("traced or eager", SHARE),
     ]  # fmt: skip
-    period = float(steps.period_ps.sum()) * 1e-12
+    period, n_steps = float(steps.period_ps.sum()) * 1e-12, steps.n_steps
     rows = [
         (
             use.name, sum(use.calls.values()) / n_steps, use.calls["traced"] / n_steps, use.calls["eager"] / n_steps,

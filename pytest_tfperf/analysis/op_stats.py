@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pytest_tfperf.analysis.annotations import launchers
-from pytest_tfperf.analysis.device import GPU, TPU, accelerators, gpu_kind, stream_events, tpu_ops
-from pytest_tfperf.analysis.ops import not_for_data, op_type
+from pytest_tfperf.analysis.device import accelerators, gpu_kind, gpus, stream_events, tpu_ops, tpus
+from pytest_tfperf.analysis.ops import eager_executions, not_for_data, op_type
 from pytest_tfperf.analysis.own_steps import own_steps
 from pytest_tfperf.analysis.precision import Costs, OpCost
 from pytest_tfperf.analysis.steps import HOST, Steps
@@ -85,7 +85,7 @@ def host_ops(trace: Trace, steps: Steps) -> list[Op]:
 def _xla_ops(host: Events, steps: Steps) -> list[Op]:
     """The XLA instructions that the host's threads ran themselves, where there is no accelerator to run them."""
     events = host.named(lambda name: ":" not in name)
-    events = events.where(events.plane.stats_begin[events.rows] < events.plane.stats_end[events.rows]).having("hlo_op")
+    events = events.having("hlo_op")
     code, found = launchers(events)
     module, modules = labels(events, "hlo_module")
 
@@ -96,20 +96,11 @@ def _xla_ops(host: Events, steps: Steps) -> list[Op]:
     return _sums(events, events, code * len(modules) + module, np.zeros(len(events), bool), steps, op)
 
 
-def eager_executions(host: Events) -> Events:
-    """The ops that were run eagerly; calls of functions are none."""
-    events = host.called("EagerExecute")
-    return events.where(events.integers("is_func", 1) == 0)
-
-
 def device_ops(trace: Trace, steps: Steps) -> list[Op]:
     """What the GPUs and TPUs of a host ran in the steps, all devices together; the steps are those as the devices ran them."""
-    gpus = [plane for plane in trace.planes if GPU.match(plane.name) and plane.start_ps.size]
-    tpus = [plane for plane in trace.planes if TPU.match(plane.name) and plane.start_ps.size]
-    eager = _eager_launches(trace) if gpus else np.empty(0, np.int64)
-    return _together(
-        [*(op for plane in gpus for op in _gpu_ops(plane, eager, steps)), *(op for plane in tpus for op in _tpu_ops(plane, steps))]
-    )
+    eager = _eager_launches(trace) if gpus(trace) else np.empty(0, np.int64)
+    of_gpus = [op for plane in gpus(trace) for op in _gpu_ops(plane, eager, steps)]
+    return _together([*of_gpus, *(op for plane in tpus(trace) for op in _tpu_ops(plane, steps))])
 
 
 def with_costs(ops: Sequence[Op], modules: Mapping[str, Costs]) -> list[Op]:

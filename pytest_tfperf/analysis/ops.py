@@ -165,6 +165,12 @@ def op_type(name: str) -> str | None:
     return match[1] if match else None
 
 
+def eager_executions(host: Events) -> Events:
+    """The ops that were run eagerly; calls of functions are none."""
+    events = host.called("EagerExecute")
+    return events.where(events.integers("is_func", 1) == 0)
+
+
 def eager_ops(trace: Trace, steps: Steps) -> tuple[Ints, Counter[str]]:
     """
     Ops run eagerly in each step, shape (n_steps,), and how often each type.
@@ -172,9 +178,9 @@ def eager_ops(trace: Trace, steps: Steps) -> tuple[Ints, Counter[str]]:
     Constants do not count, nor what a loop fetches its elements with: all in its `next(iterator)`, and in Keras the optional around it.
     """
     host = Events.of(trace.plane(HOST))
-    eager = not_for_data(host, host.called("EagerExecute"))
+    eager = not_for_data(host, eager_executions(host))
     eager = eager.where(enclosing(host.called(FETCH, FETCH_PYTHON), eager) < 0)
-    eager = eager.where((eager.integers("is_func", 1) == 0) & (steps.of(eager.start) >= 0))
+    eager = eager.where(steps.of(eager.start) >= 0)
     types = eager.texts("eager_op")
     counts = np.array([not name.startswith(_FETCHING) for name in types], bool)
     names = Counter(name for name, counted in zip(types, counts, strict=True) if counted)

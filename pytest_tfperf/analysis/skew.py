@@ -70,10 +70,10 @@ def step_skew(times: DeviceTimes) -> Value:
     return Value.of("step_skew", float(np.median(skew)), Source.TRACE, n_devices=len(times.names), slowest=slowest, **detail)
 
 
-def device_table(times: DeviceTimes, steps: Steps, n_steps: int) -> Table:
+def device_table(times: DeviceTimes, steps: Steps) -> Table:
     """The devices by the time of their own work: seconds per step, share of the period, and how much more than the median device."""
     columns = [("device", ""), ("busy", SECONDS), ("working", SECONDS), ("busy share", SHARE), ("more than the median", RATIO)]
-    period = float(steps.period_ps.sum()) * 1e-12
+    period, n_steps = float(steps.period_ps.sum()) * 1e-12, steps.n_steps
     working = times.working.sum(axis=1)
     middle = float(np.median(working)) if working.size else 0.0
     rows = [

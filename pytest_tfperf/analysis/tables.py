@@ -32,7 +32,7 @@ def host_statistics(trace: Trace, steps: Steps, values: Values) -> tuple[Values,
     if ops:
         tables["host_ops"] = replace(op_table(ops, steps.n_steps), title="ops on the host")
     if uses:
-        tables["functions"] = function_table(uses, steps, steps.n_steps)
+        tables["functions"] = function_table(uses, steps)
     if peaks:
         tables |= {"memory": memory_table(peaks), "memory_at_peak": live_table(peaks[0])}
     return {
@@ -72,7 +72,7 @@ def device_statistics(
     if kernels:
         tables["kernels"] = kernel_table(kernels, steps.n_steps)
     if times.names:
-        tables["devices"] = device_table(times, steps, steps.n_steps)
+        tables["devices"] = device_table(times, steps)
     return found, tables
 
 

@@ -31,8 +31,8 @@ def test_calls_of_several_threads_and_compilers():
     (use,) = uses
     assert (use.name, use.calls, use.xla, use.traces) == ("decrement", {**NOTHING, "traced": 4, "notTraced": 2}, 1, 4)
     assert (use.self_s, use.expensive_s) == (pytest.approx(0.4), pytest.approx(0.36))  # 90 % of it expensive
-    assert function_table(uses, steps, 2).rows == (
-        ("decrement", 3.0, 2.0, 0.0, 0.0, 0.5, 4, pytest.approx(0.2), pytest.approx(0.4), pytest.approx(0.9)),
+    assert function_table(uses, steps).rows == (
+        ("decrement", 6.0, 4.0, 0.0, 0.0, 1.0, 4, pytest.approx(0.4), pytest.approx(0.4), pytest.approx(0.9)),
     )
 
 
@@ -56,7 +56,7 @@ def test_a_step_s_marker_of_the_function_s_name_is_no_call():
 
 def test_without_functions_there_is_no_row():
     uses, steps = uses_of([event("MatMul:MatMul", 0, MS)])
-    assert (uses, function_table(uses, steps, 1).rows) == ([], ())
+    assert (uses, function_table(uses, steps).rows) == ([], ())
 
 
 def test_a_mode_of_the_future_is_a_call():

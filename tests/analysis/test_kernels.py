@@ -204,7 +204,7 @@ def test_skew_is_that_of_the_devices_own_work():
     value = step_skew(times)
     assert (value.number, value.detail["slowest"]) == (pytest.approx(1), "GPU:1")
     assert idle_seconds(times, steps) == pytest.approx(9e-3)
-    assert device_table(times, steps, 1).rows[0] == ("GPU:1", *map(pytest.approx, (7e-3, 6e-3, 0.7, 1.0)))
+    assert device_table(times, steps).rows[0] == ("GPU:1", *map(pytest.approx, (7e-3, 6e-3, 0.7, 1.0)))
 
 
 def test_skew_of_tpu_cores_is_by_their_own_clock():
