@@ -16,7 +16,7 @@ from time import perf_counter
 from typing import Any
 
 from pytest_tfperf.compiler.dead_code import without_dead_code
-from pytest_tfperf.compiler.partition import Cannot, Function, check_arguments, in_order, is_resource, parts_of, spec
+from pytest_tfperf.compiler.partition import Cannot, Function, check_arguments, check_arrays, in_order, is_resource, parts_of, spec
 
 _CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
 _LONGEST_WHY = 300
@@ -150,6 +150,7 @@ def _lower(functions: Iterable[tuple[Function, float]], batch: int | None, max_s
     runs: dict[Any, float] = {}
     for function, per_step in functions:
         try:
+            check_arrays(function)
             for part, per_call in parts_of(function, batch, 1 / per_step):
                 if perf_counter() > deadline:
                     return Lowered(why=f"lowering its functions to HLO takes longer than {max_seconds:g} s (tfperf_max_seconds)")

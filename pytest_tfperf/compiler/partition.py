@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pytest_tfperf.compiler.definitions import called_by, definition_of, grows_array, reached_from
+
 _FETCHES = ("IteratorGetNext", "IteratorGetNextSync", "IteratorGetNextAsOptional")
 _GIVE_ELEMENTS = (*_FETCHES[:2], "OptionalGetValue")
 _COMPUTE_NOTHING = re.compile(r"Iterator|MultiDeviceIterator|Optional|Print|String|AsString|LookupTable|Write\w*Summary|Identity")
@@ -108,6 +110,20 @@ def check_arguments(function: Function) -> None:
         raise Cannot(f"{function.title} is called with other types of arguments than it was traced with")
 
 
+def check_arrays(function: Function) -> None:
+    """
+    Look for what XLA leaves out without a word: what is written beyond the end of a TensorArray, with all that led to it.
+
+    Raises:
+        Cannot: If the function or what it calls may write so.
+    """
+    if any(map(grows_array, reached_from([function.name]))):
+        raise Cannot(
+            f"{function.title} writes to a TensorArray that grows (dynamic_size=True), and XLA drops what is beyond its size; give "
+            "it the size that it will have: tf.TensorArray(dtype, size)"
+        )
+
+
 def parts_of(function: Function, batch: int | None, steps: float) -> Iterator[tuple[Function, float]]:
     """
     The parts of a function that XLA can compile, and how often each runs in a call, which holds so many steps.
@@ -115,10 +131,10 @@ def parts_of(function: Function, batch: int | None, steps: float) -> Iterator[tu
     Raises:
         Cannot: If what is left out may compute something, or if it is not known how often a part runs.
     """
-    definition = _definition(function.name)
+    definition = definition_of(function.name)
     if all(node.op in _TRIVIAL for node in definition.node_def):
         return
-    if not _is_foreign(definition) and not any(getattr(arg, "dtype", None) in ("string", "variant") for arg in function.args):
+    if not _is_foreign(function.name) and not any(getattr(arg, "dtype", None) in ("string", "variant") for arg in function.args):
         yield function, 1.0
         return
     graph, names = _graph(definition, function.args, batch)
@@ -135,7 +151,7 @@ def parts_of(function: Function, batch: int | None, steps: float) -> Iterator[tu
 
 def _parts_within(function: Function, op: Any, args: tuple[Any, ...], batch: int | None, steps: float) -> Iterator[tuple[Function, float]]:
     """The parts of the functions that an operation calls which cannot be compiled as a whole."""
-    called = [Function(name=name, args=args) for name in _called(op.node_def)]
+    called = [Function(name=name, args=args) for name in called_by(op.node_def)]
     if op.type in _CALLS:
         yield from parts_of(called[0], batch, steps)
     elif op.type in _LOOPS:
@@ -162,32 +178,17 @@ def _iterations(function: Function, body: Function, steps: float) -> float:
 
 
 def _n_fetches(name: str) -> int:
-    nodes = _definition(name).node_def
-    return sum(node.op in _FETCHES for node in nodes) + sum(_n_fetches(called) for node in nodes for called in _called(node))
+    nodes = definition_of(name).node_def
+    return sum(node.op in _FETCHES for node in nodes) + sum(_n_fetches(called) for node in nodes for called in called_by(node))
 
 
 def _definition_of(function: Function) -> Any:
-    return function.definition if function.definition is not None else _definition(function.name)
+    return function.definition if function.definition is not None else definition_of(function.name)
 
 
-def _definition(name: str) -> Any:
-    from tensorflow.python.eager import context
-
-    return context.context().get_function_def(name)
-
-
-def _called(node: Any) -> list[str]:
-    """The functions that a NodeDef names in its attributes."""
-    values = node.attr.values()
-    return [func.name for value in values for func in ([value.func] if value.HasField("func") else value.list.func)]
-
-
-def _is_foreign(definition: Any) -> bool:
+def _is_foreign(name: str) -> bool:
     """Whether a function holds an operation, itself or in what it calls, that XLA has no kernel for."""
-    types = {node.op for node in definition.node_def}
-    return not all(map(_has_kernel, types)) or any(
-        _is_foreign(_definition(name)) for name in {name for node in definition.node_def for name in _called(node)}
-    )
+    return not all(map(_has_kernel, {node.op for definition in reached_from([name]) for node in definition.node_def}))
 
 
 def _has_kernel(op_type: str) -> bool:
@@ -221,7 +222,7 @@ def _foreign(graph: Any) -> dict[str, Any]:
         if op.type == "Placeholder":
             continue
         unknown = any(t.dtype in (tf.variant, tf.resource) and (t.op.name in found or _is_variant_argument(t)) for t in op.inputs)
-        inside = any(_is_foreign(_definition(name)) for name in _called(op.node_def))
+        inside = any(_is_foreign(name) for name in called_by(op.node_def))
         if unknown or inside or not _has_kernel(op.type) or _handles_text(op):
             found[op.name] = op
     return found

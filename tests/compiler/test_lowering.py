@@ -1,6 +1,7 @@
 """Functions as HLO before optimisation: what is lowered, what is left alone, and what cannot be."""
 
 import os
+from functools import partial
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -256,6 +257,37 @@ def looping(x):
         x = x @ W
         tf.print("", output_stream="file:///dev/null")
     return x
+
+
+def stacked(x, **options):
+    array = tf.TensorArray(tf.float32, **options)
+    for index in tf.range(3):
+        x = x @ W
+        array = array.write(index, x)
+    return array.stack()
+
+
+def written_once(x):
+    return tf.TensorArray(tf.float32, 0, dynamic_size=True).write(0, x @ W).stack()
+
+
+growing = tf.function(partial(stacked, size=0, dynamic_size=True))
+writing = tf.function(written_once)
+calling = tf.function(lambda x: writing(x) + 1)
+
+
+@pytest.mark.parametrize("step", [growing, writing, calling], ids=["in a loop", "without one", "in a function that it calls"])
+def test_an_array_that_grows_loses_products_in_xla_so_it_is_not_lowered(step):
+    why = why_not(lambda: step(X))
+    assert "writes to a TensorArray that grows (dynamic_size=True)" in why
+    assert "tf.TensorArray(dtype, size)" in why
+
+
+def test_arrays_of_a_known_size_are_no_obstacle():
+    step = tf.function(partial(stacked, size=3))
+    assert products_of(lambda: step(X)) == [(ONCE, 1)]
+    unstacked = tf.function(lambda x: tf.TensorArray(tf.float32, 0, dynamic_size=True).unstack(x @ W).stack())
+    assert products_of(lambda: unstacked(X)) == [(ONCE, 1)]
 
 
 SPARSE = tf.sparse.from_dense(tf.eye(4))

@@ -1,0 +1,38 @@
+"""The definitions of functions in TensorFlow's runtime, and what they call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+_GROWS = {"TensorListSetItem": "resize_if_index_out_of_bounds", "TensorArrayV3": "dynamic_size", "TensorListResize": ""}
+
+
+def definition_of(name: str) -> Any:
+    """The FunctionDef of a function that the runtime knows."""
+    from tensorflow.python.eager import context
+
+    return context.context().get_function_def(name)
+
+
+def called_by(node: Any) -> list[str]:
+    """The functions that a NodeDef names in its attributes."""
+    values = node.attr.values()
+    return [func.name for value in values for func in ([value.func] if value.HasField("func") else value.list.func)]
+
+
+def reached_from(names: Iterable[str]) -> list[Any]:
+    """The definitions of these functions and of all that they call, directly or not, each once."""
+    found: dict[str, Any] = {}
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found[name] = definition_of(name)
+            waiting += [called for node in found[name].node_def for called in called_by(node)]
+    return list(found.values())
+
+
+def grows_array(definition: Any) -> bool:
+    """Whether a function itself writes to a TensorArray that may grow."""
+    return any(node.attr[_GROWS[node.op]].b or node.op == "TensorListResize" for node in definition.node_def if node.op in _GROWS)
