@@ -22,10 +22,12 @@ from pytest_tfperf.capture.profiler import Session, keep_trace, read_session, st
 from pytest_tfperf.capture.restore import restored
 from pytest_tfperf.capture.windows import Windows
 from pytest_tfperf.checks import Limit, Wanted
-from pytest_tfperf.compiler.lowering import Calls, calls_recorded, lower
+from pytest_tfperf.compiler.lowering import UNASKED_NODES, Calls, calls_recorded, lower
 from pytest_tfperf.compiler.retracing import traces_reported_to
 from pytest_tfperf.errors import CaptureError, TraceError
 from pytest_tfperf.results import Profile, Recording
+
+_FROM_HLO = ("flops", "half_precision", "flops_utilization")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +181,7 @@ class TfProfile:
         finally:
             self._tracing = False
         try:
-            self._store(self._bare(taken, session.stop(), calls), wanted)
+            self._store(self._bare(taken, session.stop(), calls, wanted), wanted)
         except TraceError as error:
             raise CaptureError(
                 "no step found in this trace: bracket each in `with t.step():`, t being what tf_profile.trace() gives"
@@ -216,11 +218,9 @@ class TfProfile:
         if not looped and session is not None:
             self._finish_bare(session, calls)
 
-    def _bare(self, name: str, trace: Path, calls: Calls) -> Recording:
-        lowered = lower(calls, {}, self._settings.plan.max_seconds)
-        return Recording(
-            name=name, trace=trace, workload={}, bare=True, lowered=lowered.modules, lowered_why=lowered.why, notes=lowered.notes
-        )
+    def _bare(self, name: str, trace: Path, calls: Calls, wanted: Wanted) -> Recording:
+        done = lower(calls, {}, self._settings.plan.max_seconds, _max_nodes(wanted))
+        return Recording(name=name, trace=trace, workload={}, bare=True, lowered=done.modules, lowered_why=done.why, notes=done.notes)
 
     def _finish_bare(self, session: Session, calls: Calls) -> None:
         name, trace = self._take_name(None), session.stop()
@@ -229,7 +229,7 @@ class TfProfile:
                 calls.each_is_step()
             else:
                 calls.why = "which functions a step calls is known of steps that tf_profile drives or brackets"
-            profile = self._store(self._bare(name, trace, calls), self._settings.wanted)
+            profile = self._store(self._bare(name, trace, calls, self._settings.wanted), self._settings.wanted)
         except TraceError as error:
             raise CaptureError(
                 "no step found in this test: it ran no Keras fit, evaluate or predict, called no tf.function and marked no step. "
@@ -323,7 +323,7 @@ class TfProfile:
     def _finish(
         self, windows: Windows, name: str, wanted: Wanted, result: Any, workload: Mapping[str, Any], examples: float | None
     ) -> Profile:
-        recording = windows.recording(name, result, workload)
+        recording = windows.recording(name, result, workload, _max_nodes(wanted))
         if examples is None:
             examples = workload.get("batch")
         return self._store(replace(recording, examples_per_step=examples), wanted)
@@ -339,6 +339,11 @@ class TfProfile:
 
 def _skip() -> NoReturn:
     pytest.skip("tfperf is disabled (--tfperf-disable): the step ran once and was not profiled")
+
+
+def _max_nodes(wanted: Wanted) -> int | None:
+    """Up to how many operations of a step are lowered to HLO; None, all, if a limit needs them."""
+    return None if any(limit.metric.name in _FROM_HLO for limit in wanted.limits) else UNASKED_NODES
 
 
 def _inputs(windows: Windows, steps_per_call: int) -> Mapping[str, Any]:

@@ -145,9 +145,9 @@ class Windows:
             self._session.discard()
             self._session = None
 
-    def recording(self, name: str, result: Any, workload: Mapping[str, Any]) -> Recording:
-        """What the windows hold, and the steps' functions lowered; for a profile that has ended."""
-        lowered = lower(self._calls, workload, self.plan.max_seconds)
+    def recording(self, name: str, result: Any, workload: Mapping[str, Any], max_nodes: int | None) -> Recording:
+        """What the windows hold, and the steps' functions lowered if they have at most so many nodes; for a profile that has ended."""
+        lowered = lower(self._calls, workload, self.plan.max_seconds, max_nodes)
         return Recording(
             name=name,
             trace=self._trace,

@@ -16,12 +16,16 @@ from time import perf_counter
 from typing import Any
 
 from pytest_tfperf.compiler.dead_code import without_dead_code
+from pytest_tfperf.compiler.definitions import reached_from
 from pytest_tfperf.compiler.partition import Cannot, Function, check_arguments, check_arrays, in_order, is_resource, parts_of, spec
 
 _CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
 _LONGEST_WHY = 300
+_LARGE = "the step has {:,} operations, which takes long to lower to HLO; a limit on flops or half_precision (max_flops=) asks for it"
 _NO_FUNCTION = "the steps called no tf.function, and XLA lowers nothing else"
 _OTHERS = "{} of {} traced steps call other functions or shapes than the most common step; flops and half_precision are those of that one"
+UNASKED_NODES = 2_500
+"""Operations in a step that are lowered to HLO within about a second: 0.4 ms each, measured with fit of deep Keras models."""
 
 Modules = tuple[tuple[bytes, float], ...]
 """Serialised HloModuleProtos, and how often each runs in a step."""
@@ -123,12 +127,13 @@ def calls_recorded(in_step: Callable[[], bool] = lambda: True) -> Iterator[Calls
         ConcreteFunction._call_flat = original
 
 
-def lower(calls: Calls, workload: Mapping[str, Any], max_seconds: float) -> Lowered:
+def lower(calls: Calls, workload: Mapping[str, Any], max_seconds: float, max_nodes: int | None = None) -> Lowered:
     """
     The modules of the typical step: where steps differ in what they call, of those that call what most do.
 
     The workload's batch is the size that elements have where the input pipeline leaves it open. A function that holds what
     XLA cannot compile is lowered without it where that computes nothing: fetching from an iterator, text, and printing.
+    A step whose functions hold more operations than `max_nodes` is not lowered.
     """
     if calls.why or not calls.steps:
         return Lowered(why=calls.why or _NO_FUNCTION)
@@ -138,6 +143,8 @@ def lower(calls: Calls, workload: Mapping[str, Any], max_seconds: float) -> Lowe
         return Lowered(why=_NO_FUNCTION if not others else f"{n_traced - others} of {n_traced} traced steps call no tf.function")
     counts = dict(called)
     functions = [(function, counts[key] / size) for key, function in calls.functions.items() if key in counts]
+    if max_nodes is not None and (n_nodes := sum(len(one.node_def) for one in reached_from(f.name for f, _ in functions))) > max_nodes:
+        return Lowered(why=_LARGE.format(n_nodes))
     batch = workload.get("batch") and workload["batch"] // workload.get("replicas", 1)
     result = _lower(functions, batch, max_seconds)
     return replace(result, notes=(_OTHERS.format(others, n_traced),)) if others and result.modules is not None else result

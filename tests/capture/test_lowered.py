@@ -156,6 +156,32 @@ def test_steps_that_a_test_marked_itself_are_not_guessed_at(profile, recordings)
     assert "which functions a step calls" in recordings[0].lowered_why
 
 
+@pytest.mark.parametrize("limits", [{"max_flops": 1e9}, {"min_half_precision": 0}, {"min_flops_utilization": 0}])
+def test_large_steps_are_lowered_where_a_limit_needs_it(profile, recordings, monkeypatch, limits):
+    monkeypatch.setattr(fixture, "UNASKED_NODES", 2)
+    profile(step, DATA, limits={"max_retraces": 0})
+    assert (recordings[0].lowered, "asks for it" in recordings[0].lowered_why) == (None, True)
+    profile(step, DATA, name="asked", limits=limits)
+    assert of_step(recordings[1].lowered) == ONCE
+
+
+def test_the_marker_alone_and_bracketed_steps_have_the_same_bound(profile, recordings, monkeypatch):
+    monkeypatch.setattr(fixture, "UNASKED_NODES", 2)
+    with profile.trace() as trace, trace.step():
+        step(DATA[0])
+    with profile.trace(name="asked", limits={"max_flops": 1e9}) as trace, trace.step():
+        step(DATA[0])
+    assert "asks for it" in recordings[0].lowered_why
+    assert of_step(recordings[1].lowered) == ONCE
+
+
+def test_steps_that_differ_say_so(profile, recordings):
+    turns = iter(range(1000))
+    profile(lambda x: step(x) if next(turns) % 3 else step(step(x)), DATA)
+    assert of_step(recordings[0].lowered) == ONCE
+    assert [note for note in recordings[0].notes if note.startswith("2 of 6 traced steps call other functions")]
+
+
 @pytest.mark.parametrize(
     ("run", "said"),
     [

@@ -324,6 +324,28 @@ def test_lowering_ends_where_its_time_is_over():
     assert "longer than 0 s (tfperf_max_seconds)" in why_not(lambda: step(X), max_seconds=0)
 
 
+def test_a_step_with_more_operations_than_allowed_is_not_lowered():
+    def counted(function):
+        return len(function.get_concrete_function(X).function_def.node_def)
+
+    inner = tf.function(lambda x: x @ W @ W)
+    step = tf.function(lambda x: inner(inner(x)))
+
+    def both():
+        step(X)
+        inner(X)
+
+    both()
+    with calls_recorded() as calls:
+        both()
+        calls.end_step()
+    n_nodes = counted(step) + counted(inner)  # each once, whoever calls it
+    assert of_step(lower(calls, {}, 30, n_nodes).modules) == [(ONCE * 2, 1), (ONCE * 4, 1)]
+    assert lower(calls, {}, 30, n_nodes - 1) == Lowered(
+        why=f"the step has {n_nodes} operations, which takes long to lower to HLO; a limit on flops or half_precision (max_flops=) asks for it"
+    )
+
+
 def test_the_state_of_the_program_is_as_before():
     generator = tf.random.Generator.from_seed(1)
     variable = tf.Variable(1.0)
