@@ -63,10 +63,10 @@ def on_the_device(trace: Trace, steps: Steps) -> Steps:
     inside = np.maximum(np.minimum(end, steps.end_ps[step]) - np.maximum(start, steps.start_ps[step]), 0)
     if (end - start - inside).sum() <= _LAGS * (end - start).sum():
         return steps
-    first, last = np.full(len(steps), np.iinfo(np.int64).max), np.zeros(len(steps), np.int64)
+    first, last = np.full(len(steps), np.iinfo(np.int64).max), np.full(len(steps), np.iinfo(np.int64).min)
     np.minimum.at(first, step, start)
     np.maximum.at(last, step, end)
-    kept = np.flatnonzero(last > 0)
+    kept = np.unique(step)
     kept = kept[np.argsort(first[kept], kind="stable")]
     first, last = first[kept], last[kept]
     follows = steps.start_ps[kept[1:]] == steps.end_ps[kept[:-1]]

@@ -169,12 +169,14 @@ def _iterations(host: Events) -> Steps | None:
         return None
     keys, index = np.unique(np.array([run, number]), axis=1, return_inverse=True)
     index = index.reshape(-1)
-    start, end = np.full(keys.shape[1], np.iinfo(np.int64).max), np.zeros(keys.shape[1], np.int64)
+    start, end = np.full(keys.shape[1], np.iinfo(np.int64).max), np.full(keys.shape[1], np.iinfo(np.int64).min)
     np.minimum.at(start, index, process.start)
     np.maximum.at(end, index, process.end)
     follows = keys[0][1:] == keys[0][:-1]
     end[:-1] = np.where(follows, end[1:], end[:-1])
     real = np.flatnonzero(np.r_[follows, False])  # the last of a run evaluates the condition alone, and finds that the loop is over
+    if not real.size:
+        return None
     order = real[np.argsort(start[real], kind="stable")]
     start, end = start[order], np.maximum(end[order], start[order])
     end[:-1] = start[1:]

@@ -123,3 +123,14 @@ def test_an_execution_on_a_tpu_belongs_to_the_step_that_enqueued_it():
 
 def with_steps(trace):
     return trace, find_steps(trace)
+
+
+def test_work_at_times_before_the_trace_s_origin_is_kept():
+    early = [(10 + n, -60 + 10 * n, -51 + 10 * n) for n in range(4)]
+    steps = on_the_device(*with_steps(gpu_trace(ENQUEUED, LAUNCHED, early)))
+    assert milliseconds(steps.end_ps) == [-50, -40, -30, -21]
+
+
+def test_executor_work_of_one_iteration_number_alone_is_no_loop():
+    work = plane("/host:CPU", line("t", at("ExecutorState::Process", 0, 5, id=1, iter_num=1), at("FunctionRun", 0, 6)))
+    assert find_steps(decode_trace(space(work))).source == "function"
