@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from pytest_tfperf.capture.batches import batch_size
 from pytest_tfperf.capture.environment import load_tensorflow
 from pytest_tfperf.capture.loop import workload_of
 from pytest_tfperf.capture.windows import Windows
@@ -20,7 +21,6 @@ from pytest_tfperf.errors import CaptureError
 
 KINDS = {"fit": "train", "evaluate": "test", "predict": "predict"}
 _STOP = {"fit": "stop_training", "evaluate": "stop_evaluating", "predict": "stop_predicting"}
-_KEEP_BATCHES = {"Prefetch", "Map", "ParallelMap", "Repeat", "Shuffle", "Take", "Skip", "Cache", "Options", "Shard"}
 
 Open = Callable[[int | None, int], Windows]
 """Opens the windows, given how many executions the loop has (None where unknown) and the steps of one."""
@@ -125,7 +125,7 @@ def keras_workload(call: Callable[..., Any], model: Any, args: tuple[Any, ...], 
         spec = [tf.TensorSpec((None, *array.shape[1:]), array.dtype) for array in arrays]
         batch = given.get("batch_size") or 32 if arrays else None
     else:
-        batch = workload_of(spec)["batch"] or _batch_size(data)
+        batch = workload_of(spec)["batch"] or batch_size(data)
     return {
         "inputs": workload_of(spec)["inputs"] or [type(data).__name__],
         "batch": batch,
@@ -140,16 +140,6 @@ def examples_per_step(args: tuple[Any, ...], kwargs: Mapping[str, Any], workload
     if not batch or not hasattr(data, "shape") or not hasattr(data, "__len__"):
         return None
     return len(data) / math.ceil(len(data) / batch)
-
-
-def _batch_size(data: Any) -> int | None:
-    """The size that the last `batch` of a dataset has, where its elements leave it open and later stages do not change it."""
-    # private: the chain of datasets, and what batching ones are told (2.16 to 2.21)
-    while data is not None and not hasattr(data, "_batch_size"):
-        stage = type(data).__name__.strip("_").removesuffix("Dataset").removesuffix("V2")
-        data = getattr(data, "_input_dataset", None) if stage in _KEEP_BATCHES else None
-    size = None if data is None else load_tensorflow().get_static_value(data._batch_size)
-    return None if size is None else int(size)
 
 
 def _execution(model: Any) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 _GROWS = {"TensorListSetItem": "resize_if_index_out_of_bounds", "TensorArrayV3": "dynamic_size", "TensorListResize": ""}
@@ -36,3 +36,19 @@ def reached_from(names: Iterable[str]) -> list[Any]:
 def grows_array(definition: Any) -> bool:
     """Whether a function itself writes to a TensorArray that may grow."""
     return any(node.attr[_GROWS[node.op]].b or node.op == "TensorListResize" for node in definition.node_def if node.op in _GROWS)
+
+
+def graph_of(definition: Any, shapes: Sequence[Any]) -> Any:
+    """A function as a graph, with all shapes that follow from those of its arguments; None is one that is not known."""
+    from tensorflow.python.framework import function_def_to_graph
+
+    return function_def_to_graph.function_def_to_graph(without_traced_shapes(definition), input_shapes=shapes)
+
+
+def without_traced_shapes(definition: Any) -> Any:
+    """A copy whose arguments do not insist on the shapes that they were traced with."""
+    copy = type(definition)()
+    copy.CopyFrom(definition)
+    for arg in copy.arg_attr.values():
+        arg.attr.pop("_output_shapes", None)
+    return copy

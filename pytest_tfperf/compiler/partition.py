@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_tfperf.compiler.definitions import called_by, definition_of, grows_array, reached_from
+from pytest_tfperf.compiler.definitions import called_by, definition_of, graph_of, grows_array, reached_from, without_traced_shapes
 
 _FETCHES = ("IteratorGetNext", "IteratorGetNextSync", "IteratorGetNextAsOptional")
 _GIVE_ELEMENTS = (*_FETCHES[:2], "OptionalGetValue")
@@ -201,8 +201,7 @@ def _graph(definition: Any, args: Sequence[Any], batch: int | None) -> tuple[Any
     """The function as a graph with all shapes that follow from its arguments' and the batch, and what its tensors are named there."""
     from tensorflow.python.framework import function_def_to_graph
 
-    sized = type(definition)()
-    sized.CopyFrom(definition)
+    sized = without_traced_shapes(definition)
     for node in sized.node_def:
         if node.op in _GIVE_ELEMENTS and batch is not None:
             for shape in node.attr["output_shapes"].list.shape:
@@ -210,7 +209,12 @@ def _graph(definition: Any, args: Sequence[Any], batch: int | None) -> tuple[Any
                     shape.dim[0].size = batch
     shapes = [getattr(arg, "shape", None) for arg in args]
     _, names = function_def_to_graph.function_def_to_graph_def(sized, shapes)
-    return function_def_to_graph.function_def_to_graph(sized, input_shapes=shapes), names
+    graph = graph_of(sized, shapes)
+    for op in graph.get_operations():
+        if op.type == "LookupTableFindV2" and op.outputs[0].shape.rank is None:  # TensorFlow infers it only with the table at hand
+            _, keys, default = op.inputs
+            op.outputs[0].set_shape(keys.shape.concatenate(default.shape))
+    return graph, names
 
 
 def _foreign(graph: Any) -> dict[str, Any]:

@@ -118,6 +118,25 @@ def test_the_end_of_data_of_unknown_length_is_no_step(short, recordings, per_exe
     assert of_step(recordings[1].lowered) == [(training(2), 1)]
 
 
+@pytest.mark.parametrize(
+    ("change", "batch"),
+    [
+        (lambda x, y: (tf.repeat(x, 2, 0), tf.repeat(y, 2, 0)), 12),
+        (lambda x, y: (x[:4], y[:4]), 4),
+        (lambda x, y: (tf.boolean_mask(x, y[:, 0] > 0), y), None),
+    ],
+    ids=["doubled", "cut", "unknown"],
+)
+def test_a_map_after_the_batch_changes_what_a_step_computes(short, recordings, change, batch):
+    data = tf.data.Dataset.from_tensor_slices((X[:72], Y[:72])).batch(6).map(change)
+    short.fit(model_of(), data, verbose=0, shuffle=False)
+    assert recordings[0].workload["batch"] == recordings[0].examples_per_step == batch
+    if batch is None:
+        assert "whose size is not known" in recordings[0].lowered_why
+    else:
+        assert of_step(recordings[0].lowered) == [(training(batch), 1)]
+
+
 def test_validation_between_epochs_is_not_the_step_s(short, recordings):
     short.fit(model_of(), X[:8], Y[:8], batch_size=4, epochs=6, validation_data=(X[:16], Y[:16]), verbose=0)
     assert of_step(recordings[0].lowered) == [(training(4), 1)]

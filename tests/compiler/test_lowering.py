@@ -220,6 +220,18 @@ def test_what_computes_no_product_is_no_obstacle(step):
     assert products_of(step) == [(ONCE * 2, 1)]
 
 
+def test_shapes_of_a_call_reach_what_stands_behind_an_operation_left_out():
+    signature = [tf.TensorSpec((None, 4))]
+    step = tf.function(lambda x: tf.cast(tf.strings.length(tf.strings.as_string(x)), tf.float32) @ W, input_signature=signature)
+    assert products_of(lambda: step(X)) == [(ONCE, 1)]
+
+
+def test_what_is_looked_up_has_the_shape_of_its_keys():
+    table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(["a", "b"], [1, 2]), 0)
+    step = tf.function(lambda words: tf.one_hot(table.lookup(words), 4) @ W)
+    assert products_of(lambda: step(tf.constant(["a", "b", "c"]))) == [(ONCE, 1)]
+
+
 @pytest.fixture
 def elements():
     return iter(tf.data.Dataset.from_tensors(tf.ones(4)).repeat().batch(5))
