@@ -13,8 +13,9 @@ import numpy as np
 from pytest_tfperf.trace.wire import Ints, Message
 
 EVENT_TAG = 0x22  # XLine.events = 4, length-delimited
-_STRETCH = 1 << 13  # bytes for one walk; shorter lines are walked singly
+_STRETCH = 1 << 13  # bytes for one walk
 _WALKS = 1 << 11  # at once
+_FEWEST = 64  # walks that are worth their rounds
 
 
 def event_tags(message: Message, begin: int, end: int, stretch: int = _STRETCH) -> tuple[Ints, int]:
@@ -27,7 +28,9 @@ def event_tags(message: Message, begin: int, end: int, stretch: int = _STRETCH) 
     tags, at = [], begin
     while at < end and message.bytes[at] == EVENT_TAG:
         until = min(at + _WALKS * stretch, end)
-        found, at = _walked_in_parts(message, at, until, end, stretch) if until - at > 2 * stretch else _walked(message, at, until, end)
+        found, at = (
+            _walked_in_parts(message, at, until, end, stretch) if until - at > _FEWEST * stretch else _walked(message, at, until, end)
+        )
         tags.append(found)
     return np.concatenate(tags) if tags else np.empty(0, np.int64), at
 
