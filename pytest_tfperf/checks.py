@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,6 +68,10 @@ class Wanted:
             else:
                 limits.append(_limit(name, value))
         return cls(limits=tuple(limits), given=dict(arguments), **options)
+
+    def asks_for(self, metrics: Collection[str]) -> bool:
+        """Whether a limit is on one of these."""
+        return any(limit.metric.name in metrics for limit in self.limits)
 
 
 def argument_names() -> list[str]:

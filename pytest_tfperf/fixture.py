@@ -22,6 +22,7 @@ from pytest_tfperf.capture.profiler import Session, keep_trace, read_session, st
 from pytest_tfperf.capture.restore import restored
 from pytest_tfperf.capture.windows import Windows
 from pytest_tfperf.checks import Limit, Wanted
+from pytest_tfperf.compiler.grappler import grappler_options
 from pytest_tfperf.compiler.lowering import UNASKED_NODES, Calls, calls_recorded, lower
 from pytest_tfperf.compiler.retracing import traces_reported_to
 from pytest_tfperf.errors import CaptureError, TraceError
@@ -46,7 +47,8 @@ class TfProfile:
     Profiles steps of TensorFlow code.
 
     Call it with a step and data, loop over `steps(data)`, run a Keras loop by `fit`, `evaluate` or `predict`, or bracket
-    steps yourself under `trace()`. What was measured is in `profile` (the last) and `profiles` (by name).
+    steps yourself under `trace()`. What was measured is in `profile` (the last) and `profiles` (by name). `grappler(...)` sets
+    Grappler's options for the length of a context.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -58,6 +60,8 @@ class TfProfile:
         self._tracing = False
         load_tensorflow()
         self._user_session = user_session_runs()
+
+    grappler = staticmethod(grappler_options)
 
     @property
     def profile(self) -> Profile:
@@ -219,7 +223,7 @@ class TfProfile:
             self._finish_bare(session, calls)
 
     def _bare(self, name: str, trace: Path, calls: Calls, wanted: Wanted) -> Recording:
-        done = lower(calls, {}, self._settings.plan.max_seconds, _max_nodes(wanted))
+        done = lower(calls, {}, self._settings.plan.max_seconds, None if wanted.asks_for(_FROM_HLO) else UNASKED_NODES)
         return Recording(name=name, trace=trace, workload={}, bare=True, lowered=done.modules, lowered_why=done.why, notes=done.notes)
 
     def _finish_bare(self, session: Session, calls: Calls) -> None:
@@ -323,7 +327,7 @@ class TfProfile:
     def _finish(
         self, windows: Windows, name: str, wanted: Wanted, result: Any, workload: Mapping[str, Any], examples: float | None
     ) -> Profile:
-        recording = windows.recording(name, result, workload, _max_nodes(wanted))
+        recording = windows.recording(name, result, workload, None if wanted.asks_for(_FROM_HLO) else UNASKED_NODES)
         if examples is None:
             examples = workload.get("batch")
         return self._store(replace(recording, examples_per_step=examples), wanted)
@@ -339,11 +343,6 @@ class TfProfile:
 
 def _skip() -> NoReturn:
     pytest.skip("tfperf is disabled (--tfperf-disable): the step ran once and was not profiled")
-
-
-def _max_nodes(wanted: Wanted) -> int | None:
-    """Up to how many operations of a step are lowered to HLO; None, all, if a limit needs them."""
-    return None if any(limit.metric.name in _FROM_HLO for limit in wanted.limits) else UNASKED_NODES
 
 
 def _inputs(windows: Windows, steps_per_call: int) -> Mapping[str, Any]:

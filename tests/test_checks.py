@@ -280,3 +280,13 @@ def test_a_bound_that_no_value_can_reach_is_refused(argument, value, message):
 @pytest.mark.parametrize(("argument", "value"), [("max_input_bound", 0), ("max_input_bound", "100%"), ("max_step_skew", "150%")])
 def test_a_bound_at_the_end_of_what_is_possible_is_taken(argument, value):
     assert Wanted.read({argument: value}).limits
+
+
+def test_what_limits_ask_for():
+    wanted = Wanted.read({"max_flops": 10, "max_input_bound": "5%", "warmup": 3})
+    assert [wanted.asks_for(names) for names in (["flops"], ["half_precision"], ["half_precision", "input_bound"], [])] == [
+        True,
+        False,
+        True,
+        False,
+    ]
