@@ -111,3 +111,12 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path):
     command = f"{sys.executable} -m pytest_tfperf.cli analyze --json {long} | head -1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True)
     assert (done.stdout.count("\n"), done.stderr) == (1, "")
+
+
+def test_what_was_dropped_is_said_with_its_reason(tmp_path, capsys):
+    calls = [at("f", n * 10, n * 10 + 5, tf_function_call="notTraced-nonXla") for n in range(3)]
+    other = at("g", 40, 41, tf_function_call="notTraced-nonXla")
+    path = tmp_path / "calls.xplane.pb"
+    path.write_bytes(space(plane("/host:CPU", line("python", *calls, other))))
+    assert main(["analyze", str(path)]) == 0
+    assert "note: 1 other events from function are no steps: they are calls of other functions" in capsys.readouterr().out

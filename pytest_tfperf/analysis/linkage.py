@@ -78,6 +78,7 @@ def on_the_device(trace: Trace, steps: Steps) -> Steps:
         names=tuple(steps.names[place] for place in kept.tolist()),
         source=f"{steps.source}, where the device ran them",
         n_dropped=steps.n_dropped + len(steps) - kept.size,
+        why_dropped=", or ".join(filter(None, [steps.why_dropped, "they caused no work of a device" if kept.size < len(steps) else ""])),
         sizes=None if steps.sizes is None else steps.sizes[kept],
     )
 

@@ -79,7 +79,7 @@ def profile_of(recording: Recording, trace: Trace | None) -> Profile:
     for found, more in (host_statistics(trace, launched, values), device_statistics(trace, launched, steps, values, executables)):
         values, tables = values | found, tables | more
     incomplete = faults(trace)
-    recording = replace(recording, notes=recording.notes + incomplete + remarks(trace))
+    recording = replace(recording, notes=recording.notes + _dropped(steps) + incomplete + remarks(trace))
     profile = _profile(recording, without_incomplete(values, incomplete), steps, breakdown, tables)
     return replace(profile, advice=advise(profile))
 
@@ -97,6 +97,10 @@ def settling_steps(trace: Trace, steps_before: int) -> int:
     share, _ = waiting_share(breakdown, drain)
     needed = drain.capacity / share if share > _INPUT_BOUND_MATTERS else 0.0
     return 0 if drain.stationary() and needed <= steps_before else int(np.ceil(_MORE_THAN_NEEDED * needed))
+
+
+def _dropped(steps: Steps) -> tuple[str, ...]:
+    return (f"{steps.n_dropped} other events from {steps.source} are no steps: {steps.why_dropped}",) if steps.n_dropped else ()
 
 
 def _with_batch(recording: Recording, stages: Sequence[Stage]) -> Recording:

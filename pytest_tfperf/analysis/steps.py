@@ -14,6 +14,7 @@ from pytest_tfperf.trace.wire import Ints
 from pytest_tfperf.trace.xspace import Trace
 
 HOST = "/host:CPU"
+_INNER = "they were ended before they were whole, or lie within another step"
 OF_DEVICES = ("Steps", "XLA Modules")
 """Sources of steps that are lines of devices."""
 
@@ -23,7 +24,8 @@ class Steps:
     """
     The steps of a trace, of `n_epochs` passes over the data; `start_ps` and `end_ps` are of shape (n_steps,).
 
-    `sizes`, of that shape, says how many steps loop inside each; None where that is one.
+    `sizes`, of that shape, says how many steps loop inside each; None where that is one. `n_dropped` events of the source are no
+    steps, for the reason `why_dropped`.
 
     The period of a step lasts to the start of the next one of its epoch, or to its own end where there is none.
     """
@@ -35,6 +37,7 @@ class Steps:
     n_dropped: int
     n_epochs: int = 1
     sizes: Ints | None = None
+    why_dropped: str = ""
 
     def __len__(self) -> int:
         return int(self.start_ps.size)
@@ -102,7 +105,7 @@ def _marked(host: Events) -> Steps | None:
     kinds = [graph or name for graph, name in zip(whole.texts("graph_type"), whole.names, strict=True)]
     names = tuple(f"{kind} {number}" for kind, number in zip(kinds, whole.integers("step_num"), strict=True))
     n_epochs = np.unique(whole.integers("epoch")).size
-    return Steps(whole.start, _period_ends(whole), names, source, len(roots) - len(whole), n_epochs, whole.integers("batches", 1))
+    return Steps(whole.start, _period_ends(whole), names, source, len(roots) - len(whole), n_epochs, whole.integers("batches", 1), _INNER)
 
 
 def _outermost(events: Events) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -133,7 +136,7 @@ def _device_line(trace: Trace, title: str) -> Steps | None:
     name, count = Counter(events.names).most_common(1)[0]
     chosen = events.called(name)
     names = tuple(f"{name.partition('(')[0]} {number}" for number in range(count))
-    return Steps(chosen.start, _period_ends(chosen), names, title, len(events) - count)
+    return Steps(chosen.start, _period_ends(chosen), names, title, len(events) - count, why_dropped="they are executions of other programs")
 
 
 def _hulls(lines: list[Events]) -> Steps:
@@ -155,7 +158,9 @@ def _hulls(lines: list[Events]) -> Steps:
     order = sorted(hulls, key=lambda name: hulls[name])
     start, end = np.array([hulls[name] for name in order], np.int64).T
     end[:-1] = np.maximum(start[1:], start[:-1])
-    return Steps(start, end, tuple(order), "Steps", apart)
+    return Steps(
+        start, end, tuple(order), "Steps", apart, why_dropped="devices ran them at another time than the step of that name that was taken"
+    )
 
 
 def _iterations(host: Events) -> Steps | None:
@@ -196,4 +201,4 @@ def _most_called(calls: Events) -> Steps | None:
     name, count = Counter(calls.names).most_common(1)[0]
     chosen = calls.called(name).sorted()
     names = tuple(f"{name} {number}" for number in range(count))
-    return Steps(chosen.start, _period_ends(chosen), names, "function", len(calls) - count)
+    return Steps(chosen.start, _period_ends(chosen), names, "function", len(calls) - count, why_dropped="they are calls of other functions")

@@ -63,6 +63,7 @@ def test_steps_of_two_epochs_do_not_reach_over_the_turn_over():
 def test_a_step_without_work_is_dropped_where_the_others_are_the_device_s():
     steps = on_the_device(*with_steps(gpu_trace(ENQUEUED, LAUNCHED[:1] + LAUNCHED[2:], LATE)))
     assert (steps.names, steps.n_dropped) == (("train 0", "train 2", "train 3"), 1)
+    assert steps.why_dropped.endswith("they caused no work of a device")
 
 
 @pytest.mark.parametrize(("lag", "moved"), [(0.0, False), (0.49, False), (0.51, True)])
