@@ -26,7 +26,8 @@ from pytest_tfperf.compiler.grappler import grappler_options
 from pytest_tfperf.compiler.lowering import UNASKED_NODES, Calls, calls_recorded, lower
 from pytest_tfperf.compiler.retracing import traces_reported_to
 from pytest_tfperf.errors import CaptureError, TraceError
-from pytest_tfperf.results import Profile, Recording
+from pytest_tfperf.recording import Recording
+from pytest_tfperf.results import Profile
 
 _FROM_HLO = ("flops", "half_precision", "flops_utilization")
 

@@ -1,8 +1,8 @@
 """
 What is measured and decided, as frozen values, and their JSON.
 
-`Recording` goes from capture to analysis; `Profile`, `Check`, `TestRecord` and `Run` from there to everything that is
-shown or stored. Only plain JSON values are in `to_json`.
+`Profile`, `Check`, `TestRecord` and `Run` go from analysis to everything that is shown or stored. Only plain JSON values are
+in `to_json`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
-from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.errors import TfperfError, UnknownMetric
@@ -146,40 +145,6 @@ class Advice:
     because: str
     win_s: float | None
     look: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recording:
-    """
-    What one run of the user's steps left behind: times, and where the traces are.
-
-    `blocks` are (seconds, steps) of the timed window, `step_seconds` those of a step in its single calls; `compiled` names the XLA
-    executables and `traced` the (function, step) of the tf.function traces that came after step 0. `lowered` are the XLA modules of
-    a step before optimisation, each a serialised HloModuleProto with how often it runs in a step, or `lowered_why` there are none.
-    Of a `bare` trace nothing more is known than what is in it, and its steps are all there were.
-    """
-
-    name: str
-    trace: Path | None
-    workload: Mapping[str, Any]
-    bare: bool = False
-    first_step_s: float | None = None
-    first_step_why: str | None = None
-    blocks: tuple[tuple[float, int], ...] = ()
-    step_seconds: tuple[float, ...] = ()
-    epoch_gaps_s: tuple[float, ...] = ()
-    n_steps: int = 0
-    n_epochs: int = 0
-    compiled: tuple[str, ...] | None = None
-    traced: tuple[tuple[str, int], ...] | None = None
-    lowered: tuple[tuple[bytes, float], ...] | None = None
-    lowered_why: str | None = None
-    target_step_time_s: float | None = None
-    examples_per_step: float | None = None
-    settled: bool = True
-    ended: str | None = None
-    notes: tuple[str, ...] = ()
-    result: Any = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

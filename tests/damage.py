@@ -16,7 +16,8 @@ from xspace import varint
 from pytest_tfperf.analysis.profile import profile_of
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.metrics import METRICS, SHARE
-from pytest_tfperf.results import PARTS, Recording
+from pytest_tfperf.recording import Recording
+from pytest_tfperf.results import PARTS
 from pytest_tfperf.trace.xspace import decode_trace
 
 # which fields of which messages are messages: xplane.proto

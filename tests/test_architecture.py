@@ -21,7 +21,7 @@ NAMES = sorted(MODULES)
 FRAMEWORKS = {"tensorflow", "keras"}
 
 # a room is a module or folder of the package; each may import the rooms on its right, and itself
-WORDS = {"errors", "metrics", "results", "files"}
+WORDS = {"errors", "metrics", "recording", "results", "files"}
 ANALYSIS = WORDS | {"trace", "analysis", "padding"}
 BASELINE = ANALYSIS | {"checks", "baseline"}
 CAPTURE = WORDS | {"trace", "capture", "compiler"}

@@ -11,7 +11,8 @@ from pytest_tfperf.analysis import causes
 from pytest_tfperf.analysis.ops import compiled_again, eager_ops, shows_runtime, traced_again, traced_late
 from pytest_tfperf.analysis.steps import HOST, Steps
 from pytest_tfperf.analysis.xla import XlaUse, compiled_late, compiled_outside
-from pytest_tfperf.results import Recording, Source, Value
+from pytest_tfperf.recording import Recording
+from pytest_tfperf.results import Source, Value
 from pytest_tfperf.trace.wire import Ints
 from pytest_tfperf.trace.xspace import Trace
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from pytest_tfperf.analysis.profile import profile_of
 from pytest_tfperf.errors import TraceError
-from pytest_tfperf.results import Profile, Recording, Source, Step, Value
+from pytest_tfperf.recording import Recording
+from pytest_tfperf.results import Profile, Source, Step, Value
 from pytest_tfperf.trace.xspace import read_trace
 
 _IDLE = ("collective", "other")  # a host that is ahead waits for the others in these

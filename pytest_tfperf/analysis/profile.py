@@ -24,7 +24,8 @@ from pytest_tfperf.analysis.timing import timed_values
 from pytest_tfperf.analysis.work import executable_costs, lowered_programs, traced_programs, work_values
 from pytest_tfperf.analysis.xla import XlaUse, find_xla_use
 from pytest_tfperf.metrics import METRICS
-from pytest_tfperf.results import Profile, Recording, Source, Step, Table, Value
+from pytest_tfperf.recording import Recording
+from pytest_tfperf.results import Profile, Source, Step, Table, Value
 from pytest_tfperf.trace.hlo import buffer_bytes
 from pytest_tfperf.trace.intervals import intersect, merge
 from pytest_tfperf.trace.xspace import Trace

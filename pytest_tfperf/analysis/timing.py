@@ -6,7 +6,8 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from pytest_tfperf.results import Recording, Source, Value
+from pytest_tfperf.recording import Recording
+from pytest_tfperf.results import Source, Value
 
 NO_TIMES = "nothing was timed: only tf_profile(step, data), tf_profile.steps(data) and Keras loops give times"
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from pytest_tfperf.analysis.precision import Costs, module_costs
 from pytest_tfperf.analysis.xla import XlaUse
-from pytest_tfperf.results import Recording, Source, Value
+from pytest_tfperf.recording import Recording
+from pytest_tfperf.results import Source, Value
 from pytest_tfperf.trace.hlo import decode_module, live_modules, modules_of
 from pytest_tfperf.trace.xspace import Trace
 

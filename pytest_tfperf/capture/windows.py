@@ -18,7 +18,8 @@ from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.capture.profiler import Session, read_session
 from pytest_tfperf.compiler.lowering import Calls, calls_recorded, lower
 from pytest_tfperf.compiler.retracing import runs_functions
-from pytest_tfperf.results import FETCH, FETCH_PYTHON, Recording
+from pytest_tfperf.recording import Recording
+from pytest_tfperf.results import FETCH, FETCH_PYTHON
 from pytest_tfperf.trace.hlo import live_modules
 
 _BLOCK_S = 0.02  # a block is at least this long, and this many device synchronisations

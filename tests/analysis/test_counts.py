@@ -3,7 +3,8 @@
 from xspace import at, line, plane, space
 
 from pytest_tfperf.analysis.profile import profile_of
-from pytest_tfperf.results import Recording, Source
+from pytest_tfperf.recording import Recording
+from pytest_tfperf.results import Source
 from pytest_tfperf.trace.xspace import decode_trace
 
 STEPS = [at("train", n * 10, n * 10 + 9, step_num=n, _r=1) for n in range(3)]

@@ -7,7 +7,7 @@ from pytest_tfperf.analysis.breakdown import break_down
 from pytest_tfperf.analysis.device import find_device_activity, gpu_kind, tpu_kind
 from pytest_tfperf.analysis.profile import profile_of
 from pytest_tfperf.analysis.steps import find_steps
-from pytest_tfperf.results import Recording
+from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import decode_trace
 
 DERIVED = 0xDEADBEEF - (1 << 32)

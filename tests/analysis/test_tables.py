@@ -7,7 +7,7 @@ import pytest
 from xspace import at, line, plane, space
 
 from pytest_tfperf.analysis.profile import profile_of
-from pytest_tfperf.results import Recording
+from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import decode_trace, read_trace
 
 TRACES = Path(__file__).parents[3] / "shared" / "traces"

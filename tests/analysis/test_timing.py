@@ -1,7 +1,7 @@
 import pytest
 
 from pytest_tfperf.analysis.timing import median_precision, timed_values
-from pytest_tfperf.results import Recording
+from pytest_tfperf.recording import Recording
 
 
 def values(**recorded):

@@ -5,7 +5,7 @@ import pytest
 from pytest_tfperf.analysis.precision import Costs, Work
 from pytest_tfperf.analysis.work import lowered_programs, traced_programs, work_values
 from pytest_tfperf.analysis.xla import XlaUse
-from pytest_tfperf.results import Recording
+from pytest_tfperf.recording import Recording
 
 
 def costs(flops=0, matmul=0, half=0, unsure=0, uncounted=(), once=()):

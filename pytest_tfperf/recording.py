@@ -1,0 +1,90 @@
+"""What one run of the user's steps left behind, as frozen values: it goes from capture to analysis."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphOp:
+    """An op of the step's graph: its name and type, the user's source line that made it (`model.py:12`), and why it is listed."""
+
+    name: str
+    op_type: str
+    line: str | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """
+    What XLA compiles as one: the function's name, and the names of the compute nodes in it.
+
+    `asked` says that the user asked for it (jit_compile); others were found by auto-clustering, which may not run them after all.
+    """
+
+    name: str
+    nodes: tuple[str, ...]
+    asked: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepGraph:
+    """
+    The graphs of one step, as TensorFlow's runtime instantiated them; a function that is called twice is counted twice.
+
+    `before` and `after` count the ops by type that Grappler was given and left, without arguments, results, calls and the shells
+    of control flow. `clusters` hold the compute nodes that XLA compiles, `outside` are the others. `surviving` are ops that an
+    optimiser should have removed. `without` is the number of ops that remain when one optimiser is left out, by its option;
+    under "" with all of them; empty where that was not tried.
+    """
+
+    before: Mapping[str, int]
+    after: Mapping[str, int]
+    clusters: tuple[Cluster, ...] = ()
+    outside: tuple[GraphOp, ...] = ()
+    surviving: tuple[GraphOp, ...] = ()
+    without: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """
+    What one run of the user's steps left behind: times, and where the traces are.
+
+    `blocks` are (seconds, steps) of the timed window, `step_seconds` those of a step in its single calls; `compiled` names the XLA
+    executables and `traced` the (function, step) of the tf.function traces that came after step 0. `lowered` are the XLA modules of
+    a step before optimisation, each a serialised HloModuleProto with how often it runs in a step, or `lowered_why` there are none.
+    `cold` is the trace of step 0. `graph` is what the probe saw of the step's graphs, or `graph_why` it saw nothing; `eager` the
+    ops that Python ran in it, each type with the user's source line and how often. Of a `bare` trace nothing more is known than
+    what is in it, and its steps are all there were.
+    """
+
+    name: str
+    trace: Path | None
+    workload: Mapping[str, Any]
+    bare: bool = False
+    first_step_s: float | None = None
+    first_step_why: str | None = None
+    blocks: tuple[tuple[float, int], ...] = ()
+    step_seconds: tuple[float, ...] = ()
+    epoch_gaps_s: tuple[float, ...] = ()
+    n_steps: int = 0
+    n_epochs: int = 0
+    compiled: tuple[str, ...] | None = None
+    traced: tuple[tuple[str, int], ...] | None = None
+    lowered: tuple[tuple[bytes, float], ...] | None = None
+    lowered_why: str | None = None
+    cold: Path | None = None
+    graph: StepGraph | None = None
+    graph_why: str | None = None
+    eager: tuple[tuple[str, str | None, int], ...] = ()
+    target_step_time_s: float | None = None
+    examples_per_step: float | None = None
+    settled: bool = True
+    ended: str | None = None
+    notes: tuple[str, ...] = ()
+    result: Any = None
