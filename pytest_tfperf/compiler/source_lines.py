@@ -1,0 +1,56 @@
+"""Where in the user's code an op was made: not in TensorFlow, an installed package, or the standard library."""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+_INSTALLED = ("/site-packages/", "/dist-packages/")
+_FRAMEWORKS = ("tensorflow", "keras", "tf_keras")
+_GENERATED = ("<", "__autograph_generated_file")  # of AutoGraph (tensorflow/python/autograph/pyct/loader.py), exec and the like
+
+
+def user_line_now() -> str | None:
+    """The innermost line of the user's in this thread's stack, as `model.py:12`."""
+    return _first_user_line(_frames())
+
+
+def user_line(op: Any) -> str | None:
+    """The innermost line of the user's that made an op of a graph; None where it is not known."""
+    frames = reversed(op.traceback or ())
+    return _first_user_line((frame.filename, frame.lineno) for frame in frames)
+
+
+def _frames() -> Iterator[tuple[str, int]]:
+    """Files and lines of the stack, innermost first."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        yield frame.f_code.co_filename, frame.f_lineno
+        frame = frame.f_back
+
+
+def _first_user_line(frames: Iterable[tuple[str, int]]) -> str | None:
+    return next((f"{Path(file).name}:{line}" for file, line in frames if _is_user_file(file)), None)
+
+
+@cache
+def _is_user_file(file: str) -> bool:
+    path = file.replace("\\", "/")
+    if path.startswith(_GENERATED[0]) or _GENERATED[1] in path or any(part in path for part in _INSTALLED):
+        return False
+    return not path.startswith(_others())
+
+
+@cache
+def _others() -> tuple[str, ...]:
+    """Folders of the standard library, of installed commands, of this package and of TensorFlow."""
+    paths = sysconfig.get_paths()
+    modules = [__package__.partition(".")[0], *_FRAMEWORKS]
+    packages = [Path(file).parent for name in modules if (file := getattr(sys.modules.get(name), "__file__", None))]
+    folders = [Path(paths[key]) for key in ("stdlib", "platstdlib", "scripts")] + packages
+    return tuple({f"{found.as_posix()}/" for folder in folders for found in (folder, folder.resolve())})

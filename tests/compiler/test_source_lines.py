@@ -1,0 +1,55 @@
+"""Lines of ops: those of this file, whatever lies between it and TensorFlow."""
+
+import inspect
+import sysconfig
+from types import SimpleNamespace
+
+import pytest
+import tensorflow as tf
+
+from pytest_tfperf.compiler.source_lines import user_line, user_line_now
+
+
+def here():
+    return f"test_source_lines.py:{inspect.currentframe().f_back.f_lineno}"
+
+
+def test_the_innermost_line_is_found_through_tensorflow():
+    lines = []
+    tf.nest.map_structure(lambda _: lines.append((user_line_now(), here())), 1)
+    found, expected = lines[0]
+    assert found == expected
+
+
+def test_ops_of_graphs_know_their_line_also_under_autograph():
+    @tf.function
+    def step(x):
+        if tf.reduce_sum(x) > 0:
+            x = tf.tanh(x)
+        return tf.nn.relu(x)
+
+    graph = step.get_concrete_function(tf.TensorSpec([2])).graph
+    first = step.python_function.__code__.co_firstlineno
+    assert user_line(graph.get_operation_by_name("Sum")) == f"test_source_lines.py:{first + 2}"
+    assert user_line(graph.get_operation_by_name("Relu")) == f"test_source_lines.py:{first + 4}"
+
+
+@pytest.mark.parametrize("file", [
+    "/home/me/venv/lib/python3.11/site-packages/transformers/model.py",
+    "/usr/lib/python3/dist-packages/numpy/core.py",
+    f"{sysconfig.get_paths()['stdlib']}/threading.py",
+    f"{sysconfig.get_paths()['scripts']}/pytest",
+    tf.__file__,
+    "<string>",
+    "/tmp/__autograph_generated_file7r2.py",
+])  # fmt: skip
+def test_files_of_others_are_no_users(file):
+    mine = SimpleNamespace(filename="/home/me/model.py", lineno=12)
+    assert user_line(SimpleNamespace(traceback=[mine, SimpleNamespace(filename=file, lineno=1)])) == "model.py:12"
+    assert user_line(SimpleNamespace(traceback=[SimpleNamespace(filename=file, lineno=1)])) is None
+
+
+def test_of_two_lines_of_the_users_the_inner_one():
+    frames = [SimpleNamespace(filename=f"/home/me/{name}.py", lineno=3) for name in ("test_model", "model")]
+    assert user_line(SimpleNamespace(traceback=frames)) == "model.py:3"
+    assert user_line(SimpleNamespace(traceback=None)) is None
