@@ -6,6 +6,7 @@ Field numbers are those of xla/service/hlo.proto and xla/xla_data.proto (openxla
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Collection, Iterator
 
 from pytest_tfperf.trace.hlo_module import (
@@ -24,6 +25,10 @@ from pytest_tfperf.trace.xspace import Plane, Trace
 _PLANE = "/host:metadata"
 _STAT = "Hlo Proto"
 _HOST_MEMORY = 5  # Layout::kHostMemorySpace
+_SCALARS = {  # fields of LiteralProto: of these types all numbers are varints, of those bytes
+    "pred": (2, ""), "s32": (4, ""), "s64": (5, ""), "u32": (6, ""), "u64": (7, ""), "s8": (15, "<b"), "u8": (3, "<B"), "s16": (17, "<h"),
+    "u16": (16, "<H"), "f16": (11, "<e"), "bf16": (13, "<H"), "f32": (8, "<f"), "f64": (9, "<d"),
+}  # fmt: skip
 _DEEPEST = 100  # shapes within each other; protobuf's own limit
 
 
@@ -177,6 +182,7 @@ class _Reader:
         fields = self.fields(begin, end, "HloInstructionProto")
         metadata = [self.fields(*span, "OpMetadata") for span in fields.spans(7)][-1:] or [self.fields(0, 0, "OpMetadata")]
         shapes = [self.shape(*span) for span in fields.spans(3)]
+        padding = [inner for span in fields.spans(21) for inner in self.fields(*span, "PaddingConfig").spans(1)]
         return HloInstruction(
             id=fields.integer(35),
             name=fields.text(1),
@@ -200,7 +206,31 @@ class _Reader:
             fusion_kind=fields.text(11),
             custom_call_target=fields.text(28),
             backend_config=fields.text(43),
+            direction=fields.text(63),
+            constant=self.scalar(shapes[-1], *fields.spans(8)[-1]) if shapes and fields.spans(8) else None,
+            slices=tuple(self.three(*span, "SliceDimensions") for span in fields.spans(17)),
+            padding=tuple(self.three(*span, "PaddingConfigDimension") for span in padding),
         )
+
+    def three(self, begin: int, end: int, where: str) -> tuple[int, int, int]:
+        fields = self.fields(begin, end, where)
+        return fields.integer(1), fields.integer(2), fields.integer(3)
+
+    def scalar(self, shape: Shape, begin: int, end: int) -> bool | float | None:
+        """The number in a LiteralProto, None for an array or a type that is none of the ordinary ones."""
+        number, code = _SCALARS.get(shape.dtype, (0, ""))
+        if shape.dimensions or not number:
+            return None
+        fields = self.fields(begin, end, "LiteralProto")
+        if not code:
+            value = next(iter(fields.integers(number)), 0)
+            return bool(value) if shape.dtype == "pred" else value % (1 << 64) if shape.dtype == "u64" else value
+        raw = b"".join(self.message.slice(*span) for span in fields.spans(number))
+        if len(raw) != struct.calcsize(code):
+            return None
+        if shape.dtype == "bf16":  # the upper half of a float32
+            code, raw = "<f", bytes(2) + raw
+        return struct.unpack(code, raw)[0]  # type: ignore[no-any-return]
 
     def shape(self, begin: int, end: int, depth: int = 0) -> Shape:
         key = self.message.slice(begin, end)

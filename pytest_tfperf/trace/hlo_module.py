@@ -100,7 +100,12 @@ class ConvolutionDimensions:
 
 @dataclass(frozen=True, slots=True)
 class HloInstruction:
-    """One instruction; `operands` are ids in its own computation, `called` ids of computations."""
+    """
+    One instruction; `operands` are ids in its own computation, `called` ids of computations.
+
+    `constant` is the value of a scalar constant, where its type is an ordinary one; `slices` are (start, limit, stride) and
+    `padding` (low, high, interior) of each dimension.
+    """
 
     id: int
     name: str
@@ -124,6 +129,10 @@ class HloInstruction:
     fusion_kind: str = ""
     custom_call_target: str = ""
     backend_config: str = ""
+    direction: str = ""
+    constant: bool | float | None = None
+    slices: tuple[tuple[int, int, int], ...] = ()
+    padding: tuple[tuple[int, int, int], ...] = ()
 
     @property
     def config(self) -> dict[str, object]:

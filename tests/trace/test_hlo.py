@@ -1,8 +1,11 @@
 import os
 import re
+import struct
 from functools import cache
 from pathlib import Path
 
+import ml_dtypes
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -164,6 +167,23 @@ def test_a_module_that_a_backend_compiled_has_a_schedule():
     assert not decode_module(module(part, entry=1), "m").scheduled
 
 
+@pytest.mark.parametrize(
+    ("dtype", "literal", "value"),
+    [(1, (2, [1]), True), (1, (2, [0]), False), (4, (4, [-3]), -3), (5, (5, [2**62]), 2**62), (8, (6, [2**32 - 1]), 2**32 - 1),
+     (9, (7, [2**64 - 1]), 2**64 - 1), (2, (15, b"\xff"), -1), (6, (3, b"\xff"), 255), (3, (17, b"\xfe\xff"), -2), (7, (16, b"\xfe\xff"), 65534),
+     (10, (11, struct.pack("<e", 0.5)), 0.5), (16, (13, b"\xc0\x3f"), 1.5), (11, (8, struct.pack("<f", -2.25)), -2.25),
+     (12, (9, struct.pack("<d", 0.1)), 0.1), (11, (8, b"short"), None), (15, (12, bytes(8)), None), (99, (8, bytes(4)), None)],
+    ids=range(17),
+)  # fmt: skip
+def test_the_value_of_a_scalar_constant(dtype, literal, value):
+    found = one((8, message(literal)), shape=message((2, dtype)))
+    assert (found.constant, type(found.constant)) == (value, type(value))
+
+
+def test_an_array_s_values_are_left_out():
+    assert one((8, message((8, struct.pack("<f", 1.0)))), shape=message((2, 11), (3, [1]))).constant is None
+
+
 PARAMETER = instruction(1, "a", "parameter")
 
 
@@ -203,6 +223,8 @@ def small_module():
     inner = computation(
         1,
         PARAMETER,
+        instruction(9, "c", "constant", (8, message((8, struct.pack("<f", 1.5)))), (63, "LT"), shape=message((2, 11))),
+        instruction(8, "s", "slice", (17, message((1, 1), (2, 3), (3, 1))), (21, message((1, message((1, -1), (2, 1))))), operands=[1]),
         instruction(2, "b", "convolution", (15, window), (16, message((7, 1), (8, 2), (11, [0]))), (50, 2), operands=[1, 1]),
         root=2,
     )
@@ -285,7 +307,21 @@ def as_protobuf_reads_it(op):
          conv.output_batch_dimension, conv.output_feature_dimension, tuple(conv.output_spatial_dimensions))
         if op.HasField("convolution_dimension_numbers") else None,
         max(1, op.feature_group_count), max(1, op.batch_group_count), op.fusion_kind, op.custom_call_target, op.backend_config.decode(),
+        op.comparison_direction, scalar_of(op), tuple((part.start, part.limit, part.stride) for part in op.slice_dimensions),
+        tuple((part.edge_padding_low, part.edge_padding_high, part.interior_padding) for part in op.padding_config.dimensions),
     )  # fmt: skip
+
+
+def scalar_of(op):
+    """The one number in a scalar constant's literal."""
+    dtype = DTYPES[op.shape.element_type]
+    if op.opcode != "constant" or op.shape.dimensions or dtype == "tuple":
+        return None
+    values = getattr(op.literal, f"{dtype}s")
+    if isinstance(values, bytes):
+        kind = ml_dtypes.bfloat16 if dtype == "bf16" else {"f": "float", "s": "int", "u": "uint"}[dtype[0]] + dtype[1:]
+        return np.frombuffer(values, kind)[0].item()
+    return values[0]
 
 
 def plain(value):
