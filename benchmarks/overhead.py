@@ -21,7 +21,8 @@ import tensorflow as tf
 from pytest_tfperf.capture.environment import warm_runtime
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.checks import Wanted
-from pytest_tfperf.fixture import Settings, TfProfile
+from pytest_tfperf.fixture import TfProfile
+from pytest_tfperf.profiles import Settings
 
 ROUNDS = 9
 X, Y = np.random.rand(3200, 32).astype("float32"), np.random.rand(3200, 1).astype("float32")

@@ -267,7 +267,8 @@ def _new_profiler(item: pytest.Item) -> TfProfile:
             raise CaptureError(
                 "autocluster=True is not built yet; set TF_XLA_FLAGS='--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit' for the run"
             )
-        from pytest_tfperf.fixture import Settings, TfProfile
+        from pytest_tfperf.fixture import TfProfile
+        from pytest_tfperf.profiles import Settings
 
         keep = options.trace_dir / _slug(item.nodeid) if options.trace_dir else None
         settings = Settings(wanted=wanted, plan=options.plan, keep=keep, disabled=options.disable, announce=_announcer(item))

@@ -62,6 +62,8 @@ def each_step(windows: Windows, data: Iterable[Any]) -> Iterator[Any]:
                 element = next(iterator)
         except StopIteration:
             windows.abort()
+            if one_shot and windows.enough:
+                return
             if not seen or one_shot:
                 raise CaptureError(_too_short(windows, seen)) from None
             iterator, seen = iter(data), 0
@@ -165,7 +167,7 @@ def _too_short(windows: Windows, seen: int) -> str:
     if not seen and not windows.n_steps:
         return "the data are empty: not one step could be run"
     return (
-        f"the data ended after {windows.n_steps} steps and cannot be started again; the windows need {plan.total} (1 cold, "
+        f"the data ended after {windows.n_steps} steps and cannot be started again; the windows need {plan.total - 1} (1 cold, "
         f"{plan.warmup} warm-up, {plan.timed_steps} or more timed, {plan.trace_steps} traced). Pass something that can be "
         "iterated again (a tf.data.Dataset, a list), or lower warmup=, steps= and trace_steps="
     )

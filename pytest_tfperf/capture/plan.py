@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+_MIN_BLOCKS = 10  # fewer say nothing about the spread
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
@@ -29,8 +31,19 @@ class Plan:
 
     @property
     def total(self) -> int:
-        """Steps of all windows."""
-        return 1 + self.warmup + self.timed_steps + self.trace_steps
+        """Steps of all windows: the cold one, those of the others, and the probe."""
+        return 1 + self.warmup + self.timed_steps + self.trace_steps + 1
+
+    def timed_at_most(self, n_steps: int) -> int:
+        """How many calls the timed window may take after so many: what was wished for, and what leaves the later windows their own."""
+        room = 10**9 if self.available is None else max(1, self.available - n_steps - self.trace_steps - 1)
+        return room if self.steps is None else min(room, self.steps)
+
+    def wants_more(self, n_steps: int, n_blocks: int) -> bool:
+        """Whether a timed window of so many calls, in so many blocks, is too short."""
+        if self.steps is not None:
+            return n_steps < self.steps
+        return n_steps < self.timed_steps or (n_blocks < _MIN_BLOCKS and not self.latency)
 
     def block_size(self, target: float, period: float) -> int:
         """Steps of a block that is to take `target` seconds; a wished number of steps is divided into equal blocks."""
@@ -43,6 +56,6 @@ class Plan:
         """The plan for a loop that has only so many steps: where they are too few, every window is shorter by the same factor."""
         if available >= self.total:
             return replace(self, available=available)
-        share = max(available - 1, 0) / (self.total - 1)
+        share = max(available - 2, 0) / (self.total - 2)
         warmup, traced = math.floor(self.warmup * share), max(2, math.floor(self.trace_steps * share))
-        return replace(self, warmup=warmup, trace_steps=traced, steps=max(1, available - 1 - warmup - traced), available=available)
+        return replace(self, warmup=warmup, trace_steps=traced, steps=max(1, available - 2 - warmup - traced), available=available)

@@ -1,8 +1,9 @@
 """
 The windows of a profile: consecutive stretches of one run of the user's steps.
 
-cold (step 0) → warm-up → timed (profiler off) → traced. Whoever drives the steps calls `begin` and `end` around each,
-`turn_over` between epochs, and stops when `done`. What happens between two steps stands in `_sequence`, as one story.
+cold (step 0) → warm-up → timed (profiler off) → traced → probe (one step that shows its graphs). Whoever drives the steps calls
+`begin` and `end` around each, `turn_over` between epochs, and stops when `done`. What happens between two steps stands in
+`_sequence`, as one story.
 """
 
 from __future__ import annotations
@@ -14,17 +15,19 @@ from time import perf_counter
 from typing import Any
 
 from pytest_tfperf.capture.environment import fetch, load_tensorflow, sync_cost, sync_devices
+from pytest_tfperf.capture.executables import Executables
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.capture.profiler import Session, read_session
+from pytest_tfperf.capture.stopwatch import Stopwatch
+from pytest_tfperf.compiler.graphs import step_graph
 from pytest_tfperf.compiler.lowering import Calls, calls_recorded, lower
+from pytest_tfperf.compiler.probe import Probe, probed
 from pytest_tfperf.compiler.retracing import runs_functions
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.results import FETCH, FETCH_PYTHON
-from pytest_tfperf.trace.hlo import live_modules
 
 _BLOCK_S = 0.02  # a block is at least this long, and this many device synchronisations
 _SYNCS_PER_BLOCK = 50
-_MIN_BLOCKS = 10  # fewer say nothing about the spread
 _MAX_ROUNDS = 3
 _LONG_S = 1.0
 _SHARES = {"warm-up": 0.2, "timed": 0.45, "traced": 0.3}  # of max_seconds, for one round of windows
@@ -41,6 +44,7 @@ class Windows:
     def __init__(self, plan: Plan, folder: Path, kind: str, settle: Callable[[Path, int], int], announce: Callable[[str], None]) -> None:
         self.plan, self.kind = plan, kind
         self.done = False
+        self.enough = False  # all windows but the probe are full
         self.watched = False  # whether traces of tf.functions are reported to `function_traced`
         self.n_steps = 0
         self.inputs: Mapping[str, Any] = {"inputs": [], "batch": None}
@@ -54,35 +58,34 @@ class Windows:
         self._gaps: list[float] = []
         self._retraces: list[tuple[str, int]] = []
         self._cold_traces = 0
+        self._cold: Path | None = None
         self._trace: Path | None = None
         self._calls = self._running_calls = Calls(why="nothing was traced")  # in the steps of the trace; of the running session
-        self._compiled: frozenset[str] | None = None
+        self._probe = Probe()
         self._settled = True
         self._ended: str | None = None
         self._notes: list[str] = []
         self._session: Session | None = None
         self._annotation: Any = None
         self._in_step = self._epoch_over = self._announced = False
-        self._epoch = self._in_trace = 0  # epochs that have ended; steps that the running session holds
+        self._epoch = self._in_trace = self._in_probe = 0  # epochs that have ended; steps that the running session holds; the probe's
         self._size = plan.steps_per_call
-        self._mark = self._began = 0.0
-        self._modules: frozenset[str] | None = None  # alive after the first step
-        self._outside: frozenset[str] = frozenset()  # compiled while no step ran
-        self._before_outside: frozenset[str] | None = None
+        self._watch, self._began = Stopwatch(), 0.0
+        self._executables = Executables(folder)
         self._story = self._sequence()
         next(self._story)
 
     def begin(self, size: int | None = None) -> None:
         """A call begins that holds so many steps; without a word as many as the plan says."""
         self._size = self.plan.steps_per_call if size is None else size
-        if self._before_outside is not None:
-            self._outside |= self._live() - self._before_outside
-            self._before_outside = None
+        if self._executables.outside_steps:
+            with self._watch.paused():
+                self._executables.return_to_steps()
         if self._epoch_over:
             self._turn_page()
         self._in_step = True
         if not self.n_steps:
-            self._mark = perf_counter()
+            self._watch.restart()
         if self._session is not None:
             trace = load_tensorflow().profiler.experimental.Trace
             self._annotation = trace(self.kind, step_num=self.n_steps, _r=1, tfperf=1, epoch=self._epoch, batches=self._size)
@@ -112,6 +115,7 @@ class Windows:
         if self._annotation is not None:
             self._annotation.set_metadata(aborted=1)
         self._running_calls.abort_step()
+        self._probe.calls.abort_step()
         self._close_annotation()
         self._in_step = False
         self.turn_over()
@@ -122,14 +126,15 @@ class Windows:
 
     def leave_steps(self) -> None:
         """Until the next step begins, the loop does something else (a validation); what it compiles is not the steps'."""
-        if self._session is None and self._before_outside is None and self.n_steps:
-            self._before_outside = self._live()
+        if self._session is None and not self._executables.outside_steps and self.n_steps:
+            with self._watch.paused():
+                self._executables.leave_steps()
 
     def function_traced(self, name: str) -> None:
         """TensorFlow has traced a tf.function; counted if a step was running."""
-        if self._in_step and self.n_steps:
+        if self._in_step and self.n_steps and not self.enough:
             self._retraces.append((name, self.n_steps))
-        elif self._in_step:
+        elif self._in_step and not self.n_steps:
             self._cold_traces += 1
 
     def close(self, reason: str | None = None) -> None:
@@ -139,7 +144,7 @@ class Windows:
         if self._announced:
             self._announced = False
             self._announce("")
-        if reason is not None and not self.done:
+        if reason is not None and not self.enough:
             self._ended = reason
             self._keep_what_there_is()
         if self._session is not None:
@@ -149,6 +154,7 @@ class Windows:
     def recording(self, name: str, result: Any, workload: Mapping[str, Any], max_nodes: int | None) -> Recording:
         """What the windows hold, and the steps' functions lowered if they have at most so many nodes; for a profile that has ended."""
         lowered = lower(self._calls, workload, self.plan.max_seconds, max_nodes)
+        graph = step_graph(self._probe)
         return Recording(
             name=name,
             trace=self._trace,
@@ -158,12 +164,16 @@ class Windows:
             blocks=tuple(self._blocks),
             step_seconds=tuple(self._step_seconds),
             epoch_gaps_s=tuple(self._epoch_gaps_s),
-            n_steps=self.n_steps,
+            n_steps=self.n_steps - self._in_probe,
             n_epochs=self._epoch,
-            compiled=None if self._compiled is None else tuple(sorted(self._compiled)),
+            compiled=None if self._executables.late is None else tuple(sorted(self._executables.late)),
             traced=tuple(self._retraces) if self.watched else None,
             lowered=lowered.modules,
             lowered_why=lowered.why if self._trace else self._ended or lowered.why,
+            cold=self._cold,
+            graph=None if isinstance(graph, str) else graph,
+            graph_why=graph if isinstance(graph, str) else None,
+            eager=tuple((op_type, line, count) for (op_type, line), count in self._probe.eager.items()),
             settled=self._settled,
             ended=self._ended,
             notes=tuple(dict.fromkeys((*self._notes, *lowered.notes))),
@@ -171,7 +181,7 @@ class Windows:
         )
 
     def _keep_what_there_is(self) -> None:
-        if self._modules is None:
+        if not self._executables.watched:
             return
         if self._session is not None and self._in_trace:
             self._trace = self._stop()
@@ -179,7 +189,7 @@ class Windows:
         if self._session is not None:
             self._session.discard()
             self._session = None
-        self._compiled = self._live() - self._modules - self._outside
+        self._executables.end()
 
     def _sequence(self) -> Generator[None]:
         """One `yield` is one step of the user's; the code between two is what happens between two steps."""
@@ -196,11 +206,12 @@ class Windows:
             self._settled = not wait
             period = sum(seconds for seconds, _ in self._blocks) / sum(steps for _, steps in self._blocks)
             if not wait or not round_left or not self._room_for(wait + self.n_steps - began, period):
-                return
+                break
             self._say_long(f"waiting {wait} steps for the input buffers to drain", wait * period)
             for _ in range(wait):
                 yield
             steps_before = wait
+        yield from self._probe_step()
 
     def _room_for(self, n_steps: int, period: float) -> bool:
         """Whether so many more steps fit into the time and the data."""
@@ -211,13 +222,14 @@ class Windows:
         self._session = Session(self._folder)
         yield
         sync_devices()
-        self._first_step_s = self._lap()
+        self._first_step_s = self._watch.lap()
         session, self._session = self._session, None
-        trace = read_session(session.stop())
-        self._modules = live_modules(trace)
+        self._cold = session.stop()
+        trace = read_session(self._cold)
+        self._executables.begin(trace)
         if runs_functions(trace) and not self._cold_traces:
             self._first_step_why = "its functions had been traced before, so this was no first step"
-        self._mark = perf_counter()
+        self._watch.restart()
 
     def _warm_up_window(self) -> Generator[None, None, float]:
         """Gives the period of a step, from the second half of the window."""
@@ -225,26 +237,27 @@ class Windows:
         while n_steps < self.plan.warmup and self._spent() < self.plan.max_seconds * _SHARES["warm-up"]:
             if n_steps == self.plan.warmup // 2:
                 sync_devices()
-                self._mark, half = perf_counter(), n_steps
+                self._watch.restart()
+                half = n_steps
                 self._gaps = []
             yield
             n_steps += 1
         self._say_cut("warm-up", n_steps, self.plan.warmup)
         sync_devices()
-        return max(perf_counter() - self._mark, 0.0) / max(n_steps - half, 1)
+        return max(self._watch.elapsed(), 0.0) / max(n_steps - half, 1)
 
     def _timed_window(self, period: float) -> Generator[None]:
         self._say_long("measuring", max(self.plan.timed_steps + self.plan.trace_steps, 1) * period)
         target = max(_BLOCK_S, _SYNCS_PER_BLOCK * sync_cost())
         size = self.plan.block_size(target, period)
         deadline = perf_counter() + self.plan.max_seconds * _SHARES["timed"]
-        last = self.n_steps + self._timed_at_most()
+        last = self.n_steps + self.plan.timed_at_most(self.n_steps)
         blocks: list[tuple[float, int]] = []
         single: list[float] = []
         self._gaps = []
-        self._mark = perf_counter()
+        self._watch.restart()
         try:
-            while self.n_steps < last and self._wants_more(len(single), len(blocks)) and (perf_counter() < deadline or not blocks):
+            while self.n_steps < last and self.plan.wants_more(len(single), len(blocks)) and (perf_counter() < deadline or not blocks):
                 seconds, n_steps, laps = yield from self._block(min(size, last - self.n_steps), deadline)
                 if seconds < target / 2 and len(laps) == size and self.plan.steps is None and not self.plan.latency:
                     size *= 2  # the warm-up was slower than this: measure with longer blocks
@@ -252,15 +265,10 @@ class Windows:
                 blocks.append((seconds, n_steps))
                 single += laps
         finally:
-            if blocks and (not self._blocks or not self._wants_more(len(single), len(blocks))):
+            if blocks and (not self._blocks or not self.plan.wants_more(len(single), len(blocks))):
                 self._blocks, self._step_seconds, self._epoch_gaps_s = blocks, single, self._gaps
         if perf_counter() >= deadline:
             self._say_cut("timed", len(single), self.plan.timed_steps)
-
-    def _timed_at_most(self) -> int:
-        """How many calls the timed window may take: what was wished for, and what leaves the traced window its own."""
-        room = 10**9 if self.plan.available is None else max(1, self.plan.available - self.n_steps - self.plan.trace_steps)
-        return room if self.plan.steps is None else min(room, self.plan.steps)
 
     def _block(self, size: int, deadline: float) -> Generator[None, None, tuple[float, int, list[float]]]:
         """
@@ -272,12 +280,12 @@ class Windows:
         seconds, n_steps = 0.0, 0
         while len(laps) < size and (perf_counter() < deadline or not laps):
             yield
-            lap = self._lap()
+            lap = self._watch.lap()
             seconds, n_steps = seconds + lap, n_steps + self._size
             laps.append(lap / self._size)
         if not self.plan.latency:
             sync_devices()
-        return seconds + self._lap(), n_steps, laps
+        return seconds + self._watch.lap(), n_steps, laps
 
     def _traced_window(self) -> Generator[None]:
         deadline = perf_counter() + self.plan.max_seconds * _SHARES["traced"]
@@ -293,22 +301,19 @@ class Windows:
         sync_devices()
         self._trace = self._stop()
 
-    def _wants_more(self, n_steps: int, n_blocks: int) -> bool:
-        if self.plan.steps is not None:
-            return n_steps < self.plan.steps
-        return n_steps < self.plan.timed_steps or (n_blocks < _MIN_BLOCKS and not self.plan.latency)
+    def _probe_step(self) -> Generator[None]:
+        """One more step, if there is one: what it shows is not worth a failure."""
+        self.enough = True
+        if self.plan.available is None or self.n_steps < self.plan.available:
+            with probed(lambda: self._in_step) as self._probe:
+                yield
+                self._in_probe = 1
 
     def _turn_page(self) -> None:
         self._epoch_over = False
         self._epoch += 1
         if self._session is None:
-            self._gaps.append(self._lap())
-
-    def _lap(self) -> float:
-        """Seconds since the last mark, and a new mark."""
-        now = perf_counter()
-        seconds, self._mark = now - self._mark, now
-        return seconds
+            self._gaps.append(self._watch.lap())
 
     def _spent(self) -> float:
         return perf_counter() - self._began
@@ -328,17 +333,9 @@ class Windows:
         """End the traced window: its trace, and what was compiled until then."""
         session, self._session, self._calls = self._session, None, self._running_calls
         assert session is not None
-        assert self._modules is not None
         path = session.stop()
-        self._compiled = live_modules(read_session(path)) - self._modules - self._outside
+        self._executables.end(read_session(path))
         return path
-
-    def _live(self) -> frozenset[str]:
-        """The executables alive now, from a session that records nothing; its time counts nowhere."""
-        start = perf_counter()
-        modules = live_modules(read_session(Session(self._folder).stop()))
-        self._mark += perf_counter() - start
-        return modules
 
     def _close_annotation(self) -> None:
         annotation, self._annotation = self._annotation, None

@@ -8,7 +8,8 @@ import pytest
 
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.checks import Wanted
-from pytest_tfperf.fixture import Settings, TfProfile
+from pytest_tfperf.fixture import TfProfile
+from pytest_tfperf.profiles import Settings
 
 
 @pytest.fixture

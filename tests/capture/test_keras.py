@@ -52,7 +52,7 @@ def test_fit_returns_what_keras_returns_and_user_callbacks_see_all_of_it(profile
     assert recorder.calls[-1] == ("over", None)
     batches = [call for call in recorder.calls if call[0] == "end"]
     assert 22 <= len(batches) < 320  # the loop ended when the windows were full, measured again if the buffers had to settle
-    assert len(batches) == result.value("retraces").detail["n_steps"] + 1
+    assert len(batches) == result.value("retraces").detail["n_steps"] + 2  # the cold step, and the probe
     assert hooks() == before
 
 
@@ -109,7 +109,7 @@ def test_evaluate_and_predict_return_their_results(profile):
     evaluated = profile.evaluate(model, X, Y, batch_size=2, verbose=0, name="evaluate")
     assert evaluated.result == pytest.approx(model.evaluate(X, Y, batch_size=2, verbose=0), rel=1e-4)
     predicted = profile.predict(model, X, batch_size=2, verbose=0, name="predict")
-    assert predicted.result.shape == (2 * (predicted.value("retraces").detail["n_steps"] + 1), 1)
+    assert predicted.result.shape == (2 * (predicted.value("retraces").detail["n_steps"] + 2), 1)
     assert {step.name.split()[0] for step in evaluated.steps} == {"test"}
     assert {step.name.split()[0] for step in predicted.steps} == {"predict"}
 
@@ -119,7 +119,7 @@ def test_a_loop_with_fewer_batches_than_windows_gets_shorter_windows(profile, n_
     x, y = np.ones((2 * n_batches, 3), "float32"), np.ones((2 * n_batches, 1), "float32")
     result = profile.evaluate(model_of(), x, y, batch_size=2, verbose=0)
     assert result.step_time > 0
-    assert result.value("retraces").detail["n_steps"] == n_batches - 1
+    assert result.value("retraces").detail["n_steps"] == n_batches - 2
 
 
 def test_the_workload_of_arrays_and_of_datasets(profile):
@@ -165,7 +165,7 @@ def test_restore_needs_a_built_model(profile):
 def test_more_batches_than_the_windows_need_leave_the_traced_window_its_own(profile):
     for n_batches in (22, 23, 40, 120):
         x, y = np.ones((2 * n_batches, 3), "float32"), np.ones((2 * n_batches, 1), "float32")
-        profiler = type(profile)(replace(profile._settings, wanted=Wanted.read({"warmup": 3, "trace_steps": 6})))
+        profiler = type(profile)(replace(profile._profiles.settings, wanted=Wanted.read({"warmup": 3, "trace_steps": 6})))
         assert profiler.evaluate(model_of(), x, y, batch_size=2, verbose=0).retraces == 0
         assert len(profiler.profile.steps) >= 2
         assert profiler.profile.ended is None

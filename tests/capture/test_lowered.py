@@ -9,7 +9,7 @@ import tensorflow as tf
 from lowered import of_step, products
 from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
 
-from pytest_tfperf import fixture
+from pytest_tfperf import profiles
 from pytest_tfperf.checks import Wanted
 
 X, Y = np.ones((96, 8, 8, 3), "float32"), np.ones((96, 2), "float32")
@@ -24,15 +24,15 @@ UNTOUCHED = ConcreteFunction._call_flat
 def recordings(monkeypatch):
     """What capture hands to analysis."""
     seen = []
-    original = fixture.profile_of
-    monkeypatch.setattr(fixture, "profile_of", lambda recording, trace: (seen.append(recording), original(recording, trace))[1])
+    original = profiles.profile_of
+    monkeypatch.setattr(profiles, "profile_of", lambda recording, *traces: (seen.append(recording), original(recording, *traces))[1])
     return seen
 
 
 @pytest.fixture
 def short(profile):
     """Windows that four batches of Keras fill."""
-    profiler = type(profile)(replace(profile._settings, wanted=Wanted.read({"warmup": 1, "steps": 1, "trace_steps": 2})))
+    profiler = type(profile)(replace(profile._profiles.settings, wanted=Wanted.read({"warmup": 1, "steps": 1, "trace_steps": 2})))
     yield profiler
     profiler.close()
 
@@ -177,7 +177,7 @@ def test_steps_that_a_test_marked_itself_are_not_guessed_at(profile, recordings)
 
 @pytest.mark.parametrize("limits", [{"max_flops": 1e9}, {"min_half_precision": 0}, {"min_flops_utilization": 0}])
 def test_large_steps_are_lowered_where_a_limit_needs_it(profile, recordings, monkeypatch, limits):
-    monkeypatch.setattr(fixture, "UNASKED_NODES", 2)
+    monkeypatch.setattr(profiles, "UNASKED_NODES", 2)
     profile(step, DATA, limits={"max_retraces": 0})
     assert (recordings[0].lowered, "asks for it" in recordings[0].lowered_why) == (None, True)
     profile(step, DATA, name="asked", limits=limits)
@@ -185,7 +185,7 @@ def test_large_steps_are_lowered_where_a_limit_needs_it(profile, recordings, mon
 
 
 def test_the_marker_alone_and_bracketed_steps_have_the_same_bound(profile, recordings, monkeypatch):
-    monkeypatch.setattr(fixture, "UNASKED_NODES", 2)
+    monkeypatch.setattr(profiles, "UNASKED_NODES", 2)
     with profile.trace() as trace, trace.step():
         step(DATA[0])
     with profile.trace(name="asked", limits={"max_flops": 1e9}) as trace, trace.step():
@@ -223,7 +223,7 @@ def test_windows_that_were_cut_off_before_a_trace_say_so(profile, recordings):
 
 
 def test_a_second_round_that_is_cut_off_leaves_the_first_one_s_functions(profile, recordings, monkeypatch):
-    monkeypatch.setattr(fixture, "settling_steps", lambda trace, steps_before: 3)
+    monkeypatch.setattr(profiles, "settling_steps", lambda trace, steps_before: 3)
     for number, batch in enumerate(profile.steps(DATA)):
         if number == 37:  # the first step of the second traced window: 22 of the first round, 3 of waiting, 12 timed
             break

@@ -1,0 +1,168 @@
+"""The profiles of one test: how they are made, named and kept, whatever form of `tf_profile` drives the steps."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pytest_tfperf.analysis.profile import profile_of, settling_steps
+from pytest_tfperf.capture.environment import load_tensorflow, warm_runtime
+from pytest_tfperf.capture.keras import KINDS, examples_per_step, keras_workload, run_keras
+from pytest_tfperf.capture.plan import Plan
+from pytest_tfperf.capture.profiler import Session, keep_trace, read_session, stop_quietly, user_session_runs
+from pytest_tfperf.capture.windows import Windows
+from pytest_tfperf.checks import Limit, Wanted
+from pytest_tfperf.compiler.lowering import UNASKED_NODES, Calls, lower
+from pytest_tfperf.compiler.retracing import traces_reported_to
+from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.recording import Recording
+from pytest_tfperf.results import Profile
+
+_FROM_HLO = ("flops", "half_precision", "flops_utilization")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How the profiles of one test are made; `keep` is the folder that traces are kept under, if they are."""
+
+    wanted: Wanted
+    plan: Plan
+    keep: Path | None = None
+    disabled: bool = False
+    announce: Callable[[str], None] = lambda _: None
+
+
+class Profiles:
+    """Makes the profiles of one test, one after the other, and keeps them with the limits that hold for each."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.results: dict[str, tuple[Profile, tuple[Limit, ...]]] = {}
+        self.names: set[str] = set()
+        self._folder = Path(tempfile.mkdtemp(prefix="tfperf-"))
+        self._open: list[Windows] = []
+        self._tracing = False
+        load_tensorflow()
+        self._user_session = user_session_runs()
+
+    def close(self) -> None:
+        """Stop whatever still runs and remove what is not kept."""
+        for windows in self._open:
+            windows.close()
+        if not self._user_session and user_session_runs():
+            stop_quietly()  # the test left a session of its own running
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def take_name(self, name: str | None) -> str:
+        """
+        A name for the next profile; the first may have none, and then is at "".
+
+        Raises:
+            CaptureError: If it is taken or missing, or a profile is being made already.
+        """
+        if self._open or self._tracing:
+            raise CaptureError("a profile of this test is being made already; profiles cannot be nested, since there is one profiler")
+        if name is None and self.names:
+            raise CaptureError("this test has profiled a step before; give the second one a name=")
+        if (name or "") in self.names:
+            raise CaptureError(f"this test has a profile named {name!r} already; names are {sorted(self.names)}")
+        self.names.add(name or "")
+        return name or ""
+
+    def wanted(self, limits: Mapping[str, Any] | None, **options: Any) -> Wanted:
+        """What the marker asks for, with a profile's own limits and options before."""
+        given = {key: value for key, value in options.items() if value is not None}
+        return Wanted.read({**self.settings.wanted.given, **(limits or {}), **given})
+
+    @contextmanager
+    def windows(self, wanted: Wanted, kind: str, steps_per_call: int, available: int | None = None) -> Iterator[Windows]:
+        """The windows of a loop of this kind (step, train, test, predict); `available` calls are all there are, if it is known."""
+        plan = replace(self._plan(wanted), steps_per_call=steps_per_call)
+        warm_runtime()
+        windows = Windows(
+            plan if available is None else plan.cut_to(available),
+            self._folder,
+            kind,
+            lambda path, before: settling_steps(read_session(path), before),
+            self.settings.announce,
+        )
+        self._open.append(windows)
+        try:
+            with traces_reported_to(windows.function_traced) as watched:
+                windows.watched = watched
+                yield windows
+        finally:
+            windows.close()
+            self._open.remove(windows)
+
+    def keras_loop(
+        self, call: Any, model: Any, method: str, args: tuple[Any, ...], kwargs: dict[str, Any], name: str, wanted: Wanted, stop: bool
+    ) -> Profile:
+        """The profile of `call(*args, **kwargs)`, which is `method` of a Keras model; with `stop` it ends when the windows are full."""
+        workload = keras_workload(call, model, args, kwargs)
+        with ExitStack() as stack:
+
+            def open_windows(available: int | None, per_execution: int) -> Windows:
+                return stack.enter_context(self.windows(wanted, KINDS[method], per_execution, available))
+
+            result, windows = run_keras(call, model, method, args, kwargs, open_windows, stop)
+        return self.finish(windows, name, wanted, result, workload, examples_per_step(args, kwargs, workload))
+
+    def start_session(self) -> Session:
+        """A trace that whoever starts it ends."""
+        return Session(self._folder)
+
+    @contextmanager
+    def session(self) -> Iterator[Session]:
+        """A trace without windows; discarded if what runs in it fails."""
+        session = self.start_session()
+        self._tracing = True
+        try:
+            yield session
+        except BaseException:
+            session.discard()
+            raise
+        finally:
+            self._tracing = False
+
+    def finish(
+        self, windows: Windows, name: str, wanted: Wanted, result: Any, workload: Mapping[str, Any], examples: float | None
+    ) -> Profile:
+        """The profile of windows that have ended."""
+        recording = windows.recording(name, result, workload, _most_nodes(wanted))
+        if examples is None:
+            examples = workload.get("batch")
+        return self._store(replace(recording, examples_per_step=examples), wanted)
+
+    def finish_bare(self, trace: Path, name: str, calls: Calls, wanted: Wanted) -> Profile:
+        """
+        The profile of a trace without windows.
+
+        Raises:
+            TraceError: If there is no step in it.
+        """
+        done = lower(calls, {}, self.settings.plan.max_seconds, _most_nodes(wanted))
+        recording = Recording(name=name, trace=trace, workload={}, bare=True, lowered=done.modules, lowered_why=done.why, notes=done.notes)
+        return self._store(recording, wanted)
+
+    def _store(self, recording: Recording, wanted: Wanted) -> Profile:
+        trace = read_session(recording.trace) if recording.trace else None
+        profile = profile_of(replace(recording, target_step_time_s=wanted.target_step_time), trace)
+        self.results[recording.name] = profile, wanted.limits
+        if trace is not None and self.settings.keep is not None:
+            keep_trace(Path(trace.path), self.settings.keep, recording.name)
+        return profile
+
+    def _plan(self, wanted: Wanted) -> Plan:
+        chosen = {name: getattr(wanted, name) for name in ("warmup", "steps", "trace_steps", "latency")}
+        return replace(self.settings.plan, **{name: value for name, value in chosen.items() if value is not None})
+
+
+def _most_nodes(wanted: Wanted) -> int | None:
+    """How large a step may be that is lowered to HLO; None is any size."""
+    return None if wanted.asks_for(_FROM_HLO) else UNASKED_NODES
