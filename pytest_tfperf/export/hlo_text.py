@@ -44,7 +44,7 @@ def hlo_text(module: HloModule) -> str:
 
 def instruction_text(module: HloModule, part: HloComputation, op: HloInstruction) -> str:
     """One instruction of a computation, without indentation: `%add.1 = f32[8]{0} add(%a, %b), metadata={…}`."""
-    inside = _literal(op) or _listed(f"%{operand.name}" for operand in part.operands(op))
+    inside = literal_text(op) or _listed(f"%{operand.name}" for operand in part.operands(op))
     call = f"%{op.name} = {shape_text(op.shape)} {op.opcode}({inside})"
     return ("ROOT " if op.id == part.root_id else "") + ", ".join([call, *_attributes(module, part, op)])
 
@@ -58,6 +58,15 @@ def shape_text(shape: Shape, layout: bool = True) -> str:
     dynamic = shape.dynamic or (False,) * len(shape.dimensions)
     sizes = ",".join(("<=" if free else "") + str(size) for size, free in zip(shape.dimensions, dynamic, strict=False))
     return f"{shape.dtype}[{sizes}]" + (_layout(shape) if layout else "")
+
+
+def literal_text(op: HloInstruction) -> str | None:
+    """What stands between the brackets of a parameter or constant, None of others; of an array's values nothing is known."""
+    if op.opcode == "parameter":
+        return str(op.parameter_number)
+    if op.opcode != "constant":
+        return None
+    return "{...}" if op.constant is None else _number(op.shape.dtype, op.constant)
 
 
 def callees(module: HloModule, part: HloComputation, op: HloInstruction) -> Iterator[tuple[str, HloComputation]]:
@@ -96,15 +105,6 @@ def _layout(shape: Shape) -> str:
     more += f"E({shape.element_bits})" if shape.element_bits else ""
     more += f"S({shape.memory_space})" if shape.memory_space else ""
     return f"{{{order}{':' if more else ''}{more}}}" if order or more else ""
-
-
-def _literal(op: HloInstruction) -> str | None:
-    """What stands between the brackets of a parameter or constant; of an array's values nothing is known."""
-    if op.opcode == "parameter":
-        return str(op.parameter_number)
-    if op.opcode != "constant":
-        return None
-    return "{...}" if op.constant is None else _number(op.shape.dtype, op.constant)
 
 
 def _number(dtype: str, value: bool | float) -> str:
