@@ -24,7 +24,8 @@ FRAMEWORKS = {"tensorflow", "keras"}
 WORDS = {"errors", "metrics", "recording", "results", "files"}
 ANALYSIS = WORDS | {"trace", "analysis", "padding"}
 BASELINE = ANALYSIS | {"checks", "baseline"}
-CAPTURE = WORDS | {"trace", "capture", "compiler"}
+COMPARISON = WORDS | {"baseline", "comparison"}  # of the baseline its statistics alone
+CAPTURE = WORDS | {"trace", "comparison", "capture", "compiler"}
 ROOMS = {
     **dict.fromkeys(WORDS, WORDS),
     "trace": WORDS | {"trace"},
@@ -34,6 +35,7 @@ ROOMS = {
     "baseline": BASELINE,
     "report": BASELINE | {"report"},
     "export": ANALYSIS | {"export"},
+    "comparison": COMPARISON,
     "capture": CAPTURE,
     "compiler": CAPTURE,
 }
@@ -94,6 +96,12 @@ def test_a_module_imports_from_its_own_layer_and_those_below(name):
 def test_the_words_stand_in_order():
     assert GRAPH["pytest_tfperf.errors"] == GRAPH["pytest_tfperf.metrics"] == GRAPH["pytest_tfperf.files"] == set()
     assert GRAPH["pytest_tfperf.results"] <= {"pytest_tfperf.errors", "pytest_tfperf.metrics"}
+
+
+def test_a_comparison_takes_of_the_baseline_its_statistics_alone():
+    words = {"pytest_tfperf.errors", "pytest_tfperf.metrics", "pytest_tfperf.results"}
+    assert GRAPH["pytest_tfperf.comparison"] <= words | {"pytest_tfperf.baseline", "pytest_tfperf.baseline.statistics"}
+    assert GRAPH["pytest_tfperf.baseline.statistics"] <= words
 
 
 @pytest.mark.parametrize("name", NAMES)
