@@ -9,7 +9,10 @@ The computations stand in order, callees first; the last one is run. Of each the
 import re
 from dataclasses import replace
 
+from xspace import at, field, line, plane, space, varint
+
 from pytest_tfperf.trace.hlo_module import (
+    DTYPES,
     ConvolutionDimensions,
     DotDimensions,
     HloComputation,
@@ -70,3 +73,34 @@ def module(scheduled=False, **computations):
         }
         parts[ids[name]] = HloComputation(ids[name], name, len(ops) - 1, placed)
     return HloModule("m", len(ids), parts, scheduled)
+
+
+def encoded(made):
+    """A module as the bytes of its HloModuleProto: names, opcodes, shapes, operands, callees and metadata."""
+    parts = [field(1, part.name) + field(5, part.id) + field(6, part.root_id) + b"".join(field(2, _instruction(op)) for op in part.instructions.values())
+             for part in made.computations.values()]  # fmt: skip
+    return field(1, made.name) + field(6, made.entry_id) + b"".join(field(3, part) for part in parts)
+
+
+def _instruction(op):
+    texts = {1: op.op_type, 2: op.op_name}
+    metadata = b"".join(field(number, text) for number, text in texts.items() if text)
+    fields = {
+        1: op.name, 2: op.opcode, 3: _shape(op.shape), 7: metadata, 9: op.parameter_number, 11: op.fusion_kind, 35: op.id,
+        36: b"".join(map(varint, op.operands)), 38: b"".join(map(varint, op.called)),
+    }  # fmt: skip
+    return b"".join(field(number, value) for number, value in fields.items())
+
+
+def _shape(made):
+    number = next(number for number, name in DTYPES.items() if name == made.dtype)
+    return field(2, number) + field(3, b"".join(map(varint, made.dimensions))) + b"".join(field(4, _shape(part)) for part in made.parts)
+
+
+def trace_of(modules, ran=(), steps=True):
+    """The bytes of a CPU's trace of one step, with these executables by name in its metadata, of which some ran, by program id."""
+    thunks = [at("tanh", n + 0.1, n + 0.2, hlo_op="i", hlo_module="m", program_id=program) for n, program in enumerate(ran)]
+    runs = [at("CpuExecutable::ExecuteAsyncOnStream", n, n + 0.9) for n, _ in enumerate(ran)]
+    marks = [at("train", 0, 100, step_num=0, _r=1)] if steps else []
+    metadata = {name: {"Hlo Proto": field(1, encoded(made))} for name, made in modules.items()}
+    return space(plane("/host:CPU", line("marks", *marks), line("t", *runs, *thunks)), plane("/host:metadata", metadata=metadata))
