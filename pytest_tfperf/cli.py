@@ -15,7 +15,7 @@ from typing import Any
 from pytest_tfperf import __version__
 from pytest_tfperf.baseline.store import entry_key
 from pytest_tfperf.checks import Wanted, check_limits
-from pytest_tfperf.errors import LimitError, TfperfError, TraceError
+from pytest_tfperf.errors import ExportError, LimitError, TfperfError, TraceError
 from pytest_tfperf.report.analysis import render_profile
 from pytest_tfperf.report.runfile import read_run
 from pytest_tfperf.report.terminal import render
@@ -63,20 +63,29 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     show.add_argument("run", type=Path, metavar="RUN.json", help="the run file")
     export = commands.add_parser(
-        "export", help="a trace for Perfetto's UI or chrome://tracing",
+        "export", help="a trace for Perfetto's UI or chrome://tracing, or its HLO as text or a picture",
         description="Write a trace as Chrome's trace JSON (.json, .json.gz) or in Perfetto's format (.perfetto-trace, .pftrace), "
-        "with the steps as a track of their own.",
+        "with the steps as a track of their own. Or write the optimised HLO of the executables that its steps ran: all as text (.txt), "
+        "or the largest as a graph (.dot) or a picture (.svg, which needs Graphviz).",
     )  # fmt: skip
-    export.add_argument("trace", type=Path, metavar="TRACE", help=f"{traces}, all its hosts")
+    export.add_argument("trace", type=Path, metavar="TRACE", help=f"{traces}, all its hosts; HLO is that of the first host")
     export.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="the file to write")
+    export.add_argument("--module", metavar="NAME", help="of HLO only the executable of this name: step, or step(12)")
     export.set_defaults(run_command=_export, parser=export)
+    compare = _command(
+        commands, "compare", _compare, "two traces side by side",
+        "Show the metrics of two traces side by side, and how the HLO that they ran differs: which ops, which fusions, whose shapes. "
+        "Exit status 2 if one cannot be read.",
+    )  # fmt: skip
+    compare.add_argument("before", type=Path, metavar="A", help=traces)
+    compare.add_argument("after", type=Path, metavar="B", help="what to compare with it")
     return parser
 
 
 def _command(commands: Any, name: str, run: object, short: str, long: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(name, help=short, description=long)
     parser.add_argument("-v", "--verbose", action="store_true", help="also what passed, what is unknown and why, and more rows of tables")
-    parser.add_argument("--json", action="store_true", help="print the profiles as one JSON object")
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
     parser.set_defaults(run_command=run, parser=parser)
     return parser
 
@@ -123,10 +132,43 @@ def _show(options: argparse.Namespace, rest: Sequence[str]) -> int:
 
 def _export(options: argparse.Namespace, rest: Sequence[str]) -> int:
     _refuse(options, rest)
-    from pytest_tfperf.export import export_traces  # numpy
+    from pytest_tfperf.export import export_traces, shows_hlo  # numpy
     from pytest_tfperf.trace.logdir import find_traces
 
+    if shows_hlo(options.output):
+        return _export_hlo(options)
+    if options.module is not None:
+        raise ExportError(f"{options.output}: --module is for HLO, which .txt, .dot and .svg are")
     export_traces(find_traces(options.trace), options.output)
+    return GOOD
+
+
+def _export_hlo(options: argparse.Namespace) -> int:
+    """The executables of a trace, or the one that is asked for; what a picture leaves out is said."""
+    from pytest_tfperf.analysis.programs import pick, programs_of_run
+    from pytest_tfperf.export import export_hlo
+    from pytest_tfperf.trace.logdir import find_traces
+
+    programs = programs_of_run(find_traces(options.trace))
+    programs = programs if options.module is None else [pick(programs, options.module)]
+    export_hlo([program.module for program in programs], options.output)
+    if programs[0].runs is None and options.module is None:
+        print("tfperf: no step ran an executable; what is written is alive all the same", file=sys.stderr)
+    if len(programs) > 1 and options.output.suffix.lower() != ".txt":
+        others = ", ".join(program.title for program in programs[1:])
+        print(f"tfperf: {options.output} shows {programs[0].title}; --module takes another: {others}", file=sys.stderr)
+    return GOOD
+
+
+def _compare(options: argparse.Namespace, rest: Sequence[str]) -> int:
+    _refuse(options, rest)
+    from pytest_tfperf.report.side_by_side import compared_json, read_side, render_compared  # numpy
+
+    before, after = read_side(options.before), read_side(options.after)
+    if options.json:
+        print(json.dumps(compared_json(before, after), indent=1, allow_nan=False))
+    else:
+        print(render_compared(before, after, options.verbose))
     return GOOD
 
 

@@ -334,7 +334,7 @@ def test_a_trace_without_events_gives_a_file_without_events(tmp_path, ending):
     assert out.stat().st_size < 100
 
 
-@pytest.mark.parametrize("name", ["out.txt", "out", "out.gz", "json"])
+@pytest.mark.parametrize("name", ["out.png", "out", "out.gz", "json"])
 def test_an_unknown_ending_names_the_valid_ones(tmp_path, name, capsys):
     (tmp_path / "host.xplane.pb").write_bytes(PLAIN)
     assert main(["export", str(tmp_path / "host.xplane.pb"), "-o", str(tmp_path / name)]) == 2

@@ -1,20 +1,24 @@
-"""XSpace traces for other viewers: Chrome's trace JSON, and Perfetto's own format."""
+"""XSpace traces for other viewers: Chrome's trace JSON, and Perfetto's own format; and XLA modules as text and pictures."""
 
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 from pytest_tfperf.errors import ExportError
 from pytest_tfperf.export.chrome import write_chrome
+from pytest_tfperf.export.hlo_dot import dot_of, svg_of
+from pytest_tfperf.export.hlo_text import text_of
 from pytest_tfperf.export.perfetto import write_perfetto
 from pytest_tfperf.export.tracks import Process, processes_of
 from pytest_tfperf.files import replacing
+from pytest_tfperf.trace.hlo_module import HloModule
 
 _Writer = Callable[[BinaryIO, Iterable[Process]], None]
+_Format = TypeVar("_Format")
 
 
 def export_traces(traces: Sequence[Path], out: Path) -> None:
@@ -27,7 +31,7 @@ def export_traces(traces: Sequence[Path], out: Path) -> None:
         ExportError: If no format has that ending, or the file cannot be written.
         TraceError: If a trace cannot be read. The file is then as it was.
     """
-    write = _writer(out)
+    write = _of_ending(_WRITERS, out)
     try:
         with replacing(out) as file:
             write(file, processes_of(traces))
@@ -35,10 +39,33 @@ def export_traces(traces: Sequence[Path], out: Path) -> None:
         raise ExportError(f"{out} cannot be written: {error.strerror or error}") from error
 
 
-def _writer(out: Path) -> _Writer:
-    found = next((writer for ending, writer in _WRITERS.items() if out.name.lower().endswith(ending)), None)
+def export_hlo(modules: Sequence[HloModule], out: Path) -> None:
+    """
+    Write XLA modules: as HLO text (.txt) all of them, one after another; as a graph (.dot) or a picture (.svg) the first.
+
+    Raises:
+        ExportError: If no format has that ending, there is no module, Graphviz is missing (.svg), or the file cannot be written.
+    """
+    content_of = _of_ending(_HLO, out)
+    if not modules:
+        raise ExportError(f"{out}: there is no XLA module to write")
+    content = content_of(modules)
+    try:
+        with replacing(out) as file:
+            file.write(content)
+    except OSError as error:
+        raise ExportError(f"{out} cannot be written: {error.strerror or error}") from error
+
+
+def shows_hlo(out: Path) -> bool:
+    """Whether the ending of a file is one of those that `export_hlo` writes."""
+    return out.name.lower().endswith(tuple(_HLO))
+
+
+def _of_ending(formats: Mapping[str, _Format], out: Path) -> _Format:
+    found = next((one for ending, one in formats.items() if out.name.lower().endswith(ending)), None)
     if found is None:
-        raise ExportError(f"{out}: no format has this ending; take one of {', '.join(_WRITERS)}")
+        raise ExportError(f"{out}: no format has this ending; take one of {', '.join([*_WRITERS, *_HLO])}")
     return found
 
 
@@ -53,4 +80,10 @@ _WRITERS: dict[str, _Writer] = {
     ".json.gz": partial(_compressed, write=write_chrome),
     ".perfetto-trace": write_perfetto,
     ".pftrace": write_perfetto,
+}
+
+_HLO: dict[str, Callable[[Sequence[HloModule]], bytes]] = {
+    ".txt": lambda modules: "\n".join(map(text_of, modules)).encode(),
+    ".dot": lambda modules: dot_of(modules[0]).encode(),
+    ".svg": lambda modules: svg_of(dot_of(modules[0])),
 }

@@ -19,7 +19,7 @@ from pytest_tfperf.trace.hlo_module import HloComputation, HloInstruction, HloMo
 
 _DOT_SECONDS = 120.0
 _LONGEST = 60  # characters of an op name in a node
-_CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 # tints of Okabe and Ito's eight colours, which people of any colour vision tell apart (jfly.uni-koeln.de/color)
 _QUIET = ("#f7f7f7", "#999999")  # fill and line: parameters, constants, and what only gives names to parts
@@ -38,7 +38,7 @@ _FUSION = ("#e3f2fb", "#56b4e9")
 _FRAME = ("#fcfcfc", "#bbbbbb")
 
 
-def hlo_dot(module: HloModule) -> str:
+def dot_of(module: HloModule) -> str:
     """The module as one directed graph."""
     uses = Counter(key for part in module.computations.values() for op in part.instructions.values() for key in op.called)
     graph = _Graph(module, frozenset(key for key, n in uses.items() if n == 1))

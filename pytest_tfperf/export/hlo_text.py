@@ -32,7 +32,7 @@ _MANY = {"conditional": "branch_computations"}
 _COMMENT_EVERY = 5
 
 
-def hlo_text(module: HloModule) -> str:
+def text_of(module: HloModule) -> str:
     """The whole module, callees before their callers."""
     entry = module.entry
     layouts = ", ".join(shape_text(op.shape) for op in _parameters(entry))

@@ -6,7 +6,7 @@ from textwrap import dedent
 import pytest
 from hlo import dot, labels, module, op, parameters, shape, window
 
-from pytest_tfperf.export.hlo_text import hlo_text, instruction_text, shape_text
+from pytest_tfperf.export.hlo_text import instruction_text, shape_text, text_of
 from pytest_tfperf.trace.hlo import decode_module
 from pytest_tfperf.trace.hlo_module import Shape
 
@@ -26,7 +26,7 @@ def test_a_module_reads_as_xla_writes_it():
             op_type="Sum", op_name="loss/Sum", source_file="model.py", source_line=12,
         ),
     ]  # fmt: skip
-    assert hlo_text(module(scheduled=True, add=ADD, fused_computation=fused, main=main)) == dedent("""\
+    assert text_of(module(scheduled=True, add=ADD, fused_computation=fused, main=main)) == dedent("""\
         HloModule m, is_scheduled=true, entry_computation_layout={(f32[8,4])->f32[8]{0}}
 
         %add (p0: f32[], p1: f32[]) -> f32[] {
@@ -187,7 +187,7 @@ def compiled():
 @pytest.mark.parametrize("number", range(3), ids=["dense", "loop", "image"])
 def test_the_text_is_that_of_xla(compiled, number):
     text, raw = compiled[number]
-    assert computations(hlo_text(decode_module(raw, "m"))) == computations(text)
+    assert computations(text_of(decode_module(raw, "m"))) == computations(text)
 
 
 def test_what_is_compared_holds_what_matters(compiled):
