@@ -7,10 +7,11 @@ Field numbers are those of xla/service/hlo.proto and xla/xla_data.proto (openxla
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from pytest_tfperf.trace.hlo_module import (
     DTYPES,
+    Buffers,
     ConvolutionDimensions,
     DotDimensions,
     HloComputation,
@@ -25,6 +26,7 @@ from pytest_tfperf.trace.xspace import Plane, Trace
 _PLANE = "/host:metadata"
 _STAT = "Hlo Proto"
 _HOST_MEMORY = 5  # Layout::kHostMemorySpace
+_SIZE = 2  # BufferAllocationProto.size
 _SCALARS = {  # fields of LiteralProto: of these types all numbers are varints, of those bytes
     "pred": (2, ""), "s32": (4, ""), "s64": (5, ""), "u32": (6, ""), "u64": (7, ""), "s8": (15, "<b"), "u8": (3, "<B"), "s16": (17, "<h"),
     "u16": (16, "<H"), "f16": (11, "<e"), "bf16": (13, "<H"), "f32": (8, "<f"), "f64": (9, "<d"),
@@ -84,22 +86,63 @@ def buffer_bytes(trace: Trace) -> dict[str, int]:
     plane = trace.plane(_PLANE)
     if plane is None:
         return {}
-    return {name: sum(_allocations(plane.message, *stat) for stat in stats) for name, stats in plane.metadata_stats.items()}
+    return {name: sum(part[_SIZE] for part in _allocations(plane, name)) for name in plane.metadata_stats}
 
 
-def _allocations(message: Message, begin: int, end: int) -> int:
+def buffer_sizes(trace: Trace) -> dict[str, Buffers]:
+    """The same by what the buffers are for, of each executable that has any."""
+    plane = trace.plane(_PLANE)
+    if plane is None:
+        return {}
+    parts = {name: list(_allocations(plane, name)) for name in plane.metadata_stats}
+    return {name: _buffers(found) for name, found in parts.items() if found}
+
+
+def argument_shapes(trace: Trace, names: Collection[str]) -> dict[str, tuple[Shape, ...]]:
     """
+    The shapes of the arguments of these executables, in XLA's order; of those whose module the trace holds.
+
+    HloModuleProto host_program_shape = 4 → ProgramShapeProto parameters = 1.
+
+    Raises:
+        TraceError: If one of them is damaged.
+    """
+    plane = trace.plane(_PLANE)
+    if plane is None:
+        return {}
+    message, reader = plane.message, _Reader(plane.message)
+    spans = {name: span for name in plane.metadata_stats if name in names and (span := _module_span(plane, name))}
+    programs = {name: next(message.inside(*span, 4), None) for name, span in spans.items()}
+    return {name: tuple(reader.shape(*part) for part in message.inside(*found, 1)) for name, found in programs.items() if found}
+
+
+def _buffers(allocations: Sequence[Mapping[int, int]]) -> Buffers:
+    """
+    BufferAllocationProto: is_thread_local = 3, is_entry_computation_parameter = 5, maybe_live_out = 7, is_constant = 12.
+
+    Temporary is what is none of these: BufferAllocation::IsPreallocatedTempBuffer (xla/service/buffer_assignment.h).
+    """
+
+    def total(*fields: int) -> int:
+        return sum(part[_SIZE] for part in allocations if any(part.get(number) for number in fields))
+
+    return Buffers(total(5), total(7), sum(part[_SIZE] for part in allocations) - total(3, 5, 7, 12))
+
+
+def _allocations(plane: Plane, name: str) -> Iterator[dict[int, int]]:
+    """
+    The numbers of each allocation of an executable, by field, with its size.
+
     XStat bytes_value = 6 → HloProto buffer_assignment = 3 → buffer_allocations = 3 → size = 2, color = 8: the memory space.
-
-    What lies in the host's memory (space 5, xla/layout.h) needs none of the device's.
+    What lies in the host's memory (space 5, xla/layout.h) needs none of the device's, and is left out.
     """
-    total = 0
-    for stat in message.inside(begin, end, 6):
-        for assignment in message.inside(*stat, 3):
-            for allocation in message.inside(*assignment, 3):
-                numbers = {n: v for n, wire, v, _ in message.fields(*allocation, "BufferAllocationProto") if wire == VARINT}
-                total += numbers.get(2, 0) if numbers.get(8, 0) != _HOST_MEMORY else 0
-    return total
+    message = plane.message
+    protos = (proto for stat in plane.metadata_stats[name] for proto in message.inside(*stat, 6))
+    assignments = (assignment for proto in protos for assignment in message.inside(*proto, 3))
+    for span in (span for assignment in assignments for span in message.inside(*assignment, 3)):
+        numbers = {number: value for number, wire, value, _ in message.fields(*span, "BufferAllocationProto") if wire == VARINT}
+        if numbers.get(8, 0) != _HOST_MEMORY:
+            yield {_SIZE: 0} | numbers
 
 
 def _module(message: Message, begin: int, end: int) -> HloModule:

@@ -188,3 +188,12 @@ class HloModule:
     def entry(self) -> HloComputation:
         """The computation that is run."""
         return self.computations[self.entry_id]
+
+
+@dataclass(frozen=True, slots=True)
+class Buffers:
+    """Bytes of an executable's arguments, of its results (what is updated in place is both), and of what it needs in between."""
+
+    arguments: int
+    outputs: int
+    temporaries: int

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from xspace import event, field, line, plane, space, varint
 
 from pytest_tfperf.errors import TraceError
-from pytest_tfperf.trace.hlo import buffer_bytes, decode_module, modules_of
-from pytest_tfperf.trace.hlo_module import DTYPES, HloInstruction, Shape
+from pytest_tfperf.trace.hlo import argument_shapes, buffer_bytes, buffer_sizes, decode_module, modules_of
+from pytest_tfperf.trace.hlo_module import DTYPES, Buffers, HloInstruction, Shape
 from pytest_tfperf.trace.xspace import decode_trace, read_trace
 
 TRACES = Path(__file__).parents[3] / "shared" / "traces"
@@ -73,6 +73,40 @@ def test_a_damaged_proto_is_an_error():
     damaged = field(3, b"\x1a\x09\x10")
     with pytest.raises(TraceError, match=re.escape("trace some.pb: ") + r"\w+ at byte \d+ of \d+: field 3 needs 9 bytes, 1 are left"):
         buffer_bytes(decode_trace(space(metadata_plane({"a": damaged})), "some.pb"))
+
+
+def test_buffers_are_told_apart_as_xla_does():
+    from tensorflow.compiler.xla.service import hlo_pb2
+
+    message = hlo_pb2.HloProto()
+    add = message.buffer_assignment.buffer_allocations.add
+    add(size=1, is_entry_computation_parameter=True)
+    add(size=20, is_entry_computation_parameter=True, maybe_live_out=True)  # a variable that is updated in place
+    add(size=300, maybe_live_out=True)
+    add(size=4000, is_constant=True)
+    add(size=50000, is_thread_local=True)
+    add(size=600000)
+    add(size=7000000, color=5)
+    trace = decode_trace(space(metadata_plane({"a": message.SerializeToString(), "b": hlo_proto(), "c": b""})))
+    assert buffer_sizes(trace) == {"a": Buffers(arguments=21, outputs=320, temporaries=600000)}
+    assert buffer_bytes(trace) == {"a": 654321, "b": 0, "c": 0}
+    assert buffer_sizes(decode_trace(space(plane("/host:CPU")))) == {}
+
+
+def test_arguments_have_the_shapes_of_the_program():
+    from tensorflow.compiler.xla.service import hlo_pb2
+
+    message = hlo_pb2.HloProto()
+    program = message.hlo_module.host_program_shape
+    program.parameters.add(element_type=11, dimensions=[8, 4])
+    program.parameters.add(element_type=13).tuple_shapes.add(element_type=5)
+    program.result.element_type = 11
+    whole, bare = message.SerializeToString(), hlo_proto(1)
+    trace = decode_trace(space(metadata_plane({"a(1)": whole, "b(2)": bare, "c(3)": field(1, b"\x22\x05")})))
+    assert argument_shapes(trace, ["a(1)", "b(2)", "d(4)"]) == {"a(1)": (Shape("f32", (8, 4)), Shape("tuple", parts=(Shape("s64"),)))}
+    assert argument_shapes(decode_trace(space(plane("/host:CPU"))), ["a(1)"]) == {}
+    with pytest.raises(TraceError, match="field 4 needs 5 bytes, 0 are left"):
+        argument_shapes(trace, ["c(3)"])
 
 
 # modules
