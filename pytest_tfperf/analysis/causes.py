@@ -30,10 +30,12 @@ def stage_cause(stage: Stage, stages: Sequence[Stage]) -> dict[str, str]:
     return {"where": _describe(stage), "try": "; ".join(_remedies(stage, stages))}
 
 
-def compile_cause(modules: Iterable[str]) -> dict[str, str]:
-    """`where` and `try` for executables compiled after the first step."""
+def compile_cause(modules: Sequence[str], changes: Sequence[str] = ()) -> dict[str, str]:
+    """`where` and `try` for executables compiled after the first step; `changes` says of the first of them what was different."""
+    left = len(modules) - len(changes)
+    described = "; ".join([*changes, f"and {left} more"] if left else changes)
     return {
-        "where": "compiled: " + _tally(short_module(name) for name in modules),
+        "where": f"compiled: {described if changes else _tally(map(short_module, modules))}",
         "try": "give every batch the same shape (batch(..., drop_remainder=True), or pad the last one)",
     }
 

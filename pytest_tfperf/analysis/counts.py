@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from pytest_tfperf.analysis import causes
 from pytest_tfperf.analysis.ops import compiled_again, eager_ops, shows_runtime, traced_again, traced_late
+from pytest_tfperf.analysis.recompiles import recompilations
 from pytest_tfperf.analysis.steps import HOST, Steps
 from pytest_tfperf.analysis.xla import XlaUse, compiled_late, compiled_outside
 from pytest_tfperf.recording import Recording
@@ -27,8 +29,8 @@ def with_counts(recording: Recording, trace: Trace, steps: Steps) -> Recording:
     return replace(recording, compiled=compiled, traced=traced, n_steps=len(steps), n_epochs=steps.n_epochs - 1)
 
 
-def counted_values(recording: Recording) -> dict[str, Value]:
-    """xla_compiles and retraces: over all steps after the first."""
+def counted_values(recording: Recording, trace: Trace | None = None) -> dict[str, Value]:
+    """xla_compiles and retraces: over all steps after the first; a trace tells what was different where XLA compiled again."""
     over = {"n_steps": max(recording.n_steps - 1, 0), "n_epoch_ends": recording.n_epochs}
     compiled, traced = recording.compiled, recording.traced
     if recording.bare:
@@ -40,7 +42,7 @@ def counted_values(recording: Recording) -> dict[str, Value]:
     return {
         "xla_compiles": Value.unknown("xla_compiles", nothing.format("the host"))
         if compiled is None
-        else Value.of("xla_compiles", len(compiled), Source.TRACE, **over, **(causes.compile_cause(compiled) if compiled else {})),
+        else Value.of("xla_compiles", len(compiled), Source.TRACE, **over, **_compile_cause(compiled, trace)),
         "retraces": Value.unknown("retraces", nothing.format("TensorFlow's runtime"))
         if traced is None
         else Value.of(
@@ -53,16 +55,26 @@ def counted_values(recording: Recording) -> dict[str, Value]:
 def xla_values(trace: Trace, steps: Steps, use: XlaUse, recording: Recording) -> dict[str, Value]:
     """xla_clusters and xla_launches; and xla_compiles again where some were compiled while no step ran."""
     modules = {"executables": sorted(use.modules)}
+    why = why_unknown(trace, use)
     values = {
-        "xla_clusters": per_step("xla_clusters", use.clusters, None, **modules),
-        "xla_launches": per_step("xla_launches", use.launches, steps.sizes, **modules),
+        "xla_clusters": Value.unknown("xla_clusters", why) if why else per_step("xla_clusters", use.clusters, None, **modules),
+        "xla_launches": Value.unknown("xla_launches", why)
+        if why and not use.launches.any()
+        else per_step("xla_launches", use.launches, steps.sizes, **modules),
     }
     if recording.compiled and not recording.bare and (elsewhere := compiled_outside(trace, steps)):
-        counted = counted_values(recording)["xla_compiles"]
+        counted = counted_values(recording, trace)["xla_compiles"]
         values["xla_compiles"] = Value.of(
             "xla_compiles", max(len(recording.compiled) - elsewhere, 0), Source.TRACE, **counted.detail, outside_steps=elsewhere
         )
     return values
+
+
+def why_unknown(trace: Trace, use: XlaUse) -> str | None:
+    """Why a trace does not tell which executables ran in its steps; None where it does, also where none ran."""
+    if use.modules or (_shows_host(trace) and not use.launches.any()):
+        return None
+    return "the trace does not tell which executables ran" if use.launches.any() else "the trace has no event of the host"
 
 
 def eager_value(trace: Trace, steps: Steps) -> Value:
@@ -71,6 +83,10 @@ def eager_value(trace: Trace, steps: Steps) -> Value:
         return Value.unknown("eager_ops", "the trace has no event of the host")
     counts, types = eager_ops(trace, steps)
     return per_step("eager_ops", counts, steps.sizes, **(causes.eager_cause(types) if types else {}))
+
+
+def _compile_cause(compiled: Sequence[str], trace: Trace | None) -> dict[str, str]:
+    return causes.compile_cause(compiled, recompilations(trace, compiled) if trace else ()) if compiled else {}
 
 
 def _shows_host(trace: Trace) -> bool:

@@ -12,7 +12,7 @@ from pytest_tfperf.analysis.steps import HOST, Steps
 from pytest_tfperf.results import FETCH, FETCH_PYTHON
 from pytest_tfperf.trace.events import Events, Mask
 from pytest_tfperf.trace.intervals import Spans, merge
-from pytest_tfperf.trace.nesting import enclosing
+from pytest_tfperf.trace.nesting import enclosing, parents
 from pytest_tfperf.trace.wire import Ints
 from pytest_tfperf.trace.xspace import Plane, Trace, once
 
@@ -38,6 +38,10 @@ _FETCHING = ("IteratorGetNext", "OptionalHasValue", "OptionalGetValue", "_EagerC
 _DATA_LINES = ("tf_data_",)
 DATA_RUNS = "InstantiatedCapturedFunction::Run"
 """How the events are named in which tf.data runs a function of the user's."""
+CPU_COMPILER = "CpuCompiler::RunBackend"
+"""What XLA's backend for CPUs does, whose stat `name` is the module's (xla/service/cpu/cpu_compiler.cc)."""
+GPU_COMPILER = "HLO Transforms:"
+"""What GpuCompiler::RunHloPasses does, with the module's name behind it (xla/service/gpu/gpu_compiler.cc); its backend has no event."""
 PYTHON_OPS = frozenset({"PyFunc", "EagerPyFunc", "PyFuncStateless"})
 
 
@@ -116,8 +120,15 @@ def launches(trace: Trace) -> Spans:
 
 
 def compilations(host: Events) -> Events:
-    """One event for each executable that XLA compiled."""
-    return host.named(lambda name: name in ("CpuCompiler::RunBackend", "GpuCompiler::RunBackend"))
+    """One event for each executable that XLA compiled, in the order of time; what autotuning compiles within another is left out."""
+    compiled = host.named(lambda name: name == CPU_COMPILER or name.startswith(GPU_COMPILER))
+    return compiled.where(parents(compiled) < 0).sorted()
+
+
+def compiled_modules(compiled: Events) -> list[str]:
+    """The name of the module that each of these compilations is of; empty where it is not told."""
+    stats = compiled.texts("name")
+    return [name.removeprefix(GPU_COMPILER) if name != CPU_COMPILER else stat for name, stat in zip(compiled.names, stats, strict=True)]
 
 
 def traced_late(trace: Trace, steps: Steps) -> list[tuple[str, int]]:

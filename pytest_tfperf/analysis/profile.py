@@ -10,8 +10,10 @@ import numpy as np
 
 from pytest_tfperf.analysis.advice import advise
 from pytest_tfperf.analysis.breakdown import Breakdown, break_down
+from pytest_tfperf.analysis.compile_time import compile_seconds, compile_time
 from pytest_tfperf.analysis.completeness import faults, remarks, without_incomplete
 from pytest_tfperf.analysis.counts import counted_values, eager_value, with_counts, xla_values
+from pytest_tfperf.analysis.executables import executable_table, fusions, step_executables
 from pytest_tfperf.analysis.input_pipeline import find_drain, input_waits
 from pytest_tfperf.analysis.linkage import on_the_device
 from pytest_tfperf.analysis.memory import reports_device_memory, step_peaks
@@ -32,7 +34,7 @@ from pytest_tfperf.trace.xspace import Trace
 
 _NOT_BUILT = "this version of pytest-tfperf does not measure it yet"
 _LATER = frozenset({
-    "xla_compile_time", "xla_coverage", "fusions", "graph_ops", "graph_reduction", "padding_overhead", "mxu_padding_overhead",
+    "xla_coverage", "graph_ops", "graph_reduction", "padding_overhead", "mxu_padding_overhead",
     "batch_padding", "op_guide_findings",
 })  # fmt: skip
 _KEEP_BATCHES = frozenset({"Prefetch", "Cache", "MemoryCache", "MemoryCacheImpl", "FileCache", "Repeat", "ForeverRepeat", "FiniteRepeat",
@@ -44,14 +46,15 @@ _INPUT_BOUND_MATTERS = 0.10  # below this share an unsettled buffer changes step
 _MORE_THAN_NEEDED = 1.2  # buffers are given a fifth more steps to drain than they should take
 
 
-def profile_of(recording: Recording, trace: Trace | None) -> Profile:
+def profile_of(recording: Recording, trace: Trace | None, cold: Trace | None = None) -> Profile:
     """
-    The profile of a recording.
+    The profile of a recording; `cold` is the trace of its first step, if that had a session of its own.
 
     Raises:
         TraceError: If the trace holds no step.
     """
     values = {name: Value.unknown(name, _NOT_BUILT if name in _LATER else recording.ended or "nothing was traced") for name in METRICS}
+    values["xla_compile_time"] = compile_time(cold, recording)
     if trace is None:
         return _profile(recording, values | timed_values(recording) | counted_values(recording))
     launched = find_steps(trace)
@@ -61,24 +64,27 @@ def profile_of(recording: Recording, trace: Trace | None) -> Profile:
     stages = find_stages(trace, intersect(merge(waits), merge((steps.start_ps, steps.end_ps))))
     recording = _with_batch(with_counts(recording, trace, steps), stages)
     n_steps = steps.n_steps
-    values |= timed_values(recording) | counted_values(recording)
+    values |= timed_values(recording) | counted_values(recording, trace)
     values |= host_values(trace, stages, breakdown, find_drain(trace, steps, breakdown.parts_ps["input"])) | device_values(steps, breakdown)
     values |= capacity_values(stages, float((steps.of(waits[0]) >= 0).sum()) / n_steps, recording.target_step_time_s)
     use = find_xla_use(trace, steps)
+    executables = step_executables(trace, use)
+    costs = executable_costs(executables)
     values |= xla_values(trace, steps, use, recording)
+    values["fusions"] = fusions(trace, steps, use, executables)
     values["input_wait"] = input_wait(values["input_bound"], values["step_time"])
     values["eager_ops"] = eager_value(trace, launched)
     values["peak_memory"] = _memory(trace, steps, use)
-    executables = executable_costs(trace, use) if recording.bare or breakdown.device.n_devices else {}
     traced = recording.bare and not recording.lowered
     values |= work_values(
-        traced_programs(executables, use, _runs_executor(trace, steps))
-        if traced
-        else lowered_programs(recording, eager_ops(trace, launched)[1])
+        traced_programs(costs, use, _runs_executor(trace, steps)) if traced else lowered_programs(recording, eager_ops(trace, launched)[1])
     )
     tables = {"stages": stage_table(stages, n_steps)} if stages else {}
-    for found, more in (host_statistics(trace, launched, values), device_statistics(trace, launched, steps, values, executables)):
+    for found, more in (host_statistics(trace, launched, values), device_statistics(trace, launched, steps, values, costs)):
         values, tables = values | found, tables | more
+    if executables:
+        compiled_s = compile_seconds(trace) | (compile_seconds(cold) if cold else {})
+        tables["executables"] = executable_table(trace, use, executables, costs, compiled_s)
     incomplete = faults(trace)
     recording = replace(recording, notes=recording.notes + _dropped(steps) + incomplete + remarks(trace))
     profile = _profile(recording, without_incomplete(values, incomplete), steps, breakdown, tables)
@@ -148,7 +154,7 @@ def _steps(steps: Steps, breakdown: Breakdown) -> tuple[Step, ...]:
 def _memory(trace: Trace, steps: Steps, use: XlaUse) -> Value:
     if use.modules and not _runs_executor(trace, steps):
         sizes = buffer_bytes(trace)
-        known = [sizes[name] for name in use.in_metadata(sizes)]
+        known = [sizes[name] for name in use.in_metadata(sizes) if sizes[name]]
         if known:
             return Value.of("peak_memory", max(known), Source.HLO)
     peaks = step_peaks(trace, steps)

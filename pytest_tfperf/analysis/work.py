@@ -10,8 +10,8 @@ from pytest_tfperf.analysis.precision import Costs, module_costs
 from pytest_tfperf.analysis.xla import XlaUse
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.results import Source, Value
-from pytest_tfperf.trace.hlo import decode_module, live_modules, modules_of
-from pytest_tfperf.trace.xspace import Trace
+from pytest_tfperf.trace.hlo import decode_module
+from pytest_tfperf.trace.hlo_module import HloModule
 
 Programs = Sequence[tuple[Costs, float]]
 """The costs of each module of a step, and how often it runs in one."""
@@ -52,15 +52,14 @@ def traced_programs(executables: Mapping[str, Costs], use: XlaUse, runs_ops: boo
     return [(costs, runs[name]) for name, costs in executables.items()]
 
 
-def executable_costs(trace: Trace, use: XlaUse) -> dict[str, Costs]:
+def executable_costs(executables: Mapping[str, HloModule]) -> dict[str, Costs]:
     """
-    What one run of each executable costs that ran in the steps, by its name in the trace's metadata.
+    What one run of each of these executables costs.
 
     Raises:
         TraceError: If one of them is damaged.
     """
-    modules = modules_of(trace, use.in_metadata(live_modules(trace)))
-    return {name: module_costs(module) for name, module in modules.items()}
+    return {name: module_costs(module) for name, module in executables.items()}
 
 
 def _flops(programs: Programs) -> Value:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 
 from pytest_tfperf.analysis.device import accelerators, tpus
-from pytest_tfperf.analysis.ops import compilations, xla_executions
+from pytest_tfperf.analysis.ops import compilations, compiled_modules, xla_executions
 from pytest_tfperf.analysis.steps import HOST, Steps
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.wire import Ints
 from pytest_tfperf.trace.xspace import Trace
+
+T = TypeVar("T")
 
 _MODULE = re.compile(r"a_inference_(.+)_\d+__.*")
 
@@ -22,7 +25,8 @@ _MODULE = re.compile(r"a_inference_(.+)_\d+__.*")
 @dataclass(frozen=True, slots=True, eq=False)
 class XlaUse:
     """
-    `launches` and `clusters` (distinct executables) of each step, shape (n_steps,); `modules` by name, with the runs of each in a step.
+    `launches` and `clusters` (distinct executables) of each step, shape (n_steps,); `modules` by name, with the runs of each in a step;
+    `steps` has the indices of the steps that each ran in.
 
     A name in the events may be cut short; the `(program_id)` at its end is unique.
     """
@@ -30,11 +34,15 @@ class XlaUse:
     launches: Ints
     clusters: Ints
     modules: dict[str, float]
+    steps: dict[str, Ints] = field(default_factory=dict)
 
     def in_metadata(self, names: Iterable[str]) -> dict[str, float]:
         """Of these full names those of executables that ran, with the runs of each in a step."""
-        runs = {name.rpartition("(")[2]: n for name, n in self.modules.items()}
-        return {name: runs[key] for name in names if (key := name.rpartition("(")[2]) in runs}
+        return _by_program(self.modules, names)
+
+    def steps_in_metadata(self, names: Iterable[str]) -> dict[str, Ints]:
+        """Of these full names those of executables that ran, with the indices of the steps that each ran in."""
+        return _by_program(self.steps, names)
 
 
 def find_xla_use(trace: Trace, steps: Steps) -> XlaUse:
@@ -47,8 +55,9 @@ def find_xla_use(trace: Trace, steps: Steps) -> XlaUse:
     busiest = max(_tpu_executions(trace), key=len, default=None)
     if busiest is not None:
         step = steps.of(busiest.start)
-        programs = _distinct(step, busiest.plane.name_index[busiest.rows], steps)
-        return XlaUse(steps.counts(step), programs, _each_step(Counter(busiest.where(step >= 0).names), steps))
+        pairs = _pairs(step, busiest.plane.name_index[busiest.rows])
+        ran = {busiest.plane.names[key]: pairs[0][pairs[1] == key] for key in np.unique(pairs[1]).tolist()}
+        return XlaUse(steps.counts(step), steps.counts(pairs[0]), _each_step(Counter(busiest.where(step >= 0).names), steps), ran)
     host = Events.of(trace.plane(HOST))
     launches = steps.counts(steps.of(xla_executions(host).start))
     if not launches.any():
@@ -61,7 +70,9 @@ def find_xla_use(trace: Trace, steps: Steps) -> XlaUse:
     for events in ops:
         for name, n in _runs(events).items():
             runs[name] = max(n, runs.get(name, 0.0))
-    return XlaUse(launches // max(len(gpus), 1), _distinct(step, program, steps), _each_step(runs, steps))
+    pairs = _pairs(step, program)
+    ran = {name: pairs[0][pairs[1] == program_id(name)] for name in runs}
+    return XlaUse(launches // max(len(gpus), 1), steps.counts(pairs[0]), _each_step(runs, steps), ran)
 
 
 def _tpu_executions(trace: Trace) -> list[Events]:
@@ -82,10 +93,15 @@ def _runs(ops: Events) -> dict[str, float]:
     return runs
 
 
-def _distinct(step: Ints, program: Ints, steps: Steps) -> Ints:
-    """How many different programs each step has."""
-    pairs = np.unique(np.array([step[step >= 0], program[step >= 0]]), axis=1)
-    return steps.counts(pairs[0])
+def _pairs(step: Ints, program: Ints) -> Ints:
+    """Each step with each of its programs, once, shape (2, n)."""
+    return np.unique(np.array([step[step >= 0], program[step >= 0]]), axis=1)
+
+
+def _by_program(found: Mapping[str, T], names: Iterable[str]) -> dict[str, T]:
+    """What was found under these names, which may be written out where those were cut short."""
+    by_id = {name.rpartition("(")[2]: what for name, what in found.items()}
+    return {name: by_id[key] for name in names if (key := name.rpartition("(")[2]) in by_id}
 
 
 def _each_step(runs: Mapping[str, float], steps: Steps) -> dict[str, float]:
@@ -101,9 +117,33 @@ def compiled_late(trace: Trace, steps: Steps) -> list[str]:
     """The executables that were compiled in any step of the trace but its first."""
     compiled = compilations(Events.of(trace.plane(HOST)))
     compiled = compiled.where(steps.of(compiled.start) > 0)
-    return [name or "executable" for name in compiled.texts("name")]
+    return [name or "executable" for name in compiled_modules(compiled)]
 
 
 def short_module(name: str) -> str:
     """The function's name in an executable's: `a_inference_step_12__XlaMustCompile_….3(4)` → `step`; `cluster_0…` as it is."""
     return _MODULE.sub(r"\1", name).partition("(")[0]
+
+
+def program_id(name: str) -> int:
+    """The number at the end of an executable's name, `module(number)`; they count up as executables are made. 0 where there is none."""
+    number = name.rpartition("(")[2].removesuffix(")")
+    return int(number) if re.fullmatch(r"-?[0-9]{1,20}", number) else 0
+
+
+def full_names(modules: Sequence[str], names: Iterable[str]) -> list[str | None]:
+    """
+    Of modules in the order in which they were compiled the names of their executables among these; None where it is not there.
+
+    Of several executables of one module's name they are the latest.
+    """
+    known: dict[str, list[str]] = {}
+    for name in sorted(names, key=program_id):
+        known.setdefault(name.rpartition("(")[0], []).append(name)
+    left = Counter(modules)
+    found: list[str | None] = []
+    for module in modules:
+        alike = known.get(module, [])
+        found.append(alike[-left[module]] if left[module] <= len(alike) else None)
+        left[module] -= 1
+    return found

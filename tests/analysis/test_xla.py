@@ -39,6 +39,11 @@ def test_compilations_are_told_apart_by_when_they_ran():
     assert compiled_outside(trace, steps) == 1
 
 
+def test_on_a_gpu_the_compiler_s_passes_name_the_module_and_autotuning_compiles_within_them():
+    trace, steps = two_steps(at("HLO Transforms:m1", 1, 2), at("HLO Transforms:m12", 12, 14), at("HLO Transforms:tried", 12.5, 13))
+    assert compiled_late(trace, steps) == ["m12"]
+
+
 @pytest.mark.parametrize(
     ("name", "short"),
     [

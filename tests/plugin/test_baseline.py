@@ -94,7 +94,9 @@ def test_a_recompilation_by_a_partial_batch_is_red_also_where_it_falls_into_warm
         suite.write(KERAS.format(rows=36, warmup=warmup))
         result = suite("--tfperf-baseline")
         result.assert_outcomes(failed=1)
-        result.stdout.fnmatch_lines(["REGRESSION: xla_compiles changed from 0 to 1", "*where: compiled: one_step_on_data"])
+        result.stdout.fnmatch_lines(
+            ["REGRESSION: xla_compiles changed from 0 to 1", "*where: compiled: one_step_on_data: argument 0 * argument 1 *"]
+        )
 
 
 def test_another_batch_size_is_missing_and_says_so(suite):
