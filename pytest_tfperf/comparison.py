@@ -7,12 +7,13 @@ import statistics
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
-from pytest_tfperf.baseline.statistics import Interval, estimate, ratio_interval
+from pytest_tfperf.baseline.statistics import Interval, estimate, needed_pairs, ratio_interval
 from pytest_tfperf.errors import CaptureError, UnknownMetric
 from pytest_tfperf.metrics import METRICS, SECONDS, format_quantity, nearest
 from pytest_tfperf.results import Json, Profile, Table, Value
 
 CONFIDENCE = 0.99
+NEEDED_ROUNDS = needed_pairs(CONFIDENCE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

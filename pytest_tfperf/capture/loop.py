@@ -131,7 +131,7 @@ def _calling(step: Callable[..., Any], element: Any, unpack: bool | str) -> Call
         return lambda batch: step(*batch)
     if unpack is False:
         return step
-    required = _required_parameters(step)
+    required = required_parameters(step)
     if not isinstance(element, tuple):
         if required in (0, 1, None):
             return step
@@ -149,7 +149,7 @@ def _calling(step: Callable[..., Any], element: Any, unpack: bool | str) -> Call
     )
 
 
-def _required_parameters(step: Callable[..., Any]) -> int | None:
+def required_parameters(step: Callable[..., Any]) -> int | None:
     """How many positional parameters must be given; None if any number may be."""
     target = getattr(step, "python_function", None) or getattr(step, "call", None) or step
     try:
