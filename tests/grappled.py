@@ -1,0 +1,29 @@
+"""What the tests look at in graphs: one function as the runtime was given it and as Grappler left it."""
+
+from collections import Counter
+
+from pytest_tfperf.compiler.definitions import definition_of
+from pytest_tfperf.compiler.probe import probed
+
+SIDES = ("_Arg", "_Retval", "NoOp")
+
+
+def grappled(function, *args, name=None):
+    """The function that was called, and its graph before and after; of several functions the one of this name."""
+    function(*args)  # traced before, so that what is seen does not depend on it
+    with probed() as probe:
+        function(*args)
+    called = next(one for one in probe.calls.functions.values() if name is None or one.title == name)
+    nodes = {(node.name, node.op) for node in definition_of(called.name).node_def}
+    found = [one for one in probe.graphs if nodes <= {(node.name, node.op) for node in one.pre_optimization_graph.node}]
+    return called, found[-1].pre_optimization_graph, found[-1].post_optimization_graph
+
+
+def types(graph):
+    """How many ops of each type a graph has, without arguments, results and what computes nothing."""
+    return dict(Counter(node.op for node in graph.node if node.op not in SIDES))
+
+
+def after(function, *args):
+    """The op types of a function as Grappler leaves it."""
+    return types(grappled(function, *args)[2])
