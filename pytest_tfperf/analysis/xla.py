@@ -20,6 +20,7 @@ from pytest_tfperf.trace.xspace import Trace
 T = TypeVar("T")
 
 _MODULE = re.compile(r"a_inference_(.+)_\d+__.*")
+_CLUSTER = re.compile(r"__XlaCompiledKernel_.*")  # what auto-clustering appends
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,8 +122,8 @@ def compiled_late(trace: Trace, steps: Steps) -> list[str]:
 
 
 def short_module(name: str) -> str:
-    """The function's name in an executable's: `a_inference_step_12__XlaMustCompile_….3(4)` → `step`; `cluster_0…` as it is."""
-    return _MODULE.sub(r"\1", name).partition("(")[0]
+    """The function's name in an executable's: `a_inference_step_12__XlaMustCompile_….3(4)` → `step`, `cluster_0__…` → `cluster_0`."""
+    return _CLUSTER.sub("", _MODULE.sub(r"\1", name)).partition("(")[0]
 
 
 def program_id(name: str) -> int:

@@ -49,7 +49,7 @@ def test_on_a_gpu_the_compiler_s_passes_name_the_module_and_autotuning_compiles_
     [
         ("a_inference_train_step_123__XlaMustCompile_true_config_proto_135_.2(7)", "train_step"),
         ("a_inference_one_step_on_data_21694__.4(1)", "one_step_on_data"),
-        ("cluster_0_1__XlaCompiledKernel_true(12)", "cluster_0_1__XlaCompiledKernel_true"),
+        ("cluster_0__XlaCompiledKernel_true__XlaHasReferenceVars_false_.4(12)", "cluster_0"),
         ("jit_step(3)", "jit_step"),
     ],
 )
