@@ -137,17 +137,27 @@ def lower(calls: Calls, workload: Mapping[str, Any], max_seconds: float, max_nod
     """
     if calls.why or not calls.steps:
         return Lowered(why=calls.why or _NO_FUNCTION)
-    typical = size, called = calls.typical()
+    typical = calls.typical()
     others, n_traced = calls.steps.total() - calls.steps[typical], calls.steps.total()
-    if not called:
+    functions = typical_functions(calls)
+    if not functions:
         return Lowered(why=_NO_FUNCTION if not others else f"{n_traced - others} of {n_traced} traced steps call no tf.function")
-    counts = dict(called)
-    functions = [(function, counts[key] / size) for key, function in calls.functions.items() if key in counts]
     if max_nodes is not None and (n_nodes := sum(len(one.node_def) for one in reached_from(f.name for f, _ in functions))) > max_nodes:
         return Lowered(why=_LARGE.format(n_nodes))
-    batch = workload.get("batch") and workload["batch"] // workload.get("replicas", 1)
-    result = _lower(functions, batch, max_seconds)
+    result = _lower(functions, replica_batch(workload), max_seconds)
     return replace(result, notes=(_OTHERS.format(others, n_traced),)) if others and result.modules is not None else result
+
+
+def typical_functions(calls: Calls) -> list[tuple[Function, float]]:
+    """The functions that the typical step calls, each with how often."""
+    size, called = calls.typical()
+    counts = dict(called)
+    return [(function, counts[key] / size) for key, function in calls.functions.items() if key in counts]
+
+
+def replica_batch(workload: Mapping[str, Any]) -> int | None:
+    """The examples in a step of one replica, None where that is not known."""
+    return workload.get("batch") and workload["batch"] // workload.get("replicas", 1)
 
 
 def _lower(functions: Iterable[tuple[Function, float]], batch: int | None, max_seconds: float) -> Lowered:
@@ -166,7 +176,7 @@ def _lower(functions: Iterable[tuple[Function, float]], batch: int | None, max_s
         except Cannot as error:
             return Lowered(why=str(error))
         except Exception as error:  # whatever TensorFlow's compiler says must not end the user's test
-            return Lowered(why=f"{function.title} cannot be lowered to HLO: {_short(error)}")
+            return Lowered(why=f"{function.title} cannot be lowered to HLO: {short_message(error)}")
     return Lowered(modules=tuple((module, runs[key]) for key, module in modules.items()))
 
 
@@ -182,7 +192,7 @@ def _hlo(function: Function) -> bytes:
         runtime.add_function_def(function.definition)
     try:
         module: bytes = runtime.get_compiler_ir(
-            device_name=_device(function),
+            device_name=device_of(function),
             platform_name=None,
             function_name=function.name,
             flat_args=specs,
@@ -195,12 +205,12 @@ def _hlo(function: Function) -> bytes:
     return without_dead_code(module)
 
 
-def _device(function: Function) -> str:
+def device_of(function: Function) -> str:
     """Where its variables are; without any the CPU, whose HLO is the same before optimisation."""
     return next((str(arg.device) for arg in function.args if getattr(arg, "device", None)), _CPU)
 
 
-def _short(error: Exception) -> str:
+def short_message(error: Exception) -> str:
     """The first sentences of TensorFlow's message, without where in Python the operations were made."""
     text = " ".join(re.split(r"\s*Stack trace", str(error).removeprefix("Failed getting HLO text: '"))[0].split())
     return text if len(text) <= _LONGEST_WHY else text[:_LONGEST_WHY] + "…"
