@@ -11,9 +11,13 @@ import pytest
 from pytest_tfperf.body import profiled_body
 from pytest_tfperf.capture.keras import run_one_batch
 from pytest_tfperf.capture.loop import Bracketed, check_step, each_step, run_calls, run_once
+from pytest_tfperf.capture.outputs import Tolerance
 from pytest_tfperf.capture.restore import restored
+from pytest_tfperf.capture.turns import compare_steps
+from pytest_tfperf.capture.variants import variants_of
 from pytest_tfperf.capture.windows import Windows
 from pytest_tfperf.checks import Limit, Wanted
+from pytest_tfperf.comparison import Comparison
 from pytest_tfperf.compiler.grappler import grappler_options
 from pytest_tfperf.compiler.lowering import Calls, calls_recorded
 from pytest_tfperf.errors import CaptureError, TraceError
@@ -26,8 +30,8 @@ class TfProfile:
     Profiles steps of TensorFlow code.
 
     Call it with a step and data, loop over `steps(data)`, run a Keras loop by `fit`, `evaluate` or `predict`, or bracket
-    steps yourself under `trace()`. What was measured is in `profile` (the last) and `profiles` (by name). `grappler(...)` sets
-    Grappler's options for the length of a context.
+    steps yourself under `trace()`. What was measured is in `profile` (the last) and `profiles` (by name). `compare({...})` lets
+    variants of a step take turns; `grappler(...)` sets Grappler's options for the length of a context.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -126,6 +130,49 @@ class TfProfile:
                 self._profiles.finish(windows, taken, wanted, None, _inputs(windows, steps_per_call), examples)
                 raise
         self._profiles.finish(windows, taken, wanted, None, _inputs(windows, steps_per_call), examples)
+
+    def compare(
+        self,
+        steps: Mapping[str, Callable[[], Any]],
+        data: Any = None,
+        *,
+        check_outputs: bool = True,
+        rtol: float | None = None,
+        atol: float | None = None,
+        limits: Mapping[str, Any] | None = None,
+        restore: Any = None,
+        warmup: int | None = None,
+        trace_steps: int | None = None,
+    ) -> Comparison:
+        """
+        Profile variants of a step, then let them take turns, and give how many times as fast each is as the others.
+
+        Args:
+            steps: The variants by name, each a callable without arguments; the first is what the others are compared with.
+            data: Not there yet: bind what a step needs.
+            check_outputs: Whether what the variants return in their first step must agree.
+            rtol, atol: How closely; without a word as the narrower dtype allows.
+            limits: Marker arguments that hold for each variant's profile.
+            restore: Keras models, optimizers or variables whose state is put back afterwards.
+            warmup, trace_steps: Calls in the windows of each profile.
+
+        Raises:
+            AssertionError: If the variants return different things.
+            CaptureError: If one trains variables that another uses.
+            TypeError: If they are not steps by name.
+        """
+        variants = variants_of(steps, data)
+        tolerance = Tolerance(rtol, atol) if check_outputs else None
+        if self._disabled:
+            for variant in variants:
+                variant.step()
+            _skip()
+        options: dict[str, Any] = {"limits": limits, "warmup": warmup, "trace_steps": trace_steps}
+        with restored(restore):
+            measured = {variant.name: self(variant, name=variant.name, **options) for variant in variants}
+            found = compare_steps(variants, measured, tolerance, self._profiles.settings.plan.max_seconds, self._profiles.settings.announce)
+        self._profiles.add_table(variants[0].name, "comparison", found.table())
+        return found
 
     def fit(self, model: Any, *args: Any, **kwargs: Any) -> Profile:
         """`model.fit(*args, **kwargs)` with windows in it; also takes name, limits, restore, warmup and trace_steps."""
