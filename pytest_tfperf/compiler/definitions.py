@@ -21,6 +21,11 @@ def called_by(node: Any) -> list[str]:
     return [func.name for value in values for func in ([value.func] if value.HasField("func") else value.list.func)]
 
 
+def must_compile(node: Any) -> bool:
+    """Whether the user asked XLA to compile (jit_compile=True) what a NodeDef calls, or a FunctionDef."""
+    return "_XlaMustCompile" in node.attr and bool(node.attr["_XlaMustCompile"].b)
+
+
 def reached_from(names: Iterable[str]) -> list[Any]:
     """The definitions of these functions and of all that they call, directly or not, each once."""
     found: dict[str, Any] = {}

@@ -188,10 +188,11 @@ def _definition_of(function: Function) -> Any:
 
 def _is_foreign(name: str) -> bool:
     """Whether a function holds an operation, itself or in what it calls, that XLA has no kernel for."""
-    return not all(map(_has_kernel, {node.op for definition in reached_from([name]) for node in definition.node_def}))
+    return not all(map(has_kernel, {node.op for definition in reached_from([name]) for node in definition.node_def}))
 
 
-def _has_kernel(op_type: str) -> bool:
+def has_kernel(op_type: str) -> bool:
+    """Whether XLA can compile ops of a type."""
     from tensorflow.python.framework import kernels
 
     return any(kernel.device_type == "XLA_CPU_JIT" for kernel in kernels.get_registered_kernels_for_op(op_type).kernel)
@@ -227,7 +228,7 @@ def _foreign(graph: Any) -> dict[str, Any]:
             continue
         unknown = any(t.dtype in (tf.variant, tf.resource) and (t.op.name in found or _is_variant_argument(t)) for t in op.inputs)
         inside = any(_is_foreign(name) for name in called_by(op.node_def))
-        if unknown or inside or not _has_kernel(op.type) or _handles_text(op):
+        if unknown or inside or not has_kernel(op.type) or _handles_text(op):
             found[op.name] = op
     return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from types import FrameType
@@ -24,6 +24,49 @@ def user_line(op: Any) -> str | None:
     """The innermost line of the user's that made an op of a graph; None where it is not known."""
     frames = reversed(op.traceback or ())
     return _first_user_line((frame.filename, frame.lineno) for frame in frames)
+
+
+def lines_in(graph: Any) -> Callable[..., str | None]:
+    """
+    Gives the user's line of a NodeDef that the runtime has in a FuncGraph, or in what that calls: `owner` is the function whose
+    body it is in, if it was not inlined.
+
+    A node that stands in place of a call, a loop or a branch has the line of that; of others that Grappler made none is known.
+    """
+    graphs = _graphs(graph)
+
+    def line(node: Any, owner: str | None = None) -> str | None:
+        origin = node.experimental_debug_info
+        owner = origin.original_func_names[-1] if origin.original_func_names else owner
+        name = origin.original_node_names[-1] if origin.original_node_names else node.name
+        op = _closest_op(graphs.get(owner or "", graph), name)
+        return user_line(op) if op is not None else None
+
+    return line
+
+
+def _closest_op(graph: Any, name: str) -> Any:
+    """The op of a name, or of the scope around it that is an op."""
+    parts = name.removesuffix("_0").split("/")  # _0: so functions that run under a tape rename ops
+    for candidate in [name, *("/".join(parts[:length]) for length in range(len(parts), 0, -1))]:
+        try:
+            return graph.get_operation_by_name(candidate)
+        except (AttributeError, KeyError):
+            continue
+    return None
+
+
+def _graphs(graph: Any) -> dict[str, Any]:
+    """The graphs of the functions that a graph calls, directly or not, by name."""
+    found: dict[str, Any] = {}
+    waiting = [graph]
+    while waiting:
+        for name, function in getattr(waiting.pop(), "_functions", {}).items():  # private: the functions that a graph knows
+            inner = getattr(function, "graph", None)
+            if name not in found and inner is not None:
+                found[name] = inner
+                waiting.append(inner)
+    return found
 
 
 def _frames() -> Iterator[tuple[str, int]]:
