@@ -7,29 +7,32 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pytest_tfperf.compiler.instances import Bodies, Instance, definition_body, instances, ops_in, optimized_body
+from pytest_tfperf.compiler.optimizers import optimizers_left_out
 from pytest_tfperf.compiler.partition import Cannot
 from pytest_tfperf.compiler.probe import Probe
+from pytest_tfperf.compiler.survivors import surviving
 from pytest_tfperf.compiler.xla import autoclusters, clusters_in
 from pytest_tfperf.recording import Cluster, GraphOp, StepGraph
 
 
-def step_graph(probe: Probe) -> StepGraph | str:
+def step_graph(probe: Probe, asked: bool = False) -> StepGraph | str:
     """
     The graphs of the functions that Python called in the probe's step, or why they are not known.
 
-    Functions may be instantiated again for it, which clears the kernel cache; none is run.
+    Functions may be instantiated again for it, which clears the kernel cache; none is run. What each optimiser contributed is
+    looked for in larger graphs too if it was `asked` for.
     """
     if probe.why is not None or probe.calls.why is not None:
         return str(probe.why or probe.calls.why)
     try:
-        return _graph_of(instances(probe), optimized_body(probe.graphs))
+        return _graph_of(instances(probe), optimized_body(probe.graphs), asked)
     except Cannot as error:
         return str(error)
     except Exception as error:  # whatever TensorFlow says must not end the user's test
         return f"the step's graphs could not be read: {type(error).__name__}: {error}"
 
 
-def _graph_of(found: Sequence[Instance], body: Bodies) -> StepGraph:
+def _graph_of(found: Sequence[Instance], body: Bodies, asked: bool) -> StepGraph:
     auto = autoclusters() or any(instance.clustered is not None for instance in found)
     clusters: list[Cluster] = []
     outside: list[GraphOp] = []
@@ -42,7 +45,15 @@ def _graph_of(found: Sequence[Instance], body: Bodies) -> StepGraph:
     for instance in found:
         before.update(_types(instance, instance.definition.node_def, definition_body))
         after.update(_types(instance, instance.optimized, body))
-    return StepGraph(before=before, after=after, clusters=tuple(clusters), outside=tuple(outside))
+    optimized = [instance for instance in found if instance.graphs is not None]
+    return StepGraph(
+        before=before,
+        after=after,
+        clusters=tuple(clusters),
+        outside=tuple(outside),
+        surviving=surviving((instance.function, instance.graphs.post_optimization_graph) for instance in optimized),
+        without=optimizers_left_out([(instance.function, instance.runs) for instance in optimized], asked),
+    )
 
 
 def _types(instance: Instance, nodes: Iterable[Any], body: Bodies) -> Counter[str]:
