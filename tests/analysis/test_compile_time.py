@@ -70,6 +70,23 @@ def test_without_an_op_around_them_the_compiler_s_own_events_count():
     assert compile_seconds(trace) == {}  # where its translation began is not known
 
 
+REGION, REGION_END = "ThreadpoolListener::StartRegion", "ThreadpoolListener::StopRegion"
+
+
+@pytest.mark.parametrize(("before", "ms"), [
+    ([at(REGION, 5, 5)], 55),
+    ([at(REGION, 1, 1), at(REGION_END, 4, 4), at(REGION, 5, 5)], 55),
+    ([at(REGION, 1, 1), at("a/MatMul:MatMul", 2, 10)], 50),  # another op in the same work
+    ([at("a/MatMul:MatMul", 2, 4), at(REGION, 5, 5)], 55),
+    ([at(REGION, 1, 1), at(REGION_END, 4, 4)], 40),  # nobody knows
+    ([at("a/MatMul:MatMul", 2, 4)], 40),
+])  # fmt: skip
+def test_an_op_whose_end_the_trace_does_not_see_began_with_what_its_thread_was_given(before, ms):
+    trace = traced([*before, *cpu(20, 60), at(RUN, 62, 70)], [at(REGION, 15, 15)], modules=("f(1)",))
+    assert seconds(trace) == pytest.approx(ms * 1e-3)
+    assert compile_seconds(trace) == ({} if ms == 40 else pytest.approx({"f(1)": ms * 1e-3}))
+
+
 def test_ops_that_compile_nothing_do_not_count():
     assert seconds(traced([at(START, 0, 10), at("a/MatMul:MatMul", 1, 9), at(RUN, 11, 20), at("CpuCompiler", 1, 2)])) == 0
 
