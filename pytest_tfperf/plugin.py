@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import zlib
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -117,11 +117,24 @@ def tf_profile(request: pytest.FixtureRequest) -> Iterator[TfProfile]:
     profiler.close()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """A test with autocluster=True runs in a process of its own, since TensorFlow reads XLA's flags when it starts."""
+    profiled = _is_marked(item) or "tf_profile" in getattr(item, "fixturenames", ())
+    if item.get_closest_marker("tfperf") is None or not profiled or not _wanted(item).autocluster:
+        return None
+    from pytest_tfperf.own_process import can_leave, run_test
+
+    if not can_leave(item.config):
+        return None
+    run_test(item, nextitem)
+    return True
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Profile a test that has the marker alone; then, if its body ended well, decide what was asked for."""
-    marked = any(mark.name == "tfperf" for mark in item.own_markers)
-    if _PROFILER not in item.stash and not marked:
+    if _PROFILER not in item.stash and not _is_marked(item):
         return (yield)
     if _PROFILER in item.stash:
         result = yield
@@ -259,19 +272,30 @@ def _wanted(item: pytest.Item) -> Wanted:
     return Wanted.read(arguments)
 
 
+def _is_marked(item: pytest.Item) -> bool:
+    """Whether a test carries the marker itself; on a module or class it gives limits alone."""
+    return any(mark.name == "tfperf" for mark in item.own_markers)
+
+
 def _new_profiler(item: pytest.Item) -> TfProfile:
+    from pytest_tfperf.announce import announcer
+    from pytest_tfperf.fixture import TfProfile
+    from pytest_tfperf.own_process import other_flags
+    from pytest_tfperf.profiles import Settings
+
     options = _options(item.config)
     try:
         wanted = _wanted(item)
-        if wanted.autocluster:
-            raise CaptureError(
-                "autocluster=True is not built yet; set TF_XLA_FLAGS='--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit' for the run"
-            )
-        from pytest_tfperf.fixture import TfProfile
-        from pytest_tfperf.profiles import Settings
-
+        notes = other_flags(item.config) if wanted.autocluster else ()
         keep = options.trace_dir / _slug(item.nodeid) if options.trace_dir else None
-        settings = Settings(wanted=wanted, plan=options.plan, keep=keep, disabled=options.disable, announce=_announcer(item))
+        settings = Settings(
+            wanted=wanted,
+            plan=options.plan,
+            keep=keep,
+            disabled=options.disable,
+            notes=notes,
+            announce=announcer(item, item.config.stash[_ON_TERMINAL]),
+        )
         item.stash[_PROFILER] = TfProfile(settings)
     except (CaptureError, LimitError) as error:
         pytest.fail(str(error), pytrace=False)
@@ -318,20 +342,3 @@ def _slug(nodeid: str) -> str:
     """A node id as a folder name."""
     text = "".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in nodeid)
     return text if len(text) <= 120 else f"{text[:110]}-{zlib.crc32(nodeid.encode()):08x}"
-
-
-def _announcer(item: pytest.Item) -> Callable[[str], None]:
-    """Shows which window runs, on one line of a terminal; nowhere else."""
-    reporter = item.config.pluginmanager.get_plugin("terminalreporter")
-    capture = item.config.pluginmanager.get_plugin("capturemanager")
-    if reporter is None or capture is None or not item.config.stash[_ON_TERMINAL] or os.environ.get("CI"):
-        return lambda _: None
-
-    def announce(text: str) -> None:
-        with capture.global_and_fixture_disabled():
-            reporter.ensure_newline()
-            reporter.rewrite(f"tfperf {item.name}: {text}" if text else "", erase=True)
-            if not text:
-                reporter.rewrite("")  # back to the start of the line, for what pytest writes next
-
-    return announce

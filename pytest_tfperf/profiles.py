@@ -35,6 +35,7 @@ class Settings:
     keep: Path | None = None
     disabled: bool = False
     announce: Callable[[str], None] = lambda _: None
+    notes: tuple[str, ...] = ()
 
 
 class Profiles:
@@ -152,7 +153,8 @@ class Profiles:
 
     def _store(self, recording: Recording, wanted: Wanted) -> Profile:
         trace = read_session(recording.trace) if recording.trace else None
-        profile = profile_of(replace(recording, target_step_time_s=wanted.target_step_time), trace)
+        notes = self.settings.notes + recording.notes
+        profile = profile_of(replace(recording, target_step_time_s=wanted.target_step_time, notes=notes), trace)
         self.results[recording.name] = profile, wanted.limits
         if trace is not None and self.settings.keep is not None:
             keep_trace(Path(trace.path), self.settings.keep, recording.name)

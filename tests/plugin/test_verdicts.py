@@ -380,10 +380,3 @@ def test_it():
     result = suite()
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["tfperf: 4 checks decided (4 pass, 0 fail)"])  # of fit and of predict
-
-
-def test_an_argument_that_is_not_built_yet_says_so(suite):
-    suite.write("@pytest.mark.tfperf(autocluster=True)\ndef test_it(tf_profile): pass\n")
-    result = suite()
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["autocluster=True is not built yet*"])
