@@ -56,11 +56,11 @@ class Recording:
     What one run of the user's steps left behind: times, and where the traces are.
 
     `blocks` are (seconds, steps) of the timed window, `step_seconds` those of a step in its single calls; `compiled` names the XLA
-    executables and `traced` the (function, step) of the tf.function traces that came after step 0. `lowered` are the XLA modules of
-    a step before optimisation, each a serialised HloModuleProto with how often it runs in a step, or `lowered_why` there are none.
-    `cold` is the trace of step 0. `graph` is what the probe saw of the step's graphs, or `graph_why` it saw nothing; `eager` the
-    ops that Python ran in it, each type with the user's source line and how often. Of a `bare` trace nothing more is known than
-    what is in it, and its steps are all there were.
+    executables and `traced` the (function, step, what changed) of the tf.function traces that came after step 0. `lowered` are the
+    XLA modules of a step before optimisation, each a serialised HloModuleProto with how often it runs in a step, or `lowered_why`
+    there are none. `cold` is the trace of step 0. `graph` is what the probe saw of the step's graphs, or `graph_why` it saw nothing;
+    `eager` the ops that Python ran in it, each type with the user's source line and how often. Of a `bare` trace nothing more is
+    known than what is in it, and its steps are all there were.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Recording:
     n_steps: int = 0
     n_epochs: int = 0
     compiled: tuple[str, ...] | None = None
-    traced: tuple[tuple[str, int], ...] | None = None
+    traced: tuple[tuple[str, int, str], ...] | None = None
     lowered: tuple[tuple[bytes, float], ...] | None = None
     lowered_why: str | None = None
     cold: Path | None = None

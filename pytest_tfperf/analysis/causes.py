@@ -8,6 +8,20 @@ from collections.abc import Iterable, Sequence
 from pytest_tfperf.analysis.stages import Stage
 from pytest_tfperf.analysis.xla import short_module
 from pytest_tfperf.metrics import format_quantity
+from pytest_tfperf.trace import op_types
+
+_SHOWN = 5
+_INTO_XLA = {
+    op_types.TEXT: "turn text into numbers before the step, in the input pipeline",
+    op_types.PYTHON: "write it with TensorFlow's ops, or call it outside the function that is compiled",
+    op_types.NO_KERNEL: "replace it by ops that XLA compiles, or keep it outside the function that is compiled",
+    op_types.DYNAMIC: "jit_compile=True on its tf.function takes it; or keep the size constant: tf.where(mask, x, 0)",
+    op_types.RANDOM: "tf.random.stateless_uniform and its siblings can be clustered",
+    op_types.EAGER: "move it into the tf.function that the step calls",
+    op_types.FELL_BACK: "give every batch the same shape, or set jit_compile=True on the tf.function",
+    op_types.LEFT_OUT: "jit_compile=True on its tf.function compiles it whole",
+    op_types.UNASKED: "jit_compile=True on its tf.function or in model.compile, or autocluster=True on the marker",
+}
 
 
 def input_cause(stages: Sequence[Stage]) -> dict[str, str]:
@@ -40,21 +54,42 @@ def compile_cause(modules: Sequence[str], changes: Sequence[str] = ()) -> dict[s
     }
 
 
-def retrace_cause(traced: Iterable[tuple[str, int]]) -> dict[str, str]:
-    """`where` and `try` for functions traced after the first step."""
+def retrace_cause(traced: Iterable[tuple[str, int, str]]) -> dict[str, str]:
+    """`where` and `try` for functions traced after the first step: (function, step, what changed)."""
     traced = list(traced)
-    steps = sorted({step for _, step in traced})
+    steps = sorted({step for _, step, _ in traced})
     shown = ", ".join(map(str, steps[:5])) + (", …" if len(steps) > 5 else "")
     return {
-        "where": f"traced again: {_tally(name for name, _ in traced)}, in step {shown}",
+        "where": f"traced again: {_tally(_with_change(name, change) for name, _, change in traced)}, in step {shown}",
         "try": "pass tensors instead of Python numbers, keep shapes constant or set reduce_retracing=True, and create the "
         "tf.function once, outside the step",
     }
 
 
-def eager_cause(types: Counter[str]) -> dict[str, str]:
-    """`where` and `try` for ops that run eagerly."""
-    return {"where": "eager: " + _tally(types.elements()), "try": "move them into the tf.function that the step calls"}
+def _with_change(name: str, change: str) -> str:
+    return f"{name} ({change})" if change else name
+
+
+def eager_cause(types: Counter[str], seen: Iterable[tuple[str, str | None, int]]) -> dict[str, str]:
+    """`where` and `try` for ops that run eagerly, by type; `seen` says which of the user's lines ran them in one step."""
+    lines: dict[str, list[str]] = {}
+    for op_type, line, _ in seen:
+        lines.setdefault(op_type, []).extend([line] if line else [])
+    named = {op: f"{op} at {', '.join(lines[op][:3])}{', …' if len(lines[op]) > 3 else ''}" for op in types if lines.get(op)}
+    return {
+        "where": "eager: " + _tally(named.get(op, op) for op in types.elements()),
+        "try": "move them into the tf.function that the step calls",
+    }
+
+
+def outside_cause(outside: Sequence[tuple[str, str | None, str, int]]) -> dict[str, str]:
+    """`where` and `try` for ops outside XLA: (type, the user's line, why, how many), those that XLA cannot compile first."""
+    shown = [
+        op_type + (f" ×{count}" if count > 1 else "") + f" ({why})" + (f" at {line}" if line else "")
+        for op_type, line, why, count in outside[:_SHOWN]
+    ]
+    left = sum(count for *_, count in outside[_SHOWN:])
+    return {"where": "outside XLA: " + "; ".join(shown) + (f"; and {left} more" if left else ""), "try": _INTO_XLA[outside[0][2]]}
 
 
 def overhead_cause() -> dict[str, str]:

@@ -77,12 +77,12 @@ def why_unknown(trace: Trace, use: XlaUse) -> str | None:
     return "the trace does not tell which executables ran" if use.launches.any() else "the trace has no event of the host"
 
 
-def eager_value(trace: Trace, steps: Steps) -> Value:
-    """eager_ops."""
+def eager_value(trace: Trace, steps: Steps, seen: Sequence[tuple[str, str | None, int]]) -> Value:
+    """eager_ops; `seen` are those of one step with the user's lines, as far as that is known."""
     if not _shows_host(trace):
         return Value.unknown("eager_ops", "the trace has no event of the host")
     counts, types = eager_ops(trace, steps)
-    return per_step("eager_ops", counts, steps.sizes, **(causes.eager_cause(types) if types else {}))
+    return per_step("eager_ops", counts, steps.sizes, **(causes.eager_cause(types, seen) if types else {}))
 
 
 def _compile_cause(compiled: Sequence[str], trace: Trace | None) -> dict[str, str]:

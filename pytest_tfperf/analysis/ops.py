@@ -131,22 +131,22 @@ def compiled_modules(compiled: Events) -> list[str]:
     return [name.removeprefix(GPU_COMPILER) if name != CPU_COMPILER else stat for name, stat in zip(compiled.names, stats, strict=True)]
 
 
-def traced_late(trace: Trace, steps: Steps) -> list[tuple[str, int]]:
-    """The (function, step) of every tf.function trace in any step of the trace but its first."""
+def traced_late(trace: Trace, steps: Steps) -> list[tuple[str, int, str]]:
+    """The (function, step, "") of every tf.function trace in any step of the trace but its first."""
     host = Events.of(trace.plane(HOST))
     building = host.called("tf.function-graph_building")
     building = building.where(steps.of(building.start) > 0)
     calls = host.having("tf_function_call")
     caller, names = enclosing(calls, building), calls.names
     named = [names[place] if place >= 0 else "function" for place in caller.tolist()]
-    return list(zip(named, steps.of(building.start).tolist(), strict=True))
+    return [(name, step, "") for name, step in zip(named, steps.of(building.start).tolist(), strict=True)]
 
 
-def traced_again(trace: Trace) -> list[tuple[str, int]]:
-    """The (function, call) of every call of a tf.function in the trace that traced it, but for the first call of each."""
+def traced_again(trace: Trace) -> list[tuple[str, int, str]]:
+    """The (function, call, "") of every call of a tf.function in the trace that traced it, but for the first call of each."""
     calls, number = _calls(Events.of(trace.plane(HOST)))
     modes = calls.texts("tf_function_call")
-    return [(name, n) for name, n, mode in zip(calls.names, number, modes, strict=True) if n and mode.startswith("traced")]
+    return [(name, n, "") for name, n, mode in zip(calls.names, number, modes, strict=True) if n and mode.startswith("traced")]
 
 
 def compiled_again(trace: Trace) -> list[str]:

@@ -56,7 +56,7 @@ class Windows:
         self._step_seconds: list[float] = []
         self._epoch_gaps_s: list[float] = []
         self._gaps: list[float] = []
-        self._retraces: list[tuple[str, int]] = []
+        self._retraces: list[tuple[str, int, str]] = []
         self._cold_traces = 0
         self._cold: Path | None = None
         self._trace: Path | None = None
@@ -130,10 +130,10 @@ class Windows:
             with self._watch.paused():
                 self._executables.leave_steps()
 
-    def function_traced(self, name: str) -> None:
-        """TensorFlow has traced a tf.function; counted if a step was running."""
+    def function_traced(self, name: str, change: str) -> None:
+        """TensorFlow has traced a tf.function, because of this change; counted if a step was running."""
         if self._in_step and self.n_steps and not self.enough:
-            self._retraces.append((name, self.n_steps))
+            self._retraces.append((name, self.n_steps, change))
         elif self._in_step and not self.n_steps:
             self._cold_traces += 1
 
@@ -150,6 +150,11 @@ class Windows:
         if self._session is not None:
             self._session.discard()
             self._session = None
+
+    @property
+    def calls(self) -> Calls:
+        """The functions that the traced steps called."""
+        return self._calls
 
     def recording(self, name: str, result: Any, workload: Mapping[str, Any], max_nodes: int | None) -> Recording:
         """What the windows hold, and the steps' functions lowered if they have at most so many nodes; for a profile that has ended."""

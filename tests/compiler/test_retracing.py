@@ -1,0 +1,124 @@
+"""Traces of tf.functions, and the arguments that brought them about."""
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from pytest_tfperf.compiler.retracing import traces_reported_to
+
+ONES = tf.ones
+Pair = collections.namedtuple("Pair", "left right")
+
+
+def reports(*calls):
+    """What is reported while these run, one after the other."""
+    found = []
+    with traces_reported_to(lambda name, change: found.append((name, change))) as watched:
+        assert watched
+        for call in calls:
+            call()
+    return found
+
+
+def times(function):
+    return lambda *args, **kwargs: lambda: function(*args, **kwargs)
+
+
+def make(**options):
+    @tf.function(**options)
+    def scale(x, n=1, flag=True, *, extra=None):
+        return tf.nest.flatten(x)[0] * 2.0
+
+    return times(scale)
+
+
+def test_the_first_trace_has_no_reason():
+    f = make()
+    assert reports(f(ONES((2,))), f(ONES((2,)))) == [("scale", "")]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "change"),
+    [
+        ((ONES((8, 3)),), (ONES((5, 3)),), "x float32[8,3] → float32[5,3]"),
+        ((ONES((8, 3)),), (tf.cast(ONES((8, 3)), tf.float64),), "x float32[8,3] → float64[8,3]"),
+        ((ONES((2,)), 1), (ONES((2,)), 2), "n 1 → 2"),
+        ((ONES((2,)), 1), (ONES((2,)), 1.5), "n 1 → 1.5"),
+        ((ONES((2,)), 1, True), (ONES((2,)), 1, False), "flag True → False"),
+        ((ONES((2,)), "a"), (ONES((2,)), "b"), "n 'a' → 'b'"),
+        ((ONES((2,)), 1), (ONES((2,)), ONES(())), "n 1 → float32[]"),
+        (([ONES((2,)), ONES((3,))],), ([ONES((2,)), ONES((4,))],), "x[1] float32[3] → float32[4]"),
+        ((Pair(ONES((2,)), 1),), (Pair(ONES((3,)), 1),), "x.left float32[2] → float32[3]"),
+        (({"a": ONES((2,))},), ({"a": ONES((3,))},), "x['a'] float32[2] → float32[3]"),
+        (({"a": ONES((2,))},), ({"a": ONES((2,)), "b": 1},), "x['b'] nothing → 1"),
+        ((ONES((2,)), 1), (ONES((3,)), 2), "x float32[2] → float32[3], n 1 → 2"),
+    ],
+)
+def test_a_retrace_names_the_argument_that_changed(first, second, change):
+    f = make()
+    assert reports(f(*first), f(*second)) == [("scale", ""), ("scale", change)]
+
+
+def test_a_keyword_is_named_too():
+    f = make()
+    assert reports(f(ONES((2,)), extra=1), f(ONES((2,)), extra=2))[1] == ("scale", "extra 1 → 2")
+
+
+def test_of_several_earlier_traces_the_nearest_is_compared():
+    f = make()
+    found = reports(f(ONES((2,)), 1), f(ONES((3,)), 2), f(ONES((3,)), 3))
+    assert found[2] == ("scale", "n 2 → 3")
+
+
+def test_reduce_retracing_shows_the_shape_that_was_relaxed():
+    f = make(reduce_retracing=True)
+    found = reports(f(ONES((2, 3))), f(ONES((4, 3))), f(ONES((5, 3))))
+    assert found == [("scale", ""), ("scale", "x float32[2,3] → float32[?,3]")]
+
+
+def test_many_changes_are_cut():
+    f = make()
+    assert reports(f([1, 2, 3, 4, 5]), f([6, 7, 8, 9, 10]))[1][1] == "x[0] 1 → 6, x[1] 2 → 7, x[2] 3 → 8 and 2 more"
+
+
+def test_a_function_that_is_made_anew():
+    x = ONES((2,))
+    assert reports(make()(x), make()(x)) == [("scale", ""), ("scale", "a new tf.function of a Python function that was traced before")]
+
+
+def test_another_context():
+    f = make()
+    x = ONES((2,))
+
+    def scoped():
+        with tf.distribute.OneDeviceStrategy("CPU:0").scope():
+            f(x)()
+
+    assert reports(f(x), scoped)[1][1].startswith("the same arguments in another context")
+
+
+def test_arrays_and_variables():
+    f = make()
+    found = reports(f(np.ones((2,), "float32")), f(np.ones((3,), "float32")), f(tf.Variable(ONES((4,)))))
+    assert found[1] == ("scale", "x float32[2] → float32[3]")
+    assert found[2][1].startswith("x float32[3] → ")
+
+
+def test_a_function_that_creates_variables_in_its_first_call_traces_twice():
+    class Counter(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.made = None
+
+        @tf.function
+        def step(self, x):
+            if self.made is None:
+                self.made = tf.Variable(1.0)
+            return x * self.made
+
+    module = Counter()
+    found = reports(lambda: module.step(ONES((2,))))
+    assert [name for name, _ in found].count("step") == 2
+    assert reports(lambda: module.step(ONES((2,)))) == []
