@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
@@ -21,6 +22,7 @@ from pytest_tfperf.comparison import Comparison
 from pytest_tfperf.compiler.grappler import grappler_options
 from pytest_tfperf.compiler.lowering import Calls, calls_recorded
 from pytest_tfperf.errors import CaptureError, TraceError
+from pytest_tfperf.exporting import OPTIMIZED, export_profile
 from pytest_tfperf.profiles import Profiles, Settings
 from pytest_tfperf.results import Profile
 
@@ -212,6 +214,20 @@ class TfProfile:
             return
         yield
         _skip()
+
+    def export(self, path: str | Path, *, name: str | None = None, stage: str = OPTIMIZED) -> None:
+        """
+        Write a file of the last profile, or of the one with a name, in the format that its ending says.
+
+        A timeline for Perfetto or chrome://tracing (.json, .json.gz, .perfetto-trace, .pftrace), or the HLO of the step as text
+        (.txt), graph (.dot) or picture (.svg, needs Graphviz) at a stage: "unoptimized", as XLA is given it; "before_fusion" and
+        "after_fusion", which take a process of their own that compiles it again; "optimized", as it ran.
+
+        Raises:
+            CaptureError: If there is no such profile or stage, or the step has no HLO at it.
+            ExportError: If the file cannot be written, or Graphviz is missing.
+        """
+        export_profile(*self._profiles.recording(name), Path(path), stage)
 
     def results(self) -> list[tuple[Profile, tuple[Limit, ...]]]:
         """Every profile, with the limits that hold for it."""

@@ -20,8 +20,9 @@ from pytest_tfperf.checks import Limit, Wanted
 from pytest_tfperf.compiler.lowering import UNASKED_NODES, Calls, lower
 from pytest_tfperf.compiler.retracing import traces_reported_to
 from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.metrics import nearest
 from pytest_tfperf.recording import Recording
-from pytest_tfperf.results import Profile
+from pytest_tfperf.results import Profile, Table
 
 _FROM_HLO = ("flops", "half_precision", "flops_utilization")
 
@@ -44,6 +45,7 @@ class Profiles:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.results: dict[str, tuple[Profile, tuple[Limit, ...]]] = {}
+        self.recordings: dict[str, tuple[Recording, Calls]] = {}
         self.names: set[str] = set()
         self._folder = Path(tempfile.mkdtemp(prefix="tfperf-"))
         self._open: list[Windows] = []
@@ -138,7 +140,7 @@ class Profiles:
         recording = windows.recording(name, result, workload, _most_nodes(wanted))
         if examples is None:
             examples = workload.get("batch")
-        return self._store(replace(recording, examples_per_step=examples), wanted)
+        return self._store(replace(recording, examples_per_step=examples), windows.calls, wanted)
 
     def finish_bare(self, trace: Path, name: str, calls: Calls, wanted: Wanted) -> Profile:
         """
@@ -149,13 +151,34 @@ class Profiles:
         """
         done = lower(calls, {}, self.settings.plan.max_seconds, _most_nodes(wanted))
         recording = Recording(name=name, trace=trace, workload={}, bare=True, lowered=done.modules, lowered_why=done.why, notes=done.notes)
-        return self._store(recording, wanted)
+        return self._store(recording, calls, wanted)
 
-    def _store(self, recording: Recording, wanted: Wanted) -> Profile:
+    def add_table(self, name: str, key: str, table: Table) -> None:
+        """Give a profile one more table."""
+        profile, limits = self.results[name]
+        self.results[name] = replace(profile, tables={**profile.tables, key: table}), limits
+
+    def recording(self, name: str | None) -> tuple[Recording, Calls]:
+        """
+        What was recorded under a name, or last, with the functions that its steps called.
+
+        Raises:
+            CaptureError: If there is nothing.
+        """
+        if name is None and self.recordings:
+            return list(self.recordings.values())[-1]
+        if name not in self.recordings:
+            found = f"; {nearest(name, self.recordings)}" if name and self.recordings else ""
+            raise CaptureError(f"this test has made no profile{f' named {name!r}' if name else ' yet'}{found}")
+        return self.recordings[name]
+
+    def _store(self, recording: Recording, calls: Calls, wanted: Wanted) -> Profile:
         trace = read_session(recording.trace) if recording.trace else None
+        cold = read_session(recording.cold) if recording.cold else None
         notes = self.settings.notes + recording.notes
-        profile = profile_of(replace(recording, target_step_time_s=wanted.target_step_time, notes=notes), trace)
+        profile = profile_of(replace(recording, target_step_time_s=wanted.target_step_time, notes=notes), trace, cold)
         self.results[recording.name] = profile, wanted.limits
+        self.recordings[recording.name] = recording, calls
         if trace is not None and self.settings.keep is not None:
             keep_trace(Path(trace.path), self.settings.keep, recording.name)
         return profile
