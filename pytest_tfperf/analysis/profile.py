@@ -12,8 +12,9 @@ from pytest_tfperf.analysis.advice import advise
 from pytest_tfperf.analysis.breakdown import Breakdown, break_down
 from pytest_tfperf.analysis.compile_time import compile_seconds, compile_time
 from pytest_tfperf.analysis.completeness import faults, remarks, without_incomplete
-from pytest_tfperf.analysis.counts import counted_values, eager_value, with_counts, xla_values
+from pytest_tfperf.analysis.counts import counted_values, eager_value, why_unknown, with_counts, xla_values
 from pytest_tfperf.analysis.executables import executable_table, fusions, step_executables
+from pytest_tfperf.analysis.graph_values import graph_tables, graph_values
 from pytest_tfperf.analysis.input_pipeline import find_drain, input_waits
 from pytest_tfperf.analysis.linkage import on_the_device
 from pytest_tfperf.analysis.memory import reports_device_memory, step_peaks
@@ -33,10 +34,7 @@ from pytest_tfperf.trace.intervals import intersect, merge
 from pytest_tfperf.trace.xspace import Trace
 
 _NOT_BUILT = "this version of pytest-tfperf does not measure it yet"
-_LATER = frozenset({
-    "xla_coverage", "graph_ops", "graph_reduction", "padding_overhead", "mxu_padding_overhead",
-    "batch_padding", "op_guide_findings",
-})  # fmt: skip
+_LATER = frozenset({"padding_overhead", "mxu_padding_overhead", "batch_padding", "op_guide_findings"})
 _KEEP_BATCHES = frozenset({"Prefetch", "Cache", "MemoryCache", "MemoryCacheImpl", "FileCache", "Repeat", "ForeverRepeat", "FiniteRepeat",
     "Shuffle", "ShuffleAndRepeat", "Take", "FiniteTake", "Skip", "FiniteSkip", "Shard", "Options", "Model", "MaxIntraOpParallelism",
     "PrivateThreadPool", "AssertCardinality", "Generator",
@@ -56,7 +54,8 @@ def profile_of(recording: Recording, trace: Trace | None, cold: Trace | None = N
     values = {name: Value.unknown(name, _NOT_BUILT if name in _LATER else recording.ended or "nothing was traced") for name in METRICS}
     values["xla_compile_time"] = compile_time(cold, recording)
     if trace is None:
-        return _profile(recording, values | timed_values(recording) | counted_values(recording))
+        values |= timed_values(recording) | counted_values(recording) | graph_values(recording, None)
+        return _profile(recording, values, tables=graph_tables(recording, None))
     launched = find_steps(trace)
     steps = on_the_device(trace, launched)
     breakdown = break_down(trace, steps)
@@ -85,6 +84,9 @@ def profile_of(recording: Recording, trace: Trace | None, cold: Trace | None = N
     if executables:
         compiled_s = compile_seconds(trace) | (compile_seconds(cold) if cold else {})
         tables["executables"] = executable_table(trace, use, executables, costs, compiled_s)
+    known = executables if not why_unknown(trace, use) and len(executables) == len(use.modules) else None
+    values |= graph_values(recording, known)
+    tables |= graph_tables(recording, known)
     incomplete = faults(trace)
     recording = replace(recording, notes=recording.notes + _dropped(steps) + incomplete + remarks(trace))
     profile = _profile(recording, without_incomplete(values, incomplete), steps, breakdown, tables)

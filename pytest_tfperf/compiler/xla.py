@@ -11,14 +11,8 @@ from pytest_tfperf.compiler.instances import Bodies, Instance, Op, ops_in
 from pytest_tfperf.compiler.partition import has_kernel
 from pytest_tfperf.compiler.source_lines import lines_in
 from pytest_tfperf.recording import Cluster, GraphOp
-from pytest_tfperf.trace.op_types import computes
+from pytest_tfperf.trace.op_types import DYNAMIC, LEFT_OUT, NO_KERNEL, PYTHON, RANDOM, TEXT, UNASKED, computes
 
-TEXT = "handles text, which XLA has no type for"
-PYTHON = "a Python function"
-DYNAMIC = "the size of its result is known only when it runs, so auto-clustering leaves it out (jit_compile=True takes it)"
-RANDOM = "draws random numbers with a hidden state, so auto-clustering leaves it out (tf.random.stateless_… can be in a cluster)"
-UNASKED = "nobody asked for XLA: jit_compile=True on its tf.function, or autocluster=True on the marker"
-LEFT_OUT = "auto-clustering left it out: too small a cluster, or one that waits for itself"
 _PYTHON_OPS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 _DYNAMIC_OPS = frozenset({"Where", "Unique"})
 """Those that `allow_where_op` and `allow_unique_op` are for (tensorflow/compiler/jit/compilability_check_util.cc)."""
@@ -58,7 +52,7 @@ def why_outside(node: Any, auto: bool) -> str:
     if node.op in _PYTHON_OPS:
         return PYTHON
     if not has_kernel(node.op) and not node.op.startswith("_"):  # with _: what Grappler made of ops that it has kernels for
-        return f"XLA has no kernel for {node.op}"
+        return NO_KERNEL
     if not auto:
         return UNASKED
     return DYNAMIC if node.op in _DYNAMIC_OPS else RANDOM if node.op in _RANDOM_OPS else LEFT_OUT

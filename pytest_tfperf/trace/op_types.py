@@ -1,8 +1,20 @@
-"""TensorFlow's op types: which of them compute."""
+"""TensorFlow's op types: which of them compute; and why XLA does not compile some."""
 
 from __future__ import annotations
 
 import re
+
+TEXT = "handles text, which XLA has no type for"
+PYTHON = "a Python function"
+NO_KERNEL = "XLA has no kernel for it"
+DYNAMIC = "how large its result is shows only when it runs"
+RANDOM = "draws random numbers from a hidden state"
+EAGER = "run eagerly"
+FELL_BACK = "its cluster did not run: TensorFlow fell back to single ops, as after a change of shapes"
+UNASKED = "nobody asked for XLA"
+LEFT_OUT = "auto-clustering left it out: too small a cluster, or one that would wait for itself"
+WHY_OUTSIDE = (TEXT, PYTHON, NO_KERNEL, DYNAMIC, RANDOM, EAGER, FELL_BACK, LEFT_OUT, UNASKED)
+"""Why an op is outside XLA: what it cannot compile first."""
 
 _CONSTANTS = {"Const", "HostConst", "_EagerConst", "FakeParam", "GuaranteeConst", "ImmutableConst"}
 _COPIES = {
