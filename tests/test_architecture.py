@@ -45,6 +45,7 @@ TOP = {
     "profiles",
     "body",
     "announce",
+    "exporting",
     "own_process",
     "own_process_child",
     "fixture",

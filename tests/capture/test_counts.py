@@ -33,7 +33,10 @@ def test_a_plain_function_runs_no_executable_and_nothing_eagerly(profile):
 def test_ops_outside_a_function_are_eager_ops(profile):
     result = profile(lambda x: tf.reduce_sum(x * 2 + 1), DATA)
     assert result.eager_ops == 3
-    assert result.value("eager_ops").detail["where"] == "eager: Mul ×6, AddV2 ×6, Sum ×6"
+    assert (
+        result.value("eager_ops").detail["where"]
+        == "eager: Mul at test_counts.py:34 ×6, AddV2 at test_counts.py:34 ×6, Sum at test_counts.py:34 ×6"
+    )
 
 
 def test_a_jit_function_is_one_cluster_launched_once(profile):
