@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from time import perf_counter
 from typing import Any
 
-from pytest_tfperf.compiler.definitions import definition_of, reached_from, without_traced_shapes
-from pytest_tfperf.compiler.op_counts import count_ops
+from pytest_tfperf.compiler.definitions import called_by, definition_of, must_compile, reached_from, without_traced_shapes
+from pytest_tfperf.compiler.instances import counts
 from pytest_tfperf.compiler.partition import Function
 
 UNASKED_NODES = 150
@@ -43,7 +43,7 @@ def optimizers_left_out(functions: Sequence[tuple[Function, int]], asked: bool =
 
     Empty if it would take long, which may be longer where it was `asked` for, or if TensorFlow cannot do it.
     """
-    called = [(function, runs) for function, runs in functions if not is_compiled(function.name)]
+    called = [(function, runs) for function, runs in functions if not must_compile(definition_of(function.name))]
     definitions = [definition for function, _ in called for definition in reached_from([function.name])]
     n_nodes = sum(len(definition.node_def) for definition in definitions)
     n_elements = sum(function.n_elements for function, _ in called)
@@ -53,12 +53,6 @@ def optimizers_left_out(functions: Sequence[tuple[Function, int]], asked: bool =
         return _left_out(called)
     except Exception:  # an explanation is not worth a test that fails
         return {}
-
-
-def is_compiled(name: str) -> bool:
-    """Whether XLA compiles a function because the user asked for it; Grappler leaves it as it is."""
-    attributes = definition_of(name).attr
-    return "_XlaMustCompile" in attributes and bool(attributes["_XlaMustCompile"].b)
 
 
 def rewriter_config() -> Any:
@@ -104,7 +98,28 @@ def _left_out(functions: Sequence[tuple[Function, int]]) -> dict[str, int]:
 
 
 def _remaining(graphs: Iterable[tuple[Any, int]], config: Any) -> int:
-    return sum(runs * count_ops(_optimized(meta_graph, config)).total() for meta_graph, runs in graphs)
+    return sum(runs * n_ops(_optimized(meta_graph, config)) for meta_graph, runs in graphs)
+
+
+def n_ops(graph: Any) -> int:
+    """
+    How many ops a GraphDef has, with those of the functions of its library that it calls: each as often as it is called in the
+    graph, bodies of loops and branches once, and what only tf.data calls not at all.
+    """
+    library = {definition.signature.name: definition.node_def for definition in graph.library.function}
+    sizes: dict[str, int] = {}
+
+    def size(name: str) -> int:
+        if name not in sizes:
+            sizes[name] = 0  # for a function that calls itself
+            sizes[name] = of(library.get(name, ()))
+        return sizes[name]
+
+    def of(nodes: Iterable[Any]) -> int:
+        own = sum(map(counts, nodes))
+        return own + sum(size(name) for node in nodes if "Dataset" not in node.op for name in called_by(node))
+
+    return of(graph.node)
 
 
 def _inlined(function: Function) -> Any:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
+from pytest_tfperf.compiler.instances import counts
 from pytest_tfperf.compiler.op_counts import is_op
 from pytest_tfperf.compiler.optimizers import rewriter_config, running
 from pytest_tfperf.compiler.partition import Function
@@ -91,7 +92,7 @@ def _debug(node: Any, _view: View) -> Found | None:
 def _identity(node: Any, view: View) -> Found | None:
     """An Identity of an Identity on the same device; one that orders others, or gives a result, may be there for that."""
     source = view.source(node)
-    chained = node.op == "Identity" and source is not None and source.op == "Identity" and source.device == node.device
+    chained = node.op == "Identity" and counts(node) and source is not None and source.op == "Identity" and source.device == node.device
     if chained and all(view.is_free(one) and one.name not in view.fetched for one in (node, source)):
         return f"is an identity of the identity {source.name}", "dependency_optimization"
     return None
@@ -195,7 +196,10 @@ def _small(nodes: Iterable[Any], view: View) -> frozenset[str]:
         node.device = ""
         node.attr.pop("_class", None)  # says with what it is placed
     with tf.Graph().as_default() as graph:
-        tf.graph_util.import_graph_def(part, name="")
+        try:
+            tf.graph_util.import_graph_def(part, name="")
+        except (ValueError, tf.errors.OpError):  # an op that only the runtime may make
+            return frozenset()
     return frozenset(node.name for node in nodes if _bytes(graph.get_operation_by_name(node.name)) <= LARGEST_CONSTANT)
 
 

@@ -11,9 +11,10 @@ from tensorflow.python.eager import context
 
 import pytest_tfperf
 from pytest_tfperf.compiler import optimizers
+from pytest_tfperf.compiler.graphs import step_graph
 from pytest_tfperf.compiler.grappler import NUMBERS, TOGGLES, grappler_options
-from pytest_tfperf.compiler.op_counts import count_ops
-from pytest_tfperf.compiler.optimizers import DEFAULT_OFF, DEFAULT_ON, optimizers_left_out, rewriter_config, running
+from pytest_tfperf.compiler.optimizers import DEFAULT_OFF, DEFAULT_ON, n_ops, optimizers_left_out, rewriter_config, running
+from pytest_tfperf.compiler.probe import probed
 from pytest_tfperf.errors import CaptureError
 
 ONES = tf.ones((8, 8))
@@ -75,11 +76,6 @@ def compiled(x):
 
 
 @tf.function
-def identities(x):
-    return tf.identity(tf.identity(x * 2)) + 1
-
-
-@tf.function
 def printing(x):
     tf.print(x, output_stream="file:///dev/null")
     return x * 2
@@ -92,17 +88,26 @@ def left_out(function, asked=False, runs=1):
 @pytest.mark.parametrize("function", [products, dense, branches, calls, gradient, text, unknown_sizes])
 def test_with_all_as_many_ops_remain_as_the_runtime_leaves(function):
     called, _, after = grappled(function, ONES)
-    assert optimizers_left_out([(called, 1)])[""] == count_ops(after).total()
+    assert optimizers_left_out([(called, 1)])[""] == n_ops(after)
 
 
 @pytest.mark.parametrize(("function", "option"), [
-    (products, "constant_folding"), (dense, "remapping"), (identities, "dependency_optimization"), (unknown_sizes, "shape_optimization"),
+    (products, "constant_folding"), (dense, "remapping"), (calls, "dependency_optimization"), (unknown_sizes, "shape_optimization"),
     (calls, "function_optimization"), (gradient, "arithmetic_optimization"),
 ])  # fmt: skip
 def test_without_one_as_many_remain_as_in_the_runtime_with_it_off(function, option):
     predicted = left_out(function)[option]
     with grappler_options(**{option: False}):
-        assert count_ops(grappled(function, ONES)[2]).total() == predicted
+        assert n_ops(grappled(function, ONES)[2]) == predicted
+
+
+def test_of_a_step_s_graphs_as_many_remain_as_are_counted_after_grappler():
+    dense(ONES)
+    with probed() as probe:
+        calls(dense(dense(ONES)))
+    graph = step_graph(probe)
+    assert graph.without[""] == sum(graph.after.values()) == 7 + 2 * n_ops(grappled(dense, ONES)[2])
+    assert graph.without["remapping"] - graph.without[""] == 4  # two of three in each of two calls
 
 
 def test_every_optimiser_that_runs_is_left_out_once():

@@ -187,6 +187,14 @@ def test_a_constant_of_unknown_size_or_of_text_is_not_listed():
     assert computed_from_constants(graph.as_graph_def()) == {"sum"}
 
 
+def test_constants_that_go_to_an_op_of_the_runtime_s_own_are_left_alone():
+    with tf.Graph().as_default() as graph:
+        tf.add(tf.constant(1), tf.constant(2), name="sum")
+    proto = graph.as_graph_def()
+    proto.node[-1].attr["T"].type = tf.variant.as_datatype_enum  # as it is refused in a graph of Python's
+    assert computed_from_constants(proto) == frozenset()
+
+
 @tf.function
 def there_and_back(x):
     return tf.transpose(tf.transpose(x, (1, 0, 2)), (1, 0, 2)) + 1
