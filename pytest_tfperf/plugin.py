@@ -136,10 +136,13 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Profile a test that has the marker alone; then, if its body ended well, decide what was asked for."""
     if _PROFILER not in item.stash and not _is_marked(item):
         return (yield)
-    if _PROFILER in item.stash:
-        result = yield
-    else:
-        result = yield from _profile_body(_new_profiler(item))
+    try:
+        result = (yield) if _PROFILER in item.stash else (yield from _profile_body(_new_profiler(item)))
+    except Exception as error:
+        from pytest_tfperf.compiler.uncompilable import explain
+
+        explain(error)
+        raise
     _decide(item)
     return result
 

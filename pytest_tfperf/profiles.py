@@ -24,6 +24,7 @@ from pytest_tfperf.metrics import nearest
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.results import Profile, Table
 
+_FROM_GRAPPLER = ("graph_ops", "graph_reduction")
 _FROM_HLO = ("flops", "half_precision", "flops_utilization")
 
 
@@ -137,7 +138,7 @@ class Profiles:
         self, windows: Windows, name: str, wanted: Wanted, result: Any, workload: Mapping[str, Any], examples: float | None
     ) -> Profile:
         """The profile of windows that have ended."""
-        recording = windows.recording(name, result, workload, _most_nodes(wanted))
+        recording = windows.recording(name, result, workload, _most_nodes(wanted), wanted.asks_for(_FROM_GRAPPLER))
         if examples is None:
             examples = workload.get("batch")
         return self._store(replace(recording, examples_per_step=examples), windows.calls, wanted)

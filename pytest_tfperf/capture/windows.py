@@ -156,10 +156,10 @@ class Windows:
         """The functions that the traced steps called."""
         return self._calls
 
-    def recording(self, name: str, result: Any, workload: Mapping[str, Any], max_nodes: int | None) -> Recording:
-        """What the windows hold, and the steps' functions lowered if they have at most so many nodes; for a profile that has ended."""
+    def recording(self, name: str, result: Any, workload: Mapping[str, Any], max_nodes: int | None, optimizers: bool) -> Recording:
+        """Of a profile that has ended; lowered if it has at most so many nodes. `optimizers` says that somebody asks what Grappler did."""
         lowered = lower(self._calls, workload, self.plan.max_seconds, max_nodes)
-        graph = step_graph(self._probe)
+        graph = step_graph(self._probe, optimizers)
         return Recording(
             name=name,
             trace=self._trace,

@@ -1,6 +1,6 @@
 """Traces of tf.functions, and the arguments that brought them about."""
 
-import collections
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -9,7 +9,11 @@ import tensorflow as tf
 from pytest_tfperf.compiler.retracing import traces_reported_to
 
 ONES = tf.ones
-Pair = collections.namedtuple("Pair", "left right")
+
+
+class Pair(NamedTuple):
+    left: tf.Tensor
+    right: int
 
 
 def reports(*calls):

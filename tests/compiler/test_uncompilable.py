@@ -1,0 +1,92 @@
+"""What stands in the way of XLA, in the error that TensorFlow raises."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+from pytest_tfperf.compiler import uncompilable
+from pytest_tfperf.compiler.uncompilable import explain
+
+
+@tf.function
+def through_text(x):
+    return tf.strings.to_number(tf.strings.as_string(x))  # TEXT LINE
+
+
+@tf.function(jit_compile=True)
+def broken(x):
+    y = tf.py_function(lambda v: v * 2, [x], tf.float32)  # PYTHON LINE
+    return through_text(x) + y
+
+
+LINES = {
+    text: n
+    for n, line in enumerate(Path(__file__).read_text().splitlines(), 1)
+    for text in ("TEXT LINE", "PYTHON LINE")
+    if line.endswith(f"# {text}")
+}
+
+
+def error_of(call):
+    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+        call()
+    return caught.value
+
+
+def notes(error):
+    return "\n".join(getattr(error, "__notes__", ()))
+
+
+def test_every_op_is_named_with_its_line_also_in_nested_functions():
+    error = error_of(lambda: broken(tf.ones((2,))))
+    explain(error)
+    assert notes(error).splitlines() == [
+        "tfperf: XLA cannot compile",
+        f"  EagerPyFunc (EagerPyFunc) at test_uncompilable.py:{LINES['PYTHON LINE']}: a Python function",
+        f"  AsString (PartitionedCall/AsString) at test_uncompilable.py:{LINES['TEXT LINE']}: handles text, which XLA has no type for",
+        f"  StringToNumber (PartitionedCall/StringToNumber) at test_uncompilable.py:{LINES['TEXT LINE']}: "
+        "handles text, which XLA has no type for",
+    ]
+
+
+def test_a_function_called_from_another():
+    outer = tf.function(lambda x: broken(x) + 1.0)
+    error = error_of(lambda: outer(tf.ones((2,))))
+    explain(error)
+    assert "EagerPyFunc" in notes(error)
+
+
+def test_many_are_cut():
+    def body(x):
+        for _ in range(12):
+            x = tf.strings.to_number(tf.strings.as_string(x))
+        return x
+
+    error = error_of(lambda: tf.function(body, jit_compile=True)(tf.ones((2,))))
+    explain(error)
+    assert notes(error).splitlines()[-1] == "  and 14 more"
+
+
+@pytest.mark.parametrize("error", [ValueError("x"), tf.errors.InvalidArgumentError(None, None, "shapes differ")])
+def test_other_errors_are_left_alone(error):
+    before = str(error)
+    explain(error)
+    assert (str(error), notes(error)) == (before, "")
+
+
+def test_a_function_that_is_gone_is_no_second_error():
+    error = tf.errors.InvalidArgumentError(None, None, "trying to compile graph __inference_gone_1[x] on XLA_CPU_JIT")
+    explain(error)
+    assert notes(error) == ""
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="errors have notes of their own from Python 3.11 on")
+def test_without_notes_the_message_takes_it(monkeypatch):
+    class Old(tf.errors.InvalidArgumentError):
+        add_note = property()
+
+    error = Old(None, None, "m")
+    uncompilable._add_note(error, "note")
+    assert str(error) == "m\nnote"
