@@ -18,7 +18,8 @@ from pytest_tfperf.export.hlo_text import callees, instruction_text, literal_tex
 from pytest_tfperf.trace.hlo_module import HloComputation, HloInstruction, HloModule
 
 _DOT_SECONDS = 120.0
-_LONGEST = 60  # characters of an op name in a node
+_LONGEST = 60  # characters of a line in a node
+_LONGEST_TIP = 2000  # a string of more than 16,384 bytes is an error to Graphviz 2
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 # tints of Okabe and Ito's eight colours, which people of any colour vision tell apart (jfly.uni-koeln.de/color)
@@ -43,7 +44,7 @@ def dot_of(module: HloModule) -> str:
     uses = Counter(key for part in module.computations.values() for op in part.instructions.values() for key in op.called)
     graph = _Graph(module, frozenset(key for key, n in uses.items() if n == 1))
     return "\n".join([
-        f"digraph {_quoted(module.name)} {{",
+        f"digraph {_quoted(_cut(module.name))} {{",
         "  compound=true; rankdir=TB; newrank=true;",
         '  graph [fontname="Helvetica", fontsize=11, style="rounded,filled"];',
         '  node [shape=box, style="rounded,filled", fontname="Helvetica", fontsize=10, margin="0.1,0.05"];',
@@ -93,7 +94,7 @@ class _Graph:
     def frame(self, part: HloComputation, fusion: HloInstruction | None = None) -> Iterator[str]:
         """A computation with the nodes and frames in it, as the fusion's that it is of."""
         fill, line = _FUSION if fusion else _FRAME
-        lines = [f"fusion {fusion.name} {fusion.fusion_kind}".rstrip(), *_named(fusion)] if fusion else [self.title(part)]
+        lines = [_cut(f"fusion {fusion.name} {fusion.fusion_kind}".rstrip()), *_named(fusion)] if fusion else [_cut(self.title(part))]
         yield f"subgraph cluster_{part.id} {{"
         yield f'  label={_label(lines)}; fillcolor="{fill}"; color="{line}";'
         for op in part.instructions.values():
@@ -109,8 +110,9 @@ class _Graph:
         text = "#666666" if (fill, line) == _QUIET else "#000000"
         width = 2 if op.id == part.root_id else 1
         given = literal_text(op)
-        label = _label([op.opcode + (f"({given}) " if given else " ") + op.name, shape_text(op.shape, layout=False), *_named(op)])
-        tip = _quoted(_entities(instruction_text(self.module, part, op)).replace("\\", r"\\"))
+        what = f"{op.opcode}({given}) {op.name}" if given else f"{op.opcode} {op.name}"
+        label = _label([_cut(what), _cut(shape_text(op.shape, layout=False)), *_named(op)])
+        tip = _label([_cut(instruction_text(self.module, part, op), _LONGEST_TIP)])
         return (
             f'{_id(part, op)} [label={label}, tooltip={tip}, fillcolor="{fill}", color="{line}", fontcolor="{text}", penwidth={width}];'
         )  # fmt: skip
@@ -140,6 +142,10 @@ def _id(part: HloComputation, op: HloInstruction) -> str:
 def _named(op: HloInstruction) -> list[str]:
     """The framework's name of an instruction, its end if it is long."""
     return [op.op_name if len(op.op_name) <= _LONGEST else f"…{op.op_name[1 - _LONGEST :]}"] if op.op_name else []
+
+
+def _cut(text: str, longest: int = _LONGEST) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 def _label(lines: list[str]) -> str:

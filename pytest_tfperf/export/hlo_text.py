@@ -80,7 +80,7 @@ def callees(module: HloModule, part: HloComputation, op: HloInstruction) -> Iter
 
 
 def _computation(module: HloModule, part: HloComputation) -> str:
-    given = _listed(f"{op.name}: {shape_text(op.shape, layout=False)}" for op in _parameters(part))
+    given = ", ".join(f"{op.name}: {shape_text(op.shape, layout=False)}" for op in _parameters(part))
     entry = "ENTRY " if part.id == module.entry_id else ""
     lines = [f"  {instruction_text(module, part, op)}" for op in part.instructions.values()]
     return "\n".join([f"{entry}%{part.name} ({given}) -> {shape_text(part.root.shape, layout=False)} {{", *lines, "}"])

@@ -97,6 +97,14 @@ def test_a_long_op_name_shows_its_end():
     assert "model/xxx" in dot_of(made)  # where the pointer stays
 
 
+def test_lines_and_tips_are_cut_before_they_are_too_long_for_graphviz():
+    made = module(main=[op("a" * 9000, "iota", f"({', '.join(['f32[8,4]'] * 5000)})", op_name="&" * 9000, source_file='"' * 9000)])
+    text = dot_of(made)
+    assert nodes(text)["n1_0"][0] == f"iota {'a' * 54}…"
+    assert nodes(text)["n1_0"][1] == "(" + "f32[8,4], " * 5 + "/*index=…"
+    assert max(map(len, re.findall(r'"(?:[^"\\]|\\.)*"', text))) < 16384
+
+
 ODD = ['a "b" c', "back\\slash", r"\N \G \n \l", "trailing\\", "<b>x</b>", "&lt; & &amp;", "{a|b}", "é — 模型", "tab\there"]
 
 

@@ -50,6 +50,13 @@ metadata={op_type="Sum" op_name="loss/Sum" source_file="model.py" source_line=12
         """)
 
 
+def test_in_a_head_every_parameter_stands_in_order_and_without_number():
+    main = [*reversed(parameters(*["s32[]"] * 6)), op("t", "tuple", "(s32[], s32[], s32[], s32[], s32[], s32[])", *["p0"] * 6)]
+    head = next(line for line in text_of(module(main=main)).splitlines() if line.startswith("ENTRY"))
+    given = ", ".join(f"p{number}: s32[]" for number in range(6))
+    assert head == f"ENTRY %main ({given}) -> (s32[], s32[], s32[], s32[], s32[], /*index=5*/s32[]) {{"
+
+
 def root_text(*ops, **called):
     """The text of the last instruction, without what is before the opcode."""
     made = module(**called, main=ops)
