@@ -29,6 +29,7 @@ from pytest_tfperf.trace.wire import Message
 
 _FUNCTIONS, _REQUEST, _RESULT = "functions.pb", "request.json", "dumped.json"
 _LAST_LINES = 10
+_FUSING = "fusion|library-rewriter"  # in the names of passes; the CPU's dot-library-rewriter puts products and reductions in fusions too
 # names of dumped files: xla/service/dump.cc, DumpHloModuleBetweenPassesIfEnabled
 _DUMP = re.compile(r"(?P<module>module_\d+)\..*\.(?P<number>\d{4,})\.[^.]*\.after_(?P<after>.+)\.before_(?P<before>.+)\.txt")
 
@@ -118,7 +119,7 @@ def _environment(folder: Path) -> dict[str, str]:
     flags = os.environ.get("XLA_FLAGS", "")
     if flags.strip() and not flags.lstrip().startswith("-"):  # the name of a file (xla/parse_flags_from_env.cc)
         flags = Path(flags.strip()).read_text("utf-8")
-    dump = f'--xla_dump_to="{folder / "dump"}" --xla_dump_hlo_pass_re=.*fusion.* --xla_dump_hlo_as_text --xla_dump_hlo_as_proto'
+    dump = f'--xla_dump_to="{folder / "dump"}" --xla_dump_hlo_pass_re=".*({_FUSING}).*" --xla_dump_hlo_as_text --xla_dump_hlo_as_proto'
     path = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])])
     return {**os.environ, "XLA_FLAGS": f"{flags} {dump}", "PYTHONPATH": path, "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
 
@@ -132,8 +133,8 @@ def _stage(title: str, folder: Path, names: Iterable[str]) -> FusionStage:
     """Of the files dumped for a function those around its passes that fuse; what XLA compiled meanwhile comes later."""
     found = [match for match in map(_DUMP.fullmatch, sorted(names)) if match]
     found = [match for match in found if match["module"] == found[0]["module"]]
-    before = next((match[0] for match in found if "fusion" in match["before"]), None)
-    after = next((match[0] for match in reversed(found) if "fusion" in match["after"]), None)
+    before = next((match[0] for match in found if re.search(_FUSING, match["before"])), None)
+    after = next((match[0] for match in reversed(found) if re.search(_FUSING, match["after"])), None)
     if before is None or after is None:
         raise CaptureError(f"XLA dumped nothing around a pass that fuses when it compiled {title} again")
     dump = folder / "dump"
