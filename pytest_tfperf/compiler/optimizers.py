@@ -9,6 +9,7 @@ from a user's ConfigProto by name, none that parallelises or plans memory runs, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
@@ -16,10 +17,19 @@ from pytest_tfperf.compiler.definitions import called_by, definition_of, must_co
 from pytest_tfperf.compiler.instances import counts
 from pytest_tfperf.compiler.partition import Function
 
-UNASKED_NODES = 150
-"""Nodes whose optimisers are left out one by one within half a second: 0.3 ms a node and time, measured with Keras models."""
-ASKED_NODES = 20_000
-ASKED_SECONDS = 20.0
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """How large the definitions of a step's functions may be, in nodes and bytes, and how many seconds it may take."""
+
+    nodes: int
+    size: int
+    seconds: float
+
+
+UNASKED = Effort(nodes=150, size=4_000_000, seconds=1.0)
+"""Mostly under half a second: 0.3 ms a node for each optimiser, measured with Keras models, and 13 ms a megabyte of constants."""
+ASKED = Effort(nodes=20_000, size=400_000_000, seconds=20.0)
 LARGEST_ARGUMENTS = 50_000_000
 """Elements of a function's arguments: Grappler makes tensors as large."""
 DEFAULT_ON = (
@@ -44,15 +54,19 @@ def optimizers_left_out(functions: Sequence[tuple[Function, int]], asked: bool =
     Empty if it would take long, which may be longer where it was `asked` for, or if TensorFlow cannot do it.
     """
     called = [(function, runs) for function, runs in functions if not must_compile(definition_of(function.name))]
-    definitions = [definition for function, _ in called for definition in reached_from([function.name])]
-    n_nodes = sum(len(definition.node_def) for definition in definitions)
-    n_elements = sum(function.n_elements for function, _ in called)
-    if not 0 < n_nodes <= (ASKED_NODES if asked else UNASKED_NODES) or n_elements > LARGEST_ARGUMENTS:
+    effort = ASKED if asked else UNASKED
+    if not called or _is_large(called, effort):
         return {}
     try:
-        return _left_out(called)
+        return _left_out(called, perf_counter() + effort.seconds)
     except Exception:  # an explanation is not worth a test that fails
         return {}
+
+
+def _is_large(functions: Sequence[tuple[Function, int]], effort: Effort) -> bool:
+    definitions = [definition for function, _ in functions for definition in reached_from([function.name])]
+    n_nodes, size = sum(len(one.node_def) for one in definitions), sum(one.ByteSize() for one in definitions)
+    return n_nodes > effort.nodes or size > effort.size or sum(function.n_elements for function, _ in functions) > LARGEST_ARGUMENTS
 
 
 def rewriter_config() -> Any:
@@ -86,15 +100,15 @@ def _without(config: Any, name: str) -> Any:
     return less
 
 
-def _left_out(functions: Sequence[tuple[Function, int]]) -> dict[str, int]:
+def _left_out(functions: Sequence[tuple[Function, int]], deadline: float) -> dict[str, int]:
     config = rewriter_config()
-    names = running(config)
     graphs = [(_inlined(function), runs) for function, runs in functions]
-    began = perf_counter()
     remaining = {"": _remaining(graphs, config)}
-    if (perf_counter() - began) * len(names) > ASKED_SECONDS:
-        return {}
-    return remaining | {name: _remaining(graphs, _without(config, name)) for name in names}
+    for name in running(config):
+        if perf_counter() > deadline:
+            return {}
+        remaining[name] = _remaining(graphs, _without(config, name))
+    return remaining
 
 
 def _remaining(graphs: Iterable[tuple[Any, int]], config: Any) -> int:

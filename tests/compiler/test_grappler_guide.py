@@ -329,4 +329,4 @@ def test_the_passes_that_run_by_default_are_those_that_the_page_says(child):
 
 
 def test_the_page_says_how_large_a_step_is_optimised_again_unasked():
-    assert f"up to {optimizers.UNASKED_NODES} nodes" in PAGE.read_text("utf-8")
+    assert f"up to {optimizers.UNASKED.nodes} nodes" in PAGE.read_text("utf-8")

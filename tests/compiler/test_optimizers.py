@@ -1,6 +1,7 @@
 """What each optimiser contributed, held against graphs that the runtime optimised itself, and against counts by hand."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import pytest_tfperf
 from pytest_tfperf.compiler import optimizers
 from pytest_tfperf.compiler.graphs import step_graph
 from pytest_tfperf.compiler.grappler import NUMBERS, TOGGLES, grappler_options
-from pytest_tfperf.compiler.optimizers import DEFAULT_OFF, DEFAULT_ON, n_ops, optimizers_left_out, rewriter_config, running
+from pytest_tfperf.compiler.optimizers import ASKED, DEFAULT_OFF, DEFAULT_ON, UNASKED, n_ops, optimizers_left_out, rewriter_config, running
 from pytest_tfperf.compiler.probe import probed
 from pytest_tfperf.errors import CaptureError
 
@@ -81,14 +82,14 @@ def printing(x):
     return x * 2
 
 
-def left_out(function, asked=False, runs=1):
+def left_out(function, asked=True, runs=1):
     return optimizers_left_out([(grappled(function, ONES)[0], runs)], asked)
 
 
 @pytest.mark.parametrize("function", [products, dense, branches, calls, gradient, text, unknown_sizes])
 def test_with_all_as_many_ops_remain_as_the_runtime_leaves(function):
     called, _, after = grappled(function, ONES)
-    assert optimizers_left_out([(called, 1)])[""] == n_ops(after)
+    assert optimizers_left_out([(called, 1)], asked=True)[""] == n_ops(after)
 
 
 @pytest.mark.parametrize(("function", "option"), [
@@ -105,7 +106,7 @@ def test_of_a_step_s_graphs_as_many_remain_as_are_counted_after_grappler():
     dense(ONES)
     with probed() as probe:
         calls(dense(dense(ONES)))
-    graph = step_graph(probe)
+    graph = step_graph(probe, asked=True)
     assert graph.without[""] == sum(graph.after.values()) == 7 + 2 * n_ops(grappled(dense, ONES)[2])
     assert graph.without["remapping"] - graph.without[""] == 4  # two of three in each of two calls
 
@@ -160,17 +161,18 @@ def left_out_of_compiled():
     return optimizers_left_out([(function, 1) for function in recorded.functions.values()])
 
 
-def test_a_large_graph_is_left_alone_unless_it_was_asked_for(monkeypatch):
-    monkeypatch.setattr(optimizers, "UNASKED_NODES", 3)
-    assert left_out(products) == {}
+@pytest.mark.parametrize("limit", [{"nodes": 3}, {"size": 100}, {"seconds": -1.0}])
+def test_what_is_large_or_takes_long_is_left_alone_unless_it_was_asked_for(monkeypatch, limit):
+    monkeypatch.setattr(optimizers, "UNASKED", replace(UNASKED, **limit))
+    assert left_out(products, asked=False) == {}
     assert left_out(products, asked=True)[""] == 2
-    monkeypatch.setattr(optimizers, "ASKED_NODES", 3)
+    monkeypatch.setattr(optimizers, "ASKED", replace(ASKED, **limit))
     assert left_out(products, asked=True) == {}
 
 
-def test_it_ends_when_it_would_take_too_long(monkeypatch):
-    monkeypatch.setattr(optimizers, "ASKED_SECONDS", 0.0)
-    assert left_out(products, asked=True) == {}
+def test_a_small_step_is_optimised_again_unasked(monkeypatch):
+    monkeypatch.setattr(optimizers, "UNASKED", replace(UNASKED, seconds=60.0))  # on a machine that does much else
+    assert left_out(products, asked=False)[""] == 2
 
 
 def test_arguments_too_large_for_a_copy_are_left_alone(monkeypatch):
