@@ -37,15 +37,19 @@ def load_tensorflow() -> Any:
 def warm_runtime() -> None:
     """Start what TensorFlow starts once per process (devices, thread pools, LLVM), so that no first step pays for it."""
     tf = load_tensorflow()
-    number = tf.constant(1.0)
-    tf.function(lambda x: x + 1)(number)
-    tf.function(lambda x: x + 1, jit_compile=True)(number)
+    with tf.init_scope():  # out of the graph of a tf.compat.v1.Session
+        if tf.executing_eagerly():
+            number = tf.constant(1.0)
+            tf.function(lambda x: x + 1)(number)
+            tf.function(lambda x: x + 1, jit_compile=True)(number)
     sync_devices()
 
 
 def sync_devices() -> None:
-    """Wait until every device has done what it was given."""
-    load_tensorflow().test.experimental.sync_devices()
+    """Wait until every device has done what it was given; the run of a tf.compat.v1.Session has waited already."""
+    tf = load_tensorflow()
+    if tf.executing_eagerly():
+        tf.test.experimental.sync_devices()
 
 
 def sync_cost() -> float:
