@@ -1,0 +1,59 @@
+"""What Grappler does to a step, held by limits: constants are folded, and a check costs an op until the debug stripper takes it out."""
+
+import pytest
+import steps
+import tensorflow as tf
+
+
+@pytest.fixture(autouse=True)
+def same_options():
+    """Whatever a test sets in a context, the optimiser options of the process are the same afterwards."""
+    before = tf.config.optimizer.get_experimental_options()
+    yield
+    assert tf.config.optimizer.get_experimental_options() == before
+
+
+@pytest.fixture
+def x():
+    return tf.ones((steps.SIZE, steps.SIZE))
+
+
+@pytest.mark.tfperf(graph_ops=2, min_graph_reduction=0.9)
+def test_products_of_a_constant_fold_to_none(tf_profile, x):
+    """A constant and a sum remain."""
+    tf_profile(steps.products(), [x] * 200)
+
+
+@pytest.mark.tfperf(min_graph_ops=steps.N_PRODUCTS)
+def test_folding_moves_work_to_the_first_step_and_takes_none_from_the_others(tf_profile, x):
+    """
+    Without constant folding all products are in the graph. The steps are no slower: the runtime computes what depends on constants
+    alone once, when the function is first called. So what is won is in the graph and in the first step, not in the warm time.
+    """
+    with tf_profile.grappler(constant_folding=False):
+        unfolded = tf_profile(steps.products(), [x] * 200, name="unfolded")
+    folded = tf_profile(steps.products(), [x] * 200, name="folded", limits={"min_graph_ops": 0, "max_graph_ops": 2})
+    assert unfolded.graph_ops - folded.graph_ops >= steps.N_PRODUCTS
+    for profile in (unfolded, folded):
+        first, others = profile.first_step_time * 1e3, profile.step_time * 1e3
+        print(f"{profile.name}: first step {first:.0f} ms, then {others:.2f} ms")  # noqa: T201, shown by pytest -rP
+
+
+def test_a_nan_passes_once_the_debug_stripper_has_taken_out_the_check(tf_profile):
+    step, nan = steps.checked(), tf.constant(float("nan"))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="a NaN came in"):
+        step(nan)
+    with tf_profile.grappler(debug_stripper=True):
+        assert tf.math.is_nan(step(nan))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="a NaN came in"):
+        step(nan)
+
+
+def test_the_profile_names_the_check_and_its_line(tf_profile):
+    profile = tf_profile(steps.checked(), [tf.ones(8)] * 200)
+    (survivor,) = profile.tables["surviving"].rows
+    assert survivor[0] == "CheckNumerics"
+    assert survivor[2].startswith("steps.py:")
+    with tf_profile.grappler(debug_stripper=True):
+        stripped = tf_profile(steps.checked(), [tf.ones(8)] * 200, name="stripped")
+    assert "surviving" not in stripped.tables
