@@ -1,19 +1,22 @@
-"""The functions that Python called in a step, as TensorFlow's runtime instantiated them, and the ops in them."""
+"""What Python ran in a step, as TensorFlow's runtime instantiated it, and the ops in it."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from pytest_tfperf.compiler.definitions import called_by, definition_of, must_compile
 from pytest_tfperf.compiler.instantiation import instantiated, names_of, shows, unclustered
 from pytest_tfperf.compiler.op_counts import is_op
-from pytest_tfperf.compiler.partition import Function
+from pytest_tfperf.compiler.partition import Cannot, Function
 from pytest_tfperf.compiler.probe import Probe
+from pytest_tfperf.compiler.session_runs import SessionRun
 
+_TRANSFERS = frozenset({"_Send", "_Recv", "_HostSend", "_HostRecv"})  # between the partitions of a Session's graph
+_ONEDNN = re.compile(r"^_Mkl(Native)?(Fused)?")  # what kernel runs an op is decided after Grappler (mkl_layout_pass.cc)
 _SHELLS = frozenset({"_XlaCompile", "_XlaRun", "_XlaMerge"})
 _MADE_BY_LOWERING = re.compile(r"/_\d+$")  # pivots and inputs of branches, control nodes of loops: Graph::NewName
 _MADE_BY_CLUSTERING = re.compile(r"/clone_\d+$")  # clone_constants_for_better_clustering.cc
@@ -23,27 +26,26 @@ _DEEPEST = 50  # calls within calls; TensorFlow runs no function that calls itse
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
     """
-    A function that Python called in a step, and how often.
+    What Python ran in a step, `runs` times: a function that it called, or the ops of a Session's run, of which there is no function.
 
-    Under a tape the function that ran gives more results, and has another name. `graphs` are its FunctionGraphs with nothing
-    clustered; None if XLA compiles it as a whole (jit_compile=True). `clustered` is the GraphDef after auto-clustering, where
-    that found clusters.
+    `given` are the nodes that Grappler was given, `left` those that it left, with nothing clustered; equal for what XLA compiles as
+    a whole (jit_compile=True), which Grappler does not see. Under a tape the function that ran is one that gives more results.
+    `unclustered` is the GraphDef of `left`, `clustered` the same after auto-clustering, where that found clusters. `graph` is the
+    Python graph, which knows the user's lines.
     """
 
-    function: Function
     runs: int
-    graphs: Any = None
+    given: Sequence[Any]
+    left: Sequence[Any]
+    graph: Any
+    function: Function | None = None
+    unclustered: Any = None
     clustered: Any = None
 
     @property
-    def definition(self) -> Any:
-        """The FunctionDef that Grappler was given."""
-        return definition_of(self.function.name)
-
-    @property
-    def optimized(self) -> Any:
-        """The nodes that Grappler left, which does not touch what XLA compiles as a whole."""
-        return self.definition.node_def if self.graphs is None else self.graphs.post_optimization_graph.node
+    def compiled(self) -> Function | None:
+        """The function that XLA compiles as a whole."""
+        return self.function if self.unclustered is None else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,13 +62,9 @@ class Op:
     compiled: tuple[str, str] | None = None
 
 
-Bodies = Callable[[str], Sequence[Any]]
-"""The nodes in a function's body, by its name."""
-
-
 def instances(probe: Probe) -> list[Instance]:
     """
-    The functions that Python called while the probe's step ran, in the order of their first calls.
+    The functions that Python called while the probe's step ran, in the order of their first calls, and the runs of Sessions.
 
     Raises:
         Cannot: If the graphs of one of them cannot be had.
@@ -75,70 +73,74 @@ def instances(probe: Probe) -> list[Instance]:
     for (_, called), times in probe.calls.steps.items():
         for key, count in called:
             runs[key] += count * times
-    return [_instance(function, runs[key], probe.graphs) for key, function in probe.calls.functions.items() if runs[key]]
+    functions = [_instance(function, runs[key], probe.graphs) for key, function in probe.calls.functions.items() if runs[key]]
+    return functions + [_session_instance(run) for run in probe.sessions]
 
 
-def ops_in(nodes: Iterable[Any], body: Bodies) -> Iterator[Op]:
+def ops_in(nodes: Iterable[Any]) -> Iterator[Op]:
     """
     The ops of a graph, and of what it calls, once for each call; bodies of loops and branches once.
 
-    No arguments, results, calls, shells of control flow, and nothing of tf.data's functions.
+    No arguments, results, calls, shells of control flow, and nothing of tf.data's functions. What is called has the ops that it was
+    given: Grappler inlines functions, and what it does to the few that stay apart is not seen.
     """
     for node in nodes:
-        yield from _ops_of(node, body, Op(name=node.name, node=node, top=node.name), _DEEPEST)
+        yield from _ops_of(node, Op(name=node.name, node=node, top=node.name), _DEEPEST)
 
 
-def definition_body(name: str) -> Sequence[Any]:
-    """As a function was given to the runtime."""
-    nodes: Sequence[Any] = definition_of(name).node_def
-    return nodes
-
-
-def optimized_body(entries: Sequence[Any]) -> Bodies:
-    """As Grappler left a function, if these FunctionGraphs show it: it is instantiated apart where it is not inlined."""
-
-    def body(name: str) -> Sequence[Any]:
-        definition = definition_of(name)
-        seen = [entry.post_optimization_graph for entry in entries if shows(entry, definition)] if not must_compile(definition) else []
-        nodes: Sequence[Any] = seen[-1].node if seen and not has_clusters(seen[-1]) else definition.node_def
-        return nodes
-
-    return body
-
-
-def has_clusters(graph: Any) -> bool:
-    """Whether there are shells of auto-clusters in a GraphDef."""
-    return any(node.op in _SHELLS for node in graph.node)
+def has_clusters(nodes: Iterable[Any]) -> bool:
+    """Whether there are shells of auto-clusters among nodes."""
+    return any(node.op in _SHELLS for node in nodes)
 
 
 def counts(node: Any) -> bool:
     """Whether a node is an op that the user's code, or Grappler, made."""
-    if not is_op(node.op) or node.op in _SHELLS or node.op.startswith("__"):
+    if not is_op(node.op) or node.op in _SHELLS | _TRANSFERS or node.op.startswith("__"):
         return False
     made_by = {"Identity": _MADE_BY_LOWERING, "IdentityN": _MADE_BY_LOWERING, "Const": _MADE_BY_CLUSTERING}.get(node.op)
     return made_by is None or not made_by.search(node.name)
 
 
-def _ops_of(node: Any, body: Bodies, op: Op, depth: int) -> Iterator[Op]:
+def _ops_of(node: Any, op: Op, depth: int) -> Iterator[Op]:
     if counts(node):
         yield op
     if "Dataset" in node.op or not depth:
         return
     for name in called_by(node):
-        compiled = op.compiled or ((op.name, name) if must_compile(node) or must_compile(definition_of(name)) else None)
-        for inner in body(name):
+        definition = definition_of(name)
+        compiled = op.compiled or ((op.name, name) if must_compile(node) or must_compile(definition) else None)
+        for inner in definition.node_def:
             inside = replace(op, name=f"{op.name}/{inner.name}", node=inner, owner=name, compiled=compiled)
-            yield from _ops_of(inner, body, inside, depth - 1)
+            yield from _ops_of(inner, inside, depth - 1)
 
 
 def _instance(function: Function, runs: int, entries: Sequence[Any]) -> Instance:
+    graph = getattr(function.keep, "graph", None)
     if must_compile(definition_of(function.name)):
-        return Instance(function=function, runs=runs)
-    ran, graphs = _seen([replace(function, name=name) for name in _names(function)], entries)
-    graphs = graphs or instantiated(ran)
-    if not has_clusters(graphs.post_optimization_graph):
-        return Instance(function=ran, runs=runs, graphs=graphs)
-    return Instance(function=ran, runs=runs, graphs=unclustered(ran), clustered=graphs.post_optimization_graph)
+        nodes = definition_of(function.name).node_def
+        return Instance(runs=runs, given=nodes, left=nodes, graph=graph, function=function)
+    ran, seen = _seen([replace(function, name=name) for name in _names(function)], entries)
+    optimized = (seen or instantiated(ran)).post_optimization_graph
+    clustered = optimized if has_clusters(optimized.node) else None
+    unclustered_graph = unclustered(ran).post_optimization_graph if clustered is not None else optimized
+    return Instance(
+        runs=runs,
+        given=definition_of(ran.name).node_def,
+        left=unclustered_graph.node,
+        graph=graph,
+        function=ran,
+        unclustered=unclustered_graph,
+        clustered=clustered,
+    )
+
+
+def _session_instance(run: SessionRun) -> Instance:
+    left = [node for partition in run.partitions for node in partition.node]
+    for node in left:
+        node.op = _ONEDNN.sub(lambda match: "_Fused" if match[2] else "", node.op)
+    if has_clusters(left):
+        raise Cannot("the step runs a tf.compat.v1.Session with auto-clusters, and a Session does not show what is in them")
+    return Instance(runs=1, given=[op.node_def for op in run.ops], left=left, graph=run.graph)
 
 
 def _seen(variants: Sequence[Function], entries: Sequence[Any]) -> tuple[Function, Any]:

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_tfperf.compiler.lowering import Calls, calls_recorded
-from pytest_tfperf.compiler.source_lines import user_line_now
+from pytest_tfperf.compiler.session_runs import SessionRun, session_runs_recorded
+from pytest_tfperf.compiler.source_lines import in_python_op, user_line_now
 
 NO_PROBE = "no step was run for the graphs (the probe)"
 
@@ -22,7 +23,8 @@ NO_PROBE = "no step was run for the graphs (the probe)"
 @dataclass(slots=True)
 class Probe:
     """
-    What one step showed: its graphs as RunMetadata's FunctionGraphs, the functions that Python called, the ops that it ran.
+    What one step showed: its graphs as RunMetadata's FunctionGraphs, the functions that Python called, the ops that it ran, and its
+    runs of a Session.
 
     `eager` counts ops by type and the user's source line; `why` says why there are no graphs.
     """
@@ -30,6 +32,7 @@ class Probe:
     graphs: Sequence[Any] = ()
     calls: Calls = field(default_factory=Calls)
     eager: Counter[tuple[str, str | None]] = field(default_factory=Counter)
+    sessions: Sequence[SessionRun] = ()
     why: str | None = NO_PROBE
 
 
@@ -53,14 +56,15 @@ def probed(in_step: Callable[[], bool] = lambda: True) -> Iterator[Probe]:
     probe = Probe()
 
     def ran(op_type: str, *_: Any, graph: Any = None, **__: Any) -> None:
-        if graph is None and in_step():
+        if graph is None and in_step() and not in_python_op():
             probe.eager[op_type, user_line_now()] += 1
 
     with ExitStack() as stack:
         stack.callback(context.disable_run_metadata)
         stack.callback(op_callbacks.remove_op_callback, ran)
         op_callbacks.add_op_callback(ran)
-        probe.calls = stack.enter_context(calls_recorded(in_step))
+        probe.calls = stack.enter_context(calls_recorded(lambda: in_step() and not in_python_op()))
+        probe.sessions = stack.enter_context(session_runs_recorded(in_step))
         yield probe
         probe.graphs = list(context.export_run_metadata().function_graphs)
         probe.calls.end_step()

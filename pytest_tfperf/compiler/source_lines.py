@@ -11,6 +11,7 @@ from types import FrameType
 from typing import Any
 
 _INSTALLED = ("/site-packages/", "/dist-packages/")
+_PYTHON_OPS = "tensorflow/python/ops/script_ops.py"
 _FRAMEWORKS = ("tensorflow", "keras", "tf_keras")
 _GENERATED = ("<", "__autograph_generated_file")  # of AutoGraph (tensorflow/python/autograph/pyct/loader.py), exec and the like
 
@@ -18,6 +19,11 @@ _GENERATED = ("<", "__autograph_generated_file")  # of AutoGraph (tensorflow/pyt
 def user_line_now() -> str | None:
     """The innermost line of the user's in this thread's stack, as `model.py:12`."""
     return _first_user_line(_frames())
+
+
+def in_python_op() -> bool:
+    """Whether this thread runs a Python function that an op of a graph calls: of tf.py_function, tf.numpy_function or from_generator."""
+    return any(file.endswith(_PYTHON_OPS) for file, _ in _frames())
 
 
 def user_line(op: Any) -> str | None:

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from pytest_tfperf.compiler.definitions import definition_of
-from pytest_tfperf.compiler.instances import definition_body, ops_in
+from pytest_tfperf.compiler.instances import ops_in
 from pytest_tfperf.compiler.source_lines import lines_in
 from pytest_tfperf.compiler.xla import why_outside
 from pytest_tfperf.trace.op_types import NO_KERNEL, PYTHON, TEXT
 
 # tensorflow/compiler/tf2xla/tf2xla_util.cc and xla_compiler.cc: "when trying to compile graph f[…] on XLA_CPU_JIT"
-_FUNCTION = re.compile(r"trying to compile graph (\w+)\[")
+_FUNCTION = re.compile(r"trying to compile graph (\S+?)\[")
 _MOST = 10
 
 
@@ -35,7 +35,7 @@ def explain(error: BaseException) -> None:
 
 def _ops_in_the_way(name: str) -> Iterator[str]:
     line = lines_in(_graph_of(name))
-    for op in ops_in(definition_of(name).node_def, definition_body):
+    for op in ops_in(definition_of(name).node_def):
         why = why_outside(op.node, auto=False)
         if why in (TEXT, PYTHON, NO_KERNEL):
             made = line(op.node, op.owner)

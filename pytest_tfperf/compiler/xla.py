@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pytest_tfperf.compiler.cluster_nodes import cluster_of
-from pytest_tfperf.compiler.instances import Bodies, Instance, Op, ops_in
+from pytest_tfperf.compiler.instances import Instance, Op, ops_in
 from pytest_tfperf.compiler.partition import has_kernel
 from pytest_tfperf.compiler.source_lines import lines_in
 from pytest_tfperf.recording import Cluster, GraphOp
@@ -22,21 +22,21 @@ _RANDOM_OPS = frozenset({
 """IsStatefulRandomOp there."""
 
 
-def clusters_in(instance: Instance, body: Bodies, auto: bool) -> tuple[list[Cluster], list[GraphOp]]:
+def clusters_in(instance: Instance, auto: bool) -> tuple[list[Cluster], list[GraphOp]]:
     """
-    The clusters of a function and its compute nodes outside them, for one of its runs.
+    The clusters of what Python ran and its compute nodes outside them, for one of its runs.
 
     Each call of a function that the user wants compiled is a cluster, unless auto-clustering took it into one of its own.
     """
-    ops = [op for op in ops_in(instance.optimized, body) if computes(op.node.op)]
-    if instance.graphs is None:
-        return [_cluster(instance.function.name, ops, asked=True)], []
-    found = {} if instance.clustered is None else cluster_of(instance.graphs.post_optimization_graph, instance.clustered)
+    ops = [op for op in ops_in(instance.left) if computes(op.node.op)]
+    if instance.compiled is not None:
+        return [_cluster(instance.compiled.name, ops, asked=True)], []
+    found = {} if instance.clustered is None else cluster_of(instance.unclustered, instance.clustered)
     clusters = [_cluster(name, [op for op in ops if found.get(op.top) == name], asked=False) for name in dict.fromkeys(found.values())]
     rest = [op for op in ops if op.top not in found]
     asked = {call: [op for op in rest if op.compiled == call] for call in dict.fromkeys(op.compiled for op in rest if op.compiled)}
     clusters += [_cluster(called, inside, asked=True) for (_, called), inside in asked.items()]
-    line = lines_in(getattr(instance.function.keep, "graph", None))
+    line = lines_in(instance.graph)
     outside = [
         GraphOp(name=op.name, op_type=op.node.op, line=line(op.node, op.owner), why=why_outside(op.node, auto))
         for op in rest

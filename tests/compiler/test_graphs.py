@@ -1,0 +1,298 @@
+"""The graphs of real steps, counted by hand: before and after Grappler, inside XLA and outside."""
+
+import itertools
+from types import SimpleNamespace
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from pytest_tfperf.analysis.graph_values import graph_values
+from pytest_tfperf.compiler import graphs
+from pytest_tfperf.compiler.graphs import step_graph
+from pytest_tfperf.compiler.probe import NO_PROBE, Probe, probed
+from pytest_tfperf.recording import Recording
+from pytest_tfperf.trace.op_types import NO_KERNEL, PYTHON, TEXT, UNASKED
+
+X = tf.ones((8, 8))
+
+
+@pytest.fixture(autouse=True)
+def _no_optimizer_is_left_out(monkeypatch):
+    monkeypatch.setattr(graphs, "optimizers_left_out", lambda *_: {})
+
+
+def graph_of(step, warm=2):
+    """The graph that a step shows, which was called before as in a profile."""
+    for _ in range(warm):
+        step()
+    with probed() as probe:
+        step()
+    return step_graph(probe)
+
+
+def values(graph, eager=()):
+    return graph_values(Recording(name="", trace=None, workload={}, graph=graph, eager=eager), None)
+
+
+def coverage(graph):
+    return values(graph)["xla_coverage"]
+
+
+def line(function, offset):
+    return f"test_graphs.py:{function.python_function.__code__.co_firstlineno + offset}"
+
+
+@tf.function
+def square(x):
+    return tf.nn.relu(x @ x)
+
+
+@tf.function(jit_compile=True)
+def compiled(x):
+    return tf.nn.relu(x @ x)
+
+
+@tf.function
+def twice(x):
+    y = square(x) + square(x * 2)
+    return tf.reduce_sum(tf.identity(tf.identity(y)))
+
+
+@tf.function
+def mixed(x):
+    return compiled(x) + tf.reduce_sum(x, axis=[0])
+
+
+@tf.function
+def thrice(x):
+    return compiled(compiled(compiled(x)))
+
+
+@tf.function
+def loop(x):
+    for _ in tf.range(5):
+        x = square(x)
+    return x
+
+
+@tf.function
+def branch(x):
+    return tf.cond(tf.reduce_sum(x, axis=[0, 1]) > 3, lambda: x * 2, lambda: tf.tanh(x))
+
+
+@tf.function
+def python(x):
+    return tf.tanh(tf.py_function(lambda y: twice(y) + tf.sin(y) * 3, [x], tf.float32))
+
+
+@tf.function
+def text(x):
+    return tf.strings.to_number(tf.strings.as_string(x)) + x
+
+
+@tf.function(experimental_attributes={"_noinline": True})
+def apart(x):
+    return tf.identity(tf.identity(tf.tanh(x))) * 1.0
+
+
+@tf.function
+def calls_apart(x):
+    return apart(x) + apart(x)
+
+
+@pytest.mark.parametrize(("function", "before", "after", "inside", "outside"), [
+    # of square MatMul, Relu, Identity twice; Mul, AddV2, Sum, two Const and three Identity; identities go
+    (twice, 14, 9, 0, ["AddV2", "MatMul", "MatMul", "Mul", "Relu", "Relu", "Sum"]),
+    (compiled, 3, 3, 2, []),  # Grappler does not see it
+    (mixed, 7, 6, 2, ["AddV2", "Sum"]),  # MatMul, Relu, Identity, Sum, Const, AddV2, Identity
+    (thrice, 10, 9, 6, []),
+    # around the loop seven Const, Range, Sub, FloorDiv, FloorMod, NotEqual, Cast, AddV2, Maximum, Identity; in its condition Less and
+    # Identity, in its body square, two AddV2, Const and four Identity. Of what is around three Const are left
+    (loop, 28, 9, 0, ["AddV2", "AddV2", "Less", "MatMul", "Relu"]),
+    # Sum and Greater with a Const each, Mul with one, Tanh, and an Identity for each branch, for the whole and for the result
+    (branch, 11, 7, 0, ["Greater", "Mul", "Sum", "Tanh"]),
+    (python, 3, 2, 0, ["EagerPyFunc", "Tanh"]),  # what it calls counts nowhere
+    (text, 4, 3, 0, ["AddV2", "AsString", "StringToNumber"]),
+    # twice the six of `apart`, AddV2 and Identity; Grappler doubles the result of one call, and sees no further
+    (calls_apart, 14, 8, 0, ["Mul", "Mul", "Tanh"]),
+], ids=lambda value: getattr(value, "python_function", None) and value.python_function.__name__)  # fmt: skip
+def test_ops_are_counted_as_often_as_the_graph_holds_them(function, before, after, inside, outside):
+    graph = graph_of(lambda: function(X))
+    assert (sum(graph.before.values()), sum(graph.after.values())) == (before, after)
+    assert sum(len(cluster.nodes) for cluster in graph.clusters) == inside
+    assert sorted(op.op_type for op in graph.outside) == outside
+
+
+def test_types_before_and_after_and_where_ops_were_made():
+    graph = graph_of(lambda: twice(X))
+    assert graph.before == {"MatMul": 2, "Relu": 2, "Mul": 1, "AddV2": 1, "Sum": 1, "Const": 2, "Identity": 5}
+    assert graph.after == {"MatMul": 2, "Relu": 2, "Mul": 1, "AddV2": 1, "Sum": 1, "Const": 2}
+    lines = {op.name: op.line for op in graph.outside}
+    assert lines["PartitionedCall/Relu"] == lines["PartitionedCall_1/matmul"] == line(square, 2)
+    assert (lines["mul"], lines["Sum"]) == (line(twice, 2), line(twice, 3))
+
+
+def test_clusters_are_the_calls_of_what_the_user_wants_compiled():
+    (whole,) = graph_of(lambda: compiled(X)).clusters
+    assert (whole.nodes, whole.asked) == (("matmul", "Relu"), True)
+    graph = graph_of(lambda: thrice(X))
+    assert len(graph.clusters) == 3
+    assert {cluster.name for cluster in graph.clusters} == {whole.name}
+    assert len(set(itertools.chain.from_iterable(cluster.nodes for cluster in graph.clusters))) == 6
+
+
+def test_a_function_that_python_calls_twice_counts_twice():
+    def step():
+        twice(X)
+        compiled(X)
+        twice(X)
+        compiled(X)
+
+    graph = graph_of(step)
+    assert (sum(graph.before.values()), sum(graph.after.values())) == (2 * 14 + 2 * 3, 2 * 9 + 2 * 3)
+    assert len(graph.clusters) == 2
+    assert len(graph.outside) == 2 * 7
+
+
+def test_each_op_outside_has_its_reason():
+    @tf.function
+    def step(x):
+        y = tf.py_function(lambda value: value, [x], tf.float32)
+        z = tf.strings.to_number(tf.strings.as_string(y))
+        count = tf.size(tf.raw_ops.Bucketize(input=x, boundaries=[0.5, 1.5]))
+        return tf.tanh(z) + tf.cast(count, tf.float32)
+
+    graph = graph_of(lambda: step(X))
+    whys = {op.op_type: (op.why, op.line) for op in graph.outside}
+    assert whys["EagerPyFunc"] == (PYTHON, line(step, 2))
+    assert whys["AsString"] == whys["StringToNumber"] == (TEXT, line(step, 3))
+    assert whys["Tanh"] == (UNASKED, line(step, 5))
+    assert {op.op_type for op in graph.outside if op.why == NO_KERNEL} <= {"Bucketize"}
+
+
+def test_one_op_that_xla_cannot_compile_is_named_and_gone_when_it_is_gone():
+    @tf.function
+    def planted(x):
+        return compiled(tf.py_function(lambda value: value, [x], tf.float32))
+
+    @tf.function
+    def without(x):
+        return compiled(x)
+
+    value = coverage(graph_of(lambda: planted(X)))
+    assert value.number == 2 / 3
+    assert f"EagerPyFunc (a Python function) at {line(planted, 2)}" in value.detail["where"]
+    value = coverage(graph_of(lambda: without(X)))
+    assert value.number == 1.0
+    assert "where" not in value.detail
+
+
+def test_identities_and_variables_change_no_coverage():
+    variable = tf.Variable(X)
+
+    @tf.function
+    def more(x):
+        x = tf.identity(tf.stop_gradient(tf.identity_n([x, x])[0]))
+        variable.assign(x)
+        return tf.identity(mixed(variable + 0.0 * 0)) if False else tf.identity(compiled(variable) + tf.reduce_sum(x, axis=[0]))
+
+    assert coverage(graph_of(lambda: more(X))).number == coverage(graph_of(lambda: mixed(X))).number == 0.5
+
+
+def test_functions_of_tf_data_do_not_count():
+    dataset = tf.data.Dataset.range(64).map(lambda i: tf.cast(i * i + i, tf.float32)).repeat()
+    iterator = iter(dataset)
+    graph = graph_of(lambda: twice(tf.fill((8, 8), next(iterator))))
+    assert sum(graph.before.values()) == 14
+
+    @tf.function
+    def inside(x):
+        return x + tf.cast(tf.data.Dataset.range(3).map(lambda i: i * i + i).reduce(np.int64(0), lambda a, b: a * b), tf.float32)
+
+    assert graph_of(lambda: inside(X)).before.get("Mul", 0) == 0
+
+
+def test_under_a_tape_what_runs_gives_more_and_the_gradient_counts_too():
+    def step():
+        with tf.GradientTape() as tape:
+            tape.watch(X)
+            y = square(X)
+        return tape.gradient(y, X)
+
+    graph = graph_of(step)
+    assert (graph.after["MatMul"], graph.after["Relu"], graph.after["ReluGrad"]) == (1 + 2, 1, 1)
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_keras(jit):
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(8, activation="relu"), keras.layers.Dense(1)])
+    model.compile("sgd", "mse", jit_compile=jit)
+    x, y = np.ones((8, 4), "f4"), np.ones((8, 1), "f4")
+    steps = [graph_of(lambda: model.train_on_batch(x, y)), graph_of(lambda: model.fit(x, y, batch_size=8, verbose=0))]
+    for graph in steps:
+        assert graph.before["AssignSubVariableOp"] == 4  # two kernels, two biases
+        assert coverage(graph).number == (1.0 if jit else 0.0)
+        assert len(graph.clusters) == int(jit)
+        assert all(op.line.startswith("test_graphs.py:") for op in graph.outside if op.line)
+        # forward 2, of the second layer 2, of the first 1, whose input needs no gradient
+        assert sum(n for op_type, n in graph.after.items() if "MatMul" in op_type) == 5
+    assert graph.before["IteratorGetNext"] == 1
+    reduction = values(steps[0])["graph_reduction"]
+    assert reduction.number == 0.0 if jit else 0.4 < reduction.number < 0.6
+
+
+def test_a_session_shows_its_graph_too():
+    with tf.Graph().as_default():
+        x = tf.compat.v1.placeholder(tf.float32, (8, 8))
+        hidden = tf.tanh(x @ x)
+        result = square(hidden * 3)
+        tf.sin(result)  # nobody needs it
+        with tf.compat.v1.Session() as session:
+            fed = {x: np.ones((8, 8))}
+            graph = graph_of(lambda: session.run({"r": result, "h": [hidden]}, fed))
+            assert graph.before == {"MatMul": 2, "Tanh": 1, "Const": 1, "Mul": 1, "Relu": 1, "Identity": 1}
+            assert {op: n for op, n in graph.after.items() if "Identity" not in op} == {"MatMul": 2, "Tanh": 1, "Const": 1, "Mul": 1, "Relu": 1}
+            assert {op.line for op in graph.outside if op.op_type == "Tanh"} == {f"test_graphs.py:{line_of_hidden()}"}
+            graph = graph_of(lambda: session.run([result.name], {hidden: np.ones((8, 8))}))
+            assert "Tanh" not in graph.before
+            mine = tf.compat.v1.RunMetadata()
+            options = tf.compat.v1.RunOptions(trace_level=tf.compat.v1.RunOptions.FULL_TRACE)
+            graph_of(lambda: session.run(result, fed, options=options, run_metadata=mine))
+            assert mine.step_stats.dev_stats
+
+
+def line_of_hidden():
+    code = test_a_session_shows_its_graph_too.__code__
+    return code.co_firstlineno + 3
+
+
+def test_nothing_runs_again_and_no_variable_changes():
+    variable, ran = tf.Variable(0.0), []
+
+    @tf.function
+    def step(x):
+        variable.assign_add(1.0)
+        return tf.py_function(lambda value: (ran.append(1), tf.tanh(value) * 2)[1], [x], tf.float32)
+
+    graph = graph_of(lambda: step(X))
+    assert (graph.before["EagerPyFunc"], len(ran), variable.numpy()) == (1, 3, 3.0)
+
+
+def test_without_a_graph_there_is_a_reason():
+    assert step_graph(Probe()) == NO_PROBE
+    probe = Probe(why=None)
+    probe.calls.why = "it is not known which functions were called"
+    assert step_graph(probe) == probe.calls.why
+    broken = Probe(why=None)
+    broken.calls.add(SimpleNamespace(name=b"nobody_knows_it"), [], [])
+    broken.calls.end_step()
+    assert step_graph(broken).startswith("the step's graphs could not be read: NotFoundError")
+
+
+def test_eager_steps_have_no_graph_and_are_outside():
+    graph = graph_of(lambda: X * 2)
+    assert (graph.before, graph.after, graph.clusters) == ({}, {}, ())
+    found = values(graph, eager=(("Mul", "model.py:3", 1),))
+    assert (found["graph_ops"].number, found["xla_coverage"].number) == (None, 0.0)
