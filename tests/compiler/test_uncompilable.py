@@ -58,6 +58,12 @@ def test_a_function_called_from_another():
     assert "EagerPyFunc" in notes(error)
 
 
+def test_a_lambda():
+    error = error_of(lambda: tf.function(lambda x: through_text(x), jit_compile=True)(tf.ones((2,))))
+    explain(error)
+    assert "AsString" in notes(error)
+
+
 def test_many_are_cut():
     def body(x):
         for _ in range(12):
