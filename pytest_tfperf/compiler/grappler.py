@@ -24,7 +24,8 @@ def grappler_options(**options: Any) -> Iterator[None]:
     """
     Within the context Grappler runs with these options besides those that are set, also on functions that were traced before.
 
-    TensorFlow merges options into those of the process and cannot take one back; here all are as they were afterwards.
+    TensorFlow merges options into those of the process and cannot take one back; here all are as they were afterwards. A thread
+    keeps the options with which it first called a function; so this works in the thread that enters it.
 
     Raises:
         CaptureError: If an option is unknown or its value of the wrong type; TensorFlow itself ignores the one, and fails later at

@@ -1,5 +1,7 @@
 """Grappler's options: what they do to real graphs, and that they are put back."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import tensorflow as tf
 from tensorflow.python.eager import context
@@ -47,6 +49,34 @@ def test_an_option_works_on_a_function_that_was_traced_before_and_ends_with_the_
         assert optimized(products, x)["MatMul"] == 5
     assert "MatMul" not in optimized(products, x)
     assert products.experimental_get_tracing_count() == 1
+
+
+def test_the_inner_of_two_contexts_works_until_it_ends_also_by_an_error():
+    x = tf.ones((8, 8))
+    with grappler_options(constant_folding=False):
+        with pytest.raises(ZeroDivisionError), grappler_options(constant_folding=True):
+            assert "MatMul" not in optimized(products, x)
+            raise ZeroDivisionError
+        assert optimized(products, x)["MatMul"] == 5
+    assert "MatMul" not in optimized(products, x)
+
+
+def test_what_is_set_within_the_context_ends_with_it():
+    before = options()
+    with grappler_options(constant_folding=False):
+        tf.config.optimizer.set_experimental_options({"constant_folding": True, "remapping": False})
+        assert "MatMul" not in optimized(products, tf.ones((8, 8)))
+    assert options() == before
+
+
+def test_another_thread_keeps_the_options_with_which_it_first_called_a_function():
+    nan = tf.constant(float("nan"))
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(products, tf.ones((8, 8))).result()
+        with grappler_options(debug_stripper=True):
+            assert tf.math.is_nan(checked(nan))
+            with pytest.raises(tf.errors.InvalidArgumentError):
+                thread.submit(checked, nan).result()
 
 
 def test_the_debug_stripper_lets_a_nan_pass():
