@@ -34,7 +34,7 @@ def optimizer_table(graph: StepGraph) -> Table:
     order = sorted(removed, key=lambda option: (-removed[option], option))
     rows = [(OPTIMIZERS.get(option, option), option, graph.without[option], removed[option]) for option in order]
     columns = [("optimiser", ""), ("option", ""), ("ops without it", "count"), ("removed by it", "count")]
-    return Table.of(f"Grappler's optimisers, of {with_all} ops with all", columns, rows)
+    return Table.of(f"Grappler's optimisers, offline: {with_all} ops with all", columns, rows)
 
 
 def surviving_table(graph: StepGraph) -> Table:

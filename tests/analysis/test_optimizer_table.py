@@ -13,7 +13,7 @@ def graph(without=None, surviving=()):
 def test_only_what_made_a_difference_is_listed_the_largest_first():
     without = {"": 10, "constant_folding": 12, "remapping": 10, "arithmetic_optimization": 30, "auto_mixed_precision": 7}
     table = optimizer_table(graph(without))
-    assert table.title == "Grappler's optimisers, of 10 ops with all"
+    assert table.title == "Grappler's optimisers, offline: 10 ops with all"
     assert table.rows == (
         ("arithmetic", "arithmetic_optimization", 30, 20),
         ("constant folding", "constant_folding", 12, 2),
