@@ -2,13 +2,12 @@
 Which nodes auto-clustering put into which cluster: the runtime shows the shells of clusters, not what is in them.
 
 So a function's graph is compared with the same graph in which nothing is clustered. What is missing is inside; which cluster a
-node is in follows from where its results go, and from that clusters do not wait for themselves.
+node is in follows from what the shells take and give.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping
 from graphlib import TopologicalSorter
 from typing import Any
@@ -25,11 +24,9 @@ def cluster_of(unclustered: Any, clustered: Any) -> dict[str, str]:
     shells = {_shell(node.name): node.attr["function"].func.name for node in clustered.node if node.op == "_XlaCompile"}
     outside = {_plain(node.name): node for node in clustered.node if _shell(node.name) not in shells}
     inside = {node.name for node in unclustered.node if _plain(node.name) not in outside and node.op not in _ARGUMENTS}
-    results = _results(unclustered, outside, shells)
-    seeds = {_source(ref): cluster for ref, cluster in results.items() if _source(ref) in inside}
-    n_results = Counter(shells[_shell(node.name)] for node in clustered.node if node.op == "_XlaMerge")
-    hidden = {cluster for cluster, n in n_results.items() if n > list(results.values()).count(cluster)}
-    return _Nodes(unclustered, inside, seeds, list(shells.values())).assigned(hidden)
+    rank = _rank(clustered, shells)
+    known = _takers(unclustered, clustered, shells, inside) | _givers(unclustered, outside, shells)
+    return _assigned(_data_sources(unclustered), inside, known, rank)
 
 
 def _plain(name: str) -> str:
@@ -46,63 +43,67 @@ def _source(ref: str) -> str:
     return ref.removeprefix("^").partition(":")[0]
 
 
-def _sources(graph: Any) -> dict[str, list[str]]:
-    """The nodes that each node waits for; loops are cut where they begin anew."""
+def _data_sources(graph: Any) -> Sources:
+    """The nodes whose results each node takes; loops are cut where they begin anew."""
     again = {node.name for node in graph.node if "NextIteration" in node.op}
-    return {node.name: [one for one in map(_source, node.input) if one not in again] for node in graph.node}
+    return {node.name: [one for one in map(_source, _data(node)) if one not in again] for node in graph.node}
 
 
-def _results(graph: Any, outside: Mapping[str, Any], shells: Mapping[str, str]) -> dict[str, str]:
-    """The clusters of those results that nodes outside use, which name a shell as their source after clustering."""
-    found: dict[str, str] = {}
-    for node in graph.node:
+def _data(node: Any) -> list[str]:
+    return [ref for ref in node.input if not ref.startswith("^")]
+
+
+def _rank(clustered: Any, shells: Mapping[str, str]) -> dict[str, int]:
+    """The place of each cluster in an order in which they may run."""
+    again = {node.name for node in clustered.node if "NextIteration" in node.op}
+    sources = {node.name: [one for one in map(_source, node.input) if one not in again] for node in clustered.node}
+    runs = [name for name in TopologicalSorter(sources).static_order() if name.endswith("/xla_run") and _shell(name) in shells]
+    return {shells[_shell(name)]: index for index, name in enumerate(runs)}
+
+
+def _givers(unclustered: Any, outside: Mapping[str, Any], shells: Mapping[str, str]) -> dict[str, set[str]]:
+    """The cluster of each node whose result is used by one outside, which after clustering takes it from a shell."""
+    found: dict[str, set[str]] = {}
+    for node in unclustered.node:
         same = outside.get(_plain(node.name))
-        for ours, theirs in zip(node.input, same.input if same is not None else (), strict=False):
+        for ours, theirs in zip(_data(node), _data(same) if same is not None else (), strict=False):
             shell = _shell(_source(theirs))
-            if shell in shells and not ours.startswith("^"):
-                found[ours] = shells[shell]
+            if shell in shells:
+                found[_source(ours)] = {shells[shell]}
     return found
 
 
-class _Nodes:
-    """The nodes of a graph in the order in which they may run, and the clusters of those inside that are known."""
+def _takers(unclustered: Any, clustered: Any, shells: Mapping[str, str], inside: set[str]) -> dict[str, set[str]]:
+    """The clusters that take all that a node inside takes from outside; none is listed if that is not known."""
+    takers: dict[str, set[str]] = {}
+    for node in clustered.node:
+        for one in map(_source, _data(node)) if node.op in ("_XlaCompile", "_XlaRun") else ():
+            takers.setdefault(_plain(one), set()).add(shells[_shell(node.name)])
+    found = {}
+    for node in unclustered.node:
+        taking = [takers[_plain(one)] for one in map(_source, _data(node)) if one not in inside and _plain(one) in takers]
+        if node.name in inside and taking and (common := set.intersection(*taking)):
+            found[node.name] = common
+    return found
 
-    def __init__(self, graph: Any, inside: set[str], seeds: Mapping[str, str], clusters: list[str]) -> None:
-        self.sources = _sources(graph)
-        self.order = list(TopologicalSorter(self.sources).static_order())
-        self.inside = inside
-        self.seeds = seeds
-        self.found = dict(seeds)
-        ranked = dict.fromkeys([seeds[name] for name in self.order if name in seeds] + clusters)
-        self.rank = {cluster: rank for rank, cluster in enumerate(ranked)}
 
-    def assigned(self, hidden: set[str]) -> dict[str, str]:
-        """The cluster of each node inside; `hidden` are the clusters with results that only other clusters use."""
-        self._by_what_they_are_for()
-        self._by_what_they_are_from(hidden)
-        for name in self.order:
-            if name in self.inside and name not in self.found:  # nobody uses what it gives: it writes a variable
-                given = {self.found[one] for one in self.sources[name] if one in self.found}
-                self.found[name] = max(given or self.rank, key=self.rank.__getitem__)
-        return self.found
+def _assigned(sources: Sources, inside: set[str], known: Mapping[str, set[str]], rank: Mapping[str, int]) -> dict[str, str]:
+    """
+    The cluster of each node inside, one of those that are `known` to be possible for it.
 
-    def _by_what_they_are_for(self) -> None:
-        """What a result is computed from is in its cluster; if it is for results of several clusters, in the first of them."""
-        for name in reversed(self.order):
-            for one in self.sources[name] if name in self.found else ():
-                if one in self.inside and one not in self.seeds:
-                    self.found[one] = min(self.found.get(one, self.found[name]), self.found[name], key=self.rank.__getitem__)
-
-    def _by_what_they_are_from(self, hidden: set[str]) -> None:
-        """
-        What is computed from a cluster with hidden results is in that cluster, as far as its own results are not.
-
-        Not if it also waits for a node outside that waits for the same cluster, since then the cluster would wait for itself.
-        """
-        waits: dict[str, set[str]] = {}
-        for name in self.order:
-            given = {self.found[one] for one in self.sources[name] if one in self.found}
-            waits[name] = set().union(*(waits.get(one, set()) for one in self.sources[name]), given if name not in self.inside else ())
-            possible = (given & hidden) - waits[name]
-            if name in self.inside and name not in self.seeds and possible:
-                self.found[name] = max(possible, key=self.rank.__getitem__)
+    What something in a cluster is computed from is in that cluster too, and if it is for several clusters, in the first of them;
+    what nobody in a cluster uses, as it writes a variable, is in that of what it is computed from.
+    """
+    order = list(TopologicalSorter(sources).static_order())
+    found = {name: next(iter(possible)) for name, possible in known.items() if len(possible) == 1 and name in inside}
+    users: dict[str, list[str]] = {}
+    for name in order:
+        for one in sources[name]:
+            users.setdefault(one, []).append(name)
+    backwards, forwards = (users, min, order[::-1]), (sources, max, order)
+    for near, choose, nodes in (backwards, forwards, backwards):
+        for name in nodes:
+            close = {found[one] for one in near.get(name, ()) if one in found} & known.get(name, set(rank))
+            if name in inside and name not in found and close:
+                found[name] = choose(close, key=rank.__getitem__)
+    return {name: found.get(name) or min(known.get(name, rank), key=rank.__getitem__) for name in order if name in inside}
