@@ -110,6 +110,15 @@ def _again(metric: str) -> Callable[[Profile], Iterable[Advice]]:
     return rule
 
 
+def _partly_compiled(profile: Profile) -> Iterable[Advice]:
+    """Where XLA compiles nothing, whether it would be faster is not known."""
+    covered = profile.value("xla_coverage")
+    if covered.number and covered.number < 1:
+        yield Advice(
+            what=covered.detail.get("try", ""), because=_said(profile, "xla_coverage"), win_s=None, look=covered.detail.get("where", "")
+        )
+
+
 def _functions(profile: Profile) -> Iterable[Advice]:
     share = profile.value("retraces").detail.get("expensive_share") or 0.0
     if share >= _MOST and profile.value("retraces").number != 0:
@@ -164,6 +173,7 @@ _RULES: tuple[Callable[[Profile], Iterable[Advice]], ...] = (
     _eager,
     _again("retraces"),
     _again("xla_compiles"),
+    _partly_compiled,
     _functions,
     _skew,
 )
