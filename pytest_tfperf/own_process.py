@@ -86,7 +86,7 @@ def run_test(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     following = None if item.session.shouldfail or item.session.shouldstop else nextitem
     left = _call(lambda: item.session._setupstate.teardown_exact(following), "teardown")
     if left.excinfo is not None:
-        item.ihook.pytest_runtest_logreport(report=item.ihook.pytest_runtest_makereport(item=item, call=left))
+        item.ihook.pytest_runtest_logreport(report=pytest.TestReport.from_item_and_call(item, left))
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
 
 
@@ -114,7 +114,8 @@ def _reports(item: pytest.Item) -> Iterator[pytest.TestReport]:
     if not any(report.when == "teardown" for report in reports):
         phase = _phase(reports)
         died = f"{status} in the {phase} of a test in a process of its own (autocluster=True){_excerpt(stderr)}"
-        yield _failure(item, phase, *events["missing"] or [died])
+        message = next(iter(events["missing"]), died)
+        yield pytest.TestReport.from_item_and_call(item, _call(lambda: pytest.fail(message, pytrace=False), phase))
 
 
 def _run(item: pytest.Item, folder: Path) -> str:
@@ -225,11 +226,6 @@ def _phase(reports: Iterable[pytest.TestReport]) -> Literal["setup", "call", "te
     if "setup" not in outcomes:
         return "setup"
     return "teardown" if "call" in outcomes or outcomes["setup"] != "passed" else "call"
-
-
-def _failure(item: pytest.Item, phase: Literal["setup", "call", "teardown"], message: str) -> Any:
-    call = _call(lambda: pytest.fail(message, pytrace=False), phase)
-    return item.ihook.pytest_runtest_makereport(item=item, call=call)
 
 
 def _call(function: Any, phase: Literal["setup", "call", "teardown"]) -> pytest.CallInfo[None]:

@@ -27,10 +27,10 @@ from pytest_tfperf.own_process import EVENTS, GRACE_S, TASK, names_in_file
 _OPTIONS: dict[str, Any] = {
     "numprocesses": None, "dist": "no", "distload": False, "tx": [], "looponfail": False,
     "maxfail": 0, "continue_on_collection_errors": True, "pyargs": False,
-    "usepdb": False, "trace": False, "setupshow": False, "cacheclear": False, "pastebin": None,
+    "usepdb": False, "trace": False, "cacheclear": False, "pastebin": None,
     "xmlpath": None, "log_file": os.devnull, "report_log": None, "htmlpath": None, "json_report": False, "allure_report_dir": None,
 }  # fmt: skip
-_PLUGINS = ("terminalreporter", "lfplugin", "nfplugin", "stepwiseplugin", "tfperf-controller")
+_PLUGINS = ("lfplugin", "nfplugin", "stepwiseplugin", "tfperf-controller")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -65,22 +65,29 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object
     if task["workerinput"] is not None:
         config.workerinput, config.workeroutput = task["workerinput"], {}  # type: ignore[attr-defined]
     sys.argv[:] = task["argv"]
-    with (folder / EVENTS).open("w", encoding="utf-8", buffering=1) as events:
-        config.pluginmanager.register(_OneTest(config, task["names"], events))
+    with (folder / EVENTS).open("w", encoding="utf-8", buffering=1) as events, Path(os.devnull).open("w", encoding="utf-8") as nothing:
+        config.pluginmanager.register(_OneTest(config, task["names"], events, sys.stdout))
+        sys.stdout = nothing  # where the terminal's reporter writes, which pytest and its plugins cannot do without
         return (yield)
 
 
 class _OneTest:
     """Leaves one test of those that are collected, and sends what is to be known of it."""
 
-    def __init__(self, config: pytest.Config, names: list[str], events: TextIO) -> None:
+    def __init__(self, config: pytest.Config, names: list[str], events: TextIO, stdout: TextIO) -> None:
         self._config = config
         self._names = names
         self._events = events
+        self._stdout = stdout
         self._errors: list[str] = []
 
     def _send(self, **event: Any) -> None:
         self._events.write(json.dumps(event, default=str) + "\n")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self) -> None:
+        """When all is configured, print what is printed."""
+        sys.stdout = self._stdout
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Keep what could not be collected."""
@@ -97,8 +104,9 @@ class _OneTest:
             why = "\n".join(["the process of its own that autocluster=True gives a test did not collect it", *self._errors])
             self._send(missing=why)
 
+    @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Send a phase's report."""
+        """Send a phase's report; before, the terminal's reporter lets a test fail with its subtests."""
         self._send(report=self._config.hook.pytest_report_to_serializable(config=self._config, report=report))
 
     def pytest_warning_recorded(self, warning_message: warnings.WarningMessage, when: str, location: Any) -> None:

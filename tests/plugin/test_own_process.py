@@ -121,6 +121,14 @@ def test_every_outcome_is_that_of_a_test_that_stays(suite):
     assert sorted(cached) == [f"test_suite.py::test_{name}" for name in ("error", "fail", "unexpected")]
 
 
+@pytest.mark.skipif(pytest.version_tuple < (9,), reason="pytest has subtests from version 9 on")
+def test_a_test_fails_with_its_subtests(suite):
+    suite.write("def test_it(tf_profile, subtests):\n    for n in range(3):\n        with subtests.test(n=n): assert n == 1\n")
+    result = suite()
+    result.assert_outcomes(failed=3)
+    result.stdout.fnmatch_lines(["contains 2 failed subtests"])
+
+
 def test_last_failed_and_exitfirst_work_on_the_reports(suite):
     suite.write("def test_a(tf_profile): pass\ndef test_b(tf_profile): assert 0\ndef test_c(tf_profile): assert 0\n")
     suite("-x").assert_outcomes(passed=1, failed=1)
@@ -333,6 +341,12 @@ def test_what_a_test_started_ends_with_its_process(suite):
     suite.write("def test_it(tf_profile): subprocess.Popen(['sleep', '600'])\n")
     status, _, left = run_to_the_end_of_all(suite)
     assert (status, left) == (0, [])
+
+
+def test_a_failure_of_the_process_asks_nothing_of_hooks_that_know_the_item(suite):
+    suite.write("def test_it(tf_profile): os._exit(3)\n")
+    suite.pytester.makeconftest(CONFTEST + "def pytest_runtest_makereport(item, call): return item.no_such_attribute\n")
+    suite().assert_outcomes(errors=1)
 
 
 def test_a_plugin_that_fails_a_test_for_its_time_ends_the_process(suite):
