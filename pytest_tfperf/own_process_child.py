@@ -7,6 +7,7 @@ It is loaded by name, in that process alone.
 from __future__ import annotations
 
 import argparse
+import atexit
 import json
 import os
 import shutil
@@ -128,7 +129,8 @@ class _OneTest:
 def _end_with(lifeline: int, folder: str) -> None:
     """Wait until a pipe says that this process is to end, or ends itself; then do so in order, or else at once."""
     if not os.read(lifeline, 1):
-        shutil.rmtree(folder, ignore_errors=True)  # nobody else is left to do it
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)  # nobody else is left to do it
     os.kill(os.getpid(), signal.SIGINT)
     time.sleep(GRACE_S)
+    shutil.rmtree(folder, ignore_errors=True)
     os.killpg(0, signal.SIGKILL) if hasattr(os, "killpg") else os._exit(1)

@@ -295,6 +295,7 @@ def _new_profiler(item: pytest.Item) -> TfProfile:
             wanted=wanted,
             plan=options.plan,
             keep=keep,
+            scratch=getattr(item.config.option, "tfperf_own_process", None),  # removed even if this process crashes
             disabled=options.disable,
             notes=notes,
             announce=announcer(item, item.config.stash[_ON_TERMINAL]),

@@ -30,11 +30,12 @@ _FROM_HLO = ("flops", "half_precision", "flops_utilization")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How the profiles of one test are made; `keep` is the folder that traces are kept under, if they are."""
+    """How the profiles of one test are made; `keep` is the folder that traces are kept under, if they are, `scratch` that of all else."""
 
     wanted: Wanted
     plan: Plan
     keep: Path | None = None
+    scratch: str | None = None
     disabled: bool = False
     announce: Callable[[str], None] = lambda _: None
     notes: tuple[str, ...] = ()
@@ -48,7 +49,7 @@ class Profiles:
         self.results: dict[str, tuple[Profile, tuple[Limit, ...]]] = {}
         self.recordings: dict[str, tuple[Recording, Calls]] = {}
         self.names: set[str] = set()
-        self._folder = Path(tempfile.mkdtemp(prefix="tfperf-"))
+        self._folder = Path(tempfile.mkdtemp(prefix="tfperf-", dir=settings.scratch))
         self._open: list[Windows] = []
         self._tracing = False
         load_tensorflow()

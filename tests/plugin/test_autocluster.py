@@ -84,6 +84,11 @@ def test_counts(tf_profile):
     fit = tf_profile.fit(model, x, y, name="fit", batch_size=8, epochs=9, verbose=0, warmup=2, trace_steps=3)
     assert fit.xla_clusters == clusters_of(lambda: model.fit(x[:8], y[:8], batch_size=8, verbose=0))
 
+@pytest.mark.tfperf(autocluster=True)
+def test_crash(tf_profile):
+    import os
+    tf_profile(lambda: os.abort())
+
 @pytest.mark.tfperf(autocluster=True, xla_clusters=2)
 def test_limit(tf_profile):
     tf_profile(tf.function(chain), [ONES] * 4, **FEW)
@@ -104,9 +109,11 @@ ASKED_FOR = dict.fromkeys(AUTOCLUSTERED, (0, 0, 0)) | {"scope": (1, 1, 0), "sess
 
 
 def run(folder, flags, *arguments):
+    temporary = folder / "temporary"
+    temporary.mkdir(exist_ok=True)
     environment = {name: value for name, value in os.environ.items() if name not in ("TF_XLA_FLAGS", "CI")}
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-W", "ignore", "--tfperf-report=run.json", *arguments]
-    done = subprocess.run(command, cwd=folder, env=environment | flags, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=folder, env=environment | flags | {"TMPDIR": str(temporary)}, capture_output=True, text=True)
     tests = {test["key"]: test for test in json.loads((folder / "run.json").read_text())["tests"]}
     return SimpleNamespace(output=done.stdout, status=done.returncode, tests=tests)
 
@@ -144,10 +151,15 @@ def test_what_is_clustered_is_counted(recorded):
 
 def test_a_broken_limit_shows_where_the_run_began(recorded, folder):
     assert recorded.status == 1
-    assert "test_suite.py ..P" in recorded.output
+    assert "test_suite.py ..FP" in recorded.output
     assert "FAIL: xla_clusters was 1, wanted exactly 2 (xla_clusters=2)" in recorded.output
     assert "tfperf: 1 check decided (0 pass, 1 fail)" in recorded.output
-    assert ET.parse(folder / "junit.xml").getroot().find("testsuite").get("failures") == "1"
+    assert ET.parse(folder / "junit.xml").getroot().find("testsuite").get("failures") == "2"
+
+
+def test_a_crash_in_a_step_fails_its_test_and_leaves_no_traces_behind(recorded, folder):
+    assert "SIGABRT in the call of a test in a process of its own (autocluster=True)" in recorded.output
+    assert [path.name for path in (folder / "temporary").glob("tfperf-*") if not path.name.startswith("tfperf-locks")] == []
 
 
 def test_the_flags_are_in_the_record_of_the_test_alone(recorded):
