@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from pytest_tfperf.compiler.definitions import definition_of
+from pytest_tfperf.compiler.instantiation import instantiated
 from pytest_tfperf.compiler.probe import probed
 
 SIDES = ("_Arg", "_Retval", "NoOp")
@@ -14,9 +14,8 @@ def grappled(function, *args, name=None):
     with probed() as probe:
         function(*args)
     called = next(one for one in probe.calls.functions.values() if name is None or one.title == name)
-    nodes = {(node.name, node.op) for node in definition_of(called.name).node_def}
-    found = [one for one in probe.graphs if nodes <= {(node.name, node.op) for node in one.pre_optimization_graph.node}]
-    return called, found[-1].pre_optimization_graph, found[-1].post_optimization_graph
+    graphs = instantiated(called)
+    return called, graphs.pre_optimization_graph, graphs.post_optimization_graph
 
 
 def types(graph):

@@ -19,8 +19,8 @@ def step_graph(probe: Probe, asked: bool = False) -> StepGraph | str:
     """
     The graphs of the functions that Python called in the probe's step, or why they are not known.
 
-    Functions may be instantiated again for it, which clears the kernel cache; none is run. What each optimiser contributed is
-    looked for in larger graphs too if it was `asked` for.
+    Copies of the functions are instantiated for it, and none is run. What each optimiser contributed is looked for in larger graphs
+    too if it was `asked` for.
     """
     if probe.why is not None or probe.calls.why is not None:
         return str(probe.why or probe.calls.why)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pytest_tfperf.compiler.definitions import called_by, definition_of, must_compile
-from pytest_tfperf.compiler.instantiation import instantiated, names_of, shows, unclustered
+from pytest_tfperf.compiler.instantiation import instantiated, unclustered
 from pytest_tfperf.compiler.op_counts import is_op
 from pytest_tfperf.compiler.partition import Cannot, Function
 from pytest_tfperf.compiler.probe import Probe
@@ -69,12 +69,14 @@ def instances(probe: Probe) -> list[Instance]:
     Raises:
         Cannot: If the graphs of one of them cannot be had.
     """
-    runs: Counter[Any] = Counter()
-    for (_, called), times in probe.calls.steps.items():
-        for key, count in called:
-            runs[key] += count * times
-    functions = [_instance(function, runs[key], probe.graphs) for key, function in probe.calls.functions.items() if runs[key]]
-    return functions + [_session_instance(run) for run in probe.sessions]
+    seen: Counter[str] = Counter()
+    for (name, _), count in probe.eager.items():
+        seen[name] += count
+    runs: dict[str, tuple[Function, int]] = {}
+    for function, count in _called(probe):
+        variants = [(variant, seen[variant.name]) for variant in _variants(function) if seen[variant.name]]
+        runs |= {variant.name: (variant, n) for variant, n in variants or [(function, count)]}  # or: called in another thread
+    return [_instance(function, n) for function, n in runs.values()] + [_session_instance(run) for run in probe.sessions]
 
 
 def ops_in(nodes: Iterable[Any]) -> Iterator[Op]:
@@ -114,24 +116,20 @@ def _ops_of(node: Any, op: Op, depth: int) -> Iterator[Op]:
             yield from _ops_of(inner, inside, depth - 1)
 
 
-def _instance(function: Function, runs: int, entries: Sequence[Any]) -> Instance:
-    graph = getattr(function.keep, "graph", None)
-    if must_compile(definition_of(function.name)):
-        nodes = definition_of(function.name).node_def
-        return Instance(runs=runs, given=nodes, left=nodes, graph=graph, function=function)
-    ran, seen = _seen([replace(function, name=name) for name in _names(function)], entries)
-    optimized = (seen or instantiated(ran)).post_optimization_graph
+def _called(probe: Probe) -> Iterator[tuple[Function, int]]:
+    """The functions called in the probe's step, and how often."""
+    counts = Counter({key: count * times for (_, called), times in probe.calls.steps.items() for key, count in called})
+    yield from ((function, counts[key]) for key, function in probe.calls.functions.items() if counts[key])
+
+
+def _instance(function: Function, runs: int) -> Instance:
+    given, graph = definition_of(function.name), getattr(function.keep, "graph", None)
+    if must_compile(given):
+        return Instance(runs=runs, given=given.node_def, left=given.node_def, graph=graph, function=function)
+    optimized = instantiated(function).post_optimization_graph
     clustered = optimized if has_clusters(optimized.node) else None
-    unclustered_graph = unclustered(ran).post_optimization_graph if clustered is not None else optimized
-    return Instance(
-        runs=runs,
-        given=definition_of(ran.name).node_def,
-        left=unclustered_graph.node,
-        graph=graph,
-        function=ran,
-        unclustered=unclustered_graph,
-        clustered=clustered,
-    )
+    left = optimized if clustered is None else unclustered(function).post_optimization_graph
+    return Instance(runs=runs, given=given.node_def, left=left.node, graph=graph, function=function, unclustered=left, clustered=clustered)
 
 
 def _session_instance(run: SessionRun) -> Instance:
@@ -143,24 +141,9 @@ def _session_instance(run: SessionRun) -> Instance:
     return Instance(runs=1, given=[op.node_def for op in run.ops], left=left, graph=run.graph)
 
 
-def _seen(variants: Sequence[Function], entries: Sequence[Any]) -> tuple[Function, Any]:
-    """The variant of a function that ran, and its FunctionGraphs; None if what ran within the function stands among its nodes."""
-    definitions = [definition_of(variant.name) for variant in variants]
-    for entry in reversed(entries):
-        for variant, definition in zip(variants, definitions, strict=True):
-            if shows(entry, definition):
-                return variant, entry
-    for entry in entries:
-        nodes = names_of(entry.pre_optimization_graph.node)
-        for variant, definition in reversed(list(zip(variants, definitions, strict=True))):
-            if names_of(definition.node_def) <= nodes:
-                return variant, None
-    return variants[0], None
-
-
-def _names(function: Function) -> list[str]:
-    """A function's own name and those of its forms that give what a tape needs besides."""
+def _variants(function: Function) -> list[Function]:
+    """A function, and its forms that give what a tape needs besides."""
     # private: functions to be run under a tape
     made = [getattr(function.keep, name, {}) for name in ("_first_order_tape_functions", "_higher_order_tape_functions")]
     forward = [getattr(form, "_forward", None) for forms in made for form in forms.values()]
-    return [function.name, *(form.name.decode() for form in forward if form is not None)]
+    return [function, *(replace(function, name=form.name.decode()) for form in forward if form is not None)]

@@ -11,14 +11,13 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from pytest_tfperf.compiler.definitions import called_by, definition_of, must_compile
 from pytest_tfperf.compiler.partition import Cannot, Function, is_resource
 
-_COPY = "_without_clusters"
+_SEEN, _UNCLUSTERED = "_seen_by_tfperf", "_without_clusters"  # what copies are named
 _REQUESTS = ("_XlaCompile", "_XlaScope", "_XlaMustCompile", "_XlaSeparateCompiledGradients")
 _MIN_CLUSTER = re.compile(r"--tf_xla_min_cluster_size=(\d+)")
 _MIN_CLUSTER_DEFAULT = 4  # tensorflow/compiler/jit/flags.cc
@@ -30,23 +29,13 @@ def instantiated(function: Function) -> Any:
     """
     The FunctionGraphs of a function: before Grappler, after it and auto-clustering, and in partitions.
 
-    Clears the kernel cache, before and afterwards.
+    A copy is instantiated, so that the function itself stays as warm as it is.
 
     Raises:
         Cannot: If it cannot be instantiated without running it.
     """
-    definition = definition_of(function.name)
-    if len(function.args) != len(definition.signature.input_arg):
-        raise Cannot(f"{function.title} takes other arguments than it was called with")
-    if not _cancelled_calls_do_not_run():
-        raise Cannot("this version of TensorFlow does not instantiate a function without running it")
-    args = [_stand_in(function, arg) for arg in function.args]
-    for _ in range(_TRIES):
-        entries = _instantiate(function.name, args, len(definition.signature.output_arg))
-        for entry in entries:
-            if shows(entry, definition):
-                return entry
-    raise Cannot(f"the graphs of {function.title} were not seen apart from those of other threads")
+    definition = _copy_of(function.name, _SEEN)
+    return _graphs_of(function, [definition])
 
 
 def unclustered(function: Function) -> Any:
@@ -57,23 +46,40 @@ def unclustered(function: Function) -> Any:
     Raises:
         Cannot: If it cannot be instantiated without running it.
     """
-    from tensorflow.python.eager import context
-
-    copies: dict[str, str] = {}
-    try:
-        name = _copied(function.name, copies)
-        with _no_clusters():
-            graphs = instantiated(replace(function, name=name))
-    finally:
-        for copy in copies.values():
-            context.context().remove_function(copy)
+    copies: dict[str, Any] = {}
+    _copy_without_requests(function.name, copies)
+    with _no_clusters():
+        graphs = _graphs_of(function, list(copies.values()))
     for node in graphs.post_optimization_graph.node:
         for value in node.attr.values():
             if value.HasField("func"):
-                value.func.name = value.func.name.removesuffix(_COPY)
-        made_from = [name.removesuffix(_COPY) for name in node.experimental_debug_info.original_func_names]
+                value.func.name = value.func.name.removesuffix(_UNCLUSTERED)
+        made_from = [name.removesuffix(_UNCLUSTERED) for name in node.experimental_debug_info.original_func_names]
         node.experimental_debug_info.original_func_names[:] = made_from
     return graphs
+
+
+def _graphs_of(function: Function, copies: list[Any]) -> Any:
+    """The FunctionGraphs of the first of these FunctionDefs, which the runtime does not know yet, called like the function."""
+    from tensorflow.python.eager import context
+
+    definition = copies[0]
+    if len(function.args) != len(definition.signature.input_arg):
+        raise Cannot(f"{function.title} takes other arguments than it was called with")
+    if not _cancelled_calls_do_not_run():
+        raise Cannot("this version of TensorFlow does not instantiate a function without running it")
+    args = list(map(_stand_in, function.args))
+    for copy in copies:
+        context.context().add_function_def(copy)
+    try:
+        for _ in range(_TRIES):
+            for entry in _instantiate(definition.signature.name, args, len(definition.signature.output_arg)):
+                if shows(entry, definition):
+                    return entry
+    finally:
+        for copy in copies:
+            context.context().remove_function(copy.signature.name)
+    raise Cannot(f"the graphs of {function.title} were not seen apart from those of other threads")
 
 
 def shows(entry: Any, definition: Any) -> bool:
@@ -94,8 +100,6 @@ def _instantiate(name: str, args: list[Any], n_results: int) -> list[Any]:
     import tensorflow as tf
     from tensorflow.python.eager import context
 
-    runtime = context.context()
-    runtime.clear_kernel_cache()
     context.enable_run_metadata()
     try:
         tf.raw_ops.NoOp()
@@ -105,7 +109,6 @@ def _instantiate(name: str, args: list[Any], n_results: int) -> list[Any]:
         return list(context.export_run_metadata().function_graphs)
     finally:
         context.disable_run_metadata()
-        runtime.clear_kernel_cache()
 
 
 def _call_cancelled(name: str, args: list[Any], n_results: int) -> bool:
@@ -135,46 +138,45 @@ def _cancelled_calls_do_not_run() -> bool:
         return False
 
 
-def _stand_in(function: Function, arg: Any) -> Any:
+def _stand_in(arg: Any) -> Any:
     """What a function may be given that is not run: a resource itself, of other arguments only their type matters."""
     import tensorflow as tf
 
     if is_resource(arg):
         return arg
     if arg.dtype == tf.variant:
-        raise Cannot(f"{function.title} is given a variant, so it cannot be instantiated without running it")
+        return tf.raw_ops.EmptyTensorList(element_shape=[], max_num_elements=0, element_dtype=tf.float32)
     return tf.zeros([], arg.dtype)
 
 
-def _copied(name: str, copies: dict[str, str]) -> str:
-    """A copy of a function, and of those that it calls, in which nobody asks for XLA, and what must be compiled is not inlined."""
-    from tensorflow.python.eager import context
-
-    if name in copies:
-        return copies[name]
+def _copy_of(name: str, suffix: str) -> Any:
     definition = type(definition_of(name))()
     definition.CopyFrom(definition_of(name))
-    copies[name] = definition.signature.name = name + _COPY
+    definition.signature.name += suffix
+    return definition
+
+
+def _copy_without_requests(name: str, copies: dict[str, Any]) -> None:
+    """Copy a function, and then those that it calls: nobody asks for XLA in them, and what must be compiled is not inlined."""
+    if name in copies:
+        return
+    definition = copies[name] = _copy_of(name, _UNCLUSTERED)
     if must_compile(definition):
         definition.attr.pop("_XlaMustCompile")
         definition.attr["_noinline"].b = True
     for node in definition.node_def:
-        kept = must_compile(node)
         for request in _REQUESTS:
             node.attr.pop(request, None)
-        if called_by(node) and "Dataset" not in node.op:
-            _copy_called(node, copies, kept)
-    context.context().add_function_def(definition)
-    return copies[name]
+        for called in called_by(node) if "Dataset" not in node.op else ():
+            _copy_without_requests(called, copies)
+            _call(node, called, called + _UNCLUSTERED)
 
 
-def _copy_called(node: Any, copies: dict[str, str], kept: bool) -> None:
-    """Let a node call copies."""
+def _call(node: Any, called: str, instead: str) -> None:
+    """Let a node call another function."""
     for value in node.attr.values():
         for func in [value.func] if value.HasField("func") else value.list.func:
-            func.name = _copied(func.name, copies)
-    if kept:
-        node.attr["_noinline"].b = True
+            func.name = instead if func.name == called else func.name
 
 
 @contextmanager

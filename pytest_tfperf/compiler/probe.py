@@ -1,8 +1,8 @@
 """
-The probe: one step after all others in which TensorFlow instantiates its functions anew and shows their graphs.
+The probe: one step after all others that is watched for what Python runs in it: functions, single ops, Sessions.
 
-Nothing is traced or compiled by XLA again where the user asked for it (jit_compile); auto-clusters are. So its times are
-no step's, and nothing of it is counted but graphs and the ops that Python ran.
+The functions' graphs are then had without running anything (instances.py). Nothing is traced or compiled again, and the step
+is an ordinary one; but it is watched, so nothing of it is timed.
 """
 
 from __future__ import annotations
@@ -23,13 +23,11 @@ NO_PROBE = "no step was run for the graphs (the probe)"
 @dataclass(slots=True)
 class Probe:
     """
-    What one step showed: its graphs as RunMetadata's FunctionGraphs, the functions that Python called, the ops that it ran, and its
-    runs of a Session.
+    What Python ran in one step: the functions that it called, its runs of a Session, and single ops.
 
-    `eager` counts ops by type and the user's source line; `why` says why there are no graphs.
+    `eager` counts ops by type and the user's source line; a function's type is its name. `why` says why nothing is known.
     """
 
-    graphs: Sequence[Any] = ()
     calls: Calls = field(default_factory=Calls)
     eager: Counter[tuple[str, str | None]] = field(default_factory=Counter)
     sessions: Sequence[SessionRun] = ()
@@ -38,20 +36,12 @@ class Probe:
 
 @contextmanager
 def probed(in_step: Callable[[], bool] = lambda: True) -> Iterator[Probe]:
-    """
-    Within the context graphs are recorded, and what Python runs while `in_step` says so; all is there when it has ended.
-
-    Clears the kernel cache: functions that were called before show their graphs only when they are instantiated anew.
-    """
-    # private: the one way to see graphs as Grappler leaves them
+    """Within the context, note what Python runs while `in_step` says so; all is there when it has ended."""
+    # private: what sees every op and function that Python runs
     try:
-        from tensorflow.python.eager import context
         from tensorflow.python.framework import op_callbacks
-
-        context.context().clear_kernel_cache()
-        context.enable_run_metadata()
-    except (ImportError, AttributeError):
-        yield Probe(why="this version of TensorFlow does not show the graphs of its functions")
+    except ImportError:
+        yield Probe(why="this version of TensorFlow does not show what a step runs")
         return
     probe = Probe()
 
@@ -60,12 +50,10 @@ def probed(in_step: Callable[[], bool] = lambda: True) -> Iterator[Probe]:
             probe.eager[op_type, user_line_now()] += 1
 
     with ExitStack() as stack:
-        stack.callback(context.disable_run_metadata)
         stack.callback(op_callbacks.remove_op_callback, ran)
         op_callbacks.add_op_callback(ran)
         probe.calls = stack.enter_context(calls_recorded(lambda: in_step() and not in_python_op()))
         probe.sessions = stack.enter_context(session_runs_recorded(in_step))
         yield probe
-        probe.graphs = list(context.export_run_metadata().function_graphs)
         probe.calls.end_step()
         probe.why = None
