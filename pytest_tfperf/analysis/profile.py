@@ -109,7 +109,10 @@ def settling_steps(trace: Trace, steps_before: int) -> int:
 
 
 def _dropped(steps: Steps) -> tuple[str, ...]:
-    return (f"{steps.n_dropped} other events from {steps.source} are no steps: {steps.why_dropped}",) if steps.n_dropped else ()
+    """Of steps that tf_profile marks itself nothing: there they are the ends of epochs, at which no step came to be."""
+    if not steps.n_dropped or steps.source == "tfperf":
+        return ()
+    return (f"{steps.n_dropped} other events from {steps.source} are no steps: {steps.why_dropped}",)
 
 
 def _with_batch(recording: Recording, stages: Sequence[Stage]) -> Recording:

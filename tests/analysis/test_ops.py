@@ -36,7 +36,8 @@ def test_eager_ops_outside_of_steps_are_nobody_s():
 
 def test_a_trace_of_a_function_after_the_first_step_is_named_with_its_step():
     call = at("scale", 11, 14, tf_function_call="traced-nonXla")
-    assert traced_late(*two_steps(at("tf.function-graph_building", 1, 2), call, at("tf.function-graph_building", 12, 13))) == [("scale", 1, "")]
+    found = traced_late(*two_steps(at("tf.function-graph_building", 1, 2), call, at("tf.function-graph_building", 12, 13)))
+    assert found == [("scale", 1, "")]
 
 
 def test_op_types_are_read_from_event_names():

@@ -30,7 +30,7 @@ def test_a_broken_limit_fails_the_test_itself_with_cause_and_remedy(suite):
         [
             "test_suite.py .P.*",
             "FAIL: eager_ops was 1, wanted at most 0 (max_eager_ops=0)",
-            "  where: eager: AddV2 ×3",
+            "  where: eager: AddV2 at test_suite.py:* ×3",
             "  try: move them into the tf.function that the step calls",
             "tfperf: 2 checks decided (1 pass, 1 fail)",
             "PERF test_suite.py::test_bad - *",
