@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from pytest_tfperf.compiler.definitions import reached_from
 from pytest_tfperf.compiler.instances import Instance, instances, ops_in
 from pytest_tfperf.compiler.optimizers import optimizers_left_out
 from pytest_tfperf.compiler.partition import Cannot
@@ -14,17 +15,27 @@ from pytest_tfperf.compiler.survivors import surviving
 from pytest_tfperf.compiler.xla import autoclusters, clusters_in
 from pytest_tfperf.recording import Cluster, GraphOp, StepGraph
 
+_LARGE = (
+    "the step's functions hold {:,} nodes, and to optimise them once more takes long; a limit on graph_ops or xla_coverage "
+    "(max_graph_ops=) asks for it"
+)
+UNASKED_NODES = 5_000
+"""Nodes of a step whose graphs are had within about two seconds: 0.4 ms each, measured with Keras models."""
 
-def step_graph(probe: Probe, asked: bool = False) -> StepGraph | str:
+
+def step_graph(probe: Probe, asked: bool = False, max_nodes: int | None = None) -> StepGraph | str:
     """
     The graphs of the functions that Python called in the probe's step, or why they are not known.
 
     Copies of the functions are instantiated for it, and none is run. What each optimiser contributed is looked for in larger graphs
-    too if it was `asked` for.
+    too if it was `asked` for. Of a step whose functions hold more than `max_nodes` nodes nothing is looked at.
     """
     if probe.why is not None or probe.calls.why is not None:
         return str(probe.why or probe.calls.why)
     try:
+        n_nodes = sum(len(one.node_def) for one in reached_from(function.name for function in probe.calls.functions.values()))
+        if max_nodes is not None and n_nodes > max_nodes:
+            return _LARGE.format(n_nodes)
         return _graph_of(instances(probe), asked)
     except Cannot as error:
         return str(error)

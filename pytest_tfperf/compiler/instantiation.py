@@ -145,7 +145,7 @@ def _stand_in(arg: Any) -> Any:
     if is_resource(arg):
         return arg
     if arg.dtype == tf.variant:
-        return tf.raw_ops.EmptyTensorList(element_shape=[], max_num_elements=0, element_dtype=tf.float32)
+        return tf.raw_ops.EmptyTensorList(element_shape=-1, max_num_elements=0, element_dtype=tf.float32)
     return tf.zeros([], arg.dtype)
 
 

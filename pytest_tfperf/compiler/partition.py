@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from pytest_tfperf.compiler.definitions import called_by, definition_of, graph_of, grows_array, reached_from, without_traced_shapes
@@ -191,6 +192,7 @@ def _is_foreign(name: str) -> bool:
     return not all(map(has_kernel, {node.op for definition in reached_from([name]) for node in definition.node_def}))
 
 
+@cache
 def has_kernel(op_type: str) -> bool:
     """Whether XLA can compile ops of a type."""
     from tensorflow.python.framework import kernels

@@ -214,6 +214,26 @@ def test_functions_of_tf_data_do_not_count():
     assert graph_of(lambda: inside(X)).before.get("Mul", 0) == 0
 
 
+@pytest.mark.parametrize("argument", [
+    tf.data.Dataset.range(8).map(lambda i: i * i), iter(tf.data.Dataset.range(99)), tf.constant("a"), tf.constant(True), tf.ragged.constant([[1], []]),
+], ids=lambda argument: type(argument).__name__)  # fmt: skip
+def test_arguments_of_all_kinds(argument):
+    @tf.function
+    def step(x, _):
+        return tf.tanh(x)
+
+    @tf.function
+    def loop(x, elements):
+        for element in elements:
+            x = x + tf.cast(element, x.dtype)
+        return x
+
+    graph = graph_of(lambda: step(X, argument))
+    assert {op: n for op, n in graph.after.items() if op != "Identity"} == {"Tanh": 1}
+    if isinstance(argument, tf.data.Dataset):
+        assert "Mul" not in graph_of(lambda: loop(X, argument)).before
+
+
 def test_under_a_tape_what_runs_gives_more_and_the_gradient_counts_too():
     def step():
         with tf.GradientTape() as tape:
@@ -289,6 +309,14 @@ def test_without_a_graph_there_is_a_reason():
     broken.calls.add(SimpleNamespace(name=b"nobody_knows_it"), [], [])
     broken.calls.end_step()
     assert step_graph(broken).startswith("the step's graphs could not be read: NotFoundError")
+
+
+def test_a_step_that_is_larger_than_wanted_is_left_alone():
+    for _ in range(2):
+        with probed() as probe:
+            twice(X)
+    assert step_graph(probe, max_nodes=12).startswith("the step's functions hold 13 nodes")  # 3 of square, 10 of twice
+    assert not isinstance(step_graph(probe, max_nodes=13), str)
 
 
 def test_eager_steps_have_no_graph_and_are_outside():
