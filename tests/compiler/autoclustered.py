@@ -77,6 +77,11 @@ def merged(x):
 
 
 @tf.function
+def nested(x):
+    return compiled(compiled(compiled(x)))
+
+
+@tf.function
 def scoped(x):
     with tf.xla.experimental.jit_scope():
         y = tf.sin(x) * 2
@@ -129,7 +134,7 @@ def keras_fit():
     return lambda: model.fit(x, y, batch_size=8, verbose=0)
 
 
-FUNCTIONS = (plain, split, split_thrice, text, merged, scoped, train, loop, small, drawn)
+FUNCTIONS = (plain, split, split_thrice, text, merged, nested, scoped, train, loop, small, drawn)
 STEPS = {function.python_function.__name__: (lambda function=function: function(X)) for function in FUNCTIONS}
 STEPS |= {"dynamic": changing_shapes(), "keras": keras_fit()}
 

@@ -28,6 +28,7 @@ def steps():
     ("split_thrice", [6, 9, 10], {PYTHON: 1, DYNAMIC: 1}),  # Reshape with the second; StridedSlice, Reshape, Relu, AddV2 with the third
     ("text", [6, 6], {TEXT: 2}),
     ("merged", [9], {}),  # with MatMul and Relu of what the user asked for, and AddV2
+    ("nested", [2, 4], {}),  # three calls of what the user asked for; two of them are merged
     ("scoped", [2, 2], {PYTHON: 1}),  # Sin and Mul; Sin and ReverseV2
     ("train", [19], {}),
     ("small", [], {LEFT_OUT: 1}),

@@ -71,6 +71,16 @@ def thrice(x):
 
 
 @tf.function
+def thrice_with_python(x):
+    return compiled(compiled(compiled(tf.py_function(lambda y: y, [x], tf.float32))))
+
+
+@tf.function(jit_compile=True)
+def unique(x):
+    return tf.unique(tf.reshape(x, [-1]))[0]
+
+
+@tf.function
 def loop(x):
     for _ in tf.range(5):
         x = square(x)
@@ -108,6 +118,8 @@ def calls_apart(x):
     (compiled, 3, 3, 2, []),  # Grappler does not see it
     (mixed, 7, 6, 2, ["AddV2", "Sum"]),  # MatMul, Relu, Identity, Sum, Const, AddV2, Identity
     (thrice, 10, 9, 6, []),
+    (thrice_with_python, 11, 10, 6, ["EagerPyFunc"]),
+    (unique, 4, 4, 2, []),  # Reshape with its Const, Unique, Identity; asked for, it can be compiled
     # around the loop seven Const, Range, Sub, FloorDiv, FloorMod, NotEqual, Cast, AddV2, Maximum, Identity; in its condition Less and
     # Identity, in its body square, two AddV2, Const and four Identity. Of what is around three Const are left
     (loop, 28, 9, 0, ["AddV2", "AddV2", "Less", "MatMul", "Relu"]),
@@ -245,10 +257,11 @@ def test_under_a_tape_what_runs_gives_more_and_the_gradient_counts_too():
     assert (graph.after["MatMul"], graph.after["Relu"], graph.after["ReluGrad"]) == (1 + 2, 1, 1)
 
 
-@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("jit", [False, True, "auto"])
 def test_keras(jit):
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(8, activation="relu"), keras.layers.Dense(1)])
     model.compile("sgd", "mse", jit_compile=jit)
+    jit = model.jit_compile  # "auto" is False on a CPU
     x, y = np.ones((8, 4), "f4"), np.ones((8, 1), "f4")
     steps = [graph_of(lambda: model.train_on_batch(x, y)), graph_of(lambda: model.fit(x, y, batch_size=8, verbose=0))]
     for graph in steps:
