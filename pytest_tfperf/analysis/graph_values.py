@@ -79,12 +79,18 @@ def _that_ran(clusters: Sequence[Cluster], executables: Mapping[str, HloModule] 
     if executables is None:
         return frozenset(clusters)
     ran = {cluster for cluster in clusters if cluster.asked}
-    found = set(clusters) - ran
+    known = {cluster: _known_as(cluster) for cluster in set(clusters) - ran}
     for name, module in executables.items():
         named = _op_names(module) if name.startswith(_AUTO) else frozenset()
-        shared = {cluster: len(named.intersection(cluster.nodes)) for cluster in found}
+        shared = {cluster: len(named & names) for cluster, names in known.items()}
         ran |= {cluster for cluster, count in shared.items() if count and count == max(shared.values())}
     return frozenset(ran)
+
+
+def _known_as(cluster: Cluster) -> frozenset[str]:
+    """The names of a cluster's nodes, with and without those of their callers: an executable names the former of what was inlined."""
+    paths = [node.split("/") for node in cluster.nodes]
+    return frozenset("/".join(path[start:]) for path in paths for start in range(len(path)))
 
 
 def _op_names(module: HloModule) -> frozenset[str]:

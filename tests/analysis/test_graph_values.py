@@ -88,6 +88,7 @@ AUTO = [cluster("a", "b/c", "d"), cluster("e", "f", "g", "h")]
     ({"cluster_0_x(3)": executable("b/c", "")}, 3 / 7),  # clusters are numbered anew each time
     ({"cluster_0_x(3)": executable("old;d", "other"), "cluster_1_x(4)": executable("f", "g")}, 1.0),
     ({"cluster_0_x(3)": executable("e", "f", "a")}, 4 / 7),  # an executable stands for the cluster that it shares most with
+    ({"cluster_0_x(3)": executable("c")}, 3 / 7),  # b was called and not inlined
     ({"a_inference_step_7(3)": executable("a", "e")}, 0.0),  # not one of auto-clustering's
     ({"cluster_0_x(3)": executable("x", "y")}, 0.0),
 ])  # fmt: skip

@@ -28,7 +28,6 @@ def steps():
     ("split_thrice", [6, 9, 10], {PYTHON: 1, DYNAMIC: 1}),  # Reshape with the second; StridedSlice, Reshape, Relu, AddV2 with the third
     ("text", [6, 6], {TEXT: 2}),
     ("merged", [9], {}),  # with MatMul and Relu of what the user asked for, and AddV2
-    ("nested", [2, 4], {}),  # three calls of what the user asked for; two of them are merged
     ("scoped", [2, 2], {PYTHON: 1}),  # Sin and Mul; Sin and ReverseV2
     ("train", [19], {}),
     ("small", [], {LEFT_OUT: 1}),
@@ -50,6 +49,11 @@ def test_an_executable_has_the_ops_of_one_cluster(steps, name):
     assert all(sum(map(bool, shared)) == 1 for shared in found), (found, step['clusters'], step['ran'])
     assert len(step["ran"]) == len(clusters)
     assert all(any(shared[index] for shared in found) for index in range(len(clusters)))
+
+
+def test_what_the_user_asked_for_is_inside_also_in_clusters_of_its_own(steps):
+    step = steps["nested"]
+    assert (sum(map(len, step["clusters"])), step["outside"], step["coverage"]) == (6, [], 1.0)
 
 
 def test_ops_are_counted_as_without_clusters(steps):
