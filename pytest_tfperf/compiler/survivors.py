@@ -17,7 +17,7 @@ from pytest_tfperf.compiler.instances import counts
 from pytest_tfperf.compiler.op_counts import is_op
 from pytest_tfperf.compiler.optimizers import rewriter_config, running
 from pytest_tfperf.compiler.partition import Function
-from pytest_tfperf.compiler.source_lines import user_line
+from pytest_tfperf.compiler.source_lines import lines_in
 from pytest_tfperf.recording import GraphOp
 
 DEBUG_OPS = frozenset({"Assert", "CheckNumerics", "Print", "PrintV2"})
@@ -38,7 +38,7 @@ def surviving(graphs: Iterable[tuple[Function, Any]]) -> tuple[GraphOp, ...]:
 
 
 def _survivors(function: Function, graph: Any, config: Any) -> Iterator[GraphOp]:
-    view, line_of, constant = View.of(graph), lines(function), computed_from_constants(graph)
+    view, line_of, constant = View.of(graph), lines_in(getattr(function.keep, "graph", None)), computed_from_constants(graph)
     for node in graph.node:
         found = next(filter(None, (rule(node, view) for rule in _RULES)), None)
         if found is None and node.name in constant:
@@ -209,42 +209,3 @@ def _bytes(op: Any) -> float:
     if any(n is None or not (dtype.is_floating or dtype.is_integer or dtype.is_bool or dtype.is_complex) for n, dtype in results):
         return inf
     return float(sum(n * dtype.size for n, dtype in results))
-
-
-def lines(function: Function) -> Callable[[Any], str | None]:
-    """
-    Gives the user's line that made a node of a function's graph, or of one that it calls, after Grappler has inlined it.
-
-    A node that Grappler made in place of a call, a loop or a branch has the line of that.
-    """
-    graph = getattr(function.keep, "graph", None)
-    graphs = {"": graph, **_graphs_within(graph)}
-
-    def line_of(node: Any) -> str | None:
-        origin = node.experimental_debug_info
-        owner = graphs.get(origin.original_func_names[-1] if origin.original_func_names else "")
-        parts = (origin.original_node_names[-1] if origin.original_node_names else node.name).split("/")
-        names = ["/".join(parts[:length]) for length in range(len(parts), 0, -1)]
-        op = next(filter(None, (_op(owner, name) for name in names)), None)
-        return user_line(op) if op is not None else None
-
-    return line_of
-
-
-def _op(graph: Any, name: str) -> Any:
-    try:
-        return graph.get_operation_by_name(name) if graph is not None else None
-    except KeyError:
-        return None
-
-
-def _graphs_within(graph: Any) -> dict[str, Any]:
-    """The graphs of the functions that a graph calls, by name."""
-    found: dict[str, Any] = {}
-    waiting = [graph]
-    while waiting:
-        for name, function in getattr(waiting.pop(), "_functions", {}).items():
-            if name not in found and getattr(function, "graph", None) is not None:
-                found[name] = function.graph
-                waiting.append(function.graph)
-    return found
