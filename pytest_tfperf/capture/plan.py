@@ -52,6 +52,10 @@ class Plan:
         size = max(1, min(math.ceil(target / max(period, 1e-6)), 10_000))
         return size if self.steps is None else math.ceil(self.steps / max(1, self.steps // size))
 
+    def has(self, n_steps: int) -> bool:
+        """Whether there are so many calls, as far as that is known."""
+        return self.available is None or n_steps <= self.available
+
     def cut_to(self, available: int) -> Plan:
         """The plan for a loop that has only so many steps: where they are too few, every window is shorter by the same factor."""
         if available >= self.total:

@@ -1,7 +1,7 @@
 """
 The windows of a profile: consecutive stretches of one run of the user's steps.
 
-cold (step 0) → warm-up → timed (profiler off) → traced → probe (one step that shows its graphs). Whoever drives the steps calls
+cold (step 0) → warm-up → timed (profiler off) → traced → probe (a step that shows its graphs). Whoever drives the steps calls
 `begin` and `end` around each, `turn_over` between epochs, and stops when `done`. What happens between two steps stands in
 `_sequence`, as one story.
 """
@@ -29,6 +29,7 @@ from pytest_tfperf.results import FETCH, FETCH_PYTHON
 _BLOCK_S = 0.02  # a block is at least this long, and this many device synchronisations
 _SYNCS_PER_BLOCK = 50
 _MAX_ROUNDS = 3
+_MAX_PROBES = 10
 _LONG_S = 1.0
 _SHARES = {"warm-up": 0.2, "timed": 0.45, "traced": 0.3}  # of max_seconds, for one round of windows
 
@@ -61,7 +62,7 @@ class Windows:
         self._cold: Path | None = None
         self._trace: Path | None = None
         self._calls = self._running_calls = Calls(why="nothing was traced")  # in the steps of the trace; of the running session
-        self._probe = Probe()
+        self._probe = self._running_probe = Probe()
         self._settled = True
         self._ended: str | None = None
         self._notes: list[str] = []
@@ -115,7 +116,7 @@ class Windows:
         if self._annotation is not None:
             self._annotation.set_metadata(aborted=1)
         self._running_calls.abort_step()
-        self._probe.calls.abort_step()
+        self._running_probe.calls.abort_step()
         self._close_annotation()
         self._in_step = False
         self.turn_over()
@@ -181,7 +182,7 @@ class Windows:
             eager=tuple((op_type, line, count) for (op_type, line), count in self._probe.eager.items()),
             settled=self._settled,
             ended=self._ended,
-            notes=tuple(dict.fromkeys((*self._notes, *lowered.notes))),
+            notes=tuple(dict.fromkeys((*self._notes, *lowered.notes, *self._probe.calls.notes(self._calls)))),
             result=result,
         )
 
@@ -221,7 +222,7 @@ class Windows:
     def _room_for(self, n_steps: int, period: float) -> bool:
         """Whether so many more steps fit into the time and the data."""
         in_time = self._spent() + 1.5 * n_steps * period <= self.plan.max_seconds
-        return in_time and (self.plan.available is None or self.n_steps + n_steps <= self.plan.available)
+        return in_time and self.plan.has(self.n_steps + n_steps)
 
     def _cold_window(self) -> Generator[None]:
         self._session = Session(self._folder)
@@ -307,12 +308,13 @@ class Windows:
         self._trace = self._stop()
 
     def _probe_step(self) -> Generator[None]:
-        """One more step, if there is one: what it shows is not worth a failure."""
+        """One more step, if there is one, of the kind that most traced steps are of: what it shows is not worth a failure."""
         self.enough = True
-        if self.plan.available is None or self.n_steps < self.plan.available:
-            with probed(lambda: self._in_step) as self._probe:
+        while self._in_probe < _MAX_PROBES and self.plan.has(self.n_steps + 1) and not self._probe.calls.like(self._calls):
+            with probed(lambda: self._in_step) as self._running_probe:
                 yield
-                self._in_probe = 1
+                self._in_probe += 1
+            self._probe = self._running_probe
 
     def _turn_page(self) -> None:
         self._epoch_over = False

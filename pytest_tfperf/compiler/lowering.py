@@ -24,6 +24,10 @@ _LONGEST_WHY = 300
 _LARGE = "the step has {:,} operations, which takes long to lower to HLO; a limit on flops or half_precision (max_flops=) asks for it"
 _NO_FUNCTION = "the steps called no tf.function, and XLA lowers nothing else"
 _OTHERS = "{} of {} traced steps call other functions or shapes than the most common step; flops and half_precision are those of that one"
+_OTHER_GRAPHS = (
+    "{} of {} traced steps call other functions or shapes than the step whose graphs were looked at; graph_ops, graph_reduction and "
+    "xla_coverage are those of that one"
+)
 UNASKED_NODES = 2_500
 """Operations in a step that are lowered to HLO within about a second: 0.4 ms each, measured with fit of deep Keras models."""
 
@@ -82,6 +86,17 @@ class Calls:
     def typical(self) -> StepCalls:
         """What most steps call; of equally common ones what calls most, and then what is given most, whichever came first."""
         return max(self.steps, key=lambda step: (self.steps[step], *self._amount(step)))
+
+    def like(self, others: Calls) -> bool:
+        """Whether a step of these calls what the typical step of the others does; any does where that is not known."""
+        _, typical = others.typical() if others.steps else (0, None)
+        return any(typical is None or called == typical for _, called in self.steps)
+
+    def notes(self, others: Calls) -> tuple[str, ...]:
+        """That steps of the others call something else than these, if so."""
+        called = {functions for _, functions in self.steps}
+        different = sum(count for (_, functions), count in others.steps.items() if functions not in called)
+        return (_OTHER_GRAPHS.format(different, others.steps.total()),) if called and different else ()
 
     def _end(self, size: int, keys: list[Any]) -> None:
         self.n_steps += size

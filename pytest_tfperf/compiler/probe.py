@@ -45,9 +45,10 @@ def probed(in_step: Callable[[], bool] = lambda: True) -> Iterator[Probe]:
         return
     probe = Probe()
 
-    def ran(op_type: str, *_: Any, graph: Any = None, **__: Any) -> None:
+    def ran(op_type: str | bytes, *_: Any, graph: Any = None, **__: Any) -> None:
         if graph is None and in_step() and not in_python_op():
-            probe.eager[op_type, user_line_now()] += 1
+            name = op_type.decode() if isinstance(op_type, bytes) else op_type  # bytes: from the slow path, as for Keras variables
+            probe.eager[name, user_line_now()] += 1
 
     with ExitStack() as stack:
         stack.callback(op_callbacks.remove_op_callback, ran)

@@ -1,5 +1,6 @@
 """Values of real TensorFlow against counting by hand."""
 
+import itertools
 import subprocess
 import sys
 import textwrap
@@ -35,7 +36,7 @@ def test_ops_outside_a_function_are_eager_ops(profile):
     assert result.eager_ops == 3
     assert (
         result.value("eager_ops").detail["where"]
-        == "eager: Mul at test_counts.py:34 ×6, AddV2 at test_counts.py:34 ×6, Sum at test_counts.py:34 ×6"
+        == "eager: Mul at test_counts.py:35 ×6, AddV2 at test_counts.py:35 ×6, Sum at test_counts.py:35 ×6"
     )
 
 
@@ -211,3 +212,35 @@ def test_peak_memory_of_a_plain_step_is_measured(profile):
 def test_throughput_is_the_batch_over_the_step_time(profile):
     result = profile(tf.function(lambda x: x + 1), DATA)
     assert result.throughput == pytest.approx(8 / result.step_time)
+
+
+@pytest.mark.parametrize("offset", range(3))
+def test_the_graphs_are_those_of_the_most_common_step_wherever_the_probe_falls(profile, offset):
+    small, large = tf.function(lambda x: tf.tanh(x) * 2), tf.function(lambda x: tf.tanh(tf.tanh(x) * 2) * 2)
+    calls = itertools.count(offset)
+
+    def step(x):
+        return large(x) if next(calls) % 3 == 0 else small(x)
+
+    result = profile(step, DATA)
+    assert result.graph_ops == 3  # Tanh, Mul, Const
+    assert (
+        "2 of 6 traced steps call other functions or shapes than the step whose graphs were looked at; graph_ops, graph_reduction and "
+        "xla_coverage are those of that one" in result.notes
+    )
+
+
+def test_what_ends_while_another_probe_is_tried_has_the_graphs_of_the_first(profile):
+    small, large = tf.function(lambda x: tf.tanh(x) * 2), tf.function(lambda x: tf.tanh(tf.tanh(x) * 2) * 2)
+    calls = itertools.count()
+    n_steps = 1 + 3 + 12 + 6 + 1  # the probe's is the last
+
+    result = profile(lambda x: (large if next(calls) == n_steps - 1 else small)(x), iter((DATA * 6)[:n_steps]))
+    assert result.graph_ops == 5
+    assert any(note.startswith("6 of 6 traced steps") for note in result.notes)
+
+
+def test_eager_ops_that_take_tensorflow_s_slow_path_are_named_as_others(profile):
+    weight = keras.Variable(np.ones((8, 8), "float32"))
+    result = profile(lambda x: tf.reduce_sum(weight) + tf.reduce_sum(x), DATA)
+    assert [row[1] for row in result.tables["outside_xla"].rows] == ["Sum", "AddV2"]
