@@ -95,7 +95,7 @@ class Windows:
     def fetching(self, from_python: bool) -> AbstractContextManager[object]:
         """Around the `next()` of a step: in the trace it shows when the step asked for its element."""
         if self._session is None:
-            return nullcontext()
+            return self._running_probe.fetching() if self.enough else nullcontext()
         trace: AbstractContextManager[object] = load_tensorflow().profiler.experimental.Trace(FETCH_PYTHON if from_python else FETCH)
         return trace
 

@@ -17,6 +17,7 @@ TOGGLES = (
 )  # fmt: skip
 """What `tf.config.optimizer.set_experimental_options` knows and takes True or False for (tensorflow/python/eager/context.py)."""
 NUMBERS = ("min_graph_nodes",)
+_INT32 = 2**31  # rewriter_config.proto
 
 
 @contextmanager
@@ -50,6 +51,8 @@ def _check(options: dict[str, Any]) -> None:
             raise CaptureError(f"Grappler's {name} is True or False, not {value!r}")
         if name in NUMBERS and (isinstance(value, bool) or not isinstance(value, int)):
             raise CaptureError(f"Grappler's {name} is a whole number, not {value!r}")
+        if name in NUMBERS and not -_INT32 <= value < _INT32:
+            raise CaptureError(f"Grappler's {name} is a number of 32 bits, and {value} is not")
 
 
 def _context() -> Any:

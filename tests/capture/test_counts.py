@@ -244,3 +244,12 @@ def test_eager_ops_that_take_tensorflow_s_slow_path_are_named_as_others(profile)
     weight = keras.Variable(np.ones((8, 8), "float32"))
     result = profile(lambda x: tf.reduce_sum(weight) + tf.reduce_sum(x), DATA)
     assert [row[1] for row in result.tables["outside_xla"].rows] == ["Sum", "AddV2"]
+
+
+def test_what_an_iterator_runs_eagerly_is_not_outside_xla(profile):
+    class Batches:
+        def __iter__(self):
+            return (tf.tanh(element) for element in DATA)
+
+    result = profile(tf.function(lambda x: x * 2, jit_compile=True), Batches())
+    assert (result.eager_ops, result.xla_coverage) == (0, 1)

@@ -120,6 +120,7 @@ def test_what_the_user_had_set_stays():
     ({"constant_folding": 0}, "constant_folding is True or False, not 0"),
     ({"min_graph_nodes": True}, "min_graph_nodes is a whole number, not True"),
     ({"min_graph_nodes": 4.0}, "min_graph_nodes is a whole number, not 4.0"),
+    ({"min_graph_nodes": 2**31}, "min_graph_nodes is a number of 32 bits, and 2147483648 is not"),
 ])  # fmt: skip
 def test_what_tensorflow_would_ignore_or_fail_at_later_is_an_error_at_once(given, message):
     before = options()
