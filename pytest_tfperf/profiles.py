@@ -17,6 +17,7 @@ from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.capture.profiler import Session, keep_trace, read_session, stop_quietly, user_session_runs
 from pytest_tfperf.capture.windows import Windows
 from pytest_tfperf.checks import Limit, Wanted
+from pytest_tfperf.compiler.graphs import UNASKED_NODES as UNASKED_GRAPH_NODES
 from pytest_tfperf.compiler.lowering import UNASKED_NODES, Calls, lower
 from pytest_tfperf.compiler.retracing import traces_reported_to
 from pytest_tfperf.errors import CaptureError
@@ -25,6 +26,7 @@ from pytest_tfperf.recording import Recording
 from pytest_tfperf.results import Profile, Table
 
 _FROM_GRAPPLER = ("graph_ops", "graph_reduction")
+_FROM_GRAPHS = (*_FROM_GRAPPLER, "xla_coverage")
 _FROM_HLO = ("flops", "half_precision", "flops_utilization")
 
 
@@ -139,7 +141,8 @@ class Profiles:
         self, windows: Windows, name: str, wanted: Wanted, result: Any, workload: Mapping[str, Any], examples: float | None
     ) -> Profile:
         """The profile of windows that have ended."""
-        recording = windows.recording(name, result, workload, _most_nodes(wanted), wanted.asks_for(_FROM_GRAPPLER))
+        limits = _most_nodes(wanted), _most_graph_nodes(wanted)
+        recording = windows.recording(name, result, workload, *limits, wanted.asks_for(_FROM_GRAPPLER))
         if examples is None:
             examples = workload.get("batch")
         return self._store(replace(recording, examples_per_step=examples), windows.calls, wanted)
@@ -193,3 +196,8 @@ class Profiles:
 def _most_nodes(wanted: Wanted) -> int | None:
     """How large a step may be that is lowered to HLO; None is any size."""
     return None if wanted.asks_for(_FROM_HLO) else UNASKED_NODES
+
+
+def _most_graph_nodes(wanted: Wanted) -> int | None:
+    """How large a step may be whose graphs are looked at; None is any size."""
+    return None if wanted.asks_for(_FROM_GRAPHS) else UNASKED_GRAPH_NODES

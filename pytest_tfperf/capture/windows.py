@@ -28,8 +28,7 @@ from pytest_tfperf.results import FETCH, FETCH_PYTHON
 
 _BLOCK_S = 0.02  # a block is at least this long, and this many device synchronisations
 _SYNCS_PER_BLOCK = 50
-_MAX_ROUNDS = 3
-_MAX_PROBES = 10
+_MAX_ROUNDS, _MAX_PROBES = 3, 10
 _LONG_S = 1.0
 _SHARES = {"warm-up": 0.2, "timed": 0.45, "traced": 0.3}  # of max_seconds, for one round of windows
 
@@ -157,10 +156,12 @@ class Windows:
         """The functions that the traced steps called."""
         return self._calls
 
-    def recording(self, name: str, result: Any, workload: Mapping[str, Any], max_nodes: int | None, optimizers: bool) -> Recording:
-        """Of a profile that has ended; lowered if it has at most so many nodes. `optimizers` says that somebody asks what Grappler did."""
-        lowered = lower(self._calls, workload, self.plan.max_seconds, max_nodes)
-        graph = step_graph(self._probe, optimizers)
+    def recording(
+        self, name: str, result: Any, workload: Mapping[str, Any], max_lowered: int | None, max_graph: int | None, optimizers: bool
+    ) -> Recording:
+        """Of a profile that has ended; with HLO and graphs of at most so many nodes. `optimizers`: somebody asks what Grappler did."""
+        lowered = lower(self._calls, workload, self.plan.max_seconds, max_lowered)
+        graph = step_graph(self._probe, optimizers, max_graph)
         return Recording(
             name=name,
             trace=self._trace,
@@ -221,8 +222,7 @@ class Windows:
 
     def _room_for(self, n_steps: int, period: float) -> bool:
         """Whether so many more steps fit into the time and the data."""
-        in_time = self._spent() + 1.5 * n_steps * period <= self.plan.max_seconds
-        return in_time and self.plan.has(self.n_steps + n_steps)
+        return self._spent() + 1.5 * n_steps * period <= self.plan.max_seconds and self.plan.has(self.n_steps + n_steps)
 
     def _cold_window(self) -> Generator[None]:
         self._session = Session(self._folder)

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from pytest_tfperf import profiles
+
 DATA = [tf.ones((8, 8))] * 4
 
 
@@ -36,7 +38,7 @@ def test_ops_outside_a_function_are_eager_ops(profile):
     assert result.eager_ops == 3
     assert (
         result.value("eager_ops").detail["where"]
-        == "eager: Mul at test_counts.py:35 ×6, AddV2 at test_counts.py:35 ×6, Sum at test_counts.py:35 ×6"
+        == "eager: Mul at test_counts.py:37 ×6, AddV2 at test_counts.py:37 ×6, Sum at test_counts.py:37 ×6"
     )
 
 
@@ -253,3 +255,11 @@ def test_what_an_iterator_runs_eagerly_is_not_outside_xla(profile):
 
     result = profile(tf.function(lambda x: x * 2, jit_compile=True), Batches())
     assert (result.eager_ops, result.xla_coverage) == (0, 1)
+
+
+@pytest.mark.parametrize("limits", [{"max_graph_ops": 9}, {"min_graph_reduction": 0}, {"min_xla_coverage": 0}])
+def test_graphs_of_large_steps_are_looked_at_where_a_limit_needs_them(profile, monkeypatch, limits):
+    monkeypatch.setattr(profiles, "UNASKED_GRAPH_NODES", 2)
+    step = tf.function(lambda x: tf.tanh(x) * 2)
+    assert "asks for it" in profile(step, DATA, limits={"max_retraces": 0}).value("graph_ops").why
+    assert profile(step, DATA, name="asked", limits=limits).graph_ops == 3
