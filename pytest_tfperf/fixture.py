@@ -138,6 +138,7 @@ class TfProfile:
         steps: Mapping[str, Callable[[], Any]],
         data: Any = None,
         *,
+        name: str | None = None,
         check_outputs: bool = True,
         rtol: float | None = None,
         atol: float | None = None,
@@ -152,6 +153,7 @@ class TfProfile:
         Args:
             steps: The variants by name, each a callable without arguments; the first is what the others are compared with.
             data: Not there yet: bind what a step needs.
+            name: Of this comparison, before those of the variants in the names of their profiles; needed for a second one of the same.
             check_outputs: Whether what the variants return in their first step must agree.
             rtol, atol: How closely; without a word as the narrower dtype allows.
             limits: Marker arguments that hold for each variant's profile.
@@ -171,9 +173,10 @@ class TfProfile:
             _skip()
         options: dict[str, Any] = {"limits": limits, "warmup": warmup, "trace_steps": trace_steps}
         with restored(restore):
-            measured = {variant.name: self(variant, name=variant.name, **options) for variant in variants}
+            names = {variant.name: f"{name} {variant.name}" if name else variant.name for variant in variants}
+            measured = {variant.name: self(variant, name=names[variant.name], **options) for variant in variants}
             found = compare_steps(variants, measured, tolerance, self._profiles.settings.plan.max_seconds, self._profiles.settings.announce)
-        self._profiles.add_table(variants[0].name, "comparison", found.table())
+        self._profiles.add_table(names[variants[0].name], "comparison", found.table())
         return found
 
     def fit(self, model: Any, *args: Any, **kwargs: Any) -> Profile:

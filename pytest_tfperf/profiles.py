@@ -15,6 +15,7 @@ from pytest_tfperf.capture.environment import load_tensorflow, warm_runtime
 from pytest_tfperf.capture.keras import KINDS, examples_per_step, keras_workload, run_keras
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.capture.profiler import Session, keep_trace, read_session, stop_quietly, user_session_runs
+from pytest_tfperf.capture.seen import Depth
 from pytest_tfperf.capture.windows import Windows
 from pytest_tfperf.checks import Limit, Wanted
 from pytest_tfperf.compiler.graphs import UNASKED_NODES as UNASKED_GRAPH_NODES
@@ -27,6 +28,7 @@ from pytest_tfperf.results import Profile, Table
 
 _FROM_GRAPPLER = ("graph_ops", "graph_reduction")
 _FROM_GRAPHS = (*_FROM_GRAPPLER, "xla_coverage")
+_BARE = "graphs are looked at where tf_profile drives the steps: tf_profile(step, data), tf_profile.steps(data) or a Keras loop"
 _FROM_HLO = ("flops", "half_precision", "flops_utilization")
 
 
@@ -141,11 +143,10 @@ class Profiles:
         self, windows: Windows, name: str, wanted: Wanted, result: Any, workload: Mapping[str, Any], examples: float | None
     ) -> Profile:
         """The profile of windows that have ended."""
-        limits = _most_nodes(wanted), _most_graph_nodes(wanted)
-        recording = windows.recording(name, result, workload, *limits, wanted.asks_for(_FROM_GRAPPLER))
+        recording = windows.recording(name, result, workload, _depth(wanted))
         if examples is None:
             examples = workload.get("batch")
-        return self._store(replace(recording, examples_per_step=examples), windows.calls, wanted)
+        return self._store(replace(recording, examples_per_step=examples), windows.seen.calls, wanted)
 
     def finish_bare(self, trace: Path, name: str, calls: Calls, wanted: Wanted) -> Profile:
         """
@@ -154,8 +155,10 @@ class Profiles:
         Raises:
             TraceError: If there is no step in it.
         """
-        done = lower(calls, {}, self.settings.plan.max_seconds, _most_nodes(wanted))
-        recording = Recording(name=name, trace=trace, workload={}, bare=True, lowered=done.modules, lowered_why=done.why, notes=done.notes)
+        done = lower(calls, {}, self.settings.plan.max_seconds, _depth(wanted).hlo)
+        recording = Recording(
+            name=name, trace=trace, workload={}, bare=True, lowered=done.modules, lowered_why=done.why, graph_why=_BARE, notes=done.notes
+        )
         return self._store(recording, calls, wanted)
 
     def add_table(self, name: str, key: str, table: Table) -> None:
@@ -193,11 +196,10 @@ class Profiles:
         return replace(self.settings.plan, **{name: value for name, value in chosen.items() if value is not None})
 
 
-def _most_nodes(wanted: Wanted) -> int | None:
-    """How large a step may be that is lowered to HLO; None is any size."""
-    return None if wanted.asks_for(_FROM_HLO) else UNASKED_NODES
-
-
-def _most_graph_nodes(wanted: Wanted) -> int | None:
-    """How large a step may be whose graphs are looked at; None is any size."""
-    return None if wanted.asks_for(_FROM_GRAPHS) else UNASKED_GRAPH_NODES
+def _depth(wanted: Wanted) -> Depth:
+    """Large steps are looked into only where a limit needs it."""
+    return Depth(
+        hlo=None if wanted.asks_for(_FROM_HLO) else UNASKED_NODES,
+        graphs=None if wanted.asks_for(_FROM_GRAPHS) else UNASKED_GRAPH_NODES,
+        optimizers=wanted.asks_for(_FROM_GRAPPLER),
+    )

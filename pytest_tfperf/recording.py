@@ -21,13 +21,13 @@ class GraphOp:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
     """
-    What XLA compiles as one: the function's name, and the names of the compute nodes in it.
+    What XLA compiles as one: the function's name, and the compute nodes in it, whose `why` is empty.
 
     `asked` says that the user asked for it (jit_compile); others were found by auto-clustering, which may not run them after all.
     """
 
     name: str
-    nodes: tuple[str, ...]
+    nodes: tuple[GraphOp, ...]
     asked: bool
 
 

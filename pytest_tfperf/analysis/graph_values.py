@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from pytest_tfperf.analysis.causes import outside_cause
@@ -54,10 +55,11 @@ def outside_xla(
 ) -> tuple[int, list[Outside]]:
     """How many compute nodes are inside XLA, and those that are not: what it cannot compile first, and then what is most often."""
     ran = _that_ran(graph.clusters, executables)
-    first = {(op.op_type, op.line, op.why): op.name for op in reversed(graph.outside)}
-    counts = Counter((op.op_type, op.line, op.why) for op in graph.outside)
+    fell_back = [replace(op, why=FELL_BACK) for one in graph.clusters if one not in ran for op in one.nodes]
+    ops = [*graph.outside, *fell_back]
+    first = {(op.op_type, op.line, op.why): op.name for op in reversed(ops)}
+    counts = Counter((op.op_type, op.line, op.why) for op in ops)
     found = [Outside(first[key], *key, count) for key, count in counts.items()]
-    found += [Outside(one.name, "", None, FELL_BACK, len(one.nodes)) for one in graph.clusters if one not in ran and one.nodes]
     found += [Outside("", op_type, line, EAGER, count) for op_type, line, count in eager if _is_compute(op_type)]
     rank = {why: index for index, why in enumerate(WHY_OUTSIDE)}
     found.sort(key=lambda one: (rank.get(one.why, 0), -one.n_ops, one.op_type, one.line or ""))
@@ -89,7 +91,7 @@ def _that_ran(clusters: Sequence[Cluster], executables: Mapping[str, HloModule] 
 
 def _known_as(cluster: Cluster) -> frozenset[str]:
     """The names of a cluster's nodes, with and without those of their callers: an executable names the former of what was inlined."""
-    paths = [node.split("/") for node in cluster.nodes]
+    paths = [op.name.split("/") for op in cluster.nodes]
     return frozenset("/".join(path[start:]) for path in paths for start in range(len(path)))
 
 

@@ -8,8 +8,8 @@ cold (step 0) → warm-up → timed (profiler off) → traced → probe (a step 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -18,10 +18,10 @@ from pytest_tfperf.capture.environment import fetch, load_tensorflow, sync_cost,
 from pytest_tfperf.capture.executables import Executables
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.capture.profiler import Session, read_session
+from pytest_tfperf.capture.seen import Depth, Seen
 from pytest_tfperf.capture.stopwatch import Stopwatch
-from pytest_tfperf.compiler.graphs import step_graph
-from pytest_tfperf.compiler.lowering import Calls, calls_recorded, lower
-from pytest_tfperf.compiler.probe import Probe, probed
+from pytest_tfperf.compiler.lowering import calls_recorded
+from pytest_tfperf.compiler.probe import probed
 from pytest_tfperf.compiler.retracing import runs_functions
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.results import FETCH, FETCH_PYTHON
@@ -50,24 +50,13 @@ class Windows:
         self.inputs: Mapping[str, Any] = {"inputs": [], "batch": None}
         self.last_output: Any = None
         self._folder, self._settle, self._announce = folder, settle, announce
-        self._first_step_s: float | None = None
-        self._first_step_why: str | None = None
-        self._blocks: list[tuple[float, int]] = []
-        self._step_seconds: list[float] = []
-        self._epoch_gaps_s: list[float] = []
+        self.seen = Seen()
+        self._running_calls, self._running_probe = self.seen.calls, self.seen.probe  # of the running session and probe
         self._gaps: list[float] = []
-        self._retraces: list[tuple[str, int, str]] = []
         self._cold_traces = 0
-        self._cold: Path | None = None
-        self._trace: Path | None = None
-        self._calls = self._running_calls = Calls(why="nothing was traced")  # in the steps of the trace; of the running session
-        self._probe = self._running_probe = Probe()
-        self._settled = True
-        self._ended: str | None = None
-        self._notes: list[str] = []
         self._session: Session | None = None
         self._annotation: Any = None
-        self._in_step = self._epoch_over = self._announced = False
+        self._in_step = self._in_fetch = self._epoch_over = self._announced = False
         self._epoch = self._in_trace = self._in_probe = 0  # epochs that have ended; steps that the running session holds; the probe's
         self._size = plan.steps_per_call
         self._watch, self._began = Stopwatch(), 0.0
@@ -91,12 +80,16 @@ class Windows:
             self._annotation = trace(self.kind, step_num=self.n_steps, _r=1, tfperf=1, epoch=self._epoch, batches=self._size)
             self._annotation.__enter__()
 
-    def fetching(self, from_python: bool) -> AbstractContextManager[object]:
-        """Around the `next()` of a step: in the trace it shows when the step asked for its element."""
-        if self._session is None:
-            return self._running_probe.fetching() if self.enough else nullcontext()
-        trace: AbstractContextManager[object] = load_tensorflow().profiler.experimental.Trace(FETCH_PYTHON if from_python else FETCH)
-        return trace
+    @contextmanager
+    def fetching(self, from_python: bool) -> Iterator[None]:
+        """Around the `next()` of a step: in the trace it shows when the step asked for its element; what runs there is the input's."""
+        marked = load_tensorflow().profiler.experimental.Trace if self._session else nullcontext
+        self._in_fetch = True
+        try:
+            with marked(FETCH_PYTHON if from_python else FETCH):
+                yield
+        finally:
+            self._in_fetch = False
 
     def end(self, output: Any = None) -> None:
         """The step has ended; what has to be done between steps is done now."""
@@ -133,7 +126,7 @@ class Windows:
     def function_traced(self, name: str, change: str) -> None:
         """TensorFlow has traced a tf.function, because of this change; counted if a step was running."""
         if self._in_step and self.n_steps and not self.enough:
-            self._retraces.append((name, self.n_steps, change))
+            self.seen.retraces.append((name, self.n_steps, change))
         elif self._in_step and not self.n_steps:
             self._cold_traces += 1
 
@@ -145,45 +138,24 @@ class Windows:
             self._announced = False
             self._announce("")
         if reason is not None and not self.enough:
-            self._ended = reason
+            self.seen.ended = reason
             self._keep_what_there_is()
         if self._session is not None:
             self._session.discard()
             self._session = None
 
-    @property
-    def calls(self) -> Calls:
-        """The functions that the traced steps called."""
-        return self._calls
-
-    def recording(
-        self, name: str, result: Any, workload: Mapping[str, Any], max_lowered: int | None, max_graph: int | None, optimizers: bool
-    ) -> Recording:
-        """Of a profile that has ended; with HLO and graphs of at most so many nodes. `optimizers`: somebody asks what Grappler did."""
-        lowered = lower(self._calls, workload, self.plan.max_seconds, max_lowered)
-        graph = step_graph(self._probe, optimizers, max_graph)
-        return Recording(
-            name=name,
-            trace=self._trace,
-            workload=workload,
-            first_step_s=self._first_step_s,
-            first_step_why=self._first_step_why,
-            blocks=tuple(self._blocks),
-            step_seconds=tuple(self._step_seconds),
-            epoch_gaps_s=tuple(self._epoch_gaps_s),
+    def recording(self, name: str, result: Any, workload: Mapping[str, Any], depth: Depth) -> Recording:
+        """What was seen, of a profile that has ended."""
+        late = self._executables.late
+        return self.seen.recording(
+            name,
+            workload,
+            self.plan.max_seconds,
+            depth,
             n_steps=self.n_steps - self._in_probe,
             n_epochs=self._epoch,
-            compiled=None if self._executables.late is None else tuple(sorted(self._executables.late)),
-            traced=tuple(self._retraces) if self.watched else None,
-            lowered=lowered.modules,
-            lowered_why=lowered.why if self._trace else self._ended or lowered.why,
-            cold=self._cold,
-            graph=None if isinstance(graph, str) else graph,
-            graph_why=graph if isinstance(graph, str) else None,
-            eager=tuple((op_type, line, count) for (op_type, line), count in self._probe.eager.items()),
-            settled=self._settled,
-            ended=self._ended,
-            notes=tuple(dict.fromkeys((*self._notes, *lowered.notes, *self._probe.calls.notes(self._calls)))),
+            compiled=None if late is None else tuple(sorted(late)),
+            traced=tuple(self.seen.retraces) if self.watched else None,
             result=result,
         )
 
@@ -191,7 +163,7 @@ class Windows:
         if not self._executables.watched:
             return
         if self._session is not None and self._in_trace:
-            self._trace = self._stop()
+            self.seen.trace = self._stop()
             return
         if self._session is not None:
             self._session.discard()
@@ -208,10 +180,10 @@ class Windows:
             began = self.n_steps
             yield from self._timed_window(period)
             yield from self._traced_window()
-            assert self._trace is not None
-            wait = self._settle(self._trace, steps_before)
-            self._settled = not wait
-            period = sum(seconds for seconds, _ in self._blocks) / sum(steps for _, steps in self._blocks)
+            assert self.seen.trace is not None
+            wait = self._settle(self.seen.trace, steps_before)
+            self.seen.settled = not wait
+            period = sum(seconds for seconds, _ in self.seen.blocks) / sum(steps for _, steps in self.seen.blocks)
             if not wait or not round_left or not self._room_for(wait + self.n_steps - began, period):
                 break
             self._say_long(f"waiting {wait} steps for the input buffers to drain", wait * period)
@@ -228,13 +200,13 @@ class Windows:
         self._session = Session(self._folder)
         yield
         sync_devices()
-        self._first_step_s = self._watch.lap()
+        self.seen.first_step_s = self._watch.lap()
         session, self._session = self._session, None
-        self._cold = session.stop()
-        trace = read_session(self._cold)
+        self.seen.cold = session.stop()
+        trace = read_session(self.seen.cold)
         self._executables.begin(trace)
         if runs_functions(trace) and not self._cold_traces:
-            self._first_step_why = "its functions had been traced before, so this was no first step"
+            self.seen.first_step_why = "its functions had been traced before, so this was no first step"
         self._watch.restart()
 
     def _warm_up_window(self) -> Generator[None, None, float]:
@@ -271,8 +243,8 @@ class Windows:
                 blocks.append((seconds, n_steps))
                 single += laps
         finally:
-            if blocks and (not self._blocks or not self.plan.wants_more(len(single), len(blocks))):
-                self._blocks, self._step_seconds, self._epoch_gaps_s = blocks, single, self._gaps
+            if blocks and (not self.seen.blocks or not self.plan.wants_more(len(single), len(blocks))):
+                self.seen.blocks, self.seen.step_seconds, self.seen.epoch_gaps_s = blocks, single, self._gaps
         if perf_counter() >= deadline:
             self._say_cut("timed", len(single), self.plan.timed_steps)
 
@@ -296,7 +268,7 @@ class Windows:
     def _traced_window(self) -> Generator[None]:
         deadline = perf_counter() + self.plan.max_seconds * _SHARES["traced"]
         self._session, self._in_trace = Session(self._folder), 0
-        with calls_recorded(lambda: self._in_step) as self._running_calls:
+        with calls_recorded(self._computes) as self._running_calls:
             for n_steps in range(1, self.plan.trace_steps + 1):
                 yield
                 self._in_trace = n_steps
@@ -305,16 +277,20 @@ class Windows:
                     self._say_cut("traced", n_steps, self.plan.trace_steps)
                     break
         sync_devices()
-        self._trace = self._stop()
+        self.seen.trace = self._stop()
 
     def _probe_step(self) -> Generator[None]:
         """One more step, if there is one, of the kind that most traced steps are of: what it shows is not worth a failure."""
         self.enough = True
-        while self._in_probe < _MAX_PROBES and self.plan.has(self.n_steps + 1) and not self._probe.calls.like(self._calls):
-            with probed(lambda: self._in_step) as self._running_probe:
+        while self._in_probe < _MAX_PROBES and self.plan.has(self.n_steps + 1) and not self.seen.probe.calls.like(self.seen.calls):
+            with probed(self._computes) as self._running_probe:
                 yield
                 self._in_probe += 1
-            self._probe = self._running_probe
+            self.seen.probe = self._running_probe
+
+    def _computes(self) -> bool:
+        """Whether what Python runs now is the step's own."""
+        return self._in_step and not self._in_fetch
 
     def _turn_page(self) -> None:
         self._epoch_over = False
@@ -334,11 +310,11 @@ class Windows:
     def _say_cut(self, window: str, n_steps: int, wanted: int) -> None:
         if n_steps < wanted:
             limit = f"{self.plan.max_seconds:g} s a profile (tfperf_max_seconds)"
-            self._notes.append(f"{window} window: {n_steps} of {wanted} steps, cut by {limit}")
+            self.seen.notes.append(f"{window} window: {n_steps} of {wanted} steps, cut by {limit}")
 
     def _stop(self) -> Path:
         """End the traced window: its trace, and what was compiled until then."""
-        session, self._session, self._calls = self._session, None, self._running_calls
+        session, self._session, self.seen.calls = self._session, None, self._running_calls
         assert session is not None
         path = session.stop()
         self._executables.end(read_session(path))

@@ -28,8 +28,8 @@ _OTHER_GRAPHS = (
     "{} of {} traced steps call other functions or shapes than the step whose graphs were looked at; graph_ops, graph_reduction and "
     "xla_coverage are those of that one"
 )
-UNASKED_NODES = 2_500
-"""Operations in a step that are lowered to HLO within about a second: 0.4 ms each, measured with fit of deep Keras models."""
+UNASKED_NODES = 1_000
+"""Operations in a step that are lowered to HLO within about a second: 0.4 ms each in Keras models, 2 ms in chains of elementwise ops."""
 
 Modules = tuple[tuple[bytes, float], ...]
 """Serialised HloModuleProtos, and how often each runs in a step."""

@@ -32,16 +32,6 @@ class Probe:
     eager: Counter[tuple[str, str | None]] = field(default_factory=Counter)
     sessions: Sequence[SessionRun] = ()
     why: str | None = NO_PROBE
-    fetches: bool = False
-
-    @contextmanager
-    def fetching(self) -> Iterator[None]:
-        """Within the context the step waits for its element: single ops that an iterator runs are not the step's."""
-        self.fetches = True
-        try:
-            yield
-        finally:
-            self.fetches = False
 
 
 @contextmanager
@@ -56,7 +46,7 @@ def probed(in_step: Callable[[], bool] = lambda: True) -> Iterator[Probe]:
     probe = Probe()
 
     def ran(op_type: str | bytes, *_: Any, graph: Any = None, **__: Any) -> None:
-        if graph is None and in_step() and not probe.fetches and not in_python_op():
+        if graph is None and in_step() and not in_python_op():
             name = op_type.decode() if isinstance(op_type, bytes) else op_type  # bytes: from the slow path, as for Keras variables
             probe.eager[name, user_line_now()] += 1
 

@@ -30,19 +30,21 @@ def clusters_in(instance: Instance, auto: bool) -> tuple[list[Cluster], list[Gra
     """
     ops = [op for op in ops_in(instance.left) if computes(op.node.op)]
     if instance.compiled is not None:
-        return [_cluster(instance.compiled.name, ops, asked=True)], []
-    found = {} if instance.clustered is None else cluster_of(instance.unclustered, instance.clustered)
-    clusters = [_cluster(name, [op for op in ops if found.get(op.top) == name], asked=False) for name in dict.fromkeys(found.values())]
-    rest = [op for op in ops if op.top not in found]
-    asked = {call: [op for op in rest if op.compiled == call] for call in dict.fromkeys(op.compiled for op in rest if op.compiled)}
-    clusters += [_cluster(called, inside, asked=True) for (_, called), inside in asked.items()]
+        return [_asked(instance.compiled.name, ops)], []
     line = lines_in(instance.graph)
-    outside = [
-        GraphOp(name=op.name, op_type=op.node.op, line=line(op.node, op.owner), why=why_outside(op.node, auto))
-        for op in rest
-        if op.compiled is None
+
+    def listed(op: Op, why: str) -> GraphOp:
+        return GraphOp(name=op.name, op_type=op.node.op, line=line(op.node, op.owner), why=why)
+
+    found = {} if instance.clustered is None else cluster_of(instance.unclustered, instance.clustered)
+    clusters = [
+        Cluster(name=name, nodes=tuple(listed(op, "") for op in ops if found.get(op.top) == name), asked=False)
+        for name in dict.fromkeys(found.values())
     ]
-    return clusters, outside
+    rest = [op for op in ops if op.top not in found]
+    calls = dict.fromkeys(op.compiled for op in rest if op.compiled)
+    clusters += [_asked(call[1], [op for op in rest if op.compiled == call]) for call in calls]
+    return clusters, [listed(op, why_outside(op.node, auto)) for op in rest if op.compiled is None]
 
 
 def why_outside(node: Any, auto: bool) -> str:
@@ -86,5 +88,6 @@ def _types(args: Iterable[Any], attrs: Mapping[str, Any]) -> set[int]:
     return found
 
 
-def _cluster(name: str, ops: Iterable[Op], asked: bool) -> Cluster:
-    return Cluster(name=name, nodes=tuple(op.name for op in ops), asked=asked)
+def _asked(name: str, ops: Iterable[Op]) -> Cluster:
+    """One that the user asked for; it always runs, so that nobody asks for its lines, which take long to find."""
+    return Cluster(name=name, nodes=tuple(GraphOp(name=op.name, op_type=op.node.op, line=None, why="") for op in ops), asked=True)

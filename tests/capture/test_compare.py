@@ -53,6 +53,15 @@ def test_variants_that_train_the_same_model_are_refused(profile):
         profile.compare({"a": lambda: model.train_on_batch(x, y), "b": lambda: model.train_on_batch(x, y)})
 
 
+def test_a_second_comparison_of_the_same_variants_has_a_name(brief):
+    steps = {"plain": STEP, "again": lambda: STEP()}
+    brief.compare(steps)
+    with pytest.raises(CaptureError, match="has a profile named 'plain' already"):
+        brief.compare(steps)
+    brief.compare(steps, name="later")
+    assert set(brief.profiles) == {"plain", "again", "later plain", "later again"}
+
+
 def test_restore_puts_the_variables_back(brief):
     one, other = tf.Variable(1.0), tf.Variable(1.0)
     brief.compare({"a": lambda: one.assign_add(1.0), "b": lambda: other.assign_add(1.0)}, restore=[one, other])

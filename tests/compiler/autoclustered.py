@@ -169,10 +169,10 @@ def seen(step):
     return {
         "before": graph.before,
         "after": graph.after,
-        "clusters": [sorted(cluster.nodes) for cluster in graph.clusters],
+        "clusters": [sorted(op.name for op in cluster.nodes) for cluster in graph.clusters],
         "asked": [cluster.asked for cluster in graph.clusters],
         "outside": [asdict(op) for op in graph.outside],
-        "again": sorted(sorted(cluster.nodes) for cluster in graph_of(step).clusters),
+        "again": sorted(sorted(op.name for op in cluster.nodes) for cluster in graph_of(step).clusters),
         "ran": [sorted(_op_names(module)) for module in executables.values()],
         "coverage": coverage.number,
         "where": coverage.detail.get("where"),

@@ -46,7 +46,7 @@ def test_an_executable_has_the_ops_of_one_cluster(steps, name):
     step = steps[name]
     clusters = list(map(set, step["clusters"]))
     found = [[len(cluster & set(ran)) for cluster in clusters] for ran in step["ran"]]
-    assert all(sum(map(bool, shared)) == 1 for shared in found), (found, step['clusters'], step['ran'])
+    assert all(sum(map(bool, shared)) == 1 for shared in found), (found, step["clusters"], step["ran"])
     assert len(step["ran"]) == len(clusters)
     assert all(any(shared[index] for shared in found) for index in range(len(clusters)))
 

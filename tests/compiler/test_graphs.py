@@ -148,11 +148,11 @@ def test_types_before_and_after_and_where_ops_were_made():
 
 def test_clusters_are_the_calls_of_what_the_user_wants_compiled():
     (whole,) = graph_of(lambda: compiled(X)).clusters
-    assert (whole.nodes, whole.asked) == (("matmul", "Relu"), True)
+    assert ([op.name for op in whole.nodes], whole.asked) == (["matmul", "Relu"], True)
     graph = graph_of(lambda: thrice(X))
     assert len(graph.clusters) == 3
     assert {cluster.name for cluster in graph.clusters} == {whole.name}
-    assert len(set(itertools.chain.from_iterable(cluster.nodes for cluster in graph.clusters))) == 6
+    assert len(set(itertools.chain.from_iterable((op.name for op in cluster.nodes) for cluster in graph.clusters))) == 6
 
 
 def test_a_function_that_python_calls_twice_counts_twice():
@@ -286,7 +286,13 @@ def test_a_session_shows_its_graph_too():
             fed = {x: np.ones((8, 8))}
             graph = graph_of(lambda: session.run({"r": result, "h": [hidden]}, fed))
             assert graph.before == {"MatMul": 2, "Tanh": 1, "Const": 1, "Mul": 1, "Relu": 1, "Identity": 1}
-            assert {op: n for op, n in graph.after.items() if "Identity" not in op} == {"MatMul": 2, "Tanh": 1, "Const": 1, "Mul": 1, "Relu": 1}
+            assert {op: n for op, n in graph.after.items() if "Identity" not in op} == {
+                "MatMul": 2,
+                "Tanh": 1,
+                "Const": 1,
+                "Mul": 1,
+                "Relu": 1,
+            }
             assert {op.line for op in graph.outside if op.op_type == "Tanh"} == {f"test_graphs.py:{line_of_hidden()}"}
             graph = graph_of(lambda: session.run([result.name], {hidden: np.ones((8, 8))}))
             assert "Tanh" not in graph.before

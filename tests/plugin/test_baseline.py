@@ -73,7 +73,12 @@ def test_step(tf_profile):
     suite.write(body.format(scale="next(calls) // 10"))
     result = suite("--tfperf-baseline")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["REGRESSION: retraces changed from 0 to 3", "*where: traced again: step (scale 0 → 1), step (scale 1 → 2), step (scale 2 → 3), in step 10, 20, 30"])
+    result.stdout.fnmatch_lines(
+        [
+            "REGRESSION: retraces changed from 0 to 3",
+            "*where: traced again: step (scale 0 → 1), step (scale 1 → 2), step (scale 2 → 3), in step 10, 20, 30",
+        ]
+    )
 
 
 KERAS = """

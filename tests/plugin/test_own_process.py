@@ -143,8 +143,9 @@ def test_it(tf_profile, request):
     assert (request.config.getoption("--colour"), request.config.getini("python_functions")) == ("red", ["test_*", "try_*"])
     assert request.node.get_closest_marker("added")
     assert str(request.config.invocation_params.dir) == os.getcwd()
-    assert sys.argv[0] != "-c"
+    assert sys.argv == ARGV
 """
+        + f"ARGV = {sys.argv!r}\n"
     )
     suite.pytester.makeconftest(
         CONFTEST

@@ -3,7 +3,9 @@ import pytest
 from pytest_tfperf.trace.op_types import computes
 
 
-@pytest.mark.parametrize("op_type", ["MatMul", "Reshape", "Shape", "AssignAddVariableOp", "ResourceApplyAdam", "EagerPyFunc", "StringSplitV2", "Cast"])
+@pytest.mark.parametrize(
+    "op_type", ["MatMul", "Reshape", "Shape", "AssignAddVariableOp", "ResourceApplyAdam", "EagerPyFunc", "StringSplitV2", "Cast"]
+)
 def test_what_computes(op_type):
     assert computes(op_type)
 
