@@ -44,10 +44,10 @@ def test_what_xla_fused_as_a_picture(tf_profile, data, tmp_path):
     assert " fusion(" not in (pictures / "unoptimized.txt").read_text()
 
 
-def test_how_many_times_as_fast(tf_profile, batch):
+def test_how_many_times_as_fast(tf_profile, batch, record_property):
     plain, compiled = softmax.training_step(jit_compile=False), softmax.training_step(jit_compile=True)
     found = tf_profile.compare({"plain": lambda: plain(*batch), "xla": lambda: compiled(*batch)})
     assert found.profiles["plain"].xla_clusters == 0
     assert found.profiles["xla"].xla_clusters == 1
-    print(found)  # pytest -rP shows the step times, and the ratio with its interval
+    record_property("comparison", str(found))  # the step times and the ratio with its interval, for pytest --junitxml
     assert found.speedup("xla", over="plain").low > 0.1  # a loose gate: what XLA wins here is for this machine to say
