@@ -29,3 +29,7 @@ class BaselineError(TfperfError):
 
 class ExportError(TfperfError):
     """A trace cannot be written in the format, or to the place, that was asked for."""
+
+
+class LayoutError(TfperfError):
+    """An XLA shape or layout that cannot be understood."""

@@ -282,7 +282,10 @@ class _Reader:
         return self.shapes[key]
 
     def _shape(self, begin: int, end: int, depth: int) -> Shape:
-        """ShapeProto; its LayoutProto has minor_to_major = 1, tiles = 6, element_size_in_bits = 7, memory_space = 8."""
+        """
+        ShapeProto; its LayoutProto has minor_to_major = 1, tiles = 6, element_size_in_bits = 7, memory_space = 8 and
+        tail_padding_alignment_in_elements = 16.
+        """
         if depth > _DEEPEST:
             raise self.message.error("ShapeProto", begin, f"more than {_DEEPEST} shapes within each other")
         fields = self.fields(begin, end, "ShapeProto")
@@ -300,6 +303,7 @@ class _Reader:
             memory_space=layout[0].integer(8),
             element_bits=max(0, layout[0].integer(7)),
             parts=tuple(self.shape(*span, depth + 1) for span in fields.spans(4)),
+            tail_alignment=max(1, layout[0].integer(16)),
         )
 
     def window(self, begin: int, end: int) -> Iterator[WindowDimension]:

@@ -25,7 +25,8 @@ class Shape:
     """
     An array (`dtype` as in HLO text, `f32`), or a tuple of shapes (`dtype` is `tuple`, the shapes are `parts`).
 
-    `minor_to_major`, `tiles`, `memory_space` and `element_bits` (0: as many as the dtype has) are the layout's.
+    `minor_to_major`, `tiles`, `memory_space`, `element_bits` (0: as many as the dtype has) and `tail_alignment`, which the number
+    of elements is rounded up to, are the layout's.
     """
 
     dtype: str
@@ -36,6 +37,7 @@ class Shape:
     memory_space: int = 0
     element_bits: int = 0
     parts: tuple[Shape, ...] = ()
+    tail_alignment: int = 1
 
     @property
     def bits(self) -> int:

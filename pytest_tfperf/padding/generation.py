@@ -1,0 +1,76 @@
+"""
+The generations of TPUs, as far as their tiles and matrix units differ.
+
+Sublanes: jax, tpu_info.get_sublane_tiling; small tiles of few rows: openxla.org/xla/tiled_layout; widths of the matrix unit: the
+system architecture pages of cloud.google.com/tpu.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pytest_tfperf.errors import LimitError
+from pytest_tfperf.metrics import nearest
+
+LANES, SUBLANES = 128, 8
+_LONGEST_TILE = 1024
+DEFAULT = "v5e"
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """
+    A generation: its name, the fewest rows of 32 bits that a tile has, and rows and columns of its matrix unit.
+
+    `rows` are the most rows of a tile for elements of 16 bits and `narrow_rows` says whether narrower ones have more than 8.
+    """
+
+    name: str
+    least_rows: int
+    rows_of_16_bits: int
+    narrow_rows: bool
+    matrix_width: int
+
+    def tile(self, bits: int, sizes: tuple[int, ...]) -> tuple[int, ...]:
+        """The first tile of an array of such elements; its sizes with the fastest first."""
+        packed = max(1, 32 // bits)  # elements of 64 bits lie as two of 32
+        least = self.least_rows * packed
+        if len(sizes) < 2:
+            return (min(_LONGEST_TILE, max(_power_of_two(sizes[0] if sizes else 1), least * LANES)),)
+        return min(self._most_rows(bits), max(_power_of_two(sizes[1]), least)), LANES
+
+    def _most_rows(self, bits: int) -> int:
+        if bits == 16:
+            return self.rows_of_16_bits
+        return SUBLANES * 32 // bits if bits < 16 and self.narrow_rows else SUBLANES
+
+
+_GENERATIONS = {
+    found.name: found
+    for found in (
+        Generation("v2", 2, 8, False, 128),
+        Generation("v3", 2, 8, False, 128),
+        Generation("v4", 1, 8, True, 128),
+        Generation("v5e", 1, 8, True, 128),
+        Generation("v5p", 1, 8, True, 128),
+        Generation("v6e", 1, 8, True, 256),
+        Generation("v7x", 1, 16, True, 256),
+    )
+}
+
+
+def generation(name: str) -> Generation:
+    """
+    The generation of that name: v2, v3, v4, v5e, v5p, v6e or v7x.
+
+    Raises:
+        LimitError: If there is none.
+    """
+    if name not in _GENERATIONS:
+        raise LimitError(f"{name!r} is no TPU generation; {nearest(name, _GENERATIONS)}")
+    return _GENERATIONS[name]
+
+
+def _power_of_two(number: int) -> int:
+    """The least power of two that is not below."""
+    return 1 << max(0, number - 1).bit_length()
