@@ -1,0 +1,204 @@
+"""
+The syntax of HLO text: modules, computations, instructions and their attributes, with the lines that they stand on.
+
+It is that of xla/hlo/parser/hlo_parser.cc and hlo_lexer.cc (openxla/xla), in which XLA dumps its modules.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pytest_tfperf.errors import TraceError
+
+_STRING = r'"(?:\\.|[^"\\])*"'
+_QUOTED = re.compile(_STRING, re.DOTALL)
+_COMMENT = re.compile(rf"{_STRING}|/\*.*?\*/|//[^\n]*", re.DOTALL)
+_BRACKET = re.compile(rf"{_STRING}|[()\[\]{{}}]", re.DOTALL)
+_HEAD = re.compile(r"(ENTRY\s+)?%?([^\s()={}%,]+)\s*(?:\(|\{)")
+_INSTRUCTION = re.compile(r"(ROOT\s+)?%?([^\s()={}%,]+)\s*=\s*")
+_OPCODE = re.compile(r"\s*([a-zA-Z][\w-]*)\(")
+_ATTRIBUTE = re.compile(r"\s*([a-zA-Z_][\w-]*)\s*=\s*(.*)", re.DOTALL)
+_CLOSING = {"(": ")", "[": "]", "{": "}"}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a computation: an instruction `name = shape opcode(inside), attributes`."""
+
+    where: str
+    root: bool
+    name: str
+    shape: str
+    opcode: str
+    inside: str
+    attributes: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A computation: the one that is entered, or one that is called."""
+
+    where: str
+    entry: bool
+    name: str
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleText:
+    """A module's first line, the computations in order, and the other lines: tables of files and stack frames."""
+
+    where: str
+    head: str
+    blocks: tuple[Block, ...]
+    others: tuple[str, ...]
+
+
+def modules_in(text: str, name: str) -> Iterator[ModuleText]:
+    """
+    The modules of a text, which begin with a line `HloModule NAME`; `name` stands in error messages.
+
+    Raises:
+        TraceError: If there is none, or what is none stands where an instruction should, with its line.
+    """
+    statements = list(_statements(_without_comments(text), name))
+    starts = [number for number, (_, line) in enumerate(statements) if re.match(r"HloModule\b", line)]
+    if not starts:
+        where, line = statements[0] if statements else (name, "")
+        raise TraceError(f"{where}: no HLO text, which begins with a line 'HloModule …'" + (f": {_short(line)}" if line else ""))
+    if starts[0]:
+        raise TraceError(f"{statements[0][0]}: before the first HloModule stands {_short(statements[0][1])}")
+    for begin, end in zip(starts, [*starts[1:], len(statements)], strict=True):
+        yield _module(statements[begin:end])
+
+
+def parts(text: str) -> list[str]:
+    """What stands between the commas of a text, but for those within brackets and strings; of an empty text nothing."""
+    found, depth, begin = [], 0, 0
+    for match in re.finditer(rf"{_STRING}|[()\[\]{{}},]", text, re.DOTALL):
+        token = match[0]
+        depth += (token in _CLOSING) - (token in _CLOSING.values())
+        if token == "," and depth == 0:
+            found.append(text[begin : match.start()].strip())
+            begin = match.end()
+    found.append(text[begin:].strip())
+    return found if len(found) > 1 or found[0] else []
+
+
+def unquoted(text: str) -> str:
+    """A string without its quotes and C's escapes; any other text as it is."""
+    if not _QUOTED.fullmatch(text):
+        return text
+    return re.sub(r"\\(x[0-9a-fA-F]{2}|[0-7]{3}|.)", _escaped, text[1:-1], flags=re.DOTALL)
+
+
+def pairs(text: str, of: str) -> dict[str, str]:
+    """`{key=value key="a value"}`: values by key."""
+    found = re.findall(rf"(\w+)=({_STRING}|\{{[^{{}}]*\}}|[^\s{{}},]+)", text, re.DOTALL)
+    if text.strip()[:1] != "{" or (not found and text.strip("{} ")):
+        raise TraceError(f"{of} is {_short(text)}, no {{key=value}}")
+    return dict(found)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    code = match[1]
+    known = {"n": "\n", "t": "\t", "r": "\r"}
+    if len(code) == 3:
+        return chr(int(code[1:], 16) if code[0] == "x" else int(code, 8))
+    return known.get(code, code)
+
+
+def _without_comments(text: str) -> str:
+    """The text with comments away, but for the ends of their lines."""
+
+    def kept(match: re.Match[str]) -> str:
+        return match[0] if match[0][0] == '"' else "\n" * match[0].count("\n")
+
+    return _COMMENT.sub(kept, text)
+
+
+def _statements(text: str, name: str) -> Iterator[tuple[str, str]]:
+    """Lines that say something, each with where it stands; a line whose brackets are open goes on in the next."""
+    open_lines: list[str] = []
+    depth, where = 0, name
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        where = where if open_lines else f"{name}:{number}"
+        open_lines.append(line.strip())
+        depth += _depth(line)
+        if depth < 0 and line.strip()[0] != "}":
+            raise TraceError(f"{where}: a bracket closes that was not opened: {_short(line)}")
+        if depth <= 0 or (depth == 1 and line.rstrip().endswith("{") and _HEAD.match(open_lines[0])):
+            yield where, " ".join(open_lines)
+            open_lines, depth = [], 0
+    if open_lines:
+        raise TraceError(f"{where}: brackets or a string are not closed before the text ends: {_short(open_lines[0])}")
+
+
+def _depth(line: str) -> int:
+    tokens = _BRACKET.findall(line)
+    return sum((token in _CLOSING) - (token in _CLOSING.values()) for token in tokens)
+
+
+def _module(statements: list[tuple[str, str]]) -> ModuleText:
+    (where, head), *rest = statements
+    blocks: list[Block] = []
+    others: list[str] = []
+    begun: tuple[str, re.Match[str]] | None = None
+    lines: list[Line] = []
+    for place, line in rest:
+        if begun and line.startswith("}"):
+            blocks.append(Block(begun[0], bool(begun[1][1]), begun[1][2], tuple(lines)))
+            begun, lines = None, []
+        elif begun:
+            lines.append(_instruction(line, place))
+        elif line.endswith("{") and (match := _HEAD.match(line)):
+            begun = (place, match)
+        elif re.match(r"[A-Z]\w*\Z|\d+ ", line):
+            others.append(line)
+        else:
+            raise TraceError(f"{place}: neither a computation nor its end: {_short(line)}")
+    if begun:
+        raise TraceError(f"{begun[0]}: the computation {begun[1][2]!r} has no end")
+    return ModuleText(where, head, tuple(blocks), tuple(others))
+
+
+def _instruction(text: str, where: str) -> Line:
+    start = _INSTRUCTION.match(text)
+    if start is None:
+        raise TraceError(f"{where}: no instruction, which is 'name = shape opcode(…)': {_short(text)}")
+    shape_end = _end_of(text, start.end(), " ")
+    opcode = _OPCODE.match(text, shape_end)
+    if opcode is None:
+        raise TraceError(f"{where}: no opcode with its operands behind the shape {_short(text[start.end() : shape_end])}")
+    inside_end = _end_of(text, opcode.end() - 1, "")
+    attributes = {}
+    for part in parts(text[inside_end:].lstrip(" ,")):
+        match = _ATTRIBUTE.fullmatch(part)
+        if match is None:
+            raise TraceError(f"{where}: {_short(part)} is no attribute, which is key=value")
+        attributes[match[1]] = match[2].strip()
+    inside = text[opcode.end() : inside_end - 1].strip()
+    return Line(where, bool(start[1]), start[2], text[start.end() : shape_end], opcode[1], inside, attributes)
+
+
+def _end_of(text: str, begin: int, until: str) -> int:
+    """Where the brackets that open from there on are closed, and `until` follows."""
+    depth, place = 0, begin
+    for match in _BRACKET.finditer(text, begin):
+        if depth == 0 and until and until in text[place : match.start()]:
+            return text.index(until, place)
+        depth += (match[0] in _CLOSING) - (match[0] in _CLOSING.values())
+        place = match.end()
+        if depth == 0 and not until:
+            return place
+    end = text.find(until, place) if until else -1
+    return len(text) if end < 0 else end
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return repr(text if len(text) <= 80 else f"{text[:79]}…")

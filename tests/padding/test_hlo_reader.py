@@ -1,0 +1,228 @@
+"""HLO text to modules: by hand, from what we write ourselves, and against what XLA's own bytes say of the same functions."""
+
+import random
+from dataclasses import fields
+from textwrap import dedent
+
+import pytest
+
+from pytest_tfperf.errors import LayoutError, TfperfError, TraceError
+from pytest_tfperf.export.hlo_text import text_of
+from pytest_tfperf.padding.hlo_reader import read_hlo
+from pytest_tfperf.padding.tiling import parse_shape
+from pytest_tfperf.trace.hlo import decode_module
+from pytest_tfperf.trace.hlo_module import ConvolutionDimensions, DotDimensions, WindowDimension
+
+WHOLE = dedent(r"""
+    HloModule jit_step, is_scheduled=true, entry_computation_layout={(f32[100,1000]{1,0:T(8,128)})->f32[100,10]{1,0:T(8,128)}}
+
+    FileNames
+    1 "model.py"
+
+    FunctionNames
+    1 "step"
+
+    FileLocations
+    1 {file_name_id=1 function_name_id=1 line=42 end_line=42 column=4 end_column=9}
+
+    StackFrames
+    1 {file_location_id=1 parent_frame_id=1}
+
+    %add (a: f32[], /* two of them */ b: f32[]) -> f32[] {
+      %a = f32[]{:T(128)} parameter(0)
+      %b = f32[]{:T(128)} parameter(1)
+      ROOT %sum = f32[]{:T(128)} add(f32[]{:T(128)} %a, f32[]{:T(128)} %b)  // as in JAX
+    }
+
+    ENTRY %main.9 (x: f32[100,1000]) -> f32[100,10] {
+      x = f32[100,1000]{1,0:T(8,128)} parameter(0), metadata={op_name="x /* no comment */"}
+      %w = f32[1000,10]{0,1:T(8,128)S(1)} constant({
+        { 1, 2, 3 },
+        { 4, 5, 6 }
+      }), metadata={stack_frame_id=1}
+      %t = (s32[], /*index=1*/f32[2]{0}) custom-call(%x, %w), custom_call_target="a \"b\", {", backend_config={"k":"}","n":[1,2]}
+      %g = f32[2]{0} get-tuple-element((s32[], f32[2]{0}) %t), index=1
+      ROOT %dot = f32[100,10]{1,0:T(8,128)} dot(%x, %w), metadata={source_line=7 op_type="MatMul" source_file="m.py"}, rhs_contracting_dims={0}, lhs_contracting_dims={1}
+      %r = f32[] reduce(%g, %g), dimensions={0}, to_apply=%add
+    }, execution_thread="main"
+    """)  # fmt: skip
+
+
+def test_a_module_by_hand():
+    (made,) = read_hlo(WHOLE, "a.hlo")
+    ops = {op.name: op for op in made.entry.instructions.values()}
+    assert (made.name, made.scheduled, made.entry.name, [part.name for part in made.computations.values()]) == (
+        "jit_step", True, "main.9", ["add", "main.9"],
+    )  # fmt: skip
+    assert ops["x"].shape == parse_shape("f32[100,1000]{1,0:T(8,128)}")
+    assert ops["x"].op_name == "x /* no comment */"
+    assert (ops["w"].source_file, ops["w"].source_line, ops["w"].constant) == ("model.py", 42, None)
+    assert (ops["t"].custom_call_target, ops["t"].config) == ('a "b", {', {"k": "}", "n": [1, 2]})
+    assert made.entry.operands(ops["g"]) == (ops["t"],)
+    assert ops["g"].tuple_index == 1
+    assert made.entry.root is ops["dot"]
+    assert (ops["dot"].dot, ops["dot"].op_type) == (DotDimensions((1,), (0,)), "MatMul")
+    assert (ops["dot"].source_file, ops["dot"].source_line) == ("m.py", 7)
+    assert [made.computations[key].name for key in ops["r"].called] == ["add"]
+
+
+def test_several_modules_in_one_text():
+    (made,) = read_hlo(WHOLE, "a.hlo")
+    assert [one.name for one in read_hlo(WHOLE + text_of(made), "a.hlo")] == ["jit_step", "jit_step"]
+
+
+def last(line, *before):
+    """The last instruction of a module of these lines."""
+    (made,) = read_hlo("\n".join(["HloModule m", "e {", "z = s32[] parameter(0)", "}", "ENTRY main {", *before, f"ROOT {line}", "}"]), "m")
+    return made.entry.root
+
+
+P = "p = f32[2,9,9,4]{3,2,1,0} parameter(0)"
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("c = pred[] constant(true)", {"constant": True}),
+        ("c = s32[] constant(-7)", {"constant": -7}),
+        ("c = u64[] constant(18446744073709551615)", {"constant": 2**64 - 1}),
+        ("c = f32[] constant(0.1)", {"constant": 0.10000000149011612}),
+        ("c = f32[] constant(-inf)", {"constant": float("-inf")}),
+        ("c = bf16[] constant(0.09961)", {"constant": 0.099609375}),
+        ("c = f16[] constant(0.1)", {"constant": 0.0999755859375}),
+        ("c = f8e4m3fn[] constant(0.1)", {"constant": None}),
+        ("c = c64[] constant((1, 2))", {"constant": None}),
+        ("i = s32[2,3]{1,0} iota(), iota_dimension=1", {"dimensions": (1,)}),
+        ("a = f32[9]{0} transpose(p), dimensions={3,0,1,2}", {"dimensions": (3, 0, 1, 2)}),
+        ("a = f32[9]{0} slice(p), slice={[0:1], [2:9:3]}", {"slices": ((0, 1, 1), (2, 9, 3))}),
+        ("a = f32[9]{0} pad(p, p), padding=0_-1x2_3_1", {"padding": ((0, -1, 0), (2, 3, 1))}),
+        ("a = pred[] compare(p, p), direction=LT", {"direction": "LT"}),
+        ("a = c64[5]{0} fft(p), fft_type=RFFT, fft_length={9}", {"fft_length": (9,)}),
+        ("a = f32[9]{0} fusion(p), kind=kLoop, calls=%e", {"fusion_kind": "kLoop", "called": (1,)}),
+        ("a = f32[9]{0} while(p), condition=%e, body=e", {"called": (1, 1)}),
+        ("a = f32[9]{0} conditional(p, p, p), branch_computations={%e, %e}", {"called": (1, 1)}),
+        ("a = f32[9]{0} custom-call(p), custom_call_target=\"f\", called_computations={%e}, backend_config=\"x\\ny\"",
+         {"called": (1,), "custom_call_target": "f", "backend_config": "x\ny"}),
+        ("a = f32[2]{0} convolution(p, p), dim_labels=bf01_oi01->bf01, window={size=3x2 stride=2x2 pad=1_0x0_1 rhs_reversal=1x1 lhs_dilate=2x1}, "
+         "batch_group_count=2, feature_group_count=4",
+         {"convolution": ConvolutionDimensions(0, 1, (2, 3), 1, 0, (2, 3), 0, 1, (2, 3)), "feature_groups": 4, "batch_groups": 2,
+          "window": (WindowDimension(3, 2, 1, 0, 1, 2, True), WindowDimension(2, 2, 0, 1, 1, 1, True))}),
+        ("a = bf16[8,16]{1,0:T(8,128)(2,1)} convolution(p, p), dim_labels=bf_io->bf", {"convolution": ConvolutionDimensions(0, 1, (), 0, 1, (), 0, 1, ())}),
+        ("%a.b-c = f32[] copy-start(%p), control-predecessors={%p}", {"opcode": "copy-start"}),
+    ],
+    ids=lambda value: value.split(" = ")[1][:24] if isinstance(value, str) else "",
+)  # fmt: skip
+def test_attributes(line, expected):
+    found = last(line, P)
+    assert {name: getattr(found, name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "words"),
+    [
+        ("", TraceError, "a.hlo: no HLO text, which begins with a line 'HloModule …'"),
+        ("\n\nhello {", TraceError, "a.hlo:3: no HLO text, which begins with a line 'HloModule …': 'hello {'"),
+        ("HloModule m\n/*\n*/ENTRY e (a: f32[]", TraceError, "a.hlo:3: brackets or a string are not closed before the text ends: 'ENTRY e"),
+        ("HloModule m\n)", TraceError, "a.hlo:2: a bracket closes that was not opened"),
+        ("hello\nHloModule m", TraceError, "a.hlo:1: before the first HloModule stands 'hello'"),
+        ("HloModule\nENTRY e {\na = f32[] parameter(0)\n}", TraceError, "a.hlo:1: the module has no name"),
+        ("HloModule m", TraceError, "a.hlo:1: a module has one ENTRY computation, this one 0"),
+        ("HloModule m\nENTRY e {\n}", TraceError, "a.hlo:2: the computation 'e' holds no instruction"),
+        ("HloModule m\nENTRY e {\na = f32[] parameter(0)", TraceError, "a.hlo:2: the computation 'e' has no end"),
+        ("HloModule m\nENTRY e {\na = f32[] parameter(0)\na = f32[] parameter(1)\n}", TraceError, "a.hlo:4: there are two instructions 'a'"),
+        ("HloModule m\nENTRY e {\nb = f32[] negate(a)\n}", TraceError, "a.hlo:3: 'b' needs 'a', which does not stand before it"),
+        ("HloModule m\nENTRY e {\nb = f32[] map(), to_apply=f\n}", TraceError, "a.hlo:3: it calls the computation 'f', which does not stand before it"),
+        ("HloModule m\nENTRY e {\n\nb = f32[8]{1,0} parameter(0)\n}", LayoutError, r"a.hlo:4: .*does not order 1 dimensions"),
+        ("HloModule m\nENTRY e {\nb = f33[8] parameter(0)\n}", LayoutError, "a.hlo:3: .*'f33' is no element type; did you mean 'f32'"),
+        ("HloModule m\nENTRY e {\nb = f32[8]{0:T(8} parameter(0)\n}", TfperfError, "a.hlo:3: "),
+        ("HloModule m\nENTRY e {\nb = f32[?] parameter(0)\n}", LayoutError, "a.hlo:3: .*are no sizes"),
+        ("HloModule m\nENTRY e {\nb = f32[8] parameter(x)\n}", TraceError, "a.hlo:3: an attribute of 'b' cannot be understood: .*'x' is no number"),
+        ("HloModule m\nENTRY e {\nb is no instruction\n}", TraceError, "a.hlo:3: no instruction, which is 'name = shape opcode"),
+        ("HloModule m\nENTRY e {\nb = f32[8] and nothing\n}", TraceError, "a.hlo:3: no opcode with its operands behind the shape 'f32"),
+        ("HloModule m\nENTRY e {\nb = f32[] parameter(0), metadata={op}\n}", TraceError, "a.hlo:3: metadata is '{op}', no {key=value}"),
+        ("HloModule m\nENTRY e {\nb = f32[] parameter(0), loose\n}", TraceError, "a.hlo:3: 'loose' is no attribute"),
+        ("HloModule m\nENTRY e {\nb = f32[] parameter(0)\nc = f32[] convolution(b, b)\n}", TraceError, "a.hlo:4: 'c' lacks operands or attributes"),
+    ],
+)  # fmt: skip
+def test_what_is_no_hlo_is_named_with_its_line(text, error, words):
+    with pytest.raises(error, match=words):
+        read_hlo(text, "a.hlo")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_damaged_text_raises_only_our_errors(seed):
+    rng = random.Random(seed)
+    for _ in range(20):
+        text = WHOLE
+        for _ in range(rng.randint(1, 4)):
+            begin = rng.randrange(len(text))
+            middle = rng.choice(["", "", rng.choice('(){}[]",=%*/\\\n0x_'), text[rng.randrange(len(text)) :][:9]])
+            text = text[:begin] + middle + text[begin + rng.choice([0, 1, 5, 40]) :]
+        try:
+            read_hlo(text, "a.hlo")
+        except TfperfError as error:
+            assert str(error).startswith("a.hlo")  # noqa: PT017 (what comes out may also be a module)
+
+
+def test_a_long_constant_and_many_tuples_take_no_time_or_stack():
+    numbers = "{ " + ", ".join(["{ 1.5, 2.5 }"] * 100_000) + " }"
+    assert last(f"c = f32[100000,2]{{1,0}} constant({numbers})").shape.elements == 200_000
+    with pytest.raises(LayoutError, match="tuples within each other"):
+        last(f"c = {'(' * 5000}f32[]{')' * 5000} parameter(0)")
+
+
+# against XLA
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    """Optimised functions as XLA's text, and the same modules as bytes."""
+    import tensorflow as tf
+
+    def dense(x, w, b):
+        return tf.nn.softmax(x @ w + b), tf.constant([[1.0, 2.0], [3.0, 1 / 3]]) + b[0]
+
+    def loop(x, w, b):
+        _, x = tf.while_loop(lambda n, x: tf.reduce_max(x) < 5e9, lambda n, x: (n + 1, x + tf.tanh(x @ w)[:, :4]), (0, x))
+        return tf.cond(tf.reduce_sum(x) > 0, lambda: tf.sin(x), lambda: x @ w[:, 2:6])
+
+    def image(x, w, b):
+        y = tf.nn.conv2d(tf.reshape(x, [1, 4, 4, 2]), tf.reshape(w, [2, 2, 2, 8]), 2, "SAME")
+        y = tf.pad(tf.nn.max_pool2d(y, 2, 1, "SAME"), [[0, 0], [1, 2], [0, 0], [0, 0]])
+        return tf.sort(tf.reshape(y, [-1])), tf.cast(y[:, ::2], tf.bfloat16), tf.gather(b, tf.argmax(x)), tf.signal.rfft(b)
+
+    found = []
+    for function in (dense, loop, image):
+        show = tf.function(function, jit_compile=True).experimental_get_compiler_ir(tf.ones([8, 4]), tf.ones([4, 16]), tf.ones([16]))
+        found.append((show(stage="optimized_hlo"), decode_module(show(stage="optimized_hlo_serialized"), "m")))
+        found.append((show(stage="hlo"), decode_module(show(stage="hlo_serialized"), "m")))
+    return found
+
+
+def known(module):
+    """Each instruction by name, with names in place of ids."""
+    return {
+        (part.name, op.name): {
+            **{one.name: getattr(op, one.name) for one in fields(op)},
+            "id": op.id == part.root_id,
+            "operands": [operand.name for operand in part.operands(op)],
+            "called": [module.computations[key].name for key in op.called],
+        }
+        for part in module.computations.values()
+        for op in part.instructions.values()
+    }
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_text_and_bytes_of_xla_give_the_same_module(compiled, number):
+    text, decoded = compiled[number]
+    (read,) = read_hlo(text, "m")
+    assert (read.name, read.scheduled, read.entry.name) == (decoded.name, decoded.scheduled, decoded.entry.name)
+    assert known(read) == known(decoded)
+
+
+def test_our_own_text_gives_the_module_again(compiled):
+    for _, decoded in compiled:
+        (read,) = read_hlo(text_of(decoded), "m")
+        assert known(read) == known(decoded)
+        assert text_of(read) == text_of(decoded)
