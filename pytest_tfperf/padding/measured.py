@@ -1,0 +1,132 @@
+"""
+Padding of executables that were compiled for a TPU: what their layouts say, of the arrays that they keep in memory.
+
+An array counts once, where an instruction of the entry computation, or of a loop or call in it, makes it: what a fusion holds inside is
+never in memory, and tuples, bitcasts and what a loop hands on are arrays that are there already. Buffers of one tile, scalars, and
+other memories than HBM (space 0) and VMEM (1) are passed over, and so are copies into VMEM ahead of time. Memory spaces: xla/layout.h
+and libtpu's own dumps.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from pytest_tfperf.analysis.device import tpus
+from pytest_tfperf.analysis.device_spec import device_spec
+from pytest_tfperf.errors import LayoutError
+from pytest_tfperf.metrics import BYTES, format_quantity
+from pytest_tfperf.padding.buffers import LARGEST_SKIPPED, Buffer, Padding
+from pytest_tfperf.padding.generation import Generation, generation
+from pytest_tfperf.padding.sizes import better_size
+from pytest_tfperf.padding.tiling import (
+    layout_text,
+    leaves,
+    logical_bytes,
+    padded_bytes,
+    padded_dimensions,
+    physical_dimensions,
+    shape_text,
+)
+from pytest_tfperf.trace.hlo_module import HloComputation, HloInstruction, HloModule, Shape
+from pytest_tfperf.trace.xspace import Trace
+
+_MEMORIES = frozenset({0, 1})
+_CALLS = frozenset({"while", "call", "conditional", "async-start"})
+_NOT_NEW = frozenset({  # nothing new, or a copy of what is in HBM on its way to VMEM and back
+    "add-dependency", "after-all", "async-start", "async-update", "bitcast", "constant", "copy-done", "copy-start", "get-tuple-element",
+    "opt-barrier", "optimization-barrier", "recv", "send", "send-done", "slice-done", "slice-start", "tuple", "while",
+})  # fmt: skip
+# what a TPU's plane says of its type (openxla/xprof, hardware_type_utils.cc)
+_TYPES = {
+    "2": "v2",
+    "3": "v3",
+    "4": "v4",
+    "4 lite": "v4",
+    "5 lite": "v5e",
+    "5e": "v5e",
+    "5": "v5p",
+    "5p": "v5p",
+    "6 lite": "v6e",
+    "6e": "v6e",
+}
+_TYPES |= {"7": "v7x", "7x": "v7x"}
+
+
+def measured_padding(modules: Iterable[HloModule], tpu: Generation) -> Padding | str:
+    """
+    The arrays that executables compiled for a TPU keep in memory, those of all of them together; or why there is none.
+
+    An array whose layout prints no tile has one all the same: that of the generation, and the padding is then estimated.
+    """
+    try:
+        found = [(leaf, _buffer(op, number, leaf, tpu)) for module in modules for op, number, leaf in _arrays(module)]
+    except LayoutError as error:
+        return str(error)
+    kept = [(leaf, buffer) for leaf, buffer in found if buffer.padded_bytes > LARGEST_SKIPPED and buffer.logical_bytes]
+    if not kept:
+        return (
+            f"none of the {len(found)} arrays that the executables keep in the TPU's memory takes more than "
+            f"{format_quantity(LARGEST_SKIPPED, BYTES)}, which is one tile"
+        )
+    guessed = sum(not leaf.tiles for leaf, _ in kept)
+    notes = [f"{guessed} of {len(kept)} arrays print no tile: they are counted with that of {tpu.name}"] if guessed else []
+    dynamic = sum(any(leaf.dynamic) for leaf, _ in kept)
+    notes += [f"{dynamic} of {len(kept)} arrays have dynamic sizes: they are counted at their bounds"] if dynamic else []
+    buffers = tuple(buffer for _, buffer in kept)
+    return Padding(buffers=buffers, source="estimated" if guessed else "measured", generation=tpu.name, notes=tuple(notes))
+
+
+def has_tiles(module: HloModule) -> bool:
+    """Whether a compiler for TPUs laid out the arrays of a module."""
+    return any(leaf.tiles for part in module.computations.values() for op in part.instructions.values() for leaf in leaves(op.shape))
+
+
+def trace_generation(trace: Trace) -> Generation | None:
+    """The generation of the TPUs of a trace; None where it has none, or does not say."""
+    names = (re.fullmatch(r"TPU ?v?(.+)", device_spec(plane).name) for plane in tpus(trace))
+    known = (_TYPES.get(name[1].lower()) for name in names if name)
+    return next((generation(name) for name in known if name), None)
+
+
+def _arrays(module: HloModule) -> Iterator[tuple[HloInstruction, int, Shape]]:
+    """The arrays in a TPU's memory, with the instruction that makes each and its number among the instruction's."""
+    for part in _running(module):
+        is_entry = part.id == module.entry_id
+        handed_on = set() if is_entry else {part.root_id, *part.root.operands} if part.root.opcode == "tuple" else {part.root_id}
+        for op in part.instructions.values():
+            if op.opcode in _NOT_NEW or op.id in handed_on or (op.opcode == "parameter" and not is_entry):
+                continue
+            for number, leaf in enumerate(leaves(op.shape)):
+                if leaf.dimensions and leaf.memory_space in _MEMORIES:
+                    yield op, number, leaf
+
+
+def _running(module: HloModule) -> list[HloComputation]:
+    """The entry, and the computations that loops, calls and conditionals reach from it."""
+    found = {module.entry_id: module.entry}
+    waiting = [module.entry]
+    while waiting:
+        called = [key for op in waiting.pop().instructions.values() if op.opcode in _CALLS for key in op.called]
+        new = {key: module.computations[key] for key in called if key not in found}
+        found |= new
+        waiting += new.values()
+    return list(found.values())
+
+
+def _buffer(op: HloInstruction, number: int, leaf: Shape, tpu: Generation) -> Buffer:
+    bits = leaf.element_bits or max(8, leaf.bits)
+    shape = leaf if leaf.tiles or not leaf.bits else replace(leaf, tiles=(tpu.tile(bits, physical_dimensions(leaf)),))
+    padded = padded_bytes(shape)
+    return Buffer(
+        name=f"{op.name}.{number}" if op.shape.dtype == "tuple" else op.name,
+        what=f"{op.opcode} {op.op_name}".strip(),
+        shape=shape_text(shape) + layout_text(shape),
+        padded_shape=shape_text(replace(shape, dimensions=padded_dimensions(shape))),
+        logical_bytes=logical_bytes(shape),
+        padded_bytes=padded,
+        upper_bytes=padded,
+        line=f"{op.source_file}:{op.source_line}" if op.source_file else None,
+        advice=better_size(shape),
+    )

@@ -1,0 +1,36 @@
+"""Sizes that fill their tiles, counted by hand."""
+
+import pytest
+
+from pytest_tfperf.padding.sizes import better_size, good_size
+from pytest_tfperf.padding.tiling import parse_shape
+
+
+@pytest.mark.parametrize(
+    ("size", "step", "good"),
+    [
+        (1, 8, 8), (8, 8, 8), (9, 8, 8), (10, 8, 16), (100, 8, 104), (20, 8, 24), (30522, 8, 30528), (50257, 64, 50304), (129, 128, 128),
+        (144, 128, 128), (145, 128, 256), (10, 128, 128), (1000, 128, 1024), (0, 8, 8),
+    ],
+)  # fmt: skip
+def test_the_good_size_is_the_next_multiple_unless_little_is_over(size, step, good):
+    assert good_size(size, step) == good
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("f32[100,1000]{1,0:T(8,128)}", "100 → 104, 15.6 KiB less padding"),  # 25,984 bytes of padding, then 9,984
+        ("f32[1024,10]{1,0:T(8,128)}", "10 → 128, 472 KiB less padding"),
+        ("f32[1024,10]{0,1:T(8,128)}", "10 → 16, 24 KiB less padding"),
+        ("f32[30522,768]{1,0:T(8,128)}", "30522 → 30528, 18 KiB less padding"),
+        ("f32[1025,128]{1,0:T(8,128)}", "1025 → 1024, 3.5 KiB less padding"),
+        ("f32[1024,1024]{1,0:T(8,128)}", ""),
+        ("f32[1000]{0:T(1024)}", "1000 → 1024, 96 B less padding"),
+        ("f32[4,3,7]{2,0,1:T(4,128)}", "7 → 128, 5.67 KiB less padding"),
+        ("f32[7,7]{1,0}", ""),
+        ("f32[]{:T(128)}", ""),
+    ],
+)
+def test_the_nearest_good_size_and_what_it_spares(text, advice):
+    assert better_size(parse_shape(text)) == advice
