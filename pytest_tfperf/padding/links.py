@@ -1,0 +1,116 @@
+"""A graph of ops as the rules of the op guide walk it: producers, consumers, and what lies between without changing where data are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+
+from pytest_tfperf.op_graph import Dims, Edge, Ints, Op, OpGraph, Tensor
+
+MATMULS = frozenset({"MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"})
+CONVOLUTIONS = frozenset({"Conv2D", "Conv3D", "DepthwiseConv2dNative"})
+CONVOLUTION_GRADIENTS = frozenset({
+    "Conv2DBackpropInput", "Conv2DBackpropFilter", "Conv3DBackpropInputV2", "Conv3DBackpropFilterV2",
+    "DepthwiseConv2dNativeBackpropInput", "DepthwiseConv2dNativeBackpropFilter",
+})  # fmt: skip
+EINSUMS = frozenset({"Einsum", "XlaEinsum"})
+PRODUCTS = MATMULS | CONVOLUTIONS | EINSUMS
+COPIES = frozenset({"Identity", "StopGradient", "PreventGradient", "Snapshot", "ReadVariableOp"})
+IN_PLACE = COPIES | {"Cast", "BiasAdd", "BiasAddV1"}
+"""What hands its first operand on with every element where it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """A graph with the consumers of each op: (index of the consumer, which operand); results of the step have one at -1."""
+
+    graph: OpGraph
+    consumers: tuple[tuple[tuple[int, int], ...], ...]
+
+    @classmethod
+    def of(cls, graph: OpGraph) -> Links:
+        """The links of a graph."""
+        found: list[list[tuple[int, int]]] = [[] for _ in graph.ops]
+        for index, op in enumerate(graph.ops):
+            for position, edge in enumerate(op.inputs):
+                if edge is not None:
+                    found[edge[0]].append((index, position))
+        for edge in graph.results:
+            found[edge[0]].append((-1, 0))
+        return cls(graph, tuple(map(tuple, found)))
+
+    def typed(self, types: Collection[str]) -> Iterator[tuple[int, Op]]:
+        """The ops of these types, with their indices."""
+        return ((index, op) for index, op in enumerate(self.graph.ops) if op.op_type in types)
+
+    def source(self, index: int, position: int = 0) -> int | None:
+        """Which op gives an operand."""
+        inputs = self.graph.ops[index].inputs
+        edge = inputs[position] if position < len(inputs) else None
+        return None if edge is None else edge[0]
+
+    def tensor(self, edge: Edge | None) -> Tensor | None:
+        """What an op gave."""
+        return None if edge is None else self.graph.ops[edge[0]].outputs[edge[1]]
+
+    def shape(self, index: int, position: int = 0) -> Dims | None:
+        """Of an operand."""
+        inputs = self.graph.ops[index].inputs
+        tensor = self.tensor(inputs[position]) if position < len(inputs) else None
+        return None if tensor is None else tensor.shape
+
+    def value(self, index: int, position: int) -> Ints | None:
+        """Of an operand that is a small constant."""
+        source = self.source(index, position)
+        while source is not None and self.graph.ops[source].op_type in COPIES:
+            source = self.source(source)
+        return None if source is None else self.graph.ops[source].value
+
+    def origin(self, index: int, position: int = 0, through: Collection[str] = IN_PLACE) -> int | None:
+        """The op behind an operand, seen through others."""
+        found = self.source(index, position)
+        while found is not None and self.graph.ops[found].op_type in through:
+            found = self.source(found)
+        return found
+
+    def users(self, index: int, through: Collection[str] = IN_PLACE) -> list[tuple[int, int]]:
+        """The consumers behind an op, seen through others that take it as their first operand."""
+        found, waiting, seen = [], list(self.consumers[index]), set()
+        while waiting:
+            user, position = waiting.pop()
+            if user >= 0 and position == 0 and self.graph.ops[user].op_type in through:
+                waiting += [] if user in seen else self.consumers[user]
+                seen.add(user)
+            else:
+                found.append((user, position))
+        return found
+
+
+def result(op: Op) -> Dims | None:
+    """The shape of an op's first result."""
+    return op.outputs[0].shape if op.outputs else None
+
+
+def dtype(op: Op) -> str:
+    """The type of an op's first result."""
+    return op.outputs[0].dtype if op.outputs else "?"
+
+
+def shown(op: Op, shape: Dims | None) -> str:
+    """`float32[8,?,64]`."""
+    dims = "?" if shape is None else ",".join("?" if dim is None else str(dim) for dim in shape)
+    return f"{dtype(op)}[{dims}]"
+
+
+def at_least(shape: Dims | None) -> int:
+    """How many elements a shape holds at least; what is not known may be one."""
+    total = 0 if shape is None else 1
+    for dim in shape or ():
+        total *= 1 if dim is None else dim
+    return total
+
+
+def all_users(links: Links, index: int, free: Callable[[int, int], bool]) -> bool:
+    """Whether an op has consumers, and each of them is such a one."""
+    users = links.users(index)
+    return bool(users) and all(user >= 0 and free(user, position) for user, position in users)

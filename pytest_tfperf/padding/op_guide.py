@@ -1,0 +1,64 @@
+"""The op guide's verdict on a step: how many findings are on, and all that are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from pytest_tfperf.padding.lint import INFO, OFF, ON, SUPPRESSED, Finding, findings
+from pytest_tfperf.recording import Recording
+from pytest_tfperf.results import Source, Table, Value
+
+METRIC, TABLE = "op_guide_findings", "op_guide"
+ALL = "all"
+_SHOWN = 3
+_NOT_SEEN = "no step was run for the graphs"
+_RANK = {ON: 0, INFO: 1, SUPPRESSED: 2}
+
+
+def op_guide(recording: Recording, wanted: Collection[str] = (), ignored: Collection[str] = ()) -> list[Finding] | None:
+    """
+    The findings that are shown, those that count first; None where the step's graphs are not known.
+
+    `wanted` are codes that are switched on besides, or "all"; `ignored` those that are suppressed, whatever else is said.
+    """
+    if recording.ops is None:
+        return None
+    leveled = [replace(one, level=_level(one, wanted, ignored)) for one in findings(recording.ops)]
+    return sorted((one for one in leveled if one.level != OFF), key=lambda one: _RANK[one.level])
+
+
+def op_guide_value(recording: Recording, found: Sequence[Finding] | None) -> Value:
+    """How many findings are on."""
+    if found is None:
+        return Value.unknown(METRIC, recording.ops_why or recording.graph_why or _NOT_SEEN)
+    counted = [one for one in found if one.level == ON]
+    detail = {"where": _where(counted), "try": counted[0].rewrite} if counted else {}
+    return Value.of(METRIC, len(counted), Source.GRAPH, **detail)
+
+
+def op_guide_table(found: Sequence[Finding] | None) -> dict[str, Table]:
+    """The findings that are shown, under the table's key; nothing where there are none."""
+    columns = (("code", ""), ("level", ""), ("op", ""), ("type", ""), ("line", ""), ("what", ""), ("why", ""), ("rewrite", ""))
+    rows = [(one.code, one.level, one.op, one.op_type, one.line, one.what, one.why, one.rewrite) for one in found or ()]
+    return {TABLE: Table.of("op guide", columns, rows)} if rows else {}
+
+
+def op_guide_notes(found: Sequence[Finding] | None, ignored: Collection[str]) -> tuple[str, ...]:
+    """That a code is suppressed which the step breaks nowhere."""
+    if found is None:
+        return ()
+    idle = sorted(set(ignored) - {one.code for one in found if one.level == SUPPRESSED})
+    return (f"ignore_findings names {', '.join(idle)}, and the step has no such finding",) if idle else ()
+
+
+def _level(one: Finding, wanted: Collection[str], ignored: Collection[str]) -> str:
+    if one.code in ignored:
+        return SUPPRESSED
+    return ON if one.code in wanted or ALL in wanted else one.level
+
+
+def _where(counted: Sequence[Finding]) -> str:
+    shown = [f"{one.code} at {one.line or one.op}: {one.op_type}, {one.what}" for one in counted[:_SHOWN]]
+    more = len(counted) - len(shown)
+    return "; ".join(shown) + (f"; and {more} more" if more else "")
