@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.analysis.profile import profile_of, settling_steps
+from pytest_tfperf.capture.elements import sample_again
 from pytest_tfperf.capture.environment import load_tensorflow, warm_runtime
 from pytest_tfperf.capture.keras import KINDS, examples_per_step, keras_workload, run_keras
 from pytest_tfperf.capture.plan import Plan
@@ -120,6 +121,7 @@ class Profiles:
                 return stack.enter_context(self.windows(wanted, KINDS[method], per_execution, available))
 
             result, windows = run_keras(call, model, method, args, kwargs, open_windows, stop)
+        windows.seen.elements = sample_again(call, args, kwargs)
         return self.finish(windows, name, wanted, result, workload, examples_per_step(args, kwargs, workload))
 
     def start_session(self) -> Session:

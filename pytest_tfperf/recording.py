@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pytest_tfperf.op_graph import OpGraph
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphOp:
@@ -51,6 +53,35 @@ class StepGraph:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BatchRows:
+    """
+    A component of the batches whose rows can be padded, in elements: `rows` the real ones of each row, batch by batch, `widths`
+    those that a row has with its padding.
+
+    `features` are the elements at one position of a row, 0 where rows are padded along several axes. `how` says what tells padding
+    from data, `pad` the value that fills. Rows that stay `ragged` have no padding; their `widths` are what they would be padded to.
+    """
+
+    name: str
+    dtype: str
+    rows: tuple[tuple[int, ...], ...]
+    widths: tuple[int, ...]
+    features: int
+    how: str
+    pad: str = ""
+    ragged: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batches:
+    """What can be padded in the batches of the traced steps; `sampled` are those that the same data gave again after the steps."""
+
+    components: tuple[BatchRows, ...]
+    n_batches: int
+    sampled: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
     """
     What one run of the user's steps left behind: times, and where the traces are.
@@ -59,7 +90,9 @@ class Recording:
     executables and `traced` the (function, step, what changed) of the tf.function traces that came after step 0. `lowered` are the
     XLA modules of a step before optimisation, each a serialised HloModuleProto with how often it runs in a step, or `lowered_why`
     there are none. `cold` is the trace of step 0. `graph` is what the probe saw of the step's graphs, or `graph_why` it saw nothing;
-    `eager` the ops that Python ran in it, each type with the user's source line and how often. Of a `bare` trace nothing more is
+    `ops` are all ops of its functions, or `ops_why` they are
+    not known; `eager` the ops that Python ran in it, each type with the user's source line and how often. `batches` are what the steps
+    consumed, or `batches_why` that is not known. Of a `bare` trace nothing more is
     known than what is in it, and its steps are all there were.
     """
 
@@ -81,7 +114,11 @@ class Recording:
     cold: Path | None = None
     graph: StepGraph | None = None
     graph_why: str | None = None
+    ops: OpGraph | None = None
+    ops_why: str | None = None
     eager: tuple[tuple[str, str | None, int], ...] = ()
+    batches: Batches | None = None
+    batches_why: str | None = None
     target_step_time_s: float | None = None
     examples_per_step: float | None = None
     settled: bool = True

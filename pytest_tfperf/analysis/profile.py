@@ -9,6 +9,7 @@ from itertools import takewhile
 import numpy as np
 
 from pytest_tfperf.analysis.advice import advise
+from pytest_tfperf.analysis.batch_padding import batch_padding
 from pytest_tfperf.analysis.breakdown import Breakdown, break_down
 from pytest_tfperf.analysis.compile_time import compile_seconds, compile_time
 from pytest_tfperf.analysis.completeness import faults, remarks, without_incomplete
@@ -34,7 +35,7 @@ from pytest_tfperf.trace.intervals import intersect, merge
 from pytest_tfperf.trace.xspace import Trace
 
 _NOT_BUILT = "this version of pytest-tfperf does not measure it yet"
-_LATER = frozenset({"padding_overhead", "mxu_padding_overhead", "batch_padding", "op_guide_findings"})
+_LATER = frozenset({"padding_overhead", "mxu_padding_overhead", "op_guide_findings"})
 _KEEP_BATCHES = frozenset({"Prefetch", "Cache", "MemoryCache", "MemoryCacheImpl", "FileCache", "Repeat", "ForeverRepeat", "FiniteRepeat",
     "Shuffle", "ShuffleAndRepeat", "Take", "FiniteTake", "Skip", "FiniteSkip", "Shard", "Options", "Model", "MaxIntraOpParallelism",
     "PrivateThreadPool", "AssertCardinality", "Generator",
@@ -53,9 +54,10 @@ def profile_of(recording: Recording, trace: Trace | None, cold: Trace | None = N
     """
     values = {name: Value.unknown(name, _NOT_BUILT if name in _LATER else recording.ended or "nothing was traced") for name in METRICS}
     values["xla_compile_time"] = compile_time(cold, recording)
+    values["batch_padding"], padding = batch_padding(recording)
     if trace is None:
         values |= timed_values(recording) | counted_values(recording) | graph_values(recording, None)
-        return _profile(recording, values, tables=graph_tables(recording, None))
+        return _profile(recording, values, tables=graph_tables(recording, None) | padding)
     launched = find_steps(trace)
     steps = on_the_device(trace, launched)
     breakdown = break_down(trace, steps)
@@ -86,7 +88,7 @@ def profile_of(recording: Recording, trace: Trace | None, cold: Trace | None = N
         tables["executables"] = executable_table(trace, use, executables, costs, compiled_s)
     known = executables if not why_unknown(trace, use) and len(executables) == len(use.modules) else None
     values |= graph_values(recording, known)
-    tables |= graph_tables(recording, known)
+    tables |= graph_tables(recording, known) | padding
     incomplete = faults(trace)
     recording = replace(recording, notes=recording.notes + _dropped(steps) + incomplete + remarks(trace))
     profile = _profile(recording, without_incomplete(values, incomplete), steps, breakdown, tables)

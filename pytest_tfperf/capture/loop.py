@@ -50,6 +50,7 @@ def each_step(windows: Windows, data: Iterable[Any]) -> Iterator[Any]:
         raise TypeError(
             f"the data must be something to iterate over, such as a tf.data.Dataset, but are {type(data).__name__}: {data!r:.80}"
         )
+    windows.seen.elements.data, windows.seen.elements.why = data, None
     iterator = iter(data)
     one_shot = iterator is data
     tf = load_tensorflow()
@@ -70,6 +71,7 @@ def each_step(windows: Windows, data: Iterable[Any]) -> Iterator[Any]:
             continue
         if not windows.n_steps:
             windows.inputs = workload_of(element)
+        windows.consumed(element)
         seen += 1
         yield element
         windows.end(windows.last_output)

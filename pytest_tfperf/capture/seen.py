@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pytest_tfperf.capture.batch_rows import batches_seen
+from pytest_tfperf.capture.elements import Elements
 from pytest_tfperf.compiler.graphs import step_graph
 from pytest_tfperf.compiler.lowering import Calls, lower
+from pytest_tfperf.compiler.op_graph import op_graph
 from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.recording import Recording
 
@@ -28,7 +31,7 @@ class Depth:
 
 @dataclass(slots=True)
 class Seen:
-    """The fields are those of a `Recording`; `calls` were made in the steps of the trace."""
+    """The fields are those of a `Recording`; `calls` were made, and `elements` consumed, in the steps of the trace."""
 
     first_step_s: float | None = None
     first_step_why: str | None = None
@@ -40,6 +43,7 @@ class Seen:
     trace: Path | None = None
     calls: Calls = field(default_factory=lambda: Calls(why="nothing was traced"))
     probe: Probe = field(default_factory=Probe)
+    elements: Elements = field(default_factory=Elements)
     settled: bool = True
     ended: str | None = None
     notes: list[str] = field(default_factory=list)
@@ -48,6 +52,9 @@ class Seen:
         """Of a profile that has ended; its functions are lowered and their graphs looked at, and nothing is run."""
         lowered = lower(self.calls, workload, max_seconds, depth.hlo)
         graph = step_graph(self.probe, depth.optimizers, depth.graphs)
+        ops = op_graph(self.probe)
+        elements = self.elements
+        batches = elements.why or batches_seen(elements.kept, elements.data, elements.sampled)
         return Recording(
             name=name,
             trace=self.trace,
@@ -62,7 +69,11 @@ class Seen:
             cold=self.cold,
             graph=None if isinstance(graph, str) else graph,
             graph_why=graph if isinstance(graph, str) else None,
+            ops=None if isinstance(ops, str) else ops,
+            ops_why=ops if isinstance(ops, str) else None,
             eager=tuple((op_type, line, count) for (op_type, line), count in self.probe.eager.items()),
+            batches=None if isinstance(batches, str) else batches,
+            batches_why=batches if isinstance(batches, str) else None,
             settled=self.settled,
             ended=self.ended,
             notes=tuple(dict.fromkeys((*self.notes, *lowered.notes, *self.probe.calls.notes(self.calls)))),

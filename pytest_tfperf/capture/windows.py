@@ -14,6 +14,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from pytest_tfperf.capture.elements import elements_to_keep
 from pytest_tfperf.capture.environment import fetch, load_tensorflow, sync_cost, sync_devices
 from pytest_tfperf.capture.executables import Executables
 from pytest_tfperf.capture.plan import Plan
@@ -58,6 +59,7 @@ class Windows:
         self._annotation: Any = None
         self._in_step = self._in_fetch = self._epoch_over = self._announced = False
         self._epoch = self._in_trace = self._in_probe = 0  # epochs that have ended; steps that the running session holds; the probe's
+        self._most_elements = 0
         self._size = plan.steps_per_call
         self._watch, self._began = Stopwatch(), 0.0
         self._executables = Executables(folder)
@@ -102,6 +104,13 @@ class Windows:
             next(self._story)
         except StopIteration:
             self.done = True
+
+    def consumed(self, element: Any) -> None:
+        """The element that the running step got."""
+        if not self.n_steps:
+            self._most_elements = elements_to_keep(element)
+        elif self._session is not None and len(self.seen.elements.kept) < self._most_elements:
+            self.seen.elements.kept.append(element)
 
     def abort(self) -> None:
         """The step that began was none: its epoch had no more data."""
@@ -268,6 +277,7 @@ class Windows:
     def _traced_window(self) -> Generator[None]:
         deadline = perf_counter() + self.plan.max_seconds * _SHARES["traced"]
         self._session, self._in_trace = Session(self._folder), 0
+        self.seen.elements.kept.clear()
         with calls_recorded(self._computes) as self._running_calls:
             for n_steps in range(1, self.plan.trace_steps + 1):
                 yield

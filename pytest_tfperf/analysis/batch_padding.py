@@ -1,0 +1,152 @@
+"""Padding in the batches that steps consume: its share, and what buckets of similar lengths would leave of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_tfperf.metrics import format_quantity
+from pytest_tfperf.recording import Batches, BatchRows, Recording
+from pytest_tfperf.results import Source, Table, Value
+
+_NOT_SEEN = "batches are seen where tf_profile drives the steps: tf_profile(step, data), tf_profile.steps(data) or a Keras loop"
+_EMPTY = "the batches have no elements"
+_WORTH = 0.02  # what a change must win of the elements to be suggested
+_MOST_BUCKETS, _CANDIDATES = 5, 32
+
+_COLUMNS = (
+    ("component", ""), ("type", ""), ("rows", "count"), ("longest", "count"), ("real elements", "count"), ("elements", "count"),
+    ("padding", "0..1"), ("pad value", ""), ("told by", ""),
+)  # fmt: skip
+
+Lengths = npt.NDArray[np.int64]
+
+
+def batch_padding(recording: Recording) -> tuple[Value, dict[str, Table]]:
+    """Padding ÷ all elements of the components that can be padded, and a table with a row for each of them."""
+    batches = recording.batches
+    if batches is None:
+        return Value.unknown("batch_padding", recording.batches_why or recording.ended or _NOT_SEEN), {}
+    elements = sum(map(_elements, batches.components))
+    if not elements:
+        return Value.unknown("batch_padding", _EMPTY), {}
+    worst = max(batches.components, key=lambda one: (_elements(one) - _real(one), one.ragged, _elements(one)))
+    number = 1 - sum(map(_real, batches.components)) / elements
+    detail = {"sampled": batches.sampled, "n_batches": batches.n_batches, "where": _where(worst, batches), **_better(worst)}
+    return Value.of("batch_padding", number, Source.TRACE, **detail), {"batch_padding": _table(batches)}
+
+
+def padded_to_longest(rows: Sequence[Sequence[int]]) -> float:
+    """The share of padding where the rows of each batch are padded to its longest; 0 for rows without elements."""
+    padded = sum(len(batch) * max(batch, default=0) for batch in rows)
+    return 1 - sum(map(sum, rows)) / padded if padded else 0.0
+
+
+def bucketed(lengths: Lengths, boundaries: Sequence[int], size: int) -> float:
+    """
+    The share of padding that `bucket_by_sequence_length` leaves with batches of this size, which are padded to their longest.
+
+    A length is in the first bucket whose boundary is greater (tensorflow/python/data/ops/dataset_ops.py); the last batch of a bucket
+    may be smaller.
+    """
+    bucket = np.searchsorted(boundaries, lengths, side="right")
+    members = (lengths[bucket == index] for index in range(len(boundaries) + 1))
+    return padded_to_longest([batch.tolist() for column in members for batch in _chunks(column, size)])
+
+
+def _chunks(lengths: Lengths, size: int) -> Iterator[Lengths]:
+    return (lengths[start : start + size] for start in range(0, len(lengths), size))
+
+
+def _real(component: BatchRows) -> int:
+    return sum(map(sum, component.rows))
+
+
+def _elements(component: BatchRows) -> int:
+    """With padding; rows that stay ragged have none."""
+    return _real(component) if component.ragged else _padded(component)
+
+
+def _padded(component: BatchRows) -> int:
+    return sum(len(rows) * width for rows, width in zip(component.rows, component.widths, strict=True))
+
+
+def _share(component: BatchRows) -> float:
+    return 1 - _real(component) / _padded(component) if _padded(component) else 0.0
+
+
+def _where(worst: BatchRows, batches: Batches) -> str:
+    seen = f"{batches.n_batches} {'batch' if batches.n_batches == 1 else 'batches'}"
+    seen += " taken from the same data after the steps" if batches.sampled else ""
+    if worst.ragged:
+        return f"{worst.name} stays ragged in {seen}; made dense, {format_quantity(_share(worst), '0..1')} of it would be padding"
+    n_widths = len(set(worst.widths))
+    shapes = f"; {n_widths} lengths of rows, each a new shape to trace and compile for" if n_widths > 1 else ""
+    return f"{worst.name} ({worst.dtype}): {_real(worst)} of {_padded(worst)} elements are real in {seen}, told by {_told(worst)}{shapes}"
+
+
+def _told(component: BatchRows) -> str:
+    return f"{component.how}{f' with {component.pad}' if component.how == 'padded_batch' else ''}"
+
+
+def _better(worst: BatchRows) -> dict[str, Any]:
+    """What the same rows would have of padding if they were made dense, batched by length, or padded to the longest seen."""
+    if worst.ragged:
+        return {"if_dense": _share(worst)}
+    if not worst.features:
+        return {}
+    rows = [[real // worst.features for real in batch] for batch in worst.rows]
+    lengths = np.array([length for batch in rows for length in batch], np.int64)
+    size = max(map(len, rows))
+    boundaries, share = _best_buckets(lengths, size)
+    detail: dict[str, Any] = {"sorted": padded_to_longest([batch.tolist() for batch in _chunks(np.sort(lengths), size)])}
+    said = [*_shorter(worst, lengths)]
+    if boundaries and share + _WORTH <= _share(worst):
+        detail |= {"bucketed": share, "boundaries": boundaries}
+        said.append(f"bucket_by_sequence_length(…, bucket_boundaries={boundaries}, …): {_instead(share, worst)}")
+    return detail | ({"try": "; ".join(said)} if said else {})
+
+
+def _shorter(worst: BatchRows, lengths: Lengths) -> Iterator[str]:
+    """Rows that are all padded to one length need no more than the longest of them has."""
+    width, longest = worst.widths[0] // worst.features, int(lengths.max(initial=0))
+    if len(set(worst.widths)) == 1 and longest < width:
+        share = 1 - float(lengths.sum()) / max(len(lengths) * longest, 1)
+        if share + _WORTH <= _share(worst):
+            yield f"pad to {longest}, the longest row seen, not to {width}: {_instead(share, worst)}"
+
+
+def _instead(share: float, worst: BatchRows) -> str:
+    return f"{format_quantity(share, '0..1')} padding instead of {format_quantity(_share(worst), '0..1')} in the rows seen"
+
+
+def _best_buckets(lengths: Lengths, size: int) -> tuple[list[int], float]:
+    """The boundaries, of quantiles of the lengths, that leave the least padding; fewer where that is as good."""
+    quantiles = [np.linspace(0, 1, n + 1)[1:-1] for n in range(3, _MOST_BUCKETS + 1)]
+    single = np.linspace(0, 1, _CANDIDATES + 1)[:-1]
+    tried = [[boundary] for boundary in _boundaries(lengths, single)] + [_boundaries(lengths, shares) for shares in quantiles]
+    found = [(round(bucketed(lengths, boundaries, size), 6), len(boundaries), boundaries) for boundaries in tried if boundaries]
+    share, _, boundaries = min(found, default=(0.0, 0, []))
+    return boundaries, share
+
+
+def _boundaries(lengths: Lengths, shares: npt.NDArray[np.float64]) -> list[int]:
+    """Just above the lengths at these quantiles; a boundary above all parts nothing."""
+    if not len(lengths):
+        return []
+    values = np.unique(np.quantile(lengths, shares, method="lower")) + 1
+    return [int(value) for value in values if value <= lengths.max()]
+
+
+def _table(batches: Batches) -> Table:
+    return Table.of("batch padding", _COLUMNS, sorted(map(_row, batches.components), key=lambda row: row[4] - row[5]))
+
+
+def _row(one: BatchRows) -> tuple[Any, ...]:
+    longest = max((max(rows, default=0) for rows in one.rows), default=0)
+    real, elements = _real(one), _elements(one)
+    share = 1 - real / elements if elements else 0.0
+    return one.name, one.dtype, sum(map(len, one.rows)), longest // (one.features or 1), real, elements, share, one.pad, one.how

@@ -1,0 +1,78 @@
+"""Where a tf.data pipeline pads its batches: every `padded_batch` in it, also those inside the functions that its stages call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+_PADS = "PaddedBatchDataset"
+
+
+@dataclass(frozen=True, slots=True)
+class PaddedComponent:
+    """
+    A component that a `padded_batch` pads: its dtype, the value (None where it is not a constant), and the axes of the batch.
+
+    The axes are those that are padded to the longest of a batch; where the lengths are all given, every axis but the first.
+    """
+
+    dtype: str
+    value: Any
+    axes: tuple[int, ...]
+
+
+def padded_batches(data: Any) -> list[tuple[PaddedComponent, ...]]:
+    """
+    What each `padded_batch` of a tf.data.Dataset pads, the last one of the pipeline first; empty for other data.
+
+    `bucket_by_sequence_length` hides its own in the function of a `group_by_window`. Stages and functions are read as Python
+    holds them: a serialised pipeline (DatasetToGraphV2) would carry all data of `from_tensor_slices` with it.
+    """
+    try:
+        return list(_found(data))
+    except Exception:  # private parts of TensorFlow, which must not end the user's test
+        return []
+
+
+def _found(data: Any) -> Iterator[tuple[PaddedComponent, ...]]:
+    # private: the inputs and functions of a dataset (2.16 to 2.21)
+    import tensorflow as tf
+
+    waiting = [getattr(data, "_original_dataset", data)]  # of one that is distributed
+    while waiting:
+        stage = waiting.pop(0)
+        if not isinstance(stage, tf.data.Dataset):
+            continue
+        if hasattr(stage, "_padded_shapes") and hasattr(stage, "_padding_values"):
+            yield _components(tf.nest.flatten(stage._padded_shapes), tf.nest.flatten(stage._padding_values))
+        for function in stage._functions():
+            for op in function.function.graph.get_operations():
+                if op.type.startswith(_PADS):
+                    yield _of_op(op)
+        waiting += stage._inputs()
+
+
+def _of_op(op: Any) -> tuple[PaddedComponent, ...]:
+    """The inputs are the dataset, the batch size, n shapes, n values and drop_remainder (tensorflow/core/ops/dataset_ops.cc)."""
+    n = op.get_attr("N")
+    return _components(op.inputs[2 : 2 + n], op.inputs[2 + n : 2 + 2 * n])
+
+
+def _components(shapes: Any, values: Any) -> tuple[PaddedComponent, ...]:
+    import tensorflow as tf
+
+    return tuple(
+        PaddedComponent(value.dtype.name, _constant(tf.get_static_value(value)), _axes(tf.get_static_value(shape)))
+        for shape, value in zip(shapes, values, strict=True)
+    )
+
+
+def _constant(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") else value
+
+
+def _axes(sizes: Any) -> tuple[int, ...]:
+    if sizes is None:
+        return (1,)
+    return tuple(axis for axis, size in enumerate(sizes, 1) if size == -1) or tuple(range(1, len(sizes) + 1))

@@ -1,0 +1,215 @@
+"""Padding in batches, of real pipelines and through real loops; the lengths are 3 to 100, 142 elements in all."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.python.distribute.values import PerReplica
+
+from pytest_tfperf.analysis.batch_padding import batch_padding
+from pytest_tfperf.capture.batch_rows import batches_seen
+from pytest_tfperf.capture.elements import elements_to_keep
+from pytest_tfperf.errors import UnknownMetric
+from pytest_tfperf.recording import Recording
+
+LENGTHS = [3, 5, 7, 9, 100, 4, 6, 8]
+ROWS = [np.arange(1, n + 1) for n in LENGTHS]
+
+
+def sequences(dtype=tf.int64):
+    return tf.data.Dataset.from_tensor_slices(tf.constant(LENGTHS, tf.int64)).map(lambda n: tf.cast(tf.range(1, n + 1), dtype))
+
+
+def length(row):
+    return tf.shape(row)[0]
+
+
+def measured(elements, data=None, sampled=False):
+    """The value and the table's rows of these elements."""
+    batches = batches_seen(list(elements), data, sampled)
+    known = {"batches_why": batches} if isinstance(batches, str) else {"batches": batches}
+    value, tables = batch_padding(Recording(name="", trace=None, workload={}, **known))
+    return value, tables["batch_padding"].rows if tables else ()
+
+
+@pytest.mark.parametrize(
+    ("data", "share"),
+    [
+        (sequences().padded_batch(4), 0.674312),
+        (sequences().padded_batch(4, padded_shapes=[128]), 0.861328),
+        (sequences().bucket_by_sequence_length(length, [10], [4, 4]), 0.1125),
+        (sequences().padded_batch(3), 0.578635),
+        (sequences().padded_batch(4).map(lambda row: tf.cast(row, tf.int32)), 0.674312),  # zeros at the ends, as no dtype tells
+        (sequences().padded_batch(4, padding_values=tf.constant(-1, tf.int64)), 0.674312),
+        (sequences(tf.float32).padded_batch(4), 0.674312),
+        (sequences().map(tf.strings.as_string).padded_batch(4), 0.674312),
+        (sequences().map(lambda row: tf.ones([tf.size(row), 3])).padded_batch(4), 0.674312),
+        (sequences().ragged_batch(4), 0.0),
+        (sequences().ragged_batch(4).map(lambda row: row.to_tensor()), 0.674312),
+    ],
+)
+def test_the_padding_of_pipelines(data, share):
+    value, _ = measured(data, data)
+    assert value.number == pytest.approx(share, abs=1e-6)
+
+
+def test_a_ragged_batch_says_what_it_would_be_if_made_dense():
+    value, rows = measured(sequences().ragged_batch(4))
+    assert value.detail["if_dense"] == pytest.approx(0.674312, abs=1e-6)
+    assert "stays ragged in 2 batches" in value.detail["where"]
+    assert rows[0][4:7] == (142, 142, 0.0)
+
+
+def test_ragged_rows_of_ragged_rows_count_their_elements():
+    value, rows = measured([tf.ragged.constant([[[1, 2], [3]], [[4]], []])])
+    assert value.detail["if_dense"] == pytest.approx(1 - 4 / 12)  # 3 rows of 2 of 2
+    assert rows[0][4] == 4
+
+
+def test_buckets_are_suggested_with_what_they_would_leave():
+    value, _ = measured(sequences().padded_batch(4), sequences().padded_batch(4))
+    assert value.detail["boundaries"] == [10]
+    assert value.detail["bucketed"] == pytest.approx(0.1125)
+    assert "bucket_boundaries=[10]" in value.detail["try"]
+    assert "11.2 % padding instead of 67.4 %" in value.detail["try"]
+    assert value.detail["sorted"] == pytest.approx(1 - 142 / 424)  # 3 4 5 6 and 7 8 9 100
+    assert "2 lengths of rows" in value.detail["where"]
+
+
+def test_a_fixed_length_beyond_all_rows_is_named():
+    data = sequences().padded_batch(4, padded_shapes=[128])
+    value, _ = measured(data, data)
+    assert value.detail["try"].startswith("pad to 100, the longest row seen, not to 128: 82.2 % padding instead of 86.1 %")
+
+
+def padded(rows, width, value=0, dtype=np.int64):
+    return np.stack([np.pad(row, (0, width - len(row)), constant_values=value) for row in rows]).astype(dtype)
+
+
+TOKENS = padded([[5, 0, 7], [8], [3, 2]], 5)
+MASK = padded([[1, 1, 1], [1], [1, 1]], 5)
+CASES = {
+    "zeros between data are data": (TOKENS, 6),
+    "rows that begin with zeros": (TOKENS[:, ::-1], 6),
+    "no padding at all": (np.array([[1, 2], [3, 4]]), 4),
+    "lengths win": ({"ids": TOKENS, "length": np.array([4, 2, 2])}, 8),
+    "a mask wins": ({"ids": np.zeros_like(TOKENS), "attention_mask": MASK}, 6),
+    "a boolean mask": ({"x": np.ones((3, 5, 2), "float32"), "mask": MASK > 0}, 12),
+    "the mask before the lengths": ({"ids": TOKENS, "length": np.array([5, 5, 5]), "mask": MASK}, 6),
+    "two masks": ({"ids": TOKENS, "mask": MASK, "decoder_ids": TOKENS, "decoder_mask": np.ones_like(MASK)}, 6 + 15),
+    "flags at positions are no mask": ({"ids": TOKENS, "special_mask": np.array([[1, 0, 1, 0, 0]] * 3)}, 6),
+    "named in a tuple": (({"ids": TOKENS, "mask": MASK}, np.array([0, 1, 0])), 6),
+    "a whole row of padding": (padded([[4, 2], []], 2), 2),
+    "rows without any element are left out": ((TOKENS, np.zeros((3, 0), int)), 6),
+}
+
+
+@pytest.mark.parametrize(("element", "real"), CASES.values(), ids=CASES)
+def test_what_is_padding(element, real):
+    _, rows = measured([element])
+    assert sum(row[4] for row in rows) == real
+
+
+NOTHING = {
+    "images": np.zeros((4, 8, 8, 3), "uint8"),
+    "features": np.zeros((4, 8), "float32"),
+    "flags": np.eye(4, dtype=int),
+    "counts": np.array([[0, 0, 2, 0, 0, 0, 1, 0, 0], [3, 0, 0, 0, 0, 0, 0, 0, 4]]),
+    "strings": tf.constant([["a", "b", ""]]),
+    "objects": {"a": object(), "b": None, "c": [1, "two", []]},
+    "none": None,
+    "scalars": (3, tf.constant(4), np.int64(5)),
+    "sparse": tf.sparse.from_dense(TOKENS),
+    "no rows": np.zeros((0, 5), int),
+    "no columns": {"ids": np.zeros((3, 0), int), "mask": np.zeros((3, 0), int)},
+    "ragged without rows": tf.ragged.constant([], ragged_rank=1, dtype=tf.int32),
+    "a long list": list(range(1000)),
+    "lengths alone": {"length": np.array([1, 2])},
+    "lengths that do not fit": {"x": np.ones((2, 3), "float32"), "length": np.array([1, 7])},
+}
+
+
+@pytest.mark.parametrize("element", NOTHING.values(), ids=NOTHING)
+def test_what_cannot_be_told_is_unknown(element):
+    value, rows = measured([element])
+    assert value.number is None
+    assert "no component of the batches shows padding" in value.why
+    assert rows == ()
+
+
+def test_elements_that_cannot_be_read_are_unknown():
+    class Broken(dict):
+        def items(self):
+            raise RuntimeError("mine")
+
+    value, _ = measured([Broken(a=1)])
+    assert value.why == "the batches could not be read: RuntimeError: mine"
+    assert measured([])[0].why == "no batch was traced"
+
+
+def test_what_replicas_get_are_batches_of_their_own():
+    distributed = PerReplica((TOKENS, TOKENS[:, :3]))
+    value, rows = measured([distributed])
+    assert value.detail["n_batches"] == 2
+    assert rows[0][4:6] == (12, 24)
+
+
+@pytest.mark.parametrize(("mebibytes", "kept"), [(0, 20), (1, 20), (16, 4), (48, 1), (100, 1)])
+def test_large_elements_are_kept_few(mebibytes, kept):
+    element = {"a": np.broadcast_to(np.uint8(0), (mebibytes << 20,)), "b": tf.constant("x"), "c": None}
+    assert elements_to_keep(element) == kept
+
+
+@tf.function(reduce_retracing=True)
+def step(tokens):
+    return tf.reduce_sum(tokens)
+
+
+def test_a_step_is_told_the_padding_that_it_consumed(profile):
+    result = profile(step, sequences().padded_batch(4), limits={"max_batch_padding": 0.7})
+    assert result.batch_padding == pytest.approx(0.674312, abs=1e-6)
+    value = result.value("batch_padding")
+    assert (value.detail["sampled"], value.detail["n_batches"]) == (False, 6)  # those of the traced window
+    assert result.tables["batch_padding"].rows[0][:2] == ("element", "int64")
+
+
+def test_the_users_own_loop_is_told_too(profile):
+    for tokens in profile.steps(TOKENS for _ in range(100)):
+        step(tokens)
+    assert profile.profile.batch_padding == pytest.approx(9 / 15)
+
+
+def embedding():
+    model = keras.Sequential([keras.layers.Embedding(200, 2), keras.layers.GlobalAveragePooling1D(), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    return model
+
+
+def test_the_data_of_a_keras_loop_are_looked_at_again(profile):
+    data = sequences().padded_batch(4).map(lambda row: (row, tf.ones([4, 1]))).repeat(30)
+    result = profile.fit(embedding(), data, shuffle=False, verbose=0)
+    value = result.value("batch_padding")
+    assert value.number == pytest.approx(0.674312, abs=1e-6)
+    assert (value.detail["sampled"], value.detail["n_batches"]) == (True, 20)
+    assert "20 batches taken from the same data after the steps" in value.detail["where"]
+
+
+def test_arrays_of_a_keras_loop_are_cut_as_keras_does(profile):
+    tokens = np.tile(padded(ROWS, 128), (20, 1))
+    result = profile.predict(embedding(), tokens, batch_size=4, verbose=0)
+    assert result.batch_padding == pytest.approx(0.861328, abs=1e-6)
+    assert result.value("batch_padding").detail["n_batches"] == 20
+
+
+def test_a_generator_is_not_used_up(profile):
+    given = []
+
+    def batches():
+        for n in range(200):
+            given.append(n)
+            yield TOKENS, np.ones((3, 1))
+
+    result = profile.fit(embedding(), batches(), steps_per_epoch=40, epochs=2, shuffle=False, verbose=0)
+    with pytest.raises(UnknownMetric, match="used up"):
+        result.batch_padding  # noqa: B018
+    assert len(given) <= 90

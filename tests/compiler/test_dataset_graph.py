@@ -1,0 +1,52 @@
+"""padded_batch, wherever in a pipeline it is."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from pytest_tfperf.compiler.dataset_graph import PaddedComponent, padded_batches
+
+
+def rows(dtype=tf.int64):
+    return tf.data.Dataset.range(1, 9).map(lambda n: tf.ones([n], dtype))
+
+
+def length(row):
+    return tf.shape(row)[0]
+
+
+ZERO = [(PaddedComponent("int64", 0, (1,)),)]
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (rows().padded_batch(4), ZERO),
+        (rows().padded_batch(4, padded_shapes=[16]).prefetch(2).repeat(), ZERO),
+        (rows().padded_batch(4, padding_values=tf.constant(-1, tf.int64)), [(PaddedComponent("int64", -1, (1,)),)]),
+        (rows(tf.float32).padded_batch(4), [(PaddedComponent("float32", 0.0, (1,)),)]),
+        (rows().bucket_by_sequence_length(length, [5], [4, 4]), ZERO),
+        (rows().window(4).flat_map(lambda window: window.padded_batch(4)), ZERO),
+        (rows().batch(1), []),
+        (rows().ragged_batch(4), []),
+        (tf.data.Dataset.zip((rows().padded_batch(2), rows().padded_batch(4))), ZERO * 2),
+    ],
+)
+def test_what_a_pipeline_pads(data, expected):
+    assert padded_batches(data) == expected
+
+
+def test_components_have_values_and_axes_of_their_own():
+    data = tf.data.Dataset.range(1, 9).map(lambda n: {"a": tf.fill([n], "x"), "b": tf.ones([n, 3]), "c": n})
+    (found,) = padded_batches(data.padded_batch(4))
+    assert found == (PaddedComponent("string", b"", (1,)), PaddedComponent("float32", 0.0, (1,)), PaddedComponent("int64", 0, ()))
+
+
+def test_a_distributed_dataset_is_that_which_was_distributed():
+    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+    assert padded_batches(strategy.experimental_distribute_dataset(rows().padded_batch(4))) == ZERO
+
+
+@pytest.mark.parametrize("data", [None, [1, 2], np.ones(3), iter([]), object()])
+def test_other_data_have_none(data):
+    assert padded_batches(data) == []
