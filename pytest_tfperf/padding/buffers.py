@@ -13,8 +13,8 @@ class Buffer:
     """
     One array: its name, the `what` that made it (opcode, operation), its shape as it is and as it is padded, and their bytes.
 
-    `line` is the user's source line, `upper_bytes` what it may take at most where its layout is not certain; `advice` is a better
-    size and what it saves.
+    `line` is the user's source line; where the layout is not certain `upper_bytes` is what it takes at most, and `lower_bytes` at
+    least, if that is below `padded_bytes`. `advice` is a better size and what it saves.
     """
 
     name: str
@@ -24,6 +24,7 @@ class Buffer:
     logical_bytes: int
     padded_bytes: int
     upper_bytes: int
+    lower_bytes: int | None = None
     line: str | None = None
     advice: str = ""
 
@@ -48,9 +49,15 @@ class Padding:
         return sum(buffer.logical_bytes for buffer in self.buffers)
 
     @property
-    def low(self) -> float | None:
-        """Padded ÷ logical bytes − 1, at least; None if there is no array."""
+    def overhead(self) -> float | None:
+        """Padded ÷ logical bytes − 1; None if there is no array."""
         return self._overhead(sum(buffer.padded_bytes for buffer in self.buffers))
+
+    @property
+    def low(self) -> float | None:
+        """The same at least."""
+        sizes = [buffer.padded_bytes if buffer.lower_bytes is None else buffer.lower_bytes for buffer in self.buffers]
+        return self._overhead(sum(sizes))
 
     @property
     def high(self) -> float | None:

@@ -1,0 +1,164 @@
+"""
+What the arrays of a step would take on a TPU, from its HLO before any layout was chosen.
+
+Counted are the arrays that are surely in memory: parameters, results, and what matrix multiplications, convolutions, reductions
+and custom calls read and write; elementwise ops fuse into them, and updated variables keep their place. What takes no more than one
+tile is left out. Layouts are a guess: of each array there is a least, a likely and a largest size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pytest_tfperf.metrics import BYTES, format_quantity
+from pytest_tfperf.padding.buffers import LARGEST_SKIPPED, Buffer, Padding
+from pytest_tfperf.padding.generation import Generation
+from pytest_tfperf.padding.orders import (
+    ELEMENTWISE,
+    LARGE_BATCH,
+    Order,
+    bodies,
+    common_batches,
+    compact,
+    convolution_orders,
+    is_identity,
+    kernels,
+    row_major,
+    swapped_rows,
+    tiled,
+)
+from pytest_tfperf.padding.tiling import layout_text, leaves, logical_bytes, padded_bytes, padded_dimensions, shape_text
+from pytest_tfperf.trace.hlo_module import HloComputation, HloInstruction, HloModule, Shape
+
+_MATRIX = frozenset({"dot", "scaled-dot", "convolution"})
+_WRITES = _MATRIX | {"reduce", "custom-call"}
+_FUSED = frozenset({"broadcast", "reverse"})  # a kernel is reversed by the window that reads it
+_NOWHERE = frozenset({"constant", "iota", "get-tuple-element", "tuple", "after-all", "partition-id", "replica-id"})
+_TIE = "{} are equally common as batch of the convolutions; which of them decides the layout is not documented"
+
+
+@dataclass(frozen=True, slots=True)
+class _Orders:
+    """Orders that convolutions give, by instruction: of the most common batch, then of another that is as common; and their kernels."""
+
+    given: tuple[Mapping[int, Order], ...]
+    kernels: frozenset[int]
+
+    def of(self, op: HloInstruction, shape: Shape) -> list[Order]:
+        """Those of one array of an instruction."""
+        return [orders[op.id] for orders in self.given if len(orders.get(op.id, ())) == len(shape.dimensions) > 0]
+
+
+def predict(modules: Sequence[HloModule], generation: Generation, lines: Mapping[str, str] | None = None) -> Padding:
+    """
+    The arrays of a step of these modules, in HLO without dead code; `lines` are the user's by the name of the op that made them.
+
+    Raises:
+        LayoutError: If an array is of a type that is not known.
+    """
+    batches = common_batches(modules)
+    others = [batch for batch in batches[1:] if (batch >= LARGE_BATCH) != (batches[0] >= LARGE_BATCH)][:1]
+    buffers: list[Buffer] = []
+    for module in modules:
+        for part in bodies(module):
+            orders = _Orders(tuple(convolution_orders(part, batch) for batch in (*batches[:1], *others)), kernels(part))
+            for op in key_arrays(part, part.id == module.entry_id):
+                buffers += _buffers(op, orders, generation, _line(op, part, lines or {}))
+    notes = (_TIE.format(" and ".join(map(str, batches))),) if others else ()
+    return Padding(buffers=tuple(buffers), source="predicted", generation=generation.name, notes=notes)
+
+
+def key_arrays(part: HloComputation, is_entry: bool) -> tuple[HloInstruction, ...]:
+    """The instructions of a computation whose arrays are surely in memory, in their order."""
+    keys = {op.id for op in part.instructions.values() if op.opcode in _WRITES or (is_entry and op.opcode == "parameter")}
+    for op in part.instructions.values():
+        if op.opcode in _MATRIX:
+            keys.update(source.id for operand in part.operands(op) for source in _sources(operand, part))
+    if not is_entry:
+        keys = {key for key in keys if part.instructions[key].opcode != "parameter"}
+    elif part.root.opcode != "parameter":
+        for result in part.operands(part.root) if part.root.opcode == "tuple" else (part.root,):
+            sources = _sources(result, part)
+            in_place = any(source.id in keys and source.shape.dimensions == result.shape.dimensions for source in sources)
+            if not in_place and result.opcode not in _NOWHERE:
+                keys.add(result.id)
+    return tuple(op for op in part.instructions.values() if op.id in keys)
+
+
+def padded_text(shape: Shape) -> str:
+    """An array as its tiles round it up, with its layout: `f32[104,1024]{1,0:T(8,128)}`."""
+    return shape_text(replace(shape, dimensions=padded_dimensions(shape))) + layout_text(shape)
+
+
+def _sources(op: HloInstruction, part: HloComputation) -> list[HloInstruction]:
+    """What an instruction reads when all that can fuse into its reader does."""
+    found: dict[int, HloInstruction] = {}
+    waiting, seen = [op], {op.id}
+    while waiting:
+        one = waiting.pop()
+        if one.opcode in ELEMENTWISE or one.opcode in _FUSED or is_identity(one, part):
+            more = [operand for operand in part.operands(one) if operand.id not in seen]
+            seen.update(operand.id for operand in more)
+            waiting += more
+        elif one.opcode not in _NOWHERE:
+            found[one.id] = one
+    return list(found.values())
+
+
+def _buffers(op: HloInstruction, orders: _Orders, generation: Generation, line: str | None) -> Iterator[Buffer]:
+    for leaf in leaves(op.shape):
+        plain = replace(leaf, tiles=(), minor_to_major=())
+        likely, *others = _layouts(plain, op, orders, generation)
+        if logical_bytes(likely) and plain.dimensions and padded_bytes(likely) > LARGEST_SKIPPED:
+            sizes = [padded_bytes(shape) for shape in (likely, *others)]
+            yield Buffer(
+                name=op.name,
+                what=f"{op.opcode} {op.op_name}".strip(),
+                shape=shape_text(plain),
+                padded_shape=padded_text(likely),
+                logical_bytes=logical_bytes(likely),
+                padded_bytes=padded_bytes(likely),
+                lower_bytes=min(sizes),
+                upper_bytes=max(sizes),
+                line=line,
+                advice=better_size(likely, None if orders.of(op, plain) else generation),
+            )
+
+
+def _layouts(shape: Shape, op: HloInstruction, orders: _Orders, generation: Generation) -> list[Shape]:
+    """The layouts that an array may get, the likely one first."""
+    if known := orders.of(op, shape):
+        given = [tiled(shape, order, generation) for order in known]
+        return [*given, compact(shape, generation)] if op.opcode == "parameter" else given
+    swapped = [swapped_rows(shape, generation)] if op.id in orders.kernels else []
+    return [compact(shape, generation), row_major(shape, generation), *swapped]
+
+
+def better_size(shape: Shape, generation: Generation | None) -> str:
+    """
+    Sizes that fill the tiles of a padded array, and the bytes of padding that they save: `100 → 128: saves 12.3 MiB`.
+
+    With a generation the larger array is laid out anew, as it needs the least memory.
+    """
+    sizes = padded_dimensions(shape)
+    changed = [(old, new) for old, new in zip(shape.dimensions, sizes, strict=True) if old != new]
+    larger = replace(shape, dimensions=sizes)
+    if generation:
+        larger = compact(larger, generation)
+    saved = padded_bytes(shape) - logical_bytes(shape) - (padded_bytes(larger) - logical_bytes(larger))
+    if not changed or saved <= 0:
+        return ""
+    return f"{', '.join(f'{old:,} → {new:,}' for old, new in changed)}: saves {format_quantity(saved, BYTES)}"
+
+
+def _line(op: HloInstruction, part: HloComputation, lines: Mapping[str, str]) -> str | None:
+    """The user's line that made an instruction; of a parameter the first that uses it."""
+    if op.opcode != "parameter":
+        return lines.get(op.op_name)
+    users, names = {op.id}, []
+    for one in part.instructions.values():
+        if users & set(one.operands):
+            users.add(one.id)
+            names.append(one.op_name)
+    return next((lines[name] for name in names if name in lines), None)
