@@ -92,15 +92,31 @@ def _dot_flops(dot: DotDimensions, lhs: Shape, result: Shape) -> int:
 
 def _library_flops(op: HloInstruction, operands: Operands) -> int | None:
     result = next(op.shape.arrays(), op.shape)  # behind it is scratch memory
-    if op.custom_call_target in _CONVOLUTIONS:
-        shapes = (operands[0].shape, operands[1].shape, result)
-        return _convolution_flops(op, *(shapes[place] for place in _CONVOLUTIONS[op.custom_call_target]))
-    dot = _library_dot(op) if op.custom_call_target.startswith(_GEMMS) else None
+    forward = library_convolution(op, operands)
+    if forward is not None:
+        return _convolution_flops(op, *forward)
+    dot = library_dot(op)
     return None if dot is None else _dot_flops(dot, operands[0].shape, result)
 
 
-def _library_dot(op: HloInstruction) -> DotDimensions | None:
-    """GemmBackendConfig.dot_dimension_numbers (xla/service/gpu/backend_configs.proto), which had no message around it once."""
+def library_convolution(op: HloInstruction, operands: Operands) -> tuple[Shape, Shape, Shape] | None:
+    """Input, kernel and output of the forward convolution that a call of cuDNN belongs to; None for any other instruction."""
+    places = _CONVOLUTIONS.get(op.custom_call_target)
+    if places is None:
+        return None
+    shapes = (operands[0].shape, operands[1].shape, next(op.shape.arrays(), op.shape))  # behind it is scratch memory
+    data, kernel, output = (shapes[place] for place in places)
+    return data, kernel, output
+
+
+def library_dot(op: HloInstruction) -> DotDimensions | None:
+    """
+    The dimensions that a call of cuBLAS multiplies; None for any other instruction.
+
+    GemmBackendConfig.dot_dimension_numbers (xla/service/gpu/backend_configs.proto), which had no message around it once.
+    """
+    if not op.custom_call_target.startswith(_GEMMS):
+        return None
     config = op.config
     inner = config.get("gemm_backend_config", config)
     numbers = inner.get("dot_dimension_numbers") if isinstance(inner, dict) else None

@@ -1,0 +1,161 @@
+"""
+Sizes of matrix multiplications and convolutions that do not suit a GPU's tensor cores.
+
+Rules: NVIDIA, Matrix Multiplication Background User's Guide (alignment, tile and wave quantization) and Convolutional Layers User's
+Guide. They are about time on tensor cores, never about memory: a GPU does not pad arrays. Tiles and waves are a model; which tile
+a library takes, and whether it splits the product further, it decides itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from pytest_tfperf.analysis.device import gpus
+from pytest_tfperf.metrics import COUNT, FLOP, RATIO
+from pytest_tfperf.padding.gemms import Gemm, bits, gemms_of
+from pytest_tfperf.padding.sizes import good_size
+from pytest_tfperf.results import Advice, Table
+from pytest_tfperf.trace.hlo_module import HloModule
+from pytest_tfperf.trace.labels import plane_stats
+from pytest_tfperf.trace.xspace import Trace
+
+TILES = ((256, 128), (128, 128), (64, 64))
+"""Rows and columns of the result that one block of threads computes: the largest, the usual and a small one of cuBLAS."""
+
+SMS = {"A100": 108, "H100 SXM": 132}
+
+_ALWAYS_GOOD_BITS, _BEST_BITS = 16 * 8, 128 * 8
+_FIRST_WITH_TF32, _HALF = 8, 16
+_LITTLE = 16  # a size may change by this part for the best alignment
+_COLUMNS = (
+    ("op", ""), ("rows × columns × depth", ""), ("type", ""), ("not aligned", ""), ("good size", ""), ("alignment_overhead", RATIO),
+    ("at most", RATIO), ("wave overhead", ""), ("FLOPs", FLOP), ("times", COUNT), ("line", ""),
+)  # fmt: skip
+
+
+def always_good(dtype: str) -> int:
+    """Elements in 16 bytes: sizes that are multiples of it reach the tensor cores at full rate on every generation so far."""
+    return max(1, _ALWAYS_GOOD_BITS // bits(dtype))
+
+
+def best(dtype: str) -> int:
+    """Elements in 128 bytes, the alignment that is best on A100 and later."""
+    return max(1, _BEST_BITS // bits(dtype))
+
+
+def aligned_size(size: int, dtype: str) -> int:
+    """
+    The size that is aligned and close: to 128 bytes where that changes it by at most a sixteenth, else to 16.
+
+    >>> aligned_size(50257, "bf16"), aligned_size(100, "f16"), aligned_size(30522, "f16")
+    (50304, 104, 30528)
+    """
+    close = good_size(size, best(dtype))
+    return close if abs(close - size) * _LITTLE <= size else good_size(size, always_good(dtype))
+
+
+def tile_overhead(rows: int, columns: int, tile: tuple[int, int]) -> float:
+    """Computed ÷ wanted elements of the result − 1, where whole tiles are computed."""
+    return _up(rows, tile[0]) * tile[0] * _up(columns, tile[1]) * tile[1] / (rows * columns) - 1
+
+
+def tiles_of(rows: int, columns: int, tile: tuple[int, int]) -> int:
+    """The tiles that cover a result."""
+    return _up(rows, tile[0]) * _up(columns, tile[1])
+
+
+def wave_overhead(tiles: int, sms: int) -> float:
+    """Places for tiles in whole waves ÷ tiles − 1: the multiprocessors that have nothing to do in the last wave."""
+    return _up(tiles, sms) * sms / tiles - 1
+
+
+def misaligned(gemm: Gemm) -> tuple[tuple[str, int, int], ...]:
+    """The sizes that are no multiple of 16 bytes: name, size and the nearest good size."""
+    step = always_good(gemm.dtype)
+    return tuple((name, size, aligned_size(size, gemm.dtype)) for name, size in gemm.sizes if size % step)
+
+
+def gpu_alignment(trace: Trace, modules: Iterable[HloModule]) -> tuple[Table | None, tuple[Advice, ...]]:
+    """
+    The table and the advice for the modules that the GPUs of a trace ran; nothing where there is no GPU of NVIDIA's.
+
+    GPUs before compute capability 8.0 have no tensor cores for float32 and float64.
+    """
+    stats = [plane_stats(plane) for plane in gpus(trace)]
+    nvidia = next((found for found in stats if found.get("compute_cap_major") and found.get("device_vendor") != "AMD"), None)
+    if nvidia is None:
+        return None, ()
+    narrow_only = _number(nvidia, "compute_cap_major") < _FIRST_WITH_TF32
+    gemms = [gemm for gemm in gemms_of(modules) if not narrow_only or bits(gemm.dtype) <= _HALF]
+    return alignment_table(gemms, _number(nvidia, "core_count") or None), alignment_advice(gemms)
+
+
+def alignment_table(gemms: Sequence[Gemm], sms: int | None = None) -> Table | None:
+    """
+    Each different product, those with most FLOPs first; None if there is none.
+
+    `sms` are the multiprocessors of the GPU; where they are not known, waves are those of A100 and H100. The overhead is of the tile
+    that suits best, and at most of the one that suits least; waves are shown where there is at least one whole one.
+    """
+    times: dict[Gemm, int] = {}
+    for gemm in gemms:
+        times[gemm] = times.get(gemm, 0) + 1
+    ordered = sorted(times.items(), key=lambda item: (-item[0].flops * item[1], item[0].op))
+    rows = [_row(gemm, n, sms) for gemm, n in ordered]
+    return Table.of("GPU alignment (by NVIDIA's rules)", _COLUMNS, rows) if rows else None
+
+
+def alignment_advice(gemms: Sequence[Gemm]) -> tuple[Advice, ...]:
+    """The size to change first: that of the product with most FLOPs whose sizes are not aligned."""
+    worst = max((gemm for gemm in gemms if misaligned(gemm)), key=lambda gemm: gemm.flops, default=None)
+    if worst is None:
+        return ()
+    changes = ", ".join(f"{name} {size} → {good}" for name, size, good in misaligned(worst))
+    n_others = len({gemm for gemm in gemms if misaligned(gemm)}) - 1
+    more = f"; {n_others} more such products" if n_others else ""
+    because = (
+        f"{worst.op} multiplies {worst.rows} × {worst.columns} × {worst.depth} in {worst.dtype}, whose tensor cores want multiples of "
+        f"{always_good(worst.dtype)}{more}"
+    )
+    what = f"make sizes multiples of 16 bytes for the tensor cores: {changes}"
+    return (Advice(what=what, because=because, win_s=None, look="the table GPU alignment"),)
+
+
+def _row(gemm: Gemm, times: int, sms: int | None) -> tuple[object, ...]:
+    wrong = misaligned(gemm)
+    overheads = [tile_overhead(gemm.rows, gemm.columns, tile) for tile in TILES]
+    return (
+        gemm.op,
+        f"{gemm.rows} × {gemm.columns} × {gemm.depth}",
+        gemm.dtype,
+        ", ".join(f"{name} {size}" for name, size, _ in wrong),
+        ", ".join(f"{size} → {good}" for _, size, good in wrong),
+        min(overheads),
+        max(overheads),
+        _waves(gemm, {"": sms} if sms else SMS),
+        gemm.flops,
+        times,
+        gemm.line,
+    )
+
+
+def _waves(gemm: Gemm, gpus: dict[str, int]) -> str:
+    """Wave overheads over the tiles, of each GPU; nothing where a product fills no whole wave."""
+    said = []
+    for name, sms in gpus.items():
+        counts = [gemm.batch * tiles_of(gemm.rows, gemm.columns, tile) for tile in TILES]
+        found = [wave_overhead(count, sms) for count in counts if count >= sms]
+        if found:
+            low, high = f"{min(found):.1%}", f"{max(found):.1%}"
+            said.append(f"{name} {low}" + (f" to {high}" if high != low else ""))
+    return ", ".join(said).strip()
+
+
+def _number(stats: Mapping[str, object], name: str) -> int:
+    """A stat that is a whole number, some profilers write it as text; 0 where there is none."""
+    text = str(stats.get(name, ""))
+    return int(text) if text.isdecimal() and len(text) < 10 else 0
+
+
+def _up(number: int, step: int) -> int:
+    return -(-number // step)
