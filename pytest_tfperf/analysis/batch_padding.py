@@ -15,7 +15,7 @@ from pytest_tfperf.results import Source, Table, Value
 _NOT_SEEN = "batches are seen where tf_profile drives the steps: tf_profile(step, data), tf_profile.steps(data) or a Keras loop"
 _EMPTY = "the batches have no elements"
 _WORTH = 0.02  # what a change must win of the elements to be suggested
-_MOST_BUCKETS, _CANDIDATES = 5, 32
+_MOST_BUCKETS, _CANDIDATES = 8, 32
 
 _COLUMNS = (
     ("component", ""), ("type", ""), ("rows", "count"), ("longest", "count"), ("real elements", "count"), ("elements", "count"),
@@ -35,8 +35,25 @@ def batch_padding(recording: Recording) -> tuple[Value, dict[str, Table]]:
         return Value.unknown("batch_padding", _EMPTY), {}
     worst = max(batches.components, key=lambda one: (_elements(one) - _real(one), one.ragged, _elements(one)))
     number = 1 - sum(map(_real, batches.components)) / elements
-    detail = {"sampled": batches.sampled, "n_batches": batches.n_batches, "where": _where(worst, batches), **_better(worst)}
+    seen = {"sampled": batches.sampled, "n_batches": batches.n_batches, "varies": _varies(batches)}
+    detail = {**seen, "where": _where(worst, batches), **_better(worst)}
     return Value.of("batch_padding", number, Source.TRACE, **detail), {"batch_padding": _table(batches)}
+
+
+def _varies(batches: Batches) -> float:
+    """
+    By how much two profiles of the same data may differ, since they may see other batches: 4 standard errors of a ratio of sums.
+
+    That is 3 of the difference of two such ratios (W. G. Cochran, Sampling Techniques, 2.11); 0 where all batches are alike.
+    """
+    elements, padding = np.zeros(batches.n_batches), np.zeros(batches.n_batches)
+    for one in batches.components:
+        real = np.array([sum(rows) for rows in one.rows], float)
+        whole = real if one.ragged else np.array([len(rows) * width for rows, width in zip(one.rows, one.widths, strict=True)], float)
+        elements, padding = elements + whole, padding + whole - real
+    n, total = batches.n_batches, float(elements.sum())
+    residuals = padding - elements * padding.sum() / total
+    return 4 * float(np.sqrt(n / (n - 1) * (residuals**2).sum())) / total if n > 1 else 0.0
 
 
 def padded_to_longest(rows: Sequence[Sequence[int]]) -> float:
@@ -83,9 +100,15 @@ def _where(worst: BatchRows, batches: Batches) -> str:
     seen += " taken from the same data after the steps" if batches.sampled else ""
     if worst.ragged:
         return f"{worst.name} stays ragged in {seen}; made dense, {format_quantity(_share(worst), '0..1')} of it would be padding"
-    n_widths = len(set(worst.widths))
-    shapes = f"; {n_widths} lengths of rows, each a new shape to trace and compile for" if n_widths > 1 else ""
-    return f"{worst.name} ({worst.dtype}): {_real(worst)} of {_padded(worst)} elements are real in {seen}, told by {_told(worst)}{shapes}"
+    real = f"{_real(worst)} of {_padded(worst)} elements are real"
+    return f"{worst.name} ({worst.dtype}): {real} in {seen}, told by {_told(worst)}{_shapes(worst)}"
+
+
+def _shapes(worst: BatchRows) -> str:
+    """How many shapes the batches have, if not one."""
+    n_widths, n_sizes = len(set(worst.widths)), len(set(map(len, worst.rows)))
+    said = f"; {n_widths} lengths of rows, each a new shape that XLA compiles anew" if n_widths > 1 else ""
+    return said + ("; batches differ in their number of rows (drop_remainder=True keeps it)" if n_sizes > 1 else "")
 
 
 def _told(component: BatchRows) -> str:
@@ -124,21 +147,38 @@ def _instead(share: float, worst: BatchRows) -> str:
 
 
 def _best_buckets(lengths: Lengths, size: int) -> tuple[list[int], float]:
-    """The boundaries, of quantiles of the lengths, that leave the least padding; fewer where that is as good."""
-    quantiles = [np.linspace(0, 1, n + 1)[1:-1] for n in range(3, _MOST_BUCKETS + 1)]
-    single = np.linspace(0, 1, _CANDIDATES + 1)[:-1]
-    tried = [[boundary] for boundary in _boundaries(lengths, single)] + [_boundaries(lengths, shares) for shares in quantiles]
-    found = [(round(bucketed(lengths, boundaries, size), 6), len(boundaries), boundaries) for boundaries in tried if boundaries]
-    share, _, boundaries = min(found, default=(0.0, 0, []))
-    return boundaries, share
+    """
+    The fewest boundaries that leave nearly the least padding, of those at quantiles of the lengths and those that grow by a factor.
 
-
-def _boundaries(lengths: Lengths, shares: npt.NDArray[np.float64]) -> list[int]:
-    """Just above the lengths at these quantiles; a boundary above all parts nothing."""
+    Several boundaries are tried only where the rows fill a batch of every bucket.
+    """
     if not len(lengths):
-        return []
-    values = np.unique(np.quantile(lengths, shares, method="lower")) + 1
-    return [int(value) for value in values if value <= lengths.max()]
+        return [], 0.0
+    one = np.quantile(lengths, np.linspace(0, 1, _CANDIDATES + 1)[:-1], method="lower")
+    tried = [[boundary] for boundary in _just_above(lengths, one)]
+    for n_buckets in range(3, _MOST_BUCKETS + 1):
+        by_rows = np.quantile(lengths, np.linspace(0, 1, n_buckets + 1)[1:-1], method="lower")
+        by_factor = np.geomspace(max(lengths.min(), 1), max(lengths.max(), 1), n_buckets + 1)[1:-1]
+        several = (_just_above(lengths, by_rows), _just_above(lengths, by_factor))
+        tried += [boundaries for boundaries in several if boundaries and _fullness(lengths, boundaries) >= size]
+    found = [(bucketed(lengths, boundaries, size), boundaries) for boundaries in tried]
+    least = min(found, default=(0.0, []))[0]
+    share, best = min((option for option in found if option[0] <= least + _WORTH), key=_few_first, default=(0.0, []))
+    return best, share
+
+
+def _fullness(lengths: Lengths, boundaries: Sequence[int]) -> int:
+    """The rows of the bucket that has fewest."""
+    return int(np.bincount(np.searchsorted(boundaries, lengths, side="right"), minlength=len(boundaries) + 1).min())
+
+
+def _few_first(option: tuple[float, list[int]]) -> tuple[int, float]:
+    return len(option[1]), option[0]
+
+
+def _just_above(lengths: Lengths, values: npt.NDArray[np.float64]) -> list[int]:
+    """Boundaries above these lengths, which belong to the bucket below; one above all rows would part nothing."""
+    return [int(value) for value in np.unique(values.astype(np.int64)) + 1 if value <= lengths.max()]
 
 
 def _table(batches: Batches) -> Table:

@@ -81,8 +81,10 @@ def _against(profile: Profile, metric: Metric, value: Value, before: float, chan
     if value.number is None:
         return _check(profile, metric.name, Verdict.UNKNOWN, wanted, f"{metric.name} is unknown, baseline {shown}: {value.why}")
     now, tolerance = float(rounded(value.number)), _TOLERANCE.get(metric.name, 0.0) if value.source is Source.TRACE else 0.0
-    if abs(now - before) <= tolerance * abs(before):
-        said = "as stored" if now == before else f"within {format_quantity(tolerance, RATIO)} of the {shown} stored"
+    varies = float(value.detail.get("varies", 0.0))  # of a sample: how far another one may be off
+    if abs(now - before) <= max(tolerance * abs(before), varies):
+        within = format_quantity(tolerance, RATIO) if tolerance else format_quantity(varies, metric.unit)
+        said = "as stored" if now == before else f"within {within} of the {shown} stored"
         return _check(profile, metric.name, Verdict.PASS, wanted, f"{metric.name} is {format_quantity(now, metric.unit)}, {said}")
     better = metric.better is not None and (now < before) == (metric.better == LOWER)
     verdict = Verdict.IMPROVED if better else Verdict.REGRESSION

@@ -153,7 +153,7 @@ def _guided(name: str, column: Sequence[Any], guides: Mapping[str, Sequence[Any]
     rank = guide[0].ndim if _is_mask(other, guide) else 2  # so many axes of the component are told apart by the guide
     counts = [(array != 0).sum(axis=tuple(range(1, rank))) for array in guide] if _is_mask(other, guide) else guide
     rows = [n.astype(np.int64) * _size(array.shape[rank:]) for n, array in zip(counts, column, strict=True)]
-    return _rows(name, column, rows, _features(column) if rank == 2 else 0, f"by {other}")
+    return _rows(name, column, rows, _features(column) if rank == 2 else 0, other)
 
 
 def _filled(name: str, column: Sequence[Any], pad: PaddedComponent) -> BatchRows | None:

@@ -61,6 +61,22 @@ def test_structure_is_compared_exactly_in_the_better_direction(place, metric, be
 
 
 @pytest.mark.parametrize(
+    ("before", "now", "varies", "verdict"),
+    [
+        (0.5, 0.625, 0.125, "PASS"),
+        (0.5, 0.375, 0.125, "PASS"),
+        (0.5, 0.626, 0.125, "REGRESSION"),
+        (0.5, 0.374, 0.125, "IMPROVED"),
+        (0.5, 0.501, 0.0, "REGRESSION"),
+    ],
+)
+def test_a_sample_may_differ_by_as_much_as_samples_do(place, before, now, varies, verdict):
+    found = the_check(place, profile(batch_padding=before), profile(batch_padding=value("batch_padding", now, varies=varies)))
+    assert found.verdict == Verdict(verdict)
+    assert ("within 12.5 % of the 50 % stored" in found.message) == (verdict == "PASS")
+
+
+@pytest.mark.parametrize(
     ("metric", "before", "now", "message"),
     [
         ("retraces", 2, 2, "retraces is 2, as stored"),

@@ -1,0 +1,105 @@
+"""The share of padding, what buckets would leave of it, and how far another sample may be off; counted by hand."""
+
+import json
+
+import numpy as np
+import pytest
+
+from pytest_tfperf.analysis.batch_padding import batch_padding, bucketed, padded_to_longest
+from pytest_tfperf.recording import Batches, BatchRows, Recording
+from pytest_tfperf.results import Value
+
+LENGTHS = np.array([3, 5, 7, 9, 100, 4, 6, 8])
+
+
+def component(rows, widths, **others):
+    return BatchRows(**{"name": "ids", "dtype": "int32", "features": 1, "how": "mask", **others}, rows=rows, widths=widths)
+
+
+def recorded(*components, n_batches=1, **others):
+    batches = Batches(components=components, n_batches=n_batches)
+    return Recording(name="", trace=None, workload={}, batches=batches, **others)
+
+
+@pytest.mark.parametrize(
+    ("boundaries", "size", "share"),
+    [
+        ([10], 4, 1 - 142 / 160),  # 3 5 7 9, 4 6 8, 100
+        ([9], 4, 1 - 142 / (28 + 16 + 200)),  # 3 5 7 4, 6 8, 9 100: a boundary belongs to the bucket above
+        ([5, 9], 4, 1 - 142 / (2 * 4 + 4 * 8 + 200)),
+        ([], 4, 1 - 142 / 436),
+        ([1000], 4, 1 - 142 / 436),
+        ([10], 100, 1 - 142 / (7 * 9 + 100)),
+        ([10], 1, 0.0),
+    ],
+)
+def test_buckets(boundaries, size, share):
+    assert bucketed(LENGTHS, boundaries, size) == pytest.approx(share)
+
+
+@pytest.mark.parametrize(("rows", "share"), [([], 0.0), ([[]], 0.0), ([[0, 0]], 0.0), ([[2, 2]], 0.0), ([[1, 3], [4]], 0.2)])
+def test_rows_padded_to_the_longest(rows, share):
+    assert padded_to_longest(rows) == pytest.approx(share)
+
+
+def test_the_share_is_that_of_sums_over_batches_and_components():
+    one, other = component(((1, 1), (4, 4)), (2, 4)), component(((10, 10), (10, 10)), (10, 10), name="mask")
+    value, tables = batch_padding(recorded(one, other, n_batches=2))
+    assert value.number == pytest.approx(2 / 52)
+    assert [row[0] for row in tables["batch_padding"].rows] == ["ids", "mask"]
+    assert tables["batch_padding"].rows[0][2:7] == (4, 4, 10, 12, pytest.approx(2 / 12))
+    assert "ids (int32): 10 of 12 elements are real in 2 batches" in value.detail["where"]
+
+
+def test_positions_of_several_features_are_lengths_still():
+    value, tables = batch_padding(recorded(component(((30, 60),), (120,), features=30)))
+    assert tables["batch_padding"].rows[0][3] == 2
+    assert "pad to 2, the longest row seen, not to 4" in value.detail["try"]
+
+
+def test_rows_padded_along_several_axes_have_no_lengths_to_put_in_buckets():
+    value, _ = batch_padding(recorded(component(((1, 90),), (100,), features=0)))
+    assert value.number == pytest.approx(109 / 200)
+    assert "try" not in value.detail
+
+
+@pytest.mark.parametrize(("rows", "widths"), [(((4, 4),), (4,)), (((99, 100),), (100,)), (((),), (7,)), (((0, 0),), (3,))])
+def test_what_no_bucket_makes_better_has_nothing_to_try(rows, widths):
+    value, _ = batch_padding(recorded(component(rows, widths), component(((1,),), (1,), name="other")))
+    assert "bucket" not in value.detail.get("try", "")
+
+
+def test_alike_batches_do_not_vary_and_others_do_by_four_standard_errors():
+    assert batch_padding(recorded(component(((1, 2),) * 3, (2,) * 3), n_batches=3))[0].detail["varies"] == 0
+    assert batch_padding(recorded(component(((1, 2),), (2,))))[0].detail["varies"] == 0  # of one batch it is not known
+    value, _ = batch_padding(recorded(component(((1, 1), (1, 3)), (1, 3)), n_batches=2))
+    # padding 0 of 2 and 2 of 6: a share of 1/4, residuals -1/2 and 1/2
+    assert value.detail["varies"] == pytest.approx(4 * (2 / 1 * (0.25 + 0.25)) ** 0.5 / 8)
+
+
+def test_shapes_that_differ_are_named():
+    where = batch_padding(recorded(component(((1, 2), (3,)), (2, 3)), n_batches=2))[0].detail["where"]
+    assert "2 lengths of rows" in where
+    assert "drop_remainder=True" in where
+
+
+@pytest.mark.parametrize(
+    ("recording", "why"),
+    [
+        (Recording(name="", trace=None, workload={}), "where tf_profile drives the steps"),
+        (Recording(name="", trace=None, workload={}, batches_why="mine"), "mine"),
+        (recorded(component(((),), (0,))), "no elements"),
+        (recorded(n_batches=0), "no elements"),
+    ],
+)
+def test_what_is_not_known_says_why(recording, why):
+    value, tables = batch_padding(recording)
+    assert value.number is None
+    assert why in value.why
+    assert tables == {}
+
+
+def test_a_value_goes_through_json():
+    value, _ = batch_padding(recorded(component(((3, 5, 7, 9), (100, 4, 6, 8)), (9, 100)), n_batches=2))
+    assert value.number == pytest.approx(0.674312, abs=1e-6)
+    assert Value.from_json(json.loads(json.dumps(value.to_json()))) == value
