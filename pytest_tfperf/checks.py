@@ -10,6 +10,8 @@ from typing import Any
 
 from pytest_tfperf.errors import LimitError
 from pytest_tfperf.metrics import COUNT, MACHINE, METRICS, RATIO, SECONDS, SHARE, Metric, format_quantity, parse_quantity, told_apart
+from pytest_tfperf.padding.generation import generation
+from pytest_tfperf.padding.lint import ALL, parse_codes
 from pytest_tfperf.results import Check, Profile, Value, Verdict
 
 STRUCTURAL, TIMING = "structural", "timing"
@@ -34,6 +36,12 @@ class Limit:
         """Whether a known value keeps to it; where steps differ every one of them must."""
         low, high = value.low(), value.high()
         return {"max": high <= self.bound, "min": low >= self.bound, "equal": low == high == self.bound}[self.relation]
+
+    def may_hold(self, value: Value) -> bool:
+        """Whether a known value keeps to it for all that is known: of one of which `bounds` alone are, any in between may be true."""
+        low, high = value.low(), value.high()
+        within = {"max": low <= self.bound, "min": high >= self.bound, "equal": low <= self.bound <= high}[self.relation]
+        return within if value.detail.get("bounds") else self.holds(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +132,8 @@ def _check(profile: Profile, limit: Limit, parallel: bool) -> Check:
         message = f"{limit.metric.name} was {shown}, wanted {limit.wanted} ({limit.argument}): other workers used the CPU; run without -n"
     elif limit.holds(value):
         verdict, message = Verdict.PASS, f"{limit.metric.name} {_shown(value, limit)}, wanted {limit.wanted}"
+    elif limit.may_hold(value):
+        verdict, message = Verdict.INCONCLUSIVE, _failure(value, limit)
     else:
         verdict, message = Verdict.FAIL, _failure(value, limit)
     return Check(profile=profile.name, metric=limit.metric.name, kind="limit", verdict=verdict, wanted=limit.wanted, message=message)
@@ -150,9 +160,16 @@ def _shown(value: Value, limit: Limit) -> str:
     unit = limit.metric.unit
     assert value.number is not None
     if value.low() == value.high():
-        return format_quantity(value.number, unit)
+        return format_quantity(value.number, unit) + _tpu_of(value)
     low, high = format_quantity(value.low(), unit), format_quantity(value.high(), unit)
+    if value.detail.get("bounds"):
+        return f"between {low} and {high}{_tpu_of(value)} ({value.detail['bounds']})"
     return f"{low} to {high} over {value.detail.get('n_steps', 'the')} steps"
+
+
+def _tpu_of(value: Value) -> str:
+    """For which TPU a value of padding holds, and whether that is measured: ` on a TPU v5e (predicted)`."""
+    return f" on a TPU {value.detail['tpu']} ({value.detail['padding']})" if "tpu" in value.detail else ""
 
 
 def _limit(name: str, value: object) -> Limit:
@@ -186,7 +203,7 @@ def _unknown_argument(name: str) -> str:
 def _option(name: str, value: Any) -> Any:
     try:
         return _OPTIONS[name](value)
-    except (TypeError, ValueError) as error:
+    except (LimitError, TypeError, ValueError) as error:
         raise LimitError(f"{name}: {error}") from error
 
 
@@ -216,13 +233,6 @@ def _flag(value: object) -> bool:
     return value
 
 
-def _names(value: object) -> tuple[str, ...]:
-    names = (value,) if isinstance(value, str) else value
-    if not isinstance(names, (list, tuple, set)) or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"{value!r} is not a name or a list of names")
-    return tuple(names)
-
-
 def _text(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{value!r} is not a string")
@@ -236,8 +246,8 @@ _OPTIONS: dict[str, Any] = {
     "trace_steps": parse_steps,
     "latency": _flag,
     "target_step_time": lambda value: _positive(value, SECONDS),
-    "tpu": _text,
+    "tpu": lambda value: generation(_text(value)).name,
     "autocluster": _flag,
-    "findings": _names,
-    "ignore_findings": _names,
+    "findings": lambda value: (ALL,) if value in (ALL, [ALL], (ALL,)) else parse_codes(value),
+    "ignore_findings": parse_codes,
 }

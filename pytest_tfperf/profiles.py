@@ -30,7 +30,7 @@ from pytest_tfperf.results import Profile, Table
 _FROM_GRAPPLER = ("graph_ops", "graph_reduction")
 _FROM_GRAPHS = (*_FROM_GRAPPLER, "xla_coverage")
 _BARE = "graphs are looked at where tf_profile drives the steps: tf_profile(step, data), tf_profile.steps(data) or a Keras loop"
-_FROM_HLO = ("flops", "half_precision", "flops_utilization")
+_FROM_HLO = ("flops", "half_precision", "flops_utilization", "padding_overhead", "mxu_padding_overhead")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +159,15 @@ class Profiles:
         """
         done = lower(calls, {}, self.settings.plan.max_seconds, _depth(wanted).hlo)
         recording = Recording(
-            name=name, trace=trace, workload={}, bare=True, lowered=done.modules, lowered_why=done.why, graph_why=_BARE, notes=done.notes
+            name=name,
+            trace=trace,
+            workload={},
+            bare=True,
+            lowered=done.modules,
+            lowered_why=done.why,
+            graph_why=_BARE,
+            ops_why=_BARE,
+            notes=done.notes,
         )
         return self._store(recording, calls, wanted)
 
@@ -186,7 +194,10 @@ class Profiles:
         trace = read_session(recording.trace) if recording.trace else None
         cold = read_session(recording.cold) if recording.cold else None
         notes = self.settings.notes + recording.notes
-        profile = profile_of(replace(recording, target_step_time_s=wanted.target_step_time, notes=notes), trace, cold)
+        asked = replace(
+            recording, target_step_time_s=wanted.target_step_time, findings=wanted.findings, ignore_findings=wanted.ignore_findings
+        )
+        profile = profile_of(replace(asked, notes=notes, tpu=wanted.tpu), trace, cold)
         self.results[recording.name] = profile, wanted.limits
         self.recordings[recording.name] = recording, calls
         if trace is not None and self.settings.keep is not None:

@@ -90,10 +90,10 @@ class Recording:
     executables and `traced` the (function, step, what changed) of the tf.function traces that came after step 0. `lowered` are the
     XLA modules of a step before optimisation, each a serialised HloModuleProto with how often it runs in a step, or `lowered_why`
     there are none. `cold` is the trace of step 0. `graph` is what the probe saw of the step's graphs, or `graph_why` it saw nothing;
-    `ops` are all ops of its functions, or `ops_why` they are
-    not known; `eager` the ops that Python ran in it, each type with the user's source line and how often. `batches` are what the steps
-    consumed, or `batches_why` that is not known. Of a `bare` trace nothing more is
-    known than what is in it, and its steps are all there were.
+    `ops` are the ops of its functions, or `ops_why` they are not known, and `findings` and `ignore_findings` the codes of the op guide
+    that are switched on and suppressed; padding is predicted for the generation `tpu`; `eager` the ops that Python ran in it, each type
+    with the user's source line and how often. `batches` are what the steps consumed, or `batches_why` that is not known. Of a `bare`
+    trace nothing more is known than what is in it, and its steps are all there were.
     """
 
     name: str
@@ -120,6 +120,9 @@ class Recording:
     batches: Batches | None = None
     batches_why: str | None = None
     target_step_time_s: float | None = None
+    tpu: str | None = None
+    findings: tuple[str, ...] = ()
+    ignore_findings: tuple[str, ...] = ()
     examples_per_step: float | None = None
     settled: bool = True
     ended: str | None = None

@@ -202,6 +202,8 @@ def test_a_refusal_lists_every_metric_and_option():
         ({"tpu": 5}, "tpu: 5 is not a string"),
         ({"findings": 5}, "findings: 5 is not a name or a list of names"),
         ({"findings": ["a", 5]}, "findings: \\['a', 5\\] is not a name or a list of names"),
+        ({"findings": "TRANSPOS"}, "findings: no finding 'TRANSPOS'; did you mean 'TRANSPOSE'\\?"),
+        ({"ignore_findings": ["all"]}, "ignore_findings: no finding 'all'; valid: CATEGORICAL, "),
         ({"ignore_findings": None}, "ignore_findings: None is not a name or a list of names"),
     ],
 )
@@ -213,12 +215,12 @@ def test_a_value_that_cannot_be_understood_is_refused_under_its_name(arguments, 
 def test_every_option_is_read():
     given = {
         "max_regression": "5%", "warmup": 3, "steps": "7", "trace_steps": 4, "latency": True, "target_step_time": "12 ms",
-        "tpu": "v5e", "autocluster": True, "findings": "a", "ignore_findings": ["b", "c"], "max_retraces": 0,
+        "tpu": "v5e", "autocluster": True, "findings": "UNFUSED_BN", "ignore_findings": ["TRANSPOSE", "CATEGORICAL"], "max_retraces": 0,
     }  # fmt: skip
     wanted = Wanted.read(given)
     assert (wanted.max_regression, wanted.warmup, wanted.steps, wanted.trace_steps) == (0.05, 3, 7, 4)
     assert (wanted.latency, wanted.target_step_time, wanted.tpu, wanted.autocluster) == (True, 0.012, "v5e", True)
-    assert (wanted.findings, wanted.ignore_findings) == (("a",), ("b", "c"))
+    assert (wanted.findings, wanted.ignore_findings) == (("UNFUSED_BN",), ("TRANSPOSE", "CATEGORICAL"))
     assert [limit.argument for limit in wanted.limits] == ["max_retraces=0"]
     assert wanted.given == given
 

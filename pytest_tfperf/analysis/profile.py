@@ -28,14 +28,15 @@ from pytest_tfperf.analysis.timing import timed_values
 from pytest_tfperf.analysis.work import executable_costs, lowered_programs, traced_programs, work_values
 from pytest_tfperf.analysis.xla import XlaUse, find_xla_use
 from pytest_tfperf.metrics import METRICS
+from pytest_tfperf.padding.measured import trace_generation
+from pytest_tfperf.padding.op_guide import with_op_guide
+from pytest_tfperf.padding.values import padding_values
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.results import Profile, Source, Step, Table, Value
 from pytest_tfperf.trace.hlo import buffer_bytes
 from pytest_tfperf.trace.intervals import intersect, merge
 from pytest_tfperf.trace.xspace import Trace
 
-_NOT_BUILT = "this version of pytest-tfperf does not measure it yet"
-_LATER = frozenset({"padding_overhead", "mxu_padding_overhead", "op_guide_findings"})
 _KEEP_BATCHES = frozenset({"Prefetch", "Cache", "MemoryCache", "MemoryCacheImpl", "FileCache", "Repeat", "ForeverRepeat", "FiniteRepeat",
     "Shuffle", "ShuffleAndRepeat", "Take", "FiniteTake", "Skip", "FiniteSkip", "Shard", "Options", "Model", "MaxIntraOpParallelism",
     "PrivateThreadPool", "AssertCardinality", "Generator",
@@ -52,12 +53,13 @@ def profile_of(recording: Recording, trace: Trace | None, cold: Trace | None = N
     Raises:
         TraceError: If the trace holds no step.
     """
-    values = {name: Value.unknown(name, _NOT_BUILT if name in _LATER else recording.ended or "nothing was traced") for name in METRICS}
+    values = {name: Value.unknown(name, recording.ended or "nothing was traced") for name in METRICS}
     values["xla_compile_time"] = compile_time(cold, recording)
     values["batch_padding"], padding = batch_padding(recording)
     if trace is None:
-        values |= timed_values(recording) | counted_values(recording) | graph_values(recording, None)
-        return _profile(recording, values, tables=graph_tables(recording, None) | padding)
+        predicted, _ = padding_values(recording)
+        values |= timed_values(recording) | counted_values(recording) | graph_values(recording, None) | predicted
+        return with_op_guide(_profile(recording, values, tables=graph_tables(recording, None) | padding), recording)
     launched = find_steps(trace)
     steps = on_the_device(trace, launched)
     breakdown = break_down(trace, steps)
@@ -89,9 +91,12 @@ def profile_of(recording: Recording, trace: Trace | None, cold: Trace | None = N
     known = executables if not why_unknown(trace, use) and len(executables) == len(use.modules) else None
     values |= graph_values(recording, known)
     tables |= graph_tables(recording, known) | padding
+    runs = use.in_metadata(executables)
+    found, more = padding_values(recording, [(executables[name], runs[name]) for name in runs], trace_generation(trace))
+    values, tables = values | found, tables | more
     incomplete = faults(trace)
     recording = replace(recording, notes=recording.notes + _dropped(steps) + incomplete + remarks(trace))
-    profile = _profile(recording, without_incomplete(values, incomplete), steps, breakdown, tables)
+    profile = with_op_guide(_profile(recording, without_incomplete(values, incomplete), steps, breakdown, tables), recording)
     return replace(profile, advice=advise(profile))
 
 

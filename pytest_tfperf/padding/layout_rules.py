@@ -25,7 +25,10 @@ _MANY = 64  # examples of a batch from which on a convolution's batch lies along
 _SLICES = frozenset({"Slice", "StridedSlice", "Split", "SplitV"})
 _CONCATS = frozenset({"Concat", "ConcatV2"})
 _PADS = frozenset({"Pad", "PadV2", "MirrorPad"})
-_POOLS = frozenset({"MaxPool", "MaxPoolV2", "AvgPool", "MaxPool3D", "AvgPool3D"})
+_POOLS = frozenset({
+    "MaxPool", "MaxPoolV2", "AvgPool", "MaxPool3D", "AvgPool3D", "MaxPoolGrad", "MaxPoolGradV2", "AvgPoolGrad", "MaxPool3DGrad",
+    "AvgPool3DGrad",
+})  # fmt: skip
 _SPATIAL = CONVOLUTIONS | CONVOLUTION_GRADIENTS | _POOLS
 _CROSSING = frozenset({"SpaceToBatchND", "BatchToSpaceND", "SpaceToBatch", "BatchToSpace", "SpaceToDepth", "DepthToSpace"})
 _ACTIVATIONS = frozenset({"Relu", "Relu6", "Elu", "Selu", "LeakyRelu", "Sigmoid", "Tanh", "Softplus", "Softsign"})
@@ -94,8 +97,14 @@ def unfused_epilogues(links: Links) -> Found:
 
 
 def _perm(links: Links, index: int) -> tuple[int, ...] | None:
-    perm = links.value(index, 1)
-    return perm if isinstance(perm, tuple) and all(isinstance(axis, int) for axis in perm) else None  # type: ignore[return-value]
+    """The order of a transpose; that of a gradient's is the inverse of one."""
+    source = links.source(index, 1)
+    inverse = source is not None and links.graph.ops[source].op_type == "InvertPermutation"
+    given = links.value(source, 0) if inverse and source is not None else links.value(index, 1)
+    perm = tuple(axis for axis in given if isinstance(axis, int)) if isinstance(given, tuple) else ()
+    if sorted(perm) != list(range(len(perm))) or not perm:
+        return None
+    return tuple(map(perm.index, range(len(perm)))) if inverse else perm
 
 
 def _moves(links: Links, index: int) -> bool:

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from pytest_tfperf.metrics import nearest
 from pytest_tfperf.op_graph import Op, OpGraph
 from pytest_tfperf.padding import compute_rules as compute
 from pytest_tfperf.padding import layout_rules as layout
 from pytest_tfperf.padding.links import Links
 
 ON, INFO, OFF, SUPPRESSED = "on", "info", "off", "suppressed"
+ALL = "all"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,6 +180,22 @@ _ROWS = (
     ),
 )
 RULES: dict[str, Rule] = {rule.code: rule for rule in _ROWS}
+
+
+def parse_codes(value: object) -> tuple[str, ...]:
+    """
+    Codes of rules, from one or several.
+
+    Raises:
+        ValueError: If there is no such rule.
+    """
+    names = (value,) if isinstance(value, str) else value
+    if not isinstance(names, (list, tuple, set)) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"{value!r} is not a name or a list of names")
+    for name in names:
+        if name not in RULES:
+            raise ValueError(f"no finding {name!r}; {nearest(name, RULES)}")
+    return tuple(names)
 
 
 def findings(graph: OpGraph) -> list[Finding]:

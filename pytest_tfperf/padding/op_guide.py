@@ -5,31 +5,40 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from pytest_tfperf.padding.lint import INFO, OFF, ON, SUPPRESSED, Finding, findings
+from pytest_tfperf.padding.lint import ALL, INFO, OFF, ON, SUPPRESSED, Finding, findings
 from pytest_tfperf.recording import Recording
-from pytest_tfperf.results import Source, Table, Value
+from pytest_tfperf.results import Profile, Source, Table, Value
 
 METRIC, TABLE = "op_guide_findings", "op_guide"
-ALL = "all"
 _SHOWN = 3
 _NOT_SEEN = "no step was run for the graphs"
 _RANK = {ON: 0, INFO: 1, SUPPRESSED: 2}
 
 
-def op_guide(recording: Recording, wanted: Collection[str] = (), ignored: Collection[str] = ()) -> list[Finding] | None:
+def with_op_guide(profile: Profile, recording: Recording) -> Profile:
+    """A profile with the number of findings, their table, and a note on codes that are suppressed without need."""
+    found = shown_findings(recording)
+    return replace(
+        profile,
+        metrics={**profile.metrics, METRIC: _value(recording, found)},
+        tables={**profile.tables, **_table(found)},
+        notes=profile.notes + _notes(found, recording.ignore_findings),
+    )
+
+
+def shown_findings(recording: Recording) -> list[Finding] | None:
     """
     The findings that are shown, those that count first; None where the step's graphs are not known.
 
-    `wanted` are codes that are switched on besides, or "all"; `ignored` those that are suppressed, whatever else is said.
+    A code that is switched on besides counts, with "all" every one; one that is suppressed does not, whatever else is said.
     """
     if recording.ops is None:
         return None
-    leveled = [replace(one, level=_level(one, wanted, ignored)) for one in findings(recording.ops)]
+    leveled = [replace(one, level=_level(one, recording.findings, recording.ignore_findings)) for one in findings(recording.ops)]
     return sorted((one for one in leveled if one.level != OFF), key=lambda one: _RANK[one.level])
 
 
-def op_guide_value(recording: Recording, found: Sequence[Finding] | None) -> Value:
-    """How many findings are on."""
+def _value(recording: Recording, found: Sequence[Finding] | None) -> Value:
     if found is None:
         return Value.unknown(METRIC, recording.ops_why or recording.graph_why or _NOT_SEEN)
     counted = [one for one in found if one.level == ON]
@@ -37,15 +46,13 @@ def op_guide_value(recording: Recording, found: Sequence[Finding] | None) -> Val
     return Value.of(METRIC, len(counted), Source.GRAPH, **detail)
 
 
-def op_guide_table(found: Sequence[Finding] | None) -> dict[str, Table]:
-    """The findings that are shown, under the table's key; nothing where there are none."""
+def _table(found: Sequence[Finding] | None) -> dict[str, Table]:
     columns = (("code", ""), ("level", ""), ("op", ""), ("type", ""), ("line", ""), ("what", ""), ("why", ""), ("rewrite", ""))
     rows = [(one.code, one.level, one.op, one.op_type, one.line, one.what, one.why, one.rewrite) for one in found or ()]
     return {TABLE: Table.of("op guide", columns, rows)} if rows else {}
 
 
-def op_guide_notes(found: Sequence[Finding] | None, ignored: Collection[str]) -> tuple[str, ...]:
-    """That a code is suppressed which the step breaks nowhere."""
+def _notes(found: Sequence[Finding] | None, ignored: Collection[str]) -> tuple[str, ...]:
     if found is None:
         return ()
     idle = sorted(set(ignored) - {one.code for one in found if one.level == SUPPRESSED})
