@@ -14,6 +14,7 @@ from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.checks import parse_limit_lines, parse_steps
 from pytest_tfperf.errors import LimitError
 from pytest_tfperf.metrics import RATIO, SECONDS, parse_quantity
+from pytest_tfperf.padding.generation import generation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +73,8 @@ def _limits(config: pytest.Config) -> dict[str, Any]:
     limits: dict[str, Any] = dict(parse_limit_lines([lines] if isinstance(lines, str) else lines, "ini tfperf_limits"))
     if regression := ini(config, "tfperf_max_regression"):
         limits["max_regression"] = _parsed("tfperf_max_regression", regression, lambda text: parse_quantity(text, RATIO))
+    if tpu := ini(config, "tfperf_tpu"):
+        limits["tpu"] = _parsed("tfperf_tpu", tpu, lambda text: generation(text).name)
     return limits
 
 
@@ -106,7 +109,7 @@ def _folder(config: pytest.Config, name: str) -> Path | None:
 def _parsed(name: str, text: str, parse: Callable[[str], Any]) -> Any:
     try:
         return parse(text)
-    except ValueError as error:
+    except (LimitError, ValueError) as error:
         raise LimitError(f"{name}: {error}") from error
 
 

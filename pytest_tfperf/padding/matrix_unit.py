@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from pytest_tfperf.padding.generation import SUBLANES, Generation
-from pytest_tfperf.padding.orders import bodies, is_convolution, is_kernel_gradient
+from pytest_tfperf.padding.orders import BODIES, bodies, is_convolution, is_kernel_gradient
 from pytest_tfperf.trace.hlo_module import ConvolutionDimensions, DotDimensions, HloComputation, HloInstruction, HloModule
 
 
@@ -29,6 +29,11 @@ class Product:
     n: tuple[int, int]
     k: tuple[int, int]
     count: float = 1
+
+    @property
+    def text(self) -> str:
+        """`100×1000×2048`: M, N and K."""
+        return "×".join(str(prod(size)) for size in (self.m, self.n, self.k))
 
     @property
     def macs(self) -> float:
@@ -56,13 +61,18 @@ class MatrixWork:
         padded = [one.padded(generation.matrix_width) for one in self.products]
         return (sum(low for low, _ in padded) / macs - 1, sum(high for _, high in padded) / macs - 1) if macs else None
 
+    def worst(self, generation: Generation, number: int = 3) -> list[Product]:
+        """The products that waste most."""
+        waste = {one: one.padded(generation.matrix_width)[0] - one.macs for one in self.products}
+        return sorted((one for one, padding in waste.items() if padding), key=lambda one: -waste[one])[:number]
+
 
 def matrix_work(modules: Iterable[tuple[HloModule, float]]) -> MatrixWork:
     """The products of modules, each with how often it runs in a step; what is in a loop counts once."""
     products: list[Product] = []
     skipped: list[str] = []
     for module, runs in modules:
-        for part in bodies(module):
+        for part in bodies(module, BODIES | {"fusion"}):
             for op in part.instructions.values():
                 if op.opcode == "convolution" and max(op.feature_groups, op.batch_groups) > 1:
                     skipped.append(op.op_name or op.name)

@@ -10,7 +10,7 @@ lie as they need the least memory.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 
@@ -32,7 +32,7 @@ ELEMENTWISE = frozenset([
 _SAME_DIMENSIONS = frozenset([
     "concatenate", "dynamic-slice", "dynamic-update-slice", "pad", "reduce-window", "reverse", "select-and-scatter", "slice",
 ])  # fmt: skip
-_BODIES = frozenset({"while", "call", "conditional", "async-start"})
+BODIES = frozenset({"while", "call", "conditional", "async-start"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +44,15 @@ class Data:
     feature: int
 
 
-def bodies(module: HloModule) -> Iterator[HloComputation]:
-    """The computations that run as themselves: the entry, the bodies of loops and branches, and what they call."""
+def bodies(module: HloModule, callers: Collection[str] = BODIES) -> Iterator[HloComputation]:
+    """The entry and what instructions of these kinds call, once: the bodies of loops and branches, and functions."""
     waiting, seen = [module.entry_id], set()
     while waiting:
         key = waiting.pop()
         if key not in seen:
             seen.add(key)
             yield module.computations[key]
-            waiting += [called for op in module.computations[key].instructions.values() if op.opcode in _BODIES for called in op.called]
+            waiting += [called for op in module.computations[key].instructions.values() if op.opcode in callers for called in op.called]
 
 
 def is_convolution(op: HloInstruction) -> bool:

@@ -8,7 +8,7 @@ tile is left out. Layouts are a guess: of each array there is a least, a likely 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pytest_tfperf.metrics import BYTES, format_quantity
@@ -22,6 +22,7 @@ from pytest_tfperf.padding.orders import (
     common_batches,
     compact,
     convolution_orders,
+    is_convolution,
     is_identity,
     kernels,
     row_major,
@@ -34,6 +35,7 @@ from pytest_tfperf.trace.hlo_module import HloComputation, HloInstruction, HloMo
 _MATRIX = frozenset({"dot", "scaled-dot", "convolution"})
 _WRITES = _MATRIX | {"reduce", "custom-call"}
 _FUSED = frozenset({"broadcast", "reverse"})  # a kernel is reversed by the window that reads it
+_VIEWS = frozenset({"reshape", "concatenate"})
 _NOWHERE = frozenset({"constant", "iota", "get-tuple-element", "tuple", "after-all", "partition-id", "replica-id"})
 _TIE = "{} are equally common as batch of the convolutions; which of them decides the layout is not documented"
 
@@ -74,13 +76,14 @@ def key_arrays(part: HloComputation, is_entry: bool) -> tuple[HloInstruction, ..
     keys = {op.id for op in part.instructions.values() if op.opcode in _WRITES or (is_entry and op.opcode == "parameter")}
     for op in part.instructions.values():
         if op.opcode in _MATRIX:
-            keys.update(source.id for operand in part.operands(op) for source in _sources(operand, part))
+            reads = _fuses if is_convolution(op) else _fuses_or_views
+            keys.update(source.id for operand in part.operands(op) for source in _sources(operand, part, reads))
     if not is_entry:
         keys = {key for key in keys if part.instructions[key].opcode != "parameter"}
     elif part.root.opcode != "parameter":
         for result in part.operands(part.root) if part.root.opcode == "tuple" else (part.root,):
-            sources = _sources(result, part)
-            in_place = any(source.id in keys and source.shape.dimensions == result.shape.dimensions for source in sources)
+            sources = _sources(result, part, _fuses_or_views)
+            in_place = any(source.id in keys and _sizes(source) == _sizes(result) for source in sources)
             if not in_place and result.opcode not in _NOWHERE:
                 keys.add(result.id)
     return tuple(op for op in part.instructions.values() if op.id in keys)
@@ -91,19 +94,34 @@ def padded_text(shape: Shape) -> str:
     return shape_text(replace(shape, dimensions=padded_dimensions(shape))) + layout_text(shape)
 
 
-def _sources(op: HloInstruction, part: HloComputation) -> list[HloInstruction]:
-    """What an instruction reads when all that can fuse into its reader does."""
+def _sources(op: HloInstruction, part: HloComputation, fuses: Callable[[HloInstruction, HloComputation], bool]) -> list[HloInstruction]:
+    """What the reader of an instruction reads when all that fuses into it does."""
     found: dict[int, HloInstruction] = {}
     waiting, seen = [op], {op.id}
     while waiting:
         one = waiting.pop()
-        if one.opcode in ELEMENTWISE or one.opcode in _FUSED or is_identity(one, part):
+        if fuses(one, part):
             more = [operand for operand in part.operands(one) if operand.id not in seen]
             seen.update(operand.id for operand in more)
             waiting += more
         elif one.opcode not in _NOWHERE:
             found[one.id] = one
     return list(found.values())
+
+
+def _fuses(op: HloInstruction, part: HloComputation) -> bool:
+    """Whether an instruction computes as its reader reads."""
+    return op.opcode in ELEMENTWISE or op.opcode in _FUSED or is_identity(op, part)
+
+
+def _fuses_or_views(op: HloInstruction, part: HloComputation) -> bool:
+    """The same, or only adds or drops dimensions of one element."""
+    views = op.opcode in _VIEWS and [_sizes(operand) for operand in part.operands(op)] == [_sizes(op)]
+    return views or _fuses(op, part)
+
+
+def _sizes(op: HloInstruction) -> list[int]:
+    return [size for size in op.shape.dimensions if size != 1]
 
 
 def _buffers(op: HloInstruction, orders: _Orders, generation: Generation, line: str | None) -> Iterator[Buffer]:
@@ -122,7 +140,7 @@ def _buffers(op: HloInstruction, orders: _Orders, generation: Generation, line: 
                 lower_bytes=min(sizes),
                 upper_bytes=max(sizes),
                 line=line,
-                advice=better_size(likely, None if orders.of(op, plain) else generation),
+                advice=filling_sizes(likely, None if orders.of(op, plain) else generation),
             )
 
 
@@ -135,7 +153,7 @@ def _layouts(shape: Shape, op: HloInstruction, orders: _Orders, generation: Gene
     return [compact(shape, generation), row_major(shape, generation), *swapped]
 
 
-def better_size(shape: Shape, generation: Generation | None) -> str:
+def filling_sizes(shape: Shape, generation: Generation | None) -> str:
     """
     Sizes that fill the tiles of a padded array, and the bytes of padding that they save: `100 → 128: saves 12.3 MiB`.
 

@@ -1,0 +1,131 @@
+"""The padding of a step as metrics and a table: measured where it was compiled for a TPU, else predicted from its HLO."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.metrics import BYTES
+from pytest_tfperf.padding.buffers import LARGEST_SKIPPED, Buffer, Padding
+from pytest_tfperf.padding.generation import DEFAULT, Generation, generation
+from pytest_tfperf.padding.matrix_unit import matrix_work
+from pytest_tfperf.padding.measured import has_tiles, measured_padding
+from pytest_tfperf.padding.predict import predict
+from pytest_tfperf.recording import Recording
+from pytest_tfperf.results import Source, Table, Value
+from pytest_tfperf.trace.hlo import decode_module
+from pytest_tfperf.trace.hlo_module import HloModule
+
+MEMORY, MATRIX_UNIT = "padding_overhead", "mxu_padding_overhead"
+Modules = Sequence[tuple[HloModule, float]]
+"""The modules of a step, and how often each runs in one."""
+
+_WORST = 5
+_MATRIX_OPS = re.compile(r"MatMul|Conv|Einsum|CudnnRNN")
+_COLUMNS = (
+    ("array", ""),
+    ("made by", ""),
+    ("shape", ""),
+    ("padded", ""),
+    ("bytes", BYTES),
+    ("padded bytes", BYTES),
+    ("line", ""),
+    ("try", ""),
+)
+_NO_HLO = "the trace does not hold the HLO of what ran on the TPU"
+_NOT_LOWERED = "nothing in the trace was compiled for a TPU, and padding is predicted where pytest runs the step"
+_EAGER = "the step runs {} eagerly, whose shapes the trace does not tell; put them into a tf.function"
+_NOTHING = f"no array of the step takes more than the {LARGEST_SKIPPED:,} bytes of one tile"
+_NO_PRODUCT = "the step has no matrix multiplication and no convolution"
+_GROUPED = "the matrix multiplications of the step are grouped convolutions alone ({}), of which nothing can be said"
+_UNCERTAIN = "layouts are not certain before a compiler for TPUs has chosen them"
+
+Found = tuple[dict[str, Value], dict[str, Table]]
+"""The metrics of this module, and the tables behind them."""
+
+
+def padding_values(recording: Recording, executables: Modules = (), tpu: Generation | None = None) -> Found:
+    """
+    The padding of a step that ran these executables, on TPUs of a generation, if it did.
+
+    Without a TPU it is predicted for the generation that the recording asks for.
+    """
+    if tpu is not None and not executables:
+        return _unknown(_NO_HLO)
+    if tpu is not None or any(has_tiles(module) for module, _ in executables):
+        tpu = tpu or generation(recording.tpu or DEFAULT)
+        found = measured_padding([module for module, _ in executables], tpu)
+        return values_of(found, executables, tpu, Source.HLO)
+    return predicted_values(recording)
+
+
+def predicted_values(recording: Recording) -> Found:
+    """The padding that the step would have on a TPU."""
+    outside = sorted({op for op, *_ in recording.eager if _MATRIX_OPS.search(op)})
+    if recording.lowered is None or outside:
+        return _unknown(recording.lowered_why or _NOT_LOWERED if recording.lowered is None else _EAGER.format(", ".join(outside)))
+    tpu = generation(recording.tpu or DEFAULT)
+    lines = {op.name: op.line for op in recording.ops.ops if op.line} if recording.ops else {}
+    try:
+        modules = [(decode_module(raw, f"{recording.name or 'step'}, module {n}"), runs) for n, (raw, runs) in enumerate(recording.lowered)]
+        return values_of(predict([module for module, _ in modules], tpu, lines), modules, tpu, Source.PREDICTED)
+    except TfperfError as error:
+        return _unknown(str(error))
+
+
+def padding_table(padding: Padding, limit: int = _WORST) -> Table:
+    """The arrays that waste most, with a size that would not."""
+    title = f"Padding on a TPU {padding.generation} ({padding.source})"
+    rows = [
+        (one.name, one.what, one.shape, one.padded_shape, one.logical_bytes, one.padded_bytes, one.line or "", one.advice)
+        for one in padding.worst(len(padding.buffers))
+    ]
+    return Table.of(title, _COLUMNS, rows, limit)
+
+
+def values_of(padding: Padding | str, modules: Modules, tpu: Generation, source: Source) -> Found:
+    """The metrics and the table of padding that was found in modules, or why it was not; `source` is where the modules come from."""
+    products = _matrix_unit(modules, tpu, source)
+    if isinstance(padding, str) or padding.overhead is None:
+        return {MEMORY: Value.unknown(MEMORY, padding if isinstance(padding, str) else _NOTHING), MATRIX_UNIT: products}, {}
+    worst = padding.worst(1)
+    detail = _bounds(padding.low, padding.high) | {"padding": padding.source, "tpu": tpu.name} | _explained(padding, worst)
+    value = Value.of(MEMORY, padding.overhead, source, **detail)
+    return {MEMORY: value, MATRIX_UNIT: products}, {"padding": padding_table(padding)} if worst else {}
+
+
+def _matrix_unit(modules: Modules, tpu: Generation, source: Source) -> Value:
+    work = matrix_work(modules)
+    overhead = work.overhead(tpu)
+    if overhead is None:
+        return Value.unknown(MATRIX_UNIT, _GROUPED.format(", ".join(work.skipped[:3])) if work.skipped else _NO_PRODUCT)
+    low, high = overhead
+    detail: dict[str, Any] = {**_bounds(low, high), "padding": "estimated" if source is Source.HLO else "predicted", "tpu": tpu.name}
+    if work.skipped:
+        detail["without"] = f"{len(work.skipped)} grouped convolutions, of which nothing can be said"
+    if worst := work.worst(tpu):
+        detail["where"] = ", ".join(f"{one.name} ({one.text})" for one in worst)
+    return Value.of(MATRIX_UNIT, low, source, **detail)
+
+
+def _bounds(low: float | None, high: float | None) -> dict[str, Any]:
+    return {"low": low, "high": high, "bounds": _UNCERTAIN} if low != high else {}
+
+
+def _explained(padding: Padding, worst: Iterable[Buffer]) -> dict[str, str]:
+    """Where the padding is, and what to try."""
+    detail = {}
+    for one in worst:
+        line = f" at {one.line}" if one.line else ""
+        detail["where"] = f"most in {one.what}{line}: {one.shape} takes {one.padded_shape}"
+        if one.advice:
+            detail["try"] = one.advice
+    if padding.notes:
+        detail["notes"] = "; ".join(padding.notes)
+    return detail
+
+
+def _unknown(why: str) -> Found:
+    return {name: Value.unknown(name, why) for name in (MEMORY, MATRIX_UNIT)}, {}
