@@ -1,0 +1,168 @@
+"""The graph of a step's ops, through calls, loops and branches."""
+
+import tensorflow as tf
+
+from pytest_tfperf.compiler import op_graph as module
+from pytest_tfperf.compiler.op_graph import graph_of, op_graph
+from pytest_tfperf.compiler.probe import NO_PROBE, Probe, probed
+
+X = tf.ones((8, 32, 64))
+
+
+def ops_of(function, *args, **options):
+    return graph_of([tf.function(function, **options).get_concrete_function(*args).graph])
+
+
+def only(graph, op_type):
+    (one,) = (op for op in graph.ops if op.op_type == op_type)
+    return one
+
+
+def producer(graph, op, position=0):
+    return graph.ops[op.inputs[position][0]]
+
+
+def line(function, offset=0):
+    return f"test_op_graph.py:{function.python_function.__code__.co_firstlineno + offset}"
+
+
+@tf.function
+def swapped(x):
+    return tf.transpose(x, (0, 2, 1))
+
+
+@tf.function(jit_compile=True)
+def compiled(x):
+    return swapped(tf.exp(x))
+
+
+def test_an_op_is_known_with_shapes_constants_and_line():
+    graph = graph_of([swapped.get_concrete_function(X).graph])
+    transpose = only(graph, "Transpose")
+    assert (transpose.name, transpose.line, transpose.in_loop, transpose.compiles) == ("transpose", line(swapped, 2), False, True)
+    assert (transpose.outputs[0].shape, transpose.outputs[0].dtype) == ((8, 64, 32), "float32")
+    assert producer(graph, transpose).op_type == "Placeholder"
+    assert producer(graph, transpose, 1).value == (0, 2, 1)
+    assert [producer(graph, op).name for op in graph.ops if op.op_type == "Identity"] == ["transpose"]
+
+
+def test_what_is_called_stands_in_place_of_the_call():
+    graph = ops_of(lambda x: tf.matmul(x, compiled(x)), X)
+    assert {op.op_type for op in graph.ops} <= {"Placeholder", "Const", "Exp", "Transpose", "Identity", "BatchMatMulV2"}
+    transpose = only(graph, "Transpose")
+    assert transpose.name.endswith("/transpose")
+    assert transpose.line == line(swapped, 2)
+    exp = producer(graph, transpose)
+    assert exp.op_type == "Exp"
+    assert producer(graph, exp).name == "x"
+
+
+def test_a_function_that_is_called_twice_is_there_twice():
+    graph = ops_of(lambda x: swapped(x) + swapped(x * 2.0), X)
+    assert [op.op_type for op in graph.ops].count("Transpose") == 2
+
+
+def test_a_gradient_leads_through_the_function():
+    def step(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = tf.reduce_sum(compiled(x) ** 2)
+        return tape.gradient(y, x)
+
+    graph = ops_of(step, X)
+    assert [op.op_type for op in graph.ops].count("Transpose") == 2
+    assert "PartitionedCall" not in {op.op_type for op in graph.ops}
+
+
+def test_bodies_of_loops_are_marked():
+    def loop(x):
+        for _ in tf.range(3):
+            x = tf.tanh(x) + tf.cast(tf.random.categorical(x[0], 64), tf.float32)[0]
+        return tf.exp(x)
+
+    graph = ops_of(loop, X)
+    assert {op.op_type: op.in_loop for op in graph.ops if op.op_type in ("Tanh", "Multinomial", "Exp")} == {
+        "Tanh": True, "Multinomial": True, "Exp": False,
+    }  # fmt: skip
+
+
+def test_what_a_loop_changes_is_not_taken_for_what_it_begins_with():
+    def loop(x, y):
+        return tf.while_loop(lambda i, _: i < 3, lambda i, z: (i + 1, tf.transpose(z + x, tf.stack([0, 2, 1]))), (0, y))[1]
+
+    square = tf.ones((4, 8, 8))
+    graph = ops_of(loop, square, square)
+    sums = [op for op in graph.ops if op.op_type == "AddV2" and op.outputs[0].shape == (4, 8, 8)]
+    assert sorted(producer(graph, sums[0], position).name.rpartition("/")[2] for position in (0, 1))[1:] == ["x"]
+    assert "y" not in {producer(graph, sums[0], position).name for position in (0, 1)}
+    assert producer(graph, only(graph, "Transpose"), 1).value == (0, 2, 1)
+
+
+def test_turns_of_a_loop_over_an_iterator_are_steps():
+    iterator = iter(tf.data.Dataset.from_tensors(X).repeat())
+
+    @tf.function
+    def steps(iterator):
+        for _ in tf.range(3):
+            tf.print(tf.reduce_sum(tf.tanh(next(iterator))))
+
+    graph = graph_of([steps.get_concrete_function(iterator).graph])
+    assert not only(graph, "Tanh").in_loop
+    assert not only(graph, "PrintV2").compiles
+
+
+def test_branches_are_looked_into():
+    def branch(x):
+        return tf.cond(tf.reduce_sum(x) > 0, lambda: tf.transpose(x, (0, 2, 1)), lambda: tf.reshape(x, (8, 64, 32)))
+
+    transpose = only(graph := ops_of(branch, X), "Transpose")
+    assert producer(graph, transpose).name == "x"
+
+
+def test_what_nothing_needs_is_left_out():
+    def step(x):
+        tf.transpose(x, (0, 2, 1))
+        return x + 1.0
+
+    assert "Transpose" not in {op.op_type for op in ops_of(step, X, autograph=False).ops}
+
+
+def test_datasets_in_a_function_are_not_the_steps():
+    def step(x):
+        return tf.data.Dataset.from_tensors(x).map(swapped).reduce(x, lambda total, _: total + 1.0)
+
+    assert "Transpose" not in {op.op_type for op in ops_of(step, X).ops}
+
+
+def test_shapes_that_are_not_known():
+    graph = ops_of(swapped.python_function, tf.TensorSpec((None, 32, 64), tf.float32))
+    assert only(graph, "Transpose").outputs[0].shape == (None, 64, 32)
+    unknown = ops_of(lambda x: tf.exp(x), tf.TensorSpec(None, tf.float32))
+    assert only(unknown, "Exp").outputs[0].shape is None
+
+
+def test_types_that_xla_has_no_kernel_for():
+    graph = ops_of(lambda x: (tf.nn.relu(x), tf.strings.length(tf.strings.as_string(x))), X)
+    assert only(graph, "Relu").compiles
+    assert not only(graph, "AsString").compiles
+    sums = ops_of(lambda x: tf.add(x, x), tf.TensorSpec((), tf.string))
+    assert not only(sums, "Add").compiles  # numbers are added, text is not
+
+
+def test_the_graph_of_what_a_step_called():
+    with probed() as probe:
+        compiled(X)
+        compiled(X)
+    graph = op_graph(probe)
+    assert [op.op_type for op in graph.ops].count("Transpose") == 1
+
+
+def test_why_there_is_no_graph(monkeypatch):
+    assert op_graph(Probe()) == NO_PROBE
+    with probed() as probe:
+        tf.exp(X)
+    assert op_graph(probe) == "the step calls no tf.function, so it has no graph"
+    monkeypatch.setattr(module, "MAX_OPS", 3)
+    with probed() as probe:
+        compiled(X)
+    assert op_graph(probe) == "the step's functions hold more than 3 ops, with what they call once for each call"
