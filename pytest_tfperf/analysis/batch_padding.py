@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy.typing as npt
 
 from pytest_tfperf.metrics import format_quantity
 from pytest_tfperf.recording import Batches, BatchRows, Recording
-from pytest_tfperf.results import Source, Table, Value
+from pytest_tfperf.results import Profile, Source, Table, Value
 
 _NOT_SEEN = "batches are seen where tf_profile drives the steps: tf_profile(step, data), tf_profile.steps(data) or a Keras loop"
 _EMPTY = "the batches have no elements"
@@ -23,6 +24,12 @@ _COLUMNS = (
 )  # fmt: skip
 
 Lengths = npt.NDArray[np.int64]
+
+
+def with_batch_padding(profile: Profile, recording: Recording) -> Profile:
+    """A profile with the share of padding and its table; neither needs the trace."""
+    value, tables = batch_padding(recording)
+    return replace(profile, metrics={**profile.metrics, "batch_padding": value}, tables={**profile.tables, **tables})
 
 
 def batch_padding(recording: Recording) -> tuple[Value, dict[str, Table]]:
@@ -112,7 +119,9 @@ def _shapes(worst: BatchRows) -> str:
 
 
 def _told(component: BatchRows) -> str:
-    return f"{component.how}{f' with {component.pad}' if component.how == 'padded_batch' else ''}"
+    if component.how.startswith("zeros"):
+        return f"{component.how} (where these are data, give the batch a mask or lengths)"
+    return f"{component.how} with {component.pad}" if component.pad else component.how
 
 
 def _better(worst: BatchRows) -> dict[str, Any]:

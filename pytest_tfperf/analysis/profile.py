@@ -9,7 +9,7 @@ from itertools import takewhile
 import numpy as np
 
 from pytest_tfperf.analysis.advice import advise
-from pytest_tfperf.analysis.batch_padding import batch_padding
+from pytest_tfperf.analysis.batch_padding import with_batch_padding
 from pytest_tfperf.analysis.breakdown import Breakdown, break_down
 from pytest_tfperf.analysis.compile_time import compile_seconds, compile_time
 from pytest_tfperf.analysis.completeness import faults, remarks, without_incomplete
@@ -55,11 +55,11 @@ def profile_of(recording: Recording, trace: Trace | None, cold: Trace | None = N
     """
     values = {name: Value.unknown(name, recording.ended or "nothing was traced") for name in METRICS}
     values["xla_compile_time"] = compile_time(cold, recording)
-    values["batch_padding"], padding = batch_padding(recording)
     if trace is None:
         predicted, _ = padding_values(recording)
         values |= timed_values(recording) | counted_values(recording) | graph_values(recording, None) | predicted
-        return with_op_guide(_profile(recording, values, tables=graph_tables(recording, None) | padding), recording)
+        profile = with_op_guide(_profile(recording, values, tables=graph_tables(recording, None)), recording)
+        return with_batch_padding(profile, recording)
     launched = find_steps(trace)
     steps = on_the_device(trace, launched)
     breakdown = break_down(trace, steps)
@@ -90,13 +90,14 @@ def profile_of(recording: Recording, trace: Trace | None, cold: Trace | None = N
         tables["executables"] = executable_table(trace, use, executables, costs, compiled_s)
     known = executables if not why_unknown(trace, use) and len(executables) == len(use.modules) else None
     values |= graph_values(recording, known)
-    tables |= graph_tables(recording, known) | padding
+    tables |= graph_tables(recording, known)
     runs = use.in_metadata(executables)
     found, more = padding_values(recording, [(executables[name], runs[name]) for name in runs], trace_generation(trace))
     values, tables = values | found, tables | more
     incomplete = faults(trace)
     recording = replace(recording, notes=recording.notes + _dropped(steps) + incomplete + remarks(trace))
     profile = with_op_guide(_profile(recording, without_incomplete(values, incomplete), steps, breakdown, tables), recording)
+    profile = with_batch_padding(profile, recording)
     return replace(profile, advice=advise(profile))
 
 

@@ -203,8 +203,9 @@ def _pads(dtypes: Mapping[str, str], padded: list[tuple[PaddedComponent, ...]]) 
 
 
 def _is_mask(name: str, column: Sequence[Any]) -> bool:
-    """Zeros and ones in one run a row; flags at single positions (special_tokens_mask) are no padding."""
-    if not _MASK.search(name.rsplit("/", 1)[-1]) or column[0].ndim < 2 or column[0].dtype.kind not in "biuf":
+    """Zeros and ones in one run a row; flags at single positions (special_tokens_mask) are no padding, nor are masks of images."""
+    word = _MASK.search(name.rsplit("/", 1)[-1])
+    if word is None or column[0].ndim < 2 or column[0].dtype.kind not in "biuf" or (column[0].ndim > 2 and not word[1]):
         return False
     masks = [array != 0 for array in column]
     one_run = all((mask[..., :1].sum(axis=-1) + (mask[..., 1:] & ~mask[..., :-1]).sum(axis=-1) <= 1).all() for mask in masks)

@@ -37,16 +37,17 @@ def sample_again(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mappin
     """
     The first batches of what a Keras loop was given, which shows its data to nobody: at most 20, and no more after a second.
 
-    Only data that can be started again are, as a further epoch would, and a pipeline only if it could pad.
+    Only data that can be started again are, as a further epoch would, and a pipeline only if it could pad. A pipeline that shuffles
+    gives other batches than the steps had, and goes on in its sequence of random numbers.
     """
     try:
         given = inspect.signature(call).bind(*args, **kwargs).arguments
-        data: Any = given.get("x")
+        data: Any = given.get("x", kwargs.get("x", args[0] if args else None))
         if hasattr(data, "__next__"):
             return Elements(why=_ONCE)
         if hasattr(data, "element_spec") and not could_be_padded(data.element_spec, data):
             return Elements(why=NOTHING_TO_PAD)
-        batches = _again(data, given.get("y"), given.get("batch_size") or 32)
+        batches = _again(data, given.get("y", kwargs.get("y")), given.get("batch_size") or 32)
         if batches is None:
             return Elements(why=_UNKNOWN)
         return Elements(data=data, kept=_for_a_second(batches), why=None, sampled=True)

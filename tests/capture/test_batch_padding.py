@@ -8,7 +8,7 @@ from tensorflow.python.distribute.values import PerReplica
 
 from pytest_tfperf.analysis.batch_padding import batch_padding
 from pytest_tfperf.capture.batch_rows import batches_seen
-from pytest_tfperf.capture.elements import elements_to_keep
+from pytest_tfperf.capture.elements import elements_to_keep, sample_again
 from pytest_tfperf.errors import UnknownMetric
 from pytest_tfperf.recording import Recording
 
@@ -108,6 +108,8 @@ CASES = {
     "the mask before the lengths": ({"ids": TOKENS, "length": np.array([5, 5, 5]), "mask": MASK}, 6),
     "two masks": ({"ids": TOKENS, "mask": MASK, "decoder_ids": TOKENS, "decoder_mask": np.ones_like(MASK)}, 6 + 15),
     "flags at positions are no mask": ({"ids": TOKENS, "special_mask": np.array([[1, 0, 1, 0, 0]] * 3)}, 6),
+    "the mask of an image": ({"ids": TOKENS, "image": np.ones((3, 4, 4, 3), "uint8"), "mask": np.triu(np.ones((3, 4, 4)))}, 6),
+    "a padding mask of several axes": ({"x": np.ones((1, 2, 3, 2)), "padding_mask": np.array([[[1, 1, 0], [1, 0, 0]]])}, 6),
     "named in a tuple": (({"ids": TOKENS, "mask": MASK}, np.array([0, 1, 0])), 6),
     "a whole row of padding": (padded([[4, 2], []], 2), 2),
     "rows without any element are left out": ((TOKENS, np.zeros((3, 0), int)), 6),
@@ -209,6 +211,62 @@ def test_arrays_of_a_keras_loop_are_cut_as_keras_does(profile):
     result = profile.predict(embedding(), tokens, batch_size=4, verbose=0)
     assert result.batch_padding == pytest.approx(0.861328, abs=1e-6)
     assert result.value("batch_padding").detail["n_batches"] == 20
+
+
+def test_a_pydataset_is_indexed_again(profile):
+    class Rows(keras.utils.PyDataset):
+        def __len__(self):
+            return 40
+
+        def __getitem__(self, index):
+            return {"ids": TOKENS}, np.ones((3, 1))
+
+    inputs = keras.Input((5,), dtype="int64", name="ids")
+    model = keras.Model({"ids": inputs}, keras.layers.Dense(1)(keras.layers.Flatten()(keras.layers.Embedding(9, 2)(inputs))))
+    model.compile("sgd", "mse")
+    assert profile.fit(model, Rows(), epochs=2, verbose=0).batch_padding == pytest.approx(9 / 15)
+
+
+def test_data_that_fail_when_looked_at_again_do_not_fail_the_test():
+    class Broken(keras.utils.PyDataset):
+        def __len__(self):
+            return 40
+
+        def __getitem__(self, index):
+            raise OSError("mine")
+
+    elements = sample_again(lambda x: None, (Broken(),), {})
+    assert elements.why == "the data could not be looked at again: OSError: mine"
+
+
+@pytest.mark.parametrize("data", [None, 3, object(), [1, [2]], {"a": 2}])
+def test_data_that_are_no_arrays_are_not_looked_at_again(data):
+    assert "cannot be looked at again" in sample_again(lambda *args, **kwargs: None, (), {"x": data}).why
+
+
+def test_the_sample_ends_after_a_second(monkeypatch):
+    seconds = iter(np.arange(0, 100, 0.25))
+    monkeypatch.setattr("pytest_tfperf.capture.elements.perf_counter", lambda: next(seconds))
+    elements = sample_again(lambda x, batch_size=None: None, ([TOKENS, TOKENS],), {"batch_size": 1})
+    assert len(elements.kept) == 3
+    elements = sample_again(lambda x, batch_size=None: None, (sequences().repeat().padded_batch(2),), {"batch_size": None})
+    assert len(elements.kept) == 5
+
+
+def test_images_of_a_keras_loop_are_not_drawn_again(profile):
+    drawn = []
+
+    def draw():
+        for _ in range(60):
+            drawn.append(1)
+            yield np.ones((2, 3), "float32"), np.ones((2, 1), "float32")
+
+    spec = (tf.TensorSpec((2, 3)), tf.TensorSpec((2, 1)))
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    result = profile.fit(model, tf.data.Dataset.from_generator(draw, output_signature=spec), verbose=0, shuffle=False)
+    assert "no component of the batches shows padding" in result.value("batch_padding").why
+    assert len(drawn) <= 60
 
 
 def test_a_generator_is_not_used_up(profile):
