@@ -62,6 +62,13 @@ def _parser() -> argparse.ArgumentParser:
         "Show a run file of pytest --tfperf-report run.json. Exit status 1 if a check in it failed, 3 if one is unknown.",
     )  # fmt: skip
     show.add_argument("run", type=Path, metavar="RUN.json", help="the run file")
+    padding = _command(
+        commands, "padding", _padding, "what the padding of tiled layouts costs on a TPU",
+        "Say how much of a TPU's memory and matrix-unit work is padding: measured where the HLO was compiled for a TPU, else predicted; "
+        "with -v also which sizes do not suit a GPU's tensor cores. Exit status 2 if the file cannot be read, 3 if the answer is unknown.",
+    )  # fmt: skip
+    padding.add_argument("file", type=Path, metavar="FILE", help=f"HLO text (.hlo, .txt), or a trace: {traces}")
+    padding.add_argument("--tpu", metavar="NAME", help="the generation to predict for: v2 v3 v4 v5e v5p v6e v7x; v5e if not given")
     export = commands.add_parser(
         "export", help="a trace for Perfetto's UI or chrome://tracing, or its HLO as text or a picture",
         description="Write a trace as Chrome's trace JSON (.json, .json.gz) or in Perfetto's format (.perfetto-trace, .pftrace), "
@@ -158,6 +165,15 @@ def _export_hlo(options: argparse.Namespace) -> int:
         others = ", ".join(program.title for program in programs[1:])
         print(f"tfperf: {options.output} shows {programs[0].title}; --module takes another: {others}", file=sys.stderr)
     return GOOD
+
+
+def _padding(options: argparse.Namespace, rest: Sequence[str]) -> int:
+    _refuse(options, rest)
+    from pytest_tfperf.report.padding import padding_profile, render_padding  # numpy
+
+    profile = padding_profile(options.file, options.tpu, options.verbose)
+    print(_json([profile]) if options.json else render_padding(profile, options.verbose))
+    return UNKNOWN if profile.value("padding_overhead").number is None else GOOD
 
 
 def _compare(options: argparse.Namespace, rest: Sequence[str]) -> int:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from math import prod
 
 from pytest_tfperf.analysis.flops import library_convolution, library_dot
+from pytest_tfperf.padding.lines import source_line
+from pytest_tfperf.padding.orders import is_convolution, is_kernel_gradient
 from pytest_tfperf.trace.hlo_module import ConvolutionDimensions, DotDimensions, HloComputation, HloInstruction, HloModule, Shape
 
 _BITS = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16}
@@ -72,9 +74,8 @@ def _gemm(part: HloComputation, op: HloInstruction) -> Gemm | None:
     rows, columns, depth, batch, sizes = found
     if min(rows, columns, depth, batch) < 1 or 1 in (rows, columns):
         return None
-    line = f"{op.source_file}:{op.source_line}" if op.source_file else None
     return Gemm(
-        op=op.op_name or op.name, dtype=dtype, rows=rows, columns=columns, depth=depth, sizes=sizes, batch=batch, line=line,
+        op=op.op_name or op.name, dtype=dtype, rows=rows, columns=columns, depth=depth, sizes=sizes, batch=batch, line=source_line(op),
     )  # fmt: skip
 
 
@@ -95,8 +96,7 @@ def _convolved(op: HloInstruction, dims: ConvolutionDimensions, data: Shape, ker
     """
     out = next(op.shape.arrays(), op.shape).dimensions
     columns, depth = out[dims.output_feature], kernel.dimensions[dims.kernel_input_feature]
-    of_kernel = "BackpropFilter" in op.op_type or dims.input_feature == 0
-    channels = data.dimensions[dims.input_batch] if of_kernel and dims.input_spatial else depth
+    channels = data.dimensions[dims.input_batch] if is_convolution(op) and is_kernel_gradient(op) else depth
     rows = out[dims.output_batch] * prod(out[number] for number in dims.output_spatial)
     depth *= prod(kernel.dimensions[number] for number in dims.kernel_spatial)
     names = (

@@ -19,6 +19,8 @@ from pytest_tfperf.errors import LayoutError
 from pytest_tfperf.metrics import BYTES, format_quantity
 from pytest_tfperf.padding.buffers import LARGEST_SKIPPED, Buffer, Padding
 from pytest_tfperf.padding.generation import Generation, generation
+from pytest_tfperf.padding.lines import source_line
+from pytest_tfperf.padding.orders import bodies
 from pytest_tfperf.padding.sizes import better_size
 from pytest_tfperf.padding.tiling import (
     layout_text,
@@ -29,11 +31,10 @@ from pytest_tfperf.padding.tiling import (
     physical_dimensions,
     shape_text,
 )
-from pytest_tfperf.trace.hlo_module import HloComputation, HloInstruction, HloModule, Shape
+from pytest_tfperf.trace.hlo_module import HloInstruction, HloModule, Shape
 from pytest_tfperf.trace.xspace import Trace
 
 _MEMORIES = frozenset({0, 1})
-_CALLS = frozenset({"while", "call", "conditional", "async-start"})
 _NOT_NEW = frozenset({  # nothing new, or a copy of what is in HBM on its way to VMEM and back
     "add-dependency", "after-all", "async-start", "async-update", "bitcast", "constant", "copy-done", "copy-start", "get-tuple-element",
     "opt-barrier", "optimization-barrier", "recv", "send", "send-done", "slice-done", "slice-start", "tuple", "while",
@@ -92,7 +93,7 @@ def trace_generation(trace: Trace) -> Generation | None:
 
 def _arrays(module: HloModule) -> Iterator[tuple[HloInstruction, int, Shape]]:
     """The arrays in a TPU's memory, with the instruction that makes each and its number among the instruction's."""
-    for part in _running(module):
+    for part in bodies(module):
         is_entry = part.id == module.entry_id
         handed_on = set() if is_entry else {part.root_id, *part.root.operands} if part.root.opcode == "tuple" else {part.root_id}
         for op in part.instructions.values():
@@ -101,18 +102,6 @@ def _arrays(module: HloModule) -> Iterator[tuple[HloInstruction, int, Shape]]:
             for number, leaf in enumerate(leaves(op.shape)):
                 if leaf.dimensions and leaf.memory_space in _MEMORIES:
                     yield op, number, leaf
-
-
-def _running(module: HloModule) -> list[HloComputation]:
-    """The entry, and the computations that loops, calls and conditionals reach from it."""
-    found = {module.entry_id: module.entry}
-    waiting = [module.entry]
-    while waiting:
-        called = [key for op in waiting.pop().instructions.values() if op.opcode in _CALLS for key in op.called]
-        new = {key: module.computations[key] for key in called if key not in found}
-        found |= new
-        waiting += new.values()
-    return list(found.values())
 
 
 def _buffer(op: HloInstruction, number: int, leaf: Shape, tpu: Generation) -> Buffer:
@@ -127,6 +116,6 @@ def _buffer(op: HloInstruction, number: int, leaf: Shape, tpu: Generation) -> Bu
         logical_bytes=logical_bytes(shape),
         padded_bytes=padded,
         upper_bytes=padded,
-        line=f"{op.source_file}:{op.source_line}" if op.source_file else None,
+        line=source_line(op),
         advice=better_size(shape),
     )

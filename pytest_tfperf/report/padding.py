@@ -1,0 +1,140 @@
+"""The padding of a file of HLO, or of the executables of a trace, as a profile that holds nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tabulate import tabulate
+
+from pytest_tfperf.analysis.programs import programs_of
+from pytest_tfperf.errors import LayoutError, TraceError
+from pytest_tfperf.metrics import METRICS, format_quantity
+from pytest_tfperf.padding.buffers import Padding
+from pytest_tfperf.padding.gemms import gemms_of
+from pytest_tfperf.padding.generation import DEFAULT, Generation, generation
+from pytest_tfperf.padding.gpu_alignment import alignment_table, gpu_alignment
+from pytest_tfperf.padding.hlo_reader import read_hlo
+from pytest_tfperf.padding.lines import source_line
+from pytest_tfperf.padding.live import without_dead_code
+from pytest_tfperf.padding.measured import has_tiles, measured_padding, trace_generation
+from pytest_tfperf.padding.predict import predict
+from pytest_tfperf.padding.values import Modules, padding_table, values_of
+from pytest_tfperf.report.analysis import render_table
+from pytest_tfperf.results import Profile, Source, Value
+from pytest_tfperf.trace.hlo_module import HloModule
+from pytest_tfperf.trace.logdir import find_traces
+from pytest_tfperf.trace.xspace import Trace, read_trace
+
+_TEXT = (".hlo", ".txt")
+_HEAD = b"HloModule"
+_ALL = 1000  # rows
+_OPTIMISED = (
+    "predicted from HLO that a compiler for another device has optimised; HLO before optimisation predicts better: "
+    "export(stage='unoptimized') in pytest, or XLA's dump before_optimizations"
+)
+_NOT_RUN = "no step ran an executable; these are alive all the same"
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What a file holds: modules with how often a step runs each, the trace if it is one, and what to say of it."""
+
+    modules: Modules
+    trace: Trace | None = None
+    tpu: Generation | None = None
+    notes: tuple[str, ...] = ()
+
+
+def padding_profile(path: Path, tpu: str | None, verbose: bool) -> Profile:
+    """
+    The padding of a HLO text or a trace: measured where its layouts have tiles or a TPU ran it, else predicted for the generation.
+
+    Its tables are the arrays that waste most, and the GPU alignment of its products, of no GPU only if it is `verbose`.
+
+    Raises:
+        LayoutError: If a layout cannot be understood.
+        LimitError: If there is no such generation.
+        TraceError: If the file cannot be read, or holds no HLO.
+    """
+    asked = generation(tpu or DEFAULT)
+    read = _read_text(path) if _is_text(path) else _read_trace(path)
+    on_tpu = read.tpu is not None or any(has_tiles(module) for module, _ in read.modules)
+    runs = read.modules if on_tpu else [(without_dead_code(module), times) for module, times in read.modules]
+    modules = [module for module, _ in runs]
+    found = measured_padding(modules, read.tpu or asked) if on_tpu else _predicted(modules, asked)
+    notes = (_OPTIMISED,) if not on_tpu and any(module.scheduled for module in modules) else ()
+    metrics, tables = values_of(found, runs, read.tpu or asked, Source.HLO if on_tpu else Source.PREDICTED)
+    if isinstance(found, Padding):
+        tables = {"padding": padding_table(found, _ALL)} if found.worst(1) else {}
+        notes += found.notes
+    alignment, advice = gpu_alignment(read.trace, modules) if read.trace else (None, ())
+    if alignment is None and verbose:
+        alignment = alignment_table(gemms_of(modules))
+    tables |= {"alignment": alignment} if alignment else {}
+    return Profile(name=str(path), metrics=metrics, notes=read.notes + notes, tables=tables, advice=advice)
+
+
+def render_padding(profile: Profile, verbose: bool) -> str:
+    """The overheads, each with where it comes from, and the tables."""
+    rows = [(name, _number(name, value), _origin(value)) for name, value in profile.metrics.items() if value.number is not None]
+    lines = [profile.name, *(f"note: {note}" for note in profile.notes), ""]
+    lines += [tabulate(rows, ["metric", "value", ""], "simple", disable_numparse=True, colalign=("left", "right", "left"))] if rows else []
+    lines += [f"{name} is unknown: {value.why}" for name, value in profile.metrics.items() if value.number is None]
+    for table in profile.tables.values():
+        lines += ["", *render_table(table, verbose)]
+    lines += ["", *(f"{advice.what} ({advice.because})" for advice in profile.advice)] if profile.advice else []
+    return "\n".join(lines)
+
+
+def _is_text(path: Path) -> bool:
+    if not path.is_file():
+        return path.suffix.lower() in _TEXT
+    try:
+        with path.open("rb") as file:
+            return path.suffix.lower() in _TEXT or file.read(len(_HEAD)) == _HEAD
+    except OSError as error:
+        raise TraceError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _read_text(path: Path) -> _Read:
+    try:
+        text = path.read_text("utf-8")
+    except OSError as error:
+        raise TraceError(f"{path} cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise TraceError(f"{path}: no HLO text: byte {error.start} is no UTF-8") from error
+    return _Read([(module, 1.0) for module in read_hlo(text, str(path))])
+
+
+def _read_trace(path: Path) -> _Read:
+    """Of the first host of a run that holds HLO, the executables that the steps ran, else all."""
+    paths = find_traces(path)
+    for one in paths:
+        trace = read_trace(one)
+        if programs := programs_of(trace):
+            notes = () if programs[0].runs is not None else (_NOT_RUN,)
+            return _Read([(program.module, program.runs or 1.0) for program in programs], trace, trace_generation(trace), notes)
+    raise TraceError(f"{', '.join(map(str, paths))}: no HLO in it; jit_compile=True compiles a tf.function")
+
+
+def _predicted(modules: Sequence[HloModule], tpu: Generation) -> Padding | str:
+    ops = (op for module in modules for part in module.computations.values() for op in part.instructions.values())
+    lines = {op.op_name: line for op in ops if (line := source_line(op))}
+    try:
+        return predict(modules, tpu, lines)
+    except LayoutError as error:
+        return str(error)
+
+
+def _number(name: str, value: Value) -> str:
+    """The number, with its bounds where it has some."""
+    assert value.number is not None
+    low, high = (format_quantity(number, METRICS[name].unit) for number in (value.low(), value.high()))
+    likely = format_quantity(value.number, METRICS[name].unit)
+    return likely if low == high else f"{likely} ({low} to {high})"
+
+
+def _origin(value: Value) -> str:
+    return f"{value.detail.get('padding', '')}, TPU {value.detail.get('tpu', '')}"
