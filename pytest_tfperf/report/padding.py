@@ -64,7 +64,7 @@ def padding_profile(path: Path, tpu: str | None, verbose: bool) -> Profile:
     runs = read.modules if on_tpu else [(without_dead_code(module), times) for module, times in read.modules]
     modules = [module for module, _ in runs]
     found = measured_padding(modules, read.tpu or asked) if on_tpu else _predicted(modules, asked)
-    notes = (_OPTIMISED,) if not on_tpu and any(module.scheduled for module in modules) else ()
+    notes: tuple[str, ...] = (_OPTIMISED,) if not on_tpu and any(module.scheduled for module in modules) else ()
     metrics, tables = values_of(found, runs, read.tpu or asked, Source.HLO if on_tpu else Source.PREDICTED)
     if isinstance(found, Padding):
         tables = {"padding": padding_table(found, _ALL)} if found.worst(1) else {}
