@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.metrics import BYTES
-from pytest_tfperf.padding.buffers import LARGEST_SKIPPED, Buffer, Padding
+from pytest_tfperf.padding.buffers import LARGEST_SKIPPED, Padding
 from pytest_tfperf.padding.generation import DEFAULT, Generation, generation
 from pytest_tfperf.padding.matrix_unit import matrix_work
 from pytest_tfperf.padding.measured import has_tiles, measured_padding
@@ -40,21 +40,24 @@ _EAGER = "the step runs {} eagerly, whose shapes the trace does not tell; put th
 _NOTHING = f"no array of the step takes more than the {LARGEST_SKIPPED:,} bytes of one tile"
 _NO_PRODUCT = "the step has no matrix multiplication and no convolution"
 _GROUPED = "the matrix multiplications of the step are grouped convolutions alone ({}), of which nothing can be said"
+_MISSING = "the trace holds the HLO of {} of the {} executables that ran on the TPU"
 _UNCERTAIN = "layouts are not certain before a compiler for TPUs has chosen them"
 
 Found = tuple[dict[str, Value], dict[str, Table]]
 """The metrics of this module, and the tables behind them."""
 
 
-def padding_values(recording: Recording, executables: Modules = (), tpu: Generation | None = None) -> Found:
+def padding_values(recording: Recording, executables: Modules = (), tpu: Generation | None = None, n_missing: int = 0) -> Found:
     """
-    The padding of a step that ran these executables, on TPUs of a generation, if it did.
+    The padding of a step that ran these executables, on TPUs of a generation, if it did, and others whose HLO is missing.
 
     Without a TPU it is predicted for the generation that the recording asks for.
     """
     if tpu is not None and not executables:
         return _unknown(_NO_HLO)
     if tpu is not None or any(has_tiles(module) for module, _ in executables):
+        if n_missing or not executables:
+            return _unknown(_MISSING.format(len(executables), len(executables) + n_missing))
         tpu = tpu or generation(recording.tpu or DEFAULT)
         found = measured_padding([module for module, _ in executables], tpu)
         return values_of(found, executables, tpu, Source.HLO)
@@ -69,10 +72,16 @@ def predicted_values(recording: Recording) -> Found:
     tpu = generation(recording.tpu or DEFAULT)
     lines = {op.name: op.line for op in recording.ops.ops if op.line} if recording.ops else {}
     try:
-        modules = [(decode_module(raw, f"{recording.name or 'step'}, module {n}"), runs) for n, (raw, runs) in enumerate(recording.lowered)]
+        modules = list(zip(lowered_modules(recording), (runs for _, runs in recording.lowered), strict=True))
         return values_of(predict([module for module, _ in modules], tpu, lines), modules, tpu, Source.PREDICTED)
     except TfperfError as error:
         return _unknown(str(error))
+
+
+def lowered_modules(recording: Recording) -> Iterator[HloModule]:
+    """The modules of a step before any optimisation; none where it was not lowered."""
+    for n, (raw, _) in enumerate(recording.lowered or ()):
+        yield decode_module(raw, f"{recording.name or 'step'}, module {n}")
 
 
 def padding_table(padding: Padding, limit: int = _WORST) -> Table:
@@ -86,14 +95,13 @@ def padding_table(padding: Padding, limit: int = _WORST) -> Table:
 
 
 def values_of(padding: Padding | str, modules: Modules, tpu: Generation, source: Source) -> Found:
-    """The metrics and the table of padding that was found in modules, or why it was not; `source` is where the modules come from."""
+    """The metrics and the table of a padding that is known, or why it is not, of a step of these modules."""
     products = _matrix_unit(modules, tpu, source)
     if isinstance(padding, str) or padding.overhead is None:
         return {MEMORY: Value.unknown(MEMORY, padding if isinstance(padding, str) else _NOTHING), MATRIX_UNIT: products}, {}
-    worst = padding.worst(1)
-    detail = _bounds(padding.low, padding.high) | {"padding": padding.source, "tpu": tpu.name} | _explained(padding, worst)
+    detail = _bounds(padding.low, padding.high) | {"padding": padding.source, "tpu": tpu.name} | _explained(padding)
     value = Value.of(MEMORY, padding.overhead, source, **detail)
-    return {MEMORY: value, MATRIX_UNIT: products}, {"padding": padding_table(padding)} if worst else {}
+    return {MEMORY: value, MATRIX_UNIT: products}, {"padding": padding_table(padding)} if padding.worst(1) else {}
 
 
 def _matrix_unit(modules: Modules, tpu: Generation, source: Source) -> Value:
@@ -114,10 +122,10 @@ def _bounds(low: float | None, high: float | None) -> dict[str, Any]:
     return {"low": low, "high": high, "bounds": _UNCERTAIN} if low != high else {}
 
 
-def _explained(padding: Padding, worst: Iterable[Buffer]) -> dict[str, str]:
+def _explained(padding: Padding) -> dict[str, str]:
     """Where the padding is, and what to try."""
     detail = {}
-    for one in worst:
+    for one in padding.worst(1):
         line = f" at {one.line}" if one.line else ""
         detail["where"] = f"most in {one.what}{line}: {one.shape} takes {one.padded_shape}"
         if one.advice:

@@ -1,0 +1,53 @@
+"""Limits on values of which only bounds are known."""
+
+import pytest
+
+from pytest_tfperf.checks import Wanted, check_limits
+from pytest_tfperf.errors import LimitError
+from pytest_tfperf.results import Profile, Source, Value, Verdict
+
+
+def verdict(argument, bound, low, high, **detail):
+    detail = {"low": low, "high": high, "bounds": "nobody knows", "tpu": "v5e", "padding": "predicted", "try": "more"} | detail
+    value = Value.of("padding_overhead", low, Source.PREDICTED, **detail)
+    (check,) = check_limits(Profile(name="", metrics={"padding_overhead": value}), Wanted.read({argument: bound}).limits, None, False)
+    return check
+
+
+@pytest.mark.parametrize(
+    ("argument", "bound", "expected"),
+    [
+        ("max_padding_overhead", 0.5, Verdict.PASS),  # the upper bound holds
+        ("max_padding_overhead", 0.49, Verdict.INCONCLUSIVE),
+        ("max_padding_overhead", 0.1, Verdict.INCONCLUSIVE),  # the lower one does
+        ("max_padding_overhead", 0.09, Verdict.FAIL),
+        ("min_padding_overhead", 0.1, Verdict.PASS),
+        ("min_padding_overhead", 0.11, Verdict.INCONCLUSIVE),
+        ("min_padding_overhead", 0.5, Verdict.INCONCLUSIVE),
+        ("min_padding_overhead", 0.51, Verdict.FAIL),
+    ],
+)
+def test_what_no_value_within_the_bounds_breaks_passes_and_what_all_break_fails(argument, bound, expected):
+    assert verdict(argument, bound, 0.1, 0.5).verdict is expected
+
+
+@pytest.mark.parametrize("bound", [0.1, 0.3, 0.49])
+def test_steps_that_differ_must_all_hold(bound):
+    assert verdict("max_padding_overhead", bound, 0.1, 0.5, bounds=None).verdict is Verdict.FAIL
+
+
+def test_the_message_names_the_bounds_the_generation_and_what_to_try():
+    first, second = verdict("max_padding_overhead", "20%", 0.1, 0.5).message.splitlines()
+    assert first == (
+        "padding_overhead was between 10 % and 50 % on a TPU v5e (predicted) (nobody knows), wanted at most 20 % "
+        "(max_padding_overhead='20%')"
+    )
+    assert second == "  try: more"
+    assert "was 10 % on a TPU v5e (predicted), wanted" in verdict("max_padding_overhead", "5%", 0.1, 0.1).message
+
+
+def test_a_generation_is_one_that_there_is():
+    assert Wanted.read({"tpu": "v6e"}).tpu == "v6e"
+    for wrong, says in (("v6", "did you mean 'v6e'"), (6, "is not a string")):
+        with pytest.raises(LimitError, match=f"tpu: .*{says}"):
+            Wanted.read({"tpu": wrong})
