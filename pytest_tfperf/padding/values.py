@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pytest_tfperf.errors import TfperfError
@@ -56,7 +56,7 @@ def padding_values(recording: Recording, executables: Modules = (), tpu: Generat
     if tpu is not None and not executables:
         return _unknown(_NO_HLO)
     if tpu is not None or any(has_tiles(module) for module, _ in executables):
-        if n_missing or not executables:
+        if n_missing:
             return _unknown(_MISSING.format(len(executables), len(executables) + n_missing))
         tpu = tpu or generation(recording.tpu or DEFAULT)
         found = measured_padding([module for module, _ in executables], tpu)
