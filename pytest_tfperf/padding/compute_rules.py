@@ -23,7 +23,7 @@ _NORMALS = frozenset({
     "RandomStandardNormal", "TruncatedNormal", "ParameterizedTruncatedNormal", "StatelessRandomNormal", "StatelessRandomNormalV2",
     "StatelessTruncatedNormal", "StatelessTruncatedNormalV2", "StatelessParameterizedTruncatedNormal",
 })  # fmt: skip
-_FARTHEST = 12  # ops between two reductions: in moments, softmax and normalisations there are fewer
+_FARTHEST = 5  # ops between two reductions: moments, a softmax and normalisations have fewer, gradients more
 
 
 def unfused_batch_norms(links: Links) -> Found:
