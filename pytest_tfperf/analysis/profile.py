@@ -28,9 +28,10 @@ from pytest_tfperf.analysis.timing import timed_values
 from pytest_tfperf.analysis.work import executable_costs, lowered_programs, traced_programs, work_values
 from pytest_tfperf.analysis.xla import XlaUse, find_xla_use
 from pytest_tfperf.metrics import METRICS
+from pytest_tfperf.padding.gpu_alignment import gpu_alignment
 from pytest_tfperf.padding.measured import trace_generation
 from pytest_tfperf.padding.op_guide import with_op_guide
-from pytest_tfperf.padding.values import padding_values
+from pytest_tfperf.padding.values import lowered_modules, padding_values
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.results import Profile, Source, Step, Table, Value
 from pytest_tfperf.trace.hlo import buffer_bytes
@@ -92,13 +93,17 @@ def profile_of(recording: Recording, trace: Trace | None, cold: Trace | None = N
     values |= graph_values(recording, known)
     tables |= graph_tables(recording, known)
     runs = use.in_metadata(executables)
-    found, more = padding_values(recording, [(executables[name], runs[name]) for name in runs], trace_generation(trace))
+    found, more = padding_values(
+        recording, [(executables[name], runs[name]) for name in runs], trace_generation(trace), len(use.modules) - len(executables)
+    )
     values, tables = values | found, tables | more
+    alignment, aligning = gpu_alignment(trace, lowered_modules(recording) if recording.lowered else executables.values())
+    tables |= {"alignment": alignment} if alignment else {}
     incomplete = faults(trace)
     recording = replace(recording, notes=recording.notes + _dropped(steps) + incomplete + remarks(trace))
     profile = with_op_guide(_profile(recording, without_incomplete(values, incomplete), steps, breakdown, tables), recording)
     profile = with_batch_padding(profile, recording)
-    return replace(profile, advice=advise(profile))
+    return replace(profile, advice=advise(profile) + aligning)
 
 
 def settling_steps(trace: Trace, steps_before: int) -> int:
