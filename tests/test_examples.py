@@ -24,7 +24,7 @@ def test_an_example_runs(example):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("example", ["grappler", "input_pipeline", "mixed_precision", "xla_mnist"])
+@pytest.mark.parametrize("example", ["grappler", "input_pipeline", "mixed_precision", "tpu_padding", "xla_mnist"])
 def test_an_example_passes(example):
     done = run(EXAMPLES / example)
     assert done.returncode == 0, done.stdout

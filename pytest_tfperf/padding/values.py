@@ -41,6 +41,7 @@ _NOTHING = f"no array of the step takes more than the {LARGEST_SKIPPED:,} bytes 
 _NO_PRODUCT = "the step has no matrix multiplication and no convolution"
 _GROUPED = "the matrix multiplications of the step are grouped convolutions alone ({}), of which nothing can be said"
 _MISSING = "the trace holds the HLO of {} of the {} executables that ran on the TPU"
+_TOGETHER = "whether the positions of a window fill the matrix unit together is not known"
 _UNCERTAIN = "layouts are not certain before a compiler for TPUs has chosen them"
 
 Found = tuple[dict[str, Value], dict[str, Table]]
@@ -99,7 +100,7 @@ def values_of(padding: Padding | str, modules: Modules, tpu: Generation, source:
     products = _matrix_unit(modules, tpu, source)
     if isinstance(padding, str) or padding.overhead is None:
         return {MEMORY: Value.unknown(MEMORY, padding if isinstance(padding, str) else _NOTHING), MATRIX_UNIT: products}, {}
-    detail = _bounds(padding.low, padding.high) | {"padding": padding.source, "tpu": tpu.name} | _explained(padding)
+    detail = _bounds(padding.low, padding.high, _UNCERTAIN) | {"padding": padding.source, "tpu": tpu.name} | _explained(padding)
     value = Value.of(MEMORY, padding.overhead, source, **detail)
     return {MEMORY: value, MATRIX_UNIT: products}, {"padding": padding_table(padding)} if padding.worst(1) else {}
 
@@ -110,7 +111,11 @@ def _matrix_unit(modules: Modules, tpu: Generation, source: Source) -> Value:
     if overhead is None:
         return Value.unknown(MATRIX_UNIT, _GROUPED.format(", ".join(work.skipped[:3])) if work.skipped else _NO_PRODUCT)
     low, high = overhead
-    detail: dict[str, Any] = {**_bounds(low, high), "padding": "estimated" if source is Source.HLO else "predicted", "tpu": tpu.name}
+    detail: dict[str, Any] = {
+        **_bounds(low, high, _TOGETHER),
+        "padding": "estimated" if source is Source.HLO else "predicted",
+        "tpu": tpu.name,
+    }
     if work.skipped:
         detail["without"] = f"{len(work.skipped)} grouped convolutions, of which nothing can be said"
     if worst := work.worst(tpu):
@@ -118,8 +123,8 @@ def _matrix_unit(modules: Modules, tpu: Generation, source: Source) -> Value:
     return Value.of(MATRIX_UNIT, low, source, **detail)
 
 
-def _bounds(low: float | None, high: float | None) -> dict[str, Any]:
-    return {"low": low, "high": high, "bounds": _UNCERTAIN} if low != high else {}
+def _bounds(low: float | None, high: float | None, why: str) -> dict[str, Any]:
+    return {"low": low, "high": high, "bounds": why} if low != high else {}
 
 
 def _explained(padding: Padding) -> dict[str, str]:
