@@ -67,8 +67,9 @@ def _components(batches: list[Batch], padded: list[tuple[PaddedComponent, ...]])
     found = [_guided(name, column, guides) for name, column in dense.items() if name not in guides]
     if not any(found):
         pads = _pads({name: _dtype(column[0]) for name, column in dense.items()}, padded)
-        found = [_filled(name, column, pads[name]) for name, column in dense.items() if name in pads]
-        found += [_guessed(name, column) for name, column in dense.items() if name not in pads and not ragged]
+        rows = {name: column for name, column in dense.items() if column[0].ndim > 1 and any(array.shape[1] > 1 for array in column)}
+        found = [_filled(name, column, pads[name]) for name, column in rows.items() if name in pads]
+        found += [_guessed(name, column) for name, column in rows.items() if name not in pads and not ragged]
     return tuple(one for one in [*ragged, *found] if one is not None and any(one.widths))
 
 

@@ -14,7 +14,7 @@ class PaddedComponent:
     """
     A component that a `padded_batch` pads: its dtype, the value (None where it is not a constant), and the axes of the batch.
 
-    The axes are those that are padded to the longest of a batch; where the lengths are all given, every axis but the first.
+    The axes are those that are padded to the longest of a batch, or to more than the examples have.
     """
 
     dtype: str
@@ -45,7 +45,8 @@ def _found(data: Any) -> Iterator[tuple[PaddedComponent, ...]]:
         if not isinstance(stage, tf.data.Dataset):
             continue
         if hasattr(stage, "_padded_shapes") and hasattr(stage, "_padding_values"):
-            yield _components(tf.nest.flatten(stage._padded_shapes), tf.nest.flatten(stage._padding_values))
+            given = [spec.shape for spec in tf.nest.flatten(stage._input_dataset.element_spec)]
+            yield _components(tf.nest.flatten(stage._padded_shapes), tf.nest.flatten(stage._padding_values), given)
         for function in stage._functions():
             for op in function.function.graph.get_operations():
                 if op.type.startswith(_PADS):
@@ -56,15 +57,22 @@ def _found(data: Any) -> Iterator[tuple[PaddedComponent, ...]]:
 def _of_op(op: Any) -> tuple[PaddedComponent, ...]:
     """The inputs are the dataset, the batch size, n shapes, n values and drop_remainder (tensorflow/core/ops/dataset_ops.cc)."""
     n = op.get_attr("N")
-    return _components(op.inputs[2 : 2 + n], op.inputs[2 + n : 2 + 2 * n])
+    import tensorflow as tf
+
+    shapes = op.inputs[2 : 2 + n]
+    whole = [tf.get_static_value(shape) for shape in shapes]
+    known = not all(sizes is not None and (sizes >= 0).all() for sizes in whole)  # where all sizes are given, any may be padded
+    given = [None if sizes is None or not known else tf.TensorShape([None if size < 0 else size for size in sizes]) for sizes in whole]
+    return _components(shapes, op.inputs[2 + n : 2 + 2 * n], given)
 
 
-def _components(shapes: Any, values: Any) -> tuple[PaddedComponent, ...]:
+def _components(shapes: Any, values: Any, given: Any) -> tuple[PaddedComponent, ...]:
+    """Of the padded shapes, the values, and the shapes of the examples, None where these are not known."""
     import tensorflow as tf
 
     return tuple(
-        PaddedComponent(value.dtype.name, _constant(tf.get_static_value(value)), _axes(tf.get_static_value(shape)))
-        for shape, value in zip(shapes, values, strict=True)
+        PaddedComponent(value.dtype.name, _constant(tf.get_static_value(value)), _axes(tf.get_static_value(shape), examples))
+        for shape, value, examples in zip(shapes, values, given, strict=True)
     )
 
 
@@ -72,7 +80,8 @@ def _constant(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else value
 
 
-def _axes(sizes: Any) -> tuple[int, ...]:
+def _axes(sizes: Any, examples: Any) -> tuple[int, ...]:
     if sizes is None:
         return (1,)
-    return tuple(axis for axis, size in enumerate(sizes, 1) if size == -1) or tuple(range(1, len(sizes) + 1))
+    before = [None] * len(sizes) if examples is None or examples.rank != len(sizes) else examples.as_list()
+    return tuple(axis for axis, (size, had) in enumerate(zip(sizes, before, strict=True), 1) if had is None or size > had)

@@ -53,6 +53,14 @@ def test_the_padding_of_pipelines(data, share):
     assert value.number == pytest.approx(share, abs=1e-6)
 
 
+def test_labels_beside_rows_are_no_rows_whatever_becomes_of_the_structure():
+    data = sequences().map(lambda row: (row, tf.constant([0], tf.int64))).padded_batch(4)
+    for elements in (data, data.map(lambda row, label: {"x": row, "y": label, "z": label[:, 0]})):
+        value, rows = measured(elements, elements)
+        assert len(rows) == 1
+        assert value.number == pytest.approx(0.674312, abs=1e-6)
+
+
 def test_a_ragged_batch_says_what_it_would_be_if_made_dense():
     value, rows = measured(sequences().ragged_batch(4))
     assert value.detail["if_dense"] == pytest.approx(0.674312, abs=1e-6)

@@ -42,6 +42,24 @@ def test_components_have_values_and_axes_of_their_own():
     assert found == (PaddedComponent("string", b"", (1,)), PaddedComponent("float32", 0.0, (1,)), PaddedComponent("int64", 0, ()))
 
 
+@pytest.mark.parametrize(
+    ("shapes", "axes"),
+    [(([None], [1]), ((1,), ())), (([128], [1]), ((1,), ())), (([128], [2]), ((1,), (1,)))],
+)
+def test_sizes_that_examples_have_already_are_not_padded(shapes, axes):
+    data = tf.data.Dataset.range(1, 9).map(lambda n: (tf.ones([n]), tf.ensure_shape(tf.ones([1]), [1])))
+    (found,) = padded_batches(data.padded_batch(4, padded_shapes=shapes))
+    assert tuple(component.axes for component in found) == axes
+
+
+@pytest.mark.parametrize("to_boundary", [False, True])
+def test_labels_beside_rows_in_buckets_are_not_padded(to_boundary):
+    data = tf.data.Dataset.range(1, 9).map(lambda n: (tf.ones([n]), tf.ensure_shape(tf.ones([1]), [1]), n))
+    size = {"element_length_func": lambda row, *_: tf.size(row), "bucket_boundaries": [5, 10], "bucket_batch_sizes": [2, 2, 2]}
+    found = padded_batches(data.bucket_by_sequence_length(**size, pad_to_bucket_boundary=to_boundary))
+    assert [tuple(component.axes for component in one) for one in found] == [((1,), (), ())]
+
+
 def test_a_distributed_dataset_is_that_which_was_distributed():
     strategy = tf.distribute.MirroredStrategy(["CPU:0"])
     assert padded_batches(strategy.experimental_distribute_dataset(rows().padded_batch(4))) == ZERO
