@@ -1,0 +1,111 @@
+"""The op guide as a user meets it: limits, what is switched on and suppressed, and what cannot be known."""
+
+import pytest
+
+BODY = """
+@tf.function
+def swapped(x):
+    return tf.transpose(x, (0, 2, 1))
+
+@tf.function
+def step(x):
+    return tf.reduce_sum(swapped(x) + 1.0, 1) * 0.5 + tf.random.normal((32,))
+
+CUBES = [tf.ones((8, 32, 64))] * 4
+"""
+
+
+def shown(result):
+    return "\n".join(result.outlines)
+
+
+def test_findings_fail_a_limit_with_line_and_rewrite(suite):
+    suite.write(
+        BODY
+        + """
+@pytest.mark.tfperf(max_op_guide_findings=0, **STEP_ARGUMENTS)
+def test_step(tf_profile):
+    profile = tf_profile(step, CUBES)
+    table = profile.tables["op_guide"]
+    assert [title for title, _ in table.columns] == ["code", "level", "op", "type", "line", "what", "why", "rewrite"]
+    rows = [(row[0], row[1], row[3], row[4]) for row in table.rows]
+    assert rows == [
+        ("TRANSPOSE", "on", "Transpose", "test_suite.py:10"),
+        ("REDUCE_THEN_MUL", "info", "Mul", "test_suite.py:14"),
+        ("NORMAL_SAMPLING", "info", "RandomStandardNormal", "test_suite.py:14"),
+    ]
+    assert profile.op_guide_findings == 1
+    assert profile.value("op_guide_findings").source.value == "graph"
+"""
+    )
+    result = suite()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "FAIL: op_guide_findings was 1, wanted at most 0 (max_op_guide_findings=0)",
+            "  where: TRANSPOSE at test_suite.py:10: Transpose, float32*8,32,64* by (0,2,1)",
+            "  try: move this transpose next to the matrix product *",
+        ]
+    )
+
+
+def test_codes_are_switched_on_and_suppressed(suite):
+    suite.write(
+        BODY
+        + """
+@pytest.mark.tfperf(op_guide_findings=0, ignore_findings=["TRANSPOSE", "UNFUSED_BN"], **STEP_ARGUMENTS)
+def test_suppressed(tf_profile):
+    profile = tf_profile(step, CUBES)
+    assert [row[1] for row in profile.tables["op_guide"].rows if row[0] == "TRANSPOSE"] == ["suppressed"]
+    assert "ignore_findings names UNFUSED_BN, and the step has no such finding" in profile.notes
+
+@pytest.mark.tfperf(op_guide_findings=2, findings="REDUCE_THEN_MUL", **STEP_ARGUMENTS)
+def test_switched_on(tf_profile):
+    tf_profile(step, CUBES)
+
+@pytest.mark.tfperf(op_guide_findings=2, findings="all", ignore_findings="NORMAL_SAMPLING", **STEP_ARGUMENTS)
+def test_all_but_one(tf_profile):
+    tf_profile(step, CUBES)
+"""
+    )
+    suite().assert_outcomes(passed=3)
+
+
+def test_a_code_that_is_none_is_an_error_of_the_file(suite):
+    suite.write("@pytest.mark.tfperf(ignore_findings='TRANSPOS')\ndef test_step(tf_profile): pass\n")
+    result = suite()
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*no finding 'TRANSPOS'; did you mean 'TRANSPOSE'?*"])
+
+
+def test_a_step_without_a_graph_is_unknown(suite):
+    suite.write(
+        """
+@pytest.mark.tfperf(max_op_guide_findings=0, **STEP_ARGUMENTS)
+def test_eager(tf_profile):
+    tf_profile(lambda x: x + 1, DATA)
+"""
+    )
+    result = suite()
+    result.assert_outcomes(failed=1)
+    assert "op_guide_findings is unknown, wanted at most 0 (max_op_guide_findings=0): the step calls no tf.function" in shown(result)
+
+
+@pytest.mark.parametrize(("drop", "also"), [(True, ["PADDED_RESHAPE"]), (False, [])])  # without, how many examples a batch holds is open
+def test_a_keras_loop(suite, drop, also):
+    suite.write(
+        f"""
+import keras
+
+@pytest.mark.tfperf(op_guide_findings=3, **STEP_ARGUMENTS)
+def test_fit(tf_profile):
+    layers = [keras.Input((16, 16, 4)), keras.layers.Conv2D(8, 3, dilation_rate=2), keras.layers.MaxPooling2D(2), keras.layers.Flatten()]
+    model = keras.Sequential([*layers, keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    data = tf.data.Dataset.from_tensors((np.ones((16, 16, 4), "float32"), np.ones(1, "float32"))).repeat(160).batch(8, drop_remainder={drop})
+    profile = tf_profile.fit(model, data, epochs=2, verbose=0)
+    assert {{row[0] for row in profile.tables["op_guide"].rows}} == {{"MAXPOOL_GRAD", "SPACE_BATCH", *{also}}}
+    assert profile.tables["op_guide"].rows[0][4] == "test_suite.py:16"
+"""
+    )
+    suite().assert_outcomes(passed=1)
