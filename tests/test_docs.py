@@ -5,11 +5,14 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 
-def test_the_page_of_metrics_is_what_the_registry_says():
+def test_the_generated_pages_are_what_the_registries_say():
     spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
     generate = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(generate)
-    assert (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8") == generate.page()
+    assert set(generate.PAGES) == {"metrics.md", "op_guide.md"}
+    assert {name: (ROOT / "docs" / name).read_text(encoding="utf-8") for name in generate.PAGES} == {
+        name: make() for name, make in generate.PAGES.items()
+    }
 
 
 def test_the_readme_names_every_option_and_ini_value():

@@ -21,12 +21,14 @@ class Depth:
     """
     How large a step may be that is looked into after its windows, in nodes; None is any size.
 
-    `hlo` is for lowering it, `graphs` for its graphs; `optimizers` says that somebody asks what each of Grappler's did.
+    `hlo` is for lowering it, `graphs` for its graphs; `optimizers` says that somebody asks what each of Grappler's did,
+    `op_guide` what breaks the op guide.
     """
 
     hlo: int | None
     graphs: int | None
     optimizers: bool = False
+    op_guide: bool = False
 
 
 @dataclass(slots=True)
@@ -52,7 +54,7 @@ class Seen:
         """Of a profile that has ended; its functions are lowered and their graphs looked at, and nothing is run."""
         lowered = lower(self.calls, workload, max_seconds, depth.hlo)
         graph = step_graph(self.probe, depth.optimizers, depth.graphs)
-        ops = op_graph(self.probe)
+        ops = op_graph(self.probe, depth.op_guide)
         elements = self.elements
         batches = elements.why or batches_seen(elements.kept, elements.data, elements.sampled)
         return Recording(

@@ -14,10 +14,11 @@ from pytest_tfperf.compiler.source_lines import user_line
 from pytest_tfperf.op_graph import Edge, Ints, Op, OpGraph, Tensor
 from pytest_tfperf.trace.op_types import computes
 
-MAX_OPS = 20_000
-"""Ops of a step whose graph is made, with functions once for each call: in about two seconds, 0.1 ms each, measured with Keras models."""
+MAX_OPS, UNASKED_OPS = 20_000, 10_000
+"""Ops of a step whose graph is made, with functions once for each call, where a limit asks for it and else: 0.1 ms each in Keras models."""
 _NO_FUNCTION = "the step calls no tf.function, so it has no graph"
-_LARGE = "the step's functions hold more than {:,} ops, with what they call once for each call"
+_LARGE = "the step's functions hold more than {:,} ops, with what they call once for each call{}"
+_ASK = "; a limit on op_guide_findings (max_op_guide_findings=) asks for it"
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall", "TPUPartitionedCall", "RemoteCall"})
 _LOOPS = frozenset({"While", "StatelessWhile"})
 _BRANCHES = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
@@ -31,8 +32,12 @@ class _TooLarge(Exception):
     """A step with more ops than are looked at."""
 
 
-def op_graph(probe: Probe) -> OpGraph | str:
-    """The ops of the functions that Python called in the probe's step, each function once, or why they are not known."""
+def op_graph(probe: Probe, asked: bool = True) -> OpGraph | str:
+    """
+    The ops of the functions that Python called in the probe's step, each function once, or why they are not known.
+
+    Where nobody `asked`, a large step is not looked at.
+    """
     if probe.why is not None or probe.calls.why is not None:
         return str(probe.why or probe.calls.why)
     graphs = {function.name: getattr(function.keep, "graph", None) for function in probe.calls.functions.values()}
@@ -41,16 +46,16 @@ def op_graph(probe: Probe) -> OpGraph | str:
     if None in graphs.values():
         return "the graphs of the step's functions are not kept by this version of TensorFlow"
     try:
-        return graph_of(graphs.values())
+        return graph_of(graphs.values(), MAX_OPS if asked else UNASKED_OPS)
     except _TooLarge:
-        return _LARGE.format(MAX_OPS)
+        return _LARGE.format(MAX_OPS, "") if asked else _LARGE.format(UNASKED_OPS, _ASK)
     except Exception as error:  # whatever TensorFlow says must not end the user's test
         return f"the step's graphs could not be read: {type(error).__name__}: {error}"
 
 
-def graph_of(graphs: Iterable[Any]) -> OpGraph:
+def graph_of(graphs: Iterable[Any], max_ops: int = MAX_OPS) -> OpGraph:
     """The ops of FuncGraphs, with what they call in place of the calls, as far as their results and effects need them."""
-    flat = _Flat()
+    flat = _Flat(max_ops)
     results = [edge for graph in graphs for edge in flat.add(graph, (), "", False, _DEEPEST) if edge is not None]
     return _needed(flat, results)
 
@@ -59,6 +64,7 @@ def graph_of(graphs: Iterable[Any]) -> OpGraph:
 class _Flat:
     """Ops so far; `bodies` holds what the loops and branches among them need from within, `effects` those that run for what they do."""
 
+    max_ops: int
     ops: list[Op] = field(default_factory=list)
     bodies: dict[int, list[int]] = field(default_factory=dict)
     effects: list[int] = field(default_factory=list)
@@ -67,7 +73,10 @@ class _Flat:
         """The edges of a FuncGraph's results, after its ops were added; `args` are those of its arguments, None where none is known."""
         given = {_key(tensor): edge for tensor, edge in zip(graph.inputs, args, strict=False) if edge is not None}
         edges: dict[tuple[str, int], Edge | None] = dict(given)
-        for op in graph.get_operations():
+        ops = graph.get_operations()
+        if len(self.ops) + len(ops) - len(given) > self.max_ops:
+            raise _TooLarge
+        for op in ops:
             if (op.name, 0) in given:
                 continue
             inputs = tuple(edges.get(_key(tensor)) for tensor in op.inputs)
@@ -85,8 +94,6 @@ class _Flat:
         return [edges.get(_key(tensor)) for tensor in graph.outputs]
 
     def _append(self, op: Any, inputs: tuple[Edge | None, ...], scope: str, in_loop: bool) -> int:
-        if len(self.ops) >= MAX_OPS:
-            raise _TooLarge
         self.ops.append(_op(op, inputs, scope, in_loop))
         if op.op_def.is_stateful:
             self.effects.append(len(self.ops) - 1)

@@ -163,6 +163,11 @@ def test_why_there_is_no_graph(monkeypatch):
         tf.exp(X)
     assert op_graph(probe) == "the step calls no tf.function, so it has no graph"
     monkeypatch.setattr(module, "MAX_OPS", 3)
+    monkeypatch.setattr(module, "UNASKED_OPS", 2)
     with probed() as probe:
         compiled(X)
-    assert op_graph(probe) == "the step's functions hold more than 3 ops, with what they call once for each call"
+    large = "the step's functions hold more than {} ops, with what they call once for each call"
+    assert op_graph(probe) == large.format(3)
+    assert op_graph(probe, asked=False) == f"{large.format(2)}; a limit on op_guide_findings (max_op_guide_findings=) asks for it"
+    monkeypatch.undo()
+    assert len(op_graph(probe, asked=False).ops) == 6
