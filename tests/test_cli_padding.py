@@ -174,3 +174,13 @@ def test_it_needs_no_tensorflow(file):
     script = f"import sys; from pytest_tfperf.cli import main; s = main(['padding', {file(TILED)!r}]); assert 'tensorflow' not in sys.modules; sys.exit(s)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [("={1}", "={7}"), ("dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}", "convolution(x, w), dim_labels=b0f_0io->b0f")],
+)
+def test_instructions_that_do_not_fit_their_operands_are_status_2(file, capsys, change):
+    for text in (TILED, UNTILED):
+        assert main(["padding", file(text.replace(*change))]) == 2
+        assert "does not fit" in capsys.readouterr().err

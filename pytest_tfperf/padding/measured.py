@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import lru_cache
 
 from pytest_tfperf.analysis.device import tpus
 from pytest_tfperf.analysis.device_spec import device_spec
@@ -105,17 +106,24 @@ def _arrays(module: HloModule) -> Iterator[tuple[HloInstruction, int, Shape]]:
 
 
 def _buffer(op: HloInstruction, number: int, leaf: Shape, tpu: Generation) -> Buffer:
+    sized = _sized(leaf, tpu)
+    what = f"{op.opcode} {op.op_name}".strip()
+    return replace(sized, name=f"{op.name}.{number}" if op.shape.dtype == "tuple" else op.name, what=what, line=source_line(op))
+
+
+@lru_cache(maxsize=4096)
+def _sized(leaf: Shape, tpu: Generation) -> Buffer:
+    """An array of that shape, without what is known of its instruction."""
     bits = leaf.element_bits or max(8, leaf.bits)
     shape = leaf if leaf.tiles or not leaf.bits else replace(leaf, tiles=(tpu.tile(bits, physical_dimensions(leaf)),))
     padded = padded_bytes(shape)
     return Buffer(
-        name=f"{op.name}.{number}" if op.shape.dtype == "tuple" else op.name,
-        what=f"{op.opcode} {op.op_name}".strip(),
+        name="",
+        what="",
         shape=shape_text(shape) + layout_text(shape),
         padded_shape=shape_text(replace(shape, dimensions=padded_dimensions(shape))),
         logical_bytes=logical_bytes(shape),
         padded_bytes=padded,
         upper_bytes=padded,
-        line=source_line(op),
         advice=better_size(shape),
     )

@@ -60,20 +60,10 @@ def padding_profile(path: Path, tpu: str | None, verbose: bool) -> Profile:
     """
     asked = generation(tpu or DEFAULT)
     read = _read_text(path) if _is_text(path) else _read_trace(path)
-    on_tpu = read.tpu is not None or any(has_tiles(module) for module, _ in read.modules)
-    runs = read.modules if on_tpu else [(without_dead_code(module), times) for module, times in read.modules]
-    modules = [module for module, _ in runs]
-    found = measured_padding(modules, read.tpu or asked) if on_tpu else _predicted(modules, asked)
-    notes: tuple[str, ...] = (_OPTIMISED,) if not on_tpu and any(module.scheduled for module in modules) else ()
-    metrics, tables = values_of(found, runs, read.tpu or asked, Source.HLO if on_tpu else Source.PREDICTED)
-    if isinstance(found, Padding):
-        tables = {"padding": padding_table(found, _ALL)} if found.worst(1) else {}
-        notes += found.notes
-    alignment, advice = gpu_alignment(read.trace, modules) if read.trace else (None, ())
-    if alignment is None and verbose:
-        alignment = alignment_table(gemms_of(modules))
-    tables |= {"alignment": alignment} if alignment else {}
-    return Profile(name=str(path), metrics=metrics, notes=read.notes + notes, tables=tables, advice=advice)
+    try:
+        return _profile(str(path), read, asked, verbose)
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise TraceError(f"{path}: an instruction does not fit its operands: {error!r}") from error
 
 
 def render_padding(profile: Profile, verbose: bool) -> str:
@@ -117,6 +107,24 @@ def _read_trace(path: Path) -> _Read:
             notes = () if programs[0].runs is not None else (_NOT_RUN,)
             return _Read([(program.module, program.runs or 1.0) for program in programs], trace, trace_generation(trace), notes)
     raise TraceError(f"{', '.join(map(str, paths))}: no HLO in it; jit_compile=True compiles a tf.function")
+
+
+def _profile(name: str, read: _Read, asked: Generation, verbose: bool) -> Profile:
+    on_tpu = read.tpu is not None or any(has_tiles(module) for module, _ in read.modules)
+    runs = read.modules if on_tpu else [(without_dead_code(module), times) for module, times in read.modules]
+    modules = [module for module, _ in runs]
+    tpu = read.tpu or asked
+    found = measured_padding(modules, tpu) if on_tpu else _predicted(modules, tpu)
+    notes = read.notes + ((_OPTIMISED,) if not on_tpu and any(module.scheduled for module in modules) else ())
+    metrics, tables = values_of(found, runs, tpu, Source.HLO if on_tpu else Source.PREDICTED)
+    if isinstance(found, Padding):
+        tables = {"padding": padding_table(found, _ALL)} if found.worst(1) else {}
+        notes += found.notes
+    alignment, advice = gpu_alignment(read.trace, modules) if read.trace else (None, ())
+    if alignment is None and verbose:
+        alignment = alignment_table(gemms_of(modules))
+    tables |= {"alignment": alignment} if alignment else {}
+    return Profile(name=name, metrics=metrics, notes=notes, tables=tables, advice=advice)
 
 
 def _predicted(modules: Sequence[HloModule], tpu: Generation) -> Padding | str:
