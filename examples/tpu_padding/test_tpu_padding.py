@@ -1,7 +1,7 @@
 """What a TPU's tiles would waste on a model's sizes, held by limits on a machine without one."""
 
 import pytest
-from model import batches, training_step
+from speech import batches, training_step
 
 AS_IT_IS = {"batch": 100, "channels": 20, "vocabulary": 30_522}
 SUGGESTED = {"batch": 128, "channels": 24, "vocabulary": 30_592}
@@ -24,7 +24,7 @@ def test_the_sizes_waste_a_quarter_and_more(profiled):
     profile = profiled(**AS_IT_IS)
     rows = profile.tables["padding"].rows
     assert rows[0][2:4] == ("f32[100,32,32,20]", "f32[128,32,32,24]{0,3,2,1:T(8,128)}")
-    assert rows[0][6].startswith("model.py:")
+    assert rows[0][6].startswith("speech.py:")
     assert rows[0][7].startswith("100 → 128, 20 → 24: saves ")
 
 

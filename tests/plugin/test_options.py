@@ -61,7 +61,7 @@ def test_every_ini_value_is_read(pytester, form):
     }
     options = read_options(pytester.parseconfig(*form(pytester.path, INIS | given)), 0)
     assert options.plan == Plan(warmup=3, steps=7, trace_steps=4, max_seconds=1.0)
-    assert options.limits == {"max_eager_ops": "0", "max_step_time": "1 ns", "max_regression": 0.07}
+    assert options.limits == {"max_eager_ops": "0", "max_step_time": "1 ns", "max_regression": 0.07, "tpu": "v4"}
     assert (options.missing, options.min_checks) == ("allow", 2)
     assert (options.trace_dir, options.baseline_dir) == (pytester.path / "traces", pytester.path / "kept")
 

@@ -1,0 +1,77 @@
+"""Padding as a user meets it: a tf.function and a Keras model under limits, for the TPU that is named."""
+
+import json
+
+from pytest_tfperf.results import Run
+
+MODEL = """
+import keras
+
+def build(channels):
+    layers = [keras.layers.Conv2D(channels, 3, padding="same", activation="relu") for _ in range(2)]
+    model = keras.Sequential([keras.Input((32, 32, 3)), *layers, keras.layers.GlobalAveragePooling2D(), keras.layers.Dense(10)])
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
+
+def images(batch):
+    return np.zeros((6 * batch, 32, 32, 3), "float32"), np.zeros(6 * batch)
+
+@pytest.mark.tfperf(max_padding_overhead="10%", tpu="v6e")
+def test_fit(tf_profile):
+    profile = tf_profile.fit(build(20), *images(100), batch_size=100, verbose=0, warmup=1, trace_steps=2)
+    assert profile.tables["padding"].title == "Padding on a TPU v6e (predicted)"
+    activations = [row for row in profile.tables["padding"].rows if row[2].startswith("f32[100,32,32,")]
+    logical, padded = (sum(row[column] for row in activations) for column in (4, 5))
+    assert (logical, padded) == (25804800, 39845888)
+    assert round(padded / logical - 1, 6) == 0.544127
+    assert all(row[6].startswith("test_suite.py:") for row in activations)
+"""
+
+
+def test_a_keras_model_fails_its_limit_with_line_and_sizes(suite):
+    suite.write(MODEL)
+    result = suite()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "FAIL: padding_overhead was between 5* % and 5* % on a TPU v6e (predicted) (layouts are not certain *), wanted at most 10 % *",
+            "  where: most in convolution *Conv2D* at test_suite.py:*: f32*100,32,32,20* takes f32*128,32,32,24*{0,3,2,1:T(8,128)}",
+            "  try: 100 → 128, 20 → 24: saves 4.19 MiB",
+        ]
+    )
+
+
+FUNCTION = """
+@tf.function
+def step(x, w):
+    return tf.matmul(x, w)
+
+def data(m, n):
+    return [(tf.ones((m, 1024)), tf.ones((1024, n)))] * 3
+
+@pytest.mark.tfperf(max_padding_overhead="10%", **STEP_ARGUMENTS)
+def test_aligned(tf_profile):
+    assert tf_profile(step, data(128, 128), unpack=True).padding_overhead == 0
+
+@pytest.mark.tfperf(max_padding_overhead="10%", max_mxu_padding_overhead=0, **STEP_ARGUMENTS)
+def test_open(tf_profile):
+    tf_profile(step, data(128, 9), unpack=True)
+"""
+
+
+def test_between_the_bounds_nothing_is_decided(suite):
+    suite.write(FUNCTION)
+    result = suite("--tfperf-report=run.json", "-o", "tfperf_tpu=v4")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["FAIL: mxu_padding_overhead was * on a TPU v4 (predicted), wanted at most 0 % *"])
+    run = Run.from_json(json.loads((suite.path / "run.json").read_text()), "run.json")
+    verdicts = [(check.metric, check.verdict.value) for test in run.tests for check in test.checks]
+    assert verdicts == [("padding_overhead", "PASS"), ("padding_overhead", "INCONCLUSIVE"), ("mxu_padding_overhead", "FAIL")]
+
+
+def test_a_generation_that_there_is_not_is_told_the_nearest(suite):
+    suite.write("@pytest.mark.tfperf(tpu='v6')\ndef test_it(tf_profile): tf_profile(lambda: 1, **STEP_ARGUMENTS)\n")
+    result = suite()
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*tpu: 'v6' is no TPU generation; did you mean 'v6e'?*"])
+    assert "tfperf_tpu: 'v9' is no TPU generation" in "\n".join(suite("-o", "tfperf_tpu=v9").errlines)
