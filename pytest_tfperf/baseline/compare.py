@@ -11,6 +11,7 @@ from pytest_tfperf.metrics import LOWER, METRICS, PLATFORM, PROGRAM, RATIO, Metr
 from pytest_tfperf.results import Check, Json, Profile, Source, Value, Verdict
 
 _TOLERANCE = {"peak_memory": 0.10}  # measured on a CPU it differs by 7 % from step to step
+_OF_SHAPES = frozenset({"flops", "half_precision", "padding_overhead", "mxu_padding_overhead"})
 _RUNS_TO_DECIDE = 5
 _SHOWN_TIMING = ("step_time",)  # the other timing rows are recorded; this is the one that is compared
 
@@ -86,6 +87,10 @@ def _against(profile: Profile, metric: Metric, value: Value, before: float, chan
         within = format_quantity(tolerance, RATIO) if tolerance else format_quantity(varies, metric.unit)
         said = "as stored" if now == before else f"within {within} of the {shown} stored"
         return _check(profile, metric.name, Verdict.PASS, wanted, f"{metric.name} is {format_quantity(now, metric.unit)}, {said}")
+    if metric.name in _OF_SHAPES and any(",?" in shape for shape in profile.workload.get("inputs", ())):
+        change = f"{metric.name} is {format_quantity(now, metric.unit)}, {shown} stored"
+        why = "it is that of the most common shapes, and batches differ in theirs from run to run"
+        return _check(profile, metric.name, Verdict.INCONCLUSIVE, wanted, f"{change}: {why}\n  try: batches of one shape")
     better = metric.better is not None and (now < before) == (metric.better == LOWER)
     verdict = Verdict.IMPROVED if better else Verdict.REGRESSION
     message = f"{metric.name} changed from {shown} to {format_quantity(now, metric.unit)}{told_apart(before, now, metric.unit)}"

@@ -70,7 +70,7 @@ def each_step(windows: Windows, data: Iterable[Any]) -> Iterator[Any]:
             iterator, seen = iter(data), 0
             continue
         if not windows.n_steps:
-            windows.inputs = workload_of(element)
+            windows.inputs = workload_of(element, getattr(data, "element_spec", None))
         windows.consumed(element)
         seen += 1
         yield element
@@ -116,13 +116,18 @@ def check_step(step: object) -> None:
         raise TypeError(f"{_name(step)} is a coroutine function; pass a plain function that runs one step, e.g. with asyncio.run")
 
 
-def workload_of(element: object) -> Mapping[str, Any]:
-    """The signature of a step's input: `dtype[shape]` of each tensor, and the batch where all agree on their first size."""
+def workload_of(element: object, spec: object = None) -> Mapping[str, Any]:
+    """
+    The signature of a step's input: `dtype[shape]` of each tensor, and the batch where all agree on their first size.
+
+    Sizes beyond the first that the data's own specification leaves open differ from element to element, and are `?`.
+    """
     tf = load_tensorflow()
-    leaves = tf.nest.flatten(element)
+    leaves, specs = tf.nest.flatten(element), tf.nest.flatten(spec)
+    specs = specs if len(specs) == len(leaves) else leaves
     batches = {leaf.shape[0] for leaf in leaves if getattr(leaf, "shape", None) is not None and len(leaf.shape)}
     batch = batches.pop() if len(batches) == 1 else None
-    return {"inputs": [_describe(leaf) for leaf in leaves], "batch": batch}
+    return {"inputs": [_describe(leaf, each) for leaf, each in zip(leaves, specs, strict=True)], "batch": batch}
 
 
 def _calling(step: Callable[..., Any], element: Any, unpack: bool | str) -> Call:
@@ -175,10 +180,13 @@ def _too_short(windows: Windows, seen: int) -> str:
     )
 
 
-def _describe(leaf: Any) -> str:
+def _describe(leaf: Any, spec: Any) -> str:
     shape = getattr(leaf, "shape", None)
     if shape is None:
         return type(leaf).__name__
+    declared = getattr(spec, "shape", None)
+    if declared is not None and len(shape) > 1 and getattr(declared, "rank", None) == len(shape):
+        shape = [shape[0], *(None if open_ is None else size for size, open_ in zip(shape[1:], declared[1:], strict=True))]
     dtype = getattr(leaf.dtype, "name", leaf.dtype)
     return f"{dtype}[{','.join('?' if size is None else str(size) for size in shape)}]"
 

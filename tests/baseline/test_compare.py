@@ -1,5 +1,7 @@
 """A profile against what is stored: structure decided exactly, timing shown."""
 
+from dataclasses import replace
+
 import pytest
 from builders import LAPTOP, SERVER, profile, record_of, value
 
@@ -243,3 +245,10 @@ def test_a_damaged_file_is_an_error(place):
 def test_comparing_writes_nothing(place):
     compare(place, profile(retraces=0, step_time=0.1), only=None)
     assert not place.structure.parent.exists()
+
+
+@pytest.mark.parametrize(("inputs", "verdict"), [(["int32[4,?]"], Verdict.INCONCLUSIVE), (["int32[?,4]"], Verdict.REGRESSION)])
+def test_what_depends_on_shapes_that_differ_from_batch_to_batch_is_not_decided(place, inputs, verdict):
+    before, now = (replace(profile(padding_overhead=number), workload={"inputs": inputs, "batch": 4}) for number in (0.5, 0.6))
+    found = the_check(place, before, now)
+    assert found.verdict == verdict

@@ -208,3 +208,10 @@ def test_what_an_iterator_of_the_loop_does_eagerly_is_not_the_step_s(profile):
                 yield DATA[0] * 2 + 1
 
     assert profile(step, Batches()).eager_ops == 0
+
+
+def test_sizes_that_the_data_leave_open_are_open_in_the_workload(profile):
+    data = tf.data.Dataset.range(1, 200).map(lambda n: tf.ones((n % 3 + 1,))).padded_batch(4)
+    assert profile(tf.reduce_sum, data, name="padded").workload["inputs"] == ["float32[4,?]"]
+    fixed = tf.data.Dataset.range(200).map(lambda n: tf.ones((3,))).batch(4)
+    assert profile(tf.reduce_sum, fixed, name="fixed").workload["inputs"] == ["float32[4,3]"]
