@@ -120,22 +120,36 @@ def _without_comments(text: str) -> str:
 
 
 def _statements(text: str, name: str) -> Iterator[tuple[str, str]]:
-    """Lines that say something, each with where it stands; a line whose brackets are open goes on in the next."""
+    """
+    Lines that say something, each with where it stands.
+
+    A line goes on in the next while its brackets are open, behind a comma, and where the next begins with an opcode.
+    """
     open_lines: list[str] = []
     depth, where = 0, name
     for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip():
+        line = line.strip()
+        if not line:
             continue
+        if open_lines and depth == 0 and not _goes_on(open_lines, line):
+            yield where, " ".join(open_lines)
+            open_lines = []
         where = where if open_lines else f"{name}:{number}"
-        open_lines.append(line.strip())
+        open_lines.append(line)
         depth += _depth(line)
-        if depth < 0 and line.strip()[0] != "}":
+        if depth < 0 and line[0] != "}":
             raise TraceError(f"{where}: a bracket closes that was not opened: {_short(line)}")
-        if depth <= 0 or (depth == 1 and line.rstrip().endswith("{") and _HEAD.match(open_lines[0])):
+        if depth < 0 or (depth == 1 and line.endswith("{") and _HEAD.match(open_lines[0])):
             yield where, " ".join(open_lines)
             open_lines, depth = [], 0
-    if open_lines:
+    if depth > 0:
         raise TraceError(f"{where}: brackets or a string are not closed before the text ends: {_short(open_lines[0])}")
+    if open_lines:
+        yield where, " ".join(open_lines)
+
+
+def _goes_on(lines: list[str], following: str) -> bool:
+    return following[0] != "}" and (lines[-1][-1] == "," or (bool(_INSTRUCTION.match(lines[0])) and bool(_OPCODE.match(following))))
 
 
 def _depth(line: str) -> int:

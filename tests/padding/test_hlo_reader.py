@@ -66,6 +66,46 @@ def test_a_module_by_hand():
     assert [made.computations[key].name for key in ops["r"].called] == ["add"]
 
 
+def test_instructions_may_go_on_in_the_next_line():
+    lines = """HloModule m,
+        is_scheduled=true
+        e (a: f32[2]) -> f32[2] {
+          ROOT a = f32[2]{0:T(128)}
+              parameter(0)
+        }
+        ENTRY main {
+          p = f32[2]{0} parameter(0)
+          f = (f32[2]{0},
+              f32[2]{0})
+              fusion(p),
+              kind=kLoop,
+              calls=e
+          ROOT g = f32[2]{0} get-tuple-element(f),
+              index=1
+        }"""
+    (made,) = read_hlo(lines, "a")
+    assert made.scheduled
+    assert [(op.name, op.opcode, len(op.called)) for op in made.entry.instructions.values()] == [
+        ("p", "parameter", 0), ("f", "fusion", 1), ("g", "get-tuple-element", 0),
+    ]  # fmt: skip
+    assert made.entry.root.tuple_index == 1
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        "channel_id=1, replica_groups=[2,4]<=[8], dimensions={0}, use_global_device_ids=true",
+        "replica_groups={{0,1},{2,3}}, source_target_pairs={{0,1},{1,0}}",
+        "sharding={devices=[2,1]<=[2] last_tile_dim_replicate}, frontend_attributes={a=\"}\",b={x}}",
+        "operand_layout_constraints={f32[8]{0}, f32[4]{0}}, api_version=API_VERSION_STATUS_RETURNING, output_to_operand_aliasing={{0}: (0, {})}",
+        "control-predecessors={%p}, async_execution_thread=\"x\", origin={{\"a\" {0}}}",
+        "metadata={op_name=\"a\" profile_type={1} source_end_line=3 scheduling_name=\"b, c=d\"}",
+    ],
+)  # fmt: skip
+def test_attributes_that_are_not_kept_do_no_harm(attributes):
+    assert last(f"a = f32[9]{{0}} all-gather(p), {attributes}", P).opcode == "all-gather"
+
+
 def test_several_modules_in_one_text():
     (made,) = read_hlo(WHOLE, "a.hlo")
     assert [one.name for one in read_hlo(WHOLE + text_of(made), "a.hlo")] == ["jit_step", "jit_step"]

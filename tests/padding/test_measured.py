@@ -41,6 +41,35 @@ def test_padding_is_of_bytes_over_all_arrays():
     assert found.worst() == (thin,)
 
 
+@pytest.mark.parametrize(
+    ("shape", "overhead"),
+    [
+        ("f32[1024,10]{1,0:T(8,128)}", 11.8),
+        ("f32[100,1000]{1,0:T(8,128)}", 0.06496),
+        ("bf16[4,512,512,64]{3,0,2,1:T(4,128)(2,1)}", 1.0),
+        ("bf16[2048,1,2048,128]{0,1,3,2:T(4,128)(2,1)}", 3.0),
+        ("f32[4,128,128,9,18]{4,3,0,2,1:T(8,128)}", 11.641975),
+        ("f32[1024,245,64]{1,2,0:T(8,128)}", 0.044898),
+        ("pred[64,512,2048]{2,1,0:T(8,128)E(32)}", 3.0),
+        ("s4[1000,1000]{1,0:T(8,128)(8,1)E(4)}", 0.024),
+        ("bf16[6144]{0:T(1024)(128)(2,1)}", 0.0),
+        ("f32[<=100,60]{1,0:T(8,128)}", 1.218667),
+        ("f32[2,7,8,11,10]{4,3,2,1,0:T(*,*,2,*,3)}", 0.009091),
+        ("(f32[1024,10]{1,0:T(8,128)}, f32[]{:T(128)S(6)})", 11.8),  # of the tuple's arrays the one in HBM
+    ],
+)
+def test_known_layouts(shape, overhead):
+    found = measured_padding([hlo(f"p = {shape} parameter(0)")], V5E)
+    assert (round(found.low, 6), round(found.high, 6), found.source) == (overhead, overhead, "measured")
+
+
+@pytest.mark.parametrize(
+    "shape", ["s8[1,4,4]{2,1,0:T(4,128)(4,1)}", "f32[]{:T(128)}", "u8[5]{0:T(1024)(128)(4,1)L(16)}", "f32[0,128]{1,0:T(8,128)}"]
+)
+def test_arrays_of_one_tile_alone_have_no_overhead_to_speak_of(shape):
+    assert isinstance(measured_padding([hlo(f"p = {shape} parameter(0)")], V5E), str)
+
+
 def test_several_executables_count_together():
     thin, big = hlo(f"p = {THIN} parameter(0)"), hlo(f"p = {BIG} parameter(0)")
     assert measured_padding([thin, big], V5E).logical_bytes == 40960 + 4 * 2**20
