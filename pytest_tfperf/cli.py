@@ -67,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
         "Say how much of a TPU's memory and matrix-unit work is padding: measured where the HLO was compiled for a TPU, else predicted; "
         "with -v also which sizes do not suit a GPU's tensor cores. Exit status 2 if the file cannot be read, 3 if the answer is unknown.",
     )  # fmt: skip
-    padding.add_argument("file", type=Path, metavar="FILE", help=f"HLO text (.hlo, .txt), or a trace: {traces}")
+    padding.add_argument("file", type=Path, metavar="FILE", help=f"HLO text (.hlo, .txt), or a trace: {traces}, its first host")
     padding.add_argument("--tpu", metavar="NAME", help="the generation to predict for: v2 v3 v4 v5e v5p v6e v7x; v5e if not given")
     export = commands.add_parser(
         "export", help="a trace for Perfetto's UI or chrome://tracing, or its HLO as text or a picture",

@@ -24,7 +24,7 @@ def good_size(size: int, step: int) -> int:
 
 def better_size(shape: Shape) -> str:
     """
-    The one change of a size to the nearest multiple of its tile that spares most padding: "100 → 104, 12.3 MiB less padding".
+    The one change of a size to the nearest multiple of its tile that spares most padding: "100 → 104: saves 12.3 MiB".
 
     Empty where no size pads. The tile is taken as it is; a compiler may choose another one for other sizes.
     """
@@ -42,4 +42,4 @@ def _spared(shape: Shape, number: int, step: int, now: int) -> tuple[int, str]:
     sizes = (*shape.dimensions[:number], good, *shape.dimensions[number + 1 :])
     changed = replace(shape, dimensions=sizes)
     spared = now - (padded_bytes(changed) - logical_bytes(changed))
-    return spared, f"{size} → {good}, {format_quantity(spared, BYTES)} less padding"
+    return spared, f"{size:,} → {good:,}: saves {format_quantity(spared, BYTES)}"
