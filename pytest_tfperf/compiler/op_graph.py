@@ -25,7 +25,7 @@ _BRANCHES = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
 _DEEPEST = 50  # calls within calls; TensorFlow runs no function that calls itself without end
 _MOST_ELEMENTS = 512
 _WHOLE = frozenset({"int32", "int64"})
-_DATA_FORMAT = "data_format"
+_READ_ATTRS = ("data_format", "equation")
 
 
 class _TooLarge(Exception):
@@ -114,7 +114,7 @@ def _is_inner_loop(op: Any, body: Any) -> bool:
 
 def _op(op: Any, inputs: tuple[Edge | None, ...], scope: str, in_loop: bool) -> Op:
     node = op.node_def
-    attrs = {_DATA_FORMAT: node.attr[_DATA_FORMAT].s.decode()} if _DATA_FORMAT in node.attr else {}
+    attrs = {name: node.attr[name].s.decode() for name in _READ_ATTRS if name in node.attr}
     return Op(
         name=f"{scope}{op.name}",
         op_type=op.type,

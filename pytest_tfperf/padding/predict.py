@@ -173,10 +173,15 @@ def filling_sizes(shape: Shape, generation: Generation | None) -> str:
 def _line(op: HloInstruction, part: HloComputation, lines: Mapping[str, str]) -> str | None:
     """The user's line that made an instruction; of a parameter the first that uses it."""
     if op.opcode != "parameter":
-        return lines.get(op.op_name)
+        return lines.get(_made_by(op))
     users, names = {op.id}, []
     for one in part.instructions.values():
         if users & set(one.operands):
             users.add(one.id)
-            names.append(one.op_name)
+            names.append(_made_by(one))
     return next((lines[name] for name in names if name in lines), None)
+
+
+def _made_by(op: HloInstruction) -> str:
+    """The op of the graph that an instruction was made for: of several that XLA names the first."""
+    return op.op_name.partition(";")[0]

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.errors import LayoutError, TfperfError
 from pytest_tfperf.metrics import BYTES
 from pytest_tfperf.padding.buffers import LARGEST_SKIPPED, Padding
 from pytest_tfperf.padding.generation import DEFAULT, Generation, generation
+from pytest_tfperf.padding.graph_module import NotStatic, module_of
 from pytest_tfperf.padding.matrix_unit import matrix_work
 from pytest_tfperf.padding.measured import has_tiles, measured_padding
 from pytest_tfperf.padding.predict import predict
@@ -34,6 +35,7 @@ _COLUMNS = (
     ("line", ""),
     ("try", ""),
 )
+_CALL = "StatefulPartitionedCall/"
 _NO_HLO = "the trace does not hold the HLO of what ran on the TPU"
 _NOT_LOWERED = "nothing in the trace was compiled for a TPU, and padding is predicted where pytest runs the step"
 _EAGER = "the step runs {} eagerly, whose shapes the trace does not tell; put them into a tf.function"
@@ -66,17 +68,40 @@ def padding_values(recording: Recording, executables: Modules = (), tpu: Generat
 
 
 def predicted_values(recording: Recording) -> Found:
-    """The padding that the step would have on a TPU."""
+    """The padding that the step would have on a TPU: from its HLO, or from its graph where it was not lowered to HLO."""
     outside = sorted({op for op, *_ in recording.eager if _MATRIX_OPS.search(op)})
-    if recording.lowered is None or outside:
-        return _unknown(recording.lowered_why or _NOT_LOWERED if recording.lowered is None else _EAGER.format(", ".join(outside)))
+    if outside:
+        return _unknown(_EAGER.format(", ".join(outside)))
     tpu = generation(recording.tpu or DEFAULT)
-    lines = {op.name: op.line for op in recording.ops.ops if op.line} if recording.ops else {}
     try:
-        modules = list(zip(lowered_modules(recording), (runs for _, runs in recording.lowered), strict=True))
-        return values_of(predict([module for module, _ in modules], tpu, lines), modules, tpu, Source.PREDICTED)
+        modules = _modules(recording)
+        return values_of(predict([module for module, _ in modules], tpu, _lines(recording)), modules, tpu, Source.PREDICTED)
     except TfperfError as error:
         return _unknown(str(error))
+
+
+def _modules(recording: Recording) -> Modules:
+    """
+    The modules of a step, or what stands in for them.
+
+    Raises:
+        TfperfError: If there is none.
+    """
+    if recording.lowered is not None:
+        return list(zip(lowered_modules(recording), (runs for _, runs in recording.lowered), strict=True))
+    if recording.ops is None:
+        raise LayoutError(recording.lowered_why or _NOT_LOWERED)
+    batch = recording.workload.get("batch")
+    try:
+        return [(module_of(recording.ops, batch and batch // recording.workload.get("replicas", 1)), 1.0)]
+    except NotStatic as error:
+        raise LayoutError(f"{recording.lowered_why or _NOT_LOWERED}; and {error}") from error
+
+
+def _lines(recording: Recording) -> dict[str, str]:
+    """The user's lines by the names of ops; XLA names some without the call that they are in."""
+    full = {op.name: op.line for op in recording.ops.ops if op.line} if recording.ops else {}
+    return {name.removeprefix(_CALL): line for name, line in full.items()} | full
 
 
 def lowered_modules(recording: Recording) -> Iterator[HloModule]:
