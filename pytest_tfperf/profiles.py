@@ -215,5 +215,5 @@ def _depth(wanted: Wanted) -> Depth:
         hlo=None if wanted.asks_for(_FROM_HLO) else UNASKED_NODES,
         graphs=None if wanted.asks_for(_FROM_GRAPHS) else UNASKED_GRAPH_NODES,
         optimizers=wanted.asks_for(_FROM_GRAPPLER),
-        op_guide=wanted.asks_for(("op_guide_findings",)),
+        op_guide=wanted.asks_for(("op_guide_findings", "padding_overhead")),  # which names the lines of its arrays
     )

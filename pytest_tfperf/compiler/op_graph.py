@@ -19,7 +19,7 @@ MAX_OPS, UNASKED_OPS = 20_000, 10_000
 _NO_FUNCTION = "the step calls no tf.function, so it has no graph"
 _LARGE = "the step's functions hold more than {:,} ops, with what they call once for each call{}"
 _ASK = "; a limit on op_guide_findings (max_op_guide_findings=) asks for it"
-_CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall", "TPUPartitionedCall", "RemoteCall"})
+_CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 _LOOPS = frozenset({"While", "StatelessWhile"})
 _BRANCHES = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
 _DEEPEST = 50  # calls within calls; TensorFlow runs no function that calls itself without end
@@ -109,7 +109,15 @@ def _args_of(op: Any, name: str, body: Any, inputs: Sequence[Edge | None]) -> li
 
 def _is_inner_loop(op: Any, body: Any) -> bool:
     """Whether an op is a loop in a step; where each turn fetches from an iterator the turns are steps."""
-    return op.type in _LOOPS and not any(inner.type.startswith("IteratorGetNext") for inner in body.get_operations())
+    return op.type in _LOOPS and not _fetches(body, _DEEPEST)
+
+
+def _fetches(graph: Any, depth: int) -> bool:
+    """Whether a graph, or what it calls, takes elements from an iterator."""
+    return any(
+        op.type.startswith("IteratorGetNext") or (depth and any(_fetches(inner, depth - 1) for inner in _called(graph, op).values()))
+        for op in graph.get_operations()
+    )
 
 
 def _op(op: Any, inputs: tuple[Edge | None, ...], scope: str, in_loop: bool) -> Op:

@@ -100,11 +100,12 @@ def test_what_a_loop_changes_is_not_taken_for_what_it_begins_with():
 
 def test_turns_of_a_loop_over_an_iterator_are_steps():
     iterator = iter(tf.data.Dataset.from_tensors(X).repeat())
+    one_step = tf.function(lambda iterator: tf.tanh(next(iterator)))
 
     @tf.function
     def steps(iterator):
         for _ in tf.range(3):
-            tf.print(tf.reduce_sum(tf.tanh(next(iterator))))
+            tf.print(tf.reduce_sum(one_step(iterator)))
 
     graph = graph_of([steps.get_concrete_function(iterator).graph])
     assert not only(graph, "Tanh").in_loop
