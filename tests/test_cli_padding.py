@@ -6,8 +6,9 @@ import sys
 from textwrap import dedent
 
 import pytest
-from hlo import module, op, parameters, trace_of
+from hlo import encoded, module, op, parameters, trace_of
 from traces import TRACES
+from xspace import at, field, line, plane, space
 
 from pytest_tfperf.cli import main
 
@@ -184,3 +185,16 @@ def test_instructions_that_do_not_fit_their_operands_are_status_2(file, capsys, 
     for text in (TILED, UNTILED):
         assert main(["padding", file(text.replace(*change))]) == 2
         assert "does not fit" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("device", "tpu", "noted"), [("TPU v4", "v4", False), ("TPU v99", "v6e", True)])
+def test_the_generation_is_that_of_the_trace_if_it_says_so(tmp_path, capsys, device, tpu, noted):
+    core = plane("/device:TPU:0", line("XLA Modules", at("f(1)", 1, 2)), stats={"device_type_string": device})
+    made = module(main=parameters("f32[100,1000]"))
+    kept = plane("/host:metadata", metadata={"f(1)": {"Hlo Proto": field(1, encoded(made))}})
+    path = tmp_path / "a.xplane.pb"
+    path.write_bytes(space(plane("/host:CPU", line("python", at("train", 0, 10, step_num=0, _r=1))), core, kept))
+    profile, status = printed(capsys, str(path), "--tpu", "v6e")
+    assert (status, profile["metrics"]["padding_overhead"]["detail"]["tpu"]) == (0, tpu)
+    assert any("does not say which generation" in note for note in profile["notes"]) == noted
+    assert profile["metrics"]["padding_overhead"]["detail"]["padding"] == ("predicted" if noted else "estimated")

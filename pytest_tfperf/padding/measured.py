@@ -37,9 +37,10 @@ from pytest_tfperf.trace.xspace import Trace
 
 _MEMORIES = frozenset({0, 1})
 _NOT_NEW = frozenset({  # nothing new, or a copy of what is in HBM on its way to VMEM and back
-    "add-dependency", "after-all", "async-start", "async-update", "bitcast", "constant", "copy-done", "copy-start", "get-tuple-element",
-    "opt-barrier", "optimization-barrier", "recv", "send", "send-done", "slice-done", "slice-start", "tuple", "while",
+    "add-dependency", "after-all", "async-update", "bitcast", "constant", "copy-done", "get-tuple-element", "opt-barrier", "recv", "send",
+    "send-done", "slice-done", "tuple", "while",
 })  # fmt: skip
+_BEGINS = "-start"  # what it gives is there when its -done is
 # what a TPU's plane says of its type (openxla/xprof, hardware_type_utils.cc)
 _TYPES = {
     "2": "v2",
@@ -98,7 +99,7 @@ def _arrays(module: HloModule) -> Iterator[tuple[HloInstruction, int, Shape]]:
         is_entry = part.id == module.entry_id
         handed_on = set() if is_entry else {part.root_id, *part.root.operands} if part.root.opcode == "tuple" else {part.root_id}
         for op in part.instructions.values():
-            if op.opcode in _NOT_NEW or op.id in handed_on or (op.opcode == "parameter" and not is_entry):
+            if op.opcode in _NOT_NEW or op.opcode.endswith(_BEGINS) or op.id in handed_on or (op.opcode == "parameter" and not is_entry):
                 continue
             for number, leaf in enumerate(leaves(op.shape)):
                 if leaf.dimensions and leaf.memory_space in _MEMORIES:

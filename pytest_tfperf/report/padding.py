@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tabulate import tabulate
 
+from pytest_tfperf.analysis.device import tpus
 from pytest_tfperf.analysis.programs import programs_of
 from pytest_tfperf.errors import LayoutError, TraceError
 from pytest_tfperf.metrics import METRICS, format_quantity
@@ -34,6 +35,7 @@ _OPTIMISED = (
     "predicted from HLO that a compiler for another device has optimised; HLO before optimisation predicts better: "
     "export(stage='unoptimized') in pytest, or XLA's dump before_optimizations"
 )
+_NO_GENERATION = "the trace does not say which generation of TPU it is of; --tpu names it"
 _NOT_RUN = "no step ran an executable; these are alive all the same"
 
 
@@ -104,8 +106,10 @@ def _read_trace(path: Path) -> _Read:
     for one in paths:
         trace = read_trace(one)
         if programs := programs_of(trace):
-            notes = () if programs[0].runs is not None else (_NOT_RUN,)
-            return _Read([(program.module, program.runs or 1.0) for program in programs], trace, trace_generation(trace), notes)
+            tpu = trace_generation(trace)
+            unsure = {_NOT_RUN: programs[0].runs is None, _NO_GENERATION: tpu is None and bool(tpus(trace))}
+            notes = tuple(note for note, said in unsure.items() if said)
+            return _Read([(program.module, program.runs or 1.0) for program in programs], trace, tpu, notes)
     raise TraceError(f"{', '.join(map(str, paths))}: no HLO in it; jit_compile=True compiles a tf.function")
 
 

@@ -89,6 +89,7 @@ def test_several_executables_count_together():
         "a = (f32[1024,10]{1,0:T(8,128)}, f32[1024,10]{1,0:T(8,128)}) tuple(p, p)",
         "a = (f32[1024,10]{1,0:T(8,128)S(1)}, f32[1024,10]{1,0:T(8,128)}, u32[]{:S(2)}) copy-start(p)",
         "a = f32[1024,10]{1,0:T(8,128)S(1)} copy-done(p)",
+        "a = (f32[1024,10]{1,0:T(8,128)}, f32[4096,10]{1,0:T(8,128)}) all-gather-start(p), dimensions={0}",
     ],
     ids=lambda line: line.split("} ")[-1].split("]")[0] + line[4:15],
 )
@@ -103,6 +104,7 @@ def test_what_is_no_array_of_its_own_does_not_count(line):
         ("a = f32[1024,10]{1,0:T(8,128)S(1)} add(p, p)", ["a"]),
         ("a = (f32[1024,10]{1,0:T(8,128)}, f32[], bf16[99,99]{1,0:T(8,128)(2,1)}) custom-call(p)", ["a.0", "a.2"]),
         ("a = f32[<=100,60]{1,0:T(8,128)} custom-call(p)", ["a"]),
+        ("a = f32[4096,10]{1,0:T(8,128)} all-gather-done(p)", ["a"]),
     ],
 )
 def test_what_is_made_counts(line, names):
