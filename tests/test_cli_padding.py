@@ -198,3 +198,19 @@ def test_the_generation_is_that_of_the_trace_if_it_says_so(tmp_path, capsys, dev
     assert (status, profile["metrics"]["padding_overhead"]["detail"]["tpu"]) == (0, tpu)
     assert any("does not say which generation" in note for note in profile["notes"]) == noted
     assert profile["metrics"]["padding_overhead"]["detail"]["padding"] == ("predicted" if noted else "estimated")
+
+
+def test_a_trace_without_all_hlo_of_its_steps_is_unknown(tmp_path, capsys):
+    core = plane("/device:TPU:0", line("XLA Modules", at("f(1)", 1, 2), at("g(2)", 3, 4)), stats={"device_type_string": "TPU v4"})
+    host = plane("/host:CPU", line("python", at("train", 0, 10, step_num=0, _r=1)))
+    kept = plane("/host:metadata", metadata={"f(1)": {"Hlo Proto": field(1, encoded(module(main=parameters("f32[100,1000]"))))}})
+    path = tmp_path / "a.xplane.pb"
+    for planes, words in (
+        ([host, core, kept], "HLO of 1 of the 2 executables that ran"),
+        ([host, core], "no HLO in the trace: XLA had compiled"),
+    ):
+        path.write_bytes(space(*planes))
+        profile, status = printed(capsys, str(path))
+        values = profile["metrics"].values()
+        assert (status, [value["value"] for value in values]) == (3, [None, None])
+        assert all(words in value["why"] for value in values)

@@ -10,6 +10,8 @@ from tabulate import tabulate
 
 from pytest_tfperf.analysis.device import tpus
 from pytest_tfperf.analysis.programs import programs_of
+from pytest_tfperf.analysis.steps import find_steps
+from pytest_tfperf.analysis.xla import find_xla_use
 from pytest_tfperf.errors import LayoutError, TraceError
 from pytest_tfperf.metrics import METRICS, format_quantity
 from pytest_tfperf.padding.buffers import Padding
@@ -21,7 +23,7 @@ from pytest_tfperf.padding.lines import source_line
 from pytest_tfperf.padding.live import without_dead_code
 from pytest_tfperf.padding.measured import has_tiles, measured_padding, trace_generation
 from pytest_tfperf.padding.predict import predict
-from pytest_tfperf.padding.values import Modules, padding_table, values_of
+from pytest_tfperf.padding.values import MATRIX_UNIT, MEMORY, Modules, padding_table, values_of
 from pytest_tfperf.report.analysis import render_table
 from pytest_tfperf.results import Profile, Source, Value
 from pytest_tfperf.trace.hlo_module import HloModule
@@ -35,18 +37,24 @@ _OPTIMISED = (
     "predicted from HLO that a compiler for another device has optimised; HLO before optimisation predicts better: "
     "export(stage='unoptimized') in pytest, or XLA's dump before_optimizations"
 )
+_MISSING = "the trace holds the HLO of {} of the {} executables that ran on the TPU"
+_NO_HLO = (
+    "no HLO in the trace: XLA had compiled nothing when it ended (jit_compile=True compiles a tf.function), or the profiler ran without "
+    "enable_hlo_proto"
+)
 _NO_GENERATION = "the trace does not say which generation of TPU it is of; --tpu names it"
 _NOT_RUN = "no step ran an executable; these are alive all the same"
 
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """What a file holds: modules with how often a step runs each, the trace if it is one, and what to say of it."""
+    """Modules with how often a step runs each, the trace if it is one, and what to say of it; or why there is no answer."""
 
     modules: Modules
     trace: Trace | None = None
     tpu: Generation | None = None
     notes: tuple[str, ...] = ()
+    why: str = ""
 
 
 def padding_profile(path: Path, tpu: str | None, verbose: bool) -> Profile:
@@ -58,7 +66,7 @@ def padding_profile(path: Path, tpu: str | None, verbose: bool) -> Profile:
     Raises:
         LayoutError: If a layout cannot be understood.
         LimitError: If there is no such generation.
-        TraceError: If the file cannot be read, or holds no HLO.
+        TraceError: If the file cannot be read, or a module in it is damaged.
     """
     asked = generation(tpu or DEFAULT)
     read = _read_text(path) if _is_text(path) else _read_trace(path)
@@ -102,15 +110,24 @@ def _read_text(path: Path) -> _Read:
 
 def _read_trace(path: Path) -> _Read:
     """Of the first host of a run that holds HLO, the executables that the steps ran, else all."""
-    paths = find_traces(path)
-    for one in paths:
+    for one in find_traces(path):
         trace = read_trace(one)
         if programs := programs_of(trace):
             tpu = trace_generation(trace)
+            n_missing = _n_missing(trace, len(programs)) if tpu else 0
+            why = _MISSING.format(len(programs), len(programs) + n_missing) if n_missing > 0 else ""
             unsure = {_NOT_RUN: programs[0].runs is None, _NO_GENERATION: tpu is None and bool(tpus(trace))}
             notes = tuple(note for note, said in unsure.items() if said)
-            return _Read([(program.module, program.runs or 1.0) for program in programs], trace, tpu, notes)
-    raise TraceError(f"{', '.join(map(str, paths))}: no HLO in it; jit_compile=True compiles a tf.function")
+            return _Read([(program.module, program.runs or 1.0) for program in programs], trace, tpu, notes, why)
+    return _Read((), why=_NO_HLO)
+
+
+def _n_missing(trace: Trace, n_known: int) -> int:
+    """How many more executables the steps of a trace ran than are known."""
+    try:
+        return len(find_xla_use(trace, find_steps(trace)).modules) - n_known
+    except TraceError:  # no step
+        return 0
 
 
 def _profile(name: str, read: _Read, asked: Generation, verbose: bool) -> Profile:
@@ -118,6 +135,8 @@ def _profile(name: str, read: _Read, asked: Generation, verbose: bool) -> Profil
     runs = read.modules if on_tpu else [(without_dead_code(module), times) for module, times in read.modules]
     modules = [module for module, _ in runs]
     tpu = read.tpu or asked
+    if read.why:
+        return Profile(name=name, metrics={metric: Value.unknown(metric, read.why) for metric in (MEMORY, MATRIX_UNIT)}, notes=read.notes)
     found = measured_padding(modules, tpu) if on_tpu else _predicted(modules, tpu)
     notes = read.notes + ((_OPTIMISED,) if not on_tpu and any(module.scheduled for module in modules) else ())
     metrics, tables = values_of(found, runs, tpu, Source.HLO if on_tpu else Source.PREDICTED)
