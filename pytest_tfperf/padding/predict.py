@@ -65,8 +65,9 @@ def predict(modules: Sequence[HloModule], generation: Generation, lines: Mapping
     for module in modules:
         for part in bodies(module):
             orders = _Orders(tuple(convolution_orders(part, batch) for batch in (*batches[:1], *others)), kernels(part))
+            known = _lines_of(part, lines or {})
             for op in key_arrays(part, part.id == module.entry_id):
-                buffers += _buffers(op, orders, generation, _line(op, part, lines or {}))
+                buffers += _buffers(op, orders, generation, known.get(op.id))
     notes = (_TIE.format(" and ".join(map(str, batches))),) if others else ()
     return Padding(buffers=tuple(buffers), source="predicted", generation=generation.name, notes=notes)
 
@@ -170,16 +171,18 @@ def filling_sizes(shape: Shape, generation: Generation | None) -> str:
     return f"{', '.join(f'{old:,} → {new:,}' for old, new in changed)}: saves {format_quantity(saved, BYTES)}"
 
 
-def _line(op: HloInstruction, part: HloComputation, lines: Mapping[str, str]) -> str | None:
-    """The user's line that made an instruction; of a parameter the first that uses it."""
-    if op.opcode != "parameter":
-        return lines.get(_made_by(op))
-    users, names = {op.id}, []
-    for one in part.instructions.values():
-        if users & set(one.operands):
-            users.add(one.id)
-            names.append(_made_by(one))
-    return next((lines[name] for name in names if name in lines), None)
+def _lines_of(part: HloComputation, lines: Mapping[str, str]) -> dict[int, str]:
+    """The user's line that made an instruction; of a parameter the first that uses it, directly or not."""
+    known: dict[int, str] = {}
+    for op in reversed(part.instructions.values()):
+        line = lines.get(_made_by(op), known.get(op.id))
+        if line is not None:
+            known |= dict.fromkeys((op.id, *op.operands), line)
+    return {
+        key: line
+        for key, line in known.items()
+        if part.instructions[key].opcode == "parameter" or _made_by(part.instructions[key]) in lines
+    }
 
 
 def _made_by(op: HloInstruction) -> str:

@@ -225,6 +225,16 @@ def test_lines_are_those_of_the_op_or_of_what_reads_a_parameter():
     assert {one.line for one in made.buffers} == {"model.py:12"}
 
 
+def test_a_parameter_has_the_line_of_its_first_use_and_other_arrays_none_but_their_own():
+    ops = [
+        *parameters("f32[300,300]"), op("r", "reshape", "f32[300,300]", "p0"),
+        op("y", "dot", "f32[300,300]", "r", "r", dot=dot([1], [0]), op_name="einsum/Einsum;call/einsum/Einsum"),
+        op("s", "reduce", "f32[300,30]", "y", op_name="unknown"), op("z", "tanh", "f32[300,30]", "s", op_name="late"),
+    ]  # fmt: skip
+    made = predict([module(main=ops)], V5E, {"einsum/Einsum": "model.py:3", "late": "model.py:9"})
+    assert {one.name: one.line for one in made.buffers} == {"p0": "model.py:3", "y": "model.py:3", "s": None}
+
+
 def test_a_step_of_nothing_large_has_no_overhead():
     made = predict([module(main=[*parameters("f32[8]"), op("y", "tanh", "f32[8]", "p0")])], V5E)
     assert (made.buffers, made.overhead, made.low, made.high) == ((), None, None, None)

@@ -40,6 +40,11 @@ def test_lines_are_those_of_the_graph():
     assert " at model.py:3: " in values["padding_overhead"].detail["where"]
 
 
+def test_lines_are_found_where_xla_leaves_out_the_call():
+    graph = OpGraph(ops=(Op(name="StatefulPartitionedCall/net/sum", op_type="Sum", line="model.py:4"),))
+    assert padding_values(recording(ADD, ops=graph))[1]["padding"].rows[0][6] == "model.py:4"
+
+
 def test_the_generation_is_that_which_was_asked_for():
     ops = parameters("bf16[17,1024]")
     assert [padding_values(recording(module(main=ops), tpu=tpu))[0]["padding_overhead"].number for tpu in ("v6e", "v7x")] == pytest.approx(

@@ -167,6 +167,11 @@ def test_a_layout_may_pack_narrow_types():
     assert one(shape=message((2, 21), (3, [5]), (5, message((7, 4))))).shape.bytes == 3
 
 
+def test_a_layout_may_round_up_the_number_of_elements():
+    assert one(shape=message((2, 6), (3, [5]), (5, message((1, [0]), (16, 16))))).shape == Shape("u8", (5,), (), (0,), tail_alignment=16)
+    assert one(shape=message((2, 6), (3, [5]))).shape.tail_alignment == 1
+
+
 def test_a_type_that_is_not_known_yet_has_its_number_and_no_size():
     assert one(shape=message((2, 99), (3, [3]))).shape == Shape("type 99", (3,))
 
@@ -321,7 +326,7 @@ def shape_of(proto):
     return Shape(
         DTYPES[proto.element_type], tuple(proto.dimensions), tuple(proto.is_dynamic_dimension), tuple(layout.minor_to_major),
         tuple(tuple(tile.dimensions) for tile in layout.tiles), layout.memory_space, layout.element_size_in_bits,
-        tuple(map(shape_of, proto.tuple_shapes)),
+        tuple(map(shape_of, proto.tuple_shapes)), max(1, layout.tail_padding_alignment_in_elements),
     )  # fmt: skip
 
 
