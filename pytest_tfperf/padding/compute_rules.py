@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_tfperf.op_graph import Dims, Ints
+from pytest_tfperf.op_graph import Dims, Ints, Op
 from pytest_tfperf.padding.layout_rules import Found
 from pytest_tfperf.padding.links import Links, dtype, result, shown
 from pytest_tfperf.trace.op_types import computes
@@ -79,12 +79,21 @@ def reductions_in_turn(links: Links) -> Found:
 
 
 def without_kernel(links: Links) -> Found:
-    """Ops that XLA has no kernel for, or that the public list of TPU ops lacks; fetching input is the host's."""
+    """
+    Ops that XLA has no kernel for, or that the public list of TPU ops lacks; fetching input is the host's.
+
+    What only another such op takes, as the text that tf.print prints, is part of that.
+    """
+    foreign = {index for index, op in enumerate(links.graph.ops) if _is_foreign(op)}
     for index, op in enumerate(links.graph.ops):
         if op.op_type in NOT_ON_TPUS:
             yield index, f"the list of Cloud TPU ops of {TPU_OPS_DATE} lacks {op.op_type}"
-        elif not op.compiles and computes(op.op_type) and op.op_type not in ("Placeholder", "PartitionedCall", "StatefulPartitionedCall"):
+        elif index in foreign and not (links.consumers[index] and all(user in foreign for user, _ in links.consumers[index])):
             yield index, f"XLA has no kernel for {op.op_type}{f' of {dtype(op)}' if op.outputs else ''}"
+
+
+def _is_foreign(op: Op) -> bool:
+    return not op.compiles and computes(op.op_type) and op.op_type not in ("Placeholder", "PartitionedCall", "StatefulPartitionedCall")
 
 
 def normal_sampling(links: Links) -> Found:

@@ -46,7 +46,7 @@ class Links:
     def source(self, index: int, position: int = 0) -> int | None:
         """Which op gives an operand."""
         inputs = self.graph.ops[index].inputs
-        edge = inputs[position] if position < len(inputs) else None
+        edge = inputs[position] if 0 <= position < len(inputs) else None
         return None if edge is None else edge[0]
 
     def tensor(self, edge: Edge | None) -> Tensor | None:
@@ -56,7 +56,7 @@ class Links:
     def shape(self, index: int, position: int = 0) -> Dims | None:
         """Of an operand."""
         inputs = self.graph.ops[index].inputs
-        tensor = self.tensor(inputs[position]) if position < len(inputs) else None
+        tensor = self.tensor(inputs[position]) if 0 <= position < len(inputs) else None
         return None if tensor is None else tensor.shape
 
     def value(self, index: int, position: int) -> Ints | None:

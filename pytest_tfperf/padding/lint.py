@@ -153,7 +153,8 @@ _ROWS = (
     Rule(
         code="NO_TPU_KERNEL",
         level=ON,
-        detects="an op, or one of a type, that XLA has no kernel for; ops that the public list of Cloud TPU ops lacks ("
+        detects="an op, or one of a type, that XLA has no kernel for (of several in a row the last); "
+        "ops that the public list of Cloud TPU ops lacks ("
         f"{compute.TPU_OPS_DATE}: {', '.join(sorted(compute.NOT_ON_TPUS))})",
         why="this op cannot run on a TPU: it splits the step, moves to the host, or fails",
         rewrite="do it in the input pipeline or after the step, or write it with ops that a TPU has",

@@ -1,6 +1,8 @@
 """The op guide's rules on graphs written by hand: what breaks each, what does not, and where shapes are not known."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from op_graphs import Ops
 
 from pytest_tfperf.padding.lint import RULES, parse_codes
@@ -260,6 +262,14 @@ def test_what_a_tpu_cannot_run():
     assert [(one.code, one.level, one.op_type) for one in found] == [("NO_TPU_KERNEL", "on", "PyFunc"), ("NO_TPU_KERNEL", "on", "Svd")]
 
 
+def test_what_only_another_op_without_a_kernel_takes_is_part_of_that():
+    ops = Ops()
+    text = ops("StringFormat", ops.arg(8), dtype="string", shape=(), compiles=False)
+    printed = ops("PrintV2", text, compiles=False)
+    assert [one.op_type for one in ops.found(printed)] == ["PrintV2"]
+    assert [one.op_type for one in ops.found(printed, text)] == ["StringFormat", "PrintV2"]
+
+
 def epilogue(mover, moved_shape, op_type="Relu", perm=None, product="Conv2D", shape=(8, 6, 6, 16)):
     ops = Ops()
     y = ops(product, ops.arg(*shape), ops.arg(3, 3, 16, 16), shape=shape)
@@ -287,3 +297,30 @@ def test_the_registry():
 
 def test_an_empty_graph_breaks_nothing():
     assert Ops().codes() == []
+
+
+TYPES = [
+    "Transpose", "Slice", "StridedSlice", "Split", "SplitV", "ConcatV2", "Concat", "Pad", "Reshape", "Relu", "AddV2", "BiasAdd", "Mul", "Sum",
+    "Mean", "Rsqrt", "Conv2D", "MatMul", "Einsum", "Cast", "InvertPermutation", "ReadVariableOp", "Placeholder", "Multinomial", "SpaceToDepth",
+]  # fmt: skip
+SHAPES = st.none() | st.lists(st.none() | st.sampled_from([0, 1, 2, 8, 100, 128]), max_size=5).map(tuple)
+VALUES = st.none() | st.integers(-6, 6) | st.lists(st.integers(-6, 6) | st.just((1, 1)), max_size=5).map(tuple)
+SOURCES = st.lists(st.none() | st.integers(0, 7), max_size=4)
+
+
+@given(st.lists(st.tuples(st.sampled_from(TYPES), SOURCES, SHAPES, VALUES), min_size=1, max_size=8))
+def test_no_graph_is_too_odd(rows):
+    ops = Ops()
+    for op_type, sources, shape, value in rows:
+        inputs = [None if source is None or not ops.ops else (source % len(ops.ops), 0) for source in sources]
+        ops(op_type, *inputs, shape=shape, value=value)
+    for one in ops.found((len(ops.ops) - 1, 0)):
+        assert one.code in RULES
+
+
+@given(st.lists(st.tuples(st.sampled_from(TYPES[:20]), SOURCES), min_size=1, max_size=8))
+def test_where_no_shape_is_known_nothing_is_said(rows):
+    ops = Ops()
+    for op_type, sources in rows:
+        ops(op_type, *[(source % len(ops.ops), 0) for source in sources if source is not None and ops.ops], shape=None, value=None)
+    assert ops.codes() == []
