@@ -7,6 +7,7 @@ have to be known; where one is not, a rule says nothing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ from pytest_tfperf.padding.links import Links
 
 ON, INFO, OFF, SUPPRESSED = "on", "info", "off", "suppressed"
 ALL = "all"
+_OTHER_REPLICA = re.compile(r"(^|/)replica_[1-9]\d*/")  # tensorflow/python/distribute/mirrored_run.py
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,9 +202,14 @@ def parse_codes(value: object) -> tuple[str, ...]:
 
 
 def findings(graph: OpGraph) -> list[Finding]:
-    """All that breaks a rule in a step, whatever its level, in the order of the rules and then of the graph."""
+    """
+    All that breaks a rule in a step, whatever its level, in the order of the rules and then of the graph.
+
+    Of a step that tf.distribute runs on several devices the first replica counts, so that the number is the same on every machine.
+    """
     links = Links.of(graph)
-    return [_finding(rule, graph.ops[index], what) for rule in _ROWS for index, what in sorted(rule.find(links))]
+    found = ((rule, graph.ops[index], what) for rule in _ROWS for index, what in sorted(rule.find(links)))
+    return [_finding(rule, op, what) for rule, op, what in found if not _OTHER_REPLICA.search(op.name)]
 
 
 def _finding(rule: Rule, op: Op, what: str) -> Finding:

@@ -1,5 +1,7 @@
 """The op guide's rules on graphs written by hand: what breaks each, what does not, and where shapes are not known."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -293,6 +295,15 @@ def test_the_registry():
     assert [rule.code for rule in RULES.values() if rule.level == "off"] == ["UNFUSED_BN", "SEQ_REDUCTION"]
     assert len(RULES) == 12
     assert parse_codes("TRANSPOSE") == parse_codes(["TRANSPOSE"]) == ("TRANSPOSE",)
+
+
+def test_of_several_replicas_the_first_counts():
+    names = ["outer/transpose", "outer/replica_1/transpose", "replica_12/inner/transpose", "replica_0/transpose", "my_replica_1/transpose"]
+    ops = Ops()
+    results = [ops("Transpose", ops.arg(8, 32), [1, 0], shape=(32, 8)) for _ in names]
+    for (index, _), name in zip(results, names, strict=True):
+        ops.ops[index] = replace(ops.ops[index], name=name)
+    assert [one.op for one in ops.found(*results)] == [names[0], *names[3:]]
 
 
 def test_an_empty_graph_breaks_nothing():
