@@ -199,6 +199,8 @@ def _convolution(made: _Made, op: Op, shape: Shape, kind: re.Match[str]) -> int:
         dims = ConvolutionDimensions(feature, 0, spatial, 0, feature, spatial, inner, outer, window)
     else:
         dims = ConvolutionDimensions(0, feature, spatial, inner, outer, window, 0, feature, spatial)
-    strided = gradient == "BackpropInput" and made.ops[keys[0]].shape.dimensions != shape.dimensions
+    data = made.ops[keys[0]].shape.dimensions
+    # the attributes that were kept do not name strides: at least two leave half of the positions
+    strided = gradient == "BackpropInput" and any(2 * data[number] <= shape.dimensions[number] + 1 for number in spatial)
     moves = tuple(WindowDimension(1, base_dilation=2 if strided else 1) for _ in window)
     return made.add("convolution", op, shape, keys, convolution=dims, window=moves, feature_groups=groups)

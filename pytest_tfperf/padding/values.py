@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pytest_tfperf.errors import LayoutError, TfperfError
@@ -39,6 +40,7 @@ _CALL = "StatefulPartitionedCall/"
 _NO_HLO = "the trace does not hold the HLO of what ran on the TPU"
 _NOT_LOWERED = "nothing in the trace was compiled for a TPU, and padding is predicted where pytest runs the step"
 _EAGER = "the step runs {} eagerly, whose shapes the trace does not tell; put them into a tf.function"
+_FROM_GRAPH = "predicted from the step's graph, since there is no HLO of it: {}"
 _NOTHING = f"no array of the step takes more than the {LARGEST_SKIPPED:,} bytes of one tile"
 _NO_PRODUCT = "the step has no matrix multiplication and no convolution"
 _GROUPED = "the matrix multiplications of the step are grouped convolutions alone ({}), of which nothing can be said"
@@ -75,7 +77,10 @@ def predicted_values(recording: Recording) -> Found:
     tpu = generation(recording.tpu or DEFAULT)
     try:
         modules = _modules(recording)
-        return values_of(predict([module for module, _ in modules], tpu, _lines(recording)), modules, tpu, Source.PREDICTED)
+        found = predict([module for module, _ in modules], tpu, _lines(recording))
+        if recording.lowered is None:
+            found = replace(found, notes=(*found.notes, _FROM_GRAPH.format(recording.lowered_why or _NOT_LOWERED)))
+        return values_of(found, modules, tpu, Source.PREDICTED)
     except TfperfError as error:
         return _unknown(str(error))
 

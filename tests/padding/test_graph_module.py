@@ -120,6 +120,7 @@ def test_a_step_that_is_not_lowered_is_predicted_from_its_graph_at_the_batch_of_
     recording = Recording(name="", trace=None, workload={"batch": 256, "replicas": 2}, lowered_why="XLA cannot", ops=ops)
     values, tables = padding_values(recording)
     assert values["padding_overhead"].detail["padding"] == "predicted"
+    assert values["padding_overhead"].detail["notes"] == "predicted from the step's graph, since there is no HLO of it: XLA cannot"
     assert tables["padding"].rows[0][2] == "f32[128,8,8,20]"
     unknown, _ = padding_values(Recording(name="", trace=None, workload={}, lowered_why="XLA cannot", ops=ops))
     assert unknown["padding_overhead"].why == "XLA cannot; and the shape of x (Placeholder) is not known in the step's graph"
