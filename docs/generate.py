@@ -40,7 +40,7 @@ FAIL: op_guide_findings was 1, wanted at most 0 (max_op_guide_findings=0)
   that are **off** do neither. `findings=` switches codes on besides (`"all"`: every one), `ignore_findings=` suppresses them, which the
   table shows (`suppressed`); a note names codes that were suppressed and never found.
 - Each op that breaks a rule is a finding. A function that is called twice in the step's functions is there twice; a function that Python
-  calls is looked at once.
+  calls is looked at once; of replicas that tf.distribute makes the first counts.
 - A shape that is not known breaks no rule: of a dataset's elements `batch(…, drop_remainder=True)` makes it known. A step that calls no
   tf.function is UNKNOWN, and so is one of more than 20,000 ops, or of more than 10,000 where no limit on `op_guide_findings` asks for it
   (0.1 ms an op).
