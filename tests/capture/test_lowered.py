@@ -255,5 +255,6 @@ def test_a_profile_changes_the_model_as_the_loop_alone_does(short, recordings):
     with short.whole_body():
         profiled.fit(X[:64], Y[:64], batch_size=8, verbose=0, shuffle=False)
     assert products(recordings[0].lowered[0][0])
-    assert all((a == b).all() for a, b in zip(plain.get_weights(), profiled.get_weights(), strict=True))
+    for one, other in zip(plain.get_weights(), profiled.get_weights(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5)  # threads may add up in another order
     assert profiled.optimizer.iterations.numpy() == 8
