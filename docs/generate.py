@@ -36,7 +36,7 @@ FAIL: op_guide_findings was 1, wanted at most 0 (max_op_guide_findings=0)
   try: move this transpose next to the matrix product or convolution that takes it, name the order in an einsum, or drop it
 ```
 
-- *Level*: findings that are **on** count; those of level **info** stand in the table *op guide* of the profile and never count; those
+- *Level*: findings that are **on** count; those of level **info** stand in `profile.tables["op_guide"]` and never count; those
   that are **off** do neither. `findings=` switches codes on besides (`"all"`: every one), `ignore_findings=` suppresses them, which the
   table shows (`suppressed`); a note names codes that were suppressed and never found.
 - Each op that breaks a rule is a finding. A function that is called twice in the step's functions is there twice; a function that Python

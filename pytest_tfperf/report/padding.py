@@ -93,9 +93,12 @@ def _is_text(path: Path) -> bool:
         return path.suffix.lower() in _TEXT
     try:
         with path.open("rb") as file:
-            return path.suffix.lower() in _TEXT or file.read(len(_HEAD)) == _HEAD
+            head = file.read(len(_HEAD))
     except OSError as error:
         raise TraceError(f"{path} cannot be read: {error.strerror or error}") from error
+    if not head:
+        raise TraceError(f"{path} is empty: it takes HLO text ({', '.join(sorted(_TEXT))}, or beginning with HloModule) or a trace")
+    return path.suffix.lower() in _TEXT or head == _HEAD
 
 
 def _read_text(path: Path) -> _Read:
