@@ -84,7 +84,21 @@ def _frames() -> Iterator[tuple[str, int]]:
 
 
 def _first_user_line(frames: Iterable[tuple[str, int]]) -> str | None:
-    return next((f"{Path(file).name}:{line}" for file, line in frames if _is_user_file(file)), None)
+    written = (_as_written(file, line) if _GENERATED[1] in file else (file, line) for file, line in frames)
+    return next((f"{Path(file).name}:{line}" for file, line in written if _is_user_file(file)), None)
+
+
+@cache
+def _as_written(file: str, line: int) -> tuple[str, int]:
+    """The line that AutoGraph made a generated one of; TensorFlow maps stacks back itself, but not in tf.distribute's threads."""
+    try:
+        from tensorflow.python.autograph.impl.api import _TRANSPILER  # private: it keeps the map of every function that it converted
+
+        maps = [factory.source_map for factories in list(_TRANSPILER._cache._cache.values()) for factory in list(factories.values())]
+    except (ImportError, AttributeError):
+        return file, line
+    found = (origin.loc for lines in maps for made, origin in lines.items() if (made.filename, made.lineno) == (file, line))
+    return next(((place.filename, place.lineno) for place in found), (file, line))
 
 
 @cache

@@ -2,6 +2,7 @@
 
 import inspect
 import sysconfig
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -53,3 +54,19 @@ def test_of_two_lines_of_the_users_the_inner_one():
     frames = [SimpleNamespace(filename=f"/home/me/{name}.py", lineno=3) for name in ("test_model", "model")]
     assert user_line(SimpleNamespace(traceback=frames)) == "model.py:3"
     assert user_line(SimpleNamespace(traceback=None)) is None
+
+
+def test_the_line_of_an_op_that_a_replica_made():
+    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+
+    @tf.function
+    def step(x):
+        def replica(x):
+            return tf.transpose(x)  # REPLICA LINE
+
+        return strategy.run(replica, args=(x,))
+
+    graph = step.get_concrete_function(tf.ones((2, 3))).graph
+    (op,) = (op for op in graph.get_operations() if op.type == "Transpose")
+    lines = Path(__file__).read_text().splitlines()
+    assert user_line(op) == f"test_source_lines.py:{next(n for n, line in enumerate(lines, 1) if line.endswith('# REPLICA LINE'))}"
