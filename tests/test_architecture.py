@@ -159,7 +159,7 @@ def test_what_pytest_loads_in_every_run_is_light():
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_a_module_can_be_read_in_one_sitting(path):
+def test_a_module_can_be_read_at_one_go(path):
     assert len(path.read_text("utf-8").splitlines()) <= LONGEST_MODULE
 
 
