@@ -20,9 +20,10 @@ OPTIMIZED = "optimized"
 _DUMP_S = 120.0  # for a process that imports TensorFlow and compiles the step
 
 
-def export_profile(recording: Recording, calls: Calls, out: Path, stage: str) -> None:
+def export_profile(recording: Recording, calls: Calls, out: Path, stage: str) -> str:
     """
-    Write the timeline of a profile's trace (.json, .json.gz, .perfetto-trace, .pftrace), or its HLO at a stage (.txt, .dot, .svg).
+    Write the timeline of a profile's trace (.json, .json.gz, .perfetto-trace, .pftrace), or its HLO at a stage (.txt, .dot, .svg);
+    gives what it is.
 
     Raises:
         CaptureError: If there is no trace, no such stage, or the step has no HLO at it.
@@ -32,8 +33,9 @@ def export_profile(recording: Recording, calls: Calls, out: Path, stage: str) ->
         raise CaptureError(f"HLO has no stage {stage!r}; {nearest(stage, _STAGES)}")
     if shows_hlo(out):
         export_hlo(_STAGES[stage](recording, calls), out)
-        return
+        return f"HLO, {stage}"
     export_traces([_trace(recording)], out)
+    return "timeline"
 
 
 def _trace(recording: Recording) -> Path:

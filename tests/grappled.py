@@ -2,10 +2,20 @@
 
 from collections import Counter
 
+import tensorflow as tf
+
 from pytest_tfperf.compiler.instantiation import instantiated
 from pytest_tfperf.compiler.probe import probed
 
 SIDES = ("_Arg", "_Retval", "NoOp")
+
+
+def plus_products(x):
+    """8 × 8 elements plus the last of five products of constants, which Grappler folds into one constant."""
+    constant = tf.eye(8) * 2
+    for _ in range(5):
+        constant = tf.matmul(constant, constant)
+    return x + constant
 
 
 def grappled(function, *args, name=None):

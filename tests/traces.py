@@ -1,4 +1,4 @@
-"""The recorded traces, each as one step, where they are at hand."""
+"""The stored traces, where they are at hand; where they are not, tests skip, and in CI fail."""
 
 import os
 from functools import cache
@@ -19,14 +19,19 @@ def whole(trace):
     return Steps(np.array([-(10**15)]), np.array([max(ends) + 1]), ("all",), "all", 0)
 
 
-def real(name):
-    """A trace and its one step; skips the test, or in CI fails it, where the trace is not."""
-    path = TRACES / f"{name}.xplane.pb"
+def stored(name):
+    """The path of a file or folder of these traces; skips the test, or in CI fails it, where there is none."""
+    path = TRACES / name
     if not path.exists():
         if os.environ.get("CI"):
             pytest.fail(f"{path} is needed where this runs in CI")
-        pytest.skip(f"no trace at {path}")
-    return _read(path)
+        pytest.skip(f"there is no {path}")
+    return path
+
+
+def real(name):
+    """A real trace and its one step."""
+    return _read(stored(f"{name}.xplane.pb"))
 
 
 @cache

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pytest_tfperf.reach import reached
+
 
 def without_dead_code(module: bytes) -> bytes:
     """The serialised HloModuleProto with those computations and instructions that its result needs, and all parameters."""
@@ -16,14 +18,13 @@ def without_dead_code(module: bytes) -> bytes:
 
     proto = hlo_pb2.HloModuleProto.FromString(module)
     computations = {computation.id: computation for computation in proto.computations}
-    reached, waiting = set(), [proto.entry_computation_id]
-    while waiting:
-        computation = computations[waiting.pop()]
-        if computation.id not in reached:
-            reached.add(computation.id)
-            _keep_used(computation)
-            waiting += [called for instruction in computation.instructions for called in instruction.called_computation_ids]
-    kept = [computation for computation in proto.computations if computation.id in reached]
+    for computation in proto.computations:
+        _keep_used(computation)
+    live = reached(
+        [proto.entry_computation_id],
+        lambda key: [called for one in computations[key].instructions for called in one.called_computation_ids],
+    )
+    kept = [computation for computation in proto.computations if computation.id in live]
     del proto.computations[:]
     proto.computations.extend(kept)
     result: bytes = proto.SerializeToString()
@@ -32,12 +33,10 @@ def without_dead_code(module: bytes) -> bytes:
 
 def _keep_used(computation: Any) -> None:
     instructions = {instruction.id: instruction for instruction in computation.instructions}
-    used, waiting = set(), [computation.root_id, *(key for key, one in instructions.items() if one.opcode == "parameter")]
-    while waiting:
-        key = waiting.pop()
-        if key not in used:
-            used.add(key)
-            waiting += [*instructions[key].operand_ids, *instructions[key].control_predecessor_ids]
+    used = reached(
+        [computation.root_id, *(key for key, one in instructions.items() if one.opcode == "parameter")],
+        lambda key: [*instructions[key].operand_ids, *instructions[key].control_predecessor_ids],
+    )
     kept = [instruction for key, instruction in instructions.items() if key in used]
     del computation.instructions[:]
     computation.instructions.extend(kept)

@@ -12,6 +12,7 @@ from pytest_tfperf.compiler.partition import has_kernel
 from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.source_lines import user_line
 from pytest_tfperf.op_graph import Edge, Ints, Op, OpGraph, Tensor
+from pytest_tfperf.reach import reached
 from pytest_tfperf.trace.op_types import computes
 
 MAX_OPS, UNASKED_OPS = 20_000, 10_000
@@ -222,13 +223,10 @@ def _kernels(op_type: str) -> list[list[tuple[str, frozenset[int]]]]:
 
 def _needed(flat: _Flat, results: Sequence[Edge]) -> OpGraph:
     """The graph without what neither results nor effects need."""
-    live: set[int] = set()
-    waiting = [edge[0] for edge in results] + flat.effects
-    while waiting:
-        index = waiting.pop()
-        if index not in live:
-            live.add(index)
-            waiting += [edge[0] for edge in flat.ops[index].inputs if edge is not None] + flat.bodies.get(index, [])
+    live = reached(
+        [edge[0] for edge in results] + flat.effects,
+        lambda index: [edge[0] for edge in flat.ops[index].inputs if edge is not None] + flat.bodies.get(index, []),
+    )
     places = {old: new for new, old in enumerate(sorted(live))}
 
     def moved(edge: Edge | None) -> Edge | None:

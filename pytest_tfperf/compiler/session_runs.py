@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from pytest_tfperf.reach import reached
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRun:
@@ -46,13 +48,11 @@ def _needed(graph: Any, fetches: Any, feed_dict: Any) -> tuple[Any, ...]:
     import tensorflow as tf
 
     fed = {_element(graph, key).ref() for key in tf.nest.flatten(list(feed_dict or ()))}
-    found: set[Any] = set()
-    waiting = [getattr(one, "op", one) for one in (_element(graph, fetch) for fetch in tf.nest.flatten(fetches))]
-    while waiting:
-        op = waiting.pop()
-        if op not in found:
-            found.add(op)
-            waiting += [tensor.op for tensor in op.inputs if tensor.ref() not in fed] + list(op.control_inputs)
+    fetched = [_element(graph, fetch) for fetch in tf.nest.flatten(fetches)]
+    found = reached(
+        [getattr(one, "op", one) for one in fetched],
+        lambda op: [*(tensor.op for tensor in op.inputs if tensor.ref() not in fed), *op.control_inputs],
+    )
     return tuple(op for op in graph.get_operations() if op in found)
 
 

@@ -53,5 +53,7 @@ def _graph_of(name: str) -> Any:
 def _add_note(error: BaseException, note: str) -> None:
     if hasattr(error, "add_note"):
         error.add_note(note)
-    elif hasattr(error, "_message"):  # Python 3.10: where TensorFlow's errors keep their text
+    elif hasattr(error, "_message"):  # Python 3.10 has no notes; TensorFlow's errors keep their text here
         error._message = f"{error._message}\n{note}"
+    else:
+        error.args = (f"{error}\n{note}",)

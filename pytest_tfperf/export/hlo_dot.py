@@ -44,7 +44,7 @@ def dot_of(module: HloModule) -> str:
     uses = Counter(key for part in module.computations.values() for op in part.instructions.values() for key in op.called)
     graph = _Graph(module, frozenset(key for key, n in uses.items() if n == 1))
     return "\n".join([
-        f"digraph {_quoted(_cut(module.name))} {{",
+        f"digraph {_label([_cut(module.name)])} {{",
         "  compound=true; rankdir=TB; newrank=true;",
         '  graph [fontname="Helvetica", fontsize=11, style="rounded,filled"];',
         '  node [shape=box, style="rounded,filled", fontname="Helvetica", fontsize=10, margin="0.1,0.05"];',
@@ -72,7 +72,8 @@ def svg_of(dot: str) -> bytes:
             f"Graphviz's dot takes longer than {_DOT_SECONDS:g} s for this module; write a .dot or .txt file instead"
         ) from error
     if done.returncode:
-        raise ExportError(f"Graphviz's dot failed: {done.stderr.decode(errors='replace').strip()}; write a .dot file instead")
+        said = done.stderr.decode(errors="replace").strip() or f"its exit status is {done.returncode}"
+        raise ExportError(f"Graphviz's dot failed: {said}; write a .dot file instead")
     return done.stdout
 
 

@@ -4,27 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pytest_tfperf.reach import reached
 from pytest_tfperf.trace.hlo_module import HloComputation, HloModule
 
 
 def without_dead_code(module: HloModule) -> HloModule:
     """The module with the instructions that its result needs, with all parameters, and the computations that those call."""
-    parts: dict[int, HloComputation] = {}
-    waiting = [module.entry_id]
-    while waiting:
-        key = waiting.pop()
-        if key not in parts:
-            parts[key] = _used(module.computations[key])
-            waiting += [called for op in parts[key].instructions.values() for called in op.called]
-    return replace(module, computations={key: parts[key] for key in module.computations if key in parts})
+    parts = {key: _used(part) for key, part in module.computations.items()}
+    live = reached([module.entry_id], lambda key: [called for op in parts[key].instructions.values() for called in op.called])
+    return replace(module, computations={key: part for key, part in parts.items() if key in live})
 
 
 def _used(part: HloComputation) -> HloComputation:
-    used: set[int] = set()
-    waiting = [part.root_id, *(op.id for op in part.parameters.values())]
-    while waiting:
-        key = waiting.pop()
-        if key not in used:
-            used.add(key)
-            waiting += part.instructions[key].operands
+    used = reached([part.root_id, *(op.id for op in part.parameters.values())], lambda key: part.instructions[key].operands)
     return replace(part, instructions={key: op for key, op in part.instructions.items() if key in used})

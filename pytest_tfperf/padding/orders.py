@@ -10,12 +10,13 @@ lie as they need the least memory.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 
 from pytest_tfperf.padding.generation import Generation
 from pytest_tfperf.padding.tiling import padded_bytes
+from pytest_tfperf.reach import reached
 from pytest_tfperf.trace.hlo_module import HloComputation, HloInstruction, HloModule, Shape
 
 Order = tuple[int, ...]
@@ -44,15 +45,13 @@ class Data:
     feature: int
 
 
-def bodies(module: HloModule, callers: Collection[str] = BODIES) -> Iterator[HloComputation]:
+def bodies(module: HloModule, callers: Collection[str] = BODIES) -> list[HloComputation]:
     """The entry and what instructions of these kinds call, once: the bodies of loops and branches, and functions."""
-    waiting, seen = [module.entry_id], set()
-    while waiting:
-        key = waiting.pop()
-        if key not in seen:
-            seen.add(key)
-            yield module.computations[key]
-            waiting += [called for op in module.computations[key].instructions.values() if op.opcode in callers for called in op.called]
+
+    def called_by(key: int) -> list[int]:
+        return [called for op in module.computations[key].instructions.values() if op.opcode in callers for called in op.called]
+
+    return [module.computations[key] for key in reached([module.entry_id], called_by)]
 
 
 def is_convolution(op: HloInstruction) -> bool:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pytest_tfperf.metrics import BYTES, format_quantity
 from pytest_tfperf.padding.buffers import LARGEST_SKIPPED, Buffer, Padding
 from pytest_tfperf.padding.generation import Generation
 from pytest_tfperf.padding.orders import (
@@ -29,6 +28,7 @@ from pytest_tfperf.padding.orders import (
     swapped_rows,
     tiled,
 )
+from pytest_tfperf.padding.sizes import filling_sizes
 from pytest_tfperf.padding.tiling import layout_text, leaves, logical_bytes, padded_bytes, padded_dimensions, shape_text
 from pytest_tfperf.trace.hlo_module import HloComputation, HloInstruction, HloModule, Shape
 
@@ -152,23 +152,6 @@ def _layouts(shape: Shape, op: HloInstruction, orders: _Orders, generation: Gene
         return [*given, compact(shape, generation)] if op.opcode == "parameter" else given
     swapped = [swapped_rows(shape, generation)] if op.id in orders.kernels else []
     return [compact(shape, generation), row_major(shape, generation), *swapped]
-
-
-def filling_sizes(shape: Shape, generation: Generation | None) -> str:
-    """
-    Sizes that fill the tiles of a padded array, and the bytes of padding that they save: `100 → 128: saves 12.3 MiB`.
-
-    With a generation the larger array is laid out anew, as it needs the least memory.
-    """
-    sizes = padded_dimensions(shape)
-    changed = [(old, new) for old, new in zip(shape.dimensions, sizes, strict=True) if old != new]
-    larger = replace(shape, dimensions=sizes)
-    if generation:
-        larger = compact(larger, generation)
-    saved = padded_bytes(shape) - logical_bytes(shape) - (padded_bytes(larger) - logical_bytes(larger))
-    if not changed or saved <= 0:
-        return ""
-    return f"{', '.join(f'{old:,} → {new:,}' for old, new in changed)}: saves {format_quantity(saved, BYTES)}"
 
 
 def _lines_of(part: HloComputation, lines: Mapping[str, str]) -> dict[int, str]:

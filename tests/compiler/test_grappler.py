@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import tensorflow as tf
+from grappled import plus_products
 from tensorflow.python.eager import context
 
 from pytest_tfperf.compiler.grappler import NUMBERS, TOGGLES, grappler_options
@@ -28,12 +29,7 @@ def optimized(function, *args):
     return {kind: types.count(kind) for kind in set(types)}
 
 
-@tf.function
-def products(x):
-    constant = tf.eye(8) * 2
-    for _ in range(5):
-        constant = tf.matmul(constant, constant)
-    return x + constant
+products = tf.function(plus_products)
 
 
 @tf.function

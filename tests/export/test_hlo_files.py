@@ -1,7 +1,6 @@
 """Modules in files, by the files' endings."""
 
 import re
-import shutil
 
 import pytest
 from hlo import module, op
@@ -21,10 +20,10 @@ def test_text_has_all_modules_and_a_graph_the_first(tmp_path):
     assert (tmp_path / "a.dot").read_text("utf-8") == dot_of(ONE)
 
 
-@pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed")
-def test_a_picture_is_what_graphviz_makes(tmp_path):
-    export_hlo([ONE], tmp_path / "a.svg")
-    assert (tmp_path / "a.svg").read_text("utf-8").count("iota é</text>") == 1
+def test_a_picture_is_what_graphviz_makes_of_the_first(stand_in, tmp_path):
+    stand_in("cat; printf END")
+    export_hlo([ONE, TWO], tmp_path / "a.svg")
+    assert (tmp_path / "a.svg").read_text("utf-8") == f"{dot_of(ONE)}END"
 
 
 @pytest.mark.parametrize("name", ["a.json", "a", "a.txt.gz", "a.png"])
@@ -49,5 +48,14 @@ def test_what_was_there_stays_where_graphviz_is_missing(monkeypatch, tmp_path):
     out.write_text("before")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ExportError, match="needs Graphviz"):
+        export_hlo([ONE], out)
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["before"]
+
+
+def test_what_was_there_stays_where_graphviz_fails(stand_in, tmp_path):
+    stand_in("cat; exit 1")
+    out = tmp_path / "a.svg"
+    out.write_text("before")
+    with pytest.raises(ExportError, match="dot failed"):
         export_hlo([ONE], out)
     assert [path.read_text() for path in tmp_path.iterdir()] == ["before"]

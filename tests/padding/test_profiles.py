@@ -1,8 +1,7 @@
 """Padding and alignment in the profiles of traces: of a GPU's products, and of TPUs whose HLO is not all there."""
 
-import pytest
 from hlo import dot, encoded, module, op, parameters
-from traces import TRACES
+from traces import stored
 from xspace import at, field, line, plane, space, varint
 
 from pytest_tfperf.analysis.hosts import profiles_of_job
@@ -60,9 +59,7 @@ def test_a_tpu_whose_hlo_is_not_all_in_the_trace_is_unknown():
 
 
 def test_the_recorded_tpu_trace_is_measured():
-    path = TRACES / "tpu_v6e_jax_inference.xplane.pb"
-    if not path.exists():
-        pytest.skip(f"no trace at {path}")
+    path = stored("tpu_v6e_jax_inference.xplane.pb")
     ((profile,), _) = profiles_of_job([path])
     value = profile.value("padding_overhead")
     assert (value.number, value.detail["padding"], value.detail["tpu"]) == (0.0, "measured", "v6e")

@@ -1,22 +1,19 @@
-import os
 import re
 import struct
 from functools import cache
-from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from traces import real
 from xspace import event, field, line, plane, space, varint
 
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.trace.hlo import argument_shapes, buffer_bytes, buffer_sizes, decode_module, modules_of
 from pytest_tfperf.trace.hlo_module import DTYPES, Buffers, HloInstruction, Shape
-from pytest_tfperf.trace.xspace import decode_trace, read_trace
-
-TRACES = Path(__file__).parents[3] / "shared" / "traces"
+from pytest_tfperf.trace.xspace import decode_trace
 
 
 def metadata_plane(protos):
@@ -413,11 +410,7 @@ def test_modules_of_tensorflow_are_read_as_protobuf_reads_them(stage):
 def test_modules_of_real_traces_are_read_as_protobuf_reads_them(name, n_modules):
     from tensorflow.compiler.xla.service import hlo_pb2
 
-    path = TRACES / f"{name}.xplane.pb"
-    if not path.is_file():
-        assert not os.environ.get("CI"), f"{path} is needed where this runs in CI"
-        pytest.skip(f"there is no trace at {path}")
-    trace = read_trace(path)
+    trace, _ = real(name)
     modules = modules_of(trace)
     assert len(modules) == n_modules
     for key, ours in modules.items():

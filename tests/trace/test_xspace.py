@@ -1,19 +1,16 @@
-import os
 import random
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 import xspace
+from traces import TRACES, stored
 from xspace import MS, event, field, line, plane, space, varint
 
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.hlo import buffer_bytes
 from pytest_tfperf.trace.xspace import decode_trace, read_trace
-
-TRACES = Path(__file__).parents[3] / "shared" / "traces"
 
 
 def decode_one(*lines, **options):
@@ -385,14 +382,13 @@ def test_a_trace_decodes_as_the_generated_class_decodes_it(seed):
 
 @pytest.mark.parametrize(
     "path",
-    sorted(TRACES.rglob("*.xplane.pb"))
-    or [pytest.param(None, marks=() if os.environ.get("CI") else pytest.mark.skip(f"no traces in {TRACES}"))],
-    ids=lambda path: path and path.name,
+    sorted(TRACES.rglob("*.xplane.pb")) or [TRACES / "*.xplane.pb"],
+    ids=lambda path: path.name,
 )
 def test_a_real_trace_has_the_planes_and_events_that_the_generated_class_finds(path):
     from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-    message = xplane_pb2.XSpace.FromString(path.read_bytes())
+    message = xplane_pb2.XSpace.FromString(stored(path).read_bytes())
     trace = read_trace(path)
     read_everything(trace)
     assert [(part.name, part.start_ps.size) for part in trace.planes] == [
