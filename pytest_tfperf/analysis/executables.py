@@ -9,6 +9,7 @@ import numpy as np
 
 from pytest_tfperf.analysis.counts import per_step, why_unknown
 from pytest_tfperf.analysis.flops import applications
+from pytest_tfperf.analysis.hlo_hash import hlo_hash
 from pytest_tfperf.analysis.precision import Costs
 from pytest_tfperf.analysis.steps import Steps
 from pytest_tfperf.analysis.work import work_values
@@ -21,7 +22,7 @@ from pytest_tfperf.trace.xspace import Trace
 
 _COLUMNS = (
     ("executable", ""), ("runs", COUNT), ("ops", COUNT), ("fusions", COUNT), ("FLOPs", FLOP), ("accessed", BYTES),
-    ("arguments", BYTES), ("outputs", BYTES), ("temporaries", BYTES), ("compiled in", SECONDS),
+    ("arguments", BYTES), ("outputs", BYTES), ("temporaries", BYTES), ("compiled in", SECONDS), ("HLO", ""),
 )  # fmt: skip
 _NO_OPS = frozenset({"tuple", "get-tuple-element", "bitcast"})  # with parameters and constants, of which `Costs` has none
 _CALLS = frozenset({"while", "call", "conditional", "async-start"})
@@ -62,14 +63,17 @@ def executable_table(
     One row for each executable that ran in the steps, those with most FLOPs first.
 
     `ops` are the instructions that run as such, also in loops and calls: those within a fusion are none. FLOPs and bytes are of one
-    run, unknown where a loop does not say how often it runs.
+    run, unknown where a loop does not say how often it runs. `HLO` is its hash (`hlo_hash`).
     """
     buffers = buffer_sizes(trace)
     runs = use.in_metadata(executables)
     rows = [
-        (short_module(name), runs[name], *_instructions(module, costs[name]), *_sizes(buffers.get(name)), compiled_s.get(name))
+        (
+            short_module(name), runs[name], *_instructions(module, costs[name]), *_sizes(buffers.get(name)), compiled_s.get(name),
+            hlo_hash(module),
+        )
         for name, module in executables.items()
-    ]
+    ]  # fmt: skip
     return Table.of("XLA executables", _COLUMNS, sorted(rows, key=lambda row: (-(row[4] or 0), row[0])))
 
 

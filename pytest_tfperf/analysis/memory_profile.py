@@ -19,10 +19,13 @@ from pytest_tfperf.analysis.steps import Steps
 from pytest_tfperf.metrics import BYTES, COUNT, SECONDS, SHARE
 from pytest_tfperf.results import Table
 from pytest_tfperf.trace.events import Events
+from pytest_tfperf.trace.wire import Ints
 from pytest_tfperf.trace.xspace import Trace
 
 RESERVED = "reserved for the programs' stack"
 EARLIER = "allocated before the trace began, or never told"
+MOMENTS = 32
+"""Parts of a step of which the memory is told."""
 # tensorflow/core/framework/types.proto, DataType
 _DTYPES = (
     "", "float32", "float64", "int32", "uint8", "int16", "int8", "string", "complex64", "int64", "bool", "qint8", "quint8", "qint32",
@@ -49,7 +52,8 @@ class MemoryPeak:
     The most bytes that an allocator held in the steps, `after_s` seconds into `step`; `reserved_bytes` of them are no allocations.
 
     `lifetime_bytes` is the most that it ever held, `capacity_bytes` what it could hold; `fragmentation` is None where it is not told.
-    `live` are the allocations that the trace shows and that lived then, the largest first.
+    `live` are the allocations that the trace shows and that lived then, the largest first. `over_step` is the most that it held in each
+    of `MOMENTS` equal parts of the step, with the seconds at which the part begins; None before the first event that tells.
     """
 
     allocator: str
@@ -61,6 +65,7 @@ class MemoryPeak:
     lifetime_bytes: int
     fragmentation: float | None
     live: tuple[Live, ...]
+    over_step: tuple[tuple[float, int | None], ...]
 
     @property
     def earlier_bytes(self) -> int:
@@ -92,6 +97,12 @@ def memory_table(peaks: Sequence[MemoryPeak]) -> Table:
         for peak in peaks
     ]  # fmt: skip
     return Table.of("memory", columns, rows)
+
+
+def over_step_table(peak: MemoryPeak) -> Table:
+    """What an allocator held over the step of its peak."""
+    title = f"memory of {peak.allocator} over {peak.step}, the most in each part of it"
+    return Table.of(title, [("into the step", SECONDS), ("held", BYTES)], peak.over_step)
 
 
 def live_table(peak: MemoryPeak) -> Table:
@@ -131,7 +142,20 @@ def _peak(name: str, memory: Events, steps: Steps) -> MemoryPeak | None:
         lifetime_bytes=max(int(held.max()), int(memory.integers("peak_bytes_in_use").max())),
         fragmentation=_share(fragmentation),
         live=_live(memory.where(np.arange(len(memory)) <= at)),
+        over_step=_over_step(memory, held, int(steps.start_ps[in_step]), int(steps.end_ps[in_step])),
     )
+
+
+def _over_step(memory: Events, held: Ints, start_ps: int, end_ps: int) -> tuple[tuple[float, int | None], ...]:
+    """What was held as each part of a step began, or the most after an event in it."""
+    edges = np.linspace(start_ps, end_ps, MOMENTS + 1)
+    carried = np.searchsorted(memory.start, edges[:-1], "right") - 1
+    most = np.where(carried >= 0, held[np.maximum(carried, 0)], -1)
+    part = np.searchsorted(edges, memory.start, "right") - 1
+    inside = (part >= 0) & (part < MOMENTS)
+    np.maximum.at(most, part[inside], held[inside])
+    begins = ((edges[:-1] - start_ps) * 1e-12).tolist()
+    return tuple((begin, size if size >= 0 else None) for begin, size in zip(begins, most.tolist(), strict=True))
 
 
 def _live(memory: Events) -> tuple[Live, ...]:

@@ -24,7 +24,7 @@ from pytest_tfperf.analysis.shares import capacity_values, device_values, host_v
 from pytest_tfperf.analysis.stages import Stage, find_stages, stage_table
 from pytest_tfperf.analysis.steps import Steps, find_steps
 from pytest_tfperf.analysis.tables import device_statistics, host_statistics
-from pytest_tfperf.analysis.timing import timed_values
+from pytest_tfperf.analysis.timing import block_seconds, timed_values, timing_notes
 from pytest_tfperf.analysis.work import executable_costs, lowered_programs, traced_programs, work_values
 from pytest_tfperf.analysis.xla import XlaUse, find_xla_use
 from pytest_tfperf.metrics import METRICS
@@ -153,9 +153,10 @@ def _profile(
         n_dropped=steps.n_dropped if steps else 0,
         step_source=steps.source if steps else None,
         workload=recording.workload,
-        notes=recording.notes + draining,
+        notes=recording.notes + draining + timing_notes(recording),
         ended=recording.ended,
         tables=tables or {},
+        blocks_s=block_seconds(recording),
         result=recording.result,
     )
 

@@ -11,7 +11,7 @@ from pytest_tfperf.analysis.duty_cycle import duty_cycle, duty_cycles, idle_shar
 from pytest_tfperf.analysis.functions import FunctionUse, function_table, function_uses
 from pytest_tfperf.analysis.kernels import find_kernels, kernel_table, tensor_core_time
 from pytest_tfperf.analysis.launches import copy_values, kernel_launches
-from pytest_tfperf.analysis.memory_profile import live_table, memory_peaks, memory_table
+from pytest_tfperf.analysis.memory_profile import live_table, memory_peaks, memory_table, over_step_table
 from pytest_tfperf.analysis.op_profile import op_profile_table
 from pytest_tfperf.analysis.op_stats import device_ops, eager_share, host_ops, op_table, with_costs
 from pytest_tfperf.analysis.precision import Costs
@@ -34,7 +34,7 @@ def host_statistics(trace: Trace, steps: Steps, values: Values) -> tuple[Values,
     if uses:
         tables["functions"] = function_table(uses, steps)
     if peaks:
-        tables |= {"memory": memory_table(peaks), "memory_at_peak": live_table(peaks[0])}
+        tables |= {"memory": memory_table(peaks), "memory_over_step": over_step_table(peaks[0]), "memory_at_peak": live_table(peaks[0])}
     return {
         "eager_ops": _with(values["eager_ops"], time_share=eager_share(ops)),
         "retraces": _with(values["retraces"], expensive_share=_expensive_share(uses)),

@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Sequence
 
+from pytest_tfperf.analysis.steady import find_trend, slow_start
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.results import Source, Value
 
@@ -13,17 +14,15 @@ NO_TIMES = "nothing was timed: only tf_profile(step, data), tf_profile.steps(dat
 
 
 def timed_values(recording: Recording) -> dict[str, Value]:
-    """step_time, step_time_p90, first_step_time, throughput and epoch_gap."""
+    """step_time, step_time_p90, first_step_time, throughput and epoch_gap; the first blocks do not count until they are steady."""
     why = recording.ended or NO_TIMES
     values = {"first_step_time": _first_step(recording, why)}
     if not recording.blocks:
         unknown = ("step_time", "step_time_p90", "throughput", "epoch_gap")
         return values | {name: Value.unknown(name, why) for name in unknown}
     values["step_time"] = step_time = _step_time(recording)
-    values["step_time_p90"] = Value.of(
-        "step_time_p90", _quantile(recording.step_seconds, 0.9), Source.TIMED,
-        n_steps=len(recording.step_seconds),
-    )  # fmt: skip
+    single = _steady_calls(recording)
+    values["step_time_p90"] = Value.of("step_time_p90", _quantile(single, 0.9), Source.TIMED, n_steps=len(single))
     values["throughput"] = _throughput(recording, step_time)
     values["epoch_gap"] = (
         Value.of("epoch_gap", statistics.median(recording.epoch_gaps_s), Source.TIMED, n_gaps=len(recording.epoch_gaps_s))
@@ -31,6 +30,29 @@ def timed_values(recording: Recording) -> dict[str, Value]:
         else Value.unknown("epoch_gap", "no epoch ended in the timed window")
     )
     return values
+
+
+def timing_notes(recording: Recording) -> tuple[str, ...]:
+    """What to do where the blocks did not get steady, though the input had."""
+    per_step = block_seconds(recording)
+    counted = per_step[slow_start(per_step) :]
+    trend = find_trend(counted)
+    if trend is None or not recording.settled:
+        return ()
+    what, why = (
+        ("fell", "give it more warm-up (warmup=)")
+        if trend.per_block < 0
+        else ("rose", "the machine slows down (heat, a CPU quota, other load), or what the step works on grows")
+    )
+    return (
+        f"step_time is not steady: over {len(counted)} blocks it {what} by {abs(trend.in_all):.0%} "
+        f"({abs(trend.per_block):.2%} a block): {why}",
+    )
+
+
+def block_seconds(recording: Recording) -> tuple[float, ...]:
+    """Seconds of a step in each timed block."""
+    return tuple(seconds / steps for seconds, steps in recording.blocks)
 
 
 def median_precision(samples: Sequence[float]) -> float | None:
@@ -47,13 +69,22 @@ def median_precision(samples: Sequence[float]) -> float | None:
 
 
 def _step_time(recording: Recording) -> Value:
-    """Median over blocks of block time ÷ steps."""
-    per_step = [seconds / steps for seconds, steps in recording.blocks]
+    """Median over the steady blocks of block time ÷ steps."""
+    per_step = block_seconds(recording)
+    n_dropped = slow_start(per_step)
+    counted = per_step[n_dropped:]
     return Value.of(
-        "step_time", statistics.median(per_step), Source.TIMED,
-        n_blocks=len(per_step), n_steps=sum(steps for _, steps in recording.blocks),
-        precision=median_precision(per_step), settled=recording.settled,
+        "step_time", statistics.median(counted), Source.TIMED,
+        n_blocks=len(per_step), n_dropped=n_dropped, n_steps=sum(steps for _, steps in recording.blocks[n_dropped:]),
+        precision=median_precision(counted), settled=recording.settled,
     )  # fmt: skip
+
+
+def _steady_calls(recording: Recording) -> tuple[float, ...]:
+    """Seconds of a step in the calls of the steady blocks."""
+    n_dropped = slow_start(block_seconds(recording))
+    share = sum(steps for _, steps in recording.blocks[:n_dropped]) / sum(steps for _, steps in recording.blocks)
+    return recording.step_seconds[min(round(share * len(recording.step_seconds)), len(recording.step_seconds) - 1) :]
 
 
 def _first_step(recording: Recording, why: str) -> Value:

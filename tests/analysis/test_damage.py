@@ -1,15 +1,12 @@
 """Damaged traces give a TraceError or a sound profile, never anything else."""
 
-import os
-from pathlib import Path
-
 import pytest
 from damage import FIELDWISE, SPACE, decoded, encoded, found, mutant, pick
+from traces import stored
 from xspace import MS, at, event, field, line, plane, space, varint
 
 from pytest_tfperf.trace.xspace import decode_trace
 
-TRACES = Path(__file__).parent.parent.parent.parent / "shared" / "traces" / "synthetic"
 SEEDS = range(15)
 HOST = "/host:CPU"
 
@@ -46,12 +43,8 @@ MADE = {"pipeline": pipeline(), "tpu": tpu(), "plain": space(plane(HOST, line("p
 
 
 @pytest.fixture(scope="module")
-def stored():
-    if not TRACES.is_dir():
-        if os.environ.get("CI"):
-            pytest.fail(f"{TRACES} is needed where this runs in CI")
-        pytest.skip(f"there are no traces at {TRACES}")
-    return {path.name: path.read_bytes() for path in sorted(TRACES.glob("*.pb"))}
+def synthetic():
+    return {path.name: path.read_bytes() for path in sorted(stored("synthetic").glob("*.pb"))}
 
 
 @pytest.mark.parametrize("name", MADE)
@@ -61,8 +54,8 @@ def test_mutants_of_a_made_trace(name):
     assert outcomes == {True, False}, "some mutants are readable, some are not"
 
 
-def test_mutants_of_the_stored_traces(stored):
-    for name, raw in stored.items():
+def test_mutants_of_the_stored_traces(synthetic):
+    for name, raw in synthetic.items():
         for seed in SEEDS:
             found_of(name, raw, seed)
 

@@ -4,7 +4,7 @@ import pytest
 from traces import real
 from xspace import MS, event, line, plane, space
 
-from pytest_tfperf.analysis.memory_profile import EARLIER, RESERVED, Live, live_table, memory_peaks, memory_table
+from pytest_tfperf.analysis.memory_profile import EARLIER, RESERVED, Live, live_table, memory_peaks, memory_table, over_step_table
 from pytest_tfperf.analysis.steps import find_steps
 from pytest_tfperf.trace.xspace import decode_trace
 
@@ -40,6 +40,18 @@ def test_the_peak_names_what_lived_then():
     rows = live_table(peak).rows
     assert rows[0] == (EARLIER, "", "", "", None, 300, 3 / 7)
     assert sum(row[-1] for row in rows) == pytest.approx(1)
+
+
+def test_memory_over_a_step_is_the_most_in_each_part_of_it():
+    (peak,) = peaks_of(
+        allocate(1, 1, 100, 100), allocate(3.2, 2, 800, 900), allocate(3.3, 2, 800, 100, free=True), allocate(7, 3, 300, 400), n_steps=1
+    )
+    # the step takes 9 ms, a part 0.28125 ms: the parts that begin before 1 ms, 3.2 ms and 7 ms are 3, 11 and 24
+    assert [begin for begin, _ in peak.over_step] == pytest.approx([n * 9e-3 / 32 for n in range(32)])
+    assert [size for _, size in peak.over_step] == [None] * 3 + [100] * 8 + [900] + [100] * 12 + [400] * 8
+    table = over_step_table(peak)
+    assert table.title == "memory of GPU_0_bfc over train 0, the most in each part of it"
+    assert (table.rows, table.n_more) == (peak.over_step, 0)
 
 
 def test_a_peak_outside_of_the_steps_is_its_lifetime_s():

@@ -1,12 +1,12 @@
 """Our step table against XProf's, on every trace there is an answer of XProf's for; differences stand in docs/xprof.md."""
 
 import json
-import os
 import re
 from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
+from traces import TRACES, stored
 
 from pytest_tfperf.analysis.breakdown import break_down
 from pytest_tfperf.analysis.steps import find_steps
@@ -14,7 +14,6 @@ from pytest_tfperf.errors import TraceError
 from pytest_tfperf.trace.xspace import read_trace
 
 ROOT = Path(__file__).parent.parent.parent
-TRACES = ROOT.parent / "shared" / "traces"
 COLUMNS = {
     "compile": "compileTimeMs", "collective": "deviceCollectivesTimeMs", "device_compute": "deviceComputeTimeMs",
     "device_to_device": "deviceToDeviceTimeMs", "host_compute": "hostComputeTimeMs", "input": "infeedTimeMs",
@@ -32,11 +31,7 @@ def reasons():
 
 @pytest.fixture(scope="module")
 def expected():
-    if not TRACES.is_dir():
-        if os.environ.get("CI"):
-            pytest.fail(f"{TRACES} is needed where this runs in CI")
-        pytest.skip(f"the traces that XProf was asked about are not at {TRACES}")
-    return json.loads((TRACES / "xprof_expected.json").read_text())
+    return json.loads(stored("xprof_expected.json").read_text())
 
 
 def ours_of(path):

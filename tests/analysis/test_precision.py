@@ -1,18 +1,14 @@
-import os
 from functools import cache
-from pathlib import Path
 
 import pytest
 from hlo import dot, module, op, parameters
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from traces import real
 
 from pytest_tfperf.analysis.precision import module_costs
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.trace.hlo import decode_module, modules_of
-from pytest_tfperf.trace.xspace import read_trace
-
-TRACES = Path(__file__).parents[3] / "shared" / "traces"
 
 A, W, Y = "f32[8,4]", "f32[4,16]", "f32[8,16]"
 FLOPS = 2 * 8 * 4 * 16
@@ -414,14 +410,6 @@ def test_a_damaged_module_has_costs_or_is_a_trace_error(at, bits):
 # against what compilers and devices said themselves
 
 
-def trace(name):
-    path = TRACES / f"{name}.xplane.pb"
-    if not path.is_file():
-        assert not os.environ.get("CI"), f"{path} is needed where this runs in CI"
-        pytest.skip(f"there is no trace at {path}")
-    return read_trace(path)
-
-
 def said_by_the_tpu(tpu):
     """(flops, bytes_accessed) of each operation, by program and name: stats of the metadata of the device's events."""
     plane = tpu.plane("/device:TPU:0")
@@ -437,7 +425,7 @@ def said_by_the_tpu(tpu):
 
 
 def test_costs_are_those_that_the_tpu_reports():
-    tpu = trace("tpu_v6e_jax_inference")
+    tpu, _ = real("tpu_v6e_jax_inference")
     said = said_by_the_tpu(tpu)
     ours = {
         (int(name.rpartition("(")[2].rstrip(")")), cost.name): (cost.work.flops, cost.bytes)
@@ -450,7 +438,7 @@ def test_costs_are_those_that_the_tpu_reports():
 
 
 def test_a_convolution_of_a_gpu_library_is_counted():
-    modules = modules_of(trace("gpu_mi300_jax_conv"))
+    modules = modules_of(real("gpu_mi300_jax_conv")[0])
     costs = module_costs(modules["jit_forward_3d_conv(15)"])
     # [1,16,32,60,104] * [5120,16,1,2,2], stride 2 and padded by 1: each input element meets one tap
     assert costs.flops == costs.matmul_flops == costs.half_flops == 2 * 32 * 60 * 104 * 16 * 5120

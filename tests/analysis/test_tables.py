@@ -1,16 +1,12 @@
 """The tables of a profile, and the metrics that come with them."""
 
-import os
-from pathlib import Path
-
 import pytest
+from traces import real
 from xspace import at, line, plane, space
 
 from pytest_tfperf.analysis.profile import profile_of
 from pytest_tfperf.recording import Recording
-from pytest_tfperf.trace.xspace import decode_trace, read_trace
-
-TRACES = Path(__file__).parents[3] / "shared" / "traces"
+from pytest_tfperf.trace.xspace import decode_trace
 
 
 def profiled(trace):
@@ -18,14 +14,8 @@ def profiled(trace):
 
 
 @pytest.fixture(scope="module")
-def real():
-    if not TRACES.is_dir():
-        if os.environ.get("CI"):
-            pytest.fail(f"{TRACES} is needed where this runs in CI")
-        pytest.skip(f"there are no real traces at {TRACES}")
-    return {name: profiled(read_trace(TRACES / f"{name}.xplane.pb")) for name in (
-        "gpu_v100_tf_bert_multiworker", "gpu_mi300_jax_conv", "tpu_v6e_jax_inference",
-    )}  # fmt: skip
+def profiles():
+    return {name: profiled(real(name)[0]) for name in ("gpu_v100_tf_bert_multiworker", "gpu_mi300_jax_conv", "tpu_v6e_jax_inference")}
 
 
 def test_a_cpu_has_tables_of_its_ops_and_says_that_it_has_no_accelerator():
@@ -43,16 +33,16 @@ def test_a_cpu_has_tables_of_its_ops_and_says_that_it_has_no_accelerator():
         assert profile.value(metric).why
 
 
-def test_the_v100_trace_gets_a_full_answer(real):
-    profile = real["gpu_v100_tf_bert_multiworker"]
+def test_the_v100_trace_gets_a_full_answer(profiles):
+    profile = profiles["gpu_v100_tf_bert_multiworker"]
     assert {"kernels", "op_profile", "memory", "memory_at_peak", "devices", "host_ops", "stages"} <= set(profile.tables)
     assert profile.tables["memory"].rows[0][:2] == ("GPU_6_bfc", pytest.approx(5.78 * 2**30, rel=1e-3))  # XProf's memory_profile
     assert profile.kernel_launches == 665
     assert profile.steps[0].parts_s["device_compute"] == pytest.approx(14.859e-3, rel=1e-3)  # its kernels; XProf adds 0.016 ms of copies
 
 
-def test_the_tpu_trace_gets_a_full_answer(real):
-    profile = real["tpu_v6e_jax_inference"]
+def test_the_tpu_trace_gets_a_full_answer(profiles):
+    profile = profiles["tpu_v6e_jax_inference"]
     detail = profile.value("device_busy").detail
     assert (detail["duty_cycle"], detail["idle_share"]) == (pytest.approx(0.865, abs=5e-4), pytest.approx(0.134, abs=5e-4))  # XProf's
     assert {"op_profile", "roofline", "memory", "devices"} <= set(profile.tables)
@@ -61,8 +51,8 @@ def test_the_tpu_trace_gets_a_full_answer(real):
     assert profile.peak_memory < 32 * 2**30  # what a v6e has
 
 
-def test_the_mi300_trace_gets_a_full_answer(real):
-    profile = real["gpu_mi300_jax_conv"]
+def test_the_mi300_trace_gets_a_full_answer(profiles):
+    profile = profiles["gpu_mi300_jax_conv"]
     assert (profile.xla_clusters, profile.half_precision) == (1, 1.0)
     assert 0 < profile.flops_utilization < 1
     assert {"kernels", "op_profile", "devices"} <= set(profile.tables)

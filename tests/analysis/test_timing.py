@@ -1,6 +1,6 @@
 import pytest
 
-from pytest_tfperf.analysis.timing import median_precision, timed_values
+from pytest_tfperf.analysis.timing import block_seconds, median_precision, timed_values, timing_notes
 from pytest_tfperf.recording import Recording
 
 
@@ -13,11 +13,57 @@ def test_step_time_is_the_median_over_blocks_of_time_by_steps():
     assert values(blocks=blocks, step_seconds=(0.01,) * 6)["step_time"].number == pytest.approx(0.011)
 
 
+def test_the_seconds_of_a_step_are_told_block_by_block():
+    assert block_seconds(Recording(name="", trace=None, workload={}, blocks=((0.5, 2), (0.75, 3)))) == (0.25, 0.25)
+
+
 def test_steps_that_loop_inside_divide_all_times_but_the_first():
     result = values(blocks=((0.4, 20),), step_seconds=(0.01, 0.03), first_step_s=5.0)
     assert result["step_time"].number == pytest.approx(0.02)
     assert result["step_time_p90"].number == pytest.approx(0.03)
     assert result["first_step_time"].number == 5.0
+
+
+def blocks(*seconds):
+    """Blocks of two steps, of which one takes so long."""
+    return tuple((2 * each, 2) for each in seconds)
+
+
+SLOW_START = (0.9, 0.8, 0.7, 0.104, 0.101, 0.103, 0.102, 0.106, 0.105, 0.1)
+
+
+def test_a_slow_start_counts_in_no_metric_and_is_said():
+    each = tuple(seconds for seconds in SLOW_START for _ in range(2))
+    found = values(blocks=blocks(*SLOW_START), step_seconds=each, examples_per_step=1)
+    assert found["step_time"].number == pytest.approx(0.103)  # the median of the last seven
+    assert found["step_time"].detail["n_dropped"] == 3
+    assert found["step_time"].detail["n_blocks"] == 10
+    assert found["step_time"].detail["n_steps"] == 14
+    assert found["step_time_p90"].number == 0.106
+    assert found["step_time_p90"].detail["n_steps"] == 14
+    assert found["throughput"].number == pytest.approx(1 / 0.103)
+
+
+def test_the_first_block_that_many_calls_are_in_leaves_a_call():
+    uneven = ((90.0, 100), (80.0, 100), (70.0, 100), *blocks(*SLOW_START[3:]))
+    assert values(blocks=uneven, step_seconds=(0.1,) * 4)["step_time_p90"].detail["n_steps"] == 1
+
+
+def noted(*seconds, **recorded):
+    return timing_notes(Recording(name="", trace=None, workload={}, blocks=blocks(*seconds), **recorded))
+
+
+def test_steps_that_never_get_steady_are_said_with_what_to_do():
+    (note,) = noted(*(0.110 - 0.001 * i for i in range(21)))
+    assert note == "step_time is not steady: over 21 blocks it fell by 20% (1.00% a block): give it more warm-up (warmup=)"
+    (note,) = noted(*(0.090 + 0.001 * i for i in range(21)))
+    assert note == (
+        "step_time is not steady: over 21 blocks it rose by 20% (1.00% a block): "
+        "the machine slows down (heat, a CPU quota, other load), or what the step works on grows"
+    )
+    assert noted(0.1, *(0.1 + 0.001 * (i % 2) for i in range(20))) == ()
+    assert noted(*(0.090 + 0.001 * i for i in range(21)), settled=False) == ()
+    assert noted() == ()
 
 
 @pytest.mark.parametrize(("n", "expected"), [(1, 1), (9, 9), (10, 9), (11, 10), (20, 18), (21, 19)])
