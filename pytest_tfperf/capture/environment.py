@@ -45,6 +45,22 @@ def warm_runtime() -> None:
     sync_devices()
 
 
+def n_gpus() -> int:
+    """How many GPUs TensorFlow computes on in this process."""
+    return len(load_tensorflow().config.list_physical_devices("GPU"))
+
+
+def takes_whole_gpus() -> bool:
+    """Whether this process takes all memory of a GPU when it uses it, so that no other can."""
+    if os.environ.get("TF_FORCE_GPU_ALLOW_GROWTH", "").lower() == "true":
+        return False
+    config = load_tensorflow().config
+    return any(
+        not config.experimental.get_memory_growth(gpu) and not config.get_logical_device_configuration(gpu)
+        for gpu in config.list_physical_devices("GPU")
+    )
+
+
 def sync_devices() -> None:
     """Wait until every device has done what it was given; the run of a tf.compat.v1.Session has waited already."""
     tf = load_tensorflow()
@@ -60,6 +76,11 @@ def sync_cost() -> float:
         sync_devices()
         costs.append(time.perf_counter() - start)
     return statistics.median(costs)
+
+
+def least_block() -> float:
+    """Seconds that steps must take which are timed together: 20 ms at least, and 50 times a device synchronisation."""
+    return max(0.02, 50 * sync_cost())
 
 
 def fetch(output: Any) -> None:
@@ -105,13 +126,17 @@ def describe() -> Json:
 def commit(folder: Path) -> str:
     """The git commit of a folder, with `+` where its work tree differs from it; empty outside git."""
     try:
-        head = subprocess.run(
-            ["git", "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*"],
-            cwd=folder, capture_output=True, text=True, timeout=10, check=False,
-        )  # fmt: skip
+        head = _git(folder, "rev-parse", "--verify", "--quiet", "--short=12", "HEAD")
+        differs = bool(head) and bool(_git(folder, "status", "--porcelain", "--untracked-files=no"))
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return head.stdout.strip()
+    return f"{head}+" if differs else head
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    """What git answers; the index is left alone, which `describe --dirty` would write anew (git, builtin/describe.c)."""
+    command = ["git", "--no-optional-locks", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=10, check=False).stdout.strip()
 
 
 def _accelerators(tf: Any) -> list[str]:

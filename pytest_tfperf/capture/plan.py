@@ -56,6 +56,11 @@ class Plan:
         """Whether there are so many calls, as far as that is known."""
         return self.available is None or n_steps <= self.available
 
+    def cut_note(self, window: str, n_steps: int, wanted: int) -> tuple[str, ...]:
+        """A note that the time ended a window after so many steps, if they are fewer than wanted."""
+        limit = f"{self.max_seconds:g} s a profile (tfperf_max_seconds)"
+        return (f"{window} window: {n_steps} of {wanted} steps, cut by {limit}",) if n_steps < wanted else ()
+
     def cut_to(self, available: int) -> Plan:
         """The plan for a loop that has only so many steps: where they are too few, every window is shorter by the same factor."""
         if available >= self.total:

@@ -99,9 +99,10 @@ def _profiler_module() -> Any:
     return profiler_v2
 
 
-def keep_trace(trace: Path, folder: Path, name: str) -> None:
+def keep_trace(trace: Path, folder: Path, name: str) -> Path:
     """
-    Copy the trace of a profile below a folder, to where XProf and TensorBoard look: `[<name>/]plugins/profile/<run>/<host>.xplane.pb`.
+    Copy the trace of a profile below a folder, to where XProf and TensorBoard look: `[<name>/]plugins/profile/<run>/<host>.xplane.pb`;
+    gives the copy.
 
     Raises:
         CaptureError: If that cannot be done.
@@ -113,6 +114,6 @@ def keep_trace(trace: Path, folder: Path, name: str) -> None:
         taken = len(list(runs.glob(f"{stamp}*"))) if runs.is_dir() else 0
         run = runs / (f"{stamp}_{taken}" if taken else stamp)
         run.mkdir(parents=True)
-        shutil.copy(trace, run)
+        return Path(shutil.copy(trace, run))
     except OSError as error:
         raise CaptureError(f"the trace cannot be kept in {run}: {error.strerror}; see --tfperf-trace-dir") from error

@@ -33,7 +33,11 @@ class Depth:
 
 @dataclass(slots=True)
 class Seen:
-    """The fields are those of a `Recording`; `calls` were made, and `elements` consumed, in the steps of the trace."""
+    """
+    The fields are those of a `Recording`; `calls` were made, and `elements` consumed, in the steps of the trace.
+
+    `conditions` are notes on what the machine did besides in the timed window.
+    """
 
     first_step_s: float | None = None
     first_step_why: str | None = None
@@ -49,6 +53,7 @@ class Seen:
     settled: bool = True
     ended: str | None = None
     notes: list[str] = field(default_factory=list)
+    conditions: list[str] = field(default_factory=list)
 
     def recording(self, name: str, workload: Mapping[str, Any], max_seconds: float, depth: Depth, **others: Any) -> Recording:
         """Of a profile that has ended; its functions are lowered and their graphs looked at, and nothing is run."""
@@ -78,6 +83,6 @@ class Seen:
             batches_why=batches if isinstance(batches, str) else None,
             settled=self.settled,
             ended=self.ended,
-            notes=tuple(dict.fromkeys((*self.notes, *lowered.notes, *self.probe.calls.notes(self.calls)))),
+            notes=tuple(dict.fromkeys((*self.notes, *self.conditions, *lowered.notes, *self.probe.calls.notes(self.calls)))),
             **others,
         )

@@ -1,36 +1,41 @@
 """
 The windows of a profile: consecutive stretches of one run of the user's steps.
 
-cold (step 0) → warm-up → timed (profiler off) → traced → probe (a step that shows its graphs). Whoever drives the steps calls
-`begin` and `end` around each, `turn_over` between epochs, and stops when `done`. What happens between two steps stands in
-`_sequence`, as one story.
+cold (step 0) → warm-up → timed (profiler off) → traced → turns (where a referee asks for them) → probe (a step that shows its
+graphs). Whoever drives the steps calls `begin` and `end` around each, `turn_over` between epochs, and stops when `done`. What
+happens between two steps stands in `_sequence`, as one story.
 """
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from pytest_tfperf.capture.conditions import conditions_noted
 from pytest_tfperf.capture.elements import elements_to_keep
-from pytest_tfperf.capture.environment import fetch, load_tensorflow, sync_cost, sync_devices
+from pytest_tfperf.capture.environment import fetch, least_block, sync_devices
+from pytest_tfperf.capture.exclusive import Exclusive
 from pytest_tfperf.capture.executables import Executables
+from pytest_tfperf.capture.garbage import garbage_held_off
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.capture.profiler import Session, read_session
+from pytest_tfperf.capture.progress import Progress
+from pytest_tfperf.capture.seated import play_turns
 from pytest_tfperf.capture.seen import Depth, Seen
+from pytest_tfperf.capture.step_mark import StepMark, fetch_mark
 from pytest_tfperf.capture.stopwatch import Stopwatch
 from pytest_tfperf.compiler.lowering import calls_recorded
 from pytest_tfperf.compiler.probe import probed
 from pytest_tfperf.compiler.retracing import runs_functions
 from pytest_tfperf.recording import Recording
-from pytest_tfperf.results import FETCH, FETCH_PYTHON
+from pytest_tfperf.turn import Ready, Seat
 
-_BLOCK_S = 0.02  # a block is at least this long, and this many device synchronisations
-_SYNCS_PER_BLOCK = 50
 _MAX_ROUNDS, _MAX_PROBES = 3, 10
-_LONG_S = 1.0
 _SHARES = {"warm-up": 0.2, "timed": 0.45, "traced": 0.3}  # of max_seconds, for one round of windows
 
 
@@ -39,29 +44,34 @@ class Windows:
     The state of one profile while its steps run.
 
     `settle(trace, steps since the last pause)` says how many steps must pass before the windows are measured again,
-    because the input's buffers were still draining, or 0; `announce` is told what takes long, and an empty text at the end.
+    because the input's buffers were still draining, or 0; `announce` is told what takes long, and an empty text at the end;
+    `exclusive` keeps others from measuring meanwhile; `seat` is where a referee asks for turns.
     """
 
-    def __init__(self, plan: Plan, folder: Path, kind: str, settle: Callable[[Path, int], int], announce: Callable[[str], None]) -> None:
+    def __init__(
+        self, plan: Plan, folder: Path, kind: str, settle: Callable[[Path, int], int], announce: Callable[[str], None],
+        exclusive: Exclusive, seat: Seat | None = None,
+    ) -> None:  # fmt: skip
         self.plan, self.kind = plan, kind
         self.done = False
-        self.enough = False  # all windows but the probe are full
+        self.enough = False  # all windows are full that the profile itself needs
         self.watched = False  # whether traces of tf.functions are reported to `function_traced`
         self.n_steps = 0
         self.inputs: Mapping[str, Any] = {"inputs": [], "batch": None}
         self.last_output: Any = None
-        self._folder, self._settle, self._announce = folder, settle, announce
+        self._folder, self._settle, self._seat = folder, settle, seat
+        self._progress, self._exclusive = Progress(announce, plan.max_seconds), functools.partial(exclusive, announce)
         self.seen = Seen()
         self._running_calls, self._running_probe = self.seen.calls, self.seen.probe  # of the running session and probe
         self._gaps: list[float] = []
         self._cold_traces = 0
         self._session: Session | None = None
-        self._annotation: Any = None
-        self._in_step = self._in_fetch = self._epoch_over = self._announced = False
-        self._epoch = self._in_trace = self._in_probe = 0  # epochs that have ended; steps that the running session holds; the probe's
+        self._mark: StepMark | None = None
+        self._in_step = self._in_fetch = self._epoch_over = False
+        self._epoch = self._in_trace = self._last_seen = 0  # epochs that have ended; steps that the running session holds; all but turns
         self._most_elements = 0
         self._size = plan.steps_per_call
-        self._watch, self._began = Stopwatch(), 0.0
+        self._watch, self._spent = Stopwatch(), Stopwatch()  # of a lap, and of all since the first step
         self._executables = Executables(folder)
         self._story = self._sequence()
         next(self._story)
@@ -78,17 +88,14 @@ class Windows:
         if not self.n_steps:
             self._watch.restart()
         if self._session is not None:
-            trace = load_tensorflow().profiler.experimental.Trace
-            self._annotation = trace(self.kind, step_num=self.n_steps, _r=1, tfperf=1, epoch=self._epoch, batches=self._size)
-            self._annotation.__enter__()
+            self._mark = StepMark(self.kind, self.n_steps, self._epoch, self._size)
 
     @contextmanager
     def fetching(self, from_python: bool) -> Iterator[None]:
-        """Around the `next()` of a step: in the trace it shows when the step asked for its element; what runs there is the input's."""
-        marked = load_tensorflow().profiler.experimental.Trace if self._session else nullcontext
+        """Around the `next()` of a step."""
         self._in_fetch = True
         try:
-            with marked(FETCH_PYTHON if from_python else FETCH):
+            with fetch_mark(from_python) if self._session else nullcontext():
                 yield
         finally:
             self._in_fetch = False
@@ -97,7 +104,7 @@ class Windows:
         """The step has ended; what has to be done between steps is done now."""
         if self.plan.latency:
             fetch(output)
-        self._close_annotation()
+        self._end_mark()
         self._in_step = False
         self.n_steps += 1
         try:
@@ -114,11 +121,11 @@ class Windows:
 
     def abort(self) -> None:
         """The step that began was none: its epoch had no more data."""
-        if self._annotation is not None:
-            self._annotation.set_metadata(aborted=1)
+        if self._mark is not None:
+            self._mark.abort()
         self._running_calls.abort_step()
         self._running_probe.calls.abort_step()
-        self._close_annotation()
+        self._end_mark()
         self._in_step = False
         self.turn_over()
 
@@ -142,10 +149,8 @@ class Windows:
     def close(self, reason: str | None = None) -> None:
         """End the profile wherever it is; with a reason, what its windows have got so far is kept."""
         self._story.close()
-        self._close_annotation()
-        if self._announced:
-            self._announced = False
-            self._announce("")
+        self._end_mark()
+        self._progress.over()
         if reason is not None and not self.enough:
             self.seen.ended = reason
             self._keep_what_there_is()
@@ -161,7 +166,7 @@ class Windows:
             workload,
             self.plan.max_seconds,
             depth,
-            n_steps=self.n_steps - self._in_probe,
+            n_steps=self._last_seen if self.enough else self.n_steps,
             n_epochs=self._epoch,
             compiled=None if late is None else tuple(sorted(late)),
             traced=tuple(self.seen.retraces) if self.watched else None,
@@ -182,28 +187,36 @@ class Windows:
     def _sequence(self) -> Generator[None]:
         """One `yield` is one step of the user's; the code between two is what happens between two steps."""
         yield from self._cold_window()
-        self._began = perf_counter()
+        self._spent.restart()
         period = yield from self._warm_up_window()
-        steps_before = self.n_steps - 1
+        drain, steps_before = 0, self.n_steps - 1
         for round_left in reversed(range(_MAX_ROUNDS)):
-            began = self.n_steps
-            yield from self._timed_window(period)
-            yield from self._traced_window()
+            began = self.n_steps + drain
+            waited = yield from self._round(drain, period)
             assert self.seen.trace is not None
-            wait = self._settle(self.seen.trace, steps_before)
-            self.seen.settled = not wait
+            drain = self._settle(self.seen.trace, drain or (0 if waited else steps_before))  # buffers fill while it waits
+            self.seen.settled = not drain
             period = sum(seconds for seconds, _ in self.seen.blocks) / sum(steps for _, steps in self.seen.blocks)
-            if not wait or not round_left or not self._room_for(wait + self.n_steps - began, period):
+            if not drain or not round_left or not self._room_for(drain + self.n_steps - began, period):
                 break
-            self._say_long(f"waiting {wait} steps for the input buffers to drain", wait * period)
-            for _ in range(wait):
-                yield
-            steps_before = wait
+        self._last_seen, self.enough = self.n_steps, True
+        yield from self._turns(period * self.plan.steps_per_call)
         yield from self._probe_step()
+
+    def _round(self, drain: int, period: float) -> Generator[None, None, bool]:
+        """The windows that nobody else may measure in, after so many steps in which buffers drain; whether others were waited for."""
+        with self._exclusive(self._watch, self._spent) as waited:
+            self._progress.begins(f"waiting {drain} steps for the input buffers to drain", drain * period)
+            for _ in range(drain):
+                yield
+            with garbage_held_off() as sweep, conditions_noted(self.seen.conditions):
+                yield from self._timed_window(period, sweep)
+            yield from self._traced_window()
+        return waited
 
     def _room_for(self, n_steps: int, period: float) -> bool:
         """Whether so many more steps fit into the time and the data."""
-        return self._spent() + 1.5 * n_steps * period <= self.plan.max_seconds and self.plan.has(self.n_steps + n_steps)
+        return self._spent.elapsed() + 1.5 * n_steps * period <= self.plan.max_seconds and self.plan.has(self.n_steps + n_steps)
 
     def _cold_window(self) -> Generator[None]:
         self._session = Session(self._folder)
@@ -221,7 +234,7 @@ class Windows:
     def _warm_up_window(self) -> Generator[None, None, float]:
         """Gives the period of a step, from the second half of the window."""
         n_steps, half = 0, 0
-        while n_steps < self.plan.warmup and self._spent() < self.plan.max_seconds * _SHARES["warm-up"]:
+        while n_steps < self.plan.warmup and self._spent.elapsed() < self.plan.max_seconds * _SHARES["warm-up"]:
             if n_steps == self.plan.warmup // 2:
                 sync_devices()
                 self._watch.restart()
@@ -229,13 +242,13 @@ class Windows:
                 self._gaps = []
             yield
             n_steps += 1
-        self._say_cut("warm-up", n_steps, self.plan.warmup)
+        self.seen.notes += self.plan.cut_note("warm-up", n_steps, self.plan.warmup)
         sync_devices()
         return max(self._watch.elapsed(), 0.0) / max(n_steps - half, 1)
 
-    def _timed_window(self, period: float) -> Generator[None]:
-        self._say_long("measuring", max(self.plan.timed_steps + self.plan.trace_steps, 1) * period)
-        target = max(_BLOCK_S, _SYNCS_PER_BLOCK * sync_cost())
+    def _timed_window(self, period: float, sweep: Callable[[], None]) -> Generator[None]:
+        self._progress.begins("measuring", max(self.plan.timed_steps + self.plan.trace_steps, 1) * period)
+        target = least_block()
         size = self.plan.block_size(target, period)
         deadline = perf_counter() + self.plan.max_seconds * _SHARES["timed"]
         last = self.n_steps + self.plan.timed_at_most(self.n_steps)
@@ -245,6 +258,8 @@ class Windows:
         self._watch.restart()
         try:
             while self.n_steps < last and self.plan.wants_more(len(single), len(blocks)) and (perf_counter() < deadline or not blocks):
+                with self._watch.paused():
+                    sweep()
                 seconds, n_steps, laps = yield from self._block(min(size, last - self.n_steps), deadline)
                 if seconds < target / 2 and len(laps) == size and self.plan.steps is None and not self.plan.latency:
                     size *= 2  # the warm-up was slower than this: measure with longer blocks
@@ -255,7 +270,7 @@ class Windows:
             if blocks and (not self.seen.blocks or not self.plan.wants_more(len(single), len(blocks))):
                 self.seen.blocks, self.seen.step_seconds, self.seen.epoch_gaps_s = blocks, single, self._gaps
         if perf_counter() >= deadline:
-            self._say_cut("timed", len(single), self.plan.timed_steps)
+            self.seen.notes += self.plan.cut_note("timed", len(single), self.plan.timed_steps)
 
     def _block(self, size: int, deadline: float) -> Generator[None, None, tuple[float, int, list[float]]]:
         """
@@ -284,18 +299,30 @@ class Windows:
                 self._in_trace = n_steps
                 self._running_calls.end_step(self._size)
                 if perf_counter() > deadline and n_steps >= 2:
-                    self._say_cut("traced", n_steps, self.plan.trace_steps)
+                    self.seen.notes += self.plan.cut_note("traced", n_steps, self.plan.trace_steps)
                     break
         sync_devices()
         self.seen.trace = self._stop()
 
+    def _turns(self, call_s: float) -> Generator[None]:
+        if self._seat is None:
+            return
+        most = None if self.plan.available is None else max(0, self.plan.available - self.n_steps - 1)
+        yield from play_turns(self._seat, Ready(workload=self.inputs, call_s=call_s, least_s=least_block(), most_calls=most), self._turn)
+
+    def _turn(self, size: int) -> Generator[None, None, float]:
+        """Seconds of a step in a block."""
+        self._watch.restart()
+        seconds, n_steps, _ = yield from self._block(size, math.inf)
+        return seconds / n_steps
+
     def _probe_step(self) -> Generator[None]:
         """One more step, if there is one, of the kind that most traced steps are of: what it shows is not worth a failure."""
-        self.enough = True
-        while self._in_probe < _MAX_PROBES and self.plan.has(self.n_steps + 1) and not self.seen.probe.calls.like(self.seen.calls):
+        n_probes = 0
+        while n_probes < _MAX_PROBES and self.plan.has(self.n_steps + 1) and not self.seen.probe.calls.like(self.seen.calls):
             with probed(self._computes) as self._running_probe:
                 yield
-                self._in_probe += 1
+                n_probes += 1
             self.seen.probe = self._running_probe
 
     def _computes(self) -> bool:
@@ -308,20 +335,6 @@ class Windows:
         if self._session is None:
             self._gaps.append(self._watch.lap())
 
-    def _spent(self) -> float:
-        return perf_counter() - self._began
-
-    def _say_long(self, what: str, seconds: float) -> None:
-        """Announce what takes long enough to wonder."""
-        if seconds >= _LONG_S:
-            self._announced = True
-            self._announce(f"{what}, about {min(seconds, self.plan.max_seconds):.0f} s")
-
-    def _say_cut(self, window: str, n_steps: int, wanted: int) -> None:
-        if n_steps < wanted:
-            limit = f"{self.plan.max_seconds:g} s a profile (tfperf_max_seconds)"
-            self.seen.notes.append(f"{window} window: {n_steps} of {wanted} steps, cut by {limit}")
-
     def _stop(self) -> Path:
         """End the traced window: its trace, and what was compiled until then."""
         session, self._session, self.seen.calls = self._session, None, self._running_calls
@@ -330,7 +343,7 @@ class Windows:
         self._executables.end(read_session(path))
         return path
 
-    def _close_annotation(self) -> None:
-        annotation, self._annotation = self._annotation, None
-        if annotation is not None:
-            annotation.__exit__(None, None, None)
+    def _end_mark(self) -> None:
+        mark, self._mark = self._mark, None
+        if mark is not None:
+            mark.end()

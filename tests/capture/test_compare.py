@@ -1,12 +1,17 @@
 """`tf_profile.compare`: variants of a step, from the user's call to ratios and profiles."""
 
+import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from pytest_tfperf.capture import environment
+from pytest_tfperf.capture.leaves import leaves_from_json, leaves_to_json
+from pytest_tfperf.comparison import Comparison
 from pytest_tfperf.errors import CaptureError
 
 X = tf.random.stateless_normal((64, 64), [1, 2])
@@ -82,6 +87,109 @@ def test_what_is_no_variants(profile, given, error, message):
         profile.compare(given)
 
 
-def test_data_is_refused_with_what_to_do(profile):
-    with pytest.raises(CaptureError, match="bind what the step needs"):
-        profile.compare({"plain": STEP, "xla": COMPILED}, [1, 2])
+def test_with_data_a_process_is_needed_that_can_start_others(profile):
+    with pytest.raises(CaptureError, match="in a process of its own that can be stopped"):
+        profile.compare({"plain": tf.abs, "again": tf.abs}, [X])
+
+
+def test_disabled_each_variant_runs_once(profile):
+    profiler = type(profile)(replace(profile._profiles.settings, disabled=True))
+    calls = []
+    steps = {"a": lambda x, y: calls.append((x, y)), "b": lambda pair: calls.append(pair)}
+    with pytest.raises(pytest.skip.Exception):
+        profiler.compare(steps, {"a": [(1, 2)], "b": [(3, 4), (5, 6)]})
+    assert calls == [(1, 2), (3, 4)]
+    profiler.close()
+
+
+@pytest.mark.parametrize(
+    ("grows", "logical", "variable", "whole"),
+    [
+        (False, None, None, True),
+        (True, None, None, False),
+        (False, ["1 GiB"], None, False),
+        (False, None, "true", False),
+        (False, None, "0", True),
+    ],
+)
+def test_whether_this_process_takes_all_memory_of_a_gpu(monkeypatch, grows, logical, variable, whole):
+    monkeypatch.delenv("TF_FORCE_GPU_ALLOW_GROWTH", raising=False)
+    assert not environment.takes_whole_gpus() or tf.config.list_physical_devices("GPU")
+    if variable is not None:
+        monkeypatch.setenv("TF_FORCE_GPU_ALLOW_GROWTH", variable)
+    config = SimpleNamespace(
+        list_physical_devices=lambda kind: [kind],
+        get_logical_device_configuration=lambda _: logical,
+        experimental=SimpleNamespace(get_memory_growth=lambda _: grows),
+    )
+    monkeypatch.setattr(environment, "load_tensorflow", lambda: SimpleNamespace(config=config))
+    assert environment.takes_whole_gpus() is whole
+
+
+def test_a_variant_from_another_process_has_its_limits_and_cannot_be_exported(profile):
+    measured = profile(STEP)
+    asked = []
+
+    def apart(given):
+        asked.append(given)
+        profiles = {variant: replace(measured, name=name) for variant, name in given.profiles.items()}
+        return Comparison(turns={"a": (2.0,) * 8, "b": (1.0,) * 8}, profiles=profiles, notes=("in processes",))
+
+    profiles = profile._profiles
+    profiles.settings = replace(profiles.settings, apart=apart)
+    found = profile.compare({"a": tf.abs, "b": tf.abs}, {"a": [X], "b": [X, X]}, name="two", limits={"max_retraces": 3})
+    assert found.speedup("b").low == pytest.approx(2)
+    assert list(profile.profiles) == ["", "two a", "two b"]
+    assert profiles.results["two b"][1][0].argument == "max_retraces=3"
+    assert profile.profiles["two a"].tables["comparison"] == found.table()
+    assert asked[0].tolerance is None
+    with pytest.raises(CaptureError, match="'two b' was made in a process of its own"):
+        profile.export("step.json")
+    with pytest.raises(CaptureError, match="has a profile named 'two a' already"):
+        profile.compare({"a": tf.abs, "b": tf.abs}, [X], name="two")
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("step", [tf.function(lambda x, y: x + y), lambda x, y: x + y])
+def test_what_a_variant_measures_in_its_process(profile, step):
+    given = []
+    profiles = profile._profiles
+    state = tf.Variable(1.0)
+
+    def other(x, y):
+        state.assign_add(1.0)
+        return x - y
+
+    def apart(asked):
+        given.append([asked.measure(variant) for variant in ("b", "a")])
+        raise CaptureError("enough")
+
+    profiles.settings = replace(profiles.settings, apart=apart)
+    with pytest.raises(CaptureError, match="enough"):
+        profile.compare({"a": step, "b": other}, [(X, X), (X, 2 * X)], check_outputs=True, restore=state)
+    (b, b_leaves), (a, a_leaves) = given[0]
+    assert (b.name, a.name) == ("b", "a")
+    assert a.step_time > 0
+    np.testing.assert_array_equal(a_leaves["output"], 2 * X)
+    np.testing.assert_array_equal(b_leaves["output"], 0 * X)
+    assert state.numpy() == 1.0
+
+
+@pytest.mark.parametrize(
+    ("leaf", "same"),
+    [
+        (None, None), (True, True), (3, 3), (0.25, 0.25), ("text", "text"), (b"bytes", b"bytes"), (1 + 2j, 1 + 2j),
+        (np.float32([[1, 2], [3, 4]]), [[1, 2], [3, 4]]), (tf.constant([1.5], tf.bfloat16), [1.5]), (np.array(["a", "b"]), [b"a", b"b"]),
+        (tf.zeros((0, 3)), np.zeros((0, 3))), (float("inf"), float("inf")),
+    ],
+)  # fmt: skip
+def test_what_a_step_returns_goes_from_process_to_process(leaf, same):
+    there = leaves_from_json(json.loads(json.dumps(leaves_to_json({"output": leaf}))))["output"]
+    assert there is same or np.array_equal(there.numpy() if hasattr(there, "numpy") else there, same)
+    if hasattr(leaf, "dtype") and leaf.dtype != "<U1":
+        assert there.dtype == leaf.dtype
+
+
+def test_of_what_is_no_value_the_type_goes_to_the_other_process():
+    there = leaves_from_json(leaves_to_json({"output": object(), "other": {1}}))
+    assert [type(leaf).__name__ for leaf in there.values()] == ["object", "set"]

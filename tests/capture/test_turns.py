@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pytest_tfperf.capture import turns
+from pytest_tfperf import rounds
+from pytest_tfperf.capture import environment, turns
 from pytest_tfperf.capture.outputs import Tolerance
 from pytest_tfperf.capture.turns import compare_steps
-from pytest_tfperf.capture.variants import check_variants, variants_of
+from pytest_tfperf.capture.variants import check_variants, data_of, variants_of
 from pytest_tfperf.errors import CaptureError, UnknownMetric
 
 EXACT = Tolerance()
@@ -45,9 +46,10 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
-    monkeypatch.setattr(turns, "perf_counter", lambda: clock.now)
+    for module in (turns, rounds):
+        monkeypatch.setattr(module, "perf_counter", lambda: clock.now)
     monkeypatch.setattr(turns, "sync_devices", clock.sync)
-    monkeypatch.setattr(turns, "sync_cost", lambda: 1e-6)
+    monkeypatch.setattr(environment, "sync_cost", lambda: 1e-6)
     return clock
 
 
@@ -83,7 +85,7 @@ def test_a_turn_is_one_untimed_step_and_then_20_ms_of_them(clock):
 
 
 def test_a_slow_synchronisation_makes_longer_turns(clock, monkeypatch):
-    monkeypatch.setattr(turns, "sync_cost", lambda: 0.002)
+    monkeypatch.setattr(environment, "sync_cost", lambda: 0.002)
     compare(clock, plain=0.003, xla=0.001)
     assert all(0.1 <= timed * {"plain": 0.003, "xla": 0.001}[name] < 0.13 for name, _, timed in turns_of(clock, 16))
 
@@ -180,10 +182,10 @@ def collecting(request):
 
 @pytest.mark.parametrize("fails", [True, False])
 def test_garbage_is_not_collected_in_turns_and_the_collector_is_as_it_was(clock, collecting, fails):
-    states, step = [], clock.step("xla", 0.02)
+    states, step, usual = [], clock.step("xla", 0.02), gc.get_threshold()
 
     def watching():
-        states.append(gc.isenabled())
+        states.append(gc.isenabled() and gc.get_threshold() == usual)
         if fails and len(states) == 9:
             raise ZeroDivisionError
         return step()
@@ -193,6 +195,7 @@ def test_garbage_is_not_collected_in_turns_and_the_collector_is_as_it_was(clock,
         compare_steps(variants, {}, EXACT, 30.0)
     assert states[-1] is False
     assert gc.isenabled() is collecting
+    assert gc.get_threshold() == usual
 
 
 def test_it_is_announced_and_the_line_is_taken_back(clock):
@@ -209,7 +212,7 @@ BAD = [
     ({"plain": lambda: 1, 7: lambda: 1}, TypeError, "a variant is named by a text, not 7"),
     ({"plain": lambda: 1, "": lambda: 1}, TypeError, "a variant is named by a text, not ''"),
     ({"plain": lambda x: 1, "xla": lambda: 1}, CaptureError,
-     "variant 'plain' needs arguments; compare with data=… is not there yet: bind what the step needs, as in {'plain': lambda: step"),
+     "variant 'plain' needs arguments; give compare its data=, or bind what the step needs, as in {'plain': lambda: step"),
     ({"plain": tf.function(lambda x: x), "xla": lambda: 1}, CaptureError, "variant 'plain' needs arguments"),
 ]  # fmt: skip
 
@@ -220,16 +223,36 @@ def test_what_cannot_be_compared_is_refused_with_what_to_do(steps, error, messag
         variants_of(steps)
 
 
-def test_data_and_coroutines_are_refused():
+def test_coroutines_are_refused():
     async def step():
         return 1
 
-    with pytest.raises(TypeError, match="variant 'xla' is a coroutine function"):
-        variants_of({"plain": lambda: 1, "xla": step})
-    with pytest.raises(
-        CaptureError, match=r"compare with data=… is not there yet: bind what the step needs, as in \{'plain': lambda: step"
-    ):
-        variants_of({"plain": lambda: 1, "xla": lambda: 1}, data=[1])
+    for refuses in (variants_of, lambda steps: data_of(steps, [1])):
+        with pytest.raises(TypeError, match="variant 'xla' is a coroutine function"):
+            refuses({"plain": lambda: 1, "xla": step})
+
+
+def test_data_are_one_for_all_or_one_for_each_by_name():
+    steps = {"a": lambda x: x, "b": lambda x, y: x}
+    assert data_of(steps, [1]) == {"a": [1], "b": [1]}
+    assert data_of(steps, {"b": [2], "a": [1]}) == {"a": [1], "b": [2]}
+
+
+@pytest.mark.parametrize(
+    ("steps", "data", "error", "message"),
+    [
+        ({"a": len, "b": len}, {"a": [1]}, CaptureError, "the data are of 'a', and the variants are 'a', 'b'"),
+        ({"a": len, "b": len}, {"a": [1], "c": [1]}, CaptureError, "the data are of 'a', 'c', and"),
+        ({"a": len, "b": len}, {"a": [1], "b": 3}, TypeError, "the data of 'b' must be something to iterate over, but are int: 3"),
+        ({"a": len, "b": len}, 3, TypeError, "the data of 'a' must be something to iterate over, but are int: 3"),
+        ({"a": len}, [1], CaptureError, "two or more variants, and got 'a'"),
+        ({"a": len, "b": 1}, [1], TypeError, "variant 'b' must be a callable"),
+        ([len], [1], TypeError, "compare takes a dict of steps by name"),
+    ],
+)
+def test_data_that_are_no_data_of_the_variants(steps, data, error, message):
+    with pytest.raises(error, match=message):
+        data_of(steps, data)
 
 
 def test_defaults_are_no_arguments_that_a_step_needs():
@@ -250,7 +273,8 @@ def product(jit):
 @pytest.fixture
 def short(monkeypatch):
     """Eight rounds and no more."""
-    monkeypatch.setattr(turns, "_SECONDS", 0.1)
+    for module in (turns, rounds):
+        monkeypatch.setattr(module, "SECONDS", 0.1)
 
 
 def test_a_jit_function_against_the_same_without(short):

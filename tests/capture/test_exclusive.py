@@ -1,0 +1,166 @@
+"""One measurement at a time, by locks that end with their process; processes here say what they do line by line."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+from pytest_tfperf.capture.exclusive import device_names, held, lock_file, measuring_anyway
+from pytest_tfperf.errors import CaptureError
+
+fcntl = pytest.importorskip("fcntl")
+
+HOLDER = """
+import sys
+from pytest_tfperf.capture.exclusive import held
+
+def say(text):
+    print(text, flush=True)
+
+with held(sys.argv[1:], lambda text: say(f"announce {text}")) as waited:
+    say(f"held {waited}")
+    sys.stdin.read()
+say("over")
+"""
+WAITING = "announce waiting until another test of this machine is measured"
+
+
+@pytest.fixture(autouse=True)
+def temporary(monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def holder(temporary):
+    """Starts a process that holds locks until its stdin is closed."""
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with ExitStack() as stack:
+
+        def start(*names):
+            process = stack.enter_context(subprocess.Popen([sys.executable, "-c", HOLDER, *names], env=environment, **pipes))
+            stack.callback(process.kill)
+            return process
+
+        yield start
+
+
+def lines(process, n):
+    return [process.stdout.readline().strip() for _ in range(n)]
+
+
+class Watch:
+    def __init__(self, log):
+        self.log = log
+
+    @contextmanager
+    def paused(self):
+        self.log.append("stands still")
+        yield
+        self.log.append("runs")
+
+
+@contextmanager
+def flock(name):
+    """Somebody else's lock; gives what ends it."""
+    path = lock_file(name)
+    path.parent.mkdir(exist_ok=True)
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield lambda: fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def test_a_lock_that_is_free_is_not_waited_for_and_nothing_is_said():
+    log = []
+    with held(["cpu"], log.append, Watch(log)) as waited:
+        assert waited is False
+        assert log == ["stands still", "runs"]
+
+
+def test_while_another_is_waited_for_all_watches_stand_still():
+    log = []
+    with flock("cpu") as give_back:
+
+        def announce(text):
+            log.append(text)
+            give_back()
+
+        with held(["cpu"], announce, Watch(log), Watch(log)) as waited:
+            assert waited is True
+    assert log == ["stands still", "stands still", "waiting until another test of this machine is measured", "", "runs", "runs"]
+
+
+@pytest.mark.parametrize("ends", ["in order", "kill -9"])
+def test_one_process_measures_when_the_other_has_ended(holder, ends):
+    first = holder("cpu")
+    assert lines(first, 1) == ["held False"]
+    second = holder("cpu")
+    assert lines(second, 1) == [WAITING]
+    if ends == "kill -9":
+        first.kill()
+    else:
+        first.stdin.close()
+    assert lines(second, 2) == ["announce", "held True"]
+
+
+def test_processes_on_other_devices_do_not_wait(holder):
+    first, second = holder("gpu-0", "gpu-1"), holder("gpu-2")
+    assert lines(first, 1) == lines(second, 1) == ["held False"]
+
+
+def test_processes_that_share_one_device_of_several_wait(holder):
+    first = holder("gpu-0", "gpu-1")
+    assert lines(first, 1) == ["held False"]
+    assert lines(holder("gpu-1", "gpu-2"), 1) == [WAITING]
+
+
+def test_an_error_within_gives_the_lock_back():
+    with pytest.raises(ZeroDivisionError), held(["cpu"], print):
+        raise ZeroDivisionError
+    with held(["cpu"], print) as waited:
+        assert waited is False
+
+
+def test_one_that_cannot_be_had_gives_the_others_back(temporary):
+    lock_file("gpu-0").parent.mkdir()
+    lock_file("gpu-1").mkdir()
+    told = r"no lock that keeps other tests from measuring at the same time, in .*tfperf-locks-"
+    with pytest.raises(CaptureError, match=told), held(["gpu-0", "gpu-1"], print):
+        pass
+    with held(["gpu-0"], print) as waited:
+        assert waited is False
+
+
+def test_a_folder_that_cannot_be_made_is_told(temporary):
+    lock_file("cpu").parent.write_text("a file")
+    with pytest.raises(CaptureError, match="no lock that keeps other tests from measuring"), held(["cpu"], print):
+        pass
+
+
+def test_where_somebody_else_sees_to_it_there_is_no_lock():
+    with flock("cpu"), measuring_anyway(print) as waited:
+        assert waited is False
+
+
+@pytest.mark.parametrize(
+    ("n_gpus", "visible", "names"),
+    [
+        (0, (), ("cpu",)),
+        (0, ("0", "1"), ("cpu",)),  # TensorFlow without support for GPUs
+        (1, ("3",), ("gpu-3",)),
+        (2, ("1", "0"), ("gpu-0", "gpu-1")),
+        (1, ("GPU-8932f937", "0"), ("gpu-GPU-8932f937",)),
+        (2, (), ("gpu-0", "gpu-1")),  # of a system without device files
+    ],
+)
+def test_a_lock_is_of_a_device(n_gpus, visible, names):
+    assert device_names(n_gpus, visible) == names
+
+
+def test_a_lock_is_a_file_of_this_host_whatever_its_device_is_called(monkeypatch):
+    monkeypatch.setattr("platform.node", lambda: "host/1")
+    assert lock_file("gpu-MIG-GPU-8932/1/2").name == "host_1-gpu-MIG-GPU-8932_1_2"

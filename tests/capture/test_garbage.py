@@ -1,0 +1,153 @@
+"""The collector is held off, collected for in between, and as it was afterwards."""
+
+import gc
+
+import pytest
+
+from pytest_tfperf.capture import garbage
+from pytest_tfperf.capture.garbage import garbage_held_off
+
+
+@pytest.fixture(autouse=True)
+def collector():
+    """A collector that is on, with Python's usual thresholds, whatever the test does to it."""
+    on, thresholds = gc.isenabled(), gc.get_threshold()
+    gc.enable()
+    gc.set_threshold(700, 10, 10)
+    yield
+    gc.unfreeze()
+    gc.set_threshold(*thresholds)
+    (gc.enable if on else gc.disable)()
+
+
+@pytest.fixture
+def collected():
+    """The generations that were collected."""
+    found = []
+
+    def collecting(phase, info):
+        if phase == "start":
+            found.append(info["generation"])
+
+    gc.callbacks.append(collecting)
+    yield found
+    gc.callbacks.remove(collecting)
+
+
+def cycles(n):
+    for _ in range(n):
+        own = []
+        own.append(own)
+
+
+def test_nothing_is_collected_within_and_the_rest_as_usual(collected):
+    with garbage_held_off():
+        del collected[:]
+        cycles(20_000)
+        assert collected == []
+    assert gc.get_threshold() == (700, 10, 10)
+    cycles(2_000)
+    assert collected
+
+
+def test_between_blocks_the_young_are_collected_where_python_would_have(collected):
+    with garbage_held_off() as sweep:
+        del collected[:]
+        cycles(100)
+        sweep()
+        assert collected == []
+        cycles(1_000)
+        sweep()
+        assert collected == [1]
+        sweep()
+        assert collected == [1]
+
+
+def test_a_block_that_would_fill_the_memory_is_collected_in(collected, monkeypatch):
+    monkeypatch.setattr(garbage, "_MOST_YOUNG", 5_000)
+    with garbage_held_off():
+        del collected[:]
+        cycles(4_000)
+        assert collected == []
+        cycles(2_000)
+        assert collected
+
+
+def test_garbage_that_grew_old_is_collected_when_the_objects_have_grown_by_a_quarter(collected, monkeypatch):
+    objects = [1000]
+    monkeypatch.setattr(garbage.sys, "getallocatedblocks", lambda: objects[0])
+    with garbage_held_off() as sweep:
+        del collected[:]
+        objects[0] = 1250
+        sweep()
+        assert collected == []
+        objects[0] = 1251
+        sweep()
+        assert collected == [2]
+        objects[0] = 1563  # below 1.25 times what was left
+        sweep()
+        assert collected == [2]
+        objects[0] = 1564
+        sweep()
+        assert collected == [2, 2]
+
+
+def test_the_objects_of_many_blocks_do_not_pile_up():
+    old = []
+    with garbage_held_off() as sweep:
+        start = garbage.sys.getallocatedblocks()
+        for _ in range(60):  # every block leaves cycles that the next but two drops
+            own = [[[]] for _ in range(start // 40)]
+            own.append(own)
+            old = [*old[-2:], own]
+            sweep()
+        assert garbage.sys.getallocatedblocks() < 1.7 * start
+
+
+def test_a_collector_that_the_user_switched_off_stays_off(collected):
+    gc.disable()
+    with garbage_held_off() as sweep:
+        cycles(1_000)
+        sweep()
+        assert gc.get_threshold() == (700, 10, 10)
+    assert not gc.isenabled()
+    assert collected == []
+    gc.enable()
+    gc.set_threshold(0, 10, 10)
+    with garbage_held_off() as sweep:
+        cycles(1_000)
+        sweep()
+    assert gc.get_threshold() == (0, 10, 10)
+    assert collected == []
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_what_the_user_does_within_stays(collected, fails):
+    try:
+        with garbage_held_off() as sweep:
+            gc.disable()
+            del collected[:]
+            cycles(1_000)
+            sweep()
+            assert collected == []
+            if fails:
+                raise ZeroDivisionError
+    except ZeroDivisionError:
+        pass
+    assert not gc.isenabled()
+    assert gc.get_threshold() == (700, 10, 10)
+
+
+def test_a_threshold_set_within_stays():
+    with garbage_held_off():
+        gc.set_threshold(900, 11, 12)
+    assert gc.get_threshold() == (900, 11, 12)
+
+
+def test_what_the_user_froze_stays_frozen():
+    gc.freeze()
+    frozen = gc.get_freeze_count()
+    with garbage_held_off() as sweep:
+        cycles(1_000)
+        sweep()
+    assert gc.get_freeze_count() == frozen > 0

@@ -1,0 +1,76 @@
+"""What is done around the timed blocks of a profile, with real TensorFlow."""
+
+import gc
+
+import pytest
+import tensorflow as tf
+
+from pytest_tfperf.capture import conditions
+
+DATA = [tf.ones((4,))] * 30
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_the_collector_is_held_off_in_timed_steps_and_as_it_was_in_all_others(profile, on):
+    before, usual, held = gc.isenabled(), gc.get_threshold(), []
+
+    def step(x):
+        held.append(gc.get_threshold() != usual)
+        return x + 1
+
+    (gc.enable if on else gc.disable)()
+    try:
+        profile(step, DATA)
+        assert gc.isenabled() is on
+        assert gc.get_threshold() == usual
+    finally:
+        (gc.enable if before else gc.disable)()
+    assert held[:16] == [False] * 4 + [on] * 12  # one cold step, 3 of warm-up, 12 timed
+    assert not any(held[16:])
+
+
+def test_a_step_that_fails_in_a_block_gives_the_collector_back(profile):
+    usual, calls = gc.get_threshold(), []
+
+    def step(x):
+        calls.append(gc.get_threshold() != usual)
+        if len(calls) == 8:
+            raise ZeroDivisionError
+        return x
+
+    with pytest.raises(ZeroDivisionError):
+        profile(step, DATA)
+    assert calls[-1]
+    assert gc.get_threshold() == usual
+
+
+def test_the_machine_is_read_before_and_after_the_timed_steps_and_what_it_did_is_noted(profile, monkeypatch):
+    calls, readings = [], []
+
+    def step(x):
+        calls.append(x)
+        return x + 1
+
+    monkeypatch.setattr(conditions, "read_conditions", lambda: readings.append(len(calls)))
+    monkeypatch.setattr(conditions, "remarks", lambda before, after: ("the machine was busy",))
+    result = profile(step, DATA)
+    assert readings[:2] == [4, 16]  # one cold step, 3 of warm-up, 12 timed
+    assert result.notes.count("the machine was busy") == 1
+
+
+def test_steps_that_get_slower_block_by_block_are_noted(profile, monkeypatch):
+    now, calls = [0.0], []
+
+    def step(x):
+        calls.append(x)
+        now[0] += 1 + 0.02 * len(calls)
+        return x + 1
+
+    monkeypatch.setattr("pytest_tfperf.capture.stopwatch.perf_counter", lambda: now[0])
+    result = profile(step, DATA, latency=True)
+    # the steps 5 to 16, of 1.10 to 1.32 s: 0.22 of 1.21
+    assert [note for note in result.notes if "not steady" in note] == [
+        "step_time is not steady: over 12 blocks it rose by 18% (1.65% a block): "
+        "the machine slows down (heat, a CPU quota, other load), or what the step works on grows"
+    ]
+    assert result.value("step_time").detail["n_dropped"] == 0

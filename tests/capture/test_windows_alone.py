@@ -1,0 +1,198 @@
+"""Which windows nobody else may measure in, and whose time the waiting for them is: without TensorFlow, on a clock of the test's own."""
+
+from contextlib import ExitStack, contextmanager, nullcontext
+from pathlib import Path
+
+import pytest
+
+from pytest_tfperf import rounds
+from pytest_tfperf.capture import stopwatch, turns, windows
+from pytest_tfperf.capture.plan import Plan
+from pytest_tfperf.capture.windows import Windows
+from pytest_tfperf.compiler.lowering import Calls
+from pytest_tfperf.compiler.probe import Probe
+from pytest_tfperf.errors import CaptureError
+
+STEP_S = 0.001
+PLAN = Plan(warmup=3, steps=4, trace_steps=2)
+
+
+class World:
+    """Steps that take a millisecond each; `steps` says of each whether others were kept out, `waits` how long that takes each time."""
+
+    def __init__(self, waits=(), drains=()):
+        self.now, self.alone, self.steps, self.taken = 0.0, False, [], 0
+        self._waits, self._drains = iter(waits), iter(drains)
+        self.settled_after = []
+
+    @contextmanager
+    def exclusive(self, announce, *watches):
+        with ExitStack() as pauses:
+            for watch in watches:
+                pauses.enter_context(watch.paused())
+            waited = next(self._waits, 0)
+            self.now += waited
+        self.taken += 1
+        self.alone = True
+        try:
+            yield waited > 0
+        finally:
+            self.alone = False
+
+    def settle(self, trace, steps_before):
+        assert not self.alone  # that is analysis
+        self.settled_after.append(steps_before)
+        return next(self._drains, 0)
+
+    def windows(self, plan=PLAN, exclusive=None):
+        return Windows(plan, Path(), "step", self.settle, lambda _: None, exclusive or self.exclusive)
+
+    def play(self, profile, n_steps=10**9):
+        while not profile.done and n_steps:
+            n_steps -= 1
+            profile.begin()
+            self.now += STEP_S
+            self.steps.append(self.alone)
+            profile.end()
+
+
+class Session:
+    def __init__(self, folder):
+        pass
+
+    def stop(self):
+        return Path("trace")
+
+    def discard(self):
+        pass
+
+
+class Executables:
+    outside_steps, watched, late = False, True, frozenset()
+
+    def __init__(self, folder):
+        pass
+
+    def begin(self, trace):
+        pass
+
+    def end(self, last=None):
+        pass
+
+
+class Mark:
+    def __init__(self, *numbers):
+        pass
+
+    def end(self):
+        pass
+
+
+@contextmanager
+def probed(in_step):
+    probe = Probe()
+    yield probe
+    probe.calls.end_step()
+
+
+@pytest.fixture
+def world_of(monkeypatch):
+    def make(**happens):
+        world = World(**happens)
+        for module in (windows, stopwatch):
+            monkeypatch.setattr(module, "perf_counter", lambda: world.now)
+        return world
+
+    fakes = {
+        "Session": Session, "Executables": Executables, "StepMark": Mark, "probed": probed,
+        "sync_devices": lambda: None, "least_block": lambda: 0.02, "read_session": lambda path: path, "runs_functions": lambda trace: False,
+        "calls_recorded": lambda in_step: nullcontext(Calls()), "conditions_noted": lambda notes: nullcontext(),
+    }  # fmt: skip
+    for name, fake in fakes.items():
+        monkeypatch.setattr(windows, name, fake)
+    return make
+
+
+def test_others_are_kept_out_of_the_timed_and_the_traced_window_alone(world_of):
+    world = world_of()
+    world.play(world.windows())
+    assert world.steps == [False] * (1 + 3) + [True] * (4 + 2) + [False]  # cold, warm-up; timed, traced; probe
+    assert (world.taken, world.settled_after) == (1, [3])
+
+
+def test_waiting_is_nobody_s_time(world_of):
+    world = world_of(waits=[100.0])
+    profile = world.windows()
+    world.play(profile)
+    assert profile.seen.first_step_s == pytest.approx(STEP_S)
+    assert profile.seen.blocks == [(pytest.approx(4 * STEP_S), 4)]
+    assert profile.seen.step_seconds == pytest.approx([STEP_S] * 4)
+    assert profile.seen.notes == []  # of windows that the time has cut
+    assert len(world.steps) == 1 + 3 + 4 + 2 + 1
+
+
+def test_buffers_fill_while_it_waits_so_that_no_step_has_drained_them(world_of):
+    world = world_of(waits=[0.1])
+    world.play(world.windows())
+    assert world.settled_after == [0]
+
+
+def test_a_second_round_drains_with_others_kept_out_and_has_its_time_left_after_waiting(world_of):
+    world = world_of(waits=[100.0, 100.0], drains=[5])
+    profile = world.windows()
+    world.play(profile)
+    assert world.steps == [False] * 4 + [True] * (4 + 2) + [True] * (5 + 4 + 2) + [False]
+    assert (world.taken, world.settled_after) == (2, [0, 5])
+    assert profile.seen.settled
+
+
+def test_a_round_that_the_time_has_no_room_for_is_not_begun(world_of):
+    world = world_of(drains=[10**6])
+    profile = world.windows()
+    world.play(profile)
+    assert world.taken == 1
+    assert not profile.seen.settled
+
+
+@pytest.mark.parametrize("n_steps", [5, 8, 9])
+def test_a_profile_that_is_left_keeps_nobody_out(world_of, n_steps):
+    world = world_of()
+    profile = world.windows()
+    world.play(profile, n_steps)
+    assert world.alone
+    profile.close("the loop was left")
+    assert not world.alone
+
+
+def test_a_lock_that_cannot_be_had_ends_the_profile_with_the_reason(world_of):
+    @contextmanager
+    def refusing(announce, *watches):
+        raise CaptureError("no lock")
+        yield
+
+    world = world_of()
+    profile = world.windows(exclusive=refusing)
+    with pytest.raises(CaptureError, match="no lock"):
+        world.play(profile)
+    assert len(world.steps) == 4
+    profile.close()
+
+
+def test_variants_in_turns_keep_others_out_and_wait_in_nobody_s_time(monkeypatch):
+    world, said = World(waits=[100.0]), []
+    for module in (turns, rounds):
+        monkeypatch.setattr(module, "perf_counter", lambda: world.now)
+    for name, fake in {"warm_runtime": None, "sync_devices": None, "least_block": 0.02, "check_variants": ()}.items():
+        monkeypatch.setattr(turns, name, lambda *_, fake=fake: fake)
+
+    def step():
+        world.now += STEP_S
+        world.steps.append(world.alone)
+
+    variants = [turns.Variant(name, step) for name in ("plain", "xla")]
+    found = turns.compare_steps(variants, {}, None, 30.0, said.append, world.exclusive)
+    assert world.steps
+    assert all(world.steps)
+    assert not world.alone
+    assert len(found.turns["plain"]) == 8  # as many as where nobody is waited for
+    assert said == ["comparing plain, xla, about 10 s", ""]
