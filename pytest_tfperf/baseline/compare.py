@@ -1,26 +1,50 @@
-"""A profile against its stored baseline: structure is decided exactly, timing is shown."""
+"""A profile against its stored baseline: structure is decided exactly, the step time by its interval."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
-from pytest_tfperf.baseline.store import Place, entry_key, read_entries, read_machine, rounded
-from pytest_tfperf.checks import explanation
-from pytest_tfperf.metrics import LOWER, METRICS, PLATFORM, PROGRAM, RATIO, Metric, format_quantity, told_apart
+from pytest_tfperf.analysis.differences import metric_differences, with_differences
+from pytest_tfperf.baseline.machine import differences, nearest_class
+from pytest_tfperf.baseline.merge import history_of, middle, rounded
+from pytest_tfperf.baseline.record import structure_of
+from pytest_tfperf.baseline.store import Place, entry_key, read_entries, read_machine
+from pytest_tfperf.baseline.timing import Past, figures, judge, next_step, why_not_timed
+from pytest_tfperf.checks import DEFAULT_TOLERANCE, explanation
+from pytest_tfperf.metrics import LOWER, PLATFORM, PROGRAM, RATIO, SECONDS, Metric, format_quantity, told_apart
 from pytest_tfperf.results import Check, Json, Profile, Source, Value, Verdict
 
 _TOLERANCE = {"peak_memory": 0.10}  # measured on a CPU it differs by 7 % from step to step
 _OF_SHAPES = frozenset({"flops", "half_precision", "padding_overhead", "mxu_padding_overhead"})
-_RUNS_TO_DECIDE = 5
-_SHOWN_TIMING = ("step_time",)  # the other timing rows are recorded; this is the one that is compared
+_UPDATE = "record it with pytest --tfperf-update-new (what is missing) or --tfperf-update (all)"
+_ACCEPT = "pytest --tfperf-update"
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What a profile is compared with, as messages name it; `record` and `accept` say how a value gets there, if there is a way."""
+
+    name: str
+    record: str = ""
+    accept: str = ""
+
+
+_BASELINE = Reference("the baseline", _UPDATE, _ACCEPT)
 
 
 def compare_with_baseline(
-    profile: Profile, test: str, place: Place, environment: Mapping[str, Any], only: str | None, max_regression: float | None
+    profile: Profile,
+    test: str,
+    place: Place,
+    environment: Mapping[str, Any],
+    only: str | None,
+    max_regression: float | None,
+    shared_cpu: bool = False,
 ) -> list[Check]:
     """
-    The checks of one profile under `--tfperf-baseline`.
+    The checks of one profile under `--tfperf-baseline`; `shared_cpu` says that other tests used the CPU that it ran on.
 
     Raises:
         BaselineError: If a baseline file cannot be read.
@@ -28,110 +52,160 @@ def compare_with_baseline(
     key = entry_key(test, profile.name)
     entry = read_entries(place.structure).get(key)
     missing = _missing(profile, entry, key, str(place.structure))
-    if missing is not None:
-        return [missing]
+    if entry is None or missing is not None:
+        return [missing] if missing else []
     checks: list[Check] = []
     if only != "timing":
-        checks += _structure(profile, entry or {}, environment)
+        checks += structure_checks(profile, entry, environment, _BASELINE)
     if only != "structural":
-        checks += _timing(profile, key, place, environment["machine"], max_regression)
+        changed = changed_setting(entry["setting"], environment["setting"])
+        checks += _timing(profile, key, place, environment["machine"], max_regression, shared_cpu, changed)
     return checks
+
+
+def against_profile(profile: Profile, before: Profile, name: str, kind: str) -> list[Check]:
+    """The structural checks of a profile against another of the same machine and workload, which messages call by this name."""
+    same: Json = {"platform": "", "setting": {}}
+    return [replace(found, kind=kind) for found in structure_checks(profile, structure_of(before, same), same, Reference(name))]
+
+
+def structure_checks(profile: Profile, entry: Json, environment: Mapping[str, Any], reference: Reference) -> Iterator[Check]:
+    """The checks of what holds on every machine, and of what holds on the platform where that is the same; `entry` as it is stored."""
+    changed = changed_setting(entry["setting"], environment["setting"])
+    yield from _scope(profile, entry["program"], PROGRAM, changed, reference)
+    values = entry["platform"].get(environment["platform"])
+    if values is not None:
+        yield from _scope(profile, values, PLATFORM, changed, reference)
+    elif entry["platform"]:
+        known = " | ".join(sorted(entry["platform"]))
+        message = f"platform metrics of {reference.name} are for {known}, this is {environment['platform']}"
+        on_it = next_step(reference.record and f"{reference.record} on this platform")
+        yield check(profile, "platform", Verdict.INCOMPARABLE, "the same platform", f"{message}{on_it}")
+
+
+def time_check(profile: Profile, past: Past, max_regression: float | None, why_not: str | None, changed: str) -> Check:
+    """The check of a known step time against others of its machine class."""
+    tolerance = DEFAULT_TOLERANCE if max_regression is None else max_regression
+    value = profile.value("step_time")
+    verdict, message = judge(value, past, tolerance, why_not, changed)
+    return check(profile, "step_time", verdict, _at_most(max_regression), message, **figures(value, past, tolerance))
 
 
 def _missing(profile: Profile, entry: Json | None, key: str, where: str) -> Check | None:
     if entry is None:
-        return _check(profile, "baseline", Verdict.MISSING, "an entry", f"no baseline for {key!r} in {where}\n  try: {_UPDATE}")
+        return check(profile, "baseline", Verdict.MISSING, "an entry", f"no baseline for {key!r} in {where}\n  try: {_UPDATE}")
     if entry["workload"] == profile.workload:
         return None
-    differing = [name for name in {*entry["workload"], *profile.workload} if entry["workload"].get(name) != profile.workload.get(name)]
-    shown = "; ".join(f"{n}: stored {entry['workload'].get(n)}, now {profile.workload.get(n)}" for n in sorted(differing))
+    shown = differing_workload(entry["workload"], profile.workload)
     message = f"the baseline of {key!r} in {where} is for another workload ({shown})\n  try: pytest --tfperf-update, if the change is meant"
-    return _check(profile, "baseline", Verdict.MISSING, "an entry for this workload", message)
+    return check(profile, "baseline", Verdict.MISSING, "an entry for this workload", message)
 
 
-_UPDATE = "record it with pytest --tfperf-update-new (what is missing) or --tfperf-update (all)"
+def differing_workload(stored: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """In what two workloads differ, field by field."""
+    names = sorted(name for name in {*stored, *now} if stored.get(name) != now.get(name))
+    return "; ".join(f"{name}: stored {stored.get(name)}, now {now.get(name)}" for name in names)
 
 
-def _structure(profile: Profile, entry: Json, environment: Mapping[str, Any]) -> Iterator[Check]:
-    changed = _changed_setting(entry.get("setting", {}), environment["setting"])
-    yield from _scope(profile, entry["program"], PROGRAM, changed)
-    stored = entry["platform"].get(environment["platform"])
-    if stored is not None:
-        yield from _scope(profile, stored, PLATFORM, changed)
-    elif entry["platform"]:
-        known = " | ".join(sorted(entry["platform"]))
-        message = f"platform metrics are stored for {known}, this is {environment['platform']}\n  try: {_UPDATE} on this platform"
-        yield _check(profile, "platform", Verdict.INCOMPARABLE, "the same platform", message)
-
-
-def _scope(profile: Profile, stored: Json, scope: str, changed: str) -> Iterator[Check]:
-    for name, metric in METRICS.items():
+def _scope(profile: Profile, stored: Json, scope: str, changed: str, reference: Reference) -> Iterator[Check]:
+    for name, metric in profile.registry.items():
         value = profile.metrics.get(name)
         if metric.scope != scope or value is None:
             continue
         if name in stored:
-            yield _against(profile, metric, value, float(stored[name]), changed)
+            before = float(stored[name])
+            yield replace(_against(profile, metric, value, before, changed, reference), detail={"before": before, "after": value.number})
         elif value.number is not None:
             shown = format_quantity(value.number, metric.unit)
-            yield _check(profile, name, Verdict.NEW, "a stored value", f"{name} is {shown}, and none is stored\n  try: {_UPDATE}")
+            message = f"{name} is {shown}, and {reference.name} has none{next_step(reference.record)}"
+            yield check(profile, name, Verdict.NEW, f"a value in {reference.name}", message)
 
 
-def _against(profile: Profile, metric: Metric, value: Value, before: float, changed: str) -> Check:
+def _against(profile: Profile, metric: Metric, value: Value, before: float, changed: str, reference: Reference) -> Check:
     shown = format_quantity(before, metric.unit)
-    wanted = f"{shown} (baseline)"
+    wanted = f"{shown} ({reference.name.removeprefix('the ')})"
     if value.number is None:
-        return _check(profile, metric.name, Verdict.UNKNOWN, wanted, f"{metric.name} is unknown, baseline {shown}: {value.why}")
+        return check(profile, metric.name, Verdict.UNKNOWN, wanted, f"{metric.name} is unknown, {shown} in {reference.name}: {value.why}")
     now, tolerance = float(rounded(value.number)), _TOLERANCE.get(metric.name, 0.0) if value.source is Source.TRACE else 0.0
     varies = float(value.detail.get("varies", 0.0))  # of a sample: how far another one may be off
     if abs(now - before) <= max(tolerance * abs(before), varies):
         within = format_quantity(tolerance, RATIO) if tolerance else format_quantity(varies, metric.unit)
-        said = "as stored" if now == before else f"within {within} of the {shown} stored"
-        return _check(profile, metric.name, Verdict.PASS, wanted, f"{metric.name} is {format_quantity(now, metric.unit)}, {said}")
+        said = f"as in {reference.name}" if now == before else f"within {within} of the {shown} in {reference.name}"
+        return check(profile, metric.name, Verdict.PASS, wanted, f"{metric.name} is {format_quantity(now, metric.unit)}, {said}")
     if metric.name in _OF_SHAPES and any(",?" in shape for shape in profile.workload.get("inputs", ())):
-        change = f"{metric.name} is {format_quantity(now, metric.unit)}, {shown} stored"
+        change = f"{metric.name} is {format_quantity(now, metric.unit)}, {shown} in {reference.name}"
         why = "it is that of the most common shapes, and batches differ in theirs from run to run"
-        return _check(profile, metric.name, Verdict.INCONCLUSIVE, wanted, f"{change}: {why}\n  try: batches of one shape")
+        return check(profile, metric.name, Verdict.INCONCLUSIVE, wanted, f"{change}: {why}\n  try: batches of one shape")
     better = metric.better is not None and (now < before) == (metric.better == LOWER)
     verdict = Verdict.IMPROVED if better else Verdict.REGRESSION
     message = f"{metric.name} changed from {shown} to {format_quantity(now, metric.unit)}{told_apart(before, now, metric.unit)}"
     lines = [message, *explanation(value)] + ([f"  changed besides: {changed}"] if changed else [])
     if better:
-        lines = [message, "  try: pytest --tfperf-update, to hold it from now on"]
-    return _check(profile, metric.name, verdict, wanted, "\n".join(lines))
+        lines = [message + next_step(reference.accept and f"{reference.accept}, to hold it from now on")]
+    return check(profile, metric.name, verdict, wanted, "\n".join(lines))
 
 
-def _timing(profile: Profile, key: str, place: Place, machine: Mapping[str, Any], max_regression: float | None) -> Iterator[Check]:
-    path = place.timing_file(machine)
-    entry = read_entries(path).get(place.timing_key(key))
-    for name in _SHOWN_TIMING:
-        value = profile.value(name)
-        wanted = f"at most {format_quantity(max_regression, 'ratio')} slower" if max_regression is not None else "no slower"
-        if value.number is None:
-            if max_regression is not None:
-                yield _check(profile, name, Verdict.UNKNOWN, wanted, f"{name} is unknown: {value.why}")
-        elif entry is None or entry["workload"] != profile.workload:
-            message = f"{name} is {format_quantity(value.number, 's')}; {_other_machines(place, key, machine)}"
-            yield _check(profile, name, Verdict.INCOMPARABLE, wanted, f"{message}\n  try: {_UPDATE} on this machine")
-        else:
-            before = [run[name] for run in entry["runs"] if isinstance(run, dict) and name in run]
-            shown = f"{format_quantity(before[-1], 's')} stored last, {format_quantity(value.number, 's')} now" if before else ""
-            message = f"{name}: {shown}; collecting {min(len(before), _RUNS_TO_DECIDE)} of {_RUNS_TO_DECIDE} runs"
-            yield _check(profile, name, Verdict.INCONCLUSIVE, wanted, message)
+def _timing(
+    profile: Profile,
+    key: str,
+    place: Place,
+    machine: Mapping[str, Any],
+    max_regression: float | None,
+    shared_cpu: bool,
+    changed: str,
+) -> Iterator[Check]:
+    value, wanted = profile.value("step_time"), _at_most(max_regression)
+    entry = read_entries(place.timing_file(machine)).get(place.timing_key(key))
+    known = entry is not None and entry["workload"] == profile.workload and bool(history_of(entry).runs)
+    if value.number is None:
+        if known or max_regression is not None:
+            yield check(profile, "step_time", Verdict.UNKNOWN, wanted, f"step_time is unknown: {value.why}")
+    elif entry is None or not known:
+        message = f"step_time is {format_quantity(value.number, SECONDS)}; {_other_machines(profile, place, key, machine)}"
+        yield check(profile, "step_time", Verdict.INCOMPARABLE, wanted, f"{message}\n  try: {_UPDATE} on this machine")
+    else:
+        timed = time_check(profile, _past(entry), max_regression, why_not_timed(profile, shared_cpu), changed)
+        yield with_differences(timed, metric_differences(middle(entry["runs"]), profile))
 
 
-def _other_machines(place: Place, key: str, machine: Mapping[str, Any]) -> str:
-    """Why there is nothing to compare with: which fields of the machine class differ."""
+def _past(entry: Json) -> Past:
+    """The history of a timing file, in words."""
+    history, first = history_of(entry), entry["anchor"].get("commit")
+    n, since = history.n_anchor, f", from commit {first} on" if first else ""
+    return Past(
+        history=history,
+        runs=f"the last {len(history.runs)} runs" if len(history.runs) > 1 else "the only run recorded",
+        anchor=f"the first {n} runs{since}" if n > 1 else f"the first run{since}",
+        newest=entry["runs"][-1].get("commit", ""),
+        collect="pytest --tfperf-update again, or tfperf accept RUN.json of runs like this one",
+        accept=_ACCEPT,
+    )
+
+
+def _other_machines(profile: Profile, place: Place, key: str, machine: Mapping[str, Any]) -> str:
+    """Why there is nothing to compare with: which fields of the machine class differ, and what that means for times."""
+    name, classes, elsewhere = place.timing_key(key), [], False
     for path in sorted(place.timing.glob("*.json")) if place.timing.is_dir() else []:
-        if place.timing_key(key) in read_entries(path):
-            stored = read_machine(path)
-            differing = [f"{n}: stored {stored.get(n)}, here {machine.get(n)}" for n in machine if stored.get(n) != machine.get(n)]
-            return f"it is stored for another machine class ({'; '.join(differing)})" if differing else "it is stored for another workload"
-    return "no timing is stored for it"
+        entry = read_entries(path).get(name)
+        elsewhere |= entry is not None
+        if entry is not None and entry["workload"] == profile.workload:
+            classes.append(read_machine(path))
+    found = nearest_class(classes, machine)
+    if found is None:
+        return "it is stored for another workload" if elsewhere else "no timing is stored for it"
+    differing = differences(found, machine)
+    return f"it is stored for another machine class ({'; '.join(differing)})" if differing else "its history has no step time"
 
 
-def _changed_setting(stored: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+def _at_most(max_regression: float | None) -> str:
+    return f"at most {format_quantity(DEFAULT_TOLERANCE if max_regression is None else max_regression, RATIO)} slower"
+
+
+def changed_setting(stored: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """What is not as it was of versions, precision policy and flags."""
     return "; ".join(f"{n} {stored[n]} → {now[n]}" for n in sorted(now) if n in stored and stored[n] != now[n])
 
 
-def _check(profile: Profile, metric: str, verdict: Verdict, wanted: str, message: str) -> Check:
-    return Check(profile=profile.name, metric=metric, kind="baseline", verdict=verdict, wanted=wanted, message=message)
+def check(profile: Profile, metric: str, verdict: Verdict, wanted: str, message: str, **detail: Any) -> Check:
+    """A check of a comparison."""
+    return Check(profile=profile.name, metric=metric, kind="baseline", verdict=verdict, wanted=wanted, message=message, detail=detail)

@@ -21,6 +21,8 @@ from pytest_tfperf.errors import UnknownMetric
 
 Floats = npt.NDArray[np.float64]
 
+POWER = 0.9
+"""How often the change that an INCONCLUSIVE states is found."""
 _EXACT = 60  # pairs up to which the null distribution is counted out
 _ROUNDING = 1e-9  # relative; 1 - 0.9921875 must still be 2 / 2^8
 
@@ -78,6 +80,11 @@ def needed_pairs(confidence: float) -> int:
     if not 0 < confidence < 1:
         raise ValueError(f"a confidence is above 0 and below 1, not {confidence}")
     return max(1, math.ceil(1 - math.log2(1 - confidence) - _ROUNDING))
+
+
+def format_ratio(ratio: float) -> str:
+    """A ratio with as many digits as differ from 1 by a thousandth."""
+    return f"{ratio:.3f}" if 0.1 <= ratio < 10 else f"{ratio:.3g}"
 
 
 def _samples(log_ratios: Sequence[float]) -> Floats:

@@ -2,18 +2,17 @@
 Baseline files: structure beside each test file, timing per machine class in a folder next to it.
 
 `__tfperf__/<test file>.json` is for reviewers: sorted, rounded, one line a metric. `__tfperf__/timing/<class>.json` holds
-the last runs and the first one. Files are replaced whole, under a lock; nothing here is called but on request.
+the last runs and what the first five were. Files are replaced whole, all or none, under a lock.
 """
 
 from __future__ import annotations
 
-import getpass
 import hashlib
 import json
 import math
 import re
-import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,12 +20,10 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from pytest_tfperf.errors import BaselineError
-from pytest_tfperf.files import replace_file
-from pytest_tfperf.metrics import MACHINE, METRICS, PLATFORM, PROGRAM
-from pytest_tfperf.results import FORMAT, Json, Profile, TestRecord
+from pytest_tfperf.files import lock_folder, replacing
+from pytest_tfperf.results import FORMAT, Json
 
 FOLDER = "__tfperf__"
-KEPT_RUNS = 10
 _LOCK_SECONDS = 60
 
 
@@ -54,15 +51,6 @@ class Place:
         return f"{self.test_file}::{key}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """What an update did to one entry."""
-
-    path: Path
-    key: str
-    what: str
-
-
 def entry_key(test: str, profile: str) -> str:
     """The name of a profile's entry: the test's, with `/name` where the profile has one."""
     return f"{test}/{profile}" if profile else test
@@ -75,13 +63,13 @@ def read_entries(path: Path) -> dict[str, Json]:
     Raises:
         BaselineError: If it is no baseline file, damaged, in conflict, or of a newer format.
     """
-    entries: dict[str, Json] = _read(path).get("tests", {})
+    entries: dict[str, Json] = read_file(path).get("tests", {})
     return entries
 
 
 def read_machine(path: Path) -> Json:
     """The machine class that a timing file is for. Raises: as `read_entries`."""
-    machine = _read(path).get("machine", {})
+    machine = read_file(path).get("machine", {})
     return machine if isinstance(machine, dict) else {}
 
 
@@ -92,88 +80,13 @@ def machine_slug(machine: Mapping[str, Any]) -> str:
     return f"{words[:60]}-{digest}"
 
 
-def record(place: Place, tests: Iterable[TestRecord], commit: str, only_new: bool) -> list[Change]:
+def read_file(path: Path) -> Json:
     """
-    Store the profiles of tests of one file, but for those that ended before their windows were full; what changed.
+    All of a baseline file, empty where there is none.
 
     Raises:
-        BaselineError: If a file cannot be read or written; then it is as it was.
+        BaselineError: As `read_entries`.
     """
-    found = [(entry_key(test.key, profile.name), profile, test.environment) for test in tests for profile in test.profiles]
-    profiles = [entry for entry in found if entry[1].ended is None]
-    if not profiles:
-        return []
-    with _lock(place.structure.parent):
-        _read(place.timing_file(profiles[0][2]["machine"]))  # where it is damaged, nothing is written to either file
-        changes = _record_structure(place, profiles, commit, only_new)
-        _record_timing(place, profiles, commit, only_new)
-    return changes
-
-
-def rounded(number: float) -> float | int:
-    """Six significant digits, and whole numbers as such: what is stored, and what stored values are compared as."""
-    short = float(f"{number:.6g}")
-    return int(number) if float(number).is_integer() else short
-
-
-def _record_structure(place: Place, profiles: list[tuple[str, Profile, Mapping[str, Any]]], commit: str, only_new: bool) -> list[Change]:
-    content = _read(place.structure) or {"format": FORMAT, "tests": {}}
-    changes = []
-    for key, profile, environment in profiles:
-        old = content["tests"].get(key)
-        platform = environment["platform"]
-        same = old is not None and old["workload"] == profile.workload
-        if only_new and old is not None and not same:
-            continue
-        kept = old if only_new and same else {"program": {}, "platform": {}, "setting": {}}
-        here = _stored(profile, PLATFORM) | kept["platform"].get(platform, {})
-        entry = {
-            "workload": dict(profile.workload),
-            "program": _stored(profile, PROGRAM) | kept["program"],
-            "platform": {**(old["platform"] if same else {}), platform: here},
-            "setting": {**environment["setting"], "commit": commit, **kept["setting"]},
-        }
-        what = "recorded" if old is None else "updated" if same else f"replaced: the workload was {_flat(old['workload'])}"
-        if old is None or {**old, "setting": None} != {**entry, "setting": None}:
-            content["tests"][key] = entry
-            changes.append(Change(path=place.structure, key=key, what=what))
-    if changes:
-        _write(place.structure, content)
-    return changes
-
-
-def _record_timing(place: Place, profiles: list[tuple[str, Profile, Mapping[str, Any]]], commit: str, only_new: bool) -> None:
-    machine = profiles[0][2]["machine"]
-    path = place.timing_file(machine)
-    content = _read(path) or {"format": FORMAT, "machine": machine, "tests": {}}
-    changed = False
-    for key, profile, _ in profiles:
-        run = _stored(profile, MACHINE)
-        settled = profile.value("step_time").detail.get("settled", False)
-        old = content["tests"].get(place.timing_key(key))
-        same = old is not None and old["workload"] == profile.workload
-        if not run or not settled or (only_new and old is not None):
-            continue
-        run["commit"] = commit
-        runs = [*(old["runs"] if same else []), run][-KEPT_RUNS:]
-        content["tests"][place.timing_key(key)] = {
-            "workload": dict(profile.workload), "anchor": old["anchor"] if same else run, "runs": runs,
-        }  # fmt: skip
-        changed = True
-    if changed:
-        _write(path, content)
-
-
-def _stored(profile: Profile, scope: str) -> Json:
-    known = {name: value.number for name, value in profile.metrics.items() if value.number is not None}
-    return {name: rounded(number) for name, number in known.items() if name in METRICS and METRICS[name].scope == scope}
-
-
-def _flat(workload: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in workload.items())
-
-
-def _read(path: Path) -> Json:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -205,8 +118,13 @@ def _is_structure(entry: Json) -> bool:
 
 
 def _is_history(entry: Json) -> bool:
-    runs = entry.get("runs")
-    return isinstance(runs, list) and all(map(_are_numbers, (*runs, entry.get("anchor"))))
+    runs, since = entry.get("runs"), entry.get("since", "")
+    return isinstance(runs, list) and isinstance(since, str) and all(map(_is_run, (*runs, entry.get("anchor"))))
+
+
+def _is_run(run: object) -> bool:
+    """Whether it is what was measured in a run, or of the anchor, which is that of one run or more; nothing takes no time."""
+    return _are_numbers(run) and isinstance(run, dict) and run.get("step_time", 1) > 0 and run.get("runs", 1) >= 1
 
 
 def _are_dicts(entry: object, *names: str) -> bool:
@@ -214,27 +132,57 @@ def _are_dicts(entry: object, *names: str) -> bool:
 
 
 def _are_numbers(values: object) -> bool:
-    """Whether it is an object of finite numbers, but for the commit that they were measured at."""
+    """Whether it is an object of finite numbers, but for the commit that they were measured at, and when."""
     return isinstance(values, dict) and all(
-        name == "commit" or (isinstance(number, (int, float)) and math.isfinite(number)) for name, number in values.items()
+        isinstance(value, str) if name in RUN_WORDS else isinstance(value, (int, float)) and math.isfinite(value)
+        for name, value in values.items()
     )
 
 
-def _write(path: Path, content: Json) -> None:
-    text = json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+RUN_WORDS = ("commit", "created")
+
+
+def write_files(contents: Mapping[Path, Json]) -> None:
+    """
+    Give baseline files these contents, all of them or none.
+
+    Raises:
+        BaselineError: If one cannot be written; then all are as they were.
+    """
+    path = None
     try:
-        replace_file(path, text)
+        with ExitStack() as stack:  # each takes its place when all are on the disk
+            for path, content in contents.items():
+                file = stack.enter_context(replacing(path))
+                file.write((json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode("utf-8"))
+                file.flush()
     except OSError as error:
         raise BaselineError(f"baseline {path}: cannot be written: {error.strerror}; nothing was changed") from error
 
 
-def _lock(folder: Path) -> Any:
-    """A lock for the baselines of a folder, kept outside of it so that it is not committed."""
-    digest = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
-    locks = Path(tempfile.gettempdir()) / f"tfperf-locks-{getpass.getuser()}"
-    lock = FileLock(locks / digest, timeout=_LOCK_SECONDS)
+@contextmanager
+def locked(folders: Iterable[Path]) -> Iterator[None]:
+    """
+    Keep other runs from writing the baselines of these folders; the locks are elsewhere, so that they are not committed.
+
+    Raises:
+        BaselineError: If another run has kept one for too long.
+    """
+    with ExitStack() as stack:
+        for folder in sorted({folder.resolve() for folder in folders}):  # in one order, so that no two runs wait for each other
+            stack.enter_context(_lock(folder))
+        yield
+
+
+def _lock(folder: Path) -> FileLock:
+    digest = hashlib.sha256(str(folder).encode()).hexdigest()[:16]
+    lock = FileLock(lock_folder() / digest, timeout=_LOCK_SECONDS)
     try:
-        locks.mkdir(exist_ok=True)
-        return lock.acquire()
-    except (Timeout, OSError) as error:
-        raise BaselineError(f"baselines in {folder}: another run holds their lock {lock.lock_file}: {error}") from error
+        Path(lock.lock_file).parent.mkdir(exist_ok=True)
+        lock.acquire()
+    except Timeout as error:
+        waited = f"another run has held their lock {lock.lock_file} for {_LOCK_SECONDS} s"
+        raise BaselineError(f"baselines in {folder}: {waited}; nothing was changed, try again when it is done") from error
+    except OSError as error:
+        raise BaselineError(f"baselines in {folder}: no lock at {lock.lock_file}: {error}; nothing was changed") from error
+    return lock

@@ -1,0 +1,80 @@
+"""Runs that were made elsewhere, as in CI, become part of the stored baselines."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from pytest_tfperf.baseline.record import Recorded, record
+from pytest_tfperf.baseline.store import Place
+from pytest_tfperf.errors import BaselineError
+from pytest_tfperf.results import Run, TestRecord
+
+_LISTED = 10
+
+
+def accept(runs: Sequence[Run], names: Sequence[str], rootdir: Path, baseline_dir: Path | None) -> Recorded:
+    """
+    Store the tests in these runs that passed, as `--tfperf-update` would have: the structure of the newest, the times of all.
+
+    Args:
+        names: The tests that are stored, by key or node id; all if there are none.
+        rootdir: The folder that the tests' files are given relative to.
+        baseline_dir: As `--tfperf-baseline-dir`.
+
+    Raises:
+        BaselineError: If a name is unknown, nothing was profiled, or a file cannot be found, read or written; then all are as they were.
+    """
+    parts = [replace(run, tests=tuple(test for test in run.tests if test.profiles)) for run in runs]
+    _check_names(names, [test for part in parts for test in part.tests])
+    if names:
+        parts = [_part(part, lambda test: test.key in names or test.nodeid in names) for part in parts]
+    wanted = [test for part in parts for test in part.tests]
+    for test in wanted:
+        check_environment(test)
+    files = sorted({test.file for test in wanted})
+    absent = [file for file in files if not (rootdir / file).is_file()]
+    if absent:
+        where = f"no test file {absent[0]} in {rootdir.resolve()}"
+        raise BaselineError(f"{where}: give the folder that the tests are below with --rootdir, or the tests to accept by name")
+    return record({Place.of(file, rootdir, baseline_dir): _of_file(file, parts) for file in files}, only_new=False)
+
+
+def check_environment(test: TestRecord) -> None:
+    """
+    See that a test says where it ran.
+
+    Raises:
+        BaselineError: If it does not, as in a file that was edited by hand.
+    """
+    environment = test.environment
+    if not isinstance(environment.get("platform"), str) or not all(isinstance(environment.get(n), dict) for n in ("machine", "setting")):
+        raise BaselineError(
+            f"{test.nodeid}: its run does not say on which platform and machine it ran; take a file of pytest --tfperf-report"
+        )
+
+
+def _check_names(names: Sequence[str], profiled: Sequence[TestRecord]) -> None:
+    known = dict.fromkeys(name for test in profiled for name in (test.key, test.nodeid))
+    for name in names:
+        if name not in known:
+            raise BaselineError(f"no profiled test {name!r} in these runs; {_nearest(name, list(known))}")
+    if not profiled:
+        raise BaselineError("no test in these runs was profiled: there is nothing to accept")
+
+
+def _nearest(name: str, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(name, known, 1, cutoff=0.4)
+    meant = f"did you mean {close[0]!r}? " if close else ""
+    more = f", and {len(known) - _LISTED} more names" if len(known) > _LISTED else ""
+    return f"{meant}there are {', '.join(known[:_LISTED])}{more}"
+
+
+def _part(run: Run, wanted: Callable[[TestRecord], bool]) -> Run:
+    return replace(run, tests=tuple(filter(wanted, run.tests)))
+
+
+def _of_file(file: str, parts: Sequence[Run]) -> list[Run]:
+    return [_part(part, lambda test: test.file == file) for part in parts]

@@ -1,0 +1,116 @@
+"""The history of step times in a timing file: runs added to it, the last ten kept, the anchor frozen, and when it starts anew."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pytest_tfperf.baseline.history import RUNS_TO_DECIDE, History, is_another_level
+from pytest_tfperf.metrics import SECONDS, format_quantity
+from pytest_tfperf.results import Json
+
+KEPT_RUNS = 10
+KNOWN = "it is recorded already"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merged:
+    """
+    The entry with new runs in it, None where there is none to add to; `level` is the step time before and now where it starts anew.
+
+    `n_added` runs are new in it; `left_out` holds the place of each other one and the reason.
+    """
+
+    entry: Json | None
+    n_added: int = 0
+    level: tuple[float, float] | None = None
+    left_out: tuple[tuple[int, str], ...] = ()
+
+    @property
+    def what(self) -> str:
+        """What was done, in words."""
+        added = f"{self.n_added} run{'s' * (self.n_added != 1)}"
+        if self.level is None:
+            return f"times: {added} added, {len(self.entry['runs']) if self.entry else 0} kept"
+        before, now = (format_quantity(seconds, SECONDS) for seconds in self.level)
+        return f"times: the history starts anew with {added}: step_time was {before}, and is {now} now"
+
+
+def history_of(entry: Json) -> History:
+    """The step times in an entry."""
+    return History(runs=_step_times(entry["runs"]), anchor=entry["anchor"].get("step_time"), n_anchor=int(entry["anchor"].get("runs", 1)))
+
+
+def rounded(number: float) -> float | int:
+    """Six significant digits, and whole numbers as such: what is stored, and what stored values are compared as."""
+    short = float(f"{number:.6g}")
+    return int(number) if float(number).is_integer() else short
+
+
+def merge_runs(old: Json | None, new: Sequence[Json], workload: Mapping[str, Any], tolerance: float) -> Merged:
+    """
+    An entry with runs added in the order in which they were made; a run that is in it already does not count twice.
+
+    Where what is new is of another level than what is there (`is_another_level`), the history starts anew with it, and its anchor
+    too. An entry for another workload counts as none.
+
+    Args:
+        old: The entry of a timing file: `workload`, `anchor`, `runs`, and `since` where it started anew.
+        new: Runs as they are stored: metrics, `commit`, `created`.
+        tolerance: The slow-down that the test tolerates.
+    """
+    if old is None or old["workload"] != workload:
+        old = {"workload": dict(workload), "anchor": {}, "runs": []}
+    past, since = old["runs"], old.get("since", "")
+    left_out = {place: _why_not(place, run, new, past, since) for place, run in enumerate(new)}
+    fresh = sorted((run for place, run in enumerate(new) if left_out[place] is None), key=_created)
+    runs, level = sorted([*past, *fresh], key=_created), None
+    later = [run for run in fresh if not past or _created(run) >= _created(past[-1])]
+    history = history_of(old)
+    if history.runs and later and is_another_level(_step_times(later), history, tolerance):
+        level = _level_before(history, statistics.median(_step_times(later)))
+        runs, since = later, _created(later[0])
+    kept = runs[-KEPT_RUNS:]
+    for place in (place for place, why in left_out.items() if why is None and new[place] not in kept):
+        left_out[place] = _OTHER_LEVEL if level else f"not among the latest {KEPT_RUNS} runs, which are kept"
+    reasons = tuple((place, why) for place, why in left_out.items() if why is not None)
+    if len(reasons) == len(new):
+        return Merged(entry=None, left_out=reasons)
+    frozen = level is None and old["anchor"].get("runs", 1) >= RUNS_TO_DECIDE
+    entry = {"workload": old["workload"], "anchor": old["anchor"] if frozen else middle(runs[:RUNS_TO_DECIDE]), "runs": kept}
+    started = {"since": since} if since else {}
+    return Merged(entry=entry | started, n_added=len(new) - len(reasons), level=level, left_out=reasons)
+
+
+_OTHER_LEVEL = "older than the change of level that starts the history anew"
+
+
+def _why_not(place: int, run: Json, new: Sequence[Json], past: Sequence[Json], since: str) -> str | None:
+    if run in past or run in new[:place]:
+        return KNOWN
+    return f"older than its history, which started anew at {since}" if _created(run) < since else None
+
+
+def middle(runs: Sequence[Json]) -> Json:
+    """The median of each metric over the runs; commit and time are those of the first."""
+    names = dict.fromkeys(name for run in runs for name in run if name not in ("commit", "created"))
+    middle = {name: rounded(statistics.median(run[name] for run in runs if name in run)) for name in names}
+    return {**middle, "commit": runs[0].get("commit", ""), "created": _created(runs[0]), "runs": len(runs)}
+
+
+def _level_before(history: History, now: float) -> tuple[float, float]:
+    """What the step time was, and is now: before by the latest runs or, where drift has taken it away from that, by the anchor."""
+    before = [statistics.median(history.runs), *([history.anchor] if history.anchor else [])]
+    return max(before, key=lambda seconds: abs(math.log(now / seconds))), now
+
+
+def _step_times(runs: Sequence[Json]) -> tuple[float, ...]:
+    return tuple(run["step_time"] for run in runs if "step_time" in run)
+
+
+def _created(run: Json) -> str:
+    """When a run was made; nothing for those recorded before that was kept."""
+    return str(run.get("created", ""))

@@ -1,0 +1,224 @@
+"""What is recorded of runs: structure as the newest one has it, times added to the history of their machine class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_tfperf.baseline.merge import merge_runs, rounded
+from pytest_tfperf.baseline.store import Place, entry_key, locked, read_file, write_files
+from pytest_tfperf.baseline.timing import why_not_timed
+from pytest_tfperf.checks import DEFAULT_TOLERANCE
+from pytest_tfperf.metrics import MACHINE, PLATFORM, PROGRAM, Metric, format_quantity, told_apart
+from pytest_tfperf.results import FORMAT, Json, Profile, Run, TestRecord
+
+_SHOWN_CHANGES = 4
+ENDED = {"failed": "failed", "error": "had an error", "skipped": "was skipped"}
+"""What became of a test that did not pass, in words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What was done to one entry of a file, or was not; `run` is when the run was made, where that matters."""
+
+    path: Path
+    key: str
+    what: str
+    run: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """Entries whose structure changed, histories that runs were added to, those that start `anew`, and what was left out."""
+
+    entries: tuple[Change, ...] = ()
+    added: tuple[Change, ...] = ()
+    anew: tuple[Change, ...] = ()
+    left_out: tuple[Change, ...] = ()
+
+    def __add__(self, other: Recorded) -> Recorded:
+        return Recorded(
+            entries=self.entries + other.entries,
+            added=self.added + other.added,
+            anew=self.anew + other.anew,
+            left_out=self.left_out + other.left_out,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """One profile of one run."""
+
+    place: Place
+    key: str
+    profile: Profile
+    test: TestRecord
+    run: Run
+
+    @property
+    def machine(self) -> Mapping[str, Any]:
+        machine: Mapping[str, Any] = self.test.environment["machine"]
+        return machine
+
+    def left_out(self, why: str) -> Recorded:
+        return Recorded(left_out=(Change(path=self.place.structure, key=self.key, what=why, run=self.run.created),))
+
+    def times(self) -> Json:
+        return {**stored(self.profile, MACHINE), "commit": self.run.commit, "created": self.run.created}
+
+
+def record(wanted: Mapping[Place, Sequence[Run]], only_new: bool) -> Recorded:
+    """
+    Store the profiles of the tests in runs of each test file that passed, all of them or, after an error, none.
+
+    Left out are those that ended before their windows were full, and times that nothing can be compared with.
+
+    Raises:
+        BaselineError: If a file cannot be read or written; then all are as they were.
+    """
+    with locked(place.structure.parent for place in wanted):
+        contents: dict[Path, Json] = {}
+        done = sum((_of_file(place, runs, only_new, contents) for place, runs in wanted.items()), Recorded())
+        write_files(contents)
+    return done
+
+
+def stored(profile: Profile, scope: str) -> Json:
+    """The known metrics of a scope, as they are stored."""
+    rows = profile.registry
+    known = {name: value.number for name, value in profile.metrics.items() if value.number is not None}
+    return {name: rounded(number) for name, number in known.items() if name in rows and rows[name].scope == scope}
+
+
+def structure_of(profile: Profile, environment: Mapping[str, Any]) -> Json:
+    """A profile as the entry of a structure file, but for the commit."""
+    return {
+        "workload": dict(profile.workload),
+        "program": stored(profile, PROGRAM),
+        "platform": {environment["platform"]: stored(profile, PLATFORM)},
+        "setting": dict(environment["setting"]),
+    }
+
+
+def _of_file(place: Place, runs: Iterable[Run], only_new: bool, contents: dict[Path, Json]) -> Recorded:
+    """What becomes of one test file's entries; files that change are put into `contents`."""
+    runs = sorted(runs, key=lambda run: run.created)
+    tests = [(run, test) for run in runs for test in run.tests]
+    found = [
+        _Found(place=place, key=entry_key(test.key, profile.name), profile=profile, test=test, run=run)
+        for run, test in tests
+        for profile in test.profiles
+    ]
+    done = Recorded()
+    for key in dict.fromkeys(one.key for one in found):
+        good, left_out = _good([one for one in found if one.key == key])
+        done += left_out
+        if good:
+            done += _structure(good, only_new, contents)
+            for path in dict.fromkeys(place.timing_file(one.machine) for one in good):
+                done += _times(path, [one for one in good if place.timing_file(one.machine) == path], only_new, contents)
+    return done
+
+
+def _good(found: Sequence[_Found]) -> tuple[list[_Found], Recorded]:
+    """The profiles of tests that passed and went to their end, with the workload of the newest; and the others, with the reason."""
+    good: list[_Found] = []
+    left_out = Recorded()
+    for one in reversed(found):
+        why = one.profile.ended if one.test.outcome == "passed" else f"the test {ENDED.get(one.test.outcome, one.test.outcome)}"
+        if why is None and good and good[-1].profile.workload != one.profile.workload:
+            why = f"its workload ({_flat(one.profile.workload)}) is not that of the newest run"
+        if why is None:
+            good.append(one)
+        else:
+            left_out = one.left_out(why) + left_out
+    return good[::-1], left_out
+
+
+def _structure(found: Sequence[_Found], only_new: bool, contents: dict[Path, Json]) -> Recorded:
+    path, key, workload = found[0].place.structure, found[0].key, found[0].profile.workload
+    content = contents.get(path) or read_file(path) or {"format": FORMAT, "tests": {}}
+    old = content["tests"].get(key)
+    if only_new and old is not None and old["workload"] != workload:
+        return Recorded()
+    entry = old if old is not None and old["workload"] == workload else None
+    for one in found:
+        entry = _entry(entry, one, only_new)
+    assert entry is not None
+    if old is not None and {**old, "setting": None} == {**entry, "setting": None}:
+        return Recorded()
+    contents[path] = {**content, "tests": {**content["tests"], key: entry}}
+    return Recorded(entries=(Change(path=path, key=key, what=_what_changed(old, entry, found[-1].profile.registry)),))
+
+
+def _entry(old: Json | None, one: _Found, only_new: bool) -> Json:
+    """The structure of one profile over that which is stored for the same workload, or under it."""
+    entry, platform = structure_of(one.profile, one.test.environment), one.test.environment["platform"]
+    kept = old if old is not None and only_new else {"program": {}, "platform": {}, "setting": {}}
+    here = entry["platform"][platform] | kept["platform"].get(platform, {})
+    return {
+        "workload": entry["workload"],
+        "program": entry["program"] | kept["program"],
+        "platform": {**(old["platform"] if old is not None else {}), platform: here},
+        "setting": {**entry["setting"], "commit": one.run.commit, **kept["setting"]},
+    }
+
+
+def _what_changed(old: Json | None, new: Json, rows: Mapping[str, Metric]) -> str:
+    if old is None:
+        return "recorded"
+    if old["workload"] != new["workload"]:
+        return f"replaced: the workload was {_flat(old['workload'])}"
+    changes = _differing(old["program"], new["program"], rows)
+    for platform, values in new["platform"].items():
+        known = old["platform"].get(platform)
+        changes += [f"platform {platform} added"] if known is None else _differing(known, values, rows)
+    more = f", and {len(changes) - _SHOWN_CHANGES} more" if len(changes) > _SHOWN_CHANGES else ""
+    return f"updated: {', '.join(changes[:_SHOWN_CHANGES])}{more}"
+
+
+def _differing(old: Json, new: Json, rows: Mapping[str, Metric]) -> list[str]:
+    """`retraces 0 → 1` for each metric that differs, in the order of the registry; one that it has no more comes last."""
+    names = [name for name in dict.fromkeys([*rows, *old, *new]) if old.get(name) != new.get(name)]
+    return [_change(name, old, new, rows.get(name)) for name in names]
+
+
+def _change(name: str, old: Json, new: Json, metric: Metric | None) -> str:
+    exactly = told_apart(old[name], new[name], metric.unit) if metric is not None and name in old and name in new else ""
+    return f"{name} {_shown(old.get(name), metric)} → {_shown(new.get(name), metric)}{exactly}"
+
+
+def _shown(number: float | None, metric: Metric | None) -> str:
+    if number is None:
+        return "unknown"
+    return str(number) if metric is None else format_quantity(number, metric.unit)
+
+
+def _times(path: Path, found: Sequence[_Found], only_new: bool, contents: dict[Path, Json]) -> Recorded:
+    """What becomes of the history in one timing file, of one machine class."""
+    content = contents.get(path) or read_file(path) or {"format": FORMAT, "machine": dict(found[0].machine), "tests": {}}
+    key, tests = found[0].key, content["tests"]
+    name = found[0].place.timing_key(key)
+    if only_new and name in tests:
+        return Recorded()
+    timed = [one for one in found if (one.profile.value("step_time").number or 0) > 0]
+    reasons = [(one, why_not_timed(one.profile, one.test.shared_cpu)) for one in timed]
+    usable = [one for one, why in reasons if why is None]
+    merged = merge_runs(tests.get(name), [one.times() for one in usable], found[0].profile.workload, _tolerance(found[-1].test))
+    reasons += [(usable[place], why) for place, why in merged.left_out]
+    done = sum((one.left_out(f"times: {why}") for one, why in reasons if why is not None), Recorded())
+    if merged.entry is None:
+        return done
+    contents[path] = {**content, "tests": {**tests, name: merged.entry}}
+    change = (Change(path=path, key=key, what=merged.what),)
+    return done + (Recorded(anew=change) if merged.level else Recorded(added=change))
+
+
+def _tolerance(test: TestRecord) -> float:
+    return DEFAULT_TOLERANCE if test.max_regression is None else test.max_regression
+
+
+def _flat(workload: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in workload.items())

@@ -1,0 +1,221 @@
+"""One run against those recorded: hand-counted intervals, scipy's quantiles, and simulations of what is promised."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from pytest_tfperf.baseline.history import History, is_another_level, stand, t_quantile
+from pytest_tfperf.baseline.statistics import POWER
+from pytest_tfperf.results import Verdict
+
+MS = 1e-3
+QUIET = (10 * MS,) * 10
+T_9 = stats.t.ppf(0.9975, 9)
+
+
+def history(runs, anchor=None, n_anchor=5):
+    return History(runs=tuple(runs), anchor=anchor, n_anchor=n_anchor)
+
+
+def verdict(now, runs, tolerance=0.05, anchor=None):
+    return stand(now, history(runs, anchor), tolerance).verdict.value
+
+
+@pytest.mark.parametrize("freedom", [*range(1, 13), 30, 31])
+@pytest.mark.parametrize("probability", [0.5, 0.6, 0.9, 0.995, 0.9975])
+def test_quantiles_of_student_s_t_are_scipy_s(probability, freedom):
+    assert t_quantile(probability, freedom) == pytest.approx(stats.t.ppf(probability, freedom), rel=1e-12, abs=1e-12)
+
+
+def test_the_interval_is_that_of_one_further_observation():
+    logs = np.array([0.0, 0.01, 0.02, 0.03, 0.04])  # mean 0.02, standard deviation 0.01 × √2.5
+    found = stand(math.exp(0.05), history(np.exp(logs)), 0.05)
+    half = stats.t.ppf(0.9975, 4) * 0.01 * math.sqrt(2.5) * math.sqrt(1 + 1 / 5)
+    assert (found.n, found.level, found.ratio) == (5, pytest.approx(math.exp(0.02)), pytest.approx(math.exp(0.03)))
+    assert (found.recent.low, found.recent.high) == (pytest.approx(math.exp(0.03 - half)), pytest.approx(math.exp(0.03 + half)))
+    assert found.recent.confidence == pytest.approx(0.995)
+    assert found.spread == pytest.approx(0.01 * math.sqrt(2.5))
+
+
+def test_runs_that_agree_to_the_last_digit_are_given_half_a_per_cent_of_spread():
+    found = stand(10 * MS, history(QUIET), 0.05)
+    half = T_9 * 0.005 * math.sqrt(1.1)
+    assert (found.spread, found.recent.high) == (0.005, pytest.approx(math.exp(half)))
+    assert found.smallest == pytest.approx(1.05 * math.exp((T_9 + stats.t.ppf(0.9, 9)) * 0.005 * math.sqrt(1.1)) - 1)
+
+
+HALF = math.exp(T_9 * 0.005 * math.sqrt(1.1))  # the factor from the ratio to either end, for QUIET
+
+
+@pytest.mark.parametrize(
+    ("ratio", "expected"),
+    [
+        (1.05 * HALF * 1.0001, "REGRESSION"),
+        (1.05 * HALF * 0.9999, "INCONCLUSIVE"),
+        (1.05 / HALF * 1.0001, "INCONCLUSIVE"),
+        (1.05 / HALF * 0.9999, "PASS"),
+        (1.0, "PASS"),
+        (1 / HALF * 1.0001, "PASS"),
+        (1 / HALF * 0.9999, "IMPROVED"),
+    ],
+)
+def test_where_the_verdict_changes(ratio, expected):
+    assert verdict(10 * MS * ratio, QUIET) == expected
+
+
+def test_the_ends_of_the_interval_are_on_the_side_of_not_knowing():
+    found = stand(11 * MS, history(QUIET), 0.05)
+    for bound in (found.recent.low, found.recent.high):
+        assert stand(11 * MS, history(QUIET), bound - 1).verdict is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+@pytest.mark.parametrize(
+    ("ratio", "expected"), [(1.0, "INCONCLUSIVE"), (0.1, "INCONCLUSIVE"), (2.0, "INCONCLUSIVE"), (2.001, "REGRESSION")]
+)
+def test_under_five_runs_only_a_doubled_time_is_decided(n, ratio, expected):
+    found = stand(10 * MS * ratio, history(QUIET[:n]), 0.05)
+    assert (found.verdict.value, found.n, found.recent, found.smallest) == (expected, n, None, None)
+
+
+def test_of_few_runs_the_middle_one_counts():
+    assert verdict(21 * MS, [10 * MS, 10 * MS, 90 * MS]) == "REGRESSION"
+    assert stand(21 * MS, history([10 * MS, 10 * MS, 90 * MS]), 0.05).level == 10 * MS
+
+
+@pytest.mark.parametrize("n", [1, 10])
+def test_who_tolerates_more_than_a_doubling_gets_it(n):
+    assert verdict(24 * MS, QUIET[:n], tolerance=1.5) != "REGRESSION"
+    assert verdict(27 * MS, QUIET[:n], tolerance=1.5) == "REGRESSION"
+
+
+def test_a_doubled_time_is_a_regression_also_where_the_runs_differ_too_much_to_decide():
+    wild = [7 * MS, 8 * MS, 10 * MS, 12 * MS, 13 * MS]
+    assert verdict(26 * MS, wild) == "INCONCLUSIVE"
+    assert verdict(26.1 * MS, wild) == "REGRESSION"  # twice the slowest
+
+
+@pytest.mark.parametrize(
+    ("now", "expected"), [(100e-6, "PASS"), (118e-6, "INCONCLUSIVE"), (119e-6, "INCONCLUSIVE"), (124e-6, "REGRESSION")]
+)
+def test_less_than_20_us_a_step_is_never_slower(now, expected):
+    found = stand(now, history([100e-6] * 10), 0.05)
+    assert (found.verdict.value, found.tolerance, found.raised_from) == (expected, pytest.approx(0.2), 0.05)
+
+
+def test_few_short_steps_are_no_regression_within_20_us():
+    assert verdict(28e-6, [10e-6]) == "INCONCLUSIVE"
+    assert verdict(31e-6, [10e-6]) == "REGRESSION"
+
+
+def test_a_tolerance_above_20_us_is_as_it_was_given():
+    assert stand(10 * MS, history(QUIET), 0.05).raised_from is None
+
+
+def test_slow_drift_is_held_to_the_anchor():
+    found = stand(11 * MS, history([11 * MS] * 10, anchor=10 * MS), 0.05)
+    assert (found.verdict, found.drift, found.recent.ratio, found.anchor.ratio) == (
+        Verdict.REGRESSION,
+        True,
+        pytest.approx(1),
+        pytest.approx(1.1),
+    )
+    assert found.anchor.low == pytest.approx(1.1 / math.exp(T_9 * 0.005 * math.sqrt(1 + 0.28683)))
+
+
+def test_a_sudden_slow_down_is_no_drift():
+    assert not stand(11 * MS, history(QUIET, anchor=10 * MS), 0.05).drift
+
+
+def test_what_the_anchor_leaves_open_is_open():
+    assert verdict(10.5 * MS, [10.5 * MS] * 10, anchor=10 * MS) == "INCONCLUSIVE"
+
+
+def test_a_faster_step_than_an_old_anchor_is_no_improvement_on_the_latest_runs():
+    assert verdict(9 * MS, [9 * MS] * 10, anchor=10 * MS) == "PASS"
+
+
+@pytest.mark.parametrize("runs", [(), (0.0, 1.0), (-1.0,)])
+def test_nothing_recorded_is_an_error(runs):
+    with pytest.raises(ValueError, match="above zero"):
+        stand(1.0, history(runs), 0.05)
+
+
+@pytest.mark.parametrize(("n", "variance"), [(1, 1.0), (2, 0.5), (3, 0.44867), (4, 0.29825), (5, 0.28683)])
+def test_the_variance_of_a_median_is_that_of_the_normal_distribution(n, variance):
+    """For odd n by the density of the middle order statistic; a middle of two is their mean, so for 2 and 4 by their joint density."""
+    if n % 2:
+        k = n // 2
+        middle = stats.beta(k + 1, k + 1)  # of uniform ones
+        found = integrate.quad(lambda x: x**2 * middle.pdf(stats.norm.cdf(x)) * stats.norm.pdf(x), -9, 9)[0]
+    else:
+        k = n // 2 - 1
+        factor = math.factorial(n) / math.factorial(k) ** 2
+        x, width = np.linspace(-7, 7, 701, retstep=True)
+        low, high = np.meshgrid(x, x, indexing="ij")
+        joint = factor * (stats.norm.cdf(low) * stats.norm.sf(high)) ** k * stats.norm.pdf(low) * stats.norm.pdf(high)
+        found = (((low + high) / 2) ** 2 * joint * (np.sign(high - low) + 1) / 2).sum() * width**2
+    anchored = stand(1.0, history([1.0] * 10, anchor=1.0, n_anchor=n), 0.05).anchor
+    assert found == pytest.approx(variance, abs=2e-4)
+    assert math.log(anchored.high) == pytest.approx(T_9 * 0.005 * math.sqrt(1 + variance))
+
+
+def simulated(spread, n_runs, n_trials, seed=6):
+    """Runs and one more of the same code, log-normal: shape (trials, runs + 1); the last ten are kept and the first five frozen."""
+    times = np.exp(np.random.default_rng(seed).normal(math.log(10 * MS), spread, (n_trials, n_runs + 1)))
+    return [(history(row[:-1][-10:], float(np.median(row[:5]))), float(row[-1])) for row in times]
+
+
+@pytest.mark.parametrize("n_runs", [5, 12])
+@pytest.mark.parametrize("spread", [0.01, 0.03, 0.145])
+@pytest.mark.parametrize("tolerance", [1e-9, 0.05])
+def test_the_same_code_is_a_false_alarm_in_at_most_1_per_cent(spread, n_runs, tolerance):
+    found = [stand(now, past, tolerance).verdict for past, now in simulated(spread, n_runs, 1500)]
+    assert found.count(Verdict.REGRESSION) <= stats.binom.ppf(0.999, 1500, 0.005)
+
+
+@pytest.mark.parametrize("n_runs", [5, 12])
+@pytest.mark.parametrize("spread", [0.01, 0.145])
+def test_the_change_that_could_be_seen_is_seen_in_9_of_10(spread, n_runs):
+    trials = simulated(spread, n_runs, 1500)
+    slower = [(past, now * (1 + stand(now, past, 0.05).smallest)) for past, now in trials]
+    found = [stand(now, past, 0.05).verdict for past, now in slower]
+    assert found.count(Verdict.REGRESSION) >= stats.binom.ppf(0.001, 1500, POWER)
+
+
+def test_drift_that_is_recorded_run_by_run_is_found():
+    """A fifth of a per cent more with each of 100 recorded runs: none is an outlier beside the latest ten."""
+    rng, runs = np.random.default_rng(6), []
+    for day in range(100):
+        runs.append(10 * MS * 1.002**day * math.exp(rng.normal(0, 0.003)))
+        if day >= 10:
+            found = stand(runs[-1], history(runs[-11:-1], float(np.median(runs[:5]))), 0.05)
+            if found.verdict is Verdict.REGRESSION:
+                break
+    assert (found.verdict, found.drift) == (Verdict.REGRESSION, True)
+    assert found.anchor.ratio < 1.15
+
+
+@pytest.mark.parametrize(
+    ("recorded", "past", "anchor", "another"),
+    [
+        ([10 * MS], QUIET, None, False),
+        ([10.1 * MS], QUIET, None, False),
+        ([10.3 * MS], QUIET, None, True),
+        ([9.7 * MS], QUIET, None, True),
+        ([10 * MS, 10 * MS, 20 * MS], QUIET, None, False),  # the middle one counts
+        ([10 * MS, 20 * MS, 20 * MS], QUIET, None, True),
+        ([19 * MS], QUIET[:4], None, False),
+        ([21 * MS], QUIET[:4], None, True),
+        ([4.9 * MS], QUIET[:1], None, True),
+        ([110e-6], [100e-6] * 10, None, False),  # 10 µs
+        ([125e-6], [100e-6] * 10, None, True),
+        ([11.1 * MS], [11 * MS] * 10, 10 * MS, True),  # drift, which who records it accepts
+        ([9 * MS], [9 * MS] * 10, 10 * MS, True),
+        ([10.2 * MS], [10.2 * MS] * 10, 10 * MS, False),
+    ],
+)
+def test_what_is_recorded_belongs_to_another_level_where_it_is_outside_the_interval(recorded, past, anchor, another):
+    assert is_another_level(recorded, history(past, anchor), 0.05) is another

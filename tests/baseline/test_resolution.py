@@ -1,0 +1,140 @@
+"""How noisy turns are and what can be found in them: hand counts, boundaries, and the stated rates by simulation."""
+
+import json
+import math
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+
+from pytest_tfperf.baseline.decision import Rule, decide, look
+from pytest_tfperf.baseline.resolution import needed_tolerance, noise_of, resolution
+from pytest_tfperf.results import Verdict
+
+PINNED = 0.0045
+
+
+def rule(tolerance=0.02, spread=PINNED):
+    return Rule(tolerance=tolerance, n_tests=1, spread=spread)
+
+
+def played(log_ratios, step_s=0.005):
+    return [(step_s * math.exp(one), step_s, True) for one in log_ratios]
+
+
+def normal(n, sd, seed=0):
+    return np.random.default_rng(seed).normal(0, sd, n).tolist()
+
+
+def test_turns_counted_by_hand():
+    turns = [(0.010, 0.010, True), (0.011, 0.010, False), (0.010, 0.011, True), (0.012, 0.012, False)] * 2
+    noise = noise_of(turns, 0.8, spread=0.0)
+    assert (noise.n, noise.trend) == (8, None)
+    assert noise.step_s == pytest.approx(0.0105)
+    assert noise.pair_s == pytest.approx(0.1)
+    assert noise.over_time == pytest.approx((0.0105, 0.011, 0.0105, 0.011))
+    step = math.log(1.1)
+    assert noise.spread == pytest.approx(math.sqrt(4 * step**2 / 7))
+    assert noise.ratio == pytest.approx(1)
+    assert (noise.low, noise.high) == pytest.approx((1 / 1.1, 1.1))  # eight pairs: from the smallest sample to the largest
+    assert noise.error == pytest.approx(step / rule().z * math.sqrt(8))
+    assert noise.holds_one
+
+
+def test_the_interval_is_that_of_a_decision():
+    turns = played(normal(40, 0.03))
+    noise = noise_of(turns, 2.0, PINNED)
+    seen = look([math.log(one / other) for one, other, _ in turns], rule(0.0), final=True)
+    assert (noise.ratio, noise.low, noise.high, noise.confidence) == (seen.ratio, seen.low, seen.high, seen.confidence)
+
+
+@pytest.mark.parametrize(("shift", "holds"), [(0.0, True), (0.008, True), (0.02, False), (-0.02, False)])
+def test_processes_that_differ_by_more_than_allowed_for_are_told(shift, holds):
+    noise = noise_of(played([shift] * 20), 1.0, PINNED)
+    assert noise.holds_one is holds
+
+
+@pytest.mark.parametrize("n", [1, 2, 7])
+def test_too_few_turns_are_no_figures(n):
+    noise = noise_of(played([0.01] * n), 0.05 * n, PINNED)
+    assert noise.ratio == pytest.approx(math.exp(0.01))
+    assert (noise.error, noise.low, noise.high, noise.holds_one) == (None, None, None, None)
+    assert (noise.spread is None) == (n == 1)
+    assert len(noise.over_time) == min(n, 4)
+    assert resolution(noise, rule(), 30) is needed_tolerance(noise, rule(), 30) is None
+
+
+def test_no_turns_are_an_error():
+    with pytest.raises(ValueError, match="no turns"):
+        noise_of([], 0.0, PINNED)
+
+
+@pytest.mark.parametrize(
+    ("pair_s", "budget_s", "n"), [(0.05, 30, 300), (0.05, 10, 100), (0.02, 30, 512), (1.0, 16, 8), (1.0, 15.9, None), (20, 30, None)]
+)
+def test_a_pair_of_processes_has_half_of_the_budget_and_no_more_than_the_last_look(pair_s, budget_s, n):
+    noise = noise_of(played(normal(64, 0.02)), 64 * pair_s, PINNED)
+    found = resolution(noise, rule(), budget_s)
+    assert (found.n if found else None) == n
+
+
+def test_what_is_found_by_hand():
+    noise = noise_of(played([0.0] * 64), 64 * 0.05, spread=0.01)
+    asked = rule(0.05, spread=0.01)
+    found = resolution(noise, asked, 30)
+    # turns without noise: all is the spread, and both pairs are found with the root of 90 %, 1.6323 standard deviations
+    assert (found.tolerance, found.held, found.n) == (0.05, 0.05, 300)
+    assert found.smallest == pytest.approx(1.05 * math.exp(0.01 * (asked.z + 1.6323)) - 1, rel=1e-4)
+    assert needed_tolerance(noise, asked, 30) == pytest.approx(math.expm1(0.01 * (asked.z + 1.2816)), rel=1e-4)
+    raised = resolution(noise, rule(0.01, spread=0.01), 30)
+    assert (raised.tolerance, raised.held) == (0.01, asked.floor)
+
+
+def test_noisier_turns_find_less_and_more_seconds_find_more():
+    quiet, noisy = (noise_of(played(normal(100, sd)), 5.0, PINNED) for sd in (0.01, 0.1))
+    assert resolution(quiet, rule(), 30).smallest < resolution(noisy, rule(), 30).smallest
+    assert resolution(noisy, rule(), 30).smallest < resolution(noisy, rule(), 5).smallest
+    assert needed_tolerance(quiet, rule(), 30) < needed_tolerance(noisy, rule(), 30)
+
+
+def simulated(random, change, n, sd, heavy):
+    """Turns of a fresh process pair."""
+    noise = random.standard_t(4, n) * sd if heavy else random.normal(0, sd, n)
+    return (math.log1p(change) + random.normal(0, PINNED) + noise).tolist()
+
+
+@pytest.mark.parametrize("heavy", [False, True])
+@pytest.mark.parametrize(("tolerance", "sd"), [(0.01, 0.03), (0.05, 0.08)])
+def test_the_change_is_found_in_nine_of_ten_cases_and_half_of_it_is_not(tolerance, sd, heavy):
+    random = np.random.default_rng(17)
+    measured = noise_of(played(simulated(random, 0, 1000, sd, heavy)), 1000 * 0.15, PINNED)
+    asked = rule(tolerance)
+    found = resolution(measured, asked, 30)
+    assert found.n == 100
+
+    def rate(change):
+        pairs = ([simulated(random, change, found.n, sd, heavy) for _ in range(2)] for _ in range(400))
+        return np.mean([decide(pair, asked).verdict is Verdict.REGRESSION for pair in pairs])
+
+    assert rate(found.smallest) >= 0.86  # 90 % less 2.5 standard errors
+    assert rate((found.smallest + asked.held) / 2) < 0.7
+
+
+@pytest.mark.parametrize("sd", [0.02, 0.1])
+def test_the_same_code_passes_at_the_tolerance_that_is_needed(sd):
+    random = np.random.default_rng(23)
+    measured = noise_of(played(simulated(random, 0, 1000, sd, False)), 1000 * 0.15, PINNED)
+    needed = needed_tolerance(measured, rule(), 30)
+
+    def rate(tolerance):
+        pairs = ([simulated(random, 0, 100, sd, False)] for _ in range(400))
+        return np.mean([decide(pair, rule(tolerance)).verdict in (Verdict.PASS, Verdict.IMPROVED) for pair in pairs])
+
+    assert rate(needed) >= 0.86
+    if needed / 2 > rule().floor:  # below, the tolerance is raised to the floor
+        assert rate(needed / 2) < 0.6
+
+
+def test_noise_is_plain_json():
+    noise = noise_of(played(normal(20, 0.02)), 1.0, PINNED)
+    assert json.loads(json.dumps(asdict(noise), allow_nan=False))["n"] == 20
