@@ -1,0 +1,66 @@
+"""JSON objects, one a line, between two processes that share a pair of sockets."""
+
+from __future__ import annotations
+
+import json
+import select
+import socket
+import time
+from typing import Any
+
+_CHUNK = 1 << 16
+
+
+class Channel:
+    """One end. Nobody else can connect to it, and it leaves nothing behind."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._socket = end
+        self._rest = b""
+
+    def send(self, seconds: float | None = None, /, **message: Any) -> None:
+        """
+        Send one object.
+
+        Raises:
+            EOFError: If the other end is closed.
+            TimeoutError: If it has not taken all of it within so many seconds.
+        """
+        self._socket.settimeout(seconds)
+        try:
+            self._socket.sendall(json.dumps(message, default=str).encode() + b"\n")
+        except TimeoutError:
+            raise
+        except OSError as error:
+            raise EOFError(str(error)) from error
+
+    def receive(self, seconds: float | None = None) -> dict[str, Any]:
+        """
+        The next object.
+
+        Raises:
+            EOFError: If the other end is closed.
+            TimeoutError: If there is none within so many seconds.
+        """
+        deadline = None if seconds is None else time.monotonic() + seconds
+        while b"\n" not in self._rest:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if not select.select([self._socket], [], [], left)[0]:
+                raise TimeoutError(f"no answer within {seconds:g} s")
+            self._rest += self._read()
+        line, _, self._rest = self._rest.partition(b"\n")
+        message: dict[str, Any] = json.loads(line)
+        return message
+
+    def close(self) -> None:
+        """Let the other end know that nothing more comes."""
+        self._socket.close()
+
+    def _read(self) -> bytes:
+        try:
+            data = self._socket.recv(_CHUNK)
+        except OSError as error:
+            raise EOFError(str(error)) from error
+        if not data:
+            raise EOFError("the other end is closed")
+        return data

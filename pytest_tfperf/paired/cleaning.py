@@ -1,0 +1,62 @@
+"""A folder and processes that are gone when this process is, even if it is killed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from pytest_tfperf.paired import janitor
+
+
+class Janitor:
+    """Holds a folder, and the process groups that work for this process, until it is closed; `janitor` is the process that waits."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="tfperf-paired-"))
+        self._groups: set[int] = set()
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(janitor.__file__), str(self.folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,  # out of the reach of Ctrl-C
+        )
+
+    def watch(self, group: int) -> None:
+        """Kill this process group when all ends."""
+        self._groups.add(group)
+        self._tell(f"+{group}\n")
+
+    def forget(self, group: int) -> None:
+        """It has ended."""
+        self._groups.discard(group)
+        self._tell(f"-{group}\n")
+
+    def close(self) -> None:
+        """End all now."""
+        assert self._process.stdin is not None
+        self._tell(janitor.END)  # a process that was forked from this one may hold the other end, and keep it open
+        with suppress(OSError):
+            self._process.stdin.close()
+        if self._process.wait() != 0:
+            self._do_its_work()
+
+    def _do_its_work(self) -> None:
+        """What the process that waits would have done, had nobody killed it."""
+        for group in self._groups:
+            with suppress(OSError):
+                os.killpg(group, signal.SIGKILL)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _tell(self, line: str) -> None:
+        assert self._process.stdin is not None
+        with suppress(OSError, ValueError):
+            self._process.stdin.write(line)
+            self._process.stdin.flush()

@@ -1,0 +1,39 @@
+"""What a side knows of the process that it is."""
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from pytest_tfperf.paired.side import is_traced
+
+TOOLS = {"DEBUGGER_ID": 0, "COVERAGE_ID": 1, "PROFILER_ID": 2}
+
+
+@pytest.fixture(autouse=True)
+def nobody(monkeypatch):
+    """Nobody follows what Python does, whoever may follow these tests."""
+    monkeypatch.setattr(sys, "gettrace", lambda: None)
+    monkeypatch.setattr(sys, "getprofile", lambda: None)
+    monkeypatch.setattr(sys, "monitoring", SimpleNamespace(**TOOLS, get_tool={}.get), raising=False)
+
+
+def test_nobody_follows():
+    assert not is_traced()
+
+
+def test_a_python_without_tools(monkeypatch):
+    monkeypatch.delattr(sys, "monitoring")
+    assert not is_traced()
+
+
+@pytest.mark.parametrize("name", ["gettrace", "getprofile"])
+def test_the_hooks_of_old(monkeypatch, name):
+    monkeypatch.setattr(sys, name, lambda: print)
+    assert is_traced()
+
+
+@pytest.mark.parametrize(("tool", "traced"), [(0, True), (1, True), (2, True), (5, False)])
+def test_the_tools_that_cost_time(monkeypatch, tool, traced):
+    monkeypatch.setattr(sys, "monitoring", SimpleNamespace(**TOOLS, get_tool={tool: "its name"}.get))
+    assert is_traced() is traced

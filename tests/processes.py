@@ -1,0 +1,40 @@
+"""Processes and what they leave, as the kernel tells."""
+
+import os
+import time
+from pathlib import Path
+
+PATIENCE_S = 20
+
+
+def until(condition):
+    """What a condition gives when it holds; that it never does is a failure."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.01)
+    return found
+
+
+def state(pid):
+    """`R` runs, `S` sleeps, `T` is stopped; nothing of a process that is no more."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+    letter = status.rpartition(") ")[2][0]
+    return "" if letter in "ZX" else letter
+
+
+def with_variable(name, value):
+    """The processes whose environment has this, but for this one."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit() and int(folder.name) != os.getpid():
+            try:
+                variables = (folder / "environ").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if f"{name}={value}".encode() in variables:
+                found.append(int(folder.name))
+    return sorted(pid for pid in found if state(pid))
