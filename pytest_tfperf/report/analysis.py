@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tabulate import tabulate
 
-from pytest_tfperf.metrics import METRICS, format_quantity
+from pytest_tfperf.metrics import format_quantity
 from pytest_tfperf.results import PARTS, Advice, Profile, Table
 
 _TITLES = {part: part.replace("_", " ") for part in PARTS}
@@ -25,9 +25,8 @@ def render_profile(profile: Profile, verbose: bool) -> str:
         "",
         tabulate(parts, ["part of a step", "mean", "share"], "simple", disable_numparse=True, colalign=("left", "right", "right")),
     ]
-    known = [
-        (name, format_quantity(value.number, METRICS[name].unit)) for name, value in profile.metrics.items() if value.number is not None
-    ]
+    rows, values = profile.registry, profile.metrics.items()
+    known = [(name, format_quantity(value.number, rows[name].unit)) for name, value in values if value.number is not None and name in rows]
     lines += ["", tabulate(known, ["metric", "value"], "simple", disable_numparse=True, colalign=("left", "right"))]
     lines += ["", "what to do next, by what it could win at most", *map(_advised, profile.advice)] if profile.advice else []
     for table in profile.tables.values():

@@ -51,14 +51,19 @@ def read_side(path: Path) -> Side:
 def compared_json(before: Side, after: Side) -> Json:
     """`{"format", "before", "after", "metrics": {name: {"unit", "before", "after", "ratio"}}, "hlo": {key: table}, "notes"}`."""
     old, new = before.profile, after.profile
-    metrics = {
-        name: {"unit": old.metrics[name].unit, "before": pair[0], "after": pair[1], "ratio": _ratio(pair)}
-        for name, pair in _pairs(old, new).items()
-    }
+    metrics = compared_metrics(old, new)
     tables = {key: asdict(table) for key, table in _tables(before, after).items()}
     return {
         "format": FORMAT, "before": old.name, "after": new.name, "metrics": metrics, "hlo": tables, "notes": _notes(before, after),
     }  # fmt: skip
+
+
+def compared_metrics(old: Profile, new: Profile) -> Json:
+    """`{name: {"unit", "before", "after", "ratio"}}` of the metrics that are known of one or both."""
+    return {
+        name: {"unit": old.metrics[name].unit, "before": pair[0], "after": pair[1], "ratio": _ratio(pair)}
+        for name, pair in _pairs(old, new).items()
+    }
 
 
 def render_compared(before: Side, after: Side, verbose: bool) -> str:

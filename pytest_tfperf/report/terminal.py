@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from tabulate import tabulate
 
-from pytest_tfperf.metrics import METRICS, format_quantity
+from pytest_tfperf.metrics import format_quantity
 from pytest_tfperf.results import BROKEN, DECIDED, Check, Profile, Run, TestRecord, Verdict
 
 # in the order in which they are given up where the terminal is narrow, from the end
@@ -17,6 +17,7 @@ _COLUMNS = (
     ("eager_ops", "eager ops"), ("host_overhead", "overhead"), ("first_step_time", "first step"), ("xla_launches", "launches"),
     ("peak_memory", "memory"), ("throughput", "throughput"), ("epoch_gap", "epoch gap"),
 )  # fmt: skip
+_BEFORE_OWN = 2
 _UNKNOWN = "?"
 _NAME_WIDTH = (24, 48)
 _QUIET = frozenset({Verdict.PASS})
@@ -66,13 +67,21 @@ def _table(tests: Sequence[TestRecord], width: int) -> list[str]:
     rows = [(test, profile) for test in tests for profile in test.profiles]
     if not rows:
         return []
-    wanted = [column for column in _COLUMNS if any(_cell(profile, column[0]) != _UNKNOWN for _, profile in rows)]
+    wanted = [
+        column for column in _columns(profile for _, profile in rows) if any(_cell(profile, column[0]) != _UNKNOWN for _, profile in rows)
+    ]
     for name_width in reversed(_NAME_WIDTH):
         for n_columns in range(len(wanted), 0, -1):
             lines = _lines(rows, wanted[:n_columns], name_width)
             if max(map(len, lines)) <= width and (n_columns >= min(5, len(wanted)) or name_width == _NAME_WIDTH[0]):
                 return lines
     return _lines(rows, wanted[:2], _NAME_WIDTH[0])
+
+
+def _columns(profiles: Iterable[Profile]) -> list[tuple[str, str]]:
+    """Of every metric that may have one, its name and title; the project's own are among the first."""
+    own = dict.fromkeys(name for profile in profiles for name in profile.own)
+    return [*_COLUMNS[:_BEFORE_OWN], *((name, name.replace("_", " ")) for name in own), *_COLUMNS[_BEFORE_OWN:]]
 
 
 def _lines(rows: Sequence[tuple[TestRecord, Profile]], columns: Sequence[tuple[str, str]], name_width: int) -> list[str]:
@@ -85,7 +94,7 @@ def _cell(profile: Profile, name: str) -> str:
     value = profile.metrics.get(name)  # a run file of an earlier version may lack it
     if value is None or value.number is None:
         return _UNKNOWN
-    low, high, unit = value.low(), value.high(), METRICS[name].unit
+    low, high, unit = value.low(), value.high(), profile.registry[name].unit
     return format_quantity(value.number, unit) if low == high else f"{format_quantity(low, unit)}…{format_quantity(high, unit)}"
 
 

@@ -1,5 +1,7 @@
 """Run files on disk."""
 
+from dataclasses import replace
+
 import pytest
 from builders import check, profile, record_of
 
@@ -16,6 +18,12 @@ def test_what_is_written_is_read_again(tmp_path):
     path = tmp_path / "new" / "folder" / "run.json"
     write_run(A_RUN, path)
     assert read_run(path) == A_RUN
+
+
+def test_a_page_links_to_kept_files_from_where_it_lies(tmp_path):
+    kept = replace(profile(), files={"trace": str(tmp_path / "kept" / "host.xplane.pb")})
+    write_run(Run(created="", tests=(record_of(kept),)), tmp_path / "report" / "run.HTML")
+    assert 'href="../kept/host.xplane.pb"' in (tmp_path / "report" / "run.HTML").read_text("utf-8")
 
 
 def test_writing_replaces_what_was_there_and_leaves_nothing_beside_it(tmp_path):

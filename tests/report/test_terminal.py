@@ -4,6 +4,8 @@ from textwrap import dedent
 
 import pytest
 from builders import check, profile, record_of, value
+from golden import assert_golden
+from shown_run import a_run as shown_run
 
 from pytest_tfperf.report.terminal import count_line, render
 from pytest_tfperf.results import Run, Verdict
@@ -167,3 +169,9 @@ def test_the_count_says_what_was_decided_and_names_what_was_not(verdicts, text):
 def test_the_count_is_over_all_tests():
     tests = [record_of(checks=[check("PASS")]), record_of(checks=[check("FAIL")], key="test_other"), record_of()]
     assert count_line(tests).text == "tfperf: 2 checks decided (1 pass, 1 fail)"
+
+
+@pytest.mark.parametrize("width", [80, 200])
+@pytest.mark.parametrize(("name", "verbosity"), [("q", -1), ("plain", 0), ("v", 1)])
+def test_what_a_terminal_shows_as_a_whole(width, name, verbosity):
+    assert_golden(f"terminal_{width}_{name}.txt", shown(shown_run(), width, verbosity))

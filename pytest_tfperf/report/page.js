@@ -1,0 +1,124 @@
+"use strict";
+(() => {
+  const FACTORS = {
+    "": 1, "/s": 1, "%": 0.01, ns: 1e-9, "µs": 1e-6, ms: 1e-3, s: 1, B: 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40,
+    FLOP: 1, MFLOP: 1e6, GFLOP: 1e9, TFLOP: 1e12, "FLOP/s": 1, "MFLOP/s": 1e6, "GFLOP/s": 1e9, "TFLOP/s": 1e12,
+    "B/s": 1, "MB/s": 1e6, "GB/s": 1e9, "TB/s": 1e12,
+  };
+  const all = (selector, within = document) => [...within.querySelectorAll(selector)];
+
+  // a quantity such as "12.4 ms" or "2…3" as a number in base units; what is none comes last
+  const number = (text) => {
+    const found = /^[×\s]*(-?[\d.,]+(?:e[-+]?\d+)?)\s*([^\s…]*)/.exec(text);
+    return found ? parseFloat(found[1].replaceAll(",", "")) * (FACTORS[found[2]] ?? 1) : NaN;
+  };
+
+  const sort = (table, column, header) => {
+    const numeric = table.classList.contains(`n${column + 1}`);
+    const sorted = header.getAttribute("aria-sort");
+    const down = sorted === "none" ? numeric : sorted === "ascending";
+    const key = (row) => {
+      const cell = row.cells[column];
+      const rank = cell?.dataset.rank, text = (rank ?? cell?.textContent ?? "").trim(); // the last cells of a row may be left out
+      return numeric || rank ? number(text) : text.toLowerCase();
+    };
+    const order = (a, b) => (a < b ? -1 : a > b ? 1 : 0) * (down ? -1 : 1);
+    const empty = (value) => value === "" || Number.isNaN(value);
+    const rows = [...table.tBodies[0].rows].map((row) => [key(row), row]);
+    rows.sort(([a], [b]) => empty(a) - empty(b) || (empty(a) ? 0 : order(a, b)));
+    all("th", table).forEach((other) => { other.setAttribute("aria-sort", "none"); });
+    header.setAttribute("aria-sort", down ? "descending" : "ascending");
+    table.tBodies[0].append(...rows.map(([, row]) => row));
+  };
+
+  for (const table of all("table.sort")) {
+    all("thead th", table).forEach((header, column) => {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.append(...header.childNodes);
+      header.append(button);
+      header.setAttribute("aria-sort", "none");
+      button.addEventListener("click", () => sort(table, column, header));
+    });
+  }
+
+  for (const region of all(".scroll")) {
+    region.setAttribute("role", "region");
+    region.setAttribute("aria-label", region.querySelector("caption").textContent);
+  }
+
+  const meanings = new Map(all("#glossary dt").map((term) => [term.textContent, term.nextElementSibling.textContent]));
+  for (const cell of all(".metrics td:first-child")) {
+    if (meanings.has(cell.textContent)) cell.title = meanings.get(cell.textContent);
+  }
+
+  const tests = all(".test");
+  const overview = new Map(all("#overview tbody tr").map((row) => [row, row.querySelector("a").hash.slice(1)]));
+  const texts = new Map();
+  const textOf = (element) => {
+    if (!texts.has(element)) {
+      const titles = all("[title]", element).map((cell) => cell.title);
+      texts.set(element, [element.textContent, element.title ?? "", ...titles].join(" ").toLowerCase());
+    }
+    return texts.get(element);
+  };
+  const found = document.getElementById("found");
+  const search = document.getElementById("search");
+  const opened = new Set();
+
+  const show = () => {
+    const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const has = (element) => words.every((word) => textOf(element).includes(word));
+    opened.forEach((details) => { details.open = false; });
+    opened.clear();
+    for (const test of tests) {
+      const named = has(test.querySelector("summary"));
+      const rows = all(".group tbody tr", test);
+      const hits = named ? [] : rows.filter(has);
+      test.hidden = !has(test);
+      rows.forEach((row) => { row.hidden = hits.length > 0 && !hits.includes(row); });
+      if (words.length && !named) {
+        const holders = new Set(hits.map((row) => row.closest("details")));
+        [test, ...holders].filter((details) => !details.open && !test.hidden).forEach((details) => { details.open = true; opened.add(details); });
+      }
+    }
+    const shown = new Set(tests.filter((test) => !test.hidden).map((test) => test.id));
+    overview.forEach((id, row) => { row.hidden = !shown.has(id); });
+    found.textContent = words.length ? `${shown.size} of ${tests.length} tests` : "";
+  };
+  search.addEventListener("input", show);
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "/" && event.target !== search) {
+      event.preventDefault();
+      search.focus();
+    } else if (event.key === "Escape" && event.target === search) {
+      search.value = "";
+      show();
+    }
+  });
+
+  const every = document.getElementById("every");
+  every.addEventListener("click", () => {
+    const open = every.getAttribute("aria-pressed") === "false";
+    tests.forEach((test) => { test.open = open; });
+    every.setAttribute("aria-pressed", String(open));
+  });
+  document.querySelector(".tools").hidden = false;
+
+  const arrive = () => {
+    const target = document.getElementById(location.hash.slice(1));
+    if (target?.matches("details")) {
+      target.open = true;
+      target.scrollIntoView();
+    }
+  };
+  addEventListener("hashchange", arrive);
+  arrive();
+
+  let closed = [];
+  addEventListener("beforeprint", () => {
+    closed = all(".test[open] .group:not([open])");
+    closed.forEach((details) => { details.open = true; });
+  });
+  addEventListener("afterprint", () => closed.forEach((details) => { details.open = false; }));
+})();

@@ -1,0 +1,183 @@
+"""What `tfperf doctor` prints of values as they may be found."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from pytest_tfperf.analysis.self_check import SelfCheck
+from pytest_tfperf.baseline.decision import PINNED_SPREAD, UNPINNED_SPREAD, Rule
+from pytest_tfperf.baseline.resolution import needed_tolerance, noise_of, resolution
+from pytest_tfperf.report.doctor import (
+    Turns,
+    machine_noise_section,
+    machine_section,
+    noise_section,
+    profiler_section,
+    render_section,
+    resolution_section,
+    sections_json,
+)
+
+ENVIRONMENT = {
+    "platform": "cpu, TensorFlow 2.21, oneDNN on",
+    "machine": {"accelerators": "none", "cpu": "AMD EPYC", "cores": 2},
+    "setting": {"tensorflow": "2.21.0", "xla_flags": "", "python": "3.11.7"},
+}
+GOOD = SelfCheck(name="markers", passed=True, found="5 of 5")
+BAD = SelfCheck(name="device plane", passed=False, found="none", advice="ask the administrator")
+
+
+def turns(pinned, step_s=0.005, off=1.0, n=64):
+    """64 pairs of turns that are alternately 1 % more and less."""
+    spread = PINNED_SPREAD if pinned else UNPINNED_SPREAD
+    noise = noise_of([(step_s * off * (1.01 if i % 2 else 1 / 1.01), step_s, True) for i in range(n)], n * 0.05, spread)
+    rules = [Rule(tolerance=tolerance, n_tests=1, spread=spread) for tolerance in (0.01, 0.05)]
+    return Turns(
+        pinned=pinned, noise=noise, resolutions={rule.tolerance: resolution(noise, rule, 30) for rule in rules},
+        needed=needed_tolerance(noise, rules[0], 30),
+    )  # fmt: skip
+
+
+def test_the_machine_class_platform_and_setting():
+    assert render_section(machine_section(ENVIRONMENT)).splitlines() == [
+        "machine class, which times hold for",
+        "  accelerators  none",
+        "  cpu           AMD EPYC",
+        "  cores         2",
+        "  platform      cpu, TensorFlow 2.21, oneDNN on",
+        "  setting       tensorflow 2.21.0, python 3.11.7",
+    ]
+
+
+def test_a_failed_check_is_said_once_with_what_to_do():
+    section = profiler_section([GOOD, BAD, replace(BAD, name="other")])
+    assert section.failed
+    assert render_section(section).splitlines() == [
+        "profiler",
+        "  markers       ok: 5 of 5",
+        "  device plane  FAILED: none",
+        "  other         FAILED: none",
+        "  try: ask the administrator",
+    ]
+
+
+def test_good_checks_are_no_failure():
+    assert not profiler_section([GOOD]).failed
+
+
+def test_the_conditions_of_a_quiet_machine():
+    section = machine_noise_section((0.5, 2), [], 2.0, True, True)
+    assert render_section(section).splitlines() == [
+        "conditions",
+        "  load average  0.50 on 2 cores, before",
+        "  besides       nothing noticed in 2 s of steps (other load, clocks, heat, quotas, as far as the system tells)",
+        "  stopping      ok: SIGSTOP and SIGCONT work",
+        "  pinning       ok: processes keep to their cores",
+    ]
+    assert not section.failed
+
+
+def test_what_is_noticed_stands_for_itself_and_only_stopping_is_needed():
+    text = render_section(section := machine_noise_section(None, ["other processes used 40%"], 2.0, True, False))
+    assert "load average" not in text
+    assert "besides   other processes used 40%" in text
+    assert "pinning   not here: one core" in text
+    assert "two cores or more" in section.advice[0]
+    assert not section.failed
+    section = machine_noise_section(None, [], 2.0, False, True)
+    assert section.failed
+    assert "needs SIGSTOP" in section.advice[0]
+
+
+def test_the_noise_of_turns_side_by_side():
+    section = noise_section([turns(True), turns(False)])
+    lines = {line.split("  ")[0]: line.split("  ")[1:] for line in section.lines}
+    cells = {name: [cell.strip() for cell in row if cell.strip()] for name, row in lines.items()}
+    assert cells["two processes of the same code"] == ["pinned", "any core"]
+    assert cells["step"] == ["5 ms", "5 ms"]
+    assert cells["pairs of turns"] == ["64", "64"]
+    assert cells["a pair of turns takes"] == ["50 ms", "50 ms"]
+    assert cells["spread of single pairs"] == ["1 %", "1 %"]
+    assert cells["ratio, should be 1"] == ["1.000", "1.000"]
+    assert cells["over time"] == ["5, 5, 5, 5 ms"] * 2
+    assert not section.failed
+    assert not section.advice
+
+
+def test_processes_that_differ_too_much_are_advised_upon():
+    section = noise_section([turns(True, off=1.05)])
+    assert not section.failed  # it is noise, and may be chance
+    assert section.advice[0].startswith("pinned: two processes of the same code differ by more than decisions allow for")
+
+
+def test_turns_that_could_not_be_taken_are_a_failure_with_their_reason():
+    section = noise_section([Turns(pinned=True, why="the first process ended with SIGKILL", failed=True), turns(False)])
+    assert section.failed
+    assert section.lines[-1] == "pinned: the first process ended with SIGKILL"
+    assert section.data["turns"][0] == {"pinned": True, "why": "the first process ended with SIGKILL", "remarks": [], "noise": None}
+
+
+def test_what_the_machine_did_besides_is_told_of_the_turns_that_it_fell_in():
+    section = noise_section([turns(True), replace(turns(False), remarks=("other processes used 40%",))])
+    assert section.lines[-1] == "any core: other processes used 40%"
+    assert [kind["remarks"] for kind in section.data["turns"]] == [[], ["other processes used 40%"]]
+    assert not section.failed
+
+
+def test_a_step_that_gets_slower_and_wild_pairs_are_advised_upon():
+    rising = turns(True)
+    rising = replace(rising, noise=replace(rising.noise, trend=0.12, spread=0.06))
+    first, second = noise_section([rising]).advice
+    assert first.startswith("pinned: the step rose by 12 % over these turns")
+    assert second.startswith("single pairs of turns differ much")
+
+
+def test_what_can_be_resolved():
+    section = resolution_section([turns(True), turns(False)], 30)
+    assert section.title == "what one test with such a step can resolve in 30 s of turns, in 9 of 10 cases"
+    assert [line.rsplit("  ", 1)[0].split("  ")[0] for line in section.lines[2:]] == [
+        "slow-down found at tolerance 1 %",
+        "slow-down found at tolerance 5 %",
+        "tolerance that the same code passes",
+    ]
+    assert section.lines[2].split("   ")[-1].strip().endswith("(held: 6.84 %)")  # unpinned: any less is raised
+    assert section.lines[2].count("held: 1.11 %") == 1
+    assert section.data["budget_s"] == 30
+    assert [found["tolerance"] for found in section.data["turns"][0]["resolutions"]] == [0.01, 0.05]
+    assert not section.advice
+    assert not section.failed
+
+
+def test_a_machine_that_cannot_hold_the_default_tolerance_says_which_it_can():
+    section = resolution_section([turns(False)], 30)
+    assert len(section.advice) == 1
+    assert section.advice[0].startswith("max_regression='10.6 %' or more")  # e to 0.027 × (2.450 + 1.282), and a little for turns
+
+
+@pytest.mark.parametrize("kinds", [[turns(True, n=3)], [Turns(pinned=False, why="died", failed=True)]])
+def test_too_few_turns_resolve_nothing(kinds):
+    section = resolution_section(kinds, 30)
+    assert section.lines[-1].split()[-1] == "unknown"
+    assert "--seconds" in section.advice[0]
+
+
+def test_one_object_for_machines():
+    sections = [
+        machine_section(ENVIRONMENT),
+        profiler_section([GOOD, BAD]),
+        noise_section([turns(True)]),
+        resolution_section([turns(True)], 30),
+    ]
+    data = json.loads(json.dumps(sections_json(sections), allow_nan=False))
+    assert (data["format"], data["good"]) == (1, False)
+    assert data["machine"]["machine"]["cores"] == 2
+    assert [part["failed"] for part in (data["machine"], data["profiler"], data["noise"], data["resolution"])] == [
+        False,
+        True,
+        False,
+        False,
+    ]
+    assert data["profiler"]["advice"] == ["ask the administrator"]
+    assert data["noise"]["turns"][0]["noise"]["n"] == 64
+    assert sections_json(sections[:1])["good"]
