@@ -15,6 +15,9 @@ from pytest_tfperf.padding.lint import ALL, parse_codes
 from pytest_tfperf.results import Check, Profile, Value, Verdict
 
 STRUCTURAL, TIMING = "structural", "timing"
+SHARED_CPU = "other workers used the CPU; run without -n"
+DEFAULT_TOLERANCE = 0.05
+"""The slow-down that is tolerated in a comparison of tests that name none."""
 _BOUNDS = {"max": "at most", "min": "at least", "equal": "exactly"}
 
 
@@ -62,9 +65,9 @@ class Wanted:
     given: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, arguments: Mapping[str, Any]) -> Wanted:
+    def read(cls, arguments: Mapping[str, Any], metrics: Mapping[str, Metric] = METRICS) -> Wanted:
         """
-        The meaning of marker arguments.
+        The meaning of marker arguments, where these are all metrics.
 
         Raises:
             LimitError: If a name is not known or a value cannot be understood.
@@ -74,7 +77,7 @@ class Wanted:
             if name in _OPTIONS:
                 options[name] = _option(name, value)
             else:
-                limits.append(_limit(name, value))
+                limits.append(_limit(name, value, metrics))
         return cls(limits=tuple(limits), given=dict(arguments), **options)
 
     def asks_for(self, metrics: Collection[str]) -> bool:
@@ -82,13 +85,13 @@ class Wanted:
         return any(limit.metric.name in metrics for limit in self.limits)
 
 
-def argument_names() -> list[str]:
+def argument_names(metrics: Mapping[str, Metric] = METRICS) -> list[str]:
     """Every argument that the marker takes."""
-    bounds = [f"{relation}_{name}" for name in METRICS for relation in ("max", "min")]
-    return bounds + [name for name, metric in METRICS.items() if metric.unit == COUNT] + list(_OPTIONS)
+    bounds = [f"{relation}_{name}" for name in metrics for relation in ("max", "min")]
+    return bounds + [name for name, metric in metrics.items() if metric.unit == COUNT] + list(_OPTIONS)
 
 
-def parse_limit_lines(lines: Iterable[str], where: str) -> dict[str, str]:
+def parse_limit_lines(lines: Iterable[str], where: str, metrics: Mapping[str, Metric] = METRICS) -> dict[str, str]:
     """
     Marker arguments from lines such as `max_input_bound = 5%`; several may stand on a line, separated by commas.
 
@@ -103,7 +106,7 @@ def parse_limit_lines(lines: Iterable[str], where: str) -> dict[str, str]:
         if name in _OPTIONS:
             raise LimitError(f"{where}: {name} is no limit; set it on the marker, or as tfperf_{name} where there is such an ini")
         try:
-            _limit(name, value)
+            _limit(name, value, metrics)
         except LimitError as error:
             raise LimitError(f"{where}: {error}") from error
         arguments[name] = value
@@ -129,7 +132,7 @@ def _check(profile: Profile, limit: Limit, parallel: bool) -> Check:
     elif parallel and limit.metric.scope == MACHINE:
         shown = format_quantity(value.number, limit.metric.unit)
         verdict = Verdict.INCONCLUSIVE
-        message = f"{limit.metric.name} was {shown}, wanted {limit.wanted} ({limit.argument}): other workers used the CPU; run without -n"
+        message = f"{limit.metric.name} was {shown}, wanted {limit.wanted} ({limit.argument}): {SHARED_CPU}"
     elif limit.holds(value):
         verdict, message = Verdict.PASS, f"{limit.metric.name} {_shown(value, limit)}, wanted {limit.wanted}"
     elif limit.may_hold(value):
@@ -172,12 +175,12 @@ def _tpu_of(value: Value) -> str:
     return f" on a TPU {value.detail['tpu']} ({value.detail['padding']})" if "tpu" in value.detail else ""
 
 
-def _limit(name: str, value: object) -> Limit:
+def _limit(name: str, value: object, metrics: Mapping[str, Metric]) -> Limit:
     match = re.match(r"(max|min)_(.+)", name)
     relation, metric = (match[1], match[2]) if match else ("equal", name)
-    row = METRICS.get(metric)
+    row = metrics.get(metric)
     if row is None or (relation == "equal" and row.unit != COUNT):
-        raise LimitError(_unknown_argument(name))
+        raise LimitError(_unknown_argument(name, metrics))
     try:
         bound = parse_quantity(value, row.unit)
     except ValueError as error:
@@ -189,13 +192,13 @@ def _limit(name: str, value: object) -> Limit:
     return Limit(metric=row, relation=relation, bound=bound, argument=f"{name}={value!r}")
 
 
-def _unknown_argument(name: str) -> str:
+def _unknown_argument(name: str, metrics: Mapping[str, Metric]) -> str:
     """The nearest name, and all names, those that the registry gives in short."""
-    close = difflib.get_close_matches(name, argument_names(), 1)
+    close = difflib.get_close_matches(name, argument_names(metrics), 1)
     meant = f"did you mean {close[0]!r}? " if close else ""
-    counts = ", ".join(metric.name for metric in METRICS.values() if metric.unit == COUNT)
+    counts = ", ".join(metric.name for metric in metrics.values() if metric.unit == COUNT)
     return (
-        f"unknown argument {name!r}; {meant}valid: max_ or min_ before a metric ({', '.join(METRICS)}); a count by its name "
+        f"unknown argument {name!r}; {meant}valid: max_ or min_ before a metric ({', '.join(metrics)}); a count by its name "
         f"({counts}); {', '.join(_OPTIONS)}"
     )
 
@@ -251,3 +254,4 @@ _OPTIONS: dict[str, Any] = {
     "findings": lambda value: (ALL,) if value in (ALL, [ALL], (ALL,)) else parse_codes(value),
     "ignore_findings": parse_codes,
 }
+OPTION_NAMES = frozenset(_OPTIONS)

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
-from pytest_tfperf.baseline.statistics import Interval, estimate, needed_pairs, ratio_interval
+from pytest_tfperf.baseline.statistics import Interval, estimate, format_ratio, needed_pairs, ratio_interval
 from pytest_tfperf.errors import CaptureError, UnknownMetric
 from pytest_tfperf.metrics import METRICS, SECONDS, format_quantity, nearest
 from pytest_tfperf.results import Json, Profile, Table, Value
@@ -52,11 +52,11 @@ class Ratio:
         """The interval as text, or why there is none."""
         if self.interval is None:
             return str(self.why)
-        low, high, confidence = _digits(self.interval.low), _digits(self.interval.high), 100 * self.interval.confidence
+        low, high, confidence = format_ratio(self.interval.low), format_ratio(self.interval.high), 100 * self.interval.confidence
         return f"{low} to {high}, {confidence:.3g} % interval of {self.interval.n} rounds"
 
     def __repr__(self) -> str:
-        return f"{_digits(self.ratio)} ({self.bounds()})"
+        return f"{format_ratio(self.ratio)} ({self.bounds()})"
 
     def _known(self) -> Interval:
         if self.interval is None:
@@ -67,11 +67,11 @@ class Ratio:
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Comparison:
     """
-    Variants of a step that took turns in one process.
+    Variants of a step that took turns: in one process, or each in its own where they have data.
 
     `turns` are the seconds of a step of each variant in each round, by its name; `profiles` what was measured of each besides.
     The intervals hold what differs from turn to turn. What a process does to all its turns alike (where its memory lies, which
-    cores it got) is not in them: another process may give a ratio beyond. Each interval stands by itself, with no allowance for
+    cores it got) is not in them: other processes may give a ratio beyond. Each interval stands by itself, with no allowance for
     how many are looked at.
     """
 
@@ -114,7 +114,7 @@ class Comparison:
             ["step_time in turns", *(format_quantity(self.step_time(name), SECONDS) for name in self.variants)],
             [f"times as fast as {self.variants[0]}", None, *(str(self.speedup(name)) for name in self.variants[1:])],
         ]
-        for metric in METRICS:
+        for metric in dict.fromkeys([*METRICS, *(name for profile in self.profiles.values() for name in profile.own)]):
             cells = [_cell(profile.metrics.get(metric)) if profile else None for profile in map(self.profiles.get, self.variants)]
             if any(cells):
                 rows.append([metric, *cells])
@@ -141,7 +141,7 @@ class Comparison:
 
     def _line(self, name: str, first: str) -> str:
         ratio = self.speedup(name)
-        faster = f"{_digits(ratio.ratio)} times as fast as {first} ({ratio.bounds()})"
+        faster = f"{format_ratio(ratio.ratio)} times as fast as {first} ({ratio.bounds()})"
         return f"{format_quantity(self.step_time(name), SECONDS)} a step, {faster}"
 
     def _turns_of(self, name: str) -> tuple[float, ...]:
@@ -156,8 +156,3 @@ def _cell(value: Value | None) -> str | None:
         return None
     ends = [format_quantity(end, value.unit) for end in (value.low(), value.high())]
     return format_quantity(value.number, value.unit) if ends[0] == ends[1] else "…".join(ends)
-
-
-def _digits(ratio: float) -> str:
-    """As many digits as differ from 1 by a thousandth."""
-    return f"{ratio:.3f}" if 0.1 <= ratio < 10 else f"{ratio:.3g}"

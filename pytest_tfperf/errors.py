@@ -23,6 +23,10 @@ class UnknownMetric(TfperfError):
     """A metric was read that this profile could not measure; the message says why."""
 
 
+class MetricError(TfperfError):
+    """A metric of a project's own that cannot be added."""
+
+
 class BaselineError(TfperfError):
     """A baseline file or folder that cannot be read or written."""
 
@@ -33,3 +37,7 @@ class ExportError(TfperfError):
 
 class LayoutError(TfperfError):
     """An XLA shape or layout that cannot be understood."""
+
+
+class PairedError(TfperfError):
+    """The working tree cannot be compared with the git ref that was asked for."""

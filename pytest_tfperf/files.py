@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
+
+
+def lock_folder() -> Path:
+    """Where this user's locks are, so that they lie among nobody's files; the folder may not be there yet."""
+    user = os.getuid() if hasattr(os, "getuid") else getpass.getuser()  # in a container a user may have no name
+    return Path(tempfile.gettempdir()) / f"tfperf-locks-{user}"
 
 
 def replace_file(path: Path, text: str) -> None:

@@ -9,13 +9,14 @@ from typing import Any, NoReturn
 
 import pytest
 
+from pytest_tfperf.apart import Asked
 from pytest_tfperf.body import profiled_body
 from pytest_tfperf.capture.keras import run_one_batch
 from pytest_tfperf.capture.loop import Bracketed, check_step, each_step, run_calls, run_once
-from pytest_tfperf.capture.outputs import Tolerance
+from pytest_tfperf.capture.outputs import Leaves, Tolerance
 from pytest_tfperf.capture.restore import restored
 from pytest_tfperf.capture.turns import compare_steps
-from pytest_tfperf.capture.variants import variants_of
+from pytest_tfperf.capture.variants import FirstOutput, data_of, profile_names, variants_of
 from pytest_tfperf.capture.windows import Windows
 from pytest_tfperf.checks import Limit, Wanted
 from pytest_tfperf.comparison import Comparison
@@ -102,7 +103,7 @@ class TfProfile:
         taken = self._profiles.take_name(name)
         with ExitStack() as stack:
             stack.enter_context(restored(restore))
-            windows = stack.enter_context(self._profiles.windows(wanted, "step", steps_per_call))
+            windows = stack.enter_context(self._profiles.windows(taken, wanted, "step", steps_per_call))
             output = run_calls(windows, step, data, unpack)
         return self._profiles.finish(windows, taken, wanted, output, _inputs(windows, steps_per_call), examples_per_step)
 
@@ -124,7 +125,7 @@ class TfProfile:
         taken = self._profiles.take_name(name)
         with ExitStack() as stack:
             stack.enter_context(restored(restore))
-            windows = stack.enter_context(self._profiles.windows(wanted, "step", steps_per_call))
+            windows = stack.enter_context(self._profiles.windows(taken, wanted, "step", steps_per_call))
             try:
                 yield from each_step(windows, data)
             except GeneratorExit:
@@ -135,11 +136,12 @@ class TfProfile:
 
     def compare(
         self,
-        steps: Mapping[str, Callable[[], Any]],
+        steps: Mapping[str, Callable[..., Any]],
         data: Any = None,
         *,
         name: str | None = None,
-        check_outputs: bool = True,
+        unpack: bool | str = "auto",
+        check_outputs: bool | None = None,
         rtol: float | None = None,
         atol: float | None = None,
         limits: Mapping[str, Any] | None = None,
@@ -151,10 +153,14 @@ class TfProfile:
         Profile variants of a step, then let them take turns, and give how many times as fast each is as the others.
 
         Args:
-            steps: The variants by name, each a callable without arguments; the first is what the others are compared with.
-            data: Not there yet: bind what a step needs.
+            steps: The variants by name; the first is what the others are compared with.
+            data: What the variants iterate over, by their names, or one for all; None if they take nothing. With data each variant
+                runs in a process of its own, in which this test runs again up to this call and whose other variants stand still
+                meanwhile, so that no input pipeline fills its buffers while another one plays.
             name: Of this comparison, before those of the variants in the names of their profiles; needed for a second one of the same.
-            check_outputs: Whether what the variants return in their first step must agree.
+            unpack: How steps take the elements of data, as in `tf_profile(step, data)`.
+            check_outputs: Whether what the variants return in their first step must agree; without a word it must where there are
+                no data, since pipelines may deliver in another order.
             rtol, atol: How closely; without a word as the narrower dtype allows.
             limits: Marker arguments that hold for each variant's profile.
             restore: Keras models, optimizers or variables whose state is put back afterwards.
@@ -162,21 +168,54 @@ class TfProfile:
 
         Raises:
             AssertionError: If the variants return different things.
-            CaptureError: If one trains variables that another uses.
+            CaptureError: If one trains variables that another uses, or fails in its process.
             TypeError: If they are not steps by name.
         """
-        variants = variants_of(steps, data)
-        tolerance = Tolerance(rtol, atol) if check_outputs else None
+        options: dict[str, Any] = {"limits": limits, "warmup": warmup, "trace_steps": trace_steps}
+        if data is not None:
+            tolerance = Tolerance(rtol, atol) if check_outputs else None
+            return self._compare_apart(steps, data_of(steps, data), name, tolerance, restore, {**options, "unpack": unpack})
+        variants = variants_of(steps)
+        tolerance = None if check_outputs is False else Tolerance(rtol, atol)
         if self._disabled:
             for variant in variants:
                 variant.step()
             _skip()
-        options: dict[str, Any] = {"limits": limits, "warmup": warmup, "trace_steps": trace_steps}
+        names = profile_names(steps, name)
         with restored(restore):
-            names = {variant.name: f"{name} {variant.name}" if name else variant.name for variant in variants}
             measured = {variant.name: self(variant, name=names[variant.name], **options) for variant in variants}
-            found = compare_steps(variants, measured, tolerance, self._profiles.settings.plan.max_seconds, self._profiles.settings.announce)
+            settings = self._profiles.settings
+            found = compare_steps(variants, measured, tolerance, settings.plan.max_seconds, settings.announce, settings.exclusive)
         self._profiles.add_table(names[variants[0].name], "comparison", found.table())
+        return found
+
+    def _compare_apart(
+        self, steps: Mapping[str, Callable[..., Any]], data: Mapping[str, Iterable[Any]], name: str | None, tolerance: Tolerance | None,
+        restore: Any, options: Mapping[str, Any],
+    ) -> Comparison:  # fmt: skip
+        """The comparison of variants that own their data."""
+        settings, names = self._profiles.settings, profile_names(steps, name)
+        wanted = self._profiles.wanted(**{key: value for key, value in options.items() if key != "unpack"})
+        if self._disabled:
+            for variant, step in steps.items():
+                run_once(step, data[variant], options["unpack"])
+            _skip()
+        if settings.apart is None:
+            raise CaptureError("compare with data runs each variant in a process of its own that can be stopped (SIGSTOP): not here")
+        for taken in names.values():
+            self._profiles.check_name(taken)
+
+        def measure(variant: str) -> tuple[Profile, Leaves]:
+            step = steps[variant] if tolerance is None else FirstOutput(steps[variant])
+            with restored(restore):
+                profile = self(step, data[variant], name=names[variant], **options)
+            return profile, getattr(step, "leaves", None) or {}
+
+        plan = settings.plan
+        found = settings.apart(Asked(profiles=names, max_seconds=plan.max_seconds, tolerance=tolerance, measure=measure))
+        for profile in found.profiles.values():
+            self._profiles.add(profile, wanted)
+        self._profiles.add_table(names[next(iter(steps))], "comparison", found.table())
         return found
 
     def fit(self, model: Any, *args: Any, **kwargs: Any) -> Profile:
@@ -230,7 +269,8 @@ class TfProfile:
             CaptureError: If there is no such profile or stage, or the step has no HLO at it.
             ExportError: If the file cannot be written, or Graphviz is missing.
         """
-        export_profile(*self._profiles.recording(name), Path(path), stage)
+        recording, calls = self._profiles.recording(name)
+        self._profiles.add_file(recording.name, export_profile(recording, calls, Path(path), stage), Path(path))
 
     def results(self) -> list[tuple[Profile, tuple[Limit, ...]]]:
         """Every profile, with the limits that hold for it."""

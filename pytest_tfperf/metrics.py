@@ -12,7 +12,7 @@ import math
 import numbers
 import re
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 PROGRAM, PLATFORM, MACHINE = "program", "platform", "machine"
 LOWER, HIGHER = "lower", "higher"
@@ -33,6 +33,13 @@ class Metric(NamedTuple):
     better: str | None
     scope: str
     meaning: str
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Metric:
+        """The inverse of `_asdict`. Raises ValueError: If no quantity has its unit."""
+        if data["unit"] not in UNITS:
+            raise ValueError(f"the unit {data['unit']!r}")
+        return cls(**data)
 
 
 _ROWS = (
@@ -87,6 +94,7 @@ _FACTORS: dict[str, dict[str, float]] = {
     },
     FLOP: {"FLOP": 1.0, "MFLOP": 1e6, "GFLOP": 1e9, "TFLOP": 1e12},
 }  # fmt: skip
+UNITS = tuple(_FACTORS)
 _QUANTITY = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(\D*?)\s*\Z")
 
 

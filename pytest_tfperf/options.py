@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from os import environ
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,22 @@ import pytest
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.checks import parse_limit_lines, parse_steps
 from pytest_tfperf.errors import LimitError
-from pytest_tfperf.metrics import RATIO, SECONDS, parse_quantity
+from pytest_tfperf.metrics import METRICS, RATIO, SECONDS, Metric, parse_quantity
 from pytest_tfperf.padding.generation import generation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The options of a run, from the command line or their ini twins."""
+    """
+    The options of a run, from the command line or their ini twins.
+
+    `workspace` is the repository's folder in a job of GitHub Actions, `summary` the file of its summary (docs.github.com, "Variables").
+    """
 
     baseline: bool = False
     update: str | None = None
+    against: str | None = None
+    budget_s: float = 30.0
     baseline_dir: Path | None = None
     missing: str = "fail"
     only: str | None = None
@@ -33,13 +40,15 @@ class Options:
     disable: bool = False
     rootdir: Path = Path()
     parallel: bool = False
+    workspace: Path | None = None
+    summary: Path | None = None
     limits: Mapping[str, Any] = field(default_factory=dict)
     plan: Plan = field(default_factory=Plan)
 
 
-def read_options(config: pytest.Config, n_workers: int) -> Options:
+def read_options(config: pytest.Config, n_workers: int, metrics: Mapping[str, Metric] = METRICS) -> Options:
     """
-    The options of a run with so many xdist workers.
+    The options of a run with so many xdist workers, and these metrics.
 
     Raises:
         LimitError: If a value cannot be understood.
@@ -48,6 +57,8 @@ def read_options(config: pytest.Config, n_workers: int) -> Options:
     return Options(
         baseline=option.tfperf_baseline,
         update="all" if option.tfperf_update else "new" if option.tfperf_update_new else None,
+        against=option.tfperf_against,
+        budget_s=_parsed("tfperf_budget", option.tfperf_budget or ini(config, "tfperf_budget") or "30", _seconds),
         baseline_dir=_folder(config, "baseline_dir"),
         missing=_missing(config),
         only=option.tfperf_only,
@@ -58,7 +69,9 @@ def read_options(config: pytest.Config, n_workers: int) -> Options:
         disable=option.tfperf_disable,
         rootdir=config.rootpath,
         parallel=n_workers > 1,
-        limits=_limits(config),
+        workspace=Path(environ.get("GITHUB_WORKSPACE") or config.rootpath) if environ.get("GITHUB_ACTIONS") == "true" else None,
+        summary=Path(environ["GITHUB_STEP_SUMMARY"]) if environ.get("GITHUB_STEP_SUMMARY") else None,
+        limits=_limits(config, metrics),
         plan=_plan(config),
     )
 
@@ -68,9 +81,9 @@ def ini(config: pytest.Config, name: str) -> str:
     return str(config.getini(name) or "").strip()
 
 
-def _limits(config: pytest.Config) -> dict[str, Any]:
+def _limits(config: pytest.Config, metrics: Mapping[str, Metric]) -> dict[str, Any]:
     lines = config.getini("tfperf_limits")
-    limits: dict[str, Any] = dict(parse_limit_lines([lines] if isinstance(lines, str) else lines, "ini tfperf_limits"))
+    limits: dict[str, Any] = dict(parse_limit_lines([lines] if isinstance(lines, str) else lines, "ini tfperf_limits", metrics))
     if regression := ini(config, "tfperf_max_regression"):
         limits["max_regression"] = _parsed("tfperf_max_regression", regression, lambda text: parse_quantity(text, RATIO))
     if tpu := ini(config, "tfperf_tpu"):
@@ -111,6 +124,13 @@ def _parsed(name: str, text: str, parse: Callable[[str], Any]) -> Any:
         return parse(text)
     except (LimitError, ValueError) as error:
         raise LimitError(f"{name}: {error}") from error
+
+
+def _seconds(text: str) -> float:
+    seconds = parse_quantity(text, SECONDS)
+    if seconds <= 0:
+        raise ValueError(f"{text!r} is not above zero")
+    return seconds
 
 
 def _count(text: str) -> int:

@@ -7,22 +7,20 @@ the registry of metrics, and the rest when a test uses the marker or the fixture
 
 from __future__ import annotations
 
-import os
 import sys
-import zlib
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_tfperf.errors import CaptureError, LimitError, TfperfError
-from pytest_tfperf.metrics import METRICS
+from pytest_tfperf.errors import LimitError, TfperfError
 
 if TYPE_CHECKING:
     from pytest_tfperf.checks import Wanted
     from pytest_tfperf.fixture import TfProfile
     from pytest_tfperf.options import Options
+    from pytest_tfperf.own_metrics import Registry
     from pytest_tfperf.results import Check, TestRecord
 
 _PROFILER: pytest.StashKey[TfProfile] = pytest.StashKey()
@@ -30,12 +28,14 @@ _CHECKS: pytest.StashKey[tuple[Check, ...]] = pytest.StashKey()
 _BROKEN: pytest.StashKey[bool] = pytest.StashKey()
 _OPTIONS: pytest.StashKey[Options] = pytest.StashKey()
 _ON_TERMINAL: pytest.StashKey[bool] = pytest.StashKey()
+_REGISTRY: pytest.StashKey[Registry] = pytest.StashKey()
 
 _MARKER = (
     "tfperf(max_<metric>, min_<metric>, <count>=, max_regression, warmup, steps, trace_steps, latency, tpu, target_step_time, "
     "autocluster, findings, ignore_findings): limits on the performance of the step that this test profiles; values are "
-    f"numbers or strings such as '5%', '20 ms', '1.5 GiB'. Metrics: {', '.join(METRICS)}."
+    "numbers or strings such as '5%', '20 ms', '1.5 GiB'. Metrics: "
 )
+_ENDINGS = (".json", ".html", ".md", ".csv")
 _INIS = {
     "tfperf_limits": "limits for every profiled test, one a line: max_input_bound = 5%",
     "tfperf_max_regression": "the slow-down of step_time that is tolerated, for tests that name none: 5%",
@@ -45,6 +45,7 @@ _INIS = {
     "tfperf_max_seconds": "the longest that the windows of a profile may take after its first step (default 30)",
     "tfperf_tpu": "the TPU generation that padding is predicted for (default v5e)",
     "tfperf_baseline_dir": "see --tfperf-baseline-dir",
+    "tfperf_budget": "see --tfperf-budget",
     "tfperf_missing": "see --tfperf-missing",
     "tfperf_min_checks": "see --tfperf-min-checks",
     "tfperf_trace_dir": "see --tfperf-trace-dir",
@@ -59,11 +60,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--tfperf-update", action="store_true", help="record every test that passes, and compare nothing")
     add("--tfperf-update-new", action="store_true", help="record what is missing from the baseline, and compare nothing")
     add("--tfperf-baseline-dir", metavar="DIR", help="keep baselines under DIR (default: __tfperf__/ beside each test file)")
+    add("--tfperf-against", metavar="REF", help="compare with the code of a git ref: both run in turns, in two processes")
+    add("--tfperf-budget", metavar="S", help="seconds of turns of a profile, under --tfperf-against (default: 30)")
     add("--tfperf-missing", choices=("fail", "allow"), help="what a missing baseline entry means (default: fail)")
     add("--tfperf-only", choices=("structural", "timing"), help="ask only for what holds on every machine, or only for times")
     add("--tfperf-strict", action="store_true", help="fail whatever was asked for and not decided")
     add("--tfperf-min-checks", metavar="N", help="exit with status 1 if fewer than N limits and comparisons were decided")
-    add("--tfperf-report", action="append", default=[], metavar="PATH", help="write the results to PATH (.json)")
+    add("--tfperf-report", action="append", default=[], metavar="PATH", help=f"write the results to PATH ({', '.join(_ENDINGS)})")
     add("--tfperf-trace-dir", metavar="DIR", help="keep traces under DIR, as XProf and TensorBoard open them")
     add("--tfperf-disable", action="store_true", help="run each profiled step once and skip its test")
     for name, text in _INIS.items():
@@ -73,23 +76,55 @@ def pytest_addoption(parser: pytest.Parser) -> None:
             parser.addini(name, text)
 
 
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    """The hooks that projects may implement."""
+    from pytest_tfperf import hooks
+
+    pluginmanager.add_hookspecs(hooks)
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker, and refuse options that contradict each other."""
-    config.addinivalue_line("markers", _MARKER)
+    """Register metrics and the marker, refuse options that contradict each other, and take this worker's share of the GPUs."""
+    from pytest_tfperf.own_metrics import new_registry
+
+    config.stash[_REGISTRY] = new_registry(config)
+    config.addinivalue_line("markers", f"{_MARKER}{', '.join(config.stash[_REGISTRY].rows)}.")
     option = config.option
     if option.tfperf_baseline and (option.tfperf_update or option.tfperf_update_new):
         raise pytest.UsageError("--tfperf-update records and compares nothing: it cannot be given together with --tfperf-baseline")
-    wrong = [path for path in option.tfperf_report if Path(path).suffix != ".json"]
+    if option.tfperf_against and (option.tfperf_update or option.tfperf_update_new):
+        raise pytest.UsageError("--tfperf-update records and compares nothing: it cannot be given together with --tfperf-against")
+    wrong = [path for path in option.tfperf_report if Path(path).suffix.lower() not in _ENDINGS]
     if wrong:
-        raise pytest.UsageError(f"--tfperf-report {wrong[0]}: the file ending must be .json")
-    if any(config.getini(name) for name in _INIS) or option.tfperf_min_checks:
+        raise pytest.UsageError(f"--tfperf-report {wrong[0]}: the file ending must be one of {', '.join(_ENDINGS)}")
+    if any(config.getini(name) for name in _INIS) or option.tfperf_min_checks or option.tfperf_budget:
         try:
             _options(config)
         except LimitError as error:
             raise pytest.UsageError(str(error)) from error
     config.stash[_ON_TERMINAL] = sys.stdout.isatty()  # later, output is captured
-    if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(_Controller(config), "tfperf-controller")
+    asked = any(config.getini(name) for name in _INIS) or any(given for name, given in vars(option).items() if name.startswith("tfperf_"))
+    if hasattr(config, "workerinput"):
+        _spread_gpus(asked)
+    else:
+        from pytest_tfperf.controller import Controller
+
+        config.pluginmanager.register(Controller(config, _options, asked), "tfperf-controller")
+    if option.tfperf_against:
+        _referee(config)
+
+
+def _referee(config: pytest.Config) -> None:
+    """Let this process referee a paired run, unless it is a side of one."""
+    from pytest_tfperf.workers import n_workers
+
+    if n_workers(config):
+        raise pytest.UsageError("--tfperf-against takes turns on one machine: run it without -n (pytest -n 0)")
+    from pytest_tfperf.paired_run import NAME, PairedRun
+
+    options, on_terminal = _options(config), config.stash[_ON_TERMINAL]
+    run = PairedRun(config, config.option.tfperf_against, options.budget_s, options.only, _is_profiled, _has_own_flags, on_terminal)
+    config.pluginmanager.register(run, NAME)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -97,6 +132,8 @@ def pytest_pycollect_makeitem(collector: pytest.Collector) -> Generator[None, An
     """A marker that cannot be understood is a collection error of its file."""
     result = yield
     for item in result if isinstance(result, list) else [result]:
+        if isinstance(item, pytest.Item):
+            _spread_gpus(_is_profiled(item))
         if isinstance(item, pytest.Item) and item.get_closest_marker("tfperf"):
             try:
                 _wanted(item)
@@ -120,8 +157,7 @@ def tf_profile(request: pytest.FixtureRequest) -> Iterator[TfProfile]:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
     """A test with autocluster=True runs in a process of its own, since TensorFlow reads XLA's flags when it starts."""
-    profiled = _is_marked(item) or "tf_profile" in getattr(item, "fixturenames", ())
-    if item.get_closest_marker("tfperf") is None or not profiled or not _wanted(item).autocluster:
+    if not _is_profiled(item) or not _has_own_flags(item):
         return None
     from pytest_tfperf.own_process import can_leave, run_test
 
@@ -129,6 +165,15 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
         return None
     run_test(item, nextitem)
     return True
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A test that runs again begins anew."""
+    keys: tuple[pytest.StashKey[Any], ...] = (_PROFILER, _CHECKS, _BROKEN)
+    for key in keys:
+        if key in item.stash:
+            del item.stash[key]
 
 
 @pytest.hookimpl(wrapper=True)
@@ -168,7 +213,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     """Results travel on the report, as plain JSON values: so they reach the controller under xdist too."""
     report = yield
     if report.when == "call" and _PROFILER in item.stash:
-        report.tfperf = _record(item, report.outcome).to_json()  # type: ignore[attr-defined]
+        report.tfperf = _record(item, report).to_json()  # type: ignore[attr-defined]
         report.tfperf_broken = _BROKEN in item.stash  # type: ignore[attr-defined]
     return report
 
@@ -180,87 +225,14 @@ def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] 
     return None
 
 
-class _Controller:
-    """What the process that shows the results does: collect them, write baselines and reports, sum up."""
-
-    def __init__(self, config: pytest.Config) -> None:
-        self._config = config
-        self._records: dict[str, dict[str, Any]] = {}
-        self._lines: list[tuple[str, str | None]] = []
-        self._skipped = False
-
-    def pytest_report_header(self) -> str | None:
-        """What the options ask for, if they do."""
-        asked = [text for name, text in _MODES.items() if getattr(self._config.option, name)]
-        if asked and _workers(self._config) > 1:
-            asked.append("times are measured and not decided with more than one worker on a CPU")
-        return f"tfperf: {'; '.join(asked)}" if asked else None
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keep what a test measured; of a test that ran several times the last."""
-        data = getattr(report, "tfperf", None)
-        if data is not None:
-            self._records[report.nodeid] = data
-        elif report.when == "teardown" and report.failed and report.nodeid in self._records:
-            self._records[report.nodeid]["outcome"] = "error"
-        self._skipped |= report.skipped
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """Write what was asked for."""
-        asked = self._config.option.tfperf_report or self._config.option.tfperf_min_checks or self._config.getini("tfperf_min_checks")
-        if self._config.option.collectonly or not (self._records or asked):
-            return
-        from pytest_tfperf.session import conclude
-
-        whole = not self._skipped and not session.shouldstop and not session.shouldfail and _is_whole(self._config)
-        self._lines, good = conclude(list(self._records.values()), _options(self._config), whole)
-        if not good and exitstatus == pytest.ExitCode.OK:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Show the table, what is not good, and the count."""
-        if not self._records and not self._lines:
-            return
-        from pytest_tfperf.session import summary
-
-        verbosity = self._config.get_verbosity()
-        if verbosity >= 0:
-            terminalreporter.section("tfperf")
-        lines = summary(list(self._records.values()), terminalreporter._tw.fullwidth, verbosity)
-        for text, colour in self._lines + lines:
-            terminalreporter.write_line(text, **({colour: True} if colour else {}))
-
-
-_MODES = {
-    "tfperf_baseline": "comparing with the stored baseline",
-    "tfperf_update": "recording a new baseline",
-    "tfperf_update_new": "recording what is missing from the baseline",
-    "tfperf_disable": "disabled, profiled tests are skipped",
-}
-
-
 def _options(config: pytest.Config) -> Options:
     """The options of this run, read once."""
     if _OPTIONS not in config.stash:
         from pytest_tfperf.options import read_options
+        from pytest_tfperf.workers import n_workers
 
-        config.stash[_OPTIONS] = read_options(config, _workers(config))
+        config.stash[_OPTIONS] = read_options(config, n_workers(config), config.stash[_REGISTRY].rows)
     return config.stash[_OPTIONS]
-
-
-def _workers(config: pytest.Config) -> int:
-    """How many xdist workers there are; 0 without."""
-    if hasattr(config, "workerinput"):
-        return int(config.workerinput["workercount"])
-    return len(getattr(config.option, "tx", None) or ())
-
-
-def _is_whole(config: pytest.Config) -> bool:
-    """Whether the run was not told to leave tests out."""
-    option = config.option
-    left_out = (option.keyword, option.markexpr, getattr(option, "lf", False), getattr(option, "deselect", None))
-    return not any(left_out) and not any("::" in argument for argument in config.args)
 
 
 def _wanted(item: pytest.Item) -> Wanted:
@@ -272,7 +244,17 @@ def _wanted(item: pytest.Item) -> Wanted:
         if marker.args:
             raise LimitError(f"takes keyword arguments only, but was given {marker.args[0]!r}; e.g. max_input_bound='5%'")
         arguments |= marker.kwargs
-    return Wanted.read(arguments)
+    return Wanted.read(arguments, item.config.stash[_REGISTRY].rows)
+
+
+def _is_profiled(item: pytest.Item) -> bool:
+    """Whether a test is profiled, by its fixture or its own marker."""
+    return _is_marked(item) or "tf_profile" in getattr(item, "fixturenames", ())
+
+
+def _has_own_flags(item: pytest.Item) -> bool:
+    """Whether a test needs a process that TensorFlow starts in with other flags."""
+    return item.get_closest_marker("tfperf") is not None and _wanted(item).autocluster
 
 
 def _is_marked(item: pytest.Item) -> bool:
@@ -280,38 +262,29 @@ def _is_marked(item: pytest.Item) -> bool:
     return any(mark.name == "tfperf" for mark in item.own_markers)
 
 
-def _new_profiler(item: pytest.Item) -> TfProfile:
-    from pytest_tfperf.announce import announcer
-    from pytest_tfperf.fixture import TfProfile
-    from pytest_tfperf.own_process import other_flags
-    from pytest_tfperf.profiles import Settings
+def _spread_gpus(asked: bool) -> None:
+    """Before TensorFlow starts in a worker of a run that profiles, let it see its share of the GPUs alone."""
+    if asked:
+        from pytest_tfperf.capture.gpu_share import spread_gpus
 
-    options = _options(item.config)
-    try:
-        wanted = _wanted(item)
-        notes = other_flags(item.config) if wanted.autocluster else ()
-        keep = options.trace_dir / _slug(item.nodeid) if options.trace_dir else None
-        settings = Settings(
-            wanted=wanted,
-            plan=options.plan,
-            keep=keep,
-            scratch=getattr(item.config.option, "tfperf_own_process", None),  # removed even if this process crashes
-            disabled=options.disable,
-            notes=notes,
-            announce=announcer(item, item.config.stash[_ON_TERMINAL]),
-        )
-        item.stash[_PROFILER] = TfProfile(settings)
-    except (CaptureError, LimitError) as error:
-        pytest.fail(str(error), pytrace=False)
+        spread_gpus()
+
+
+def _new_profiler(item: pytest.Item) -> TfProfile:
+    from pytest_tfperf.item import new_profiler
+
+    config = item.config
+    item.stash[_PROFILER] = new_profiler(item, _wanted(item), _options(config), config.stash[_REGISTRY], config.stash[_ON_TERMINAL])
     return item.stash[_PROFILER]
 
 
 def _decide(item: pytest.Item) -> None:
     """Raise one failure with every check that fails this test."""
-    from pytest_tfperf.session import decide, fails
+    from pytest_tfperf.item import checks_of
+    from pytest_tfperf.session import fails
 
-    options = _options(item.config)
-    checks = decide(item.stash[_PROFILER].results(), _wanted(item), _file(item), _key(item), options)
+    options, profiler = _options(item.config), item.stash[_PROFILER]  # names that --pdb shows
+    checks = checks_of(item, profiler, _wanted(item), options)
     item.stash[_CHECKS] = tuple(checks)
     broken = [check for check in checks if fails(check, options)]
     if broken:
@@ -319,30 +292,9 @@ def _decide(item: pytest.Item) -> None:
         pytest.fail("\n".join(f"{f'[{c.profile}] ' if c.profile else ''}{c.verdict.value}: {c.message}" for c in broken), pytrace=False)
 
 
-def _record(item: pytest.Item, outcome: str) -> TestRecord:
-    from pytest_tfperf.capture.environment import describe
-    from pytest_tfperf.results import TestRecord
+def _record(item: pytest.Item, report: pytest.TestReport) -> TestRecord:
+    from pytest_tfperf.item import record_of, set_properties
 
-    return TestRecord(
-        nodeid=item.nodeid, file=_file(item), key=_key(item), outcome=outcome,
-        profiles=tuple(profile for profile, _ in item.stash[_PROFILER].results()),
-        checks=item.stash.get(_CHECKS, ()),
-        environment=describe(),
-    )  # fmt: skip
-
-
-def _file(item: pytest.Item) -> str:
-    """The test's file relative to the rootdir, with forward slashes."""
-    return Path(os.path.relpath(item.path, item.config.rootpath)).as_posix()
-
-
-def _key(item: pytest.Item) -> str:
-    """The test's name in its file: the names below the module, which xdist does not change."""
-    names = [node.name for node in item.listchain() if not isinstance(node, (pytest.Session, pytest.Directory, pytest.File))]
-    return "::".join(names)
-
-
-def _slug(nodeid: str) -> str:
-    """A node id as a folder name."""
-    text = "".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in nodeid)
-    return text if len(text) <= 120 else f"{text[:110]}-{zlib.crc32(nodeid.encode()):08x}"
+    record = record_of(item, item.stash[_PROFILER], _wanted(item), item.stash.get(_CHECKS, ()), report.outcome)
+    set_properties(item, report, record)
+    return record

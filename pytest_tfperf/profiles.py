@@ -6,13 +6,15 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.analysis.profile import profile_of, settling_steps
+from pytest_tfperf.apart import Apart
 from pytest_tfperf.capture.elements import sample_again
 from pytest_tfperf.capture.environment import load_tensorflow, warm_runtime
+from pytest_tfperf.capture.exclusive import Exclusive, measuring_alone
 from pytest_tfperf.capture.keras import KINDS, examples_per_step, keras_workload, run_keras
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.capture.profiler import Session, keep_trace, read_session, stop_quietly, user_session_runs
@@ -24,8 +26,10 @@ from pytest_tfperf.compiler.lowering import UNASKED_NODES, Calls, lower
 from pytest_tfperf.compiler.retracing import traces_reported_to
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.metrics import nearest
+from pytest_tfperf.own_metrics import Registry
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.results import Profile, Table
+from pytest_tfperf.turn import Seats
 
 _FROM_GRAPPLER = ("graph_ops", "graph_reduction")
 _FROM_GRAPHS = (*_FROM_GRAPPLER, "xla_coverage")
@@ -35,7 +39,13 @@ _FROM_HLO = ("flops", "half_precision", "flops_utilization", "padding_overhead",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How the profiles of one test are made; `keep` is the folder that traces are kept under, if they are, `scratch` that of all else."""
+    """
+    How the profiles of one test are made.
+
+    `keep` is the folder that traces are kept under, if they are, `scratch` that of all else; `seats` where they meet a referee;
+    `apart` runs variants in processes of their own, where that can be done; `keeps` says of which profiles traces are kept, by name;
+    `registry` has the project's own metrics; `exclusive` keeps others from measuring meanwhile.
+    """
 
     wanted: Wanted
     plan: Plan
@@ -44,6 +54,11 @@ class Settings:
     disabled: bool = False
     announce: Callable[[str], None] = lambda _: None
     notes: tuple[str, ...] = ()
+    seats: Seats | None = None
+    apart: Apart | None = None
+    keeps: Callable[[str], bool] = lambda _: True
+    registry: Registry = field(default_factory=Registry)
+    exclusive: Exclusive = measuring_alone
 
 
 class Profiles:
@@ -75,22 +90,26 @@ class Profiles:
         Raises:
             CaptureError: If it is taken or missing, or a profile is being made already.
         """
+        self.check_name(name)
+        self.names.add(name or "")
+        return name or ""
+
+    def check_name(self, name: str | None) -> None:
+        """Whether the next profile could have this name. Raises: as `take_name`."""
         if self._open or self._tracing:
             raise CaptureError("a profile of this test is being made already; profiles cannot be nested, since there is one profiler")
         if name is None and self.names:
             raise CaptureError("this test has profiled a step before; give the second one a name=")
         if (name or "") in self.names:
             raise CaptureError(f"this test has a profile named {name!r} already; names are {sorted(self.names)}")
-        self.names.add(name or "")
-        return name or ""
 
     def wanted(self, limits: Mapping[str, Any] | None, **options: Any) -> Wanted:
         """What the marker asks for, with a profile's own limits and options before."""
         given = {key: value for key, value in options.items() if value is not None}
-        return Wanted.read({**self.settings.wanted.given, **(limits or {}), **given})
+        return Wanted.read({**self.settings.wanted.given, **(limits or {}), **given}, self.settings.registry.rows)
 
     @contextmanager
-    def windows(self, wanted: Wanted, kind: str, steps_per_call: int, available: int | None = None) -> Iterator[Windows]:
+    def windows(self, name: str, wanted: Wanted, kind: str, steps_per_call: int, available: int | None = None) -> Iterator[Windows]:
         """The windows of a loop of this kind (step, train, test, predict); `available` calls are all there are, if it is known."""
         plan = replace(self._plan(wanted), steps_per_call=steps_per_call)
         warm_runtime()
@@ -100,6 +119,8 @@ class Profiles:
             kind,
             lambda path, before: settling_steps(read_session(path), before),
             self.settings.announce,
+            self.settings.exclusive,
+            self.settings.seats(name, wanted.max_regression) if self.settings.seats else None,
         )
         self._open.append(windows)
         try:
@@ -118,7 +139,9 @@ class Profiles:
         with ExitStack() as stack:
 
             def open_windows(available: int | None, per_execution: int) -> Windows:
-                return stack.enter_context(self.windows(wanted, KINDS[method], per_execution, available))
+                windows = stack.enter_context(self.windows(name, wanted, KINDS[method], per_execution, available))
+                windows.inputs = workload
+                return windows
 
             result, windows = run_keras(call, model, method, args, kwargs, open_windows, stop)
         windows.seen.elements = sample_again(call, args, kwargs)
@@ -130,16 +153,17 @@ class Profiles:
 
     @contextmanager
     def session(self) -> Iterator[Session]:
-        """A trace without windows; discarded if what runs in it fails."""
-        session = self.start_session()
-        self._tracing = True
-        try:
-            yield session
-        except BaseException:
-            session.discard()
-            raise
-        finally:
-            self._tracing = False
+        """A trace without windows, while nobody else measures; discarded if what runs in it fails."""
+        with self.settings.exclusive(self.settings.announce):
+            session = self.start_session()
+            self._tracing = True
+            try:
+                yield session
+            except BaseException:
+                session.discard()
+                raise
+            finally:
+                self._tracing = False
 
     def finish(
         self, windows: Windows, name: str, wanted: Wanted, result: Any, workload: Mapping[str, Any], examples: float | None
@@ -171,10 +195,19 @@ class Profiles:
         )
         return self._store(recording, calls, wanted)
 
+    def add(self, profile: Profile, wanted: Wanted) -> None:
+        """Keep a profile that was made in another process."""
+        self.results[self.take_name(profile.name)] = profile, wanted.limits
+
     def add_table(self, name: str, key: str, table: Table) -> None:
         """Give a profile one more table."""
         profile, limits = self.results[name]
         self.results[name] = replace(profile, tables={**profile.tables, key: table}), limits
+
+    def add_file(self, name: str, what: str, path: Path) -> None:
+        """Say where a file of a profile lies."""
+        profile, limits = self.results[name]
+        self.results[name] = replace(profile, files={**profile.files, what: str(path.resolve())}), limits
 
     def recording(self, name: str | None) -> tuple[Recording, Calls]:
         """
@@ -183,8 +216,10 @@ class Profiles:
         Raises:
             CaptureError: If there is nothing.
         """
-        if name is None and self.recordings:
-            return list(self.recordings.values())[-1]
+        if name is None and self.results:
+            name = list(self.results)[-1]
+        if name in self.results and name not in self.recordings:
+            raise CaptureError(f"profile {name!r} was made in a process of its own, which has ended: there is nothing left to export")
         if name not in self.recordings:
             found = f"; {nearest(name, self.recordings)}" if name and self.recordings else ""
             raise CaptureError(f"this test has made no profile{f' named {name!r}' if name else ' yet'}{found}")
@@ -197,12 +232,12 @@ class Profiles:
         asked = replace(
             recording, target_step_time_s=wanted.target_step_time, findings=wanted.findings, ignore_findings=wanted.ignore_findings
         )
-        profile = profile_of(replace(asked, notes=notes, tpu=wanted.tpu), trace, cold)
+        profile = self.settings.registry.measured(profile_of(replace(asked, notes=notes, tpu=wanted.tpu), trace, cold))
         self.results[recording.name] = profile, wanted.limits
         self.recordings[recording.name] = recording, calls
-        if trace is not None and self.settings.keep is not None:
-            keep_trace(Path(trace.path), self.settings.keep, recording.name)
-        return profile
+        if trace is not None and self.settings.keep is not None and self.settings.keeps(recording.name):
+            self.add_file(recording.name, "trace", keep_trace(Path(trace.path), self.settings.keep, recording.name))
+        return self.results[recording.name][0]
 
     def _plan(self, wanted: Wanted) -> Plan:
         chosen = {name: getattr(wanted, name) for name in ("warmup", "steps", "trace_steps", "latency")}

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any
 
 from pytest_tfperf.errors import TfperfError, UnknownMetric
-from pytest_tfperf.metrics import METRICS, nearest
+from pytest_tfperf.metrics import METRICS, Metric, nearest
 
 FORMAT = 1
 PARTS = (
@@ -38,6 +38,7 @@ class Source(str, Enum):
     HLO = "hlo"
     PREDICTED = "predicted"
     CORRECTED = "corrected"
+    OWN = "own"
 
 
 class Verdict(str, Enum):
@@ -152,6 +153,8 @@ class Profile:
     """
     What was measured of one step; every metric is an attribute; `ended` says why its windows are not full, if they are not.
 
+    `blocks_s` are the seconds of a step in each timed block; `files` the absolute paths of what was kept or exported, by what it is.
+    `own` are the rows of those metrics that the project has added, as the run that measured knew them.
     Reading a metric that is unknown raises `UnknownMetric` with the reason; `value(name)` gives number or reason.
     """
 
@@ -165,7 +168,15 @@ class Profile:
     ended: str | None = None
     tables: Mapping[str, Table] = field(default_factory=dict)
     advice: tuple[Advice, ...] = ()
+    blocks_s: tuple[float, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+    own: Mapping[str, Metric] = field(default_factory=dict)
     result: Any = None
+
+    @property
+    def registry(self) -> Mapping[str, Metric]:
+        """The built-in metrics and the project's own."""
+        return {**METRICS, **self.own}
 
     def value(self, metric: str) -> Value:
         """
@@ -201,6 +212,9 @@ class Profile:
             "metrics": {name: value.to_json() for name, value in self.metrics.items()},
             "tables": {key: asdict(table) for key, table in self.tables.items()},
             "advice": [asdict(advice) for advice in self.advice],
+            "blocks_s": list(self.blocks_s),
+            "files": dict(self.files),
+            "own": {name: metric._asdict() for name, metric in self.own.items()},
         }
 
     @classmethod
@@ -217,12 +231,21 @@ class Profile:
             ended=data.get("ended"),
             tables={key: Table.from_json(table) for key, table in data.get("tables", {}).items()},
             advice=tuple(Advice(**advice) for advice in data.get("advice", ())),
+            blocks_s=tuple(data.get("blocks_s", ())),
+            files=data.get("files", {}),
+            own={name: Metric.from_json(row) for name, row in data.get("own", {}).items()},
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One limit or comparison, decided or not; `kind` is `limit`, `baseline` or `profile`."""
+    """
+    One limit or comparison, decided or not; `kind` is `limit`, `baseline`, `against` or `profile`.
+
+    `detail` of a comparison holds what a report shows of it, as plain JSON values: `before` and `after` in the metric's unit; of a step
+    time `ratio`, `low`, `high`, `confidence`, `smallest`, its samples (`runs` and `anchor`, or `turns`, pairs of after and before), and
+    `differences` of the traces, `{"what", "seconds"}`.
+    """
 
     profile: str
     metric: str
@@ -230,6 +253,7 @@ class Check:
     verdict: Verdict
     wanted: str
     message: str
+    detail: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> Json:
         """All fields."""
@@ -243,7 +267,11 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestRecord:
-    """What one test measured and what its checks say; `file` is relative to the rootdir, `key` names the test in it."""
+    """
+    What one test measured and what its checks say; `file` is relative to the rootdir, `key` names the test in it, at `line` from 1 on.
+
+    `max_regression` is the slow-down that it tolerates, if it says so; `shared_cpu` that other workers used the CPU that it ran on.
+    """
 
     __test__ = False  # not a test class, whatever pytest makes of the name
 
@@ -254,6 +282,9 @@ class TestRecord:
     profiles: tuple[Profile, ...] = ()
     checks: tuple[Check, ...] = ()
     environment: Mapping[str, Any] = field(default_factory=dict)
+    max_regression: float | None = None
+    shared_cpu: bool = False
+    line: int | None = None
 
     def to_json(self) -> Json:
         """All fields, as plain JSON values."""
@@ -278,14 +309,15 @@ class TestRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """Everything one pytest run measured and decided."""
+    """Everything one pytest run measured and decided, when and of which commit."""
 
     created: str
     tests: tuple[TestRecord, ...]
+    commit: str = ""
 
     def to_json(self) -> Json:
         """The content of a run file."""
-        return {"format": FORMAT, "created": self.created, "tests": [test.to_json() for test in self.tests]}
+        return {"format": FORMAT, "created": self.created, "commit": self.commit, "tests": [test.to_json() for test in self.tests]}
 
     @classmethod
     def from_json(cls, data: Any, where: str) -> Run:
@@ -301,6 +333,13 @@ class Run:
         if found > FORMAT:
             raise TfperfError(f"{where}: format {found}, this version reads up to {FORMAT}; upgrade pytest-tfperf")
         try:
-            return cls(created=data["created"], tests=tuple(map(TestRecord.from_json, data["tests"])))
+            created, commit = _text(data["created"]), _text(data.get("commit", ""))
+            return cls(created=created, tests=tuple(map(TestRecord.from_json, data["tests"])), commit=commit)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise TfperfError(f"{where}: damaged run file: {type(error).__name__} at {error}") from error
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r}, which is no text")
+    return value

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime, timezone
 
 from pytest_tfperf.baseline.compare import compare_with_baseline
-from pytest_tfperf.baseline.store import Change, Place, entry_key, read_entries, record
+from pytest_tfperf.baseline.record import Recorded, record
+from pytest_tfperf.baseline.store import Place, entry_key, read_entries
 from pytest_tfperf.capture.environment import commit, describe
 from pytest_tfperf.checks import Limit, Wanted, asked_for, check_limits
 from pytest_tfperf.errors import BaselineError, TfperfError
 from pytest_tfperf.metrics import RATIO, format_quantity
 from pytest_tfperf.options import Options
+from pytest_tfperf.report.github import annotate, append_summary
 from pytest_tfperf.report.runfile import write_run
 from pytest_tfperf.report.terminal import render
 from pytest_tfperf.results import BROKEN, DECIDED, Check, Json, Profile, Run, TestRecord, Verdict
 
 Line = tuple[str, "str | None"]
 """Text and its colour."""
+_NAMED = 3
 
 
 def decide(profiles: Iterable[tuple[Profile, tuple[Limit, ...]]], wanted: Wanted, file: str, key: str, options: Options) -> list[Check]:
@@ -28,7 +32,7 @@ def decide(profiles: Iterable[tuple[Profile, tuple[Limit, ...]]], wanted: Wanted
     """
     profiles = list(profiles)
     asked = any(asked_for(limit.metric, options.only) for limit in wanted.limits)
-    if not profiles and (asked or wanted.max_regression is not None or options.baseline):
+    if not profiles and (asked or wanted.max_regression is not None or options.baseline or options.against):
         message = "the test asks for limits or a comparison, but profiled no step: call tf_profile(step, data) in it"
         return [_unknown("profile", message)]
     checks: list[Check] = []
@@ -38,10 +42,10 @@ def decide(profiles: Iterable[tuple[Profile, tuple[Limit, ...]]], wanted: Wanted
         if options.baseline:
             place = Place.of(file, options.rootdir, options.baseline_dir)
             try:
-                checks += compare_with_baseline(profile, key, place, describe(), options.only, wanted.max_regression)
+                checks += compare_with_baseline(profile, key, place, describe(), options.only, wanted.max_regression, parallel)
             except BaselineError as error:
                 checks.append(_unknown("baseline", str(error), profile.name))
-        elif wanted.max_regression is not None and options.only != "structural" and not options.update:
+        elif wanted.max_regression is not None and options.only != "structural" and not (options.update or options.against):
             checks.append(_nothing_to_compare(profile, wanted.max_regression))
     return checks
 
@@ -59,26 +63,22 @@ def conclude(records: Iterable[Json], options: Options, whole: bool) -> tuple[li
 
     Gives lines to show and whether all of it went well; `whole` says that no test was left out.
     """
-    tests = [TestRecord.from_json(data) for data in records]
+    run = _run_of(records, options)
+    tests = run.tests
     lines: list[Line] = []
     bad: list[str] = []
     if options.update:
-        changes, errors = _write_baselines(tests, options)
-        recorded = sum(test.outcome == "passed" for test in tests)
-        lines.append((f"tfperf: baseline: {len(changes)} entries written for {recorded} passing tests", None))
-        lines += [(f"  {change.what}: {change.key} in {change.path}", None) for change in changes]
-        lines += [
-            (f"  not recorded: {entry_key(test.key, p.name)}: {p.ended}", "yellow") for test in tests for p in test.profiles if p.ended
-        ]
-        bad += errors
+        recorded, bad = _write_baselines(run, options)
+        lines += _told(recorded, sum(test.outcome == "passed" for test in tests))
     if whole and (options.update or options.baseline):
         lines += [(f"tfperf: unused baseline entry {entry}", "yellow") for entry in _unused_entries(tests, options)]
     for path in options.reports:
         try:
-            write_run(Run(created=_now(), tests=tuple(tests)), path)
+            write_run(run, path)
             lines.append((f"tfperf: report written to {path}", None))
         except TfperfError as error:
             bad.append(str(error))
+    lines += _told_github(run, options)
     decided = sum(check.verdict in DECIDED for test in tests for check in test.checks)
     if decided < options.min_checks:
         bad.append(f"{decided} checks were decided, fewer than the {options.min_checks} that --tfperf-min-checks asks for")
@@ -91,21 +91,56 @@ def summary(records: Iterable[Json], width: int, verbosity: int) -> list[Line]:
     return [(line.text, line.colour) for line in render(run, width, verbosity)] if run.tests else []
 
 
-def _write_baselines(tests: Iterable[TestRecord], options: Options) -> tuple[list[Change], list[str]]:
-    """Record the tests that passed, file by file; the changes, and what went wrong."""
-    by_file: dict[str, list[TestRecord]] = {}
-    for test in tests:
-        if test.outcome == "passed":
-            by_file.setdefault(test.file, []).append(test)
-    changes: list[Change] = []
-    errors = []
-    for file, passed in sorted(by_file.items()):
+def _told_github(run: Run, options: Options) -> list[Line]:
+    """Annotations and the job's summary, in a job of GitHub Actions; that a summary could not be written fails nothing."""
+    lines: list[Line] = []
+    if options.workspace:
+        said = annotate(run, options.rootdir, options.workspace, lambda check: fails(check, options))
+        lines += [(line, None) for line in said]
+    if options.summary and run.tests:
         try:
-            place = Place.of(file, options.rootdir, options.baseline_dir)
-            changes += record(place, passed, commit(options.rootdir), options.update == "new")
+            append_summary(run, options.summary)
+        except TfperfError as error:
+            lines.append((f"tfperf: {error}", "yellow"))
+    return lines
+
+
+def _run_of(records: Iterable[Json], options: Options) -> Run:
+    """All that was measured, with what is the same for all tests."""
+    tests = [TestRecord.from_json(data) for data in records]
+    shared = [options.parallel and test.environment.get("machine", {}).get("accelerators") == "none" for test in tests]
+    tests = [replace(test, shared_cpu=on_cpu) for test, on_cpu in zip(tests, shared, strict=True)]
+    return Run(created=_now(), tests=tuple(tests), commit=commit(options.rootdir) if options.update or options.reports else "")
+
+
+def _write_baselines(run: Run, options: Options) -> tuple[Recorded, list[str]]:
+    """Record the tests that passed, file by file; the changes, and what went wrong."""
+    recorded = Recorded()
+    errors = []
+    for file in sorted({test.file for test in run.tests if test.outcome == "passed"}):
+        place = Place.of(file, options.rootdir, options.baseline_dir)
+        passed = tuple(test for test in run.tests if test.file == file and test.outcome == "passed")
+        try:
+            recorded += record({place: [replace(run, tests=passed)]}, options.update == "new")
         except BaselineError as error:
             errors.append(str(error))
-    return changes, errors
+    return recorded, errors
+
+
+def _told(recorded: Recorded, n_passed: int) -> list[Line]:
+    """What an update did, entry by entry; of histories those that start anew."""
+    lines: list[Line] = [(f"tfperf: baseline: {len(recorded.entries)} entries written for {n_passed} passing tests", None)]
+    lines += [(f"  {change.what}: {change.key} in {change.path}", None) for change in recorded.entries]
+    lines += [(f"  {change.what}: {change.key} in {change.path}", "yellow") for change in recorded.anew]
+    if recorded.added:
+        lines.append((f"  times: a run added to the history of {len(recorded.added)} profiles", None))
+    by_reason: dict[str, list[str]] = {}
+    for change in recorded.left_out:
+        by_reason.setdefault(change.what, []).append(change.key)
+    for why, keys in by_reason.items():
+        more = f", and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
+        lines.append((f"  not recorded: {', '.join(keys[:_NAMED])}{more}: {why}", "yellow"))
+    return lines
 
 
 def _unused_entries(tests: Iterable[TestRecord], options: Options) -> list[str]:
@@ -139,7 +174,7 @@ def _unknown(kind: str, message: str, profile: str = "") -> Check:
 
 def _nothing_to_compare(profile: Profile, tolerance: float) -> Check:
     shown = format_quantity(tolerance, RATIO)
-    message = f"max_regression of {shown} has nothing to compare with\n  try: run with --tfperf-baseline"
+    message = f"max_regression of {shown} has nothing to compare with\n  try: run with --tfperf-baseline, or --tfperf-against a git ref"
     return Check(
         profile=profile.name, metric="step_time", kind="baseline", verdict=Verdict.INCONCLUSIVE, wanted=f"at most {shown} slower",
         message=message,

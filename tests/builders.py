@@ -1,7 +1,9 @@
 """Profiles, records and environments for tests, with as little said as a test needs."""
 
+import itertools
+
 from pytest_tfperf.metrics import METRICS
-from pytest_tfperf.results import Check, Profile, Source, TestRecord, Value, Verdict
+from pytest_tfperf.results import Check, Profile, Run, Source, TestRecord, Value, Verdict
 
 WORKLOAD = {"inputs": ["float32[8, 4]"], "batch": 8}
 LAPTOP = {
@@ -33,7 +35,27 @@ def check(verdict, metric="input_bound", message="input_bound was 9 %, wanted at
     return Check(profile=name, metric=metric, kind=kind, verdict=Verdict(verdict), wanted="at most 5 %", message=message)
 
 
-def record_of(*profiles, key="test_step", file="test_model.py", outcome="passed", checks=(), environment=LAPTOP):
+def record_of(*profiles, key="test_step", file="test_model.py", outcome="passed", checks=(), environment=LAPTOP, **fields):
     return TestRecord(
-        nodeid=f"{file}::{key}", file=file, key=key, outcome=outcome, profiles=profiles, checks=tuple(checks), environment=environment
+        nodeid=f"{file}::{key}",
+        file=file,
+        key=key,
+        outcome=outcome,
+        profiles=profiles,
+        checks=tuple(checks),
+        environment=environment,
+        **fields,
     )
+
+
+_SECONDS = itertools.count()
+
+
+def created(second):
+    """When a run was made that began so many seconds after a certain noon."""
+    return f"2026-01-31T{12 + second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}+00:00"
+
+
+def run_of(*tests, second=None, commit="abc123"):
+    """A run that was made after all others, or at a certain second."""
+    return Run(created=created(next(_SECONDS) if second is None else second), tests=tests, commit=commit)

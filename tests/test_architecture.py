@@ -21,11 +21,11 @@ NAMES = sorted(MODULES)
 FRAMEWORKS = {"tensorflow", "keras"}
 
 # a room is a module or folder of the package; each may import the rooms on its right, and itself
-WORDS = {"errors", "metrics", "op_graph", "recording", "results", "files"}
+WORDS = {"errors", "metrics", "op_graph", "reach", "recording", "results", "files", "turn"}
 ANALYSIS = WORDS | {"trace", "analysis", "padding"}
 BASELINE = ANALYSIS | {"checks", "baseline"}
-COMPARISON = WORDS | {"baseline", "comparison"}  # of the baseline its statistics alone
-CAPTURE = WORDS | {"trace", "comparison", "capture", "compiler"}
+COMPARISON = WORDS | {"baseline", "comparison", "rounds"}  # of the baseline its statistics alone
+CAPTURE = WORDS | {"trace", "comparison", "rounds", "capture", "compiler"}
 ROOMS = {
     **dict.fromkeys(WORDS, WORDS),
     "trace": WORDS | {"trace"},
@@ -35,7 +35,9 @@ ROOMS = {
     "baseline": BASELINE,
     "report": BASELINE | {"report"},
     "export": ANALYSIS | {"export"},
+    "paired": BASELINE | {"paired", "child", "child_plugin"},
     "comparison": COMPARISON,
+    "rounds": COMPARISON,
     "capture": CAPTURE,
     "compiler": CAPTURE,
 }
@@ -46,12 +48,25 @@ TOP = {
     "body",
     "announce",
     "exporting",
+    "own_metrics",
+    "controller",
+    "workers",
+    "hooks",
     "own_process",
     "own_process_child",
+    "apart",
+    "variant_run",
+    "child",
+    "item",
+    "paired_run",
+    "paired_sides",
+    "child_plugin",
     "fixture",
     "session",
     "plugin",
     "cli",
+    "commands",
+    "doctor",
 }
 LONGEST_MODULE, LONGEST_FUNCTION = 350, 60
 

@@ -50,6 +50,32 @@ def test_show_prints_what_pytest_showed(run_file, capsys):
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "begins", "holds"),
+    [
+        ("perf.html", "<!doctype html>", "wanted at most 5 %"),
+        ("perf.md", "", "wanted at most 5 %"),
+        ("perf.csv", "", "input_bound"),
+        ("perf.json", "{", "wanted at most 5 %"),
+    ],
+)
+def test_report_writes_what_the_ending_says(run_file, tmp_path, capsys, name, begins, holds):
+    out = tmp_path / name
+    assert main(["report", run_file(FAILED, PASSED), "-o", str(out)]) == 0
+    text = out.read_text(encoding="utf-8")
+    assert text.lower().startswith(begins)
+    assert holds in text
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(("name", "why"), [("perf.txt", "must be one of .json, .html, .md, .csv"), ("gone/perf.md", "")])
+def test_a_report_that_cannot_be_written_is_said(run_file, tmp_path, capsys, name, why):
+    (tmp_path / "gone").write_text("a file where a folder is wanted")
+    assert main(["report", run_file(FAILED), "-o", str(tmp_path / name)]) == 2
+    assert f"report {tmp_path / name}: " in (said := capsys.readouterr().err)
+    assert why in said
+
+
 @pytest.mark.parametrize("flag", ["-v", "--verbose"])
 def test_show_verbose_adds_causes_notes_and_what_passed(run_file, capsys, flag):
     assert main(["show", flag, run_file(FAILED, PASSED)]) == 1

@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import pytest
 from hlo import encoded, module, op, parameters, trace_of
-from traces import TRACES
+from traces import stored
 from xspace import at, field, line, plane, space
 
 from pytest_tfperf.cli import main
@@ -163,9 +163,7 @@ def test_a_trace_of_a_cpu_is_predicted(tmp_path, capsys):
 
 
 def test_the_recorded_tpu_trace_has_none(capsys):
-    path = TRACES / "tpu_v6e_jax_inference.xplane.pb"
-    if not path.exists():
-        pytest.skip(f"no trace at {path}")
+    path = stored("tpu_v6e_jax_inference.xplane.pb")
     profile, status = printed(capsys, str(path), "--tpu", "v2")
     value = profile["metrics"]["padding_overhead"]
     assert (status, value["value"], value["detail"]["padding"], value["detail"]["tpu"]) == (0, 0.0, "measured", "v6e")

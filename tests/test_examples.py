@@ -24,7 +24,7 @@ def test_an_example_runs(example):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("example", ["grappler", "input_pipeline", "mixed_precision", "tpu_padding", "xla_mnist"])
+@pytest.mark.parametrize("example", ["grappler", "input_pipeline", "mixed_precision", "own_metric", "tpu_padding", "xla_mnist"])
 def test_an_example_passes(example):
     done = run(EXAMPLES / example)
     assert done.returncode == 0, done.stdout
@@ -37,7 +37,7 @@ def test_a_sequential_pipeline_turns_exactly_its_test_red_with_the_stage_named(t
     text = source.read_text().replace("def parallel(", "def parallel_no_more(")
     source.write_text(text + "\n\nparallel = sequential\n")
     done = run(tmp_path / "copy")
-    assert "1 failed, 1 passed" in done.stdout
+    assert "1 failed, 2 passed" in done.stdout
     assert "PERF" in done.stdout
     assert "FAIL: input_bound was" in done.stdout
     assert "where: stage MapAndBatch 'load'" in done.stdout

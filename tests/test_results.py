@@ -34,6 +34,8 @@ def full_profile():
             )
         },
         advice=(Advice(what="use bfloat16", because="half_precision is 0", win_s=0.004, look="the op table"),),
+        blocks_s=(0.0125, 0.013),
+        files={"trace": "/kept/host.xplane.pb"},
     )
 
 
@@ -65,7 +67,10 @@ def test_a_profile_survives_json_without_its_result():
 
 def test_a_profile_s_json_is_the_documented_object():
     data = full_profile().to_json()
-    assert list(data) == ["name", "steps", "n_dropped", "step_source", "workload", "notes", "ended", "metrics", "tables", "advice"]
+    assert list(data) == [
+        "name", "steps", "n_dropped", "step_source", "workload", "notes", "ended", "metrics", "tables", "advice", "blocks_s", "files",
+        "own",
+    ]  # fmt: skip
     assert data["steps"] == [{"name": "train 3", "period_s": 0.0125, "parts_s": dict.fromkeys(PARTS, 0.001)}]
     assert list(data["metrics"]["step_time"]) == ["value", "unit", "source", "why", "detail"]
 
@@ -77,12 +82,12 @@ def test_a_check_survives_json(verdict):
 
 
 def test_a_test_record_survives_json():
-    before = record_of(full_profile(), profile("eval"), checks=[check("FAIL"), check("PASS")])
+    before = record_of(full_profile(), profile("eval"), checks=[check("FAIL"), check("PASS")], max_regression=0.1, shared_cpu=True)
     assert TestRecord.from_json(through_json(before.to_json())) == before
 
 
 def test_a_run_survives_json():
-    before = Run(created="2026-01-31T12:00:00+00:00", tests=(record_of(full_profile()), record_of(key="test_empty")))
+    before = Run(created="2026-01-31T12:00:00+00:00", tests=(record_of(full_profile()), record_of(key="test_empty")), commit="abc")
     assert Run.from_json(through_json(before.to_json()), "run.json") == before
     assert before.to_json()["format"] == 1
 

@@ -1,9 +1,11 @@
 """One run: what is decided, what fails, and what is written at the end."""
 
+import itertools
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from builders import LAPTOP, SERVER, check, profile, record_of
+from builders import LAPTOP, SERVER, check, created, profile, record_of
 
 from pytest_tfperf import session
 from pytest_tfperf.baseline.store import Place, read_entries
@@ -19,6 +21,8 @@ FILE = "test_model.py"
 @pytest.fixture(autouse=True)
 def on_a_laptop(monkeypatch):
     monkeypatch.setattr(session, "describe", lambda: LAPTOP)
+    seconds = itertools.count()
+    monkeypatch.setattr(session, "_now", lambda: created(next(seconds)))
 
 
 def decided(options, *profiles, **arguments):
@@ -78,7 +82,10 @@ def test_other_workers_make_times_undecided_on_a_cpu(monkeypatch, machine, verdi
 def test_max_regression_without_a_baseline_has_nothing_to_compare_with():
     [found] = decided(Options(), profile(step_time=0.1), max_regression="0.5%")
     assert (found.metric, found.verdict, found.wanted) == ("step_time", Verdict.INCONCLUSIVE, "at most 0.5 % slower")
-    assert found.message == "max_regression of 0.5 % has nothing to compare with\n  try: run with --tfperf-baseline"
+    assert (
+        found.message
+        == "max_regression of 0.5 % has nothing to compare with\n  try: run with --tfperf-baseline, or --tfperf-against a git ref"
+    )
 
 
 @pytest.mark.parametrize("options", [Options(only="structural"), Options(update="all")])
@@ -154,6 +161,56 @@ def test_an_update_of_a_changed_workload_says_so(tmp_path):
     update(tmp_path, record_of(profile(workload={"batch": 8})))
     lines, _ = update(tmp_path, record_of(profile(workload={"batch": 16})))
     assert lines[1] == f"  replaced: the workload was batch 8: test_step in {Place.of(FILE, tmp_path, None).structure}"
+
+
+def test_an_update_says_which_histories_go_on_and_which_start_anew(tmp_path):
+    def times(**of_tests):
+        lines, _ = update(tmp_path, *[record_of(profile(step_time=time), key=f"test_{name}") for name, time in of_tests.items()])
+        return [line for line in lines if line.startswith("  times")]
+
+    assert times(a=0.1, b=0.1) == ["  times: a run added to the history of 2 profiles"]
+    path = Place.of(FILE, tmp_path, None).timing_file(LAPTOP["machine"])
+    assert times(a=0.3, b=0.1) == [
+        f"  times: the history starts anew with 1 run: step_time was 100 ms, and is 300 ms now: test_a in {path}",
+        "  times: a run added to the history of 1 profiles",
+    ]
+
+
+@pytest.mark.parametrize(("environment", "runs"), [(LAPTOP, 0), (SERVER, 1)])
+def test_times_beside_other_workers_are_not_recorded_on_a_cpu(tmp_path, environment, runs):
+    tests = [record_of(profile(step_time=0.1), key=f"test_{n}", environment=environment) for n in range(5)]
+    lines, good = update(tmp_path, *tests, parallel=True)
+    said = "  not recorded: test_0, test_1, test_2, and 2 more: times: other workers used the CPU; run without -n"
+    assert (said in lines, good) == (not runs, True)
+    place = Place.of(FILE, tmp_path, None)
+    entries = read_entries(place.timing_file(environment["machine"]))
+    assert [len(entries.get(place.timing_key(f"test_{n}"), {}).get("runs", [])) for n in range(5)] == [runs] * 5
+
+
+def test_what_ended_early_is_not_recorded_and_said(tmp_path):
+    lines, _ = update(tmp_path, record_of(replace(profile(retraces=0), ended="the data ended")))
+    assert lines == ["tfperf: baseline: 0 entries written for 1 passing tests", "  not recorded: test_step: the data ended"]
+
+
+def test_a_run_file_and_the_history_know_the_same_run(tmp_path):
+    update(tmp_path, record_of(profile(step_time=0.1)), reports=(tmp_path / "run.json",))
+    run, place = read_run(tmp_path / "run.json"), Place.of(FILE, tmp_path, None)
+    [stored_run] = read_entries(place.timing_file(LAPTOP["machine"]))[place.timing_key("test_step")]["runs"]
+    assert (stored_run["created"], stored_run["commit"]) == (run.created, run.commit)
+
+
+def test_a_run_file_says_which_tests_shared_the_cpu(tmp_path):
+    records = [record_of(environment=LAPTOP), record_of(key="test_other", environment=SERVER)]
+    for parallel, shared in ((True, [True, False]), (False, [False, False])):
+        concluded(Options(reports=(tmp_path / "run.json",), parallel=parallel), *records)
+        assert [test.shared_cpu for test in read_run(tmp_path / "run.json").tests] == shared
+
+
+def test_times_beside_other_workers_are_not_compared_with_the_baseline(tmp_path):
+    for _ in range(5):
+        update(tmp_path, record_of(profile(step_time=0.1)))
+    checks = decided(Options(rootdir=tmp_path, baseline=True, parallel=True), profile(step_time=0.9))
+    assert verdicts(checks) == [("step_time", "INCONCLUSIVE")]
 
 
 def test_an_update_that_cannot_be_written_is_red_and_leaves_other_files_to_be_written(tmp_path):
@@ -238,3 +295,40 @@ def test_the_summary_is_what_the_terminal_shows():
 
 def test_without_records_there_is_no_summary():
     assert summary([], 80, 0) == []
+
+
+FAILED = record_of(checks=[check("FAIL")], outcome="failed", line=3)
+
+
+def test_a_job_of_github_is_told_which_tests_fail_and_has_a_summary(tmp_path):
+    options = Options(rootdir=tmp_path / "models", workspace=tmp_path, summary=tmp_path / "summary")
+    lines, good = concluded(options, FAILED)
+    assert [line.partition(",title=")[0] for line in lines] == [f"::error file=models/{FILE},line=3"]
+    assert good
+    assert (tmp_path / "summary").read_text(encoding="utf-8").startswith("# ❌ tfperf: 1 check decided (0 pass, 1 fail)\n")
+
+
+def test_what_fails_under_strict_alone_is_annotated_there(tmp_path):
+    record = record_of(checks=[check("INCONCLUSIVE")], line=3)
+    assert [len(concluded(Options(rootdir=tmp_path, workspace=tmp_path, strict=strict), record)[0]) for strict in (False, True)] == [0, 1]
+
+
+def test_elsewhere_nothing_is_said_to_github(tmp_path):
+    assert concluded(Options(rootdir=tmp_path), FAILED) == ([], True)
+
+
+def test_a_summary_that_cannot_be_written_fails_nothing(tmp_path):
+    lines, good = conclude([FAILED.to_json()], Options(rootdir=tmp_path, summary=tmp_path), True)
+    assert lines == [(f"tfperf: summary {tmp_path}: cannot be written: Is a directory", "yellow")]
+    assert good
+
+
+def test_a_run_without_profiled_tests_adds_nothing_to_a_summary(tmp_path):
+    concluded(Options(rootdir=tmp_path, summary=tmp_path / "summary"))
+    assert not (tmp_path / "summary").exists()
+
+
+def test_a_report_is_of_the_form_that_its_ending_asks_for(tmp_path):
+    paths = [tmp_path / name for name in ("run.json", "run.md", "RUN.CSV", "run.html")]
+    concluded(Options(reports=tuple(paths)), FAILED)
+    assert [path.read_text(encoding="utf-8")[:9] for path in paths] == ['{\n "forma', "# ❌ tfper", "created,c", "<!doctype"]

@@ -35,6 +35,14 @@ def suite(pytester, monkeypatch):
     def run(*arguments):
         return pytester.runpytest_inprocess("-p", "no:cacheprovider", "-W", "ignore", *arguments)
 
-    run.write = write
+    def gives(body, *lines, **outcomes):
+        """Tests of this body have these outcomes, and lines like these are among those printed, in this order."""
+        write(body)
+        result = run()
+        result.assert_outcomes(**outcomes)
+        result.stdout.fnmatch_lines(lines)
+        return result
+
+    run.write, run.gives = write, gives
     run.path = pytester.path
     return run

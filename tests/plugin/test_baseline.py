@@ -2,6 +2,10 @@
 
 import json
 
+import pytest
+
+from pytest_tfperf.cli import main
+
 STRUCTURE = """
 w = tf.Variable(tf.ones((8, 8)))
 
@@ -18,9 +22,26 @@ def stored(suite):
     return json.loads((suite.path / "__tfperf__" / "test_suite.json").read_text())
 
 
+def record(suite, *arguments, times_as_slow=100, n_runs=1):
+    """
+    Record, and then write times into the history that are so many times as long: whatever the machine is busy with is no slow-down.
+
+    The noise of so short a run on a shared machine has no bounds that a test could count on.
+    """
+    result = suite("--tfperf-update", *arguments)
+    for path in suite.path.rglob("timing/*.json"):
+        content = json.loads(path.read_text())
+        for entry in content["tests"].values():
+            for part in (entry["anchor"], *entry["runs"]):
+                part["step_time"] *= times_as_slow
+            entry["runs"] *= n_runs
+        path.write_text(json.dumps(content))
+    return result
+
+
 def test_update_then_compare_is_green(suite):
     suite.write(STRUCTURE)
-    update = suite("--tfperf-update")
+    update = record(suite)
     update.assert_outcomes(passed=1)
     update.stdout.fnmatch_lines(["tfperf: baseline: 1 entries written for 1 passing tests"])
     entry = stored(suite)["tests"]["test_step"]
@@ -29,6 +50,37 @@ def test_update_then_compare_is_green(suite):
     result = suite("--tfperf-baseline")
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["tfperf: * checks decided (* pass, 0 fail), 1 not decided: step_time INCONCLUSIVE in test_step"])
+    result.stdout.fnmatch_lines(["INCONCLUSIVE *: step_time is * times the * of the only run recorded; collecting 1 of 5 runs"])
+
+
+@pytest.mark.parametrize(("n_runs", "times_as_slow", "outcome", "said"), [
+    (1, 0.01, "failed", "REGRESSION: step_time is *, wanted at most * slower*: beyond * times that it is a regression, however few the runs"),
+    (5, 0.01, "failed", "REGRESSION: step_time is * of the last 5 runs (*, 99.5 % interval), wanted at most * slower*"),
+    (5, 100, "passed", "IMPROVED *: step_time is * of the last 5 runs (*, 99.5 % interval), wanted at most 5 % slower: it is faster"),
+])  # fmt: skip
+def test_step_times_are_decided_against_the_history(suite, n_runs, times_as_slow, outcome, said):
+    suite.write(STRUCTURE)
+    record(suite, times_as_slow=times_as_slow, n_runs=n_runs)
+    result = suite("--tfperf-baseline")
+    result.assert_outcomes(**{outcome: 1})
+    result.stdout.fnmatch_lines([said])
+
+
+def test_a_run_file_of_elsewhere_is_accepted_and_compared_with(suite, monkeypatch):
+    suite.write(STRUCTURE)
+    suite("--tfperf-report", "run.json").assert_outcomes(passed=1)
+    monkeypatch.chdir(suite.path)
+    assert main(["accept", "run.json"]) == 0
+    assert main(["compare", "run.json", "run.json"]) == 0
+    assert stored(suite)["tests"]["test_step"]["program"]["retraces"] == 0
+    suite("--tfperf-baseline", "--tfperf-only=structural").assert_outcomes(passed=1)
+
+
+def test_a_run_file_holds_what_a_test_tolerates(suite):
+    suite.write(STRUCTURE.replace("def test_step", "@pytest.mark.tfperf(max_regression='30%')\ndef test_step"))
+    suite("--tfperf-report", "run.json")
+    [test] = json.loads((suite.path / "run.json").read_text())["tests"]
+    assert (test["max_regression"], test["shared_cpu"]) == (0.3, False)
 
 
 def test_a_plain_run_writes_nothing(suite):
@@ -162,14 +214,14 @@ def test_baseline_dir_mirrors_the_path_below_rootdir(suite):
     (suite.path / "deep").mkdir()
     suite.write(STRUCTURE)
     (suite.path / "test_suite.py").rename(suite.path / "deep" / "test_suite.py")
-    suite("--tfperf-update", "--tfperf-baseline-dir", "kept")
+    record(suite, "--tfperf-baseline-dir", "kept")
     assert (suite.path / "kept" / "deep" / "test_suite.json").is_file()
     suite("--tfperf-baseline", "-o", "tfperf_baseline_dir=kept").assert_outcomes(passed=1)
 
 
 def test_only_asks_for_one_kind(suite):
     suite.write(STRUCTURE)
-    suite("--tfperf-update")
+    record(suite)
     structural = suite("--tfperf-baseline", "--tfperf-only=structural")
     structural.stdout.fnmatch_lines(["tfperf: * checks decided (* pass, 0 fail)"])
     timing = suite("--tfperf-baseline", "--tfperf-only=timing")

@@ -15,12 +15,8 @@ CUBES = [tf.ones((8, 32, 64))] * 4
 """
 
 
-def shown(result):
-    return "\n".join(result.outlines)
-
-
 def test_findings_fail_a_limit_with_line_and_rewrite(suite):
-    suite.write(
+    suite.gives(
         BODY
         + """
 @pytest.mark.tfperf(max_op_guide_findings=0, **STEP_ARGUMENTS)
@@ -36,16 +32,11 @@ def test_step(tf_profile):
     ]
     assert profile.op_guide_findings == 1
     assert profile.value("op_guide_findings").source.value == "graph"
-"""
-    )
-    result = suite()
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "FAIL: op_guide_findings was 1, wanted at most 0 (max_op_guide_findings=0)",
-            "  where: TRANSPOSE at test_suite.py:10: Transpose, float32*8,32,64* by (0,2,1)",
-            "  try: move this transpose next to the matrix product *",
-        ]
+""",
+        "FAIL: op_guide_findings was 1, wanted at most 0 (max_op_guide_findings=0)",
+        "  where: TRANSPOSE at test_suite.py:10: Transpose, float32*8,32,64* by (0,2,1)",
+        "  try: move this transpose next to the matrix product *",
+        failed=1,
     )
 
 
@@ -72,23 +63,23 @@ def test_all_but_one(tf_profile):
 
 
 def test_a_code_that_is_none_is_an_error_of_the_file(suite):
-    suite.write("@pytest.mark.tfperf(ignore_findings='TRANSPOS')\ndef test_step(tf_profile): pass\n")
-    result = suite()
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*no finding 'TRANSPOS'; did you mean 'TRANSPOSE'?*"])
+    suite.gives(
+        "@pytest.mark.tfperf(ignore_findings='TRANSPOS')\ndef test_step(tf_profile): pass\n",
+        "*no finding 'TRANSPOS'; did you mean 'TRANSPOSE'?*",
+        errors=1,
+    )
 
 
 def test_a_step_without_a_graph_is_unknown(suite):
-    suite.write(
+    suite.gives(
         """
 @pytest.mark.tfperf(max_op_guide_findings=0, **STEP_ARGUMENTS)
 def test_eager(tf_profile):
     tf_profile(lambda x: x + 1, DATA)
-"""
+""",
+        "*op_guide_findings is unknown, wanted at most 0 (max_op_guide_findings=0): the step calls no tf.function*",
+        failed=1,
     )
-    result = suite()
-    result.assert_outcomes(failed=1)
-    assert "op_guide_findings is unknown, wanted at most 0 (max_op_guide_findings=0): the step calls no tf.function" in shown(result)
 
 
 @pytest.mark.parametrize(("drop", "also"), [(True, ["PADDED_RESHAPE"]), (False, [])])  # without, how many examples a batch holds is open

@@ -142,7 +142,7 @@ def test_the_tpu_generation_is_accepted(suite):
         (["-o", "tfperf_limits=max_input_bound"], "*ini tfperf_limits: 'max_input_bound' is not of the form max_input_bound = 5%*"),
         (["-o", "tfperf_missing=perhaps"], "*ini tfperf_missing: 'perhaps' is neither fail nor allow*"),
         (["--tfperf-min-checks=x"], "*tfperf_min_checks: 'x' is not a whole number*"),
-        (["--tfperf-report=run.pdf"], "*--tfperf-report run.pdf: the file ending must be .json*"),
+        (["--tfperf-report=run.pdf"], "*--tfperf-report run.pdf: the file ending must be one of .json, .html, .md, .csv*"),
     ],
 )
 def test_an_option_that_cannot_be_understood_is_a_usage_error(suite, arguments, said):

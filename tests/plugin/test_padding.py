@@ -29,15 +29,12 @@ def test_fit(tf_profile):
 
 
 def test_a_keras_model_fails_its_limit_with_line_and_sizes(suite):
-    suite.write(MODEL)
-    result = suite()
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "FAIL: padding_overhead was between 5* % and 5* % on a TPU v6e (predicted) (layouts are not certain *), wanted at most 10 % *",
-            "  where: most in convolution *Conv2D* at test_suite.py:*: f32*100,32,32,20* takes f32*128,32,32,24*{0,3,2,1:T(8,128)}",
-            "  try: 100 → 128, 20 → 24: saves 4.19 MiB",
-        ]
+    suite.gives(
+        MODEL,
+        "FAIL: padding_overhead was between 5* % and 5* % on a TPU v6e (predicted) (layouts are not certain *), wanted at most 10 % *",
+        "  where: most in convolution *Conv2D* at test_suite.py:*: f32*100,32,32,20* takes f32*128,32,32,24*{0,3,2,1:T(8,128)}",
+        "  try: 100 → 128, 20 → 24: saves 4.19 MiB",
+        failed=1,
     )
 
 
@@ -70,8 +67,9 @@ def test_between_the_bounds_nothing_is_decided(suite):
 
 
 def test_a_generation_that_there_is_not_is_told_the_nearest(suite):
-    suite.write("@pytest.mark.tfperf(tpu='v6')\ndef test_it(tf_profile): tf_profile(lambda: 1, **STEP_ARGUMENTS)\n")
-    result = suite()
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*tpu: 'v6' is no TPU generation; did you mean 'v6e'?*"])
+    suite.gives(
+        "@pytest.mark.tfperf(tpu='v6')\ndef test_it(tf_profile): tf_profile(lambda: 1, **STEP_ARGUMENTS)\n",
+        "*tpu: 'v6' is no TPU generation; did you mean 'v6e'?*",
+        errors=1,
+    )
     assert "tfperf_tpu: 'v9' is no TPU generation" in "\n".join(suite("-o", "tfperf_tpu=v9").errlines)

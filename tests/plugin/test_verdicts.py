@@ -23,18 +23,16 @@ def test_plain():
 
 
 def test_a_broken_limit_fails_the_test_itself_with_cause_and_remedy(suite):
-    suite.write(MIXED)
-    result = suite()
-    result.assert_outcomes(passed=2, failed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "test_suite.py .P.*",
-            "FAIL: eager_ops was 1, wanted at most 0 (max_eager_ops=0)",
-            "  where: eager: AddV2 at test_suite.py:* ×3",
-            "  try: move them into the tf.function that the step calls",
-            "tfperf: 2 checks decided (1 pass, 1 fail)",
-            "PERF test_suite.py::test_bad - *",
-        ]
+    result = suite.gives(
+        MIXED,
+        "test_suite.py .P.*",
+        "FAIL: eager_ops was 1, wanted at most 0 (max_eager_ops=0)",
+        "  where: eager: AddV2 at test_suite.py:* ×3",
+        "  try: move them into the tf.function that the step calls",
+        "tfperf: 2 checks decided (1 pass, 1 fail)",
+        "PERF test_suite.py::test_bad - *",
+        passed=2,
+        failed=1,
     )
     assert result.ret == 1
 
@@ -153,7 +151,7 @@ def test_two(tf_profile):
 
 
 def test_skip_xfail_and_own_failures_are_what_they_are_without_us(suite):
-    suite.write(
+    suite.gives(
         """
 @pytest.mark.tfperf(max_eager_ops=0)
 def test_skips(tf_profile):
@@ -168,31 +166,32 @@ def test_expected(tf_profile):
 def test_own(tf_profile):
     tf_profile(lambda: tf.ones(3) + 1, **STEP_ARGUMENTS)
     raise ValueError("mine")
-"""
+""",
+        "FAILED test_suite.py::test_own - ValueError: mine",
+        skipped=1,
+        xfailed=1,
+        failed=1,
     )
-    result = suite()
-    result.assert_outcomes(skipped=1, xfailed=1, failed=1)
-    result.stdout.fnmatch_lines(["FAILED test_suite.py::test_own - ValueError: mine"])
 
 
 def test_a_limit_on_what_cannot_be_measured_fails_and_says_why(suite):
-    suite.write(
+    suite.gives(
         """
 @pytest.mark.tfperf(max_padding_overhead=0.1)
 def test_it(tf_profile):
     tf_profile(lambda: None, **STEP_ARGUMENTS)
-"""
+""",
+        "UNKNOWN: padding_overhead is unknown, wanted at most 10 % (max_padding_overhead=0.1): *",
+        failed=1,
     )
-    result = suite()
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["UNKNOWN: padding_overhead is unknown, wanted at most 10 % (max_padding_overhead=0.1): *"])
 
 
 def test_a_test_that_asks_and_profiles_nothing_fails(suite):
-    suite.write("@pytest.mark.tfperf(max_eager_ops=0)\ndef test_it(tf_profile): pass\n")
-    result = suite()
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["UNKNOWN: the test asks for limits or a comparison, but profiled no step*"])
+    suite.gives(
+        "@pytest.mark.tfperf(max_eager_ops=0)\ndef test_it(tf_profile): pass\n",
+        "UNKNOWN: the test asks for limits or a comparison, but profiled no step*",
+        failed=1,
+    )
 
 
 def test_tensorflow_missing_fails_the_fixture_with_the_install_command_and_nothing_else(pytester):
@@ -215,7 +214,7 @@ def test_plain(): pass
 
 
 def test_unittest_test_cases_are_profiled_too(suite):
-    suite.write(
+    suite.gives(
         """
 import unittest
 
@@ -227,11 +226,10 @@ class TestCase(unittest.TestCase):
     @pytest.mark.tfperf(max_eager_ops=0)
     def test_it(self):
         self.tf_profile(lambda: tf.ones(3) + 1, **STEP_ARGUMENTS)
-"""
+""",
+        "FAIL: eager_ops was 2, wanted at most 0*",
+        failed=1,
     )
-    result = suite()
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["FAIL: eager_ops was 2, wanted at most 0*"])
 
 
 MARKER_ALONE = """
@@ -251,7 +249,7 @@ def compiled(x):
 
 
 def test_a_marker_alone_counts_retraces_and_compilations_in_all_of_the_body(suite):
-    suite.write(
+    suite.gives(
         MARKER_ALONE
         + """
 @pytest.mark.tfperf(max_retraces=0)
@@ -268,17 +266,17 @@ def test_compiles():
 def test_good():
     for n in range(4):
         metric(DATA[0])
-"""
-    )
-    result = suite()
-    result.assert_outcomes(passed=1, failed=2)
-    result.stdout.fnmatch_lines(
-        ["FAIL: retraces was 3, wanted at most 0*", "*traced again: train ×3*", "FAIL: xla_compiles was 2, wanted at most 0*"]
+""",
+        "FAIL: retraces was 3, wanted at most 0*",
+        "*traced again: train ×3*",
+        "FAIL: xla_compiles was 2, wanted at most 0*",
+        passed=1,
+        failed=2,
     )
 
 
 def test_a_marker_alone_over_several_functions_does_not_guess_which_is_the_step(suite):
-    suite.write(
+    suite.gives(
         MARKER_ALONE
         + """
 @pytest.mark.tfperf(max_retraces=0)
@@ -287,12 +285,9 @@ def test_two():
         train(DATA[0], n)
     for n in range(20):
         metric(DATA[0])
-"""
-    )
-    result = suite()
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        ["this test calls several functions (metric most often, others 5 times): which of them is the step cannot be known*"]
+""",
+        "this test calls several functions (metric most often, others 5 times): which of them is the step cannot be known*",
+        failed=1,
     )
 
 
@@ -342,29 +337,29 @@ def test_keys_are_names_from_the_module_down_also_in_packages(suite):
 
 
 def test_a_marker_alone_without_any_step_is_an_error_that_says_what_a_step_is(suite):
-    suite.write("@pytest.mark.tfperf(max_retraces=0)\ndef test_it():\n    assert 1\n")
-    result = suite()
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["no step found in this test: it ran no Keras fit, evaluate or predict, called no tf.function*"])
+    suite.gives(
+        "@pytest.mark.tfperf(max_retraces=0)\ndef test_it():\n    assert 1\n",
+        "no step found in this test: it ran no Keras fit, evaluate or predict, called no tf.function*",
+        failed=1,
+    )
 
 
 def test_a_marker_alone_has_no_times_outside_of_keras(suite):
-    suite.write(
+    suite.gives(
         MARKER_ALONE
         + """
 @pytest.mark.tfperf(max_step_time="1 min")
 def test_it():
     for n in range(4):
         metric(DATA[0])
-"""
+""",
+        "UNKNOWN: step_time is unknown, wanted at most 60 s *: nothing was timed*",
+        failed=1,
     )
-    result = suite()
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["UNKNOWN: step_time is unknown, wanted at most 60 s *: nothing was timed*"])
 
 
 def test_a_marker_alone_lets_keras_loops_run_to_their_end(suite):
-    suite.write(
+    suite.gives(
         """
 import keras
 
@@ -375,8 +370,7 @@ def test_it():
     history = model.fit(np.ones((400, 3)), np.ones((400, 1)), batch_size=4, epochs=4, verbose=0)
     assert len(history.history["loss"]) == 4
     assert model.predict(np.ones((64, 3)), verbose=0).shape == (64, 1)
-"""
+""",
+        "tfperf: 4 checks decided (4 pass, 0 fail)",
+        passed=1,
     )
-    result = suite()
-    result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["tfperf: 4 checks decided (4 pass, 0 fail)"])  # of fit and of predict

@@ -1,0 +1,1 @@
+"""The subcommands of `tfperf`, one module for what each kind of input has."""

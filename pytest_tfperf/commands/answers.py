@@ -1,0 +1,58 @@
+"""What the commands have in common: their exit status, their options, and how they print."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pytest_tfperf.report.terminal import TextLine
+from pytest_tfperf.results import BROKEN, FORMAT, Check, Json, Profile, Verdict
+
+GOOD, FAILED, USAGE, UNKNOWN = 0, 1, 2, 3
+TRACES = "an .xplane.pb file, or a logdir: then its newest run"
+_COLOURS = {"red": "31", "green": "32", "yellow": "33"}
+
+
+def add_command(commands: Any, name: str, run: object, short: str, long: str) -> argparse.ArgumentParser:
+    """A command that takes -v and --json."""
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=short, description=long)
+    parser.add_argument("-v", "--verbose", action="store_true", help="also what passed, what is unknown and why, and more rows of tables")
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
+    parser.set_defaults(run_command=run, parser=parser)
+    return parser
+
+
+def refuse(options: argparse.Namespace, rest: Sequence[str]) -> None:
+    """End with a message where there are arguments that nobody knows."""
+    if rest:
+        options.parser.error(f"unrecognized arguments: {' '.join(rest)}")
+
+
+def profiles_json(profiles: Iterable[Profile]) -> str:
+    """`{"format", "profiles"}`, as all commands print it."""
+    content: Json = {"format": FORMAT, "profiles": [profile.to_json() for profile in profiles]}
+    return json.dumps(content, indent=1, allow_nan=False)
+
+
+def status_of(checks: Iterable[Check]) -> int:
+    """The exit status that checks mean."""
+    verdicts = {check.verdict for check in checks}
+    if verdicts & (BROKEN - {Verdict.UNKNOWN}):
+        return FAILED
+    return UNKNOWN if Verdict.UNKNOWN in verdicts else GOOD
+
+
+def width() -> int:
+    """Columns of the terminal."""
+    return shutil.get_terminal_size((80, 24)).columns
+
+
+def coloured(lines: Iterable[TextLine]) -> str:
+    """Lines as text, with their colours on a terminal."""
+    if not sys.stdout.isatty():
+        return "\n".join(line.text for line in lines)
+    return "\n".join(f"\033[{_COLOURS[line.colour]}m{line.text}\033[0m" if line.colour else line.text for line in lines)

@@ -1,0 +1,119 @@
+"""The commands that take run files: show, report, compare (traces too), accept."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pytest_tfperf.baseline.store import entry_key
+from pytest_tfperf.commands.answers import FAILED, GOOD, TRACES, add_command, coloured, profiles_json, refuse, status_of, width
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.report.runfile import read_run, write_run
+from pytest_tfperf.report.terminal import render
+
+
+def add_commands(commands: Any) -> None:
+    """Add them to the parser's."""
+    show = add_command(
+        commands, "show", _show, "a run file as pytest showed it",
+        "Show a run file of pytest --tfperf-report run.json. Exit status 1 if a check in it failed, 3 if one is unknown.",
+    )  # fmt: skip
+    show.add_argument("run", type=Path, metavar="RUN.json", help="the run file")
+    report = commands.add_parser(
+        "report", help="a run file as a page, as Markdown or as a table",
+        description="Write a run file of pytest --tfperf-report as what the ending of FILE says: a page that needs nothing else (.html), "
+        "Markdown (.md), one row a metric (.csv), or JSON (.json). Exit status 2 if it cannot be read or written.",
+    )  # fmt: skip
+    report.add_argument("run", type=Path, metavar="RUN.json", help="the run file")
+    report.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="the file to write")
+    report.set_defaults(run_command=_report, parser=report)
+    compare = add_command(
+        commands, "compare", _compare, "two traces, or two run files, side by side",
+        "Show the metrics of two traces side by side, and how the HLO that they ran differs: which ops, which fusions, whose shapes. "
+        "Of two run files (.json) compare every profile as pytest --tfperf-baseline does: exit status 1 if one is worse or missing, 3 if a "
+        "value is unknown. Exit status 2 if one cannot be read.",
+    )  # fmt: skip
+    compare.add_argument("before", type=Path, metavar="A", help=f"{TRACES}; or a run file of pytest --tfperf-report")
+    compare.add_argument("after", type=Path, metavar="B", help="what to compare with it")
+    accept = commands.add_parser(
+        "accept", help="run files, as of CI, become part of the stored baselines",
+        description="Record what run files of pytest --tfperf-report hold, as --tfperf-update would have: of each test the structure of "
+        "the newest run, and the times of all; a run that is recorded already does not count twice, and a test that failed is left out. "
+        "Exit status 1 if nothing could be accepted, 2 if a file cannot be read or written: then all are as they were.",
+    )  # fmt: skip
+    accept.add_argument("words", nargs="+", metavar="RUN.json|TEST", help="run files; and tests by name or node id: only they are recorded")
+    accept.add_argument("--rootdir", type=Path, default=Path(), metavar="DIR", help="pytest's rootdir, if it is not the current folder")
+    accept.add_argument("--baseline-dir", type=Path, metavar="DIR", help="as pytest --tfperf-baseline-dir")
+    accept.set_defaults(run_command=_accept, parser=accept)
+
+
+def _show(options: argparse.Namespace, rest: Sequence[str]) -> int:
+    refuse(options, rest)
+    run = read_run(options.run)
+    if options.json:
+        print(profiles_json(replace(profile, name=entry_key(test.nodeid, profile.name)) for test in run.tests for profile in test.profiles))
+    else:
+        print(coloured(render(run, width(), int(options.verbose))))
+    return status_of(check for test in run.tests for check in test.checks)
+
+
+def _report(options: argparse.Namespace, rest: Sequence[str]) -> int:
+    refuse(options, rest)
+    write_run(read_run(options.run), options.output)
+    return GOOD
+
+
+def _accept(options: argparse.Namespace, rest: Sequence[str]) -> int:
+    words = [*options.words, *(word for word in rest if not word.startswith("-"))]  # argparse ends them at the first option
+    refuse(options, [word for word in rest if word.startswith("-")])
+    from pytest_tfperf.baseline.accept import accept  # numpy
+    from pytest_tfperf.report.accepted import is_accepted, render_accepted
+
+    paths = [Path(word) for word in words if _is_run_file(Path(word))]
+    if not paths:
+        options.parser.error(f"{words[0]} is no run file: give at least one .json of pytest --tfperf-report")
+    names = [word for word in words if not _is_run_file(Path(word))]
+    folder = None if options.baseline_dir is None else options.baseline_dir.absolute()
+    recorded = accept([read_run(path) for path in paths], names, options.rootdir, folder)
+    print(render_accepted(recorded, len(paths)))
+    return GOOD if is_accepted(recorded) else FAILED
+
+
+def _is_run_file(path: Path) -> bool:
+    """Told by its name, as tests have none like it."""
+    return path.suffix == ".json" and "::" not in str(path)
+
+
+def _compare(options: argparse.Namespace, rest: Sequence[str]) -> int:
+    refuse(options, rest)
+    runs = [_is_run_file(path) for path in (options.before, options.after)]
+    if all(runs):
+        return _compare_runs(options)
+    if any(runs):
+        run, trace = (options.before, options.after) if runs[0] else (options.after, options.before)
+        raise TfperfError(f"{run} is a run file and {trace} a trace: give two of one kind")
+    from pytest_tfperf.report.side_by_side import compared_json, read_side, render_compared  # numpy
+
+    before, after = read_side(options.before), read_side(options.after)
+    if options.json:
+        print(json.dumps(compared_json(before, after), indent=1, allow_nan=False))
+    else:
+        print(render_compared(before, after, options.verbose))
+    return GOOD
+
+
+def _compare_runs(options: argparse.Namespace) -> int:
+    from pytest_tfperf.baseline.runs import compare_runs  # numpy
+    from pytest_tfperf.report.two_runs import compared_runs_json, render_compared_runs
+
+    before, after = read_run(options.before), read_run(options.after)
+    compared = compare_runs(before, after)
+    if options.json:
+        print(json.dumps(compared_runs_json(before, after, compared), indent=1, allow_nan=False))
+    else:
+        print(coloured(render_compared_runs(before, after, compared, width(), options.verbose)))
+    return status_of(check for test in compared.tests for check in test.checks)

@@ -1,0 +1,24 @@
+"""Tests say themselves what GitHub Actions they run in, and what other plugins: none, where they say nothing."""
+
+import os
+
+import pytest
+
+ADDOPTS = "PYTEST_ADDOPTS"
+
+
+def pytest_configure(config):
+    os.environ[ADDOPTS] = _without_neighbours(config)
+    for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE"):
+        os.environ.pop(name, None)
+
+
+@pytest.fixture
+def pytester(pytester, pytestconfig, monkeypatch):
+    """pytest's own, which forgets the options of the environment."""
+    monkeypatch.setenv(ADDOPTS, _without_neighbours(pytestconfig))
+    return pytester
+
+
+def _without_neighbours(config):
+    return " ".join(option for option in config.getini("addopts") if option.startswith("-pno:"))

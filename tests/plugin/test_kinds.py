@@ -1,0 +1,63 @@
+"""Kinds of tests that profile TensorFlow itself: test cases of TensorFlow, and async ones."""
+
+TEST_CASES = """
+class TestSteps(tf.test.TestCase):
+    @pytest.fixture(autouse=True)
+    def profiler(self, tf_profile):
+        self.tf_profile = tf_profile
+
+    @pytest.mark.tfperf(max_eager_ops=0)
+    def test_eager(self):
+        profile = self.tf_profile(lambda: tf.ones(3) + 1, **STEP_ARGUMENTS)
+        self.assertAllEqual(profile.result, [2, 2, 2])
+
+class TestMarked(tf.test.TestCase):
+    @pytest.mark.tfperf(max_retraces=0)
+    def test_retraces(self):
+        step = tf.function(lambda x, n: x * n)
+        for n in range(4):
+            step(DATA[0], n)
+"""
+ASYNC = """
+import asyncio
+
+@pytest.mark.asyncio
+@pytest.mark.tfperf(max_eager_ops=0)
+async def test_loop(tf_profile):
+    step = tf.function(lambda x: x + 1)
+    for batch in tf_profile.steps(DATA, **STEP_ARGUMENTS):
+        await asyncio.sleep(0)
+        step(batch)
+    assert tf_profile.profile.step_time > 0
+
+@pytest.mark.asyncio
+@pytest.mark.tfperf(max_eager_ops=0)
+async def test_call(tf_profile):
+    await asyncio.sleep(0)
+    tf_profile(lambda x: x + 1, DATA, **STEP_ARGUMENTS)
+
+@pytest.mark.asyncio
+async def test_coroutine(tf_profile):
+    async def step(x):
+        return x + 1
+
+    with pytest.raises(TypeError, match="step is a coroutine function"):
+        tf_profile(step, DATA)
+"""
+
+
+def test_test_cases_of_tensorflow(suite):
+    suite.gives(
+        TEST_CASES,
+        "FAIL: eager_ops was 2, wanted at most 0*",
+        "FAIL: retraces was 3, wanted at most 0*",
+        failed=2,
+        skipped=2,  # test_session, which each brings along
+    )
+
+
+def test_async_tests(suite):
+    suite.write(ASYNC)
+    result = suite("-p", "asyncio")
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.fnmatch_lines(["FAIL: eager_ops was 1, wanted at most 0*", "PERF test_suite.py::test_call*"])

@@ -1,0 +1,65 @@
+"""`tfperf doctor` from outside: once for real, and where it cannot run."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from pytest_tfperf.cli import main
+
+
+def doctor(folder, *arguments, **environment):
+    """Run it in a folder that is no project, with no program in its path, and a temporary folder that shows what is left."""
+    scratch = folder / "scratch"
+    scratch.mkdir()
+    given = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest_tfperf.cli", "doctor", *arguments], cwd=folder, capture_output=True, text=True, check=False, timeout=300,
+        env={**given, "PATH": str(folder), "TMPDIR": str(scratch), **environment},
+    )  # fmt: skip
+    assert list(scratch.iterdir()) == []
+    return done
+
+
+def test_a_real_machine(tmp_path):
+    done = doctor(tmp_path, "--seconds", "1", "--json", PYTEST_ADDOPTS="--no-such-option", PYTEST_PLUGINS="no_such_plugin")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["format"], found["good"]) == (1, True)
+    assert found["machine"]["machine"]["tensorflow"]
+    assert [check["passed"] for check in found["profiler"]["checks"]] == [True] * 4
+    assert found["profiler"]["checks"][0]["found"] == "5 steps marked in each of 2 sessions, 5 and 5 found"
+    assert found["conditions"]["can_stop"]
+    turns = found["noise"]["turns"]
+    assert [kind["pinned"] for kind in turns] == ([True, False] if found["conditions"]["can_pin"] else [False])
+    for kind in turns:
+        assert kind["noise"]["n"] >= 1
+        assert kind["noise"]["step_s"] > 0
+        assert kind["noise"]["ratio"] > 0
+    assert [kind["pinned"] for kind in found["resolution"]["turns"]] == [kind["pinned"] for kind in turns]
+
+
+def test_without_tensorflow_it_says_what_to_install(tmp_path):
+    (tmp_path / "tensorflow.py").write_text("raise ImportError('no TensorFlow here')")
+    done = doctor(tmp_path, PYTHONPATH=str(tmp_path))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("tfperf: TensorFlow cannot be imported (no TensorFlow here)")
+    assert "pip install" in done.stderr
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "soon"])
+def test_seconds_that_are_none_are_refused(capsys, seconds):
+    with pytest.raises(SystemExit) as ended:
+        main(["doctor", f"--seconds={seconds}"])
+    assert ended.value.code == 2
+    assert "--seconds" in capsys.readouterr().err
+
+
+def test_ctrl_c_ends_it_without_a_traceback(monkeypatch):
+    def stop(seconds):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pytest_tfperf.doctor.examine", stop)
+    assert main(["doctor"]) == 130
