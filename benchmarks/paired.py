@@ -1,0 +1,269 @@
+"""
+How often a paired run is right, from recorded turns of fresh process pairs.
+
+    python benchmarks/paired.py replay DATA.jsonl.gz
+
+The decision is replayed over each recorded process pair as a referee makes it: at the planned sizes, in the share of the budget
+that a process pair has, a pair of turns costing what it cost when it was recorded. A first and a second process pair are drawn
+without replacement, in all ways that there are. In brackets are 95 % intervals; the trials of a rate are the process pairs.
+
+A line of the data is a fresh process pair:
+{"step": "matmul_0.3ms", "planted": 0.05, "pinned": true, "machine": {...}, "when": "...", "cost_s": 14.2, "turns": [[seconds_a, seconds_b, a_first], ...]}
+with the seconds of a step in the turns of both sides, of which b is the one that is slower by what is planted, and what all turns took.
+"""
+
+import argparse
+import gzip
+import json
+import math
+import statistics
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import scipy.stats
+
+from pytest_tfperf.baseline.decision import LOOKS, PAIR_SHARE, PINNED_SPREAD, UNPINNED_SPREAD, Rule, decide
+from pytest_tfperf.baseline.statistics import estimate, ratio_interval
+from pytest_tfperf.results import Verdict
+
+BUDGET_S = 30
+SUSPECTED = Verdict.REGRESSION  # what one process pair says; two make a regression
+PASSED = (Verdict.PASS, Verdict.IMPROVED)
+VIRTUAL_TESTS, VIRTUAL_RUNS = 200, 10_000
+FOUND = (  # the true ratio, the tolerance, seconds of turns of both process pairs
+    (1.05, 0.02, BUDGET_S),
+    (1.03, 0.01, BUDGET_S),
+    (1.10, 0.05, 10),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessPair:
+    """The log ratios b ÷ a of its turns, the seconds of a step, and those that a pair of turns takes."""
+
+    step: str
+    planted: float
+    pinned: bool
+    machine: str
+    when: str
+    step_s: float
+    cost_s: float
+    logs: np.ndarray
+    a_first: np.ndarray
+
+
+def read(path):
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rt", encoding="utf-8") as lines:
+        return [process_pair(json.loads(line)) for line in lines if line.strip()]
+
+
+def process_pair(line):
+    seconds = np.array([turn[:2] for turn in line["turns"]], np.float64)
+    return ProcessPair(
+        step=line["step"],
+        planted=line["planted"],
+        pinned=line["pinned"],
+        machine=json.dumps(line["machine"], sort_keys=True),
+        when=line["when"],
+        step_s=float(np.median(seconds[:, 0])),
+        cost_s=line["cost_s"] / len(seconds),
+        logs=np.log(seconds[:, 1] / seconds[:, 0]),
+        a_first=np.array([bool(turn[2]) for turn in line["turns"]]),
+    )
+
+
+def by_kind(pairs):
+    """Those of the same code on both sides, and those of which one is slowed down; a process pair alone says nothing of a rate."""
+    kinds = ([pair for pair in pairs if bool(pair.planted) is slowed] for slowed in (False, True))
+    return [kind if len(kind) > 1 else [] for kind in kinds]
+
+
+def mean_ratio(pairs):
+    return math.exp(statistics.fmean(math.log(estimate(pair.logs)) for pair in pairs))
+
+
+def affordable(pair, budget_s):
+    """How many pairs of turns the share of a process pair pays for."""
+    return max(1, min(LOOKS[-1], int(PAIR_SHARE * budget_s / pair.cost_s)))
+
+
+def replayed(pairs, rule, budget_s, shifts=None):
+    """What each process pair says, and the seconds of turns until then."""
+    moved = zip(pairs, shifts or [0.0] * len(pairs), strict=True)
+    looks = [decide([pair.logs[: affordable(pair, budget_s)] + by], rule).pairs[0] for pair, by in moved]
+    return [(look.verdict, look.n * pair.cost_s) for look, pair in zip(looks, pairs, strict=True)]
+
+
+def median_seconds(outcomes, wanted):
+    """Until what is wanted is said; "never" where it is not in half of the cases."""
+    seconds = statistics.median_high([seconds if verdict in wanted else math.inf for verdict, seconds in outcomes])
+    return f"{seconds:.1f} s" if math.isfinite(seconds) else "never"
+
+
+def binomial(k, n):
+    """The 95 % interval of a rate (Clopper and Pearson 1934)."""
+    interval = scipy.stats.binomtest(k, n).proportion_ci(0.95, method="exact")
+    return interval.low, interval.high
+
+
+def regressions(pairs, verdicts):
+    """
+    The share of draws of two process pairs of a step in which both are suspected, and the interval of that rate; of several steps the means.
+
+    Fresh process pairs of a step are independent, so the rate is the square of that of one. Steps differ in it, and the mean of
+    squares is more than the square of the mean.
+    """
+    rates, intervals = [], []
+    for step in dict.fromkeys(pair.step for pair in pairs):
+        suspected = [verdict is SUSPECTED for pair, verdict in zip(pairs, verdicts, strict=True) if pair.step == step]
+        k, n = sum(suspected), len(suspected)
+        rates.append(k * (k - 1) / (n * (n - 1)))
+        intervals.append([end**2 for end in binomial(k, n)])
+    return statistics.fmean(rates), [statistics.fmean(ends) for ends in zip(*intervals, strict=True)]
+
+
+def percent(*shares):
+    return " to ".join(f"{100 * share:.3g}" for share in shares) + " %"
+
+
+def said(outcomes):
+    counts = Counter("suspected" if verdict is SUSPECTED else verdict.value for verdict, _ in outcomes)
+    return f"{len(outcomes)} process pairs: " + ", ".join(f"{n} {name}" for name, n in counts.most_common())
+
+
+def show_rule(rule):
+    raised = f", raised to {percent(rule.held)}" if rule.held > rule.tolerance else ""
+    return f"tolerance {percent(rule.tolerance)}{raised}"
+
+
+def show_noise(name, pairs):
+    """The spread between process pairs (the variance of the estimates less that of the turns, whose standard error is from the rank interval)."""
+    if not pairs:
+        return
+    estimates = np.log([estimate(pair.logs) for pair in pairs])
+    intervals = [ratio_interval(pair.logs, 0.95) for pair in pairs]
+    turns_variance = np.mean([(math.log(one.high / one.low) / (2 * 1.96)) ** 2 for one in intervals])
+    n, variance = len(pairs), np.var(estimates, ddof=1)
+    ends = [variance * (n - 1) / scipy.stats.chi2.ppf(tail, n - 1) for tail in (0.975, 0.025)]
+    spread, low, high = (math.sqrt(max(0.0, one - turns_variance)) for one in (variance, *ends))
+    mean, error = estimates.mean(), scipy.stats.t.ppf(0.975, n - 1) * math.sqrt(variance / n)
+    single = [np.std(pair.logs, ddof=1) for pair in pairs]
+    next_one = [np.corrcoef(pair.logs[:-1], pair.logs[1:])[0, 1] for pair in pairs]
+    print(f"  {name}: {n} process pairs of {statistics.median(len(pair.logs) for pair in pairs):.0f} pairs of turns", end="; ")
+    print(f"a pair of turns takes {1e3 * statistics.median(pair.cost_s for pair in pairs):.0f} ms")
+    print(f"    ratio {math.exp(mean):.4f} ({math.exp(mean - error):.4f} to {math.exp(mean + error):.4f})", end="; ")
+    print(f"from {math.exp(estimates.min()):.4f} to {math.exp(estimates.max()):.4f}")
+    print(f"    spread between process pairs, less that of their turns: sd {percent(spread)} ({percent(low, high)})", end="; ")
+    print(f"turns explain {percent(math.sqrt(turns_variance))}")
+    print(f"    single log ratios: sd {percent(statistics.median(single))}, from {percent(min(single), max(single))}", end="; ")
+    print(f"correlation with the next one {statistics.median(next_one):.2f}", end="; ")
+    print(f"the turn that is first takes {math.exp(statistics.median(map(first_turn, pairs)) / 2):.4f} times the other")
+
+
+def first_turn(pair):
+    """Twice the log of how much slower the first turn of two is, whichever side has it."""
+    return np.median(pair.logs[~pair.a_first]) - np.median(pair.logs[pair.a_first])
+
+
+def show_same_code(pairs, spread):
+    rule = Rule(tolerance=0.02, n_tests=1, spread=spread)
+    outcomes = replayed(pairs, rule, BUDGET_S)
+    verdicts = [verdict for verdict, _ in outcomes]
+    rate, interval = regressions(pairs, verdicts)
+    passes = sum(verdict in PASSED for verdict in verdicts)
+    print(f"  same code, {show_rule(rule)}, {BUDGET_S} s: false alarms {percent(rate)} ({percent(*interval)}); {said(outcomes)}")
+    print(
+        f"    PASS {percent(passes / len(verdicts))} ({percent(*binomial(passes, len(verdicts)))}), median {median_seconds(outcomes, PASSED)}"
+    )
+
+
+def shift(pair, ratio, measured):
+    """What makes a process pair stand for a ratio: nothing where that was planted, else the ratio ÷ the one that is measured of such pairs."""
+    return 0.0 if math.isclose(1 + pair.planted, ratio) else math.log(ratio / (measured[pair.step] if pair.planted else 1.0))
+
+
+def show_found(name, pairs, measured, spread):
+    """How often slow-downs are found, those that were planted and those that the pairs stand for."""
+    for ratio, tolerance, budget_s in FOUND:
+        rule = Rule(tolerance=tolerance, n_tests=1, spread=spread)
+        outcomes = replayed(pairs, rule, budget_s, [shift(pair, ratio, measured) for pair in pairs])
+        rate, interval = regressions(pairs, [verdict for verdict, _ in outcomes])
+        print(f"  {name}: +{percent(ratio - 1)} at {show_rule(rule)}, {budget_s} s: found {percent(rate)} ({percent(*interval)})", end="; ")
+        print(f"{said(outcomes)}; median until suspected {median_seconds(outcomes, [SUSPECTED])}")
+
+
+def show_verdicts(same, planted, measured, spread):
+    if same:
+        show_same_code(same, spread)
+    if planted:
+        show_found("planted", planted, measured, spread)
+    if same:
+        show_found("same code, scaled", same, measured, spread)
+
+
+def show_virtual_runs(steps, spread):
+    """Runs of 200 tests of the same code; a test is a step, with a first and a second process pair of its own."""
+    if not steps:
+        return
+    rule, random = Rule(tolerance=0.02, n_tests=VIRTUAL_TESTS, spread=spread), np.random.default_rng(0)
+    suspected = [np.array([verdict is SUSPECTED for verdict, _ in replayed(pairs, rule, BUDGET_S)]) for pairs in steps]
+    alarms = np.zeros(VIRTUAL_RUNS, bool)
+    for test in range(VIRTUAL_TESTS):
+        flags = suspected[test % len(suspected)]
+        first, second = random.integers(len(flags), size=VIRTUAL_RUNS), random.integers(len(flags) - 1, size=VIRTUAL_RUNS)
+        alarms |= flags[first] & flags[second + (second >= first)]
+    k, n = int(sum(map(sum, suspected))), sum(map(len, suspected))
+    ends = [1 - (1 - end**2) ** VIRTUAL_TESTS for end in binomial(k, n)]
+    print(
+        f"{VIRTUAL_TESTS} tests of the same code, {show_rule(rule)}: any false alarm in {percent(alarms.mean())} of {VIRTUAL_RUNS:,} runs",
+        end="; ",
+    )
+    print(f"{k} of {n} process pairs are suspected, which allows {percent(*ends)}")
+
+
+def show_pairs(pairs, spread):
+    """All of one kind of pinning, step by step and together."""
+    steps = {step: by_kind([pair for pair in pairs if pair.step == step]) for step in dict.fromkeys(pair.step for pair in pairs)}
+    measured = {step: mean_ratio(planted) for step, (_, planted) in steps.items() if planted}
+    for step, (same, planted) in steps.items():
+        print(f"\n{step}, {1e3 * statistics.median(pair.step_s for pair in pairs if pair.step == step):.3g} ms a step")
+        show_noise("same code", same)
+        show_noise("planted", planted)
+        show_verdicts(same, planted, measured, spread)
+    print("\nall steps together")
+    counted = [pair for kinds in steps.values() for kind in kinds for pair in kind]
+    show_verdicts(*by_kind(counted), measured, spread)
+    print("  +3 % and +10 % are not planted ones: log ratios are shifted by that of 1.03 or 1.10 ÷ the mean ratio measured", end=" (")
+    print(", ".join(f"{step} {ratio:.4f}" for step, ratio in measured.items()), end="), those of the same code by that of the ratio\n")
+    short = sum(len(pair.logs) < affordable(pair, BUDGET_S) for pair in counted)
+    if short:
+        print(f"  {short} process pairs have fewer turns on record than {PAIR_SHARE * BUDGET_S:.0f} s pay for: all that they have was used")
+    show_virtual_runs([same for same, _ in steps.values() if same], spread)
+
+
+def replay(arguments):
+    recorded = read(arguments.data)
+    print(f"{len(recorded)} process pairs, {min(pair.when for pair in recorded)} to {max(pair.when for pair in recorded)}")
+    print(*sorted({pair.machine for pair in recorded}), sep="\n")
+    for pinned in sorted({pair.pinned for pair in recorded}, reverse=True):
+        spread = arguments.spread if arguments.spread is not None else PINNED_SPREAD if pinned else UNPINNED_SPREAD
+        print(f"\n{'pinned' if pinned else 'not pinned'}: a spread of {percent(spread)} is assumed")
+        show_pairs([pair for pair in recorded if pair.pinned is pinned], spread)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    command = commands.add_parser("replay", help="the decision on paired turns")
+    command.add_argument("data", type=Path, metavar="DATA", help="recorded turns, .jsonl or .jsonl.gz")
+    command.add_argument("--spread", type=float, help="sd of the log ratio between process pairs, in place of the constants")
+    command.set_defaults(run=replay)
+    arguments = parser.parse_args()
+    arguments.run(arguments)
+
+
+if __name__ == "__main__":
+    main()

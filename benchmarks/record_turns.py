@@ -1,0 +1,88 @@
+"""
+Records the turns of fresh process pairs, for benchmarks/paired.py to replay the decision over.
+
+    python benchmarks/record_turns.py DATA.jsonl [--seconds S] STEP SAME SLOWED [STEP SAME SLOWED ...]
+
+For each step (matmul_0_3ms, convolution_5ms, convolution_50ms, pipeline_20ms) so many pairs of processes of the same code, and so
+many of which one side is slowed down by 5 % (the pipeline: 10 %), in mixed order. A pair is two new processes, as --tfperf-against
+starts them: pinned to the same cores, in turns, one stopped while the other plays. Adds to the file; quick to stop and go on with.
+"""
+
+import argparse
+import json
+import os
+import random
+import shutil
+import sys
+from datetime import datetime, timezone
+from pathlib import Path
+
+from pytest_tfperf.capture.environment import describe
+from pytest_tfperf.paired.cleaning import Janitor
+from pytest_tfperf.paired.player import Player, pinned
+from pytest_tfperf.paired.referee import run_match, take_turns
+from pytest_tfperf.paired.side import PLUGIN
+
+SUITE = Path(__file__).parent / "paired_steps"
+FILE = "test_steps.py"
+PLANTED = {"pipeline_20ms": 0.1}
+PATIENCE_S = 300
+
+
+def player(label, root, planted, cores, janitor):
+    def command(fd):
+        return [sys.executable, "-m", "pytest", "-q", "-p", PLUGIN, f"--tfperf-side={fd}", "-p", "no:cacheprovider"]
+
+    environment = {**os.environ, "PLANTED": str(planted), "SHORT": "", "PYTHONHASHSEED": "0", "PWD": str(root)}
+    side = Player(label, command, root, environment, cores, janitor)
+    side.collect(root=str(root), files=[FILE], basetemp=None, argv=sys.argv[:1], tree=None, scratch=str(janitor.folder), seconds=PATIENCE_S)
+    return side
+
+
+def one_pair(step, planted, seconds, copy, cores, janitor):
+    """The turns of two fresh processes: a on a copy of the suite, as on a ref; b where it is, slowed down by what is planted."""
+    sides = player("b", SUITE, planted, cores[1:], janitor), player("a", copy, 0.0, cores[1:], janitor)
+    try:
+        with pinned(cores[:1]):
+            played = run_match(
+                *sides, f"{FILE}::test_{step}", (None, None), lambda opening: take_turns(*sides, opening, seconds, lambda _: False)
+            )
+    finally:
+        for side in sides:
+            side.kill()
+    turns = played.turns[""]
+    continuous = played.tree_profiles[0]["metrics"]["step_time"]["value"]
+    return turns, continuous
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--seconds", type=float, default=15, help="of turns, for each pair of processes")
+    parser.add_argument("steps", nargs="+", metavar="STEP SAME SLOWED")
+    options = parser.parse_args()
+    cores = sorted(os.sched_getaffinity(0))
+    names, same, slowed = options.steps[::3], map(int, options.steps[1::3]), map(int, options.steps[2::3])
+    wanted = [(name, 0.0) for name, n in zip(names, same, strict=True) for _ in range(n)]
+    wanted += [(name, PLANTED.get(name, 0.05)) for name, n in zip(names, slowed, strict=True) for _ in range(n)]
+    random.shuffle(wanted)
+    machine = describe()["machine"]
+    janitor = Janitor()
+    try:
+        copy = Path(shutil.copytree(SUITE, janitor.folder / "files"))
+        for step, planted in wanted:
+            turns, continuous = one_pair(step, planted, options.seconds, copy, cores, janitor)
+            line = {
+                "step": step, "planted": planted, "pinned": len(cores) > 1, "machine": machine,
+                "when": datetime.now(timezone.utc).isoformat(timespec="seconds"), "cost_s": round(turns.spent_s, 3),
+                "continuous_b_s": continuous, "turns": [[float(f"{a:.5g}"), float(f"{b:.5g}"), not b_first] for b, a, b_first in turns.played],
+            }  # fmt: skip
+            with options.data.open("a", encoding="utf-8") as data:
+                data.write(json.dumps(line) + "\n")
+            print(f"{line['when']} {step} {planted:g}: {len(turns.played)} pairs of turns", flush=True)
+    finally:
+        janitor.close()
+
+
+if __name__ == "__main__":
+    main()
