@@ -28,16 +28,16 @@ STEPS = ("matmul_0_3ms", "convolution_5ms", "convolution_50ms")
 COMPARE = ["--benchmark-compare", "--benchmark-compare-fail=median:5%"]
 
 
-def pytest(arguments, planted):
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *map(str, arguments)]
-    environment = {**os.environ, "PLANTED": str(planted), "TF_CPP_MIN_LOG_LEVEL": "3"}
+def pytest(plugin, arguments, planted):
+    command = [sys.executable, "-m", "pytest", "-q", "-p", plugin, "-p", "no:cacheprovider", *map(str, arguments)]
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PLANTED": str(planted), "TF_CPP_MIN_LOG_LEVEL": "3"}
     done = subprocess.run(command, cwd=HERE, env=environment, capture_output=True, text=True, check=False)
     return done.stdout + done.stderr
 
 
 def ours(planted, folder):
     report = folder / "run.json"
-    said = pytest(["paired_steps", "-k", "matmul or convolution", "-p", "no:benchmark", f"--tfperf-report={report}"], planted)
+    said = pytest("tfperf", ["paired_steps", "-k", "matmul or convolution", f"--tfperf-report={report}"], planted)
     if not report.exists():
         raise SystemExit(said)
     tests = json.loads(report.read_text())["tests"]
@@ -49,6 +49,7 @@ def theirs(planted, folder, has_stored):
     result, stored = folder / "result.json", folder / "stored"
     keep = [] if planted else ["--benchmark-autosave"]
     said = pytest(
+        "benchmark",
         ["neighbour_steps", f"--benchmark-storage=file://{stored}", f"--benchmark-json={result}", *keep, *(COMPARE if has_stored else [])],
         planted,
     )

@@ -31,9 +31,16 @@ PATIENCE_S = 300
 
 def player(label, root, planted, cores, janitor):
     def command(fd):
-        return [sys.executable, "-m", "pytest", "-q", "-p", PLUGIN, f"--tfperf-side={fd}", "-p", "no:cacheprovider"]
+        return [sys.executable, "-m", "pytest", "-q", "-p", "tfperf", "-p", PLUGIN, f"--tfperf-side={fd}", "-p", "no:cacheprovider"]
 
-    environment = {**os.environ, "PLANTED": str(planted), "SHORT": "", "PYTHONHASHSEED": "0", "PWD": str(root)}
+    environment = {
+        **os.environ,
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PLANTED": str(planted),
+        "SHORT": "",
+        "PYTHONHASHSEED": "0",
+        "PWD": str(root),
+    }
     side = Player(label, command, root, environment, cores, janitor)
     side.collect(root=str(root), files=[FILE], basetemp=None, argv=sys.argv[:1], tree=None, scratch=str(janitor.folder), seconds=PATIENCE_S)
     return side

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_tfperf.capture.gpu_share import visible_gpus
+from pytest_tfperf.marks import is_whole
 from pytest_tfperf.workers import n_workers
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class Controller:
             return
         from pytest_tfperf.session import conclude
 
-        whole = not self._left_out and not session.shouldstop and not session.shouldfail and _is_whole(self._config)
+        whole = not self._left_out and not session.shouldstop and not session.shouldfail and is_whole(self._config)
         self._lines, good = conclude(list(self._records.values()), self._options(self._config), whole)
         if not good and exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
@@ -79,10 +80,3 @@ class Controller:
         lines = summary(list(self._records.values()), terminalreporter._tw.fullwidth, verbosity)
         for text, colour in self._lines + lines:
             terminalreporter.write_line(text, **({colour: True} if colour else {}))
-
-
-def _is_whole(config: pytest.Config) -> bool:
-    """Whether the run was not told to leave tests out."""
-    option = config.option
-    left_out = (option.keyword, option.markexpr, getattr(option, "lf", False), getattr(option, "deselect", None))
-    return not any(left_out) and not any("::" in argument for argument in config.args)

@@ -61,7 +61,8 @@ def new_profiler(item: pytest.Item, wanted: Wanted, options: Options, registry: 
 def checks_of(item: pytest.Item, profiler: TfProfile, wanted: Wanted, options: Options) -> list[Check]:
     """Every check of a test whose body ended well; none on the ref's side of a paired run, which is not judged."""
     side = _side(item)
-    against = side.checks([profile for profile, _ in profiler.results()], wanted.max_regression) if side else []
+    profiles = [profile for profile, _ in profiler.results()]
+    against = side.checks(profiles, wanted.max_regression, describe()["setting"]) if side else []
     if against is None:
         return []
     return decide(profiler.results(), wanted, _file(item), _key(item), options) + against

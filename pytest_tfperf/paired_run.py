@@ -7,15 +7,20 @@ from __future__ import annotations
 import itertools
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from pytest_tfperf.announce import announcer
 from pytest_tfperf.baseline.decision import LOOKS, PAIR_SHARE, PINNED_SPREAD, UNPINNED_SPREAD, look
+from pytest_tfperf.capture.conditions import other_load, read_conditions
+from pytest_tfperf.capture.exclusive import held
+from pytest_tfperf.capture.gpu_share import visible_gpus
 from pytest_tfperf.child import failed_report, last_lines, log_reports, record_warning, report_from
-from pytest_tfperf.errors import PairedError
+from pytest_tfperf.errors import CaptureError, PairedError
+from pytest_tfperf.marks import is_profiled, is_whole
 from pytest_tfperf.paired.player import Player, pinned
 from pytest_tfperf.paired.referee import Match, Opening, Turns, run_match, take_turns
 from pytest_tfperf.paired.starting import ranges
@@ -24,17 +29,18 @@ from pytest_tfperf.paired_sides import Pair, Sides
 from pytest_tfperf.results import Check, Verdict
 
 NAME = "tfperf-referee"
+_NAMED = 5  # tests in a line
 
 
 class PairedRun:
-    """The plugin of the referee; `is_profiled` tells the tests that run in pairs, `is_clustered` those with autocluster=True."""
+    """The plugin of the referee of all profiled tests; `is_clustered` tells those with autocluster=True."""
 
     def __init__(
-        self, config: pytest.Config, ref: str, budget_s: float, only: str | None, is_profiled: Callable[[pytest.Item], bool],
+        self, config: pytest.Config, ref: str, budget_s: float, only: str | None,
         is_clustered: Callable[[pytest.Item], bool], on_terminal: bool,
     ) -> None:  # fmt: skip
         self._config, self._ref, self._budget_s, self._only = config, ref, budget_s, only
-        self._is_profiled, self._is_clustered, self._on_terminal = is_profiled, is_clustered, on_terminal
+        self._is_clustered, self._on_terminal = is_clustered, on_terminal
         self._items: dict[bool, list[pytest.Item]] = {}
         self._following: dict[pytest.Item, pytest.Item] = {}
         self._sides: Sides | None = None
@@ -65,7 +71,7 @@ class PairedRun:
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Know which tests run in pairs, and which the same processes run next: fixtures that it uses too stay set up for it."""
-        items = [item for item in session.items if self._is_profiled(item)]
+        items = [item for item in session.items if is_profiled(item)]
         for clustered in (False, True):
             self._items[clustered] = [item for item in items if self._is_clustered(item) == clustered]
             self._following |= dict(itertools.pairwise(self._items[clustered]))
@@ -73,10 +79,18 @@ class PairedRun:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
         """Run a profiled test on both sides."""
-        if self._sides is None or not self._is_profiled(item):
+        if self._sides is None or not is_profiled(item):
             return None
         log_reports(item, nextitem, self._reports(item, self._sides))
         return True
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Name the profiled tests that are on the ref alone, as far as their files are here and the run leaves out none."""
+        gone = self._sides.only_on_ref() if self._sides is not None and is_whole(self._config) else []
+        if gone:
+            more = f", and {len(gone) - _NAMED} more" if len(gone) > _NAMED else ""
+            names = f"{', '.join(gone[:_NAMED])}{more}"
+            terminalreporter.write_line(f"tfperf: NEW: on {self._ref} alone, so not compared: {names}", yellow=True)
 
     def pytest_unconfigure(self) -> None:
         """End both sides, and remove the ref's files."""
@@ -118,7 +132,8 @@ class PairedRun:
         names = (following, following if pair.ref is not None and following in pair.ref.collected else None)
         announce, terms = announcer(item, self._on_terminal), self._terms(sides)
         try:
-            match = run_match(pair.tree, ref, test, names, lambda opening: self._play(sides, pair, opening, terms, announce))
+            with _measuring(announce):
+                match = run_match(pair.tree, ref, test, names, lambda opening: self._play(sides, pair, opening, terms, announce))
             if match.ref_profiles is not None and ref is not None:
                 with suppress(PairedError):  # all that is wanted of it is there
                     ref.say(checks=None)
@@ -150,8 +165,11 @@ class PairedRun:
 
         seconds = self._budget_s * PAIR_SHARE
         announce(f"taking turns with {self._ref}, at most {seconds:.0f} s")
+        pids = [player.pid for player in pair.players]
+        before = read_conditions(cores=sides.cores, processes=pids)
         with pinned(sides.referee_cores):
-            return take_turns(pair.tree, pair.ref, opening, seconds, is_enough)
+            turns = take_turns(pair.tree, pair.ref, opening, seconds, is_enough)
+        return replace(turns, others=other_load(before, read_conditions(cores=sides.cores, processes=pids)))
 
     def _again(self, item: pytest.Item, sides: Sides, names: list[str], terms: Terms, announce: Callable[[str], None]) -> dict[str, Turns]:
         """The turns of a fresh pair of processes, of the profiles with these names."""
@@ -159,13 +177,16 @@ class PairedRun:
             return {}
         announce("slower, it seems: asking a second pair of processes")
         found: dict[str, Turns] = {}
-        with suppress(PairedError):
+        try:
             pair = sides.fresh_pair(self._is_clustered(item), [item])
             try:
                 play = _only(names, lambda opening: self._play(sides, pair, opening, terms, announce), found)
-                run_match(pair.tree, pair.ref, sides.name(item), (None, None), play)
+                with _measuring(announce):
+                    run_match(pair.tree, pair.ref, sides.name(item), (None, None), play)
             finally:
                 pair.interrupt()
+        except PairedError as error:
+            found |= {name: Turns(lost=str(error)) for name in names if name not in found}
         return found
 
     def _absent(self, pair: Pair, ref: Player | None, match: Match, item: pytest.Item, test: str) -> Check | None:
@@ -182,6 +203,21 @@ class PairedRun:
         if match.lost is not None:
             return absent_check(Verdict.UNKNOWN, f"on {self._ref} the test did not end: {match.lost}{_ANOTHER}")
         return _outcome([report_from(item, report) for report in ref.reports], self._ref) if match.ref_profiles is None else None
+
+
+@contextmanager
+def _measuring(announce: Callable[[str], None]) -> Iterator[None]:
+    """
+    Within the context nothing else of this user measures on the devices that the sides have: the CPU and all GPUs.
+
+    Raises:
+        PairedError: If there can be no lock.
+    """
+    try:
+        with held(sorted(["cpu", *(f"gpu-{gpu}" for gpu in visible_gpus())]), announce):
+            yield
+    except CaptureError as error:
+        raise PairedError(str(error)) from error
 
 
 def _see_collected(player: Player, test: str) -> None:

@@ -112,6 +112,11 @@ class Sides:
                 player.kill()
             raise
 
+    def only_on_ref(self) -> list[str]:
+        """The profiled tests that the ref's processes have collected, and the working tree's have not."""
+        refs = [(pair.ref, pair.tree) for pair in self._pairs.values() if pair.ref is not None]
+        return sorted({test for ref, tree in refs for test in ref.profiled if test not in tree.collected})
+
     def interrupt(self) -> None:
         """End all as Ctrl-C does."""
         for pair in self._pairs.values():

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_tfperf.errors import LimitError, TfperfError
+from pytest_tfperf.marks import is_marked, is_profiled
 
 if TYPE_CHECKING:
     from pytest_tfperf.checks import Wanted
@@ -123,7 +124,7 @@ def _referee(config: pytest.Config) -> None:
     from pytest_tfperf.paired_run import NAME, PairedRun
 
     options, on_terminal = _options(config), config.stash[_ON_TERMINAL]
-    run = PairedRun(config, config.option.tfperf_against, options.budget_s, options.only, _is_profiled, _has_own_flags, on_terminal)
+    run = PairedRun(config, config.option.tfperf_against, options.budget_s, options.only, _has_own_flags, on_terminal)
     config.pluginmanager.register(run, NAME)
 
 
@@ -133,7 +134,7 @@ def pytest_pycollect_makeitem(collector: pytest.Collector) -> Generator[None, An
     result = yield
     for item in result if isinstance(result, list) else [result]:
         if isinstance(item, pytest.Item):
-            _spread_gpus(_is_profiled(item))
+            _spread_gpus(is_profiled(item))
         if isinstance(item, pytest.Item) and item.get_closest_marker("tfperf"):
             try:
                 _wanted(item)
@@ -157,7 +158,7 @@ def tf_profile(request: pytest.FixtureRequest) -> Iterator[TfProfile]:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
     """A test with autocluster=True runs in a process of its own, since TensorFlow reads XLA's flags when it starts."""
-    if not _is_profiled(item) or not _has_own_flags(item):
+    if not is_profiled(item) or not _has_own_flags(item):
         return None
     from pytest_tfperf.own_process import can_leave, run_test
 
@@ -179,7 +180,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Profile a test that has the marker alone; then, if its body ended well, decide what was asked for."""
-    if _PROFILER not in item.stash and not _is_marked(item):
+    if _PROFILER not in item.stash and not is_marked(item):
         return (yield)
     try:
         result = (yield) if _PROFILER in item.stash else (yield from _profile_body(_new_profiler(item)))
@@ -247,19 +248,9 @@ def _wanted(item: pytest.Item) -> Wanted:
     return Wanted.read(arguments, item.config.stash[_REGISTRY].rows)
 
 
-def _is_profiled(item: pytest.Item) -> bool:
-    """Whether a test is profiled, by its fixture or its own marker."""
-    return _is_marked(item) or "tf_profile" in getattr(item, "fixturenames", ())
-
-
 def _has_own_flags(item: pytest.Item) -> bool:
     """Whether a test needs a process that TensorFlow starts in with other flags."""
     return item.get_closest_marker("tfperf") is not None and _wanted(item).autocluster
-
-
-def _is_marked(item: pytest.Item) -> bool:
-    """Whether a test carries the marker itself; on a module or class it gives limits alone."""
-    return any(mark.name == "tfperf" for mark in item.own_markers)
 
 
 def _spread_gpus(asked: bool) -> None:

@@ -1,7 +1,9 @@
 """Processes and what they leave, as the kernel tells."""
 
 import os
+import resource
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 PATIENCE_S = 20
@@ -24,6 +26,17 @@ def state(pid):
         return ""
     letter = status.rpartition(") ")[2][0]
     return "" if letter in "ZX" else letter
+
+
+@contextmanager
+def files_of_at_most(n_bytes):
+    """Within the context no file grows beyond this, as on a disk that fills up: pytest's own output does not either, if it is a file."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def with_variable(name, value):

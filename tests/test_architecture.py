@@ -35,7 +35,7 @@ ROOMS = {
     "baseline": BASELINE,
     "report": BASELINE | {"report"},
     "export": ANALYSIS | {"export"},
-    "paired": BASELINE | {"paired", "child", "child_plugin"},
+    "paired": BASELINE | {"paired", "child", "child_plugin", "marks"},
     "comparison": COMPARISON,
     "rounds": COMPARISON,
     "capture": CAPTURE,
@@ -64,6 +64,7 @@ TOP = {
     "fixture",
     "session",
     "plugin",
+    "marks",
     "cli",
     "commands",
     "doctor",
@@ -150,11 +151,11 @@ def test_tensorflow_is_imported_in_functions_of_capture_and_compiler_only(name):
         assert not FRAMEWORKS & {other.split(".")[0] for other in imports(tree)}
 
 
-def test_the_plugin_loads_pytest_the_standard_library_and_the_words_without_dataclasses_alone():
+def test_the_plugin_loads_pytest_the_standard_library_and_what_is_as_light_alone():
     tree = MODULES["pytest_tfperf.plugin"]
     tree = ast.Module([node for node in tree.body if not _is_for_type_checkers(node)], [])
     loaded = {other for other in at_import(tree) if other in MODULES}
-    assert loaded <= {"pytest_tfperf.errors", "pytest_tfperf.metrics"}
+    assert loaded <= {"pytest_tfperf.errors", "pytest_tfperf.marks", "pytest_tfperf.metrics"}
     others = {other.split(".")[0] for other in at_import(tree)} - {"pytest", "pytest_tfperf"}
     assert others <= sys.stdlib_module_names
 
@@ -170,7 +171,8 @@ def test_what_pytest_loads_in_every_run_is_light():
     assert "pytest_tfperf.plugin" in loaded
     heavy = FRAMEWORKS | {"numpy", "jinja2", "tabulate", "filelock"}
     assert not heavy & {name.split(".")[0] for name in loaded}
-    assert {name for name in loaded if name.startswith("pytest_tfperf.")} <= {f"pytest_tfperf.{n}" for n in ("errors", "metrics", "plugin")}
+    light = {f"pytest_tfperf.{name}" for name in ("errors", "marks", "metrics", "plugin")}
+    assert {name for name in loaded if name.startswith("pytest_tfperf.")} <= light
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))

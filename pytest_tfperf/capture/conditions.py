@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,10 +29,10 @@ class Conditions:
     """
     Readings at one moment; None is what the system does not tell.
 
-    CPU seconds, since whenever, over the `cores` that this process may use: `busy_s` of all processes, `stolen_s` taken by the
-    hypervisor, `own_s` of this process and the children it has waited for. `interruptions` are its involuntary context switches,
-    `clock_mhz` that of the fastest core, `hot` how often a core was slowed for heat, `quota` the periods of the CPU quota and those
-    in which it stopped this process, `load` the load average where no CPU seconds are told.
+    CPU seconds, since whenever, over so many `cores`: `busy_s` of all processes, `stolen_s` taken by the hypervisor, `own_s` of what
+    is measured: this process and the children it has waited for, or others that were named. `interruptions` are this process's
+    involuntary context switches, `clock_mhz` that of the fastest core, `hot` how often a core was slowed for heat, `quota` the periods
+    of the CPU quota and those in which it stopped this process, `load` the load average where no CPU seconds are told.
     """
 
     at_s: float
@@ -58,15 +58,20 @@ def conditions_noted(notes: list[str]) -> Iterator[None]:
         notes[:] = remarks(before, read_conditions())
 
 
-def read_conditions(root: Path = _ROOT) -> Conditions:
-    """The conditions now, of a Linux whose /proc and /sys are under `root`."""
-    cores = _own_cores()
-    spent = os.times()
+def read_conditions(root: Path = _ROOT, cores: Sequence[int] = (), processes: Sequence[int] = ()) -> Conditions:
+    """
+    The conditions now, of a Linux whose /proc and /sys are under `root`.
+
+    Args:
+        cores: Those that matter; of none given all that this process may use.
+        processes: The ids of those that are measured; of none given this one.
+    """
+    cores = tuple(cores) or _own_cores()
     cpu = _cpu_seconds(_text(root / "proc/stat"), cores)
     return Conditions(
         at_s=time.perf_counter(),
         cores=len(cores),
-        own_s=time.process_time() + spent.children_user + spent.children_system,
+        own_s=sum(_process_seconds(root, process) for process in processes) if processes else _own_seconds(),
         busy_s=cpu[0] if cpu else None,
         stolen_s=cpu[1] if cpu else None,
         interruptions=_interruptions(),
@@ -79,21 +84,27 @@ def read_conditions(root: Path = _ROOT) -> Conditions:
 
 
 def remarks(before: Conditions, after: Conditions) -> tuple[str, ...]:
-    """What is worth to know of the time between two readings, each with its figures and what to do."""
-    found = (_other_load(before, after), _stolen(before, after), _clock(before, after), _heat(before, after), _stopped(before, after))
+    """What is worth to know of the timed window between two readings, each with its figures and what to do."""
+    found = (_loaded(before, after), _stolen(before, after), _clock(before, after), _heat(before, after), _stopped(before, after))
     return tuple(remark for remark in found if remark) + gpu_remarks(before.gpus, after.gpus)
 
 
-def _other_load(before: Conditions, after: Conditions) -> str | None:
-    if after.load is not None and after.load > _LOAD * after.cores:
-        return f"the load average was {after.load:.1f} on {after.cores} cores in the timed window: {_QUIET}"
+def other_load(before: Conditions, after: Conditions) -> float | None:
+    """The share of the cores that other processes used between two readings; None where it is too little to matter, or not told."""
     if before.busy_s is None or after.busy_s is None:
         return None
     others = (after.busy_s - before.busy_s) - (after.own_s - before.own_s)
     share = others / _available(before, after)
-    if others < _TICKS_S or share < _MATTERS:
+    return None if others < _TICKS_S or share < _MATTERS else min(share, 1.0)
+
+
+def _loaded(before: Conditions, after: Conditions) -> str | None:
+    if after.load is not None and after.load > _LOAD * after.cores:
+        return f"the load average was {after.load:.1f} on {after.cores} cores in the timed window: {_QUIET}"
+    share = other_load(before, after)
+    if share is None:
         return None
-    return f"other processes used {min(share, 1):.0%} of the {_cores(after)} in the timed window{_interrupted(before, after)}: {_QUIET}"
+    return f"other processes used {share:.0%} of the {_cores(after)} in the timed window{_interrupted(before, after)}: {_QUIET}"
 
 
 _QUIET = "step_time is longer for it; stop what else runs there, children of the test too, or compare with --tfperf-against"
@@ -157,6 +168,17 @@ def _own_cores() -> tuple[int, ...]:
     if hasattr(os, "sched_getaffinity"):
         return tuple(sorted(os.sched_getaffinity(0)))
     return tuple(range(os.cpu_count() or 1))
+
+
+def _own_seconds() -> float:
+    spent = os.times()
+    return time.process_time() + spent.children_user + spent.children_system
+
+
+def _process_seconds(root: Path, process: int) -> float:
+    """CPU seconds of a process, all its threads and the children it has waited for: fields 14 to 17 (Linux, proc_pid_stat(5))."""
+    fields = _text(root / f"proc/{process}/stat").rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def _cpu_seconds(stat: str, cores: tuple[int, ...]) -> tuple[float, float] | None:

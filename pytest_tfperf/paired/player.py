@@ -20,6 +20,8 @@ from pytest_tfperf.paired.cleaning import Janitor
 
 READY_S = 600.0
 """How long a side may take to answer where it is not told how long: it collects, compiles and trains meanwhile."""
+_STOP_S, _STOP_POLL_S = 1.0, 0.0002
+_STOPPED = sum(getattr(os, name, 0) for name in ("WSTOPPED", "WEXITED", "WNOHANG", "WNOWAIT"))
 _GLANCE_S = 1.0  # what a process has started may keep its connection open when it is no more: it is looked after this often
 
 
@@ -48,6 +50,7 @@ class Player:
         self.reports: list[Any] = []
         self.warnings: list[Any] = []
         self.collected: frozenset[str] = frozenset()
+        self.profiled: tuple[str, ...] = ()
         self._errors: dict[str, str] = {}
         self.has_ended = False
         self._next: dict[str, Any] | None = None
@@ -73,9 +76,14 @@ class Player:
             raise PairedError(f"{label} cannot be started in {cwd}: {error}") from error
         janitor.watch(self._process.pid)
 
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
     def collect(self, seconds: float | None = None, **task: Any) -> None:
         """
-        Let it collect; the tests that it has are then in `collected`.
+        Let it collect; the tests that it has are then in `collected`, those that are profiled in `profiled`.
 
         Raises:
             PairedError: If it ended, or was not ready in time.
@@ -90,7 +98,7 @@ class Player:
             error = PairedError(f"{self.label} stopped before it had collected: {event.get('stopped')}{self.output()}")
             self.kill()
             raise error
-        self.collected, self._errors = frozenset(event["collected"]), event["errors"]
+        self.collected, self.profiled, self._errors = frozenset(event["collected"]), tuple(event["profiled"]), event["errors"]
 
     def errors_of(self, test: str) -> str:
         """What could not be collected of a test's file, or of the folders that it is in."""
@@ -153,7 +161,7 @@ class Player:
             raise self._hung(seconds) from error
         finally:
             if not self.has_ended:
-                self._signal(signal.SIGSTOP)
+                self._stop()
 
     def close(self) -> None:
         """End it in order, or else at once."""
@@ -213,6 +221,14 @@ class Player:
         error = PairedError(f"{self.label} did not answer within {seconds:.0f} s{self.output()}")
         self.kill()
         return error
+
+    def _stop(self) -> None:
+        """Stop it, and wait until each of its threads stands still: on a busy machine that is not at once."""
+        self._signal(signal.SIGSTOP)
+        deadline = time.monotonic() + _STOP_S
+        with suppress(ChildProcessError, AttributeError):  # it has ended; macOS has no waitid before Python 3.13
+            while time.monotonic() < deadline and os.waitid(os.P_PID, self._process.pid, _STOPPED) is None:
+                time.sleep(_STOP_POLL_S)
 
     def _signal(self, number: signal.Signals) -> None:
         with suppress(ProcessLookupError, PermissionError):

@@ -26,12 +26,15 @@ class Turns:
     """
     What was played: for each pair of turns the seconds of a step in the working tree and on the ref, and whether the tree was first.
 
-    `spent_s` are the seconds that all of it took; `over` says that there were no more steps to play with.
+    `spent_s` are the seconds that all of it took; `over` says that there were no more steps to play with, `lost` why there could be
+    no turns. `others` is the share of the sides' cores that other processes used meanwhile, where it matters.
     """
 
     played: tuple[tuple[float, float, bool], ...] = ()
     spent_s: float = 0.0
     over: bool = False
+    lost: str = ""
+    others: float | None = None
 
     @property
     def log_ratios(self) -> list[float]:
@@ -57,7 +60,7 @@ class Match:
     `profiles` are those of each side as JSON, None of a side whose test did not come to its end; `lost` says why the ref's
     process is no more, `void` why the two cannot be compared, `stopped` that the test has stopped the run, `tolerance` the
     slow-down that it allows. `missed` are the profiles that both were ready for, but not while the other waited: it has passed
-    them to look for one that it never had.
+    them to look for one that it never had. `settings` are those of the working tree and of the ref, as `environment.describe` has them.
     """
 
     turns: Mapping[str, Turns] = field(default_factory=dict)
@@ -69,6 +72,7 @@ class Match:
     stopped: str | None = None
     missed: frozenset[str] = frozenset()
     tolerance: float | None = None
+    settings: tuple[Json, Json] = field(default_factory=lambda: ({}, {}))
 
 
 class Over(Exception):
@@ -126,7 +130,7 @@ def run_match(tree: Player, ref: Player | None, test: str, following: tuple[str 
     return Match(
         turns=turns, openings=openings, tree_profiles=at_tree.get("profiles"), ref_profiles=at_ref.get("profiles"), lost=at_ref.get("lost"),
         void=(*at_tree.get("void", ()), *at_ref.get("void", ())), stopped=at_tree.get("stopped"), tolerance=at_tree.get("tolerance"),
-        missed=frozenset(met & passed),
+        missed=frozenset(met & passed), settings=(at_tree.get("setting", {}), at_ref.get("setting", {})),
     )  # fmt: skip
 
 

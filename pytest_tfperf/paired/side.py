@@ -19,10 +19,11 @@ import pytest
 
 from pytest_tfperf.child import names_in_file
 from pytest_tfperf.child_plugin import Reporting, run_only, silenced
+from pytest_tfperf.marks import is_profiled
 from pytest_tfperf.paired.channel import Channel
 from pytest_tfperf.paired.loaded import import_hooks, module_files, module_loaders, outside_tree
 from pytest_tfperf.paired.tree import Tree
-from pytest_tfperf.results import Check, Profile
+from pytest_tfperf.results import Check, Json, Profile
 from pytest_tfperf.turn import Ready, Turn
 
 PLUGIN, NAME = "pytest_tfperf.paired.side", "tfperf-side"
@@ -103,7 +104,8 @@ class Side(Reporting):
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self) -> bool:
         """Run what the referee names, until it closes its end."""
-        self.send(collected=list(self._items), errors=self.errors)
+        profiled = [name for name, item in self._items.items() if is_profiled(item)]
+        self.send(collected=list(self._items), profiled=profiled, errors=self.errors)
         while (command := self._receive()) is not None:
             self.part = command.get("part")
             item, following = self._items[command["run"]], self._items.get(command["next"])
@@ -125,13 +127,16 @@ class Side(Reporting):
         """Whether the trace of the profile of this name is kept, if traces are: not the ref's, which would lie among the working tree's."""
         return self.counts(profile) and (self._tree is None or self._root == self._tree.root)
 
-    def checks(self, profiles: Iterable[Profile], tolerance: float | None) -> list[Check] | None:
+    def checks(self, profiles: Iterable[Profile], tolerance: float | None, setting: Json) -> list[Check] | None:
         """
         What the referee says of the profiles of the running test, which allows this slow-down (None: it says nothing of it).
 
+        `setting` is what is recorded of the environment that they were taken in.
+
         None where it is not to be judged here.
         """
-        found = self.ask(profiles=[profile.to_json() for profile in profiles], tolerance=tolerance, void=self._void_reasons())["checks"]
+        told = {"profiles": [profile.to_json() for profile in profiles], "tolerance": tolerance, "setting": setting}
+        found = self.ask(**told, void=self._void_reasons())["checks"]
         return None if found is None else [Check.from_json(check) for check in found]
 
     def ask(self, **question: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from pytest_tfperf.analysis.differences import differences, with_differences
+from pytest_tfperf.analysis.differences import differences, setting_differences, with_differences
 from pytest_tfperf.baseline.compare import against_profile
 from pytest_tfperf.baseline.decision import Decision, Rule, decide, message
 from pytest_tfperf.checks import DEFAULT_TOLERANCE, STRUCTURAL, TIMING
@@ -89,9 +89,11 @@ def _compared(profile: Profile, ref: Profile, match: Match, again: Mapping[str, 
         return [*checks, _check(profile, verdict, f"step_time is unknown: {_NO_TURNS}", "step_time")]
     if not turns.played:
         return [*checks, _check(profile, Verdict.UNKNOWN, f"step_time is unknown: {_TOO_SHORT}", "step_time")]
-    pairs = [turns.log_ratios, *([again[profile.name].log_ratios] if again.get(profile.name, Turns()).played else [])]
-    timed = _timing(profile, ref, decide(pairs, terms.rule(opening.tolerance)), turns, terms)
-    return [*checks, with_differences(timed, differences(ref, profile))]
+    second = again.get(profile.name, Turns())
+    pairs = [turns.log_ratios, *([second.log_ratios] if second.played else [])]
+    timed = _timing(profile, ref, decide(pairs, terms.rule(opening.tolerance)), turns, second, terms)
+    tree_setting, ref_setting = match.settings
+    return [*checks, with_differences(timed, (*setting_differences(ref_setting, tree_setting), *differences(ref, profile)))]
 
 
 _NO_TURNS = "this form of profiling gives no times; use tf_profile(step, data), tf_profile.steps(data) or a Keras loop"
@@ -102,18 +104,24 @@ _DRAINING = (
     "the input's buffers were still draining on {}, so a slow pipeline may not show yet; give it more time (tfperf_max_seconds) or data"
 )
 
+_LOADED = "other processes used {:.0%} of the sides' cores meanwhile, which makes the turns differ more: stop what else runs there"
+
 
 def _is_draining(profile: Profile) -> bool:
     return profile.value("step_time").detail.get("settled") is False
 
 
-def _timing(profile: Profile, ref: Profile, decision: Decision, turns: Turns, terms: Terms) -> Check:
+def _timing(profile: Profile, ref: Profile, decision: Decision, turns: Turns, second: Turns, terms: Terms) -> Check:
     wanted = f"at most {format_quantity(decision.tolerance, RATIO)} slower"
     verdict, said = decision.verdict, message(decision, "step_time", terms.ref)
     if draining := [side for side, one in (("the working tree", profile), (terms.ref, ref)) if _is_draining(one)]:
         verdict, said = Verdict.INCONCLUSIVE, f"{said}\n  but: {_DRAINING.format(' and '.join(draining))}"
     elif turns.over and verdict is Verdict.INCONCLUSIVE:
         said = f"{said}\n  the loop ended after {len(turns.played)} pairs of turns: give it more data or epochs"
+    if second.lost:
+        said = f"{said}\n  the second pair of processes could not run: {second.lost}"
+    if verdict is not Verdict.PASS and (load := [share for share in (turns.others, second.others) if share is not None]):
+        said = f"{said}\n  {_LOADED.format(max(load))}"
     return replace(_check(profile, verdict, said, "step_time", wanted), detail=_figures(decision, turns))
 
 

@@ -50,6 +50,22 @@ def test_cpu_seconds_are_those_of_the_cores_that_this_process_may_use(tmp_path):
     assert found.load is None
 
 
+def test_cpu_seconds_of_others_are_those_of_their_threads_and_children(tmp_path):
+    # pid (comm) state ppid pgrp session tty tpgid flags minflt cminflt majflt cmajflt utime stime cutime cstime
+    files(
+        tmp_path,
+        proc__7__stat="7 (a b) c) S 1 1 1 0 -1 0 9 9 9 9 100 20 3 4 20 0\n",
+        proc__8__stat="8 (x) T 1 1 1 0 -1 0 0 0 0 0 1 0 0 0 20 0\n",
+    )
+    assert read_conditions(tmp_path, processes=[7, 8, 9]).own_s == pytest.approx(1.28)
+
+
+def test_cores_that_are_named_are_those_that_matter(tmp_path):
+    files(tmp_path, proc__stat=STAT)
+    found = read_conditions(tmp_path, cores=[1])
+    assert (found.cores, found.busy_s) == (1, pytest.approx(2.30))
+
+
 @pytest.mark.parametrize("stat", ["", "cpu  1 2 3\n", "cpu0 1 2 3 4 5 6 7 8\n", "cpu0 1 2 3 4 5 6 7\ncpu1 1 2 3 4 5 6 7\n"])
 def test_a_system_that_does_not_tell_cpu_seconds_has_its_load_average(tmp_path, stat, monkeypatch):
     monkeypatch.setattr(os, "getloadavg", lambda: (3.5, 0.1, 0.1))

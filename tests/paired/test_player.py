@@ -21,7 +21,7 @@ def say(**message):
 def hear():
     return json.loads(lines.readline() or "null")
 """
-COLLECTED = "task = hear(); say(collected=['test_a.py::test'], errors={});"
+COLLECTED = "task = hear(); say(collected=['test_a.py::test'], profiled=['test_a.py::test'], errors={});"
 
 
 @pytest.fixture
@@ -51,7 +51,9 @@ def test_it_cannot_be_started(janitor, tmp_path):
 
 
 def test_it_collects(play, tmp_path):
-    player = play("task = hear(); say(collected=[os.getcwd(), os.environ['A'], *task['files']], errors={})", environment={"A": "b"})
+    player = play(
+        "task = hear(); say(collected=[os.getcwd(), os.environ['A'], *task['files']], profiled=[], errors={})", environment={"A": "b"}
+    )
     player.collect(files=["test_a.py"])
     assert player.collected == {str(tmp_path), "b", "test_a.py"}
 
@@ -67,7 +69,7 @@ def test_it_collects(play, tmp_path):
     ],
 )
 def test_errors_of_a_file_are_its_own_and_those_of_its_folders(play, errors, file, text):
-    player = play(f"hear(); say(collected=[], errors={errors!r})")
+    player = play(f"hear(); say(collected=[], profiled=[], errors={errors!r})")
     player.collect()
     assert player.errors_of(file) == text
 
@@ -75,14 +77,14 @@ def test_errors_of_a_file_are_its_own_and_those_of_its_folders(play, errors, fil
 def test_it_stands_still_but_when_it_is_asked(play):
     player = play(f"{COLLECTED} hear(); say(turn=1); time.sleep(600)")
     player.collect()
-    until(lambda: state(pid_of(player)) == "T")
+    assert state(pid_of(player)) == "T"
     player.say(go=True)
     assert player.next_event() == {"turn": 1}
     until(lambda: state(pid_of(player)) == "T")
 
 
 def test_what_it_has_started_stands_still_with_it(play):
-    player = play("child = subprocess.Popen(['sleep', '600']); hear(); say(collected=[], errors={'': str(child.pid)}); hear()")
+    player = play("child = subprocess.Popen(['sleep', '600']); hear(); say(collected=[], profiled=[], errors={'': str(child.pid)}); hear()")
     player.collect()
     child = int(player.errors_of("test_a.py"))
     until(lambda: state(child) == "T")
@@ -234,7 +236,7 @@ def test_one_that_does_not_end_is_killed(play, monkeypatch):
 
 
 def test_the_janitor_ends_it_with_all_that_it_has_started(play, janitor):
-    player = play("child = subprocess.Popen(['sleep', '600']); hear(); say(collected=[], errors={'': str(child.pid)}); hear()")
+    player = play("child = subprocess.Popen(['sleep', '600']); hear(); say(collected=[], profiled=[], errors={'': str(child.pid)}); hear()")
     player.collect()
     child = int(player.errors_of("test_a.py"))
     janitor.close()
@@ -253,7 +255,7 @@ def test_its_output_is_shown_or_kept(play, capfd):
 def test_it_runs_on_its_cores_alone(play):
     core = max(os.sched_getaffinity(0))
     before = os.sched_getaffinity(0)
-    player = play("hear(); say(collected=[str(c) for c in os.sched_getaffinity(0)], errors={})", cores=[core])
+    player = play("hear(); say(collected=[str(c) for c in os.sched_getaffinity(0)], profiled=[], errors={})", cores=[core])
     player.collect()
     assert player.collected == {str(core)}
     assert os.sched_getaffinity(0) == before

@@ -31,7 +31,7 @@ def profile(name, step_s, workload="w", most_calls=None, turns=10**9, call_s=0.0
         turns -= 1
         turn = ask(played=step_s)["turn"] if turns else None
     return dict(name=name, turns=len(log))
-say(collected=["test"], errors={})
+say(collected=["test"], profiled=[], errors={})
 while True:
     command = hear()
 """

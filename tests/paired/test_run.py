@@ -456,6 +456,14 @@ def test_the_traces_that_are_kept_are_those_of_the_working_tree(project):
     assert [path.read_text() for path in folder.rglob("trace")] == ["0.8"]
 
 
+@pytest.mark.parametrize(("arguments", "said"), [((), True), (("-k", "one"), False), (("test_one.py::test_one",), False)])
+def test_a_test_on_the_ref_alone_is_named_unless_tests_are_left_out(tmp_path, arguments, said):
+    gone = f"{ONE}\ndef test_gone(tf_profile):\n    tf_profile(model.SAME)\n\ndef test_plain():\n    pass\n"
+    run = Project(tmp_path, {"src/model.py": THERE, "test_one.py": gone}, {"test_one.py": ONE}).run(*arguments)
+    assert ("tfperf: NEW: on HEAD alone, so not compared: test_one.py::test_gone\n" in run.text) == said
+    assert run.status == 0
+
+
 def test_files_that_are_alike_are_said_to_be(tmp_path):
     run = Project(tmp_path, {"src/model.py": THERE, "test_one.py": ONE}, {"notes.txt": ""}).run()
     assert "which the working tree's tracked files equal" in run.text

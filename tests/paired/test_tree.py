@@ -1,6 +1,5 @@
 import errno
 import os
-import resource
 import shutil
 import signal
 import stat
@@ -9,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from git_repository import ALONE, commit, git, repository, write
+from processes import files_of_at_most
 
 from pytest_tfperf.errors import PairedError
 from pytest_tfperf.paired import git as asked
@@ -360,12 +360,8 @@ def test_a_disk_that_is_full(root, tmp_path, monkeypatch):
 
 def test_git_may_be_ended_while_it_writes(root, tmp_path):
     commit(root, "large", {"large.bin": b"\0" * 400_000})
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
-    try:
+    with files_of_at_most(100_000):
         text = refused("HEAD", root, tmp_path / "side")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert f"cannot be written to {tmp_path / 'side/files/project'} (git read-tree ended with -{signal.SIGXFSZ:d})" in text
 
 

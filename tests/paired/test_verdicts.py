@@ -71,6 +71,29 @@ def test_a_second_pair_without_turns_is_none():
     assert "no second pair of processes ran" in check.message
 
 
+def test_a_second_pair_that_could_not_run_says_why():
+    check = timing(turns_of(1.2), Turns(lost="the process on main ended with SIGKILL"))
+    assert check.verdict is Verdict.INCONCLUSIVE
+    assert "the second pair of processes could not run: the process on main ended with SIGKILL" in check.message
+
+
+@pytest.mark.parametrize(
+    ("ratio", "first", "second", "said"),
+    [(1.0, 0.3, None, None), (1.05, 0.3, None, "30 %"), (1.05, None, None, None), (1.2, 0.1, 0.25, "25 %"), (1.2, None, 0.25, "25 %")],
+)
+def test_what_other_processes_used_is_said_unless_it_is_a_pass(ratio, first, second, said):
+    message = timing(turns_of(ratio, others=first), turns_of(ratio, others=second)).message
+    assert ("other processes used" in message) == (said is not None)
+    assert said is None or f"other processes used {said} of the sides' cores meanwhile" in message.replace("%", " %").replace("  ", " ")
+
+
+def test_a_setting_that_differs_is_among_the_differences():
+    settings = ({"precision": "mixed_float16", "xla_flags": ""}, {"precision": "float32", "xla_flags": ""})
+    check = timing(turns_of(1.2), turns_of(1.2), settings=settings)
+    assert "\n  precision float32 → mixed_float16" in check.message
+    assert check.detail["differences"] == [{"what": "precision float32 → mixed_float16", "seconds": None}]
+
+
 def test_suspected_is_what_the_first_pair_says_is_slower():
     names = {"same": 1.0, "slower": 1.2, "faster": 0.8, "near": 1.05, "none": None}
     turns = {name: Turns() if ratio is None else turns_of(ratio) for name, ratio in names.items()}

@@ -1,10 +1,10 @@
 """What GitHub Actions is told."""
 
-import resource
 from pathlib import Path
 
 import pytest
 from builders import check, profile, record_of
+from processes import files_of_at_most
 
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.report.github import MOST_BYTES, annotate, append_summary
@@ -87,19 +87,10 @@ def test_a_summary_that_github_would_not_show_is_not_written(tmp_path):
     assert path.stat().st_size == MOST_BYTES - 10
 
 
-@pytest.fixture
-def full_disk():
-    """Files may have a hundred bytes, and no more."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-def test_on_a_full_disk_the_summary_is_as_it_was(tmp_path, full_disk):
+def test_on_a_full_disk_the_summary_is_as_it_was(tmp_path):
     path = tmp_path / "summary"
     path.write_text("before\n")
-    with pytest.raises(TfperfError, match="cannot be written: No space left on device"):
+    with files_of_at_most(100), pytest.raises(TfperfError, match="cannot be written: No space left on device"):
         append_summary(run_of(record_of(profile(step_time=0.1))), path)
     assert path.read_text() == "before\n"
 
