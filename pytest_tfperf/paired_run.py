@@ -15,7 +15,7 @@ import pytest
 
 from pytest_tfperf.announce import announcer
 from pytest_tfperf.baseline.decision import LOOKS, PAIR_SHARE, PINNED_SPREAD, UNPINNED_SPREAD, look
-from pytest_tfperf.capture.conditions import other_load, read_conditions
+from pytest_tfperf.capture.conditions import other_load, read_cpu
 from pytest_tfperf.capture.exclusive import held
 from pytest_tfperf.capture.gpu_share import visible_gpus
 from pytest_tfperf.child import failed_report, last_lines, log_reports, record_warning, report_from
@@ -166,10 +166,10 @@ class PairedRun:
         seconds = self._budget_s * PAIR_SHARE
         announce(f"taking turns with {self._ref}, at most {seconds:.0f} s")
         pids = [player.pid for player in pair.players]
-        before = read_conditions(cores=sides.cores, processes=pids)
+        before = read_cpu(cores=sides.cores, processes=pids)
         with pinned(sides.referee_cores):
             turns = take_turns(pair.tree, pair.ref, opening, seconds, is_enough)
-        return replace(turns, others=other_load(before, read_conditions(cores=sides.cores, processes=pids)))
+        return replace(turns, others=other_load(before, read_cpu(cores=sides.cores, processes=pids)))
 
     def _again(self, item: pytest.Item, sides: Sides, names: list[str], terms: Terms, announce: Callable[[str], None]) -> dict[str, Turns]:
         """The turns of a fresh pair of processes, of the profiles with these names."""

@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pytest_tfperf.capture.gpu_conditions import Gpu, gpu_remarks, read_gpus
@@ -58,9 +58,14 @@ def conditions_noted(notes: list[str]) -> Iterator[None]:
         notes[:] = remarks(before, read_conditions())
 
 
-def read_conditions(root: Path = _ROOT, cores: Sequence[int] = (), processes: Sequence[int] = ()) -> Conditions:
+def read_conditions(root: Path = _ROOT) -> Conditions:
+    """The conditions of this process now, of a Linux whose /proc and /sys are under `root`."""
+    return replace(read_cpu(root), gpus=read_gpus())
+
+
+def read_cpu(root: Path = _ROOT, cores: Sequence[int] = (), processes: Sequence[int] = ()) -> Conditions:
     """
-    The conditions now, of a Linux whose /proc and /sys are under `root`.
+    The conditions now but for GPUs, which TensorFlow is asked for.
 
     Args:
         cores: Those that matter; of none given all that this process may use.
@@ -79,7 +84,6 @@ def read_conditions(root: Path = _ROOT, cores: Sequence[int] = (), processes: Se
         hot=_hot(root, cores),
         quota=_quota(root),
         load=None if cpu else _load(),
-        gpus=read_gpus(),
     )
 
 

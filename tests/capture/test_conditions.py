@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_tfperf.capture import conditions
-from pytest_tfperf.capture.conditions import Conditions, conditions_noted, read_conditions, remarks
+from pytest_tfperf.capture.conditions import Conditions, conditions_noted, read_conditions, read_cpu, remarks
 
 # user nice system idle iowait irq softirq steal guest guest_nice, in hundredths of a second
 STAT = """cpu  0 0 0 0 0 0 0 0 0 0
@@ -57,12 +57,12 @@ def test_cpu_seconds_of_others_are_those_of_their_threads_and_children(tmp_path)
         proc__7__stat="7 (a b) c) S 1 1 1 0 -1 0 9 9 9 9 100 20 3 4 20 0\n",
         proc__8__stat="8 (x) T 1 1 1 0 -1 0 0 0 0 0 1 0 0 0 20 0\n",
     )
-    assert read_conditions(tmp_path, processes=[7, 8, 9]).own_s == pytest.approx(1.28)
+    assert read_cpu(tmp_path, processes=[7, 8, 9]).own_s == pytest.approx(1.28)
 
 
 def test_cores_that_are_named_are_those_that_matter(tmp_path):
     files(tmp_path, proc__stat=STAT)
-    found = read_conditions(tmp_path, cores=[1])
+    found = read_cpu(tmp_path, cores=[1])
     assert (found.cores, found.busy_s) == (1, pytest.approx(2.30))
 
 

@@ -464,6 +464,32 @@ def test_a_test_on_the_ref_alone_is_named_unless_tests_are_left_out(tmp_path, ar
     assert run.status == 0
 
 
+HELD = """
+from filelock import FileLock, Timeout
+from pytest_tfperf.capture.exclusive import lock_file
+import model
+
+def is_held():
+    try:
+        FileLock(lock_file("cpu")).acquire(timeout=0).lock.release()
+    except Timeout:
+        return True
+    return False
+
+def test_one(tf_profile):
+    assert is_held()
+    seen = []
+    tf_profile(model.SAME, during=lambda n: seen.append(is_held()))
+    assert seen and all(seen)
+"""
+
+
+def test_nothing_else_is_measured_while_both_sides_are(tmp_path):
+    run = Project(tmp_path, {"src/model.py": THERE, "test_one.py": HELD}, {"notes.txt": ""}).run()
+    assert run.checks("test_one")[TIME][0] == "PASS"
+    assert run.status == 0
+
+
 def test_files_that_are_alike_are_said_to_be(tmp_path):
     run = Project(tmp_path, {"src/model.py": THERE, "test_one.py": ONE}, {"notes.txt": ""}).run()
     assert "which the working tree's tracked files equal" in run.text
