@@ -16,6 +16,7 @@ from pytest_tfperf.results import Check, Profile, Value, Verdict
 
 STRUCTURAL, TIMING = "structural", "timing"
 SHARED_CPU = "other workers used the CPU; run without -n"
+INSTRUMENTED = "Python was traced meanwhile, by coverage or a debugger; run without (--no-cov)"
 DEFAULT_TOLERANCE = 0.05
 """The slow-down that is tolerated in a comparison of tests that name none."""
 _BOUNDS = {"max": "at most", "min": "at least", "equal": "exactly"}
@@ -129,10 +130,10 @@ def _check(profile: Profile, limit: Limit, parallel: bool) -> Check:
     value = profile.value(limit.metric.name)
     if value.number is None:
         verdict, message = Verdict.UNKNOWN, f"{limit.metric.name} is unknown, wanted {limit.wanted} ({limit.argument}): {value.why}"
-    elif parallel and limit.metric.scope == MACHINE:
+    elif limit.metric.scope == MACHINE and (why := _why_not_timed(profile, parallel)):
         shown = format_quantity(value.number, limit.metric.unit)
         verdict = Verdict.INCONCLUSIVE
-        message = f"{limit.metric.name} was {shown}, wanted {limit.wanted} ({limit.argument}): {SHARED_CPU}"
+        message = f"{limit.metric.name} was {shown}, wanted {limit.wanted} ({limit.argument}): {why}"
     elif limit.holds(value):
         verdict, message = Verdict.PASS, f"{limit.metric.name} {_shown(value, limit)}, wanted {limit.wanted}"
     elif limit.may_hold(value):
@@ -140,6 +141,12 @@ def _check(profile: Profile, limit: Limit, parallel: bool) -> Check:
     else:
         verdict, message = Verdict.FAIL, _failure(value, limit)
     return Check(profile=profile.name, metric=limit.metric.name, kind="limit", verdict=verdict, wanted=limit.wanted, message=message)
+
+
+def _why_not_timed(profile: Profile, parallel: bool) -> str | None:
+    if parallel:
+        return SHARED_CPU
+    return INSTRUMENTED if profile.value("step_time").detail.get("instrumented") else None
 
 
 def _failure(value: Value, limit: Limit) -> str:

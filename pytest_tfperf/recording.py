@@ -125,6 +125,7 @@ class Recording:
     ignore_findings: tuple[str, ...] = ()
     examples_per_step: float | None = None
     settled: bool = True
+    instrumented: bool = False
     ended: str | None = None
     notes: tuple[str, ...] = ()
     result: Any = None

@@ -21,7 +21,7 @@ NAMES = sorted(MODULES)
 FRAMEWORKS = {"tensorflow", "keras"}
 
 # a room is a module or folder of the package; each may import the rooms on its right, and itself
-WORDS = {"errors", "metrics", "op_graph", "reach", "recording", "results", "files", "turn"}
+WORDS = {"errors", "metrics", "op_graph", "reach", "recording", "results", "files", "tracers", "turn"}
 ANALYSIS = WORDS | {"trace", "analysis", "padding"}
 BASELINE = ANALYSIS | {"checks", "baseline"}
 COMPARISON = WORDS | {"baseline", "comparison", "rounds"}  # of the baseline its statistics alone

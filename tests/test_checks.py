@@ -116,6 +116,14 @@ def test_times_are_not_decided_while_other_workers_use_the_cpu(measured):
     assert "wanted at most 5 % (max_input_bound=0.05): other workers used the CPU; run without -n" in found.message
 
 
+@pytest.mark.parametrize(("metric", "verdict"), [("retraces", "FAIL"), ("input_bound", "INCONCLUSIVE"), ("step_time", "INCONCLUSIVE")])
+def test_times_are_not_decided_where_python_was_traced(metric, verdict):
+    measured = {"step_time": value("step_time", 7, instrumented=True), **({metric: 7} if metric != "step_time" else {})}
+    [found] = decide(profile(**measured), **{f"max_{metric}": 1})
+    assert found.verdict == verdict
+    assert ("Python was traced meanwhile, by coverage or a debugger; run without (--no-cov)" in found.message) == (verdict != "FAIL")
+
+
 @pytest.mark.parametrize(("metric", "verdict"), [("retraces", "FAIL"), ("xla_launches", "FAIL"), ("step_time", "INCONCLUSIVE")])
 def test_structure_is_decided_whoever_uses_the_cpu(metric, verdict):
     [found] = decide(profile(**{metric: 7}), **{f"max_{metric}": 1}, parallel=True)

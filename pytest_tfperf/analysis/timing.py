@@ -76,7 +76,7 @@ def _step_time(recording: Recording) -> Value:
     return Value.of(
         "step_time", statistics.median(counted), Source.TIMED,
         n_blocks=len(per_step), n_dropped=n_dropped, n_steps=sum(steps for _, steps in recording.blocks[n_dropped:]),
-        precision=median_precision(counted), settled=recording.settled,
+        precision=median_precision(counted), settled=recording.settled, instrumented=recording.instrumented,
     )  # fmt: skip
 
 

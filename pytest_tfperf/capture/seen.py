@@ -51,6 +51,7 @@ class Seen:
     probe: Probe = field(default_factory=Probe)
     elements: Elements = field(default_factory=Elements)
     settled: bool = True
+    instrumented: bool = False
     ended: str | None = None
     notes: list[str] = field(default_factory=list)
     conditions: list[str] = field(default_factory=list)
@@ -82,6 +83,7 @@ class Seen:
             batches=None if isinstance(batches, str) else batches,
             batches_why=batches if isinstance(batches, str) else None,
             settled=self.settled,
+            instrumented=self.instrumented,
             ended=self.ended,
             notes=tuple(dict.fromkeys((*self.notes, *self.conditions, *lowered.notes, *self.probe.calls.notes(self.calls)))),
             **others,

@@ -2,8 +2,7 @@
 The windows of a profile: consecutive stretches of one run of the user's steps.
 
 cold (step 0) → warm-up → timed (profiler off) → traced → turns (where a referee asks for them) → probe (a step that shows its
-graphs). Whoever drives the steps calls `begin` and `end` around each, `turn_over` between epochs, and stops when `done`. What
-happens between two steps stands in `_sequence`, as one story.
+graphs). Whoever drives the steps calls `begin` and `end` around each, `turn_over` between epochs, and stops when `done`.
 """
 
 from __future__ import annotations
@@ -33,6 +32,7 @@ from pytest_tfperf.compiler.lowering import calls_recorded
 from pytest_tfperf.compiler.probe import probed
 from pytest_tfperf.compiler.retracing import runs_functions
 from pytest_tfperf.recording import Recording
+from pytest_tfperf.tracers import is_traced
 from pytest_tfperf.turn import Ready, Seat
 
 _MAX_ROUNDS, _MAX_PROBES = 3, 10
@@ -211,6 +211,7 @@ class Windows:
                 yield
             with garbage_held_off() as sweep, conditions_noted(self.seen.conditions):
                 yield from self._timed_window(period, sweep)
+            self.seen.instrumented |= is_traced()
             yield from self._traced_window()
         return waited
 

@@ -24,6 +24,7 @@ from pytest_tfperf.paired.channel import Channel
 from pytest_tfperf.paired.loaded import import_hooks, module_files, module_loaders, outside_tree
 from pytest_tfperf.paired.tree import Tree
 from pytest_tfperf.results import Check, Json, Profile
+from pytest_tfperf.tracers import is_traced
 from pytest_tfperf.turn import Ready, Turn
 
 PLUGIN, NAME = "pytest_tfperf.paired.side", "tfperf-side"
@@ -161,13 +162,6 @@ class Side(Reporting):
             return self._channel.receive()
         except EOFError:
             return None
-
-
-def is_traced() -> bool:
-    """Whether somebody follows what Python does here: by sys.settrace or sys.setprofile, or as a tool of PEP 669 (Python 3.12)."""
-    monitoring: Any = getattr(sys, "monitoring", None)
-    kinds = () if monitoring is None else (monitoring.DEBUGGER_ID, monitoring.COVERAGE_ID, monitoring.PROFILER_ID)
-    return bool(sys.gettrace() or sys.getprofile() or any(monitoring.get_tool(kind) for kind in kinds))
 
 
 _TRACED = (

@@ -106,13 +106,15 @@ def test_collecting_says_how_to_go_on():
 
 
 @pytest.mark.parametrize(
-    ("settled", "shared_cpu", "why"),
+    ("detail", "shared_cpu", "why"),
     [
-        (True, False, None),
-        (False, False, "the input buffers were still draining"),
-        (True, True, "other workers used the CPU; run without -n"),
-        (False, True, "other workers used the CPU; run without -n"),
+        ({"settled": True, "instrumented": False}, False, None),
+        ({"settled": True}, False, None),
+        ({"settled": False}, False, "the input buffers were still draining"),
+        ({"settled": True}, True, "other workers used the CPU; run without -n"),
+        ({"settled": False}, True, "other workers used the CPU; run without -n"),
+        ({"settled": True, "instrumented": True}, False, "Python was traced meanwhile, by coverage or a debugger; run without (--no-cov)"),
     ],
 )
-def test_what_makes_a_step_time_no_sample(settled, shared_cpu, why):
-    assert why_not_timed(profile(step_time=value("step_time", 1.0, settled=settled)), shared_cpu) == why
+def test_what_makes_a_step_time_no_sample(detail, shared_cpu, why):
+    assert why_not_timed(profile(step_time=value("step_time", 1.0, **detail)), shared_cpu) == why

@@ -1,6 +1,7 @@
 """What is done around the timed blocks of a profile, with real TensorFlow."""
 
 import gc
+import sys
 
 import pytest
 import tensorflow as tf
@@ -74,3 +75,22 @@ def test_steps_that_get_slower_block_by_block_are_noted(profile, monkeypatch):
         "the machine slows down (heat, a CPU quota, other load), or what the step works on grows"
     ]
     assert result.value("step_time").detail["n_dropped"] == 0
+
+
+def test_times_taken_while_python_is_traced_are_known_to_be(profile):
+    calls = []
+
+    def step(x):
+        calls.append(x)
+        sys.settrace((lambda *event: None) if len(calls) in range(10, 30) else None)  # the last of the timed steps is the 16th
+        return x + 1
+
+    before = sys.gettrace()
+    try:
+        result = profile(step, DATA)
+    finally:
+        sys.settrace(before)
+    assert result.value("step_time").detail["instrumented"] is True
+    assert len([note for note in result.notes if "Python was traced in the timed window" in note]) == 1
+    if before is None:
+        assert profile(lambda x: x + 1, DATA, name="again").value("step_time").detail["instrumented"] is False

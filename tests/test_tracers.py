@@ -1,11 +1,11 @@
-"""What a side knows of the process that it is."""
+"""Whether Python is followed."""
 
 import sys
 from types import SimpleNamespace
 
 import pytest
 
-from pytest_tfperf.paired.side import is_traced
+from pytest_tfperf.tracers import is_traced
 
 TOOLS = {"DEBUGGER_ID": 0, "COVERAGE_ID": 1, "PROFILER_ID": 2}
 
