@@ -1,5 +1,6 @@
 """Files written as a whole."""
 
+import os
 import stat
 
 import pytest
@@ -28,9 +29,14 @@ def test_a_reader_of_the_old_file_keeps_the_old_content(tmp_path):
         assert reader.read() == "old"
 
 
-def test_a_file_can_be_read_by_others(tmp_path):
-    replace_file(tmp_path / "file.json", "")
-    assert stat.S_IMODE((tmp_path / "file.json").stat().st_mode) == 0o644
+@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o002, 0o664), (0o077, 0o600)])
+def test_a_file_can_be_read_by_those_whom_the_umask_lets(tmp_path, mask, mode):
+    before = os.umask(mask)
+    try:
+        replace_file(tmp_path / "file.json", "text")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "file.json").stat().st_mode) == mode
 
 
 def test_what_cannot_be_written_leaves_the_file_as_it_was_and_nothing_beside_it(tmp_path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import select
+import selectors
 import socket
 import time
 from typing import Any
@@ -45,7 +45,7 @@ class Channel:
         deadline = None if seconds is None else time.monotonic() + seconds
         while b"\n" not in self._rest:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            if not select.select([self._socket], [], [], left)[0]:
+            if not self._can_read(left):
                 raise TimeoutError(f"no answer within {seconds:g} s")
             self._rest += self._read()
         line, _, self._rest = self._rest.partition(b"\n")
@@ -55,6 +55,12 @@ class Channel:
     def close(self) -> None:
         """Let the other end know that nothing more comes."""
         self._socket.close()
+
+    def _can_read(self, seconds: float | None) -> bool:
+        """Waits so long at most; select.select could not where a process has over 1,000 files open."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._socket, selectors.EVENT_READ)
+            return bool(selector.select(seconds))
 
     def _read(self) -> bytes:
         try:

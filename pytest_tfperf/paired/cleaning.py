@@ -11,23 +11,36 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+from pytest_tfperf.errors import PairedError
 from pytest_tfperf.paired import janitor
 
 
 class Janitor:
-    """Holds a folder, and the process groups that work for this process, until it is closed; `janitor` is the process that waits."""
+    """
+    Holds a folder, and the process groups that work for this process, until it is closed; `janitor` is the process that waits.
+
+    Raises:
+        PairedError: If there can be no folder or no such process.
+    """
 
     def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="tfperf-paired-"))
+        try:
+            self.folder = Path(tempfile.mkdtemp(prefix="tfperf-paired-"))
+        except OSError as error:
+            raise PairedError(f"there can be no temporary folder: {error}") from error
         self._groups: set[int] = set()
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(janitor.__file__), str(self.folder)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            start_new_session=True,  # out of the reach of Ctrl-C
-        )
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(janitor.__file__), str(self.folder)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                start_new_session=True,  # out of the reach of Ctrl-C
+            )
+        except OSError as error:
+            self.folder.rmdir()
+            raise PairedError(f"the process that cleans up cannot be started: {error}") from error
 
     def watch(self, group: int) -> None:
         """Kill this process group when all ends."""

@@ -1,5 +1,7 @@
 """Objects between two ends of a pair of sockets: whole, in order, within a time, and none after the end."""
 
+import os
+import resource
 import socket
 
 import pytest
@@ -48,3 +50,18 @@ def test_the_end(ends):
         here.receive(1)
     with pytest.raises(EOFError):
         here.send(more=1)
+
+
+def test_a_process_may_have_many_files_open():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (2048, max(hard, 2048)))
+    many = [os.open(os.devnull, os.O_RDONLY) for _ in range(1030)]
+    try:
+        left, right = socket.socketpair()
+        with left, right:
+            Channel(right).send(word="hear")
+            assert Channel(left).receive(1) == {"word": "hear"}
+    finally:
+        for descriptor in many:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

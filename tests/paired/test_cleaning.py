@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 from processes import state, until
 
+from pytest_tfperf.errors import PairedError
+from pytest_tfperf.paired.cleaning import Janitor
+
 IDLE = [sys.executable, "-S", "-c", "import time; time.sleep(600)"]
 
 
@@ -86,3 +89,17 @@ def test_all_is_gone_when_its_owner_is_killed(number):
         owner.send_signal(number)
         owner.wait()
     until(lambda: not Path(folder).exists() and not any(state(pid) for pid in pids))
+
+
+def test_without_a_process_that_waits_there_is_no_folder(monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("sys.executable", str(tmp_path / "nowhere"))
+    with pytest.raises(PairedError, match=r"the process that cleans up cannot be started: .*No such file"):
+        Janitor()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_a_folder_there_is_no_janitor(monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
+    with pytest.raises(PairedError, match=r"there can be no temporary folder: .*No such file"):
+        Janitor()
