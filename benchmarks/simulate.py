@@ -3,9 +3,10 @@ How often verdicts are right where all is drawn: stored runs against a new one, 
 
     python benchmarks/simulate.py
 
-Stored runs are log-normal; the new one is of the same code, or slowed down by what the decision says it can see. Then runs of which one in
-twenty is 20 to 80 % slower for reasons outside of the code. Turns are normal or heavy-tailed (Student's t, 3 degrees of freedom), their
-process pairs differ as pinned ones do; a measurement of them is a doctor's, its trials are tests slowed down by what that says it finds.
+Stored runs are log-normal; the new one and the second process, which is asked where it looks slower, are of the same code, or slowed
+down by what the decision says it can see. Then runs of which one in twenty is 20 to 80 % slower for reasons outside of the code. Turns
+are normal or heavy-tailed (Student's t, 3 degrees of freedom), their process pairs differ as pinned ones do; a measurement of them is a
+doctor's, its trials are tests slowed down by what that says it finds.
 """
 
 import math
@@ -33,22 +34,25 @@ def is_slower(new, past, tolerance):
 
 
 def stored(random, n, differ, tolerance):
-    """Shares of false alarms, and of slow-downs found that it says it can see."""
-    alarms, found = 0, 0
-    for *runs, new in np.exp(random.normal(0, differ, (TRIALS, n + 1))):
+    """Shares of false alarms of one process alone and of two, and of slow-downs that both find of those that it says it can see."""
+    one, both, found = 0, 0, 0
+    for *runs, first, second in np.exp(random.normal(0, differ, (TRIALS, n + 2))):
         past = history(runs)
-        alarms += is_slower(new, past, tolerance)
-        found += is_slower(new * (1 + stand(new, past, tolerance).smallest), past, tolerance)
-    return alarms / TRIALS, found / TRIALS
+        slower = 1 + stand(first, past, tolerance).smallest
+        one += is_slower(first, past, tolerance)
+        both += is_slower(first, past, tolerance) and is_slower(second, past, tolerance)
+        found += is_slower(first * slower, past, tolerance) and is_slower(second * slower, past, tolerance)
+    return one / TRIALS, both / TRIALS, found / TRIALS
 
 
 def disturbed(random, n=10, differ=0.01):
-    """The share of runs slowed down from outside that are false alarms."""
-    alarms = 0
-    for *runs, new in np.exp(random.normal(0, differ, (TRIALS, n + 1))):
-        slowed = [run * random.uniform(1.2, 1.8) if random.random() < 0.05 else run for run in (*runs, new)]
-        alarms += is_slower(slowed[-1], history(slowed[:-1]), 0.05)
-    return alarms / TRIALS
+    """Shares of false alarms, of one process alone and of two, where some are slowed down from outside."""
+    one, both = 0, 0
+    for runs in np.exp(random.normal(0, differ, (TRIALS, n + 2))):
+        *past, first, second = (run * random.uniform(1.2, 1.8) if random.random() < 0.05 else run for run in runs)
+        one += is_slower(first, history(past), 0.05)
+        both += is_slower(first, history(past), 0.05) and is_slower(second, history(past), 0.05)
+    return one / TRIALS, both / TRIALS
 
 
 def normal(random, n):
@@ -85,12 +89,13 @@ def main():
     random = np.random.default_rng(0)
     for tolerance in (0.05, 0.001):
         rates = [stored(random, n, differ, tolerance) for n in RECORDED for differ in DIFFER]
-        alarms, found = zip(*rates, strict=True)
+        one, both, found = zip(*rates, strict=True)
         print(
-            f"stored runs, tolerance {tolerance:.1%}: false alarms {shares(alarms)}; what it says it can see is found in {shares(found)}; "
-            f"of {TRIALS:,} for each of {RECORDED} runs that differ by {DIFFER}"
+            f"stored runs, tolerance {tolerance:.1%}: false alarms {shares(both)}, of the first process alone {shares(one)}; "
+            f"what it says it can see is found in {shares(found)}; of {TRIALS:,} for each of {RECORDED} runs that differ by {DIFFER}"
         )
-    print(f"one run in twenty disturbed from outside: false alarms {disturbed(random):.1%}")
+    one, both = disturbed(random)
+    print(f"one run in twenty disturbed from outside: false alarms {both:.1%}, of the first process alone {one:.1%}")
     for draw in (normal, heavy_tailed):
         found, passed = zip(*(resolved(random, draw) for _ in range(MEASUREMENTS)), strict=True)
         print(f"what a doctor says of {draw.__name__} turns: slow-downs found {shares(found)}, same code passed {shares(passed)}; ", end="")

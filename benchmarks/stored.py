@@ -4,8 +4,9 @@ How often one run against twelve stored ones is right, from recorded runs; besid
     python benchmarks/stored.py DATA.jsonl
 
 The data are those of benchmarks/record_runs.py. Histories are twelve runs of the same code (ten are kept, and the middle one of the
-first five as the anchor), drawn without order, and as they came: twelve in a row and the next. In brackets are 95 % intervals; where
-histories are drawn they overlap, so the trials that count are the recorded runs.
+first five as the anchor), drawn without order, and as they came: twelve in a row and the next, with the one after it as the second
+process that is asked where it looks slower. In brackets are 95 % intervals; where histories are drawn they overlap, so the trials that
+count are the recorded runs.
 """
 
 import argparse
@@ -46,18 +47,26 @@ def rate(hits, trials):
     return f"{percent(share)} ({percent(interval.low)} to {percent(interval.high)})"
 
 
+def is_regression(seconds, stored):
+    """What a run of this process and, where it looks slower, of a second one comes to."""
+    return all(stand(one, history(stored), TOLERANCE).verdict is Verdict.REGRESSION for one in seconds)
+
+
 def drawn(same, slowed, random):
-    """Whether each draw is a false alarm, finds the change that it says it can see, and finds the run that was slowed down."""
-    alarms, seen, found, smallest = [], [], [], []
+    """
+    Whether each draw is a false alarm, is one by its first process alone, finds the change that it says it can see, and finds the runs
+    that were slowed down.
+    """
+    alarms, first, seen, found, smallest = [], [], [], [], []
     for _ in range(DRAWS):
-        *stored, new = random.choice(same, STORED + 1, replace=False)
-        standing = stand(new, history(stored), TOLERANCE)
-        alarms.append(standing.verdict is Verdict.REGRESSION)
-        smallest.append(standing.smallest)
-        seen.append(stand(new * (1 + standing.smallest), history(stored), TOLERANCE).verdict is Verdict.REGRESSION)
+        *stored, one, two = random.choice(same, STORED + 2, replace=False)
+        alarms.append(is_regression((one, two), stored))
+        first.append(is_regression((one,), stored))
+        smallest.append(stand(one, history(stored), TOLERANCE).smallest)
+        seen.append(is_regression(np.array((one, two)) * (1 + smallest[-1]), stored))
         if slowed:
-            found.append(stand(random.choice(slowed), history(stored), TOLERANCE).verdict is Verdict.REGRESSION)
-    return alarms, seen, found, smallest
+            found.append(is_regression(random.choice(slowed, 2, replace=False), stored))
+    return alarms, first, seen, found, smallest
 
 
 def show_step(step, runs, random):
@@ -69,14 +78,13 @@ def show_step(step, runs, random):
         end="; ",
     )
     print(f"{len(slowed)} slowed down, {statistics.median(slowed) / statistics.median(same):.3f} times" if slowed else "none slowed down")
-    alarms, seen, found, smallest = drawn(same, slowed, random)
-    print(
-        f"  drawn: false alarms {rate(alarms, len(same))}; says it can see {percent(statistics.median(smallest))}, and finds it in {rate(seen, len(same))}"
-    )
+    alarms, first, seen, found, smallest = drawn(same, slowed, random)
+    print(f"  drawn: false alarms {rate(alarms, len(same))}, by the first process alone {rate(first, len(same))}")
+    print(f"  drawn: says it can see {percent(statistics.median(smallest))}, and finds it in {rate(seen, len(same))}")
     if slowed:
         print(f"  drawn: runs slowed down found {rate(found, len(slowed))}")
-    rows = [same[i : i + STORED + 1] for i in range(len(same) - STORED)]
-    in_a_row = [stand(row[-1], history(row[:-1]), TOLERANCE).verdict is Verdict.REGRESSION for row in rows]
+    rows = [same[i : i + STORED + 2] for i in range(len(same) - STORED - 1)]
+    in_a_row = [is_regression(row[STORED:], row[:STORED]) for row in rows]
     if in_a_row:
         print(f"  as they came: false alarms {rate(in_a_row, len(in_a_row))}")
     compared = [(run["planted"], step in run["alarms"]) for run in runs if run["alarms"] is not None]

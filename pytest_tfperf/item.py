@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,13 @@ import pytest
 
 from pytest_tfperf.announce import announcer
 from pytest_tfperf.apart import Apart
+from pytest_tfperf.baseline.confirmed import confirmed, is_suspected
 from pytest_tfperf.capture.environment import describe
 from pytest_tfperf.capture.exclusive import Exclusive, measuring_alone, measuring_anyway
 from pytest_tfperf.capture.gpu_share import is_to_share
 from pytest_tfperf.checks import Wanted
 from pytest_tfperf.child import names_in_file
-from pytest_tfperf.errors import CaptureError, LimitError
+from pytest_tfperf.errors import CaptureError, LimitError, PairedError
 from pytest_tfperf.fixture import TfProfile
 from pytest_tfperf.options import Options
 from pytest_tfperf.own_metrics import Registry
@@ -24,6 +26,7 @@ from pytest_tfperf.own_process import other_flags
 from pytest_tfperf.profiles import Settings
 from pytest_tfperf.report.junit import PREFIX, properties
 from pytest_tfperf.results import Check, TestRecord
+from pytest_tfperf.second_run import profiled_again
 from pytest_tfperf.session import decide
 from pytest_tfperf.variant_run import Part, Variants, can_run_apart
 
@@ -58,14 +61,32 @@ def new_profiler(item: pytest.Item, wanted: Wanted, options: Options, registry: 
         pytest.fail(str(error), pytrace=False)
 
 
-def checks_of(item: pytest.Item, profiler: TfProfile, wanted: Wanted, options: Options) -> list[Check]:
+def checks_of(item: pytest.Item, profiler: TfProfile, wanted: Wanted, options: Options, on_terminal: bool) -> list[Check]:
     """Every check of a test whose body ended well; none on the ref's side of a paired run, which is not judged."""
     side = _side(item)
     profiles = [profile for profile, _ in profiler.results()]
     against = side.checks(profiles, wanted.max_regression, describe()["setting"]) if side else []
     if against is None:
         return []
-    return decide(profiler.results(), wanted, _file(item), _key(item), options) + against
+    checks = decide(profiler.results(), wanted, _file(item), _key(item), options)
+    if any(map(is_suspected, checks)):
+        checks = _confirmed(item, checks, wanted, options, on_terminal)
+    return checks + against
+
+
+def _confirmed(item: pytest.Item, checks: Sequence[Check], wanted: Wanted, options: Options, on_terminal: bool) -> list[Check]:
+    """The checks with those of step times that looked slower held against a second process."""
+    try:
+        again = profiled_again(item, announcer(item, on_terminal), _exclusive(_side(item)))
+    except PairedError as error:
+        return [confirmed(check, str(error)) if is_suspected(check) else check for check in checks]
+    second = {
+        check.profile: check
+        for check in decide([(profile, ()) for profile in again.values()], wanted, _file(item), _key(item), options)
+        if check.metric == "step_time"
+    }
+    none = "it has no such profile there, or no time to compare with"
+    return [confirmed(check, second.get(check.profile, none)) if is_suspected(check) else check for check in checks]
 
 
 def record_of(item: pytest.Item, profiler: TfProfile, wanted: Wanted, checks: tuple[Check, ...], outcome: str) -> TestRecord:

@@ -275,7 +275,7 @@ def _decide(item: pytest.Item) -> None:
     from pytest_tfperf.session import fails
 
     options, profiler = _options(item.config), item.stash[_PROFILER]  # names that --pdb shows
-    checks = checks_of(item, profiler, _wanted(item), options)
+    checks = checks_of(item, profiler, _wanted(item), options, item.config.stash[_ON_TERMINAL])
     item.stash[_CHECKS] = tuple(checks)
     broken = [check for check in checks if fails(check, options)]
     if broken:

@@ -8,8 +8,8 @@ in `to_json`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import Enum
 from typing import Any
 
@@ -243,8 +243,8 @@ class Check:
     One limit or comparison, decided or not; `kind` is `limit`, `baseline`, `against` or `profile`.
 
     `detail` of a comparison holds what a report shows of it, as plain JSON values: `before` and `after` in the metric's unit; of a step
-    time `ratio`, `low`, `high`, `confidence`, `smallest`, its samples (`runs` and `anchor`, or `turns`, pairs of after and before), and
-    `differences` of the traces, `{"what", "seconds"}`.
+    time `ratio`, `low`, `high`, `confidence`, `smallest`, its samples (`runs` and `anchor`, or `turns`, pairs of after and before),
+    `second`, what a second process took, and `differences` of the traces, `{"what", "seconds"}`.
     """
 
     profile: str
@@ -254,6 +254,12 @@ class Check:
     wanted: str
     message: str
     detail: Mapping[str, Any] = field(default_factory=dict)
+
+    def adding(self, lines: Iterable[str]) -> Check:
+        """The check with these lines in its message, before what to try."""
+        said = self.message.splitlines()
+        at = next((place for place, line in enumerate(said) if line.startswith("  try: ")), len(said))
+        return replace(self, message="\n".join([*said[:at], *(f"  {line}" for line in lines), *said[at:]]))
 
     def to_json(self) -> Json:
         """All fields."""
@@ -298,13 +304,8 @@ class TestRecord:
     @classmethod
     def from_json(cls, data: Json) -> TestRecord:
         """The inverse of `to_json`."""
-        return cls(
-            **data
-            | {
-                "profiles": tuple(map(Profile.from_json, data["profiles"])),
-                "checks": tuple(map(Check.from_json, data["checks"])),
-            }
-        )
+        profiles, checks = map(Profile.from_json, data["profiles"]), map(Check.from_json, data["checks"])
+        return cls(**data | {"profiles": tuple(profiles), "checks": tuple(checks)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

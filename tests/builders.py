@@ -31,8 +31,8 @@ def profile(name="", workload=WORKLOAD, notes=(), steps=(), **metrics):
     return Profile(name=name, metrics=values, workload=workload, notes=notes, steps=steps)
 
 
-def check(verdict, metric="input_bound", message="input_bound was 9 %, wanted at most 5 %", name="", kind="limit"):
-    return Check(profile=name, metric=metric, kind=kind, verdict=Verdict(verdict), wanted="at most 5 %", message=message)
+def check(verdict, metric="input_bound", message="input_bound was 9 %, wanted at most 5 %", name="", kind="limit", **fields):
+    return Check(profile=name, metric=metric, kind=kind, verdict=Verdict(verdict), wanted="at most 5 %", message=message, **fields)
 
 
 def record_of(*profiles, key="test_step", file="test_model.py", outcome="passed", checks=(), environment=LAPTOP, **fields):

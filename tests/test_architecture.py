@@ -65,6 +65,7 @@ TOP = {
     "session",
     "plugin",
     "marks",
+    "second_run",
     "cli",
     "commands",
     "doctor",

@@ -284,12 +284,8 @@ def with_differences(check: Check, found: Sequence[Difference]) -> Check:
     """A check with what differs in its detail, for a report; of a regression the most of it in the message too, before what to try."""
     if not found:
         return check
-    lines = check.message.splitlines()
-    at = next((place for place, line in enumerate(lines) if line.startswith("  try: ")), len(lines))
-    if check.verdict is Verdict.REGRESSION:
-        lines[at:at] = [f"  {one.line}" for one in most_telling(found, _LINES)]
-    detail = {**check.detail, "differences": [asdict(one) for one in most_telling(found, _KEPT)]}
-    return replace(check, message="\n".join(lines), detail=detail)
+    told = check.adding(one.line for one in most_telling(found, _LINES)) if check.verdict is Verdict.REGRESSION else check
+    return replace(told, detail={**check.detail, "differences": [asdict(one) for one in most_telling(found, _KEPT)]})
 
 
 def _few(names: Sequence[str], most: int = _NAMED) -> str:

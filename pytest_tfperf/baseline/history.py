@@ -51,7 +51,7 @@ class Standing:
 
     `recent` and `anchor` bound the ratio to the latest runs and to the anchor; None under five runs, where nothing is decided but
     a doubled time. `drift` says that it is a regression by the anchor alone. `tolerance` was raised from `raised_from` where that
-    was less than 20 µs. `smallest` is the slow-down that one run finds in 90 % of cases.
+    was less than 20 µs. `smallest` is the slow-down that this run and a second one both find, in 90 % of cases.
     """
 
     verdict: Verdict
@@ -189,10 +189,10 @@ def _interval(ratio: float, variance: float, spread: float, n: int) -> Interval:
 
 def _smallest(spread: float, n: int, tolerance: float) -> float:
     """
-    The slow-down that is found with 90 %.
+    The slow-down that this run finds and a second process confirms, with 90 % or more: √90 % for each, which resemble each other.
 
     Of a log ratio d the lower end is above log(1 + tolerance) where (d' − d) ÷ (s √(1 + 1/n)) is above t of the interval − (d −
     log(1 + tolerance)) ÷ (s √(1 + 1/n)); the left side has Student's t distribution. No approximation: it holds over all histories.
     """
-    quantiles = t_quantile(1 - _TAIL, n - 1) + t_quantile(POWER, n - 1)
+    quantiles = t_quantile(1 - _TAIL, n - 1) + t_quantile(math.sqrt(POWER), n - 1)
     return (1 + tolerance) * math.exp(quantiles * spread * math.sqrt(1 + 1 / n)) - 1

@@ -125,8 +125,12 @@ class Side(Reporting):
         return self.part is None or self.part["profile"] == profile
 
     def keeps(self, profile: str) -> bool:
-        """Whether the trace of the profile of this name is kept, if traces are: not the ref's, which would lie among the working tree's."""
-        return self.counts(profile) and (self._tree is None or self._root == self._tree.root)
+        """
+        Whether the trace of the profile of this name is kept, if traces are.
+
+        Not the ref's, which would lie among the working tree's, nor that of a test that has run before and is asked again.
+        """
+        return self.counts(profile) and (self.part is not None if self._tree is None else self._root == self._tree.root)
 
     def checks(self, profiles: Iterable[Profile], tolerance: float | None, setting: Json) -> list[Check] | None:
         """
