@@ -25,7 +25,7 @@ from pytest_tfperf.paired.player import Player, pinned
 from pytest_tfperf.paired.referee import Match, Opening, Turns, run_match, take_turns
 from pytest_tfperf.paired.starting import ranges
 from pytest_tfperf.paired.verdicts import Terms, absent_check, suspected, verdicts
-from pytest_tfperf.paired_sides import Pair, Sides
+from pytest_tfperf.paired_sides import Pair, Sides, awaited_named
 from pytest_tfperf.results import Check, Verdict
 
 NAME = "tfperf-referee"
@@ -99,15 +99,13 @@ class PairedRun:
 
     def _reports(self, item: pytest.Item, sides: Sides) -> Iterator[pytest.TestReport]:
         """The reports of a test from the working tree's side."""
-        try:
-            clustered = self._is_clustered(item)
-            pair = sides.pair(clustered, self._items[clustered])
-            _see_collected(pair.tree, sides.name(item))
-        except (PairedError, pytest.fail.Exception) as error:  # the latter is what plugins for time limits raise
-            yield failed_report(item, str(error), [])
+        pair = self._pair(item, sides)
+        if isinstance(pair, str):
+            yield failed_report(item, pair, [])
             return
         try:
-            stopped, died = self._run(item, sides, pair), None
+            with awaited_named(pair.players):
+                stopped, died = self._run(item, sides, pair), None
         except PairedError as error:
             stopped, died = None, str(error)
         except pytest.fail.Exception as error:
@@ -124,6 +122,16 @@ class PairedRun:
             pytest.exit(stopped)
         if died:
             yield failed_report(item, died, reports)
+
+    def _pair(self, item: pytest.Item, sides: Sides) -> Pair | str:
+        """The sides that have a test, or why there are none."""
+        clustered = self._is_clustered(item)
+        try:
+            pair = sides.pair(clustered, self._items[clustered])
+            _see_collected(pair.tree, sides.name(item))
+        except (PairedError, pytest.fail.Exception) as error:  # the latter is what plugins for time limits raise
+            return str(error)
+        return pair
 
     def _run(self, item: pytest.Item, sides: Sides, pair: Pair) -> str | None:
         """Run a test on both sides and tell the working tree's what is said of it; gives why the run is to stop, if it is."""
@@ -181,7 +189,7 @@ class PairedRun:
             pair = sides.fresh_pair(self._is_clustered(item), [item])
             try:
                 play = _only(names, lambda opening: self._play(sides, pair, opening, terms, announce), found)
-                with _measuring(announce):
+                with awaited_named(pair.players), _measuring(announce):
                     run_match(pair.tree, pair.ref, sides.name(item), (None, None), play)
             finally:
                 pair.interrupt()

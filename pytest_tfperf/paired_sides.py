@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -104,11 +105,13 @@ class Sides:
             why = ""
         except PairedError as error:
             why = str(error)
+        players = [player for player in (tree, ref) if player is not None]
         try:
-            tree.await_collected()
-            return Pair(tree, *_collected(ref, why))
+            with awaited_named(players):
+                tree.await_collected()
+                return Pair(tree, *_collected(ref, why))
         except BaseException:  # a limit of time, or Ctrl-C
-            for player in filter(None, (tree, ref)):
+            for player in players:
                 player.kill()
             raise
 
@@ -148,6 +151,17 @@ class Sides:
             environment=_environment(tree, clustered),
             shows_output=tree.path == tree.root and getattr(self._config.option, "capture", "no") != "fd",
         )
+
+
+@contextmanager
+def awaited_named(players: Sequence[Player]) -> Iterator[None]:
+    """Within the context a limit of time that strikes names the process that was waited for, with what that has printed."""
+    try:
+        yield
+    except pytest.fail.Exception as error:  # which plugins for time limits raise
+        asked = [player for player in players if player.is_awaited and not player.has_ended]
+        said = "".join(f"\n  {player.label} had not answered{player.output()}" for player in asked)
+        raise pytest.fail.Exception(f"{error}{said}", pytrace=False) from None
 
 
 def _collected(ref: Player | None, why: str) -> tuple[Player | None, str]:

@@ -30,7 +30,8 @@ class Player:
     A process that plays turns, in a process group of its own.
 
     `command` gives what is run, told the file descriptor of the socket that it has. `label` names it in messages; `reports` and
-    `warnings` are what it has sent of the running test. After `next_event` it stands still until the next call.
+    `warnings` are what it has sent of the running test. After `next_event` it stands still until the next call; `is_awaited` says
+    that it has not answered one, also where that was given up.
 
     Raises:
         PairedError: If it cannot be started.
@@ -53,6 +54,7 @@ class Player:
         self.profiled: tuple[str, ...] = ()
         self._errors: dict[str, str] = {}
         self.has_ended = False
+        self.is_awaited = False
         self._next: dict[str, Any] | None = None
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - until it is killed
         self._janitor = janitor
@@ -145,6 +147,7 @@ class Player:
         if self._next is not None:
             event, self._next = self._next, None
             return event
+        self.is_awaited = True
         self._signal(signal.SIGCONT)
         try:
             while True:
@@ -154,6 +157,7 @@ class Player:
                 elif "warning" in event:
                     self.warnings.append(event["warning"])
                 else:
+                    self.is_awaited = False
                     return event
         except EOFError as error:
             raise self._lost() from error

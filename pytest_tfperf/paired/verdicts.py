@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from pytest_tfperf.analysis.differences import differences, setting_differences, with_differences
 from pytest_tfperf.baseline.compare import against_profile
-from pytest_tfperf.baseline.decision import Decision, Rule, decide, message
+from pytest_tfperf.baseline.decision import PAIR_SHARE, Decision, Rule, decide, message
+from pytest_tfperf.baseline.statistics import needed_pairs
 from pytest_tfperf.checks import DEFAULT_TOLERANCE, STRUCTURAL, TIMING
-from pytest_tfperf.metrics import RATIO, format_quantity
+from pytest_tfperf.metrics import RATIO, SECONDS, format_quantity
 from pytest_tfperf.paired.referee import Match, Turns
 from pytest_tfperf.results import Check, Json, Profile, Verdict
 from pytest_tfperf.turn import TURNS_WITH
@@ -118,11 +120,20 @@ def _timing(profile: Profile, ref: Profile, decision: Decision, turns: Turns, se
         verdict, said = Verdict.INCONCLUSIVE, f"{said}\n  but: {_DRAINING.format(' and '.join(draining))}"
     elif turns.over and verdict is Verdict.INCONCLUSIVE:
         said = f"{said}\n  the loop ended after {len(turns.played)} pairs of turns: give it more data or epochs"
+    elif decision.pairs[-1].low is None:
+        said = f"{said}\n  {_more_turns(second if second.played else turns, decision.confidence)}"
     if second.lost:
         said = f"{said}\n  the second pair of processes could not run: {second.lost}"
     if verdict is not Verdict.PASS and (load := [share for share in (turns.others, second.others) if share is not None]):
         said = f"{said}\n  {_LOADED.format(max(load))}"
     return replace(_check(profile, verdict, said, "step_time", wanted), detail=_figures(decision, turns))
+
+
+def _more_turns(turns: Turns, confidence: float) -> str:
+    """The budget that would have given enough turns for an interval."""
+    needed, pair_s = needed_pairs(confidence), turns.spent_s / len(turns.played)
+    budget_s = math.ceil(needed * pair_s / PAIR_SHARE)
+    return f"a pair of turns took {format_quantity(pair_s, SECONDS)}, and {needed} are needed: --tfperf-budget {budget_s} at least"
 
 
 def _figures(decision: Decision, turns: Turns) -> Json:

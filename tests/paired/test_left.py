@@ -1,6 +1,7 @@
 """Nothing is left of a paired run, however it ends: no process, no temporary file, no change in the working tree."""
 
 import os
+import re
 import signal
 
 import pytest
@@ -9,7 +10,7 @@ from processes import until
 
 # what a test does in a turn, and where; in the side's process when it collects
 SUITE = """
-import os, pathlib, subprocess, sys, time
+import os, pathlib, signal, subprocess, sys, time
 import pytest
 
 PLACE = os.environ.get("PLACE")
@@ -23,6 +24,7 @@ def wait(place):
 
 if "pytest_tfperf.paired.side" in sys.modules:
     wait("collecting here" if HERE else "collecting there")
+signal.signal(signal.SIGUSR1, lambda *_: pytest.fail("too slow", pytrace=False))  # as plugins for time limits do
 
 @pytest.fixture
 def used():
@@ -120,3 +122,21 @@ def test_the_referee_is_killed_while_a_second_pair_is_asked(project):
     until(lambda: len(run.processes()) == 5)  # the janitor and two pairs
     os.kill(run.process.pid, signal.SIGKILL)
     assert run.ended().status == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(
+    ("place", "who"),
+    [
+        ("collecting there", "(the working tree's process|the process on HEAD)"),  # they collect at the same time
+        ("turn here", "the working tree's process"),
+        ("turn there", "the process on HEAD"),
+        ("ending there", "the process on HEAD"),
+    ],
+)
+def test_a_limit_of_time_says_for_whom_it_was_waited(start, place, who):
+    run = start(place, "-k", "test_first")
+    os.kill(run.process.pid, signal.SIGUSR1)
+    run.ended()
+    assert run.status == 1
+    assert re.search(f"^too slow\n  {who} had not answered$", run.text, re.MULTILINE)
+    assert run.text.count("\ntoo slow\n") == 1

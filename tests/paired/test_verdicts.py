@@ -94,6 +94,20 @@ def test_a_setting_that_differs_is_among_the_differences():
     assert check.detail["differences"] == [{"what": "precision float32 → mixed_float16", "seconds": None}]
 
 
+@pytest.mark.parametrize(
+    ("first", "again", "said"),
+    [
+        (turns_of(1.0, 4, spent_s=3.0), None, "took 750 ms, and 8 are needed: --tfperf-budget 12 at least"),
+        (turns_of(1.2, spent_s=3.0), turns_of(1.2, 3, spent_s=3.0), "took 1 s, and 8 are needed: --tfperf-budget 16 at least"),
+        (turns_of(1.0, 4, spent_s=3.0, over=True), None, None),  # more seconds give no more turns
+        (turns_of(1.05, spent_s=3.0), None, None),
+    ],
+)
+def test_too_few_turns_for_an_interval_say_which_budget_would_have_been_enough(first, again, said):
+    message = timing(first, again).message
+    assert (f"\n  a pair of turns {said}" in message) if said else ("are needed" not in message)
+
+
 def test_suspected_is_what_the_first_pair_says_is_slower():
     names = {"same": 1.0, "slower": 1.2, "faster": 0.8, "near": 1.05, "none": None}
     turns = {name: Turns() if ratio is None else turns_of(ratio) for name, ratio in names.items()}
