@@ -72,11 +72,13 @@ class Controller:
         """Show the table, what is not good, and the count."""
         if not self._records and not self._lines:
             return
+        from pytest_tfperf.report.fitting import wrapped
         from pytest_tfperf.session import summary
 
-        verbosity = self._config.get_verbosity()
+        verbosity, width = self._config.get_verbosity(), terminalreporter._tw.fullwidth
         if verbosity >= 0:
             terminalreporter.section("tfperf")
-        lines = summary(list(self._records.values()), terminalreporter._tw.fullwidth, verbosity)
-        for text, colour in self._lines + lines:
+        lines = summary(list(self._records.values()), width, verbosity)
+        shown = [(wrapped(line.text, width, line.deeper) if terminalreporter.isatty else line.text, line.colour) for line in lines]
+        for text, colour in self._lines + shown:
             terminalreporter.write_line(text, **({colour: True} if colour else {}))

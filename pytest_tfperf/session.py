@@ -16,7 +16,7 @@ from pytest_tfperf.metrics import RATIO, format_quantity
 from pytest_tfperf.options import Options
 from pytest_tfperf.report.github import annotate, append_summary
 from pytest_tfperf.report.runfile import write_run
-from pytest_tfperf.report.terminal import render
+from pytest_tfperf.report.terminal import TextLine, render
 from pytest_tfperf.results import BROKEN, DECIDED, Check, Json, Profile, Run, TestRecord, Verdict
 
 Line = tuple[str, "str | None"]
@@ -85,10 +85,10 @@ def conclude(records: Iterable[Json], options: Options, whole: bool) -> tuple[li
     return lines + [(f"tfperf: {text}", "red") for text in bad], not bad
 
 
-def summary(records: Iterable[Json], width: int, verbosity: int) -> list[Line]:
+def summary(records: Iterable[Json], width: int, verbosity: int) -> list[TextLine]:
     """The lines that sum a run up on a terminal of that width."""
     run = Run(created=_now(), tests=tuple(TestRecord.from_json(data) for data in records))
-    return [(line.text, line.colour) for line in render(run, width, verbosity)] if run.tests else []
+    return render(run, width, verbosity) if run.tests else []
 
 
 def _told_github(run: Run, options: Options) -> list[Line]:

@@ -43,7 +43,8 @@ def test_show_prints_what_pytest_showed(run_file, capsys):
             test          step    input    retraces
             ---------  -------  -------  ----------
             test_step  12.5 ms     19 %           0
-            FAIL         test_model.py::test_step: input_bound was 19 %, wanted at most 5 % (max_input_bound='5%')
+            FAIL         test_model.py::test_step: input_bound was 19 %, wanted at most 5 %
+                         (max_input_bound='5%')
             tfperf: 2 checks decided (1 pass, 1 fail)
             """),
         "",
@@ -83,7 +84,8 @@ def test_show_verbose_adds_causes_notes_and_what_passed(run_file, capsys, flag):
         test          step    input    retraces
         ---------  -------  -------  ----------
         test_step  12.5 ms     19 %           0
-        FAIL         test_model.py::test_step: input_bound was 19 %, wanted at most 5 % (max_input_bound='5%')
+        FAIL         test_model.py::test_step: input_bound was 19 %, wanted at most 5 %
+                     (max_input_bound='5%')
                        where: 90 % in Map
                        try: prefetch
         PASS         test_model.py::test_step: retraces 0, wanted at most 0

@@ -72,7 +72,7 @@ def test_compare_shows_both_sides_and_what_differs(trace, capsys):
     before, after = trace({"f(1)": LARGE}, [1]), trace({"f(7)": chain("a", dtype="bf16"), "idle(8)": IDLE}, [7, 7], "b")
     assert main(["compare", before, after]) == 0
     shown = capsys.readouterr().out
-    assert shown.startswith(f"before: {before}: 1 steps\nafter: {after}: 1 steps\n\nmetric ")
+    assert shown.startswith(f"before: {before}: 1 step\nafter: {after}: 1 step\n\nmetric ")
     metrics = {words[0]: words[1:] for words in map(str.split, shown.splitlines()) if words}
     assert metrics["xla_launches"] == ["1", "2", "2"]
     assert metrics["xla_clusters"] == ["1", "1", "1"]
@@ -80,17 +80,17 @@ def test_compare_shows_both_sides_and_what_differs(trace, capsys):
     assert shown.endswith(
         dedent("""\
         instructions that differ, by op
-        opcode    op type    op      before    after    difference
-        --------  ---------  ----  --------  -------  ------------
-        tanh      Tanh       a            1        2             1
-        tanh      Tanh       b            1        0            -1
+        opcode  op type  op  before  after  difference
+        ------  -------  --  ------  -----  ----------
+        tanh    Tanh     a        1      2           1
+        tanh    Tanh     b        1      0          -1
 
         fusions lost and gained, by the ops that they cover: none
 
         instructions whose shape or type changed
-        opcode    op type    op    before    after
-        --------  ---------  ----  --------  -------
-        tanh      Tanh       a     f32[8]    bf16[8]
+        opcode  op type  op  before  after
+        ------  -------  --  ------  -------
+        tanh    Tanh     a   f32[8]  bf16[8]
         """)
     )
 

@@ -57,11 +57,11 @@ def test_tiles_are_measured(file, capsys):
             mxu_padding_overhead    110 %  estimated, TPU v5e
 
             Padding on a TPU v5e (measured)
-            array    made by    shape                        padded            bytes    padded bytes  line        try
-            -------  ---------  ---------------------------  -------------  --------  --------------  ----------  -------------------------
-            d        dot dense  f32[100,10]{{1,0:T(8,128)}}    f32[104,128]   3.91 KiB          52 KiB  model.py:9  10 → 128: saves 46.1 KiB
-            x        parameter  f32[100,1000]{{1,0:T(8,128)}}  f32[104,1024]   391 KiB         416 KiB              100 → 104: saves 15.6 KiB
-            w        parameter  f32[1000,10]{{0,1:T(8,128)}}   f32[1024,16]   39.1 KiB          64 KiB              10 → 16: saves 23.4 KiB
+            array  made by    shape                        padded            bytes  padded bytes  line        try
+            -----  ---------  ---------------------------  -------------  --------  ------------  ----------  -------------------------
+            d      dot dense  f32[100,10]{{1,0:T(8,128)}}    f32[104,128]   3.91 KiB        52 KiB  model.py:9  10 → 128: saves 46.1 KiB
+            x      parameter  f32[100,1000]{{1,0:T(8,128)}}  f32[104,1024]   391 KiB       416 KiB              100 → 104: saves 15.6 KiB
+            w      parameter  f32[1000,10]{{0,1:T(8,128)}}   f32[1024,16]   39.1 KiB        64 KiB              10 → 16: saves 23.4 KiB
             """),
         "",
     )

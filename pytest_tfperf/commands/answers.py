@@ -6,9 +6,10 @@ import argparse
 import json
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from pytest_tfperf.report.fitting import BOUNDLESS, wrapped
 from pytest_tfperf.report.terminal import TextLine
 from pytest_tfperf.results import BROKEN, FORMAT, Check, Json, Profile, Verdict
 
@@ -46,13 +47,18 @@ def status_of(checks: Iterable[Check]) -> int:
     return UNKNOWN if Verdict.UNKNOWN in verdicts else GOOD
 
 
-def width() -> int:
-    """Columns of the terminal."""
-    return shutil.get_terminal_size((80, 24)).columns
+def width(otherwise: int = BOUNDLESS) -> int:
+    """Columns of the terminal, or those that COLUMNS asks for; what they are otherwise, in a file or a pipe."""
+    return shutil.get_terminal_size((otherwise, 24)).columns
 
 
 def coloured(lines: Iterable[TextLine]) -> str:
-    """Lines as text, with their colours on a terminal."""
-    if not sys.stdout.isatty():
-        return "\n".join(line.text for line in lines)
-    return "\n".join(f"\033[{_COLOURS[line.colour]}m{line.text}\033[0m" if line.colour else line.text for line in lines)
+    """Lines as text that fits the terminal, with their colours on one."""
+    on_terminal = sys.stdout.isatty()
+    shown = [(wrapped(line.text, width(), line.deeper), line.colour) for line in lines]
+    return "\n".join(f"\033[{_COLOURS[colour]}m{text}\033[0m" if colour and on_terminal else text for text, colour in shown)
+
+
+def fitted(render: Callable[[Profile, bool, int], str], profile: Profile, options: argparse.Namespace) -> str:
+    """A profile as `render` shows it, in the columns of the terminal."""
+    return wrapped(render(profile, options.verbose, width()), width())

@@ -12,8 +12,11 @@ from typing import Any
 from pytest_tfperf.baseline.store import entry_key
 from pytest_tfperf.commands.answers import FAILED, GOOD, TRACES, add_command, coloured, profiles_json, refuse, status_of, width
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.report.fitting import wrapped
 from pytest_tfperf.report.runfile import read_run, write_run
 from pytest_tfperf.report.terminal import render
+
+_NO_TERMINAL = 80  # columns of the table of tests in a file or a pipe, as pytest has it
 
 
 def add_commands(commands: Any) -> None:
@@ -57,7 +60,7 @@ def _show(options: argparse.Namespace, rest: Sequence[str]) -> int:
     if options.json:
         print(profiles_json(replace(profile, name=entry_key(test.nodeid, profile.name)) for test in run.tests for profile in test.profiles))
     else:
-        print(coloured(render(run, width(), int(options.verbose))))
+        print(coloured(render(run, width(_NO_TERMINAL), int(options.verbose))))
     return status_of(check for test in run.tests for check in test.checks)
 
 
@@ -102,7 +105,7 @@ def _compare(options: argparse.Namespace, rest: Sequence[str]) -> int:
     if options.json:
         print(json.dumps(compared_json(before, after), indent=1, allow_nan=False))
     else:
-        print(render_compared(before, after, options.verbose))
+        print(wrapped(render_compared(before, after, options.verbose, width()), width()))
     return GOOD
 
 
@@ -115,5 +118,5 @@ def _compare_runs(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(compared_runs_json(before, after, compared), indent=1, allow_nan=False))
     else:
-        print(coloured(render_compared_runs(before, after, compared, width(), options.verbose)))
+        print(coloured(render_compared_runs(before, after, compared, width(_NO_TERMINAL), options.verbose)))
     return status_of(check for test in compared.tests for check in test.checks)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.checks import Wanted, check_limits
-from pytest_tfperf.commands.answers import GOOD, TRACES, UNKNOWN, USAGE, add_command, profiles_json, refuse, status_of
+from pytest_tfperf.commands.answers import GOOD, TRACES, UNKNOWN, USAGE, add_command, fitted, profiles_json, refuse, status_of
 from pytest_tfperf.errors import ExportError, LimitError, TraceError
 from pytest_tfperf.report.analysis import render_profile
 from pytest_tfperf.results import BROKEN, Profile
@@ -54,7 +54,7 @@ def _analyze(options: argparse.Namespace, rest: Sequence[str]) -> int:
     refuse(options, rest)
     profiles, errors = _profiles_of(options.traces, options.target_step_time)
     if profiles:
-        print(profiles_json(profiles) if options.json else "\n\n".join(render_profile(profile, options.verbose) for profile in profiles))
+        print(profiles_json(profiles) if options.json else "\n\n".join(fitted(render_profile, profile, options) for profile in profiles))
     return _told(errors) or GOOD
 
 
@@ -115,7 +115,7 @@ def _padding(options: argparse.Namespace, rest: Sequence[str]) -> int:
     from pytest_tfperf.report.padding import padding_profile, render_padding  # numpy
 
     profile = padding_profile(options.file, options.tpu, options.verbose)
-    print(profiles_json([profile]) if options.json else render_padding(profile, options.verbose))
+    print(profiles_json([profile]) if options.json else fitted(render_padding, profile, options))
     return UNKNOWN if profile.value("padding_overhead").number is None else GOOD
 
 

@@ -7,17 +7,18 @@ from collections.abc import Sequence
 from tabulate import tabulate
 
 from pytest_tfperf.metrics import format_quantity
+from pytest_tfperf.report.fitting import BOUNDLESS, fitted_table
 from pytest_tfperf.results import PARTS, Advice, Profile, Table
 
 _TITLES = {part: part.replace("_", " ") for part in PARTS}
 _FEW = 5  # rows of a table that are shown without -v
-_WIDEST = 60  # characters of a cell
 
 
-def render_profile(profile: Profile, verbose: bool) -> str:
-    """Steps, parts and metrics of a profile; with `verbose` also the metrics that are unknown, and why."""
-    dropped = f", {profile.n_dropped} other events dropped" if profile.n_dropped else ""
-    head = f"{profile.name}: {len(profile.steps)} steps, from {profile.step_source}{dropped}"
+def render_profile(profile: Profile, verbose: bool, width: int = BOUNDLESS) -> str:
+    """Steps, parts and metrics of a profile, its tables that wide; with `verbose` also the metrics that are unknown, and why."""
+    n_dropped = profile.n_dropped
+    dropped = f", {n_dropped} other event{'s' * (n_dropped != 1)} dropped" if n_dropped else ""
+    head = f"{said_steps(profile)}, from {profile.step_source}{dropped}"
     parts = [(title, format_quantity(mean, "s"), format_quantity(share, "0..1")) for title, mean, share in _parts(profile)]
     lines = [
         head,
@@ -30,8 +31,14 @@ def render_profile(profile: Profile, verbose: bool) -> str:
     lines += ["", tabulate(known, ["metric", "value"], "simple", disable_numparse=True, colalign=("left", "right"))]
     lines += ["", "what to do next, by what it could win at most", *map(_advised, profile.advice)] if profile.advice else []
     for table in profile.tables.values():
-        lines += ["", *render_table(table, verbose)]
+        lines += ["", *render_table(table, verbose, width)]
     return "\n".join([*lines, *(_reasons(profile) if verbose else [])])
+
+
+def said_steps(profile: Profile) -> str:
+    """`trace.xplane.pb: 20 steps`."""
+    n = len(profile.steps)
+    return f"{profile.name}: {n} step{'s' * (n != 1)}"
 
 
 def _reasons(profile: Profile) -> list[str]:
@@ -42,16 +49,15 @@ def _reasons(profile: Profile) -> list[str]:
     return ["", *causes, "", *unknown]
 
 
-def render_table(table: Table, verbose: bool) -> list[str]:
-    """A table's title, its first rows (with `verbose` all that were kept), and how many more there are."""
+def render_table(table: Table, verbose: bool, width: int = BOUNDLESS) -> list[str]:
+    """A table's title, its first rows (with `verbose` all that were kept) that wide, and how many more there are."""
     shown = table.rows if verbose else table.rows[:_FEW]
     cells = [[_cell(value, unit) for value, (_, unit) in zip(row, table.columns, strict=True)] for row in shown]
     sides = ["right" if unit else "left" for _, unit in table.columns]
     more = table.n_more + len(table.rows) - len(shown)
     hint = "" if verbose else " (-v shows more)"
     titles = [title for title, _ in table.columns]
-    text = tabulate(cells, titles, "simple", disable_numparse=True, colalign=sides)
-    return [table.title, text, *([f"and {more} more{hint}"] if more else [])]
+    return [table.title, *fitted_table(titles, cells, sides, width), *([f"and {more} more{hint}"] if more else [])]
 
 
 def _cell(value: object, unit: str) -> str:
@@ -61,8 +67,7 @@ def _cell(value: object, unit: str) -> str:
         return "yes" if value else "no"
     if isinstance(value, (int, float)):
         return format_quantity(value, unit) if unit else f"{value:.3g}"
-    text = str(value)
-    return text if len(text) <= _WIDEST else f"{text[: _WIDEST // 2 - 1]}…{text[-_WIDEST // 2 :]}"
+    return str(value)
 
 
 def _advised(advice: Advice) -> str:

@@ -25,6 +25,7 @@ from pytest_tfperf.padding.measured import has_tiles, measured_padding, trace_ge
 from pytest_tfperf.padding.predict import predict
 from pytest_tfperf.padding.values import MATRIX_UNIT, MEMORY, Modules, padding_table, values_of
 from pytest_tfperf.report.analysis import render_table
+from pytest_tfperf.report.fitting import BOUNDLESS
 from pytest_tfperf.results import Profile, Source, Value
 from pytest_tfperf.trace.hlo_module import HloModule
 from pytest_tfperf.trace.logdir import find_traces
@@ -76,14 +77,14 @@ def padding_profile(path: Path, tpu: str | None, verbose: bool) -> Profile:
         raise TraceError(f"{path}: an instruction does not fit its operands: {error!r}") from error
 
 
-def render_padding(profile: Profile, verbose: bool) -> str:
-    """The overheads, each with where it comes from, and the tables."""
+def render_padding(profile: Profile, verbose: bool, width: int = BOUNDLESS) -> str:
+    """The overheads, each with where it comes from, and the tables, that wide."""
     rows = [(name, _number(name, value), _origin(value)) for name, value in profile.metrics.items() if value.number is not None]
     lines = [profile.name, *(f"note: {note}" for note in profile.notes), ""]
     lines += [tabulate(rows, ["metric", "value", ""], "simple", disable_numparse=True, colalign=("left", "right", "left"))] if rows else []
     lines += [f"{name} is unknown: {value.why}" for name, value in profile.metrics.items() if value.number is None]
     for table in profile.tables.values():
-        lines += ["", *render_table(table, verbose)]
+        lines += ["", *render_table(table, verbose, width)]
     lines += ["", *(f"{advice.what} ({advice.because})" for advice in profile.advice)] if profile.advice else []
     return "\n".join(lines)
 

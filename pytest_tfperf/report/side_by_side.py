@@ -13,7 +13,8 @@ from pytest_tfperf.analysis.hosts import profiles_of_job
 from pytest_tfperf.analysis.programs import Program, programs_of_run
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.metrics import format_quantity
-from pytest_tfperf.report.analysis import render_table
+from pytest_tfperf.report.analysis import render_table, said_steps
+from pytest_tfperf.report.fitting import BOUNDLESS
 from pytest_tfperf.results import FORMAT, Json, Profile, Table
 from pytest_tfperf.trace.logdir import find_traces
 
@@ -66,20 +67,20 @@ def compared_metrics(old: Profile, new: Profile) -> Json:
     }
 
 
-def render_compared(before: Side, after: Side, verbose: bool) -> str:
-    """The metrics that are known of one or both, and what differs in the HLO; with `verbose` more rows of it."""
+def render_compared(before: Side, after: Side, verbose: bool, width: int = BOUNDLESS) -> str:
+    """The metrics that are known of one or both, and what differs in the HLO, in tables that wide; with `verbose` more rows of it."""
     units = {name: value.unit for name, value in before.profile.metrics.items()}
     rows = [
         (name, *("" if number is None else format_quantity(number, units[name]) for number in pair), _times(pair))
         for name, pair in _pairs(before.profile, after.profile).items()
     ]
-    sides = [f"{title}: {side.profile.name}: {len(side.profile.steps)} steps" for title, side in (("before", before), ("after", after))]
+    sides = [f"{title}: {said_steps(side.profile)}" for title, side in (("before", before), ("after", after))]
     table = tabulate(
         rows, ["metric", "before", "after", "ratio"], "simple", disable_numparse=True, colalign=("left", "right", "right", "right"),
     )  # fmt: skip
     lines = [*sides, *(f"note: {note}" for note in _notes(before, after)), "", table]
     for found in _tables(before, after).values():
-        lines += ["", *(render_table(found, verbose) if found.rows else [f"{found.title}: none"])]
+        lines += ["", *(render_table(found, verbose, width) if found.rows else [f"{found.title}: none"])]
     return "\n".join(lines)
 
 

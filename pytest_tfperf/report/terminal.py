@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from tabulate import tabulate
@@ -20,27 +20,30 @@ _COLUMNS = (
 _BEFORE_OWN = 2
 _UNKNOWN = "?"
 _NAME_WIDTH = (24, 48)
-_QUIET = frozenset({Verdict.PASS})
+_VERDICT = 13  # columns
 
 
 class TextLine(NamedTuple):
-    """One line of output and its colour: green, red, yellow, or none."""
+    """One line of output, its colour (green, red, yellow, or none), and how much deeper it goes on where a terminal is narrower."""
 
     text: str
     colour: str | None = None
+    deeper: int = 2
 
 
 def render(run: Run, width: int, verbosity: int) -> list[TextLine]:
     """
     The lines for a terminal of that width.
 
-    Below 0 the count alone; at 0 the table and the checks that did not pass; above also those that did, and notes.
+    Below 0 the count alone; at 0 the table and the checks that did not pass, of those that say the same and fail nothing one; above all,
+    and notes.
     """
     if verbosity < 0:
         return [count_line(run.tests)]
     lines = [TextLine(line) for line in _table(run.tests, width)]
+    alike = Counter(_said(check) for test in run.tests for check in test.checks) if verbosity == 0 else Counter()
     for test in run.tests:
-        lines += _checks(test, verbosity)
+        lines += _checks(test, alike) if verbosity == 0 else _all_checks(test)
         lines += [TextLine(f"{_title(test, profile)}: {profile.ended}", "yellow") for profile in test.profiles if profile.ended]
         if verbosity > 0:
             lines += [TextLine(f"{_title(test, profile)}: {note}") for profile in test.profiles for note in profile.notes]
@@ -56,7 +59,7 @@ def count_line(tests: Iterable[TestRecord]) -> TextLine:
     text = f"tfperf: {decided} check{'' if decided == 1 else 's'} decided ({decided - failed} pass, {failed} fail)"
     rest = [(test, check) for test, check in checks if check.verdict not in DECIDED]
     if rest:
-        named = [f"{check.metric} {check.verdict.value} in {test.key}" for test, check in rest]
+        named = [f"{check.metric} {check.verdict.value} in {_shorten(test.key, _NAME_WIDTH[1])}" for test, check in rest]
         more = f", and {len(named) - 3} more" if len(named) > 3 else ""
         text += f", {len(rest)} not decided: {', '.join(named[:3])}{more}"
     broken = any(check.verdict in BROKEN for _, check in checks)
@@ -98,15 +101,29 @@ def _cell(profile: Profile, name: str) -> str:
     return format_quantity(value.number, unit) if low == high else f"{format_quantity(low, unit)}…{format_quantity(high, unit)}"
 
 
-def _checks(test: TestRecord, verbosity: int) -> list[TextLine]:
-    lines = []
+def _checks(test: TestRecord, alike: Counter[tuple[Verdict, str]]) -> Iterator[TextLine]:
+    """Those that did not pass, without causes; of what is not decided, and is said of so many, the first."""
     for check in test.checks:
-        if verbosity > 0 or check.verdict not in _QUIET:
-            first, *rest = check.message.splitlines()
-            where = f"{test.nodeid} [{check.profile}]" if check.profile else test.nodeid
-            lines.append(TextLine(f"{check.verdict.value:<12} {where}: {first}", colour(check)))
-            lines += [TextLine(f"{'':<12} {line}", colour(check)) for line in rest if verbosity > 0]
-    return lines
+        is_open = check.verdict not in BROKEN | DECIDED
+        n_alike = alike.pop(_said(check), 0) if is_open else 1
+        if check.verdict is not Verdict.PASS and n_alike:
+            yield _first(test, check, f" and {n_alike - 1} more" if n_alike > 1 else "")
+
+
+def _all_checks(test: TestRecord) -> Iterator[TextLine]:
+    for check in test.checks:
+        yield _first(test, check)
+        yield from (TextLine(f"{'':<12} {line}", colour(check)) for line in check.message.splitlines()[1:])
+
+
+def _first(test: TestRecord, check: Check, others: str = "") -> TextLine:
+    """The verdict on a check, whose it is, and the first line of what it says."""
+    where = f"{test.nodeid} [{check.profile}]" if check.profile else test.nodeid
+    return TextLine(f"{check.verdict.value:<12} {where}{others}: {_said(check)[1]}", colour(check), _VERDICT)
+
+
+def _said(check: Check) -> tuple[Verdict, str]:
+    return check.verdict, check.message.partition("\n")[0]
 
 
 def colour(check: Check) -> str:

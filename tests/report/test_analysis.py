@@ -21,29 +21,39 @@ def of_a_step(**more):
 
 
 def test_cells_have_units_and_long_names_lose_their_middle():
-    lines = render_table(TABLE, verbose=True)
-    assert lines[0] == "ops of a step"
-    row = lines[1].splitlines()[2]
+    title, _, _, row, long, *_ = render_table(TABLE, verbose=True)
+    assert title == "ops of a step"
     assert row.split() == ["MatMul", "1.5", "ms", "2", "no", "50", "%"]
-    assert "x…x" in lines[1]
-    assert max(len(text) for text in lines[1].splitlines()[3].split()) == 60
+    assert "x…x" in long
+    assert max(len(text) for text in long.split()) == 60
 
 
 @pytest.mark.parametrize(("verbose", "shown", "said"), [(False, 5, "and 7 more (-v shows more)"), (True, 8, "and 4 more")])
 def test_a_table_says_how_much_of_it_is_not_shown(verbose, shown, said):
-    lines = render_table(TABLE, verbose)
-    assert (len(lines[1].splitlines()) - 2, lines[2]) == (shown, said)
+    _, _, _, *rows, more = render_table(TABLE, verbose)
+    assert (len(rows), more) == (shown, said)
 
 
 def test_a_number_without_a_unit_has_three_digits():
-    assert render_table(Table.of("t", (("FLOP per byte", ""),), [(56.4965517,), (0.125,)]), verbose=False)[1].split()[-2:] == [
-        "56.5",
-        "0.125",
-    ]
+    lines = render_table(Table.of("t", (("FLOP per byte", ""),), [(56.4965517,), (0.125,)]), verbose=False)
+    assert [line.strip() for line in lines[-2:]] == ["56.5", "0.125"]
+
+
+def test_what_a_row_is_part_of_shows():
+    stages = Table.of("input pipeline", (("stage", ""), ("name", "")), [("Prefetch", ""), ("  Map", "load"), ("    TensorSlice", "")])
+    assert render_table(stages, verbose=False)[3:] == ["Prefetch", "  Map            load", "    TensorSlice"]
+
+
+def test_a_profile_fits_the_terminal_but_for_what_it_says():
+    text = render_profile(replace(of_a_step(), tables={"ops": TABLE}), verbose=True, width=40)
+    lines = text.splitlines()
+    table = lines[lines.index("ops of a step") + 1 : lines.index("and 4 more")]
+    assert max(map(len, table)) <= 40
+    assert table[-1].startswith("no room for: ")
 
 
 def test_a_short_table_says_nothing_more():
-    assert len(render_table(Table.of("t", (("a", ""),), [("b",)]), verbose=False)) == 2
+    assert len(render_table(Table.of("t", (("a", ""),), [("b",)]), verbose=False)) == 4
 
 
 def test_advice_comes_with_what_it_could_win_its_reason_and_where_to_look():

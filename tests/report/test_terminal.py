@@ -59,7 +59,7 @@ TABLE_160 = dedent("""\
     """)
 COUNT = (
     "tfperf: 2 checks decided (1 pass, 1 fail), 2 not decided: epoch_gap UNKNOWN in test_step, "
-    "step_time INCONCLUSIVE in TestModels::test_train_step[resnet50-batch_size_256-mixed_bfloat16]\n"
+    "step_time INCONCLUSIVE in TestModels::tes…0-batch_size_256-mixed_bfloat16]\n"
 )
 NOT_PASSED = dedent(f"""\
     FAIL         test_model.py::test_step: input_bound was 19 %, wanted at most 5 % (max_input_bound='5%')
@@ -164,6 +164,24 @@ def test_an_improvement_is_said_also_without_verbose():
 )
 def test_the_count_says_what_was_decided_and_names_what_was_not(verdicts, text):
     assert count_line([record_of(checks=[check(verdict) for verdict in verdicts])]).text == f"tfperf: {text}"
+
+
+def test_what_is_not_decided_for_the_same_reason_is_one_line_unless_all_is_asked_for():
+    alike = [
+        record_of(checks=[check("INCONCLUSIVE", "step_time", "nothing to compare with\n  try: a ref")], key=f"test_{n}") for n in range(3)
+    ]
+    run = Run(created="", tests=(*alike, record_of(checks=[check("NEW", "step_time", "nothing to compare with")])))
+    *brief, _ = shown(run, 80, 0).splitlines()
+    assert brief == [
+        "INCONCLUSIVE test_model.py::test_0 and 2 more: nothing to compare with",
+        "NEW          test_model.py::test_step: nothing to compare with",
+    ]
+    assert shown(run, 80, 1).count("INCONCLUSIVE test_model.py::test_") == 3
+
+
+def test_what_fails_tests_for_the_same_reason_is_a_line_each():
+    run = Run(created="", tests=tuple(record_of(checks=[check("UNKNOWN", message="no device")], key=f"test_{n}") for n in range(3)))
+    assert shown(run, 80, 0).count("UNKNOWN      test_model.py::test_") == 3
 
 
 def test_the_count_is_over_all_tests():
