@@ -35,7 +35,7 @@ _PATTERNS = {
     "collective": ("#0072b2", "M3,0v6"),
     "device_to_device": ("#555555", "M0,3h6M3,0v6"),
     "device_compute": ("#009e73", ""),
-    "other": ("#999999", ""),
+    "other": ("#777777", "M3,1v4M1,3h4"),
 }
 PAGE_BYTES = 1_000_000
 """What the page of a run of a hundred profiles is smaller than."""
@@ -46,8 +46,9 @@ _DETAILS = (
     Detail(message=2000, remark=180, dots=200), Detail(message=800, remark=60, dots=60),
     Detail(message=250, remark=0, dots=20, whole=False),
 )  # fmt: skip
-_ONE_COUNT = 600  # characters
-_CONTROL = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 127), "\N{REPLACEMENT CHARACTER}")
+_ONE_COUNT, _NAME = 600, 100  # characters
+_TURNING = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))  # what stands behind them would be read in another order
+_CONTROL = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 127, *_TURNING), "\N{REPLACEMENT CHARACTER}")
 
 
 def render_html(run: Run, folder: Path | None = None) -> str:
@@ -73,7 +74,7 @@ def render_html(run: Run, folder: Path | None = None) -> str:
 
 
 def _clean(page: str) -> str:
-    """Without what no page can hold: control characters, and halves of surrogate pairs."""
+    """Without what no page can hold: control characters, halves of surrogate pairs, and what changes the direction of text."""
     return page.translate(_CONTROL).encode("utf-8", "replace").decode("utf-8")
 
 
@@ -87,8 +88,13 @@ def _template() -> Any:
     environment.globals |= {
         "cut": cut, "quantity": quantity, "symbol": _SYMBOLS.__getitem__, "tone": _tone, "tables_view": tables_view, "test_rank": _rank,
     }  # fmt: skip
-    environment.filters["short"] = short
+    environment.filters |= {"short": short, "brief": _brief}
     return environment.get_template("page.html")
+
+
+def _brief(text: object, width: int = _NAME) -> str:
+    """What people and programs named or wrote, as long as there is room for."""
+    return cut(str(text), width).shown
 
 
 def _hash(text: str) -> str:

@@ -125,8 +125,10 @@ def _test(number: int, test: TestRecord, folder: Path | None, detail: Detail) ->
     )  # fmt: skip
 
 
-def _urgency(test: TestView) -> tuple[bool, int]:
-    return not test.is_broken, len(WORST_FIRST) if test.verdict is None else WORST_FIRST.index(test.verdict)
+def _urgency(test: TestView) -> tuple[bool, int, float]:
+    """The worse verdict first, and among those that are alike the slower step."""
+    slowest = max((check.detail.get("ratio") or 0.0 for check in test.record.checks), default=0.0)
+    return not test.is_broken, len(WORST_FIRST) if test.verdict is None else WORST_FIRST.index(test.verdict), -slowest
 
 
 def _profile(profile: Profile, checks: Sequence[Check], folder: Path | None, detail: Detail) -> ProfileView:

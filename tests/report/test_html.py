@@ -247,6 +247,14 @@ def test_tests_that_ask_for_attention_come_first_and_are_open():
     assert targets == ["#t6", "#t4", "#t5", "#t7", "#t3", "#t2", "#t1"]
 
 
+def test_of_tests_with_one_verdict_the_one_that_is_slower_by_most_comes_first():
+    def slower(key, ratio):
+        return record_of(profile(), key=key, checks=[replace(check("REGRESSION", "step_time"), detail={**TIMED, "ratio": ratio})])
+
+    page = page_of(slower("test_somewhat", 1.1), slower("test_much", 2.0), slower("test_more", 1.3))
+    assert [text.split("::")[1] for text in page.texts("h2")] == ["test_much", "test_more", "test_somewhat"]
+
+
 @pytest.mark.parametrize("verdict", Verdict)
 def test_a_verdict_is_a_sign_and_a_word_besides_its_colour(verdict):
     (shown,) = {text for text in page_of(record_of(checks=[check(verdict.value)])).texts("span") if verdict.value in text}
@@ -254,12 +262,12 @@ def test_a_verdict_is_a_sign_and_a_word_besides_its_colour(verdict):
     assert (len(sign), word) == (1, verdict.value)
 
 
-def test_every_part_has_a_colour_and_no_two_look_alike():
+def test_every_part_has_a_colour_and_lines_that_no_other_has():
     page = page_of()
     patterns = [attributes["id"] for _, attributes, _ in page.all("pattern")]
     assert patterns == [f"h-{part}" for part in PARTS]
     drawn = re.findall(r"<pattern .*?</pattern>", render_html(Run(created="", tests=())))
-    assert len({re.sub(r'id="[^"]*"', "", one) for one in drawn}) == len(PARTS)
+    assert len({re.sub(r'id="[^"]*"|fill="#[^"]*"', "", one) for one in drawn}) == len(PARTS)  # seen without colours
 
 
 def test_the_environment_is_told_once_or_test_by_test_where_it_differs():
@@ -303,6 +311,20 @@ def test_very_long_names_are_cut_and_whole_in_a_title():
     assert f"{long}_0" in titles
     assert max(len(text) for text in page.texts("td")) <= 60
     assert max(len(text) for text in page.texts("h2")) <= 200
+
+
+def test_a_very_long_text_leaves_room_for_the_others():
+    long = "n" * 5000
+    measured = replace(
+        profile(long, notes=(long,), input_bound=0.1), ended=long, advice=(Advice(what=long, because=long, win_s=None, look=long),)
+    )
+    page = page_of(record_of(measured, environment={"platform": long, "machine": {long: long}}), commit=long)
+    assert max(len(page.texts(tag)[n]) for tag in ("li", "p", "h3", "code") for n in range(len(page.texts(tag)))) < 2000
+
+
+def test_marks_that_turn_text_around_are_replaced():
+    page = page_of(record_of(key="a\u202eb\u2066c"), record_of(key="a\u200fb"))
+    assert [text.split("::")[1] for text in page.texts("h2")] == ["a\ufffdb\ufffdc", "a\u200fb"]
 
 
 def test_what_no_page_can_hold_is_replaced():
