@@ -81,7 +81,7 @@ def stand(seconds: float, history: History, tolerance: float) -> Standing:
     level, spread, n = _level(history.runs), _spread(history.runs), len(history.runs)
     held = max(tolerance, LEAST_SECONDS / level)
     recent = _interval(seconds / level, 1 + 1 / n, spread, n)
-    anchor = _against_anchor([seconds], history, spread)
+    anchor = _against_anchor([seconds], history)
     both = [interval for interval in (recent, anchor) if interval is not None]
     slower, outright = any(interval.low > 1 + held for interval in both), seconds > max(OUTRIGHT, 1 + held) * max(history.runs)
     if slower or outright:
@@ -117,7 +117,7 @@ def is_another_level(recorded: Sequence[float], history: History, tolerance: flo
         return not 1 / OUTRIGHT <= now / before <= OUTRIGHT
     spread, n = _spread(history.runs), len(history.runs)
     recent = _interval(now / before, _of_median(len(recorded)) + 1 / n, spread, n)
-    anchor = _against_anchor(recorded, history, spread)
+    anchor = _against_anchor(recorded, history)
     bound = 1 + max(tolerance, LEAST_SECONDS / before)
     drifted = anchor is not None and (anchor.low > bound or anchor.high < 1 / bound)
     return drifted or (abs(now - before) >= LEAST_SECONDS and not recent.low <= 1 <= recent.high)
@@ -170,20 +170,31 @@ def _spread(runs: Sequence[float]) -> float:
     return max(LEAST_SPREAD, statistics.stdev(map(math.log, runs)))
 
 
-def _against_anchor(recorded: Sequence[float], history: History, spread: float) -> Interval | None:
+def _spread_about_line(runs: Sequence[float]) -> float:
+    """The same about a straight line through the runs: drift, which widens the other, is no part of it. Of n runs it has n − 2 degrees."""
+    logs, places = [math.log(run) for run in runs], range(len(runs))
+    slope, start = statistics.linear_regression(places, logs)
+    squares = math.fsum((value - start - slope * place) ** 2 for place, value in zip(places, logs, strict=True))
+    return max(LEAST_SPREAD, math.sqrt(squares / (len(runs) - 2)))
+
+
+def _against_anchor(recorded: Sequence[float], history: History) -> Interval | None:
+    """By the spread that gives the narrower interval: runs that drift are better told by the one, few runs by the other."""
     if history.anchor is None or history.anchor <= 0:
         return None
-    variance = _of_median(len(recorded)) + _of_median(history.n_anchor)
-    return _interval(statistics.median(recorded) / history.anchor, variance, spread, len(history.runs))
+    runs, ratio = history.runs, statistics.median(recorded) / history.anchor
+    variance, n = _of_median(len(recorded)) + _of_median(history.n_anchor), len(runs)
+    found = (_interval(ratio, variance, _spread(runs), n), _interval(ratio, variance, _spread_about_line(runs), n, fitted=2))
+    return min(found, key=lambda interval: interval.high)
 
 
 def _of_median(n: int) -> float:
     return _VARIANCE_OF_MEDIAN[min(n, 5)]
 
 
-def _interval(ratio: float, variance: float, spread: float, n: int) -> Interval:
-    """The interval of a ratio whose logarithm has this variance in units of the spread, which comes from n runs."""
-    factor = math.exp(t_quantile(1 - _TAIL, n - 1) * spread * math.sqrt(variance))
+def _interval(ratio: float, variance: float, spread: float, n: int, fitted: int = 1) -> Interval:
+    """The interval of a ratio whose logarithm has this variance in units of the spread: of n runs, about so many fitted parameters."""
+    factor = math.exp(t_quantile(1 - _TAIL, n - fitted) * spread * math.sqrt(variance))
     return Interval(ratio=ratio, low=ratio / factor, high=ratio * factor, confidence=1 - 2 * _TAIL, n=n)
 
 

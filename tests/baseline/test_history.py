@@ -200,6 +200,27 @@ def test_drift_that_is_recorded_run_by_run_is_found():
     assert found.anchor.ratio < 1.15
 
 
+@pytest.mark.parametrize(("n_runs", "tolerance", "runs_until"), [(12, 0.05, 10), (15, 0.1, 13)])
+def test_steep_drift_does_not_hide_in_the_spread_that_it_makes(n_runs, tolerance, runs_until):
+    """One and a half per cent more with each recorded run: ten of them differ by 4.5 %, of which the noise is 0.5 %."""
+    found_at = []
+    for noise in np.random.default_rng(6).normal(0, 0.005, (100, n_runs)):
+        runs = [10 * MS * 1.015**day * math.exp(one) for day, one in enumerate(noise)]
+        pasts = [(runs[k], history(runs[max(0, k - 10) : k], float(np.median(runs[:5])))) for k in range(5, n_runs)]
+        verdicts = [stand(now, past, tolerance).verdict for now, past in pasts]
+        found_at.append(6 + verdicts.index(Verdict.REGRESSION))
+    assert np.quantile(found_at, 0.9) <= runs_until
+
+
+def test_the_spread_about_a_line_has_one_degree_of_freedom_less():
+    logs = 0.015 * np.arange(10) + np.tile([0.01, -0.01], 5)
+    rest = stats.linregress(np.arange(10), logs)
+    half = stats.t.ppf(0.9975, 8) * rest.stderr * math.sqrt(82.5) * math.sqrt(1 + 0.28683)  # 82.5: the squares of the places about 4.5
+    found = stand(1.2, history(np.exp(logs), anchor=1.0), 0.05).anchor
+    assert math.log(found.high / found.ratio) == pytest.approx(half)
+    assert math.log(found.ratio / found.low) == pytest.approx(half)
+
+
 @pytest.mark.parametrize(
     ("recorded", "past", "anchor", "another"),
     [
@@ -216,6 +237,7 @@ def test_drift_that_is_recorded_run_by_run_is_found():
         ([125e-6], [100e-6] * 10, None, True),
         ([11.1 * MS], [11 * MS] * 10, 10 * MS, True),  # drift, which who records it accepts
         ([9 * MS], [9 * MS] * 10, 10 * MS, True),
+        ([11.8 * MS], [10 * MS * 1.015**day for day in range(1, 11)], 10 * MS, True),  # which the spread of these would hide
         ([10.2 * MS], [10.2 * MS] * 10, 10 * MS, False),
     ],
 )
