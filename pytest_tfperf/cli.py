@@ -31,7 +31,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="tfperf", description="Look at traces, and at what pytest-tfperf measured, outside pytest.")
+    parser = argparse.ArgumentParser(
+        prog="tfperf",
+        description="Look at traces, and at what pytest-tfperf measured, outside pytest.",
+        epilog="Exit status: 0 good; 1 a check failed; 2 wrong usage, or what cannot be read or written; 3 what was asked for is unknown. "
+        "tfperf COMMAND --help says more of each.",
+    )
     parser.add_argument("--version", action="version", version=f"tfperf {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for kind in (traces, runs, machine):

@@ -176,3 +176,27 @@ def test_a_run_file_is_shown_without_tensorflow(run_file, found, status):
     done = subprocess.run([sys.executable, "-c", SHOW_AND_LIST, run_file(found)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (status, "")
     assert done.stdout.startswith("test          step    input    retraces\n")
+
+
+@pytest.mark.parametrize("name", ["analyze", "check", "padding", "export", "show", "report", "compare", "accept", "doctor"])
+def test_the_help_of_a_command_says_its_exit_status_and_has_an_example(name, capsys):
+    with pytest.raises(SystemExit):
+        main([name, "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert "Exit status" in text
+    assert f"Example: tfperf {name} " in text
+    assert "%%" not in text
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "soon", "nan", "inf"])
+def test_doctor_takes_seconds_above_zero(seconds, capsys):
+    with pytest.raises(SystemExit):
+        main(["doctor", f"--seconds={seconds}"])
+    assert f"{seconds} is not a number above zero" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["warmup", "max-regression", "tpu"])
+def test_what_says_how_pytest_profiles_is_no_limit_of_a_trace(name, capsys):
+    value = {"tpu": "v5e"}.get(name, "5")
+    assert main(["check", "trace.xplane.pb", "--max-retraces", "0", f"--{name}", value]) == 2
+    assert f"{name.replace('-', '_')} is no limit: it says how pytest profiles" in capsys.readouterr().err

@@ -17,7 +17,7 @@ from pytest_tfperf.report.runfile import write_run
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("COLUMNS", "160")
     (tmp_path / "test_model.py").write_text("")
     return tmp_path
 

@@ -18,13 +18,17 @@ TRACES = "an .xplane.pb file, or a logdir: then its newest run"
 _COLOURS = {"red": "31", "green": "32", "yellow": "33"}
 
 
-def add_command(commands: Any, name: str, run: object, short: str, long: str) -> argparse.ArgumentParser:
-    """A command that takes -v and --json."""
-    parser: argparse.ArgumentParser = commands.add_parser(name, help=short, description=long)
-    parser.add_argument("-v", "--verbose", action="store_true", help="also what passed, what is unknown and why, and more rows of tables")
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
+def add_command(commands: Any, name: str, run: object, short: str, long: str, example: str) -> argparse.ArgumentParser:
+    """A command that its help shows an example of."""
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=short, description=long, epilog=f"Example: tfperf {name} {example}")
     parser.set_defaults(run_command=run, parser=parser)
     return parser
+
+
+def add_output(parser: argparse.ArgumentParser, more: str) -> None:
+    """How much is printed, and in which form; -v shows `more`."""
+    parser.add_argument("-v", "--verbose", action="store_true", help=f"show also {more}")
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
 
 
 def refuse(options: argparse.Namespace, rest: Sequence[str]) -> None:

@@ -8,22 +8,26 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from pytest_tfperf.commands.answers import FAILED, GOOD, refuse
+from pytest_tfperf.commands.answers import FAILED, GOOD, add_command, refuse
 
 
 def add_commands(commands: Any) -> None:
     """Add it to the parser's."""
-    doctor = commands.add_parser(
-        "doctor", help="whether this machine can profile and compare, and how well",
-        description="Show the machine class, check the profiler, and let two processes of the same code take turns: how noisy that is, and "
+    doctor = add_command(
+        commands, "doctor", _doctor, "whether this machine can profile and compare, and how well",
+        "Show the machine class, check the profiler, and let two processes of the same code take turns: how noisy that is, and "
         "the change that can be found. Takes about a minute and needs TensorFlow. Exit status 1 if a check of "
         "itself failed, 2 without TensorFlow.",
+        "--seconds 20",
     )  # fmt: skip
     doctor.add_argument(
-        "--seconds", type=_number_above_zero, default=8.0, metavar="S", help="of turns, each for pinned and for any core (default: 8)"
+        "--seconds",
+        type=_number_above_zero,
+        default=8.0,
+        metavar="S",
+        help="seconds of turns, each for pinned and for any core (default: 8)",
     )
     doctor.add_argument("--json", action="store_true", help="print one JSON object instead")
-    doctor.set_defaults(run_command=_doctor, parser=doctor)
 
 
 def _doctor(options: argparse.Namespace, rest: Sequence[str]) -> int:
@@ -42,7 +46,10 @@ def _doctor(options: argparse.Namespace, rest: Sequence[str]) -> int:
 
 
 def _number_above_zero(text: str) -> float:
-    number = float(text)
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
     if not 0 < number < math.inf:
-        raise argparse.ArgumentTypeError(f"{text} is not above zero")
+        raise argparse.ArgumentTypeError(f"{text} is not a number above zero")
     return number

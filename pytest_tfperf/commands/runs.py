@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.baseline.store import entry_key
-from pytest_tfperf.commands.answers import FAILED, GOOD, TRACES, add_command, coloured, profiles_json, refuse, status_of, width
+from pytest_tfperf.commands.answers import FAILED, GOOD, TRACES, add_command, add_output, coloured, profiles_json, refuse, status_of, width
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.report.fitting import wrapped
 from pytest_tfperf.report.runfile import read_run, write_run
@@ -23,35 +23,40 @@ def add_commands(commands: Any) -> None:
     """Add them to the parser's."""
     show = add_command(
         commands, "show", _show, "a run file as pytest showed it",
-        "Show a run file of pytest --tfperf-report run.json. Exit status 1 if a check in it failed, 3 if one is unknown.",
+        "Show a run file of pytest --tfperf-report run.json. Exit status 1 if a check in it failed, 2 if it cannot be read, 3 if a value "
+        "is unknown.",
+        "run.json",
     )  # fmt: skip
     show.add_argument("run", type=Path, metavar="RUN.json", help="the run file")
-    report = commands.add_parser(
-        "report", help="a run file as a page, as Markdown or as a table",
-        description="Write a run file of pytest --tfperf-report as what the ending of FILE says: a page that needs nothing else (.html), "
+    add_output(show, "what passed, causes, and notes")
+    report = add_command(
+        commands, "report", _report, "a run file as a page, as Markdown or as a table",
+        "Write a run file of pytest --tfperf-report as what the ending of FILE says: a page that needs nothing else (.html), "
         "Markdown (.md), one row a metric (.csv), or JSON (.json). Exit status 2 if it cannot be read or written.",
+        "run.json -o perf.html",
     )  # fmt: skip
     report.add_argument("run", type=Path, metavar="RUN.json", help="the run file")
     report.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="the file to write")
-    report.set_defaults(run_command=_report, parser=report)
     compare = add_command(
         commands, "compare", _compare, "two traces, or two run files, side by side",
         "Show the metrics of two traces side by side, and how the HLO that they ran differs: which ops, which fusions, whose shapes. "
-        "Of two run files (.json) compare every profile as pytest --tfperf-baseline does: exit status 1 if one is worse or missing, 3 if a "
-        "value is unknown. Exit status 2 if one cannot be read.",
+        "Of two run files compare every profile as pytest --tfperf-baseline does, and say what differs: exit status 1 if one is worse or "
+        "missing, 3 if a value is unknown. Exit status 2 if one cannot be read.",
+        "before.json after.json",
     )  # fmt: skip
-    compare.add_argument("before", type=Path, metavar="A", help=f"{TRACES}; or a run file of pytest --tfperf-report")
-    compare.add_argument("after", type=Path, metavar="B", help="what to compare with it")
-    accept = commands.add_parser(
-        "accept", help="run files, as of CI, become part of the stored baselines",
-        description="Record what run files of pytest --tfperf-report hold, as --tfperf-update would have: of each test the structure of "
+    compare.add_argument("before", type=Path, metavar="A", help=f"{TRACES}; or a run file (.json) of pytest --tfperf-report")
+    compare.add_argument("after", type=Path, metavar="B", help="what to compare with it, of the same kind")
+    add_output(compare, "of traces all rows of tables; of run files what passed, causes, and more of what differs")
+    accept = add_command(
+        commands, "accept", _accept, "run files, as of CI, become part of the stored baselines",
+        "Record what run files of pytest --tfperf-report hold, as --tfperf-update would have: of each test the structure of "
         "the newest run, and the times of all; a run that is recorded already does not count twice, and a test that failed is left out. "
         "Exit status 1 if nothing could be accepted, 2 if a file cannot be read or written: then all are as they were.",
+        "ci-1/run.json ci-2/run.json test_train_step",
     )  # fmt: skip
     accept.add_argument("words", nargs="+", metavar="RUN.json|TEST", help="run files; and tests by name or node id: only they are recorded")
-    accept.add_argument("--rootdir", type=Path, default=Path(), metavar="DIR", help="pytest's rootdir, if it is not the current folder")
+    accept.add_argument("--rootdir", type=Path, default=Path(), metavar="DIR", help="pytest's rootdir (default: the current folder)")
     accept.add_argument("--baseline-dir", type=Path, metavar="DIR", help="as pytest --tfperf-baseline-dir")
-    accept.set_defaults(run_command=_accept, parser=accept)
 
 
 def _show(options: argparse.Namespace, rest: Sequence[str]) -> int:

@@ -8,10 +8,23 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pytest_tfperf.checks import Wanted, check_limits
-from pytest_tfperf.commands.answers import GOOD, TRACES, UNKNOWN, USAGE, add_command, fitted, profiles_json, refuse, status_of
+from pytest_tfperf.checks import Wanted, argument_names, check_limits
+from pytest_tfperf.commands.answers import (
+    GOOD,
+    TRACES,
+    UNKNOWN,
+    USAGE,
+    add_command,
+    add_output,
+    fitted,
+    profiles_json,
+    refuse,
+    status_of,
+    width,
+)
 from pytest_tfperf.errors import ExportError, LimitError, TraceError
 from pytest_tfperf.report.analysis import render_profile
+from pytest_tfperf.report.fitting import wrapped
 from pytest_tfperf.results import BROKEN, Profile
 
 
@@ -19,35 +32,45 @@ def add_commands(commands: Any) -> None:
     """Add them to the parser's."""
     analyze = add_command(
         commands, "analyze", _analyze, "where the time of a trace's steps went",
-        "Analyse XSpace traces of TensorFlow or JAX; needs no TensorFlow. Exit status 2 if a trace cannot be read or has no step.",
+        "Show where the time of a trace's steps went, every metric, what to do next and the tables behind it. Takes XSpace traces of "
+        "TensorFlow or JAX, from CPU, GPU or TPU, and needs neither. Exit status 2 if a trace cannot be read or has no step.",
+        "logdir/ -v",
     )  # fmt: skip
     analyze.add_argument("traces", type=Path, nargs="+", metavar="TRACE", help=TRACES)
     analyze.add_argument(
-        "--target-step-time", type=_seconds, metavar="TIME", help="predict input_bound for steps of this time, as in 12ms",
+        "--target-step-time", type=_seconds, metavar="TIME",
+        help="predict what steps of this time would wait for input (input_bound_at_target): 12ms, 0.5s; seconds without a unit",
     )  # fmt: skip
+    add_output(analyze, "metrics that are unknown and why, causes, and all rows of tables")
     check = add_command(
         commands, "check", _check, "a trace against limits",
-        "Hold traces to limits, named as the marker's: --max-input-bound 5% --min-device-busy 0.8; with --target-step-time 12ms also "
-        "--max-input-bound-at-target 5%. Exit status 1 if one is broken, 3 if one is unknown.",
+        "Hold traces to limits: --max-METRIC and --min-METRIC, as the marker has them, of each metric in docs/metrics.md, and --METRIC for "
+        "a count that is to be exactly so; with --target-step-time TIME also of input_bound_at_target. Values are numbers in base units, "
+        "or 5%, 20ms, 1.5GiB. Exit status 1 if a limit is broken, 2 if a trace or a limit cannot be read, 3 if a value is unknown.",
+        "logdir/ --max-input-bound 5% --max-retraces 0",
     )  # fmt: skip
+    check.usage = "tfperf check [-h] [-v] [--json] TRACE --max-METRIC VALUE ..."
     check.add_argument("traces", type=Path, nargs=1, metavar="TRACE", help=TRACES)
+    add_output(check, "what passed")
     padding = add_command(
         commands, "padding", _padding, "what the padding of tiled layouts costs on a TPU",
-        "Say how much of a TPU's memory and matrix-unit work is padding: measured where the HLO was compiled for a TPU, else predicted; "
-        "with -v also which sizes do not suit a GPU's tensor cores. Exit status 2 if the file cannot be read, 3 if the answer is unknown.",
+        "Say how much of a TPU's memory and matrix-unit work is padding: measured where the HLO was compiled for a TPU, else predicted. "
+        "Exit status 2 if the file cannot be read, 3 if the answer is unknown.",
+        "step.hlo --tpu v6e",
     )  # fmt: skip
-    padding.add_argument("file", type=Path, metavar="FILE", help=f"HLO text (.hlo, .txt), or a trace: {TRACES}, its first host")
-    padding.add_argument("--tpu", metavar="NAME", help="the generation to predict for: v2 v3 v4 v5e v5p v6e v7x; v5e if not given")
-    export = commands.add_parser(
-        "export", help="a trace for Perfetto's UI or chrome://tracing, or its HLO as text or a picture",
-        description="Write a trace as Chrome's trace JSON (.json, .json.gz) or in Perfetto's format (.perfetto-trace, .pftrace), "
+    padding.add_argument("file", type=Path, metavar="FILE", help=f"HLO text (.hlo, .txt); or a trace, its first host: {TRACES}")
+    padding.add_argument("--tpu", metavar="NAME", help="the generation to predict for: v2 v3 v4 v5e v5p v6e v7x (default: v5e)")
+    add_output(padding, "sizes that do not suit a GPU's tensor cores, and all rows of tables")
+    export = add_command(
+        commands, "export", _export, "a trace for Perfetto's UI or chrome://tracing, or its HLO as text or a picture",
+        "Write a trace as Chrome's trace JSON (.json, .json.gz) or in Perfetto's format (.perfetto-trace, .pftrace), "
         "with the steps as a track of their own. Or write the optimised HLO of the executables that its steps ran: all as text (.txt), "
-        "or the largest as a graph (.dot) or a picture (.svg, which needs Graphviz).",
+        "or the largest as a graph (.dot) or a picture (.svg, which needs Graphviz). Exit status 2 if that cannot be done.",
+        "logdir/ -o trace.perfetto-trace",
     )  # fmt: skip
     export.add_argument("trace", type=Path, metavar="TRACE", help=f"{TRACES}, all its hosts; HLO is that of the first host")
-    export.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="the file to write")
+    export.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="the file to write; its ending says as what")
     export.add_argument("--module", metavar="NAME", help="of HLO only the executable of this name: step, or step(12)")
-    export.set_defaults(run_command=_export, parser=export)
 
 
 def _analyze(options: argparse.Namespace, rest: Sequence[str]) -> int:
@@ -60,6 +83,8 @@ def _analyze(options: argparse.Namespace, rest: Sequence[str]) -> int:
 
 def _check(options: argparse.Namespace, rest: Sequence[str]) -> int:
     wanted = Wanted.read(_pairs(rest))
+    if others := sorted({*wanted.given} & {*argument_names({})} - {"target_step_time"}):
+        raise LimitError(f"{others[0]} is no limit: it says how pytest profiles, and this trace is there")
     if not wanted.limits:
         raise LimitError("no limit to check; give some, as in tfperf check TRACE --max-input-bound 5%")
     profiles, errors = _profiles_of(options.traces, wanted.target_step_time)
@@ -69,7 +94,8 @@ def _check(options: argparse.Namespace, rest: Sequence[str]) -> int:
     elif profiles:
         where = {profile.name: f"{profile.name}: " if len(profiles) > 1 else "" for profile in profiles}
         shown = [check for check in checks if options.verbose or check.verdict in BROKEN]
-        print("\n".join(f"{where[check.profile]}{check.verdict.value}: {check.message}" for check in shown) or "PASS")
+        lines = (f"{where[check.profile]}{check.verdict.value}: {check.message}" for check in shown)
+        print(wrapped("\n".join(lines), width()) or "PASS")
     return _told(errors) or status_of(checks)
 
 
