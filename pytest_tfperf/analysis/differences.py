@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from difflib import SequenceMatcher
@@ -12,12 +13,13 @@ from pytest_tfperf.analysis.op_stats import DATA_SIDE, HOST_SIDE
 from pytest_tfperf.metrics import COUNT, SECONDS, SHARE, format_quantity
 from pytest_tfperf.results import PARTS, Check, Profile, Table, Verdict
 
-_LEAST_SHARE = 0.02  # of the step: below this, times of the same code differ too
+_LEAST_SHARE = 0.02  # of the step: below this, times of the same code differ too, even on a quiet machine
 _LEAST_RUNS = 0.5  # in a step, of an op or stage: what runs once an epoch may or may not fall into the window
 # an op that takes fewer than 8,000 cycles is traced no more once its function is warm (tensorflow, core/common_runtime/
 # executor.cc, KernelStats); this is over ten times as long, as a few slow events lift the mean
 _ALWAYS_TRACED_S = 50e-6
 _LINES, _KEPT = 5, 20  # differences in a message, and in a report
+_FETCH = "IteratorGetNext"
 _NO_TIME = 1e-9  # seconds, the least that is written
 _NAMED = 2
 _WIDEST = 60  # characters of a name
@@ -49,15 +51,23 @@ def differences(before: Profile, after: Profile) -> tuple[Difference, ...]:
     """
     All that differs between two profiles of one step: first what has a time, the largest on top, then what has none.
 
-    Times that differ by less than 2 % of the step are none; ops, stages and executables that came or went are, however short, but for
-    those of the host that a trace may have left out. Of profiles without a trace nothing is said.
+    Times that differ by less than 2 % of the step, or than the middle half of the steps of either side among themselves, are none; ops,
+    stages and executables that came or went are, however short, but for those of the host that a trace may have left out. Of profiles
+    without a trace nothing is said.
     """
     if not before.steps or not after.steps:
         return ()
-    least_s = _LEAST_SHARE * sum(step.period_s for step in before.steps) / len(before.steps)
+    mean_s = statistics.fmean(step.period_s for step in before.steps)
+    least_s = max(_LEAST_SHARE * mean_s, *(_spread_s(side) for side in (before, after)))
     timed = [*_parts(before, after, least_s), *_ops(before, after, least_s), *_stages(before, after, least_s)]
     timed.sort(key=lambda one: -abs(one.seconds or 0.0))
     return (*timed, *_executables(before, after), *_graph(before, after), *_outside(before, after))
+
+
+def _spread_s(profile: Profile) -> float:
+    """How far the middle half of the steps lies apart: by as much their parts and ops differ without any change."""
+    periods = sorted(step.period_s for step in profile.steps)
+    return periods[(3 * len(periods) - 1) // 4] - periods[len(periods) // 4]
 
 
 def most_telling(found: Sequence[Difference], most: int) -> list[Difference]:
@@ -117,6 +127,8 @@ def _groups(before: Table | None, after: Table | None) -> dict[tuple[str, str], 
     groups: dict[tuple[str, str], _Group] = {}
     is_whole = not old_unseen_s, not new_unseen_s
     for key in dict.fromkeys([*old, *new]):
+        if key[0] == HOST_SIDE and key[1].startswith(_FETCH):  # the step's part "input", and the stages, say so
+            continue
         if key[0] in (HOST_SIDE, DATA_SIDE) and max(_mean_s(old.get(key)), _mean_s(new.get(key))) < _ALWAYS_TRACED_S:
             continue
         group = groups.setdefault((key[0], _NUMBER.sub("", key[1]) or key[2]), _Group(is_whole=is_whole))
@@ -171,7 +183,7 @@ def _names(come: Sequence[str], gone: Sequence[str]) -> str:
 
 def _stages(before: Profile, after: Profile, least_s: float) -> Iterator[Difference]:
     """Stage by stage from the step down, those of one type and name in the same order."""
-    old, new = (profile.tables["stages"].rows if "stages" in profile.tables else () for profile in (before, after))
+    old, new = (_merged(profile.tables["stages"].rows) if "stages" in profile.tables else [] for profile in (before, after))
     matcher = SequenceMatcher(a=[_stage(row) for row in old], b=[_stage(row) for row in new], autojunk=False)
     for tag, i, j, k, m in matcher.get_opcodes():
         if tag == "equal":
@@ -182,6 +194,17 @@ def _stages(before: Profile, after: Profile, least_s: float) -> Iterator[Differe
             continue
         yield from (Difference(what=f"input stage {_stage(row)} lost", seconds=-row[3]) for row in old[i:j] if row[2] >= _LEAST_RUNS)
         yield from (Difference(what=f"input stage {_stage(row)} new", seconds=row[3]) for row in new[k:m] if row[2] >= _LEAST_RUNS)
+
+
+def _merged(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    """Those of one place in the tree as one: where a pipeline repeats, each epoch that falls into the window has its own."""
+    found: dict[tuple[str, ...], list[Any]] = {}
+    path: tuple[str, ...] = ()
+    for row in rows:
+        path = (*path[: (len(row[0]) - len(row[0].lstrip())) // 2], _stage(row))
+        one = found.setdefault(path, [*row[:2], 0.0, 0.0, 0.0, *row[5:]])
+        one[2:5] = [a + b for a, b in zip(one[2:5], row[2:5], strict=True)]
+    return list(found.values())
 
 
 def _stage(row: Sequence[Any]) -> str:
@@ -265,12 +288,18 @@ def setting_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> 
     )
 
 
-def metric_differences(before: Mapping[str, Any], after: Profile) -> tuple[Difference, ...]:
-    """The shares of a step in `before` that differ by 2 % of it, the most on top: what is known where no trace is kept to compare with."""
+def metric_differences(runs: Sequence[Mapping[str, Any]], after: Profile) -> tuple[Difference, ...]:
+    """
+    The shares of a step that are not as in any of these runs, and 2 % of it from their median, the most on top.
+
+    That is what is known where no trace is kept to compare with.
+    """
+    stored = {name: [run[name] for run in runs if name in run] for name in after.metrics}
     pairs = {
-        name: (before[name], value.number)
+        name: (statistics.median(stored[name]), value.number)
         for name, value in after.metrics.items()
-        if value.number is not None and name in before and after.registry[name].unit == SHARE
+        if value.number is not None and stored[name] and after.registry[name].unit == SHARE
+        if not min(stored[name]) <= value.number <= max(stored[name])
     }
     changed = sorted(pairs.items(), key=lambda item: -abs(item[1][1] - item[1][0]))
     return tuple(

@@ -8,7 +8,7 @@ from typing import Any
 
 from pytest_tfperf.analysis.differences import metric_differences, with_differences
 from pytest_tfperf.baseline.machine import differences, nearest_class
-from pytest_tfperf.baseline.merge import history_of, middle, rounded
+from pytest_tfperf.baseline.merge import history_of, rounded
 from pytest_tfperf.baseline.record import structure_of
 from pytest_tfperf.baseline.store import Place, entry_key, read_entries, read_machine
 from pytest_tfperf.baseline.timing import Past, figures, judge, next_step, why_not_timed
@@ -165,7 +165,7 @@ def _timing(
         yield check(profile, "step_time", Verdict.INCOMPARABLE, wanted, f"{message}\n  try: {_UPDATE} on this machine")
     else:
         timed = time_check(profile, _past(entry), max_regression, why_not_timed(profile, shared_cpu), changed)
-        yield with_differences(timed, metric_differences(middle(entry["runs"]), profile))
+        yield with_differences(timed, metric_differences(entry["runs"], profile))
 
 
 def _past(entry: Json) -> Past:

@@ -61,7 +61,7 @@ def _differences(before: Run, after: Run, most: int) -> Iterator[str]:
     for key, (profile, test) in profiles_by_key(after).items():
         found = differences(old[key][0], profile) if key in old else ()
         if found:
-            more = f", {most} of {len(found)}" if len(found) > most else ""
+            more = f", {most} of {len(found)}{' (-v shows more)' * (most == _FEW)}" if len(found) > most else ""
             yield f"{entry_key(test.key, profile.name)}: what differs between the traces{more}"
             yield from (f"  {one.line}" for one in most_telling(found, most))
 

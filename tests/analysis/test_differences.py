@@ -75,6 +75,28 @@ def test_parts_of_the_step_that_differ_by_two_percent_of_it_are_told_by_their_si
     ]
 
 
+@pytest.mark.parametrize(("spread", "said"), [(0.002, 3), (0.006, 0)])
+@pytest.mark.parametrize("uneven", [0, 1])
+def test_times_that_differ_by_less_than_the_steps_do_among_themselves_are_none(spread, said, uneven):
+    before, after = (
+        profiled({"input": ms / 1e3}, host_ops=table(op("a", "MatMul", 1, ms)), stages=table(stage(0, "Map", ms))) for ms in (10, 15)
+    )
+    sides = [before, after]
+    apart = (replace(one, period_s=0.1 + spread * n) for n, one in enumerate(sides[uneven].steps))
+    sides[uneven] = replace(sides[uneven], steps=tuple(apart))
+    assert len(lines(*sides)) == said
+
+
+def test_a_few_steps_that_stand_out_hide_no_difference():
+    before, after = (replace(profiled(), steps=steps(input=ms / 1e3) * 10 + (replace(steps()[0], period_s=1.0),) * 4) for ms in (10, 20))
+    assert len(lines(before, after)) == 1
+
+
+def test_waiting_for_input_is_said_once():
+    old, new = (profiled({"input": ms / 1e3}, host_ops=table(op("next", "IteratorGetNext", 1, ms))) for ms in (10, 15))
+    assert lines(old, new) == ["+5 ms: input, of the step 10 ms → 15 ms"]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "line"),
     [
@@ -157,6 +179,19 @@ def test_stages_are_found_again_where_one_above_them_is_gone():
     ]
 
 
+def test_the_epochs_that_fall_into_the_window_are_no_stages_of_their_own():
+    epoch = [stage(1, "MapAndBatch", 4), stage(2, "TensorSlice", 2)]
+    once, twice = (
+        [stage(0, "ForeverRepeat", 1), *epoch],
+        [stage(0, "ForeverRepeat", 1), *(stage(n, kind, ms / 2) for n, kind, ms in [(1, "MapAndBatch", 4), (2, "TensorSlice", 2)] * 2)],
+    )
+    assert lines(profiled(stages=table(*once)), profiled(stages=table(*twice))) == []
+    slower = [twice[0], stage(1, "MapAndBatch", 5), *twice[2:]]
+    assert lines(profiled(stages=table(*once)), profiled(stages=table(*slower))) == [
+        "+3 ms: input stage MapAndBatch: self time 4 ms → 7 ms"
+    ]
+
+
 def test_a_stage_whose_parallelism_changed_says_so_where_its_times_did():
     old, new = stage(0, "ParallelMap", 3, parallelism=8), stage(0, "ParallelMap", 3, blocks_ms=40, parallelism=1)
     sides = profiled(stages=table(old)), profiled(stages=table(new))
@@ -230,7 +265,14 @@ def test_a_few_lines_have_room_for_what_has_no_time(n_timed, n_others, shown):
 def test_shares_that_differ_by_two_percent_of_the_step_are_told_where_there_is_no_trace_to_compare_with():
     before = {"input_bound": 0.02, "host_overhead": 0.31, "device_busy": 0.9, "step_time": 0.1, "collective_time": 0.5, "commit": "abc"}
     after = profile(input_bound=0.19, host_overhead=0.3, device_busy=0.4, step_time=0.2, tensor_core_time=0.3)
-    assert [one.line for one in metric_differences(before, after)] == ["device_busy 90 % → 40 %", "input_bound 2 % → 19 %"]
+    assert [one.line for one in metric_differences([before], after)] == ["device_busy 90 % → 40 %", "input_bound 2 % → 19 %"]
+
+
+def test_a_share_that_was_so_in_one_of_the_runs_is_no_difference():
+    before = [{"input_bound": share} for share in (0.1, 0.11, 0.12, 0.3)]
+    assert [one.line for share in (0.19, 0.31) for one in metric_differences(before, profile(input_bound=share))] == [
+        "input_bound 11.5 % → 31 %"
+    ]
 
 
 def test_of_a_regression_the_message_says_what_differs_and_of_others_the_detail_alone():

@@ -47,7 +47,8 @@ def test_a_setting_that_changed_for_several_tests_is_said_once():
 
 
 @pytest.mark.parametrize(
-    ("verbose", "n_shown", "title"), [(False, 5, "what differs between the traces, 5 of 9"), (True, 9, "what differs between the traces")]
+    ("verbose", "n_shown", "title"),
+    [(False, 5, "what differs between the traces, 5 of 9 (-v shows more)"), (True, 9, "what differs between the traces")],
 )
 def test_without_v_the_largest_differences_are_shown(verbose, n_shown, title):
     old = record_of(traced(0.01))
