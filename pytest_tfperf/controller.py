@@ -27,7 +27,7 @@ class Controller:
 
     def __init__(self, config: pytest.Config, options: Callable[[pytest.Config], Options], asked: bool) -> None:
         self._config, self._options, self._asked = config, options, asked
-        self._records: dict[str, dict[str, Any]] = {}
+        self._records: dict[tuple[str, object], dict[str, Any]] = {}  # by node id, and worker where each runs all tests
         self._lines: list[tuple[str, str | None]] = []
         self._left_out = False
 
@@ -45,14 +45,15 @@ class Controller:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep what a test measured; of one that runs several times what the last run did, of one whose subtests fail that it does."""
         data = getattr(report, "tfperf", None)
+        key = report.nodeid, getattr(report, "node", None) if getattr(self._config.option, "dist", "no") == "each" else None
         if data is not None:
             if report.failed:
                 data["outcome"] = "failed"
-            self._records[report.nodeid] = data
+            self._records[key] = data
         elif report.when == "setup":
-            self._records.pop(report.nodeid, None)
-        elif report.when == "teardown" and report.failed and report.nodeid in self._records:
-            self._records[report.nodeid]["outcome"] = "error"
+            self._records.pop(key, None)
+        elif report.failed and report.when != "call" and key in self._records:  # in its teardown, or its worker died then
+            self._records[key]["outcome"] = "error"
         self._left_out |= report.skipped or (report.failed and report.when not in ("call", "teardown"))  # or its worker died
 
     @pytest.hookimpl(tryfirst=True)
@@ -63,8 +64,9 @@ class Controller:
             return
         from pytest_tfperf.session import conclude
 
-        whole = not self._left_out and not session.shouldstop and not session.shouldfail and is_whole(self._config)
-        self._lines, good = conclude(list(self._records.values()), self._options(self._config), whole)
+        ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and not session.shouldfail
+        whole = ended and not self._left_out and is_whole(self._config)
+        self._lines, good = conclude(self._last(), self._options(self._config), whole)
         if not good and exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -78,7 +80,15 @@ class Controller:
         verbosity, width = self._config.get_verbosity(), terminalreporter._tw.fullwidth
         if verbosity >= 0:
             terminalreporter.section("tfperf")
-        lines = summary(list(self._records.values()), width, verbosity)
+        lines = summary(self._last(), width, verbosity)
         shown = [(wrapped(line.text, width, line.deeper) if terminalreporter.isatty else line.text, line.colour) for line in lines]
         for text, colour in self._lines + shown:
             terminalreporter.write_line(text, **({colour: True} if colour else {}))
+
+    def _last(self) -> list[dict[str, Any]]:
+        """The record of each test; where each worker runs it, that of one in which it failed, if there is one."""
+        found: dict[str, dict[str, Any]] = {}
+        for (nodeid, _), data in self._records.items():
+            if nodeid not in found or found[nodeid]["outcome"] not in ("failed", "error"):
+                found[nodeid] = data
+        return list(found.values())

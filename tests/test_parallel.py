@@ -108,6 +108,61 @@ def test_a_worker_that_is_killed_costs_its_own_test_only_and_leaves_no_lock(run,
     assert "unused baseline" not in done.stdout.str()
 
 
+UNLIKE = """
+import os
+
+import pytest
+
+@pytest.mark.tfperf(max_retraces=0)
+def test_step(tf_profile):
+    tf_profile(0.5, retraces=int(os.environ["PYTEST_XDIST_WORKER"] == "gw0"))
+
+def test_alike(tf_profile):
+    tf_profile(0.5, retraces=2)
+"""
+
+
+def test_what_fails_in_one_worker_of_several_that_run_it_is_not_recorded(run, pytester):
+    pytester.makepyfile(UNLIKE)
+    done, found = run("-n2", "--dist=each", "--tfperf-update")
+    done.assert_outcomes(passed=3, failed=1)
+    assert {key: test["outcome"] for key, test in found.items()} == {"test_step": "failed", "test_alike": "passed"}
+    [file] = pytester.path.glob("__tfperf__/*.json")
+    assert list(json.loads(file.read_text())["tests"]) == ["test_alike"]
+
+
+STOPS = """
+import os
+
+import pytest
+
+@pytest.mark.tfperf(max_retraces=0)
+@pytest.mark.parametrize("n", range(9))
+def test_step(tf_profile, n):
+    if n == 4 and "STOP" in os.environ:
+        {stop}
+    tf_profile(0.5, retraces=0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("stop", "arguments", "status"),
+    [
+        ("raise KeyboardInterrupt", [], pytest.ExitCode.INTERRUPTED),
+        ("assert 0", ["-x"], pytest.ExitCode.TESTS_FAILED),
+    ],
+    ids=["Ctrl-C", "the first failure"],
+)
+def test_a_run_that_is_stopped_reports_what_was_measured_and_calls_no_baseline_unused(run, pytester, monkeypatch, stop, arguments, status):
+    pytester.makepyfile(STOPS.format(stop=stop))
+    run("-n0", "--tfperf-update")
+    monkeypatch.setenv("STOP", "1")
+    done, found = run("-n0", "--tfperf-baseline", "--tfperf-only=structural", *arguments)
+    assert done.ret == status
+    assert sorted(key for key, test in found.items() if test["outcome"] == "passed") == [f"test_step[{n}]" for n in range(4)]
+    assert "unused baseline" not in done.stdout.str()
+
+
 SEES = """
 import os
 

@@ -1,5 +1,7 @@
 """Workers of pytest-xdist, and what the controller makes of their reports."""
 
+from copy import deepcopy
+from itertools import chain
 from types import SimpleNamespace
 
 import pytest
@@ -83,14 +85,40 @@ FIRST = [report("setup"), report("call", "rerun", "first"), report("teardown")]
         ([*FIRST, report("setup"), report("call", "failed"), report("teardown")], None),  # before it profiled anything
         ([*FIRST, report("setup", "failed"), report("teardown")], None),
         ([report("setup"), report("call", "passed", "first"), report("teardown", "failed")], ("first", "error")),
+        ([report("setup"), report("call", "passed", "first"), report("???", "failed")], ("first", "error")),  # its worker died then
     ],
 )
 def test_of_a_test_that_runs_again_the_last_run_counts(reports, kept):
     plugin = Controller(config(), lambda _: None, True)
     for each in reports:
         plugin.pytest_runtest_logreport(each)
-    found = [(data["measured"], data["outcome"]) for data in plugin._records.values()]
+    found = [(data["measured"], data["outcome"]) for data in plugin._last()]
     assert found == ([] if kept is None else [kept])
+
+
+GOOD = [report("setup"), report("call", "passed", "good"), report("teardown")]
+BAD = [report("setup"), report("call", "failed", "bad"), report("teardown")]
+BROKEN = [report("setup"), report("call", "passed", "broken"), report("teardown", "failed")]
+LATER = [report("setup"), report("call", "passed", "later"), report("teardown")]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "kept"),
+    [
+        (GOOD, LATER, ("later", "passed")),
+        (GOOD, BAD, ("bad", "failed")),
+        (BAD, GOOD, ("bad", "failed")),
+        (BROKEN, GOOD, ("broken", "error")),
+    ],
+)
+@pytest.mark.parametrize("together", [False, True])
+def test_where_each_worker_runs_a_test_it_has_failed_if_it_fails_in_one(one, other, kept, together):
+    plugin = Controller(config(dist="each"), lambda _: None, True)
+    reports = [deepcopy(each) for each in (chain(*zip(one, other, strict=True)) if together else [*one, *other])]
+    for each, worker in zip(reports, ["gw0", "gw1"] * 3 if together else ["gw0"] * 3 + ["gw1"] * 3, strict=True):
+        each.node = worker
+        plugin.pytest_runtest_logreport(each)
+    assert [(data["measured"], data["outcome"]) for data in plugin._last()] == [kept]
 
 
 @pytest.mark.parametrize(
