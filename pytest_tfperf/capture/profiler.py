@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shutil
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.capture.environment import load_tensorflow
 from pytest_tfperf.errors import CaptureError, TraceError
+from pytest_tfperf.files import replacing
 from pytest_tfperf.trace.xspace import Trace, read_trace
 
 
@@ -105,15 +108,27 @@ def keep_trace(trace: Path, folder: Path, name: str) -> Path:
     gives the copy.
 
     Raises:
-        CaptureError: If that cannot be done.
+        CaptureError: If that cannot be done; nothing is left there then.
     """
     runs = folder / re.sub(r"[^\w-]+", "_", name)[:100] / "plugins" / "profile"
-    stamp = time.strftime("%Y_%m_%d_%H_%M_%S")
-    run = runs / stamp
+    run = runs
     try:
-        taken = len(list(runs.glob(f"{stamp}*"))) if runs.is_dir() else 0
-        run = runs / (f"{stamp}_{taken}" if taken else stamp)
-        run.mkdir(parents=True)
-        return Path(shutil.copy(trace, run))
+        run = _new_folder(runs, time.strftime("%Y_%m_%d_%H_%M_%S"))
+        with trace.open("rb") as source, replacing(run / trace.name) as file:
+            shutil.copyfileobj(source, file)
     except OSError as error:
+        with suppress(OSError):
+            run.rmdir()  # in which XProf would look for hosts
         raise CaptureError(f"the trace cannot be kept in {run}: {error.strerror}; see --tfperf-trace-dir") from error
+    return run / trace.name
+
+
+def _new_folder(parent: Path, name: str) -> Path:
+    """A folder that was not there, also where other processes make theirs; a number follows the name where it has to."""
+    parent.mkdir(parents=True, exist_ok=True)
+    for n in itertools.count():
+        folder = parent / (f"{name}_{n}" if n else name)
+        with suppress(FileExistsError):
+            folder.mkdir()
+            break
+    return folder

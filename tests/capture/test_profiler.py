@@ -1,7 +1,10 @@
 """Profiler sessions, and those of others."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import tensorflow as tf
+from processes import files_of_at_most
 
 from pytest_tfperf.capture.profiler import Session, keep_trace, read_session, user_session_runs
 from pytest_tfperf.errors import CaptureError, TraceError
@@ -51,6 +54,27 @@ def test_traces_are_kept_where_xprof_looks_for_them(tmp_path):
     keep_trace(trace, tmp_path / "kept", "../a b")
     assert len(list((tmp_path / "kept").glob("plugins/profile/*/*.xplane.pb"))) == 2
     assert len(list((tmp_path / "kept" / "_a_b").glob("plugins/profile/*/*.xplane.pb"))) == 1
+
+
+def test_processes_that_keep_a_trace_in_the_same_second_have_folders_of_their_own(tmp_path, monkeypatch):
+    trace = Session(tmp_path).stop()
+    monkeypatch.setattr("time.strftime", lambda _: "2026_01_31_12_00_00")
+    with ThreadPoolExecutor(8) as pool:
+        kept = list(pool.map(lambda _: keep_trace(trace, tmp_path / "kept", ""), range(40)))
+    assert len({path.parent for path in kept}) == 40
+    assert all(path.read_bytes() == trace.read_bytes() for path in kept)
+
+
+def test_on_a_full_disk_a_trace_is_kept_as_a_whole_or_not_at_all(tmp_path):
+    trace = Session(tmp_path).stop()
+    whole = keep_trace(trace, tmp_path / "kept", "")
+    with (
+        files_of_at_most(trace.stat().st_size - 1),
+        pytest.raises(CaptureError, match=r"^the trace cannot be kept in .*: File too large; see --tfperf-trace-dir$"),
+    ):
+        keep_trace(trace, tmp_path / "kept", "")
+    assert list((tmp_path / "kept/plugins/profile").glob("**/*")) == [whole.parent, whole]
+    assert whole.read_bytes() == trace.read_bytes()
 
 
 def test_a_captured_trace_cut_anywhere_is_a_trace_error(tmp_path):
