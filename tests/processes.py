@@ -9,9 +9,9 @@ from pathlib import Path
 PATIENCE_S = 20
 
 
-def until(condition):
+def until(condition, patience_s=PATIENCE_S):
     """What a condition gives when it holds; that it never does is a failure."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + patience_s
     while not (found := condition()):
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.01)
