@@ -29,6 +29,7 @@ class Controller:
         self._config, self._options, self._asked = config, options, asked
         self._records: dict[tuple[str, object], dict[str, Any]] = {}  # by node id, and worker where each runs all tests
         self._lines: list[tuple[str, str | None]] = []
+        self._died: set[str] = set()  # tests whose worker died
         self._left_out = False
 
     def pytest_report_header(self) -> str | None:
@@ -52,8 +53,10 @@ class Controller:
             self._records[key] = data
         elif report.when == "setup":
             self._records.pop(key, None)
-        elif report.failed and report.when != "call" and key in self._records:  # in its teardown, or its worker died then
+        elif report.when == "teardown" and report.failed and key in self._records:
             self._records[key]["outcome"] = "error"
+        if report.failed and report.when not in ("setup", "call", "teardown"):  # xdist's "???"
+            self._died.add(report.nodeid)
         self._left_out |= report.skipped or (report.failed and report.when not in ("call", "teardown"))  # or its worker died
 
     @pytest.hookimpl(tryfirst=True)
@@ -86,9 +89,9 @@ class Controller:
             terminalreporter.write_line(text, **({colour: True} if colour else {}))
 
     def _last(self) -> list[dict[str, Any]]:
-        """The record of each test; where each worker runs it, that of one in which it failed, if there is one."""
+        """The record of each test; where each worker runs it, that of one in which it failed, if there is one; an error where one died."""
         found: dict[str, dict[str, Any]] = {}
         for (nodeid, _), data in self._records.items():
             if nodeid not in found or found[nodeid]["outcome"] not in ("failed", "error"):
                 found[nodeid] = data
-        return list(found.values())
+        return [{**data, "outcome": "error"} if nodeid in self._died else data for nodeid, data in found.items()]

@@ -1,7 +1,7 @@
 """Workers of pytest-xdist, and what the controller makes of their reports."""
 
 from copy import deepcopy
-from itertools import chain
+from itertools import chain, zip_longest
 from types import SimpleNamespace
 
 import pytest
@@ -99,6 +99,7 @@ def test_of_a_test_that_runs_again_the_last_run_counts(reports, kept):
 GOOD = [report("setup"), report("call", "passed", "good"), report("teardown")]
 BAD = [report("setup"), report("call", "failed", "bad"), report("teardown")]
 BROKEN = [report("setup"), report("call", "passed", "broken"), report("teardown", "failed")]
+DIES = [report("setup"), report("???", "failed")]
 LATER = [report("setup"), report("call", "passed", "later"), report("teardown")]
 
 
@@ -109,13 +110,15 @@ LATER = [report("setup"), report("call", "passed", "later"), report("teardown")]
         (GOOD, BAD, ("bad", "failed")),
         (BAD, GOOD, ("bad", "failed")),
         (BROKEN, GOOD, ("broken", "error")),
+        (DIES, GOOD, ("good", "error")),
+        (GOOD, DIES, ("good", "error")),
     ],
 )
 @pytest.mark.parametrize("together", [False, True])
 def test_where_each_worker_runs_a_test_it_has_failed_if_it_fails_in_one(one, other, kept, together):
     plugin = Controller(config(dist="each"), lambda _: None, True)
-    reports = [deepcopy(each) for each in (chain(*zip(one, other, strict=True)) if together else [*one, *other])]
-    for each, worker in zip(reports, ["gw0", "gw1"] * 3 if together else ["gw0"] * 3 + ["gw1"] * 3, strict=True):
+    first, second = ([(each, worker) for each in deepcopy(reports)] for reports, worker in ((one, "gw0"), (other, "gw1")))
+    for each, worker in filter(None, chain(*zip_longest(first, second))) if together else [*first, *second]:
         each.node = worker
         plugin.pytest_runtest_logreport(each)
     assert [(data["measured"], data["outcome"]) for data in plugin._last()] == [kept]
