@@ -20,6 +20,7 @@ STEPS_HEIGHT, HISTORY_HEIGHT, ROW_HEIGHT = 160, 100, 44
 TOP = 10
 MOST_STEPS = 100
 _WIDEST_BAR = 40.0
+_FAR = 5  # interquartile ranges above the upper quartile
 _DOT, _PILE = 5.0, 22.0  # the size of a dot, and how high dots pile up
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
@@ -68,12 +69,13 @@ class Samples:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpreadChart:
-    """Rows of samples over one axis of seconds."""
+    """Rows of samples over one axis of seconds; `beyond` says which are not drawn, since the others would be one dot beside them."""
 
     height: int
     bottom: float
     ticks: tuple[Mark, ...]
     rows: tuple[Samples, ...]
+    beyond: str
     label: str
 
 
@@ -161,7 +163,8 @@ def spread_chart(samples: Mapping[str, tuple[str, Sequence[float]]], most: int) 
     known = {name: (kind, values) for name, (kind, values) in samples.items() if values}
     if not known:
         return None
-    every = [value for _, values in known.values() for value in values]
+    near = {name: sorted(value for value in values if value <= _far(values)) for name, (_, values) in known.items()}
+    every = [value for values in near.values() for value in values]
     ticks = ticks_between(min(every), max(every))
     per_second = PLOT / (ticks[-1] - ticks[0])
 
@@ -169,12 +172,14 @@ def spread_chart(samples: Mapping[str, tuple[str, Sequence[float]]], most: int) 
         return round(LEFT + (seconds - ticks[0]) * per_second, 1)
 
     rows = tuple(
-        _samples(name, kind, sorted(values)[:: math.ceil(len(values) / most)], values, place, TOP + (n + 1) * ROW_HEIGHT - 4)
+        _samples(name, kind, near[name][:: math.ceil(len(near[name]) / most)], values, place, TOP + (n + 1) * ROW_HEIGHT - 4)
         for n, (name, (kind, values)) in enumerate(known.items())
     )
     bottom = TOP + len(known) * ROW_HEIGHT + 4
     label = "; ".join(f"{name}: {len(values)} of {_range(values)}" for name, (_, values) in known.items())
-    return SpreadChart(height=bottom + 16, bottom=bottom, ticks=_marks(ticks, place), rows=rows, label=label)
+    far = [value for _, values in known.values() for value in values if value > _far(values)]
+    beyond = f"{len(far)} far slower, up to {_seconds(max(far))}, {'is' if len(far) == 1 else 'are'} not drawn" if far else ""
+    return SpreadChart(height=bottom + 16, bottom=bottom, ticks=_marks(ticks, place), rows=rows, beyond=beyond, label=label)
 
 
 def history_chart(runs: Sequence[float], now: float, anchor: float | None, bounds: tuple[float, float] | None) -> HistoryChart | None:
@@ -220,6 +225,14 @@ def memory_chart(parts: Sequence[tuple[float, float | None]]) -> MemoryChart | N
         height=bottom + 16, bottom=bottom, path=path, end=duration, label=f"memory over the {duration} of a step, at most {most}",
         ticks=tuple(Mark(round(bottom - tick * per_byte, 1), format_quantity(tick, BYTES)) for tick in ticks),
     )  # fmt: skip
+
+
+def _far(values: Sequence[float]) -> float:
+    """The seconds above which a sample is far from the others; few samples have no others to be far from."""
+    if len(values) < 8:
+        return math.inf
+    low, middle, high = statistics.quantiles(values, n=4)
+    return max(high + _FAR * (high - low), 2 * middle)
 
 
 def _stacked(step: Step) -> list[float]:

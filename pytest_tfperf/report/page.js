@@ -99,9 +99,9 @@
 
   const every = document.getElementById("every");
   every.addEventListener("click", () => {
-    const open = every.getAttribute("aria-pressed") === "false";
+    const open = tests.some((test) => !test.open);
     tests.forEach((test) => { test.open = open; });
-    every.setAttribute("aria-pressed", String(open));
+    every.textContent = open ? "Close all" : "Open all";
   });
   document.querySelector(".tools").hidden = false;
 

@@ -177,8 +177,11 @@ def _interval(detail: Mapping[str, Any]) -> str:
 
 
 def _levels(step_time: Value | None, timed: Check | None) -> dict[str, float]:
-    """Seconds of a step that was not profiled, and of one before."""
-    levels = {"timed": step_time.number} if step_time and step_time.number is not None else {}
+    """Seconds of a step that was not profiled, and of one before, taken in the same way."""
+    if timed and timed.kind == "against" and timed.detail.get("after") is not None:
+        levels = {"in turns": float(timed.detail["after"])}
+    else:
+        levels = {"timed": step_time.number} if step_time and step_time.number is not None else {}
     return levels | ({_before(timed): float(timed.detail["before"])} if timed else {})
 
 

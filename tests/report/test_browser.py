@@ -187,6 +187,15 @@ def test_the_tab_key_reaches_all_there_is_to_press_and_shows_where_it_is(opened)
     assert page.js("[...wanted].map((left) => left.outerHTML)") == []
 
 
+def test_a_button_opens_all_tests_and_then_closes_them(opened):
+    page = opened(run_of(record_of(checks=[check("FAIL")]), record_of(key="test_quiet", checks=[check("PASS")])))
+    seen = []
+    for _ in range(3):
+        seen.append((page.js("every.textContent"), page.js("[t1.open, t2.open]")))
+        page.js("every.click()")
+    assert seen == [("Open all", [True, False]), ("Close all", [True, True]), ("Open all", [False, False])]
+
+
 def test_a_link_opens_the_test_that_it_leads_to(opened):
     page = opened(run_of(record_of(checks=[check("FAIL")]), record_of(key="test_quiet", checks=[check("PASS")])))
     assert page.js("t2.open") is False

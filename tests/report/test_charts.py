@@ -88,6 +88,17 @@ def test_very_many_samples_are_thinned_out_and_counted_whole():
     assert [(row.path.count("M"), row.n) for row in rows] == [(143, 1000), (150, 150)]  # every seventh
 
 
+def test_samples_far_from_the_others_are_counted_and_do_not_squeeze_them():
+    near = [0.010 + n / 100_000 for n in range(40)]  # around 10.2 ms; what is more than twice that is far
+    chart = spread_chart({"blocks": ("dot", [*near, 0.020, 0.022, 1.45]), "few": ("dot", [0.01, 0.05])}, 200)
+    assert chart.beyond == "2 far slower, up to 1.45 s, are not drawn"
+    assert (chart.rows[0].path.count("M"), chart.rows[0].n, chart.rows[0].middle.text) == (41, 43, "10.2 ms")
+    assert chart.ticks[-1].text == "50 ms"
+    assert chart.label.startswith("blocks: 43 of 10 ms to 1.45 s")
+    assert spread_chart({"blocks": ("dot", [*near, 1.0])}, 200).beyond == "1 far slower, up to 1 s, is not drawn"
+    assert spread_chart({"blocks": ("dot", [*near, 0.020])}, 200).beyond == ""
+
+
 def test_no_samples_no_chart():
     assert spread_chart({"blocks": ("dot", [])}, 200) is None
 

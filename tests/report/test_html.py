@@ -168,10 +168,12 @@ def test_samples_stand_beside_what_they_are_held_against():
 def test_turns_against_a_ref_are_two_rows():
     turns = {"before": 0.010, "after": 0.011, "ratio": 1.1, "low": 1.05, "high": 1.2, "turns": [[0.011, 0.010], [0.012, 0.0105]]}
     compared = replace(check("PASS", "step_time", "1.1 times the ref", kind="against"), detail=turns)
-    page = page_of(record_of(profile(step_time=0.011), checks=[compared]))
+    page = page_of(record_of(profile(steps=STEPS, step_time=0.019), checks=[compared]))
     texts = page.texts("text")
     assert "turns of this tree (2): 11.5 ms" in texts
     assert "turns of the ref (2): 10.2 ms" in texts
+    assert {"in turns 11 ms", "ref 10 ms"} < set(texts)  # over the steps; 19 ms were not in turns
+    assert "timed 19 ms" not in texts
     assert "step_time 10 ms 11 ms × 1.100 1.050 to 1.200 ✓ PASS" in page.texts("tr")
 
 
