@@ -215,7 +215,7 @@ def test_compare_shows_two_runs_with_the_verdicts_of_a_baseline(write, capsys):
         "---------  ------  ----------",
         "test_step  110 ms           3",
         "REGRESSION   test_model.py::test_step: retraces changed from 0 to 3",
-        "INCONCLUSIVE test_model.py::test_step: step_time is 110 ms, 1.100 times the 100 ms of the first file; collecting 1 of 5 runs",
+        "INCONCLUSIVE test_model.py::test_step: step_time is 110 ms, 1.100 times the 100 ms of the first file; one run against one decides nothing but a doubled time",
         "tfperf: 1 check decided (0 pass, 1 fail), 1 not decided: step_time INCONCLUSIVE in test_step",
     ]
 

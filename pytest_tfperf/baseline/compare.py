@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pytest_tfperf.analysis.differences import metric_differences, with_differences
+from pytest_tfperf.baseline.history import RUNS_TO_DECIDE
 from pytest_tfperf.baseline.machine import differences, nearest_class
 from pytest_tfperf.baseline.merge import history_of, rounded
 from pytest_tfperf.baseline.record import structure_of
@@ -177,6 +178,7 @@ def _past(entry: Json) -> Past:
         runs=f"the last {len(history.runs)} runs" if len(history.runs) > 1 else "the only run recorded",
         anchor=f"the first {n} runs{since}" if n > 1 else f"the first run{since}",
         newest=entry["runs"][-1].get("commit", ""),
+        few=f"collecting {len(history.runs)} of {RUNS_TO_DECIDE} runs",
         collect="pytest --tfperf-update again, or tfperf accept RUN.json of runs like this one",
         accept=_ACCEPT,
     )

@@ -17,6 +17,7 @@ from pytest_tfperf.results import Check, Profile, Run, TestRecord, Verdict
 
 KIND = "compare"
 _FIRST = Reference("the first file")
+_ONE = "one run against one decides nothing but a doubled time"
 _MORE_RUNS = "five runs or more in a baseline (tfperf accept), or pytest --tfperf-against REF, which compares in turns"
 Key = tuple[str, str, str]
 """File, test and profile."""
@@ -93,5 +94,5 @@ def _timing(before: Profile, old: TestRecord, profile: Profile, test: TestRecord
         return check(profile, "step_time", Verdict.INCOMPARABLE, wanted, message)
     why_then = why_not_timed(before, old.shared_cpu)
     why = why_not_timed(profile, test.shared_cpu) or (why_then and f"in the first file {why_then}")
-    past = Past(history=History(runs=(then.number,)), runs="the first file", collect=_MORE_RUNS)
+    past = Past(history=History(runs=(then.number,)), runs="the first file", few=_ONE, collect=_MORE_RUNS)
     return time_check(profile, past, test.max_regression, why, changed_setting(old.environment["setting"], test.environment["setting"]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytest_tfperf.baseline.history import LEAST_SECONDS, OUTRIGHT, RUNS_TO_DECIDE, History, Standing, stand
+from pytest_tfperf.baseline.history import LEAST_SECONDS, OUTRIGHT, History, Standing, stand
 from pytest_tfperf.baseline.statistics import Interval, format_ratio
 from pytest_tfperf.checks import INSTRUMENTED, SHARED_CPU, explanation
 from pytest_tfperf.metrics import RATIO, SECONDS, format_quantity
@@ -15,13 +15,15 @@ from pytest_tfperf.results import Json, Profile, Value, Verdict
 class Past:
     """
     What a step time is held against: `runs` and `anchor` name the latest runs and the first ones in a sentence, `newest` the commit
-    of the last one; `collect` and `accept` are what to try for more runs, and where a change is meant.
+    of the last one; `few` says why under five runs are not decided on, `collect` and `accept` what to try: for more runs, and where a
+    change is meant.
     """
 
     history: History
     runs: str
     anchor: str = ""
     newest: str = ""
+    few: str = ""
     collect: str = ""
     accept: str = ""
 
@@ -42,7 +44,7 @@ def judge(value: Value, past: Past, tolerance: float, why_not: str | None, chang
     if standing.verdict is Verdict.REGRESSION:
         return standing.verdict, "\n".join([_slower(value, standing, past), *_causes(value, past, changed)])
     if standing.recent is None:
-        return standing.verdict, f"{found}; collecting {standing.n} of {RUNS_TO_DECIDE} runs{next_step(past.collect)}"
+        return standing.verdict, f"{found}; {past.few}{next_step(past.collect)}"
     found += f", {wanted(standing)}"
     if standing.verdict is Verdict.IMPROVED:
         return standing.verdict, f"{found}: it is faster{next_step(past.accept and f'{past.accept}, to hold it from now on')}"

@@ -127,9 +127,10 @@ def run_match(tree: Player, ref: Player | None, test: str, following: tuple[str 
     if ref is not None and "stopped" in at_ref:
         ref.close()
         at_ref = {"lost": f"it stopped the run: {at_ref['stopped']}"}
+    void = dict.fromkeys([*at_tree.get("void", ()), *at_ref.get("void", ())])  # both may have the same reason
     return Match(
         turns=turns, openings=openings, tree_profiles=at_tree.get("profiles"), ref_profiles=at_ref.get("profiles"), lost=at_ref.get("lost"),
-        void=(*at_tree.get("void", ()), *at_ref.get("void", ())), stopped=at_tree.get("stopped"), tolerance=at_tree.get("tolerance"),
+        void=tuple(void), stopped=at_tree.get("stopped"), tolerance=at_tree.get("tolerance"),
         missed=frozenset(met & passed), settings=(at_tree.get("setting", {}), at_ref.get("setting", {})),
     )  # fmt: skip
 

@@ -100,7 +100,7 @@ def test_what_is_no_sample_is_not_decided(now):
 
 
 def test_collecting_says_how_to_go_on():
-    assert said(10 * MS, QUIET[:2], collect="more runs")[1] == [
+    assert said(10 * MS, QUIET[:2], few="collecting 2 of 5 runs", collect="more runs")[1] == [
         "step_time is 10 ms, 1.000 times the 10 ms of the last 2 runs; collecting 2 of 5 runs", "  try: more runs",
     ]  # fmt: skip
 

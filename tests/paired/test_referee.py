@@ -181,8 +181,8 @@ def test_without_a_ref(play):
 
 
 def test_what_makes_it_void_is_known_of_both(play):
-    tree, ref = play(a_test("profile('', 1)", void=["t"]), "tree"), play(a_test("profile('', 1)", void=["r"]))
-    assert run_match(tree, ref, "test", (None, None), once).void == ("t", "r")
+    tree, ref = play(a_test("profile('', 1)", void=["t", "both"]), "tree"), play(a_test("profile('', 1)", void=["both", "r"]))
+    assert run_match(tree, ref, "test", (None, None), once).void == ("t", "both", "r")
 
 
 @pytest.mark.parametrize(
