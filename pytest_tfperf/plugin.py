@@ -33,8 +33,9 @@ _REGISTRY: pytest.StashKey[Registry] = pytest.StashKey()
 
 _MARKER = (
     "tfperf(max_<metric>, min_<metric>, <count>=, max_regression, warmup, steps, trace_steps, latency, tpu, target_step_time, "
-    "autocluster, findings, ignore_findings): limits on the performance of the step that this test profiles; values are "
-    "numbers or strings such as '5%', '20 ms', '1.5 GiB'. Metrics: "
+    "autocluster, findings, ignore_findings): limits on the performance of the step that this test profiles, with the fixture "
+    "tf_profile or without; values are numbers or strings such as '5%', '20 ms', '1.5 GiB', as in tfperf(max_input_bound='5%', "
+    "max_retraces=0). Metrics: "
 )
 _ENDINGS = (".json", ".html", ".md", ".csv")
 _INIS = {
@@ -146,9 +147,9 @@ def pytest_pycollect_makeitem(collector: pytest.Collector) -> Generator[None, An
 @pytest.fixture
 def tf_profile(request: pytest.FixtureRequest) -> Iterator[TfProfile]:
     """
-    Profiles a step, as in `profile = tf_profile(step, data)`.
-
-    Also in a loop of your own (`.steps`), in Keras (`.fit`, `.evaluate`, `.predict`), or as a trace that you bracket (`.trace`).
+    Profiles a step under TensorFlow's profiler, as in `profile = tf_profile(step, data)`: every metric is an attribute of the profile.
+    Also in a loop of your own (`.steps`), in Keras (`.fit`, `.evaluate`, `.predict`), or as a trace that you bracket (`.trace`);
+    `.compare` lets variants of a step take turns. Limits are asked for with @pytest.mark.tfperf.
     """
     profiler = _new_profiler(request.node)
     yield profiler

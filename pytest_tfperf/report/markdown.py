@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 
 from pytest_tfperf.analysis.differences import Difference
 from pytest_tfperf.baseline.statistics import format_ratio
@@ -41,6 +42,20 @@ class _Section:
         """The characters that it takes without any block."""
         return len(self.text(0))
 
+    @property
+    def whole(self) -> int:
+        """The characters that all blocks take besides."""
+        return self.used(len(self.blocks))
+
+    def used(self, n_shown: int) -> int:
+        """The characters that the first blocks take besides."""
+        return len(self.head) + _AROUND + sum(len(block) + 1 for block in self.blocks[:n_shown]) if n_shown else 0
+
+    def fitting(self, room: int) -> int:
+        """How many of the first blocks so many characters hold."""
+        sizes = accumulate((len(block) + 1 for block in self.blocks), initial=len(self.head) + _AROUND)
+        return max(sum(size <= room for size in sizes) - 1, 0)
+
     def text(self, n_shown: int) -> str:
         """The section with its first blocks, and how many more there are."""
         n_more = len(self.blocks) - n_shown
@@ -53,22 +68,21 @@ def render_markdown(run: Run, most: int = MOST) -> str:
     """
     A page of so many characters at most.
 
-    First the values that are not as they were and why, then the limits that are broken, what is not decided, and what was measured; what
-    does not fit is counted.
+    First the values that are not as they were and why, then the limits that are broken, what is not decided, and what was measured. What
+    does not fit is counted; each of these has its share of the room where it needs that, and what another leaves.
     """
     head = _head(run)
     sections = [
         section for section in (_changed(run), _why(run), _limits(run), _undecided(run), _measured(run)) if section.blocks or section.tail
     ]
     room = most - len(head) - sum(section.least + 1 for section in sections)
+    share = room // max(len(sections), 1)
     parts = [head]
-    for section in sections:
-        n_shown, used = 0, len(section.head) + _AROUND
-        while n_shown < len(section.blocks) and used + len(section.blocks[n_shown]) + 1 <= room:
-            used += len(section.blocks[n_shown]) + 1
-            n_shown += 1
+    for place, section in enumerate(sections, 1):
+        kept = sum(min(later.whole, share) for later in sections[place:])
+        n_shown = section.fitting(room - kept)
         parts.append(section.text(n_shown))
-        room -= used if n_shown else 0
+        room -= section.used(n_shown)
     return "\n".join(parts)
 
 

@@ -115,5 +115,13 @@ def test_every_size_is_kept_to_and_used(most):
         assert "| ❌ REGRESSION |" in text
 
 
+def test_where_much_does_not_fit_something_of_each_kind_does():
+    text = render_markdown(many(500))
+    assert len(text) <= MOST
+    sections = dict(zip((title.strip("# ") for title in titles(text)[1:]), re.split(r"^## .*$", text, flags=re.MULTILINE)[1:], strict=True))
+    shown = {title: re.findall(r"test_step_(\d+)`", section) for title, section in sections.items()}
+    assert all(found[0] == "0" and len(found) >= 10 for found in shown.values()), shown
+
+
 def test_a_run_file_of_an_earlier_version_has_no_environment():
     assert "1 test ·" in render_markdown(run_of(replace(record_of(profile()), environment={})))
