@@ -115,6 +115,9 @@ def test_a_page_is_silent_loads_nothing_and_fits_in_light_and_dark(opened, run):
         contrasts = page.js(CONTRASTS)
         assert len(contrasts) > 100
         assert [one for one in contrasts if one[0] < 4.5] == []
+        assert (
+            page.js("getComputedStyle(search, '::placeholder').color === getComputedStyle(document.querySelector('.faint')).color") is True
+        )
     assert page.js("getComputedStyle(document.body).backgroundColor") == "rgb(16, 20, 24)"  # dark it was
     assert faults(page) == []
     assert [request["request"]["url"] for request in page.told("Network.requestWillBeSent")] == [page.js("location.href")]
