@@ -317,6 +317,17 @@ def with_differences(check: Check, found: Sequence[Difference]) -> Check:
     return replace(told, detail={**check.detail, "differences": [asdict(one) for one in most_telling(found, _KEPT)]})
 
 
+_COUNTED = {
+    "graph_ops": _graph, "fusions": _executables, "xla_clusters": _executables, "xla_launches": _executables, "xla_coverage": _outside,
+}  # fmt: skip
+
+
+def with_reasons(check: Check, before: Profile, after: Profile) -> Check:
+    """A regression of a number that counts something, with what of that is not as it was."""
+    find = _COUNTED.get(check.metric)
+    return check.adding(one.line for one in find(before, after)) if find and check.verdict is Verdict.REGRESSION else check
+
+
 def _few(names: Sequence[str], most: int = _NAMED) -> str:
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(map(_short, names[:most])) + more

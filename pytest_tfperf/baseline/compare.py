@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pytest_tfperf.analysis.differences import metric_differences, with_differences
+from pytest_tfperf.analysis.differences import metric_differences, with_differences, with_reasons
 from pytest_tfperf.baseline.history import RUNS_TO_DECIDE
 from pytest_tfperf.baseline.machine import differences, nearest_class
 from pytest_tfperf.baseline.merge import history_of, rounded
@@ -67,7 +67,8 @@ def compare_with_baseline(
 def against_profile(profile: Profile, before: Profile, name: str, kind: str) -> list[Check]:
     """The structural checks of a profile against another of the same machine and workload, which messages call by this name."""
     same: Json = {"platform": "", "setting": {}}
-    return [replace(found, kind=kind) for found in structure_checks(profile, structure_of(before, same), same, Reference(name))]
+    checks = structure_checks(profile, structure_of(before, same), same, Reference(name))
+    return [replace(with_reasons(found, before, profile), kind=kind) for found in checks]
 
 
 def structure_checks(profile: Profile, entry: Json, environment: Mapping[str, Any], reference: Reference) -> Iterator[Check]:

@@ -12,6 +12,7 @@ from pytest_tfperf.analysis.differences import (
     most_telling,
     setting_differences,
     with_differences,
+    with_reasons,
 )
 from pytest_tfperf.results import PARTS, Step, Table
 
@@ -280,6 +281,16 @@ def test_of_a_regression_the_message_says_what_differs_and_of_others_the_detail_
     assert bad.message.splitlines() == ["said", *(f"  {one.line}" for one in (*TIMED[:3], *OTHERS[:2])), "  try: this"]
     assert good.message == "said\n  try: this"
     assert bad.detail == good.detail == {"differences": [{"what": one.what, "seconds": one.seconds} for one in (*TIMED, *OTHERS)]}
+
+
+def test_a_number_of_ops_that_regressed_says_which_are_new():
+    before, after = (profiled(graph=table(("Mul", 2, 2), ("Transpose", n, n))) for n in (0, 4))
+    bad, other, good = (
+        with_reasons(check(verdict, metric, "said\n  try: this"), before, after).message
+        for verdict, metric in (("REGRESSION", "graph_ops"), ("REGRESSION", "flops"), ("IMPROVED", "graph_ops"))
+    )
+    assert bad == "said\n  graph: Transpose 0 → 4\n  try: this"
+    assert other == good == "said\n  try: this"
 
 
 def test_no_more_than_twenty_are_kept_and_none_are_no_detail():
