@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from baselines import update
 from builders import LAPTOP, SERVER, profile, record_of
+from processes import files_of_at_most
 
 from pytest_tfperf.baseline import store
 from pytest_tfperf.baseline.store import Place, entry_key, locked, machine_slug, read_entries, write_files
@@ -199,6 +200,23 @@ def test_of_several_files_all_are_written_or_none(tmp_path, monkeypatch, failing
         write_files({path: {"format": 1, "tests": {}} for path in paths})
     assert str(refusal.value) == f"baseline {paths[failing]}: cannot be written: {os.strerror(reason)}; nothing was changed"
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"a.json": "as it was"}
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_on_a_full_disk_all_files_are_as_they_were(tmp_path, order):
+    small, large = tmp_path / "a.json", tmp_path / "b.json"
+    write_files({path: {"format": 1, "tests": {}} for path in (small, large)})
+    before = {path: path.read_bytes() for path in (small, large)}
+    contents = [
+        (small, {"format": 1, "tests": {"test_new": {}}}),
+        (large, {"format": 1, "tests": {str(n): {} for n in range(1000)}}),
+    ]
+    with (
+        files_of_at_most(5000),
+        pytest.raises(BaselineError, match=f"^baseline {large}: cannot be written: File too large; nothing was changed$"),
+    ):
+        write_files(dict(contents[::order]))
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_a_lock_that_another_run_holds_is_waited_for_and_then_named(tmp_path, monkeypatch):
