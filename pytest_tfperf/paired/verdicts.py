@@ -122,11 +122,10 @@ def _timing(profile: Profile, ref: Profile, decision: Decision, turns: Turns, se
         said = f"{said}\n  the loop ended after {len(turns.played)} pairs of turns: give it more data or epochs"
     elif decision.pairs[-1].low is None:
         said = f"{said}\n  {_more_turns(second if second.played else turns, decision.confidence)}"
-    if second.lost:
-        said = f"{said}\n  the second pair of processes could not run: {second.lost}"
+    lines = [f"the second pair of processes could not run: {second.lost}"] if second.lost else []
     if verdict is not Verdict.PASS and (load := [share for share in (turns.others, second.others) if share is not None]):
-        said = f"{said}\n  {_LOADED.format(max(load))}"
-    return replace(_check(profile, verdict, said, "step_time", wanted), detail=_figures(decision, turns))
+        lines.append(_LOADED.format(max(load)))
+    return replace(_check(profile, verdict, said, "step_time", wanted).adding(lines), detail=_figures(decision, turns))
 
 
 def _more_turns(turns: Turns, confidence: float) -> str:
