@@ -194,8 +194,8 @@ def test_a_limit_of_time_leaves_nothing(slow, method, options):
         assert "short test summary" not in run.text  # it ends the run at once
         run = slow.run("-p", "timeout", "-k", "test_next", **options)
         assert run.status == 0, run.text
-    else:
-        assert said(slow) == {"failed": ["test_slow"], "passed": ["test_next"]}, run.text
+    else:  # on a busy machine the limit strikes while the test's process starts: an error at its setup
+        assert said(slow) in [{how: ["test_slow"], "passed": ["test_next"]} for how in ("failed", "error")], run.text
 
 
 def test_a_limit_of_time_in_a_worker_costs_its_test(slow):
