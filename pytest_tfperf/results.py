@@ -258,7 +258,7 @@ class Check:
     def adding(self, lines: Iterable[str]) -> Check:
         """The check with these lines in its message, before what to try."""
         said = self.message.splitlines()
-        at = next((place for place, line in enumerate(said) if line.startswith("  try: ")), len(said))
+        at = next((place for place, line in enumerate(said) if line.startswith(("  try: ", "  if it is meant: "))), len(said))
         return replace(self, message="\n".join([*said[:at], *(f"  {line}" for line in lines), *said[at:]]))
 
     def to_json(self) -> Json:

@@ -5,11 +5,12 @@ import os
 import pytest
 
 ADDOPTS = "PYTEST_ADDOPTS"
+_WORKER = ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_XDIST_TESTRUNUID")  # what tests start is none
 
 
 def pytest_configure(config):
     os.environ[ADDOPTS] = _without_neighbours(config)
-    for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE"):
+    for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE", *_WORKER):
         os.environ.pop(name, None)
 
 

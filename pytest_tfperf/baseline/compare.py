@@ -25,14 +25,19 @@ _ACCEPT = "pytest --tfperf-update"
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What a profile is compared with, as messages name it; `record` and `accept` say how a value gets there, if there is a way."""
+    """
+    What a profile is compared with, as messages name it.
+
+    `record` and `accept` say how a value gets there, if there is a way, and `meant` what to do about a change that is meant.
+    """
 
     name: str
     record: str = ""
     accept: str = ""
+    meant: str = ""
 
 
-_BASELINE = Reference("the baseline", _UPDATE, _ACCEPT)
+_BASELINE = Reference("the baseline", _UPDATE, _ACCEPT, _ACCEPT)
 
 
 def compare_with_baseline(
@@ -67,7 +72,8 @@ def compare_with_baseline(
 def against_profile(profile: Profile, before: Profile, name: str, kind: str) -> list[Check]:
     """The structural checks of a profile against another of the same machine and workload, which messages call by this name."""
     same: Json = {"platform": "", "setting": {}}
-    checks = structure_checks(profile, structure_of(before, same), same, Reference(name))
+    reference = Reference(name, meant=f"--tfperf-only timing, until {name} has it too")
+    checks = structure_checks(profile, structure_of(before, same), same, reference)
     return [replace(with_reasons(found, before, profile), kind=kind) for found in checks]
 
 
@@ -142,6 +148,7 @@ def _against(profile: Profile, metric: Metric, value: Value, before: float, chan
     verdict = Verdict.IMPROVED if better else Verdict.REGRESSION
     message = f"{metric.name} changed from {shown} to {format_quantity(now, metric.unit)}{told_apart(before, now, metric.unit)}"
     lines = [message, *explanation(value)] + ([f"  changed besides: {changed}"] if changed else [])
+    lines += [f"  if it is meant: {reference.meant}"] if reference.meant else []
     if better:
         lines = [message + next_step(reference.accept and f"{reference.accept}, to hold it from now on")]
     return check(profile, metric.name, verdict, wanted, "\n".join(lines))

@@ -83,7 +83,7 @@ def test_a_sample_may_differ_by_as_much_as_samples_do(place, before, now, varies
     ("metric", "before", "now", "message"),
     [
         ("retraces", 2, 2, "retraces is 2, as in the baseline"),
-        ("retraces", 2, 3, "retraces changed from 2 to 3"),
+        ("retraces", 2, 3, "retraces changed from 2 to 3\n  if it is meant: pytest --tfperf-update"),
         ("retraces", 2, 1, "retraces changed from 2 to 1\n  try: pytest --tfperf-update, to hold it from now on"),
         ("peak_memory", 1024, 1100, "peak_memory is 1.07 KiB, within 10 % of the 1 KiB in the baseline"),
         ("xla_coverage", 0.5, 0.50001, "xla_coverage changed from 50 % to 50 % (exactly 0.5 and 0.50001)\n"
@@ -106,6 +106,7 @@ def test_a_regression_says_where_what_to_try_and_what_changed_besides(place):
         "  where: step ×3",
         "  try: an input_signature",
         "  changed besides: tensorflow 2.21.0 → 2.21.1",
+        "  if it is meant: pytest --tfperf-update",
     ]
     assert found.wanted == "0 (baseline)"
 
@@ -321,7 +322,12 @@ def test_a_profile_is_compared_with_another_one_which_is_named():
     found = against_profile(now, before, "origin/main", "against")
     assert {(one.kind, one.profile) for one in found} == {("against", "train")}
     assert [(one.metric, one.verdict.value, one.message, one.wanted) for one in found] == [
-        ("retraces", "REGRESSION", "retraces changed from 0 to 1", "0 (origin/main)"),
+        (
+            "retraces",
+            "REGRESSION",
+            "retraces changed from 0 to 1\n  if it is meant: --tfperf-only timing, until origin/main has it too",
+            "0 (origin/main)",
+        ),
         ("eager_ops", "NEW", "eager_ops is 2, and origin/main has none", "a value in origin/main"),
         ("xla_clusters", "PASS", "xla_clusters is 1, as in origin/main", "1 (origin/main)"),
     ]
