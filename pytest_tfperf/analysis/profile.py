@@ -43,9 +43,6 @@ _KEEP_BATCHES = frozenset({"Prefetch", "Cache", "MemoryCache", "MemoryCacheImpl"
     "PrivateThreadPool", "AssertCardinality", "Generator",
 })  # fmt: skip
 _TRACKED_BYTES = 1 << 20  # below this, what bypasses the allocator outweighs what it knows
-_INSTRUMENTED = (
-    "Python was traced in the timed window (coverage, a debugger), which takes time of its own: no time is recorded as a baseline"
-)
 _INPUT_BOUND_MATTERS = 0.10  # below this share an unsettled buffer changes step_time by no more than noise does
 _MORE_THAN_NEEDED = 1.2  # buffers are given a fifth more steps to drain than they should take
 
@@ -149,7 +146,6 @@ def _profile(
     tables: dict[str, Table] | None = None,
 ) -> Profile:
     draining = () if recording.settled else ("the input buffers were still draining: step_time is not recorded as a baseline",)
-    instrumented = (_INSTRUMENTED,) if recording.instrumented else ()
     return Profile(
         name=recording.name,
         metrics=values,
@@ -157,7 +153,7 @@ def _profile(
         n_dropped=steps.n_dropped if steps else 0,
         step_source=steps.source if steps else None,
         workload=recording.workload,
-        notes=recording.notes + draining + instrumented + timing_notes(recording),
+        notes=recording.notes + draining + timing_notes(recording),
         ended=recording.ended,
         tables=tables or {},
         blocks_s=block_seconds(recording),

@@ -10,6 +10,9 @@ from pytest_tfperf.analysis.steady import find_trend, slow_start
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.results import Source, Value
 
+_INSTRUMENTED = (
+    "Python was traced in the timed window (coverage, a debugger), which takes time of its own: no time is recorded as a baseline"
+)
 NO_TIMES = "nothing was timed: only tf_profile(step, data), tf_profile.steps(data) and Keras loops give times"
 
 
@@ -33,7 +36,11 @@ def timed_values(recording: Recording) -> dict[str, Value]:
 
 
 def timing_notes(recording: Recording) -> tuple[str, ...]:
-    """What to do where the blocks did not get steady, though the input had."""
+    """What to know of the times: that Python was traced meanwhile, and that blocks did not get steady though the input had."""
+    return ((_INSTRUMENTED,) if recording.instrumented else ()) + _unsteady(recording)
+
+
+def _unsteady(recording: Recording) -> tuple[str, ...]:
     per_step = block_seconds(recording)
     counted = per_step[slow_start(per_step) :]
     trend = find_trend(counted)

@@ -14,10 +14,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pytest_tfperf.capture.gpu_conditions import Gpu, gpu_remarks, read_gpus
+from pytest_tfperf.capture.gpu_conditions import Gpu, clock_remark, gpu_remarks, read_gpus
 
 _MATTERS = 0.05  # of the cores: by so much a step is longer that would keep all of them busy
 _TICKS_S = 0.1  # ten ticks of /proc/stat, whose times come in hundredths of a second
+_FIX = "fix the frequency (cpupower frequency-set --governor performance, turbo off)"
 _CLOCK_MATTERS = 0.10  # single readings of a busy core differ by some percent
 _LOAD = 1.5  # waiting or running threads a core: TensorFlow itself keeps one a core busy
 _CORES = 16  # whose clock is read at most: a file each
@@ -134,12 +135,7 @@ def _stolen(before: Conditions, after: Conditions) -> str | None:
 
 
 def _clock(before: Conditions, after: Conditions) -> str | None:
-    if not before.clock_mhz or not after.clock_mhz or abs(after.clock_mhz / before.clock_mhz - 1) < _CLOCK_MATTERS:
-        return None
-    return (
-        f"the fastest core ran at {before.clock_mhz:.0f} MHz when the timed window began and at {after.clock_mhz:.0f} MHz when it ended: "
-        "fix the frequency (cpupower frequency-set --governor performance, turbo off), or give it more warm-up (warmup=)"
-    )
+    return clock_remark("the fastest core", before.clock_mhz, after.clock_mhz, _CLOCK_MATTERS, _FIX)
 
 
 def _heat(before: Conditions, after: Conditions) -> str | None:

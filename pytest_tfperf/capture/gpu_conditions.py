@@ -17,6 +17,7 @@ from typing import Any
 from pytest_tfperf.capture.environment import load_tensorflow
 
 _CLOCK_SM = 1  # nvml.h: NVML_CLOCK_SM
+_LOCK = "lock its clocks (nvidia-smi --lock-gpu-clocks=MHZ)"
 _CLOCK_MATTERS = 0.05  # steps of a boost clock are about 1 %
 # nvml.h: nvmlClocksEventReason* (before driver 535 nvmlClocksThrottleReason*). An idle GPU, and clocks that somebody has set, are none.
 _REASONS: Mapping[int, str] = {
@@ -55,13 +56,18 @@ def gpu_remarks(before: tuple[Gpu, ...], after: tuple[Gpu, ...]) -> tuple[str, .
     return tuple(remark for remark in found if remark)
 
 
-def _clock(before: Gpu, after: Gpu) -> str | None:
-    if not before.clock_mhz or not after.clock_mhz or abs(after.clock_mhz / before.clock_mhz - 1) < _CLOCK_MATTERS:
+def clock_remark(what: str, before_mhz: float | None, after_mhz: float | None, matters: float, fix: str) -> str | None:
+    """What is worth to know of a clock that was read twice: that it changed by a share that `matters`, and how to `fix` it."""
+    if not before_mhz or not after_mhz or abs(after_mhz / before_mhz - 1) < matters:
         return None
     return (
-        f"{after.label} ran at {before.clock_mhz} MHz when the timed window began and at {after.clock_mhz} MHz when it ended: "
-        "lock its clocks (nvidia-smi --lock-gpu-clocks=MHZ), or give it more warm-up (warmup=)"
+        f"{what} ran at {before_mhz:.0f} MHz when the timed window began and at {after_mhz:.0f} MHz when it ended: "
+        f"{fix}, or give it more warm-up (warmup=)"
     )
+
+
+def _clock(before: Gpu, after: Gpu) -> str | None:
+    return clock_remark(after.label, before.clock_mhz, after.clock_mhz, _CLOCK_MATTERS, _LOCK)
 
 
 def _held_down(before: Gpu, after: Gpu) -> str | None:

@@ -34,21 +34,27 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepChart:
+class Chart:
+    """A picture with an axis of `ticks`: how high it is, where its axis lies, and what it shows, in words."""
+
+    height: int
+    bottom: float
+    ticks: tuple[Mark, ...]
+    label: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepChart(Chart):
     """
     Steps side by side, each stacked by part from the bottom up; `lines` are times to compare with.
 
     `bars` are an SVG path for each part, one upright stroke a step, `thick` wide.
     """
 
-    height: int
-    bottom: float
-    ticks: tuple[Mark, ...]
     bars: tuple[tuple[str, str], ...]
     thick: float
     lines: tuple[Mark, ...]
     n_more: int
-    label: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,42 +74,30 @@ class Samples:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SpreadChart:
+class SpreadChart(Chart):
     """Rows of samples over one axis of seconds; `beyond` says which are not drawn, since the others would be one dot beside them."""
 
-    height: int
-    bottom: float
-    ticks: tuple[Mark, ...]
     rows: tuple[Samples, ...]
     beyond: str
-    label: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryChart:
+class HistoryChart(Chart):
     """Recorded runs from old to new and this run behind them; `span` is the interval of its time, `anchor` a level line."""
 
-    height: int
-    bottom: float
-    ticks: tuple[Mark, ...]
     path: str
     dots: str
     now: tuple[float, float]
     span: str
     anchor: Mark | None
-    label: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryChart:
+class MemoryChart(Chart):
     """What is held over the time of a step, from zero; `end` is the time at its right."""
 
-    height: int
-    bottom: float
-    ticks: tuple[Mark, ...]
     path: str
     end: str
-    label: str
 
 
 def ticks_between(low: float, high: float, n: int = 4) -> list[float]:

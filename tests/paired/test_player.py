@@ -6,21 +6,12 @@ import sys
 
 import pytest
 from processes import state, until
+from speaking import speaking
 
 from pytest_tfperf.errors import PairedError
 from pytest_tfperf.paired import player as player_module
 from pytest_tfperf.paired.player import Player, pinned
 
-# what a side says, without pytest; FD is its socket
-SPEAK = """
-import json, os, signal, socket, subprocess, sys, time
-channel = socket.socket(fileno=FD)
-lines = channel.makefile()
-def say(**message):
-    channel.sendall(json.dumps(message).encode() + b"\\n")
-def hear():
-    return json.loads(lines.readline() or "null")
-"""
 COLLECTED = "task = hear(); say(collected=['test_a.py::test'], profiled=['test_a.py::test'], errors={});"
 
 
@@ -30,10 +21,7 @@ def play(janitor, tmp_path):
     players = []
 
     def start(code, cores=(), environment=None, shows_output=False):
-        def command(fd):
-            return [sys.executable, "-S", "-c", SPEAK.replace("FD", str(fd)) + code]
-
-        players.append(Player("the one on main", command, tmp_path, environment or {}, cores, janitor, shows_output))
+        players.append(Player("the one on main", speaking(code), tmp_path, environment or {}, cores, janitor, shows_output))
         return players[-1]
 
     yield start

@@ -1,9 +1,9 @@
 """Two real processes under a referee, in plain Python: who plays when, what of it is known, and what becomes of the other when one is lost."""
 
-import sys
 from random import Random
 
 import pytest
+from speaking import speaking
 
 from pytest_tfperf.errors import PairedError
 from pytest_tfperf.paired import referee
@@ -11,18 +11,12 @@ from pytest_tfperf.paired.player import Player
 from pytest_tfperf.paired.referee import Match, Turns, run_match, size_of_turn, take_turns
 from pytest_tfperf.turn import Ready, Turn
 
-SPEAK = """
-import json, os, socket, sys, time
-channel = socket.socket(fileno=FD)
-lines = channel.makefile()
-def say(**message):
-    channel.sendall(json.dumps(message).encode() + b"\\n")
-def hear():
-    line = lines.readline()
-    return json.loads(line) if line else os._exit(0)
+SERVES = """
+def heard():
+    return hear() or os._exit(0)
 def ask(**message):
     say(**message)
-    return hear()
+    return heard()
 def profile(name, step_s, workload="w", most_calls=None, turns=10**9, call_s=0.001, log=[]):
     ready = dict(workload={"batch": workload}, call_s=call_s, least_s=0.002, most_calls=most_calls)
     turn = ask(ready=ready, profile=name, tolerance=None)["turn"]
@@ -33,7 +27,7 @@ def profile(name, step_s, workload="w", most_calls=None, turns=10**9, call_s=0.0
     return dict(name=name, turns=len(log))
 say(collected=["test"], profiled=[], errors={})
 while True:
-    command = hear()
+    command = heard()
 """
 
 
@@ -43,10 +37,7 @@ def play(janitor, tmp_path):
     players = []
 
     def start(code, label="ref"):
-        def command(fd):
-            return [sys.executable, "-S", "-c", SPEAK.replace("FD", str(fd)) + "".join(f"    {line}\n" for line in code.splitlines())]
-
-        player = Player(label, command, tmp_path, {}, (), janitor)
+        player = Player(label, speaking(SERVES + "".join(f"    {line}\n" for line in code.splitlines())), tmp_path, {}, (), janitor)
         players.append(player)
         player.next_event()
         return player
