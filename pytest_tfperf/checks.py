@@ -130,7 +130,7 @@ def _check(profile: Profile, limit: Limit, parallel: bool) -> Check:
     value = profile.value(limit.metric.name)
     if value.number is None:
         verdict, message = Verdict.UNKNOWN, f"{limit.metric.name} is unknown, wanted {limit.wanted} ({limit.argument}): {value.why}"
-    elif limit.metric.scope == MACHINE and (why := _why_not_timed(profile, parallel)):
+    elif limit.metric.scope == MACHINE and (why := why_disturbed(profile, parallel)):
         shown = format_quantity(value.number, limit.metric.unit)
         verdict = Verdict.INCONCLUSIVE
         message = f"{limit.metric.name} was {shown}, wanted {limit.wanted} ({limit.argument}): {why}"
@@ -143,8 +143,9 @@ def _check(profile: Profile, limit: Limit, parallel: bool) -> Check:
     return Check(profile=profile.name, metric=limit.metric.name, kind="limit", verdict=verdict, wanted=limit.wanted, message=message)
 
 
-def _why_not_timed(profile: Profile, parallel: bool) -> str | None:
-    if parallel:
+def why_disturbed(profile: Profile, shared_cpu: bool) -> str | None:
+    """What took time besides the step while it was timed; None where nothing is known to. `shared_cpu`: other workers used the CPU."""
+    if shared_cpu:
         return SHARED_CPU
     return INSTRUMENTED if profile.value("step_time").detail.get("instrumented") else None
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pytest_tfperf.baseline.history import LEAST_SECONDS, OUTRIGHT, History, Standing, stand
 from pytest_tfperf.baseline.statistics import Interval, format_ratio
-from pytest_tfperf.checks import INSTRUMENTED, SHARED_CPU, explanation
+from pytest_tfperf.checks import explanation, why_disturbed
 from pytest_tfperf.metrics import RATIO, SECONDS, format_quantity
 from pytest_tfperf.results import Json, Profile, Value, Verdict
 
@@ -63,12 +63,8 @@ def figures(value: Value, past: Past, tolerance: float) -> Json:
 
 def why_not_timed(profile: Profile, shared_cpu: bool) -> str | None:
     """Why a known step time is no sample of what the step takes; None where it is one. `shared_cpu`: other workers used the CPU."""
-    if shared_cpu:
-        return SHARED_CPU
-    detail = profile.value("step_time").detail
-    if detail.get("instrumented"):
-        return INSTRUMENTED
-    return None if detail.get("settled", False) else "the input buffers were still draining"
+    settled = profile.value("step_time").detail.get("settled", False)
+    return why_disturbed(profile, shared_cpu) or (None if settled else "the input buffers were still draining")
 
 
 def wanted(standing: Standing) -> str:
