@@ -29,6 +29,7 @@ WAYS = {
     "no workers": ["-p", "xdist", "-n0"],
     "two workers": ["-p", "xdist", "-n2"],
     "four workers": ["-p", "xdist", "-n4"],
+    "by scope": ["-p", "xdist", "-n2", "--dist=loadscope"],
     "by file": ["-p", "xdist", "-n2", "--dist=loadfile"],
     "by group": ["-p", "xdist", "-n2", "--dist=loadgroup"],
     "stealing": ["-p", "xdist", "-n2", "--dist=worksteal"],
