@@ -21,7 +21,7 @@ from pytest_tfperf.capture.gpu_share import visible_gpus
 from pytest_tfperf.child import failed_report, last_lines, log_reports, record_warning, report_from
 from pytest_tfperf.errors import CaptureError, PairedError
 from pytest_tfperf.marks import is_profiled, is_whole
-from pytest_tfperf.paired.player import Player, pinned
+from pytest_tfperf.paired.player import Lost, Player, pinned
 from pytest_tfperf.paired.referee import Match, Opening, Turns, run_match, take_turns
 from pytest_tfperf.paired.starting import ranges
 from pytest_tfperf.paired.verdicts import Terms, absent_check, suspected, verdicts
@@ -106,6 +106,8 @@ class PairedRun:
         try:
             with awaited_named(pair.players):
                 stopped, died = self._run(item, sides, pair), None
+        except Lost as error:
+            stopped, died = None, f"{error}{_ALONE}"
         except PairedError as error:
             stopped, died = None, str(error)
         except pytest.fail.Exception as error:
@@ -270,4 +272,5 @@ def _outcome(reports: list[pytest.TestReport], ref: str) -> Check | None:
 
 
 _ANOTHER = "\n  try: a ref on which it runs, or stored values (--tfperf-baseline)"
+_ALONE = "\n  try: the test without --tfperf-against, to see whether it comes to its end there"
 _NOT_AGAIN = "  collected a second time, the tests have other names; see that parameters and their ids are the same each time"

@@ -264,6 +264,33 @@ def test_compare_json_is_one_object(write, capsys):
     assert test["profiles"][""]["step_time"] == {"unit": "s", "before": 0.1, "after": 0.12, "ratio": pytest.approx(1.2)}
 
 
+@pytest.mark.parametrize(
+    ("file", "told"),
+    [
+        ("changes.md", "| ❌ REGRESSION | `test_model.py::test_step` | retraces | 0 | 3 | |"),
+        ("changes.html", "retraces changed from 0 to 3"),
+        ("changes.csv", "retraces changed from 0 to 3"),
+        ("changes.json", "retraces changed from 0 to 3"),
+    ],
+)
+def test_compare_writes_a_report_too(project, write, capsys, file, told):
+    assert main(["compare", write("a.json", 1), write("b.json", 2, retraces=3), "-o", file]) == 1
+    assert told in (project / file).read_text()
+    assert "REGRESSION   test_model.py::test_step: retraces changed from 0 to 3" in printed(capsys)
+
+
+def test_a_report_that_cannot_be_written_is_said_before_anything_is_shown(write, capsys):
+    assert main(["compare", write("a.json", 1), write("b.json", 2), "-o", "changes.pdf"]) == 2
+    assert capsys.readouterr() == ("", "tfperf: report changes.pdf: the file ending must be one of .json, .html, .md, .csv\n")
+
+
+def test_traces_have_no_such_report(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["compare", "before/", "after/", "-o", "changes.html"])
+    assert ended.value.code == 2
+    assert "-o FILE is for run files" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("order", [1, -1])
 def test_a_run_file_and_a_trace_are_not_compared(write, capsys, order):
     files = [write("a.json", 1), "logdir"][::order]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from pytest_tfperf.analysis.differences import differences, with_differences
 from pytest_tfperf.baseline.accept import check_environment
 from pytest_tfperf.baseline.compare import Reference, changed_setting, check, differing_workload, structure_checks, time_check
 from pytest_tfperf.baseline.history import History
-from pytest_tfperf.baseline.machine import differences
+from pytest_tfperf.baseline.machine import differences as class_differences
 from pytest_tfperf.baseline.record import ENDED, structure_of
 from pytest_tfperf.baseline.store import entry_key
 from pytest_tfperf.baseline.timing import Past, why_not_timed
@@ -76,7 +77,7 @@ def _compared(before: Profile, old: TestRecord, profile: Profile, test: TestReco
         return
     yield from structure_checks(profile, structure_of(before, old.environment), test.environment, _FIRST)
     if before.value("step_time").number is not None or profile.value("step_time").number is not None:
-        yield _timing(before, old, profile, test)
+        yield with_differences(_timing(before, old, profile, test), differences(before, profile))
 
 
 def _timing(before: Profile, old: TestRecord, profile: Profile, test: TestRecord) -> Check:
@@ -88,7 +89,7 @@ def _timing(before: Profile, old: TestRecord, profile: Profile, test: TestRecord
     if then.number is None or then.number <= 0:
         message = f"step_time is {format_quantity(now.number, SECONDS)}, and unknown in the first file: {then.why}"
         return check(profile, "step_time", Verdict.NEW, wanted, message)
-    apart = differences(old.environment["machine"], test.environment["machine"])
+    apart = class_differences(old.environment["machine"], test.environment["machine"])
     if apart:
         message = f"step_time is {format_quantity(now.number, SECONDS)}; the first file is of another machine class ({'; '.join(apart)})"
         return check(profile, "step_time", Verdict.INCOMPARABLE, wanted, message)

@@ -42,10 +42,11 @@ def add_commands(commands: Any) -> None:
         "Show the metrics of two traces side by side, and how the HLO that they ran differs: which ops, which fusions, whose shapes. "
         "Of two run files compare every profile as pytest --tfperf-baseline does, and say what differs: exit status 1 if one is worse or "
         "missing, 3 if a value is unknown. Exit status 2 if one cannot be read.",
-        "before.json after.json",
+        "before.json after.json -o changes.html",
     )  # fmt: skip
     compare.add_argument("before", type=Path, metavar="A", help=f"{TRACES}; or a run file (.json) of pytest --tfperf-report")
     compare.add_argument("after", type=Path, metavar="B", help="what to compare with it, of the same kind")
+    compare.add_argument("-o", "--output", type=Path, metavar="FILE", help="of run files: write it, as tfperf report does a run")
     add_output(compare, "of traces all rows of tables; of run files what passed, causes, and more of what differs")
     accept = add_command(
         commands, "accept", _accept, "run files, as of CI, become part of the stored baselines",
@@ -104,6 +105,8 @@ def _compare(options: argparse.Namespace, rest: Sequence[str]) -> int:
     if any(runs):
         run, trace = (options.before, options.after) if runs[0] else (options.after, options.before)
         raise TfperfError(f"{run} is a run file and {trace} a trace: give two of one kind")
+    if options.output is not None:
+        options.parser.error("-o FILE is for run files: of traces the comparison is shown, or printed with --json")
     from pytest_tfperf.report.side_by_side import compared_json, read_side, render_compared  # numpy
 
     before, after = read_side(options.before), read_side(options.after)
@@ -120,6 +123,8 @@ def _compare_runs(options: argparse.Namespace) -> int:
 
     before, after = read_run(options.before), read_run(options.after)
     compared = compare_runs(before, after)
+    if options.output is not None:
+        write_run(compared, options.output)
     if options.json:
         print(json.dumps(compared_runs_json(before, after, compared), indent=1, allow_nan=False))
     else:

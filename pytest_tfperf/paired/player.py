@@ -25,6 +25,10 @@ _STOPPED = sum(getattr(os, name, 0) for name in ("WSTOPPED", "WEXITED", "WNOHANG
 _GLANCE_S = 1.0  # what a process has started may keep its connection open when it is no more: it is looked after this often
 
 
+class Lost(PairedError):
+    """A process ended, or did not answer in time; it is no more."""
+
+
 class Player:
     """
     A process that plays turns, in a process group of its own.
@@ -212,17 +216,17 @@ class Player:
                 if time.monotonic() >= deadline:
                     raise
 
-    def _lost(self) -> PairedError:
+    def _lost(self) -> Lost:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(GRACE_S)
         code = self._process.poll()
         how = "closed its connection" if code is None else f"ended with {status_text(code)}"
-        error = PairedError(f"{self.label} {how}{self.output()}")
+        error = Lost(f"{self.label} {how}{self.output()}")
         self.kill()
         return error
 
-    def _hung(self, seconds: float) -> PairedError:
-        error = PairedError(f"{self.label} did not answer within {seconds:.0f} s{self.output()}")
+    def _hung(self, seconds: float) -> Lost:
+        error = Lost(f"{self.label} did not answer within {seconds:.0f} s{self.output()}")
         self.kill()
         return error
 

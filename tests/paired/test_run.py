@@ -396,6 +396,7 @@ def test_a_ref_that_dies_when_all_is_known_of_it(trouble):
 def test_a_tree_that_dies_fails_its_test(trouble):
     assert trouble.words("test_dies_here_between_turns") == ["FAILED"]
     assert "the working tree's process ended with SIGKILL" in trouble.text
+    assert "  try: the test without --tfperf-against, to see whether it comes to its end there" in trouble.text
 
 
 def test_what_comes_after_trouble_is_well(trouble):

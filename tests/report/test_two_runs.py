@@ -64,6 +64,12 @@ def test_a_profile_of_one_run_alone_has_no_differences():
     assert not [line for line in shown(before, replace(after, tests=(replace(after.tests[0], key="test_new"),))) if "differs" in line]
 
 
+def test_reports_have_them_with_the_step_time():
+    before, after = pair()
+    [timed] = [check for check in compare_runs(before, after).tests[0].checks if check.metric == "step_time"]
+    assert [one["what"] for one in timed.detail["differences"]] == ["input, of the step 10 ms → 40 ms", "1 new Transpose on the host (t)"]
+
+
 def test_the_json_has_them_too():
     before, after = pair()
     data = compared_runs_json(before, after, compare_runs(before, after))
