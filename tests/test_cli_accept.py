@@ -267,9 +267,9 @@ def test_compare_json_is_one_object(write, capsys):
 @pytest.mark.parametrize(
     ("file", "told"),
     [
-        ("changes.md", "| ❌ REGRESSION | `test_model.py::test_step` | retraces | 0 | 3 | |"),
+        ("changes.md", "| ❌ REGRESSION | `test_model.py::test_step` | retraces | 0 | 3 |  |"),
         ("changes.html", "retraces changed from 0 to 3"),
-        ("changes.csv", "retraces changed from 0 to 3"),
+        ("changes.csv", ",retraces,3.0,count,program,lower,trace,3.0,3.0,,,,0.0,,,,REGRESSION"),
         ("changes.json", "retraces changed from 0 to 3"),
     ],
 )

@@ -38,16 +38,15 @@ def garbage_held_off() -> Iterator[Callable[[], None]]:
 
 
 def _sweeper(young: int) -> Callable[[], None]:
-    """Collects the young generations when so many containers are new, and all of them when the objects have grown by a quarter."""
+    """Collects the young generations when so many containers are new, and then all of them if the objects have grown by a quarter."""
     most = _GROWTH * sys.getallocatedblocks()
 
     def sweep() -> None:
         nonlocal most
-        if not gc.isenabled():
+        if not gc.isenabled() or gc.get_count()[0] <= young:
             return
-        if gc.get_count()[0] > young:
-            gc.collect(1)
-        if sys.getallocatedblocks() > most:
+        gc.collect(1)
+        if sys.getallocatedblocks() > most:  # walks through all memory of Python's, for 0.2 ms in which an input pipeline runs on untimed
             gc.collect()
             most = _GROWTH * sys.getallocatedblocks()
 

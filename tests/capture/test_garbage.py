@@ -76,20 +76,22 @@ def test_a_block_that_would_fill_the_memory_is_collected_in(collected, monkeypat
 def test_garbage_that_grew_old_is_collected_when_the_objects_have_grown_by_a_quarter(collected, monkeypatch):
     objects = [1000]
     monkeypatch.setattr(garbage.sys, "getallocatedblocks", lambda: objects[0])
+    found = {}
     with garbage_held_off() as sweep:
-        del collected[:]
-        objects[0] = 1250
+        for n in (1250, 1251, 1563, 1564):  # 1.25 times the first, and then 1.25 times what was left
+            objects[0] = n
+            cycles(1_000)
+            del collected[:]
+            sweep()
+            found[n] = list(collected)
+    assert found == {1250: [1], 1251: [1, 2], 1563: [1], 1564: [1, 2]}
+
+
+def test_where_nothing_is_new_no_time_is_spent_on_counting_objects(monkeypatch):
+    with garbage_held_off() as sweep:
         sweep()
-        assert collected == []
-        objects[0] = 1251
+        monkeypatch.setattr(garbage.sys, "getallocatedblocks", lambda: pytest.fail("it walks through all of Python's memory"))
         sweep()
-        assert collected == [2]
-        objects[0] = 1563  # below 1.25 times what was left
-        sweep()
-        assert collected == [2]
-        objects[0] = 1564
-        sweep()
-        assert collected == [2, 2]
 
 
 def test_the_objects_of_many_blocks_do_not_pile_up():
