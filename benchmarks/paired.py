@@ -194,7 +194,7 @@ def show_same_code(pairs, spread):
 
 def shift(pair, ratio, measured):
     """What makes a process pair stand for a ratio: nothing where that was planted, else the ratio ÷ the one that is measured of such pairs."""
-    return 0.0 if math.isclose(1 + pair.planted, ratio) else math.log(ratio / (measured[pair.step] if pair.planted else 1.0))
+    return 0.0 if math.isclose(1 + pair.planted, ratio) else math.log(ratio / measured[pair.step, pair.planted])
 
 
 def show_found(name, pairs, measured, spread):
@@ -239,7 +239,7 @@ def show_virtual_runs(steps, spread):
 def show_pairs(pairs, spread):
     """All of one kind of pinning, step by step and together."""
     steps = {step: by_kind([pair for pair in pairs if pair.step == step]) for step in dict.fromkeys(pair.step for pair in pairs)}
-    measured = {step: mean_ratio(planted) for step, (_, planted) in steps.items() if planted}
+    measured = {(step, kind[0].planted): mean_ratio(kind) for step, kinds in steps.items() for kind in kinds if kind}
     for step, (same, planted) in steps.items():
         print(f"\n{step}, {1e3 * statistics.median(pair.step_s for pair in pairs if pair.step == step):.3g} ms a step")
         show_noise("same code", same)
@@ -249,8 +249,8 @@ def show_pairs(pairs, spread):
     print("\nall steps together")
     counted = [pair for kinds in steps.values() for kind in kinds for pair in kind]
     show_verdicts(*by_kind(counted), measured, spread)
-    print("  +3 % and +10 % are not planted ones: log ratios are shifted by that of 1.03 or 1.10 ÷ the mean ratio measured", end=" (")
-    print(", ".join(f"{step} {ratio:.4f}" for step, ratio in measured.items()), end="), those of the same code by that of the ratio\n")
+    print("  what was not planted: log ratios are shifted by that of the ratio ÷ the mean ratio measured", end=" (")
+    print(", ".join(f"{step} +{percent(planted)} {ratio:.4f}" for (step, planted), ratio in measured.items()), end=")\n")
     short = sum(len(pair.logs) < affordable(pair, BUDGET_S) for pair in counted)
     if short:
         print(f"  {short} process pairs have fewer turns on record than {PAIR_SHARE * BUDGET_S:.0f} s pay for: all that they have was used")

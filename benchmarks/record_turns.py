@@ -5,7 +5,8 @@ Records the turns of fresh process pairs, for benchmarks/paired.py to replay the
 
 For each step (matmul_0_3ms, convolution_5ms, convolution_50ms, pipeline_20ms) so many pairs of processes of the same code, and so
 many of which one side is slowed down by 5 % (the pipeline: 10 %), in mixed order. A pair is two new processes, as --tfperf-against
-starts them: pinned to the same cores, in turns, one stopped while the other plays. Adds to the file; quick to stop and go on with.
+starts them: both at once, pinned to the same cores, in turns, one stopped while the other plays. Adds to the file; quick to stop and go
+on with.
 """
 
 import argparse
@@ -42,7 +43,7 @@ def player(label, root, planted, cores, janitor):
         "PWD": str(root),
     }
     side = Player(label, command, root, environment, cores, janitor)
-    side.collect(root=str(root), files=[FILE], basetemp=None, argv=sys.argv[:1], tree=None, scratch=str(janitor.folder), seconds=PATIENCE_S)
+    side.say(root=str(root), files=[FILE], basetemp=None, argv=sys.argv[:1], tree=None, scratch=str(janitor.folder))
     return side
 
 
@@ -50,6 +51,8 @@ def one_pair(step, planted, seconds, copy, cores, janitor):
     """The turns of two fresh processes: a on a copy of the suite, as on a ref; b where it is, slowed down by what is planted."""
     sides = player("b", SUITE, planted, cores[1:], janitor), player("a", copy, 0.0, cores[1:], janitor)
     try:
+        for side in sides:
+            side.await_collected(PATIENCE_S)
         with pinned(cores[:1]):
             played = run_match(
                 *sides, f"{FILE}::test_{step}", (None, None), lambda opening: take_turns(*sides, opening, seconds, lambda _: False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -71,6 +72,8 @@ class Sides:
         except BaseException:
             self._janitor.close()
             raise
+        self._order = [self.tree, replace(self.tree, path=self.tree.root)]
+        random.SystemRandom().shuffle(self._order)
 
     def name(self, item: pytest.Item) -> str:
         """What the sides call a test."""
@@ -94,24 +97,30 @@ class Sides:
         """
         Two new processes that have collected the files of these tests, both at once where there are cores for it.
 
+        The first pair starts in random order, each later one in the other: of two processes of the same code the one that started well
+        before the other was 0.3 % slower (22 pairs of either order), so a second pair shall not favour the side that the first one did.
+
         Raises:
             PairedError: If the working tree's cannot.
         """
         files = sorted({Path(os.path.relpath(item.path, self.tree.root)).as_posix() for item in items})
-        tree = self._started(replace(self.tree, path=self.tree.root), "the working tree's process", clustered, files)
-        ref: Player | None = None
+        self._order.reverse()
+        players: dict[Path, Player] = {}
+        why = ""
         try:
-            ref = self._started(self.tree, f"the process on {self.tree.ref}", clustered, files)
-            why = ""
-        except PairedError as error:
-            why = str(error)
-        players = [player for player in (tree, ref) if player is not None]
-        try:
-            with awaited_named(players):
-                tree.await_collected()
-                return Pair(tree, *_collected(ref, why))
+            for tree in self._order:
+                try:
+                    players[tree.path] = self._started(tree, clustered, files)
+                except PairedError as error:
+                    if tree.path == tree.root:
+                        raise
+                    why = str(error)
+            with awaited_named(list(players.values())):
+                ours = players[self.tree.root]
+                ours.await_collected()
+                return Pair(ours, *_collected(players.get(self.tree.path), why))
         except BaseException:  # a limit of time, or Ctrl-C
-            for player in players:
+            for player in players.values():
                 player.kill()
             raise
 
@@ -134,12 +143,13 @@ class Sides:
         finally:
             self._janitor.close()
 
-    def _started(self, tree: Tree, label: str, clustered: bool, files: Sequence[str]) -> Player:
+    def _started(self, tree: Tree, clustered: bool, files: Sequence[str]) -> Player:
+        is_ours = tree.path == tree.root
         cwd = mapped(Path(self._config.invocation_params.dir), tree)
         cwd.mkdir(parents=True, exist_ok=True)
         return start_side(
             self._config,
-            label,
+            "the working tree's process" if is_ours else f"the process on {tree.ref}",
             self._janitor,
             self.cores,
             root=tree.path,
@@ -149,7 +159,7 @@ class Sides:
             arguments=[mapped_argument(argument, tree) for argument in given_arguments(self._config)],
             cwd=cwd,
             environment=_environment(tree, clustered),
-            shows_output=tree.path == tree.root and getattr(self._config.option, "capture", "no") != "fd",
+            shows_output=is_ours and getattr(self._config.option, "capture", "no") != "fd",
         )
 
 

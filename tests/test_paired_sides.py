@@ -1,0 +1,89 @@
+"""In which order the processes of paired runs start, and what becomes of one where the other cannot."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from pytest_tfperf import paired_sides
+from pytest_tfperf.errors import PairedError
+from pytest_tfperf.paired.tree import Tree
+from pytest_tfperf.paired_sides import Sides
+
+OURS, THEIRS = "the working tree's process", "the process on main"
+
+
+class Process:
+    """Has collected, and knows whether it was ended."""
+
+    has_ended = False
+
+    def await_collected(self):
+        pass
+
+    def kill(self):
+        self.has_ended = True
+
+    close = kill
+
+
+@pytest.fixture
+def started():
+    return {}
+
+
+@pytest.fixture
+def sides(tmp_path, monkeypatch, started):
+    """Sides whose processes are noted in place of being started; `broken` are those that cannot be."""
+
+    def new(*broken):
+        def start(config, label, *_, **__):
+            if label in broken:
+                raise PairedError(f"{label} cannot be started")
+            started.setdefault(label, []).append(Process())
+            order.append(label)
+            return started[label][-1]
+
+        order = []
+        tree = Tree(tmp_path, tmp_path / "ref", "c" * 40, "main", same=False, tracked=frozenset(), here=frozenset())
+        monkeypatch.setattr(paired_sides, "start_side", start)
+        monkeypatch.setattr(paired_sides, "write_tree", lambda *_: tree)
+        config = SimpleNamespace(invocation_params=SimpleNamespace(dir=tmp_path, args=()), option=SimpleNamespace(capture="fd"))
+        return Sides(config, "main"), order
+
+    return new
+
+
+def test_each_pair_starts_in_the_other_order_than_the_one_before(sides):
+    several, order = sides()
+    for _ in range(3):
+        several.fresh_pair(False, [])
+    several.close()
+    assert sorted(order[:2]) == [THEIRS, OURS]
+    assert order == [*order[:2], *order[1::-1], *order[:2]]
+
+
+def test_either_side_may_start_first(sides):
+    first = set()
+    for _ in range(40):  # one in 2 ** 39 runs has the same order each time
+        several, order = sides()
+        several.fresh_pair(False, [])
+        several.close()
+        first.add(order[0])
+    assert first == {OURS, THEIRS}
+
+
+def test_without_the_ref_the_working_tree_runs_alone(sides, started):
+    several, _ = sides(THEIRS)
+    pair = several.fresh_pair(False, [])
+    several.close()
+    assert (pair.tree, pair.ref, pair.why) == (started[OURS][0], None, f"{THEIRS} cannot be started")
+
+
+def test_without_the_working_tree_no_ref_goes_on(sides, started):
+    several, _ = sides(OURS)
+    for _ in range(2):  # in either order
+        with pytest.raises(PairedError, match=f"{OURS} cannot be started"):
+            several.fresh_pair(False, [])
+    several.close()
+    [ref] = started[THEIRS]
+    assert ref.has_ended
