@@ -151,9 +151,12 @@ def _play(cores: Sequence[int], seconds: float, janitor: Janitor) -> Played:
         PairedError: If they could not be taken.
     """
     players: list[Player] = []
+    folder = _suite(janitor.folder / "step")
     try:
         for label in ("the first process", "the second process"):
-            players.append(_player(label, cores[1:], janitor))
+            players.append(_player(label, folder, cores[1:], janitor))
+        for player in players:  # which collect at the same time: one that starts well before the other is slower
+            player.await_collected()
         one, other = players
         with pinned(cores[:1]):
             match = run_match(
@@ -168,12 +171,16 @@ def _play(cores: Sequence[int], seconds: float, janitor: Janitor) -> Played:
             player.kill()
 
 
-def _player(label: str, cores: Sequence[int], janitor: Janitor) -> Player:
-    """A process that has collected the step's test, in a folder of its own and without plugins but ours."""
-    folder = janitor.folder / "step"
+def _suite(folder: Path) -> Path:
+    """The folder with the step's test in it."""
     folder.mkdir(exist_ok=True)
     (folder / "pytest.ini").write_text("[pytest]\n", "utf-8")
     (folder / _FILE).write_text(_TEST_FILE, "utf-8")
+    return folder
+
+
+def _player(label: str, folder: Path, cores: Sequence[int], janitor: Janitor) -> Player:
+    """A process that collects the step's test, without plugins but ours."""
     given = {name: value for name, value in os.environ.items() if name not in ("PYTEST_ADDOPTS", "PYTEST_PLUGINS")}
     environment = {**given, **ALIKE, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PWD": str(folder), "TMPDIR": str(folder)}
     arguments = ["-q", "-p", "tfperf", "-p", PLUGIN, "-p", "no:cacheprovider"]
@@ -181,7 +188,7 @@ def _player(label: str, cores: Sequence[int], janitor: Janitor) -> Player:
         label, lambda fd: [sys.executable, "-m", "pytest", *arguments, f"--tfperf-side={fd}"], folder, environment, cores, janitor
     )
     try:
-        player.collect(root=str(folder), files=[_FILE], basetemp=None, argv=sys.argv[:1], tree=None, scratch=str(janitor.folder))
+        player.say(root=str(folder), files=[_FILE], basetemp=None, argv=sys.argv[:1], tree=None, scratch=str(janitor.folder))
     except BaseException:
         player.kill()
         raise

@@ -87,18 +87,13 @@ class Player:
         """Its process id."""
         return self._process.pid
 
-    def collect(self, seconds: float | None = None, **task: Any) -> None:
+    def await_collected(self, seconds: float | None = None) -> None:
         """
-        Let it collect; the tests that it has are then in `collected`, those that are profiled in `profiled`.
+        Wait until it has collected what it was told to: its tests are then in `collected`, those that are profiled in `profiled`.
 
         Raises:
             PairedError: If it ended, or was not ready in time.
         """
-        self.say(**task)
-        self.await_collected(seconds)
-
-    def await_collected(self, seconds: float | None = None) -> None:
-        """Wait until it has collected what it was told to. Raises: as `collect`."""
         event = self.next_event(seconds)
         if "collected" not in event:
             error = PairedError(f"{self.label} stopped before it had collected: {event.get('stopped')}{self.output()}")
