@@ -169,6 +169,8 @@ def show_noise(name, pairs):
 
 def show_in_turns(pairs):
     """A step's time in turns ÷ that in the timed window of the same process, before."""
+    if not pairs:
+        return
     logs = np.log([pair.in_turns for pair in pairs])
     error = scipy.stats.t.ppf(0.975, len(logs) - 1) * scipy.stats.sem(logs)
     low, ratio, high = np.exp([logs.mean() - error, logs.mean(), logs.mean() + error])
