@@ -24,8 +24,8 @@ from keras import layers
 
 from pytest_tfperf.compiler.lowering import Calls, lower
 from pytest_tfperf.compiler.op_graph import graph_of
-from pytest_tfperf.padding.lint import RULES, findings
-from pytest_tfperf.padding.values import padding_values
+from pytest_tfperf.op_guide.rules import RULES, findings
+from pytest_tfperf.padding.overhead import padding_values
 from pytest_tfperf.recording import Recording
 
 BATCH, SIZE, CLASSES, LENGTH, VOCABULARY = 8, 64, 10, 32, 1000

@@ -18,11 +18,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from pytest_tfperf.capture.environment import warm_runtime
 from pytest_tfperf.capture.plan import Plan
-from pytest_tfperf.checks import Wanted
-from pytest_tfperf.fixture import TfProfile
-from pytest_tfperf.profiles import Settings
+from pytest_tfperf.checks.limits import Wanted
+from pytest_tfperf.plugin.fixture import TfProfile
+from pytest_tfperf.plugin.profiles import Settings
+from pytest_tfperf.tf_runtime import warm_runtime
 
 ROUNDS = 9
 X, Y = np.random.rand(3200, 32).astype("float32"), np.random.rand(3200, 1).astype("float32")

@@ -25,9 +25,9 @@ from pathlib import Path
 import numpy as np
 import scipy.stats
 
-from pytest_tfperf.baseline.decision import LOOKS, PAIR_SHARE, PINNED_SPREAD, UNPINNED_SPREAD, Rule, decide
-from pytest_tfperf.baseline.statistics import estimate, ratio_interval
 from pytest_tfperf.results import Verdict
+from pytest_tfperf.stats.sequential_test import LOOKS, PAIR_SHARE, PINNED_SPREAD, UNPINNED_SPREAD, Rule, decide
+from pytest_tfperf.stats.signed_rank import estimate, ratio_interval
 
 BUDGET_S = 30
 SUSPECTED = Verdict.REGRESSION  # what one process pair says; two make a regression

@@ -16,9 +16,9 @@ import time
 import tensorflow as tf
 
 from pytest_tfperf.capture.plan import Plan
-from pytest_tfperf.checks import Wanted
-from pytest_tfperf.fixture import TfProfile
-from pytest_tfperf.profiles import Settings
+from pytest_tfperf.checks.limits import Wanted
+from pytest_tfperf.plugin.fixture import TfProfile
+from pytest_tfperf.plugin.profiles import Settings
 
 PRODUCER_S, STEP_S, COLD_S = 0.012, 0.010, 1.5
 

@@ -20,10 +20,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from pytest_tfperf.baseline.statistics import ratio_interval
-from pytest_tfperf.capture.environment import sync_devices, warm_runtime
-from pytest_tfperf.compiler.graphs import step_graph
 from pytest_tfperf.compiler.probe import probed
+from pytest_tfperf.compiler.step_graph import step_graph
+from pytest_tfperf.stats.signed_rank import ratio_interval
+from pytest_tfperf.tf_runtime import sync_devices, warm_runtime
 
 ROUNDS, BLOCK_S = 40, 0.15
 X, Y = np.random.rand(32, 64).astype("float32"), np.random.rand(32, 1).astype("float32")

@@ -21,7 +21,7 @@ import tempfile
 from datetime import datetime, timezone
 from pathlib import Path
 
-from pytest_tfperf.capture.environment import describe
+from pytest_tfperf.tf_runtime import describe
 
 HERE = Path(__file__).parent
 STEPS = ("matmul_0_3ms", "convolution_5ms", "convolution_50ms")

@@ -18,11 +18,11 @@ import sys
 from datetime import datetime, timezone
 from pathlib import Path
 
-from pytest_tfperf.capture.environment import describe
-from pytest_tfperf.paired.cleaning import Janitor
-from pytest_tfperf.paired.player import Player, pinned
-from pytest_tfperf.paired.referee import run_match, take_turns
-from pytest_tfperf.paired.side import PLUGIN
+from pytest_tfperf.child.cleanup import Janitor
+from pytest_tfperf.child.process import Player, pinned
+from pytest_tfperf.child.server import PLUGIN
+from pytest_tfperf.paired.coordinator import run_match, take_turns
+from pytest_tfperf.tf_runtime import describe
 
 SUITE = Path(__file__).parent / "paired_steps"
 FILE = "test_steps.py"

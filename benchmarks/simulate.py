@@ -14,11 +14,11 @@ import statistics
 
 import numpy as np
 
-from pytest_tfperf.baseline.decision import PAIR_SHARE, PINNED_SPREAD, Rule, decide
-from pytest_tfperf.baseline.history import RUNS_TO_DECIDE, History, stand
-from pytest_tfperf.baseline.merge import KEPT_RUNS
-from pytest_tfperf.baseline.resolution import needed_tolerance, noise_of, resolution
+from pytest_tfperf.baseline.history import KEPT_RUNS
 from pytest_tfperf.results import Verdict
+from pytest_tfperf.stats.detectable_change import needed_tolerance, noise_of, resolution
+from pytest_tfperf.stats.prediction_interval import RUNS_TO_DECIDE, History, stand
+from pytest_tfperf.stats.sequential_test import PAIR_SHARE, PINNED_SPREAD, Rule, decide
 
 TRIALS, RECORDED, DIFFER = 4_000, (5, 7, 12, 30), (0.002, 0.01, 0.03, 0.06, 0.145)
 TURNS, MEASUREMENTS, TESTS, BUDGET_S, PAIR_S, NOISE = 160, 20, 200, 30, 0.15, 0.04

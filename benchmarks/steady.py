@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from pytest_tfperf.analysis.steady import find_trend, slow_start
+from pytest_tfperf.stats.steady_state import find_trend, slow_start
 
 Series = npt.NDArray[np.float64]
 N_SERIES, LENGTHS, WARM_UP = 4000, (10, 20, 50), 60

@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 import scipy.stats
 
-from pytest_tfperf.baseline.history import RUNS_TO_DECIDE, History, stand
-from pytest_tfperf.baseline.merge import KEPT_RUNS
+from pytest_tfperf.baseline.history import KEPT_RUNS
 from pytest_tfperf.results import Verdict
+from pytest_tfperf.stats.prediction_interval import RUNS_TO_DECIDE, History, stand
 
 STORED, TOLERANCE, DRAWS = 12, 0.05, 5_000
 

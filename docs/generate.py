@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from pytest_tfperf.metrics import METRICS, Metric
-from pytest_tfperf.padding.lint import RULES, Rule
+from pytest_tfperf.op_guide.rules import RULES, Rule
 
 HEAD = """# Metrics
 

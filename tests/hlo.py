@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from xspace import at, field, line, plane, space, varint
 
-from pytest_tfperf.trace.hlo_module import (
+from pytest_tfperf.hlo.module import (
     DTYPES,
     ConvolutionDimensions,
     DotDimensions,

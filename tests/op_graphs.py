@@ -1,7 +1,7 @@
 """Graphs of ops, written by hand: each op by its type, operands and shape."""
 
 from pytest_tfperf.op_graph import Op, OpGraph, Tensor
-from pytest_tfperf.padding.lint import findings
+from pytest_tfperf.op_guide.rules import findings
 
 
 class Ops:

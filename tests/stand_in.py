@@ -12,25 +12,25 @@ from contextlib import contextmanager
 import pytest
 from builders import LAPTOP, WORKLOAD, profile
 
-import pytest_tfperf.item
-import pytest_tfperf.paired_run
-import pytest_tfperf.session
-from pytest_tfperf.paired import player
-from pytest_tfperf.turn import Ready
+import pytest_tfperf.plugin.conclude
+import pytest_tfperf.plugin.items
+import pytest_tfperf.plugin.paired_run
+from pytest_tfperf.child import process
+from pytest_tfperf.turns import Ready
 
-pytest_tfperf.item.describe = pytest_tfperf.session.describe = lambda: LAPTOP
-pytest_tfperf.paired_run.UNPINNED_SPREAD = pytest_tfperf.paired_run.PINNED_SPREAD  # one core is enough for these
+pytest_tfperf.plugin.items.describe = pytest_tfperf.plugin.conclude.describe = lambda: LAPTOP
+pytest_tfperf.plugin.paired_run.UNPINNED_SPREAD = pytest_tfperf.plugin.paired_run.PINNED_SPREAD  # one core is enough for these
 PATIENCE_S = 3  # with a test that hangs; all others may take as long as ever
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
-    usual = player.READY_S
-    player.READY_S = PATIENCE_S if "hangs" in item.name else usual
+    usual = process.READY_S
+    process.READY_S = PATIENCE_S if "hangs" in item.name else usual
     try:
         return (yield)
     finally:
-        player.READY_S = usual
+        process.READY_S = usual
 
 
 class StandIn:
@@ -69,4 +69,4 @@ class StandIn:
         shutil.rmtree(self._folder)
 
 
-pytest_tfperf.item.TfProfile = StandIn
+pytest_tfperf.plugin.items.TfProfile = StandIn

@@ -109,10 +109,10 @@ GRAPH = {name: (imports(tree) & set(MODULES)) - {name, "pytest_tfperf"} for name
 
 def test_there_is_a_package_to_look_at():
     assert len(MODULES) > 20
-    assert "pytest_tfperf.trace.xspace" in GRAPH["pytest_tfperf.analysis.steps"]
-    assert "pytest_tfperf.session" in GRAPH["pytest_tfperf.plugin"]  # within a function
-    assert "pytest_tfperf.fixture" in GRAPH["pytest_tfperf.plugin"]  # under TYPE_CHECKING too
-    assert "pytest_tfperf.analysis.causes" in GRAPH["pytest_tfperf.analysis.shares"]  # from the folder
+    assert "pytest_tfperf.trace.xspace" in GRAPH["pytest_tfperf.analysis.steps.detect"]
+    assert "pytest_tfperf.plugin.conclude" in GRAPH["pytest_tfperf.plugin.hooks"]  # within a function
+    assert "pytest_tfperf.plugin.fixture" in GRAPH["pytest_tfperf.plugin.hooks"]  # under TYPE_CHECKING too
+    assert "pytest_tfperf.analysis.diagnosis" in GRAPH["pytest_tfperf.analysis.steps.shares"]  # from the folder
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -130,8 +130,8 @@ def test_the_words_stand_in_order():
 
 def test_a_comparison_takes_of_the_baseline_its_statistics_alone():
     words = {"pytest_tfperf.errors", "pytest_tfperf.metrics", "pytest_tfperf.results"}
-    assert GRAPH["pytest_tfperf.comparison"] <= words | {"pytest_tfperf.baseline", "pytest_tfperf.baseline.statistics"}
-    assert GRAPH["pytest_tfperf.baseline.statistics"] <= words
+    assert GRAPH["pytest_tfperf.variants.comparison"] <= words | {"pytest_tfperf.baseline", "pytest_tfperf.stats.signed_rank"}
+    assert GRAPH["pytest_tfperf.stats.signed_rank"] <= words
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -153,10 +153,10 @@ def test_tensorflow_is_imported_in_functions_of_capture_and_compiler_only(name):
 
 
 def test_the_plugin_loads_pytest_the_standard_library_and_what_is_as_light_alone():
-    tree = MODULES["pytest_tfperf.plugin"]
+    tree = MODULES["pytest_tfperf.plugin.hooks"]
     tree = ast.Module([node for node in tree.body if not _is_for_type_checkers(node)], [])
     loaded = {other for other in at_import(tree) if other in MODULES}
-    assert loaded <= {"pytest_tfperf.errors", "pytest_tfperf.marks", "pytest_tfperf.metrics"}
+    assert loaded <= {"pytest_tfperf.errors", "pytest_tfperf.markers", "pytest_tfperf.metrics"}
     others = {other.split(".")[0] for other in at_import(tree)} - {"pytest", "pytest_tfperf"}
     assert others <= sys.stdlib_module_names
 
@@ -166,10 +166,10 @@ def _is_for_type_checkers(node):
 
 
 def test_what_pytest_loads_in_every_run_is_light():
-    command = [sys.executable, "-X", "importtime", "-c", "import pytest_tfperf.plugin"]
+    command = [sys.executable, "-X", "importtime", "-c", "import pytest_tfperf.plugin.hooks"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert "pytest_tfperf.plugin" in loaded
+    assert "pytest_tfperf.plugin.hooks" in loaded
     heavy = FRAMEWORKS | {"numpy", "jinja2", "tabulate", "filelock"}
     assert not heavy & {name.split(".")[0] for name in loaded}
     light = {f"pytest_tfperf.{name}" for name in ("errors", "marks", "metrics", "plugin")}

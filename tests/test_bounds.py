@@ -2,7 +2,7 @@
 
 import pytest
 
-from pytest_tfperf.checks import Wanted, check_limits
+from pytest_tfperf.checks.limits import Wanted, check_limits
 from pytest_tfperf.errors import LimitError
 from pytest_tfperf.results import Profile, Source, Value, Verdict
 

@@ -5,7 +5,7 @@ import math
 import pytest
 from builders import profile, value
 
-from pytest_tfperf.checks import Wanted, argument_names, asked_for, check_limits, explanation, parse_limit_lines, parse_steps
+from pytest_tfperf.checks.limits import Wanted, argument_names, asked_for, check_limits, explanation, parse_limit_lines, parse_steps
 from pytest_tfperf.errors import LimitError
 from pytest_tfperf.metrics import COUNT, METRICS
 from pytest_tfperf.results import Value, Verdict

@@ -10,8 +10,8 @@ import pytest
 from builders import check, profile, record_of
 
 from pytest_tfperf import __version__
-from pytest_tfperf.cli import main
-from pytest_tfperf.report.runfile import write_run
+from pytest_tfperf.cli.main import main
+from pytest_tfperf.report.run_file import write_run
 from pytest_tfperf.results import Run
 
 FAILED = check("FAIL", message="input_bound was 19 %, wanted at most 5 % (max_input_bound='5%')\n  where: 90 % in Map\n  try: prefetch")

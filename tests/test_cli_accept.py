@@ -10,8 +10,8 @@ from builders import LAPTOP, created, profile, record_of, run_of
 
 from pytest_tfperf.baseline import store
 from pytest_tfperf.baseline.store import Place, locked
-from pytest_tfperf.cli import main
-from pytest_tfperf.report.runfile import write_run
+from pytest_tfperf.cli.main import main
+from pytest_tfperf.report.run_file import write_run
 
 
 @pytest.fixture

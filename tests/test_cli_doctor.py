@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from pytest_tfperf.cli import main
+from pytest_tfperf.cli.main import main
 
 
 def doctor(folder, *arguments, **environment):
@@ -16,7 +16,7 @@ def doctor(folder, *arguments, **environment):
     scratch.mkdir()
     given = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     done = subprocess.run(
-        [sys.executable, "-m", "pytest_tfperf.cli", "doctor", *arguments], cwd=folder, capture_output=True, text=True, check=False, timeout=300,
+        [sys.executable, "-m", "pytest_tfperf.cli.main", "doctor", *arguments], cwd=folder, capture_output=True, text=True, check=False, timeout=300,
         env={**given, "PATH": str(folder), "TMPDIR": str(scratch), **environment},
     )  # fmt: skip
     assert list(scratch.iterdir()) == []
@@ -61,5 +61,5 @@ def test_ctrl_c_ends_it_without_a_traceback(monkeypatch):
     def stop(seconds):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pytest_tfperf.doctor.examine", stop)
+    monkeypatch.setattr("pytest_tfperf.doctor.examine.examine", stop)
     assert main(["doctor"]) == 130

@@ -8,8 +8,8 @@ from textwrap import dedent
 import pytest
 from hlo import module, op, parameters, trace_of
 
-from pytest_tfperf.cli import main
-from pytest_tfperf.export.hlo_text import text_of
+from pytest_tfperf.cli.main import main
+from pytest_tfperf.hlo.printer import text_of
 
 
 def chain(*names, dtype="f32"):
@@ -125,6 +125,6 @@ def test_a_side_that_cannot_be_read_is_status_2(two, tmp_path, capsys):
 
 
 def test_traces_are_compared_without_tensorflow(two):
-    script = f"import sys; from pytest_tfperf.cli import main; s = main(['compare', {two!r}, {two!r}]); assert 'tensorflow' not in sys.modules; sys.exit(s)"
+    script = f"import sys; from pytest_tfperf.cli.main import main; s = main(['compare', {two!r}, {two!r}]); assert 'tensorflow' not in sys.modules; sys.exit(s)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")

@@ -10,7 +10,7 @@ from hlo import encoded, module, op, parameters, trace_of
 from traces import stored
 from xspace import at, field, line, plane, space
 
-from pytest_tfperf.cli import main
+from pytest_tfperf.cli.main import main
 
 TILED = dedent("""\
     HloModule m, is_scheduled=true
@@ -170,7 +170,7 @@ def test_the_recorded_tpu_trace_has_none(capsys):
 
 
 def test_it_needs_no_tensorflow(file):
-    script = f"import sys; from pytest_tfperf.cli import main; s = main(['padding', {file(TILED)!r}]); assert 'tensorflow' not in sys.modules; sys.exit(s)"
+    script = f"import sys; from pytest_tfperf.cli.main import main; s = main(['padding', {file(TILED)!r}]); assert 'tensorflow' not in sys.modules; sys.exit(s)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -8,7 +8,7 @@ import textwrap
 import pytest
 from xspace import at, line, plane, space
 
-from pytest_tfperf.cli import main
+from pytest_tfperf.cli.main import main
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_what_cannot_be_read_is_status_2_and_named(tmp_path, capsys):
 
 
 def test_a_trace_is_analysed_without_tensorflow(trace):
-    script = f"import sys; from pytest_tfperf.cli import main; s = main(['analyze', {trace!r}]); assert 'tensorflow' not in sys.modules; sys.exit(s)"
+    script = f"import sys; from pytest_tfperf.cli.main import main; s = main(['analyze', {trace!r}]); assert 'tensorflow' not in sys.modules; sys.exit(s)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -108,7 +108,7 @@ def test_check_takes_the_target_too(trace, capsys):
 def test_a_reader_that_goes_away_is_no_error(tmp_path):
     long = tmp_path / "long.xplane.pb"  # more text than a pipe holds
     long.write_bytes(space(plane("/host:CPU", line("python", *(at("train", n, n + 0.5, step_num=n, _r=1) for n in range(2000))))))
-    command = f"{sys.executable} -m pytest_tfperf.cli analyze --json {long} | head -1"
+    command = f"{sys.executable} -m pytest_tfperf.cli.main analyze --json {long} | head -1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True)
     assert (done.stdout.count("\n"), done.stderr) == (1, "")
 

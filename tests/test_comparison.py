@@ -7,9 +7,9 @@ import math
 import pytest
 from builders import profile, value
 
-from pytest_tfperf.comparison import Comparison, Ratio
 from pytest_tfperf.errors import CaptureError, UnknownMetric
 from pytest_tfperf.results import Value
+from pytest_tfperf.variants.comparison import Comparison, Ratio
 
 PLAIN = tuple(0.010 * (1 + 0.02 * turn) for turn in range(8))
 FAST = tuple(second / 2 for second in PLAIN)

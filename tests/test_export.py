@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from xspace import MS, Ref, Uint, at, event, line, plane, space
 
-from pytest_tfperf.cli import main
+from pytest_tfperf.cli.main import main
 from pytest_tfperf.errors import ExportError, TraceError
-from pytest_tfperf.export import export_traces
+from pytest_tfperf.export.formats import export_traces
 
 ENDINGS = (".json", ".json.gz", ".perfetto-trace", ".pftrace")
 HOST = "/host:CPU"

@@ -10,15 +10,15 @@ from builders import LAPTOP, profile, record_of, run_of
 from paired_project import Project
 
 from pytest_tfperf.baseline.compare import compare_with_baseline
+from pytest_tfperf.baseline.compare_runs import compare_runs
 from pytest_tfperf.baseline.record import record
-from pytest_tfperf.baseline.runs import compare_runs
 from pytest_tfperf.baseline.store import Place, read_entries
-from pytest_tfperf.checks import Wanted, argument_names, check_limits, parse_limit_lines
-from pytest_tfperf.comparison import Comparison
+from pytest_tfperf.checks.limits import Wanted, argument_names, check_limits, parse_limit_lines
 from pytest_tfperf.errors import LimitError, MetricError, TfperfError, UnknownMetric
-from pytest_tfperf.own_metrics import Registry
+from pytest_tfperf.plugin.custom_metrics import Registry
 from pytest_tfperf.report.terminal import render
 from pytest_tfperf.results import Profile, Run, Source
+from pytest_tfperf.variants.comparison import Comparison
 
 ROW = {"unit": "1/s", "better": "higher", "scope": "machine", "meaning": "tokens a second"}
 TESTS = Path(__file__).parent

@@ -4,10 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_tfperf import paired_sides
 from pytest_tfperf.errors import PairedError
-from pytest_tfperf.paired.tree import Tree
-from pytest_tfperf.paired_sides import Sides
+from pytest_tfperf.paired import processes
+from pytest_tfperf.paired.processes import Sides
+from pytest_tfperf.paired.worktree import Tree
 
 OURS, THEIRS = "the working tree's process", "the process on main"
 
@@ -45,8 +45,8 @@ def sides(tmp_path, monkeypatch, started):
 
         order = []
         tree = Tree(tmp_path, tmp_path / "ref", "c" * 40, "main", same=False, tracked=frozenset(), here=frozenset())
-        monkeypatch.setattr(paired_sides, "start_side", start)
-        monkeypatch.setattr(paired_sides, "write_tree", lambda *_: tree)
+        monkeypatch.setattr(processes, "start_side", start)
+        monkeypatch.setattr(processes, "write_tree", lambda *_: tree)
         config = SimpleNamespace(invocation_params=SimpleNamespace(dir=tmp_path, args=()), option=SimpleNamespace(capture="fd"))
         return Sides(config, "main"), order
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pytest_tfperf.reach import reached
+from pytest_tfperf.graphs import reached
 
 BEYOND = {"a": ["b", "c"], "b": ["d"], "c": ["d", "a"], "d": [], "e": ["a"], "f": ["f"]}
 

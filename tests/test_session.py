@@ -7,22 +7,22 @@ from pathlib import Path
 import pytest
 from builders import LAPTOP, SERVER, check, created, profile, record_of
 
-from pytest_tfperf import session
 from pytest_tfperf.baseline.store import Place, read_entries
-from pytest_tfperf.checks import Wanted
-from pytest_tfperf.options import Options
-from pytest_tfperf.report.runfile import read_run
+from pytest_tfperf.checks.limits import Wanted
+from pytest_tfperf.plugin import conclude as conclude_module
+from pytest_tfperf.plugin.conclude import conclude, decide, fails, summary
+from pytest_tfperf.plugin.options import Options
+from pytest_tfperf.report.run_file import read_run
 from pytest_tfperf.results import Verdict
-from pytest_tfperf.session import conclude, decide, fails, summary
 
 FILE = "test_model.py"
 
 
 @pytest.fixture(autouse=True)
 def on_a_laptop(monkeypatch):
-    monkeypatch.setattr(session, "describe", lambda: LAPTOP)
+    monkeypatch.setattr(conclude_module, "describe", lambda: LAPTOP)
     seconds = itertools.count()
-    monkeypatch.setattr(session, "_now", lambda: created(next(seconds)))
+    monkeypatch.setattr(conclude_module, "_now", lambda: created(next(seconds)))
 
 
 def decided(options, *profiles, **arguments):
@@ -75,7 +75,7 @@ def test_limits_hold_for_each_profile():
 
 @pytest.mark.parametrize(("machine", "verdict"), [(LAPTOP, "INCONCLUSIVE"), (SERVER, "FAIL")])
 def test_other_workers_make_times_undecided_on_a_cpu(monkeypatch, machine, verdict):
-    monkeypatch.setattr(session, "describe", lambda: machine)
+    monkeypatch.setattr(conclude_module, "describe", lambda: machine)
     assert verdicts(decided(Options(parallel=True), profile(step_time=0.2), max_step_time=0.1)) == [("step_time", verdict)]
 
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_tfperf.tracers import is_traced
+from pytest_tfperf.machine.instrumentation import is_traced
 
 TOOLS = {"DEBUGGER_ID": 0, "COVERAGE_ID": 1, "PROFILER_ID": 2}
 

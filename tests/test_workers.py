@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_tfperf import controller
-from pytest_tfperf.controller import Controller
-from pytest_tfperf.workers import n_workers
+from pytest_tfperf.plugin import controller
+from pytest_tfperf.plugin.controller import Controller
+from pytest_tfperf.plugin.xdist import n_workers
 
 
 def config(**options):

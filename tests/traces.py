@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pytest_tfperf.analysis.steps import Steps
+from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.trace.xspace import read_trace
 
 TRACES = Path(__file__).parents[2] / "shared" / "traces"

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from difflib import SequenceMatcher
 from typing import Any
 
-from pytest_tfperf.analysis.op_stats import DATA_SIDE, HOST_SIDE
+from pytest_tfperf.analysis.host.op_times import DATA_SIDE, HOST_SIDE
 from pytest_tfperf.metrics import COUNT, SECONDS, SHARE, format_quantity
 from pytest_tfperf.results import PARTS, Check, Profile, Table, Verdict
 

@@ -9,32 +9,32 @@ from itertools import takewhile
 import numpy as np
 
 from pytest_tfperf.analysis.advice import advise
-from pytest_tfperf.analysis.batch_padding import with_batch_padding
-from pytest_tfperf.analysis.breakdown import Breakdown, break_down
-from pytest_tfperf.analysis.compile_time import compile_seconds, compile_time
-from pytest_tfperf.analysis.completeness import faults, remarks, without_incomplete
-from pytest_tfperf.analysis.counts import counted_values, eager_value, why_unknown, with_counts, xla_values
-from pytest_tfperf.analysis.executables import executable_table, fusions, step_executables
-from pytest_tfperf.analysis.graph_values import graph_tables, graph_values
-from pytest_tfperf.analysis.input_pipeline import find_drain, input_waits
-from pytest_tfperf.analysis.linkage import on_the_device
-from pytest_tfperf.analysis.memory import reports_device_memory, step_peaks
-from pytest_tfperf.analysis.ops import eager_ops, model_processes
-from pytest_tfperf.analysis.shares import capacity_values, device_values, host_values, input_wait, waiting_share
-from pytest_tfperf.analysis.stages import Stage, find_stages, stage_table
-from pytest_tfperf.analysis.steps import Steps, find_steps
+from pytest_tfperf.analysis.graph_ops import graph_tables, graph_values
+from pytest_tfperf.analysis.host.activity import eager_ops, model_processes
+from pytest_tfperf.analysis.host.memory import reports_device_memory, step_peaks
+from pytest_tfperf.analysis.input.batch_padding import with_batch_padding
+from pytest_tfperf.analysis.input.stages import Stage, find_stages, stage_table
+from pytest_tfperf.analysis.input.waits import find_drain, input_waits
+from pytest_tfperf.analysis.steps.breakdown import Breakdown, break_down
+from pytest_tfperf.analysis.steps.detect import Steps, find_steps
+from pytest_tfperf.analysis.steps.linkage import on_the_device
+from pytest_tfperf.analysis.steps.shares import capacity_values, device_values, host_values, input_wait, waiting_share
 from pytest_tfperf.analysis.tables import device_statistics, host_statistics
 from pytest_tfperf.analysis.timing import block_seconds, timed_values, timing_notes
-from pytest_tfperf.analysis.work import executable_costs, lowered_programs, traced_programs, work_values
-from pytest_tfperf.analysis.xla import XlaUse, find_xla_use
+from pytest_tfperf.analysis.trace_errors import faults, remarks, without_incomplete
+from pytest_tfperf.analysis.xla.compile_time import compile_seconds, compile_time
+from pytest_tfperf.analysis.xla.counts import counted_values, eager_value, why_unknown, with_counts, xla_values
+from pytest_tfperf.analysis.xla.executables import executable_table, fusions, step_executables
+from pytest_tfperf.analysis.xla.executions import XlaUse, find_xla_use
+from pytest_tfperf.analysis.xla.step_flops import executable_costs, lowered_programs, traced_programs, work_values
+from pytest_tfperf.hlo.decode import buffer_bytes
 from pytest_tfperf.metrics import METRICS
+from pytest_tfperf.op_guide.findings import with_op_guide
 from pytest_tfperf.padding.gpu_alignment import gpu_alignment
 from pytest_tfperf.padding.measured import trace_generation
-from pytest_tfperf.padding.op_guide import with_op_guide
-from pytest_tfperf.padding.values import lowered_modules, padding_values
+from pytest_tfperf.padding.overhead import lowered_modules, padding_values
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.results import Profile, Source, Step, Table, Value
-from pytest_tfperf.trace.hlo import buffer_bytes
 from pytest_tfperf.trace.intervals import intersect, merge
 from pytest_tfperf.trace.xspace import Trace
 

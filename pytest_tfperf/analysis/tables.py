@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pytest_tfperf.analysis.device import accelerators
-from pytest_tfperf.analysis.device_spec import DeviceSpec, device_spec
-from pytest_tfperf.analysis.duty_cycle import duty_cycle, duty_cycles, idle_share
-from pytest_tfperf.analysis.functions import FunctionUse, function_table, function_uses
-from pytest_tfperf.analysis.kernels import find_kernels, kernel_table, tensor_core_time
-from pytest_tfperf.analysis.launches import copy_values, kernel_launches
-from pytest_tfperf.analysis.memory_profile import live_table, memory_peaks, memory_table, over_step_table
-from pytest_tfperf.analysis.op_profile import op_profile_table
-from pytest_tfperf.analysis.op_stats import device_ops, eager_share, host_ops, op_table, with_costs
-from pytest_tfperf.analysis.precision import Costs
-from pytest_tfperf.analysis.roofline import flops_utilization, roofline_table
-from pytest_tfperf.analysis.skew import DeviceTimes, device_table, device_times, idle_seconds, step_skew
-from pytest_tfperf.analysis.steps import Steps
+from pytest_tfperf.analysis.device.duty_cycle import duty_cycle, duty_cycles, idle_share
+from pytest_tfperf.analysis.device.kernels import find_kernels, kernel_table, tensor_core_time
+from pytest_tfperf.analysis.device.launches import copy_values, kernel_launches
+from pytest_tfperf.analysis.device.op_profile import op_profile_table
+from pytest_tfperf.analysis.device.planes import accelerators
+from pytest_tfperf.analysis.device.roofline import flops_utilization, roofline_table
+from pytest_tfperf.analysis.device.skew import DeviceTimes, device_table, device_times, idle_seconds, step_skew
+from pytest_tfperf.analysis.host.function_times import FunctionUse, function_table, function_uses
+from pytest_tfperf.analysis.host.memory_profile import live_table, memory_peaks, memory_table, over_step_table
+from pytest_tfperf.analysis.host.op_times import device_ops, eager_share, host_ops, op_table, with_costs
+from pytest_tfperf.analysis.steps.detect import Steps
+from pytest_tfperf.hlo.cost import Costs
 from pytest_tfperf.results import Table, Value
+from pytest_tfperf.trace.device_spec import DeviceSpec, device_spec
 from pytest_tfperf.trace.xspace import Trace
 
 Values = dict[str, Value]

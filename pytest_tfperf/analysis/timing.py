@@ -6,9 +6,9 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from pytest_tfperf.analysis.steady import find_trend, slow_start
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.results import Source, Value
+from pytest_tfperf.stats.steady_state import find_trend, slow_start
 
 _INSTRUMENTED = (
     "Python was traced in the timed window (coverage, a debugger), which takes time of its own: no time is recorded as a baseline"

@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pytest_tfperf.analysis.differences import metric_differences, with_differences, with_reasons
-from pytest_tfperf.baseline.history import RUNS_TO_DECIDE
-from pytest_tfperf.baseline.machine import differences, nearest_class
-from pytest_tfperf.baseline.merge import history_of, rounded
+from pytest_tfperf.baseline.history import history_of, rounded
 from pytest_tfperf.baseline.record import structure_of
+from pytest_tfperf.baseline.step_time import Past, figures, judge, next_step, why_not_timed
 from pytest_tfperf.baseline.store import Place, entry_key, read_entries, read_machine
-from pytest_tfperf.baseline.timing import Past, figures, judge, next_step, why_not_timed
-from pytest_tfperf.checks import DEFAULT_TOLERANCE, explanation
+from pytest_tfperf.checks.limits import DEFAULT_TOLERANCE, explanation
+from pytest_tfperf.machine.classes import differences, nearest_class
 from pytest_tfperf.metrics import LOWER, PLATFORM, PROGRAM, RATIO, SECONDS, Metric, format_quantity, told_apart
 from pytest_tfperf.results import Check, Json, Profile, Source, Value, Verdict
+from pytest_tfperf.stats.prediction_interval import RUNS_TO_DECIDE
 
 _TOLERANCE = {"peak_memory": 0.10}  # measured on a CPU it differs by 7 % from step to step
 _OF_SHAPES = frozenset({"flops", "half_precision", "padding_overhead", "mxu_padding_overhead"})

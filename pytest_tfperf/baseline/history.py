@@ -1,209 +1,116 @@
-"""
-Whether one new run is slower than those recorded: the prediction interval of one further observation.
-
-The replicate is the run, that is the process: steps of one process are alike, and two processes of the same code are not. Step
-times of runs are taken as log-normal, which keeps a ratio above 0 and makes the noise a share of the time, as it is measured.
-Hahn and Meeker, Statistical Intervals, ch. 4: mean of n ± t × s × √(1 + 1/n), with n − 1 degrees of freedom.
-"""
+"""The history of step times in a timing file: runs added to it, the last ten kept, the anchor frozen, and when it starts anew."""
 
 from __future__ import annotations
 
-import functools
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from pytest_tfperf.baseline.statistics import POWER, Interval
-from pytest_tfperf.results import Verdict
+from pytest_tfperf.metrics import SECONDS, format_quantity
+from pytest_tfperf.results import Json
+from pytest_tfperf.stats.prediction_interval import RUNS_TO_DECIDE, History, is_another_level
 
-RUNS_TO_DECIDE = 5
-"""Runs below which the spread between them is not known well enough to decide anything but a doubled time."""
-LEAST_SPREAD = 0.005
-"""
-Standard deviation of the log time between runs that is assumed at least, since few runs may agree by chance.
-
-The quietest that is on record is about that: bare-metal runners 0.56 % (CodSpeed, 2025), a 45 ms step on a pinned core 0.5 %.
-"""
-LEAST_SECONDS = 20e-6
-"""A step is never slower by less than this: about what waking a thread costs, so a matter of the scheduler and not of the code."""
-OUTRIGHT = 2.0
-"""A time beyond this many times those recorded is a regression, however few they are."""
-
-_TAIL = 0.005 / 2  # one side of one of the two comparisons (the latest runs, the anchor), so that both together err in 0.5 %
-# of the median of n normal observations in units of theirs, by numeric integration as the tests repeat it; more than five count as five
-_VARIANCE_OF_MEDIAN = {1: 1.0, 2: 0.5, 3: 0.44867, 4: 0.29825, 5: 0.28683}
+KEPT_RUNS = 10
+KNOWN = "it is recorded already"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class History:
-    """Step times in seconds of the runs that are recorded, and the middle one of the first `n_anchor`, which stays what it was."""
-
-    runs: tuple[float, ...]
-    anchor: float | None = None
-    n_anchor: int = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class Merged:
     """
-    How one new run stands to those recorded: `level` is their typical time, `ratio` the new one's to it.
+    The entry with new runs in it, None where there is none to add to; `level` is the step time before and now where it starts anew.
 
-    `recent` and `anchor` bound the ratio to the latest runs and to the anchor; None under five runs, where nothing is decided but
-    a doubled time. `drift` says that it is a regression by the anchor alone. `tolerance` was raised from `raised_from` where that
-    was less than 20 µs. `smallest` is the slow-down that this run and a second one both find, in 90 % of cases.
+    `n_added` runs are new in it; `left_out` holds the place of each other one and the reason.
     """
 
-    verdict: Verdict
-    level: float
-    ratio: float
-    n: int
-    tolerance: float
-    raised_from: float | None = None
-    recent: Interval | None = None
-    anchor: Interval | None = None
-    drift: bool = False
-    spread: float | None = None
-    smallest: float | None = None
+    entry: Json | None
+    n_added: int = 0
+    level: tuple[float, float] | None = None
+    left_out: tuple[tuple[int, str], ...] = ()
+
+    @property
+    def what(self) -> str:
+        """What was done, in words."""
+        added = f"{self.n_added} run{'s' * (self.n_added != 1)}"
+        if self.level is None:
+            return f"times: {added} added, {len(self.entry['runs']) if self.entry else 0} kept"
+        before, now = (format_quantity(seconds, SECONDS) for seconds in self.level)
+        return f"times: the history starts anew with {added}: step_time was {before}, and is {now} now"
 
 
-def stand(seconds: float, history: History, tolerance: float) -> Standing:
+def history_of(entry: Json) -> History:
+    """The step times in an entry."""
+    return History(runs=_step_times(entry["runs"]), anchor=entry["anchor"].get("step_time"), n_anchor=int(entry["anchor"].get("runs", 1)))
+
+
+def rounded(number: float) -> float | int:
+    """Six significant digits, and whole numbers as such: what is stored, and what stored values are compared as."""
+    short = float(f"{number:.6g}")
+    return int(number) if float(number).is_integer() else short
+
+
+def merge_runs(old: Json | None, new: Sequence[Json], workload: Mapping[str, Any], tolerance: float) -> Merged:
     """
-    The verdict on one new run's step time.
+    An entry with runs added in the order in which they were made; a run that is in it already does not count twice.
 
-    Raises:
-        ValueError: If nothing is recorded, or a time is not above zero.
+    Where what is new is of another level than what is there (`is_another_level`), the history starts anew with it, and its anchor
+    too. An entry for another workload counts as none.
+
+    Args:
+        old: The entry of a timing file: `workload`, `anchor`, `runs`, and `since` where it started anew.
+        new: Runs as they are stored: metrics, `commit`, `created`.
+        tolerance: The slow-down that the test tolerates.
     """
-    if not history.runs or min((seconds, *history.runs)) <= 0:
-        raise ValueError(f"a step time above zero is held against one or more such, not {seconds} against {history.runs}")
-    if len(history.runs) < RUNS_TO_DECIDE:
-        return _collecting(seconds, history, tolerance)
-    level, spread, n = _level(history.runs), _spread(history.runs), len(history.runs)
-    held = max(tolerance, LEAST_SECONDS / level)
-    recent = _interval(seconds / level, 1 + 1 / n, spread, n)
-    anchor = _against_anchor([seconds], history)
-    both = [interval for interval in (recent, anchor) if interval is not None]
-    slower, outright = any(interval.low > 1 + held for interval in both), seconds > max(OUTRIGHT, 1 + held) * max(history.runs)
-    if slower or outright:
-        verdict = Verdict.REGRESSION
-    elif any(interval.high >= 1 + held for interval in both):
-        verdict = Verdict.INCONCLUSIVE
-    else:
-        verdict = Verdict.IMPROVED if recent.high < 1 else Verdict.PASS
-    return Standing(
-        verdict=verdict,
-        level=level,
-        ratio=recent.ratio,
-        n=n,
-        tolerance=held,
-        raised_from=tolerance if tolerance < held else None,
-        recent=recent,
-        anchor=anchor,
-        drift=verdict is Verdict.REGRESSION and recent.high < 1 + held,
-        spread=spread,
-        smallest=_smallest(spread, n, held),
-    )
+    if old is None or old["workload"] != workload:
+        old = {"workload": dict(workload), "anchor": {}, "runs": []}
+    past, since = old["runs"], old.get("since", "")
+    left_out = {place: _why_not(place, run, new, past, since) for place, run in enumerate(new)}
+    fresh = sorted((run for place, run in enumerate(new) if left_out[place] is None), key=_created)
+    runs, level = sorted([*past, *fresh], key=_created), None
+    later = [run for run in fresh if not past or _created(run) >= _created(past[-1])]
+    history = history_of(old)
+    if history.runs and later and is_another_level(_step_times(later), history, tolerance):
+        level = _level_before(history, statistics.median(_step_times(later)))
+        runs, since = later, _created(later[0])
+    kept = runs[-KEPT_RUNS:]
+    for place in (place for place, why in left_out.items() if why is None and new[place] not in kept):
+        left_out[place] = _OTHER_LEVEL if level else f"not among the latest {KEPT_RUNS} runs, which are kept"
+    reasons = tuple((place, why) for place, why in left_out.items() if why is not None)
+    if len(reasons) == len(new):
+        return Merged(entry=None, left_out=reasons)
+    frozen = level is None and old["anchor"].get("runs", 1) >= RUNS_TO_DECIDE
+    entry = {"workload": old["workload"], "anchor": old["anchor"] if frozen else middle(runs[:RUNS_TO_DECIDE]), "runs": kept}
+    started = {"since": since} if since else {}
+    return Merged(entry=entry | started, n_added=len(new) - len(reasons), level=level, left_out=reasons)
 
 
-def is_another_level(recorded: Sequence[float], history: History, tolerance: float) -> bool:
-    """
-    Whether runs that are recorded now belong to another level than those recorded before, faster or slower.
-
-    They do where their median is outside the prediction interval of the latest runs, and where drift has taken it further from
-    the anchor than is tolerated. A history of fewer than five runs goes on up to twice or half its median.
-    """
-    now, before = statistics.median(recorded), _level(history.runs)
-    if len(history.runs) < RUNS_TO_DECIDE:
-        return not 1 / OUTRIGHT <= now / before <= OUTRIGHT
-    spread, n = _spread(history.runs), len(history.runs)
-    recent = _interval(now / before, _of_median(len(recorded)) + 1 / n, spread, n)
-    anchor = _against_anchor(recorded, history)
-    bound = 1 + max(tolerance, LEAST_SECONDS / before)
-    drifted = anchor is not None and (anchor.low > bound or anchor.high < 1 / bound)
-    return drifted or (abs(now - before) >= LEAST_SECONDS and not recent.low <= 1 <= recent.high)
+_OTHER_LEVEL = "older than the change of level that starts the history anew"
 
 
-@functools.cache
-def t_quantile(probability: float, freedom: int) -> float:
-    """
-    Quantile, for a probability from one half on, of Student's t with whole degrees of freedom, by bisection of its distribution.
-
-    The distribution is a finite sum there: Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.3 and 26.7.4.
-    """
-    low, high = 0.0, math.pi / 2
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _within(middle, freedom) < 2 * probability - 1 else (low, middle)
-    return math.sqrt(freedom) * math.tan(low)
+def _why_not(place: int, run: Json, new: Sequence[Json], past: Sequence[Json], since: str) -> str | None:
+    if run in past or run in new[:place]:
+        return KNOWN
+    return f"older than its history, which started anew at {since}" if _created(run) < since else None
 
 
-def _within(angle: float, freedom: int) -> float:
-    """P(|T| ≤ √freedom × tan angle)."""
-    odd, cosine = freedom % 2, math.cos(angle)
-    term, total = cosine if odd else 1.0, 0.0
-    for k in range(1 + odd, freedom, 2):
-        total += term
-        term *= k / (k + 1) * cosine**2
-    return 2 / math.pi * (angle + math.sin(angle) * total) if odd else math.sin(angle) * total
+def middle(runs: Sequence[Json]) -> Json:
+    """The median of each metric over the runs; commit and time are those of the first."""
+    names = dict.fromkeys(name for run in runs for name in run if name not in ("commit", "created"))
+    middle = {name: rounded(statistics.median(run[name] for run in runs if name in run)) for name in names}
+    return {**middle, "commit": runs[0].get("commit", ""), "created": _created(runs[0]), "runs": len(runs)}
 
 
-def _collecting(seconds: float, history: History, tolerance: float) -> Standing:
-    level = _level(history.runs)
-    held = max(tolerance, LEAST_SECONDS / level)
-    return Standing(
-        verdict=Verdict.REGRESSION if seconds > max(OUTRIGHT, 1 + held) * level else Verdict.INCONCLUSIVE,
-        level=level,
-        ratio=seconds / level,
-        n=len(history.runs),
-        tolerance=held,
-        raised_from=tolerance if tolerance < held else None,
-    )
+def _level_before(history: History, now: float) -> tuple[float, float]:
+    """What the step time was, and is now: before by the latest runs or, where drift has taken it away from that, by the anchor."""
+    before = [statistics.median(history.runs), *([history.anchor] if history.anchor else [])]
+    return max(before, key=lambda seconds: abs(math.log(now / seconds))), now
 
 
-def _level(runs: Sequence[float]) -> float:
-    """The typical time of runs: the middle one of a few, in which one may be far off, else e to the mean of the logarithms."""
-    return statistics.median(runs) if len(runs) < RUNS_TO_DECIDE else statistics.geometric_mean(runs)
+def _step_times(runs: Sequence[Json]) -> tuple[float, ...]:
+    return tuple(run["step_time"] for run in runs if "step_time" in run)
 
 
-def _spread(runs: Sequence[float]) -> float:
-    """Standard deviation of the log time between runs."""
-    return max(LEAST_SPREAD, statistics.stdev(map(math.log, runs)))
-
-
-def _spread_about_line(runs: Sequence[float]) -> float:
-    """The same about a straight line through the runs: drift, which widens the other, is no part of it. Of n runs it has n − 2 degrees."""
-    logs, places = [math.log(run) for run in runs], range(len(runs))
-    slope, start = statistics.linear_regression(places, logs)
-    squares = math.fsum((value - start - slope * place) ** 2 for place, value in zip(places, logs, strict=True))
-    return max(LEAST_SPREAD, math.sqrt(squares / (len(runs) - 2)))
-
-
-def _against_anchor(recorded: Sequence[float], history: History) -> Interval | None:
-    """By the spread that gives the narrower interval: runs that drift are better told by the one, few runs by the other."""
-    if history.anchor is None or history.anchor <= 0:
-        return None
-    runs, ratio = history.runs, statistics.median(recorded) / history.anchor
-    variance, n = _of_median(len(recorded)) + _of_median(history.n_anchor), len(runs)
-    found = (_interval(ratio, variance, _spread(runs), n), _interval(ratio, variance, _spread_about_line(runs), n, fitted=2))
-    return min(found, key=lambda interval: interval.high)
-
-
-def _of_median(n: int) -> float:
-    return _VARIANCE_OF_MEDIAN[min(n, 5)]
-
-
-def _interval(ratio: float, variance: float, spread: float, n: int, fitted: int = 1) -> Interval:
-    """The interval of a ratio whose logarithm has this variance in units of the spread: of n runs, about so many fitted parameters."""
-    factor = math.exp(t_quantile(1 - _TAIL, n - fitted) * spread * math.sqrt(variance))
-    return Interval(ratio=ratio, low=ratio / factor, high=ratio * factor, confidence=1 - 2 * _TAIL, n=n)
-
-
-def _smallest(spread: float, n: int, tolerance: float) -> float:
-    """
-    The slow-down that this run finds and a second process confirms, with 90 % or more: √90 % for each, which resemble each other.
-
-    Of a log ratio d the lower end is above log(1 + tolerance) where (d' − d) ÷ (s √(1 + 1/n)) is above t of the interval − (d −
-    log(1 + tolerance)) ÷ (s √(1 + 1/n)); the left side has Student's t distribution. No approximation: it holds over all histories.
-    """
-    quantiles = t_quantile(1 - _TAIL, n - 1) + t_quantile(math.sqrt(POWER), n - 1)
-    return (1 + tolerance) * math.exp(quantiles * spread * math.sqrt(1 + 1 / n)) - 1
+def _created(run: Json) -> str:
+    """When a run was made; nothing for those recorded before that was kept."""
+    return str(run.get("created", ""))

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_tfperf.baseline.merge import merge_runs, rounded
+from pytest_tfperf.baseline.history import merge_runs, rounded
+from pytest_tfperf.baseline.step_time import why_not_timed
 from pytest_tfperf.baseline.store import Place, entry_key, locked, read_file, write_files
-from pytest_tfperf.baseline.timing import why_not_timed
-from pytest_tfperf.checks import DEFAULT_TOLERANCE
+from pytest_tfperf.checks.limits import DEFAULT_TOLERANCE
 from pytest_tfperf.metrics import MACHINE, PLATFORM, PROGRAM, Metric, format_quantity, told_apart
 from pytest_tfperf.results import FORMAT, Json, Profile, Run, TestRecord
 

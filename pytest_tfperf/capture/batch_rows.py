@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from pytest_tfperf.capture.environment import load_tensorflow
 from pytest_tfperf.compiler.dataset_graph import PaddedComponent, padded_batches
 from pytest_tfperf.recording import Batches, BatchRows
+from pytest_tfperf.tf_runtime import load_tensorflow
 
 _TOKENS = frozenset({"int16", "int32", "int64", "uint16", "uint32", "uint64"})
 _LONGEST_LIST = 100  # a list of more items is data, not the structure of an element

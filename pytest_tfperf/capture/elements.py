@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import Any
 
 from pytest_tfperf.capture.batch_rows import NOTHING_TO_PAD, could_be_padded
-from pytest_tfperf.capture.environment import load_tensorflow
+from pytest_tfperf.tf_runtime import load_tensorflow
 
 _MOST, _MOST_BYTES, _MOST_S = 20, 64 << 20, 1.0
 _ONCE = "the data are a generator, which would be used up by a look at them; pass a tf.data.Dataset, arrays or a PyDataset"

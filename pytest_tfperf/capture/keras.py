@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from pytest_tfperf.capture.batches import batch_size
-from pytest_tfperf.capture.environment import load_tensorflow
 from pytest_tfperf.capture.loop import workload_of
 from pytest_tfperf.capture.windows import Windows
+from pytest_tfperf.compiler.datasets import batch_size
 from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.tf_runtime import load_tensorflow
 
 KINDS = {"fit": "train", "evaluate": "test", "predict": "predict"}
 _STOP = {"fit": "stop_training", "evaluate": "stop_evaluating", "predict": "stop_predicting"}

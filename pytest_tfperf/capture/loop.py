@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from pytest_tfperf.capture.environment import load_tensorflow
 from pytest_tfperf.capture.windows import Windows
 from pytest_tfperf.compiler.lowering import Calls
 from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.tf_runtime import load_tensorflow
 
 Call = Callable[[Any], Any]
 

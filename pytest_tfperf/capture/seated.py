@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 
-from pytest_tfperf.capture.garbage import garbage_held_off
-from pytest_tfperf.turn import Ready, Seat
+from pytest_tfperf.capture.garbage_collector import garbage_held_off
+from pytest_tfperf.turns import Ready, Seat
 
 
 def play_turns(seat: Seat, ready: Ready, block: Callable[[int], Generator[None, None, float]]) -> Generator[None]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Any
 
-from pytest_tfperf.capture.environment import load_tensorflow
 from pytest_tfperf.results import FETCH, FETCH_PYTHON
+from pytest_tfperf.tf_runtime import load_tensorflow
 
 
 class StepMark:

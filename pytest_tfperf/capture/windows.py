@@ -15,25 +15,25 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from pytest_tfperf.capture.conditions import conditions_noted
 from pytest_tfperf.capture.elements import elements_to_keep
-from pytest_tfperf.capture.environment import fetch, least_block, sync_devices
-from pytest_tfperf.capture.exclusive import Exclusive
-from pytest_tfperf.capture.executables import Executables
-from pytest_tfperf.capture.garbage import garbage_held_off
+from pytest_tfperf.capture.garbage_collector import garbage_held_off
+from pytest_tfperf.capture.new_executables import Executables
+from pytest_tfperf.capture.observations import Depth, Seen
+from pytest_tfperf.capture.phases import Progress
 from pytest_tfperf.capture.plan import Plan
-from pytest_tfperf.capture.profiler import Session, read_session
-from pytest_tfperf.capture.progress import Progress
 from pytest_tfperf.capture.seated import play_turns
-from pytest_tfperf.capture.seen import Depth, Seen
+from pytest_tfperf.capture.sessions import Session, read_session
 from pytest_tfperf.capture.step_mark import StepMark, fetch_mark
-from pytest_tfperf.capture.stopwatch import Stopwatch
 from pytest_tfperf.compiler.lowering import calls_recorded
 from pytest_tfperf.compiler.probe import probed
 from pytest_tfperf.compiler.retracing import runs_functions
+from pytest_tfperf.machine.conditions import conditions_noted
+from pytest_tfperf.machine.instrumentation import is_traced
+from pytest_tfperf.machine.locks import Exclusive
+from pytest_tfperf.machine.stopwatch import Stopwatch
 from pytest_tfperf.recording import Recording
-from pytest_tfperf.tracers import is_traced
-from pytest_tfperf.turn import Ready, Seat
+from pytest_tfperf.tf_runtime import fetch, least_block, sync_devices
+from pytest_tfperf.turns import Ready, Seat
 
 _MAX_ROUNDS, _MAX_PROBES = 3, 10
 _SHARES = {"warm-up": 0.2, "timed": 0.45, "traced": 0.3}  # of max_seconds, for one round of windows

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pytest_tfperf.compiler.definitions import called_by, definition_of, must_compile
+from pytest_tfperf.compiler.compilable_parts import Cannot, Function
+from pytest_tfperf.compiler.functions import called_by, definition_of, must_compile
 from pytest_tfperf.compiler.instantiation import instantiated, unclustered
-from pytest_tfperf.compiler.op_counts import is_op
-from pytest_tfperf.compiler.partition import Cannot, Function
 from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.session_runs import SessionRun
+from pytest_tfperf.op_counts import is_op
 
 _TRANSFERS = frozenset({"_Send", "_Recv", "_HostSend", "_HostRecv"})  # between the partitions of a Session's graph
 _ONEDNN = re.compile(r"^_Mkl(Native)?(Fused)?")  # what kernel runs an op is decided after Grappler (mkl_layout_pass.cc)

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from pytest_tfperf.compiler.definitions import called_by, definition_of, must_compile
-from pytest_tfperf.compiler.partition import Cannot, Function, is_resource
+from pytest_tfperf.compiler.compilable_parts import Cannot, Function, is_resource
+from pytest_tfperf.compiler.functions import called_by, definition_of, must_compile
 
 _SEEN, _UNCLUSTERED = "_seen_by_tfperf", "_without_clusters"  # what copies are named
 _REQUESTS = ("_XlaCompile", "_XlaScope", "_XlaMustCompile", "_XlaSeparateCompiledGradients")

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
-from pytest_tfperf.compiler.dead_code import without_dead_code
-from pytest_tfperf.compiler.definitions import reached_from
-from pytest_tfperf.compiler.partition import Cannot, Function, check_arguments, check_arrays, in_order, is_resource, parts_of, spec
+from pytest_tfperf.compiler.compilable_parts import Cannot, Function, check_arguments, check_arrays, in_order, is_resource, parts_of, spec
+from pytest_tfperf.compiler.functions import reached_from
+from pytest_tfperf.hlo.dead_graph_code import without_dead_code
 
 _CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
 _LONGEST_WHY = 300

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
-from pytest_tfperf.compiler.definitions import definition_of
-from pytest_tfperf.compiler.partition import has_kernel
+from pytest_tfperf.compiler.compilable_parts import has_kernel
+from pytest_tfperf.compiler.functions import definition_of
 from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.source_lines import user_line
+from pytest_tfperf.graphs import reached
 from pytest_tfperf.op_graph import Edge, Ints, Op, OpGraph, Tensor
-from pytest_tfperf.reach import reached
-from pytest_tfperf.trace.op_types import computes
+from pytest_tfperf.op_types import computes
 
 MAX_OPS, UNASKED_OPS = 20_000, 10_000
 """Ops of a step whose graph is made, with functions once for each call, where a limit asks for it and else: 0.1 ms each in Keras models."""

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_tfperf.reach import reached
+from pytest_tfperf.graphs import reached
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import BinaryIO
 
-from pytest_tfperf.export.args import Args
+from pytest_tfperf.export.timeline import Args
 from pytest_tfperf.export.tracks import Counter, Process, Slices, Track
 
 _EXACT = 1 << 53  # JavaScript's numbers hold integers up to this; larger ones are written as text

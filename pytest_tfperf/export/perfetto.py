@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
-from pytest_tfperf.export.args import Args
+from pytest_tfperf.export.timeline import Args
 from pytest_tfperf.export.tracks import Counter, Process, Slices, Track
 
 _BEGIN, _END, _COUNTER = 1, 2, 4  # TrackEvent.Type

@@ -15,16 +15,16 @@ from typing import TypeVar
 
 import numpy as np
 
-from pytest_tfperf.analysis.breakdown import break_down
-from pytest_tfperf.analysis.device import gpus, stream_events
-from pytest_tfperf.analysis.linkage import on_the_device
-from pytest_tfperf.analysis.memory import allocators, memory_events
-from pytest_tfperf.analysis.steps import HOST, Steps, find_steps
+from pytest_tfperf.analysis.device.planes import gpus, stream_events
+from pytest_tfperf.analysis.host.memory import allocators, memory_events
+from pytest_tfperf.analysis.steps.breakdown import break_down
+from pytest_tfperf.analysis.steps.detect import HOST, Steps, find_steps
+from pytest_tfperf.analysis.steps.linkage import on_the_device
 from pytest_tfperf.errors import TraceError
-from pytest_tfperf.export.args import Args, args_of, args_of_names
+from pytest_tfperf.export.timeline import Args, args_of, args_of_names
+from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.events import Events, joined
 from pytest_tfperf.trace.nesting import parents
-from pytest_tfperf.trace.wire import Ints
 from pytest_tfperf.trace.xspace import Plane, Trace, read_trace
 
 _Cell = TypeVar("_Cell")

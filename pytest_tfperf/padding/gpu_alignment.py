@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from pytest_tfperf.analysis.device import gpus
+from pytest_tfperf.analysis.device.planes import gpus
+from pytest_tfperf.hlo.matmuls import Gemm, bits, gemms_of
+from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.metrics import COUNT, FLOP, RATIO
-from pytest_tfperf.padding.gemms import Gemm, bits, gemms_of
 from pytest_tfperf.padding.sizes import good_size
 from pytest_tfperf.results import Advice, Table
-from pytest_tfperf.trace.hlo_module import HloModule
-from pytest_tfperf.trace.labels import plane_stats
+from pytest_tfperf.trace.stats import plane_stats
 from pytest_tfperf.trace.xspace import Trace
 
 TILES = ((256, 128), (128, 128), (64, 64))

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from pytest_tfperf.padding.generation import SUBLANES, Generation
-from pytest_tfperf.padding.orders import BODIES, bodies, is_convolution, is_kernel_gradient
-from pytest_tfperf.trace.hlo_module import ConvolutionDimensions, DotDimensions, HloComputation, HloInstruction, HloModule
+from pytest_tfperf.hlo.module import ConvolutionDimensions, DotDimensions, HloComputation, HloInstruction, HloModule
+from pytest_tfperf.padding.dimension_order import BODIES, bodies, is_convolution, is_kernel_gradient
+from pytest_tfperf.padding.tpu import SUBLANES, Generation
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,25 +14,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 
-from pytest_tfperf.analysis.device import tpus
-from pytest_tfperf.analysis.device_spec import device_spec
+from pytest_tfperf.analysis.device.planes import tpus
 from pytest_tfperf.errors import LayoutError
+from pytest_tfperf.hlo.layout import layout_text, leaves, logical_bytes, padded_bytes, padded_dimensions, physical_dimensions, shape_text
+from pytest_tfperf.hlo.lines import source_line
+from pytest_tfperf.hlo.module import HloInstruction, HloModule, Shape
 from pytest_tfperf.metrics import BYTES, format_quantity
-from pytest_tfperf.padding.buffers import LARGEST_SKIPPED, Buffer, Padding
-from pytest_tfperf.padding.generation import Generation, generation
-from pytest_tfperf.padding.lines import source_line
-from pytest_tfperf.padding.orders import bodies
+from pytest_tfperf.padding.arrays import LARGEST_SKIPPED, Buffer, Padding
+from pytest_tfperf.padding.dimension_order import bodies
 from pytest_tfperf.padding.sizes import better_size
-from pytest_tfperf.padding.tiling import (
-    layout_text,
-    leaves,
-    logical_bytes,
-    padded_bytes,
-    padded_dimensions,
-    physical_dimensions,
-    shape_text,
-)
-from pytest_tfperf.trace.hlo_module import HloInstruction, HloModule, Shape
+from pytest_tfperf.padding.tpu import Generation, generation
+from pytest_tfperf.trace.device_spec import device_spec
 from pytest_tfperf.trace.xspace import Trace
 
 _MEMORIES = frozenset({0, 1})

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pytest_tfperf.padding.buffers import LARGEST_SKIPPED, Buffer, Padding
-from pytest_tfperf.padding.generation import Generation
-from pytest_tfperf.padding.orders import (
+from pytest_tfperf.hlo.layout import layout_text, leaves, logical_bytes, padded_bytes, padded_dimensions, shape_text
+from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule, Shape
+from pytest_tfperf.padding.arrays import LARGEST_SKIPPED, Buffer, Padding
+from pytest_tfperf.padding.dimension_order import (
     ELEMENTWISE,
     LARGE_BATCH,
     Order,
@@ -29,8 +30,7 @@ from pytest_tfperf.padding.orders import (
     tiled,
 )
 from pytest_tfperf.padding.sizes import filling_sizes
-from pytest_tfperf.padding.tiling import layout_text, leaves, logical_bytes, padded_bytes, padded_dimensions, shape_text
-from pytest_tfperf.trace.hlo_module import HloComputation, HloInstruction, HloModule, Shape
+from pytest_tfperf.padding.tpu import Generation
 
 _MATRIX = frozenset({"dot", "scaled-dot", "convolution"})
 _WRITES = _MATRIX | {"reduce", "custom-call"}

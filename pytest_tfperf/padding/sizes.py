@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pytest_tfperf.hlo.layout import logical_bytes, padded_bytes, padded_dimensions
+from pytest_tfperf.hlo.module import Shape
 from pytest_tfperf.metrics import BYTES, format_quantity
-from pytest_tfperf.padding.generation import Generation
-from pytest_tfperf.padding.orders import compact
-from pytest_tfperf.padding.tiling import logical_bytes, padded_bytes, padded_dimensions
-from pytest_tfperf.trace.hlo_module import Shape
+from pytest_tfperf.padding.dimension_order import compact
+from pytest_tfperf.padding.tpu import Generation
 
 _OVER = 8  # what is over a multiple by no more than an eighth of the step is better left away
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from pytest_tfperf.analysis.differences import Difference
-from pytest_tfperf.baseline.statistics import format_ratio
 from pytest_tfperf.metrics import METRICS, format_quantity
 from pytest_tfperf.results import BROKEN, DECIDED, Check, Profile, Run, TestRecord, Verdict
+from pytest_tfperf.stats.signed_rank import format_ratio
 
 MOST = 65_536
 """Characters that the comment of a pull request may have (github.com: "body is too long (maximum is 65536 characters)")."""

@@ -10,8 +10,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from pytest_tfperf.protobuf import Ints, Message
 from pytest_tfperf.trace.intervals import Spans
-from pytest_tfperf.trace.wire import Ints, Message
 from pytest_tfperf.trace.xspace import Plane, once
 
 Mask = npt.NDArray[np.bool_]

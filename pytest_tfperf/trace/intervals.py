@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pytest_tfperf.trace.wire import Ints
+from pytest_tfperf.protobuf import Ints
 
 Spans = tuple[Ints, Ints]
 

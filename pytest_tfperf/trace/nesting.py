@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.events import Events
-from pytest_tfperf.trace.wire import Ints
 
 
 def parents(events: Events) -> Ints:

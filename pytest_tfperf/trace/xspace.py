@@ -17,8 +17,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from pytest_tfperf.errors import TraceError
-from pytest_tfperf.trace.framing import EVENT_TAG, event_tags
-from pytest_tfperf.trace.wire import BYTES, VARINT, Ints, Message
+from pytest_tfperf.protobuf import BYTES, VARINT, Ints, Message
+from pytest_tfperf.trace.event_offsets import EVENT_TAG, event_tags
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from pytest_tfperf.analysis.batch_padding import batch_padding, bucketed, padded_to_longest
+from pytest_tfperf.analysis.input.batch_padding import batch_padding, bucketed, padded_to_longest
 from pytest_tfperf.recording import Batches, BatchRows, Recording
 from pytest_tfperf.results import Value
 

@@ -3,8 +3,8 @@
 import pytest
 from xspace import MS, at, line, plane, space
 
-from pytest_tfperf.analysis.breakdown import break_down
-from pytest_tfperf.analysis.steps import find_steps
+from pytest_tfperf.analysis.steps.breakdown import break_down
+from pytest_tfperf.analysis.steps.detect import find_steps
 from pytest_tfperf.results import FETCH, FETCH_PYTHON, PARTS
 from pytest_tfperf.trace.xspace import decode_trace
 

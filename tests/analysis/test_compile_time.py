@@ -3,8 +3,8 @@
 import pytest
 from xspace import at, field, line, plane, space
 
-from pytest_tfperf.analysis.compile_time import compile_seconds, compile_time
 from pytest_tfperf.analysis.profile import profile_of
+from pytest_tfperf.analysis.xla.compile_time import compile_seconds, compile_time
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.results import Source
 from pytest_tfperf.trace.xspace import decode_trace

@@ -4,8 +4,8 @@ import pytest
 from builders import value
 from xspace import at, line, plane, space
 
-from pytest_tfperf.analysis.completeness import faults, remarks, without_incomplete
 from pytest_tfperf.analysis.profile import profile_of
+from pytest_tfperf.analysis.trace_errors import faults, remarks, without_incomplete
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.results import Source, Value
 from pytest_tfperf.trace.xspace import decode_trace

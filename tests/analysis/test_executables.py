@@ -5,11 +5,11 @@ import pytest
 from hlo import module, op, parameters
 from xspace import Uint, at, field, line, plane, space
 
-from pytest_tfperf.analysis.executables import count_fusions, executable_table, fusions
-from pytest_tfperf.analysis.precision import module_costs
 from pytest_tfperf.analysis.profile import profile_of
-from pytest_tfperf.analysis.steps import find_steps
-from pytest_tfperf.analysis.xla import XlaUse, find_xla_use
+from pytest_tfperf.analysis.steps.detect import find_steps
+from pytest_tfperf.analysis.xla.executables import count_fusions, executable_table, fusions
+from pytest_tfperf.analysis.xla.executions import XlaUse, find_xla_use
+from pytest_tfperf.hlo.cost import module_costs
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.results import Source
 from pytest_tfperf.trace.xspace import decode_trace

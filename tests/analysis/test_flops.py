@@ -6,9 +6,9 @@ from hlo import dot, labels, module, op, parameters, window
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tfperf.analysis.flops import _taps
-from pytest_tfperf.analysis.precision import module_costs
-from pytest_tfperf.trace.hlo_module import WindowDimension
+from pytest_tfperf.hlo.cost import module_costs
+from pytest_tfperf.hlo.flops import _taps
+from pytest_tfperf.hlo.module import WindowDimension
 
 
 def cost(opcode, result, *shapes, **more):

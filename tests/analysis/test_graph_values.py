@@ -5,11 +5,11 @@ from builders import profile
 from hlo import module, op
 
 from pytest_tfperf.analysis.advice import advise
-from pytest_tfperf.analysis.causes import outside_cause
-from pytest_tfperf.analysis.graph_values import graph_tables, graph_values, outside_xla
+from pytest_tfperf.analysis.diagnosis import outside_cause
+from pytest_tfperf.analysis.graph_ops import graph_tables, graph_values, outside_xla
+from pytest_tfperf.op_types import EAGER, FELL_BACK, NO_KERNEL, PYTHON, TEXT, UNASKED, WHY_OUTSIDE
 from pytest_tfperf.recording import Cluster, GraphOp, Recording, StepGraph
 from pytest_tfperf.results import PARTS, Source, Step
-from pytest_tfperf.trace.op_types import EAGER, FELL_BACK, NO_KERNEL, PYTHON, TEXT, UNASKED, WHY_OUTSIDE
 
 
 def outside(*whys):

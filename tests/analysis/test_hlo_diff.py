@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from hlo import module, op, parameters
 
-from pytest_tfperf.analysis.hlo_diff import hlo_diff
-from pytest_tfperf.analysis.programs import Program
+from pytest_tfperf.analysis.xla.hlo_diff import hlo_diff
+from pytest_tfperf.analysis.xla.programs import Program
 
 
 def program(runs=None, name="f(1)", **computations):

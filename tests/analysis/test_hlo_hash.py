@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from hlo import dot, module, op, parameters
 
-from pytest_tfperf.analysis.hlo_hash import hlo_hash
+from pytest_tfperf.hlo.fingerprint import hlo_hash
 
 
 def made(*, opcode="add", result="f32[8]", operands=("p0", "p1"), called=("first",), **more):

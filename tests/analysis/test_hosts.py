@@ -6,8 +6,8 @@ import pytest
 from builders import profile
 from xspace import at, line, plane, space
 
-from pytest_tfperf.analysis.hosts import host_skew, profiles_of_job
-from pytest_tfperf.cli import main
+from pytest_tfperf.analysis.multi_host import host_skew, profiles_of_job
+from pytest_tfperf.cli.main import main
 from pytest_tfperf.results import PARTS, Step
 
 

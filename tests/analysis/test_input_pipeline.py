@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from xspace import at, line, plane, space
 
-from pytest_tfperf.analysis.input_pipeline import Drain, find_drain
+from pytest_tfperf.analysis.input.waits import Drain, find_drain
 from pytest_tfperf.analysis.profile import settling_steps
-from pytest_tfperf.analysis.steps import find_steps
+from pytest_tfperf.analysis.steps.detect import find_steps
 from pytest_tfperf.trace.xspace import decode_trace
 
 

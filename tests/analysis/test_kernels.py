@@ -4,12 +4,12 @@ import pytest
 from traces import real
 from xspace import MS, Uint, at, event, line, plane, space
 
-from pytest_tfperf.analysis.kernels import find_kernels, half_share, is_kernel, kernel_table, tensor_core_time
-from pytest_tfperf.analysis.launches import copy_values, is_host_transfer, kernel_launches
-from pytest_tfperf.analysis.op_stats import device_ops
-from pytest_tfperf.analysis.own_steps import own_steps
-from pytest_tfperf.analysis.skew import device_table, device_times, idle_seconds, step_skew
-from pytest_tfperf.analysis.steps import find_steps
+from pytest_tfperf.analysis.device.kernels import find_kernels, half_share, is_kernel, kernel_table, tensor_core_time
+from pytest_tfperf.analysis.device.launches import copy_values, is_host_transfer, kernel_launches
+from pytest_tfperf.analysis.device.skew import device_table, device_times, idle_seconds, step_skew
+from pytest_tfperf.analysis.host.op_times import device_ops
+from pytest_tfperf.analysis.steps.detect import find_steps
+from pytest_tfperf.analysis.steps.on_devices import own_steps
 from pytest_tfperf.trace.xspace import decode_trace
 
 DERIVED = 0xDEADBEEF - (1 << 32)

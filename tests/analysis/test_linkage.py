@@ -3,8 +3,8 @@
 import pytest
 from xspace import Uint, at, line, plane, space
 
-from pytest_tfperf.analysis.linkage import linked_work, on_the_device
-from pytest_tfperf.analysis.steps import find_steps
+from pytest_tfperf.analysis.steps.detect import find_steps
+from pytest_tfperf.analysis.steps.linkage import linked_work, on_the_device
 from pytest_tfperf.trace.xspace import decode_trace
 
 

@@ -17,12 +17,12 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import numpy as np
 import pytest
 
-from pytest_tfperf.analysis.breakdown import break_down
-from pytest_tfperf.analysis.steps import find_steps
+from pytest_tfperf.analysis.steps.breakdown import break_down
+from pytest_tfperf.analysis.steps.detect import find_steps
 from pytest_tfperf.capture.plan import Plan
-from pytest_tfperf.checks import Wanted
-from pytest_tfperf.fixture import TfProfile
-from pytest_tfperf.profiles import Settings
+from pytest_tfperf.checks.limits import Wanted
+from pytest_tfperf.plugin.fixture import TfProfile
+from pytest_tfperf.plugin.profiles import Settings
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.intervals import covered, merge, subtract
 from pytest_tfperf.trace.xspace import read_trace

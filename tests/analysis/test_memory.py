@@ -1,7 +1,7 @@
 from xspace import MS, event, line, plane, space
 
-from pytest_tfperf.analysis.memory import step_peaks
-from pytest_tfperf.analysis.steps import find_steps
+from pytest_tfperf.analysis.host.memory import step_peaks
+from pytest_tfperf.analysis.steps.detect import find_steps
 from pytest_tfperf.trace.xspace import decode_trace
 
 

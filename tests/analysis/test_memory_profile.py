@@ -4,8 +4,8 @@ import pytest
 from traces import real
 from xspace import MS, event, line, plane, space
 
-from pytest_tfperf.analysis.memory_profile import EARLIER, RESERVED, Live, live_table, memory_peaks, memory_table, over_step_table
-from pytest_tfperf.analysis.steps import find_steps
+from pytest_tfperf.analysis.host.memory_profile import EARLIER, RESERVED, Live, live_table, memory_peaks, memory_table, over_step_table
+from pytest_tfperf.analysis.steps.detect import find_steps
 from pytest_tfperf.trace.xspace import decode_trace
 
 

@@ -4,9 +4,9 @@ import pytest
 from traces import real
 from xspace import MS, Ref, Uint, at, event, line, plane, space
 
-from pytest_tfperf.analysis.op_stats import device_ops, eager_share, host_ops, instruction, op_table, with_costs
-from pytest_tfperf.analysis.precision import Costs, OpCost, Work
-from pytest_tfperf.analysis.steps import find_steps
+from pytest_tfperf.analysis.host.op_times import device_ops, eager_share, host_ops, instruction, op_table, with_costs
+from pytest_tfperf.analysis.steps.detect import find_steps
+from pytest_tfperf.hlo.cost import Costs, OpCost, Work
 from pytest_tfperf.trace.xspace import decode_trace
 
 DERIVED = 0xDEADBEEF - (1 << 32)

@@ -1,7 +1,7 @@
 from xspace import at, line, plane, space
 
-from pytest_tfperf.analysis.ops import eager_ops, op_type, traced_late
-from pytest_tfperf.analysis.steps import find_steps
+from pytest_tfperf.analysis.host.activity import eager_ops, op_type, traced_late
+from pytest_tfperf.analysis.steps.detect import find_steps
 from pytest_tfperf.trace.xspace import decode_trace
 
 

@@ -1,8 +1,8 @@
 import pytest
 
 from pytest_tfperf.analysis.optimizer_table import OPTIMIZERS, optimizer_table, surviving_table
-from pytest_tfperf.compiler.grappler import TOGGLES
-from pytest_tfperf.compiler.optimizers import DEFAULT_OFF, DEFAULT_ON
+from pytest_tfperf.compiler.grappler_ablation import DEFAULT_OFF, DEFAULT_ON
+from pytest_tfperf.compiler.grappler_options import TOGGLES
 from pytest_tfperf.recording import GraphOp, StepGraph
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from traces import TRACES, stored
 
-from pytest_tfperf.analysis.breakdown import break_down
-from pytest_tfperf.analysis.steps import find_steps
+from pytest_tfperf.analysis.steps.breakdown import break_down
+from pytest_tfperf.analysis.steps.detect import find_steps
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.trace.xspace import read_trace
 

@@ -6,9 +6,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from traces import real
 
-from pytest_tfperf.analysis.precision import module_costs
 from pytest_tfperf.errors import TraceError
-from pytest_tfperf.trace.hlo import decode_module, modules_of
+from pytest_tfperf.hlo.cost import module_costs
+from pytest_tfperf.hlo.decode import decode_module, modules_of
 
 A, W, Y = "f32[8,4]", "f32[4,16]", "f32[8,16]"
 FLOPS = 2 * 8 * 4 * 16

@@ -5,7 +5,7 @@ import re
 import pytest
 from hlo import module, op, parameters, trace_of
 
-from pytest_tfperf.analysis.programs import Program, pick, programs_of, programs_of_run
+from pytest_tfperf.analysis.xla.programs import Program, pick, programs_of, programs_of_run
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.trace.xspace import decode_trace
 

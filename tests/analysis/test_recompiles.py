@@ -3,10 +3,10 @@
 import pytest
 from xspace import at, field, line, plane, space
 
-from pytest_tfperf.analysis.counts import counted_values
 from pytest_tfperf.analysis.profile import profile_of
-from pytest_tfperf.analysis.recompiles import recompilations
-from pytest_tfperf.analysis.xla import full_names, program_id
+from pytest_tfperf.analysis.xla.counts import counted_values
+from pytest_tfperf.analysis.xla.executions import full_names, program_id
+from pytest_tfperf.analysis.xla.recompilations import recompilations
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import decode_trace
 

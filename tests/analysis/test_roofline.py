@@ -4,11 +4,11 @@ import pytest
 from traces import real
 from xspace import at, field, line, plane, space
 
-from pytest_tfperf.analysis.device_spec import DeviceSpec, device_spec
-from pytest_tfperf.analysis.duty_cycle import duty_cycle, duty_cycles, idle_share
-from pytest_tfperf.analysis.op_profile import op_profile_table
-from pytest_tfperf.analysis.op_stats import Op, device_ops
-from pytest_tfperf.analysis.roofline import flops_utilization, rate_of, roofline_table
+from pytest_tfperf.analysis.device.duty_cycle import duty_cycle, duty_cycles, idle_share
+from pytest_tfperf.analysis.device.op_profile import op_profile_table
+from pytest_tfperf.analysis.device.roofline import flops_utilization, rate_of, roofline_table
+from pytest_tfperf.analysis.host.op_times import Op, device_ops
+from pytest_tfperf.trace.device_spec import DeviceSpec, device_spec
 from pytest_tfperf.trace.xspace import decode_trace
 
 V100 = {

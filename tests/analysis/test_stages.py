@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from xspace import MS, at, line, plane, space
 
-from pytest_tfperf.analysis.stages import find_stages, input_capacity, stage_table
+from pytest_tfperf.analysis.input.stages import find_stages, input_capacity, stage_table
 from pytest_tfperf.trace.xspace import decode_trace
 
 

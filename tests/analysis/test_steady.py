@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pytest_tfperf.analysis.steady import _inflation, _ranks, find_trend, slow_start
+from pytest_tfperf.stats.steady_state import _inflation, _ranks, find_trend, slow_start
 
 STEADY = [1.04, 1.01, 1.03, 1.02, 1.06, 1.05, 1.00]  # lag-1 correlation of the ranks: -9/28, which counts as 0
 

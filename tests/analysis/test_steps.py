@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from xspace import MS, at, event, line, plane, space
 
-from pytest_tfperf.analysis.steps import find_steps
+from pytest_tfperf.analysis.steps.detect import find_steps
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.trace.xspace import decode_trace
 

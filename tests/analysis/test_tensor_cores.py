@@ -2,8 +2,8 @@
 
 import pytest
 
-from pytest_tfperf.analysis.annotations import Launcher
-from pytest_tfperf.analysis.tensor_cores import half_by_name, half_operands, is_eligible, uses_tensor_cores
+from pytest_tfperf.analysis.device.annotations import Launcher
+from pytest_tfperf.analysis.device.kernel_names import half_by_name, half_operands, is_eligible, uses_tensor_cores
 
 NOBODY = Launcher("", "", "")
 

@@ -1,7 +1,7 @@
 import pytest
 from hlo import module, op, parameters
 
-from pytest_tfperf.analysis.precision import module_costs
+from pytest_tfperf.hlo.cost import module_costs
 
 
 def traffic(opcode, result, *shapes, called=(), inside=None, **more):

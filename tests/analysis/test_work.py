@@ -2,9 +2,9 @@
 
 import pytest
 
-from pytest_tfperf.analysis.precision import Costs, Work
-from pytest_tfperf.analysis.work import lowered_programs, traced_programs, work_values
-from pytest_tfperf.analysis.xla import XlaUse
+from pytest_tfperf.analysis.xla.executions import XlaUse
+from pytest_tfperf.analysis.xla.step_flops import lowered_programs, traced_programs, work_values
+from pytest_tfperf.hlo.cost import Costs, Work
 from pytest_tfperf.recording import Recording
 
 

@@ -1,8 +1,8 @@
 import pytest
 from xspace import at, line, plane, space
 
-from pytest_tfperf.analysis.steps import find_steps
-from pytest_tfperf.analysis.xla import compiled_late, compiled_outside, find_xla_use, short_module
+from pytest_tfperf.analysis.steps.detect import find_steps
+from pytest_tfperf.analysis.xla.executions import compiled_late, compiled_outside, find_xla_use, short_module
 from pytest_tfperf.trace.xspace import decode_trace
 
 

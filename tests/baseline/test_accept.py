@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from builders import LAPTOP, SERVER, profile, record_of, run_of, value
 
-from pytest_tfperf.baseline.accept import accept
+from pytest_tfperf.baseline.accepted_runs import accept
 from pytest_tfperf.baseline.store import Place, read_entries
 from pytest_tfperf.errors import BaselineError
 

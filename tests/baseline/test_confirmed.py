@@ -3,7 +3,7 @@
 import pytest
 from builders import check
 
-from pytest_tfperf.baseline.confirmed import confirmed, is_suspected
+from pytest_tfperf.plugin.confirmed import confirmed, is_suspected
 from pytest_tfperf.results import Verdict
 
 SLOWER = check(

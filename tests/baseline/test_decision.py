@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from pytest_tfperf.baseline.decision import LOOKS, Look, Rule, decide, look, message
 from pytest_tfperf.results import Verdict
+from pytest_tfperf.stats.sequential_test import LOOKS, Look, Rule, decide, look, message
 
 HALF_SLOWER = math.log(1.5)  # e to it is 1.5 to the last bit, as is 1 + the tolerance
 

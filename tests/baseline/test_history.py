@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from pytest_tfperf.baseline.history import History, is_another_level, stand, t_quantile
-from pytest_tfperf.baseline.statistics import POWER
 from pytest_tfperf.results import Verdict
+from pytest_tfperf.stats.prediction_interval import History, is_another_level, stand, t_quantile
+from pytest_tfperf.stats.signed_rank import POWER
 
 MS = 1e-3
 QUIET = (10 * MS,) * 10

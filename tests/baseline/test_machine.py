@@ -3,7 +3,7 @@
 import pytest
 from builders import LAPTOP, SERVER
 
-from pytest_tfperf.baseline.machine import differences, nearest_class
+from pytest_tfperf.machine.classes import differences, nearest_class
 
 HERE = LAPTOP["machine"]
 ON_GPU = SERVER["machine"]

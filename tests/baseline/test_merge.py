@@ -3,7 +3,7 @@
 import pytest
 from builders import created
 
-from pytest_tfperf.baseline.merge import KEPT_RUNS, history_of, merge_runs, rounded
+from pytest_tfperf.baseline.history import KEPT_RUNS, history_of, merge_runs, rounded
 
 WORKLOAD = {"batch": 8}
 

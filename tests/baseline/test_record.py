@@ -6,7 +6,7 @@ import pytest
 from baselines import OTHER_WORKLOAD, runs_of, update, update_new
 from builders import LAPTOP, SERVER, profile, record_of, value
 
-from pytest_tfperf.baseline.merge import rounded
+from pytest_tfperf.baseline.history import rounded
 from pytest_tfperf.baseline.store import Place, read_entries, read_machine
 
 GOLDEN = """\

@@ -7,9 +7,9 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from pytest_tfperf.baseline.decision import Rule, decide, look
-from pytest_tfperf.baseline.resolution import needed_tolerance, noise_of, resolution
 from pytest_tfperf.results import Verdict
+from pytest_tfperf.stats.detectable_change import needed_tolerance, noise_of, resolution
+from pytest_tfperf.stats.sequential_test import Rule, decide, look
 
 PINNED = 0.0045
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from builders import LAPTOP, SERVER, profile, record_of, run_of, value
 
-from pytest_tfperf.baseline.runs import compare_runs
+from pytest_tfperf.baseline.compare_runs import compare_runs
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.results import Value
 

@@ -9,8 +9,8 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tfperf.baseline.statistics import _rank_sum_distribution, estimate, needed_pairs, ratio_interval
 from pytest_tfperf.errors import UnknownMetric
+from pytest_tfperf.stats.signed_rank import _rank_sum_distribution, estimate, needed_pairs, ratio_interval
 
 samples = st.lists(st.floats(-3, 3, width=32), min_size=8, max_size=20)
 

@@ -3,8 +3,8 @@
 import pytest
 from builders import profile, value
 
-from pytest_tfperf.baseline.history import History
-from pytest_tfperf.baseline.timing import Past, judge, why_not_timed
+from pytest_tfperf.baseline.step_time import Past, judge, why_not_timed
+from pytest_tfperf.stats.prediction_interval import History
 
 MS = 1e-3
 WILD = tuple(seconds * MS for seconds in (9.5, 10, 10, 10.5, 10, 9.5, 10.5, 10, 10, 10))

@@ -7,9 +7,9 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import pytest
 
 from pytest_tfperf.capture.plan import Plan
-from pytest_tfperf.checks import Wanted
-from pytest_tfperf.fixture import TfProfile
-from pytest_tfperf.profiles import Settings
+from pytest_tfperf.checks.limits import Wanted
+from pytest_tfperf.plugin.fixture import TfProfile
+from pytest_tfperf.plugin.profiles import Settings
 
 
 @pytest.fixture

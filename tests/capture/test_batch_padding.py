@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.distribute.values import PerReplica
 
-from pytest_tfperf.analysis.batch_padding import batch_padding
+from pytest_tfperf.analysis.input.batch_padding import batch_padding
 from pytest_tfperf.capture.batch_rows import batches_seen
 from pytest_tfperf.capture.elements import elements_to_keep, sample_again
 from pytest_tfperf.errors import UnknownMetric

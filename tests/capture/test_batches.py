@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pytest_tfperf.capture.batches import batch_size
+from pytest_tfperf.compiler.datasets import batch_size
 
 EXAMPLES = tf.data.Dataset.from_tensor_slices((tf.ones((96, 4)), tf.ones(96)))
 BATCHES = EXAMPLES.batch(16)

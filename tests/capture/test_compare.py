@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pytest_tfperf.capture import environment
-from pytest_tfperf.capture.leaves import leaves_from_json, leaves_to_json
-from pytest_tfperf.comparison import Comparison
+from pytest_tfperf import tf_runtime
 from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.variants.comparison import Comparison
+from pytest_tfperf.variants.leaves import leaves_from_json, leaves_to_json
 
 X = tf.random.stateless_normal((64, 64), [1, 2])
 STEP = tf.function(lambda: tf.nn.relu(X @ X) + 1.0)
@@ -114,7 +114,7 @@ def test_disabled_each_variant_runs_once(profile):
 )
 def test_whether_this_process_takes_all_memory_of_a_gpu(monkeypatch, grows, logical, variable, whole):
     monkeypatch.delenv("TF_FORCE_GPU_ALLOW_GROWTH", raising=False)
-    assert not environment.takes_whole_gpus() or tf.config.list_physical_devices("GPU")
+    assert not tf_runtime.takes_whole_gpus() or tf.config.list_physical_devices("GPU")
     if variable is not None:
         monkeypatch.setenv("TF_FORCE_GPU_ALLOW_GROWTH", variable)
     config = SimpleNamespace(
@@ -122,8 +122,8 @@ def test_whether_this_process_takes_all_memory_of_a_gpu(monkeypatch, grows, logi
         get_logical_device_configuration=lambda _: logical,
         experimental=SimpleNamespace(get_memory_growth=lambda _: grows),
     )
-    monkeypatch.setattr(environment, "load_tensorflow", lambda: SimpleNamespace(config=config))
-    assert environment.takes_whole_gpus() is whole
+    monkeypatch.setattr(tf_runtime, "load_tensorflow", lambda: SimpleNamespace(config=config))
+    assert tf_runtime.takes_whole_gpus() is whole
 
 
 def test_a_variant_from_another_process_has_its_limits_and_cannot_be_exported(profile):

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_tfperf.capture import conditions
-from pytest_tfperf.capture.conditions import Conditions, conditions_noted, read_conditions, read_cpu, remarks
+from pytest_tfperf.machine import conditions
+from pytest_tfperf.machine.conditions import Conditions, conditions_noted, read_conditions, read_cpu, remarks
 
 # user nice system idle iowait irq softirq steal guest guest_nice, in hundredths of a second
 STAT = """cpu  0 0 0 0 0 0 0 0 0 0

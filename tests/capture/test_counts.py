@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pytest_tfperf import profiles
+from pytest_tfperf.plugin import profiles
 
 DATA = [tf.ones((8, 8))] * 4
 

@@ -8,8 +8,8 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from pytest_tfperf.capture.exclusive import device_names, held, lock_file, measuring_anyway
 from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.machine.locks import device_names, held, lock_file, measuring_anyway
 
 fcntl = pytest.importorskip("fcntl")
 

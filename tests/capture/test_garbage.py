@@ -4,8 +4,8 @@ import gc
 
 import pytest
 
-from pytest_tfperf.capture import garbage
-from pytest_tfperf.capture.garbage import garbage_held_off
+from pytest_tfperf.capture import garbage_collector
+from pytest_tfperf.capture.garbage_collector import garbage_held_off
 
 
 @pytest.fixture(autouse=True)
@@ -64,7 +64,7 @@ def test_between_blocks_the_young_are_collected_where_python_would_have(collecte
 
 
 def test_a_block_that_would_fill_the_memory_is_collected_in(collected, monkeypatch):
-    monkeypatch.setattr(garbage, "_MOST_YOUNG", 5_000)
+    monkeypatch.setattr(garbage_collector, "_MOST_YOUNG", 5_000)
     with garbage_held_off():
         del collected[:]
         cycles(4_000)
@@ -75,7 +75,7 @@ def test_a_block_that_would_fill_the_memory_is_collected_in(collected, monkeypat
 
 def test_garbage_that_grew_old_is_collected_when_the_objects_have_grown_by_a_quarter(collected, monkeypatch):
     objects = [1000]
-    monkeypatch.setattr(garbage.sys, "getallocatedblocks", lambda: objects[0])
+    monkeypatch.setattr(garbage_collector.sys, "getallocatedblocks", lambda: objects[0])
     found = {}
     with garbage_held_off() as sweep:
         for n in (1250, 1251, 1563, 1564):  # 1.25 times the first, and then 1.25 times what was left
@@ -90,20 +90,20 @@ def test_garbage_that_grew_old_is_collected_when_the_objects_have_grown_by_a_qua
 def test_where_nothing_is_new_no_time_is_spent_on_counting_objects(monkeypatch):
     with garbage_held_off() as sweep:
         sweep()
-        monkeypatch.setattr(garbage.sys, "getallocatedblocks", lambda: pytest.fail("it walks through all of Python's memory"))
+        monkeypatch.setattr(garbage_collector.sys, "getallocatedblocks", lambda: pytest.fail("it walks through all of Python's memory"))
         sweep()
 
 
 def test_the_objects_of_many_blocks_do_not_pile_up():
     old = []
     with garbage_held_off() as sweep:
-        start = garbage.sys.getallocatedblocks()
+        start = garbage_collector.sys.getallocatedblocks()
         for _ in range(60):  # every block leaves cycles that the next but two drops
             own = [[[]] for _ in range(start // 40)]
             own.append(own)
             old = [*old[-2:], own]
             sweep()
-        assert garbage.sys.getallocatedblocks() < 1.7 * start
+        assert garbage_collector.sys.getallocatedblocks() < 1.7 * start
 
 
 def test_a_collector_that_the_user_switched_off_stays_off(collected):

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_tfperf.capture.gpu_share import devices_found, is_to_share, share_of, spread_gpus, visible_gpus
+from pytest_tfperf.machine.gpu_share import devices_found, is_to_share, share_of, spread_gpus, visible_gpus
 
 RUN = "0123abcd"
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pytest_tfperf.checks import Wanted
+from pytest_tfperf.checks.limits import Wanted
 from pytest_tfperf.errors import CaptureError
 
 X, Y = np.ones((64, 3), "float32"), np.ones((64, 1), "float32")

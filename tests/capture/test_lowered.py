@@ -9,8 +9,8 @@ import tensorflow as tf
 from lowered import of_step, products
 from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
 
-from pytest_tfperf import profiles
-from pytest_tfperf.checks import Wanted
+from pytest_tfperf.checks.limits import Wanted
+from pytest_tfperf.plugin import profiles
 
 X, Y = np.ones((96, 8, 8, 3), "float32"), np.ones((96, 2), "float32")
 W = tf.Variable(tf.ones((4, 4)))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pytest_tfperf.capture.outputs import Tolerance, check_outputs, leaves_of
+from pytest_tfperf.variants.outputs import Tolerance, check_outputs, leaves_of
 
 
 def check(one, other, rtol=None, atol=None):

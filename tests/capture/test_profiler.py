@@ -6,9 +6,9 @@ import pytest
 import tensorflow as tf
 from processes import files_of_at_most
 
-from pytest_tfperf.capture.profiler import Session, keep_trace, read_session, user_session_runs
+from pytest_tfperf.capture.sessions import Session, keep_trace, read_session, user_session_runs
 from pytest_tfperf.errors import CaptureError, TraceError
-from pytest_tfperf.trace.wire import Message
+from pytest_tfperf.protobuf import Message
 from pytest_tfperf.trace.xspace import read_trace
 
 step = tf.function(lambda x: x + 1)

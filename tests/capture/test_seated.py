@@ -10,10 +10,10 @@ import tensorflow as tf
 
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.capture.seated import play_turns
-from pytest_tfperf.checks import Wanted
-from pytest_tfperf.fixture import TfProfile
-from pytest_tfperf.profiles import Settings
-from pytest_tfperf.turn import Ready, Turn
+from pytest_tfperf.checks.limits import Wanted
+from pytest_tfperf.plugin.fixture import TfProfile
+from pytest_tfperf.plugin.profiles import Settings
+from pytest_tfperf.turns import Ready, Turn
 
 WINDOWS = {"warmup": 3, "steps": 12, "trace_steps": 6}
 READY = Ready(workload={}, call_s=0.1, least_s=0.02, most_calls=None)

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pytest_tfperf import rounds
-from pytest_tfperf.capture import environment, turns
-from pytest_tfperf.capture.outputs import Tolerance
-from pytest_tfperf.capture.turns import compare_steps
-from pytest_tfperf.capture.variants import check_variants, data_of, variants_of
+from pytest_tfperf import tf_runtime
 from pytest_tfperf.errors import CaptureError, UnknownMetric
+from pytest_tfperf.variants import in_process, rounds
+from pytest_tfperf.variants.in_process import compare_steps
+from pytest_tfperf.variants.outputs import Tolerance
+from pytest_tfperf.variants.steps import check_variants, data_of, variants_of
 
 EXACT = Tolerance()
 
@@ -46,10 +46,10 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
-    for module in (turns, rounds):
+    for module in (in_process, rounds):
         monkeypatch.setattr(module, "perf_counter", lambda: clock.now)
-    monkeypatch.setattr(turns, "sync_devices", clock.sync)
-    monkeypatch.setattr(environment, "sync_cost", lambda: 1e-6)
+    monkeypatch.setattr(in_process, "sync_devices", clock.sync)
+    monkeypatch.setattr(tf_runtime, "sync_cost", lambda: 1e-6)
     return clock
 
 
@@ -60,9 +60,9 @@ def compare(clock, max_seconds=30.0, **steps):
 def turns_of(clock, n):
     """(name, untimed steps, timed steps) of the last n turns; each ends with a synchronisation, and has one in it."""
     blocks = [block.split() for block in " ".join(clock.log).split("sync")][-1 - 2 * n : -1]
-    turns = list(zip(blocks[::2], blocks[1::2], strict=True))
-    assert all(len({*untimed, *timed}) == 1 for untimed, timed in turns)
-    return [(timed[0], len(untimed), len(timed)) for untimed, timed in turns]
+    in_process = list(zip(blocks[::2], blocks[1::2], strict=True))
+    assert all(len({*untimed, *timed}) == 1 for untimed, timed in in_process)
+    return [(timed[0], len(untimed), len(timed)) for untimed, timed in in_process]
 
 
 def test_steady_steps_are_known_after_eight_rounds(clock):
@@ -85,7 +85,7 @@ def test_a_turn_is_one_untimed_step_and_then_20_ms_of_them(clock):
 
 
 def test_a_slow_synchronisation_makes_longer_turns(clock, monkeypatch):
-    monkeypatch.setattr(environment, "sync_cost", lambda: 0.002)
+    monkeypatch.setattr(tf_runtime, "sync_cost", lambda: 0.002)
     compare(clock, plain=0.003, xla=0.001)
     assert all(0.1 <= timed * {"plain": 0.003, "xla": 0.001}[name] < 0.13 for name, _, timed in turns_of(clock, 16))
 
@@ -273,7 +273,7 @@ def product(jit):
 @pytest.fixture
 def short(monkeypatch):
     """Eight rounds and no more."""
-    for module in (turns, rounds):
+    for module in (in_process, rounds):
         monkeypatch.setattr(module, "SECONDS", 0.1)
 
 

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from pytest_tfperf import rounds
-from pytest_tfperf.capture import stopwatch, turns, windows
+from pytest_tfperf.capture import windows
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.capture.windows import Windows
 from pytest_tfperf.compiler.lowering import Calls
 from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.machine import stopwatch
+from pytest_tfperf.variants import in_process, rounds
 
 STEP_S = 0.001
 PLAN = Plan(warmup=3, steps=4, trace_steps=2)
@@ -180,17 +181,17 @@ def test_a_lock_that_cannot_be_had_ends_the_profile_with_the_reason(world_of):
 
 def test_variants_in_turns_keep_others_out_and_wait_in_nobody_s_time(monkeypatch):
     world, said = World(waits=[100.0]), []
-    for module in (turns, rounds):
+    for module in (in_process, rounds):
         monkeypatch.setattr(module, "perf_counter", lambda: world.now)
     for name, fake in {"warm_runtime": None, "sync_devices": None, "least_block": 0.02, "check_variants": ()}.items():
-        monkeypatch.setattr(turns, name, lambda *_, fake=fake: fake)
+        monkeypatch.setattr(in_process, name, lambda *_, fake=fake: fake)
 
     def step():
         world.now += STEP_S
         world.steps.append(world.alone)
 
-    variants = [turns.Variant(name, step) for name in ("plain", "xla")]
-    found = turns.compare_steps(variants, {}, None, 30.0, said.append, world.exclusive)
+    variants = [in_process.Variant(name, step) for name in ("plain", "xla")]
+    found = in_process.compare_steps(variants, {}, None, 30.0, said.append, world.exclusive)
     assert world.steps
     assert all(world.steps)
     assert not world.alone

@@ -10,12 +10,12 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from pytest_tfperf.analysis.executables import step_executables
-from pytest_tfperf.analysis.graph_values import _op_names, graph_values
-from pytest_tfperf.analysis.steps import find_steps
-from pytest_tfperf.analysis.xla import find_xla_use
-from pytest_tfperf.compiler.graphs import step_graph
+from pytest_tfperf.analysis.graph_ops import _op_names, graph_values
+from pytest_tfperf.analysis.steps.detect import find_steps
+from pytest_tfperf.analysis.xla.executables import step_executables
+from pytest_tfperf.analysis.xla.executions import find_xla_use
 from pytest_tfperf.compiler.probe import probed
+from pytest_tfperf.compiler.step_graph import step_graph
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import read_trace
 

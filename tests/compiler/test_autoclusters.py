@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_tfperf.trace.op_types import DYNAMIC, FELL_BACK, LEFT_OUT, PYTHON, RANDOM, TEXT
+from pytest_tfperf.op_types import DYNAMIC, FELL_BACK, LEFT_OUT, PYTHON, RANDOM, TEXT
 
 SCRIPT = Path(__file__).with_name("autoclustered.py")
 FLAGS = "--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit"

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pytest_tfperf.compiler import fusion_stages as module
-from pytest_tfperf.compiler.fusion_stages import fusion_stages
+from pytest_tfperf.compiler import xla_fusion_dump as module
 from pytest_tfperf.compiler.lowering import Calls, calls_recorded
+from pytest_tfperf.compiler.xla_fusion_dump import fusion_stages
 from pytest_tfperf.errors import CaptureError
 
 X = tf.ones((8, 4))

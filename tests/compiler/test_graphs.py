@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pytest_tfperf.analysis.graph_values import graph_values
-from pytest_tfperf.compiler import graphs
-from pytest_tfperf.compiler.graphs import step_graph
+from pytest_tfperf.analysis.graph_ops import graph_values
+from pytest_tfperf.compiler import step_graph as step_graph_module
 from pytest_tfperf.compiler.probe import NO_PROBE, Probe, probed
+from pytest_tfperf.compiler.step_graph import step_graph
+from pytest_tfperf.op_types import NO_KERNEL, PYTHON, TEXT, UNASKED
 from pytest_tfperf.recording import Recording
-from pytest_tfperf.trace.op_types import NO_KERNEL, PYTHON, TEXT, UNASKED
 
 X = tf.ones((8, 8))
 
 
 @pytest.fixture(autouse=True)
 def _no_optimizer_is_left_out(monkeypatch):
-    monkeypatch.setattr(graphs, "optimizers_left_out", lambda *_: {})
+    monkeypatch.setattr(step_graph_module, "optimizers_left_out", lambda *_: {})
 
 
 def graph_of(step, warm=2):

@@ -7,9 +7,9 @@ import tensorflow as tf
 from grappled import plus_products
 from tensorflow.python.eager import context
 
-from pytest_tfperf.compiler.grappler import NUMBERS, TOGGLES, grappler_options
+from pytest_tfperf.compiler.grappler_options import NUMBERS, TOGGLES, grappler_options
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.fixture import TfProfile
+from pytest_tfperf.plugin.fixture import TfProfile
 
 
 def options():

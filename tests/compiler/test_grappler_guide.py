@@ -13,8 +13,8 @@ from grappled import after, grappled, types
 from tensorflow.core.framework import attr_value_pb2
 from tensorflow.core.protobuf import config_pb2, device_properties_pb2, rewriter_config_pb2
 
-from pytest_tfperf.compiler import optimizers
-from pytest_tfperf.compiler.grappler import TOGGLES, grappler_options
+from pytest_tfperf.compiler import grappler_ablation
+from pytest_tfperf.compiler.grappler_options import TOGGLES, grappler_options
 
 GUIDE = [
     "constant folding", "arithmetic", "layout", "remapper", "memory", "dependency", "pruning", "function", "shape", "auto-parallel",
@@ -111,13 +111,13 @@ def with_a_gpu(monkeypatch, option, function, *args):
     gpu, cpu = (device_properties_pb2.NamedDevice(name=f"/job:localhost/replica:0/task:0/device:{kind}:0") for kind in ("GPU", "CPU"))
     gpu.properties.type, cpu.properties.type = "GPU", "CPU"
     gpu.properties.environment["architecture"] = "7.5"
-    monkeypatch.setattr(optimizers, "_devices", lambda: [gpu, cpu])
+    monkeypatch.setattr(grappler_ablation, "_devices", lambda: [gpu, cpu])
     called = grappled(function, *args)[0]
     graphs = []
     for value in ("ON", "OFF"):
-        config = optimizers.rewriter_config()
+        config = grappler_ablation.rewriter_config()
         setattr(config, option, rewriter_config_pb2.RewriterConfig.Toggle.Value(value))
-        graphs.append(optimizers._optimized(optimizers._inlined(called), config))
+        graphs.append(grappler_ablation._optimized(grappler_ablation._inlined(called), config))
     return graphs
 
 
@@ -318,7 +318,7 @@ def test_every_option_that_is_left_out_is_on_the_page():
     page = PAGE.read_text("utf-8")
     assert {name for name in TOGGLES if f"`{name}`" not in page} == set()
     assert {row[2].split("`")[1] for row in rows() if row[3] == "on" and "`" in row[2]} - {"RewriterConfig.memory_optimization"} == set(
-        optimizers.DEFAULT_ON
+        grappler_ablation.DEFAULT_ON
     )
 
 
@@ -329,4 +329,4 @@ def test_the_passes_that_run_by_default_are_those_that_the_page_says(child):
 
 
 def test_the_page_says_how_large_a_step_is_optimised_again_unasked():
-    assert f"up to {optimizers.UNASKED.nodes} nodes" in PAGE.read_text("utf-8")
+    assert f"up to {grappler_ablation.UNASKED.nodes} nodes" in PAGE.read_text("utf-8")

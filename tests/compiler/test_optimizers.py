@@ -11,11 +11,20 @@ from tensorflow.core.protobuf import config_pb2, rewriter_config_pb2
 from tensorflow.python.eager import context
 
 import pytest_tfperf
-from pytest_tfperf.compiler import optimizers
-from pytest_tfperf.compiler.graphs import step_graph
-from pytest_tfperf.compiler.grappler import NUMBERS, TOGGLES, grappler_options
-from pytest_tfperf.compiler.optimizers import ASKED, DEFAULT_OFF, DEFAULT_ON, UNASKED, n_ops, optimizers_left_out, rewriter_config, running
+from pytest_tfperf.compiler import grappler_ablation
+from pytest_tfperf.compiler.grappler_ablation import (
+    ASKED,
+    DEFAULT_OFF,
+    DEFAULT_ON,
+    UNASKED,
+    n_ops,
+    optimizers_left_out,
+    rewriter_config,
+    running,
+)
+from pytest_tfperf.compiler.grappler_options import NUMBERS, TOGGLES, grappler_options
 from pytest_tfperf.compiler.probe import probed
+from pytest_tfperf.compiler.step_graph import step_graph
 from pytest_tfperf.errors import CaptureError
 
 ONES = tf.ones((8, 8))
@@ -158,20 +167,20 @@ def left_out_of_compiled():
 
 @pytest.mark.parametrize("limit", [{"nodes": 3}, {"size": 100}, {"seconds": -1.0}])
 def test_what_is_large_or_takes_long_is_left_alone_unless_it_was_asked_for(monkeypatch, limit):
-    monkeypatch.setattr(optimizers, "UNASKED", replace(UNASKED, **limit))
+    monkeypatch.setattr(grappler_ablation, "UNASKED", replace(UNASKED, **limit))
     assert left_out(products, asked=False) == {}
     assert left_out(products, asked=True)[""] == 2
-    monkeypatch.setattr(optimizers, "ASKED", replace(ASKED, **limit))
+    monkeypatch.setattr(grappler_ablation, "ASKED", replace(ASKED, **limit))
     assert left_out(products, asked=True) == {}
 
 
 def test_a_small_step_is_optimised_again_unasked(monkeypatch):
-    monkeypatch.setattr(optimizers, "UNASKED", replace(UNASKED, seconds=60.0))  # on a machine that does much else
+    monkeypatch.setattr(grappler_ablation, "UNASKED", replace(UNASKED, seconds=60.0))  # on a machine that does much else
     assert left_out(products, asked=False)[""] == 2
 
 
 def test_arguments_too_large_for_a_copy_are_left_alone(monkeypatch):
-    monkeypatch.setattr(optimizers, "LARGEST_ARGUMENTS", 63)
+    monkeypatch.setattr(grappler_ablation, "LARGEST_ARGUMENTS", 63)
     assert left_out(products) == {}
 
 
@@ -184,7 +193,7 @@ def test_what_tensorflow_raises_is_no_error_of_the_test(monkeypatch, error):
     def fails(*_, **__):
         raise error
 
-    monkeypatch.setattr(optimizers, "_optimized", fails)
+    monkeypatch.setattr(grappler_ablation, "_optimized", fails)
     assert left_out(products) == {}
 
 

@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 from grappled import grappled
 
-from pytest_tfperf.compiler.grappler import grappler_options
-from pytest_tfperf.compiler.survivors import computed_from_constants, surviving
+from pytest_tfperf.compiler.grappler_leftovers import computed_from_constants, surviving
+from pytest_tfperf.compiler.grappler_options import grappler_options
 
 ONES = tf.ones((4, 4))
 

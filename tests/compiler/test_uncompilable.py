@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from pytest_tfperf.compiler import uncompilable
-from pytest_tfperf.compiler.uncompilable import explain
+from pytest_tfperf.compiler import xla_errors
+from pytest_tfperf.compiler.xla_errors import explain
 
 
 @tf.function
@@ -92,7 +92,7 @@ def test_a_function_that_is_gone_is_no_second_error():
 @pytest.mark.parametrize(("kind", "arguments"), [(tf.errors.InvalidArgumentError, (None, None, "m")), (RuntimeError, ("m",))])
 def test_without_notes_the_message_takes_it(kind, arguments):
     old = type("Old", (kind,), {"add_note": property()})(*arguments)  # as in Python 3.10
-    uncompilable._add_note(old, "a\nb")
+    xla_errors._add_note(old, "a\nb")
     assert (str(old), getattr(old, "__notes__", [])) == ("m\na\nb", [])
 
 
@@ -102,5 +102,5 @@ def test_with_notes_the_message_stays():
             self.__notes__ = [note]
 
     new = New("m")
-    uncompilable._add_note(new, "a\nb")
+    xla_errors._add_note(new, "a\nb")
     assert (str(new), notes(new)) == ("m", "a\nb")

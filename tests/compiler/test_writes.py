@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.eager import context, execute
 
-from pytest_tfperf.compiler.writes import Use, refuse_shared, use_recorded
+from pytest_tfperf.compiler.variable_use import Use, refuse_shared, use_recorded
 from pytest_tfperf.errors import CaptureError
 
 ONES = tf.ones((3, 3))

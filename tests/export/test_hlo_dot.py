@@ -8,8 +8,8 @@ import pytest
 from hlo import module, op, parameters
 
 from pytest_tfperf.errors import ExportError
-from pytest_tfperf.export import hlo_dot
-from pytest_tfperf.export.hlo_dot import dot_of, svg_of
+from pytest_tfperf.hlo import dot
+from pytest_tfperf.hlo.dot import dot_of, svg_of
 
 ADD = [*parameters("f32[]", "f32[]"), op("sum", "add", "f32[]", "p0", "p1")]
 FUSED = [*parameters("f32[8]", "f32[]"), op("r", "reduce", "f32[]", "p0", "p1", called=["add"], op_name="loss/Sum")]
@@ -165,6 +165,6 @@ def test_without_graphviz_there_is_no_svg(monkeypatch, tmp_path):
 )
 def test_a_graphviz_that_fails_is_said(monkeypatch, stand_in, script, seconds, words):
     stand_in(script)
-    monkeypatch.setattr(hlo_dot, "_DOT_SECONDS", seconds)
+    monkeypatch.setattr(dot, "_DOT_SECONDS", seconds)
     with pytest.raises(ExportError, match=re.escape(words)):
         svg_of("digraph {}")

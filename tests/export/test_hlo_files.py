@@ -6,9 +6,9 @@ import pytest
 from hlo import module, op
 
 from pytest_tfperf.errors import ExportError
-from pytest_tfperf.export import export_hlo, export_traces, shows_hlo
-from pytest_tfperf.export.hlo_dot import dot_of
-from pytest_tfperf.export.hlo_text import text_of
+from pytest_tfperf.export.formats import export_hlo, export_traces, shows_hlo
+from pytest_tfperf.hlo.dot import dot_of
+from pytest_tfperf.hlo.printer import text_of
 
 ONE, TWO = module(main=[op("é", "iota", "f32[8]")]), module(main=[op("b", "iota", "f32[4]")])
 

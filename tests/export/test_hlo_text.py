@@ -6,9 +6,9 @@ from textwrap import dedent
 import pytest
 from hlo import dot, labels, module, op, parameters, shape, window
 
-from pytest_tfperf.export.hlo_text import instruction_text, shape_text, text_of
-from pytest_tfperf.trace.hlo import decode_module
-from pytest_tfperf.trace.hlo_module import Shape
+from pytest_tfperf.hlo.decode import decode_module
+from pytest_tfperf.hlo.module import Shape
+from pytest_tfperf.hlo.printer import instruction_text, shape_text, text_of
 
 ADD = [*parameters("f32[]", "f32[]"), op("sum", "add", "f32[]", "p0", "p1")]
 

@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 import pytest
 from hlo import module, op, parameters
 
-from pytest_tfperf.export import export_hlo
-from pytest_tfperf.export.hlo_dot import dot_of, svg_of
+from pytest_tfperf.export.formats import export_hlo
+from pytest_tfperf.hlo.dot import dot_of, svg_of
 
 pytestmark = [
     pytest.mark.slow,

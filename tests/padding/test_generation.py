@@ -3,7 +3,7 @@
 import pytest
 
 from pytest_tfperf.errors import LimitError
-from pytest_tfperf.padding.generation import DEFAULT, generation
+from pytest_tfperf.padding.tpu import DEFAULT, generation
 
 ROWS = [  # bits, rows of the array, rows of its tile on v3, v5e, v7x
     (32, 1, 2, 1, 1), (32, 3, 4, 4, 4), (32, 5, 8, 8, 8), (32, 9, 8, 8, 8), (16, 3, 4, 4, 4), (16, 9, 8, 8, 16), (16, 1, 4, 2, 2),

@@ -5,7 +5,7 @@ from hlo import dot, labels, module, op, parameters, window
 from traces import real
 from xspace import at, line, plane, space
 
-from pytest_tfperf.padding.gemms import gemms_of
+from pytest_tfperf.hlo.matmuls import gemms_of
 from pytest_tfperf.padding.gpu_alignment import (
     SMS,
     aligned_size,
@@ -175,7 +175,7 @@ def test_older_gpus_have_tensor_cores_for_16_bits_alone(capability, dtype, known
 
 def test_a_recorded_convolution():
     trace, _ = real("gpu_mi300_jax_conv")
-    from pytest_tfperf.analysis.programs import programs_of
+    from pytest_tfperf.analysis.xla.programs import programs_of
 
     (found,) = gemms_of([program.module for program in programs_of(trace)])
     assert found.sizes == (("channels in", 16), ("channels out", 5120))

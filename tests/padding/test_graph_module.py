@@ -4,12 +4,12 @@ import pytest
 from hlo import labels
 
 from pytest_tfperf.op_graph import Op, OpGraph, Tensor
-from pytest_tfperf.padding.generation import generation
-from pytest_tfperf.padding.graph_module import NotStatic, module_of
+from pytest_tfperf.padding.dimension_order import is_kernel_gradient
+from pytest_tfperf.padding.graph_to_hlo import NotStatic, module_of
 from pytest_tfperf.padding.matrix_unit import matrix_work
-from pytest_tfperf.padding.orders import is_kernel_gradient
+from pytest_tfperf.padding.overhead import padding_values
 from pytest_tfperf.padding.predict import predict
-from pytest_tfperf.padding.values import padding_values
+from pytest_tfperf.padding.tpu import generation
 from pytest_tfperf.recording import Recording
 
 

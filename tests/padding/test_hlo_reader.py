@@ -7,11 +7,11 @@ from textwrap import dedent
 import pytest
 
 from pytest_tfperf.errors import LayoutError, TfperfError, TraceError
-from pytest_tfperf.export.hlo_text import text_of
-from pytest_tfperf.padding.hlo_reader import read_hlo
-from pytest_tfperf.padding.tiling import parse_shape
-from pytest_tfperf.trace.hlo import decode_module
-from pytest_tfperf.trace.hlo_module import ConvolutionDimensions, DotDimensions, WindowDimension
+from pytest_tfperf.hlo.decode import decode_module
+from pytest_tfperf.hlo.layout import parse_shape
+from pytest_tfperf.hlo.module import ConvolutionDimensions, DotDimensions, WindowDimension
+from pytest_tfperf.hlo.parser import read_hlo
+from pytest_tfperf.hlo.printer import text_of
 
 WHOLE = dedent(r"""
     HloModule jit_step, is_scheduled=true, entry_computation_layout={(f32[100,1000]{1,0:T(8,128)})->f32[100,10]{1,0:T(8,128)}}

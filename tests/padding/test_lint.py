@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from op_graphs import Ops
 
-from pytest_tfperf.padding.lint import RULES, parse_codes
+from pytest_tfperf.op_guide.rules import RULES, parse_codes
 
 
 def transposed(shape, perm, consumer=None, source=None, out=None, **others):

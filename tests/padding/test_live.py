@@ -3,8 +3,8 @@
 import pytest
 from hlo import module, op, parameters
 
-from pytest_tfperf.padding.lines import source_line
-from pytest_tfperf.padding.live import without_dead_code
+from pytest_tfperf.hlo.dead_code import without_dead_code
+from pytest_tfperf.hlo.lines import source_line
 
 
 def test_what_the_result_needs_stays_with_all_parameters_and_what_is_called():

@@ -7,13 +7,13 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import pytest
 import tensorflow as tf
 
-from pytest_tfperf.compiler.dead_code import without_dead_code
 from pytest_tfperf.compiler.op_graph import graph_of
-from pytest_tfperf.padding.generation import generation
-from pytest_tfperf.padding.graph_module import module_of
+from pytest_tfperf.hlo.dead_graph_code import without_dead_code
+from pytest_tfperf.hlo.decode import decode_module
+from pytest_tfperf.padding.graph_to_hlo import module_of
 from pytest_tfperf.padding.matrix_unit import matrix_work
 from pytest_tfperf.padding.predict import predict
-from pytest_tfperf.trace.hlo import decode_module
+from pytest_tfperf.padding.tpu import generation
 
 V5E = generation("v5e")
 

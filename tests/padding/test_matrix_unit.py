@@ -3,8 +3,8 @@
 import pytest
 from hlo import dot, labels, module, op, parameters, window
 
-from pytest_tfperf.padding.generation import generation
 from pytest_tfperf.padding.matrix_unit import MatrixWork, Product, matrix_work
+from pytest_tfperf.padding.tpu import generation
 
 
 def product(m, n, k):

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 from traces import real
 
-from pytest_tfperf.analysis.programs import programs_of
-from pytest_tfperf.padding.generation import generation
-from pytest_tfperf.padding.hlo_reader import read_hlo
+from pytest_tfperf.analysis.xla.programs import programs_of
+from pytest_tfperf.hlo.module import HloModule, Shape
+from pytest_tfperf.hlo.parser import read_hlo
 from pytest_tfperf.padding.measured import has_tiles, measured_padding, trace_generation
-from pytest_tfperf.trace.hlo_module import HloModule, Shape
+from pytest_tfperf.padding.tpu import generation
 
 V5E = generation("v5e")
 BIG, THIN = "f32[1024,1024]{1,0:T(8,128)}", "f32[1024,10]{1,0:T(8,128)}"  # 4 MiB; 40,960 bytes in 524,288

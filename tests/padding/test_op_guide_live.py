@@ -7,7 +7,7 @@ import tensorflow as tf
 from keras import layers
 
 from pytest_tfperf.compiler.op_graph import graph_of
-from pytest_tfperf.padding.lint import RULES, findings
+from pytest_tfperf.op_guide.rules import RULES, findings
 
 CUBE, PLAIN = tf.ones((8, 32, 64)), tf.ones((64, 256))
 IMAGES, KERNEL = tf.ones((8, 16, 16, 16)), tf.ones((3, 3, 16, 16))

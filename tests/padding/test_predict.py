@@ -7,10 +7,10 @@ from hlo import dot, labels, module, op, parameters, shape, window
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tfperf.padding.generation import generation
-from pytest_tfperf.padding.orders import Data, common_batches, compact, convolution_order, row_major, tiled
+from pytest_tfperf.hlo.layout import logical_bytes, padded_bytes, padded_dimensions
+from pytest_tfperf.padding.dimension_order import Data, common_batches, compact, convolution_order, row_major, tiled
 from pytest_tfperf.padding.predict import key_arrays, padded_text, predict
-from pytest_tfperf.padding.tiling import logical_bytes, padded_bytes, padded_dimensions
+from pytest_tfperf.padding.tpu import generation
 
 V5E = generation("v5e")
 

@@ -4,7 +4,7 @@ from hlo import dot, encoded, module, op, parameters
 from traces import stored
 from xspace import at, field, line, plane, space, varint
 
-from pytest_tfperf.analysis.hosts import profiles_of_job
+from pytest_tfperf.analysis.multi_host import profiles_of_job
 from pytest_tfperf.analysis.profile import profile_of
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import decode_trace

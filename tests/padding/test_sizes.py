@@ -2,8 +2,8 @@
 
 import pytest
 
+from pytest_tfperf.hlo.layout import parse_shape
 from pytest_tfperf.padding.sizes import better_size, good_size
-from pytest_tfperf.padding.tiling import parse_shape
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_tfperf.errors import LayoutError
-from pytest_tfperf.padding.tiling import COMBINED, layout_text, leaves, logical_bytes, padded_bytes, padded_dimensions, parse_shape
-from pytest_tfperf.trace.hlo_module import Shape
+from pytest_tfperf.hlo.layout import COMBINED, layout_text, leaves, logical_bytes, padded_bytes, padded_dimensions, parse_shape
+from pytest_tfperf.hlo.module import Shape
 
 LAYOUTS = [
     ("f32[1024,10]{1,0:T(8,128)}", 40960, 524288),

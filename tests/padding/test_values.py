@@ -5,8 +5,8 @@ from hlo import dot, encoded, module, op, parameters
 
 from pytest_tfperf.metrics import BYTES
 from pytest_tfperf.op_graph import Op, OpGraph
-from pytest_tfperf.padding.generation import generation
-from pytest_tfperf.padding.values import padding_values, values_of
+from pytest_tfperf.padding.overhead import padding_values, values_of
+from pytest_tfperf.padding.tpu import generation
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.results import Source
 

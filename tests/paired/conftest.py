@@ -2,7 +2,7 @@
 
 import pytest
 
-from pytest_tfperf.paired.cleaning import Janitor
+from pytest_tfperf.child.cleanup import Janitor
 
 
 @pytest.fixture

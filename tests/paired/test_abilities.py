@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 
-from pytest_tfperf.paired import abilities
-from pytest_tfperf.paired.abilities import can_pin, can_stop
+from pytest_tfperf.machine import cores
+from pytest_tfperf.machine.cores import can_pin, can_stop
 
 
 def test_processes_can_be_stopped_where_paired_runs_work():
@@ -23,7 +23,7 @@ def test_a_system_without_the_signal_cannot_stop(monkeypatch):
 def test_a_sandbox_that_swallows_a_signal_is_told(monkeypatch, swallowed):
     kill = os.kill
     monkeypatch.setattr(os, "kill", lambda pid, number: None if number == swallowed else kill(pid, number))
-    monkeypatch.setattr(abilities, "_PATIENCE_S", 0.05)
+    monkeypatch.setattr(cores, "_PATIENCE_S", 0.05)
     assert not can_stop()
 
 

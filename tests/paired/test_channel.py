@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from pytest_tfperf.paired.channel import Channel
+from pytest_tfperf.child.channel import Channel
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from processes import state, until
 
+from pytest_tfperf.child.cleanup import Janitor
 from pytest_tfperf.errors import PairedError
-from pytest_tfperf.paired.cleaning import Janitor
 
 IDLE = [sys.executable, "-S", "-c", "import time; time.sleep(600)"]
 

@@ -7,8 +7,8 @@ import types
 import pytest
 from git_repository import write
 
-from pytest_tfperf.paired.loaded import import_hooks, module_files, module_loaders, outside_tree
-from pytest_tfperf.paired.tree import Tree
+from pytest_tfperf.paired.loaded_code import import_hooks, module_files, module_loaders, outside_tree
+from pytest_tfperf.paired.worktree import Tree
 
 TRACKED = frozenset(
     {"src/pkg/__init__.py", "src/pkg/model.py", "src/pkg/layers/dense.py", "tests/conftest.py", "flat.py", "test/__init__.py", "json.py"}
@@ -160,7 +160,7 @@ def test_import_hooks_that_load_the_project(tree, loader, foreign):
 
 def test_files_and_loaders_of_modules_that_are_there():
     files, loaders = module_files(sys.modules), module_loaders(sys.modules)
-    assert files["pytest_tfperf.paired.loaded"] == importlib.util.find_spec("pytest_tfperf.paired.loaded").origin
+    assert files["pytest_tfperf.paired.loaded_code"] == importlib.util.find_spec("pytest_tfperf.paired.loaded_code").origin
     assert loaders["json.decoder"] == "_frozen_importlib_external.SourceFileLoader"
     assert "sys" not in files
     assert loaders["sys"] == "_frozen_importlib.BuiltinImporter"

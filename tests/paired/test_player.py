@@ -8,9 +8,9 @@ import pytest
 from processes import state, until
 from speaking import speaking
 
+from pytest_tfperf.child import process as player_module
+from pytest_tfperf.child.process import Player, pinned
 from pytest_tfperf.errors import PairedError
-from pytest_tfperf.paired import player as player_module
-from pytest_tfperf.paired.player import Player, pinned
 
 COLLECTED = "task = hear(); say(collected=['test_a.py::test'], profiled=['test_a.py::test'], errors={});"
 

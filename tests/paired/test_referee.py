@@ -5,11 +5,11 @@ from random import Random
 import pytest
 from speaking import speaking
 
+from pytest_tfperf.child.process import Player
 from pytest_tfperf.errors import PairedError
-from pytest_tfperf.paired import referee
-from pytest_tfperf.paired.player import Player
-from pytest_tfperf.paired.referee import Match, Turns, run_match, size_of_turn, take_turns
-from pytest_tfperf.turn import Ready, Turn
+from pytest_tfperf.paired import coordinator
+from pytest_tfperf.paired.coordinator import Match, Turns, run_match, size_of_turn, take_turns
+from pytest_tfperf.turns import Ready, Turn
 
 SERVES = """
 def heard():
@@ -209,7 +209,7 @@ def test_a_ref_that_hangs(play, monkeypatch):
 
 
 def test_a_ref_that_hangs_in_a_turn(play, monkeypatch):
-    monkeypatch.setattr(referee, "_PATIENCE_S", 0.2)
+    monkeypatch.setattr(coordinator, "_PATIENCE_S", 0.2)
     hangs = "ask(ready=dict(workload={}, call_s=0.001, least_s=0.002, most_calls=None), profile='', tolerance=None); time.sleep(600)"
     tree, ref = play(a_test("profile('', 1)"), "tree"), play(hangs)
     match = run_match(tree, ref, "test", (None, None), playing(tree, ref))

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_tfperf.child import given_arguments, last_lines
-from pytest_tfperf.paired.starting import ranges, split_cores
+from pytest_tfperf.child.reports import given_arguments, last_lines
+from pytest_tfperf.child.starting import ranges, split_cores
 
 
 @pytest.mark.parametrize(
@@ -38,8 +38,8 @@ def test_cores_in_words(cores, text):
     [
         ([], []),
         (["-q", "tests"], ["-q", "tests"]),
-        (["-p", "pytest_tfperf.paired.side", "--tfperf-side=7", "-q", "tests"], ["-q", "tests"]),
-        (["--no-cov", "-p", "pytest_tfperf.own_process_child", "--tfperf-own-process=/x y", "-p", "other"], ["-p", "other"]),
+        (["-p", "pytest_tfperf.child.server", "--tfperf-side=7", "-q", "tests"], ["-q", "tests"]),
+        (["--no-cov", "-p", "pytest_tfperf.child.isolated_plugin", "--tfperf-own-process=/x y", "-p", "other"], ["-p", "other"]),
     ],
 )
 def test_arguments_are_given_on_as_they_were_given(arguments, given):

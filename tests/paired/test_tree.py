@@ -12,7 +12,7 @@ from processes import files_of_at_most
 
 from pytest_tfperf.errors import PairedError
 from pytest_tfperf.paired import git as asked
-from pytest_tfperf.paired.tree import Tree, mapped, mapped_argument, place, write_tree
+from pytest_tfperf.paired.worktree import Tree, mapped, mapped_argument, place, write_tree
 
 OLD, NEW = "RATE = 1\n", "RATE = 2\n"
 

@@ -6,11 +6,11 @@ import math
 import pytest
 from builders import profile, value
 
-from pytest_tfperf.baseline.decision import LOOKS
-from pytest_tfperf.paired.referee import Match, Opening, Turns
+from pytest_tfperf.paired.coordinator import Match, Opening, Turns
 from pytest_tfperf.paired.verdicts import Terms, absent_check, suspected, verdicts
 from pytest_tfperf.results import PARTS, Step, Verdict
-from pytest_tfperf.turn import Ready
+from pytest_tfperf.stats.sequential_test import LOOKS
+from pytest_tfperf.turns import Ready
 
 TERMS = Terms(ref="main", n_tests=1, spread=0.0045)
 READY = Ready(workload={}, call_s=0.001, least_s=0.02, most_calls=None)

@@ -8,8 +8,8 @@ import keras
 import pytest
 import tensorflow as tf
 
-import pytest_tfperf.fixture
-import pytest_tfperf.session
+import pytest_tfperf.plugin.conclude
+import pytest_tfperf.plugin.fixture
 
 LOADED = (keras, tf, pytest_tfperf)
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from pytest_tfperf.cli import main
+from pytest_tfperf.cli.main import main
 
 STRUCTURE = """
 w = tf.Variable(tf.ones((8, 8)))

@@ -22,7 +22,7 @@ import time
 import builders
 import pytest
 
-import pytest_tfperf.item
+import pytest_tfperf.plugin.items
 from pytest_tfperf import variant_run
 from pytest_tfperf.apart import Asked
 from pytest_tfperf.capture import exclusive
@@ -30,7 +30,7 @@ from pytest_tfperf.capture.outputs import Tolerance
 from pytest_tfperf.paired import player
 from pytest_tfperf.turn import Ready
 
-pytest_tfperf.item.describe = lambda: builders.LAPTOP
+pytest_tfperf.plugin.items.describe = lambda: builders.LAPTOP
 variant_run.takes_whole_gpus = lambda: False
 exclusive.n_gpus = lambda: 0
 player.READY_S = 5.0
@@ -68,7 +68,7 @@ class Light:
     def close(self):
         pass
 
-pytest_tfperf.item.TfProfile = Light
+pytest_tfperf.plugin.items.TfProfile = Light
 """
 
 PRELUDE = """

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from pytest_tfperf.capture.plan import Plan
-from pytest_tfperf.options import read_options
+from pytest_tfperf.plugin.options import read_options
 
 STEP = """
 def test_step(tf_profile):
@@ -161,7 +161,7 @@ def test_a_run_file_is_written_and_shown_again(suite):
     suite.write("\n@pytest.mark.tfperf(max_eager_ops=0)\n" + STEP)
     suite("--tfperf-report=out/run.json", *as_override(suite.path, INIS))
     done = subprocess.run(
-        [sys.executable, "-m", "pytest_tfperf.cli", "show", str(suite.path / "out" / "run.json")], capture_output=True, text=True
+        [sys.executable, "-m", "pytest_tfperf.cli.main", "show", str(suite.path / "out" / "run.json")], capture_output=True, text=True
     )
     assert done.returncode == 0
     assert "test_step" in done.stdout

@@ -9,7 +9,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from pytest_tfperf.own_process import autoclustering_flags, other_flags
+from pytest_tfperf.child.isolated_test import autoclustering_flags, other_flags
 
 # a test is profiled if it uses the fixture; this one does nothing
 CONFTEST = """

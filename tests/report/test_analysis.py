@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from builders import profile, value
 
-from pytest_tfperf.report.analysis import render_profile, render_table
+from pytest_tfperf.report.profile_text import render_profile, render_table
 from pytest_tfperf.results import PARTS, Advice, Step, Table
 
 TABLE = Table.of(

@@ -8,7 +8,7 @@ from builders import LAPTOP, check, profile, record_of, run_of, value
 from chromium import CHROMIUM, Browser, Page
 
 from pytest_tfperf.metrics import Metric
-from pytest_tfperf.report.html import render_html
+from pytest_tfperf.report.html.page import render_html
 from pytest_tfperf.results import PARTS, Advice, Source, Step, Table, Value
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on the path: apt install chromium, or any browser of its kind")

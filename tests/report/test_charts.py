@@ -2,7 +2,7 @@
 
 import pytest
 
-from pytest_tfperf.report.charts import history_chart, memory_chart, spread_chart, step_chart, tick_texts, ticks_between
+from pytest_tfperf.report.html.charts import history_chart, memory_chart, spread_chart, step_chart, tick_texts, ticks_between
 from pytest_tfperf.results import PARTS, Step
 
 

@@ -8,7 +8,7 @@ from golden import assert_golden
 from shown_run import a_run, compared
 
 from pytest_tfperf.metrics import METRICS
-from pytest_tfperf.report.csv_table import COLUMNS, render_csv
+from pytest_tfperf.report.csv import COLUMNS, render_csv
 from pytest_tfperf.results import Run
 
 

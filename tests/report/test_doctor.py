@@ -5,10 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_tfperf.analysis.self_check import SelfCheck
-from pytest_tfperf.baseline.decision import PINNED_SPREAD, UNPINNED_SPREAD, Rule
-from pytest_tfperf.baseline.resolution import needed_tolerance, noise_of, resolution
-from pytest_tfperf.report.doctor import (
+from pytest_tfperf.doctor.profiler_check import SelfCheck
+from pytest_tfperf.doctor.sections import (
     Turns,
     machine_noise_section,
     machine_section,
@@ -18,6 +16,8 @@ from pytest_tfperf.report.doctor import (
     resolution_section,
     sections_json,
 )
+from pytest_tfperf.stats.detectable_change import needed_tolerance, noise_of, resolution
+from pytest_tfperf.stats.sequential_test import PINNED_SPREAD, UNPINNED_SPREAD, Rule
 
 ENVIRONMENT = {
     "platform": "cpu, TensorFlow 2.21, oneDNN on",

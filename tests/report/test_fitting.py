@@ -4,7 +4,7 @@ from textwrap import dedent
 
 import pytest
 
-from pytest_tfperf.report.fitting import fitted_table, wrapped
+from pytest_tfperf.report.text_layout import fitted_table, wrapped
 
 TITLES = ("stage", "self time a step", "blocks a step", "nothing", "kind")
 ROWS = (

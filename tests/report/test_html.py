@@ -11,7 +11,7 @@ import shown_run
 from builders import LAPTOP, SERVER, check, profile, record_of, value
 
 from pytest_tfperf.metrics import METRICS, Metric
-from pytest_tfperf.report.html import PAGE_BYTES, render_html
+from pytest_tfperf.report.html.page import PAGE_BYTES, render_html
 from pytest_tfperf.results import PARTS, Advice, Run, Source, Step, Table, Value, Verdict
 
 CELLS = ("td", "th")

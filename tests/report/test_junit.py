@@ -2,7 +2,7 @@
 
 from builders import profile
 
-from pytest_tfperf.report.junit import properties
+from pytest_tfperf.report.ci import properties
 
 
 def test_each_metric_that_is_known_is_a_property():

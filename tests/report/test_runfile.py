@@ -7,7 +7,7 @@ from builders import check, profile, record_of
 from processes import files_of_at_most
 
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.report.runfile import ENDINGS, read_run, write_run
+from pytest_tfperf.report.run_file import ENDINGS, read_run, write_run
 from pytest_tfperf.results import Run
 
 A_RUN = Run(

@@ -6,8 +6,8 @@ import pytest
 from builders import LAPTOP, profile, record_of, run_of
 from golden import assert_golden
 
-from pytest_tfperf.baseline.runs import compare_runs
-from pytest_tfperf.report.two_runs import compared_runs_json, render_compared_runs
+from pytest_tfperf.baseline.compare_runs import compare_runs
+from pytest_tfperf.report.run_comparison import compared_runs_json, render_compared_runs
 from pytest_tfperf.results import PARTS, Step, Table
 
 NEWER = {**LAPTOP, "setting": {"tensorflow": "2.21.1", "precision": "float32"}}

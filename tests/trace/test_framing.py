@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from xspace import event, field, varint
 
 from pytest_tfperf.errors import TraceError
-from pytest_tfperf.trace.framing import event_tags
-from pytest_tfperf.trace.wire import Message
+from pytest_tfperf.protobuf import Message
+from pytest_tfperf.trace.event_offsets import event_tags
 
 
 def one_by_one(raw, begin, end):

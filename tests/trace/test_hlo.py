@@ -11,8 +11,8 @@ from traces import real
 from xspace import event, field, line, plane, space, varint
 
 from pytest_tfperf.errors import TraceError
-from pytest_tfperf.trace.hlo import argument_shapes, buffer_bytes, buffer_sizes, decode_module, modules_of
-from pytest_tfperf.trace.hlo_module import DTYPES, Buffers, HloInstruction, Shape
+from pytest_tfperf.hlo.decode import argument_shapes, buffer_bytes, buffer_sizes, decode_module, modules_of
+from pytest_tfperf.hlo.module import DTYPES, Buffers, HloInstruction, Shape
 from pytest_tfperf.trace.xspace import decode_trace
 
 

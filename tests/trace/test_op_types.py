@@ -1,6 +1,6 @@
 import pytest
 
-from pytest_tfperf.trace.op_types import computes
+from pytest_tfperf.op_types import computes
 
 
 @pytest.mark.parametrize(

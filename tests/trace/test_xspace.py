@@ -8,8 +8,8 @@ from traces import TRACES, stored
 from xspace import MS, event, field, line, plane, space, varint
 
 from pytest_tfperf.errors import TraceError
+from pytest_tfperf.hlo.decode import buffer_bytes
 from pytest_tfperf.trace.events import Events
-from pytest_tfperf.trace.hlo import buffer_bytes
 from pytest_tfperf.trace.xspace import decode_trace, read_trace
 
 

@@ -1,0 +1,1 @@
+"""Accelerators: kernels, launches, op profile, roofline."""

@@ -1,0 +1,76 @@
+"""
+Which GPU kernels run on tensor cores (AMD: matrix cores), which could, and which compute with 16 bits: by their names.
+
+No profiler records the units that a kernel uses. NVIDIA's names are those of XProf's list (openxla/xprof, kernel_stats_utils.cc,
+IsKernelUsingTensorCore), and of what came after it: cuBLAS' `nvjet` and `sm90_`/`sm100_` kernels, CUTLASS' `tensorop` and `gmma`
+kernels, the instruction shapes in mma kernels (`h16816`), and fused attention. AMD's are Tensile's `MI16x16x16` and the like.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from pytest_tfperf.analysis.device.annotations import HLO_OP, Launcher
+
+_REMEMBERED = 4096  # kernels whose names are remembered: C++ names are long, and every op that launches one asks again
+_NVIDIA_NAMES = (
+    "16816", "c1688", "conv1x1", "conv2d_c1_k1", "dgrad_1x1_stride_2x2", "direct_group", "first_layer_wgrad_kernel", "h1688", "h884",
+    "hmma", "i16832", "i8816", "s884", "s1688", "xmma_gemm", "xmma_implicit_gemm", "xmma_sparse_conv", "xmma_sparse_gemm",
+    "xmma_warp_specialized_implicit_gemm",
+)  # fmt: skip
+_LATER_NAMES = (
+    r"nvjet_", r"tensorop", r"tensor\d+x\d+x\d+", r"(^|_)(w?gmma|tcgen05|utcmma|umma)", r"sm(90|100|103|120)_xmma",
+    r"cutlass3x_sm(90|100|103|120)", r"fmha|flash_(fwd|bwd)|flash_attn|flash_attention|cudnn_generated_fort_native_sdpa",
+)  # fmt: skip
+_AMD_NAMES = (r"_MI(\d+x){2,3}\d+", r"MFMA")
+_TENSOR_CORES = re.compile("|".join([*map(re.escape, _NVIDIA_NAMES), *_LATER_NAMES, *_AMD_NAMES]), re.IGNORECASE)
+# CUTLASS and Tensile have kernels for the other units too
+_OTHER_UNITS = re.compile(r"cutlass.*simt|_MI(0x){2,3}0", re.IGNORECASE)
+# XProf's TensorFlow ops that can use them (openxla/xprof, kernel_stats_utils.cc, IsOpTensorCoreEligible), einsums, and JAX's primitives
+_ELIGIBLE_OPS = re.compile(
+    r"(Conv[23]D(Backprop(Filter|Input)(V2)?)?|DepthwiseConv2dNative(Backprop(Filter|Input))?|_?(Fused|Mkl|Xla|Batch|Sparse)*MatMul(V[23])?"
+    r"|_FusedConv2D|(Xla)?Einsum|CudnnRNN.*|Xla(Dot|Conv)(V2)?|dot_general|conv_general_dilated)\Z"
+)
+_ELIGIBLE_HLO = re.compile(r"(^|[_\-$])(dot|gemm|convolution|conv|fmha|flash|cublas|matmul)(?![a-z])", re.IGNORECASE)
+_ELIGIBLE_KERNELS = re.compile(r"gemm|gemv|[sh]cudnn_|conv(?!ert|ersion)|fprop|dgrad|wgrad|winograd|im\dd?2col|Cijk_|matmul", re.IGNORECASE)
+_HALF = re.compile(
+    r"half|fp16|fp8|bf16|float16|(?<![a-z])f16|e4m3|e5m2|(^|[_.])h(884|1688|16816)|(^|_)hgemm|hmma|nvjet_[htq]"
+    r"|_(HHS|HSS|HH|BBS|BSS|BB)_(BH_|HPA|MT)"
+)
+
+
+@lru_cache(_REMEMBERED)
+def uses_tensor_cores(kernel: str) -> bool:
+    """Whether a kernel of this name runs on tensor cores."""
+    return bool(_TENSOR_CORES.search(kernel)) and not _OTHER_UNITS.search(kernel)
+
+
+def is_eligible(kernel: str, launcher: Launcher) -> bool:
+    """
+    Whether a kernel multiplies matrices or convolves, and so could run on tensor cores: by its own name, by the XLA instruction or by the
+    type of the op that launched it.
+
+    XProf calls every kernel eligible whose source is a convolution, also those that only transpose its input.
+    """
+    if uses_tensor_cores(kernel) or _multiplies(kernel):
+        return True
+    if launcher.source == HLO_OP:
+        return bool(_ELIGIBLE_HLO.search(launcher.name))
+    return bool(_ELIGIBLE_OPS.match(launcher.kind))
+
+
+@lru_cache(_REMEMBERED)
+def _multiplies(kernel: str) -> bool:
+    return bool(_ELIGIBLE_KERNELS.search(kernel))
+
+
+def half_operands(shapes: str) -> bool | None:
+    """Whether an op's operands have 16-bit types, by the shapes that TensorFlow annotates, `(half[4,1];int32)`; None without any."""
+    return ("half" in shapes or "bf16" in shapes or "bfloat16" in shapes) if shapes else None
+
+
+@lru_cache(_REMEMBERED)
+def half_by_name(kernel: str) -> bool:
+    """Whether a kernel's name says that it computes with numbers of 16 bits or fewer."""
+    return bool(_HALF.search(kernel))

@@ -1,0 +1,175 @@
+"""
+The kernels that GPUs ran.
+
+Their details are texts of `name:value` pairs, from CUPTI `regs:32 static_shared:0 dynamic_shared:0 grid:16,1,1
+block:512,1,1 occ_pct:50`, from TensorFlow before 2.5 with `shm:`, from ROCm with `group_mem:` for shared memory (openxla/xprof,
+kernel_stats_utils.cc; openxla/xla, cupti_collector.cc and rocm_collector.cc).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pytest_tfperf.analysis.device.annotations import Launcher, launchers
+from pytest_tfperf.analysis.device.kernel_names import half_by_name, half_operands, is_eligible, uses_tensor_cores
+from pytest_tfperf.analysis.device.planes import gpu_kind, gpus, stream_events
+from pytest_tfperf.analysis.steps.detect import Steps
+from pytest_tfperf.analysis.steps.on_devices import own_steps
+from pytest_tfperf.metrics import BYTES, COUNT, SECONDS, SHARE
+from pytest_tfperf.results import Source, Table, Value
+from pytest_tfperf.trace.stats import labels
+from pytest_tfperf.trace.xspace import Plane, Trace
+
+_PAIR = re.compile(r"([a-z_]+):([0-9.,]+)")
+_SHARED = ("static_shared", "dynamic_shared", "shm", "group_mem")
+_HALVES = (None, False, True)
+_FILLS = re.compile(r"memset|__amd_rocclr_fillBuffer", re.IGNORECASE)
+NO_GPU = "the trace has no GPU that did anything"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel:
+    """
+    One kernel with one launch configuration, over all steps and GPUs.
+
+    `registers` per thread, `shared_bytes` per block, `occupancy` the theoretical one; None where the profiler does not say. Of the `ops`
+    that launched it, it ran longest for `op`.
+    `eligible` says whether it multiplies matrices or convolves, `half` whether its operands have 16 bits.
+    """
+
+    name: str
+    launches: int
+    total_s: float
+    min_s: float
+    max_s: float
+    registers: int | None = None
+    shared_bytes: int | None = None
+    grid: str = ""
+    block: str = ""
+    occupancy: float | None = None
+    op: str = ""
+    ops: frozenset[str] = frozenset()
+    tensor_cores: bool = False
+    eligible: bool = False
+    half: bool = False
+
+    @property
+    def configuration(self) -> tuple[object, ...]:
+        """How it was launched."""
+        return self.grid, self.block, self.registers, self.shared_bytes, self.occupancy
+
+    @property
+    def mean_s(self) -> float:
+        """Seconds of a launch."""
+        return self.total_s / self.launches
+
+
+def is_kernel(name: str) -> bool:
+    """Whether a GPU's event of this name is a kernel of the program: a collective's too, but no copy and no fill."""
+    return gpu_kind(name) in ("device_compute", "collective") and not _FILLS.match(name)
+
+
+def find_kernels(trace: Trace, steps: Steps) -> list[Kernel]:
+    """The kernels that GPUs started in the steps, those as the devices ran them; by total time."""
+    found: dict[tuple[object, ...], Kernel] = {}
+    parts = [kernel for plane in gpus(trace) for kernel in _kernels(plane, steps)]
+    for kernel in sorted(parts, key=lambda kernel: -kernel.total_s):
+        key = (kernel.name, kernel.configuration, kernel.eligible, kernel.half)
+        found[key] = _sum(found[key], kernel) if key in found else kernel
+    return sorted(found.values(), key=lambda kernel: -kernel.total_s)
+
+
+def kernel_table(kernels: Sequence[Kernel], n_steps: int) -> Table:
+    """The kernels by total time; launches and total are per step, all GPUs together."""
+    columns = [
+        ("kernel", ""), ("op", ""), ("ops", COUNT), ("launches", COUNT), ("total", SECONDS), ("mean", SECONDS), ("min", SECONDS),
+        ("max", SECONDS), ("registers", COUNT), ("shared memory", BYTES), ("grid", ""), ("block", ""), ("occupancy", SHARE),
+        ("tensor cores", ""),
+    ]  # fmt: skip
+    rows = [
+        (
+            kernel.name, kernel.op, len(kernel.ops), kernel.launches / n_steps, kernel.total_s / n_steps, kernel.mean_s, kernel.min_s,
+            kernel.max_s, kernel.registers, kernel.shared_bytes, kernel.grid, kernel.block, kernel.occupancy, kernel.tensor_cores,
+        )
+        for kernel in kernels
+    ]  # fmt: skip
+    return Table.of("kernels", columns, rows)
+
+
+def tensor_core_time(kernels: Sequence[Kernel]) -> Value:
+    """The share of the time of kernels that could run on tensor cores in which they do; `half_share` is that of 16-bit operands."""
+    if not kernels:
+        return Value.unknown("tensor_core_time", "no GPU ran a kernel in the steps")
+    eligible = sum(kernel.total_s for kernel in kernels if kernel.eligible)
+    if eligible <= 0:
+        return Value.unknown("tensor_core_time", "no kernel in the steps multiplies matrices or convolves, by its op or name")
+    used = sum(kernel.total_s for kernel in kernels if kernel.tensor_cores)
+    without = [kernel.name for kernel in kernels if kernel.eligible and not kernel.tensor_cores][:3]
+    return Value.of("tensor_core_time", min(used / eligible, 1.0), Source.TRACE, half_share=half_share(kernels), without=without)
+
+
+def half_share(kernels: Sequence[Kernel]) -> float | None:
+    """The share of the kernels' time with 16-bit operands, None of no time."""
+    total = sum(kernel.total_s for kernel in kernels)
+    return sum(kernel.total_s for kernel in kernels if kernel.half) / total if total > 0 else None
+
+
+def _kernels(plane: Plane, steps: Steps) -> Iterator[Kernel]:
+    """The kernels of one GPU: events of one name, configuration and launcher are one."""
+    events = stream_events(plane).named(is_kernel)
+    events = events.where(own_steps(plane, steps).of(events.start) >= 0)
+    detail, details = labels(events, "kernel_details")
+    shape, shapes = labels(events, "shape")
+    code, found = launchers(events)
+    half = np.array([_HALVES.index(half_operands(text)) for text in shapes], np.int64)[shape]
+    columns, sizes = (plane.name_index[events.rows], detail, code, half), (len(plane.names), len(details), len(found), len(_HALVES))
+    keys, group = np.unique(np.ravel_multi_index(columns, sizes), return_inverse=True)
+    group, duration = group.reshape(-1), (events.end - events.start) * 1e-12
+    low, high = np.full(keys.size, np.inf), np.zeros(keys.size)
+    np.minimum.at(low, group, duration)
+    np.maximum.at(high, group, duration)
+    launches, total = np.bincount(group, minlength=keys.size), np.bincount(group, duration, keys.size)
+    for place, (name, text, launcher, halved) in enumerate(zip(*map(list, np.unravel_index(keys, sizes)), strict=True)):
+        times = Kernel(
+            name=plane.names[name],
+            launches=int(launches[place]),
+            total_s=float(total[place]),
+            min_s=float(low[place]),
+            max_s=float(high[place]),
+        )
+        yield _described(times, details[text], found[launcher], _HALVES[halved])
+
+
+def _described(kernel: Kernel, details: str, launcher: Launcher, half: bool | None) -> Kernel:
+    """A kernel with what its details, its launcher and its name say of it."""
+    pairs = dict(_PAIR.findall(details))
+    shared = [int(pairs[key]) for key in _SHARED if pairs.get(key, "").isdigit()]
+    occupancy = float(pairs.get("occ_pct", 0)) / 100
+    return replace(
+        kernel,
+        registers=int(pairs["regs"]) if pairs.get("regs", "").isdigit() else None,
+        shared_bytes=sum(shared) if shared else None,
+        grid=pairs.get("grid", ""),
+        block=pairs.get("block", ""),
+        occupancy=occupancy if 0 < occupancy <= 1 else None,  # profilers that do not know it say 0
+        op=launcher.name if launcher.source else "",
+        ops=frozenset({launcher.name} if launcher.source else ()),
+        tensor_cores=uses_tensor_cores(kernel.name),
+        eligible=is_eligible(kernel.name, launcher),
+        half=half_by_name(kernel.name) if half is None else half,
+    )
+
+
+def _sum(one: Kernel, other: Kernel) -> Kernel:
+    return replace(
+        one,
+        launches=one.launches + other.launches,
+        total_s=one.total_s + other.total_s,
+        min_s=min(one.min_s, other.min_s),
+        max_s=max(one.max_s, other.max_s),
+        ops=one.ops | other.ops,
+    )

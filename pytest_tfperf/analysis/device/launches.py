@@ -1,0 +1,105 @@
+"""How many kernels a step launches, and what it copies between host and device."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from pytest_tfperf.analysis.device.kernels import NO_GPU, is_kernel
+from pytest_tfperf.analysis.device.planes import accelerators, gpu_kind, gpus, stream_events, tpu_ops, tpus
+from pytest_tfperf.analysis.steps.detect import Steps
+from pytest_tfperf.analysis.steps.linkage import linked_kernels
+from pytest_tfperf.analysis.steps.on_devices import own_steps
+from pytest_tfperf.analysis.xla.counts import per_step
+from pytest_tfperf.protobuf import Ints
+from pytest_tfperf.results import Value
+from pytest_tfperf.trace.events import Events, metadata_texts
+from pytest_tfperf.trace.stats import labels
+from pytest_tfperf.trace.xspace import Plane, Trace
+
+COPIES, BYTES = "host_device_copies", "host_device_bytes"
+_OF_THE_HOST = frozenset({"tfperf", "step_num", "iterations", "function"})  # sources of steps that hold the launches of their work
+_SIZE = re.compile(r"(?:^|\s)(?:size|num_bytes):(\d+)")
+_HOST_SPACE = "S(5)"
+_NO_DEVICE = "the trace has no GPU or TPU that did anything"
+_NO_TRANSFER = (
+    "the trace of a TPU shows infeed, outfeed and copies from and to host memory within a program; this one has none of them, and what "
+    "the host sends between programs is not recorded"
+)
+
+
+def kernel_launches(trace: Trace, steps: Steps) -> Value:
+    """
+    Kernels of a step on all GPUs, by the step in which the host launched them, else by that in which the device started them.
+
+    `steps` are those of the host, if it has any.
+    """
+    if not gpus(trace):
+        return Value.unknown("kernel_launches", NO_GPU)
+    counts = [steps.counts(step) for _, step in _placed(trace, steps, is_kernel)]
+    return per_step("kernel_launches", sum(counts, np.zeros(len(steps), np.int64)), steps.sizes)
+
+
+def copy_values(trace: Trace, steps: Steps) -> dict[str, Value]:
+    """host_device_copies and host_device_bytes: those of a step in both directions on all devices; `steps` as in `kernel_launches`."""
+    if not accelerators(trace):
+        return {name: Value.unknown(name, _NO_DEVICE) for name in (COPIES, BYTES)}
+    found = [*_gpu_copies(trace, steps), *(_tpu_copies(plane, steps) for plane in tpus(trace))]
+    if not gpus(trace) and not sum(step.size for step, _ in found):
+        return {name: Value.unknown(name, _NO_TRANSFER) for name in (COPIES, BYTES)}
+    counts = sum((steps.counts(step) for step, _ in found), np.zeros(len(steps), np.int64))
+    unsized = sum(int((size[step >= 0] < 0).sum()) for step, size in found)
+    if unsized:
+        size = Value.unknown(BYTES, f"the trace does not say how large {unsized} of {int(counts.sum())} copies are")
+    else:
+        size = per_step(BYTES, sum((_sums(*copied, steps) for copied in found), np.zeros(len(steps), np.int64)), steps.sizes)
+    return {COPIES: per_step(COPIES, counts, steps.sizes), BYTES: size}
+
+
+def _placed(trace: Trace, steps: Steps, accept: Callable[[str], bool]) -> Iterator[tuple[Events, Ints]]:
+    """Of each GPU the events of accepted names and their steps: those that launched them if the trace shows it, else by their own time."""
+    if steps.source in _OF_THE_HOST:
+        work = linked_kernels(trace, steps)
+    else:
+        work = ((events, own_steps(events.plane, steps).of(events.start)) for events in map(stream_events, gpus(trace)))
+    for events, step in work:
+        step = step if (step >= 0).any() else steps.of(events.start)
+        wanted = np.isin(events.rows, events.named(accept).rows)
+        yield events.where(wanted), step[wanted]
+
+
+def _gpu_copies(trace: Trace, steps: Steps) -> Iterator[tuple[Ints, Ints]]:
+    """Of each GPU the steps of its copies from and to the host, and their bytes, -1 where unknown."""
+    for events, step in _placed(trace, steps, lambda name: gpu_kind(name) in ("input", "output")):
+        code, texts = labels(events, "memcpy_details")
+        sizes = [int(match[1]) if (match := _SIZE.search(text)) else -1 for text in texts]
+        yield step, np.array(sizes, np.int64)[code]
+
+
+def _tpu_copies(plane: Plane, steps: Steps) -> tuple[Ints, Ints]:
+    """The steps of a core's transfers from and to the host, and their bytes, -1 where unknown."""
+    category, size = metadata_texts(plane, "hlo_category"), metadata_texts(plane, "bytes_accessed")
+    events = tpu_ops(plane).named(lambda name: is_host_transfer(name, category.get(name, "")))
+    sizes = [int(size[name]) if size.get(name, "").isdigit() and int(size[name]) else -1 for name in plane.names]
+    return own_steps(plane, steps).of(events.start), np.array(sizes, np.int64)[plane.name_index[events.rows]]
+
+
+def is_host_transfer(text: str, category: str) -> bool:
+    """
+    Whether an instruction moves data from or to the host: infeed, outfeed, or a copy of which one side is in host memory.
+
+    S(5) marks host memory in a layout (openxla/xla, xla/layout.h, Layout::kHostMemorySpace).
+    """
+    if category in ("infeed", "outfeed", "host send", "host recv"):
+        return True
+    result = text.partition(" copy-start(")[0]  # of an asynchronous copy: target, source and context
+    return category in ("copy-start", "copy") and result.count(_HOST_SPACE) == 1
+
+
+def _sums(step: Ints, amounts: Ints, steps: Steps) -> Ints:
+    """Σ of the amounts of each step, shape (n_steps,)."""
+    total = np.zeros(len(steps), np.int64)
+    np.add.at(total, step[step >= 0], amounts[step >= 0])
+    return total

@@ -1,0 +1,65 @@
+"""Where the time of the devices went by module, category and op, and which share of their peaks each reached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from pytest_tfperf.analysis.device.roofline import AROUND_OTHERS, rate_of
+from pytest_tfperf.analysis.host.op_times import Op
+from pytest_tfperf.metrics import BYTES, COUNT, FLOP, FLOP_RATE, SECONDS, SHARE
+from pytest_tfperf.results import Table
+from pytest_tfperf.trace.device_spec import DeviceSpec
+
+IDLE = "idle"
+COLUMNS = (
+    ("module", ""), ("category", ""), ("op", ""), ("occurrences", COUNT), ("self", SECONDS), ("share", SHARE), ("FLOP", FLOP),
+    ("memory", BYTES), ("FLOP rate", FLOP_RATE), ("of peak", SHARE), ("of peak bandwidth", SHARE),
+)  # fmt: skip
+
+
+def op_profile_table(ops: Sequence[Op], idle_s: float, spec: DeviceSpec | None, n_steps: int) -> Table:
+    """
+    Modules, below each its categories, below each its ops, by self time; per step, all devices together.
+
+    Shares are of the devices' time: Σ self time of all ops + `idle_s`, the seconds in which no op ran, over all steps and devices.
+    """
+    whole = sum(op.self_s for op in ops) + idle_s
+
+    def row(module: str, category: str, name: str, some: Sequence[Op]) -> tuple[Any, ...]:
+        rate, time = rate_of(some, spec), sum(op.self_s for op in some)
+        flops, size = (total_cost(some, cost) for cost in ("flops", "bytes"))
+        return (
+            module, category, name, sum(op.count for op in some) / n_steps, time / n_steps, time / whole if whole else None,
+            None if flops is None else flops / n_steps, None if size is None else size / n_steps,
+            rate.flops, rate.flops_share, rate.bandwidth_share,
+        )  # fmt: skip
+
+    rows = [row(*at, some) for at, some in _tree(ops)]
+    if idle_s > 0:
+        rows.append((IDLE, "", "", None, idle_s / n_steps, idle_s / whole, None, None, None, None, None))
+    return Table.of("op profile", COLUMNS, rows)
+
+
+def total_cost(ops: Sequence[Op], cost: str) -> float | None:
+    """Σ of `flops` or `bytes` of the ops, without those around others, whose cost is that of what they run; None where one is unknown."""
+    costs = [getattr(op, cost) for op in ops if op.kind not in AROUND_OTHERS]
+    return None if None in costs or not costs else float(sum(costs))
+
+
+def _tree(ops: Sequence[Op]) -> Iterator[tuple[tuple[str, str, str], list[Op]]]:
+    """(module, category, op) and its ops, each level below the one that it is part of."""
+    for module, some in _by(ops, lambda op: op.module):
+        yield (module, "", ""), some
+        for category, few in _by(some, lambda op: op.kind):
+            yield (module, category, ""), few
+            for name, one in _by(few, lambda op: op.name):
+                yield (module, category, name), one
+
+
+def _by(ops: Sequence[Op], key: Callable[[Op], str]) -> list[tuple[str, list[Op]]]:
+    """The ops by key, what took longest first."""
+    groups: dict[str, list[Op]] = {}
+    for op in ops:
+        groups.setdefault(key(op), []).append(op)
+    return sorted(groups.items(), key=lambda item: -sum(op.self_s for op in item[1]))

@@ -1,0 +1,131 @@
+"""Where the cause of a metric lies and what to try, in a sentence each; the facts come from the other analyses."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from pytest_tfperf import op_types
+from pytest_tfperf.analysis.input.stages import Stage
+from pytest_tfperf.analysis.xla.executions import short_module
+from pytest_tfperf.metrics import format_quantity
+
+_SHOWN = 5
+_INTO_XLA = {
+    op_types.TEXT: "turn text into numbers before the step, in the input pipeline",
+    op_types.PYTHON: "write it with TensorFlow's ops, or call it outside the function that is compiled",
+    op_types.NO_KERNEL: "replace it by ops that XLA compiles, or keep it outside the function that is compiled",
+    op_types.DYNAMIC: "jit_compile=True on its tf.function takes it; or keep the size constant: tf.where(mask, x, 0)",
+    op_types.RANDOM: "tf.random.stateless_uniform and its siblings can be clustered",
+    op_types.EAGER: "move it into the tf.function that the step calls",
+    op_types.FELL_BACK: "give every batch the same shape, or set jit_compile=True on the tf.function",
+    op_types.LEFT_OUT: "jit_compile=True on its tf.function compiles it whole",
+    op_types.UNASKED: "jit_compile=True on its tf.function or in model.compile, or autocluster=True on the marker",
+}
+
+
+def input_cause(stages: Sequence[Stage]) -> dict[str, str]:
+    """`where` and `try` for steps that wait for input."""
+    if not stages:
+        return {
+            "where": "no tf.data stage ran: the elements come from Python code",
+            "try": "feed the step from a tf.data.Dataset that ends in .prefetch(tf.data.AUTOTUNE)",
+        }
+    if stages[0].on_device:
+        return {
+            "where": "the device's own prefetch waited for the host: no stage of the host's pipeline is in the trace",
+            "try": "trace more steps, for the host's pipeline to show; end it with prefetch(tf.data.AUTOTUNE), and copy ahead",
+        }
+    return stage_cause(stages[0], stages)
+
+
+def stage_cause(stage: Stage, stages: Sequence[Stage]) -> dict[str, str]:
+    """`where` and `try` for a pipeline of these stages that this one slows down."""
+    return {"where": _describe(stage), "try": "; ".join(_remedies(stage, stages))}
+
+
+def compile_cause(modules: Sequence[str], changes: Sequence[str] = ()) -> dict[str, str]:
+    """`where` and `try` for executables compiled after the first step; `changes` says of the first of them what was different."""
+    left = len(modules) - len(changes)
+    described = "; ".join([*changes, f"and {left} more"] if left else changes)
+    return {
+        "where": f"compiled: {described if changes else _tally(map(short_module, modules))}",
+        "try": "give every batch the same shape (batch(..., drop_remainder=True), or pad the last one)",
+    }
+
+
+def retrace_cause(traced: Iterable[tuple[str, int, str]]) -> dict[str, str]:
+    """`where` and `try` for functions traced after the first step: (function, step, what changed)."""
+    traced = list(traced)
+    steps = sorted({step for _, step, _ in traced})
+    shown = ", ".join(map(str, steps[:5])) + (", …" if len(steps) > 5 else "")
+    return {
+        "where": f"traced again: {_tally(_with_change(name, change) for name, _, change in traced)}, in step {shown}",
+        "try": "pass tensors instead of Python numbers, keep shapes constant or set reduce_retracing=True, and create the "
+        "tf.function once, outside the step",
+    }
+
+
+def _with_change(name: str, change: str) -> str:
+    return f"{name} ({change})" if change else name
+
+
+def eager_cause(types: Counter[str], seen: Iterable[tuple[str, str | None, int]]) -> dict[str, str]:
+    """`where` and `try` for ops that run eagerly, by type; `seen` says which of the user's lines ran them in one step."""
+    lines: dict[str, list[str]] = {}
+    for op_type, line, _ in seen:
+        lines.setdefault(op_type, []).extend([line] if line else [])
+    named = {op: f"{op} at {', '.join(lines[op][:3])}{', …' if len(lines[op]) > 3 else ''}" for op in types if lines.get(op)}
+    return {
+        "where": "eager: " + _tally(named.get(op, op) for op in types.elements()),
+        "try": "move them into the tf.function that the step calls",
+    }
+
+
+def outside_cause(outside: Sequence[tuple[str, str | None, str, int]]) -> dict[str, str]:
+    """`where` and `try` for ops outside XLA: (type, the user's line, why, how many), those that XLA cannot compile first."""
+    shown = [
+        op_type + (f" ×{count}" if count > 1 else "") + f" ({why})" + (f" at {line}" if line else "")
+        for op_type, line, why, count in outside[:_SHOWN]
+    ]
+    left = sum(count for *_, count in outside[_SHOWN:])
+    return {"where": "outside XLA: " + "; ".join(shown) + (f"; and {left} more" if left else ""), "try": _INTO_XLA[outside[0][2]]}
+
+
+def overhead_cause() -> dict[str, str]:
+    """`try` for steps whose time goes to Python."""
+    return {
+        "where": "Python code in the step or its loop, with neither TensorFlow nor input active",
+        "try": "move it into a tf.function, run it less often, or loop over several steps inside one (steps_per_execution in Keras)",
+    }
+
+
+def _describe(stage: Stage) -> str:
+    title = f"stage {stage.name}" + (f" {stage.node!r}" if stage.node else "")
+    work = f"{format_quantity(stage.self_s / max(stage.calls, 1), 's')} of work a call"
+    kind = "runs Python" if stage.python else ""
+    spread = f"{stage.parallelism} in parallel" if stage.parallelism > 1 else "sequential"
+    return f"{title} ({', '.join(filter(None, (work, spread, kind)))}) is the slowest"
+
+
+def _remedies(stage: Stage, stages: Sequence[Stage]) -> list[str]:
+    remedies = []
+    if stage.python:
+        remedies.append("replace the Python function by TensorFlow ops (Python runs one call at a time)")
+    if stage.name in ("Map", "MapAndBatch", "ParallelMap") and stage.parallelism == 1:
+        remedies.append("map(..., num_parallel_calls=tf.data.AUTOTUNE)")
+    elif stage.name in ("Generator", "FlatMap"):
+        remedies.append("read with tf.data ops and interleave(..., num_parallel_calls=tf.data.AUTOTUNE)")
+    elif stage.name in ("TFRecord", "TextLine", "FixedLengthRecord"):
+        remedies.append("read several files at once: interleave(..., num_parallel_calls=tf.data.AUTOTUNE)")
+    if not any(other.name in ("MemoryCache", "MemoryCacheImpl", "Cache") for other in stages):
+        remedies.append("cache() behind it, if the data fit in memory")
+    if not any(other.name == "Prefetch" and not other.injected for other in stages):
+        remedies.append("end the pipeline with prefetch(tf.data.AUTOTUNE)")
+    return remedies or ["do less work an element in this stage, or give it more cores"]
+
+
+def _tally(names: Iterable[str]) -> str:
+    counts = Counter(names)
+    shown = [name if count == 1 else f"{name} ×{count}" for name, count in counts.most_common(5)]
+    return ", ".join(shown) + (f", and {len(counts) - 5} more" if len(counts) > 5 else "")

@@ -1,0 +1,1 @@
+"""Host activity: ops, functions, memory."""

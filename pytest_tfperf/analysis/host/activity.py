@@ -1,0 +1,203 @@
+"""What ran on the host's threads: model ops, the TensorFlow runtime, eager ops; each kept apart from the input pipeline."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from pytest_tfperf.analysis.steps.detect import HOST, Steps
+from pytest_tfperf.protobuf import Ints
+from pytest_tfperf.results import FETCH, FETCH_PYTHON
+from pytest_tfperf.trace.events import Events, Mask
+from pytest_tfperf.trace.intervals import Spans, merge
+from pytest_tfperf.trace.nesting import enclosing, parents
+from pytest_tfperf.trace.xspace import Plane, Trace, once
+
+# `node name:Op type`, the grammar of XProf's ParseTfOpFullname (xla/tsl/profiler/convert or utils/tf_op_utils.cc)
+_OP = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*:([A-Z_][a-zA-Z0-9_]*)\Z")
+# ops that wait for others or run them, and so are not work themselves
+_SHELLS = re.compile(
+    r"_?(IteratorGetNext.*|Stateful?PartitionedCall|PartitionedCall|While|StatelessWhile|If|StatelessIf|Case|StatelessCase"
+    r"|RemoteCall|SymbolicGradient|_?Recv|_?HostRecv|NoOp)\Z"
+)
+_RUNTIME = frozenset(
+    {
+        "EagerExecute",
+        "EagerKernelExecute",
+        "FunctionRun",
+        "SessionRun",
+        "RunGraph",
+        "KernelAndDeviceFunc::Run",
+        "tf.function-graph_building",
+    }
+)
+_FETCHING = ("IteratorGetNext", "OptionalHasValue", "OptionalGetValue", "_EagerConst", "SyncDevice")
+_DATA_LINES = ("tf_data_",)
+DATA_RUNS = "InstantiatedCapturedFunction::Run"
+"""How the events are named in which tf.data runs a function of the user's."""
+CPU_COMPILER = "CpuCompiler::RunBackend"
+"""What XLA's backend for CPUs does, whose stat `name` is the module's (xla/service/cpu/cpu_compiler.cc)."""
+GPU_COMPILER = "HLO Transforms:"
+"""What GpuCompiler::RunHloPasses does, with the module's name behind it (xla/service/gpu/gpu_compiler.cc); its backend has no event."""
+PYTHON_OPS = frozenset({"PyFunc", "EagerPyFunc", "PyFuncStateless"})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Activity:
+    """Merged spans of one host: `model` ops and XLA executions, `runtime` calls, XLA and graph `compile`."""
+
+    model: Spans
+    runtime: Spans
+    compile: Spans
+
+
+def find_activity(trace: Trace) -> Activity:
+    """When the model's ops, the runtime and the compilers were active; functions that tf.data runs are none of them."""
+    host = Events.of(trace.plane(HOST))
+    process = model_processes(trace)
+    runtime = not_for_data(host, host.named(lambda name: name in _RUNTIME))
+    executions = xla_executions(host)
+    return Activity(
+        model=merge(_model_ops(host).spans, executions.spans),
+        runtime=merge(runtime.spans, process.spans, executions.spans),
+        compile=merge(compilations(host).spans, host.called("tf.function-graph_building").spans),
+    )
+
+
+def model_processes(trace: Trace) -> Events:
+    """When TensorFlow's executor worked on the model's functions."""
+    host = Events.of(trace.plane(HOST))
+    return host.called("ExecutorState::Process").where(~_runs_for_data(host.plane))
+
+
+def not_for_data(host: Events, events: Events) -> Events:
+    """The events that no input pipeline caused: neither on a thread of tf.data's nor in a function that it runs."""
+    events = events.where(~_on_data_thread(events))
+    process = host.called("ExecutorState::Process")
+    for_data = np.r_[_runs_for_data(host.plane), False]  # the last entry answers for -1
+    return events.where(~for_data[enclosing(process, events)])
+
+
+@once
+def process_ids(plane: Plane) -> Ints:
+    """Which run of a function each `ExecutorState::Process` event of a host works for, shape (n,)."""
+    return Events.of(plane).called("ExecutorState::Process").integers("id")
+
+
+@once
+def _runs_for_data(plane: Plane) -> Mask:
+    """Which `ExecutorState::Process` events of a host run a function of an input pipeline, shape (n,)."""
+    host = Events.of(plane)
+    ids = host.named(lambda name: name.startswith(DATA_RUNS)).integers("id")
+    for_data: Mask = np.isin(process_ids(plane), ids) | _on_data_thread(host.called("ExecutorState::Process"))
+    return for_data
+
+
+def _on_data_thread(events: Events) -> Mask:
+    """Which events ran on a thread of tf.data's, shape (n,)."""
+    lines = [index for index, line in enumerate(events.plane.lines) if line.name.startswith(_DATA_LINES)]
+    return np.isin(events.line, lines)
+
+
+def xla_executions(host: Events) -> Events:
+    """One event for each execution of an XLA executable, on CPU and GPU."""
+    runs = host.named(lambda name: name.endswith("Executable::ExecuteAsyncOnStream"))
+    return runs if len(runs) else host.called("GpuExecutable::ExecuteThunks")  # JAX' way to the same
+
+
+def shows_runtime(trace: Trace) -> bool:
+    """Whether the trace has events of TensorFlow's runtime at all; a trace of JAX or of a device alone has none."""
+    return len(Events.of(trace.plane(HOST)).named(lambda name: name in _RUNTIME or name == "ExecutorState::Process")) > 0
+
+
+def launches(trace: Trace) -> Spans:
+    """When the host launched kernels and copies: driver calls with a `correlation_id`, merged."""
+    host = Events.of(trace.plane(HOST))
+    return merge(host.having("correlation_id").spans)
+
+
+def compilations(host: Events) -> Events:
+    """One event for each executable that XLA compiled, in the order of time; what autotuning compiles within another is left out."""
+    compiled = host.named(lambda name: name == CPU_COMPILER or name.startswith(GPU_COMPILER))
+    return compiled.where(parents(compiled) < 0).sorted()
+
+
+def compiled_modules(compiled: Events) -> list[str]:
+    """The name of the module that each of these compilations is of; empty where it is not told."""
+    stats = compiled.texts("name")
+    return [name.removeprefix(GPU_COMPILER) if name != CPU_COMPILER else stat for name, stat in zip(compiled.names, stats, strict=True)]
+
+
+def traced_late(trace: Trace, steps: Steps) -> list[tuple[str, int, str]]:
+    """The (function, step, "") of every tf.function trace in any step of the trace but its first."""
+    host = Events.of(trace.plane(HOST))
+    building = host.called("tf.function-graph_building")
+    building = building.where(steps.of(building.start) > 0)
+    calls = host.having("tf_function_call")
+    caller, names = enclosing(calls, building), calls.names
+    named = [names[place] if place >= 0 else "function" for place in caller.tolist()]
+    return [(name, step, "") for name, step in zip(named, steps.of(building.start).tolist(), strict=True)]
+
+
+def traced_again(trace: Trace) -> list[tuple[str, int, str]]:
+    """The (function, call, "") of every call of a tf.function in the trace that traced it, but for the first call of each."""
+    calls, number = _calls(Events.of(trace.plane(HOST)))
+    modes = calls.texts("tf_function_call")
+    return [(name, n, "") for name, n, mode in zip(calls.names, number, modes, strict=True) if n and mode.startswith("traced")]
+
+
+def compiled_again(trace: Trace) -> list[str]:
+    """The functions in whose second or later call of the trace an executable was compiled; of those in no call, what they are."""
+    host = Events.of(trace.plane(HOST))
+    calls, number = _calls(host)
+    compiled = compilations(host)
+    caller, names = enclosing(calls, compiled), calls.names
+    known = [names[place] if place >= 0 else "executable" for place in caller.tolist()]
+    return [name for name, place in zip(known, caller.tolist(), strict=True) if place < 0 or number[place]]
+
+
+def _calls(host: Events) -> tuple[Events, list[int]]:
+    """The calls of tf.functions in the order of time, and which call of its function each is, from 0."""
+    calls = host.having("tf_function_call").sorted()
+    seen: Counter[str] = Counter()
+    number = []
+    for name in calls.names:
+        number.append(seen[name])
+        seen[name] += 1
+    return calls, number
+
+
+def op_type(name: str) -> str | None:
+    """The type in an op event's name, None where it is no op event."""
+    match = _OP.match(name)
+    return match[1] if match else None
+
+
+def eager_executions(host: Events) -> Events:
+    """The ops that were run eagerly; calls of functions are none."""
+    events = host.called("EagerExecute")
+    return events.where(events.integers("is_func", 1) == 0)
+
+
+def eager_ops(trace: Trace, steps: Steps) -> tuple[Ints, Counter[str]]:
+    """
+    Ops run eagerly in each step, shape (n_steps,), and how often each type.
+
+    Constants do not count, nor what a loop fetches its elements with: all in its `next(iterator)`, and in Keras the optional around it.
+    """
+    host = Events.of(trace.plane(HOST))
+    eager = not_for_data(host, eager_executions(host))
+    eager = eager.where(enclosing(host.called(FETCH, FETCH_PYTHON), eager) < 0)
+    eager = eager.where(steps.of(eager.start) >= 0)
+    types = eager.texts("eager_op")
+    counts = np.array([not name.startswith(_FETCHING) for name in types], bool)
+    names = Counter(name for name, counted in zip(types, counts, strict=True) if counted)
+    return np.bincount(steps.of(eager.where(counts).start), minlength=len(steps)), names
+
+
+def _model_ops(host: Events) -> Events:
+    ops = host.named(lambda name: (kind := op_type(name)) is not None and not _SHELLS.match(kind) and "Iterator::" not in name)
+    return not_for_data(host, ops)

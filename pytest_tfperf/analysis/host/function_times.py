@@ -1,0 +1,90 @@
+"""
+How often each tf.function was called, how often that traced it, and how long its calls took.
+
+TensorFlow marks a call with `tf_function_call` (eager, concrete, traced-xla, traced-nonXla, notTraced-xla or notTraced-nonXla) and
+the `tracing_count` so far (tensorflow/python/eager/polymorphic_function/polymorphic_function.py). XProf's counterpart:
+openxla/xprof, xplane_to_tf_functions.cc.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pytest_tfperf.analysis.steps.detect import HOST, Steps
+from pytest_tfperf.metrics import COUNT, SECONDS, SHARE
+from pytest_tfperf.results import Table
+from pytest_tfperf.trace.events import Events
+from pytest_tfperf.trace.nesting import self_times
+from pytest_tfperf.trace.stats import labels
+from pytest_tfperf.trace.xspace import Trace
+
+MODES = ("traced", "notTraced", "eager", "concrete")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionUse:
+    """
+    One tf.function over all steps: its calls by mode, those of them that XLA compiled, and self time without the functions it calls.
+
+    `expensive_s` is the self time of the calls that traced the function or ran it eagerly; `traces` how often it was traced so far.
+    """
+
+    name: str
+    calls: dict[str, int]
+    xla: int
+    traces: int
+    self_s: float
+    expensive_s: float
+
+
+def function_uses(trace: Trace, steps: Steps) -> list[FunctionUse]:
+    """The tf.functions that were called in the steps."""
+    host = Events.of(trace.plane(HOST))
+    calls = host.named(lambda name: ":" not in name).having("tf_function_call")  # neither ops nor what Python's tracer saw
+    self_s = self_times(calls) * 1e-12
+    inside = steps.of(calls.start) >= 0
+    calls, self_s = calls.where(inside), self_s[inside]
+    code, texts = labels(calls, "tf_function_call")
+    mode = np.array([_mode(text) for text in texts], np.int64)[code]
+    xla = np.array([text.endswith("-xla") for text in texts], bool)[code]
+    traces, name = calls.integers("tracing_count"), calls.plane.name_index[calls.rows]
+
+    def use(key: int) -> FunctionUse:
+        mine = name == key
+        expensive = mine & np.isin(mode, (0, 2))
+        return FunctionUse(
+            name=calls.plane.names[key],
+            calls=dict(zip(MODES, np.bincount(mode[mine], minlength=len(MODES)).tolist(), strict=True)),
+            xla=int(xla[mine].sum()),
+            traces=int(traces[mine].max()),
+            self_s=float(self_s[mine].sum()),
+            expensive_s=float(self_s[expensive].sum()),
+        )
+
+    return [use(key) for key in np.unique(name).tolist()]
+
+
+def _mode(text: str) -> int:
+    """The place in `MODES` of the value of `tf_function_call`; what is new is taken for concrete, which costs nothing more."""
+    mode = text.partition("-")[0]
+    return MODES.index(mode) if mode in MODES else MODES.index("concrete")
+
+
+def function_table(uses: list[FunctionUse], steps: Steps) -> Table:
+    """The functions by self time: calls and seconds per step, share of the steps, and share of that time that was traced or run eagerly."""
+    columns = [
+        ("function", ""), ("calls", COUNT), ("traced", COUNT), ("eager", COUNT), ("concrete", COUNT), ("with XLA", COUNT),
+        ("traces so far", COUNT), ("self", SECONDS), ("share", SHARE), ("traced or eager", SHARE),
+    ]  # fmt: skip
+    period, n_steps = float(steps.period_ps.sum()) * 1e-12, steps.n_steps
+    rows = [
+        (
+            use.name, sum(use.calls.values()) / n_steps, use.calls["traced"] / n_steps, use.calls["eager"] / n_steps,
+            use.calls["concrete"] / n_steps, use.xla / n_steps, use.traces, use.self_s / n_steps,
+            min(use.self_s / period, 1.0) if period else None, use.expensive_s / use.self_s if use.self_s else None,
+        )
+        for use in sorted(uses, key=lambda use: -use.self_s)
+    ]  # fmt: skip
+    return Table.of("functions", columns, rows)

@@ -1,0 +1,273 @@
+"""
+How long each op took, on the host and on the devices: its total time, and its self time, which is without the ops inside it.
+
+XProf's counterpart is its framework op statistics (openxla/xprof, op_metrics_db_utils.cc). Unlike there, copies, collectives and
+kernels that nobody annotated are rows of their own, not idle time, and ops that are run eagerly count on the host too.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pytest_tfperf.analysis.device.annotations import launchers
+from pytest_tfperf.analysis.device.planes import accelerators, gpu_kind, gpus, stream_events, tpu_ops, tpus
+from pytest_tfperf.analysis.host.activity import eager_executions, not_for_data, op_type
+from pytest_tfperf.analysis.steps.detect import HOST, Steps
+from pytest_tfperf.analysis.steps.on_devices import own_steps
+from pytest_tfperf.hlo.cost import Costs, OpCost
+from pytest_tfperf.metrics import COUNT, SECONDS, SHARE
+from pytest_tfperf.protobuf import Ints
+from pytest_tfperf.results import Table
+from pytest_tfperf.trace.events import Events, Mask, metadata_texts
+from pytest_tfperf.trace.nesting import enclosing, self_times
+from pytest_tfperf.trace.stats import labels
+from pytest_tfperf.trace.xspace import Plane, Trace
+
+HOST_SIDE, DATA_SIDE, GPU_SIDE, TPU_SIDE = "host", "tf.data", "GPU", "TPU"
+_MOVES = {"input": "copy to device", "output": "copy to host", "device_to_device": "copy on device", "collective": "collective"}
+_INSTRUCTION = re.compile(r"%?([^\s=]+) = ")
+_PROGRAM = re.compile(r"\((\d+)\)\Z")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Op:
+    """
+    One op over all steps and devices: `side` is where it ran, `kind` its op type or HLO category, `module` its XLA module.
+
+    `eager_s` is the part of `self_s` that was run eagerly; `flops` and `bytes` are those of all occurrences, None where unknown. On a
+    GPU it occurs as often as its kernels, of which `kernels` different ones belong together.
+    """
+
+    side: str
+    name: str
+    kind: str
+    module: str = ""
+    count: int
+    kernels: int = 1
+    total_s: float
+    self_s: float
+    eager_s: float = 0.0
+    flops: float | None = None
+    bytes: float | None = None
+
+
+def host_ops(trace: Trace, steps: Steps) -> list[Op]:
+    """
+    The TensorFlow ops and, on a CPU, XLA instructions that the host's threads started in the steps; those that run for the input
+    pipeline are `tf.data`'s.
+
+    The events of an op that is run eagerly are one: the runtime's, with the kernel in it.
+    """
+    host = Events.of(trace.plane(HOST))
+    ops = host.named(lambda name: op_type(name) is not None and "Iterator::" not in name)
+    eager = eager_executions(host)
+    ops = ops.where(enclosing(eager, ops) < 0)
+    events = Events(host.plane, np.r_[ops.rows, eager.rows])
+    code, eager_names = labels(eager, "eager_op")
+    names = [*host.plane.names, *eager_names]
+    data = ~np.isin(events.rows, not_for_data(host, events).rows)
+    key = np.r_[host.plane.name_index[ops.rows], len(host.plane.names) + code] * 2 + data
+    run_eagerly = np.repeat([False, True], [len(ops), len(eager)])
+
+    def op(key: int) -> Op:
+        name = names[key // 2]
+        node, _, kind = name.rpartition(":")
+        return _op(DATA_SIDE if key % 2 else HOST_SIDE, node or name, kind or name)
+
+    return [*_sums(events, events, key, run_eagerly, steps, op), *([] if accelerators(trace) else _xla_ops(host, steps))]
+
+
+def _xla_ops(host: Events, steps: Steps) -> list[Op]:
+    """The XLA instructions that the host's threads ran themselves, where there is no accelerator to run them."""
+    events = host.named(lambda name: ":" not in name)
+    events = events.having("hlo_op")
+    code, found = launchers(events)
+    module, modules = labels(events, "hlo_module")
+
+    def op(key: int) -> Op:
+        launcher = found[key // len(modules)]
+        return _op(HOST_SIDE, launcher.name, launcher.kind, modules[key % len(modules)])
+
+    return _sums(events, events, code * len(modules) + module, np.zeros(len(events), bool), steps, op)
+
+
+def device_ops(trace: Trace, steps: Steps) -> list[Op]:
+    """What the GPUs and TPUs of a host ran in the steps, all devices together; the steps are those as the devices ran them."""
+    eager = _eager_launches(trace) if gpus(trace) else np.empty(0, np.int64)
+    of_gpus = [op for plane in gpus(trace) for op in _gpu_ops(plane, eager, steps)]
+    return _together([*of_gpus, *(op for plane in tpus(trace) for op in _tpu_ops(plane, steps))])
+
+
+def with_costs(ops: Sequence[Op], modules: Mapping[str, Costs]) -> list[Op]:
+    """The ops with FLOPs, bytes and opcode of the XLA instructions that they are; `modules` by name, with or without `(program id)`."""
+    costs = {(module.partition("(")[0], cost.name): cost for module, found in modules.items() for cost in found.ops}
+    return [_with_cost(op, costs.get((op.module.partition("(")[0], op.name))) for op in ops]
+
+
+def op_table(ops: Sequence[Op], n_steps: int) -> Table:
+    """The ops by their self time, seconds and occurrences per step; a share is of its side's self time."""
+    columns = [
+        ("where", ""), ("op", ""), ("type", ""), ("occurrences", COUNT), ("total", SECONDS), ("self", SECONDS), ("share", SHARE),
+        ("eager", SHARE),
+    ]  # fmt: skip
+    sides: dict[str, float] = {}
+    for op in ops:
+        sides[op.side] = sides.get(op.side, 0.0) + op.self_s
+    rows = [
+        (
+            op.side, op.name, op.kind, op.count / n_steps, op.total_s / n_steps, op.self_s / n_steps,
+            _part(op.self_s, sides[op.side]), _part(op.eager_s, op.self_s),
+        )
+        for op in sorted(ops, key=lambda op: -op.self_s)
+    ]  # fmt: skip
+    return Table.of("ops", columns, rows)
+
+
+def eager_share(ops: Iterable[Op]) -> float | None:
+    """The share of the ops' self time that was run eagerly, None of no time."""
+    found = list(ops)
+    return _part(sum(op.eager_s for op in found), sum(op.self_s for op in found))
+
+
+def _part(some: float, of_all: float) -> float | None:
+    return min(some / of_all, 1.0) if of_all > 0 else None
+
+
+def _op(side: str, name: str, kind: str, module: str = "") -> Op:
+    return Op(side=side, name=name, kind=kind, module=module, count=0, total_s=0.0, self_s=0.0)
+
+
+def _sums(events: Events, timed: Events, key: Ints, eager: Mask, steps: Steps, op: Callable[[int], Op]) -> list[Op]:
+    """For each distinct key the op that it stands for, with the times of its events in the steps; `timed` are they on their own clock."""
+    inside = steps.of(events.start) >= 0
+    keys, group = np.unique(key[inside], return_inverse=True)
+    group = group.reshape(-1)
+
+    def total(column: Ints) -> list[float]:
+        return [float(time) for time in np.bincount(group, column, keys.size) * 1e-12]
+
+    self_ps, duration = self_times(timed)[inside], (timed.end - timed.start)[inside]
+    columns = np.bincount(group, minlength=keys.size).tolist(), total(duration), total(self_ps), total(self_ps * eager[inside])
+    return [
+        replace(op(key), count=count, total_s=total_s, self_s=self_s, eager_s=eager_s)
+        for key, count, total_s, self_s, eager_s in zip(keys.tolist(), *columns, strict=True)
+    ]
+
+
+def _eager_launches(trace: Trace) -> Ints:
+    """The correlation ids of what was launched by ops run eagerly."""
+    host = Events.of(trace.plane(HOST))
+    eager = eager_executions(host)
+    if not len(eager):
+        return np.empty(0, np.int64)
+    calls = host.having("correlation_id")
+    return calls.where(enclosing(eager, calls) >= 0).integers("correlation_id")
+
+
+def _gpu_ops(plane: Plane, eager_launches: Ints, steps: Steps) -> list[Op]:
+    """Kernels by the op that launched them, else by their own names; copies and collectives always by theirs."""
+    events, steps = stream_events(plane), own_steps(plane, steps)
+    moves = np.isin(events.rows, events.named(lambda name: gpu_kind(name) in _MOVES).rows)
+    code, found = launchers(events)
+    code = np.where(moves, plane.name_index[events.rows], code)
+    module, modules = labels(events, "hlo_module")
+    eager = (events.integers("is_eager") != 0) | np.isin(events.integers("correlation_id", -1), eager_launches)
+
+    def op(key: int) -> Op:
+        launcher, in_module = found[key // len(modules)], modules[key % len(modules)]
+        kind = launcher.kind if launcher.source else _MOVES.get(gpu_kind(launcher.name), "kernel")
+        return _op(GPU_SIDE, launcher.name, kind, in_module)
+
+    key = code * len(modules) + module
+    inside = steps.of(events.start) >= 0
+    pairs = np.unique(np.array([key[inside], plane.name_index[events.rows][inside]]), axis=1)
+    different = np.unique(pairs[0], return_counts=True)[1].tolist()
+    return [replace(one, kernels=n) for one, n in zip(_sums(events, events, key, eager, steps, op), different, strict=True)]
+
+
+def _tpu_ops(plane: Plane, steps: Steps) -> list[Op]:
+    """The ops of a TPU core by instruction; FLOPs and bytes are XLA's, from the event's metadata."""
+    events, steps = tpu_ops(plane), own_steps(plane, steps)
+    timed = on_device_clock(events)
+    category, program = metadata_texts(plane, "hlo_category"), metadata_texts(plane, "program_id")
+    costs = {stat: metadata_texts(plane, stat) for stat in ("flops", "bytes_accessed")}
+    modules = {match[1]: name for name in plane.names if (match := _PROGRAM.search(name))}
+
+    def op(key: int) -> Op:
+        name = plane.names[key]
+        return _op(TPU_SIDE, instruction(name), category.get(name, ""), modules.get(program.get(name, ""), ""))
+
+    names = plane.name_index[events.rows]
+    ops = _sums(events, timed, names, np.zeros(len(events), bool), steps, op)
+    keys = np.unique(names[steps.of(events.start) >= 0]).tolist()
+    return [
+        replace(
+            op,
+            flops=_cost(costs["flops"].get(plane.names[key]), op.count),
+            bytes=_cost(costs["bytes_accessed"].get(plane.names[key]), op.count),
+        )
+        for key, op in zip(keys, ops, strict=True)
+    ]
+
+
+def on_device_clock(events: Events) -> Events:
+    """
+    The same events with the times that a TPU's own clock gave them, where all have them.
+
+    The trace's times come from the host's clock, to which a core's is fitted in pieces: single ops are off by up to half there
+    (GetDeviceEventTimespan of openxla/xla, xplane_utils.cc, prefers these stats too).
+    """
+    start, duration = events.integers("device_offset_ps", -1), events.integers("device_duration_ps", -1)
+    if not len(events) or start.min() < 0 or duration.min() < 0:
+        return events
+    starts, durations = events.plane.start_ps.copy(), events.plane.duration_ps.copy()
+    starts[events.rows], durations[events.rows] = start, duration
+    return Events(replace(events.plane, start_ps=starts, duration_ps=durations), events.rows)
+
+
+def instruction(text: str) -> str:
+    """The name of the instruction in its HLO text: `%add.1 = f32[] add(…)` → `add.1`; any other text as it is."""
+    match = _INSTRUCTION.match(text)
+    return match[1] if match else text
+
+
+def _cost(text: str | None, count: int) -> float | None:
+    """FLOPs or bytes of so many runs; None where the stat is missing, or no number that a cost can be."""
+    try:
+        cost = float(text or "nan") * count
+    except ValueError:
+        return None
+    return cost if 0 <= cost < math.inf else None
+
+
+def _with_cost(op: Op, cost: OpCost | None) -> Op:
+    if cost is None or op.flops is not None:
+        return op
+    runs = op.count / op.kernels
+    return replace(op, kind=cost.opcode, flops=cost.work.flops * runs, bytes=cost.bytes * runs)
+
+
+def _together(ops: Iterable[Op]) -> list[Op]:
+    """The ops of several devices, those of one name and module added up."""
+    found: dict[tuple[str, ...], Op] = {}
+    for op in ops:
+        key = (op.side, op.module, op.name, op.kind)
+        found[key] = _sum(found[key], op) if key in found else op
+    return list(found.values())
+
+
+def _sum(one: Op, other: Op) -> Op:
+    return replace(
+        one,
+        count=one.count + other.count,
+        total_s=one.total_s + other.total_s,
+        self_s=one.self_s + other.self_s,
+        eager_s=one.eager_s + other.eager_s,
+        flops=None if one.flops is None or other.flops is None else one.flops + other.flops,
+        bytes=None if one.bytes is None or other.bytes is None else one.bytes + other.bytes,
+    )

@@ -1,0 +1,1 @@
+"""The input pipeline: stages, waits, padding in batches."""

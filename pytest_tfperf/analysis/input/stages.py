@@ -1,0 +1,332 @@
+"""
+The stages of the tf.data pipelines behind the steps: the tree of iterators, what each costs, and what the pipeline could deliver.
+
+Names and stats of the events are those of TensorFlow 2.16 to 2.21 (tensorflow/core/data, `Iterator::…` TraceMes).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from pytest_tfperf.analysis.host.activity import DATA_RUNS, PYTHON_OPS, op_type, process_ids
+from pytest_tfperf.analysis.steps.detect import HOST
+from pytest_tfperf.protobuf import Ints
+from pytest_tfperf.results import Table
+from pytest_tfperf.trace.events import Events, joined
+from pytest_tfperf.trace.intervals import EMPTY, Spans, covered, intersect, merge
+from pytest_tfperf.trace.nesting import enclosing, parents
+from pytest_tfperf.trace.xspace import Trace
+
+ASYNC = frozenset({"Prefetch", "ParallelMap", "MapAndBatch", "ParallelInterleave", "ParallelBatch", "ParseExample", "DataService"})
+"""Stages that make their elements on threads of their own."""
+_READERS = frozenset({"TFRecord", "TextLine", "FixedLengthRecord", "SSTable", "RecordIO", "ArrayRecord", "LMDB"})
+_SUFFIX = re.compile(r"(V\d+)?(\[\d+\])?\Z")
+_CYCLE = re.compile(r"(Interleave(?:V\d+)?)\[\d+\]")  # one iterator for each file or element: all one stage
+_INDEX = re.compile(r"\[\d+\]\Z")
+_DEVICE_END = "::Prefetch::Generator"  # what a device's own prefetch takes from: the time in it is waiting for the host
+_SAMPLE = 64  # iterator events of a stage whose stats are read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """
+    One stage of the pipeline, all its iterators together; `path` is its place in the tree, from the step's side.
+
+    `self_s` is the time spent in it during the trace without its inputs, of functions that ran in parallel their sum;
+    `parallelism` what shares that work; `cost_s` the time that it takes for one element of the pipeline's end, `pool_s` that of
+    its functions ÷ the threads that all functions share; `blocking_s` how long it worked while a step waited; `buffered` the elements
+    in its buffer, a mean.
+    """
+
+    path: str
+    name: str
+    node: str = ""
+    calls: int = 0
+    self_s: float = 0.0
+    cost_s: float = 0.0
+    pool_s: float = 0.0
+    blocking_s: float = 0.0
+    parallelism: int = 1
+    python: bool = False
+    injected: bool = False
+    buffer_limit: int = 0
+    buffered: float = 0.0
+    batch_size: int = 0
+
+    @property
+    def depth(self) -> int:
+        """How many stages lie between it and the step."""
+        return self.path.count("::")
+
+    @property
+    def busy_s(self) -> float:
+        """The time that the stage took during the trace, where what shares its work did so all the time."""
+        return self.self_s / max(self.parallelism, 1)
+
+    @property
+    def reads_files(self) -> bool:
+        """Whether it reads a storage format."""
+        return self.name in _READERS
+
+    @property
+    def on_device(self) -> bool:
+        """Whether it is the end of a pipeline that lies on the accelerator and takes from the host's."""
+        return self.path.endswith(_DEVICE_END)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Node:
+    """What TensorFlow says of a stage; `threads` are the pipeline's for its functions, 0 where unsaid."""
+
+    name: str = ""
+    parallelism: int = 1
+    buffer_limit: int = 0
+    buffered: float = 0.0
+    batch_size: int = 0
+    threads: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What a stage did itself, in so many calls or runs of its function, and for how long of it a step waited."""
+
+    n: int = 0
+    self_ps: int = 0
+    blocking_ps: int = 0
+    python: bool = False
+
+
+def find_stages(trace: Trace, waits: Spans = EMPTY) -> tuple[Stage, ...]:
+    """The stages of all pipelines that ran, the one that costs the pipeline most first; `waits`, merged, are when a step waited."""
+    host = Events.of(trace.plane(HOST))
+    iterators = host.named(lambda name: name.startswith("Iterator::"))
+    if not len(iterators):
+        return ()
+    paths, group = _groups(iterators)
+    functions = _functions_of(host, iterators, group, paths, waits)
+    calls = dict(zip(paths, np.bincount(group, minlength=len(paths)).tolist(), strict=True))
+    nodes = dict(zip(paths, _nodes(iterators, group, len(paths)), strict=True))
+    own = _own_work(iterators, group, paths, waits)
+    threads = max(node.threads for node in nodes.values()) or 1 << 30
+    per_element = _calls_per_element(nodes, calls)
+    stages = []
+    for path, node in nodes.items():
+        if stage_type(path) in ASYNC:
+            work, runs = functions.get(path, _Work()), per_element[path] * _runs_per_call(path, node, calls, functions)
+            parallelism = min(node.parallelism, threads)
+        else:
+            work, runs = own.get(path, _Work()), per_element[path]
+            parallelism = min(_shared_by(path, nodes), threads)
+        stage = _stage(path, node, calls.get(path, 0), work, runs, parallelism, python=path in functions and functions[path].python)
+        stages.append(replace(stage, pool_s=stage.cost_s * parallelism / threads) if path in functions else stage)
+    return tuple(sorted((stage for stage in stages if stage.name != "Root"), key=lambda stage: -stage.busy_s))
+
+
+def input_capacity(stages: Sequence[Stage]) -> float | None:
+    """
+    Elements of the pipeline's end that it could deliver a second with nobody else running; None without a known cost.
+
+    Threads work side by side, so the slowest decides. The stages that share a thread are those down to the next one that
+    has threads of its own; they take their turns, and so do all functions on the pipeline's threads for these.
+    """
+    threads: dict[str, float] = {}
+    for stage in stages:
+        threads[_thread(stage)] = threads.get(_thread(stage), 0.0) + stage.cost_s
+    slowest = max(*threads.values(), sum(stage.pool_s for stage in stages), 0.0)
+    return 1 / slowest if slowest > 0 else None
+
+
+def stage_table(stages: Sequence[Stage], n_steps: int) -> Table:
+    """The tree of stages, the step's side on top."""
+    columns = (
+        ("stage", ""), ("name", ""), ("calls a step", "count"), ("self time a step", "s"), ("blocks a step", "s"), ("an element", "s"),
+        ("parallelism", "count"), ("buffered", "count"), ("of", "count"), ("kind", ""),
+    )  # fmt: skip
+    rows = [
+        (
+            "  " * (stage.depth - 1) + stage.name, stage.node, stage.calls / n_steps, stage.self_s / n_steps, stage.blocking_s / n_steps,
+            stage.cost_s, stage.parallelism, stage.buffered if stage.buffer_limit else None, stage.buffer_limit or None, _kind(stage),
+        )
+        for stage in sorted(stages, key=lambda stage: stage.path)
+    ]  # fmt: skip
+    return Table.of("input pipeline, from the step down", columns, rows)
+
+
+def stage_type(name: str) -> str:
+    """The stage's type: the last part of an iterator's long name, without version and input index."""
+    return _SUFFIX.sub("", name.rpartition("::")[2])
+
+
+def first_input(producers: Events, iterators: Events) -> Ints:
+    """For each producer event the index of the outermost iterator event in it, which is its stage's input; -1 where none."""
+    inside = enclosing(producers, iterators)
+    first = np.full(len(producers), -1)
+    late_first = np.argsort(-iterators.start, kind="stable")
+    late_first = late_first[inside[late_first] >= 0]
+    first[inside[late_first]] = late_first
+    return first
+
+
+def _kind(stage: Stage) -> str:
+    facts = {
+        "Python": stage.python, "put in by TensorFlow": stage.injected, "reads files": stage.reads_files, "on the device": stage.on_device,
+    }  # fmt: skip
+    return ", ".join(fact for fact, holds in facts.items() if holds)
+
+
+def _groups(iterators: Events) -> tuple[list[str], Ints]:
+    """The paths of the stages, those that made no event in the trace but have an input that did too; and which each event belongs to."""
+    used = np.unique(iterators.plane.name_index[iterators.rows])
+    keys = [_path(iterators.plane.names[place]) for place in used.tolist()]
+    paths = list(dict.fromkeys([*keys, *(_above(key) for key in keys if _above(key).count("::"))]))
+    group = np.zeros(len(iterators.plane.names), np.int64)
+    group[used] = [paths.index(key) for key in keys]
+    return paths, group[iterators.plane.name_index[iterators.rows]]
+
+
+def _path(name: str) -> str:
+    return _CYCLE.sub(r"\1", name)
+
+
+def _above(path: str) -> str:
+    return _INDEX.sub("", path.rpartition("::")[0])
+
+
+def _stage(path: str, node: _Node, n_calls: int, work: _Work, runs_per_element: float, parallelism: int, python: bool) -> Stage:
+    return Stage(
+        path=path,
+        name=stage_type(path),
+        node=_given_name(node.name),
+        calls=n_calls,
+        self_s=work.self_ps * 1e-12,
+        cost_s=0.0 if path.endswith(_DEVICE_END) else work.self_ps * 1e-12 / max(work.n, 1) * runs_per_element / parallelism,
+        blocking_s=work.blocking_ps * 1e-12,
+        parallelism=parallelism,
+        python=python,
+        injected=node.name.startswith("inject/"),
+        buffer_limit=node.buffer_limit,
+        buffered=node.buffered,
+        batch_size=node.batch_size,
+    )
+
+
+def _own_work(iterators: Events, group: Ints, paths: Sequence[str], waits: Spans) -> dict[str, _Work]:
+    """What each stage did on its callers' threads, without its inputs there."""
+    parent = parents(iterators)
+    columns = []
+    for values in (iterators.end - iterators.start, covered(waits, iterators.start, iterators.end)):
+        own = values.copy()
+        np.subtract.at(own, parent[parent >= 0], values[parent >= 0])
+        columns.append(np.bincount(group, own, len(paths)))
+    n = np.bincount(group, minlength=len(paths))
+    return {path: _Work(int(n[i]), int(columns[0][i]), int(columns[1][i])) for i, path in enumerate(paths)}
+
+
+def _runs_per_call(path: str, node: _Node, calls: Mapping[str, int], functions: Mapping[str, _Work]) -> float:
+    """How often the function of an asynchronous stage runs for one of its elements."""
+    if stage_type(path) == "MapAndBatch":
+        return max(node.batch_size, 1)
+    if stage_type(path) == "ParallelInterleave" and path in functions and calls.get(path):
+        return functions[path].n / calls[path]
+    return 1.0
+
+
+def _shared_by(path: str, nodes: Mapping[str, _Node]) -> int:
+    """How many threads call a stage: those of the parallel interleave above, else one."""
+    above = _asynchronous_above(path)
+    return nodes[above].parallelism if above in nodes and stage_type(above) == "ParallelInterleave" else 1
+
+
+def _nodes(iterators: Events, group: Ints, n_groups: int) -> list[_Node]:
+    """What TensorFlow says of each stage, from some of its events, evenly taken."""
+    order = np.argsort(group, kind="stable")
+    first = np.searchsorted(group[order], np.arange(n_groups + 1)).tolist()
+    return [_node(Events(iterators.plane, iterators.rows[order[begin:end]])) for begin, end in pairwise(first)]
+
+
+def _node(events: Events) -> _Node:
+    if not len(events):
+        return _Node()
+    picked = np.unique(np.linspace(0, len(events) - 1, min(_SAMPLE, len(events))).astype(np.int64))
+    some = Events(events.plane, events.rows[picked])
+    largest = {stat: int(some.integers(stat).max()) for stat in ("parallelism", "buffer_limit", "batch_size", "threadpool_size")}
+    return _Node(
+        name=some.texts("name")[-1],
+        parallelism=max(largest["parallelism"], 1),
+        buffer_limit=largest["buffer_limit"],
+        buffered=float(some.integers("buffered_elements").mean()),
+        batch_size=largest["batch_size"],
+        threads=largest["threadpool_size"],
+    )
+
+
+def _calls_per_element(nodes: Mapping[str, _Node], calls: Mapping[str, int]) -> dict[str, float]:
+    """How often each stage is called for one element of the pipeline's end."""
+    per_end: dict[str, float] = {}
+    for path in sorted(nodes, key=lambda path: path.count("::")):
+        above = _above(path)
+        if above not in per_end:
+            per_end[path] = 1.0
+            continue
+        kind = stage_type(above)
+        if kind in ("Prefetch", "ParallelMap"):
+            ratio = 1.0
+        elif kind in ("MapAndBatch", "ParallelBatch"):
+            ratio = float(max(nodes[above].batch_size, 1))
+        else:
+            ratio = calls.get(path, 0) / max(calls.get(above, 0), 1)
+        per_end[path] = ratio * per_end[above]
+    return per_end
+
+
+def _given_name(node: str) -> str:
+    """What the user named a stage by `name=`, empty where TensorFlow did; of fused stages the names that were given."""
+    parts = node.removeprefix("fused(").removesuffix(")").split(",")
+    return ", ".join(part for part in parts if not re.search(r"Dataset\w*:\d+\Z", part) and not part.startswith("inject/"))
+
+
+def _thread(stage: Stage) -> str:
+    """On whose threads a stage works: its functions on their own, else those of the next stage above that has some, else the step's."""
+    return f"functions of {stage.path}" if stage.name in ASYNC else _asynchronous_above(stage.path)
+
+
+def _asynchronous_above(path: str) -> str:
+    above = _above(path)
+    while above and stage_type(above) not in ASYNC:
+        above = _above(above)
+    return above
+
+
+def _functions_of(host: Events, iterators: Events, group: Ints, paths: Sequence[str], waits: Spans) -> dict[str, _Work]:
+    """What the functions of each stage did, by the stage's path."""
+    runs = host.named(lambda name: name.startswith(DATA_RUNS))
+    process = host.called("ExecutorState::Process")
+    owner = _owners(host, iterators, runs, group, paths)
+    stage = joined(process_ids(host.plane), runs.integers("id"), owner)
+    python_ops = host.named(lambda name: op_type(name) in PYTHON_OPS)
+    inside = enclosing(process, python_ops)
+    with_python = set(stage[inside[inside >= 0]].tolist())
+    found = {}
+    for place in np.unique(stage[stage >= 0]).tolist():
+        mine = process.where(stage == place)
+        blocking = intersect(merge(mine.spans), waits)
+        found[paths[place]] = _Work(
+            int((owner == place).sum()), int((mine.end - mine.start).sum()), int((blocking[1] - blocking[0]).sum()), place in with_python
+        )
+    return found
+
+
+def _owners(host: Events, iterators: Events, runs: Events, group: Ints, paths: Sequence[str]) -> Ints:
+    """The stage that made each function run: that of the iterator around it, or whose producer is around it; -1 where neither."""
+    places = {path: place for place, path in enumerate(paths)}
+    above = np.array([places.get(_above(path), -1) for path in paths])
+    producers = host.named(lambda name: name.endswith("Produce"))
+    first = first_input(producers, iterators)
+    stage_of = np.r_[np.where(first >= 0, above[group[first]], -1), -1]  # the last entry answers for -1
+    around = enclosing(iterators, runs)
+    return np.where(around >= 0, group[around], stage_of[enclosing(producers, runs)])

@@ -1,0 +1,114 @@
+"""
+How long the steps wait for their input, and whether the pipeline's buffers drain meanwhile.
+
+Names and stats of the events are those of TensorFlow 2.16 to 2.21 (tensorflow/core/data, `Iterator::…` TraceMes).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pytest_tfperf.analysis.input.stages import ASYNC, first_input, stage_type
+from pytest_tfperf.analysis.steps.detect import HOST, Steps
+from pytest_tfperf.protobuf import Ints
+from pytest_tfperf.results import FETCH
+from pytest_tfperf.trace.events import Events
+from pytest_tfperf.trace.intervals import Spans
+from pytest_tfperf.trace.nesting import enclosing
+from pytest_tfperf.trace.xspace import Trace
+
+_MIN_PRODUCED = 4  # fewer produced elements give no rate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drain:
+    """
+    How far the pipeline's buffers hide it.
+
+    `kept` is the product over the buffering stages of elements produced ÷ consumed, 1 where nothing drains; `capacity`
+    the elements (of the pipeline's end) that full buffers hold; `halves` the waiting shares of both halves of the steps.
+    """
+
+    kept: float
+    capacity: float
+    halves: tuple[float, float]
+
+    def corrected(self, share: float) -> float:
+        """The share that would wait if the buffers were empty: the steps then last as long as the elements take."""
+        return 1 - (1 - share) * self.kept
+
+    def stationary(self, tolerance: float = 0.05) -> bool:
+        """Whether at most that share of the elements came out of the buffers, and both halves wait alike."""
+        return 1 - self.kept <= tolerance and abs(self.halves[0] - self.halves[1]) <= tolerance
+
+
+def input_waits(trace: Trace) -> Spans:
+    """
+    When a step waited for its next element; not merged.
+
+    In a loop of Python's the way to the iterator takes time too. Where the element then was not there, the step had
+    waited since it asked; where it was, the way is no wait. So it counts if the waiting took longer than the way.
+    """
+    host = Events.of(trace.plane(HOST))
+    waits = host.named(_is_wait)
+    fetches = host.called(FETCH)
+    fetch = enclosing(fetches, waits)
+    asked = np.where(fetch >= 0, fetches.start[fetch] if len(fetches) else 0, waits.start)
+    start = np.where(waits.end - waits.start > waits.start - asked, asked, waits.start)
+    return start, waits.end
+
+
+def find_drain(trace: Trace, steps: Steps, waiting_ps: Ints) -> Drain:
+    """
+    Whether the buffers drained during the steps; `waiting_ps` is the exposed wait of each, shape (n_steps,).
+
+    Over several epochs nothing drains for good: every epoch starts its buffers anew, and so do those that follow.
+    """
+    half = len(steps) // 2
+    shares = [
+        float(w.sum() / max(p.sum(), 1)) for w, p in zip(np.split(waiting_ps, [half]), np.split(steps.period_ps, [half]), strict=True)
+    ]
+    halves = (shares[0] if half else shares[1], shares[1])
+    if steps.n_epochs > 1:
+        return Drain(kept=1.0, capacity=0.0, halves=halves)
+    host = Events.of(trace.plane(HOST)).within(int(steps.start_ps[0]), int(steps.end_ps[-1]))
+    iterators = host.named(lambda name: name.startswith("Iterator::"))
+    roots = max(len(iterators.called("Iterator::Root")), 1)
+    kept, capacity = 1.0, 0.0
+    for name in sorted(set(iterators.names)):
+        if stage_type(name) not in ASYNC:
+            continue
+        stage = iterators.called(name)
+        kept *= min(1.0, _produced_share(host, iterators, stage))
+        capacity += int(stage.integers("buffer_limit").max(initial=0)) * roots / max(len(stage), 1)
+    return Drain(kept=kept, capacity=capacity, halves=halves)
+
+
+def _is_wait(name: str) -> bool:
+    """`IteratorGetNextOp::DoCompute` and its siblings, and in older TensorFlow the op event `IteratorGetNext:IteratorGetNext`."""
+    return name.startswith("IteratorGetNext")
+
+
+def _produced_share(host: Events, iterators: Events, stage: Events) -> float:
+    """
+    Elements produced ÷ elements consumed by a buffering stage, from the rates of both.
+
+    Rates are taken between the first and the last event, so that no whole element is lost at the window's edges.
+    """
+    short = stage_type(stage.names[0])
+    produced = host.called(f"{short}Produce")
+    consumed = host.called(f"{short}Consume")
+    first = first_input(produced, iterators)
+    parents_of = np.where(first >= 0, iterators.integers("parent_id")[first] if len(iterators) else 0, 0)
+    produced = produced.where(np.isin(parents_of, stage.integers("id")))
+    consumed = consumed.where(enclosing(stage, consumed) >= 0)
+    if len(produced) < _MIN_PRODUCED or len(consumed) < _MIN_PRODUCED:
+        return 1.0
+    batch = int(stage.integers("batch_size").max(initial=0)) if short == "MapAndBatch" else 1
+    return _rate(produced.end) / (_rate(consumed.end) * max(batch, 1))
+
+
+def _rate(times_ps: Ints) -> float:
+    return float((times_ps.size - 1) / max(int(times_ps.max() - times_ps.min()), 1))

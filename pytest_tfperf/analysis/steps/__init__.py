@@ -1,0 +1,1 @@
+"""Steps of a trace and the parts of their time."""

@@ -1,0 +1,63 @@
+"""Where the time of each step went."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pytest_tfperf.analysis.device.planes import DeviceActivity, find_device_activity
+from pytest_tfperf.analysis.host.activity import Activity, find_activity, launches
+from pytest_tfperf.analysis.input.waits import input_waits
+from pytest_tfperf.analysis.steps.detect import Steps
+from pytest_tfperf.protobuf import Ints
+from pytest_tfperf.results import PARTS
+from pytest_tfperf.trace.intervals import Spans, covered, merge, subtract
+from pytest_tfperf.trace.xspace import Trace
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Breakdown:
+    """The parts of `results.PARTS`, each of shape (n_steps,) in picoseconds; they sum to the periods. And what the devices did."""
+
+    parts_ps: dict[str, Ints]
+    period_ps: Ints
+    device: DeviceActivity
+
+    def share(self, part: str) -> float:
+        """Σ of a part over all steps ÷ Σ of the periods."""
+        return float(self.parts_ps[part].sum() / max(self.period_ps.sum(), 1))
+
+
+def break_down(trace: Trace, steps: Steps) -> Breakdown:
+    """
+    The parts of each step of a host, device and host sides together.
+
+    An instant counts once, as the first that holds: a device computes, copies to the host, copies on or between devices, or is
+    in a collective; the step waits for input (with no device busy and, without devices, no model op on another thread), or its
+    input is copied to the device; a kernel is launched; something is compiled; TensorFlow is active on the host. What is left
+    is other: Python and the loop.
+    """
+    activity, device = find_activity(trace), find_device_activity(trace)
+    parts = {part: np.zeros(len(steps), np.int64) for part in PARTS}
+    taken: Spans = merge()
+    for part, spans in _in_order(trace, activity, device):
+        parts[part] = parts[part] + covered(subtract(spans, taken), steps.start_ps, steps.end_ps)
+        taken = merge(taken, spans)
+    parts["other"] = steps.period_ps - sum(parts.values(), np.zeros(len(steps), np.int64))
+    return Breakdown(parts, steps.period_ps, device)
+
+
+def _in_order(trace: Trace, activity: Activity, device: DeviceActivity) -> list[tuple[str, Spans]]:
+    waiting = merge(input_waits(trace))
+    if not device.n_devices:
+        waiting = subtract(waiting, activity.model)
+    copied_in = device.spans["input"]
+    return [
+        *((kind, spans) for kind, spans in device.spans.items() if kind != "input"),
+        ("input", waiting),
+        ("input", copied_in),
+        ("kernel_launch", launches(trace) if device.n_devices else merge()),
+        ("compile", activity.compile),
+        ("host_compute", merge(activity.model, activity.runtime)),
+    ]

@@ -1,0 +1,204 @@
+"""Which stretches of a trace are steps."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from pytest_tfperf.analysis.device.planes import accelerators
+from pytest_tfperf.errors import TraceError
+from pytest_tfperf.protobuf import Ints
+from pytest_tfperf.trace.events import Events
+from pytest_tfperf.trace.xspace import Trace
+
+HOST = "/host:CPU"
+_INNER = "they were ended before they were whole, or lie within another step"
+OF_DEVICES = ("Steps", "XLA Modules")
+"""Sources of steps that are lines of devices."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Steps:
+    """
+    The steps of a trace, of `n_epochs` passes over the data; `start_ps` and `end_ps` are of shape (n_steps,).
+
+    `sizes`, of that shape, says how many steps loop inside each; None where that is one. `n_dropped` events of the source are no
+    steps, for the reason `why_dropped`.
+
+    The period of a step lasts to the start of the next one of its epoch, or to its own end where there is none.
+    """
+
+    start_ps: Ints
+    end_ps: Ints
+    names: tuple[str, ...]
+    source: str
+    n_dropped: int
+    n_epochs: int = 1
+    sizes: Ints | None = None
+    why_dropped: str = ""
+
+    def __len__(self) -> int:
+        return int(self.start_ps.size)
+
+    @property
+    def n_steps(self) -> int:
+        """How many steps there are with those that loop inside others."""
+        return len(self) if self.sizes is None else int(np.maximum(self.sizes, 1).sum())
+
+    @property
+    def period_ps(self) -> Ints:
+        """Periods, shape (n_steps,)."""
+        return self.end_ps - self.start_ps
+
+    def of(self, times_ps: Ints) -> Ints:
+        """The index of the step that each time falls into, -1 where none."""
+        place = np.searchsorted(self.start_ps, times_ps, side="right") - 1
+        inside = (place >= 0) & (times_ps < self.end_ps[np.maximum(place, 0)])
+        return np.where(inside, place, -1)
+
+    def counts(self, step: Ints) -> Ints:
+        """How many of these indices, as `of` gives them, are of each step, shape (n_steps,)."""
+        return np.bincount(step[step >= 0], minlength=len(self))
+
+
+def find_steps(trace: Trace) -> Steps:
+    """
+    The steps of a host's trace, from the first of these that it has: steps that pytest-tfperf marked; other events with
+    `step_num` (`_r` roots, `TraceContext`, Keras' "Profiled batch"); the `Steps` line of a TPU core; iterations of a loop in
+    a graph; calls of the tf.function that was called most often from outside others; the executions on a device's `XLA Modules` line;
+    calls of JAX' most called function.
+
+    Raises:
+        TraceError: If there is none.
+    """
+    host = Events.of(trace.plane(HOST))
+    found = (
+        _marked(host)
+        or _device_line(trace, "Steps")
+        or _iterations(host)
+        or _function_calls(host)
+        or _device_line(trace, "XLA Modules")
+        or _most_called(host.named(lambda name: name.startswith("PjitFunction(")))
+    )
+    if found is not None:
+        return found
+    raise TraceError(
+        f"trace {trace.path}: no step found. Mark the steps: call tf_profile(step, data), loop over tf_profile.steps(data), or "
+        "wrap each in tf.profiler.experimental.Trace('train', step_num=n, _r=1); a Keras fit, evaluate or predict, or a "
+        "call of a tf.function is found by itself"
+    )
+
+
+def _marked(host: Events) -> Steps | None:
+    if "step_num" not in host.plane.stat_names.values():
+        return None
+    roots = host.having("step_num")
+    ours = roots.having("tfperf")
+    roots, source = (ours, "tfperf") if len(ours) else (roots, "step_num")
+    whole = roots.where(~roots.stats.present("aborted"))
+    if not len(whole):
+        return None
+    whole = whole.where(_outermost(whole))
+    whole = whole.sorted()
+    kinds = [graph or name for graph, name in zip(whole.texts("graph_type"), whole.names, strict=True)]
+    names = tuple(f"{kind} {number}" for kind, number in zip(kinds, whole.integers("step_num"), strict=True))
+    n_epochs = np.unique(whole.integers("epoch")).size
+    return Steps(whole.start, _period_ends(whole), names, source, len(roots) - len(whole), n_epochs, whole.integers("batches", 1), _INNER)
+
+
+def _outermost(events: Events) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Which events lie in no other of them."""
+    order = np.lexsort((-events.end, events.start))
+    reach = np.maximum.accumulate(events.end[order])
+    keep = np.ones(len(events), bool)
+    keep[order[1:]] = events.end[order[1:]] > reach[:-1]
+    return keep
+
+
+def _period_ends(events: Events) -> Ints:
+    epoch, end = events.integers("epoch"), events.end
+    if len(events) > 1:
+        end[:-1] = np.where(epoch[1:] == epoch[:-1], events.start[1:], np.minimum(end[:-1], events.start[1:]))
+    return end
+
+
+def _device_line(trace: Trace, title: str) -> Steps | None:
+    """The events of the devices' lines of that title: `Steps` by their names, over all devices; else the program run most often."""
+    lines = [Events.of(plane).on_lines(title) for plane in accelerators(trace)]
+    lines = [events.where(_outermost(events)).sorted() for events in lines if len(events)]
+    if not lines:
+        return None
+    if title == "Steps":
+        return _hulls(lines)
+    events = max(lines, key=len)
+    name, count = Counter(events.names).most_common(1)[0]
+    chosen = events.called(name)
+    names = tuple(f"{name.partition('(')[0]} {number}" for number in range(count))
+    return Steps(chosen.start, _period_ends(chosen), names, title, len(events) - count, why_dropped="they are executions of other programs")
+
+
+def _hulls(lines: list[Events]) -> Steps:
+    """
+    Steps of several devices: of each name the longest, widened by those of other devices that overlap it.
+
+    Devices whose steps of one name do not overlap ran at different times; what lies between them is no step.
+    """
+    spans: dict[str, list[tuple[int, int]]] = {}
+    for events in lines:
+        for name, start, end in zip(events.names, events.start.tolist(), events.end.tolist(), strict=True):
+            spans.setdefault(name, []).append((start, end))
+    hulls, apart = {}, 0
+    for name, found in spans.items():
+        begin, stop = max(found, key=lambda span: span[1] - span[0])
+        together = [(begin, stop), *(span for span in found if span[0] < stop and span[1] > begin)]
+        apart += len(found) - (len(together) - 1)
+        hulls[name] = (min(span[0] for span in together), max(span[1] for span in together))
+    order = sorted(hulls, key=lambda name: hulls[name])
+    start, end = np.array([hulls[name] for name in order], np.int64).T
+    end[:-1] = np.maximum(start[1:], start[:-1])
+    return Steps(
+        start, end, tuple(order), "Steps", apart, why_dropped="devices ran them at another time than the step of that name that was taken"
+    )
+
+
+def _iterations(host: Events) -> Steps | None:
+    """The iterations of a loop in a graph: executor work of one run with more than one iteration number."""
+    process = host.called("ExecutorState::Process")
+    process = process.where(process.integers("iter_num", -1) >= 0)
+    run, number = process.integers("id"), process.integers("iter_num")
+    looping = np.isin(run, np.unique(run[number > 0]))
+    process, run, number = process.where(looping), run[looping], number[looping]
+    if not len(process):
+        return None
+    keys, index = np.unique(np.array([run, number]), axis=1, return_inverse=True)
+    index = index.reshape(-1)
+    start, end = np.full(keys.shape[1], np.iinfo(np.int64).max), np.full(keys.shape[1], np.iinfo(np.int64).min)
+    np.minimum.at(start, index, process.start)
+    np.maximum.at(end, index, process.end)
+    follows = keys[0][1:] == keys[0][:-1]
+    end[:-1] = np.where(follows, end[1:], end[:-1])
+    real = np.flatnonzero(np.r_[follows, False])  # the last of a run evaluates the condition alone, and finds that the loop is over
+    if not real.size:
+        return None
+    order = real[np.argsort(start[real], kind="stable")]
+    start, end = start[order], np.maximum(end[order], start[order])
+    end[:-1] = start[1:]
+    names = tuple(f"iteration {number}" for number in keys[1][order])
+    return Steps(start, end, names, "iterations", 0)
+
+
+def _function_calls(host: Events) -> Steps | None:
+    calls = host.having("tf_function_call")
+    return _most_called(calls if len(calls) else host.called("FunctionRun"))
+
+
+def _most_called(calls: Events) -> Steps | None:
+    if not len(calls):
+        return None
+    calls = calls.where(_outermost(calls))
+    name, count = Counter(calls.names).most_common(1)[0]
+    chosen = calls.called(name).sorted()
+    names = tuple(f"{name} {number}" for number in range(count))
+    return Steps(chosen.start, _period_ends(chosen), names, "function", len(calls) - count, why_dropped="they are calls of other functions")

@@ -1,0 +1,43 @@
+"""Whether a trace holds all that happened: what the profiler itself reports of errors, and of events that it dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from pytest_tfperf.results import Source, Value
+from pytest_tfperf.trace.events import Events
+from pytest_tfperf.trace.stats import plane_stats
+from pytest_tfperf.trace.xspace import Trace
+
+_DROPPED = "dropped_traces"  # xla/tsl/profiler/utils/xplane_schema.h, StatType::kDroppedTraces
+_FROM_TRACE = (Source.TRACE, Source.CORRECTED, Source.PREDICTED)
+
+
+def faults(trace: Trace) -> tuple[str, ...]:
+    """Why the trace is not complete, in the profiler's words; empty where it reports nothing."""
+    reported = [f"the profiler reports an error: {' '.join(text.split())}" for text in dict.fromkeys(trace.errors)]
+    dropped = sum(_dropped(trace))
+    return tuple([*reported, f"the profiler dropped {dropped:,} events"] if dropped else reported)
+
+
+def remarks(trace: Trace) -> tuple[str, ...]:
+    """What the profiler warns of."""
+    return tuple(f"the profiler warns: {' '.join(text.split())}" for text in dict.fromkeys(trace.warnings))
+
+
+def without_incomplete(values: Mapping[str, Value], found: tuple[str, ...]) -> dict[str, Value]:
+    """The values; of an incomplete trace those that were read from it are unknown."""
+    if not found:
+        return dict(values)
+    why = f"the trace is not complete: {'; '.join(found)}"
+    return {
+        name: replace(value, number=None, source=None, why=why) if value.source in _FROM_TRACE else value for name, value in values.items()
+    }
+
+
+def _dropped(trace: Trace) -> list[int]:
+    """Numbers of dropped events, of planes as a whole and of single events."""
+    of_planes = [plane_stats(plane).get(_DROPPED, 0) for plane in trace.planes]
+    of_events = [int(Events.of(plane).having(_DROPPED).integers(_DROPPED).clip(0).sum()) for plane in trace.planes]
+    return [max(int(number), 0) for number in of_planes if isinstance(number, (int, float))] + of_events

@@ -1,0 +1,1 @@
+"""XLA executables: runs, compilations, costs."""

@@ -1,0 +1,109 @@
+"""The XLA executables of a step: how many fusions they hold, and what each needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from pytest_tfperf.analysis.steps.detect import Steps
+from pytest_tfperf.analysis.xla.counts import per_step, why_unknown
+from pytest_tfperf.analysis.xla.executions import XlaUse, short_module
+from pytest_tfperf.analysis.xla.step_flops import work_values
+from pytest_tfperf.hlo.cost import Costs
+from pytest_tfperf.hlo.decode import buffer_sizes, live_modules, modules_of
+from pytest_tfperf.hlo.fingerprint import hlo_hash
+from pytest_tfperf.hlo.flops import applications
+from pytest_tfperf.hlo.module import Buffers, HloComputation, HloInstruction, HloModule
+from pytest_tfperf.metrics import BYTES, COUNT, FLOP, SECONDS
+from pytest_tfperf.results import Source, Table, Value
+from pytest_tfperf.trace.xspace import Trace
+
+_COLUMNS = (
+    ("executable", ""), ("runs", COUNT), ("ops", COUNT), ("fusions", COUNT), ("FLOPs", FLOP), ("accessed", BYTES),
+    ("arguments", BYTES), ("outputs", BYTES), ("temporaries", BYTES), ("compiled in", SECONDS), ("HLO", ""),
+)  # fmt: skip
+_NO_OPS = frozenset({"tuple", "get-tuple-element", "bitcast"})  # with parameters and constants, of which `Costs` has none
+_CALLS = frozenset({"while", "call", "conditional", "async-start"})
+
+
+def step_executables(trace: Trace, use: XlaUse) -> dict[str, HloModule]:
+    """
+    The executables that ran in the steps, as XLA optimised them, by their names in the trace's metadata; those that the trace holds.
+
+    Raises:
+        TraceError: If one of them is damaged.
+    """
+    return modules_of(trace, use.in_metadata(live_modules(trace)))
+
+
+def fusions(trace: Trace, steps: Steps, use: XlaUse, executables: Mapping[str, HloModule]) -> Value:
+    """The metric fusions: those in the distinct executables that a step ran, each counted once however often it ran."""
+    why = why_unknown(trace, use)
+    if not why and len(executables) < len(use.modules):
+        why = f"the trace holds the HLO of {len(executables)} of the {len(use.modules)} executables that ran"
+    if why:
+        return Value.unknown("fusions", why)
+    counts = np.zeros(len(steps), np.int64)
+    for name, ran_in in use.steps_in_metadata(executables).items():
+        counts[ran_in] += count_fusions(executables[name])
+    return replace(per_step("fusions", counts, None), source=Source.HLO)
+
+
+def count_fusions(module: HloModule) -> int:
+    """Fusion instructions in all computations of a module."""
+    return sum(op.opcode == "fusion" for part in module.computations.values() for op in part.instructions.values())
+
+
+def executable_table(
+    trace: Trace, use: XlaUse, executables: Mapping[str, HloModule], costs: Mapping[str, Costs], compiled_s: Mapping[str, float]
+) -> Table:
+    """
+    One row for each executable that ran in the steps, those with most FLOPs first.
+
+    `ops` are the instructions that run as such, also in loops and calls: those within a fusion are none. FLOPs and bytes are of one
+    run, unknown where a loop does not say how often it runs. `HLO` is its hash (`hlo_hash`).
+    """
+    buffers = buffer_sizes(trace)
+    runs = use.in_metadata(executables)
+    rows = [
+        (
+            short_module(name), runs[name], *_instructions(module, costs[name]), *_sizes(buffers.get(name)), compiled_s.get(name),
+            hlo_hash(module),
+        )
+        for name, module in executables.items()
+    ]  # fmt: skip
+    return Table.of("XLA executables", _COLUMNS, sorted(rows, key=lambda row: (-(row[4] or 0), row[0])))
+
+
+def _instructions(module: HloModule, costs: Costs) -> tuple[int, int, float | None, int | None]:
+    """ops, fusions, FLOPs and bytes accessed."""
+    n_ops = sum(op.opcode not in _NO_OPS for op in costs.ops)
+    return n_ops, count_fusions(module), work_values([(costs, 1.0)])["flops"].number, _accessed(module, costs)
+
+
+def _sizes(buffers: Buffers | None) -> tuple[int | None, int | None, int | None]:
+    return (buffers.arguments, buffers.outputs, buffers.temporaries) if buffers else (None, None, None)
+
+
+def _accessed(module: HloModule, costs: Costs) -> int | None:
+    """Bytes that one run of a module reads and writes; None if it has a loop that does not say how often it runs."""
+    own = {op.name: op.bytes for op in costs.ops}
+    totals: dict[int, int | None] = {}
+    for part in module.computations.values():  # callees come before their callers
+        inside = [_accessed_inside(part, op, totals) for op in part.instructions.values()]
+        outside = sum(own.get(op.name, 0) for op in part.instructions.values())
+        totals[part.id] = None if None in inside else outside + sum(filter(None, inside))
+    return totals[module.entry_id]
+
+
+def _accessed_inside(part: HloComputation, op: HloInstruction, totals: Mapping[int, int | None]) -> int | None:
+    """Bytes of what one run of an instruction calls; of a conditional, the branch with most."""
+    called = [totals[key] for key in op.called] if op.opcode in _CALLS else []
+    if None in called or (op.opcode == "while" and op.trip_count is None):
+        return None
+    each = [total or 0 for total in called]
+    if op.opcode == "conditional":
+        return max(each, default=0)
+    return sum(n * total for n, total in zip(applications(op, part.operands(op)), each, strict=False)) if each else 0

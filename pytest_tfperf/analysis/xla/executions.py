@@ -1,0 +1,150 @@
+"""What XLA ran in the steps."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+
+from pytest_tfperf.analysis.device.planes import accelerators, tpus
+from pytest_tfperf.analysis.host.activity import compilations, compiled_modules, xla_executions
+from pytest_tfperf.analysis.steps.detect import HOST, Steps
+from pytest_tfperf.protobuf import Ints
+from pytest_tfperf.trace.events import Events
+from pytest_tfperf.trace.xspace import Trace
+
+T = TypeVar("T")
+
+_MODULE = re.compile(r"a_inference_(.+)_\d+__.*")
+_CLUSTER = re.compile(r"__XlaCompiledKernel_.*")  # what auto-clustering appends
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class XlaUse:
+    """
+    `launches` and `clusters` (distinct executables) of each step, shape (n_steps,); `modules` by name, with the runs of each in a step;
+    `steps` has the indices of the steps that each ran in.
+
+    A name in the events may be cut short; the `(program_id)` at its end is unique.
+    """
+
+    launches: Ints
+    clusters: Ints
+    modules: dict[str, float]
+    steps: dict[str, Ints] = field(default_factory=dict)
+
+    def in_metadata(self, names: Iterable[str]) -> dict[str, float]:
+        """Of these full names those of executables that ran, with the runs of each in a step."""
+        return _by_program(self.modules, names)
+
+    def steps_in_metadata(self, names: Iterable[str]) -> dict[str, Ints]:
+        """Of these full names those of executables that ran, with the indices of the steps that each ran in."""
+        return _by_program(self.steps, names)
+
+
+def find_xla_use(trace: Trace, steps: Steps) -> XlaUse:
+    """
+    How many executables ran in each step, and how often, on one device where there are several.
+
+    On TPUs they are the events of the `XLA Modules` line, of the core that has most; elsewhere the executions on the host, and
+    what kernels on the GPUs, else thunks on the host, name as `hlo_module` and `program_id`.
+    """
+    busiest = max(_tpu_executions(trace), key=len, default=None)
+    if busiest is not None:
+        step = steps.of(busiest.start)
+        pairs = _pairs(step, busiest.plane.name_index[busiest.rows])
+        ran = {busiest.plane.names[key]: pairs[0][pairs[1] == key] for key in np.unique(pairs[1]).tolist()}
+        return XlaUse(steps.counts(step), steps.counts(pairs[0]), _each_step(Counter(busiest.where(step >= 0).names), steps), ran)
+    host = Events.of(trace.plane(HOST))
+    launches = steps.counts(steps.of(xla_executions(host).start))
+    if not launches.any():
+        return XlaUse(launches, launches, {})
+    gpus = [ops for ops in (Events.of(plane).having("program_id") for plane in accelerators(trace)) if len(ops)]
+    ops = [events.where(steps.of(events.start) >= 0) for events in gpus or [host.having("program_id")]]
+    step = np.concatenate([steps.of(events.start) for events in ops])
+    program = np.concatenate([events.integers("program_id") for events in ops])
+    runs: dict[str, float] = {}
+    for events in ops:
+        for name, n in _runs(events).items():
+            runs[name] = max(n, runs.get(name, 0.0))
+    pairs = _pairs(step, program)
+    ran = {name: pairs[0][pairs[1] == program_id(name)] for name in runs}
+    return XlaUse(launches // max(len(gpus), 1), steps.counts(pairs[0]), _each_step(runs, steps), ran)
+
+
+def _tpu_executions(trace: Trace) -> list[Events]:
+    return [events for plane in tpus(trace) if len(events := Events.of(plane).on_lines("XLA Modules"))]
+
+
+def _runs(ops: Events) -> dict[str, float]:
+    """How often each module ran whose ops these are: as often as the op of it that ran least, since loops repeat some."""
+    if not len(ops):
+        return {}
+    program, name = ops.integers("program_id"), ops.plane.name_index[ops.rows]
+    pairs, first, n_ran = np.unique(np.array([program, name]), axis=1, return_index=True, return_counts=True)
+    titles = Events(ops.plane, ops.rows[first]).texts("hlo_module")
+    runs: dict[str, float] = {}
+    for key, title, n in zip(pairs[0].tolist(), titles, n_ran.tolist(), strict=True):
+        module = f"{title}({key})"
+        runs[module] = min(float(n), runs.get(module, float(n)))
+    return runs
+
+
+def _pairs(step: Ints, program: Ints) -> Ints:
+    """Each step with each of its programs, once, shape (2, n)."""
+    return np.unique(np.array([step[step >= 0], program[step >= 0]]), axis=1)
+
+
+def _by_program(found: Mapping[str, T], names: Iterable[str]) -> dict[str, T]:
+    """What was found under these names, which may be written out where those were cut short."""
+    by_id = {name.rpartition("(")[2]: what for name, what in found.items()}
+    return {name: by_id[key] for name in names if (key := name.rpartition("(")[2]) in by_id}
+
+
+def _each_step(runs: Mapping[str, float], steps: Steps) -> dict[str, float]:
+    return {name: n / steps.n_steps for name, n in runs.items()}
+
+
+def compiled_outside(trace: Trace, steps: Steps) -> int:
+    """How many executables were compiled while no step ran."""
+    return int((steps.of(compilations(Events.of(trace.plane(HOST))).start) < 0).sum())
+
+
+def compiled_late(trace: Trace, steps: Steps) -> list[str]:
+    """The executables that were compiled in any step of the trace but its first."""
+    compiled = compilations(Events.of(trace.plane(HOST)))
+    compiled = compiled.where(steps.of(compiled.start) > 0)
+    return [name or "executable" for name in compiled_modules(compiled)]
+
+
+def short_module(name: str) -> str:
+    """The function's name in an executable's: `a_inference_step_12__XlaMustCompile_….3(4)` → `step`, `cluster_0__…` → `cluster_0`."""
+    return _CLUSTER.sub("", _MODULE.sub(r"\1", name)).partition("(")[0]
+
+
+def program_id(name: str) -> int:
+    """The number at the end of an executable's name, `module(number)`; they count up as executables are made. 0 where there is none."""
+    number = name.rpartition("(")[2].removesuffix(")")
+    return int(number) if re.fullmatch(r"-?[0-9]{1,20}", number) else 0
+
+
+def full_names(modules: Sequence[str], names: Iterable[str]) -> list[str | None]:
+    """
+    Of modules in the order in which they were compiled the names of their executables among these; None where it is not there.
+
+    Of several executables of one module's name they are the latest.
+    """
+    known: dict[str, list[str]] = {}
+    for name in sorted(names, key=program_id):
+        known.setdefault(name.rpartition("(")[0], []).append(name)
+    left = Counter(modules)
+    found: list[str | None] = []
+    for module in modules:
+        alike = known.get(module, [])
+        found.append(alike[-left[module]] if left[module] <= len(alike) else None)
+        left[module] -= 1
+    return found

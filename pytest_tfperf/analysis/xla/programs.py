@@ -1,0 +1,89 @@
+"""The XLA executables of a trace, each with its HLO and how often a step runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_tfperf.analysis.steps.detect import find_steps
+from pytest_tfperf.analysis.xla.executions import find_xla_use, short_module
+from pytest_tfperf.errors import TraceError
+from pytest_tfperf.hlo.decode import live_modules, modules_of
+from pytest_tfperf.hlo.module import HloModule
+from pytest_tfperf.metrics import nearest
+from pytest_tfperf.trace.xspace import Trace, read_trace
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """An executable: its name in the trace, its optimised module, and how often a step runs it; None where none does."""
+
+    name: str
+    module: HloModule
+    runs: float | None = None
+
+    @property
+    def title(self) -> str:
+        """A name that can be read and is unique: `step(12)`."""
+        return f"{self.short}({self.name.rpartition('(')[2]}" if "(" in self.name else self.short
+
+    @property
+    def short(self) -> str:
+        """The name of the function that it was made of."""
+        return short_module(self.name)
+
+    @property
+    def n_instructions(self) -> int:
+        """Instructions of all its computations."""
+        return sum(len(part.instructions) for part in self.module.computations.values())
+
+
+def programs_of(trace: Trace) -> list[Program]:
+    """
+    The executables that ran in the steps of a trace, else all that it holds; those first that run most instructions.
+
+    Raises:
+        TraceError: If one of them is damaged.
+    """
+    try:
+        ran = find_xla_use(trace, find_steps(trace)).in_metadata(live_modules(trace))
+    except TraceError:  # no step
+        ran = {}
+    modules = modules_of(trace, ran) or modules_of(trace)
+    programs = [Program(name, module, ran.get(name)) for name, module in modules.items()]
+    return sorted(programs, key=lambda program: (-(program.runs or 1) * program.n_instructions, program.name))
+
+
+def programs_of_run(traces: Iterable[Path]) -> list[Program]:
+    """
+    The executables of one run: those of its first host that has any.
+
+    Raises:
+        TraceError: If a trace cannot be read, or none holds an executable.
+    """
+    read = []
+    for path in traces:
+        if programs := programs_of(read_trace(path)):
+            return programs
+        read.append(str(path))
+    raise TraceError(
+        f"{', '.join(read)}: no HLO in it: XLA had compiled nothing when it ended (jit_compile=True compiles a tf.function), or the "
+        "profiler ran without enable_hlo_proto"
+    )
+
+
+def pick(programs: Sequence[Program], name: str) -> Program:
+    """
+    The executable of that name: its function's, `step`; as shown, `step(12)`; or as in the trace.
+
+    Raises:
+        TraceError: If there is none, or more than one.
+    """
+    found = [program for program in programs if name in (program.name, program.title, program.module.name, program.short)]
+    if len(found) > 1:
+        raise TraceError(f"{len(found)} executables are named {name!r}; take one of {', '.join(program.title for program in found)}")
+    if not found:
+        names = {program.title for program in programs} | {program.short for program in programs}
+        raise TraceError(f"no executable is named {name!r}; {nearest(name, names)}")
+    return found[0]

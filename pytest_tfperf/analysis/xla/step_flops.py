@@ -1,0 +1,87 @@
+"""How much a step computes, and in which precision: from its functions lowered to HLO, else from the executables that it ran."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pytest_tfperf.analysis.xla.executions import XlaUse
+from pytest_tfperf.hlo.cost import Costs, module_costs
+from pytest_tfperf.hlo.decode import decode_module
+from pytest_tfperf.hlo.module import HloModule
+from pytest_tfperf.recording import Recording
+from pytest_tfperf.results import Source, Value
+
+Programs = Sequence[tuple[Costs, float]]
+"""The costs of each module of a step, and how often it runs in one."""
+
+_MATRIX_OPS = re.compile(r"MatMul|Conv|Einsum|CudnnRNN")
+_LIBRARY_WORK = re.compile(r"onednn|mkldnn|cudnn|cublas|miopen|hipblas|fmha|attention|gemm|matmul|conv", re.IGNORECASE)
+
+
+def work_values(programs: Programs | str) -> dict[str, Value]:
+    """The metrics flops and half_precision of a step of these modules, or why they are not known."""
+    if isinstance(programs, str):
+        return {name: Value.unknown(name, programs) for name in ("flops", "half_precision")}
+    return {"flops": _flops(programs), "half_precision": _half_precision(programs)}
+
+
+def lowered_programs(recording: Recording, eager: Iterable[str] = ()) -> Programs | str:
+    """Of a recording that lowered the functions of its steps, which also ran ops of these types eagerly; or why it could not."""
+    if recording.lowered is None:
+        return recording.lowered_why or "the step's functions were not lowered to HLO"
+    outside = sorted(op for op in set(eager) if _MATRIX_OPS.search(op))
+    if outside:
+        return f"the step runs {', '.join(outside)} eagerly, whose shapes and types the trace does not tell; put them into a tf.function"
+    return [
+        (module_costs(decode_module(raw, f"{recording.name or 'step'}, module {n}")), runs)
+        for n, (raw, runs) in enumerate(recording.lowered)
+    ]
+
+
+def traced_programs(executables: Mapping[str, Costs], use: XlaUse, runs_ops: bool) -> Programs | str:
+    """Of a trace alone: the executables that ran, as XLA optimised them; `runs_ops` says that ops outside of them ran too."""
+    if not use.modules:
+        return "the steps ran no XLA executable, and the trace says nothing of the shapes and types of other ops"
+    if runs_ops:
+        return "the steps also ran ops outside XLA, and the trace says nothing of their shapes and types"
+    if len(executables) < len(use.modules):
+        return f"the trace holds the HLO of {len(executables)} of the {len(use.modules)} executables that ran"
+    runs = use.in_metadata(executables)
+    return [(costs, runs[name]) for name, costs in executables.items()]
+
+
+def executable_costs(executables: Mapping[str, HloModule]) -> dict[str, Costs]:
+    """
+    What one run of each of these executables costs.
+
+    Raises:
+        TraceError: If one of them is damaged.
+    """
+    return {name: module_costs(module) for name, module in executables.items()}
+
+
+def _flops(programs: Programs) -> Value:
+    unknown = sorted({target for costs, _ in programs for target in costs.uncounted if _LIBRARY_WORK.search(target)})
+    loops = sorted({loop for costs, _ in programs for loop in costs.once})
+    if unknown:
+        return Value.unknown("flops", f"nobody says how many the library calls {', '.join(unknown[:3])} make")
+    if loops:
+        return Value.unknown("flops", f"the program does not say how often its loops run ({', '.join(loops[:3])})")
+    matmul = sum(costs.matmul_flops * runs for costs, runs in programs)
+    return Value.of("flops", sum(costs.flops * runs for costs, runs in programs), Source.HLO, matmul_and_convolution=matmul)
+
+
+def _half_precision(programs: Programs) -> Value:
+    matmul = sum(costs.matmul_flops * runs for costs, runs in programs)
+    unsure = next((costs.why for costs, _ in programs if costs.half_flops is None), None)
+    if unsure:
+        return Value.unknown("half_precision", unsure)
+    if not matmul:
+        return Value.unknown("half_precision", "the step has no matrix multiplication and no convolution")
+    half = sum((costs.half_flops or 0) * runs for costs, runs in programs)
+    if any(costs.once for costs, _ in programs) and 0 < half < matmul:
+        return Value.unknown("half_precision", "some are in 16 bits, and the program does not say how often its loops run")
+    detail: dict[str, Any] = {"half_flops": half, "matmul_flops": matmul}
+    return Value.of("half_precision", half / matmul, Source.HLO, **detail)

@@ -1,0 +1,134 @@
+"""Sessions of TensorFlow's profiler: started, stopped for certain, and their XSpace file found."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shutil
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from pytest_tfperf.errors import CaptureError, TraceError
+from pytest_tfperf.files import replacing
+from pytest_tfperf.tf_runtime import load_tensorflow
+from pytest_tfperf.trace.xspace import Trace, read_trace
+
+
+class Session:
+    """
+    One running profiler session; every session has a folder of its own, since two of one second overwrite each other.
+
+    Raises:
+        CaptureError: If another profiler is running in the process.
+    """
+
+    def __init__(self, parent: Path) -> None:
+        self._folder = Path(tempfile.mkdtemp(dir=parent))
+        self._profiler = _profiler()
+        if user_session_runs():
+            raise CaptureError(
+                "a TensorFlow profiler session is already running in this process (tf.profiler.experimental.start, or a "
+                "TensorBoard callback with profile_batch); stop it before the step is profiled"
+            )
+        try:
+            self._profiler.start(str(self._folder))
+        except Exception as error:
+            stop_quietly()  # a failed start blocks later ones until one stop
+            raise CaptureError(f"TensorFlow's profiler cannot start: {error}; is another profiler running?") from error
+        self.running = True
+
+    def stop(self) -> Path:
+        """
+        End the session; the path of its `.xplane.pb`.
+
+        Raises:
+            CaptureError: If the profiler wrote none.
+        """
+        self.running = False
+        try:
+            self._profiler.stop()
+        except Exception as error:
+            raise CaptureError(f"TensorFlow's profiler could not write its trace: {error}") from error
+        found = sorted(self._folder.glob("plugins/profile/*/*.xplane.pb"))
+        if not found:
+            raise CaptureError(f"TensorFlow's profiler wrote no .xplane.pb under {self._folder}")
+        return found[0]
+
+    def discard(self) -> None:
+        """End the session, if it runs, without a trace."""
+        if self.running:
+            self.running = False
+            stop_quietly()
+
+
+def read_session(path: Path) -> Trace:
+    """
+    The trace that a session of TensorFlow's has written.
+
+    Raises:
+        TraceError: If it is damaged; also where it ends between two planes, since the host's name is written last.
+    """
+    trace = read_trace(path)
+    if not trace.hostnames:
+        raise TraceError(f"trace {path}: it ends without the host's name, so it is truncated; is the disk full?")
+    return trace
+
+
+def user_session_runs() -> bool:
+    """Whether a session that is not ours runs through `tf.profiler.experimental` in this process."""
+    # private: tensorflow/python/profiler/profiler_v2.py keeps the one session of the process here (2.16 to 2.21)
+    return getattr(_profiler_module(), "_profiler", None) is not None
+
+
+def stop_quietly() -> None:
+    """Stop whatever session the profiler's module holds, and throw its trace away."""
+    try:
+        _profiler().stop(save=False)
+    except load_tensorflow().errors.UnavailableError:  # none was running
+        return
+
+
+def _profiler() -> Any:
+    return load_tensorflow().profiler.experimental
+
+
+def _profiler_module() -> Any:
+    load_tensorflow()
+    from tensorflow.python.profiler import profiler_v2
+
+    return profiler_v2
+
+
+def keep_trace(trace: Path, folder: Path, name: str) -> Path:
+    """
+    Copy the trace of a profile below a folder, to where XProf and TensorBoard look: `[<name>/]plugins/profile/<run>/<host>.xplane.pb`;
+    gives the copy.
+
+    Raises:
+        CaptureError: If that cannot be done; nothing is left there then.
+    """
+    runs = folder / re.sub(r"[^\w-]+", "_", name)[:100] / "plugins" / "profile"
+    run = runs
+    try:
+        run = _new_folder(runs, time.strftime("%Y_%m_%d_%H_%M_%S"))
+        with trace.open("rb") as source, replacing(run / trace.name) as file:
+            shutil.copyfileobj(source, file)
+    except OSError as error:
+        with suppress(OSError):
+            run.rmdir()  # in which XProf would look for hosts
+        raise CaptureError(f"the trace cannot be kept in {run}: {error.strerror}; see --tfperf-trace-dir") from error
+    return run / trace.name
+
+
+def _new_folder(parent: Path, name: str) -> Path:
+    """A folder that was not there, also where other processes make theirs; a number follows the name where it has to."""
+    parent.mkdir(parents=True, exist_ok=True)
+    for n in itertools.count():
+        folder = parent / (f"{name}_{n}" if n else name)
+        with suppress(FileExistsError):
+            folder.mkdir()
+            break
+    return folder

@@ -1,0 +1,60 @@
+"""State of models, optimizers and variables, put back after they were trained for a profile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.tf_runtime import load_tensorflow
+
+
+@contextmanager
+def restored(things: Any) -> Iterator[None]:
+    """
+    Put the values of variables back when the context ends, however it ends.
+
+    Args:
+        things: A Keras model (with its optimizer and metrics), an optimizer, a variable, or any nesting of these.
+
+    Raises:
+        CaptureError: If one of them is something else, or a model that is not built.
+    """
+    variables = [] if things is None else [variable for thing in _flatten(things) for variable in _variables(thing)]
+    saved = [variable.numpy() for variable in variables]  # a copy: TensorFlow gives no view of a variable
+    try:
+        yield
+    finally:
+        for variable, value in zip(variables, saved, strict=True):
+            variable.assign(value)
+
+
+def _flatten(things: Any) -> list[Any]:
+    if isinstance(things, (list, tuple, set)):
+        return [one for thing in things for one in _flatten(thing)]
+    return _flatten(list(things.values())) if isinstance(things, dict) else [things]
+
+
+def _variables(thing: Any) -> list[Any]:
+    tf = load_tensorflow()
+    if hasattr(thing, "assign") and hasattr(thing, "numpy"):
+        return [thing]
+    if isinstance(thing, tf.keras.Model):
+        if not thing.built:
+            raise CaptureError(f"restore= needs a built model, and {thing.name} is not; call it on a batch first, or model.build(shape)")
+        optimizer = getattr(thing, "optimizer", None)
+        return [*thing.variables, *thing.metrics_variables, *(_of_optimizer(optimizer, thing.trainable_variables) if optimizer else ())]
+    if isinstance(thing, tf.keras.optimizers.Optimizer):
+        return _of_optimizer(thing, None)
+    if isinstance(thing, tf.Module):
+        return list(thing.variables)
+    raise CaptureError(f"restore= takes Keras models, optimizers and variables, not {type(thing).__name__}")
+
+
+def _of_optimizer(optimizer: Any, trained: Any) -> list[Any]:
+    if not optimizer.built:
+        if trained is None:
+            raise CaptureError("restore= needs a built optimizer; call optimizer.build(variables) first, or pass the model it belongs to")
+        optimizer.build(trained)
+    return list(optimizer.variables)

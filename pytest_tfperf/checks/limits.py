@@ -1,0 +1,265 @@
+"""Limits: from marker arguments and ini lines to verdicts."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pytest_tfperf.errors import LimitError
+from pytest_tfperf.metrics import COUNT, MACHINE, METRICS, RATIO, SECONDS, SHARE, Metric, format_quantity, parse_quantity, told_apart
+from pytest_tfperf.op_guide.rules import ALL, parse_codes
+from pytest_tfperf.padding.tpu import generation
+from pytest_tfperf.results import Check, Profile, Value, Verdict
+
+STRUCTURAL, TIMING = "structural", "timing"
+SHARED_CPU = "other workers used the CPU; run without -n"
+INSTRUMENTED = "Python was traced meanwhile, by coverage or a debugger; run without (--no-cov)"
+DEFAULT_TOLERANCE = 0.05
+"""The slow-down that is tolerated in a comparison of tests that name none."""
+_BOUNDS = {"max": "at most", "min": "at least", "equal": "exactly"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """A bound on a metric: `relation` is max, min or equal; `argument` the name it was given under."""
+
+    metric: Metric
+    relation: str
+    bound: float
+    argument: str
+
+    @property
+    def wanted(self) -> str:
+        """The limit in words."""
+        return f"{_BOUNDS[self.relation]} {format_quantity(self.bound, self.metric.unit)}"
+
+    def holds(self, value: Value) -> bool:
+        """Whether a known value keeps to it; where steps differ every one of them must."""
+        low, high = value.low(), value.high()
+        return {"max": high <= self.bound, "min": low >= self.bound, "equal": low == high == self.bound}[self.relation]
+
+    def may_hold(self, value: Value) -> bool:
+        """Whether a known value keeps to it for all that is known: of one of which `bounds` alone are, any in between may be true."""
+        low, high = value.low(), value.high()
+        within = {"max": low <= self.bound, "min": high >= self.bound, "equal": low <= self.bound <= high}[self.relation]
+        return within if value.detail.get("bounds") else self.holds(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a test asks for: limits, and how its steps are profiled; None where nothing was said."""
+
+    limits: tuple[Limit, ...] = ()
+    max_regression: float | None = None
+    warmup: int | None = None
+    steps: int | None = None
+    trace_steps: int | None = None
+    latency: bool | None = None
+    target_step_time: float | None = None
+    tpu: str | None = None
+    autocluster: bool = False
+    findings: tuple[str, ...] = ()
+    ignore_findings: tuple[str, ...] = ()
+    given: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, arguments: Mapping[str, Any], metrics: Mapping[str, Metric] = METRICS) -> Wanted:
+        """
+        The meaning of marker arguments, where these are all metrics.
+
+        Raises:
+            LimitError: If a name is not known or a value cannot be understood.
+        """
+        limits, options = [], {}
+        for name, value in arguments.items():
+            if name in _OPTIONS:
+                options[name] = _option(name, value)
+            else:
+                limits.append(_limit(name, value, metrics))
+        return cls(limits=tuple(limits), given=dict(arguments), **options)
+
+    def asks_for(self, metrics: Collection[str]) -> bool:
+        """Whether a limit is on one of these."""
+        return any(limit.metric.name in metrics for limit in self.limits)
+
+
+def argument_names(metrics: Mapping[str, Metric] = METRICS) -> list[str]:
+    """Every argument that the marker takes."""
+    bounds = [f"{relation}_{name}" for name in metrics for relation in ("max", "min")]
+    return bounds + [name for name, metric in metrics.items() if metric.unit == COUNT] + list(_OPTIONS)
+
+
+def parse_limit_lines(lines: Iterable[str], where: str, metrics: Mapping[str, Metric] = METRICS) -> dict[str, str]:
+    """
+    Marker arguments from lines such as `max_input_bound = 5%`; several may stand on a line, separated by commas.
+
+    Raises:
+        LimitError: If a line is not of that form, names an option that is no limit, or cannot be understood.
+    """
+    arguments = {}
+    for line in filter(None, (part.strip() for text in lines for part in text.split(","))):
+        name, equals, value = (part.strip() for part in line.partition("="))
+        if not equals or not value:
+            raise LimitError(f"{where}: {line!r} is not of the form max_input_bound = 5%")
+        if name in _OPTIONS:
+            raise LimitError(f"{where}: {name} is no limit; set it on the marker, or as tfperf_{name} where there is such an ini")
+        try:
+            _limit(name, value, metrics)
+        except LimitError as error:
+            raise LimitError(f"{where}: {error}") from error
+        arguments[name] = value
+    return arguments
+
+
+def check_limits(profile: Profile, limits: Iterable[Limit], only: str | None, parallel: bool) -> list[Check]:
+    """
+    The verdict on each limit that is asked for under `--tfperf-only`; `parallel` says that other tests used the CPU meanwhile.
+    """
+    return [_check(profile, limit, parallel) for limit in limits if asked_for(limit.metric, only)]
+
+
+def asked_for(metric: Metric, only: str | None) -> bool:
+    """Whether `--tfperf-only` leaves a metric in."""
+    return only is None or (metric.scope == MACHINE) == (only == TIMING)
+
+
+def _check(profile: Profile, limit: Limit, parallel: bool) -> Check:
+    value = profile.value(limit.metric.name)
+    if value.number is None:
+        verdict, message = Verdict.UNKNOWN, f"{limit.metric.name} is unknown, wanted {limit.wanted} ({limit.argument}): {value.why}"
+    elif limit.metric.scope == MACHINE and (why := why_disturbed(profile, parallel)):
+        shown = format_quantity(value.number, limit.metric.unit)
+        verdict = Verdict.INCONCLUSIVE
+        message = f"{limit.metric.name} was {shown}, wanted {limit.wanted} ({limit.argument}): {why}"
+    elif limit.holds(value):
+        verdict, message = Verdict.PASS, f"{limit.metric.name} {_shown(value, limit)}, wanted {limit.wanted}"
+    elif limit.may_hold(value):
+        verdict, message = Verdict.INCONCLUSIVE, _failure(value, limit)
+    else:
+        verdict, message = Verdict.FAIL, _failure(value, limit)
+    return Check(profile=profile.name, metric=limit.metric.name, kind="limit", verdict=verdict, wanted=limit.wanted, message=message)
+
+
+def why_disturbed(profile: Profile, shared_cpu: bool) -> str | None:
+    """What took time besides the step while it was timed; None where nothing is known to. `shared_cpu`: other workers used the CPU."""
+    if shared_cpu:
+        return SHARED_CPU
+    return INSTRUMENTED if profile.value("step_time").detail.get("instrumented") else None
+
+
+def _failure(value: Value, limit: Limit) -> str:
+    """Measured value and limit in one sentence, then where it comes from and what to try."""
+    exactly = told_apart(value.high() if limit.relation == "max" else value.low(), limit.bound, limit.metric.unit)
+    sentence = f"{limit.metric.name} was {_shown(value, limit)}, wanted {limit.wanted} ({limit.argument}){exactly}"
+    return "\n".join([sentence, *explanation(value)])
+
+
+def explanation(value: Value) -> list[str]:
+    """The lines below a failure: over how many steps, how it was corrected, where it comes from, what to try."""
+    detail = value.detail
+    lines = []
+    if "n_epoch_ends" in detail:
+        lines.append(f"over: {detail['n_steps']} steps after the first and {detail['n_epoch_ends']} epoch ends")
+    lines += [f"{key}: {detail[key]}" for key in ("corrected", "where", "try") if detail.get(key)]
+    return [f"  {line}" for line in lines]
+
+
+def _shown(value: Value, limit: Limit) -> str:
+    unit = limit.metric.unit
+    assert value.number is not None
+    if value.low() == value.high():
+        return format_quantity(value.number, unit) + _tpu_of(value)
+    low, high = format_quantity(value.low(), unit), format_quantity(value.high(), unit)
+    if value.detail.get("bounds"):
+        return f"between {low} and {high}{_tpu_of(value)} ({value.detail['bounds']})"
+    return f"{low} to {high} over {value.detail.get('n_steps', 'the')} steps"
+
+
+def _tpu_of(value: Value) -> str:
+    """For which TPU a value of padding holds, and whether that is measured: ` on a TPU v5e (predicted)`."""
+    return f" on a TPU {value.detail['tpu']} ({value.detail['padding']})" if "tpu" in value.detail else ""
+
+
+def _limit(name: str, value: object, metrics: Mapping[str, Metric]) -> Limit:
+    match = re.match(r"(max|min)_(.+)", name)
+    relation, metric = (match[1], match[2]) if match else ("equal", name)
+    row = metrics.get(metric)
+    if row is None or (relation == "equal" and row.unit != COUNT):
+        raise LimitError(_unknown_argument(name, metrics))
+    try:
+        bound = parse_quantity(value, row.unit)
+    except ValueError as error:
+        raise LimitError(f"{name}: {error}") from error
+    if bound < 0 and row.unit != RATIO:
+        raise LimitError(f"{name}: {value!r} is below zero, and {metric} never is")
+    if row.unit == SHARE and bound > 1:
+        raise LimitError(f"{name}: {value!r} is above the whole; a share is from 0 to 1, or from 0 % to 100 %")
+    return Limit(metric=row, relation=relation, bound=bound, argument=f"{name}={value!r}")
+
+
+def _unknown_argument(name: str, metrics: Mapping[str, Metric]) -> str:
+    """The nearest name, and all names, those that the registry gives in short."""
+    close = difflib.get_close_matches(name, argument_names(metrics), 1)
+    meant = f"did you mean {close[0]!r}? " if close else ""
+    counts = ", ".join(metric.name for metric in metrics.values() if metric.unit == COUNT)
+    return (
+        f"unknown argument {name!r}; {meant}valid: max_ or min_ before a metric ({', '.join(metrics)}); a count by its name "
+        f"({counts}); {', '.join(_OPTIONS)}"
+    )
+
+
+def _option(name: str, value: Any) -> Any:
+    try:
+        return _OPTIONS[name](value)
+    except (LimitError, TypeError, ValueError) as error:
+        raise LimitError(f"{name}: {error}") from error
+
+
+def parse_steps(value: object, least: int = 1) -> int:
+    """
+    A number of steps.
+
+    Raises:
+        ValueError: If it is no whole number, or below the least.
+    """
+    number = parse_quantity(value, COUNT)
+    if number != int(number) or number < least:
+        raise ValueError(f"{value!r} is not a {'positive ' if least else ''}whole number")
+    return int(number)
+
+
+def _positive(value: object, unit: str) -> float:
+    number = parse_quantity(value, unit)
+    if number <= 0:
+        raise ValueError(f"{value!r} is not above zero")
+    return number
+
+
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"{value!r} is neither True nor False")
+    return value
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not a string")
+    return value
+
+
+_OPTIONS: dict[str, Any] = {
+    "max_regression": lambda value: _positive(value, RATIO),
+    "warmup": lambda value: parse_steps(value, least=0),
+    "steps": parse_steps,
+    "trace_steps": parse_steps,
+    "latency": _flag,
+    "target_step_time": lambda value: _positive(value, SECONDS),
+    "tpu": lambda value: generation(_text(value)).name,
+    "autocluster": _flag,
+    "findings": lambda value: (ALL,) if value in (ALL, [ALL], (ALL,)) else parse_codes(value),
+    "ignore_findings": parse_codes,
+}
+OPTION_NAMES = frozenset(_OPTIONS)

@@ -1,0 +1,1 @@
+"""pytest in a child process: start, messages, shutdown."""

@@ -1,0 +1,36 @@
+"""What `tfperf accept` did, entry by entry."""
+
+from __future__ import annotations
+
+from pytest_tfperf.baseline.history import KNOWN
+from pytest_tfperf.baseline.record import Recorded
+
+_NAMED = 3
+
+
+def is_accepted(recorded: Recorded) -> bool:
+    """Whether something was stored, or all of it was there already."""
+    changed = recorded.entries or recorded.added or recorded.anew
+    return bool(changed) or all(change.what.endswith(KNOWN) for change in recorded.left_out)
+
+
+def render_accepted(recorded: Recorded, n_runs: int) -> str:
+    """A line for each entry and history that changed, and for what was left out of which runs, and why."""
+    n_histories = len(recorded.added) + len(recorded.anew)
+    entries, histories = _count(len(recorded.entries), "entry", "entries"), _count(n_histories, "history", "histories")
+    head = f"{_count(n_runs, 'run', 'runs')}: {entries} and {histories} changed"
+    changes = [f"  {change.what}: {change.key} in {change.path}" for change in (*recorded.entries, *recorded.anew, *recorded.added)]
+    runs: dict[tuple[str, str], list[str]] = {}
+    for change in recorded.left_out:
+        runs.setdefault((change.key, change.what), []).append(change.run)
+    left_out = [f"  left out: {key}: {what} ({_named(created)})" for (key, what), created in runs.items()]
+    return "\n".join([head, *changes, *left_out])
+
+
+def _count(n: int, one: str, many: str) -> str:
+    return f"{n} {one if n == 1 else many}"
+
+
+def _named(runs: list[str]) -> str:
+    more = f" and {len(runs) - _NAMED} more" if len(runs) > _NAMED else ""
+    return f"run of {', '.join(runs[:_NAMED])}{more}"

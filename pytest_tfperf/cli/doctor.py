@@ -1,0 +1,55 @@
+"""The command that looks at the machine: doctor."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from pytest_tfperf.cli.output import FAILED, GOOD, add_command, refuse
+
+
+def add_commands(commands: Any) -> None:
+    """Add it to the parser's."""
+    doctor = add_command(
+        commands, "doctor", _doctor, "whether this machine can profile and compare, and how well",
+        "Show the machine class, check the profiler, and let two processes of the same code take turns: how noisy that is, and "
+        "the change that can be found. Takes 40 s, a minute on a busy machine, and needs TensorFlow. Exit status 1 if a check of "
+        "itself failed, 2 without TensorFlow.",
+        "--seconds 20",
+    )  # fmt: skip
+    doctor.add_argument(
+        "--seconds",
+        type=_number_above_zero,
+        default=8.0,
+        metavar="S",
+        help="seconds of turns, each for pinned and for any core (default: 8)",
+    )
+    doctor.add_argument("--json", action="store_true", help="print one JSON object instead")
+
+
+def _doctor(options: argparse.Namespace, rest: Sequence[str]) -> int:
+    refuse(options, rest)
+    from pytest_tfperf.doctor.examine import examine  # numpy, TensorFlow
+    from pytest_tfperf.doctor.sections import render_section, sections_json
+
+    found = []
+    for section in examine(options.seconds):
+        found.append(section)
+        if not options.json:
+            print(render_section(section), end="\n\n", flush=True)
+    if options.json:
+        print(json.dumps(sections_json(found), indent=1, allow_nan=False))
+    return FAILED if any(section.failed for section in found) else GOOD
+
+
+def _number_above_zero(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is not a number above zero")
+    return number

@@ -1,0 +1,68 @@
+"""What the commands have in common: their exit status, their options, and how they print."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from pytest_tfperf.report.terminal import TextLine
+from pytest_tfperf.report.text_layout import BOUNDLESS, wrapped
+from pytest_tfperf.results import BROKEN, FORMAT, Check, Json, Profile, Verdict
+
+GOOD, FAILED, USAGE, UNKNOWN = 0, 1, 2, 3
+TRACES = "an .xplane.pb file, or a logdir: then its newest run"
+_COLOURS = {"red": "31", "green": "32", "yellow": "33"}
+
+
+def add_command(commands: Any, name: str, run: object, short: str, long: str, example: str) -> argparse.ArgumentParser:
+    """A command that its help shows an example of."""
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=short, description=long, epilog=f"Example: tfperf {name} {example}")
+    parser.set_defaults(run_command=run, parser=parser)
+    return parser
+
+
+def add_output(parser: argparse.ArgumentParser, more: str) -> None:
+    """How much is printed, and in which form; -v shows `more`."""
+    parser.add_argument("-v", "--verbose", action="store_true", help=f"show also {more}")
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
+
+
+def refuse(options: argparse.Namespace, rest: Sequence[str]) -> None:
+    """End with a message where there are arguments that nobody knows."""
+    if rest:
+        options.parser.error(f"unrecognized arguments: {' '.join(rest)}")
+
+
+def profiles_json(profiles: Iterable[Profile]) -> str:
+    """`{"format", "profiles"}`, as all commands print it."""
+    content: Json = {"format": FORMAT, "profiles": [profile.to_json() for profile in profiles]}
+    return json.dumps(content, indent=1, allow_nan=False)
+
+
+def status_of(checks: Iterable[Check]) -> int:
+    """The exit status that checks mean."""
+    verdicts = {check.verdict for check in checks}
+    if verdicts & (BROKEN - {Verdict.UNKNOWN}):
+        return FAILED
+    return UNKNOWN if Verdict.UNKNOWN in verdicts else GOOD
+
+
+def width(otherwise: int = BOUNDLESS) -> int:
+    """Columns of the terminal, or those that COLUMNS asks for; what they are otherwise, in a file or a pipe."""
+    return shutil.get_terminal_size((otherwise, 24)).columns
+
+
+def coloured(lines: Iterable[TextLine]) -> str:
+    """Lines as text that fits the terminal, with their colours on one."""
+    on_terminal = sys.stdout.isatty()
+    shown = [(wrapped(line.text, width(), line.deeper), line.colour) for line in lines]
+    return "\n".join(f"\033[{_COLOURS[colour]}m{text}\033[0m" if colour and on_terminal else text for text, colour in shown)
+
+
+def fitted(render: Callable[[Profile, bool, int], str], profile: Profile, options: argparse.Namespace) -> str:
+    """A profile as `render` shows it, in the columns of the terminal."""
+    return wrapped(render(profile, options.verbose, width()), width())

@@ -1,0 +1,175 @@
+"""The padding of a file of HLO, or of the executables of a trace, as a profile that holds nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tabulate import tabulate
+
+from pytest_tfperf.analysis.device.planes import tpus
+from pytest_tfperf.analysis.steps.detect import find_steps
+from pytest_tfperf.analysis.xla.executions import find_xla_use
+from pytest_tfperf.analysis.xla.programs import programs_of
+from pytest_tfperf.errors import LayoutError, TraceError
+from pytest_tfperf.hlo.dead_code import without_dead_code
+from pytest_tfperf.hlo.lines import source_line
+from pytest_tfperf.hlo.matmuls import gemms_of
+from pytest_tfperf.hlo.module import HloModule
+from pytest_tfperf.hlo.parser import read_hlo
+from pytest_tfperf.metrics import METRICS, format_quantity
+from pytest_tfperf.padding.arrays import Padding
+from pytest_tfperf.padding.gpu_alignment import alignment_table, gpu_alignment
+from pytest_tfperf.padding.measured import has_tiles, measured_padding, trace_generation
+from pytest_tfperf.padding.overhead import MATRIX_UNIT, MEMORY, Modules, padding_table, values_of
+from pytest_tfperf.padding.predict import predict
+from pytest_tfperf.padding.tpu import DEFAULT, Generation, generation
+from pytest_tfperf.report.profile_text import render_table
+from pytest_tfperf.report.text_layout import BOUNDLESS
+from pytest_tfperf.results import Profile, Source, Value
+from pytest_tfperf.trace.logdir import find_traces
+from pytest_tfperf.trace.xspace import Trace, read_trace
+
+_TEXT = (".hlo", ".txt")
+_HEAD = b"HloModule"
+_ALL = 1000  # rows
+_OPTIMISED = (
+    "predicted from HLO that a compiler for another device has optimised; HLO before optimisation predicts better: "
+    "export(stage='unoptimized') in pytest, or XLA's dump before_optimizations"
+)
+_MISSING = "the trace holds the HLO of {} of the {} executables that ran on the TPU"
+_NO_HLO = (
+    "no HLO in the trace: XLA had compiled nothing when it ended (jit_compile=True compiles a tf.function), or the profiler ran without "
+    "enable_hlo_proto"
+)
+_NO_GENERATION = "the trace does not say which generation of TPU it is of; --tpu names it"
+_NOT_RUN = "no step ran an executable; these are alive all the same"
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """Modules with how often a step runs each, the trace if it is one, and what to say of it; or why there is no answer."""
+
+    modules: Modules
+    trace: Trace | None = None
+    tpu: Generation | None = None
+    notes: tuple[str, ...] = ()
+    why: str = ""
+
+
+def padding_profile(path: Path, tpu: str | None, verbose: bool) -> Profile:
+    """
+    The padding of a HLO text or a trace: measured where its layouts have tiles or a TPU ran it, else predicted for the generation.
+
+    Its tables are the arrays that waste most, and the GPU alignment of its products, of no GPU only if it is `verbose`.
+
+    Raises:
+        LayoutError: If a layout cannot be understood.
+        LimitError: If there is no such generation.
+        TraceError: If the file cannot be read, or a module in it is damaged.
+    """
+    asked = generation(tpu or DEFAULT)
+    read = _read_text(path) if _is_text(path) else _read_trace(path)
+    try:
+        return _profile(str(path), read, asked, verbose)
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise TraceError(f"{path}: an instruction does not fit its operands: {error!r}") from error
+
+
+def render_padding(profile: Profile, verbose: bool, width: int = BOUNDLESS) -> str:
+    """The overheads, each with where it comes from, and the tables, that wide."""
+    rows = [(name, _number(name, value), _origin(value)) for name, value in profile.metrics.items() if value.number is not None]
+    lines = [profile.name, *(f"note: {note}" for note in profile.notes), ""]
+    lines += [tabulate(rows, ["metric", "value", ""], "simple", disable_numparse=True, colalign=("left", "right", "left"))] if rows else []
+    lines += [f"{name} is unknown: {value.why}" for name, value in profile.metrics.items() if value.number is None]
+    for table in profile.tables.values():
+        lines += ["", *render_table(table, verbose, width)]
+    lines += ["", *(f"{advice.what} ({advice.because})" for advice in profile.advice)] if profile.advice else []
+    return "\n".join(lines)
+
+
+def _is_text(path: Path) -> bool:
+    if not path.is_file():
+        return path.suffix.lower() in _TEXT
+    try:
+        with path.open("rb") as file:
+            head = file.read(len(_HEAD))
+    except OSError as error:
+        raise TraceError(f"{path} cannot be read: {error.strerror or error}") from error
+    if not head:
+        raise TraceError(f"{path} is empty: it takes HLO text ({', '.join(sorted(_TEXT))}, or beginning with HloModule) or a trace")
+    return path.suffix.lower() in _TEXT or head == _HEAD
+
+
+def _read_text(path: Path) -> _Read:
+    try:
+        text = path.read_text("utf-8")
+    except OSError as error:
+        raise TraceError(f"{path} cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise TraceError(f"{path}: no HLO text: byte {error.start} is no UTF-8") from error
+    return _Read([(module, 1.0) for module in read_hlo(text, str(path))])
+
+
+def _read_trace(path: Path) -> _Read:
+    """Of the first host of a run that holds HLO, the executables that the steps ran, else all."""
+    for one in find_traces(path):
+        trace = read_trace(one)
+        if programs := programs_of(trace):
+            tpu = trace_generation(trace)
+            n_missing = _n_missing(trace, len(programs)) if tpu else 0
+            why = _MISSING.format(len(programs), len(programs) + n_missing) if n_missing > 0 else ""
+            unsure = {_NOT_RUN: programs[0].runs is None, _NO_GENERATION: tpu is None and bool(tpus(trace))}
+            notes = tuple(note for note, said in unsure.items() if said)
+            return _Read([(program.module, program.runs or 1.0) for program in programs], trace, tpu, notes, why)
+    return _Read((), why=_NO_HLO)
+
+
+def _n_missing(trace: Trace, n_known: int) -> int:
+    """How many more executables the steps of a trace ran than are known."""
+    try:
+        return len(find_xla_use(trace, find_steps(trace)).modules) - n_known
+    except TraceError:  # no step
+        return 0
+
+
+def _profile(name: str, read: _Read, asked: Generation, verbose: bool) -> Profile:
+    on_tpu = read.tpu is not None or any(has_tiles(module) for module, _ in read.modules)
+    runs = read.modules if on_tpu else [(without_dead_code(module), times) for module, times in read.modules]
+    modules = [module for module, _ in runs]
+    tpu = read.tpu or asked
+    if read.why:
+        return Profile(name=name, metrics={metric: Value.unknown(metric, read.why) for metric in (MEMORY, MATRIX_UNIT)}, notes=read.notes)
+    found = measured_padding(modules, tpu) if on_tpu else _predicted(modules, tpu)
+    notes = read.notes + ((_OPTIMISED,) if not on_tpu and any(module.scheduled for module in modules) else ())
+    metrics, tables = values_of(found, runs, tpu, Source.HLO if on_tpu else Source.PREDICTED)
+    if isinstance(found, Padding):
+        tables = {"padding": padding_table(found, _ALL)} if found.worst(1) else {}
+        notes += found.notes
+    alignment, advice = gpu_alignment(read.trace, modules) if read.trace else (None, ())
+    if alignment is None and verbose:
+        alignment = alignment_table(gemms_of(modules))
+    tables |= {"alignment": alignment} if alignment else {}
+    return Profile(name=name, metrics=metrics, notes=notes, tables=tables, advice=advice)
+
+
+def _predicted(modules: Sequence[HloModule], tpu: Generation) -> Padding | str:
+    ops = (op for module in modules for part in module.computations.values() for op in part.instructions.values())
+    lines = {op.op_name: line for op in ops if (line := source_line(op))}
+    try:
+        return predict(modules, tpu, lines)
+    except LayoutError as error:
+        return str(error)
+
+
+def _number(name: str, value: Value) -> str:
+    """The number, with its bounds where it has some."""
+    assert value.number is not None
+    low, high = (format_quantity(number, METRICS[name].unit) for number in (value.low(), value.high()))
+    likely = format_quantity(value.number, METRICS[name].unit)
+    return likely if low == high else f"{likely} ({low} to {high})"
+
+
+def _origin(value: Value) -> str:
+    return f"{value.detail.get('padding', '')}, TPU {value.detail.get('tpu', '')}"

@@ -1,1 +1,0 @@
-"""The subcommands of `tfperf`, one module for what each kind of input has."""

@@ -1,0 +1,93 @@
+"""What of a step XLA compiles, what it does not, and why."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pytest_tfperf.compiler.compilable_parts import has_kernel
+from pytest_tfperf.compiler.instances import Instance, Op, ops_in
+from pytest_tfperf.compiler.source_lines import lines_in
+from pytest_tfperf.compiler.xla_clusters import cluster_of
+from pytest_tfperf.op_types import DYNAMIC, LEFT_OUT, NO_KERNEL, PYTHON, RANDOM, TEXT, UNASKED, computes
+from pytest_tfperf.recording import Cluster, GraphOp
+
+_PYTHON_OPS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
+_DYNAMIC_OPS = frozenset({"Where", "Unique"})
+"""Those that `allow_where_op` and `allow_unique_op` are for (tensorflow/compiler/jit/compilability_check_util.cc)."""
+_RANDOM_OPS = frozenset({
+    "RandomUniform", "RandomShuffle", "RandomUniformInt", "RandomStandardNormal", "TruncatedNormal", "Multinomial",
+})  # fmt: skip
+"""IsStatefulRandomOp there."""
+
+
+def clusters_in(instance: Instance, auto: bool) -> tuple[list[Cluster], list[GraphOp]]:
+    """
+    The clusters of what Python ran and its compute nodes outside them, for one of its runs.
+
+    Each call of a function that the user wants compiled is a cluster, unless auto-clustering took it into one of its own.
+    """
+    ops = [op for op in ops_in(instance.left) if computes(op.node.op)]
+    if instance.compiled is not None:
+        return [_asked(instance.compiled.name, ops)], []
+    line = lines_in(instance.graph)
+
+    def listed(op: Op, why: str) -> GraphOp:
+        return GraphOp(name=op.name, op_type=op.node.op, line=line(op.node, op.owner), why=why)
+
+    found = {} if instance.clustered is None else cluster_of(instance.unclustered, instance.clustered)
+    clusters = [
+        Cluster(name=name, nodes=tuple(listed(op, "") for op in ops if found.get(op.top) == name), asked=False)
+        for name in dict.fromkeys(found.values())
+    ]
+    rest = [op for op in ops if op.top not in found]
+    calls = dict.fromkeys(op.compiled for op in rest if op.compiled)
+    clusters += [_asked(call[1], [op for op in rest if op.compiled == call]) for call in calls]
+    return clusters, [listed(op, why_outside(op.node, auto)) for op in rest if op.compiled is None]
+
+
+def why_outside(node: Any, auto: bool) -> str:
+    """Why XLA does not compile a node, where auto-clustering is on or off."""
+    if handles_text(node):
+        return TEXT
+    if node.op in _PYTHON_OPS:
+        return PYTHON
+    if not has_kernel(node.op) and not node.op.startswith("_"):  # with _: what Grappler made of ops that it has kernels for
+        return NO_KERNEL
+    if not auto:
+        return UNASKED
+    return DYNAMIC if node.op in _DYNAMIC_OPS else RANDOM if node.op in _RANDOM_OPS else LEFT_OUT
+
+
+def handles_text(node: Any) -> bool:
+    """Whether a NodeDef takes or gives strings."""
+    import tensorflow as tf
+    from tensorflow.python.framework import op_def_registry
+
+    op_def = op_def_registry.get(node.op)
+    return op_def is not None and tf.string.as_datatype_enum in _types((*op_def.input_arg, *op_def.output_arg), node.attr)
+
+
+def autoclusters() -> bool:
+    """Whether auto-clustering is on for what this process runs, on its CPU or its GPU (tensorflow/compiler/jit/flags.cc)."""
+    import tensorflow as tf
+
+    flags = os.environ.get("TF_XLA_FLAGS", "")
+    jit = bool(tf.config.optimizer.get_jit()) or any(f"--tf_xla_auto_jit={level}" in flags for level in ("1", "2", "fusible", "single-gpu"))
+    return jit and ("--tf_xla_cpu_global_jit" in flags or bool(tf.config.list_physical_devices("GPU")))
+
+
+def _types(args: Iterable[Any], attrs: Mapping[str, Any]) -> set[int]:
+    """The types of an OpDef's arguments in a node with these attributes."""
+    found: set[int] = set()
+    for arg in args:
+        if arg.type_list_attr in attrs:
+            found |= set(attrs[arg.type_list_attr].list.type)
+        found.add(attrs[arg.type_attr].type if arg.type_attr in attrs else arg.type)
+    return found
+
+
+def _asked(name: str, ops: Iterable[Op]) -> Cluster:
+    """One that the user asked for; it always runs, so that nobody asks for its lines, which take long to find."""
+    return Cluster(name=name, nodes=tuple(GraphOp(name=op.name, op_type=op.node.op, line=None, why="") for op in ops), asked=True)

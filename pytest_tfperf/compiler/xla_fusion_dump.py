@@ -1,0 +1,192 @@
+"""
+A step's HLO before and after XLA fuses instructions, which only a dump of its compiler's passes tells.
+
+XLA reads where to dump from the environment when it starts. So a process of its own compiles the functions of the step again: it is
+given their definitions and what their arguments look like; variables hold nothing there, since nothing is run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_tfperf.compiler.compilable_parts import Cannot, Function, check_arguments, check_arrays, in_order, is_resource, parts_of
+from pytest_tfperf.compiler.functions import called_by, reached_from
+from pytest_tfperf.compiler.lowering import Calls, device_of, replica_batch, short_message, typical_functions
+from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.hlo.decode import decode_module
+from pytest_tfperf.hlo.module import HloModule
+from pytest_tfperf.protobuf import Message
+from pytest_tfperf.results import Json
+
+_FUNCTIONS, _REQUEST, _RESULT = "functions.pb", "request.json", "dumped.json"
+_LAST_LINES = 10
+_FUSING = "fusion|library-rewriter"  # in the names of passes; the CPU's dot-library-rewriter puts products and reductions in fusions too
+# names of dumped files: xla/service/dump.cc, DumpHloModuleBetweenPassesIfEnabled
+_DUMP = re.compile(r"(?P<module>module_\d+)\..*\.(?P<number>\d{4,})\.[^.]*\.after_(?P<after>.+)\.before_(?P<before>.+)\.txt")
+
+
+@dataclass(frozen=True, slots=True)
+class FusionStage:
+    """A function's HLO before XLA's first pass that fuses and after its last: XLA's own text, and the modules."""
+
+    name: str
+    before: str
+    after: str
+    before_module: HloModule
+    after_module: HloModule
+
+
+def fusion_stages(calls: Calls, workload: Mapping[str, Any], timeout_s: float) -> tuple[FusionStage, ...]:
+    """
+    The stages of each function that the typical step calls, as XLA compiles it whole for the device of its variables.
+
+    Raises:
+        CaptureError: If the step calls no function, XLA cannot compile one, or the process fails or takes too long; with its last words.
+    """
+    parts = _parts(calls, workload)
+    with tempfile.TemporaryDirectory(prefix="tfperf-fusion-") as name:
+        folder = Path(name)
+        _write_request(parts, folder)
+        _run_child(folder, timeout_s)
+        dumped = json.loads((folder / _RESULT).read_text("utf-8"))
+        return tuple(_stage(part.title, folder, names) for part, names in zip(parts, dumped, strict=True))
+
+
+def _parts(calls: Calls, workload: Mapping[str, Any]) -> list[Function]:
+    """What XLA is to compile, resources last; each once."""
+    functions = typical_functions(calls) if calls.steps and not calls.why else []
+    found: dict[Any, Function] = {}
+    for function, per_step in functions:
+        try:
+            check_arrays(function)
+            for part, _ in parts_of(function, replica_batch(workload), 1 / per_step):
+                found[part.key] = in_order(part)
+                check_arguments(found[part.key])
+        except Cannot as error:
+            raise CaptureError(f"no HLO before and after fusion: {error}") from error
+        except Exception as error:  # whatever TensorFlow says
+            raise CaptureError(f"no HLO before and after fusion of {function.title}: {short_message(error)}") from error
+    if not found:
+        raise CaptureError(f"no HLO before and after fusion: {calls.why or 'the step calls no tf.function that computes'}")
+    return list(found.values())
+
+
+def _write_request(parts: Sequence[Function], folder: Path) -> None:
+    """What the process needs: a FunctionDefLibrary, and for each function its device and arguments."""
+    from tensorflow.core.framework import function_pb2
+
+    own = {part.name: part.definition for part in parts if part.definition is not None}
+    called = [name for definition in own.values() for node in definition.node_def for name in called_by(node)]
+    library = function_pb2.FunctionDefLibrary()
+    library.function.extend(reached_from([*called, *(part.name for part in parts if part.name not in own)]))
+    library.function.extend(own.values())
+    (folder / _FUNCTIONS).write_bytes(library.SerializeToString())
+    request = [{"name": part.name, "device": device_of(part), "args": [_looks(arg) for arg in part.args]} for part in parts]
+    (folder / _REQUEST).write_text(json.dumps(request), "utf-8")
+
+
+def _looks(arg: Any) -> Json:
+    """Dtype and shape of a tensor, or of a variable's value."""
+    from tensorflow.python.ops import gen_resource_variable_ops
+
+    if not is_resource(arg):
+        return {"variable": False, "dtype": arg.dtype.as_datatype_enum, "shape": arg.shape.as_list()}
+    dtype = arg._handle_data.shape_and_type[0].dtype  # private: a handle says what its variable holds nowhere else
+    return {"variable": True, "dtype": dtype, "shape": gen_resource_variable_ops.variable_shape(arg).numpy().tolist()}
+
+
+def _run_child(folder: Path, timeout_s: float) -> None:
+    command = [sys.executable, "-m", __name__, str(folder)]
+    try:
+        subprocess.run(command, env=_environment(folder), capture_output=True, timeout=timeout_s, check=True)
+    except subprocess.TimeoutExpired as error:
+        raise CaptureError(f"compiling the step again takes longer than {timeout_s:g} s{_last_words(error.stderr)}") from error
+    except subprocess.CalledProcessError as error:
+        raise CaptureError(f"compiling the step again failed with status {error.returncode}{_last_words(error.stderr)}") from error
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """The environment of this process, in which XLA dumps what is around its passes that fuse; the GPU is shared with this process."""
+    flags = os.environ.get("XLA_FLAGS", "")
+    if flags.strip() and not flags.lstrip().startswith("-"):  # the name of a file (xla/parse_flags_from_env.cc)
+        flags = Path(flags.strip()).read_text("utf-8")
+    dump = f'--xla_dump_to="{folder / "dump"}" --xla_dump_hlo_pass_re=".*({_FUSING}).*" --xla_dump_hlo_as_text --xla_dump_hlo_as_proto'
+    path = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return {**os.environ, "XLA_FLAGS": f"{flags} {dump}", "PYTHONPATH": path, "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+
+
+def _last_words(output: bytes | None) -> str:
+    lines = (output or b"").decode("utf-8", "replace").strip().splitlines()
+    return ":\n  " + "\n  ".join(lines[-_LAST_LINES:]) if lines else ""
+
+
+def _stage(title: str, folder: Path, names: Iterable[str]) -> FusionStage:
+    """Of the files dumped for a function those around its passes that fuse; what XLA compiled meanwhile comes later."""
+    found = [match for match in map(_DUMP.fullmatch, sorted(names)) if match]
+    found = [match for match in found if match["module"] == found[0]["module"]]
+    before = next((match[0] for match in found if re.search(_FUSING, match["before"])), None)
+    after = next((match[0] for match in reversed(found) if re.search(_FUSING, match["after"])), None)
+    if before is None or after is None:
+        raise CaptureError(f"XLA dumped nothing around a pass that fuses when it compiled {title} again")
+    dump = folder / "dump"
+    texts = [(dump / name).read_text("utf-8", "replace") for name in (before, after)]
+    modules = [_module((dump / name).with_suffix(".hlo.pb")) for name in (before, after)]
+    return FusionStage(title, texts[0], texts[1], modules[0], modules[1])
+
+
+def _module(path: Path) -> HloModule:
+    """HloProto hlo_module = 1 (xla/service/hlo.proto)."""
+    message = Message(path.read_bytes(), str(path))
+    span = next(iter(message.inside(0, message.size, 1)), (0, 0))
+    return decode_module(message.slice(*span), str(path))
+
+
+def _compile_all(folder: Path) -> None:
+    """In the process of its own: compile each function, and write which files XLA dumped for it."""
+    from tensorflow.core.framework import function_pb2
+    from tensorflow.python.eager import context
+
+    runtime = context.context()
+    runtime.ensure_initialized()
+    for definition in function_pb2.FunctionDefLibrary.FromString((folder / _FUNCTIONS).read_bytes()).function:
+        runtime.add_function_def(definition)
+    dumped: list[list[str]] = []
+    seen: set[str] = set()
+    for request in json.loads((folder / _REQUEST).read_text("utf-8")):
+        _compile(runtime, request)
+        names = {path.name for path in (folder / "dump").glob("*")}
+        dumped.append(sorted(names - seen))
+        seen |= names
+    (folder / _RESULT).write_text(json.dumps(dumped), "utf-8")
+
+
+def _compile(runtime: Any, request: Json) -> None:
+    import tensorflow as tf
+
+    args = request["args"]
+    with tf.device(request["device"]):
+        empty = [
+            tf.raw_ops.Empty(shape=tf.constant(arg["shape"], tf.int32), dtype=tf.as_dtype(arg["dtype"])) for arg in args if arg["variable"]
+        ]
+        variables = [tf.Variable(value, shape=value.shape) for value in empty]
+    runtime.get_compiler_ir(
+        device_name=request["device"],
+        platform_name=None,
+        function_name=request["name"],
+        flat_args=[tf.TensorSpec(arg["shape"], tf.as_dtype(arg["dtype"])) for arg in args if not arg["variable"]],
+        captured_inputs=[variable.handle for variable in variables],
+        stage="optimized_hlo_serialized",
+    )
+
+
+if __name__ == "__main__":
+    _compile_all(Path(sys.argv[1]))

@@ -1,0 +1,96 @@
+"""Whether TensorFlow's profiler works here: what is to be said of the traces of two short sessions of marked steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pytest_tfperf.analysis.device.planes import accelerators
+from pytest_tfperf.analysis.steps.detect import find_steps
+from pytest_tfperf.analysis.trace_errors import faults
+from pytest_tfperf.errors import TraceError
+from pytest_tfperf.trace.xspace import Trace
+
+_PERMISSION = (
+    "let users profile: 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' in /etc/modprobe.d and a reboot; "
+    "a container needs --cap-add=SYS_ADMIN"
+)  # developer.nvidia.com, ERR_NVGPUCTRPERM
+_NO_PLANE = (
+    "TensorFlow's messages on stderr say why it traces no device; on an NVIDIA GPU it needs libcupti (pip install "
+    f"'tensorflow[and-cuda]') and the permission to use it: {_PERMISSION}"
+)
+_UNMARKED = "profiles would miss steps: is this a TensorFlow from 2.16 to 2.21, and is the disk of the temporary folder full?"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelfCheck:
+    """One thing that must work: what was `found`, and what to do where it has not `passed`."""
+
+    name: str
+    passed: bool
+    found: str
+    advice: str = ""
+
+
+def check_traces(traces: Sequence[Trace], n_steps: int, n_devices: int, admin_only: bool | None) -> tuple[SelfCheck, ...]:
+    """
+    What sessions of `n_steps` marked steps each have shown.
+
+    Args:
+        n_devices: The accelerators that TensorFlow has.
+        admin_only: Whether NVIDIA's driver lets administrators alone use its counters; None without that driver.
+    """
+    n_planes = len(accelerators(traces[-1]))
+    found = [_markers(traces, n_steps), _planes(n_planes, n_devices), _whole(traces)]
+    if admin_only is not None and n_devices:
+        found.insert(2, _permission(traces, n_planes, admin_only))
+    return tuple(found)
+
+
+def reads_admin_only(parameters: str) -> bool | None:
+    """
+    What /proc/driver/nvidia/params says of who may use the GPUs' counters, None where it does not.
+
+    `RmProfilingAdminOnly: 1`, the driver's parameter NVreg_RestrictProfilingToAdminUsers.
+    """
+    values = dict(line.replace(" ", "").split(":", 1) for line in parameters.splitlines() if ":" in line)
+    return {"0": False, "1": True}.get(values.get("RmProfilingAdminOnly", ""))
+
+
+def _markers(traces: Sequence[Trace], n_steps: int) -> SelfCheck:
+    counts = [_n_steps(trace) for trace in traces]
+    found = f"{n_steps} steps marked in each of {len(traces)} sessions, {' and '.join(map(str, counts))} found"
+    passed = all(count == n_steps for count in counts)
+    return SelfCheck(name="markers", passed=passed, found=found, advice="" if passed else _UNMARKED)
+
+
+def _n_steps(trace: Trace) -> int:
+    try:
+        steps = find_steps(trace)
+    except TraceError:
+        return 0
+    return len(steps) if steps.source == "tfperf" else 0
+
+
+def _planes(n_planes: int, n_devices: int) -> SelfCheck:
+    if not n_devices:
+        return SelfCheck(name="device plane", passed=True, found="no accelerator: CPU only")
+    found = f"{n_planes or 'none'} in the trace; TensorFlow has {n_devices} accelerator{'s' * (n_devices > 1)}, the steps ran on one"
+    return SelfCheck(name="device plane", passed=n_planes > 0, found=found, advice="" if n_planes else _NO_PLANE)
+
+
+def _permission(traces: Sequence[Trace], n_planes: int, admin_only: bool) -> SelfCheck:
+    """Tracing of kernels is allowed on some systems where counters are not (CUPTI since CUDA 10.2), so the trace decides."""
+    refused = any("PRIVILEGES" in error.upper() for trace in traces for error in trace.errors)
+    passed = not refused and (n_planes > 0 or not admin_only)
+    who = "administrators only (RmProfilingAdminOnly 1)" if admin_only else "every user"
+    what = "kernels are traced" if n_planes and not refused else "no kernel is traced"
+    return SelfCheck(name="CUPTI permission", passed=passed, found=f"{who}; {what}", advice="" if passed else _PERMISSION)
+
+
+def _whole(traces: Sequence[Trace]) -> SelfCheck:
+    found = list(dict.fromkeys(fault for trace in traces for fault in faults(trace)))
+    advice = "metrics of incomplete traces are unknown; fewer traced steps (trace_steps=) drop fewer events"
+    return SelfCheck(
+        name="whole traces", passed=not found, found="; ".join(found) or "no error, no event dropped", advice=advice * bool(found)
+    )

@@ -1,0 +1,63 @@
+"""Sessions of the profiler over marked steps of our own, to see whether it works here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pytest_tfperf.capture.sessions import Session, read_session
+from pytest_tfperf.capture.step_mark import StepMark
+from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.tf_runtime import load_tensorflow, sync_devices, warm_runtime
+from pytest_tfperf.trace.xspace import Trace
+
+
+def convolution_step() -> Callable[[], Any]:
+    """A training step of a small convolutional network for 32 images: some milliseconds on a few cores."""
+    tf = load_tensorflow()
+    kernels = [tf.Variable(tf.random.stateless_normal(shape, (3, 4)) * 0.05) for shape in ((3, 3, 3, 32), (3, 3, 32, 32))]
+    images = tf.random.stateless_normal((32, 32, 32, 3), (5, 6))
+
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            hidden = tf.nn.relu(tf.nn.conv2d(images, kernels[0], 2, "SAME"))
+            loss = tf.reduce_mean(tf.nn.conv2d(hidden, kernels[1], 1, "SAME") ** 2)
+        for kernel, gradient in zip(kernels, tape.gradient(loss, kernels), strict=True):
+            kernel.assign_sub(0.01 * gradient)
+        return loss
+
+    compiled: Callable[[], Any] = tf.function(step, autograph=False)
+    return compiled
+
+
+def record_steps(step: Callable[[], Any], n_steps: int, folder: Path) -> Trace:
+    """
+    The trace of a session over so many marked steps.
+
+    Raises:
+        CaptureError, TraceError: If the profiler cannot start, or has written no trace that can be read.
+    """
+    warm_runtime()
+    session = Session(folder)
+    try:
+        for n in range(n_steps):
+            mark = StepMark("doctor", n, 0, 1)
+            step()
+            mark.end()
+        sync_devices()
+        return read_session(session.stop())
+    finally:
+        session.discard()
+
+
+def refuses_second(folder: Path) -> bool:
+    """Whether a session is refused while another runs, so that neither loses its events to the other."""
+    first = Session(folder)
+    try:
+        Session(folder).discard()
+    except CaptureError:
+        return True
+    finally:
+        first.discard()
+    return False

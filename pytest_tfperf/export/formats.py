@@ -1,0 +1,89 @@
+"""XSpace traces for other viewers: Chrome's trace JSON, and Perfetto's own format; and XLA modules as text and pictures."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO, TypeVar
+
+from pytest_tfperf.errors import ExportError
+from pytest_tfperf.export.chrome import write_chrome
+from pytest_tfperf.export.perfetto import write_perfetto
+from pytest_tfperf.export.tracks import Process, processes_of
+from pytest_tfperf.files import replacing
+from pytest_tfperf.hlo.dot import dot_of, svg_of
+from pytest_tfperf.hlo.module import HloModule
+from pytest_tfperf.hlo.printer import text_of
+
+_Writer = Callable[[BinaryIO, Iterable[Process]], None]
+_Format = TypeVar("_Format")
+
+
+def export_traces(traces: Sequence[Path], out: Path) -> None:
+    """
+    Write the traces of one run, one for each host, to a file of the format that its ending says.
+
+    Memory is that of one decoded trace, however large the file.
+
+    Raises:
+        ExportError: If no format has that ending, or the file cannot be written.
+        TraceError: If a trace cannot be read. The file is then as it was.
+    """
+    write = _of_ending(_WRITERS, out)
+    try:
+        with replacing(out) as file:
+            write(file, processes_of(traces))
+    except OSError as error:
+        raise ExportError(f"{out} cannot be written: {error.strerror or error}") from error
+
+
+def export_hlo(modules: Sequence[HloModule], out: Path) -> None:
+    """
+    Write XLA modules: as HLO text (.txt) all of them, one after another; as a graph (.dot) or a picture (.svg) the first.
+
+    Raises:
+        ExportError: If no format has that ending, there is no module, Graphviz is missing (.svg), or the file cannot be written.
+    """
+    content_of = _of_ending(_HLO, out)
+    if not modules:
+        raise ExportError(f"{out}: there is no XLA module to write")
+    content = content_of(modules)
+    try:
+        with replacing(out) as file:
+            file.write(content)
+    except OSError as error:
+        raise ExportError(f"{out} cannot be written: {error.strerror or error}") from error
+
+
+def shows_hlo(out: Path) -> bool:
+    """Whether the ending of a file is one of those that `export_hlo` writes."""
+    return out.name.lower().endswith(tuple(_HLO))
+
+
+def _of_ending(formats: Mapping[str, _Format], out: Path) -> _Format:
+    found = next((one for ending, one in formats.items() if out.name.lower().endswith(ending)), None)
+    if found is None:
+        raise ExportError(f"{out}: no format has this ending; take one of {', '.join([*_WRITERS, *_HLO])}")
+    return found
+
+
+def _compressed(file: BinaryIO, processes: Iterable[Process], write: _Writer) -> None:
+    """What a writer writes, compressed; the time is left out, so that the same trace gives the same bytes."""
+    with gzip.GzipFile(filename="", mode="wb", fileobj=file, compresslevel=6, mtime=0) as packed:
+        write(packed, processes)  # type: ignore[arg-type]
+
+
+_WRITERS: dict[str, _Writer] = {
+    ".json": write_chrome,
+    ".json.gz": partial(_compressed, write=write_chrome),
+    ".perfetto-trace": write_perfetto,
+    ".pftrace": write_perfetto,
+}
+
+_HLO: dict[str, Callable[[Sequence[HloModule]], bytes]] = {
+    ".txt": lambda modules: "\n".join(map(text_of, modules)).encode(),
+    ".dot": lambda modules: dot_of(modules[0]).encode(),
+    ".svg": lambda modules: svg_of(dot_of(modules[0])),
+}

@@ -1,0 +1,1 @@
+"""HLO modules: decoding, parsing, printing, costs, layouts."""

@@ -1,0 +1,164 @@
+"""
+XLA modules as graphs in Graphviz' DOT language, and as SVG where its `dot` is there.
+
+A node is an instruction, an edge goes from an operand to its user. A fusion is a frame around its fused computation; loop bodies,
+reducers and what else is called are frames of their own, with a dashed line to the caller.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+
+from pytest_tfperf.errors import ExportError
+from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule
+from pytest_tfperf.hlo.printer import callees, instruction_text, literal_text, shape_text
+
+_DOT_SECONDS = 120.0
+_LONGEST = 60  # characters of a line in a node
+_LONGEST_TIP = 2000  # a string of more than 16,384 bytes is an error to Graphviz 2
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+# tints of Okabe and Ito's eight colours, which people of any colour vision tell apart (jfly.uni-koeln.de/color)
+_QUIET = ("#f7f7f7", "#999999")  # fill and line: parameters, constants, and what only gives names to parts
+_COLOURS = {
+    **dict.fromkeys(["dot", "convolution"], ("#fbd98f", "#e69f00")),  # orange: matrix units
+    **dict.fromkeys(["reduce", "reduce-window", "select-and-scatter", "sort", "scatter", "gather"], ("#a6e3d0", "#009e73")),  # green
+    **dict.fromkeys(["copy", "transpose", "concatenate", "pad", "slice", "dynamic-slice", "dynamic-update-slice", "reverse"],
+                    ("#f9f3a5", "#b8a900")),  # yellow: memory
+    **dict.fromkeys(["while", "conditional", "call", "custom-call"], ("#ecc9dd", "#cc79a7")),  # purple: calls
+    **dict.fromkeys(["all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute", "all-reduce-start",
+                     "all-gather-start", "collective-permute-start"], ("#f2b48a", "#d55e00")),  # vermilion: collectives
+    **dict.fromkeys(["parameter", "constant", "tuple", "get-tuple-element", "bitcast", "iota", "copy-done", "all-reduce-done"], _QUIET),
+}  # fmt: skip
+_PLAIN = ("#ffffff", "#555555")
+_FUSION = ("#e3f2fb", "#56b4e9")
+_FRAME = ("#fcfcfc", "#bbbbbb")
+
+
+def dot_of(module: HloModule) -> str:
+    """The module as one directed graph."""
+    uses = Counter(key for part in module.computations.values() for op in part.instructions.values() for key in op.called)
+    graph = _Graph(module, frozenset(key for key, n in uses.items() if n == 1))
+    return "\n".join([
+        f"digraph {_label([_cut(module.name)])} {{",
+        "  compound=true; rankdir=TB; newrank=true;",
+        '  graph [fontname="Helvetica", fontsize=11, style="rounded,filled"];',
+        '  node [shape=box, style="rounded,filled", fontname="Helvetica", fontsize=10, margin="0.1,0.05"];',
+        '  edge [color="#777777", arrowsize=0.6, fontname="Helvetica", fontsize=9];',
+        *(f"  {line}" for part in module.computations.values() if part.id not in graph.fused for line in graph.frame(part)),
+        *(f"  {line}" for part in module.computations.values() for line in graph.edges(part)),
+        "}",
+    ]) + "\n"  # fmt: skip
+
+
+def svg_of(dot: str) -> bytes:
+    """
+    The picture of a graph.
+
+    Raises:
+        ExportError: If Graphviz is not installed, fails, or takes longer than two minutes.
+    """
+    program = shutil.which("dot")
+    if program is None:
+        raise ExportError("an .svg needs Graphviz's dot in PATH; write a .dot file instead")
+    try:
+        done = subprocess.run([program, "-Tsvg"], input=dot.encode(), capture_output=True, timeout=_DOT_SECONDS, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise ExportError(
+            f"Graphviz's dot takes longer than {_DOT_SECONDS:g} s for this module; write a .dot or .txt file instead"
+        ) from error
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip() or f"its exit status is {done.returncode}"
+        raise ExportError(f"Graphviz's dot failed: {said}; write a .dot file instead")
+    return done.stdout
+
+
+class _Graph:
+    """A module's frames, nodes and edges; `once` are the computations that one instruction alone calls."""
+
+    __slots__ = ("fused", "module", "once")
+
+    def __init__(self, module: HloModule, once: frozenset[int]) -> None:
+        self.module = module
+        self.once = once
+        parts = module.computations.values()
+        self.fused = frozenset(op.called[0] for part in parts for op in part.instructions.values() if self.inside(op))
+
+    def inside(self, op: HloInstruction) -> HloComputation | None:
+        """The computation whose frame stands for a fusion; None where a node does."""
+        return self.module.computations[op.called[0]] if op.opcode == "fusion" and op.called and op.called[0] in self.once else None
+
+    def frame(self, part: HloComputation, fusion: HloInstruction | None = None) -> Iterator[str]:
+        """A computation with the nodes and frames in it, as the fusion's that it is of."""
+        fill, line = _FUSION if fusion else _FRAME
+        lines = [_cut(f"fusion {fusion.name} {fusion.fusion_kind}".rstrip()), *_named(fusion)] if fusion else [_cut(self.title(part))]
+        yield f"subgraph cluster_{part.id} {{"
+        yield f'  label={_label(lines)}; fillcolor="{fill}"; color="{line}";'
+        for op in part.instructions.values():
+            inner = self.inside(op)
+            yield from (f"  {text}" for text in ([self.node(part, op)] if inner is None else self.frame(inner, op)))
+        yield "}"
+
+    def title(self, part: HloComputation) -> str:
+        return f"ENTRY {part.name}" if part.id == self.module.entry_id else part.name
+
+    def node(self, part: HloComputation, op: HloInstruction) -> str:
+        fill, line = _COLOURS.get(op.opcode, _PLAIN)
+        text = "#666666" if (fill, line) == _QUIET else "#000000"
+        width = 2 if op.id == part.root_id else 1
+        given = literal_text(op)
+        what = f"{op.opcode}({given}) {op.name}" if given else f"{op.opcode} {op.name}"
+        label = _label([_cut(what), _cut(shape_text(op.shape, layout=False)), *_named(op)])
+        tip = _label([_cut(instruction_text(self.module, part, op), _LONGEST_TIP)])
+        return (
+            f'{_id(part, op)} [label={label}, tooltip={tip}, fillcolor="{fill}", color="{line}", fontcolor="{text}", penwidth={width}];'
+        )  # fmt: skip
+
+    def edges(self, part: HloComputation) -> Iterator[str]:
+        """From operands to their users, into a fusion to its parameters, and dashed from what is called to its caller."""
+        for op in part.instructions.values():
+            inner = self.inside(op)
+            for place, operand in enumerate(part.operands(op)):
+                user = _id(part, op) if inner is None else _id(inner, inner.parameters.get(place, inner.root))
+                yield f"{self.result(part, operand)} -> {user};"
+            for title, called in callees(self.module, part, op) if inner is None else ():
+                yield (
+                    f'{self.result(called, called.root)} -> {_id(part, op)} [style=dashed, ltail=cluster_{called.id}, label="{title}"];'
+                )  # fmt: skip
+
+    def result(self, part: HloComputation, op: HloInstruction) -> str:
+        """The node that computes an instruction's value: of a fusion the root within."""
+        inner = self.inside(op)
+        return _id(part, op) if inner is None else self.result(inner, inner.root)
+
+
+def _id(part: HloComputation, op: HloInstruction) -> str:
+    return f"n{part.id}_{op.id}"
+
+
+def _named(op: HloInstruction) -> list[str]:
+    """The framework's name of an instruction, its end if it is long."""
+    return [op.op_name if len(op.op_name) <= _LONGEST else f"…{op.op_name[1 - _LONGEST :]}"] if op.op_name else []
+
+
+def _cut(text: str, longest: int = _LONGEST) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def _label(lines: list[str]) -> str:
+    r"""Lines one below the other; a backslash starts an escape in labels, so that one that is meant is written twice."""
+    return _quoted(r"\n".join(_entities(line).replace("\\", r"\\") for line in lines))
+
+
+def _entities(text: str) -> str:
+    """DOT reads HTML's entities in texts, as `&lt;`; an & that is meant is one too."""
+    return _CONTROL.sub(" ", text).replace("&", "&amp;")
+
+
+def _quoted(text: str) -> str:
+    """A string of DOT, in which only the quotation mark has to be escaped (graphviz.org/doc/info/lang.html)."""
+    return '"' + _CONTROL.sub(" ", text).replace('"', r"\"") + '"'

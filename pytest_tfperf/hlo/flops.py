@@ -1,0 +1,162 @@
+"""
+How many floating-point operations an HLO instruction does, by the rules of XLA's HloCostAnalysis.
+
+They are those of xla/service/hlo_cost_analysis.cc (openxla/xla): a multiply-add is two, an element of an elementwise
+result is one, and transcendental functions (exp, tanh, …) are none. GPU libraries are counted by the matrix multiplication or
+convolution they stand for, as in xla/service/gpu/model/gpu_hlo_cost_analysis.cc.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import gcd, prod
+
+from pytest_tfperf.hlo.module import DotDimensions, HloInstruction, Shape, WindowDimension
+
+Operands = tuple[HloInstruction, ...]
+
+_ELEMENTWISE = frozenset([
+    "abs", "add", "and", "bitcast-convert", "ceil", "clamp", "compare", "complex", "convert", "count-leading-zeros", "divide", "floor",
+    "imag", "is-finite", "maximum", "minimum", "multiply", "negate", "not", "or", "popcnt", "real", "reduce-precision", "remainder",
+    "round-nearest-afz", "round-nearest-even", "select", "shift-left", "shift-right-arithmetic", "shift-right-logical", "sign",
+    "stochastic-convert", "subtract", "xor",
+])  # fmt: skip
+_GEMMS = ("__cublas$gemm", "__cublas$lt$matmul")  # and __cublas$lt$matmul$f8: xla/service/gpu/cublas_cudnn.cc
+# where the input, the kernel and the output of the forward convolution stand: operand 0, operand 1, result (2)
+_CONVOLUTIONS = {
+    "__cudnn$convForward": (0, 1, 2),
+    "__cudnn$convForwardGraph": (0, 1, 2),
+    "__cudnn$convBiasActivationForward": (0, 1, 2),
+    "__cudnn$convBackwardInput": (2, 1, 0),
+    "__cudnn$convBackwardFilter": (0, 2, 1),
+}
+_COMPLEX_MULTIPLY_ADDS = 4
+_LONGEST_WINDOW = 1 << 20  # positions; far above what a model has
+
+
+def matmul_flops(op: HloInstruction, operands: Operands) -> int | None:
+    """FLOPs of a matrix multiplication or convolution, XLA's own or a library's; None for any other instruction."""
+    if op.opcode in ("dot", "scaled-dot") and op.dot:
+        return _dot_flops(op.dot, operands[0].shape, op.shape)
+    if op.opcode == "convolution":
+        return _convolution_flops(op, operands[0].shape, operands[1].shape, op.shape)
+    if op.opcode == "custom-call":
+        return _library_flops(op, operands)
+    return None
+
+
+def own_flops(op: HloInstruction, operands: Operands) -> int:
+    """FLOPs of any other instruction, without those of the computations it calls."""
+    if op.opcode in _ELEMENTWISE:
+        return op.shape.elements
+    if op.opcode in ("all-reduce", "all-reduce-start"):
+        return sum(array.elements for array in op.shape.arrays())
+    if op.opcode == "sort":
+        n = operands[0].shape.elements
+        return n * max(0, n - 1).bit_length()
+    if op.opcode == "fft":
+        factors = prod(size.bit_length() - 1 for size in op.fft_length)
+        return 2 * _COMPLEX_MULTIPLY_ADDS * factors * operands[0].shape.elements
+    if op.opcode == "triangular-solve":
+        return 2 * operands[0].shape.dimensions[-1] * operands[1].shape.elements
+    if op.opcode == "cholesky":
+        return operands[0].shape.dimensions[-1] * operands[0].shape.elements // 3
+    return 0
+
+
+def applications(op: HloInstruction, operands: Operands) -> tuple[int, ...]:
+    """How often each computation that an instruction calls is run; of a conditional, where one of them is, none."""
+    if op.opcode in ("fusion", "call", "async-start"):
+        return (1,)
+    if op.opcode == "while":
+        return (1, 1) if op.trip_count is None else (op.trip_count, op.trip_count + 1)
+    result = next(op.shape.arrays(), op.shape).elements
+    window = prod(dimension.size for dimension in op.window)
+    if op.opcode == "map":
+        return (result,)
+    if op.opcode == "reduce":
+        return (max(0, operands[0].shape.elements - result),)
+    if op.opcode == "reduce-window":
+        return ((window - 1) * result,)
+    if op.opcode == "select-and-scatter":
+        source = operands[1].shape.elements
+        return ((window - 1) * source, source)
+    if op.opcode == "scatter":
+        return (operands[len(operands) // 2 + 1].shape.elements,)
+    return ()
+
+
+def _dot_flops(dot: DotDimensions, lhs: Shape, result: Shape) -> int:
+    return 2 * result.elements * prod(lhs.dimensions[dimension] for dimension in dot.lhs_contracting)
+
+
+def _library_flops(op: HloInstruction, operands: Operands) -> int | None:
+    result = next(op.shape.arrays(), op.shape)  # behind it is scratch memory
+    forward = library_convolution(op, operands)
+    if forward is not None:
+        return _convolution_flops(op, *forward)
+    dot = library_dot(op)
+    return None if dot is None else _dot_flops(dot, operands[0].shape, result)
+
+
+def library_convolution(op: HloInstruction, operands: Operands) -> tuple[Shape, Shape, Shape] | None:
+    """Input, kernel and output of the forward convolution that a call of cuDNN belongs to; None for any other instruction."""
+    places = _CONVOLUTIONS.get(op.custom_call_target)
+    if places is None:
+        return None
+    shapes = (operands[0].shape, operands[1].shape, next(op.shape.arrays(), op.shape))  # behind it is scratch memory
+    data, kernel, output = (shapes[place] for place in places)
+    return data, kernel, output
+
+
+def library_dot(op: HloInstruction) -> DotDimensions | None:
+    """
+    The dimensions that a call of cuBLAS multiplies; None for any other instruction.
+
+    GemmBackendConfig.dot_dimension_numbers (xla/service/gpu/backend_configs.proto), which had no message around it once.
+    """
+    if not op.custom_call_target.startswith(_GEMMS):
+        return None
+    config = op.config
+    inner = config.get("gemm_backend_config", config)
+    numbers = inner.get("dot_dimension_numbers") if isinstance(inner, dict) else None
+    if not isinstance(numbers, dict):
+        return None
+    sides = [f"{side}_{what}_dimensions" for what in ("contracting", "batch") for side in ("lhs", "rhs")]
+    return DotDimensions(*(tuple(int(number) for number in numbers.get(side, ())) for side in sides))
+
+
+def _convolution_flops(op: HloInstruction, data: Shape, kernel: Shape, output: Shape) -> int | None:
+    """Multiply-adds with an element of the input; those with its padding, or with holes of its dilation, are not done."""
+    d = op.convolution
+    if d is None:
+        return None
+    spatial = zip(op.window, d.input_spatial, d.kernel_spatial, d.output_spatial, strict=True)
+    taps = prod(_taps(w, data.dimensions[i], kernel.dimensions[k], output.dimensions[o]) for w, i, k, o in spatial)
+    features = data.dimensions[d.input_feature] // op.feature_groups * output.dimensions[d.output_feature]
+    return 2 * taps * features * (data.dimensions[d.input_batch] // op.batch_groups)
+
+
+@lru_cache(maxsize=4096)
+def _taps(window: WindowDimension, n_input: int, n_kernel: int, n_output: int) -> int:
+    """
+    The pairs of a kernel and an output position, along one dimension, that meet an element of the input.
+
+    Output o and kernel k meet place o × stride + k × window dilation − padding, where there is an element at each multiple
+    of the base dilation. For each position of the shorter side the longer one's are counted, which solve a congruence.
+    """
+    (n_few, few), (n_many, many) = sorted([(n_kernel, window.window_dilation), (n_output, window.stride)])
+    if n_few > _LONGEST_WINDOW:
+        raise ValueError(f"a window of {n_few} positions")
+    shared = gcd(many, window.base_dilation)
+    period = window.base_dilation // shared
+    inverse = pow(many // shared, -1, period)
+    total = 0
+    for position in range(n_few):
+        place = position * few - window.padding_low
+        low = max(0, -(place // many))
+        high = min(n_many - 1, ((n_input - 1) * window.base_dilation - place) // many)
+        if place % shared == 0 and low <= high:
+            first = -place // shared * inverse % period
+            total += (high - first) // period - (low - 1 - first) // period
+    return total

@@ -1,0 +1,159 @@
+"""
+Of which type the operands of a matrix multiplication are, also where XLA has widened them.
+
+A CPU has no 16-bit units: XLA turns a bfloat16 dot into a float32 one of converted operands
+(xla/service/cpu/cpu_compiler.cc, float normalization; openxla/xla), and what was asked for shows in the conversions alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule, Shape
+
+_HALF = 16  # bits
+_EXACT = 8  # bits of integers that bfloat16 and float16 hold exactly
+_DEEPEST = 16  # tuples within each other
+_MOVES = frozenset([
+    "copy", "bitcast", "transpose", "broadcast", "reshape", "dynamic-reshape", "reverse", "slice", "dynamic-slice", "gather",
+    "opt-barrier", "copy-start", "copy-done",
+])  # fmt: skip
+_MERGES = {"concatenate": slice(None), "pad": slice(2), "select": slice(1, 3), "dynamic-update-slice": slice(2)}
+
+# a value: the computation, the instruction, and which part of its result
+_Value = tuple[int, int, tuple[int, ...]]
+
+
+class OperandTypes:
+    """The types that a module's matrix multiplications were written with."""
+
+    def __init__(self, module: HloModule) -> None:
+        self.module = module
+
+    def half(self, computation: HloComputation, op: HloInstruction) -> bool | None:
+        """Whether both factors of a matrix multiplication have 16 bits or fewer; None where the module does not tell."""
+        factors = computation.operands(op)[:2]
+        if all(0 < factor.shape.bits <= _HALF for factor in factors):
+            return True
+        if not self._widens:
+            return False
+        origins = {wide for factor in factors for wide in self._origins((computation.id, factor.id, ()))}
+        if origins == {False}:
+            return True
+        certain = self._keeps_conversions and origins != {False, None}
+        return False if certain or not self._has_half else None
+
+    @cached_property
+    def _widens(self) -> bool:
+        """Whether a CPU's compiler may have widened types: a TPU's has tiles in its layouts, a GPU's its own calls and configuration."""
+        ops = [op for part in self.module.computations.values() for op in part.instructions.values()]
+        gpu = any(op.custom_call_target.startswith("__cu") or '"operation_queue_id"' in op.backend_config for op in ops)
+        return self.module.scheduled and not gpu and not any(shape.tiles for op in ops for shape in op.shape.arrays())
+
+    @cached_property
+    def _has_half(self) -> bool:
+        """Whether any value has a floating type of 16 bits or fewer."""
+        return any(
+            _is_half(array.dtype, array.bits)
+            for part in self.module.computations.values()
+            for op in part.instructions.values()
+            for array in op.shape.arrays()
+        )
+
+    @cached_property
+    def _keeps_conversions(self) -> bool:
+        """
+        Whether a value goes to 16 bits and straight back somewhere.
+
+        XLA removes such pairs everywhere if it may (xla_allow_excess_precision, on by default, off for TensorFlow). Where
+        one stands, a float32 operand without a conversion has been float32 from the start.
+        """
+        for part in self.module.computations.values():
+            for op in part.instructions.values():
+                if op.opcode == "convert" and part.operands(op)[0].opcode == "convert":
+                    narrow = part.operands(op)[0]
+                    if narrow.shape.bits <= _HALF < min(op.shape.bits, part.operands(narrow)[0].shape.bits):
+                        return True
+        return False
+
+    @cached_property
+    def _callers(self) -> dict[int, list[tuple[HloComputation, HloInstruction]]]:
+        callers: dict[int, list[tuple[HloComputation, HloInstruction]]] = {}
+        for part in self.module.computations.values():
+            for op in part.instructions.values():
+                for key in dict.fromkeys(op.called):
+                    callers.setdefault(key, []).append((part, op))
+        return callers
+
+    def _origins(self, value: _Value) -> Iterator[bool | None]:
+        """
+        Whether each of the values that an operand is moved or converted from is a wide one.
+
+        None where the program's own cast widened it: the product was meant to be wide, or that cast replaces an equal one of
+        the compiler's. Constants and small integers fit any type and are not told of.
+        """
+        waiting, seen = [value], {value}
+        while waiting:
+            computation, key, path = waiting.pop()
+            op = self.module.computations[computation].instructions[key]
+            if _is_half(op.shape.dtype, op.shape.bits):
+                yield False
+                continue
+            if op.opcode in ("constant", "iota") or op.shape.bits in range(1, _EXACT + 1):
+                continue
+            if _is_cast(op):
+                yield None
+            sources = set(self._sources(self.module.computations[computation], op, path))
+            if not sources or any(len(further) > _DEEPEST for _, _, further in sources):
+                yield True
+            waiting += sources - seen
+            seen |= sources
+
+    def _sources(self, part: HloComputation, op: HloInstruction, path: tuple[int, ...]) -> Iterator[_Value]:
+        """The values that an instruction passes on as they are, or merely wider."""
+        operands = part.operands(op)
+        if op.opcode in _MOVES or (op.opcode == "convert" and _fits(operands[0].shape)):
+            yield part.id, operands[0].id, path
+        elif op.opcode in _MERGES:
+            yield from ((part.id, operand.id, path) for operand in operands[_MERGES[op.opcode]])
+        elif op.opcode == "get-tuple-element":
+            yield part.id, operands[0].id, (op.tuple_index, *path)
+        elif op.opcode == "tuple" and path:
+            yield part.id, operands[path[0]].id, path[1:]
+        elif op.opcode in ("fusion", "call", "while"):
+            yield op.called[0], self.module.computations[op.called[0]].root_id, path
+            if op.opcode == "while":
+                yield part.id, operands[0].id, path
+        elif op.opcode == "parameter":
+            for caller, call in self._callers.get(part.id, ()):
+                yield from ((caller.id, key, path) for key in _argument(call, part.id, op.parameter_number))
+
+
+def _argument(call: HloInstruction, computation: int, number: int) -> tuple[int, ...]:
+    """The operand of a call that is a parameter of the computation it calls; the state of a loop also comes from its body."""
+    if call.opcode in ("fusion", "call"):
+        return call.operands[number : number + 1]
+    if call.opcode == "while":
+        return (call.id,)
+    if call.opcode == "conditional":
+        return tuple(call.operands[1 + branch] for branch, key in enumerate(call.called) if key == computation)
+    return ()
+
+
+def _is_cast(op: HloInstruction) -> bool:
+    """Whether TensorFlow's Cast or JAX's convert_element_type stands in the program where this conversion does."""
+    return op.opcode == "convert" and (op.op_type == "Cast" or op.op_name.endswith("convert_element_type"))
+
+
+def _fits(shape: Shape) -> bool:
+    """Whether a conversion from this type to a wide one may be the compiler's: from a float, or an integer that 16 bits can hold."""
+    return _is_float(shape.dtype) or shape.bits <= _EXACT
+
+
+def _is_float(dtype: str) -> bool:
+    return dtype.startswith(("f", "bf"))
+
+
+def _is_half(dtype: str, bits: int) -> bool:
+    return _is_float(dtype) and bits <= _HALF

@@ -1,0 +1,1 @@
+"""The machine that measures: description, conditions, cores, locks and clocks."""

@@ -1,0 +1,1 @@
+"""Rules of the TPU op guide, applied to HLO modules."""

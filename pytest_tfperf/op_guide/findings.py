@@ -1,0 +1,71 @@
+"""The op guide's verdict on a step: how many findings are on, and all that are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from pytest_tfperf.op_guide.rules import ALL, INFO, OFF, ON, SUPPRESSED, Finding, findings
+from pytest_tfperf.recording import Recording
+from pytest_tfperf.results import Profile, Source, Table, Value
+
+METRIC, TABLE = "op_guide_findings", "op_guide"
+_SHOWN = 3
+_NOT_SEEN = "no step was run for the graphs"
+_RANK = {ON: 0, INFO: 1, SUPPRESSED: 2}
+
+
+def with_op_guide(profile: Profile, recording: Recording) -> Profile:
+    """A profile with the number of findings, their table, and a note on codes that are suppressed without need."""
+    found = shown_findings(recording)
+    return replace(
+        profile,
+        metrics={**profile.metrics, METRIC: _value(recording, found)},
+        tables={**profile.tables, **_table(found)},
+        notes=profile.notes + _notes(found, recording.ignore_findings),
+    )
+
+
+def shown_findings(recording: Recording) -> list[Finding] | None:
+    """
+    The findings that are shown, those that count first; None where the step's graphs are not known.
+
+    A code that is switched on besides counts, with "all" every one; one that is suppressed does not, whatever else is said.
+    """
+    if recording.ops is None:
+        return None
+    leveled = [replace(one, level=_level(one, recording.findings, recording.ignore_findings)) for one in findings(recording.ops)]
+    return sorted((one for one in leveled if one.level != OFF), key=lambda one: _RANK[one.level])
+
+
+def _value(recording: Recording, found: Sequence[Finding] | None) -> Value:
+    if found is None:
+        return Value.unknown(METRIC, recording.ops_why or recording.graph_why or _NOT_SEEN)
+    counted = [one for one in found if one.level == ON]
+    detail = {"where": _where(counted), "try": counted[0].rewrite} if counted else {}
+    return Value.of(METRIC, len(counted), Source.GRAPH, **detail)
+
+
+def _table(found: Sequence[Finding] | None) -> dict[str, Table]:
+    columns = (("code", ""), ("level", ""), ("op", ""), ("type", ""), ("line", ""), ("what", ""), ("why", ""), ("rewrite", ""))
+    rows = [(one.code, one.level, one.op, one.op_type, one.line, one.what, one.why, one.rewrite) for one in found or ()]
+    return {TABLE: Table.of("op guide", columns, rows)} if rows else {}
+
+
+def _notes(found: Sequence[Finding] | None, ignored: Collection[str]) -> tuple[str, ...]:
+    if found is None:
+        return ()
+    idle = sorted(set(ignored) - {one.code for one in found if one.level == SUPPRESSED})
+    return (f"ignore_findings names {', '.join(idle)}, and the step has no such finding",) if idle else ()
+
+
+def _level(one: Finding, wanted: Collection[str], ignored: Collection[str]) -> str:
+    if one.code in ignored:
+        return SUPPRESSED
+    return ON if one.code in wanted or ALL in wanted else one.level
+
+
+def _where(counted: Sequence[Finding]) -> str:
+    shown = [f"{one.code} at {one.line or one.op}: {one.op_type}, {one.what}" for one in counted[:_SHOWN]]
+    more = len(counted) - len(shown)
+    return "; ".join(shown) + (f"; and {more} more" if more else "")

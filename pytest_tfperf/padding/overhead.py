@@ -1,0 +1,174 @@
+"""The padding of a step as metrics and a table: measured where it was compiled for a TPU, else predicted from its HLO."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pytest_tfperf.errors import LayoutError, TfperfError
+from pytest_tfperf.hlo.decode import decode_module
+from pytest_tfperf.hlo.module import HloModule
+from pytest_tfperf.metrics import BYTES
+from pytest_tfperf.padding.arrays import LARGEST_SKIPPED, Padding
+from pytest_tfperf.padding.graph_to_hlo import NotStatic, module_of
+from pytest_tfperf.padding.matrix_unit import matrix_work
+from pytest_tfperf.padding.measured import has_tiles, measured_padding
+from pytest_tfperf.padding.predict import predict
+from pytest_tfperf.padding.tpu import DEFAULT, Generation, generation
+from pytest_tfperf.recording import Recording
+from pytest_tfperf.results import Source, Table, Value
+
+MEMORY, MATRIX_UNIT = "padding_overhead", "mxu_padding_overhead"
+Modules = Sequence[tuple[HloModule, float]]
+"""The modules of a step, and how often each runs in one."""
+
+_WORST = 5
+_MATRIX_OPS = re.compile(r"MatMul|Conv|Einsum|CudnnRNN")
+_COLUMNS = (
+    ("array", ""),
+    ("made by", ""),
+    ("shape", ""),
+    ("padded", ""),
+    ("bytes", BYTES),
+    ("padded bytes", BYTES),
+    ("line", ""),
+    ("try", ""),
+)
+_CALL = "StatefulPartitionedCall/"
+_NO_HLO = "the trace does not hold the HLO of what ran on the TPU"
+_NOT_LOWERED = "nothing in the trace was compiled for a TPU, and padding is predicted where pytest runs the step"
+_EAGER = "the step runs {} eagerly, whose shapes the trace does not tell; put them into a tf.function"
+_FROM_GRAPH = "predicted from the step's graph, since there is no HLO of it: {}"
+_NOTHING = f"no array of the step takes more than the {LARGEST_SKIPPED:,} bytes of one tile"
+_NO_PRODUCT = "the step's HLO has no matrix multiplication and no convolution; what library calls compute does not count"
+_GROUPED = "the matrix multiplications of the step are grouped convolutions alone ({}), of which nothing can be said"
+_MISSING = "the trace holds the HLO of {} of the {} executables that ran on the TPU"
+_TOGETHER = "whether the positions of a window fill the matrix unit together is not known"
+_UNCERTAIN = "layouts are not certain before a compiler for TPUs has chosen them"
+
+Found = tuple[dict[str, Value], dict[str, Table]]
+"""The metrics of this module, and the tables behind them."""
+
+
+def padding_values(recording: Recording, executables: Modules = (), tpu: Generation | None = None, n_missing: int = 0) -> Found:
+    """
+    The padding of a step that ran these executables, on TPUs of a generation, if it did, and others whose HLO is missing.
+
+    Without a TPU it is predicted for the generation that the recording asks for.
+    """
+    if tpu is not None and not executables:
+        return _unknown(_NO_HLO)
+    if tpu is not None or any(has_tiles(module) for module, _ in executables):
+        if n_missing:
+            return _unknown(_MISSING.format(len(executables), len(executables) + n_missing))
+        tpu = tpu or generation(recording.tpu or DEFAULT)
+        found = measured_padding([module for module, _ in executables], tpu)
+        return values_of(found, executables, tpu, Source.HLO)
+    return predicted_values(recording)
+
+
+def predicted_values(recording: Recording) -> Found:
+    """The padding that the step would have on a TPU: from its HLO, or from its graph where it was not lowered to HLO."""
+    outside = sorted({op for op, *_ in recording.eager if _MATRIX_OPS.search(op)})
+    if outside:
+        return _unknown(_EAGER.format(", ".join(outside)))
+    tpu = generation(recording.tpu or DEFAULT)
+    try:
+        modules = _modules(recording)
+        found = predict([module for module, _ in modules], tpu, _lines(recording))
+        if recording.lowered is None:
+            found = replace(found, notes=(*found.notes, _FROM_GRAPH.format(recording.lowered_why or _NOT_LOWERED)))
+        return values_of(found, modules, tpu, Source.PREDICTED)
+    except TfperfError as error:
+        return _unknown(str(error))
+
+
+def _modules(recording: Recording) -> Modules:
+    """
+    The modules of a step, or what stands in for them.
+
+    Raises:
+        TfperfError: If there is none.
+    """
+    if recording.lowered is not None:
+        return list(zip(lowered_modules(recording), (runs for _, runs in recording.lowered), strict=True))
+    if recording.ops is None:
+        raise LayoutError(recording.lowered_why or _NOT_LOWERED)
+    batch = recording.workload.get("batch")
+    try:
+        return [(module_of(recording.ops, batch and batch // recording.workload.get("replicas", 1)), 1.0)]
+    except NotStatic as error:
+        raise LayoutError(f"{recording.lowered_why or _NOT_LOWERED}; and {error}") from error
+
+
+def _lines(recording: Recording) -> dict[str, str]:
+    """The user's lines by the names of ops; XLA names some without the call that they are in."""
+    full = {op.name: op.line for op in recording.ops.ops if op.line} if recording.ops else {}
+    return {name.removeprefix(_CALL): line for name, line in full.items()} | full
+
+
+def lowered_modules(recording: Recording) -> Iterator[HloModule]:
+    """The modules of a step before any optimisation; none where it was not lowered."""
+    for n, (raw, _) in enumerate(recording.lowered or ()):
+        yield decode_module(raw, f"{recording.name or 'step'}, module {n}")
+
+
+def padding_table(padding: Padding, limit: int = _WORST) -> Table:
+    """The arrays that waste most, with a size that would not."""
+    title = f"Padding on a TPU {padding.generation} ({padding.source})"
+    rows = [
+        (one.name, one.what, one.shape, one.padded_shape, one.logical_bytes, one.padded_bytes, one.line or "", one.advice)
+        for one in padding.worst(len(padding.buffers))
+    ]
+    return Table.of(title, _COLUMNS, rows, limit)
+
+
+def values_of(padding: Padding | str, modules: Modules, tpu: Generation, source: Source) -> Found:
+    """The metrics and the table of a padding that is known, or why it is not, of a step of these modules."""
+    products = _matrix_unit(modules, tpu, source)
+    if isinstance(padding, str) or padding.overhead is None:
+        return {MEMORY: Value.unknown(MEMORY, padding if isinstance(padding, str) else _NOTHING), MATRIX_UNIT: products}, {}
+    detail = _bounds(padding.low, padding.high, _UNCERTAIN) | {"padding": padding.source, "tpu": tpu.name} | _explained(padding)
+    value = Value.of(MEMORY, padding.overhead, source, **detail)
+    return {MEMORY: value, MATRIX_UNIT: products}, {"padding": padding_table(padding)} if padding.worst(1) else {}
+
+
+def _matrix_unit(modules: Modules, tpu: Generation, source: Source) -> Value:
+    work = matrix_work(modules)
+    overhead = work.overhead(tpu)
+    if overhead is None:
+        return Value.unknown(MATRIX_UNIT, _GROUPED.format(", ".join(work.skipped[:3])) if work.skipped else _NO_PRODUCT)
+    low, high = overhead
+    detail: dict[str, Any] = {
+        **_bounds(low, high, _TOGETHER),
+        "padding": "estimated" if source is Source.HLO else "predicted",
+        "tpu": tpu.name,
+    }
+    if work.skipped:
+        detail["without"] = f"{len(work.skipped)} grouped convolutions, of which nothing can be said"
+    if worst := work.worst(tpu):
+        detail["where"] = ", ".join(f"{one.name} ({one.text})" for one in worst)
+    return Value.of(MATRIX_UNIT, low, source, **detail)
+
+
+def _bounds(low: float | None, high: float | None, why: str) -> dict[str, Any]:
+    return {"low": low, "high": high, "bounds": why} if low != high else {}
+
+
+def _explained(padding: Padding) -> dict[str, str]:
+    """Where the padding is, and what to try."""
+    detail = {}
+    for one in padding.worst(1):
+        line = f" at {one.line}" if one.line else ""
+        detail["where"] = f"most in {one.what}{line}: {one.shape} takes {one.padded_shape}"
+        if one.advice:
+            detail["try"] = one.advice
+    if padding.notes:
+        detail["notes"] = "; ".join(padding.notes)
+    return detail
+
+
+def _unknown(why: str) -> Found:
+    return {name: Value.unknown(name, why) for name in (MEMORY, MATRIX_UNIT)}, {}

@@ -1,0 +1,1 @@
+"""The pytest plugin: options, marker, fixture, verdicts and what a run reports."""

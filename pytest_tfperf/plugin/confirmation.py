@@ -1,0 +1,72 @@
+"""A test once more, in a process of its own: a time that looks slower is a regression when a second, fresh process says the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from pytest_tfperf.child.cleanup import Janitor
+from pytest_tfperf.child.process import Player
+from pytest_tfperf.child.reports import last_lines, report_from
+from pytest_tfperf.child.server import test_name
+from pytest_tfperf.child.starting import start_side
+from pytest_tfperf.errors import CaptureError, PairedError
+from pytest_tfperf.machine.locks import Exclusive
+from pytest_tfperf.paired.coordinator import run_match
+from pytest_tfperf.results import Profile
+from pytest_tfperf.tf_runtime import takes_whole_gpus
+from pytest_tfperf.variants.in_processes import can_run_apart
+
+
+def profiled_again(item: pytest.Item, announce: Callable[[str], None], exclusive: Exclusive) -> Mapping[str, Profile]:
+    """
+    The profiles of a test, by name, from a process that is new.
+
+    Raises:
+        PairedError: If there can be no such process, or the test does not come to its end there; with why.
+    """
+    if not can_run_apart():
+        raise PairedError("this system cannot stop processes")
+    if takes_whole_gpus():
+        raise PairedError("TensorFlow gives this process all memory of the GPU; set TF_FORCE_GPU_ALLOW_GROWTH=true")
+    janitor = Janitor()
+    try:
+        with exclusive(announce):
+            announce("slower, it seems: asking a second process")
+            return {profile.name: profile for profile in _run(item, janitor)}
+    except CaptureError as error:
+        raise PairedError(str(error)) from error
+    finally:
+        janitor.close()
+        announce("")
+
+
+def _run(item: pytest.Item, janitor: Janitor) -> list[Profile]:
+    root = item.config.rootpath
+    test = test_name(item, root)
+    player = start_side(item.config, "the second process", janitor, (), root=root, files=[test.partition("::")[0]])
+    try:
+        player.await_collected()
+        if test not in player.collected:
+            raise PairedError(f"it has no test of this name:\n{player.errors_of(test)}")
+        match = run_match(player, None, test, (None, None), lambda _: None)
+        if match.tree_profiles is None:
+            raise PairedError(_why_not(item, player, match.stopped))
+        player.say(checks=None)  # it is not judged
+        player.next_event()
+        return [Profile.from_json(profile) for profile in match.tree_profiles]
+    except BaseException:  # a limit of time, or Ctrl-C
+        player.kill()
+        raise
+    finally:
+        player.close()
+
+
+def _why_not(item: pytest.Item, player: Player, stopped: str | None) -> str:
+    """Why the test did not come to its end."""
+    reports: list[Any] = [report_from(item, data) for data in player.reports]
+    bad = [report for report in reports if report.failed or report.skipped]
+    text = last_lines(bad[0].longreprtext) if bad else f"  it stopped the run: {stopped}"
+    return f"the test does not come to its end there:\n{text}"

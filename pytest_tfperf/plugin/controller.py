@@ -1,0 +1,97 @@
+"""What the process that shows the results does: collect them, write baselines and reports, sum up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_tfperf.machine.gpu_share import visible_gpus
+from pytest_tfperf.markers import is_whole
+from pytest_tfperf.plugin.xdist import n_workers
+
+if TYPE_CHECKING:
+    from pytest_tfperf.plugin.options import Options
+
+_MODES = {
+    "tfperf_baseline": "comparing with the stored baseline",
+    "tfperf_update": "recording a new baseline",
+    "tfperf_update_new": "recording what is missing from the baseline",
+    "tfperf_disable": "disabled, profiled tests are skipped",
+}
+
+
+class Controller:
+    """The plugin of that process; `options` gives those of the run, `asked` says that there are any."""
+
+    def __init__(self, config: pytest.Config, options: Callable[[pytest.Config], Options], asked: bool) -> None:
+        self._config, self._options, self._asked = config, options, asked
+        self._records: dict[tuple[str, object], dict[str, Any]] = {}  # by node id, and worker where each runs all tests
+        self._lines: list[tuple[str, str | None]] = []
+        self._died: set[str] = set()  # tests whose worker died
+        self._left_out = False
+
+    def pytest_report_header(self) -> str | None:
+        """What the options ask for, if they do, and what workers mean for it."""
+        said = [text for name, text in _MODES.items() if getattr(self._config.option, name)]
+        workers = n_workers(self._config)
+        if workers > 1 and self._asked:
+            said.append("times are measured and not decided with more than one worker on a CPU")
+            gpus = visible_gpus()
+            said += [f"{len(gpus)} GPU{'s are' if len(gpus) > 1 else ' is'} shared out among {workers} workers"] if gpus else []
+        return f"tfperf: {'; '.join(said)}" if said else None
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keep what a test measured; of one that runs several times what the last run did, of one whose subtests fail that it does."""
+        data = getattr(report, "tfperf", None)
+        key = report.nodeid, getattr(report, "node", None) if getattr(self._config.option, "dist", "no") == "each" else None
+        if data is not None:
+            if report.failed:
+                data["outcome"] = "failed"
+            self._records[key] = data
+        elif report.when == "setup":
+            self._records.pop(key, None)
+        elif report.when == "teardown" and report.failed and key in self._records:
+            self._records[key]["outcome"] = "error"
+        if report.failed and report.when not in ("setup", "call", "teardown"):  # xdist's "???"
+            self._died.add(report.nodeid)
+        self._left_out |= report.skipped or (report.failed and report.when not in ("call", "teardown"))  # or its worker died
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Write what was asked for."""
+        asked = self._config.option.tfperf_report or self._config.option.tfperf_min_checks or self._config.getini("tfperf_min_checks")
+        if self._config.option.collectonly or not (self._records or asked):
+            return
+        from pytest_tfperf.plugin.conclude import conclude
+
+        ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and not session.shouldfail
+        whole = ended and not self._left_out and is_whole(self._config)
+        self._lines, good = conclude(self._last(), self._options(self._config), whole)
+        if not good and exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Show the table, what is not good, and the count."""
+        if not self._records and not self._lines:
+            return
+        from pytest_tfperf.plugin.conclude import summary
+        from pytest_tfperf.report.text_layout import wrapped
+
+        verbosity, width = self._config.get_verbosity(), terminalreporter._tw.fullwidth
+        if verbosity >= 0:
+            terminalreporter.section("tfperf")
+        lines = summary(self._last(), width, verbosity)
+        shown = [(wrapped(line.text, width, line.deeper) if terminalreporter.isatty else line.text, line.colour) for line in lines]
+        for text, colour in self._lines + shown:
+            terminalreporter.write_line(text, **({colour: True} if colour else {}))
+
+    def _last(self) -> list[dict[str, Any]]:
+        """The record of each test; where each worker runs it, that of one in which it failed, if there is one; an error where one died."""
+        found: dict[str, dict[str, Any]] = {}
+        for (nodeid, _), data in self._records.items():
+            if nodeid not in found or found[nodeid]["outcome"] not in ("failed", "error"):
+                found[nodeid] = data
+        return [{**data, "outcome": "error"} if nodeid in self._died else data for nodeid, data in found.items()]

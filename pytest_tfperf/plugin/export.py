@@ -1,0 +1,76 @@
+"""Files of one profile for other viewers: its timeline, and the HLO of its step before and after XLA's work on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from pytest_tfperf.analysis.xla.programs import programs_of
+from pytest_tfperf.capture.sessions import read_session
+from pytest_tfperf.compiler.lowering import Calls
+from pytest_tfperf.compiler.xla_fusion_dump import fusion_stages
+from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.export.formats import export_hlo, export_traces, shows_hlo
+from pytest_tfperf.hlo.decode import decode_module
+from pytest_tfperf.hlo.module import HloModule
+from pytest_tfperf.metrics import nearest
+from pytest_tfperf.recording import Recording
+
+OPTIMIZED = "optimized"
+_DUMP_S = 120.0  # for a process that imports TensorFlow and compiles the step
+
+
+def export_profile(recording: Recording, calls: Calls, out: Path, stage: str) -> str:
+    """
+    Write the timeline of a profile's trace (.json, .json.gz, .perfetto-trace, .pftrace), or its HLO at a stage (.txt, .dot, .svg);
+    gives what it is.
+
+    Raises:
+        CaptureError: If there is no trace, no such stage, or the step has no HLO at it.
+        ExportError: If no format has that ending, Graphviz is missing (.svg), or the file cannot be written.
+    """
+    if stage not in _STAGES:
+        raise CaptureError(f"HLO has no stage {stage!r}; {nearest(stage, _STAGES)}")
+    if shows_hlo(out):
+        export_hlo(_STAGES[stage](recording, calls), out)
+        return f"HLO, {stage}"
+    export_traces([_trace(recording)], out)
+    return "timeline"
+
+
+def _trace(recording: Recording) -> Path:
+    if recording.trace is None:
+        raise CaptureError(f"there is no trace to export: {recording.ended or 'nothing was traced'}")
+    return recording.trace
+
+
+def _optimized(recording: Recording, _: Calls) -> list[HloModule]:
+    programs = [program for program in programs_of(read_session(_trace(recording))) if program.runs]
+    if not programs:
+        raise CaptureError(
+            "the step ran no XLA executable; jit_compile=True makes one of a tf.function, and stage='unoptimized' shows what XLA would get"
+        )
+    return [program.module for program in programs]
+
+
+def _unoptimized(recording: Recording, _: Calls) -> list[HloModule]:
+    if not recording.lowered:
+        raise CaptureError(f"the step has no HLO: {recording.lowered_why or 'it calls no tf.function that computes'}")
+    modules = [decode_module(raw, f"module {n}") for n, (raw, _) in enumerate(recording.lowered)]
+    return sorted(modules, key=lambda module: -sum(len(part.instructions) for part in module.computations.values()))
+
+
+def _before_fusion(recording: Recording, calls: Calls) -> list[HloModule]:
+    return [stage.before_module for stage in fusion_stages(calls, recording.workload, _DUMP_S)]
+
+
+def _after_fusion(recording: Recording, calls: Calls) -> list[HloModule]:
+    return [stage.after_module for stage in fusion_stages(calls, recording.workload, _DUMP_S)]
+
+
+_STAGES: dict[str, Callable[[Recording, Calls], list[HloModule]]] = {
+    "unoptimized": _unoptimized,
+    "before_fusion": _before_fusion,
+    "after_fusion": _after_fusion,
+    OPTIMIZED: _optimized,
+}

@@ -1,0 +1,304 @@
+"""The object behind the fixture `tf_profile`: each form of profiling a step, from the user's call to a `Profile`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from pytest_tfperf.capture.keras import run_one_batch
+from pytest_tfperf.capture.loop import Bracketed, check_step, each_step, run_calls, run_once
+from pytest_tfperf.capture.state import restored
+from pytest_tfperf.capture.windows import Windows
+from pytest_tfperf.checks.limits import Limit, Wanted
+from pytest_tfperf.compiler.grappler_options import grappler_options
+from pytest_tfperf.compiler.lowering import Calls, calls_recorded
+from pytest_tfperf.errors import CaptureError, TraceError
+from pytest_tfperf.plugin.export import OPTIMIZED, export_profile
+from pytest_tfperf.plugin.marker_only import profiled_body
+from pytest_tfperf.plugin.profiles import Profiles, Settings
+from pytest_tfperf.results import Profile
+from pytest_tfperf.variants.apart import Asked
+from pytest_tfperf.variants.comparison import Comparison
+from pytest_tfperf.variants.in_process import compare_steps
+from pytest_tfperf.variants.outputs import Leaves, Tolerance
+from pytest_tfperf.variants.steps import FirstOutput, data_of, profile_names, variants_of
+
+
+class TfProfile:
+    """
+    Profiles steps of TensorFlow code.
+
+    Call it with a step and data, loop over `steps(data)`, run a Keras loop by `fit`, `evaluate` or `predict`, or bracket
+    steps yourself under `trace()`. What was measured is in `profile` (the last) and `profiles` (by name). `compare({...})` lets
+    variants of a step take turns; `grappler(...)` sets Grappler's options for the length of a context.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._profiles = Profiles(settings)
+        self._disabled = settings.disabled
+
+    grappler = staticmethod(grappler_options)
+
+    @property
+    def profile(self) -> Profile:
+        """
+        The last profile.
+
+        Raises:
+            CaptureError: If nothing has been profiled yet.
+        """
+        if not self._profiles.results:
+            raise CaptureError("nothing has been profiled yet; a loop over tf_profile.steps(data) must have ended by itself")
+        return list(self._profiles.results.values())[-1][0]
+
+    @property
+    def profiles(self) -> Mapping[str, Profile]:
+        """All profiles of this test by name; the first may have none, and then is at ""."""
+        return {name: profile for name, (profile, _) in self._profiles.results.items()}
+
+    def __call__(
+        self,
+        step: Callable[..., Any],
+        data: Iterable[Any] | None = None,
+        *,
+        name: str | None = None,
+        unpack: bool | str = "auto",
+        steps_per_call: int = 1,
+        examples_per_step: int | None = None,
+        latency: bool | None = None,
+        limits: Mapping[str, Any] | None = None,
+        restore: Any = None,
+        warmup: int | None = None,
+        steps: int | None = None,
+        trace_steps: int | None = None,
+    ) -> Profile:
+        """
+        Run a step until its windows are full, and give what was measured.
+
+        Args:
+            step: One step, or `steps_per_call` of them that loop inside; called with an element of `data`, or with nothing.
+            data: A `tf.data.Dataset` or any iterable; begins anew where it ends too soon.
+            name: Of this profile; needed from the second of a test on.
+            unpack: "auto" reads the step's signature: one required positional parameter takes the element whole, as many
+                as the tuple has take it unpacked.
+            examples_per_step: For throughput; else the batch size where all inputs agree on it.
+            latency: Synchronise and fetch after every call, as inference does.
+            limits: Marker arguments that hold for this profile alone, before the marker's.
+            restore: Keras models, optimizers or variables whose state is put back afterwards.
+            warmup, steps, trace_steps: Calls in the windows.
+
+        Raises:
+            TypeError: If the step cannot be called with the elements.
+            CaptureError: If it cannot be profiled; what the step raises arrives unchanged.
+        """
+        check_step(step)
+        wanted = self._profiles.wanted(limits, warmup=warmup, steps=steps, trace_steps=trace_steps, latency=latency)
+        if self._disabled:
+            run_once(step, data, unpack)
+            _skip()
+        taken = self._profiles.take_name(name)
+        with ExitStack() as stack:
+            stack.enter_context(restored(restore))
+            windows = stack.enter_context(self._profiles.windows(taken, wanted, "step", steps_per_call))
+            output = run_calls(windows, step, data, unpack)
+        return self._profiles.finish(windows, taken, wanted, output, _inputs(windows, steps_per_call), examples_per_step)
+
+    def steps(
+        self, data: Iterable[Any], *, name: str | None = None, examples_per_step: int | None = None, steps_per_call: int = 1,
+        limits: Mapping[str, Any] | None = None, restore: Any = None, latency: bool | None = None, warmup: int | None = None,
+        steps: int | None = None, trace_steps: int | None = None,
+    ) -> Iterator[Any]:  # fmt: skip
+        """The elements of `data` for a loop of your own, each turn of it a step; it ends by itself, then see `profile`."""
+        wanted = self._profiles.wanted(limits, warmup=warmup, steps=steps, trace_steps=trace_steps, latency=latency)
+        return self._steps(data, name, wanted, steps_per_call, examples_per_step, restore)
+
+    def _steps(
+        self, data: Iterable[Any], name: str | None, wanted: Wanted, steps_per_call: int, examples: int | None, restore: Any
+    ) -> Iterator[Any]:
+        if self._disabled:
+            yield next(iter(data))
+            _skip()
+        taken = self._profiles.take_name(name)
+        with ExitStack() as stack:
+            stack.enter_context(restored(restore))
+            windows = stack.enter_context(self._profiles.windows(taken, wanted, "step", steps_per_call))
+            try:
+                yield from each_step(windows, data)
+            except GeneratorExit:
+                windows.close(f"the loop over tf_profile.steps was left after {windows.n_steps} steps, before all windows were full")
+                self._profiles.finish(windows, taken, wanted, None, _inputs(windows, steps_per_call), examples)
+                raise
+        self._profiles.finish(windows, taken, wanted, None, _inputs(windows, steps_per_call), examples)
+
+    def compare(
+        self,
+        steps: Mapping[str, Callable[..., Any]],
+        data: Any = None,
+        *,
+        name: str | None = None,
+        unpack: bool | str = "auto",
+        check_outputs: bool | None = None,
+        rtol: float | None = None,
+        atol: float | None = None,
+        limits: Mapping[str, Any] | None = None,
+        restore: Any = None,
+        warmup: int | None = None,
+        trace_steps: int | None = None,
+    ) -> Comparison:
+        """
+        Profile variants of a step, then let them take turns, and give how many times as fast each is as the others.
+
+        Args:
+            steps: The variants by name; the first is what the others are compared with.
+            data: What the variants iterate over, by their names, or one for all; None if they take nothing. With data each variant
+                runs in a process of its own, in which this test runs again up to this call and whose other variants stand still
+                meanwhile, so that no input pipeline fills its buffers while another one plays.
+            name: Of this comparison, before those of the variants in the names of their profiles; needed for a second one of the same.
+            unpack: How steps take the elements of data, as in `tf_profile(step, data)`.
+            check_outputs: Whether what the variants return in their first step must agree; without a word it must where there are
+                no data, since pipelines may deliver in another order.
+            rtol, atol: How closely; without a word as the narrower dtype allows.
+            limits: Marker arguments that hold for each variant's profile.
+            restore: Keras models, optimizers or variables whose state is put back afterwards.
+            warmup, trace_steps: Calls in the windows of each profile.
+
+        Raises:
+            AssertionError: If the variants return different things.
+            CaptureError: If one trains variables that another uses, or fails in its process.
+            TypeError: If they are not steps by name.
+        """
+        options: dict[str, Any] = {"limits": limits, "warmup": warmup, "trace_steps": trace_steps}
+        if data is not None:
+            tolerance = Tolerance(rtol, atol) if check_outputs else None
+            return self._compare_apart(steps, data_of(steps, data), name, tolerance, restore, {**options, "unpack": unpack})
+        variants = variants_of(steps)
+        tolerance = None if check_outputs is False else Tolerance(rtol, atol)
+        if self._disabled:
+            for variant in variants:
+                variant.step()
+            _skip()
+        names = profile_names(steps, name)
+        with restored(restore):
+            measured = {variant.name: self(variant, name=names[variant.name], **options) for variant in variants}
+            settings = self._profiles.settings
+            found = compare_steps(variants, measured, tolerance, settings.plan.max_seconds, settings.announce, settings.exclusive)
+        self._profiles.add_table(names[variants[0].name], "comparison", found.table())
+        return found
+
+    def _compare_apart(
+        self, steps: Mapping[str, Callable[..., Any]], data: Mapping[str, Iterable[Any]], name: str | None, tolerance: Tolerance | None,
+        restore: Any, options: Mapping[str, Any],
+    ) -> Comparison:  # fmt: skip
+        """The comparison of variants that own their data."""
+        settings, names = self._profiles.settings, profile_names(steps, name)
+        wanted = self._profiles.wanted(**{key: value for key, value in options.items() if key != "unpack"})
+        if self._disabled:
+            for variant, step in steps.items():
+                run_once(step, data[variant], options["unpack"])
+            _skip()
+        if settings.apart is None:
+            raise CaptureError("compare with data runs each variant in a process of its own that can be stopped (SIGSTOP): not here")
+        for taken in names.values():
+            self._profiles.check_name(taken)
+
+        def measure(variant: str) -> tuple[Profile, Leaves]:
+            step = steps[variant] if tolerance is None else FirstOutput(steps[variant])
+            with restored(restore):
+                profile = self(step, data[variant], name=names[variant], **options)
+            return profile, getattr(step, "leaves", None) or {}
+
+        plan = settings.plan
+        found = settings.apart(Asked(profiles=names, max_seconds=plan.max_seconds, tolerance=tolerance, measure=measure))
+        for profile in found.profiles.values():
+            self._profiles.add(profile, wanted)
+        self._profiles.add_table(names[next(iter(steps))], "comparison", found.table())
+        return found
+
+    def fit(self, model: Any, *args: Any, **kwargs: Any) -> Profile:
+        """`model.fit(*args, **kwargs)` with windows in it; also takes name, limits, restore, warmup and trace_steps."""
+        return self._keras(model, "fit", args, kwargs)
+
+    def evaluate(self, model: Any, *args: Any, **kwargs: Any) -> Profile:
+        """`model.evaluate(*args, **kwargs)`, as `fit`."""
+        return self._keras(model, "evaluate", args, kwargs)
+
+    def predict(self, model: Any, *args: Any, **kwargs: Any) -> Profile:
+        """`model.predict(*args, **kwargs)`, as `fit`."""
+        return self._keras(model, "predict", args, kwargs)
+
+    @contextmanager
+    def trace(self, name: str | None = None, *, limits: Mapping[str, Any] | None = None) -> Iterator[Bracketed]:
+        """Trace what is in the context; bracket each step in `with t.step():`. Gives counts and shares, no times."""
+        wanted = self._profiles.wanted(limits)
+        taken = self._profiles.take_name(name)
+        if self._disabled:
+            yield Bracketed(Calls())
+            _skip()
+        with self._profiles.session() as session, calls_recorded() as calls:
+            yield Bracketed(calls)
+        try:
+            self._profiles.finish_bare(session.stop(), taken, calls, wanted)
+        except TraceError as error:
+            raise CaptureError(
+                "no step found in this trace: bracket each in `with t.step():`, t being what tf_profile.trace() gives"
+            ) from error
+
+    @contextmanager
+    def whole_body(self) -> Iterator[None]:
+        """Profile a test that has the marker and not the fixture."""
+        if not self._disabled:
+            with profiled_body(self._profiles):
+                yield
+            return
+        yield
+        _skip()
+
+    def export(self, path: str | Path, *, name: str | None = None, stage: str = OPTIMIZED) -> None:
+        """
+        Write a file of the last profile, or of the one with a name, in the format that its ending says.
+
+        A timeline for Perfetto or chrome://tracing (.json, .json.gz, .perfetto-trace, .pftrace), or the HLO of the step as text
+        (.txt), graph (.dot) or picture (.svg, needs Graphviz) at a stage: "unoptimized", as XLA is given it; "before_fusion" and
+        "after_fusion", which take a process of their own that compiles it again; "optimized", as it ran.
+
+        Raises:
+            CaptureError: If there is no such profile or stage, or the step has no HLO at it.
+            ExportError: If the file cannot be written, or Graphviz is missing.
+        """
+        recording, calls = self._profiles.recording(name)
+        self._profiles.add_file(recording.name, export_profile(recording, calls, Path(path), stage), Path(path))
+
+    def results(self) -> list[tuple[Profile, tuple[Limit, ...]]]:
+        """Every profile, with the limits that hold for it."""
+        return list(self._profiles.results.values())
+
+    def close(self) -> None:
+        """Stop whatever still runs and remove what is not kept."""
+        self._profiles.close()
+
+    def _keras(self, model: Any, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Profile:
+        own = {key: kwargs.pop(key, None) for key in ("name", "limits", "restore", "warmup", "trace_steps")}
+        wanted = self._profiles.wanted(own["limits"], warmup=own["warmup"], trace_steps=own["trace_steps"])
+        call = getattr(model, method, None)
+        if call is None:
+            raise TypeError(
+                f"tf_profile.{method} takes a Keras model and then the arguments of its {method}, but got {type(model).__name__}"
+            )
+        if self._disabled:
+            run_one_batch(call, model, method, args, kwargs)
+            _skip()
+        taken = self._profiles.take_name(own["name"])
+        with restored(own["restore"]):
+            return self._profiles.keras_loop(call, model, method, args, kwargs, taken, wanted, stop=True)
+
+
+def _skip() -> NoReturn:
+    pytest.skip("tfperf is disabled (--tfperf-disable): the step ran once and was not profiled")
+
+
+def _inputs(windows: Windows, steps_per_call: int) -> Mapping[str, Any]:
+    return {**windows.inputs, "steps_per_call": steps_per_call}

@@ -1,0 +1,292 @@
+"""
+The pytest plugin: options, marker, fixture, verdicts, summary.
+
+pytest loads this module in every run of every project of the environment: it imports pytest, the standard library and
+the registry of metrics, and the rest when a test uses the marker or the fixture, or an option asks for it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_tfperf.errors import LimitError, TfperfError
+from pytest_tfperf.markers import is_marked, is_profiled
+
+if TYPE_CHECKING:
+    from pytest_tfperf.checks.limits import Wanted
+    from pytest_tfperf.plugin.custom_metrics import Registry
+    from pytest_tfperf.plugin.fixture import TfProfile
+    from pytest_tfperf.plugin.options import Options
+    from pytest_tfperf.results import Check, TestRecord
+
+_PROFILER: pytest.StashKey[TfProfile] = pytest.StashKey()
+_CHECKS: pytest.StashKey[tuple[Check, ...]] = pytest.StashKey()
+_BROKEN: pytest.StashKey[bool] = pytest.StashKey()
+_OPTIONS: pytest.StashKey[Options] = pytest.StashKey()
+_ON_TERMINAL: pytest.StashKey[bool] = pytest.StashKey()
+_REGISTRY: pytest.StashKey[Registry] = pytest.StashKey()
+
+_MARKER = (
+    "tfperf(max_<metric>, min_<metric>, <count>=, max_regression, warmup, steps, trace_steps, latency, tpu, target_step_time, "
+    "autocluster, findings, ignore_findings): limits on the performance of the step that this test profiles, with the fixture "
+    "tf_profile or without; values are numbers or strings such as '5%', '20 ms', '1.5 GiB', as in tfperf(max_input_bound='5%', "
+    "max_retraces=0). Metrics: "
+)
+_ENDINGS = (".json", ".html", ".md", ".csv")
+_INIS = {
+    "tfperf_limits": "limits for every profiled test, one a line: max_input_bound = 5%",
+    "tfperf_max_regression": "the slow-down of step_time that is tolerated, for tests that name none: 5%",
+    "tfperf_warmup": "steps before the clock starts (default 10)",
+    "tfperf_steps": "timed steps (default 50, and more where they are short)",
+    "tfperf_trace_steps": "traced steps (default 20)",
+    "tfperf_max_seconds": "the longest that the windows of a profile may take after its first step (default 30)",
+    "tfperf_tpu": "the TPU generation that padding is predicted for (default v5e)",
+    "tfperf_baseline_dir": "see --tfperf-baseline-dir",
+    "tfperf_budget": "see --tfperf-budget",
+    "tfperf_missing": "see --tfperf-missing",
+    "tfperf_min_checks": "see --tfperf-min-checks",
+    "tfperf_trace_dir": "see --tfperf-trace-dir",
+}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options and ini values."""
+    group = parser.getgroup("tfperf", "performance of TensorFlow code (pytest-tfperf)")
+    add = group.addoption
+    add("--tfperf-baseline", action="store_true", help="compare with the stored baseline; what has none fails")
+    add("--tfperf-update", action="store_true", help="record every test that passes, and compare nothing")
+    add("--tfperf-update-new", action="store_true", help="record what is missing from the baseline, and compare nothing")
+    add("--tfperf-baseline-dir", metavar="DIR", help="keep baselines under DIR (default: __tfperf__/ beside each test file)")
+    add("--tfperf-against", metavar="REF", help="compare with the code of a git ref: both run in turns, in two processes")
+    add("--tfperf-budget", metavar="S", help="seconds of turns of a profile, under --tfperf-against (default: 30)")
+    add("--tfperf-missing", choices=("fail", "allow"), help="what a missing baseline entry means (default: fail)")
+    add("--tfperf-only", choices=("structural", "timing"), help="ask only for what holds on every machine, or only for times")
+    add("--tfperf-strict", action="store_true", help="fail whatever was asked for and not decided")
+    add("--tfperf-min-checks", metavar="N", help="exit with status 1 if fewer than N limits and comparisons were decided")
+    add("--tfperf-report", action="append", default=[], metavar="PATH", help=f"write the results to PATH ({', '.join(_ENDINGS)})")
+    add("--tfperf-trace-dir", metavar="DIR", help="keep traces under DIR, as XProf and TensorBoard open them")
+    add("--tfperf-disable", action="store_true", help="run each profiled step once and skip its test")
+    for name, text in _INIS.items():
+        if name == "tfperf_limits":
+            parser.addini(name, text, type="linelist")
+        else:
+            parser.addini(name, text)
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    """The hooks that projects may implement."""
+    from pytest_tfperf.plugin import hookspecs
+
+    pluginmanager.add_hookspecs(hookspecs)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register metrics and the marker, refuse options that contradict each other, and take this worker's share of the GPUs."""
+    from pytest_tfperf.plugin.custom_metrics import new_registry
+
+    config.stash[_REGISTRY] = new_registry(config)
+    config.addinivalue_line("markers", f"{_MARKER}{', '.join(config.stash[_REGISTRY].rows)}.")
+    option = config.option
+    if option.tfperf_baseline and (option.tfperf_update or option.tfperf_update_new):
+        raise pytest.UsageError("--tfperf-update records and compares nothing: it cannot be given together with --tfperf-baseline")
+    if option.tfperf_against and (option.tfperf_update or option.tfperf_update_new):
+        raise pytest.UsageError("--tfperf-update records and compares nothing: it cannot be given together with --tfperf-against")
+    wrong = [path for path in option.tfperf_report if Path(path).suffix.lower() not in _ENDINGS]
+    if wrong:
+        raise pytest.UsageError(f"--tfperf-report {wrong[0]}: the file ending must be one of {', '.join(_ENDINGS)}")
+    if any(config.getini(name) for name in _INIS) or option.tfperf_min_checks or option.tfperf_budget:
+        try:
+            _options(config)
+        except LimitError as error:
+            raise pytest.UsageError(str(error)) from error
+    config.stash[_ON_TERMINAL] = sys.stdout.isatty()  # later, output is captured
+    asked = any(config.getini(name) for name in _INIS) or any(given for name, given in vars(option).items() if name.startswith("tfperf_"))
+    if hasattr(config, "workerinput"):
+        _spread_gpus(asked)
+    else:
+        from pytest_tfperf.plugin.controller import Controller
+
+        config.pluginmanager.register(Controller(config, _options, asked), "tfperf-controller")
+    if option.tfperf_against:
+        _referee(config)
+
+
+def _referee(config: pytest.Config) -> None:
+    """Let this process referee a paired run, unless it is a side of one."""
+    from pytest_tfperf.plugin.xdist import n_workers
+
+    if n_workers(config):
+        raise pytest.UsageError("--tfperf-against takes turns on one machine: run it without -n (pytest -n 0)")
+    from pytest_tfperf.plugin.paired_run import NAME, PairedRun
+
+    options, on_terminal = _options(config), config.stash[_ON_TERMINAL]
+    run = PairedRun(config, config.option.tfperf_against, options.budget_s, options.only, _has_own_flags, on_terminal)
+    config.pluginmanager.register(run, NAME)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem(collector: pytest.Collector) -> Generator[None, Any, Any]:
+    """A marker that cannot be understood is a collection error of its file."""
+    result = yield
+    for item in result if isinstance(result, list) else [result]:
+        if isinstance(item, pytest.Item):
+            _spread_gpus(is_profiled(item))
+        if isinstance(item, pytest.Item) and item.get_closest_marker("tfperf"):
+            try:
+                _wanted(item)
+            except LimitError as error:
+                raise collector.CollectError(f"{item.name}: @pytest.mark.tfperf: {error}") from error
+    return result
+
+
+@pytest.fixture
+def tf_profile(request: pytest.FixtureRequest) -> Iterator[TfProfile]:
+    """
+    Profiles a step under TensorFlow's profiler, as in `profile = tf_profile(step, data)`: every metric is an attribute of the profile.
+    Also in a loop of your own (`.steps`), in Keras (`.fit`, `.evaluate`, `.predict`), or as a trace that you bracket (`.trace`);
+    `.compare` lets variants of a step take turns. Limits are asked for with @pytest.mark.tfperf.
+    """
+    profiler = _new_profiler(request.node)
+    yield profiler
+    profiler.close()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """A test with autocluster=True runs in a process of its own, since TensorFlow reads XLA's flags when it starts."""
+    if not is_profiled(item) or not _has_own_flags(item):
+        return None
+    from pytest_tfperf.child.isolated_test import can_leave, run_test
+
+    if not can_leave(item.config):
+        return None
+    run_test(item, nextitem)
+    return True
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A test that runs again begins anew."""
+    keys: tuple[pytest.StashKey[Any], ...] = (_PROFILER, _CHECKS, _BROKEN)
+    for key in keys:
+        if key in item.stash:
+            del item.stash[key]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Profile a test that has the marker alone; then, if its body ended well, decide what was asked for."""
+    if _PROFILER not in item.stash and not is_marked(item):
+        return (yield)
+    try:
+        result = (yield) if _PROFILER in item.stash else (yield from _profile_body(_new_profiler(item)))
+    except Exception as error:
+        from pytest_tfperf.compiler.xla_errors import explain
+
+        explain(error)
+        raise
+    _decide(item)
+    return result
+
+
+def _profile_body(profiler: TfProfile) -> Generator[None, object, object]:
+    """The test's body under a profiler of its own; what cannot be profiled in it fails without a traceback of ours."""
+    ended = False
+    try:
+        with profiler.whole_body():
+            result = yield
+            ended = True
+        return result
+    except TfperfError as error:
+        if not ended:
+            raise
+        raise pytest.fail.Exception(str(error), pytrace=False) from None
+    finally:
+        profiler.close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Results travel on the report, as plain JSON values: so they reach the controller under xdist too."""
+    report = yield
+    if report.when == "call" and _PROFILER in item.stash:
+        report.tfperf = _record(item, report).to_json()  # type: ignore[attr-defined]
+        report.tfperf_broken = _BROKEN in item.stash  # type: ignore[attr-defined]
+    return report
+
+
+def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
+    """A test that failed for its performance alone shows as P, PERF."""
+    if report.when == "call" and report.failed and getattr(report, "tfperf_broken", False):
+        return "failed", "P", "PERF"
+    return None
+
+
+def _options(config: pytest.Config) -> Options:
+    """The options of this run, read once."""
+    if _OPTIONS not in config.stash:
+        from pytest_tfperf.plugin.options import read_options
+        from pytest_tfperf.plugin.xdist import n_workers
+
+        config.stash[_OPTIONS] = read_options(config, n_workers(config), config.stash[_REGISTRY].rows)
+    return config.stash[_OPTIONS]
+
+
+def _wanted(item: pytest.Item) -> Wanted:
+    """What the markers of a test and the ini values ask for; of each argument the nearest marker's."""
+    from pytest_tfperf.checks.limits import Wanted
+
+    arguments: dict[str, Any] = dict(_options(item.config).limits)
+    for marker in reversed(list(item.iter_markers("tfperf"))):
+        if marker.args:
+            raise LimitError(f"takes keyword arguments only, but was given {marker.args[0]!r}; e.g. max_input_bound='5%'")
+        arguments |= marker.kwargs
+    return Wanted.read(arguments, item.config.stash[_REGISTRY].rows)
+
+
+def _has_own_flags(item: pytest.Item) -> bool:
+    """Whether a test needs a process that TensorFlow starts in with other flags."""
+    return item.get_closest_marker("tfperf") is not None and _wanted(item).autocluster
+
+
+def _spread_gpus(asked: bool) -> None:
+    """Before TensorFlow starts in a worker of a run that profiles, let it see its share of the GPUs alone."""
+    if asked:
+        from pytest_tfperf.machine.gpu_share import spread_gpus
+
+        spread_gpus()
+
+
+def _new_profiler(item: pytest.Item) -> TfProfile:
+    from pytest_tfperf.plugin.items import new_profiler
+
+    config = item.config
+    item.stash[_PROFILER] = new_profiler(item, _wanted(item), _options(config), config.stash[_REGISTRY], config.stash[_ON_TERMINAL])
+    return item.stash[_PROFILER]
+
+
+def _decide(item: pytest.Item) -> None:
+    """Raise one failure with every check that fails this test."""
+    from pytest_tfperf.plugin.conclude import fails
+    from pytest_tfperf.plugin.items import checks_of
+
+    options, profiler = _options(item.config), item.stash[_PROFILER]  # names that --pdb shows
+    checks = checks_of(item, profiler, _wanted(item), options, item.config.stash[_ON_TERMINAL])
+    item.stash[_CHECKS] = tuple(checks)
+    broken = [check for check in checks if fails(check, options)]
+    if broken:
+        item.stash[_BROKEN] = True
+        pytest.fail("\n".join(f"{f'[{c.profile}] ' if c.profile else ''}{c.verdict.value}: {c.message}" for c in broken), pytrace=False)
+
+
+def _record(item: pytest.Item, report: pytest.TestReport) -> TestRecord:
+    from pytest_tfperf.plugin.items import record_of, set_properties
+
+    record = record_of(item, item.stash[_PROFILER], _wanted(item), item.stash.get(_CHECKS, ()), report.outcome)
+    set_properties(item, report, record)
+    return record

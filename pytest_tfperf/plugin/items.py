@@ -1,0 +1,169 @@
+"""A test that is profiled: its profiler, what is decided of it, and what is reported."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_tfperf.checks.limits import Wanted
+from pytest_tfperf.child.isolated_test import other_flags
+from pytest_tfperf.child.reports import names_in_file
+from pytest_tfperf.errors import CaptureError, LimitError, PairedError
+from pytest_tfperf.machine.gpu_share import is_to_share
+from pytest_tfperf.machine.locks import Exclusive, measuring_alone, measuring_anyway
+from pytest_tfperf.plugin.conclude import decide
+from pytest_tfperf.plugin.confirmation import profiled_again
+from pytest_tfperf.plugin.confirmed import confirmed, is_suspected
+from pytest_tfperf.plugin.custom_metrics import Registry
+from pytest_tfperf.plugin.fixture import TfProfile
+from pytest_tfperf.plugin.options import Options
+from pytest_tfperf.plugin.profiles import Settings
+from pytest_tfperf.plugin.progress import announcer
+from pytest_tfperf.report.ci import PREFIX, properties
+from pytest_tfperf.results import Check, TestRecord
+from pytest_tfperf.tf_runtime import describe
+from pytest_tfperf.variants.apart import Apart
+from pytest_tfperf.variants.in_processes import Part, Variants, can_run_apart
+
+_SIDE = "tfperf-side"
+
+
+def new_profiler(item: pytest.Item, wanted: Wanted, options: Options, registry: Registry, on_terminal: bool) -> TfProfile:
+    """
+    The profiler of a test.
+
+    Raises:
+        pytest.fail.Exception: If it cannot be profiled as it is asked for.
+    """
+    side = _side(item)
+    try:
+        settings = Settings(
+            wanted=wanted,
+            plan=options.plan,
+            keep=options.trace_dir / _slug(_nodeid(item)) if options.trace_dir else None,
+            scratch=_scratch(item.config, side),
+            disabled=options.disable,
+            notes=(*(other_flags(item.config) if wanted.autocluster else ()), *_shared_gpus()),
+            announce=announcer(item, on_terminal),
+            seats=side.seat if side else None,
+            apart=_apart(item, side, options, on_terminal),
+            keeps=side.keeps if side else lambda _: True,
+            registry=registry,
+            exclusive=_exclusive(side),
+        )
+        return TfProfile(settings)
+    except (CaptureError, LimitError) as error:
+        pytest.fail(str(error), pytrace=False)
+
+
+def checks_of(item: pytest.Item, profiler: TfProfile, wanted: Wanted, options: Options, on_terminal: bool) -> list[Check]:
+    """Every check of a test whose body ended well; none on the ref's side of a paired run, which is not judged."""
+    side = _side(item)
+    profiles = [profile for profile, _ in profiler.results()]
+    against = side.checks(profiles, wanted.max_regression, describe()["setting"]) if side else []
+    if against is None:
+        return []
+    checks = decide(profiler.results(), wanted, _file(item), _key(item), options)
+    if any(map(is_suspected, checks)):
+        checks = _confirmed(item, checks, wanted, options, on_terminal)
+    return checks + against
+
+
+def _confirmed(item: pytest.Item, checks: Sequence[Check], wanted: Wanted, options: Options, on_terminal: bool) -> list[Check]:
+    """The checks with those of step times that looked slower held against a second process."""
+    try:
+        again = profiled_again(item, announcer(item, on_terminal), _exclusive(_side(item)))
+    except PairedError as error:
+        return [confirmed(check, str(error)) if is_suspected(check) else check for check in checks]
+    second = {
+        check.profile: check
+        for check in decide([(profile, ()) for profile in again.values()], wanted, _file(item), _key(item), options)
+        if check.metric == "step_time"
+    }
+    none = "it has no such profile there, or no time to compare with"
+    return [confirmed(check, second.get(check.profile, none)) if is_suspected(check) else check for check in checks]
+
+
+def record_of(item: pytest.Item, profiler: TfProfile, wanted: Wanted, checks: tuple[Check, ...], outcome: str) -> TestRecord:
+    """What a test measured, and what its checks say."""
+    return TestRecord(
+        nodeid=_nodeid(item), file=_file(item), key=_key(item), outcome=outcome,
+        profiles=tuple(profile for profile, _ in profiler.results()),
+        checks=checks,
+        environment=describe(),
+        max_regression=wanted.max_regression,
+        line=None if item.location[1] is None else item.location[1] + 1,
+    )  # fmt: skip
+
+
+def set_properties(item: pytest.Item, report: pytest.TestReport, record: TestRecord) -> None:
+    """Give the reports of a test its metrics as JUnit properties; of one that runs again those of the last time."""
+    found = properties(record.profiles)
+    item.user_properties[:] = [*(one for one in item.user_properties if not one[0].startswith(PREFIX)), *found]
+    report.user_properties[:] = item.user_properties
+
+
+def _side(item: pytest.Item) -> Any:
+    """What stands between this process and its referee, in a paired run."""
+    return item.config.pluginmanager.get_plugin(_SIDE)
+
+
+def _scratch(config: pytest.Config, side: Any) -> str | None:
+    """A folder that is removed even if this process crashes: at once where another process sees to it, else by the third run after this."""
+    if side is not None:
+        scratch: str | None = side.scratch
+        return scratch
+    own, factory = getattr(config.option, "tfperf_own_process", None), getattr(config, "_tmp_path_factory", None)
+    return str(factory.getbasetemp()) if own is None and factory is not None else own
+
+
+def _apart(item: pytest.Item, side: Any, options: Options, on_terminal: bool) -> Apart | None:
+    """What runs variants in processes of their own, or stands for it in one of them."""
+    if side is not None and side.part is not None:
+        return Part(side, side.part)
+    if not can_run_apart():
+        return None
+    shares_cpu = options.parallel and describe()["machine"]["accelerators"] == "none"
+    return Variants(item, shares_cpu, announcer(item, on_terminal), _exclusive(side))
+
+
+def _exclusive(side: Any) -> Exclusive:
+    """What keeps other tests from measuring meanwhile; nothing in a process that has a referee, which lets one run at a time."""
+    return measuring_alone if side is None else measuring_anyway
+
+
+def _shared_gpus() -> tuple[str, ...]:
+    """A note where workers have the same GPUs."""
+    if not is_to_share() or describe()["machine"]["accelerators"] == "none":
+        return ()
+    return (
+        "workers share all GPUs, since TensorFlow looked for its devices while tests were collected: set any tfperf_ ini value, "
+        "so that GPUs are shared out before",
+    )
+
+
+def _file(item: pytest.Item) -> str:
+    """The test's file relative to the rootdir, with forward slashes."""
+    return Path(os.path.relpath(item.path, item.config.rootpath)).as_posix()
+
+
+def _key(item: pytest.Item) -> str:
+    """The test's name in its file: the names below the module, which xdist does not change."""
+    return "::".join(names_in_file(item))
+
+
+def _nodeid(item: pytest.Item) -> str:
+    """The test's node id without the group that workers of xdist put behind it."""
+    before, key, _ = item.nodeid.rpartition(_key(item))
+    return f"{before}{key}" if key else item.nodeid
+
+
+def _slug(nodeid: str) -> str:
+    """A node id as a folder name."""
+    text = "".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in nodeid)
+    return text if len(text) <= 120 else f"{text[:110]}-{zlib.crc32(nodeid.encode()):08x}"

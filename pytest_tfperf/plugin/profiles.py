@@ -1,0 +1,254 @@
+"""The profiles of one test: how they are made, named and kept, whatever form of `tf_profile` drives the steps."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pytest_tfperf.analysis.profile import profile_of, settling_steps
+from pytest_tfperf.capture.elements import sample_again
+from pytest_tfperf.capture.keras import KINDS, examples_per_step, keras_workload, run_keras
+from pytest_tfperf.capture.observations import Depth
+from pytest_tfperf.capture.plan import Plan
+from pytest_tfperf.capture.sessions import Session, keep_trace, read_session, stop_quietly, user_session_runs
+from pytest_tfperf.capture.windows import Windows
+from pytest_tfperf.checks.limits import Limit, Wanted
+from pytest_tfperf.compiler.lowering import UNASKED_NODES, Calls, lower
+from pytest_tfperf.compiler.retracing import traces_reported_to
+from pytest_tfperf.compiler.step_graph import UNASKED_NODES as UNASKED_GRAPH_NODES
+from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.machine.locks import Exclusive, measuring_alone
+from pytest_tfperf.metrics import nearest
+from pytest_tfperf.plugin.custom_metrics import Registry
+from pytest_tfperf.recording import Recording
+from pytest_tfperf.results import Profile, Table
+from pytest_tfperf.tf_runtime import load_tensorflow, warm_runtime
+from pytest_tfperf.turns import Seats
+from pytest_tfperf.variants.apart import Apart
+
+_FROM_GRAPPLER = ("graph_ops", "graph_reduction")
+_FROM_GRAPHS = (*_FROM_GRAPPLER, "xla_coverage")
+_BARE = "graphs are looked at where tf_profile drives the steps: tf_profile(step, data), tf_profile.steps(data) or a Keras loop"
+_FROM_HLO = ("flops", "half_precision", "flops_utilization", "padding_overhead", "mxu_padding_overhead")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """
+    How the profiles of one test are made.
+
+    `keep` is the folder that traces are kept under, if they are, `scratch` that of all else; `seats` where they meet a referee;
+    `apart` runs variants in processes of their own, where that can be done; `keeps` says of which profiles traces are kept, by name;
+    `registry` has the project's own metrics; `exclusive` keeps others from measuring meanwhile.
+    """
+
+    wanted: Wanted
+    plan: Plan
+    keep: Path | None = None
+    scratch: str | None = None
+    disabled: bool = False
+    announce: Callable[[str], None] = lambda _: None
+    notes: tuple[str, ...] = ()
+    seats: Seats | None = None
+    apart: Apart | None = None
+    keeps: Callable[[str], bool] = lambda _: True
+    registry: Registry = field(default_factory=Registry)
+    exclusive: Exclusive = measuring_alone
+
+
+class Profiles:
+    """Makes the profiles of one test, one after the other, and keeps them with the limits that hold for each."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.results: dict[str, tuple[Profile, tuple[Limit, ...]]] = {}
+        self.recordings: dict[str, tuple[Recording, Calls]] = {}
+        self.names: set[str] = set()
+        self._folder = Path(tempfile.mkdtemp(prefix="tfperf-", dir=settings.scratch))
+        self._open: list[Windows] = []
+        self._tracing = False
+        load_tensorflow()
+        self._user_session = user_session_runs()
+
+    def close(self) -> None:
+        """Stop whatever still runs and remove what is not kept."""
+        for windows in self._open:
+            windows.close()
+        if not self._user_session and user_session_runs():
+            stop_quietly()  # the test left a session of its own running
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def take_name(self, name: str | None) -> str:
+        """
+        A name for the next profile; the first may have none, and then is at "".
+
+        Raises:
+            CaptureError: If it is taken or missing, or a profile is being made already.
+        """
+        self.check_name(name)
+        self.names.add(name or "")
+        return name or ""
+
+    def check_name(self, name: str | None) -> None:
+        """Whether the next profile could have this name. Raises: as `take_name`."""
+        if self._open or self._tracing:
+            raise CaptureError("a profile of this test is being made already; profiles cannot be nested, since there is one profiler")
+        if name is None and self.names:
+            raise CaptureError("this test has profiled a step before; give the second one a name=")
+        if (name or "") in self.names:
+            raise CaptureError(f"this test has a profile named {name!r} already; names are {sorted(self.names)}")
+
+    def wanted(self, limits: Mapping[str, Any] | None, **options: Any) -> Wanted:
+        """What the marker asks for, with a profile's own limits and options before."""
+        given = {key: value for key, value in options.items() if value is not None}
+        return Wanted.read({**self.settings.wanted.given, **(limits or {}), **given}, self.settings.registry.rows)
+
+    @contextmanager
+    def windows(self, name: str, wanted: Wanted, kind: str, steps_per_call: int, available: int | None = None) -> Iterator[Windows]:
+        """The windows of a loop of this kind (step, train, test, predict); `available` calls are all there are, if it is known."""
+        plan = replace(self._plan(wanted), steps_per_call=steps_per_call)
+        warm_runtime()
+        windows = Windows(
+            plan if available is None else plan.cut_to(available),
+            self._folder,
+            kind,
+            lambda path, before: settling_steps(read_session(path), before),
+            self.settings.announce,
+            self.settings.exclusive,
+            self.settings.seats(name, wanted.max_regression) if self.settings.seats else None,
+        )
+        self._open.append(windows)
+        try:
+            with traces_reported_to(windows.function_traced) as watched:
+                windows.watched = watched
+                yield windows
+        finally:
+            windows.close()
+            self._open.remove(windows)
+
+    def keras_loop(
+        self, call: Any, model: Any, method: str, args: tuple[Any, ...], kwargs: dict[str, Any], name: str, wanted: Wanted, stop: bool
+    ) -> Profile:
+        """The profile of `call(*args, **kwargs)`, which is `method` of a Keras model; with `stop` it ends when the windows are full."""
+        workload = keras_workload(call, model, args, kwargs)
+        with ExitStack() as stack:
+
+            def open_windows(available: int | None, per_execution: int) -> Windows:
+                windows = stack.enter_context(self.windows(name, wanted, KINDS[method], per_execution, available))
+                windows.inputs = workload
+                return windows
+
+            result, windows = run_keras(call, model, method, args, kwargs, open_windows, stop)
+        windows.seen.elements = sample_again(call, args, kwargs)
+        return self.finish(windows, name, wanted, result, workload, examples_per_step(args, kwargs, workload))
+
+    def start_session(self) -> Session:
+        """A trace that whoever starts it ends."""
+        return Session(self._folder)
+
+    @contextmanager
+    def session(self) -> Iterator[Session]:
+        """A trace without windows, while nobody else measures; discarded if what runs in it fails."""
+        with self.settings.exclusive(self.settings.announce):
+            session = self.start_session()
+            self._tracing = True
+            try:
+                yield session
+            except BaseException:
+                session.discard()
+                raise
+            finally:
+                self._tracing = False
+
+    def finish(
+        self, windows: Windows, name: str, wanted: Wanted, result: Any, workload: Mapping[str, Any], examples: float | None
+    ) -> Profile:
+        """The profile of windows that have ended."""
+        recording = windows.recording(name, result, workload, _depth(wanted))
+        if examples is None:
+            examples = workload.get("batch")
+        return self._store(replace(recording, examples_per_step=examples), windows.seen.calls, wanted)
+
+    def finish_bare(self, trace: Path, name: str, calls: Calls, wanted: Wanted) -> Profile:
+        """
+        The profile of a trace without windows.
+
+        Raises:
+            TraceError: If there is no step in it.
+        """
+        done = lower(calls, {}, self.settings.plan.max_seconds, _depth(wanted).hlo)
+        recording = Recording(
+            name=name,
+            trace=trace,
+            workload={},
+            bare=True,
+            lowered=done.modules,
+            lowered_why=done.why,
+            graph_why=_BARE,
+            ops_why=_BARE,
+            notes=done.notes,
+        )
+        return self._store(recording, calls, wanted)
+
+    def add(self, profile: Profile, wanted: Wanted) -> None:
+        """Keep a profile that was made in another process."""
+        self.results[self.take_name(profile.name)] = profile, wanted.limits
+
+    def add_table(self, name: str, key: str, table: Table) -> None:
+        """Give a profile one more table."""
+        profile, limits = self.results[name]
+        self.results[name] = replace(profile, tables={**profile.tables, key: table}), limits
+
+    def add_file(self, name: str, what: str, path: Path) -> None:
+        """Say where a file of a profile lies."""
+        profile, limits = self.results[name]
+        self.results[name] = replace(profile, files={**profile.files, what: str(path.resolve())}), limits
+
+    def recording(self, name: str | None) -> tuple[Recording, Calls]:
+        """
+        What was recorded under a name, or last, with the functions that its steps called.
+
+        Raises:
+            CaptureError: If there is nothing.
+        """
+        if name is None and self.results:
+            name = list(self.results)[-1]
+        if name in self.results and name not in self.recordings:
+            raise CaptureError(f"profile {name!r} was made in a process of its own, which has ended: there is nothing left to export")
+        if name not in self.recordings:
+            found = f"; {nearest(name, self.recordings)}" if name and self.recordings else ""
+            raise CaptureError(f"this test has made no profile{f' named {name!r}' if name else ' yet'}{found}")
+        return self.recordings[name]
+
+    def _store(self, recording: Recording, calls: Calls, wanted: Wanted) -> Profile:
+        trace = read_session(recording.trace) if recording.trace else None
+        cold = read_session(recording.cold) if recording.cold else None
+        notes = self.settings.notes + recording.notes
+        asked = replace(
+            recording, target_step_time_s=wanted.target_step_time, findings=wanted.findings, ignore_findings=wanted.ignore_findings
+        )
+        profile = self.settings.registry.measured(profile_of(replace(asked, notes=notes, tpu=wanted.tpu), trace, cold))
+        self.results[recording.name] = profile, wanted.limits
+        self.recordings[recording.name] = recording, calls
+        if trace is not None and self.settings.keep is not None and self.settings.keeps(recording.name):
+            self.add_file(recording.name, "trace", keep_trace(Path(trace.path), self.settings.keep, recording.name))
+        return self.results[recording.name][0]
+
+    def _plan(self, wanted: Wanted) -> Plan:
+        chosen = {name: getattr(wanted, name) for name in ("warmup", "steps", "trace_steps", "latency")}
+        return replace(self.settings.plan, **{name: value for name, value in chosen.items() if value is not None})
+
+
+def _depth(wanted: Wanted) -> Depth:
+    """Large steps are looked into only where a limit needs it."""
+    return Depth(
+        hlo=None if wanted.asks_for(_FROM_HLO) else UNASKED_NODES,
+        graphs=None if wanted.asks_for(_FROM_GRAPHS) else UNASKED_GRAPH_NODES,
+        optimizers=wanted.asks_for(_FROM_GRAPPLER),
+        op_guide=wanted.asks_for(("op_guide_findings", "padding_overhead")),  # which names the lines of its arrays
+    )

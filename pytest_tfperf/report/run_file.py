@@ -1,0 +1,61 @@
+"""Files of a run: in the form that `--tfperf-report PATH` asks for by its ending; run files, which are JSON, are read again by `tfperf`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.files import replace_file
+from pytest_tfperf.results import Run
+
+ENDINGS = (".json", ".html", ".md", ".csv")
+
+
+def write_run(run: Run, path: Path) -> None:
+    """
+    Write a report (.html, .md, .csv), or a run file (.json).
+
+    Raises:
+        TfperfError: If that cannot be done, or the ending is none of these; a file that was there is then as it was.
+    """
+    if path.suffix.lower() not in ENDINGS:
+        raise TfperfError(f"report {path}: the file ending must be one of {', '.join(ENDINGS)}")
+    try:
+        replace_file(path, _rendered(run, path))
+    except OSError as error:
+        raise TfperfError(f"report {path}: cannot be written: {error.strerror}") from error
+
+
+def _rendered(run: Run, path: Path) -> str:
+    """What the file is to hold by its ending; what renders it is loaded for it alone."""
+    ending = path.suffix.lower()
+    if ending == ".html":
+        from pytest_tfperf.report.html.page import render_html
+
+        return render_html(run, path.parent)
+    if ending == ".md":
+        from pytest_tfperf.report.markdown import render_markdown
+
+        return render_markdown(run)
+    if ending == ".csv":
+        from pytest_tfperf.report.csv import render_csv
+
+        return render_csv(run)
+    return json.dumps(run.to_json(), indent=1, allow_nan=False) + "\n"
+
+
+def read_run(path: Path) -> Run:
+    """
+    The run in a file.
+
+    Raises:
+        TfperfError: If it cannot be read or holds none.
+    """
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise TfperfError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise TfperfError(f"{path}: not a run file of pytest --tfperf-report: {error}") from error
+    return Run.from_json(data, str(path))

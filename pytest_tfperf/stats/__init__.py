@@ -1,0 +1,1 @@
+"""Statistics: tests, intervals, steady state."""

@@ -1,0 +1,1 @@
+"""Variants of a step, measured alternately and compared."""

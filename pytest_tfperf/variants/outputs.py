@@ -1,0 +1,170 @@
+"""What variants of a step return, compared leaf by leaf within a tolerance."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pytest_tfperf.tf_runtime import load_tensorflow
+
+Leaves = Mapping[str, Any]
+"""What a step returned: by path each leaf, as it was then."""
+
+_BY_DTYPE = {
+    "float64": (1e-7, 1e-9), "complex128": (1e-7, 1e-9), "float32": (1e-4, 1e-5), "complex64": (1e-4, 1e-5),
+    "float16": (1e-2, 1e-2), "bfloat16": (1e-2, 1e-2),
+}  # fmt: skip
+"""rtol and atol: some thousand times the rounding of one operation, since XLA and oneDNN sum in another order."""
+_NARROWEST = (1e-1, 1e-1)  # float8 and the like: three bits of mantissa or fewer
+_EXACT = (0.0, 0.0)
+_FEW = 3
+_TRY = (
+    "\n  try: a looser rtol= or atol=, if that is rounding; check_outputs=False, if they are meant to differ, or are random in each call "
+    "as with dropout or shuffling"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """Values may differ by atol + rtol × the first variant's; None leaves it to the narrower dtype of the two."""
+
+    rtol: float | None = None
+    atol: float | None = None
+
+    def __post_init__(self) -> None:
+        """
+        Raises:
+            TypeError: If one is no number.
+            ValueError: If one is negative or not finite.
+        """
+        for name, value in (("rtol", self.rtol), ("atol", self.atol)):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, numbers.Real)):
+                raise TypeError(f"{name} is a number, not {value!r}")
+            if value is not None and not 0 <= value < math.inf:
+                raise ValueError(f"{name} is at least 0 and finite, not {value!r}")
+
+    def between(self, one: Any, other: Any) -> tuple[float, float]:
+        """The two tolerances for two leaves."""
+        rtol, atol = max(_default(one), _default(other))
+        return rtol if self.rtol is None else self.rtol, atol if self.atol is None else self.atol
+
+
+def leaves_of(output: Any) -> Leaves:
+    """The leaves of what a step returned, each with its path; of variables and arrays what they hold now."""
+    return dict(_leaves(output, "output"))
+
+
+def check_outputs(outputs: Mapping[str, Leaves], tolerance: Tolerance) -> tuple[str, ...]:
+    """
+    Hold what the other variants returned against the first; what could not be compared is said in the notes returned.
+
+    Raises:
+        AssertionError: If a leaf is missing, has another shape, or differs by more than the tolerance.
+    """
+    (first, expected), *others = outputs.items()
+    for name, found in others:
+        differences = [_missing(first, path, found, name) for path in expected if path not in found]
+        differences += [_missing(name, path, expected, first) for path in found if path not in expected]
+        differences += [text for path in expected if path in found if (text := _difference(path, expected[path], found[path], tolerance))]
+        if differences:
+            more = f"\n  and {len(differences) - _FEW} more" if len(differences) > _FEW else ""
+            shown = "".join(f"\n  {text}" for text in differences[:_FEW])
+            raise AssertionError(f"variants {first!r} and {name!r} return different outputs in their first step:{shown}{more}{_TRY}")
+    kinds = sorted({type(leaf).__name__ for leaf in expected.values() if leaf is not None and _array(leaf) is None})
+    notes = [f"outputs of type {', '.join(kinds)} were not compared"] if kinds else []
+    nothing = all(leaf is None or _array(leaf) is None for leaf in expected.values())
+    return (*notes, "the variants return no values, so it is not known whether they compute the same") if nothing else tuple(notes)
+
+
+def _leaves(output: Any, path: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(output, Mapping):
+        children = [(f"{path}[{key!r}]", child) for key, child in output.items()]
+    elif isinstance(output, tuple) and hasattr(output, "_fields"):
+        children = [(f"{path}.{name}", getattr(output, name)) for name in output._fields]
+    elif isinstance(output, (tuple, list)):
+        children = [(f"{path}[{index}]", child) for index, child in enumerate(output)]
+    else:
+        yield from _parts(output, path)
+        return
+    for child_path, child in children:
+        yield from _leaves(child, child_path)
+
+
+def _parts(leaf: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """A leaf, or the tensors that a sparse or ragged one is made of, as they are now."""
+    tf = load_tensorflow()
+    if hasattr(leaf, "assign"):
+        yield path, tf.convert_to_tensor(leaf)
+    elif isinstance(leaf, (tf.SparseTensor, tf.RaggedTensor, tf.IndexedSlices)):
+        for index, part in enumerate(tf.nest.flatten(leaf, expand_composites=True)):
+            yield f"{path} ({type(leaf).__name__}, part {index})", part
+    else:
+        yield path, leaf.copy() if isinstance(leaf, np.ndarray) else leaf
+
+
+def _array(leaf: Any) -> Any:
+    """A leaf as a numpy array; None if it is none."""
+    if hasattr(leaf, "numpy") and getattr(leaf.dtype, "name", "") not in ("resource", "variant"):
+        return np.asarray(leaf.numpy())
+    return np.asarray(leaf) if isinstance(leaf, (bool, int, float, complex, str, bytes, np.ndarray, np.generic)) else None
+
+
+def _default(leaf: Any) -> tuple[float, float]:
+    """A Python float says nothing of the precision it was computed with; most were a float32 before."""
+    dtype = np.dtype(np.float32) if type(leaf) is float else np.asarray(_array(leaf)).dtype
+    if np.issubdtype(dtype, np.integer) or dtype == np.bool_ or "int" in dtype.name:
+        return _EXACT
+    return _BY_DTYPE.get(dtype.name, _NARROWEST)
+
+
+def _missing(variant: str, path: str, others: Leaves, other: str) -> str:
+    return f"{path} of {variant!r} is not there in {other!r}, which gives {', '.join(list(others)[:_FEW]) or 'nothing'}"
+
+
+def _difference(path: str, one: Any, other: Any, tolerance: Tolerance) -> str | None:
+    """How two leaves differ; None if they are the same, or cannot be compared."""
+    left, right = _array(one), _array(other)
+    if left is None or right is None:
+        alike = type(one) is type(other) if left is None and right is None else False
+        return None if alike else f"{path} is {_described(one, left)} against {_described(other, right)}"
+    if left.shape != right.shape or _is_text(left) != _is_text(right):
+        return f"{path} is {_described(one, left)} against {_described(other, right)}"
+    bounds = _EXACT if _is_text(left) else tolerance.between(one, other)
+    bad, by = _beyond(left, right, *bounds)
+    if not bad.any():
+        return None
+    worst = np.unravel_index(int(np.argmax(np.where(bad, by, -1.0))), bad.shape)
+    size = "" if _is_text(left) else f"by up to {by[worst]:.3g} "
+    within = "" if _is_text(left) else f", with rtol={bounds[0]:g} and atol={bounds[1]:g}"
+    where = f"at [{', '.join(map(str, worst))}] " if worst else ""
+    many = f", in {int(bad.sum())} of {bad.size} values" if bad.size > 1 else ""
+    return f"{path}, {_described(one, left)}, differs {size}{where}({left[worst]} against {right[worst]}){many}{within}"
+
+
+def _beyond(left: Any, right: Any, rtol: float, atol: float) -> tuple[Any, Any]:
+    """Where two arrays differ by more than is allowed, and by how much; two that are not numbers are alike."""
+    if _is_text(left):
+        return np.asarray(left != right), np.zeros(left.shape)
+    alike = np.asarray(left == right)
+    wide = np.complex128 if np.iscomplexobj(left) or np.iscomplexobj(right) else np.float64
+    left, right = left.astype(wide), right.astype(wide)
+    finite = np.isfinite(left) & np.isfinite(right)
+    with np.errstate(invalid="ignore"):
+        by = np.where(finite, np.abs(left - right), np.inf)
+        close = finite & (by <= atol + rtol * np.abs(left)) & (by > 0)
+    return ~(alike | close | (np.isnan(left) & np.isnan(right))), by
+
+
+def _is_text(array: Any) -> bool:
+    return array.dtype.kind in "OSU"
+
+
+def _described(leaf: Any, array: Any) -> str:
+    if array is None:
+        return "None" if leaf is None else f"a value of type {type(leaf).__name__}"
+    return f"{'text' if _is_text(array) else array.dtype.name}[{','.join(map(str, array.shape))}]"
