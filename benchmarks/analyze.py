@@ -24,9 +24,7 @@ from pathlib import Path
 import numpy as np
 from tabulate import tabulate
 
-OVERVIEW = (
-    "import sys; from xprof.convert import raw_to_tool_data as r; print(len(r.xspace_to_tool_data([sys.argv[1]], 'overview_page', {})[0]))"
-)
+OVERVIEW = "import sys; from xprof.convert import raw_to_tool_data as r; print(len(r.xspace_to_tool_data([sys.argv[1]], 'overview_page', {})[0]))"
 SAMPLE_S = 0.02
 
 
@@ -42,7 +40,12 @@ class Cost:
 
 def cost(command, cores, sampled=False):
     """What a command costs on so many cores; what it prints is thrown away. Sampling its children costs some time itself."""
-    pinned = ["taskset", "-c", ",".join(map(str, sorted(os.sched_getaffinity(0))[:cores])), *map(str, command)]
+    pinned = [
+        "taskset",
+        "-c",
+        ",".join(map(str, sorted(os.sched_getaffinity(0))[:cores])),
+        *map(str, command),
+    ]
     start = time.perf_counter()
     process = subprocess.Popen(pinned, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     peaks, done = [0.0], threading.Event()
@@ -79,7 +82,9 @@ def proportional_mb(pid):
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:
         return 0.0
-    return next((int(line.split()[1]) / 1e3 * 1.024 for line in lines if line.startswith("Pss:")), 0.0)
+    return next(
+        (int(line.split()[1]) / 1e3 * 1.024 for line in lines if line.startswith("Pss:")), 0.0
+    )
 
 
 def tfperf(path):
@@ -95,7 +100,9 @@ def overview_cost(python, path, cores):
 
 
 def median(costs):
-    return Cost(*(statistics.median(getattr(each, name) for each in costs) for name in Cost.__slots__))
+    return Cost(
+        *(statistics.median(getattr(each, name) for each in costs) for name in Cost.__slots__)
+    )
 
 
 def make_trace(path, n_events, *more):
@@ -122,7 +129,10 @@ def sizes_table(arguments, folder):
         for millions in arguments.sizes:
             path = make_trace(folder / f"{millions:g}M.xplane.pb", round(millions * 1e6))
             turns = [
-                (cost(tfperf(path), cores), overview_cost(arguments.xprof, path, cores) if arguments.xprof else None)
+                (
+                    cost(tfperf(path), cores),
+                    overview_cost(arguments.xprof, path, cores) if arguments.xprof else None,
+                )
                 for _ in range(arguments.runs)
             ]
             ours = median([turn[0] for turn in turns])
@@ -134,7 +144,9 @@ def sizes_table(arguments, folder):
                 continue
             time_slope = slope(arguments.sizes, [pair[side].wall_s for pair in costs])
             memory_slope = slope(arguments.sizes, [pair[side].peak_mb for pair in costs])
-            slopes.append(f"slope over events, {cores} core{'s' * (cores > 1)}, {name}: time {time_slope:.2f}, memory {memory_slope:.2f}")
+            slopes.append(
+                f"slope over events, {cores} core{'s' * (cores > 1)}, {name}: time {time_slope:.2f}, memory {memory_slope:.2f}"
+            )
     headers = ["events", "cores", "tfperf s", "XProf s", "ratio", "tfperf MB", "XProf MB", "ratio"]
     return "\n".join([tabulate(rows, headers, floatfmt=".3g"), *slopes])
 
@@ -142,31 +154,76 @@ def sizes_table(arguments, folder):
 def compared(ours, theirs):
     if theirs is None:
         return ours.wall_s, None, None, ours.peak_mb, None, None
-    return ours.wall_s, theirs.wall_s, theirs.wall_s / ours.wall_s, ours.peak_mb, theirs.peak_mb, theirs.peak_mb / ours.peak_mb
+    return (
+        ours.wall_s,
+        theirs.wall_s,
+        theirs.wall_s / ours.wall_s,
+        ours.peak_mb,
+        theirs.peak_mb,
+        theirs.peak_mb / ours.peak_mb,
+    )
 
 
 def hosts_table(arguments, folder):
     """One host's trace, and all hosts' in one call."""
     rows = []
     for millions in arguments.sizes:
-        logdir = make_trace(folder / f"{arguments.hosts}x{millions:g}M", round(millions * 1e6), "--hosts", str(arguments.hosts))
+        logdir = make_trace(
+            folder / f"{arguments.hosts}x{millions:g}M",
+            round(millions * 1e6),
+            "--hosts",
+            str(arguments.hosts),
+        )
         one = next(logdir.glob("plugins/profile/*/host_0.xplane.pb"))
         for cores in arguments.cores:
-            single, every = (median([cost(tfperf(path), cores, True) for _ in range(arguments.runs)]) for path in (one, logdir))
+            single, every = (
+                median([cost(tfperf(path), cores, True) for _ in range(arguments.runs)])
+                for path in (one, logdir)
+            )
             peaks = (single.together_mb, every.together_mb, every.together_mb / single.together_mb)
-            rows.append([f"{arguments.hosts} x {millions:g} M", cores, single.wall_s, every.wall_s, *peaks, every.cpu_s / every.wall_s])
-    headers = ["events", "cores", "one host s", "all s", "one host MB", "all MB", "ratio", "CPU ÷ wall, all"]
+            rows.append(
+                [
+                    f"{arguments.hosts} x {millions:g} M",
+                    cores,
+                    single.wall_s,
+                    every.wall_s,
+                    *peaks,
+                    every.cpu_s / every.wall_s,
+                ]
+            )
+    headers = [
+        "events",
+        "cores",
+        "one host s",
+        "all s",
+        "one host MB",
+        "all MB",
+        "ratio",
+        "CPU ÷ wall, all",
+    ]
     return tabulate(rows, headers, floatfmt=".3g")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
-    parser.add_argument("--xprof", type=Path, help="a Python that has the wheel xprof==2.24.2; without it, our side alone")
-    parser.add_argument("--sizes", type=float, nargs="+", default=[1, 3, 10], help="millions of events (of each host)")
+    parser.add_argument(
+        "--xprof",
+        type=Path,
+        help="a Python that has the wheel xprof==2.24.2; without it, our side alone",
+    )
+    parser.add_argument(
+        "--sizes",
+        type=float,
+        nargs="+",
+        default=[1, 3, 10],
+        help="millions of events (of each host)",
+    )
     parser.add_argument("--cores", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--hosts", type=int, help="measure a logdir of so many hosts instead")
     parser.add_argument("--runs", type=int, default=3, help="medians of so many")
-    parser.add_argument("--traces", type=Path, help="keep the traces here, and use those that are there")
+    parser.add_argument(
+        "--traces", type=Path, help="keep the traces here, and use those that are there"
+    )
     arguments = parser.parse_args()
     folder = arguments.traces or Path(tempfile.mkdtemp())
     folder.mkdir(parents=True, exist_ok=True)

@@ -31,7 +31,11 @@ def fault(raw):
     except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)
         ours = [frame for frame in frames if "pytest_tfperf" in frame.filename] or frames
-        what = str(error).partition(" is ")[0][:80] if isinstance(error, AssertionError) else str(error)[:80]
+        what = (
+            str(error).partition(" is ")[0][:80]
+            if isinstance(error, AssertionError)
+            else str(error)[:80]
+        )
         return type(error).__name__, what, f"{ours[-1].filename}:{ours[-1].lineno}: {ours[-1].line}"
     finally:
         signal.alarm(0)
@@ -47,11 +51,23 @@ def main():
     from test_damage import MADE
 
     parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
-    parser.add_argument("traces", type=Path, nargs="*", metavar="TRACE", help="an .xplane.pb, or a folder: all below it")
+    parser.add_argument(
+        "traces",
+        type=Path,
+        nargs="*",
+        metavar="TRACE",
+        help="an .xplane.pb, or a folder: all below it",
+    )
     parser.add_argument("--minutes", type=float, default=1)
-    parser.add_argument("--seed", type=int, help="the first seed; drawn and printed where it is not given")
+    parser.add_argument(
+        "--seed", type=int, help="the first seed; drawn and printed where it is not given"
+    )
     arguments = parser.parse_args()
-    files = [file for path in arguments.traces for file in (sorted(path.rglob("*.pb")) if path.is_dir() else [path])]
+    files = [
+        file
+        for path in arguments.traces
+        for file in (sorted(path.rglob("*.pb")) if path.is_dir() else [path])
+    ]
     traces = {str(file): file.read_bytes() for file in files} or MADE
     signal.signal(signal.SIGALRM, hangs)
     warnings.simplefilter("error")
@@ -62,7 +78,9 @@ def main():
             kind = fault(mutant(raw, seed))
             n_mutants += 1
             if kind and kind not in kinds:
-                print(f"{kind[0]}: {kind[1]}\n  at {kind[2]}\n  mutant({name!r}, {seed})", flush=True)
+                print(
+                    f"{kind[0]}: {kind[1]}\n  at {kind[2]}\n  mutant({name!r}, {seed})", flush=True
+                )
             if kind:
                 kinds[kind] = kinds.get(kind, 0) + 1
         seed += 1

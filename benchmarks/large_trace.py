@@ -17,7 +17,11 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-WARM_UP, RECORDED, EDGE = 20, 48, 8  # steps; so many at both edges are left out, where the buffers fill and the session starts
+WARM_UP, RECORDED, EDGE = (
+    20,
+    48,
+    8,
+)  # steps; so many at both edges are left out, where the buffers fill and the session starts
 CLOCK_NS = 37 * 10**6  # many steps: who aligns by time alone compares different steps
 HOST = "/host:CPU"
 RUNS = ("_p", "_c", "id")  # stats that name one run of a function, or one task of a thread pool
@@ -33,7 +37,11 @@ def record(folder):
     from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
     model = keras.Sequential(
-        [keras.layers.Input((64,)), *[keras.layers.Dense(64, activation="relu") for _ in range(4)], keras.layers.Dense(1)]
+        [
+            keras.layers.Input((64,)),
+            *[keras.layers.Dense(64, activation="relu") for _ in range(4)],
+            keras.layers.Dense(1),
+        ]
     )
     optimizer = keras.optimizers.Adam()
     optimizer.build(model.trainable_variables)
@@ -82,18 +90,33 @@ class Window:
             for name, number in integers(plane, event)
             if name == "step_num"
         )[EDGE:-EDGE]
-        tasks = [value for line in plane.lines for event in line.events for name, value in integers(plane, event) if name == "_p"]
+        tasks = [
+            value
+            for line in plane.lines
+            for event in line.events
+            for name, value in integers(plane, event)
+            if name == "_p"
+        ]
         small = [value for value in tasks if 0 <= value < _SMALL]
-        return cls(marks[0][0], marks[-1][0], marks[0][1], len(marks) - 1, max(small, default=0) + 1)
+        return cls(
+            marks[0][0], marks[-1][0], marks[0][1], len(marks) - 1, max(small, default=0) + 1
+        )
 
     def moved(self, plane, event, stat, turn):
         """A stat's integer in a later turn of the window, as 64 bits."""
-        name, value = plane.stat_metadata[stat.metadata_id].name, getattr(stat, stat.WhichOneof("value"))
+        name, value = (
+            plane.stat_metadata[stat.metadata_id].name,
+            getattr(stat, stat.WhichOneof("value")),
+        )
         if name == "step_num":
             return value - self.first_step + turn * self.n_steps
         if name == "element_id":  # nanoseconds
             return value + turn * (self.end - self.begin) // 1000
-        return value + turn * self.n_tasks if 0 <= value < _SMALL else (value ^ turn * 0x9E3779B97F4A7C15) & _ALL_BITS
+        return (
+            value + turn * self.n_tasks
+            if 0 <= value < _SMALL
+            else (value ^ turn * 0x9E3779B97F4A7C15) & _ALL_BITS
+        )
 
     def moves(self, plane, event, stat):
         """Whether a stat differs from turn to turn; the ids of iterators stay."""
@@ -110,7 +133,10 @@ def integers(plane, event):
     kinds = ("int64_value", "uint64_value")
     for stat in event.stats:
         if stat.WhichOneof("value") in kinds:
-            yield plane.stat_metadata[stat.metadata_id].name, getattr(stat, stat.WhichOneof("value"))
+            yield (
+                plane.stat_metadata[stat.metadata_id].name,
+                getattr(stat, stat.WhichOneof("value")),
+            )
 
 
 def varint(value):
@@ -142,10 +168,19 @@ class Template:
         """XEvent: metadata_id = 1, offset_ps = 2, duration_ps = 3, stats = 4. What runs into the next turn ends with this one."""
         duration = min(event.duration_ps, window.end - start_of(line, event))
         moves = [window.moves(plane, event, stat) for stat in event.stats]
-        fixed = b"".join(sized(4, stat.SerializeToString()) for stat, moving in zip(event.stats, moves, strict=True) if not moving)
+        fixed = b"".join(
+            sized(4, stat.SerializeToString())
+            for stat, moving in zip(event.stats, moves, strict=True)
+            if not moving
+        )
         tail = b"\x18" + varint(duration) + fixed
         moving = tuple(stat for stat, moving in zip(event.stats, moves, strict=True) if moving)
-        return cls(b"\x08" + varint(event.metadata_id) + b"\x10", event.offset_ps - (window.begin - line.timestamp_ns * 1000), tail, moving)
+        return cls(
+            b"\x08" + varint(event.metadata_id) + b"\x10",
+            event.offset_ps - (window.begin - line.timestamp_ns * 1000),
+            tail,
+            moving,
+        )
 
 
 def encode_line(file, plane, line, window, n_turns):
@@ -159,14 +194,24 @@ def encode_line(file, plane, line, window, n_turns):
             body = template.head + varint(template.offset + shift) + template.tail
             for stat in template.moving:
                 head = heads[3 if stat.WhichOneof("value") == "uint64_value" else 4]
-                body += sized(4, b"\x08" + varint(stat.metadata_id) + head + varint(window.moved(plane, event, stat, turn)))
+                body += sized(
+                    4,
+                    b"\x08"
+                    + varint(stat.metadata_id)
+                    + head
+                    + varint(window.moved(plane, event, stat, turn)),
+                )
             out += b"\x22" + varint(len(body)) + body
         file.write(out)
     return len(events) * n_turns
 
 
 def count(plane, window):
-    return sum(window.begin <= start_of(line, event) < window.end for line in plane.lines for event in line.events)
+    return sum(
+        window.begin <= start_of(line, event) < window.end
+        for line in plane.lines
+        for event in line.events
+    )
 
 
 def without(message, *fields):
@@ -188,7 +233,12 @@ def assemble(out, recording, host, bodies, clock_ns, hostname):
         size = len(head) + body.stat().st_size
         heads.append(varint(3 << 3 | 2) + varint(size) + head)
     first, rest = sized(2, host.name.encode()), without(host, "lines", "name")
-    size = len(first) + len(rest) + sum(len(head) for head in heads) + sum(body.stat().st_size for body in bodies)
+    size = (
+        len(first)
+        + len(rest)
+        + sum(len(head) for head in heads)
+        + sum(body.stat().st_size for body in bodies)
+    )
     with out.open("wb") as file:
         file.write(varint(1 << 3 | 2) + varint(size) + first)
         for head, body in zip(heads, bodies, strict=True):
@@ -220,7 +270,9 @@ def write_traces(outs, n_events):
             with bodies[-1].open("wb") as file:
                 total += encode_line(file, host, line, window, n_turns)
         for number, out in enumerate(outs):
-            assemble(out, recording, host, bodies, number * CLOCK_NS, out.name.removesuffix(".xplane.pb"))
+            assemble(
+                out, recording, host, bodies, number * CLOCK_NS, out.name.removesuffix(".xplane.pb")
+            )
     return total, n_turns * window.n_steps
 
 

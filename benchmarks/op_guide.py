@@ -46,9 +46,13 @@ def transformer():
     x = layers.Embedding(VOCABULARY, 128)(tokens)
     for _ in range(2):
         x = layers.LayerNormalization()(x + layers.MultiHeadAttention(4, 32, dropout=0.1)(x, x))
-        x = layers.LayerNormalization()(x + layers.Dense(128)(layers.Dense(512, activation="gelu")(x)))
+        x = layers.LayerNormalization()(
+            x + layers.Dense(128)(layers.Dense(512, activation="gelu")(x))
+        )
     logits = layers.Dense(CLASSES, activation="softmax")(layers.GlobalAveragePooling1D()(x))
-    return keras.Model(tokens, logits), np.random.randint(0, VOCABULARY, (BATCH, LENGTH)).astype("int32")
+    return keras.Model(tokens, logits), np.random.randint(0, VOCABULARY, (BATCH, LENGTH)).astype(
+        "int32"
+    )
 
 
 MODELS = {
@@ -73,7 +77,11 @@ def padding_of(step, data, graph):
     calls.add(step, data, step.captured_inputs)
     calls.end_step()
     done = lower(calls, {}, MOST_S)
-    return padding_values(Recording(name="", trace=None, workload={}, lowered=done.modules, lowered_why=done.why, ops=graph))
+    return padding_values(
+        Recording(
+            name="", trace=None, workload={}, lowered=done.modules, lowered_why=done.why, ops=graph
+        )
+    )
 
 
 def shown(found, verbose):
@@ -104,15 +112,21 @@ def told(name, verbose):
     found = findings(graph)
     guided = time.perf_counter()
     padding = padding_of(step, data, graph)
-    seconds = (
-        f"{traced - started:.1f} s traced, {guided - traced:.1f} s for its findings, {time.perf_counter() - guided:.1f} s for its padding"
+    seconds = f"{traced - started:.1f} s traced, {guided - traced:.1f} s for its findings, {time.perf_counter() - guided:.1f} s for its padding"
+    return "\n".join(
+        [
+            f"\n{name}: {len(graph.ops):,} ops; {seconds}",
+            *shown(found, verbose),
+            *shown_padding(*padding),
+        ]
     )
-    return "\n".join([f"\n{name}: {len(graph.ops):,} ops; {seconds}", *shown(found, verbose), *shown_padding(*padding)])
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
-    parser.add_argument("-v", "--verbose", action="store_true", help="print findings that are alike one by one")
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="print findings that are alike one by one"
+    )
     verbose = parser.parse_args().verbose
     started = time.perf_counter()
     with ProcessPoolExecutor(2, get_context("spawn")) as pool:

@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from pytest_tfperf.capture.plan import Plan
-from pytest_tfperf.checks.limits import Wanted
+from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.plugin.fixture import TfProfile
 from pytest_tfperf.plugin.profiles import Settings
 from pytest_tfperf.tf_runtime import warm_runtime
@@ -30,7 +30,11 @@ X, Y = np.random.rand(3200, 32).astype("float32"), np.random.rand(3200, 1).astyp
 
 def model_of():
     model = keras.Sequential(
-        [keras.layers.Dense(256, activation="relu"), keras.layers.Dense(256, activation="relu"), keras.layers.Dense(1)]
+        [
+            keras.layers.Dense(256, activation="relu"),
+            keras.layers.Dense(256, activation="relu"),
+            keras.layers.Dense(1),
+        ]
     )
     model.compile("adam", "mse")
     return model
@@ -38,7 +42,9 @@ def model_of():
 
 def profiled():
     n_batches = [0]
-    counter = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: n_batches.__setitem__(0, n_batches[0] + 1))
+    counter = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: n_batches.__setitem__(0, n_batches[0] + 1)
+    )
     profiler = TfProfile(Settings(wanted=Wanted(), plan=Plan()))
     model = model_of()
     start = time.perf_counter()

@@ -26,7 +26,14 @@ import numpy as np
 import scipy.stats
 
 from pytest_tfperf.results import Verdict
-from pytest_tfperf.stats.sequential_test import LOOKS, PAIR_SHARE, PINNED_SPREAD, UNPINNED_SPREAD, Rule, decide
+from pytest_tfperf.stats.sequential_test import (
+    LOOKS,
+    PAIR_SHARE,
+    PINNED_SPREAD,
+    UNPINNED_SPREAD,
+    Rule,
+    decide,
+)
 from pytest_tfperf.stats.signed_rank import estimate, ratio_interval
 
 BUDGET_S = 30
@@ -97,13 +104,17 @@ def affordable(pair, budget_s):
 def replayed(pairs, rule, budget_s, shifts=None):
     """What each process pair says, and the seconds of turns until then."""
     moved = zip(pairs, shifts or [0.0] * len(pairs), strict=True)
-    looks = [decide([pair.logs[: affordable(pair, budget_s)] + by], rule).pairs[0] for pair, by in moved]
+    looks = [
+        decide([pair.logs[: affordable(pair, budget_s)] + by], rule).pairs[0] for pair, by in moved
+    ]
     return [(look.verdict, look.n * pair.cost_s) for look, pair in zip(looks, pairs, strict=True)]
 
 
 def median_seconds(outcomes, wanted):
     """Until what is wanted is said; "never" where it is not in half of the cases."""
-    seconds = statistics.median_high([seconds if verdict in wanted else math.inf for verdict, seconds in outcomes])
+    seconds = statistics.median_high(
+        [seconds if verdict in wanted else math.inf for verdict, seconds in outcomes]
+    )
     return f"{seconds:.1f} s" if math.isfinite(seconds) else "never"
 
 
@@ -122,11 +133,17 @@ def regressions(pairs, verdicts):
     """
     rates, intervals = [], []
     for step in dict.fromkeys(pair.step for pair in pairs):
-        suspected = [verdict is SUSPECTED for pair, verdict in zip(pairs, verdicts, strict=True) if pair.step == step]
+        suspected = [
+            verdict is SUSPECTED
+            for pair, verdict in zip(pairs, verdicts, strict=True)
+            if pair.step == step
+        ]
         k, n = sum(suspected), len(suspected)
         rates.append(k * (k - 1) / (n * (n - 1)))
         intervals.append([end**2 for end in binomial(k, n)])
-    return statistics.fmean(rates), [statistics.fmean(ends) for ends in zip(*intervals, strict=True)]
+    return statistics.fmean(rates), [
+        statistics.fmean(ends) for ends in zip(*intervals, strict=True)
+    ]
 
 
 def percent(*shares):
@@ -134,8 +151,12 @@ def percent(*shares):
 
 
 def said(outcomes):
-    counts = Counter("suspected" if verdict is SUSPECTED else verdict.value for verdict, _ in outcomes)
-    return f"{len(outcomes)} process pairs: " + ", ".join(f"{n} {name}" for name, n in counts.most_common())
+    counts = Counter(
+        "suspected" if verdict is SUSPECTED else verdict.value for verdict, _ in outcomes
+    )
+    return f"{len(outcomes)} process pairs: " + ", ".join(
+        f"{n} {name}" for name, n in counts.most_common()
+    )
 
 
 def show_rule(rule):
@@ -149,22 +170,38 @@ def show_noise(name, pairs):
         return
     estimates = np.log([estimate(pair.logs) for pair in pairs])
     intervals = [ratio_interval(pair.logs, 0.95) for pair in pairs]
-    turns_variance = np.mean([(math.log(one.high / one.low) / (2 * 1.96)) ** 2 for one in intervals])
+    turns_variance = np.mean(
+        [(math.log(one.high / one.low) / (2 * 1.96)) ** 2 for one in intervals]
+    )
     n, variance = len(pairs), np.var(estimates, ddof=1)
     ends = [variance * (n - 1) / scipy.stats.chi2.ppf(tail, n - 1) for tail in (0.975, 0.025)]
     spread, low, high = (math.sqrt(max(0.0, one - turns_variance)) for one in (variance, *ends))
     mean, error = estimates.mean(), scipy.stats.t.ppf(0.975, n - 1) * math.sqrt(variance / n)
     single = [np.std(pair.logs, ddof=1) for pair in pairs]
     next_one = [np.corrcoef(pair.logs[:-1], pair.logs[1:])[0, 1] for pair in pairs]
-    print(f"  {name}: {n} process pairs of {statistics.median(len(pair.logs) for pair in pairs):.0f} pairs of turns", end="; ")
+    print(
+        f"  {name}: {n} process pairs of {statistics.median(len(pair.logs) for pair in pairs):.0f} pairs of turns",
+        end="; ",
+    )
     print(f"a pair of turns takes {1e3 * statistics.median(pair.cost_s for pair in pairs):.0f} ms")
-    print(f"    ratio {math.exp(mean):.4f} ({math.exp(mean - error):.4f} to {math.exp(mean + error):.4f})", end="; ")
+    print(
+        f"    ratio {math.exp(mean):.4f} ({math.exp(mean - error):.4f} to {math.exp(mean + error):.4f})",
+        end="; ",
+    )
     print(f"from {math.exp(estimates.min()):.4f} to {math.exp(estimates.max()):.4f}")
-    print(f"    spread between process pairs, less that of their turns: sd {percent(spread)} ({percent(low, high)})", end="; ")
+    print(
+        f"    spread between process pairs, less that of their turns: sd {percent(spread)} ({percent(low, high)})",
+        end="; ",
+    )
     print(f"turns explain {percent(math.sqrt(turns_variance))}")
-    print(f"    single log ratios: sd {percent(statistics.median(single))}, from {percent(min(single), max(single))}", end="; ")
+    print(
+        f"    single log ratios: sd {percent(statistics.median(single))}, from {percent(min(single), max(single))}",
+        end="; ",
+    )
     print(f"correlation with the next one {statistics.median(next_one):.2f}", end="; ")
-    print(f"the turn that is first takes {math.exp(statistics.median(map(first_turn, pairs)) / 2):.4f} times the other")
+    print(
+        f"the turn that is first takes {math.exp(statistics.median(map(first_turn, pairs)) / 2):.4f} times the other"
+    )
 
 
 def show_in_turns(pairs):
@@ -174,7 +211,9 @@ def show_in_turns(pairs):
     logs = np.log([pair.in_turns for pair in pairs])
     error = scipy.stats.t.ppf(0.975, len(logs) - 1) * scipy.stats.sem(logs)
     low, ratio, high = np.exp([logs.mean() - error, logs.mean(), logs.mean() + error])
-    print(f"  step time in turns ÷ continuous: {ratio:.4f} ({low:.4f} to {high:.4f}) in {len(logs)} processes")
+    print(
+        f"  step time in turns ÷ continuous: {ratio:.4f} ({low:.4f} to {high:.4f}) in {len(logs)} processes"
+    )
 
 
 def first_turn(pair):
@@ -188,7 +227,9 @@ def show_same_code(pairs, spread):
     verdicts = [verdict for verdict, _ in outcomes]
     rate, interval = regressions(pairs, verdicts)
     passes = sum(verdict in PASSED for verdict in verdicts)
-    print(f"  same code, {show_rule(rule)}, {BUDGET_S} s: false alarms {percent(rate)} ({percent(*interval)}); {said(outcomes)}")
+    print(
+        f"  same code, {show_rule(rule)}, {BUDGET_S} s: false alarms {percent(rate)} ({percent(*interval)}); {said(outcomes)}"
+    )
     print(
         f"    PASS {percent(passes / len(verdicts))} ({percent(*binomial(passes, len(verdicts)))}), median {median_seconds(outcomes, PASSED)}"
     )
@@ -196,7 +237,11 @@ def show_same_code(pairs, spread):
 
 def shift(pair, ratio, measured):
     """What makes a process pair stand for a ratio: nothing where that was planted, else the ratio ÷ the one that is measured of such pairs."""
-    return 0.0 if math.isclose(1 + pair.planted, ratio) else math.log(ratio / measured[pair.step, pair.planted])
+    return (
+        0.0
+        if math.isclose(1 + pair.planted, ratio)
+        else math.log(ratio / measured[pair.step, pair.planted])
+    )
 
 
 def show_found(name, pairs, measured, spread):
@@ -205,7 +250,10 @@ def show_found(name, pairs, measured, spread):
         rule = Rule(tolerance=tolerance, n_tests=1, spread=spread)
         outcomes = replayed(pairs, rule, budget_s, [shift(pair, ratio, measured) for pair in pairs])
         rate, interval = regressions(pairs, [verdict for verdict, _ in outcomes])
-        print(f"  {name}: +{percent(ratio - 1)} at {show_rule(rule)}, {budget_s} s: found {percent(rate)} ({percent(*interval)})", end="; ")
+        print(
+            f"  {name}: +{percent(ratio - 1)} at {show_rule(rule)}, {budget_s} s: found {percent(rate)} ({percent(*interval)})",
+            end="; ",
+        )
         print(f"{said(outcomes)}; median until suspected {median_seconds(outcomes, [SUSPECTED])}")
 
 
@@ -222,12 +270,21 @@ def show_virtual_runs(steps, spread):
     """Runs of 200 tests of the same code; a test is a step, with a first and a second process pair of its own."""
     if not steps:
         return
-    rule, random = Rule(tolerance=0.02, n_tests=VIRTUAL_TESTS, spread=spread), np.random.default_rng(0)
-    suspected = [np.array([verdict is SUSPECTED for verdict, _ in replayed(pairs, rule, BUDGET_S)]) for pairs in steps]
+    rule, random = (
+        Rule(tolerance=0.02, n_tests=VIRTUAL_TESTS, spread=spread),
+        np.random.default_rng(0),
+    )
+    suspected = [
+        np.array([verdict is SUSPECTED for verdict, _ in replayed(pairs, rule, BUDGET_S)])
+        for pairs in steps
+    ]
     alarms = np.zeros(VIRTUAL_RUNS, bool)
     for test in range(VIRTUAL_TESTS):
         flags = suspected[test % len(suspected)]
-        first, second = random.integers(len(flags), size=VIRTUAL_RUNS), random.integers(len(flags) - 1, size=VIRTUAL_RUNS)
+        first, second = (
+            random.integers(len(flags), size=VIRTUAL_RUNS),
+            random.integers(len(flags) - 1, size=VIRTUAL_RUNS),
+        )
         alarms |= flags[first] & flags[second + (second >= first)]
     k, n = int(sum(map(sum, suspected))), sum(map(len, suspected))
     ends = [1 - (1 - end**2) ** VIRTUAL_TESTS for end in binomial(k, n)]
@@ -240,10 +297,20 @@ def show_virtual_runs(steps, spread):
 
 def show_pairs(pairs, spread):
     """All of one kind of pinning, step by step and together."""
-    steps = {step: by_kind([pair for pair in pairs if pair.step == step]) for step in dict.fromkeys(pair.step for pair in pairs)}
-    measured = {(step, kind[0].planted): mean_ratio(kind) for step, kinds in steps.items() for kind in kinds if kind}
+    steps = {
+        step: by_kind([pair for pair in pairs if pair.step == step])
+        for step in dict.fromkeys(pair.step for pair in pairs)
+    }
+    measured = {
+        (step, kind[0].planted): mean_ratio(kind)
+        for step, kinds in steps.items()
+        for kind in kinds
+        if kind
+    }
     for step, (same, planted) in steps.items():
-        print(f"\n{step}, {1e3 * statistics.median(pair.step_s for pair in pairs if pair.step == step):.3g} ms a step")
+        print(
+            f"\n{step}, {1e3 * statistics.median(pair.step_s for pair in pairs if pair.step == step):.3g} ms a step"
+        )
         show_noise("same code", same)
         show_noise("planted", planted)
         show_in_turns(same + planted)
@@ -251,20 +318,38 @@ def show_pairs(pairs, spread):
     print("\nall steps together")
     counted = [pair for kinds in steps.values() for kind in kinds for pair in kind]
     show_verdicts(*by_kind(counted), measured, spread)
-    print("  what was not planted: log ratios are shifted by that of the ratio ÷ the mean ratio measured", end=" (")
-    print(", ".join(f"{step} +{percent(planted)} {ratio:.4f}" for (step, planted), ratio in measured.items()), end=")\n")
+    print(
+        "  what was not planted: log ratios are shifted by that of the ratio ÷ the mean ratio measured",
+        end=" (",
+    )
+    print(
+        ", ".join(
+            f"{step} +{percent(planted)} {ratio:.4f}" for (step, planted), ratio in measured.items()
+        ),
+        end=")\n",
+    )
     short = sum(len(pair.logs) < affordable(pair, BUDGET_S) for pair in counted)
     if short:
-        print(f"  {short} process pairs have fewer turns on record than {PAIR_SHARE * BUDGET_S:.0f} s pay for: all that they have was used")
+        print(
+            f"  {short} process pairs have fewer turns on record than {PAIR_SHARE * BUDGET_S:.0f} s pay for: all that they have was used"
+        )
     show_virtual_runs([same for same, _ in steps.values() if same], spread)
 
 
 def replay(arguments):
     recorded = read(arguments.data)
-    print(f"{len(recorded)} process pairs, {min(pair.when for pair in recorded)} to {max(pair.when for pair in recorded)}")
+    print(
+        f"{len(recorded)} process pairs, {min(pair.when for pair in recorded)} to {max(pair.when for pair in recorded)}"
+    )
     print(*sorted({pair.machine for pair in recorded}), sep="\n")
     for pinned in sorted({pair.pinned for pair in recorded}, reverse=True):
-        spread = arguments.spread if arguments.spread is not None else PINNED_SPREAD if pinned else UNPINNED_SPREAD
+        spread = (
+            arguments.spread
+            if arguments.spread is not None
+            else PINNED_SPREAD
+            if pinned
+            else UNPINNED_SPREAD
+        )
         print(f"\n{'pinned' if pinned else 'not pinned'}: a spread of {percent(spread)} is assumed")
         show_pairs([pair for pair in recorded if pair.pinned is pinned], spread)
 
@@ -273,8 +358,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     command = commands.add_parser("replay", help="the decision on paired turns")
-    command.add_argument("data", type=Path, metavar="DATA", help="recorded turns, .jsonl or .jsonl.gz")
-    command.add_argument("--spread", type=float, help="sd of the log ratio between process pairs, in place of the constants")
+    command.add_argument(
+        "data", type=Path, metavar="DATA", help="recorded turns, .jsonl or .jsonl.gz"
+    )
+    command.add_argument(
+        "--spread",
+        type=float,
+        help="sd of the log ratio between process pairs, in place of the constants",
+    )
     command.set_defaults(run=replay)
     arguments = parser.parse_args()
     arguments.run(arguments)

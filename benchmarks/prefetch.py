@@ -16,7 +16,7 @@ import time
 import tensorflow as tf
 
 from pytest_tfperf.capture.plan import Plan
-from pytest_tfperf.checks.limits import Wanted
+from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.plugin.fixture import TfProfile
 from pytest_tfperf.plugin.profiles import Settings
 
@@ -29,7 +29,11 @@ def produce(x):
 
 
 def pipeline(buffer):
-    return tf.data.Dataset.range(10**9).map(lambda x: tf.numpy_function(produce, [x], tf.int64)).prefetch(buffer)
+    return (
+        tf.data.Dataset.range(10**9)
+        .map(lambda x: tf.numpy_function(produce, [x], tf.int64))
+        .prefetch(buffer)
+    )
 
 
 def share_without_profiler(n_steps=500):

@@ -47,7 +47,10 @@ def many_ops():
 
 def compiled():
     weight = tf.Variable(tf.random.normal((512, 512)))
-    step, x = tf.function(lambda x: tf.reduce_sum(tf.tanh(tf.matmul(x, weight))), jit_compile=True), tf.random.normal((256, 512))
+    step, x = (
+        tf.function(lambda x: tf.reduce_sum(tf.tanh(tf.matmul(x, weight))), jit_compile=True),
+        tf.random.normal((256, 512)),
+    )
     return lambda: step(x)
 
 
@@ -96,4 +99,7 @@ warm_runtime()
 gc.disable()
 for make in (keras_step, many_ops, compiled):
     logs = logs_of(make())
-    print(f"{make.__name__}: step time after a probe ÷ before {shown(logs[True])}; after nothing {shown(logs[False])}", flush=True)
+    print(
+        f"{make.__name__}: step time after a probe ÷ before {shown(logs[True])}; after nothing {shown(logs[False])}",
+        flush=True,
+    )

@@ -21,7 +21,7 @@ import tempfile
 from datetime import datetime, timezone
 from pathlib import Path
 
-from pytest_tfperf.tf_runtime import describe
+from pytest_tfperf.machine.description import describe
 
 HERE = Path(__file__).parent
 STEPS = ("matmul_0_3ms", "convolution_5ms", "convolution_50ms")
@@ -29,19 +29,43 @@ COMPARE = ["--benchmark-compare", "--benchmark-compare-fail=median:5%"]
 
 
 def pytest(plugin, arguments, planted):
-    command = [sys.executable, "-m", "pytest", "-q", "-p", plugin, "-p", "no:cacheprovider", *map(str, arguments)]
-    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PLANTED": str(planted), "TF_CPP_MIN_LOG_LEVEL": "3"}
-    done = subprocess.run(command, cwd=HERE, env=environment, capture_output=True, text=True, check=False)
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        plugin,
+        "-p",
+        "no:cacheprovider",
+        *map(str, arguments),
+    ]
+    environment = {
+        **os.environ,
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PLANTED": str(planted),
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+    }
+    done = subprocess.run(
+        command, cwd=HERE, env=environment, capture_output=True, text=True, check=False
+    )
     return done.stdout + done.stderr
 
 
 def ours(planted, folder):
     report = folder / "run.json"
-    said = pytest("tfperf", ["paired_steps", "-k", "matmul or convolution", f"--tfperf-report={report}"], planted)
+    said = pytest(
+        "tfperf",
+        ["paired_steps", "-k", "matmul or convolution", f"--tfperf-report={report}"],
+        planted,
+    )
     if not report.exists():
         raise SystemExit(said)
     tests = json.loads(report.read_text())["tests"]
-    return {test["key"].removeprefix("test_"): test["profiles"][0]["metrics"]["step_time"]["value"] for test in tests}
+    return {
+        test["key"].removeprefix("test_"): test["profiles"][0]["metrics"]["step_time"]["value"]
+        for test in tests
+    }
 
 
 def theirs(planted, folder, has_stored):
@@ -50,12 +74,21 @@ def theirs(planted, folder, has_stored):
     keep = [] if planted else ["--benchmark-autosave"]
     said = pytest(
         "benchmark",
-        ["neighbour_steps", f"--benchmark-storage=file://{stored}", f"--benchmark-json={result}", *keep, *(COMPARE if has_stored else [])],
+        [
+            "neighbour_steps",
+            f"--benchmark-storage=file://{stored}",
+            f"--benchmark-json={result}",
+            *keep,
+            *(COMPARE if has_stored else []),
+        ],
         planted,
     )
     if not result.exists():
         raise SystemExit(said)
-    seconds = {bench["param"]: bench["stats"]["median"] for bench in json.loads(result.read_text())["benchmarks"]}
+    seconds = {
+        bench["param"]: bench["stats"]["median"]
+        for bench in json.loads(result.read_text())["benchmarks"]
+    }
     result.unlink()
     alarms = sorted(set(re.findall(r"test_step\[(\w+)\] \S+ - Field 'median' has failed", said)))
     if ("regressed" in said) != bool(alarms):
@@ -64,7 +97,9 @@ def theirs(planted, folder, has_stored):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("data", type=Path)
     parser.add_argument("same", type=int)
     parser.add_argument("slowed", type=int)
@@ -75,7 +110,11 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder, has_stored = Path(name), False
         for planted in [0.0, *wanted]:
-            line = {"planted": planted, "when": datetime.now(timezone.utc).isoformat(timespec="seconds"), "machine": machine}
+            line = {
+                "planted": planted,
+                "when": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+                "machine": machine,
+            }
             line["ours"] = ours(planted, folder)
             line["theirs"], line["alarms"] = theirs(planted, folder, has_stored)
             has_stored = True

@@ -19,10 +19,11 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from pytest_tfperf.child.cleanup import Janitor
-from pytest_tfperf.child.process import Player, pinned
+from pytest_tfperf.child.process import Player
 from pytest_tfperf.child.server import PLUGIN
+from pytest_tfperf.machine.cores import pinned
+from pytest_tfperf.machine.description import describe
 from pytest_tfperf.paired.coordinator import run_match, take_turns
-from pytest_tfperf.tf_runtime import describe
 
 SUITE = Path(__file__).parent / "paired_steps"
 FILE = "test_steps.py"
@@ -32,7 +33,19 @@ PATIENCE_S = 300
 
 def player(label, root, planted, cores, janitor):
     def command(fd):
-        return [sys.executable, "-m", "pytest", "-q", "-p", "tfperf", "-p", PLUGIN, f"--tfperf-side={fd}", "-p", "no:cacheprovider"]
+        return [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "tfperf",
+            "-p",
+            PLUGIN,
+            f"--tfperf-side={fd}",
+            "-p",
+            "no:cacheprovider",
+        ]
 
     environment = {
         **os.environ,
@@ -43,19 +56,32 @@ def player(label, root, planted, cores, janitor):
         "PWD": str(root),
     }
     side = Player(label, command, root, environment, cores, janitor)
-    side.say(root=str(root), files=[FILE], basetemp=None, argv=sys.argv[:1], tree=None, scratch=str(janitor.folder))
+    side.say(
+        root=str(root),
+        files=[FILE],
+        basetemp=None,
+        argv=sys.argv[:1],
+        tree=None,
+        scratch=str(janitor.folder),
+    )
     return side
 
 
 def one_pair(step, planted, seconds, copy, cores, janitor):
     """The turns of two fresh processes: a on a copy of the suite, as on a ref; b where it is, slowed down by what is planted."""
-    sides = player("b", SUITE, planted, cores[1:], janitor), player("a", copy, 0.0, cores[1:], janitor)
+    sides = (
+        player("b", SUITE, planted, cores[1:], janitor),
+        player("a", copy, 0.0, cores[1:], janitor),
+    )
     try:
         for side in sides:
             side.await_collected(PATIENCE_S)
         with pinned(cores[:1]):
             played = run_match(
-                *sides, f"{FILE}::test_{step}", (None, None), lambda opening: take_turns(*sides, opening, seconds, lambda _: False)
+                *sides,
+                f"{FILE}::test_{step}",
+                (None, None),
+                lambda opening: take_turns(*sides, opening, seconds, lambda _: False),
             )
     finally:
         for side in sides:
@@ -66,15 +92,27 @@ def one_pair(step, planted, seconds, copy, cores, janitor):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("data", type=Path)
-    parser.add_argument("--seconds", type=float, default=15, help="of turns, for each pair of processes")
+    parser.add_argument(
+        "--seconds", type=float, default=15, help="of turns, for each pair of processes"
+    )
     parser.add_argument("steps", nargs="+", metavar="STEP SAME SLOWED")
     options = parser.parse_args()
     cores = sorted(os.sched_getaffinity(0))
-    names, same, slowed = options.steps[::3], map(int, options.steps[1::3]), map(int, options.steps[2::3])
+    names, same, slowed = (
+        options.steps[::3],
+        map(int, options.steps[1::3]),
+        map(int, options.steps[2::3]),
+    )
     wanted = [(name, 0.0) for name, n in zip(names, same, strict=True) for _ in range(n)]
-    wanted += [(name, PLANTED.get(name, 0.05)) for name, n in zip(names, slowed, strict=True) for _ in range(n)]
+    wanted += [
+        (name, PLANTED.get(name, 0.05))
+        for name, n in zip(names, slowed, strict=True)
+        for _ in range(n)
+    ]
     random.shuffle(wanted)
     machine = describe()["machine"]
     janitor = Janitor()
@@ -83,13 +121,23 @@ def main():
         for step, planted in wanted:
             turns, continuous = one_pair(step, planted, options.seconds, copy, cores, janitor)
             line = {
-                "step": step, "planted": planted, "pinned": len(cores) > 1, "machine": machine,
-                "when": datetime.now(timezone.utc).isoformat(timespec="seconds"), "cost_s": round(turns.spent_s, 3),
-                "continuous_b_s": continuous, "turns": [[float(f"{a:.5g}"), float(f"{b:.5g}"), not b_first] for b, a, b_first in turns.played],
-            }  # fmt: skip
+                "step": step,
+                "planted": planted,
+                "pinned": len(cores) > 1,
+                "machine": machine,
+                "when": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+                "cost_s": round(turns.spent_s, 3),
+                "continuous_b_s": continuous,
+                "turns": [
+                    [float(f"{a:.5g}"), float(f"{b:.5g}"), not b_first]
+                    for b, a, b_first in turns.played
+                ],
+            }
             with options.data.open("a", encoding="utf-8") as data:
                 data.write(json.dumps(line) + "\n")
-            print(f"{line['when']} {step} {planted:g}: {len(turns.played)} pairs of turns", flush=True)
+            print(
+                f"{line['when']} {step} {planted:g}: {len(turns.played)} pairs of turns", flush=True
+            )
     finally:
         janitor.close()
 

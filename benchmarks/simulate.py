@@ -26,7 +26,11 @@ TURNS, MEASUREMENTS, TESTS, BUDGET_S, PAIR_S, NOISE = 160, 20, 200, 30, 0.15, 0.
 
 def history(seconds):
     """Of the runs that are kept, with the anchor, as an update leaves it."""
-    return History(runs=tuple(seconds[-KEPT_RUNS:]), anchor=statistics.median(seconds[:RUNS_TO_DECIDE]), n_anchor=RUNS_TO_DECIDE)
+    return History(
+        runs=tuple(seconds[-KEPT_RUNS:]),
+        anchor=statistics.median(seconds[:RUNS_TO_DECIDE]),
+        n_anchor=RUNS_TO_DECIDE,
+    )
 
 
 def is_slower(new, past, tolerance):
@@ -41,7 +45,9 @@ def stored(random, n, differ, tolerance):
         slower = 1 + stand(first, past, tolerance).smallest
         one += is_slower(first, past, tolerance)
         both += is_slower(first, past, tolerance) and is_slower(second, past, tolerance)
-        found += is_slower(first * slower, past, tolerance) and is_slower(second * slower, past, tolerance)
+        found += is_slower(first * slower, past, tolerance) and is_slower(
+            second * slower, past, tolerance
+        )
     return one / TRIALS, both / TRIALS, found / TRIALS
 
 
@@ -49,7 +55,9 @@ def disturbed(random, n=10, differ=0.01):
     """Shares of false alarms, of one process alone and of two, where some are slowed down from outside."""
     one, both = 0, 0
     for runs in np.exp(random.normal(0, differ, (TRIALS, n + 2))):
-        *past, first, second = (run * random.uniform(1.2, 1.8) if random.random() < 0.05 else run for run in runs)
+        *past, first, second = (
+            run * random.uniform(1.2, 1.8) if random.random() < 0.05 else run for run in runs
+        )
         one += is_slower(first, history(past), 0.05)
         both += is_slower(first, history(past), 0.05) and is_slower(second, history(past), 0.05)
     return one / TRIALS, both / TRIALS
@@ -70,14 +78,28 @@ def process_pair(random, draw, n, slower=0.0):
 
 def resolved(random, draw):
     """For one measurement: shares of the slow-downs found, and of the same code passed, of those that it says there are."""
-    noise = noise_of([(math.exp(log), 1.0, True) for log in draw(random, TURNS)], TURNS * PAIR_S, PINNED_SPREAD)
+    noise = noise_of(
+        [(math.exp(log), 1.0, True) for log in draw(random, TURNS)], TURNS * PAIR_S, PINNED_SPREAD
+    )
     rule = Rule(tolerance=0.05, n_tests=1, spread=PINNED_SPREAD)
-    slower, tolerance = resolution(noise, rule, BUDGET_S).smallest, needed_tolerance(noise, rule, BUDGET_S)
-    lax, n = Rule(tolerance=tolerance, n_tests=1, spread=PINNED_SPREAD), math.floor(BUDGET_S * PAIR_SHARE / PAIR_S)
+    slower, tolerance = (
+        resolution(noise, rule, BUDGET_S).smallest,
+        needed_tolerance(noise, rule, BUDGET_S),
+    )
+    lax, n = (
+        Rule(tolerance=tolerance, n_tests=1, spread=PINNED_SPREAD),
+        math.floor(BUDGET_S * PAIR_SHARE / PAIR_S),
+    )
     found = [
-        decide([list(process_pair(random, draw, n, slower)) for _ in range(2)], rule).verdict is Verdict.REGRESSION for _ in range(TESTS)
+        decide([list(process_pair(random, draw, n, slower)) for _ in range(2)], rule).verdict
+        is Verdict.REGRESSION
+        for _ in range(TESTS)
     ]
-    passed = [decide([list(process_pair(random, draw, n))], lax).verdict in (Verdict.PASS, Verdict.IMPROVED) for _ in range(TESTS)]
+    passed = [
+        decide([list(process_pair(random, draw, n))], lax).verdict
+        in (Verdict.PASS, Verdict.IMPROVED)
+        for _ in range(TESTS)
+    ]
     return np.mean(found), np.mean(passed)
 
 
@@ -95,10 +117,15 @@ def main():
             f"what it says it can see is found in {shares(found)}; of {TRIALS:,} for each of {RECORDED} runs that differ by {DIFFER}"
         )
     one, both = disturbed(random)
-    print(f"one run in twenty disturbed from outside: false alarms {both:.1%}, of the first process alone {one:.1%}")
+    print(
+        f"one run in twenty disturbed from outside: false alarms {both:.1%}, of the first process alone {one:.1%}"
+    )
     for draw in (normal, heavy_tailed):
         found, passed = zip(*(resolved(random, draw) for _ in range(MEASUREMENTS)), strict=True)
-        print(f"what a doctor says of {draw.__name__} turns: slow-downs found {shares(found)}, same code passed {shares(passed)}; ", end="")
+        print(
+            f"what a doctor says of {draw.__name__} turns: slow-downs found {shares(found)}, same code passed {shares(passed)}; ",
+            end="",
+        )
         print(f"{MEASUREMENTS} measurements of {TURNS} pairs, {TESTS} tests each")
 
 

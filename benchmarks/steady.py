@@ -50,7 +50,9 @@ def starting(slow: Callable[[int], Series]) -> Callable[[int], Series]:
 STEADY: dict[str, Callable[[int], Series]] = {
     "normal": autocorrelated(0.0),
     "lognormal": lambda n: np.exp(0.3 * RNG.normal(size=(N_SERIES, n))),
-    "heavy-tailed (t, 2 degrees)": lambda n: 1 + 0.05 * np.abs(RNG.standard_t(2, size=(N_SERIES, n))),
+    "heavy-tailed (t, 2 degrees)": lambda n: (
+        1 + 0.05 * np.abs(RNG.standard_t(2, size=(N_SERIES, n)))
+    ),
     "bursts of +50 %": bursts,
     "r = 0.3": autocorrelated(0.3),
     "r = 0.5": autocorrelated(0.5),
@@ -67,15 +69,27 @@ SLOW_STARTS: dict[str, Callable[[int], Series]] = {
 def recorded(step: str, n: int) -> Series:
     """Stretches of the recorded series, that begin a quarter of their length apart."""
     series = json.loads((Path(__file__).parent / "blocks.json").read_text("utf-8"))[step]
-    return np.array([times[at : at + n] for times in series for at in range(WARM_UP, len(times) - n + 1, max(5, n // 4))])
+    return np.array(
+        [
+            times[at : at + n]
+            for times in series
+            for at in range(WARM_UP, len(times) - n + 1, max(5, n // 4))
+        ]
+    )
 
 
 def rates(drawn: Series) -> str:
     """Shares of series that are dropped from and called a trend, and the mean of the median of all blocks and of those that count."""
     dropped = [slow_start(times) for times in drawn]
     kept = [times[n:] for times, n in zip(drawn, dropped, strict=True)]
-    share, trends = np.mean(np.array(dropped) > 0), np.mean([find_trend(times) is not None for times in kept])
-    before, after = np.mean([np.median(times) for times in drawn]), np.mean([np.median(times) for times in kept])
+    share, trends = (
+        np.mean(np.array(dropped) > 0),
+        np.mean([find_trend(times) is not None for times in kept]),
+    )
+    before, after = (
+        np.mean([np.median(times) for times in drawn]),
+        np.mean([np.median(times) for times in kept]),
+    )
     return f"{share:7.1%} {trends:7.1%}   {after / before - 1:+7.2%}"
 
 
@@ -83,8 +97,14 @@ def lines() -> Iterator[str]:
     """The table, kind by kind."""
     yield f"{'':30}{'n':>4} dropped   trend    median"
     for kinds in (STEADY, SLOW_STARTS):
-        yield from (f"{name:30}{n:4} {rates(draw(n))}" for name, draw in kinds.items() for n in LENGTHS)
-    yield from (f"recorded {step:21}{n:4} {rates(recorded(step, n))}" for step in ("small", "convolution") for n in LENGTHS)
+        yield from (
+            f"{name:30}{n:4} {rates(draw(n))}" for name, draw in kinds.items() for n in LENGTHS
+        )
+    yield from (
+        f"recorded {step:21}{n:4} {rates(recorded(step, n))}"
+        for step in ("small", "convolution")
+        for n in LENGTHS
+    )
 
 
 if __name__ == "__main__":

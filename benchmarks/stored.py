@@ -43,13 +43,17 @@ def percent(share):
 def rate(hits, trials):
     """A share of what was tried, and its interval for so many independent trials (Clopper and Pearson 1934)."""
     share = float(np.mean(hits))
-    interval = scipy.stats.binomtest(round(share * trials), trials).proportion_ci(0.95, method="exact")
+    interval = scipy.stats.binomtest(round(share * trials), trials).proportion_ci(
+        0.95, method="exact"
+    )
     return f"{percent(share)} ({percent(interval.low)} to {percent(interval.high)})"
 
 
 def is_regression(seconds, stored):
     """What a run of this process and, where it looks slower, of a second one comes to."""
-    return all(stand(one, history(stored), TOLERANCE).verdict is Verdict.REGRESSION for one in seconds)
+    return all(
+        stand(one, history(stored), TOLERANCE).verdict is Verdict.REGRESSION for one in seconds
+    )
 
 
 def drawn(same, slowed, random):
@@ -77,27 +81,48 @@ def show_step(step, runs, random):
         f"\n{step}: {len(same)} runs of the same code, median {1e3 * statistics.median(same):.3g} ms, sd between runs {percent(spread)}",
         end="; ",
     )
-    print(f"{len(slowed)} slowed down, {statistics.median(slowed) / statistics.median(same):.3f} times" if slowed else "none slowed down")
+    print(
+        f"{len(slowed)} slowed down, {statistics.median(slowed) / statistics.median(same):.3f} times"
+        if slowed
+        else "none slowed down"
+    )
     alarms, first, seen, found, smallest = drawn(same, slowed, random)
-    print(f"  drawn: false alarms {rate(alarms, len(same))}, by the first process alone {rate(first, len(same))}")
-    print(f"  drawn: says it can see {percent(statistics.median(smallest))}, and finds it in {rate(seen, len(same))}")
+    print(
+        f"  drawn: false alarms {rate(alarms, len(same))}, by the first process alone {rate(first, len(same))}"
+    )
+    print(
+        f"  drawn: says it can see {percent(statistics.median(smallest))}, and finds it in {rate(seen, len(same))}"
+    )
     if slowed:
         print(f"  drawn: runs slowed down found {rate(found, len(slowed))}")
     rows = [same[i : i + STORED + 2] for i in range(len(same) - STORED - 1)]
     in_a_row = [is_regression(row[STORED:], row[:STORED]) for row in rows]
     if in_a_row:
         print(f"  as they came: false alarms {rate(in_a_row, len(in_a_row))}")
-    compared = [(run["planted"], step in run["alarms"]) for run in runs if run["alarms"] is not None]
-    theirs = [[alarm for planted, alarm in compared if bool(planted) is slower] for slower in (False, True)]
+    compared = [
+        (run["planted"], step in run["alarms"]) for run in runs if run["alarms"] is not None
+    ]
+    theirs = [
+        [alarm for planted, alarm in compared if bool(planted) is slower]
+        for slower in (False, True)
+    ]
     print(f"  pytest-benchmark, median:5%: false alarms {rate(theirs[0], len(theirs[0]))}", end="")
-    print(f"; runs slowed down missed {rate(~np.array(theirs[1]), len(theirs[1]))}" if theirs[1] else "")
+    print(
+        f"; runs slowed down missed {rate(~np.array(theirs[1]), len(theirs[1]))}"
+        if theirs[1]
+        else ""
+    )
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("data", type=Path)
     runs = read(parser.parse_args().data)
-    print(f"{len(runs)} runs, {runs[0]['when']} to {runs[-1]['when']}, {json.dumps(runs[0]['machine'])}; tolerance {percent(TOLERANCE)}")
+    print(
+        f"{len(runs)} runs, {runs[0]['when']} to {runs[-1]['when']}, {json.dumps(runs[0]['machine'])}; tolerance {percent(TOLERANCE)}"
+    )
     random = np.random.default_rng(0)
     for step in runs[0]["ours"]:
         show_step(step, runs, random)

@@ -52,9 +52,15 @@ This page is written by `docs/generate.py` from the registry (`pytest_tfperf/pad
 
 
 ON_GPUS = (
-    "device_busy", "collective_time", "step_skew", "flops_utilization", "host_device_copies", "host_device_bytes", "kernel_launches",
+    "device_busy",
+    "collective_time",
+    "step_skew",
+    "flops_utilization",
+    "host_device_copies",
+    "host_device_bytes",
+    "kernel_launches",
     "tensor_core_time",
-)  # fmt: skip
+)
 
 
 def row(metric: Metric) -> str:
@@ -71,8 +77,17 @@ def page() -> str:
 def rule(row: Rule) -> str:
     """The section of a rule."""
     level = f"{row.level}{'; on in a loop within the step' if row.level_of else ''}"
-    parts = (("Detects", row.detects), ("Why", row.why), ("Rewrite", row.rewrite), ("Example", f"`{row.example}`"))
-    return f"\n## {row.code}\n\n*Level*: {level}\n\n" + "\n\n".join(f"*{title}*: {text}" for title, text in parts) + "\n"
+    parts = (
+        ("Detects", row.detects),
+        ("Why", row.why),
+        ("Rewrite", row.rewrite),
+        ("Example", f"`{row.example}`"),
+    )
+    return (
+        f"\n## {row.code}\n\n*Level*: {level}\n\n"
+        + "\n\n".join(f"*{title}*: {text}" for title, text in parts)
+        + "\n"
+    )
 
 
 def op_guide_page() -> str:

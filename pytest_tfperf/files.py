@@ -14,7 +14,9 @@ from typing import BinaryIO
 
 def lock_folder() -> Path:
     """Where this user's locks are, so that they lie among nobody's files; the folder may not be there yet."""
-    user = os.getuid() if hasattr(os, "getuid") else getpass.getuser()  # in a container a user may have no name
+    user = (
+        os.getuid() if hasattr(os, "getuid") else getpass.getuser()
+    )  # in a container a user may have no name
     return Path(tempfile.gettempdir()) / f"tfperf-locks-{user}"
 
 

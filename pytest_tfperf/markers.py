@@ -18,5 +18,10 @@ def is_marked(item: pytest.Item) -> bool:
 def is_whole(config: pytest.Config) -> bool:
     """Whether a run was not told to leave tests out."""
     option = config.option
-    left_out = (option.keyword, option.markexpr, getattr(option, "lf", False), getattr(option, "deselect", None))
+    left_out = (
+        option.keyword,
+        option.markexpr,
+        getattr(option, "lf", False),
+        getattr(option, "deselect", None),
+    )
     return not any(left_out) and not any("::" in argument for argument in config.args)

@@ -16,7 +16,15 @@ from typing import Any, NamedTuple
 
 PROGRAM, PLATFORM, MACHINE = "program", "platform", "machine"
 LOWER, HIGHER = "lower", "higher"
-SECONDS, RATE, SHARE, RATIO, COUNT, BYTES, FLOP = "s", "1/s", "0..1", "ratio", "count", "bytes", "FLOP"
+SECONDS, RATE, SHARE, RATIO, COUNT, BYTES, FLOP = (
+    "s",
+    "1/s",
+    "0..1",
+    "ratio",
+    "count",
+    "bytes",
+    "FLOP",
+)
 BANDWIDTH, FLOP_RATE = "bytes/s", "FLOP/s"  # of tables alone
 
 
@@ -43,41 +51,145 @@ class Metric(NamedTuple):
 
 
 _ROWS = (
-    Metric("step_time", SECONDS, LOWER, MACHINE, "time of a step: median over blocks of block time ÷ steps"),
+    Metric(
+        "step_time",
+        SECONDS,
+        LOWER,
+        MACHINE,
+        "time of a step: median over blocks of block time ÷ steps",
+    ),
     Metric("step_time_p90", SECONDS, LOWER, MACHINE, "90th percentile of the single steps"),
-    Metric("first_step_time", SECONDS, LOWER, MACHINE, "time of the first step, which traces and compiles"),
+    Metric(
+        "first_step_time",
+        SECONDS,
+        LOWER,
+        MACHINE,
+        "time of the first step, which traces and compiles",
+    ),
     Metric("throughput", RATE, HIGHER, MACHINE, "examples per second"),
-    Metric("epoch_gap", SECONDS, LOWER, MACHINE, "time from the last step of an epoch to the first of the next"),
-    Metric("input_bound", SHARE, LOWER, MACHINE, "share of the step period that waits for input with nothing else running"),
+    Metric(
+        "epoch_gap",
+        SECONDS,
+        LOWER,
+        MACHINE,
+        "time from the last step of an epoch to the first of the next",
+    ),
+    Metric(
+        "input_bound",
+        SHARE,
+        LOWER,
+        MACHINE,
+        "share of the step period that waits for input with nothing else running",
+    ),
     Metric("input_wait", SECONDS, LOWER, MACHINE, "time a step waits for input"),
-    Metric("input_capacity", RATE, HIGHER, MACHINE, "elements per second that the pipeline delivers with nobody else running"),
-    Metric("input_bound_at_target", SHARE, LOWER, MACHINE, "input_bound predicted for steps of target_step_time"),
-    Metric("host_overhead", SHARE, LOWER, MACHINE, "share of the step period with neither device, TensorFlow nor input active"),
-    Metric("device_busy", SHARE, HIGHER, MACHINE, "share of the step period in which a device executes"),
-    Metric("collective_time", SHARE, LOWER, MACHINE, "share of the step period in collectives that nothing hides"),
+    Metric(
+        "input_capacity",
+        RATE,
+        HIGHER,
+        MACHINE,
+        "elements per second that the pipeline delivers with nobody else running",
+    ),
+    Metric(
+        "input_bound_at_target",
+        SHARE,
+        LOWER,
+        MACHINE,
+        "input_bound predicted for steps of target_step_time",
+    ),
+    Metric(
+        "host_overhead",
+        SHARE,
+        LOWER,
+        MACHINE,
+        "share of the step period with neither device, TensorFlow nor input active",
+    ),
+    Metric(
+        "device_busy", SHARE, HIGHER, MACHINE, "share of the step period in which a device executes"
+    ),
+    Metric(
+        "collective_time",
+        SHARE,
+        LOWER,
+        MACHINE,
+        "share of the step period in collectives that nothing hides",
+    ),
     Metric("step_skew", RATIO, LOWER, MACHINE, "slowest ÷ median over devices or hosts − 1"),
     Metric("xla_clusters", COUNT, None, PLATFORM, "distinct XLA executables run in a step"),
     Metric("xla_launches", COUNT, LOWER, PLATFORM, "executions of XLA executables in a step"),
-    Metric("xla_compiles", COUNT, LOWER, PROGRAM, "XLA executables compiled in any step after the first"),
+    Metric(
+        "xla_compiles",
+        COUNT,
+        LOWER,
+        PROGRAM,
+        "XLA executables compiled in any step after the first",
+    ),
     Metric("xla_compile_time", SECONDS, LOWER, MACHINE, "XLA compilation in the first step"),
-    Metric("xla_coverage", SHARE, HIGHER, PLATFORM, "share of the compute nodes that are inside XLA clusters"),
+    Metric(
+        "xla_coverage",
+        SHARE,
+        HIGHER,
+        PLATFORM,
+        "share of the compute nodes that are inside XLA clusters",
+    ),
     Metric("fusions", COUNT, None, PLATFORM, "fusion instructions in the executables of a step"),
     Metric("retraces", COUNT, LOWER, PROGRAM, "tf.function traces in any step after the first"),
     Metric("eager_ops", COUNT, LOWER, PROGRAM, "ops run eagerly in a step"),
     Metric("graph_ops", COUNT, LOWER, PLATFORM, "ops of the graph after Grappler"),
-    Metric("graph_reduction", SHARE, HIGHER, PLATFORM, "share of the graph's ops that Grappler removed"),
+    Metric(
+        "graph_reduction", SHARE, HIGHER, PLATFORM, "share of the graph's ops that Grappler removed"
+    ),
     Metric("padding_overhead", RATIO, LOWER, PROGRAM, "padded ÷ logical bytes − 1 on a TPU"),
-    Metric("mxu_padding_overhead", RATIO, LOWER, PROGRAM, "padded ÷ logical matrix-unit FLOPs − 1 on a TPU"),
-    Metric("batch_padding", SHARE, LOWER, PROGRAM, "share of the batches' elements that are padding"),
-    Metric("op_guide_findings", COUNT, LOWER, PROGRAM, "rules of the Cloud TPU op guide that the step breaks"),
+    Metric(
+        "mxu_padding_overhead",
+        RATIO,
+        LOWER,
+        PROGRAM,
+        "padded ÷ logical matrix-unit FLOPs − 1 on a TPU",
+    ),
+    Metric(
+        "batch_padding", SHARE, LOWER, PROGRAM, "share of the batches' elements that are padding"
+    ),
+    Metric(
+        "op_guide_findings",
+        COUNT,
+        LOWER,
+        PROGRAM,
+        "rules of the Cloud TPU op guide that the step breaks",
+    ),
     Metric("peak_memory", BYTES, LOWER, PLATFORM, "memory that a step needs at its peak"),
-    Metric("half_precision", SHARE, HIGHER, PROGRAM, "share of matmul and convolution FLOPs with 16-bit or narrower operands"),
+    Metric(
+        "half_precision",
+        SHARE,
+        HIGHER,
+        PROGRAM,
+        "share of matmul and convolution FLOPs with 16-bit or narrower operands",
+    ),
     Metric("flops", FLOP, None, PROGRAM, "floating-point operations of a step"),
-    Metric("flops_utilization", SHARE, HIGHER, MACHINE, "share of the device's peak FLOP rate that is reached"),
-    Metric("host_device_copies", COUNT, LOWER, PLATFORM, "copies between host and device in a step"),
-    Metric("host_device_bytes", BYTES, LOWER, PLATFORM, "bytes copied between host and device in a step"),
+    Metric(
+        "flops_utilization",
+        SHARE,
+        HIGHER,
+        MACHINE,
+        "share of the device's peak FLOP rate that is reached",
+    ),
+    Metric(
+        "host_device_copies", COUNT, LOWER, PLATFORM, "copies between host and device in a step"
+    ),
+    Metric(
+        "host_device_bytes",
+        BYTES,
+        LOWER,
+        PLATFORM,
+        "bytes copied between host and device in a step",
+    ),
     Metric("kernel_launches", COUNT, LOWER, PLATFORM, "GPU kernels launched in a step"),
-    Metric("tensor_core_time", SHARE, HIGHER, MACHINE, "share of the eligible kernel time on tensor cores"),
+    Metric(
+        "tensor_core_time",
+        SHARE,
+        HIGHER,
+        MACHINE,
+        "share of the eligible kernel time on tensor cores",
+    ),
 )
 
 METRICS: dict[str, Metric] = {metric.name: metric for metric in _ROWS}
@@ -89,11 +201,19 @@ _FACTORS: dict[str, dict[str, float]] = {
     RATIO: {"%": 0.01},
     COUNT: {},
     BYTES: {
-        "B": 1.0, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12,
-        "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40,
+        "B": 1.0,
+        "kB": 1e3,
+        "KB": 1e3,
+        "MB": 1e6,
+        "GB": 1e9,
+        "TB": 1e12,
+        "KiB": 2.0**10,
+        "MiB": 2.0**20,
+        "GiB": 2.0**30,
+        "TiB": 2.0**40,
     },
     FLOP: {"FLOP": 1.0, "MFLOP": 1e6, "GFLOP": 1e9, "TFLOP": 1e12},
-}  # fmt: skip
+}
 UNITS = tuple(_FACTORS)
 _QUANTITY = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(\D*?)\s*\Z")
 

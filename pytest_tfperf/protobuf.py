@@ -31,7 +31,9 @@ class Message:
         self.path = path
         self._buffer = raw + bytes(_PADDING)
         self.bytes = np.frombuffer(self._buffer, np.uint8)
-        self.words: Words = np.ndarray((self.size + _PADDING - 7,), "<u8", self._buffer, strides=(1,))
+        self.words: Words = np.ndarray(
+            (self.size + _PADDING - 7,), "<u8", self._buffer, strides=(1,)
+        )
 
     def fields(self, begin: int, end: int, where: str) -> Iterator[tuple[int, int, int, int]]:
         """(number, wire type, value or begin of the payload, end) of each field of the message in `begin:end`."""
@@ -52,7 +54,9 @@ class Message:
             else:
                 raise self.error(where, at, f"wire type {wire} of field {number} is not in use")
             if length > end - at:
-                raise self.error(where, at, f"field {number} needs {length} bytes, {end - at} are left")
+                raise self.error(
+                    where, at, f"field {number} needs {length} bytes, {end - at} are left"
+                )
             yield number, wire, at, at + length
             at += length
 
@@ -110,9 +114,15 @@ class Message:
         short = stop != 0
         last = stop & (~stop + np.uint64(1))  # the lowest set bit: bit 7 of the final byte
         word = word & (last ^ (last - np.uint64(1))) & np.uint64(0x7F7F7F7F7F7F7F7F)
-        word = ((word & np.uint64(0x7F007F007F007F00)) >> np.uint64(1)) | (word & np.uint64(0x007F007F007F007F))
-        word = ((word & np.uint64(0x3FFF00003FFF0000)) >> np.uint64(2)) | (word & np.uint64(0x00003FFF00003FFF))
-        word = ((word & np.uint64(0x0FFFFFFF00000000)) >> np.uint64(4)) | (word & np.uint64(0x000000000FFFFFFF))
+        word = ((word & np.uint64(0x7F007F007F007F00)) >> np.uint64(1)) | (
+            word & np.uint64(0x007F007F007F007F)
+        )
+        word = ((word & np.uint64(0x3FFF00003FFF0000)) >> np.uint64(2)) | (
+            word & np.uint64(0x00003FFF00003FFF)
+        )
+        word = ((word & np.uint64(0x0FFFFFFF00000000)) >> np.uint64(4)) | (
+            word & np.uint64(0x000000000FFFFFFF)
+        )
         length = (np.frexp(last.astype(np.float64))[1] >> 3).astype(np.int64)
         if not short.all():
             long = np.flatnonzero(~short)
@@ -123,13 +133,19 @@ class Message:
         """The varints of nine or ten bytes at these offsets; the tenth holds the highest bit alone."""
         low = np.zeros(at.size, np.uint64)
         for place in range(8):
-            low |= (self.bytes[at + place] & np.uint8(0x7F)).astype(np.uint64) << np.uint64(7 * place)
+            low |= (self.bytes[at + place] & np.uint8(0x7F)).astype(np.uint64) << np.uint64(
+                7 * place
+            )
         ninth, tenth = self.bytes[at + 8], self.bytes[at + 9]
         endless = (ninth >= 0x80) & (tenth >= 0x80)
         if endless.any():
             raise self.error("varint", int(at[endless][0]), "a varint does not end")
-        more = np.where(ninth >= 0x80, tenth & np.uint8(1), np.uint8(0)).astype(np.uint64) << np.uint64(63)
-        return low | (ninth & np.uint8(0x7F)).astype(np.uint64) << np.uint64(56) | more, np.where(ninth >= 0x80, 10, 9)
+        more = np.where(ninth >= 0x80, tenth & np.uint8(1), np.uint8(0)).astype(
+            np.uint64
+        ) << np.uint64(63)
+        return low | (ninth & np.uint8(0x7F)).astype(np.uint64) << np.uint64(56) | more, np.where(
+            ninth >= 0x80, 10, 9
+        )
 
     def signed(self, value: int) -> int:
         """An int64 from its varint, which stores negative numbers as their two's complement."""
@@ -137,4 +153,6 @@ class Message:
 
     def error(self, where: str, at: int, what: str) -> TraceError:
         """A TraceError that names message type, offset and file."""
-        return TraceError(f"trace {self.path}: {where} at byte {at} of {self.size}: {what}; the file is damaged or no XSpace")
+        return TraceError(
+            f"trace {self.path}: {where} at byte {at} of {self.size}: {what}; the file is damaged or no XSpace"
+        )

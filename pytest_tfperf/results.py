@@ -18,8 +18,16 @@ from pytest_tfperf.metrics import METRICS, Metric, nearest
 
 FORMAT = 1
 PARTS = (
-    "compile", "output", "input", "kernel_launch", "host_compute", "collective", "device_to_device", "device_compute", "other",
-)  # fmt: skip
+    "compile",
+    "output",
+    "input",
+    "kernel_launch",
+    "host_compute",
+    "collective",
+    "device_to_device",
+    "device_compute",
+    "other",
+)
 
 FETCH = "tfperf::next"
 """Name of the trace event around a loop's `next()` on a tf.data iterator."""
@@ -97,7 +105,13 @@ class Value:
     def to_json(self) -> Json:
         """`{"value", "unit", "source", "why", "detail"}`."""
         source = self.source.value if self.source else None
-        return {"value": self.number, "unit": self.unit, "source": source, "why": self.why, "detail": dict(self.detail)}
+        return {
+            "value": self.number,
+            "unit": self.unit,
+            "source": source,
+            "why": self.why,
+            "detail": dict(self.detail),
+        }
 
     @classmethod
     def from_json(cls, data: Json) -> Value:
@@ -105,7 +119,9 @@ class Value:
         source, number = Source(data["source"]) if data["source"] else None, data["value"]
         if number is not None and not math.isfinite(number):
             raise ValueError(f"a value of {number}")
-        return cls(number=number, unit=data["unit"], source=source, why=data["why"], detail=data["detail"])
+        return cls(
+            number=number, unit=data["unit"], source=source, why=data["why"], detail=data["detail"]
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +143,13 @@ class Table:
     n_more: int = 0
 
     @classmethod
-    def of(cls, title: str, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[Any]], limit: int = 50) -> Table:
+    def of(
+        cls,
+        title: str,
+        columns: Sequence[tuple[str, str]],
+        rows: Sequence[Sequence[Any]],
+        limit: int = 50,
+    ) -> Table:
         """The first `limit` rows; their cells are text, numbers, booleans or None."""
         kept = tuple(tuple(row) for row in rows[:limit])
         return cls(title=title, columns=tuple(columns), rows=kept, n_more=len(rows) - len(kept))
@@ -135,7 +157,13 @@ class Table:
     @classmethod
     def from_json(cls, data: Json) -> Table:
         """The inverse of `asdict`."""
-        return cls(**{**data, "columns": tuple(map(tuple, data["columns"])), "rows": tuple(map(tuple, data["rows"]))})
+        return cls(
+            **{
+                **data,
+                "columns": tuple(map(tuple, data["columns"])),
+                "rows": tuple(map(tuple, data["rows"])),
+            }
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,20 +218,31 @@ class Profile:
         return self.metrics[metric]
 
     def __getattr__(self, name: str) -> float:
-        if name.startswith("_") or name == "metrics":  # what copy and pickle ask for, also before there are any fields
+        if (
+            name.startswith("_") or name == "metrics"
+        ):  # what copy and pickle ask for, also before there are any fields
             raise AttributeError(f"a profile has no {name!r}")
         if name not in self.metrics:
-            raise AttributeError(f"a profile has no {name!r}; {nearest(name, self.metrics) if self.metrics else ''}")
+            raise AttributeError(
+                f"a profile has no {name!r}; {nearest(name, self.metrics) if self.metrics else ''}"
+            )
         value = self.metrics[name]
         if value.number is None:
             raise UnknownMetric(f"{name} is unknown: {value.why}")
-        return int(value.number) if value.unit == "count" and value.number.is_integer() else value.number
+        return (
+            int(value.number)
+            if value.unit == "count" and value.number.is_integer()
+            else value.number
+        )
 
     def to_json(self) -> Json:
         """The object that `tfperf --json` and a run file hold for a profile."""
         return {
             "name": self.name,
-            "steps": [{"name": step.name, "period_s": step.period_s, "parts_s": dict(step.parts_s)} for step in self.steps],
+            "steps": [
+                {"name": step.name, "period_s": step.period_s, "parts_s": dict(step.parts_s)}
+                for step in self.steps
+            ],
             "n_dropped": self.n_dropped,
             "step_source": self.step_source,
             "workload": dict(self.workload),
@@ -258,8 +297,17 @@ class Check:
     def adding(self, lines: Iterable[str]) -> Check:
         """The check with these lines in its message, before what to try."""
         said = self.message.splitlines()
-        at = next((place for place, line in enumerate(said) if line.startswith(("  try: ", "  if it is meant: "))), len(said))
-        return replace(self, message="\n".join([*said[:at], *(f"  {line}" for line in lines), *said[at:]]))
+        at = next(
+            (
+                place
+                for place, line in enumerate(said)
+                if line.startswith(("  try: ", "  if it is meant: "))
+            ),
+            len(said),
+        )
+        return replace(
+            self, message="\n".join([*said[:at], *(f"  {line}" for line in lines), *said[at:]])
+        )
 
     def to_json(self) -> Json:
         """All fields."""
@@ -304,7 +352,10 @@ class TestRecord:
     @classmethod
     def from_json(cls, data: Json) -> TestRecord:
         """The inverse of `to_json`."""
-        profiles, checks = map(Profile.from_json, data["profiles"]), map(Check.from_json, data["checks"])
+        profiles, checks = (
+            map(Profile.from_json, data["profiles"]),
+            map(Check.from_json, data["checks"]),
+        )
         return cls(**data | {"profiles": tuple(profiles), "checks": tuple(checks)})
 
 
@@ -318,7 +369,12 @@ class Run:
 
     def to_json(self) -> Json:
         """The content of a run file."""
-        return {"format": FORMAT, "created": self.created, "commit": self.commit, "tests": [test.to_json() for test in self.tests]}
+        return {
+            "format": FORMAT,
+            "created": self.created,
+            "commit": self.commit,
+            "tests": [test.to_json() for test in self.tests],
+        }
 
     @classmethod
     def from_json(cls, data: Any, where: str) -> Run:
@@ -332,12 +388,20 @@ class Run:
         if not isinstance(found, int):
             raise TfperfError(f"{where}: not a run file of pytest --tfperf-report")
         if found > FORMAT:
-            raise TfperfError(f"{where}: format {found}, this version reads up to {FORMAT}; upgrade pytest-tfperf")
+            raise TfperfError(
+                f"{where}: format {found}, this version reads up to {FORMAT}; upgrade pytest-tfperf"
+            )
         try:
             created, commit = _text(data["created"]), _text(data.get("commit", ""))
-            return cls(created=created, tests=tuple(map(TestRecord.from_json, data["tests"])), commit=commit)
+            return cls(
+                created=created,
+                tests=tuple(map(TestRecord.from_json, data["tests"])),
+                commit=commit,
+            )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise TfperfError(f"{where}: damaged run file: {type(error).__name__} at {error}") from error
+            raise TfperfError(
+                f"{where}: damaged run file: {type(error).__name__} at {error}"
+            ) from error
 
 
 def _text(value: object) -> str:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.results import Json
 
 
 def load_tensorflow() -> Any:
@@ -56,7 +55,8 @@ def takes_whole_gpus() -> bool:
         return False
     config = load_tensorflow().config
     return any(
-        not config.experimental.get_memory_growth(gpu) and not config.get_logical_device_configuration(gpu)
+        not config.experimental.get_memory_growth(gpu)
+        and not config.get_logical_device_configuration(gpu)
         for gpu in config.list_physical_devices("GPU")
     )
 
@@ -91,59 +91,23 @@ def fetch(output: Any) -> None:
     sync_devices()
 
 
-@functools.cache
-def describe() -> Json:
-    """
-    The environment of this process: `platform`, the class that structure holds for; `machine`, the fields that timing
-    holds for; `setting`, what is recorded and shown when a value changed.
-    """
-    tf = load_tensorflow()
-    minor = ".".join(tf.__version__.split(".")[:2])
-    devices = _accelerators(tf)
-    onednn = os.environ.get("TF_ENABLE_ONEDNN_OPTS", "1") != "0" and platform.machine() in ("x86_64", "AMD64")
-    kinds = "+".join(sorted(set(devices))) or "cpu"
-    return {
-        "platform": f"{kinds}, TensorFlow {minor}, oneDNN {'on' if onednn else 'off'}",
-        "machine": {
-            "accelerators": ", ".join(devices) or "none",
-            "cpu": _cpu_model(),
-            "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-            "tensorflow": minor,
-            "system": f"{platform.system()} {platform.machine()}",
-        },
-        "setting": {
-            "tensorflow": tf.__version__,
-            "keras": _version("keras"),
-            "python": platform.python_version(),
-            "precision": _precision(),
-            "xla_flags": os.environ.get("XLA_FLAGS", ""),
-            "tf_xla_flags": os.environ.get("TF_XLA_FLAGS", ""),
-        },
-    }
-
-
-@functools.cache
-def commit(folder: Path) -> str:
-    """The git commit of a folder, with `+` where its work tree differs from it; empty outside git."""
-    try:
-        head = _git(folder, "rev-parse", "--verify", "--quiet", "--short=12", "HEAD")
-        differs = bool(head) and bool(_git(folder, "status", "--porcelain", "--untracked-files=no"))
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return f"{head}+" if differs else head
-
-
 def _git(folder: Path, *arguments: str) -> str:
     """What git answers; the index is left alone, which `describe --dirty` would write anew (git, builtin/describe.c)."""
     command = ["git", "--no-optional-locks", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=10, check=False).stdout.strip()
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=10, check=False
+    ).stdout.strip()
 
 
 def _accelerators(tf: Any) -> list[str]:
     names = []
     for device in tf.config.list_physical_devices():
         if device.device_type != "CPU":
-            details = tf.config.experimental.get_device_details(device) if device.device_type == "GPU" else {}
+            details = (
+                tf.config.experimental.get_device_details(device)
+                if device.device_type == "GPU"
+                else {}
+            )
             names.append(str(details.get("device_name", device.device_type)))
     return names
 

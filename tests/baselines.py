@@ -9,7 +9,10 @@ OTHER_WORKLOAD = {"inputs": ["float32[16, 4]"], "batch": 16}
 
 
 def update(place, *records, commit="abc123", only_new=False):
-    return [(change.key, change.what) for change in record({place: [run_of(*records, commit=commit)]}, only_new).entries]
+    return [
+        (change.key, change.what)
+        for change in record({place: [run_of(*records, commit=commit)]}, only_new).entries
+    ]
 
 
 def update_new(place, *records):

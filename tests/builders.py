@@ -8,12 +8,24 @@ from pytest_tfperf.results import Check, Profile, Run, Source, TestRecord, Value
 WORKLOAD = {"inputs": ["float32[8, 4]"], "batch": 8}
 LAPTOP = {
     "platform": "cpu, TensorFlow 2.21, oneDNN on",
-    "machine": {"accelerators": "none", "cpu": "Laptop 3000", "cores": 4, "tensorflow": "2.21", "system": "Linux x86_64"},
+    "machine": {
+        "accelerators": "none",
+        "cpu": "Laptop 3000",
+        "cores": 4,
+        "tensorflow": "2.21",
+        "system": "Linux x86_64",
+    },
     "setting": {"tensorflow": "2.21.0", "precision": "float32"},
 }
 SERVER = {
     "platform": "H100, TensorFlow 2.21, oneDNN on",
-    "machine": {"accelerators": "H100", "cpu": "Server 9000", "cores": 64, "tensorflow": "2.21", "system": "Linux x86_64"},
+    "machine": {
+        "accelerators": "H100",
+        "cpu": "Server 9000",
+        "cores": 64,
+        "tensorflow": "2.21",
+        "system": "Linux x86_64",
+    },
     "setting": {"tensorflow": "2.21.0", "precision": "float32"},
 }
 
@@ -31,11 +43,34 @@ def profile(name="", workload=WORKLOAD, notes=(), steps=(), **metrics):
     return Profile(name=name, metrics=values, workload=workload, notes=notes, steps=steps)
 
 
-def check(verdict, metric="input_bound", message="input_bound was 9 %, wanted at most 5 %", name="", kind="limit", **fields):
-    return Check(profile=name, metric=metric, kind=kind, verdict=Verdict(verdict), wanted="at most 5 %", message=message, **fields)
+def check(
+    verdict,
+    metric="input_bound",
+    message="input_bound was 9 %, wanted at most 5 %",
+    name="",
+    kind="limit",
+    **fields,
+):
+    return Check(
+        profile=name,
+        metric=metric,
+        kind=kind,
+        verdict=Verdict(verdict),
+        wanted="at most 5 %",
+        message=message,
+        **fields,
+    )
 
 
-def record_of(*profiles, key="test_step", file="test_model.py", outcome="passed", checks=(), environment=LAPTOP, **fields):
+def record_of(
+    *profiles,
+    key="test_step",
+    file="test_model.py",
+    outcome="passed",
+    checks=(),
+    environment=LAPTOP,
+    **fields,
+):
     return TestRecord(
         nodeid=f"{file}::{key}",
         file=file,
@@ -58,4 +93,6 @@ def created(second):
 
 def run_of(*tests, second=None, commit="abc123"):
     """A run that was made after all others, or at a certain second."""
-    return Run(created=created(next(_SECONDS) if second is None else second), tests=tests, commit=commit)
+    return Run(
+        created=created(next(_SECONDS) if second is None else second), tests=tests, commit=commit
+    )

@@ -7,11 +7,26 @@ import socket
 import subprocess
 import sys
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"))), None)
+CHROMIUM = next(
+    filter(
+        None,
+        map(
+            shutil.which, ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+        ),
+    ),
+    None,
+)
 _OPTIONS = (
-    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-extensions",
-    "--hide-scrollbars", "--disable-background-networking", "--remote-debugging-pipe",
-)  # fmt: skip
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--disable-extensions",
+    "--hide-scrollbars",
+    "--disable-background-networking",
+    "--remote-debugging-pipe",
+)
 _START = "import os, sys; pipe = int(sys.argv[1]); os.dup2(pipe, 3); os.dup2(pipe, 4); os.execv(sys.argv[2], sys.argv[2:])"
 _SECONDS = 30
 
@@ -22,9 +37,19 @@ class Browser:
     def __init__(self, folder):
         self._ours, theirs = socket.socketpair()
         self._ours.settimeout(_SECONDS)
-        start = [sys.executable, "-c", _START, str(theirs.fileno()), CHROMIUM, *_OPTIONS, f"--user-data-dir={folder}"]
+        start = [
+            sys.executable,
+            "-c",
+            _START,
+            str(theirs.fileno()),
+            CHROMIUM,
+            *_OPTIONS,
+            f"--user-data-dir={folder}",
+        ]
         with theirs:
-            self._process = subprocess.Popen(start, pass_fds=(theirs.fileno(),), stderr=subprocess.DEVNULL)
+            self._process = subprocess.Popen(
+                start, pass_fds=(theirs.fileno(),), stderr=subprocess.DEVNULL
+            )
         self._numbers, self._read, self.events = itertools.count(1), b"", []
 
     def __enter__(self):
@@ -38,7 +63,9 @@ class Browser:
     def send(self, method, session=None, **params):
         """What the browser answers; what it tells meanwhile is in `events`."""
         number = next(self._numbers)
-        message = {"id": number, "method": method, "params": params} | ({"sessionId": session} if session else {})
+        message = {"id": number, "method": method, "params": params} | (
+            {"sessionId": session} if session else {}
+        )
         self._ours.sendall(json.dumps(message).encode() + b"\0")
         while (told := self._next()).get("id") != number:
             self.events.append(told)
@@ -65,7 +92,9 @@ class Page:
     def __init__(self, browser, path, *, script=True):
         self._browser = browser
         target = browser.send("Target.createTarget", url="about:blank")["targetId"]
-        self._session = browser.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self._session = browser.send("Target.attachToTarget", targetId=target, flatten=True)[
+            "sessionId"
+        ]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.send(f"{domain}.enable")
         self.send("Emulation.setScriptExecutionDisabled", value=not script)
@@ -81,12 +110,24 @@ class Page:
             self._browser.wait("Page.loadEventFired", self._session)
 
     def look(self, width=1400, scheme="light", media=""):
-        self.send("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
-        self.send("Emulation.setEmulatedMedia", media=media, features=[{"name": "prefers-color-scheme", "value": scheme}])
+        self.send(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=900,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
+        self.send(
+            "Emulation.setEmulatedMedia",
+            media=media,
+            features=[{"name": "prefers-color-scheme", "value": scheme}],
+        )
 
     def js(self, expression):
         """The value of an expression in the page."""
-        done = self.send("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        done = self.send(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
         assert "exceptionDetails" not in done, done
         return done["result"].get("value")
 
@@ -96,7 +137,11 @@ class Page:
         down = "keyDown" if "text" in more else "rawKeyDown"
         for kind in (down, "keyUp"):
             self.send(
-                "Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode=codes.get(key, 0), **(more if kind == down else {})
+                "Input.dispatchKeyEvent",
+                type=kind,
+                key=key,
+                windowsVirtualKeyCode=codes.get(key, 0),
+                **(more if kind == down else {}),
             )
 
     def told(self, *methods):

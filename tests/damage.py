@@ -28,15 +28,101 @@ ENTRY = {2: {5: STAT}}
 PLANE = {3: LINE, 4: ENTRY, 5: ENTRY, 6: STAT}
 SPACE = {1: PLANE}
 
-NUMBERS = [0, 1, 2, 7, -1, -2, 1 << 20, 1 << 31, -(1 << 31), 1 << 40, 10**15, 1 << 60, (1 << 61) - 1, 1 << 61, (1 << 61) + 1, 1 << 62, (1 << 63) - 1, -(1 << 63), (1 << 64) - 1]  # fmt: skip
+NUMBERS = [
+    0,
+    1,
+    2,
+    7,
+    -1,
+    -2,
+    1 << 20,
+    1 << 31,
+    -(1 << 31),
+    1 << 40,
+    10**15,
+    1 << 60,
+    (1 << 61) - 1,
+    1 << 61,
+    (1 << 61) + 1,
+    1 << 62,
+    (1 << 63) - 1,
+    -(1 << 63),
+    (1 << 64) - 1,
+]
 TEXTS = [
-    *("", "train", "/host:CPU", "/device:GPU:0", "/device:TPU:0", "/device:TPU:0 SparseCore 0", "/host:metadata", "Steps", "XLA Modules", "XLA Ops"),
-    *("Stream #1", "step_num", "_r", "id", "iter_num", "parent_id", "group_id", "correlation_id", "hlo_category", "tfperf", "epoch", "batches"),
-    *("aborted", "buffer_limit", "batch_size", "bytes_allocated", "allocator_name", "tf_function_call", "graph_type", "_p", "_pt", "_c", "_ct", "run_id"),
-    *("IteratorGetNextOp::DoCompute", "tfperf::next", "Iterator::Root::Prefetch", "PrefetchProduce", "PrefetchConsume", "FunctionRun"),
-    *("ExecutorState::Process", "EagerExecute", "MemoryAllocation", "TraceContext", "MemcpyH2D", "ncclKernel", "DoEnqueueProgram"),
-    *("flops", "bytes_accessed", "hlo_op", "hlo_module", "program_id", "kernel_details", "memcpy_details", "tf_op", "nan", "\x00", "🚀", "9" * 40, "x" * 3000),
-]  # fmt: skip
+    *(
+        "",
+        "train",
+        "/host:CPU",
+        "/device:GPU:0",
+        "/device:TPU:0",
+        "/device:TPU:0 SparseCore 0",
+        "/host:metadata",
+        "Steps",
+        "XLA Modules",
+        "XLA Ops",
+    ),
+    *(
+        "Stream #1",
+        "step_num",
+        "_r",
+        "id",
+        "iter_num",
+        "parent_id",
+        "group_id",
+        "correlation_id",
+        "hlo_category",
+        "tfperf",
+        "epoch",
+        "batches",
+    ),
+    *(
+        "aborted",
+        "buffer_limit",
+        "batch_size",
+        "bytes_allocated",
+        "allocator_name",
+        "tf_function_call",
+        "graph_type",
+        "_p",
+        "_pt",
+        "_c",
+        "_ct",
+        "run_id",
+    ),
+    *(
+        "IteratorGetNextOp::DoCompute",
+        "tfperf::next",
+        "Iterator::Root::Prefetch",
+        "PrefetchProduce",
+        "PrefetchConsume",
+        "FunctionRun",
+    ),
+    *(
+        "ExecutorState::Process",
+        "EagerExecute",
+        "MemoryAllocation",
+        "TraceContext",
+        "MemcpyH2D",
+        "ncclKernel",
+        "DoEnqueueProgram",
+    ),
+    *(
+        "flops",
+        "bytes_accessed",
+        "hlo_op",
+        "hlo_module",
+        "program_id",
+        "kernel_details",
+        "memcpy_details",
+        "tf_op",
+        "nan",
+        "\x00",
+        "🚀",
+        "9" * 40,
+        "x" * 3000,
+    ),
+]
 
 
 def decoded(raw, schema):
@@ -118,7 +204,14 @@ def cut(rng, raw):
 def spliced(rng, raw):
     """Bytes from elsewhere in the file, or a field that claims a gigabyte."""
     begin, source = rng.randint(0, len(raw)), rng.randint(0, len(raw))
-    middle = rng.choice([raw[source : source + 20], b"\x12" + varint(1 << 30), b"\x22" + varint((1 << 64) - 1), b"\xff" * 11])
+    middle = rng.choice(
+        [
+            raw[source : source + 20],
+            b"\x12" + varint(1 << 30),
+            b"\x22" + varint((1 << 64) - 1),
+            b"\xff" * 11,
+        ]
+    )
     return raw[:begin] + middle + raw[begin:]
 
 
@@ -154,7 +247,9 @@ def shuffle(rng, tree):
 def move(rng, tree):
     """A field of one message in another."""
     target, field = pick(rng, tree), rng.choice(pick(rng, tree))
-    if not (isinstance(field[2], list) and any(message is target for message in messages(field[2]))):
+    if not (
+        isinstance(field[2], list) and any(message is target for message in messages(field[2]))
+    ):
         target.insert(rng.randint(0, len(target)), field)
 
 
@@ -165,12 +260,27 @@ def renumber(rng, tree):
 def retype(rng, tree):
     field = pick_field(rng, tree, (int, bytes))
     wire = rng.choice([0, 1, 2, 5])
-    field[1:] = [wire, {0: rng.choice(NUMBERS), 1: rng.randbytes(8), 2: rng.randbytes(rng.choice([0, 1, 9])), 5: rng.randbytes(4)}[wire]]
+    field[1:] = [
+        wire,
+        {
+            0: rng.choice(NUMBERS),
+            1: rng.randbytes(8),
+            2: rng.randbytes(rng.choice([0, 1, 9])),
+            5: rng.randbytes(4),
+        }[wire],
+    ]
 
 
 def number(rng, tree):
     field = pick_field(rng, tree, int)
-    field[2] = rng.choice([rng.choice(NUMBERS), field[2] + rng.choice([-1, 1]), rng.getrandbits(64), rng.getrandbits(20)])
+    field[2] = rng.choice(
+        [
+            rng.choice(NUMBERS),
+            field[2] + rng.choice([-1, 1]),
+            rng.getrandbits(64),
+            rng.getrandbits(20),
+        ]
+    )
 
 
 def text(rng, tree):
@@ -185,7 +295,9 @@ FIELDWISE = (drop, double, shuffle, move, renumber, retype, number, number, numb
 def found(raw):
     """The profile of a bare trace in these bytes, None where it is a TraceError; an AssertionError if the profile is not sound."""
     try:
-        profile = profile_of(Recording(name="damaged", trace=None, workload={}, bare=True), decode_trace(raw))
+        profile = profile_of(
+            Recording(name="damaged", trace=None, workload={}, bare=True), decode_trace(raw)
+        )
     except TraceError:
         return None
     json.dumps(profile.to_json(), allow_nan=False)

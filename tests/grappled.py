@@ -23,7 +23,9 @@ def grappled(function, *args, name=None):
     function(*args)  # traced before, so that what is seen does not depend on it
     with probed() as probe:
         function(*args)
-    called = next(one for one in probe.calls.functions.values() if name is None or one.title == name)
+    called = next(
+        one for one in probe.calls.functions.values() if name is None or one.title == name
+    )
     graphs = instantiated(called)
     return called, graphs.pre_optimization_graph, graphs.post_optimization_graph
 

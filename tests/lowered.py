@@ -12,7 +12,9 @@ def products(raw):
         shapes = {instruction.id: instruction.shape for instruction in computation.instructions}
         for one in computation.instructions:
             if one.opcode in ("dot", "convolution"):
-                found.append(" ".join([one.opcode, *(text(shapes[operand]) for operand in one.operand_ids)]))
+                found.append(
+                    " ".join([one.opcode, *(text(shapes[operand]) for operand in one.operand_ids)])
+                )
     return sorted(found)
 
 

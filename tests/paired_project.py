@@ -32,11 +32,17 @@ class Project:
     def environment(self, run, **variables):
         temporary = self.folder / "tmp"
         temporary.mkdir(exist_ok=True)
-        kept = {key: text for key, text in os.environ.items() if not key.startswith(("PYTEST", "GIT_", "COV_")) and key != "CI"}
+        kept = {
+            key: text
+            for key, text in os.environ.items()
+            if not key.startswith(("PYTEST", "GIT_", "COV_")) and key != "CI"
+        }
         own = {
             "TMPDIR": str(temporary),
             "COLUMNS": "200",
-            "PYTHONPATH": os.pathsep.join([str(TESTS), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]),
+            "PYTHONPATH": os.pathsep.join(
+                [str(TESTS), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+            ),
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         }
         return {**kept, **own, "PYTHONDONTWRITEBYTECODE": "1", _RUN: run, **variables}
@@ -44,7 +50,12 @@ class Project:
     def start(self, *arguments, against="HEAD", cwd=".", **variables):
         """A run that is under way."""
         plugin = ["-p", self._plugin] if self._plugin else []
-        return Run(self, [*plugin, *([f"--tfperf-against={against}"] if against else []), *arguments], cwd, variables)
+        return Run(
+            self,
+            [*plugin, *([f"--tfperf-against={against}"] if against else []), *arguments],
+            cwd,
+            variables,
+        )
 
     def run(self, *arguments, **options):
         """A run that has ended, with nothing left of it."""
@@ -84,7 +95,10 @@ class Run:
         """The process that runs on this side: `tree` or `ref`."""
         folder = {"tree": str(self.project.path), "ref": str(self.project.folder / "tmp")}[name]
         sides = [pid for pid in self.processes() if "--tfperf-side" in _command(pid)]
-        return next((pid for pid in sides if str(Path(f"/proc/{pid}/cwd").readlink()).startswith(folder)), None)
+        return next(
+            (pid for pid in sides if str(Path(f"/proc/{pid}/cwd").readlink()).startswith(folder)),
+            None,
+        )
 
     def janitor(self):
         return next(pid for pid in self.processes() if "janitor.py" in _command(pid))
@@ -92,21 +106,36 @@ class Run:
     def left(self):
         """What is left: processes and temporary files, but for the files that are locked."""
         files = (self.project.folder / "tmp").iterdir()
-        return [*self.processes(), *(file for file in files if not file.name.startswith("tfperf-locks-"))]
+        return [
+            *self.processes(),
+            *(file for file in files if not file.name.startswith("tfperf-locks-")),
+        ]
 
     def record(self, test):
         """That of the test whose node id ends so."""
-        [record] = [one for one in json.loads(self.file.read_text())["tests"] if f"/{one['nodeid']}".endswith((f"/{test}", f"::{test}"))]
+        [record] = [
+            one
+            for one in json.loads(self.file.read_text())["tests"]
+            if f"/{one['nodeid']}".endswith((f"/{test}", f"::{test}"))
+        ]
         return record
 
     def checks(self, test, kind="against"):
         """(profile, metric): verdict and message."""
         found = self.record(test)["checks"]
-        return {(check["profile"], check["metric"]): (check["verdict"], check["message"]) for check in found if check["kind"] == kind}
+        return {
+            (check["profile"], check["metric"]): (check["verdict"], check["message"])
+            for check in found
+            if check["kind"] == kind
+        }
 
     def words(self, test):
         """What -v says of a test, whose node id ends so."""
-        return [line.partition(f"{test} ")[2].split()[0] for line in self.text.splitlines() if f"{test} " in line and line.endswith("%]")]
+        return [
+            line.partition(f"{test} ")[2].split()[0]
+            for line in self.text.splitlines()
+            if f"{test} " in line and line.endswith("%]")
+        ]
 
 
 def _command(pid):
@@ -119,7 +148,11 @@ def _command(pid):
 def picture(root):
     """Everything in a working tree and its .git, by content, mode and time of change."""
     return {
-        str(path.relative_to(root)): (path.lstat().st_mode, path.lstat().st_mtime_ns, _content(path))
+        str(path.relative_to(root)): (
+            path.lstat().st_mode,
+            path.lstat().st_mtime_ns,
+            _content(path),
+        )
         for path in sorted(root.rglob("*"))
         if path.name != "__pycache__"
     }

@@ -19,7 +19,9 @@ from pytest_tfperf.child import process
 from pytest_tfperf.turns import Ready
 
 pytest_tfperf.plugin.items.describe = pytest_tfperf.plugin.conclude.describe = lambda: LAPTOP
-pytest_tfperf.plugin.paired_run.UNPINNED_SPREAD = pytest_tfperf.plugin.paired_run.PINNED_SPREAD  # one core is enough for these
+pytest_tfperf.plugin.paired_run.UNPINNED_SPREAD = (
+    pytest_tfperf.plugin.paired_run.PINNED_SPREAD
+)  # one core is enough for these
 PATIENCE_S = 3  # with a test that hangs; all others may take as long as ever
 
 
@@ -41,10 +43,25 @@ class StandIn:
         self._results = {}
         self._folder = tempfile.mkdtemp(prefix="tfperf-", dir=settings.scratch)
 
-    def __call__(self, step_s, name="", workload=WORKLOAD, most_calls=None, during=lambda n: None, times=True, **metrics):
-        seat = self._settings.seats(name, self._settings.wanted.max_regression) if self._settings.seats and times else None
+    def __call__(
+        self,
+        step_s,
+        name="",
+        workload=WORKLOAD,
+        most_calls=None,
+        during=lambda n: None,
+        times=True,
+        **metrics,
+    ):
+        seat = (
+            self._settings.seats(name, self._settings.wanted.max_regression)
+            if self._settings.seats and times
+            else None
+        )
         if seat is not None:
-            turn = seat.ready(Ready(workload=workload, call_s=1e-4, least_s=1e-3, most_calls=most_calls))
+            turn = seat.ready(
+                Ready(workload=workload, call_s=1e-4, least_s=1e-3, most_calls=most_calls)
+            )
             noise = itertools.cycle([1.0005, 0.9995])
             for n in itertools.count():
                 if turn is None:
@@ -54,7 +71,9 @@ class StandIn:
         if self._settings.keep is not None and self._settings.keeps(name):
             self._settings.keep.mkdir(parents=True)
             (self._settings.keep / "trace").write_text(str(step_s))
-        measured = self._settings.registry.measured(profile(name, workload, step_time=step_s, **metrics))
+        measured = self._settings.registry.measured(
+            profile(name, workload, step_time=step_s, **metrics)
+        )
         self._results[name] = measured, self._settings.wanted.limits
 
     @contextmanager

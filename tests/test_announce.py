@@ -28,10 +28,23 @@ def written(tmp_path, *options, columns=80, name="test_a.py", **environment):
     """What pytest writes on a terminal of so many columns."""
     (tmp_path / name).write_text(SUITE, encoding="utf-8")
     ours, theirs = os.openpty()
-    clean = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST") and key != "CI"}
+    clean = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith("PYTEST") and key != "CI"
+    }
     command = f"{sys.executable} -m pytest -p no:cacheprovider --color=no -c {os.devnull} --rootdir=.".split()
-    settings = {"COLUMNS": str(columns), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT)}
-    run = subprocess.Popen([*command, *options, name], cwd=tmp_path, stdout=theirs, env={**clean, **settings, **environment})
+    settings = {
+        "COLUMNS": str(columns),
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PYTHONPATH": str(ROOT),
+    }
+    run = subprocess.Popen(
+        [*command, *options, name],
+        cwd=tmp_path,
+        stdout=theirs,
+        env={**clean, **settings, **environment},
+    )
     os.close(theirs)
     found = b""
     while chunk := _read(ours):
@@ -66,12 +79,19 @@ def on_screen(text, columns):
     return ["".join(letters).rstrip() for letters in rows]
 
 
-@pytest.mark.parametrize(("columns", "options"), [(80, ()), (60, ("-q",)), (80, ("-v",)), (200, ("-vv",))])
+@pytest.mark.parametrize(
+    ("columns", "options"), [(80, ()), (60, ("-q",)), (80, ("-v",)), (200, ("-vv",))]
+)
 def test_what_stays_is_what_pytest_writes_without_it(tmp_path, columns, options):
-    with_it, without = (written(tmp_path, *options, columns=columns, **more) for more in ({}, {"QUIET": "1"}))
+    with_it, without = (
+        written(tmp_path, *options, columns=columns, **more) for more in ({}, {"QUIET": "1"})
+    )
     assert "about 3 s" in with_it
     assert "\b" not in without
-    shown, plain = ([re.sub(r" in \d+\.\d+s.*", "", line).strip("= ") for line in on_screen(text, columns)] for text in (with_it, without))
+    shown, plain = (
+        [re.sub(r" in \d+\.\d+s.*", "", line).strip("= ") for line in on_screen(text, columns)]
+        for text in (with_it, without)
+    )
     assert shown == plain
 
 
@@ -79,12 +99,19 @@ def test_what_stays_is_what_pytest_writes_without_it(tmp_path, columns, options)
     ("columns", "first", "second"),
     [
         (80, " tfperf test_step[short]: measuring, about 3 s", " tfperf: measuring, about 3 s"),
-        (200, " tfperf test_step[short]: measuring, about 3 s", f" tfperf test_step[{'long' * 20}]: measuring, about 3 s"),
+        (
+            200,
+            " tfperf test_step[short]: measuring, about 3 s",
+            f" tfperf test_step[{'long' * 20}]: measuring, about 3 s",
+        ),
         (45, " tfperf: measuring, about 3 s", " tfperf: measuring, about 3 s"),
     ],
 )
 def test_it_takes_the_room_that_the_line_has(tmp_path, columns, first, second):
-    assert re.findall(r" tfperf[^\b\n]*about 3 s", written(tmp_path, columns=columns)) == [first, second]
+    assert re.findall(r" tfperf[^\b\n]*about 3 s", written(tmp_path, columns=columns)) == [
+        first,
+        second,
+    ]
 
 
 @pytest.mark.parametrize("options", [("-s",), ("--capture=tee-sys",)])

@@ -13,15 +13,29 @@ PACKAGE = Path(pytest_tfperf.__file__).parent
 
 
 def module_name(path):
-    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(
+        ".__init__"
+    )
 
 
-MODULES = {module_name(path): ast.parse(path.read_text("utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
+MODULES = {
+    module_name(path): ast.parse(path.read_text("utf-8")) for path in sorted(PACKAGE.rglob("*.py"))
+}
 NAMES = sorted(MODULES)
 FRAMEWORKS = {"tensorflow", "keras"}
 
 # a room is a module or folder of the package; each may import the rooms on its right, and itself
-WORDS = {"errors", "metrics", "op_graph", "reach", "recording", "results", "files", "tracers", "turn"}
+WORDS = {
+    "errors",
+    "metrics",
+    "op_graph",
+    "reach",
+    "recording",
+    "results",
+    "files",
+    "tracers",
+    "turn",
+}
 ANALYSIS = WORDS | {"trace", "analysis", "padding"}
 BASELINE = ANALYSIS | {"checks", "baseline"}
 COMPARISON = WORDS | {"baseline", "comparison", "rounds"}  # of the baseline its statistics alone
@@ -104,33 +118,51 @@ def at_import(tree):
     return found
 
 
-GRAPH = {name: (imports(tree) & set(MODULES)) - {name, "pytest_tfperf"} for name, tree in MODULES.items()}
+GRAPH = {
+    name: (imports(tree) & set(MODULES)) - {name, "pytest_tfperf"} for name, tree in MODULES.items()
+}
 
 
 def test_there_is_a_package_to_look_at():
     assert len(MODULES) > 20
     assert "pytest_tfperf.trace.xspace" in GRAPH["pytest_tfperf.analysis.steps.detect"]
-    assert "pytest_tfperf.plugin.conclude" in GRAPH["pytest_tfperf.plugin.hooks"]  # within a function
-    assert "pytest_tfperf.plugin.fixture" in GRAPH["pytest_tfperf.plugin.hooks"]  # under TYPE_CHECKING too
-    assert "pytest_tfperf.analysis.diagnosis" in GRAPH["pytest_tfperf.analysis.steps.shares"]  # from the folder
+    assert (
+        "pytest_tfperf.plugin.conclude" in GRAPH["pytest_tfperf.plugin.hooks"]
+    )  # within a function
+    assert (
+        "pytest_tfperf.plugin.fixture" in GRAPH["pytest_tfperf.plugin.hooks"]
+    )  # under TYPE_CHECKING too
+    assert (
+        "pytest_tfperf.analysis.diagnosis" in GRAPH["pytest_tfperf.analysis.steps.shares"]
+    )  # from the folder
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_module_imports_from_its_own_layer_and_those_below(name):
     here = room(name)
-    assert here in ROOMS or here in TOP, f"{here} has no place in the layers yet: give it one here and in the design"
+    assert here in ROOMS or here in TOP, (
+        f"{here} has no place in the layers yet: give it one here and in the design"
+    )
     if here in ROOMS:
         assert {room(other) for other in GRAPH[name]} <= ROOMS[here]
 
 
 def test_the_words_stand_in_order():
-    assert GRAPH["pytest_tfperf.errors"] == GRAPH["pytest_tfperf.metrics"] == GRAPH["pytest_tfperf.files"] == set()
+    assert (
+        GRAPH["pytest_tfperf.errors"]
+        == GRAPH["pytest_tfperf.metrics"]
+        == GRAPH["pytest_tfperf.files"]
+        == set()
+    )
     assert GRAPH["pytest_tfperf.results"] <= {"pytest_tfperf.errors", "pytest_tfperf.metrics"}
 
 
 def test_a_comparison_takes_of_the_baseline_its_statistics_alone():
     words = {"pytest_tfperf.errors", "pytest_tfperf.metrics", "pytest_tfperf.results"}
-    assert GRAPH["pytest_tfperf.variants.comparison"] <= words | {"pytest_tfperf.baseline", "pytest_tfperf.stats.signed_rank"}
+    assert GRAPH["pytest_tfperf.variants.comparison"] <= words | {
+        "pytest_tfperf.baseline",
+        "pytest_tfperf.stats.signed_rank",
+    }
     assert GRAPH["pytest_tfperf.stats.signed_rank"] <= words
 
 
@@ -162,7 +194,11 @@ def test_the_plugin_loads_pytest_the_standard_library_and_what_is_as_light_alone
 
 
 def _is_for_type_checkers(node):
-    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+    return (
+        isinstance(node, ast.If)
+        and isinstance(node.test, ast.Name)
+        and node.test.id == "TYPE_CHECKING"
+    )
 
 
 def test_what_pytest_loads_in_every_run_is_light():
@@ -176,12 +212,22 @@ def test_what_pytest_loads_in_every_run_is_light():
     assert {name for name in loaded if name.startswith("pytest_tfperf.")} <= light
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
+@pytest.mark.parametrize(
+    "path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE))
+)
 def test_a_module_can_be_read_at_one_go(path):
     assert len(path.read_text("utf-8").splitlines()) <= LONGEST_MODULE
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_function_can_be_seen_at_once(name):
-    functions = [node for node in ast.walk(MODULES[name]) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
-    assert {node.name: node.end_lineno - node.lineno + 1 for node in functions if node.end_lineno - node.lineno >= LONGEST_FUNCTION} == {}
+    functions = [
+        node
+        for node in ast.walk(MODULES[name])
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    ]
+    assert {
+        node.name: node.end_lineno - node.lineno + 1
+        for node in functions
+        if node.end_lineno - node.lineno >= LONGEST_FUNCTION
+    } == {}

@@ -2,15 +2,28 @@
 
 import pytest
 
-from pytest_tfperf.checks.limits import Wanted, check_limits
+from pytest_tfperf.checks.arguments import Wanted
+from pytest_tfperf.checks.limits import check_limits
 from pytest_tfperf.errors import LimitError
 from pytest_tfperf.results import Profile, Source, Value, Verdict
 
 
 def verdict(argument, bound, low, high, **detail):
-    detail = {"low": low, "high": high, "bounds": "nobody knows", "tpu": "v5e", "padding": "predicted", "try": "more"} | detail
+    detail = {
+        "low": low,
+        "high": high,
+        "bounds": "nobody knows",
+        "tpu": "v5e",
+        "padding": "predicted",
+        "try": "more",
+    } | detail
     value = Value.of("padding_overhead", low, Source.PREDICTED, **detail)
-    (check,) = check_limits(Profile(name="", metrics={"padding_overhead": value}), Wanted.read({argument: bound}).limits, None, False)
+    (check,) = check_limits(
+        Profile(name="", metrics={"padding_overhead": value}),
+        Wanted.read({argument: bound}).limits,
+        None,
+        False,
+    )
     return check
 
 
@@ -27,7 +40,9 @@ def verdict(argument, bound, low, high, **detail):
         ("min_padding_overhead", 0.51, Verdict.FAIL),
     ],
 )
-def test_what_no_value_within_the_bounds_breaks_passes_and_what_all_break_fails(argument, bound, expected):
+def test_what_no_value_within_the_bounds_breaks_passes_and_what_all_break_fails(
+    argument, bound, expected
+):
     assert verdict(argument, bound, 0.1, 0.5).verdict is expected
 
 
@@ -43,7 +58,10 @@ def test_the_message_names_the_bounds_the_generation_and_what_to_try():
         "(max_padding_overhead='20%')"
     )
     assert second == "  try: more"
-    assert "was 10 % on a TPU v5e (predicted), wanted" in verdict("max_padding_overhead", "5%", 0.1, 0.1).message
+    assert (
+        "was 10 % on a TPU v5e (predicted), wanted"
+        in verdict("max_padding_overhead", "5%", 0.1, 0.1).message
+    )
 
 
 def test_a_generation_is_one_that_there_is():

@@ -5,7 +5,8 @@ import math
 import pytest
 from builders import profile, value
 
-from pytest_tfperf.checks.limits import Wanted, argument_names, asked_for, check_limits, explanation, parse_limit_lines, parse_steps
+from pytest_tfperf.checks.arguments import Wanted, argument_names, parse_limit_lines, parse_steps
+from pytest_tfperf.checks.limits import asked_for, check_limits, explanation
 from pytest_tfperf.errors import LimitError
 from pytest_tfperf.metrics import COUNT, METRICS
 from pytest_tfperf.results import Value, Verdict
@@ -83,48 +84,89 @@ def test_a_failure_says_measured_value_limit_argument_where_and_try():
         "  where: 90 % in Map",
         "  try: prefetch",
     ]
-    assert (failed.profile, failed.metric, failed.kind, failed.wanted) == ("train", "input_bound", "limit", "at most 5 %")
+    assert (failed.profile, failed.metric, failed.kind, failed.wanted) == (
+        "train",
+        "input_bound",
+        "limit",
+        "at most 5 %",
+    )
 
 
 def test_a_failure_by_less_than_is_written_says_the_numbers_exactly():
     message = the_check(profile(input_bound=0.05001), max_input_bound="5%").message
-    assert message == "input_bound was 5 %, wanted at most 5 % (max_input_bound='5%') (exactly 0.05001 and 0.05)"
+    assert (
+        message
+        == "input_bound was 5 %, wanted at most 5 % (max_input_bound='5%') (exactly 0.05001 and 0.05)"
+    )
 
 
 def test_a_pass_says_measured_value_and_limit():
-    assert the_check(profile(xla_clusters=1), xla_clusters=1).message == "xla_clusters 1, wanted exactly 1"
-    assert the_check(profile(throughput=120), min_throughput=100).message == "throughput 120/s, wanted at least 100/s"
+    assert (
+        the_check(profile(xla_clusters=1), xla_clusters=1).message
+        == "xla_clusters 1, wanted exactly 1"
+    )
+    assert (
+        the_check(profile(throughput=120), min_throughput=100).message
+        == "throughput 120/s, wanted at least 100/s"
+    )
 
 
 def test_an_explanation_says_over_how_many_steps_and_how_it_was_corrected():
-    detail = {"n_steps": 79, "n_epoch_ends": 2, "corrected": "buffers drained", "where": "", "low": 1}
+    detail = {
+        "n_steps": 79,
+        "n_epoch_ends": 2,
+        "corrected": "buffers drained",
+        "where": "",
+        "low": 1,
+    }
     lines = explanation(value("retraces", 3, **detail))
-    assert lines == ["  over: 79 steps after the first and 2 epoch ends", "  corrected: buffers drained"]
+    assert lines == [
+        "  over: 79 steps after the first and 2 epoch ends",
+        "  corrected: buffers drained",
+    ]
 
 
 def test_a_limit_on_what_is_unknown_is_unknown_and_says_why():
     unknown = Value.unknown("epoch_gap", "no epoch ended in the timed window")
     found = the_check(profile(epoch_gap=unknown), max_epoch_gap="1 s")
     assert found.verdict is Verdict.UNKNOWN
-    assert found.message == "epoch_gap is unknown, wanted at most 1 s (max_epoch_gap='1 s'): no epoch ended in the timed window"
+    assert (
+        found.message
+        == "epoch_gap is unknown, wanted at most 1 s (max_epoch_gap='1 s'): no epoch ended in the timed window"
+    )
 
 
 @pytest.mark.parametrize("measured", [0.04, 0.06])
 def test_times_are_not_decided_while_other_workers_use_the_cpu(measured):
     [found] = decide(profile(input_bound=measured), max_input_bound=0.05, parallel=True)
     assert found.verdict is Verdict.INCONCLUSIVE
-    assert "wanted at most 5 % (max_input_bound=0.05): other workers used the CPU; run without -n" in found.message
+    assert (
+        "wanted at most 5 % (max_input_bound=0.05): other workers used the CPU; run without -n"
+        in found.message
+    )
 
 
-@pytest.mark.parametrize(("metric", "verdict"), [("retraces", "FAIL"), ("input_bound", "INCONCLUSIVE"), ("step_time", "INCONCLUSIVE")])
+@pytest.mark.parametrize(
+    ("metric", "verdict"),
+    [("retraces", "FAIL"), ("input_bound", "INCONCLUSIVE"), ("step_time", "INCONCLUSIVE")],
+)
 def test_times_are_not_decided_where_python_was_traced(metric, verdict):
-    measured = {"step_time": value("step_time", 7, instrumented=True), **({metric: 7} if metric != "step_time" else {})}
+    measured = {
+        "step_time": value("step_time", 7, instrumented=True),
+        **({metric: 7} if metric != "step_time" else {}),
+    }
     [found] = decide(profile(**measured), **{f"max_{metric}": 1})
     assert found.verdict == verdict
-    assert ("Python was traced meanwhile, by coverage or a debugger; run without (--no-cov)" in found.message) == (verdict != "FAIL")
+    assert (
+        "Python was traced meanwhile, by coverage or a debugger; run without (--no-cov)"
+        in found.message
+    ) == (verdict != "FAIL")
 
 
-@pytest.mark.parametrize(("metric", "verdict"), [("retraces", "FAIL"), ("xla_launches", "FAIL"), ("step_time", "INCONCLUSIVE")])
+@pytest.mark.parametrize(
+    ("metric", "verdict"),
+    [("retraces", "FAIL"), ("xla_launches", "FAIL"), ("step_time", "INCONCLUSIVE")],
+)
 def test_structure_is_decided_whoever_uses_the_cpu(metric, verdict):
     [found] = decide(profile(**{metric: 7}), **{f"max_{metric}": 1}, parallel=True)
     assert found.verdict == verdict
@@ -155,7 +197,14 @@ def test_every_metric_is_asked_for_under_exactly_one_kind(metric):
     assert asked_for(metric, "structural") == (metric.scope in ("program", "platform"))
 
 
-@pytest.mark.parametrize("name", [name for name in argument_names() if name.removeprefix("max_").removeprefix("min_") in METRICS])
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name in argument_names()
+        if name.removeprefix("max_").removeprefix("min_") in METRICS
+    ],
+)
 def test_every_metric_takes_its_limits(name):
     [limit] = Wanted.read({name: 1}).limits
     assert (limit.metric.name, limit.bound) == (name.removeprefix("max_").removeprefix("min_"), 1.0)
@@ -168,14 +217,24 @@ def test_only_counts_can_be_limited_by_their_name_alone():
 
 @pytest.mark.parametrize(
     ("argument", "meant"),
-    [("max_inputbound", "max_input_bound"), ("min_xla_clusterz", "min_xla_clusters"), ("retrace", "retraces"), ("warm_up", "warmup")],
+    [
+        ("max_inputbound", "max_input_bound"),
+        ("min_xla_clusterz", "min_xla_clusters"),
+        ("retrace", "retraces"),
+        ("warm_up", "warmup"),
+    ],
 )
 def test_an_unknown_argument_is_refused_with_the_nearest(argument, meant):
-    with pytest.raises(LimitError, match=rf"^unknown argument '{argument}'; did you mean '{meant}'[?] valid: "):
+    with pytest.raises(
+        LimitError, match=rf"^unknown argument '{argument}'; did you mean '{meant}'[?] valid: "
+    ):
         Wanted.read({argument: 0.05})
 
 
-@pytest.mark.parametrize("argument", ["input_bound", "flops", "step_time", "max_", "max", "", "avg_step_time", "max_max_step_time"])
+@pytest.mark.parametrize(
+    "argument",
+    ["input_bound", "flops", "step_time", "max_", "max", "", "avg_step_time", "max_max_step_time"],
+)
 def test_equality_on_what_is_no_count_and_other_relations_are_refused(argument):
     with pytest.raises(LimitError, match=f"^unknown argument '{argument}'; "):
         Wanted.read({argument: 1})
@@ -184,13 +243,18 @@ def test_equality_on_what_is_no_count_and_other_relations_are_refused(argument):
 def test_a_refusal_lists_every_metric_and_option():
     with pytest.raises(LimitError) as refusal:
         Wanted.read({"zzz": 1})
-    assert all(word in str(refusal.value) for word in [*METRICS, "max_regression", "ignore_findings"])
+    assert all(
+        word in str(refusal.value) for word in [*METRICS, "max_regression", "ignore_findings"]
+    )
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"max_input_bound": "5 ms"}, "max_input_bound: '5 ms' is not a quantity; give a number, or one with a suffix of %"),
+        (
+            {"max_input_bound": "5 ms"},
+            "max_input_bound: '5 ms' is not a quantity; give a number, or one with a suffix of %",
+        ),
         ({"max_input_bound": True}, "max_input_bound: True is not a quantity"),
         ({"max_input_bound": None}, "max_input_bound: None is not a quantity"),
         ({"max_input_bound": float("nan")}, "max_input_bound: nan is not a finite number"),
@@ -222,13 +286,35 @@ def test_a_value_that_cannot_be_understood_is_refused_under_its_name(arguments, 
 
 def test_every_option_is_read():
     given = {
-        "max_regression": "5%", "warmup": 3, "steps": "7", "trace_steps": 4, "latency": True, "target_step_time": "12 ms",
-        "tpu": "v5e", "autocluster": True, "findings": "UNFUSED_BN", "ignore_findings": ["TRANSPOSE", "CATEGORICAL"], "max_retraces": 0,
-    }  # fmt: skip
+        "max_regression": "5%",
+        "warmup": 3,
+        "steps": "7",
+        "trace_steps": 4,
+        "latency": True,
+        "target_step_time": "12 ms",
+        "tpu": "v5e",
+        "autocluster": True,
+        "findings": "UNFUSED_BN",
+        "ignore_findings": ["TRANSPOSE", "CATEGORICAL"],
+        "max_retraces": 0,
+    }
     wanted = Wanted.read(given)
-    assert (wanted.max_regression, wanted.warmup, wanted.steps, wanted.trace_steps) == (0.05, 3, 7, 4)
-    assert (wanted.latency, wanted.target_step_time, wanted.tpu, wanted.autocluster) == (True, 0.012, "v5e", True)
-    assert (wanted.findings, wanted.ignore_findings) == (("UNFUSED_BN",), ("TRANSPOSE", "CATEGORICAL"))
+    assert (wanted.max_regression, wanted.warmup, wanted.steps, wanted.trace_steps) == (
+        0.05,
+        3,
+        7,
+        4,
+    )
+    assert (wanted.latency, wanted.target_step_time, wanted.tpu, wanted.autocluster) == (
+        True,
+        0.012,
+        "v5e",
+        True,
+    )
+    assert (wanted.findings, wanted.ignore_findings) == (
+        ("UNFUSED_BN",),
+        ("TRANSPOSE", "CATEGORICAL"),
+    )
     assert [limit.argument for limit in wanted.limits] == ["max_retraces=0"]
     assert wanted.given == given
 
@@ -251,7 +337,10 @@ def test_steps_are_positive_whole_numbers(written, number):
     ],
 )
 def test_limits_stand_on_lines_or_between_commas(lines):
-    assert parse_limit_lines(lines, "ini tfperf_limits") == {"max_input_bound": "5%", "xla_clusters": "1"}
+    assert parse_limit_lines(lines, "ini tfperf_limits") == {
+        "max_input_bound": "5%",
+        "xla_clusters": "1",
+    }
 
 
 def test_no_lines_are_no_limits():
@@ -266,8 +355,14 @@ def test_no_lines_are_no_limits():
         ("max_input_bound 5%", "'max_input_bound 5%' is not of the form max_input_bound = 5%"),
         ("max_input_bound =", "'max_input_bound =' is not of the form max_input_bound = 5%"),
         ("warmup = 3", "warmup is no limit; set it on the marker, or as tfperf_warmup"),
-        ("max_regression = 5%", "max_regression is no limit; set it on the marker, or as tfperf_max_regression"),
-        ("max_inputbound = 5%", "unknown argument 'max_inputbound'; did you mean 'max_input_bound'[?]"),
+        (
+            "max_regression = 5%",
+            "max_regression is no limit; set it on the marker, or as tfperf_max_regression",
+        ),
+        (
+            "max_inputbound = 5%",
+            "unknown argument 'max_inputbound'; did you mean 'max_input_bound'[?]",
+        ),
         ("max_input_bound = 5 ms", "max_input_bound: '5 ms' is not a quantity"),
         ("max_input_bound == 5%", "max_input_bound: '= 5%' is not a quantity"),
         ("= 5%", "unknown argument ''"),
@@ -278,23 +373,35 @@ def test_a_line_that_cannot_be_understood_is_refused_with_its_place(line, said):
         parse_limit_lines(["max_retraces = 0", line], "ini tfperf_limits")
 
 
-@pytest.mark.parametrize(("argument", "value", "message"), [
-    ("max_input_bound", -0.01, "below zero"), ("max_input_bound", "101%", "above the whole"), ("min_half_precision", 50, "above the whole"),
-    ("max_step_time", "-3 ms", "below zero"), ("max_kernel_launches", -1, "below zero"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("argument", "value", "message"),
+    [
+        ("max_input_bound", -0.01, "below zero"),
+        ("max_input_bound", "101%", "above the whole"),
+        ("min_half_precision", 50, "above the whole"),
+        ("max_step_time", "-3 ms", "below zero"),
+        ("max_kernel_launches", -1, "below zero"),
+    ],
+)
 def test_a_bound_that_no_value_can_reach_is_refused(argument, value, message):
     with pytest.raises(LimitError, match=message):
         Wanted.read({argument: value})
 
 
-@pytest.mark.parametrize(("argument", "value"), [("max_input_bound", 0), ("max_input_bound", "100%"), ("max_step_skew", "150%")])
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [("max_input_bound", 0), ("max_input_bound", "100%"), ("max_step_skew", "150%")],
+)
 def test_a_bound_at_the_end_of_what_is_possible_is_taken(argument, value):
     assert Wanted.read({argument: value}).limits
 
 
 def test_what_limits_ask_for():
     wanted = Wanted.read({"max_flops": 10, "max_input_bound": "5%", "warmup": 3})
-    assert [wanted.asks_for(names) for names in (["flops"], ["half_precision"], ["half_precision", "input_bound"], [])] == [
+    assert [
+        wanted.asks_for(names)
+        for names in (["flops"], ["half_precision"], ["half_precision", "input_bound"], [])
+    ] == [
         True,
         False,
         True,

@@ -47,9 +47,15 @@ def printed(capsys):
 
 
 def test_accept_says_what_it_changed_and_what_it_left_out(project, write, capsys):
-    runs = [write(f"{n}.json", n, 0.1 + n / 1000, key=key, outcome=outcome) for n, key, outcome in (
-        (1, "test_a", "passed"), (2, "test_a", "passed"), (3, "test_b", "failed"), (4, "test_b", "failed"),
-    )]  # fmt: skip
+    runs = [
+        write(f"{n}.json", n, 0.1 + n / 1000, key=key, outcome=outcome)
+        for n, key, outcome in (
+            (1, "test_a", "passed"),
+            (2, "test_a", "passed"),
+            (3, "test_b", "failed"),
+            (4, "test_b", "failed"),
+        )
+    ]
     assert main(["accept", *runs]) == 0
     assert printed(capsys) == [
         "4 runs: 1 entry and 1 history changed",
@@ -62,7 +68,9 @@ def test_accept_says_what_it_changed_and_what_it_left_out(project, write, capsys
 
 def test_what_is_left_out_of_many_runs_is_one_line(project, write, capsys):
     assert main(["accept", *(write(f"{n}.json", n, outcome="failed") for n in range(5))]) == 1
-    assert printed(capsys)[1:] == [f"  left out: test_step: the test failed (run of {created(0)}, {created(1)}, {created(2)} and 2 more)"]
+    assert printed(capsys)[1:] == [
+        f"  left out: test_step: the test failed (run of {created(0)}, {created(1)}, {created(2)} and 2 more)"
+    ]
     assert not structure(project).exists()
 
 
@@ -82,7 +90,10 @@ def test_a_new_level_is_said_with_the_one_before(project, write, capsys):
     printed(capsys)
     assert main(["accept", write("new.json", 9, 0.05)]) == 0
     [line] = [line for line in printed(capsys) if "anew" in line]
-    assert "the history starts anew with 1 run: step_time was 100 ms, and is 50 ms now: test_step in" in line
+    assert (
+        "the history starts anew with 1 run: step_time was 100 ms, and is 50 ms now: test_step in"
+        in line
+    )
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
@@ -105,7 +116,10 @@ def test_rootdir_and_baseline_dir_say_where_files_go(project, write, monkeypatch
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["run.json", "test_stpe"], "no profiled test 'test_stpe' in these runs; did you mean 'test_step'?"),
+        (
+            ["run.json", "test_stpe"],
+            "no profiled test 'test_stpe' in these runs; did you mean 'test_step'?",
+        ),
         (["run.json", "--rootdir", "elsewhere"], "no test file test_model.py in "),
         (["absent.json"], "absent.json: cannot be read: No such file or directory"),
         (["damaged.json"], "damaged.json: not a run file"),
@@ -151,20 +165,29 @@ def edited_by_hand(path):
 
 
 def edited_to_nonsense(path):
-    path.write_text(path.read_text().replace('"retraces": 0', '"retraces": "none"').replace('"step_time": 0.1', '"step_time": -1'))
+    path.write_text(
+        path.read_text()
+        .replace('"retraces": 0', '"retraces": "none"')
+        .replace('"step_time": 0.1', '"step_time": -1')
+    )
 
 
 @pytest.mark.parametrize("which", [structure, timing])
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        (conflict, "has conflict marks of a merge; keep one side, or delete the file and run --tfperf-update"),
+        (
+            conflict,
+            "has conflict marks of a merge; keep one side, or delete the file and run --tfperf-update",
+        ),
         (newer, "format 9, this version reads up to 1; upgrade pytest-tfperf"),
         (edited_by_hand, "not JSON"),
         (edited_to_nonsense, "not a baseline file; restore it from git"),
     ],
 )
-def test_a_damaged_baseline_is_named_and_all_files_are_as_they_were(project, write, capsys, which, damage, said):
+def test_a_damaged_baseline_is_named_and_all_files_are_as_they_were(
+    project, write, capsys, which, damage, said
+):
     main(["accept", write("1.json", 1)])
     damage(which(project))
     write("2.json", 2, 0.102, retraces=5)
@@ -177,7 +200,9 @@ def test_a_damaged_baseline_is_named_and_all_files_are_as_they_were(project, wri
 
 
 @pytest.mark.parametrize("which", [structure, timing])
-def test_a_read_only_disk_is_said_and_all_files_are_as_they_were(project, write, capsys, monkeypatch, which):
+def test_a_read_only_disk_is_said_and_all_files_are_as_they_were(
+    project, write, capsys, monkeypatch, which
+):
     main(["accept", write("1.json", 1)])
     write("2.json", 2, 0.102, retraces=5)
     before, real = files_of(project), store.replacing
@@ -191,11 +216,15 @@ def test_a_read_only_disk_is_said_and_all_files_are_as_they_were(project, write,
 
     monkeypatch.setattr(store, "replacing", read_only)
     assert main(["accept", "2.json"]) == 2
-    assert "cannot be written: Read-only file system; nothing was changed" in capsys.readouterr().err
+    assert (
+        "cannot be written: Read-only file system; nothing was changed" in capsys.readouterr().err
+    )
     assert files_of(project) == before
 
 
-def test_another_run_that_updates_at_once_is_waited_for_and_then_named(project, write, capsys, monkeypatch):
+def test_another_run_that_updates_at_once_is_waited_for_and_then_named(
+    project, write, capsys, monkeypatch
+):
     monkeypatch.setattr(store, "_LOCK_SECONDS", 0)
     run = write("1.json", 1)
     with locked([structure(project).parent]):
@@ -227,8 +256,9 @@ def test_compare_says_of_runs_which_tests_did_not_pass(write, capsys):
 
 def test_compare_verbose_says_what_to_do_next(write, capsys):
     assert main(["compare", "-v", write("a.json", 1), write("b.json", 2)]) == 0
-    assert "  try: five runs or more in a baseline (tfperf accept), or pytest --tfperf-against REF, which compares in turns" in "\n".join(
-        printed(capsys)
+    assert (
+        "  try: five runs or more in a baseline (tfperf accept), or pytest --tfperf-against REF, which compares in turns"
+        in "\n".join(printed(capsys))
     )
 
 
@@ -259,9 +289,15 @@ def test_compare_json_is_one_object(write, capsys):
     assert found["before"] == {"created": created(1), "commit": "abc123"}
     [test] = found["tests"]
     assert [(check["metric"], check["verdict"], check["kind"]) for check in test["checks"]] == [
-        ("retraces", "PASS", "compare"), ("step_time", "INCONCLUSIVE", "compare"),
-    ]  # fmt: skip
-    assert test["profiles"][""]["step_time"] == {"unit": "s", "before": 0.1, "after": 0.12, "ratio": pytest.approx(1.2)}
+        ("retraces", "PASS", "compare"),
+        ("step_time", "INCONCLUSIVE", "compare"),
+    ]
+    assert test["profiles"][""]["step_time"] == {
+        "unit": "s",
+        "before": 0.1,
+        "after": 0.12,
+        "ratio": pytest.approx(1.2),
+    }
 
 
 @pytest.mark.parametrize(
@@ -281,7 +317,10 @@ def test_compare_writes_a_report_too(project, write, capsys, file, told):
 
 def test_a_report_that_cannot_be_written_is_said_before_anything_is_shown(write, capsys):
     assert main(["compare", write("a.json", 1), write("b.json", 2), "-o", "changes.pdf"]) == 2
-    assert capsys.readouterr() == ("", "tfperf: report changes.pdf: the file ending must be one of .json, .html, .md, .csv\n")
+    assert capsys.readouterr() == (
+        "",
+        "tfperf: report changes.pdf: the file ending must be one of .json, .html, .md, .csv\n",
+    )
 
 
 def test_traces_have_no_such_report(capsys):
@@ -295,7 +334,10 @@ def test_traces_have_no_such_report(capsys):
 def test_a_run_file_and_a_trace_are_not_compared(write, capsys, order):
     files = [write("a.json", 1), "logdir"][::order]
     assert main(["compare", *files]) == 2
-    assert capsys.readouterr().err == "tfperf: a.json is a run file and logdir a trace: give two of one kind\n"
+    assert (
+        capsys.readouterr().err
+        == "tfperf: a.json is a run file and logdir a trace: give two of one kind\n"
+    )
 
 
 @pytest.mark.parametrize("name", ["absent.json", "damaged.json"])

@@ -16,29 +16,48 @@ def doctor(folder, *arguments, **environment):
     scratch.mkdir()
     given = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     done = subprocess.run(
-        [sys.executable, "-m", "pytest_tfperf.cli.main", "doctor", *arguments], cwd=folder, capture_output=True, text=True, check=False, timeout=300,
+        [sys.executable, "-m", "pytest_tfperf.cli.main", "doctor", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
         env={**given, "PATH": str(folder), "TMPDIR": str(scratch), **environment},
-    )  # fmt: skip
+    )
     assert list(scratch.iterdir()) == []
     return done
 
 
 def test_a_real_machine(tmp_path):
-    done = doctor(tmp_path, "--seconds", "1", "--json", PYTEST_ADDOPTS="--no-such-option", PYTEST_PLUGINS="no_such_plugin")
+    done = doctor(
+        tmp_path,
+        "--seconds",
+        "1",
+        "--json",
+        PYTEST_ADDOPTS="--no-such-option",
+        PYTEST_PLUGINS="no_such_plugin",
+    )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert (found["format"], found["good"]) == (1, True)
     assert found["machine"]["machine"]["tensorflow"]
     assert [check["passed"] for check in found["profiler"]["checks"]] == [True] * 4
-    assert found["profiler"]["checks"][0]["found"] == "5 steps marked in each of 2 sessions, 5 and 5 found"
+    assert (
+        found["profiler"]["checks"][0]["found"]
+        == "5 steps marked in each of 2 sessions, 5 and 5 found"
+    )
     assert found["conditions"]["can_stop"]
     turns = found["noise"]["turns"]
-    assert [kind["pinned"] for kind in turns] == ([True, False] if found["conditions"]["can_pin"] else [False])
+    assert [kind["pinned"] for kind in turns] == (
+        [True, False] if found["conditions"]["can_pin"] else [False]
+    )
     for kind in turns:
         assert kind["noise"]["n"] >= 1
         assert kind["noise"]["step_s"] > 0
         assert kind["noise"]["ratio"] > 0
-    assert [kind["pinned"] for kind in found["resolution"]["turns"]] == [kind["pinned"] for kind in turns]
+    assert [kind["pinned"] for kind in found["resolution"]["turns"]] == [
+        kind["pinned"] for kind in turns
+    ]
 
 
 def test_without_tensorflow_it_says_what_to_install(tmp_path):

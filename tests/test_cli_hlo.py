@@ -14,7 +14,13 @@ from pytest_tfperf.hlo.printer import text_of
 
 def chain(*names, dtype="f32"):
     return module(
-        main=[*parameters(f"{dtype}[8]"), *(op(name, "tanh", f"{dtype}[8]", "p0", op_type="Tanh", op_name=name) for name in names)]
+        main=[
+            *parameters(f"{dtype}[8]"),
+            *(
+                op(name, "tanh", f"{dtype}[8]", "p0", op_type="Tanh", op_name=name)
+                for name in names
+            ),
+        ]
     )
 
 
@@ -44,14 +50,20 @@ def test_text_is_of_what_ran_and_a_graph_of_the_largest(two, tmp_path, capsys):
     assert capsys.readouterr() == ("", "")
     assert main(["export", two, "-o", str(tmp_path / "a.dot")]) == 0
     assert '"tanh b' in (tmp_path / "a.dot").read_text()
-    assert capsys.readouterr() == ("", f"tfperf: {tmp_path / 'a.dot'} shows large(2); --module takes another: small(1)\n")
+    assert capsys.readouterr() == (
+        "",
+        f"tfperf: {tmp_path / 'a.dot'} shows large(2); --module takes another: small(1)\n",
+    )
 
 
 def test_one_module_can_be_asked_for(two, tmp_path, capsys):
     assert main(["export", two, "-o", str(tmp_path / "a.txt"), "--module", "small"]) == 0
     assert (tmp_path / "a.txt").read_text() == text_of(SMALL)
     assert main(["export", two, "-o", str(tmp_path / "b.txt"), "--module", "smal"]) == 2
-    assert "no executable is named 'smal'; did you mean 'small'? valid: large, large(2), small, small(1)" in capsys.readouterr().err
+    assert (
+        "no executable is named 'smal'; did you mean 'small'? valid: large, large(2), small, small(1)"
+        in capsys.readouterr().err
+    )
     assert main(["export", two, "-o", str(tmp_path / "b.json"), "--module", "small"]) == 2
     assert "--module is for HLO" in capsys.readouterr().err
     assert not list(tmp_path.glob("b.*"))
@@ -69,7 +81,10 @@ def test_a_trace_without_hlo_says_so(trace, tmp_path, capsys):
 
 
 def test_compare_shows_both_sides_and_what_differs(trace, capsys):
-    before, after = trace({"f(1)": LARGE}, [1]), trace({"f(7)": chain("a", dtype="bf16"), "idle(8)": IDLE}, [7, 7], "b")
+    before, after = (
+        trace({"f(1)": LARGE}, [1]),
+        trace({"f(7)": chain("a", dtype="bf16"), "idle(8)": IDLE}, [7, 7], "b"),
+    )
     assert main(["compare", before, after]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith(f"before: {before}: 1 step\nafter: {after}: 1 step\n\nmetric ")
@@ -99,15 +114,30 @@ def test_compare_prints_one_json_object(trace, capsys):
     before, after = trace({"f(1)": LARGE}, [1]), trace({"f(7)": SMALL}, [7, 7], "b")
     assert main(["compare", "--json", before, after]) == 0
     content = json.loads(capsys.readouterr().out)
-    assert (content["format"], content["before"], content["after"], content["notes"]) == (1, before, after, [])
-    assert content["metrics"]["xla_launches"] == {"unit": "count", "before": 1.0, "after": 2.0, "ratio": 2.0}
+    assert (content["format"], content["before"], content["after"], content["notes"]) == (
+        1,
+        before,
+        after,
+        [],
+    )
+    assert content["metrics"]["xla_launches"] == {
+        "unit": "count",
+        "before": 1.0,
+        "after": 2.0,
+        "ratio": 2.0,
+    }
     assert content["metrics"]["input_bound"]["ratio"] is None  # 0 before
     assert "step_time" not in content["metrics"]
-    assert content["hlo"]["ops"]["rows"] == [["tanh", "Tanh", "a", 1.0, 2.0, 1.0], ["tanh", "Tanh", "b", 1.0, 0.0, -1.0]]
+    assert content["hlo"]["ops"]["rows"] == [
+        ["tanh", "Tanh", "a", 1.0, 2.0, 1.0],
+        ["tanh", "Tanh", "b", 1.0, 0.0, -1.0],
+    ]
 
 
 @pytest.mark.parametrize(
-    ("modules", "words"), [({}, "no HLO in it"), ({"idle(3)": IDLE}, "b.xplane.pb ran no XLA executable")], ids=["none", "idle"]
+    ("modules", "words"),
+    [({}, "no HLO in it"), ({"idle(3)": IDLE}, "b.xplane.pb ran no XLA executable")],
+    ids=["none", "idle"],
 )
 def test_without_hlo_the_metrics_are_compared_alone(trace, capsys, modules, words):
     assert main(["compare", trace({"f(1)": SMALL}, [1]), trace(modules, [], "b")]) == 0

@@ -20,7 +20,7 @@ TILED = dedent("""\
       w = f32[1000,10]{0,1:T(8,128)} parameter(1)
       ROOT d = f32[100,10]{1,0:T(8,128)} dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}, metadata={op_name="dense" source_file="model.py" source_line=9}
     }
-    """)  # fmt: skip
+    """)
 UNTILED = TILED.replace(":T(8,128)", "").replace(", is_scheduled=true", "")
 MEASURED = (425984 + 64 * 1024 + 52 * 1024) / (400_000 + 40_000 + 4_000) - 1
 
@@ -67,21 +67,34 @@ def test_tiles_are_measured(file, capsys):
     )
     profile, status = printed(capsys, path)
     value = profile["metrics"]["padding_overhead"]
-    assert (status, value["value"], value["source"], value["detail"]["padding"]) == (0, MEASURED, "hlo", "measured")
+    assert (status, value["value"], value["source"], value["detail"]["padding"]) == (
+        0,
+        MEASURED,
+        "hlo",
+        "measured",
+    )
     assert sorted(profile["metrics"]) == ["mxu_padding_overhead", "padding_overhead"]
 
 
 def test_without_tiles_it_is_predicted_for_the_generation(file, capsys):
     profile, status = printed(capsys, file(UNTILED), "--tpu", "v6e")
     value = profile["metrics"]["padding_overhead"]
-    assert (status, value["source"], value["detail"]["padding"], value["detail"]["tpu"]) == (0, "predicted", "predicted", "v6e")
+    assert (status, value["source"], value["detail"]["padding"], value["detail"]["tpu"]) == (
+        0,
+        "predicted",
+        "predicted",
+        "v6e",
+    )
     assert value["detail"]["low"] <= value["value"] < value["detail"]["high"]
     main(["padding", file(UNTILED)])
     assert "TPU v5e (predicted)" in capsys.readouterr().out
 
 
 def test_dead_code_is_not_predicted(file, capsys):
-    dead = UNTILED.replace("  ROOT", "  dead = f32[1000,1000]{1,0} dot(x, x), lhs_contracting_dims={0}, rhs_contracting_dims={0}\n  ROOT")
+    dead = UNTILED.replace(
+        "  ROOT",
+        "  dead = f32[1000,1000]{1,0} dot(x, x), lhs_contracting_dims={0}, rhs_contracting_dims={0}\n  ROOT",
+    )
     with_dead, _ = printed(capsys, file(dead))
     without, _ = printed(capsys, file(UNTILED))
     assert with_dead["metrics"] == without["metrics"]
@@ -113,7 +126,10 @@ def test_text_is_known_by_its_first_word_too(file, capsys):
 def test_nothing_that_counts_is_unknown_and_status_3(file, capsys):
     small = "HloModule m\nENTRY e {\nROOT p = f32[8]{0:T(128)} parameter(0)\n}"
     assert main(["padding", file(small)]) == 3
-    assert "padding_overhead is unknown: none of the 1 arrays that the executables keep" in capsys.readouterr().out
+    assert (
+        "padding_overhead is unknown: none of the 1 arrays that the executables keep"
+        in capsys.readouterr().out
+    )
     profile, status = printed(capsys, file(small.replace(":T(128)", "")))
     assert (status, profile["metrics"]["padding_overhead"]["value"]) == (3, None)
     assert profile["metrics"]["padding_overhead"]["why"]
@@ -123,9 +139,15 @@ def test_nothing_that_counts_is_unknown_and_status_3(file, capsys):
     ("text", "said"),
     [
         (TILED.replace("{1,0:T(8,128)} dot", "{1:T(8,128)} dot"), "a.hlo:6: "),
-        (TILED.replace("f32[100,1000]", "f33[100,1000]"), "'f33' is no element type; did you mean 'f32'?"),
+        (
+            TILED.replace("f32[100,1000]", "f33[100,1000]"),
+            "'f33' is no element type; did you mean 'f32'?",
+        ),
         (TILED.replace("f32[100,1000]", "f32[?,1000]"), "a.hlo:4: "),
-        ("no HLO at all", "a.hlo:1: no HLO text, which begins with a line 'HloModule …': 'no HLO at all'"),
+        (
+            "no HLO at all",
+            "a.hlo:1: no HLO text, which begins with a line 'HloModule …': 'no HLO at all'",
+        ),
         ("", "a.hlo is empty: it takes HLO text"),
     ],
     ids=["layout", "type", "size", "words", "empty"],
@@ -166,7 +188,12 @@ def test_the_recorded_tpu_trace_has_none(capsys):
     path = stored("tpu_v6e_jax_inference.xplane.pb")
     profile, status = printed(capsys, str(path), "--tpu", "v2")
     value = profile["metrics"]["padding_overhead"]
-    assert (status, value["value"], value["detail"]["padding"], value["detail"]["tpu"]) == (0, 0.0, "measured", "v6e")
+    assert (status, value["value"], value["detail"]["padding"], value["detail"]["tpu"]) == (
+        0,
+        0.0,
+        "measured",
+        "v6e",
+    )
 
 
 def test_it_needs_no_tensorflow(file):
@@ -177,7 +204,13 @@ def test_it_needs_no_tensorflow(file):
 
 @pytest.mark.parametrize(
     "change",
-    [("={1}", "={7}"), ("dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}", "convolution(x, w), dim_labels=b0f_0io->b0f")],
+    [
+        ("={1}", "={7}"),
+        (
+            "dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+            "convolution(x, w), dim_labels=b0f_0io->b0f",
+        ),
+    ],
 )
 def test_instructions_that_do_not_fit_their_operands_are_status_2(file, capsys, change):
     for text in (TILED, UNTILED):
@@ -185,23 +218,40 @@ def test_instructions_that_do_not_fit_their_operands_are_status_2(file, capsys, 
         assert "does not fit" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("device", "tpu", "noted"), [("TPU v4", "v4", False), ("TPU v99", "v6e", True)])
+@pytest.mark.parametrize(
+    ("device", "tpu", "noted"), [("TPU v4", "v4", False), ("TPU v99", "v6e", True)]
+)
 def test_the_generation_is_that_of_the_trace_if_it_says_so(tmp_path, capsys, device, tpu, noted):
-    core = plane("/device:TPU:0", line("XLA Modules", at("f(1)", 1, 2)), stats={"device_type_string": device})
+    core = plane(
+        "/device:TPU:0", line("XLA Modules", at("f(1)", 1, 2)), stats={"device_type_string": device}
+    )
     made = module(main=parameters("f32[100,1000]"))
     kept = plane("/host:metadata", metadata={"f(1)": {"Hlo Proto": field(1, encoded(made))}})
     path = tmp_path / "a.xplane.pb"
-    path.write_bytes(space(plane("/host:CPU", line("python", at("train", 0, 10, step_num=0, _r=1))), core, kept))
+    path.write_bytes(
+        space(plane("/host:CPU", line("python", at("train", 0, 10, step_num=0, _r=1))), core, kept)
+    )
     profile, status = printed(capsys, str(path), "--tpu", "v6e")
     assert (status, profile["metrics"]["padding_overhead"]["detail"]["tpu"]) == (0, tpu)
     assert any("does not say which generation" in note for note in profile["notes"]) == noted
-    assert profile["metrics"]["padding_overhead"]["detail"]["padding"] == ("predicted" if noted else "estimated")
+    assert profile["metrics"]["padding_overhead"]["detail"]["padding"] == (
+        "predicted" if noted else "estimated"
+    )
 
 
 def test_a_trace_without_all_hlo_of_its_steps_is_unknown(tmp_path, capsys):
-    core = plane("/device:TPU:0", line("XLA Modules", at("f(1)", 1, 2), at("g(2)", 3, 4)), stats={"device_type_string": "TPU v4"})
+    core = plane(
+        "/device:TPU:0",
+        line("XLA Modules", at("f(1)", 1, 2), at("g(2)", 3, 4)),
+        stats={"device_type_string": "TPU v4"},
+    )
     host = plane("/host:CPU", line("python", at("train", 0, 10, step_num=0, _r=1)))
-    kept = plane("/host:metadata", metadata={"f(1)": {"Hlo Proto": field(1, encoded(module(main=parameters("f32[100,1000]"))))}})
+    kept = plane(
+        "/host:metadata",
+        metadata={
+            "f(1)": {"Hlo Proto": field(1, encoded(module(main=parameters("f32[100,1000]"))))}
+        },
+    )
     path = tmp_path / "a.xplane.pb"
     for planes, words in (
         ([host, core, kept], "HLO of 1 of the 2 executables that ran"),

@@ -41,8 +41,16 @@ def test_analyze_prints_one_json_object(trace, capsys):
     assert [step["name"] for step in profile["steps"]] == ["train 0", "train 1", "train 2"]
     assert (profile["n_dropped"], profile["step_source"]) == (0, "step_num")
     assert set(profile["steps"][0]["parts_s"]) == {
-        "compile", "output", "input", "kernel_launch", "host_compute", "collective", "device_to_device", "device_compute", "other",
-    }  # fmt: skip
+        "compile",
+        "output",
+        "input",
+        "kernel_launch",
+        "host_compute",
+        "collective",
+        "device_to_device",
+        "device_compute",
+        "other",
+    }
     assert set(profile["metrics"]["input_bound"]) == {"value", "unit", "source", "why", "detail"}
     assert profile["metrics"]["step_time"]["value"] is None
     assert profile["metrics"]["step_time"]["why"]
@@ -68,7 +76,10 @@ def test_check_says_by_its_status_whether_limits_hold(trace, limits, status, cap
 
 def test_a_failed_check_says_why(trace, capsys):
     main(["check", trace, "--max-input-bound", "5%"])
-    assert "FAIL: input_bound was 42.9 %, wanted at most 5 % (max_input_bound='5%')" in capsys.readouterr().out
+    assert (
+        "FAIL: input_bound was 42.9 %, wanted at most 5 % (max_input_bound='5%')"
+        in capsys.readouterr().out
+    )
 
 
 def test_what_cannot_be_read_is_status_2_and_named(tmp_path, capsys):
@@ -101,13 +112,23 @@ def test_a_target_that_is_no_time_of_a_step_is_refused(trace, target, capsys):
 
 
 def test_check_takes_the_target_too(trace, capsys):
-    assert main(["check", trace, "--target-step-time", "12ms", "--max-input-bound-at-target", "5%"]) == 3
+    assert (
+        main(["check", trace, "--target-step-time", "12ms", "--max-input-bound-at-target", "5%"])
+        == 3
+    )
     assert "no tf.data stage made an element" in capsys.readouterr().out
 
 
 def test_a_reader_that_goes_away_is_no_error(tmp_path):
     long = tmp_path / "long.xplane.pb"  # more text than a pipe holds
-    long.write_bytes(space(plane("/host:CPU", line("python", *(at("train", n, n + 0.5, step_num=n, _r=1) for n in range(2000))))))
+    long.write_bytes(
+        space(
+            plane(
+                "/host:CPU",
+                line("python", *(at("train", n, n + 0.5, step_num=n, _r=1) for n in range(2000))),
+            )
+        )
+    )
     command = f"{sys.executable} -m pytest_tfperf.cli.main analyze --json {long} | head -1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True)
     assert (done.stdout.count("\n"), done.stderr) == (1, "")
@@ -119,4 +140,7 @@ def test_what_was_dropped_is_said_with_its_reason(tmp_path, capsys):
     path = tmp_path / "calls.xplane.pb"
     path.write_bytes(space(plane("/host:CPU", line("python", *calls, other))))
     assert main(["analyze", str(path)]) == 0
-    assert "note: 1 other events from function are no steps: they are calls of other functions" in capsys.readouterr().out
+    assert (
+        "note: 1 other events from function are no steps: they are calls of other functions"
+        in capsys.readouterr().out
+    )

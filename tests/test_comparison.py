@@ -21,8 +21,15 @@ def comparison():
     return Comparison(
         turns={"plain": PLAIN, "xla": FAST},
         profiles={
-            "plain": profile(step_time=0.011, xla_clusters=0, retraces=Value.unknown("retraces", "private API")),
-            "xla": profile(step_time=0.005, xla_clusters=1, retraces=0, peak_memory=value("peak_memory", 2048, low=1024, high=2048)),
+            "plain": profile(
+                step_time=0.011, xla_clusters=0, retraces=Value.unknown("retraces", "private API")
+            ),
+            "xla": profile(
+                step_time=0.005,
+                xla_clusters=1,
+                retraces=0,
+                peak_memory=value("peak_memory", 2048, low=1024, high=2048),
+            ),
         },
         notes=("order of turns: seed 7",),
     )
@@ -49,15 +56,34 @@ def test_too_few_rounds_give_a_ratio_and_no_interval():
     ratio = Comparison(turns={"a": PLAIN[:7], "b": FAST[:7]}).speedup("b")
     assert ratio.ratio == pytest.approx(2)
     for end in ("low", "high"):
-        with pytest.raises(UnknownMetric, match=r"^the ratio has no interval: 7 pairs of turns cannot give .* needs 8$"):
+        with pytest.raises(
+            UnknownMetric,
+            match=r"^the ratio has no interval: 7 pairs of turns cannot give .* needs 8$",
+        ):
             getattr(ratio, end)
     assert str(ratio) == "2.000 (7 pairs of turns cannot give an interval of 0.99: that needs 8)"
-    assert ratio.to_json() == {"ratio": ratio.ratio, "low": None, "high": None, "confidence": None, "n": None, "why": ratio.why}
+    assert ratio.to_json() == {
+        "ratio": ratio.ratio,
+        "low": None,
+        "high": None,
+        "confidence": None,
+        "n": None,
+        "why": ratio.why,
+    }
 
 
-@pytest.mark.parametrize("read", [lambda c: c.step_time("xal"), lambda c: c.speedup("xal"), lambda c: c.speedup("xla", over="xal")])
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda c: c.step_time("xal"),
+        lambda c: c.speedup("xal"),
+        lambda c: c.speedup("xla", over="xal"),
+    ],
+)
 def test_an_unknown_variant_is_an_error_with_the_nearest(comparison, read):
-    with pytest.raises(CaptureError, match=r"no variant 'xal' was compared; did you mean 'xla'\? valid: plain, xla"):
+    with pytest.raises(
+        CaptureError, match=r"no variant 'xal' was compared; did you mean 'xla'\? valid: plain, xla"
+    ):
         read(comparison)
 
 
@@ -91,7 +117,10 @@ def test_an_assertion_shows_one_line_for_each_variant(comparison):
 
 def test_json_is_plain_and_whole(comparison):
     data = comparison.to_json()
-    assert json.loads(json.dumps(data, allow_nan=False)) == {**data, "table": json.loads(json.dumps(data["table"]))}
+    assert json.loads(json.dumps(data, allow_nan=False)) == {
+        **data,
+        "table": json.loads(json.dumps(data["table"])),
+    }
     assert data["variants"] == ["plain", "xla"]
     assert data["turns"]["xla"] == list(FAST)
     assert data["step_time"]["plain"] == pytest.approx(0.0107)

@@ -10,13 +10,16 @@ def test_the_generated_pages_are_what_the_registries_say():
     generate = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(generate)
     assert set(generate.PAGES) == {"metrics.md", "op_guide.md"}
-    assert {name: (ROOT / "docs" / name).read_text(encoding="utf-8") for name in generate.PAGES} == {
-        name: make() for name, make in generate.PAGES.items()
-    }
+    assert {
+        name: (ROOT / "docs" / name).read_text(encoding="utf-8") for name in generate.PAGES
+    } == {name: make() for name, make in generate.PAGES.items()}
 
 
 def test_the_readme_names_every_option_and_ini_value():
-    readme, plugin = (ROOT / "README.md").read_text(encoding="utf-8"), (ROOT / "pytest_tfperf" / "plugin.py").read_text(encoding="utf-8")
+    readme, plugin = (
+        (ROOT / "README.md").read_text(encoding="utf-8"),
+        (ROOT / "pytest_tfperf" / "plugin.py").read_text(encoding="utf-8"),
+    )
     options = set(re.findall(r'add\("(--tfperf-[a-z-]+)"', plugin))
     inis = set(re.findall(r'^    "(tfperf_[a-z_]+)": "(?!see --)', plugin, re.MULTILINE)) - {
         "tfperf_baseline",

@@ -16,7 +16,9 @@ def run(folder, *arguments):
     return subprocess.run(command, capture_output=True, text=True)
 
 
-@pytest.mark.parametrize("example", [path for path in EXAMPLES.iterdir() if path.is_dir()], ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "example", [path for path in EXAMPLES.iterdir() if path.is_dir()], ids=lambda path: path.name
+)
 def test_an_example_runs(example):
     done = run(example, "--tfperf-disable")
     assert done.returncode == 0, done.stdout
@@ -24,7 +26,10 @@ def test_an_example_runs(example):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("example", ["grappler", "input_pipeline", "mixed_precision", "own_metric", "tpu_padding", "xla_mnist"])
+@pytest.mark.parametrize(
+    "example",
+    ["grappler", "input_pipeline", "mixed_precision", "own_metric", "tpu_padding", "xla_mnist"],
+)
 def test_an_example_passes(example):
     done = run(EXAMPLES / example)
     assert done.returncode == 0, done.stdout

@@ -33,13 +33,26 @@ def exported(folder, ending, *traces):
 
 def chrome(folder, *traces):
     """(slices, other events) of the JSON: {(process, thread): [(name, start in ps, end in ps, args)]}."""
-    events = json.loads(exported(folder, ".json", *traces).read_text(), parse_float=Decimal)["traceEvents"]
-    names = {(e["name"], e["pid"], e["tid"]): e["args"]["name"] for e in events if e["ph"] == "M" and e["name"].endswith("_name")}
+    events = json.loads(exported(folder, ".json", *traces).read_text(), parse_float=Decimal)[
+        "traceEvents"
+    ]
+    names = {
+        (e["name"], e["pid"], e["tid"]): e["args"]["name"]
+        for e in events
+        if e["ph"] == "M" and e["name"].endswith("_name")
+    }
     slices = defaultdict(list)
     for e in events:
         if e["ph"] == "X":
             key = names["process_name", e["pid"], 0], names["thread_name", e["pid"], e["tid"]]
-            slices[key].append((e["name"], picoseconds(e["ts"]), picoseconds(e["ts"] + e["dur"]), e.get("args", {})))
+            slices[key].append(
+                (
+                    e["name"],
+                    picoseconds(e["ts"]),
+                    picoseconds(e["ts"] + e["dur"]),
+                    e.get("args", {}),
+                )
+            )
     return dict(slices), [e for e in events if e["ph"] not in "XM"]
 
 
@@ -72,7 +85,9 @@ def fields(content):
         if tag & 7 == 0:
             yield tag >> 3, varint()
         else:
-            length = {1: 8, 5: 4}.get(tag & 7) or (varint() if tag & 7 == 2 else pytest.fail(f"wire type {tag & 7}"))
+            length = {1: 8, 5: 4}.get(tag & 7) or (
+                varint() if tag & 7 == 2 else pytest.fail(f"wire type {tag & 7}")
+            )
             assert place + length <= len(content)
             yield tag >> 3, content[place : place + length]
             place += length
@@ -135,9 +150,15 @@ class PerfettoTrace:
         if content[9] == 1:
             key = self.threads[track]
             name = self.interned[sequence, 2][content[10]]
-            args = dict(self._annotation(sequence, list(fields(value))) for number, value in event if number == 4)
+            args = dict(
+                self._annotation(sequence, list(fields(value)))
+                for number, value in event
+                if number == 4
+            )
             for field, side in ((47, 0), (48, 1)):
-                for flow in (struct.unpack("<Q", value)[0] for number, value in event if number == field):
+                for flow in (
+                    struct.unpack("<Q", value)[0] for number, value in event if number == field
+                ):
                     self.flows[flow][side].append((*key, name))
             self.open[track].append((name, time, args))
         elif content[9] == 2:
@@ -174,8 +195,12 @@ PLAIN = space(plane(HOST, line("python", *STEPS), line("worker", *WAITS)))
 def test_chrome_has_the_lines_and_the_steps_with_their_parts(tmp_path):
     slices, others = chrome(tmp_path, PLAIN)
     assert others == []
-    assert slices[HOST, "python"] == [("train", n * 10 * MS, (n * 10 + 8) * MS, {"step_num": n, "_r": 1}) for n in range(3)]
-    assert slices[HOST, "worker"] == [("IteratorGetNextOp::DoCompute", (n * 10 + 1) * MS, (n * 10 + 5) * MS, {}) for n in range(3)]
+    assert slices[HOST, "python"] == [
+        ("train", n * 10 * MS, (n * 10 + 8) * MS, {"step_num": n, "_r": 1}) for n in range(3)
+    ]
+    assert slices[HOST, "worker"] == [
+        ("IteratorGetNextOp::DoCompute", (n * 10 + 1) * MS, (n * 10 + 5) * MS, {}) for n in range(3)
+    ]
     assert slices["Steps", "from step_num"] == [
         ("train 0", 0, 10 * MS, {"input (ms)": 4, "other (ms)": 6}),
         ("train 1", 10 * MS, 20 * MS, {"input (ms)": 4, "other (ms)": 6}),
@@ -186,14 +211,27 @@ def test_chrome_has_the_lines_and_the_steps_with_their_parts(tmp_path):
 def test_perfetto_has_the_same(tmp_path):
     trace = perfetto(tmp_path, PLAIN)
     expected, _ = chrome(tmp_path, PLAIN)
-    assert {key: [(n, s * 1000, e * 1000, a) for n, s, e, a in rows] for key, rows in trace.slices.items()} == expected
+    assert {
+        key: [(n, s * 1000, e * 1000, a) for n, s, e, a in rows]
+        for key, rows in trace.slices.items()
+    } == expected
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_the_ending_says_the_format_in_any_case(tmp_path, ending):
     content = exported(tmp_path, ending, PLAIN).read_bytes()
     (tmp_path / "host.xplane.pb").write_bytes(PLAIN)
-    assert main(["export", str(tmp_path / "host.xplane.pb"), "-o", str(tmp_path / f"again{ending.upper()}")]) == 0
+    assert (
+        main(
+            [
+                "export",
+                str(tmp_path / "host.xplane.pb"),
+                "-o",
+                str(tmp_path / f"again{ending.upper()}"),
+            ]
+        )
+        == 0
+    )
     assert (tmp_path / f"again{ending.upper()}").read_bytes() == content
     if ending == ".json.gz":
         content = gzip.decompress(content)
@@ -201,21 +239,36 @@ def test_the_ending_says_the_format_in_any_case(tmp_path, ending):
 
 
 def test_times_are_exact_to_the_picosecond(tmp_path):
-    slices, _ = chrome(tmp_path, space(plane(HOST, line("t", event("a", 1, 2), event("b", 123_456_789_012_345_678, 1)))))
-    assert [row[:3] for row in slices[HOST, "t"]] == [("a", 1, 3), ("b", 123_456_789_012_345_678, 123_456_789_012_345_679)]
+    slices, _ = chrome(
+        tmp_path,
+        space(plane(HOST, line("t", event("a", 1, 2), event("b", 123_456_789_012_345_678, 1)))),
+    )
+    assert [row[:3] for row in slices[HOST, "t"]] == [
+        ("a", 1, 3),
+        ("b", 123_456_789_012_345_678, 123_456_789_012_345_679),
+    ]
 
 
 def test_no_time_is_negative(tmp_path):
     trace = space(plane(HOST, line("t", event("early", -5 * MS, MS), event("late", 0, MS))))
     slices, _ = chrome(tmp_path, trace)
     assert [row[:3] for row in slices[HOST, "t"]] == [("early", 0, MS), ("late", 5 * MS, 6 * MS)]
-    assert [row[:3] for row in perfetto(tmp_path, trace).slices[HOST, "t"]] == [("early", 0, 10**6), ("late", 5 * 10**6, 6 * 10**6)]
+    assert [row[:3] for row in perfetto(tmp_path, trace).slices[HOST, "t"]] == [
+        ("early", 0, 10**6),
+        ("late", 5 * 10**6, 6 * 10**6),
+    ]
 
 
 STATS = {
-    "text": "plain", "ref": Ref("referred"), "big": Uint(2**64 - 1), "negative": -(2**60), "small": -7, "double": 2.5,
-    "bytes": b"\x00\xff\x80", "infinite": float("inf"),
-}  # fmt: skip
+    "text": "plain",
+    "ref": Ref("referred"),
+    "big": Uint(2**64 - 1),
+    "negative": -(2**60),
+    "small": -7,
+    "double": 2.5,
+    "bytes": b"\x00\xff\x80",
+    "infinite": float("inf"),
+}
 
 
 def test_stats_are_args(tmp_path):
@@ -223,15 +276,30 @@ def test_stats_are_args(tmp_path):
     expected = {"text": "plain", "ref": "referred", "small": -7, "double": 2.5, "bytes": "3 bytes"}
     slices, _ = chrome(tmp_path, trace)
     ((_, _, _, args),) = slices[HOST, "t"]
-    assert args == expected | {"big": "18446744073709551615", "negative": "-1152921504606846976", "infinite": "inf"}
+    assert args == expected | {
+        "big": "18446744073709551615",
+        "negative": "-1152921504606846976",
+        "infinite": "inf",
+    }
     ((_, _, _, args),) = perfetto(tmp_path, trace).slices[HOST, "t"]
     assert args == expected | {"big": 2**64 - 1, "negative": -(2**60), "infinite": float("inf")}
 
 
 def test_short_stats_of_a_name_are_args_of_its_events(tmp_path):
     metadata = {"fusion.1": {"hlo_category": "convolution", "hlo_text": "x" * 201}}
-    slices, _ = chrome(tmp_path, space(plane("/device:TPU:0", line("XLA Ops", event("fusion.1", 0, 5, run_id=3)), metadata=metadata)))
-    assert slices["/device:TPU:0", "XLA Ops"] == [("fusion.1", 0, 5, {"hlo_category": "convolution", "run_id": 3})]
+    slices, _ = chrome(
+        tmp_path,
+        space(
+            plane(
+                "/device:TPU:0",
+                line("XLA Ops", event("fusion.1", 0, 5, run_id=3)),
+                metadata=metadata,
+            )
+        ),
+    )
+    assert slices["/device:TPU:0", "XLA Ops"] == [
+        ("fusion.1", 0, 5, {"hlo_category": "convolution", "run_id": 3})
+    ]
 
 
 NAMES = ['quote " and \\', "emoji 🚀 ü", "NUL \x00 in it", "line\nbreak", "</script>", ""]
@@ -241,10 +309,18 @@ NAMES = ['quote " and \\', "emoji 🚀 ü", "NUL \x00 in it", "line\nbreak", "</
 def test_names_stay_as_they_are(tmp_path, name):
     trace = space(plane(HOST, line(name, event(name, 0, 5, {name or "-": name}))))
     for slices in (chrome(tmp_path, trace)[0], perfetto(tmp_path, trace).slices):
-        assert [(key, row[0], row[3]) for key, rows in slices.items() for row in rows] == [((HOST, name), name, {name or "-": name})]
+        assert [(key, row[0], row[3]) for key, rows in slices.items() for row in rows] == [
+            ((HOST, name), name, {name or "-": name})
+        ]
 
 
-KERNELS = (line("Stream #1", event("kernel", 100, 50, correlation_id=7), event("again", 200, 50, correlation_id=8)),)
+KERNELS = (
+    line(
+        "Stream #1",
+        event("kernel", 100, 50, correlation_id=7),
+        event("again", 200, 50, correlation_id=8),
+    ),
+)
 LAUNCHES = [
     event("cuLaunchKernel", 0, 10, correlation_id=7),
     event("cuGraphLaunch", 20, 10, correlation_id=8),
@@ -266,7 +342,9 @@ def test_flows_lead_from_the_launch_to_the_kernel_on_each_device(tmp_path):
     trace = perfetto(tmp_path, GPUS)
     assert {(start, end) for (start,), (end,) in trace.flows.values()} == pairs
     slices, flows = chrome(tmp_path, GPUS)
-    names = {(name, begin): (*key, name) for key, rows in slices.items() for name, begin, _, _ in rows}
+    names = {
+        (name, begin): (*key, name) for key, rows in slices.items() for name, begin, _, _ in rows
+    }
     at_time = {begin: full for (_, begin), full in names.items()}
     ends = defaultdict(dict)
     for flow in flows:
@@ -276,7 +354,13 @@ def test_flows_lead_from_the_launch_to_the_kernel_on_each_device(tmp_path):
 
 
 def test_what_overlaps_without_nesting_has_a_track_beside(tmp_path):
-    events = [event("a", 0, 10_000), event("b", 5_000, 10_000), event("c", 6_000, 2_000), event("d", 10_000, 1_000), event("e", 15_000, 0)]
+    events = [
+        event("a", 0, 10_000),
+        event("b", 5_000, 10_000),
+        event("c", 6_000, 2_000),
+        event("d", 10_000, 1_000),
+        event("e", 15_000, 0),
+    ]
     trace = space(plane(HOST, line("t", *events)))
     for slices in (chrome(tmp_path, trace)[0], perfetto(tmp_path, trace).slices):
         names = {track: sorted(row[0] for row in rows) for (_, track), rows in slices.items()}
@@ -302,7 +386,10 @@ def test_memory_is_a_counter_for_each_allocator(tmp_path):
 
 
 def test_memory_of_a_tpu_is_a_counter_for_each_core(tmp_path):
-    events = [event("MemoryAllocation", core * 1000, 0, bytes_allocated=core + 7, index_on_host=core) for core in range(2)]
+    events = [
+        event("MemoryAllocation", core * 1000, 0, bytes_allocated=core + 7, index_on_host=core)
+        for core in range(2)
+    ]
     found = perfetto(tmp_path, space(plane(HOST, line("t", *events)))).counters
     assert dict(found) == {(HOST, "memory TPU:0"): [(0, 7)], (HOST, "memory TPU:1"): [(1, 8)]}
 
@@ -314,11 +401,17 @@ def test_hosts_stand_beside_each_other_aligned_by_their_steps(tmp_path):
         space(plane(HOST, line("python", *late, at("before", 0, 1))), hostnames=["two"]),
     ]
     slices, _ = chrome(tmp_path, *traces)
-    starts = {(process, name): start for (process, _), rows in slices.items() for name, start, _, _ in rows}
+    starts = {
+        (process, name): start
+        for (process, _), rows in slices.items()
+        for name, start, _, _ in rows
+    }
     assert starts["one Steps", "train 1"] == starts["two Steps", "train 1"]
     assert starts["two /host:CPU", "before"] == 0
     keys = Counter(
-        (e["pid"], e["tid"]) for e in json.loads((tmp_path / "out.json").read_text())["traceEvents"] if e["name"] == "thread_name"
+        (e["pid"], e["tid"])
+        for e in json.loads((tmp_path / "out.json").read_text())["traceEvents"]
+        if e["name"] == "thread_name"
     )
     assert len(keys) == 4
     assert set(keys.values()) == {1}
@@ -363,22 +456,49 @@ def test_an_unknown_ending_is_an_error_before_anything_is_read(tmp_path):
         export_traces([tmp_path / "missing.xplane.pb"], tmp_path / "out.png")
 
 
-EVENTS = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 20_000), st.integers(0, 9_000)), max_size=12)
+EVENTS = st.lists(
+    st.tuples(st.sampled_from("abc"), st.integers(0, 20_000), st.integers(0, 9_000)), max_size=12
+)
 
 
 @settings(max_examples=60, deadline=None)
 @given(lines=st.lists(EVENTS, min_size=1, max_size=3))
 def test_any_events_come_back_once_and_nested(tmp_path_factory, lines):
     folder = tmp_path_factory.mktemp("export")
-    trace = space(plane(HOST, *(line(f"line {n}", *(event(*e) for e in events)) for n, events in enumerate(lines))))
-    expected = Counter((f"line {n}", name, start, start + length) for n, events in enumerate(lines) for name, start, length in events)
+    trace = space(
+        plane(
+            HOST,
+            *(line(f"line {n}", *(event(*e) for e in events)) for n, events in enumerate(lines)),
+        )
+    )
+    expected = Counter(
+        (f"line {n}", name, start, start + length)
+        for n, events in enumerate(lines)
+        for name, start, length in events
+    )
     slices, _ = chrome(folder, trace)
-    assert Counter((track.partition(" (")[0], *row[:3]) for (_, track), rows in slices.items() for row in rows) == expected
+    assert (
+        Counter(
+            (track.partition(" (")[0], *row[:3])
+            for (_, track), rows in slices.items()
+            for row in rows
+        )
+        == expected
+    )
     for rows in slices.values():
         for one, (_, begin, end, _) in enumerate(rows):
-            assert all((b <= begin and end <= e) or e <= begin or end <= b for _, b, e, _ in rows[:one])
+            assert all(
+                (b <= begin and end <= e) or e <= begin or end <= b for _, b, e, _ in rows[:one]
+            )
     found = perfetto(folder, trace).slices
     in_ns = Counter({})
     for (track, name, start, end), number in expected.items():
         in_ns[track, name, start // 1000, end // 1000] += number
-    assert Counter((track.partition(" (")[0], *row[:3]) for (_, track), rows in found.items() for row in rows) == in_ns
+    assert (
+        Counter(
+            (track.partition(" (")[0], *row[:3])
+            for (_, track), rows in found.items()
+            for row in rows
+        )
+        == in_ns
+    )

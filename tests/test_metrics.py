@@ -211,7 +211,9 @@ def test_a_number_is_written_as_a_person_writes_it(number, unit, text):
 
 
 @pytest.mark.parametrize("unit", UNITS)
-@pytest.mark.parametrize("number", [0.0, 1e-12, 0.37, 0.9996, 1.0, 999.6, 1023.7, 123_456.0, 1e15, 1e300, -0.37])
+@pytest.mark.parametrize(
+    "number", [0.0, 1e-12, 0.37, 0.9996, 1.0, 999.6, 1023.7, 123_456.0, 1e15, 1e300, -0.37]
+)
 def test_no_number_is_written_so_that_a_person_must_count_in_powers_above_one(number, unit):
     assert "e+" not in format_quantity(number, unit)
 
@@ -230,16 +232,26 @@ def test_different_numbers_that_are_written_alike_are_told_apart():
 
 
 def test_nearest_proposes_and_lists_in_order():
-    assert nearest("step_tim", ["step_time", "flops"]) == "did you mean 'step_time'? valid: flops, step_time"
+    assert (
+        nearest("step_tim", ["step_time", "flops"])
+        == "did you mean 'step_time'? valid: flops, step_time"
+    )
 
 
 def test_nearest_proposes_nothing_where_nothing_is_near():
     assert nearest("zzz", iter(["step_time", "flops"])) == "valid: flops, step_time"
 
 
-@pytest.mark.parametrize(("number", "unit", "text"), [
-    (1.64e12, "bytes/s", "1.64 TB/s"), (12.5e6, "bytes/s", "12.5 MB/s"), (3.0, "bytes/s", "3 B/s"),
-    (918e12, "FLOP/s", "918 TFLOP/s"), (167.4e9, "FLOP/s", "167 GFLOP/s"), (0.0, "FLOP/s", "0 FLOP/s"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("number", "unit", "text"),
+    [
+        (1.64e12, "bytes/s", "1.64 TB/s"),
+        (12.5e6, "bytes/s", "12.5 MB/s"),
+        (3.0, "bytes/s", "3 B/s"),
+        (918e12, "FLOP/s", "918 TFLOP/s"),
+        (167.4e9, "FLOP/s", "167 GFLOP/s"),
+        (0.0, "FLOP/s", "0 FLOP/s"),
+    ],
+)
 def test_rates_of_tables_are_written_with_their_prefix(number, unit, text):
     assert format_quantity(number, unit) == text

@@ -99,9 +99,15 @@ AGAIN = {
 }
 OTHERS = ["asyncio", "benchmark", "pytest_cov", "randomly", "rerunfailures", "timeout"]
 ALL = [
-    *(word for name in OTHERS for word in ("-p", name)), "-o", "asyncio_default_fixture_loop_scope=function", "--cov=model", "--reruns=1",
-    "--timeout=60", "--benchmark-min-rounds=1", "--benchmark-max-time=0.001",
-]  # fmt: skip
+    *(word for name in OTHERS for word in ("-p", name)),
+    "-o",
+    "asyncio_default_fixture_loop_scope=function",
+    "--cov=model",
+    "--reruns=1",
+    "--timeout=60",
+    "--benchmark-min-rounds=1",
+    "--benchmark-max-time=0.001",
+]
 
 
 def project_of(folder, suite):
@@ -121,33 +127,60 @@ def kinds(tmp_path_factory):
 
 def said(project):
     found = json.loads((project.path / "said.json").read_text())
-    return {kind: names for kind, names in found.items() if not kind.startswith(("subtests", "deselected", "warnings"))}
+    return {
+        kind: names
+        for kind, names in found.items()
+        if not kind.startswith(("subtests", "deselected", "warnings"))
+    }
 
 
-FEW = ["test_good", "test_gets_better", "test_skips", "test_expected", "test_subtests", "test_async"]  # a process is a second
+FEW = [
+    "test_good",
+    "test_gets_better",
+    "test_skips",
+    "test_expected",
+    "test_subtests",
+    "test_async",
+]  # a process is a second
 
 
 @pytest.mark.parametrize(
     ("arguments", "options", "expected"),
     [
         ([], {}, AGAIN),
-        (["-p", "xdist", "-n2", "-W", "default"], {}, AGAIN),  # pytest-benchmark warns that it does nothing there
-        (["-k", " or ".join(FEW)], {"OWN": "1"}, {kind: [name for name in names if name in FEW] for kind, names in AGAIN.items()}),
+        (
+            ["-p", "xdist", "-n2", "-W", "default"],
+            {},
+            AGAIN,
+        ),  # pytest-benchmark warns that it does nothing there
+        (
+            ["-k", " or ".join(FEW)],
+            {"OWN": "1"},
+            {kind: [name for name in names if name in FEW] for kind, names in AGAIN.items()},
+        ),
         pytest.param([], {"OWN": "1"}, AGAIN, marks=pytest.mark.slow),
         ([], {"AGAINST": "1", "against": "HEAD"}, ONCE),
     ],
     ids=["plain", "workers", "own processes", "all own processes", "sides"],
 )
-def test_all_kinds_of_tests_under_all_plugins_are_what_they_are(kinds, arguments, options, expected):
+def test_all_kinds_of_tests_under_all_plugins_are_what_they_are(
+    kinds, arguments, options, expected
+):
     run = kinds.run(*ALL, *arguments, **{"against": None, **options})
     assert said(kinds) == expected, run.text
     assert run.status == 1
     tests = {test["key"]: test for test in json.loads(run.file.read_text())["tests"]}
     assert set(tests) == {name for names in expected.values() for name in names}
-    assert {name for name, test in tests.items() if test["outcome"] == "failed"} == set(expected["failed"])
-    assert [check["verdict"] for check in tests["test_expected"]["checks"] if check["kind"] == "limit"] == ["FAIL"]
+    assert {name for name, test in tests.items() if test["outcome"] == "failed"} == set(
+        expected["failed"]
+    )
+    assert [
+        check["verdict"] for check in tests["test_expected"]["checks"] if check["kind"] == "limit"
+    ] == ["FAIL"]
     assert tests["test_skips"]["checks"] == []
-    assert "test_suite.py::test_by_chance: its workload" not in run.text  # NEW, did the sides draw each for itself
+    assert (
+        "test_suite.py::test_by_chance: its workload" not in run.text
+    )  # NEW, did the sides draw each for itself
     assert "model.py" in run.text.partition("tests coverage")[2]
 
 
@@ -182,11 +215,17 @@ def slow(tmp_path_factory):
     return project_of(tmp_path_factory.mktemp("slow"), SLOW)
 
 
-@pytest.mark.parametrize("options", [{}, {"OWN": "1"}, {"AGAINST": "1", "against": "HEAD"}], ids=["plain", "own process", "sides"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"OWN": "1"}, {"AGAINST": "1", "against": "HEAD"}],
+    ids=["plain", "own process", "sides"],
+)
 @pytest.mark.parametrize("method", ["signal", "thread"])
 def test_a_limit_of_time_leaves_nothing(slow, method, options):
     options = {"against": None, **options}
-    run = slow.run("-p", "timeout", "--timeout=2", f"--timeout-method={method}", **options)  # and nothing is left of it
+    run = slow.run(
+        "-p", "timeout", "--timeout=2", f"--timeout-method={method}", **options
+    )  # and nothing is left of it
     assert run.status == 1
     assert "Timeout" in run.text
     assert "INTERNALERROR" not in run.text
@@ -195,11 +234,22 @@ def test_a_limit_of_time_leaves_nothing(slow, method, options):
         run = slow.run("-p", "timeout", "-k", "test_next", **options)
         assert run.status == 0, run.text
     else:  # on a busy machine the limit strikes while the test's process starts: an error at its setup
-        assert said(slow) in [{how: ["test_slow"], "passed": ["test_next"]} for how in ("failed", "error")], run.text
+        assert said(slow) in [
+            {how: ["test_slow"], "passed": ["test_next"]} for how in ("failed", "error")
+        ], run.text
 
 
 def test_a_limit_of_time_in_a_worker_costs_its_test(slow):
-    run = slow.run("-p", "timeout", "--timeout=2", "--timeout-method=thread", "-p", "xdist", "-n2", against=None)
+    run = slow.run(
+        "-p",
+        "timeout",
+        "--timeout=2",
+        "--timeout-method=thread",
+        "-p",
+        "xdist",
+        "-n2",
+        against=None,
+    )
     assert said(slow) == {"failed": ["test_slow"], "passed": ["test_next"]}, run.text
 
 
@@ -250,13 +300,17 @@ def test_a_side_that_runs_a_test_again_is_no_side(tmp_path):
     [([], {}), (["-p", "xdist", "-n2"], {}), ([], {"against": "HEAD"})],
     ids=["plain", "workers", "sides"],
 )
-def test_what_failed_is_run_first_or_alone_and_the_first_failure_stops(tmp_path, arguments, options):
+def test_what_failed_is_run_first_or_alone_and_the_first_failure_stops(
+    tmp_path, arguments, options
+):
     project = project_of(tmp_path, TWICE)
     (project.path / "pytest.ini").write_text(INI.replace("-p no:cacheprovider", ""))
     for more, expected in [
         ([], {"failed": ["test_fails"], "passed": ["test_next"]}),
         (["--lf"], {"failed": ["test_fails"]}),
-        *([] if arguments else [(["-x"], {"failed": ["test_fails"]})]),  # the other worker has gone on by then
+        *(
+            [] if arguments else [(["-x"], {"failed": ["test_fails"]})]
+        ),  # the other worker has gone on by then
     ]:
         run = project.run(*arguments, *more, **{"against": None, **options})
         assert said(project) == expected, run.text
@@ -266,8 +320,18 @@ def test_what_failed_is_run_first_or_alone_and_the_first_failure_stops(tmp_path,
 def test_the_debugger_shows_the_profiles_and_what_is_broken(inside):
     inside.makepyfile(BROKEN)
     command = [sys.executable, "-m", "pytest", "-p", "tfperf", "-p", "stand_in", "--pdb"]
-    done = inside.run(*command, stdin=b"p [check.metric for check in broken]\np [one.name for one, _ in profiler.results()]\nq\n")
-    done.stdout.fnmatch_lines(["*FAIL: retraces was 3, wanted at most 0*", "*entering PDB*", "(Pdb) [[]'retraces'*", "(Pdb) [[]'odd'*"])
+    done = inside.run(
+        *command,
+        stdin=b"p [check.metric for check in broken]\np [one.name for one, _ in profiler.results()]\nq\n",
+    )
+    done.stdout.fnmatch_lines(
+        [
+            "*FAIL: retraces was 3, wanted at most 0*",
+            "*entering PDB*",
+            "(Pdb) [[]'retraces'*",
+            "(Pdb) [[]'odd'*",
+        ]
+    )
 
 
 BROKEN = """
@@ -313,8 +377,17 @@ def test_here(benchmark):
     benchmark(int)
 """
     )
-    options = ["--benchmark-autosave", "--benchmark-json=all.json", "--benchmark-min-rounds=1", "--benchmark-max-time=0.001"]
-    done = inside.runpytest_subprocess("-p", "tfperf", "-p", "stand_in", "-p", "benchmark", *options)
+    options = [
+        "--benchmark-autosave",
+        "--benchmark-json=all.json",
+        "--benchmark-min-rounds=1",
+        "--benchmark-max-time=0.001",
+    ]
+    done = inside.runpytest_subprocess(
+        "-p", "tfperf", "-p", "stand_in", "-p", "benchmark", *options
+    )
     done.assert_outcomes(passed=2)
     files = [*inside.path.glob(".benchmarks/*/*.json"), inside.path / "all.json"]
-    assert [[one["name"] for one in json.loads(file.read_text())["benchmarks"]] for file in files] == [["test_here"]] * 2
+    assert [
+        [one["name"] for one in json.loads(file.read_text())["benchmarks"]] for file in files
+    ] == [["test_here"]] * 2

@@ -13,7 +13,8 @@ from pytest_tfperf.baseline.compare import compare_with_baseline
 from pytest_tfperf.baseline.compare_runs import compare_runs
 from pytest_tfperf.baseline.record import record
 from pytest_tfperf.baseline.store import Place, read_entries
-from pytest_tfperf.checks.limits import Wanted, argument_names, check_limits, parse_limit_lines
+from pytest_tfperf.checks.arguments import Wanted, argument_names, parse_limit_lines
+from pytest_tfperf.checks.limits import check_limits
 from pytest_tfperf.errors import LimitError, MetricError, TfperfError, UnknownMetric
 from pytest_tfperf.plugin.custom_metrics import Registry
 from pytest_tfperf.report.terminal import render
@@ -70,13 +71,19 @@ def test_a_name_can_be_added_once():
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ({"unit": "tokens"}, "unit 'tokens' is none of 's', '1/s', '0..1', 'ratio', 'count', 'bytes', 'FLOP'"),
+        (
+            {"unit": "tokens"},
+            "unit 'tokens' is none of 's', '1/s', '0..1', 'ratio', 'count', 'bytes', 'FLOP'",
+        ),
         ({"unit": None}, "unit None is none of"),
         ({"unit": "bytes/s"}, "unit 'bytes/s' is none of"),
         ({"better": "more"}, "better 'more' is none of 'lower', 'higher', None"),
         ({"scope": "global"}, "scope 'global' is none of 'program', 'platform', 'machine'"),
         ({"meaning": " "}, "it needs a meaning"),
-        ({"function": 3}, "its function must be a callable that takes a profile and gives a number, not int"),
+        (
+            {"function": 3},
+            "its function must be a callable that takes a profile and gives a number, not int",
+        ),
     ],
 )
 def test_a_row_that_cannot_be_used_is_refused(row, said):
@@ -87,7 +94,16 @@ def test_a_row_that_cannot_be_used_is_refused(row, said):
 
 @pytest.mark.parametrize(
     ("given", "number"),
-    [(2, 2.0), (0, 0.0), (np.float32(0.5), 0.5), (np.int64(7), 7.0), (True, None), ("3", None), (None, None), ([1], None)],
+    [
+        (2, 2.0),
+        (0, 0.0),
+        (np.float32(0.5), 0.5),
+        (np.int64(7), 7.0),
+        (True, None),
+        ("3", None),
+        (None, None),
+        ([1], None),
+    ],
 )
 def test_a_number_is_whatever_is_one(given, number):
     found = measured(lambda _: given)
@@ -113,12 +129,17 @@ def test_what_no_such_quantity_can_be_is_unknown(unit, given, why):
     assert (found.number, found.why) == (None, why)
 
 
-@pytest.mark.parametrize(("unit", "given"), [("ratio", -0.5), ("0..1", 0), ("0..1", 1), ("count", 0)])
+@pytest.mark.parametrize(
+    ("unit", "given"), [("ratio", -0.5), ("0..1", 0), ("0..1", 1), ("count", 0)]
+)
 def test_the_ends_of_a_quantity_are_numbers(unit, given):
     assert measured(lambda _: given, unit=unit).number == given
 
 
-@pytest.mark.parametrize(("given", "number"), [(1 + 1e-15, 1), (-1e-15, 0), (0.1 + 0.2, 0.1 + 0.2), (1 + 1e-6, None), (-1e-6, None)])
+@pytest.mark.parametrize(
+    ("given", "number"),
+    [(1 + 1e-15, 1), (-1e-15, 0), (0.1 + 0.2, 0.1 + 0.2), (1 + 1e-6, None), (-1e-6, None)],
+)
 def test_a_share_that_is_a_sum_may_be_rounded(given, number):
     assert measured(lambda _: given, unit="0..1").number == number
 
@@ -144,7 +165,10 @@ def test_a_function_that_fails_makes_its_metric_unknown_and_says_where():
         return found.tables["no such table"]
 
     line = tokens.__code__.co_firstlineno + 1
-    assert measured(tokens).why == f"its function raised KeyError: 'no such table' (test_own_metrics.py:{line})"
+    assert (
+        measured(tokens).why
+        == f"its function raised KeyError: 'no such table' (test_own_metrics.py:{line})"
+    )
 
 
 def test_a_metric_may_be_made_of_one_added_before_it():
@@ -167,7 +191,11 @@ def test_a_profile_of_a_run_without_own_metrics_is_as_it_was():
 def test_rows_go_where_the_profile_goes():
     found = registry_of().measured(profile(step_time=1))
     again = Profile.from_json(json.loads(json.dumps(found.to_json())))
-    assert again.own == found.own == {"tokens": ("tokens", "1/s", "higher", "machine", "tokens a second")}
+    assert (
+        again.own
+        == found.own
+        == {"tokens": ("tokens", "1/s", "higher", "machine", "tokens a second")}
+    )
     assert again.tokens == 1
     assert list(again.registry)[-1] == "tokens"
 
@@ -181,7 +209,9 @@ def test_a_run_file_of_before_has_none():
 def test_a_unit_that_no_version_had_is_a_damaged_run_file():
     data = run_of(record_of(registry_of().measured(profile()))).to_json()
     data["tests"][0]["profiles"][0]["own"]["tokens"]["unit"] = "furlong"
-    with pytest.raises(TfperfError, match=r"run\.json: damaged run file: ValueError at the unit 'furlong'"):
+    with pytest.raises(
+        TfperfError, match=r"run\.json: damaged run file: ValueError at the unit 'furlong'"
+    ):
         Run.from_json(data, "run.json")
 
 
@@ -189,7 +219,11 @@ def test_a_unit_that_no_version_had_is_a_damaged_run_file():
     ("arguments", "verdict", "message"),
     [
         ({"min_tokens": 100}, "PASS", "tokens 128/s, wanted at least 100/s"),
-        ({"min_tokens": "200/s"}, "FAIL", "tokens was 128/s, wanted at least 200/s (min_tokens='200/s')"),
+        (
+            {"min_tokens": "200/s"},
+            "FAIL",
+            "tokens was 128/s, wanted at least 200/s (min_tokens='200/s')",
+        ),
         ({"max_tokens": 100}, "FAIL", "tokens was 128/s, wanted at most 100/s (max_tokens=100)"),
     ],
 )
@@ -202,9 +236,17 @@ def test_limits_are_as_on_the_built_in_ones(arguments, verdict, message):
 
 def test_a_limit_on_one_whose_function_failed_is_unknown_with_the_reason():
     registry = registry_of(lambda _: 1 / 0)
-    [found] = check_limits(registry.measured(profile()), Wanted.read({"min_tokens": 1}, registry.rows).limits, None, False)
+    [found] = check_limits(
+        registry.measured(profile()),
+        Wanted.read({"min_tokens": 1}, registry.rows).limits,
+        None,
+        False,
+    )
     assert found.verdict.value == "UNKNOWN"
-    assert "its function raised ZeroDivisionError: division by zero (test_own_metrics.py:" in found.message
+    assert (
+        "its function raised ZeroDivisionError: division by zero (test_own_metrics.py:"
+        in found.message
+    )
 
 
 def test_a_count_may_be_equal_and_others_may_not():
@@ -230,7 +272,9 @@ def place_of(tmp_path):
 
 def stored(tmp_path, number, scope, unit="bytes"):
     """What a run of a metric with this number stores; it is read back from JSON, as by a process without the project's hook."""
-    found = registry_of(lambda _: number, unit=unit, scope=scope, better="lower").measured(profile(step_time=1))
+    found = registry_of(lambda _: number, unit=unit, scope=scope, better="lower").measured(
+        profile(step_time=1)
+    )
     run = Run.from_json(json.loads(json.dumps(run_of(record_of(found)).to_json())), "run.json")
     return record({place_of(tmp_path): [run]}, False), run.tests[0].profiles[0]
 
@@ -247,7 +291,9 @@ def stored(tmp_path, number, scope, unit="bytes"):
 def test_structure_is_held_against_the_baseline(tmp_path, scope, now, verdict, message):
     stored(tmp_path, 2048, scope)
     _, found = stored(tmp_path / "other", now, scope)
-    checks = compare_with_baseline(found, "test_step", place_of(tmp_path), LAPTOP, "structural", None)
+    checks = compare_with_baseline(
+        found, "test_step", place_of(tmp_path), LAPTOP, "structural", None
+    )
     [check] = [check for check in checks if check.metric == "tokens"]
     assert check.verdict.value == verdict
     assert check.message.startswith(message)
@@ -268,7 +314,9 @@ def test_one_that_the_project_has_no_more_is_told_as_the_number_it_was(tmp_path)
 def test_times_of_its_own_are_in_the_history(tmp_path):
     stored(tmp_path, 2, "machine", "s")
     place = place_of(tmp_path)
-    [run] = read_entries(place.timing_file(LAPTOP["machine"]))[place.timing_key("test_step")]["runs"]
+    [run] = read_entries(place.timing_file(LAPTOP["machine"]))[place.timing_key("test_step")][
+        "runs"
+    ]
     assert run["tokens"] == 2
 
 
@@ -280,7 +328,10 @@ def test_two_run_files_are_compared_by_their_own_rows(tmp_path):
 
 def test_variants_have_it_side_by_side():
     registry = registry_of(lambda found: 16 / found.step_time)
-    profiles = {name: registry.measured(profile(step_time=seconds)) for name, seconds in (("plain", 0.5), ("xla", 0.25))}
+    profiles = {
+        name: registry.measured(profile(step_time=seconds))
+        for name, seconds in (("plain", 0.5), ("xla", 0.25))
+    }
     found = Comparison(turns={"plain": (0.5,), "xla": (0.25,)}, profiles=profiles)
     assert list(found.table().rows[-1]) == ["tokens", "32/s", "64/s"]
 
@@ -318,16 +369,25 @@ def project(pytester, monkeypatch):
         target.parent.mkdir(exist_ok=True)
         target.write_text(text)
 
-    write("conftest.py", CONFTEST.format(name="tokens", function="lambda found: 16 / found.step_time", unit="1/s"))
+    write(
+        "conftest.py",
+        CONFTEST.format(name="tokens", function="lambda found: 16 / found.step_time", unit="1/s"),
+    )
     write("test_model.py", TEST.format(tokens=20))
-    project = lambda *arguments: pytester.runpytest_subprocess("-p", "stand_in", "-p", "no:cacheprovider", *arguments)  # noqa: E731
+
+    def project(*arguments):
+        return pytester.runpytest_subprocess("-p", "stand_in", "-p", "no:cacheprovider", *arguments)
+
     project.write = write
     return project
 
 
 @pytest.mark.parametrize("workers", ["-n0", "-n2"])
 def test_a_project_adds_a_metric_and_tests_have_limits_on_it(project, pytester, workers):
-    project.write("below/conftest.py", CONFTEST.format(name="words", function="lambda found: 4 / found.step_time", unit="1/s"))
+    project.write(
+        "below/conftest.py",
+        CONFTEST.format(name="words", function="lambda found: 4 / found.step_time", unit="1/s"),
+    )
     project.write("below/test_below.py", TEST.format(tokens="100, max_words='7/s'"))
     done = project(workers, "--tfperf-report=run.json", "--tfperf-update", "below", "test_model.py")
     done.assert_outcomes(passed=1, failed=1)
@@ -341,15 +401,28 @@ def test_a_project_adds_a_metric_and_tests_have_limits_on_it(project, pytester, 
     run = json.loads((pytester.path / "run.json").read_text())
     rows = {test["file"]: list(test["profiles"][0]["own"]) for test in run["tests"]}
     assert sorted(rows["below/test_below.py"]) == ["tokens", "words"]
-    assert read_entries(Place.of("test_model.py", pytester.path, None).structure)["test_tokens"]["program"]["tokens"] == 32
+    assert (
+        read_entries(Place.of("test_model.py", pytester.path, None).structure)["test_tokens"][
+            "program"
+        ]["tokens"]
+        == 32
+    )
 
 
 def test_an_ini_value_has_limits_on_it(project):
     project.write("pytest.ini", "[pytest]\ntfperf_limits = min_tokens = 100")
-    project.write("test_model.py", TEST.format(tokens="20") + "\ndef test_other(tf_profile):\n    tf_profile(0.5)\n")
+    project.write(
+        "test_model.py",
+        TEST.format(tokens="20") + "\ndef test_other(tf_profile):\n    tf_profile(0.5)\n",
+    )
     done = project()
     done.assert_outcomes(passed=1, failed=1)
-    done.stdout.fnmatch_lines(["FAIL: tokens was 32/s, wanted at least 100/s (min_tokens='100')", "PERF test_model.py::test_other*"])
+    done.stdout.fnmatch_lines(
+        [
+            "FAIL: tokens was 32/s, wanted at least 100/s (min_tokens='100')",
+            "PERF test_model.py::test_other*",
+        ]
+    )
 
 
 def test_a_process_of_its_own_has_it_too(project):
@@ -362,10 +435,16 @@ def test_a_process_of_its_own_has_it_too(project):
 def test_in_a_paired_run_each_side_has_that_of_its_files(tmp_path):
     """A metric of both sides is compared, one that the working tree added is new."""
     added = 'registry.add("words", lambda found: 5, unit="count", better="lower", scope="program", meaning="of this tree")'
-    there = CONFTEST.format(name="tokens", function="lambda found: found.retraces", unit="count").replace("higher", "lower")
+    there = CONFTEST.format(
+        name="tokens", function="lambda found: found.retraces", unit="count"
+    ).replace("higher", "lower")
     test = "import model\n\ndef test_tokens(tf_profile):\n    tf_profile(1.0, retraces=model.RETRACES)\n"
     tree = {"conftest.py": f"{there}    {added}\n", "src/model.py": "RETRACES = 3\n"}
-    project = Project(tmp_path, {"conftest.py": there, "test_model.py": test, "src/model.py": "RETRACES = 1\n"}, tree)
+    project = Project(
+        tmp_path,
+        {"conftest.py": there, "test_model.py": test, "src/model.py": "RETRACES = 1\n"},
+        tree,
+    )
     done = project.run("--tfperf-only=structural")
     assert "REGRESSION: tokens changed from 1 to 3" in done.text
     assert "words is 5, and HEAD has none" in done.text
@@ -375,7 +454,9 @@ def test_a_metric_that_cannot_be_added_is_a_usage_error(project):
     project.write("conftest.py", CONFTEST.format(name="tokens", function="len", unit="tokens/s"))
     done = project()
     assert done.ret == pytest.ExitCode.USAGE_ERROR
-    done.stderr.fnmatch_lines(["ERROR: pytest_tfperf_metrics: metric 'tokens': unit 'tokens/s' is none of *"])
+    done.stderr.fnmatch_lines(
+        ["ERROR: pytest_tfperf_metrics: metric 'tokens': unit 'tokens/s' is none of *"]
+    )
 
 
 def test_one_of_a_folder_that_cannot_be_added_is_an_error_of_that_folder(project):
@@ -383,7 +464,9 @@ def test_one_of_a_folder_that_cannot_be_added_is_an_error_of_that_folder(project
     project.write("below/test_below.py", TEST.format(tokens=1))
     done = project("--continue-on-collection-errors")
     done.assert_outcomes(passed=1, errors=1)
-    done.stdout.fnmatch_lines(["*MetricError: pytest_tfperf_metrics: metric 'tokens': the name is taken: of this project"])
+    done.stdout.fnmatch_lines(
+        ["*MetricError: pytest_tfperf_metrics: metric 'tokens': the name is taken: of this project"]
+    )
 
 
 def test_markers_tell_the_name(project):

@@ -44,10 +44,21 @@ def sides(tmp_path, monkeypatch, started):
             return started[label][-1]
 
         order = []
-        tree = Tree(tmp_path, tmp_path / "ref", "c" * 40, "main", same=False, tracked=frozenset(), here=frozenset())
+        tree = Tree(
+            tmp_path,
+            tmp_path / "ref",
+            "c" * 40,
+            "main",
+            same=False,
+            tracked=frozenset(),
+            here=frozenset(),
+        )
         monkeypatch.setattr(processes, "start_side", start)
         monkeypatch.setattr(processes, "write_tree", lambda *_: tree)
-        config = SimpleNamespace(invocation_params=SimpleNamespace(dir=tmp_path, args=()), option=SimpleNamespace(capture="fd"))
+        config = SimpleNamespace(
+            invocation_params=SimpleNamespace(dir=tmp_path, args=()),
+            option=SimpleNamespace(capture="fd"),
+        )
         return Sides(config, "main"), order
 
     return new
@@ -76,7 +87,11 @@ def test_without_the_ref_the_working_tree_runs_alone(sides, started):
     several, _ = sides(THEIRS)
     pair = several.fresh_pair(False, [])
     several.close()
-    assert (pair.tree, pair.ref, pair.why) == (started[OURS][0], None, f"{THEIRS} cannot be started")
+    assert (pair.tree, pair.ref, pair.why) == (
+        started[OURS][0],
+        None,
+        f"{THEIRS} cannot be started",
+    )
 
 
 def test_without_the_working_tree_no_ref_goes_on(sides, started):

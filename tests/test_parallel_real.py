@@ -20,9 +20,16 @@ from pytest_tfperf.metrics import MACHINE, METRICS
 FORTY = Path(__file__).parent / "forty"
 INI = "[pytest]\npythonpath = .\naddopts = -p tfperf -p no:cacheprovider\ntfperf_warmup = 2\ntfperf_steps = 4\ntfperf_trace_steps = 3\n"
 FAILED = {
-    "test_one_executable[not-compiled]", "test_compiles_again", "test_traces_again[0]", "test_eager[3]", "test_gets_better",
-    "test_fails_of_itself", "TestData::test_last_batch_is_smaller", "TestKeras::test_predict", "TestCase::test_array",
-}  # fmt: skip
+    "test_one_executable[not-compiled]",
+    "test_compiles_again",
+    "test_traces_again[0]",
+    "test_eager[3]",
+    "test_gets_better",
+    "test_fails_of_itself",
+    "TestData::test_last_batch_is_smaller",
+    "TestKeras::test_predict",
+    "TestCase::test_array",
+}
 SKIPPED = {"test_skips", "test_two_executables"}  # the second is an expected failure
 RERUNS = ["-p", "rerunfailures", "--reruns=1"]
 WAYS = {
@@ -36,13 +43,29 @@ WAYS = {
     "each": ["-p", "xdist", "-n2", "--dist=each"],
     "an order of chance": ["-p", "randomly", "--randomly-seed=7"],
     "reruns": RERUNS,
-    "reruns in workers, in an order of chance": ["-p", "xdist", "-n2", "-p", "randomly", "--randomly-seed=8", *RERUNS],
+    "reruns in workers, in an order of chance": [
+        "-p",
+        "xdist",
+        "-n2",
+        "-p",
+        "randomly",
+        "--randomly-seed=8",
+        *RERUNS,
+    ],
 }
 
 
 def environment(temporary, **variables):
-    own = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "TF_CPP_MIN_LOG_LEVEL": "3", "TMPDIR": str(temporary)}
-    kept = {name: text for name, text in os.environ.items() if not name.startswith(("PYTEST", "COV_")) and name != "CI"}
+    own = {
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+        "TMPDIR": str(temporary),
+    }
+    kept = {
+        name: text
+        for name, text in os.environ.items()
+        if not name.startswith(("PYTEST", "COV_")) and name != "CI"
+    }
     return {**kept, **own, **variables}
 
 
@@ -60,7 +83,13 @@ def run(tmp_path_factory):
         file.unlink(missing_ok=True)
         command = [sys.executable, "-m", "pytest", "-q", f"--tfperf-report={file}", *arguments]
         done = subprocess.run(
-            command, cwd=folder, env=environment(folder / "tmp"), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600
+            command,
+            cwd=folder,
+            env=environment(folder / "tmp"),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=600,
         )
         assert file.exists(), done.stdout + done.stderr
         tests = json.loads(file.read_text())["tests"]
@@ -88,9 +117,19 @@ def said(test):
         if METRICS[name].scope != MACHINE
     }
     workloads = {(one["name"], "workload"): one["workload"] for one in test["profiles"]}
-    checks = [(check["profile"], check["metric"], check["verdict"], check["message"]) for check in test["checks"]]
+    checks = [
+        (check["profile"], check["metric"], check["verdict"], check["message"])
+        for check in test["checks"]
+    ]
     decided = [check for check in checks if check[1] != "step_time"]
-    return {**profiles, **workloads, "file": test["file"], "nodeid": test["nodeid"], "outcome": test["outcome"], "checks": decided}
+    return {
+        **profiles,
+        **workloads,
+        "file": test["file"],
+        "nodeid": test["nodeid"],
+        "outcome": test["outcome"],
+        "checks": decided,
+    }
 
 
 def structural(name, value):
@@ -103,11 +142,18 @@ def structural(name, value):
 def unlike(one, other):
     """What two runs of a test say differently."""
     first, second = said(one), said(other)
-    return {what: (first.get(what), second.get(what)) for what in first | second if first.get(what) != second.get(what)}
+    return {
+        what: (first.get(what), second.get(what))
+        for what in first | second
+        if first.get(what) != second.get(what)
+    }
 
 
 def outcomes(tests):
-    return {outcome: {key for key, test in tests.items() if test["outcome"] == outcome} for outcome in ("failed", "skipped")}
+    return {
+        outcome: {key for key, test in tests.items() if test["outcome"] == outcome}
+        for outcome in ("failed", "skipped")
+    }
 
 
 @pytest.mark.slow
@@ -121,9 +167,10 @@ def test_the_forty_are_what_was_counted_by_hand(alone):
         "test_eager[2]": ("eager_ops", 2),
         "test_own_process": ("xla_clusters", 1),
     }
-    assert {key: tests[key]["profiles"][0]["metrics"][name]["value"] for key, (name, _) in counted.items()} == {
-        key: number for key, (_, number) in counted.items()
-    }
+    assert {
+        key: tests[key]["profiles"][0]["metrics"][name]["value"]
+        for key, (name, _) in counted.items()
+    } == {key: number for key, (_, number) in counted.items()}
 
 
 @pytest.mark.slow
@@ -133,10 +180,14 @@ def test_however_they_run_they_say_the_same(run, alone, way):
     better = {"test_gets_better"} if "--reruns=1" in way else set()  # the last run counts
     assert outcomes(found) == {"failed": FAILED - better, "skipped": SKIPPED}
     assert {check["verdict"] for key in better for check in found[key]["checks"]} <= {"PASS"}
-    differing = {key: unlike(test, expected[key]) for key, test in found.items() if key not in better}
+    differing = {
+        key: unlike(test, expected[key]) for key, test in found.items() if key not in better
+    }
     assert {key: what for key, what in differing.items() if what} == {}
     assert its_status == status
-    [time] = [check["verdict"] for check in found["test_time"]["checks"] if check["metric"] == "step_time"]
+    [time] = [
+        check["verdict"] for check in found["test_time"]["checks"] if check["metric"] == "step_time"
+    ]
     assert time == ("INCONCLUSIVE" if {"-n2", "-n4"} & set(way) else "PASS")
 
 
@@ -193,35 +244,63 @@ class Hanging:
         self.folder, self.id = folder, uuid.uuid4().hex
         hangs = folder / "hangs"
         self.process = self.start(*arguments, HANG=str(hangs), **variables)
-        until(lambda: self.process.poll() is not None or (hangs.exists() and hangs.read_text()), 120)
+        until(
+            lambda: self.process.poll() is not None or (hangs.exists() and hangs.read_text()), 120
+        )
         assert self.process.poll() is None, self.text()
         self.pid = int(hangs.read_text())
 
     def start(self, *arguments, **variables):
-        command = [sys.executable, "-m", "pytest", "-q", "--tfperf-report=run.json", "--tfperf-update", *arguments]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "--tfperf-report=run.json",
+            "--tfperf-update",
+            *arguments,
+        ]
         with (self.folder / "output").open("w") as output:
             return subprocess.Popen(
-                command, cwd=self.folder, env=environment(self.folder / "tmp", RUN=self.id, **variables), stdin=subprocess.DEVNULL,
-                stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
-            )  # fmt: skip
+                command,
+                cwd=self.folder,
+                env=environment(self.folder / "tmp", RUN=self.id, **variables),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
 
     def ended(self):
         """Its exit status, and the outcomes in its run file."""
         status = self.process.wait(120)
         until(lambda: not with_variable("RUN", self.id))
-        return status, {test["key"]: test["outcome"] for test in json.loads((self.folder / "run.json").read_text())["tests"]}
+        return status, {
+            test["key"]: test["outcome"]
+            for test in json.loads((self.folder / "run.json").read_text())["tests"]
+        }
 
     def recorded(self):
-        return set(json.loads((self.folder / "__tfperf__" / "test_hangs.json").read_text())["tests"])
+        return set(
+            json.loads((self.folder / "__tfperf__" / "test_hangs.json").read_text())["tests"]
+        )
 
     def text(self):
         return (self.folder / "output").read_text()
 
     def left(self):
         """Temporary files outside of pytest's own folder, but for the files that are locked, and what is half-written."""
-        known = ("pytest-of-", "tfperf-locks-", "__autograph_generated_file")  # the last are TensorFlow's, whose process is killed
-        temporary = [file.name for file in (self.folder / "tmp").iterdir() if not file.name.startswith(known)]
-        return temporary + [file.name for file in self.folder.rglob(".*.*") if file.parent.name != "tmp"]
+        known = (
+            "pytest-of-",
+            "tfperf-locks-",
+            "__autograph_generated_file",
+        )  # the last are TensorFlow's, whose process is killed
+        temporary = [
+            file.name for file in (self.folder / "tmp").iterdir() if not file.name.startswith(known)
+        ]
+        return temporary + [
+            file.name for file in self.folder.rglob(".*.*") if file.parent.name != "tmp"
+        ]
 
 
 @pytest.mark.slow
@@ -235,7 +314,9 @@ class Hanging:
     ],
     ids=["a worker is killed", "Ctrl-C with workers", "Ctrl-C", "Ctrl-C with an own process"],
 )
-def test_what_ends_in_a_traced_window_leaves_nothing_and_the_rest_is_reported(hanging, how, arguments, variables):
+def test_what_ends_in_a_traced_window_leaves_nothing_and_the_rest_is_reported(
+    hanging, how, arguments, variables
+):
     run = hanging(*arguments, **variables)
     if how == "killed":
         os.kill(run.pid, signal.SIGKILL)
@@ -244,7 +325,10 @@ def test_what_ends_in_a_traced_window_leaves_nothing_and_the_rest_is_reported(ha
     status, outcomes = run.ended()
     everything = {"test_before", "test_hangs", *(f"test_after[{n}]" for n in range(3))}
     if how == "killed":
-        assert (status, set(outcomes)) == (pytest.ExitCode.TESTS_FAILED, everything - {"test_hangs"}), run.text()
+        assert (status, set(outcomes)) == (
+            pytest.ExitCode.TESTS_FAILED,
+            everything - {"test_hangs"},
+        ), run.text()
         assert "crashed while running 'test_hangs.py::test_hangs'" in run.text()
     else:
         assert status == pytest.ExitCode.INTERRUPTED, run.text()

@@ -9,7 +9,17 @@ BEYOND = {"a": ["b", "c"], "b": ["d"], "c": ["d", "a"], "d": [], "e": ["a"], "f"
 
 @pytest.mark.parametrize(
     ("start", "found"),
-    [("", ""), ("d", "d"), ("a", "acdb"), ("b", "bd"), ("e", "eacdb"), ("f", "f"), ("bd", "db"), ("ff", "f"), ("fa", "acdbf")],
+    [
+        ("", ""),
+        ("d", "d"),
+        ("a", "acdb"),
+        ("b", "bd"),
+        ("e", "eacdb"),
+        ("f", "f"),
+        ("bd", "db"),
+        ("ff", "f"),
+        ("fa", "acdbf"),
+    ],
 )
 def test_what_is_reached_is_found_once_the_last_first(start, found):
     assert "".join(reached(start, BEYOND.__getitem__)) == found

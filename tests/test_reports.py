@@ -8,7 +8,9 @@ from xml.etree import ElementTree
 import jsonschema
 import pytest
 
-SCHEMA = json.loads((Path(__file__).parents[1] / "docs" / "run.schema.json").read_text(encoding="utf-8"))
+SCHEMA = json.loads(
+    (Path(__file__).parents[1] / "docs" / "run.schema.json").read_text(encoding="utf-8")
+)
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 SUITE = """
 import pytest
@@ -24,19 +26,30 @@ def test_step(tf_profile, retraces, record_property):
 
 @pytest.fixture
 def run(pytester, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]))
+    monkeypatch.setenv(
+        "PYTHONPATH",
+        os.pathsep.join(
+            [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+        ),
+    )
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.setenv("GITHUB_WORKSPACE", str(pytester.path.parent))
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(pytester.path / "summary"))
     pytester.makepyfile(test_suite=SUITE)
-    return lambda *arguments: pytester.runpytest_subprocess("-p", "stand_in", "-p", "no:cacheprovider", *arguments)
+    return lambda *arguments: pytester.runpytest_subprocess(
+        "-p", "stand_in", "-p", "no:cacheprovider", *arguments
+    )
 
 
 def test_one_run_writes_every_kind_of_report(run, pytester):
-    result = run("--junitxml=junit.xml", *(f"--tfperf-report=run{ending}" for ending in (".json", ".md", ".csv", ".html")))
+    result = run(
+        "--junitxml=junit.xml",
+        *(f"--tfperf-report=run{ending}" for ending in (".json", ".md", ".csv", ".html")),
+    )
     result.assert_outcomes(passed=1, failed=1)
     written = {
-        name: (pytester.path / name).read_text(encoding="utf-8") for name in ("run.json", "run.md", "run.csv", "run.html", "summary")
+        name: (pytester.path / name).read_text(encoding="utf-8")
+        for name in ("run.json", "run.md", "run.csv", "run.html", "summary")
     }
     assert written["summary"] == f"{written['run.md']}\n"
     assert written["run.md"].startswith("# ❌ tfperf: 4 checks decided (3 pass, 1 fail)\n")
@@ -44,18 +57,25 @@ def test_one_run_writes_every_kind_of_report(run, pytester):
     assert "test_step[2]" in written["run.html"]
     VALIDATOR.validate(json.loads(written["run.json"]))
     result.stdout.fnmatch_lines(
-        [f"::error file={pytester.path.name}/test_suite.py,line=3,title=test_step?2?%3A retraces FAIL::FAIL: retraces was 2*"]
+        [
+            f"::error file={pytester.path.name}/test_suite.py,line=3,title=test_step?2?%3A retraces FAIL::FAIL: retraces was 2*"
+        ]
     )
 
 
 def test_properties_of_junit_are_the_metrics_of_each_test(run, pytester):
     run("--junitxml=junit.xml")
     cases = ElementTree.parse(pytester.path / "junit.xml").iter("testcase")
-    found = [[(one.get("name"), one.get("value")) for one in case.iter("property")] for case in cases]
+    found = [
+        [(one.get("name"), one.get("value")) for one in case.iter("property")] for case in cases
+    ]
     assert found == [
         [
-            ("mine", "1"), ("tfperf.step_time", "0.5"), ("tfperf.retraces", retraces), ("tfperf.eval.step_time", "0.25"),
+            ("mine", "1"),
+            ("tfperf.step_time", "0.5"),
+            ("tfperf.retraces", retraces),
+            ("tfperf.eval.step_time", "0.25"),
             ("tfperf.eval.retraces", "0.0"),
         ]
         for retraces in ("0.0", "2.0")
-    ]  # fmt: skip
+    ]

@@ -8,7 +8,19 @@ import pytest
 from builders import WORKLOAD, check, profile, record_of, value
 
 from pytest_tfperf.errors import TfperfError, UnknownMetric
-from pytest_tfperf.results import PARTS, Advice, Check, Profile, Run, Source, Step, Table, TestRecord, Value, Verdict
+from pytest_tfperf.results import (
+    PARTS,
+    Advice,
+    Check,
+    Profile,
+    Run,
+    Source,
+    Step,
+    Table,
+    TestRecord,
+    Value,
+    Verdict,
+)
 
 
 def through_json(data):
@@ -19,8 +31,12 @@ def full_profile():
     return Profile(
         name="train",
         metrics={
-            "step_time": Value.of("step_time", 0.0125, Source.TIMED, n_blocks=7, precision=None, settled=True),
-            "xla_clusters": Value.of("xla_clusters", 1, Source.TRACE, low=1.0, high=2.0, executables=["a", "b"]),
+            "step_time": Value.of(
+                "step_time", 0.0125, Source.TIMED, n_blocks=7, precision=None, settled=True
+            ),
+            "xla_clusters": Value.of(
+                "xla_clusters", 1, Source.TRACE, low=1.0, high=2.0, executables=["a", "b"]
+            ),
             "epoch_gap": Value.unknown("epoch_gap", "no epoch ended in the timed window"),
         },
         steps=(Step(name="train 3", period_s=0.0125, parts_s=dict.fromkeys(PARTS, 0.001)),),
@@ -30,10 +46,17 @@ def full_profile():
         notes=("cut short",),
         tables={
             "ops": Table.of(
-                "ops of a step", (("op", ""), ("self time", "s"), ("eager", "")), [("MatMul", 0.001, False), ("Add", None, True)], 1
+                "ops of a step",
+                (("op", ""), ("self time", "s"), ("eager", "")),
+                [("MatMul", 0.001, False), ("Add", None, True)],
+                1,
             )
         },
-        advice=(Advice(what="use bfloat16", because="half_precision is 0", win_s=0.004, look="the op table"),),
+        advice=(
+            Advice(
+                what="use bfloat16", because="half_precision is 0", win_s=0.004, look="the op table"
+            ),
+        ),
         blocks_s=(0.0125, 0.013),
         files={"trace": "/kept/host.xplane.pb"},
     )
@@ -53,7 +76,13 @@ def test_a_table_keeps_its_first_rows_and_says_how_many_it_left_out():
 
 def test_an_unknown_value_survives_json_with_its_reason():
     before = Value.unknown("epoch_gap", "no epoch ended")
-    assert before.to_json() == {"value": None, "unit": "s", "source": None, "why": "no epoch ended", "detail": {}}
+    assert before.to_json() == {
+        "value": None,
+        "unit": "s",
+        "source": None,
+        "why": "no epoch ended",
+        "detail": {},
+    }
     assert Value.from_json(through_json(before.to_json())) == before
 
 
@@ -68,10 +97,23 @@ def test_a_profile_survives_json_without_its_result():
 def test_a_profile_s_json_is_the_documented_object():
     data = full_profile().to_json()
     assert list(data) == [
-        "name", "steps", "n_dropped", "step_source", "workload", "notes", "ended", "metrics", "tables", "advice", "blocks_s", "files",
+        "name",
+        "steps",
+        "n_dropped",
+        "step_source",
+        "workload",
+        "notes",
+        "ended",
+        "metrics",
+        "tables",
+        "advice",
+        "blocks_s",
+        "files",
         "own",
-    ]  # fmt: skip
-    assert data["steps"] == [{"name": "train 3", "period_s": 0.0125, "parts_s": dict.fromkeys(PARTS, 0.001)}]
+    ]
+    assert data["steps"] == [
+        {"name": "train 3", "period_s": 0.0125, "parts_s": dict.fromkeys(PARTS, 0.001)}
+    ]
     assert list(data["metrics"]["step_time"]) == ["value", "unit", "source", "why", "detail"]
 
 
@@ -82,12 +124,22 @@ def test_a_check_survives_json(verdict):
 
 
 def test_a_test_record_survives_json():
-    before = record_of(full_profile(), profile("eval"), checks=[check("FAIL"), check("PASS")], max_regression=0.1, shared_cpu=True)
+    before = record_of(
+        full_profile(),
+        profile("eval"),
+        checks=[check("FAIL"), check("PASS")],
+        max_regression=0.1,
+        shared_cpu=True,
+    )
     assert TestRecord.from_json(through_json(before.to_json())) == before
 
 
 def test_a_run_survives_json():
-    before = Run(created="2026-01-31T12:00:00+00:00", tests=(record_of(full_profile()), record_of(key="test_empty")), commit="abc")
+    before = Run(
+        created="2026-01-31T12:00:00+00:00",
+        tests=(record_of(full_profile()), record_of(key="test_empty")),
+        commit="abc",
+    )
     assert Run.from_json(through_json(before.to_json()), "run.json") == before
     assert before.to_json()["format"] == 1
 
@@ -97,7 +149,8 @@ def test_a_metric_is_an_attribute():
 
 
 @pytest.mark.parametrize(
-    ("metric", "number", "expected"), [("xla_clusters", 2.0, int), ("xla_clusters", 2.5, float), ("flops", 2.0, float)]
+    ("metric", "number", "expected"),
+    [("xla_clusters", 2.0, int), ("xla_clusters", 2.5, float), ("flops", 2.0, float)],
 )
 def test_a_count_is_an_int_where_it_is_whole(metric, number, expected):
     read = getattr(profile(**{metric: number}), metric)
@@ -105,17 +158,23 @@ def test_a_count_is_an_int_where_it_is_whole(metric, number, expected):
 
 
 def test_reading_an_unknown_metric_raises_the_reason():
-    with pytest.raises(UnknownMetric, match=r"^epoch_gap is unknown: no epoch ended in the timed window$"):
+    with pytest.raises(
+        UnknownMetric, match=r"^epoch_gap is unknown: no epoch ended in the timed window$"
+    ):
         _ = full_profile().epoch_gap
 
 
 def test_an_unknown_name_is_an_attribute_error_with_the_nearest():
-    with pytest.raises(AttributeError, match=r"a profile has no 'step_tim'; did you mean 'step_time'[?] valid: "):
+    with pytest.raises(
+        AttributeError, match=r"a profile has no 'step_tim'; did you mean 'step_time'[?] valid: "
+    ):
         _ = profile().step_tim
 
 
 def test_value_of_an_unknown_name_raises_with_the_nearest():
-    with pytest.raises(UnknownMetric, match=r"no metric 'input_bond'; did you mean 'input_bound'[?]"):
+    with pytest.raises(
+        UnknownMetric, match=r"no metric 'input_bond'; did you mean 'input_bound'[?]"
+    ):
         profile().value("input_bond")
 
 
@@ -124,7 +183,9 @@ def test_value_of_an_unknown_metric_gives_the_reason():
 
 
 @pytest.mark.parametrize(
-    "duplicate", [copy.copy, copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))], ids=["copy", "deepcopy", "pickle"]
+    "duplicate",
+    [copy.copy, copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))],
+    ids=["copy", "deepcopy", "pickle"],
 )
 def test_a_profile_can_be_copied(duplicate):
     before = full_profile()
@@ -139,7 +200,9 @@ def test_a_profile_that_is_not_filled_yet_has_no_attributes_and_does_not_recurse
 
 
 def test_a_profile_has_no_attributes_that_tools_ask_for():
-    assert not any(hasattr(full_profile(), name) for name in ("__wrapped__", "__len__", "_repr_html_"))
+    assert not any(
+        hasattr(full_profile(), name) for name in ("__wrapped__", "__len__", "_repr_html_")
+    )
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
@@ -154,20 +217,27 @@ def test_low_and_high_are_the_number_where_steps_do_not_differ():
     assert (differing.low(), differing.high()) == (2.0, 5.0)
 
 
-@pytest.mark.parametrize("data", [[], "text", 5, None, {}, {"tests": []}, {"format": "1", "tests": []}], ids=str)
+@pytest.mark.parametrize(
+    "data", [[], "text", 5, None, {}, {"tests": []}, {"format": "1", "tests": []}], ids=str
+)
 def test_what_is_no_run_file_is_refused(data):
     with pytest.raises(TfperfError, match=r"^run\.json: not a run file of pytest --tfperf-report$"):
         Run.from_json(data, "run.json")
 
 
 def test_a_newer_format_is_refused_whatever_is_in_it():
-    with pytest.raises(TfperfError, match=r"^run\.json: format 2, this version reads up to 1; upgrade pytest-tfperf$"):
+    with pytest.raises(
+        TfperfError,
+        match=r"^run\.json: format 2, this version reads up to 1; upgrade pytest-tfperf$",
+    ):
         Run.from_json({"format": 2, "suites": {}}, "run.json")
 
 
 def damage(*path, to):
     """A run file as JSON in which one thing is something else."""
-    data = through_json(Run(created="now", tests=(record_of(full_profile(), checks=[check("PASS")]),)).to_json())
+    data = through_json(
+        Run(created="now", tests=(record_of(full_profile(), checks=[check("PASS")]),)).to_json()
+    )
     *parents, last = path
     part = data
     for key in parents:

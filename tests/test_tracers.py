@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_tfperf.machine.instrumentation import is_traced
+from pytest_tfperf.machine.conditions import is_traced
 
 TOOLS = {"DEBUGGER_ID": 0, "COVERAGE_ID": 1, "PROFILER_ID": 2}
 
@@ -35,5 +35,7 @@ def test_the_hooks_of_old(monkeypatch, name):
 
 @pytest.mark.parametrize(("tool", "traced"), [(0, True), (1, True), (2, True), (5, False)])
 def test_the_tools_that_cost_time(monkeypatch, tool, traced):
-    monkeypatch.setattr(sys, "monitoring", SimpleNamespace(**TOOLS, get_tool={tool: "its name"}.get))
+    monkeypatch.setattr(
+        sys, "monitoring", SimpleNamespace(**TOOLS, get_tool={tool: "its name"}.get)
+    )
     assert is_traced() is traced

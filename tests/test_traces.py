@@ -19,4 +19,7 @@ def test_what_is_there_is_given(monkeypatch, tmp_path):
     monkeypatch.setattr(traces, "TRACES", tmp_path)
     (tmp_path / "a.xplane.pb").touch()
     (tmp_path / "folder").mkdir()
-    assert [traces.stored(name) for name in ("a.xplane.pb", "folder")] == [tmp_path / "a.xplane.pb", tmp_path / "folder"]
+    assert [traces.stored(name) for name in ("a.xplane.pb", "folder")] == [
+        tmp_path / "a.xplane.pb",
+        tmp_path / "folder",
+    ]

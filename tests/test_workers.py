@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_tfperf.plugin import controller
-from pytest_tfperf.plugin.controller import Controller
-from pytest_tfperf.plugin.xdist import n_workers
+from pytest_tfperf.plugin.controller import Controller, n_workers
 
 
 def config(**options):
@@ -41,7 +40,9 @@ def test_a_worker_is_told():
     assert n_workers(worker) == 4
 
 
-MODES = dict.fromkeys(["tfperf_baseline", "tfperf_update", "tfperf_update_new", "tfperf_disable"], False)
+MODES = dict.fromkeys(
+    ["tfperf_baseline", "tfperf_update", "tfperf_update_new", "tfperf_disable"], False
+)
 SHARED = "times are measured and not decided with more than one worker on a CPU"
 
 
@@ -54,7 +55,13 @@ SHARED = "times are measured and not decided with more than one worker on a CPU"
         (1, True, {}, ("0",), None),
         (2, True, {}, (), f"tfperf: {SHARED}"),
         (0, True, {"tfperf_baseline": True}, (), "tfperf: comparing with the stored baseline"),
-        (3, True, {"tfperf_baseline": True}, (), f"tfperf: comparing with the stored baseline; {SHARED}"),
+        (
+            3,
+            True,
+            {"tfperf_baseline": True},
+            (),
+            f"tfperf: comparing with the stored baseline; {SHARED}",
+        ),
         (2, True, {}, ("0",), f"tfperf: {SHARED}; 1 GPU is shared out among 2 workers"),
         (2, True, {}, ("0", "1"), f"tfperf: {SHARED}; 2 GPUs are shared out among 2 workers"),
     ],
@@ -67,7 +74,12 @@ def test_the_header_says_what_workers_mean(monkeypatch, n_tx, asked, modes, gpus
 
 def report(when, outcome="passed", measured=None, nodeid="test_model.py::test_step"):
     found = SimpleNamespace(
-        nodeid=nodeid, when=when, outcome=outcome, failed=outcome == "failed", skipped=outcome == "skipped", passed=outcome == "passed"
+        nodeid=nodeid,
+        when=when,
+        outcome=outcome,
+        failed=outcome == "failed",
+        skipped=outcome == "skipped",
+        passed=outcome == "passed",
     )
     if measured is not None:
         found.tfperf = {"measured": measured, "outcome": outcome}
@@ -80,12 +92,27 @@ FIRST = [report("setup"), report("call", "rerun", "first"), report("teardown")]
 @pytest.mark.parametrize(
     ("reports", "kept"),
     [
-        ([report("setup"), report("call", "passed", "first"), report("teardown")], ("first", "passed")),
-        ([*FIRST, report("setup"), report("call", "passed", "second"), report("teardown")], ("second", "passed")),
-        ([*FIRST, report("setup"), report("call", "failed"), report("teardown")], None),  # before it profiled anything
+        (
+            [report("setup"), report("call", "passed", "first"), report("teardown")],
+            ("first", "passed"),
+        ),
+        (
+            [*FIRST, report("setup"), report("call", "passed", "second"), report("teardown")],
+            ("second", "passed"),
+        ),
+        (
+            [*FIRST, report("setup"), report("call", "failed"), report("teardown")],
+            None,
+        ),  # before it profiled anything
         ([*FIRST, report("setup", "failed"), report("teardown")], None),
-        ([report("setup"), report("call", "passed", "first"), report("teardown", "failed")], ("first", "error")),
-        ([report("setup"), report("call", "passed", "first"), report("???", "failed")], ("first", "error")),  # its worker died then
+        (
+            [report("setup"), report("call", "passed", "first"), report("teardown", "failed")],
+            ("first", "error"),
+        ),
+        (
+            [report("setup"), report("call", "passed", "first"), report("???", "failed")],
+            ("first", "error"),
+        ),  # its worker died then
     ],
 )
 def test_of_a_test_that_runs_again_the_last_run_counts(reports, kept):
@@ -117,8 +144,13 @@ LATER = [report("setup"), report("call", "passed", "later"), report("teardown")]
 @pytest.mark.parametrize("together", [False, True])
 def test_where_each_worker_runs_a_test_it_has_failed_if_it_fails_in_one(one, other, kept, together):
     plugin = Controller(config(dist="each"), lambda _: None, True)
-    first, second = ([(each, worker) for each in deepcopy(reports)] for reports, worker in ((one, "gw0"), (other, "gw1")))
-    for each, worker in filter(None, chain(*zip_longest(first, second))) if together else [*first, *second]:
+    first, second = (
+        [(each, worker) for each in deepcopy(reports)]
+        for reports, worker in ((one, "gw0"), (other, "gw1"))
+    )
+    for each, worker in (
+        filter(None, chain(*zip_longest(first, second))) if together else [*first, *second]
+    ):
         each.node = worker
         plugin.pytest_runtest_logreport(each)
     assert [(data["measured"], data["outcome"]) for data in plugin._last()] == [kept]
@@ -185,4 +217,6 @@ def test_what_a_run_said_of_a_test_is_not_said_of_the_next_one(pytester, monkeyp
     done = pytester.runpytest_subprocess("-p", "stand_in", "-p", "no:cacheprovider")
     assert "1 failed, 1 passed, 2 rerun" in done.stdout.str()
     assert "PERF" not in done.stdout.str()
-    done.stdout.fnmatch_lines(["tfperf: 1 check decided (1 pass, 0 fail)", "FAILED *::test_fails_otherwise - Valu*"])
+    done.stdout.fnmatch_lines(
+        ["tfperf: 1 check decided (1 pass, 0 fail)", "FAILED *::test_fails_otherwise - Valu*"]
+    )

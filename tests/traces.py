@@ -15,7 +15,9 @@ TRACES = Path(__file__).parents[2] / "shared" / "traces"
 
 def whole(trace):
     """One step that lasts as long as the trace."""
-    ends = [int((part.start_ps + part.duration_ps).max()) for part in trace.planes if part.start_ps.size]
+    ends = [
+        int((part.start_ps + part.duration_ps).max()) for part in trace.planes if part.start_ps.size
+    ]
     return Steps(np.array([-(10**15)]), np.array([max(ends) + 1]), ("all",), "all", 0)
 
 

@@ -55,18 +55,31 @@ def line(name, *events, id=0, timestamp_ns=0, display_name=""):
 def plane(name, *lines, metadata=None, stats=None, first_id=1):
     """A plane; `metadata` holds stats of event names: {event name: {stat: value}}."""
     events, texts = _Ids(first_id), _Ids(first_id)
-    body = [_encoded(part, events, texts) for part in lines] + [field(6, _stat(*stat, texts)) for stat in (stats or {}).items()]
-    details = {key: b"".join(field(5, _stat(*stat, texts)) for stat in values.items()) for key, values in (metadata or {}).items()}
+    body = [_encoded(part, events, texts) for part in lines] + [
+        field(6, _stat(*stat, texts)) for stat in (stats or {}).items()
+    ]
+    details = {
+        key: b"".join(field(5, _stat(*stat, texts)) for stat in values.items())
+        for key, values in (metadata or {}).items()
+    }
     for key in details:
         events[key]  # gives it an id
-    body += [field(4, field(1, id) + field(2, field(1, id) + field(2, text) + details.get(text, b""))) for text, id in events.items()]
-    body += [field(5, field(1, id) + field(2, field(1, id) + field(2, text))) for text, id in texts.items()]
+    body += [
+        field(4, field(1, id) + field(2, field(1, id) + field(2, text) + details.get(text, b"")))
+        for text, id in events.items()
+    ]
+    body += [
+        field(5, field(1, id) + field(2, field(1, id) + field(2, text)))
+        for text, id in texts.items()
+    ]
     return field(2, name) + b"".join(body)
 
 
 def space(*planes, errors=(), warnings=(), hostnames=()):
     texts = {2: errors, 3: warnings, 4: hostnames}
-    return b"".join(field(1, part) for part in planes) + b"".join(field(key, text) for key in texts for text in texts[key])
+    return b"".join(field(1, part) for part in planes) + b"".join(
+        field(key, text) for key in texts for text in texts[key]
+    )
 
 
 @dataclass(frozen=True)
@@ -79,7 +92,9 @@ class _Event:
     def encode(self, events, texts):
         numbers = {1: events[self.name], 2: self.start, 3: self.duration}
         body = b"".join(field(key, value) for key, value in numbers.items() if value)
-        return field(4, body + b"".join(field(4, _stat(*stat, texts)) for stat in self.stats.items()))
+        return field(
+            4, body + b"".join(field(4, _stat(*stat, texts)) for stat in self.stats.items())
+        )
 
 
 @dataclass(frozen=True)

@@ -73,5 +73,7 @@ def elements():
 
 
 def test_pipeline_20ms(tf_profile):
-    data = tf.data.Dataset.from_generator(elements, output_signature=tf.TensorSpec((64, 96), tf.float32)).prefetch(8)
+    data = tf.data.Dataset.from_generator(
+        elements, output_signature=tf.TensorSpec((64, 96), tf.float32)
+    ).prefetch(8)
     tf_profile(tf.function(lambda x: tf.reduce_sum(tf.tanh(x @ SQUARE))), data, **WINDOWS)

@@ -9,7 +9,9 @@ N_PRODUCTS = 50
 
 def products():
     """A step that multiplies a constant by itself again and again, which has nothing to do with what it is given."""
-    start = np.random.default_rng(0).normal(0, SIZE**-0.5, (SIZE, SIZE)).astype("float32")  # keeps the sizes of the products
+    start = (
+        np.random.default_rng(0).normal(0, SIZE**-0.5, (SIZE, SIZE)).astype("float32")
+    )  # keeps the sizes of the products
 
     @tf.function
     def step(x):

@@ -32,7 +32,9 @@ def test_folding_moves_work_to_the_first_step_and_takes_none_from_the_others(tf_
     """
     with tf_profile.grappler(constant_folding=False):
         unfolded = tf_profile(steps.products(), [x] * 200, name="unfolded")
-    folded = tf_profile(steps.products(), [x] * 200, name="folded", limits={"min_graph_ops": 0, "max_graph_ops": 2})
+    folded = tf_profile(
+        steps.products(), [x] * 200, name="folded", limits={"min_graph_ops": 0, "max_graph_ops": 2}
+    )
     assert unfolded.graph_ops - folded.graph_ops >= steps.N_PRODUCTS
     for profile in (unfolded, folded):
         first, others = profile.first_step_time * 1e3, profile.step_time * 1e3

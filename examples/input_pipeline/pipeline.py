@@ -23,17 +23,23 @@ def write_images(folder, n_images=48):
     for number in range(n_images):
         coarse = random.uniform(0, 255, (20, 20, 3)).astype("float32")
         pixels = tf.cast(
-            tf.image.resize(coarse, (FILE_SIZE, FILE_SIZE), "bicubic") + random.normal(0, 8, (FILE_SIZE, FILE_SIZE, 3)), tf.float32
+            tf.image.resize(coarse, (FILE_SIZE, FILE_SIZE), "bicubic")
+            + random.normal(0, 8, (FILE_SIZE, FILE_SIZE, 3)),
+            tf.float32,
         )
         path = Path(folder) / f"{number}.jpg"
-        tf.io.write_file(str(path), tf.io.encode_jpeg(tf.cast(tf.clip_by_value(pixels, 0, 255), tf.uint8)))
+        tf.io.write_file(
+            str(path), tf.io.encode_jpeg(tf.cast(tf.clip_by_value(pixels, 0, 255), tf.uint8))
+        )
         paths.append(str(path))
     return paths
 
 
 def decode(path, label):
     """Read, decode and shrink one image."""
-    image = tf.image.convert_image_dtype(tf.io.decode_jpeg(tf.io.read_file(path), channels=3), tf.float32)
+    image = tf.image.convert_image_dtype(
+        tf.io.decode_jpeg(tf.io.read_file(path), channels=3), tf.float32
+    )
     return tf.image.resize(image, (SIZE, SIZE)), label
 
 
@@ -61,14 +67,22 @@ def sequential(paths, labels):
         image, label = tf.py_function(load_in_python, [path, label], [tf.float32, tf.int64])
         return tf.ensure_shape(image, (CROP, CROP, 3)), tf.ensure_shape(label, ())
 
-    return tf.data.Dataset.from_tensor_slices((paths, labels)).map(load, name="load").batch(BATCH, drop_remainder=True)
+    return (
+        tf.data.Dataset.from_tensor_slices((paths, labels))
+        .map(load, name="load")
+        .batch(BATCH, drop_remainder=True)
+    )
 
 
 def parallel(paths, labels):
     """Decode once, augment with TensorFlow ops on all cores, and have the next batch ready."""
     data = tf.data.Dataset.from_tensor_slices((paths, labels))
     data = data.map(decode, AUTOTUNE, name="decode").cache().repeat()
-    return data.map(augment, AUTOTUNE, name="augment").batch(BATCH, drop_remainder=True).prefetch(AUTOTUNE)
+    return (
+        data.map(augment, AUTOTUNE, name="augment")
+        .batch(BATCH, drop_remainder=True)
+        .prefetch(AUTOTUNE)
+    )
 
 
 RECORD_S = 0.005  # until storage answers
@@ -86,5 +100,12 @@ def records(at_a_time=None):
         return tf.ensure_shape(tf.numpy_function(fetch, [number], tf.float32), (16,))
 
     options = tf.data.Options()
-    options.threading.private_threadpool_size = AT_A_TIME  # threads that wait; without a word there are as many as cores
-    return tf.data.Dataset.range(100_000).map(load, at_a_time, name="load").batch(BATCH, drop_remainder=True).with_options(options)
+    options.threading.private_threadpool_size = (
+        AT_A_TIME  # threads that wait; without a word there are as many as cores
+    )
+    return (
+        tf.data.Dataset.range(100_000)
+        .map(load, at_a_time, name="load")
+        .batch(BATCH, drop_remainder=True)
+        .with_options(options)
+    )

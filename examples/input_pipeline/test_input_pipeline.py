@@ -46,13 +46,23 @@ def test_the_sequential_pipeline_starves_the_model(tf_profile, train_step, files
 
 @pytest.mark.tfperf(max_input_bound=0.05, max_retraces=0, max_eager_ops=0)
 def test_the_parallel_pipeline_keeps_up_and_halves_the_step(tf_profile, train_step, files):
-    before = tf_profile(train_step, pipeline.sequential(*files), name="sequential", limits={"max_input_bound": 1})
-    tf_profile(train_step, pipeline.parallel(*files), name="parallel", limits={"max_step_time": before.step_time / 2})
+    before = tf_profile(
+        train_step, pipeline.sequential(*files), name="sequential", limits={"max_input_bound": 1}
+    )
+    tf_profile(
+        train_step,
+        pipeline.parallel(*files),
+        name="parallel",
+        limits={"max_step_time": before.step_time / 2},
+    )
 
 
 def test_a_parallel_map_of_records_that_are_waited_for_is_several_times_as_fast(tf_profile):
     step = tf.function(lambda batch: tf.reduce_sum(batch * batch))
-    data = {"sequential": pipeline.records(), "parallel": pipeline.records(at_a_time=pipeline.AT_A_TIME)}
+    data = {
+        "sequential": pipeline.records(),
+        "parallel": pipeline.records(at_a_time=pipeline.AT_A_TIME),
+    }
     found = tf_profile.compare({"sequential": step, "parallel": step}, data)
     print(found)  # noqa: T201, shown by pytest -rP
     assert found.speedup("parallel", over="sequential").low > 5

@@ -17,7 +17,9 @@ def policy():
 @pytest.fixture
 def images():
     random = np.random.default_rng(0)
-    return random.random((256, model.SIZE, model.SIZE, 3), "float32"), random.integers(0, model.CLASSES, 256)
+    return random.random((256, model.SIZE, model.SIZE, 3), "float32"), random.integers(
+        0, model.CLASSES, 256
+    )
 
 
 @pytest.mark.tfperf(max_half_precision=0.01)

@@ -5,13 +5,21 @@ from pytest_tfperf.errors import UnknownMetric
 
 def pytest_tfperf_metrics(registry):
     registry.add(
-        "tokens_per_second", tokens_per_second,
-        unit="1/s", better="higher", scope="machine", meaning="tokens that are learned from per second",
-    )  # fmt: skip
+        "tokens_per_second",
+        tokens_per_second,
+        unit="1/s",
+        better="higher",
+        scope="machine",
+        meaning="tokens that are learned from per second",
+    )
     registry.add(
-        "flops_per_token", lambda profile: profile.flops / tokens(profile),
-        unit="FLOP", better="lower", scope="program", meaning="floating-point operations of a training step per token",
-    )  # fmt: skip
+        "flops_per_token",
+        lambda profile: profile.flops / tokens(profile),
+        unit="FLOP",
+        better="lower",
+        scope="program",
+        meaning="floating-point operations of a training step per token",
+    )
 
 
 def tokens_per_second(profile):

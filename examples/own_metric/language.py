@@ -20,8 +20,12 @@ def training_step():
     def train(batch):
         with tf.GradientTape() as tape:
             logits = tf.gather(embedding, batch[:, :-1]) @ head
-            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(batch[:, 1:], logits))
-        for variable, gradient in zip((embedding, head), tape.gradient(loss, (embedding, head)), strict=True):
+            loss = tf.reduce_mean(
+                tf.nn.sparse_softmax_cross_entropy_with_logits(batch[:, 1:], logits)
+            )
+        for variable, gradient in zip(
+            (embedding, head), tape.gradient(loss, (embedding, head)), strict=True
+        ):
             variable.assign_sub(0.1 * tf.convert_to_tensor(gradient))
         return loss
 

@@ -9,7 +9,12 @@ from pytest_tfperf.errors import UnknownMetric
 
 @pytest.fixture(scope="module")
 def data():
-    return tf.data.Dataset.from_tensor_slices(language.sequences()).batch(language.BATCH, drop_remainder=True).cache().prefetch(2)
+    return (
+        tf.data.Dataset.from_tensor_slices(language.sequences())
+        .batch(language.BATCH, drop_remainder=True)
+        .cache()
+        .prefetch(2)
+    )
 
 
 @pytest.mark.tfperf(min_tokens_per_second=1000, max_flops_per_token="0.1 MFLOP")
@@ -22,5 +27,7 @@ def test_a_training_step(tf_profile, data):
 def test_a_step_without_data_has_no_tokens_that_could_be_counted(tf_profile, data):
     train, batch = language.training_step(), next(iter(data))
     profile = tf_profile(lambda: train(batch))
-    with pytest.raises(UnknownMetric, match="the step has no batches whose tokens could be counted"):
+    with pytest.raises(
+        UnknownMetric, match="the step has no batches whose tokens could be counted"
+    ):
         _ = profile.tokens_per_second

@@ -13,7 +13,11 @@ def training_step(channels, vocabulary):
     def variable(*shape):
         return tf.Variable(rng.normal(0, 0.05, shape).astype("float32"))
 
-    first, second, words = variable(3, 3, 1, channels), variable(3, 3, channels, channels), variable(channels, vocabulary)
+    first, second, words = (
+        variable(3, 3, 1, channels),
+        variable(3, 3, channels, channels),
+        variable(channels, vocabulary),
+    )
 
     @tf.function
     def step(spectrograms, labels):

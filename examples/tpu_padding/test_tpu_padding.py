@@ -13,7 +13,15 @@ def profiled(tf_profile):
 
     def profile(batch, channels, vocabulary, **options):
         data = list(batches(batch, vocabulary))
-        return tf_profile(training_step(channels, vocabulary), data, unpack=True, warmup=2, steps=2, trace_steps=2, **options)
+        return tf_profile(
+            training_step(channels, vocabulary),
+            data,
+            unpack=True,
+            warmup=2,
+            steps=2,
+            trace_steps=2,
+            **options,
+        )
 
     return profile
 

@@ -23,7 +23,9 @@ def training_step(jit_compile):
         with tf.GradientTape() as tape:
             logits = images @ weights + bias
             loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
-        for variable, gradient in zip((weights, bias), tape.gradient(loss, (weights, bias)), strict=True):
+        for variable, gradient in zip(
+            (weights, bias), tape.gradient(loss, (weights, bias)), strict=True
+        ):
             variable.assign_sub(0.1 * gradient)
         return loss
 

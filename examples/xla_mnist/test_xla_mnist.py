@@ -9,7 +9,12 @@ import tensorflow as tf
 
 @pytest.fixture(scope="module")
 def data():
-    return tf.data.Dataset.from_tensor_slices(softmax.digits()).batch(softmax.BATCH, drop_remainder=True).cache().prefetch(2)
+    return (
+        tf.data.Dataset.from_tensor_slices(softmax.digits())
+        .batch(softmax.BATCH, drop_remainder=True)
+        .cache()
+        .prefetch(2)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +30,9 @@ def test_without_xla_every_op_runs_by_itself(tf_profile, data, tmp_path):
     tf_profile.export(tmp_path / "plain.json.gz")
 
 
-@pytest.mark.tfperf(xla_clusters=1, xla_launches=1, max_xla_compiles=0, min_xla_coverage=1, max_retraces=0)
+@pytest.mark.tfperf(
+    xla_clusters=1, xla_launches=1, max_xla_compiles=0, min_xla_coverage=1, max_retraces=0
+)
 def test_with_xla_the_step_is_one_executable(tf_profile, data, tmp_path):
     profile = tf_profile(softmax.training_step(jit_compile=True), data)
     assert profile.fusions >= 1
@@ -36,7 +43,9 @@ def test_what_xla_fused_as_a_picture(tf_profile, data, tmp_path):
     tf_profile(softmax.training_step(jit_compile=True), data)
     pictures = tmp_path / "pictures"
     pictures.mkdir()
-    ending = "svg" if shutil.which("dot") else "dot"  # Graphviz draws; without it the graph is there to be drawn elsewhere
+    ending = (
+        "svg" if shutil.which("dot") else "dot"
+    )  # Graphviz draws; without it the graph is there to be drawn elsewhere
     for stage in ("unoptimized", "optimized"):
         tf_profile.export(pictures / f"{stage}.{ending}", stage=stage)
         tf_profile.export(pictures / f"{stage}.txt", stage=stage)
@@ -45,9 +54,16 @@ def test_what_xla_fused_as_a_picture(tf_profile, data, tmp_path):
 
 
 def test_how_many_times_as_fast(tf_profile, batch, record_property):
-    plain, compiled = softmax.training_step(jit_compile=False), softmax.training_step(jit_compile=True)
+    plain, compiled = (
+        softmax.training_step(jit_compile=False),
+        softmax.training_step(jit_compile=True),
+    )
     found = tf_profile.compare({"plain": lambda: plain(*batch), "xla": lambda: compiled(*batch)})
     assert found.profiles["plain"].xla_clusters == 0
     assert found.profiles["xla"].xla_clusters == 1
-    record_property("comparison", str(found))  # the step times and the ratio with its interval, for pytest --junitxml
-    assert found.speedup("xla", over="plain").low > 0.1  # a loose gate: what XLA wins here is for this machine to say
+    record_property(
+        "comparison", str(found)
+    )  # the step times and the ratio with its interval, for pytest --junitxml
+    assert (
+        found.speedup("xla", over="plain").low > 0.1
+    )  # a loose gate: what XLA wins here is for this machine to say

@@ -30,9 +30,14 @@ def _input(profile: Profile) -> Iterable[Advice]:
     bound = profile.value("input_bound")
     if (bound.number or 0.0) >= _WAITING:
         yield Advice(
-            what=bound.detail.get("try", "feed the steps from a tf.data pipeline that ends in prefetch(tf.data.AUTOTUNE)"),
-            because=_said(profile, "input_bound"), win_s=_seconds(profile, bound.number), look="the input pipeline's stages",
-        )  # fmt: skip
+            what=bound.detail.get(
+                "try",
+                "feed the steps from a tf.data pipeline that ends in prefetch(tf.data.AUTOTUNE)",
+            ),
+            because=_said(profile, "input_bound"),
+            win_s=_seconds(profile, bound.number),
+            look="the input pipeline's stages",
+        )
 
 
 def _part(part: str, least: float, what: str, look: str) -> Callable[[Profile], Iterable[Advice]]:
@@ -55,9 +60,11 @@ def _python(profile: Profile) -> Iterable[Advice]:
     overhead = profile.value("host_overhead")
     if (overhead.number or 0.0) >= _SOME:
         yield Advice(
-            what=overhead.detail.get("try", "do less in Python between the steps"), because=_said(profile, "host_overhead"),
-            win_s=_seconds(profile, overhead.number), look=_EXPORT,
-        )  # fmt: skip
+            what=overhead.detail.get("try", "do less in Python between the steps"),
+            because=_said(profile, "host_overhead"),
+            win_s=_seconds(profile, overhead.number),
+            look=_EXPORT,
+        )
 
 
 def _half_precision(profile: Profile) -> Iterable[Advice]:
@@ -68,8 +75,10 @@ def _half_precision(profile: Profile) -> Iterable[Advice]:
         yield Advice(
             what="compute matmuls and convolutions in 16 bits: keras.mixed_precision.set_global_policy('mixed_bfloat16') on TPUs, CPUs and "
             "recent GPUs, 'mixed_float16' with loss scaling on older ones",
-            because=_said(profile, "half_precision"), win_s=win, look="the op profile: which matmuls and convolutions take the time",
-        )  # fmt: skip
+            because=_said(profile, "half_precision"),
+            win_s=win,
+            look="the op profile: which matmuls and convolutions take the time",
+        )
 
 
 def _tensor_cores(profile: Profile) -> Iterable[Advice]:
@@ -78,8 +87,10 @@ def _tensor_cores(profile: Profile) -> Iterable[Advice]:
         win = _seconds(profile, _share(profile, "device_compute") * (1 - used.number) / 2)
         yield Advice(
             what="make the dimensions of matmuls and convolutions multiples of 8 (of 16 for 8-bit types), and use 16-bit or TF32 types",
-            because=_said(profile, "tensor_core_time"), win_s=win, look="the kernel table",
-        )  # fmt: skip
+            because=_said(profile, "tensor_core_time"),
+            win_s=win,
+            look="the kernel table",
+        )
 
 
 def _awaiting(profile: Profile) -> Iterable[Advice]:
@@ -88,8 +99,9 @@ def _awaiting(profile: Profile) -> Iterable[Advice]:
         yield Advice(
             what="start asynchronous copies and collectives earlier, make them smaller, or keep the data in the device's memory",
             because=f"{format_quantity(share, '0..1')} of the devices' time awaits what runs asynchronously (-done ops)",
-            win_s=_seconds(profile, share * (profile.value("device_busy").number or 0.0)), look="the op profile",
-        )  # fmt: skip
+            win_s=_seconds(profile, share * (profile.value("device_busy").number or 0.0)),
+            look="the op profile",
+        )
 
 
 def _eager(profile: Profile) -> Iterable[Advice]:
@@ -97,15 +109,22 @@ def _eager(profile: Profile) -> Iterable[Advice]:
     if share > _EAGER and profile.value("eager_ops").number:
         yield Advice(
             what=profile.value("eager_ops").detail.get("try", "move them into a tf.function"),
-            because=f"{format_quantity(share, '0..1')} of the ops' time on the host is eager", win_s=None, look="the op table",
-        )  # fmt: skip
+            because=f"{format_quantity(share, '0..1')} of the ops' time on the host is eager",
+            win_s=None,
+            look="the op table",
+        )
 
 
 def _again(metric: str) -> Callable[[Profile], Iterable[Advice]]:
     def rule(profile: Profile) -> Iterable[Advice]:
         value = profile.value(metric)
         if value.number:
-            yield Advice(what=value.detail.get("try", ""), because=_said(profile, metric), win_s=None, look=value.detail.get("where", ""))
+            yield Advice(
+                what=value.detail.get("try", ""),
+                because=_said(profile, metric),
+                win_s=None,
+                look=value.detail.get("where", ""),
+            )
 
     return rule
 
@@ -115,7 +134,10 @@ def _partly_compiled(profile: Profile) -> Iterable[Advice]:
     covered = profile.value("xla_coverage")
     if covered.number and covered.number < 1:
         yield Advice(
-            what=covered.detail.get("try", ""), because=_said(profile, "xla_coverage"), win_s=None, look=covered.detail.get("where", "")
+            what=covered.detail.get("try", ""),
+            because=_said(profile, "xla_coverage"),
+            win_s=None,
+            look=covered.detail.get("where", ""),
         )
 
 
@@ -124,9 +146,10 @@ def _functions(profile: Profile) -> Iterable[Advice]:
     if share >= _MOST and profile.value("retraces").number != 0:
         yield Advice(
             what="trace tf.functions once: create them outside the loop, pass tensors of constant shape, and call them, not their Python",
-            because=f"{format_quantity(share, '0..1')} of the tf.functions' time is in calls that traced or ran eagerly", win_s=None,
+            because=f"{format_quantity(share, '0..1')} of the tf.functions' time is in calls that traced or ran eagerly",
+            win_s=None,
             look="the table of tf.functions",
-        )  # fmt: skip
+        )
 
 
 def _skew(profile: Profile) -> Iterable[Advice]:
@@ -134,9 +157,11 @@ def _skew(profile: Profile) -> Iterable[Advice]:
     if (skew.number or 0.0) >= _SKEWED:
         assert skew.number is not None
         yield Advice(
-            what="even the work out: equal batches for all, the same input pipeline and hardware", because=_said(profile, "step_skew"),
-            win_s=_seconds(profile, skew.number / (1 + skew.number)), look=skew.detail.get("where", "the table of devices"),
-        )  # fmt: skip
+            what="even the work out: equal batches for all, the same input pipeline and hardware",
+            because=_said(profile, "step_skew"),
+            win_s=_seconds(profile, skew.number / (1 + skew.number)),
+            look=skew.detail.get("where", "the table of devices"),
+        )
 
 
 def _seconds(profile: Profile, share: float | None) -> float:
@@ -155,7 +180,9 @@ def _said(profile: Profile, metric: str) -> str:
     return f"{metric} is {format_quantity(value.number, METRICS[metric].unit)}"
 
 
-_CONSTANT = "keep shapes and Python arguments constant, so that nothing is compiled after the first step"
+_CONSTANT = (
+    "keep shapes and Python arguments constant, so that nothing is compiled after the first step"
+)
 _FETCH_LESS = "fetch results less often: log every n steps, return tensors instead of numbers"
 _LAUNCH_LESS = "launch fewer and larger kernels: jit_compile=True, larger batches; with tf.data set TF_GPU_THREAD_MODE=gpu_private"
 _REDUCE_LESS = "overlap or shrink the collectives: larger batches a device, 16-bit gradients, fewer and larger buckets"

@@ -75,7 +75,11 @@ def eager_cause(types: Counter[str], seen: Iterable[tuple[str, str | None, int]]
     lines: dict[str, list[str]] = {}
     for op_type, line, _ in seen:
         lines.setdefault(op_type, []).extend([line] if line else [])
-    named = {op: f"{op} at {', '.join(lines[op][:3])}{', …' if len(lines[op]) > 3 else ''}" for op in types if lines.get(op)}
+    named = {
+        op: f"{op} at {', '.join(lines[op][:3])}{', …' if len(lines[op]) > 3 else ''}"
+        for op in types
+        if lines.get(op)
+    }
     return {
         "where": "eager: " + _tally(named.get(op, op) for op in types.elements()),
         "try": "move them into the tf.function that the step calls",
@@ -85,11 +89,17 @@ def eager_cause(types: Counter[str], seen: Iterable[tuple[str, str | None, int]]
 def outside_cause(outside: Sequence[tuple[str, str | None, str, int]]) -> dict[str, str]:
     """`where` and `try` for ops outside XLA: (type, the user's line, why, how many), those that XLA cannot compile first."""
     shown = [
-        op_type + (f" ×{count}" if count > 1 else "") + f" ({why})" + (f" at {line}" if line else "")
+        op_type
+        + (f" ×{count}" if count > 1 else "")
+        + f" ({why})"
+        + (f" at {line}" if line else "")
         for op_type, line, why, count in outside[:_SHOWN]
     ]
     left = sum(count for *_, count in outside[_SHOWN:])
-    return {"where": "outside XLA: " + "; ".join(shown) + (f"; and {left} more" if left else ""), "try": _INTO_XLA[outside[0][2]]}
+    return {
+        "where": "outside XLA: " + "; ".join(shown) + (f"; and {left} more" if left else ""),
+        "try": _INTO_XLA[outside[0][2]],
+    }
 
 
 def overhead_cause() -> dict[str, str]:
@@ -111,13 +121,19 @@ def _describe(stage: Stage) -> str:
 def _remedies(stage: Stage, stages: Sequence[Stage]) -> list[str]:
     remedies = []
     if stage.python:
-        remedies.append("replace the Python function by TensorFlow ops (Python runs one call at a time)")
+        remedies.append(
+            "replace the Python function by TensorFlow ops (Python runs one call at a time)"
+        )
     if stage.name in ("Map", "MapAndBatch", "ParallelMap") and stage.parallelism == 1:
         remedies.append("map(..., num_parallel_calls=tf.data.AUTOTUNE)")
     elif stage.name in ("Generator", "FlatMap"):
-        remedies.append("read with tf.data ops and interleave(..., num_parallel_calls=tf.data.AUTOTUNE)")
+        remedies.append(
+            "read with tf.data ops and interleave(..., num_parallel_calls=tf.data.AUTOTUNE)"
+        )
     elif stage.name in ("TFRecord", "TextLine", "FixedLengthRecord"):
-        remedies.append("read several files at once: interleave(..., num_parallel_calls=tf.data.AUTOTUNE)")
+        remedies.append(
+            "read several files at once: interleave(..., num_parallel_calls=tf.data.AUTOTUNE)"
+        )
     if not any(other.name in ("MemoryCache", "MemoryCacheImpl", "Cache") for other in stages):
         remedies.append("cache() behind it, if the data fit in memory")
     if not any(other.name == "Prefetch" and not other.injected for other in stages):

@@ -13,8 +13,12 @@ from pytest_tfperf.analysis.host.op_times import DATA_SIDE, HOST_SIDE
 from pytest_tfperf.metrics import COUNT, SECONDS, SHARE, format_quantity
 from pytest_tfperf.results import PARTS, Check, Profile, Table, Verdict
 
-_LEAST_SHARE = 0.02  # of the step: below this, times of the same code differ too, even on a quiet machine
-_LEAST_RUNS = 0.5  # in a step, of an op or stage: what runs once an epoch may or may not fall into the window
+_LEAST_SHARE = (
+    0.02  # of the step: below this, times of the same code differ too, even on a quiet machine
+)
+_LEAST_RUNS = (
+    0.5  # in a step, of an op or stage: what runs once an epoch may or may not fall into the window
+)
 # an op that takes fewer than 8,000 cycles is traced no more once its function is warm (tensorflow, core/common_runtime/
 # executor.cc, KernelStats); this is over ten times as long, as a few slow events lift the mean
 _ALWAYS_TRACED_S = 50e-6
@@ -59,7 +63,11 @@ def differences(before: Profile, after: Profile) -> tuple[Difference, ...]:
         return ()
     mean_s = statistics.fmean(step.period_s for step in before.steps)
     least_s = max(_LEAST_SHARE * mean_s, *(_spread_s(side) for side in (before, after)))
-    timed = [*_parts(before, after, least_s), *_ops(before, after, least_s), *_stages(before, after, least_s)]
+    timed = [
+        *_parts(before, after, least_s),
+        *_ops(before, after, least_s),
+        *_stages(before, after, least_s),
+    ]
     timed.sort(key=lambda one: -abs(one.seconds or 0.0))
     return (*timed, *_executables(before, after), *_graph(before, after), *_outside(before, after))
 
@@ -72,7 +80,9 @@ def _spread_s(profile: Profile) -> float:
 
 def most_telling(found: Sequence[Difference], most: int) -> list[Difference]:
     """So many: those with the largest times, and of the others two at least where there are some."""
-    timed, rest = ([one for one in found if (one.seconds is None) == untimed] for untimed in (False, True))
+    timed, rest = (
+        [one for one in found if (one.seconds is None) == untimed] for untimed in (False, True)
+    )
     n_rest = min(len(rest), max(2, most - len(timed)))
     return [*timed[: most - n_rest], *rest[:n_rest]]
 
@@ -82,11 +92,17 @@ def _parts(before: Profile, after: Profile, least_s: float) -> Iterator[Differen
     old, new = _mean_parts(before), _mean_parts(after)
     for part in PARTS:
         if abs(new[part] - old[part]) >= least_s:
-            yield Difference(what=f"{part.replace('_', ' ')}, of the step {_times(old[part], new[part])}", seconds=new[part] - old[part])
+            yield Difference(
+                what=f"{part.replace('_', ' ')}, of the step {_times(old[part], new[part])}",
+                seconds=new[part] - old[part],
+            )
 
 
 def _mean_parts(profile: Profile) -> dict[str, float]:
-    return {part: sum(step.parts_s[part] for step in profile.steps) / len(profile.steps) for part in PARTS}
+    return {
+        part: sum(step.parts_s[part] for step in profile.steps) / len(profile.steps)
+        for part in PARTS
+    }
 
 
 @dataclass(slots=True)
@@ -104,14 +120,18 @@ class _Group:
     def has_changed(self) -> bool:
         """Whether it came, went, or runs more or less often, for sure."""
         old, new = self.runs
-        is_sure = all(self.is_whole) or (old == 0 and self.is_whole[0]) or (new == 0 and self.is_whole[1])
+        is_sure = (
+            all(self.is_whole) or (old == 0 and self.is_whole[0]) or (new == 0 and self.is_whole[1])
+        )
         return is_sure and abs(new - old) >= _LEAST_RUNS
 
 
 def _ops(before: Profile, after: Profile, least_s: float) -> Iterator[Difference]:
     """By side and type, since names are numbered anew when one comes or goes; `op profile` has the same ops once more."""
     for table in ("host_ops", "device_ops"):
-        for (side, kind), group in _groups(before.tables.get(table), after.tables.get(table)).items():
+        for (side, kind), group in _groups(
+            before.tables.get(table), after.tables.get(table)
+        ).items():
             if group.has_changed or abs(group.seconds) >= least_s:
                 where = " in tf.data" if side == DATA_SIDE else f" on the {side}"
                 yield Difference(what=_said(group, kind, where), seconds=group.seconds)
@@ -127,11 +147,18 @@ def _groups(before: Table | None, after: Table | None) -> dict[tuple[str, str], 
     groups: dict[tuple[str, str], _Group] = {}
     is_whole = not old_unseen_s, not new_unseen_s
     for key in dict.fromkeys([*old, *new]):
-        if key[0] == HOST_SIDE and key[1].startswith(_FETCH):  # the step's part "input", and the stages, say so
+        if key[0] == HOST_SIDE and key[1].startswith(
+            _FETCH
+        ):  # the step's part "input", and the stages, say so
             continue
-        if key[0] in (HOST_SIDE, DATA_SIDE) and max(_mean_s(old.get(key)), _mean_s(new.get(key))) < _ALWAYS_TRACED_S:
+        if (
+            key[0] in (HOST_SIDE, DATA_SIDE)
+            and max(_mean_s(old.get(key)), _mean_s(new.get(key))) < _ALWAYS_TRACED_S
+        ):
             continue
-        group = groups.setdefault((key[0], _NUMBER.sub("", key[1]) or key[2]), _Group(is_whole=is_whole))
+        group = groups.setdefault(
+            (key[0], _NUMBER.sub("", key[1]) or key[2]), _Group(is_whole=is_whole)
+        )
         unseen = (0.0, old_unseen_s if key not in old else new_unseen_s)
         pair = (old.get(key, unseen), new.get(key, unseen))
         for side, (runs, self_s) in enumerate(pair):
@@ -178,13 +205,20 @@ def _names(come: Sequence[str], gone: Sequence[str]) -> str:
     """Whose names came and went; where many did both, the ops were numbered anew and it says nothing."""
     if min(len(come), len(gone)) > _NAMED:
         return ""
-    return "".join(f"; {_few(names)} {word}" for word, names in (("new", come), ("lost", gone)) if names)
+    return "".join(
+        f"; {_few(names)} {word}" for word, names in (("new", come), ("lost", gone)) if names
+    )
 
 
 def _stages(before: Profile, after: Profile, least_s: float) -> Iterator[Difference]:
     """Stage by stage from the step down, those of one type and name in the same order."""
-    old, new = (_merged(profile.tables["stages"].rows) if "stages" in profile.tables else [] for profile in (before, after))
-    matcher = SequenceMatcher(a=[_stage(row) for row in old], b=[_stage(row) for row in new], autojunk=False)
+    old, new = (
+        _merged(profile.tables["stages"].rows) if "stages" in profile.tables else []
+        for profile in (before, after)
+    )
+    matcher = SequenceMatcher(
+        a=[_stage(row) for row in old], b=[_stage(row) for row in new], autojunk=False
+    )
     for tag, i, j, k, m in matcher.get_opcodes():
         if tag == "equal":
             for a, b in zip(old[i:j], new[k:m], strict=True):
@@ -192,8 +226,16 @@ def _stages(before: Profile, after: Profile, least_s: float) -> Iterator[Differe
                 if abs(change_s) >= least_s:
                     yield Difference(what=_changed_stage(a, b, least_s), seconds=change_s)
             continue
-        yield from (Difference(what=f"input stage {_stage(row)} lost", seconds=-row[3]) for row in old[i:j] if row[2] >= _LEAST_RUNS)
-        yield from (Difference(what=f"input stage {_stage(row)} new", seconds=row[3]) for row in new[k:m] if row[2] >= _LEAST_RUNS)
+        yield from (
+            Difference(what=f"input stage {_stage(row)} lost", seconds=-row[3])
+            for row in old[i:j]
+            if row[2] >= _LEAST_RUNS
+        )
+        yield from (
+            Difference(what=f"input stage {_stage(row)} new", seconds=row[3])
+            for row in new[k:m]
+            if row[2] >= _LEAST_RUNS
+        )
 
 
 def _merged(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
@@ -217,7 +259,9 @@ def _changed_stage(old: Sequence[Any], new: Sequence[Any], least_s: float) -> st
     if abs(new[4] - old[4]) >= least_s:
         said.append(f"blocks the step {_times(old[4], new[4])}")
     said += [
-        f"{title} {_count(old[at])} → {_count(new[at])}" for title, at in (("parallelism", 6), ("buffer", 8)) if _differ(old[at], new[at])
+        f"{title} {_count(old[at])} → {_count(new[at])}"
+        for title, at in (("parallelism", 6), ("buffer", 8))
+        if _differ(old[at], new[at])
     ]
     return f"input stage {_stage(new)}: {', '.join(said)}"
 
@@ -231,14 +275,22 @@ def _executables(before: Profile, after: Profile) -> Iterator[Difference]:
     old, new = (_programs(profile.tables.get("executables")) for profile in (before, after))
     for name in dict.fromkeys([*old, *new]):
         if name not in new or name not in old:
-            yield Difference(what=f"XLA executable {_short(name)} {'lost' if name in old else 'new'}")
+            yield Difference(
+                what=f"XLA executable {_short(name)} {'lost' if name in old else 'new'}"
+            )
             continue
         (counts, hashes), (counts_now, hashes_now) = old[name], new[name]
         changes = zip(("runs", "ops", "fusions"), counts, counts_now, strict=True)
         least = {"runs": _LEAST_RUNS}
-        said = [f"{_count(a)} → {_count(b)} {title}" for title, a, b in changes if abs(b - a) >= least.get(title, 1)]
+        said = [
+            f"{_count(a)} → {_count(b)} {title}"
+            for title, a, b in changes
+            if abs(b - a) >= least.get(title, 1)
+        ]
         if said or (hashes and hashes_now and hashes != hashes_now):
-            yield Difference(what=f"XLA executable {_short(name)}: {', '.join(said) or 'other instructions, as many as before'}")
+            yield Difference(
+                what=f"XLA executable {_short(name)}: {', '.join(said) or 'other instructions, as many as before'}"
+            )
 
 
 def _programs(table: Table | None) -> dict[str, tuple[tuple[float, ...], list[str]]]:
@@ -250,7 +302,10 @@ def _programs(table: Table | None) -> dict[str, tuple[tuple[float, ...], list[st
     found: dict[str, tuple[tuple[float, ...], list[str]]] = {}
     for row in (row for row in table.rows if row[1] >= _LEAST_RUNS) if table else ():
         counts, hashes = found.get(row[0], ((0, 0, 0), []))
-        found[row[0]] = tuple(a + b for a, b in zip(counts, row[1:4], strict=True)), sorted([*hashes, *row[10:]])
+        found[row[0]] = (
+            tuple(a + b for a, b in zip(counts, row[1:4], strict=True)),
+            sorted([*hashes, *row[10:]]),
+        )
     return found
 
 
@@ -258,11 +313,15 @@ def _graph(before: Profile, after: Profile) -> Iterator[Difference]:
     """The ops that Grappler left, by type."""
     if "graph" not in before.tables or "graph" not in after.tables:
         return
-    old, new = ({row[0]: row[2] for row in profile.tables["graph"].rows} for profile in (before, after))
+    old, new = (
+        {row[0]: row[2] for row in profile.tables["graph"].rows} for profile in (before, after)
+    )
     changed = [name for name in dict.fromkeys([*old, *new]) if old.get(name, 0) != new.get(name, 0)]
     changed.sort(key=lambda name: -abs(new.get(name, 0) - old.get(name, 0)))
     if changed and not (before.tables["graph"].n_more or after.tables["graph"].n_more):
-        yield Difference(what=f"graph: {_few([f'{_short(name)} {old.get(name, 0)} → {new.get(name, 0)}' for name in changed], 4)}")
+        yield Difference(
+            what=f"graph: {_few([f'{_short(name)} {old.get(name, 0)} → {new.get(name, 0)}' for name in changed], 4)}"
+        )
 
 
 def _outside(before: Profile, after: Profile) -> Iterator[Difference]:
@@ -270,8 +329,11 @@ def _outside(before: Profile, after: Profile) -> Iterator[Difference]:
     if "executables" not in before.tables or before.tables.get("outside_xla", _NONE).n_more:
         return
     there = {(row[1], row[3]) for row in before.tables.get("outside_xla", _NONE).rows}
-    now = [f"{_short(row[1])}{f' at {row[2]}' if row[2] else ''} ({row[3]})" for row in after.tables.get("outside_xla", _NONE).rows
-           if (row[1], row[3]) not in there]  # fmt: skip
+    now = [
+        f"{_short(row[1])}{f' at {row[2]}' if row[2] else ''} ({row[3]})"
+        for row in after.tables.get("outside_xla", _NONE).rows
+        if (row[1], row[3]) not in there
+    ]
     if now:
         yield Difference(what=f"outside XLA now: {_few(now)}")
 
@@ -279,7 +341,9 @@ def _outside(before: Profile, after: Profile) -> Iterator[Difference]:
 _NONE = Table(title="", columns=(), rows=())
 
 
-def setting_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Difference, ...]:
+def setting_differences(
+    before: Mapping[str, Any], after: Mapping[str, Any]
+) -> tuple[Difference, ...]:
     """Versions, precision policy, flags and whatever else is recorded of a setting, where both have it and they differ."""
     return tuple(
         Difference(what=f"{name} {before[name] or 'none'} → {after[name] or 'none'}")
@@ -313,19 +377,34 @@ def with_differences(check: Check, found: Sequence[Difference]) -> Check:
     """A check with what differs in its detail, for a report; of a regression the most of it in the message too, before what to try."""
     if not found:
         return check
-    told = check.adding(one.line for one in most_telling(found, _LINES)) if check.verdict is Verdict.REGRESSION else check
-    return replace(told, detail={**check.detail, "differences": [asdict(one) for one in most_telling(found, _KEPT)]})
+    told = (
+        check.adding(one.line for one in most_telling(found, _LINES))
+        if check.verdict is Verdict.REGRESSION
+        else check
+    )
+    return replace(
+        told,
+        detail={**check.detail, "differences": [asdict(one) for one in most_telling(found, _KEPT)]},
+    )
 
 
 _COUNTED = {
-    "graph_ops": _graph, "fusions": _executables, "xla_clusters": _executables, "xla_launches": _executables, "xla_coverage": _outside,
-}  # fmt: skip
+    "graph_ops": _graph,
+    "fusions": _executables,
+    "xla_clusters": _executables,
+    "xla_launches": _executables,
+    "xla_coverage": _outside,
+}
 
 
 def with_reasons(check: Check, before: Profile, after: Profile) -> Check:
     """A regression of a number that counts something, with what of that is not as it was."""
     find = _COUNTED.get(check.metric)
-    return check.adding(one.line for one in find(before, after)) if find and check.verdict is Verdict.REGRESSION else check
+    return (
+        check.adding(one.line for one in find(before, after))
+        if find and check.verdict is Verdict.REGRESSION
+        else check
+    )
 
 
 def _few(names: Sequence[str], most: int = _NAMED) -> str:

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from pytest_tfperf.analysis.diagnosis import outside_cause
-from pytest_tfperf.analysis.optimizer_table import optimizer_table, surviving_table
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.op_types import EAGER, FELL_BACK, WHY_OUTSIDE, computes
 from pytest_tfperf.recording import Cluster, Recording, StepGraph
@@ -31,36 +30,54 @@ class Outside(NamedTuple):
     n_ops: int
 
 
-def graph_values(recording: Recording, executables: Mapping[str, HloModule] | None) -> dict[str, Value]:
+def graph_values(
+    recording: Recording, executables: Mapping[str, HloModule] | None
+) -> dict[str, Value]:
     """graph_ops, graph_reduction and xla_coverage; `executables` are all that ran in the traced steps, None if they are not known."""
     graph = recording.graph
     if graph is None:
         why = recording.graph_why or _NOT_SEEN
-        return {name: Value.unknown(name, why) for name in ("graph_ops", "graph_reduction", "xla_coverage")}
+        return {
+            name: Value.unknown(name, why)
+            for name in ("graph_ops", "graph_reduction", "xla_coverage")
+        }
     return {**_grappler_values(graph), "xla_coverage": _coverage(graph, recording, executables)}
 
 
-def graph_tables(recording: Recording, executables: Mapping[str, HloModule] | None) -> dict[str, Table]:
+def graph_tables(
+    recording: Recording, executables: Mapping[str, HloModule] | None
+) -> dict[str, Table]:
     """Ops by type before and after Grappler; what is outside XLA; what each optimiser removed, and what they left."""
     graph = recording.graph
     if graph is None:
         return {}
-    tables = {"graph": _type_table(graph), "outside_xla": _outside_table(outside_xla(graph, recording.eager, executables)[1])}
+    tables = {
+        "graph": _type_table(graph),
+        "outside_xla": _outside_table(outside_xla(graph, recording.eager, executables)[1]),
+    }
     tables |= {"optimizers": optimizer_table(graph), "surviving": surviving_table(graph)}
     return {key: table for key, table in tables.items() if table.rows}
 
 
 def outside_xla(
-    graph: StepGraph, eager: Sequence[tuple[str, str | None, int]], executables: Mapping[str, HloModule] | None
+    graph: StepGraph,
+    eager: Sequence[tuple[str, str | None, int]],
+    executables: Mapping[str, HloModule] | None,
 ) -> tuple[int, list[Outside]]:
     """How many compute nodes are inside XLA, and those that are not: what it cannot compile first, and then what is most often."""
     ran = _that_ran(graph.clusters, executables)
-    fell_back = [replace(op, why=FELL_BACK) for one in graph.clusters if one not in ran for op in one.nodes]
+    fell_back = [
+        replace(op, why=FELL_BACK) for one in graph.clusters if one not in ran for op in one.nodes
+    ]
     ops = [*graph.outside, *fell_back]
     first = {(op.op_type, op.line, op.why): op.name for op in reversed(ops)}
     counts = Counter((op.op_type, op.line, op.why) for op in ops)
     found = [Outside(first[key], *key, count) for key, count in counts.items()]
-    found += [Outside("", op_type, line, EAGER, count) for op_type, line, count in eager if _is_compute(op_type)]
+    found += [
+        Outside("", op_type, line, EAGER, count)
+        for op_type, line, count in eager
+        if _is_compute(op_type)
+    ]
     rank = {why: index for index, why in enumerate(WHY_OUTSIDE)}
     found.sort(key=lambda one: (rank.get(one.why, 0), -one.n_ops, one.op_type, one.line or ""))
     return sum(len(cluster.nodes) for cluster in graph.clusters if cluster in ran), found
@@ -71,7 +88,9 @@ def _is_compute(op_type: str) -> bool:
     return computes(op_type) and not op_type.startswith("__")
 
 
-def _that_ran(clusters: Sequence[Cluster], executables: Mapping[str, HloModule] | None) -> frozenset[Cluster]:
+def _that_ran(
+    clusters: Sequence[Cluster], executables: Mapping[str, HloModule] | None
+) -> frozenset[Cluster]:
     """
     The clusters that the traced steps ran: what the user asked for always does, a cluster that was found only if an executable
     names its nodes better than those of any other cluster.
@@ -85,7 +104,9 @@ def _that_ran(clusters: Sequence[Cluster], executables: Mapping[str, HloModule] 
     for name, module in executables.items():
         named = _op_names(module) if name.startswith(_AUTO) else frozenset()
         shared = {cluster: len(named & names) for cluster, names in known.items()}
-        ran |= {cluster for cluster, count in shared.items() if count and count == max(shared.values())}
+        ran |= {
+            cluster for cluster, count in shared.items() if count and count == max(shared.values())
+        }
     return frozenset(ran)
 
 
@@ -104,11 +125,15 @@ def _op_names(module: HloModule) -> frozenset[str]:
 def _grappler_values(graph: StepGraph) -> dict[str, Value]:
     before, after = sum(graph.before.values()), sum(graph.after.values())
     if not before:
-        return {name: Value.unknown(name, _NO_FUNCTION) for name in ("graph_ops", "graph_reduction")}
+        return {
+            name: Value.unknown(name, _NO_FUNCTION) for name in ("graph_ops", "graph_reduction")
+        }
     detail = {"before": before, "after": after, "where": _grappler_said(graph)}
     return {
         "graph_ops": Value.of("graph_ops", after, Source.GRAPH, **detail),
-        "graph_reduction": Value.of("graph_reduction", max(0, before - after) / before, Source.GRAPH, **detail),
+        "graph_reduction": Value.of(
+            "graph_reduction", max(0, before - after) / before, Source.GRAPH, **detail
+        ),
     }
 
 
@@ -116,28 +141,100 @@ def _grappler_said(graph: StepGraph) -> str:
     before, after = sum(graph.before.values()), sum(graph.after.values())
     if after <= before:
         most = Counter(graph.after).most_common(_SHOWN)
-        return f"{before} ops before Grappler, {after} after; most: " + ", ".join(f"{op_type} ×{count}" for op_type, count in most)
+        return f"{before} ops before Grappler, {after} after; most: " + ", ".join(
+            f"{op_type} ×{count}" for op_type, count in most
+        )
     added = (Counter(graph.after) - Counter(graph.before)).most_common(_SHOWN)
-    return f"Grappler added {after - before} ops to {before}: " + ", ".join(f"{op_type} +{count}" for op_type, count in added)
+    return f"Grappler added {after - before} ops to {before}: " + ", ".join(
+        f"{op_type} +{count}" for op_type, count in added
+    )
 
 
-def _coverage(graph: StepGraph, recording: Recording, executables: Mapping[str, HloModule] | None) -> Value:
+def _coverage(
+    graph: StepGraph, recording: Recording, executables: Mapping[str, HloModule] | None
+) -> Value:
     n_inside, outside = outside_xla(graph, recording.eager, executables)
     n_outside = sum(one.n_ops for one in outside)
     if not n_inside + n_outside:
         return Value.unknown("xla_coverage", _NOTHING)
-    cause = outside_cause([(one.op_type or one.op, one.line, one.why, one.n_ops) for one in outside]) if outside else {}
+    cause = (
+        outside_cause([(one.op_type or one.op, one.line, one.why, one.n_ops) for one in outside])
+        if outside
+        else {}
+    )
     detail = {"n_inside": n_inside, "n_outside": n_outside, **cause}
     return Value.of("xla_coverage", n_inside / (n_inside + n_outside), Source.GRAPH, **detail)
 
 
 def _type_table(graph: StepGraph) -> Table:
     types = {*graph.before, *graph.after}
-    rows = [(op_type, graph.before.get(op_type, 0), graph.after.get(op_type, 0)) for op_type in types]
+    rows = [
+        (op_type, graph.before.get(op_type, 0), graph.after.get(op_type, 0)) for op_type in types
+    ]
     rows.sort(key=lambda row: (-abs(row[1] - row[2]), -row[1], row[0]))
-    return Table.of("ops by type", (("type", ""), ("before Grappler", "count"), ("after", "count")), rows)
+    return Table.of(
+        "ops by type", (("type", ""), ("before Grappler", "count"), ("after", "count")), rows
+    )
 
 
 def _outside_table(outside: Sequence[Outside]) -> Table:
     columns = (("op", ""), ("type", ""), ("line", ""), ("why", ""), ("ops", "count"))
-    return Table.of("outside XLA", columns, [(one.op, one.op_type, one.line, one.why, one.n_ops) for one in outside])
+    return Table.of(
+        "outside XLA",
+        columns,
+        [(one.op, one.op_type, one.line, one.why, one.n_ops) for one in outside],
+    )
+
+
+OPTIMIZERS = {
+    "constant_folding": "constant folding",
+    "arithmetic_optimization": "arithmetic",
+    "layout_optimizer": "layout",
+    "remapping": "remapper",
+    "dependency_optimization": "dependency",
+    "disable_model_pruning": "pruning",
+    "function_optimization": "function",
+    "shape_optimization": "shape",
+    "loop_optimization": "loop",
+    "scoped_allocator_optimization": "scoped allocator",
+    "pin_to_host_optimization": "pin to host",
+    "auto_mixed_precision": "auto mixed precision",
+    "auto_mixed_precision_onednn_bfloat16": "auto mixed precision (oneDNN, bfloat16)",
+    "auto_mixed_precision_mkl": "auto mixed precision (oneDNN, bfloat16)",
+    "debug_stripper": "debug stripper",
+}
+
+
+def optimizer_table(graph: StepGraph) -> Table:
+    """The optimisers without which the graph would have another number of ops, that which removes most first."""
+    with_all = graph.without.get("", 0)
+    removed = {
+        option: n_ops - with_all for option, n_ops in graph.without.items() if n_ops != with_all
+    }
+    order = sorted(removed, key=lambda option: (-removed[option], option))
+    rows = [
+        (OPTIMIZERS.get(option, option), option, graph.without[option], removed[option])
+        for option in order
+    ]
+    columns = [
+        ("optimiser", ""),
+        ("option", ""),
+        ("ops without it", "count"),
+        ("removed by it", "count"),
+    ]
+    return Table.of(f"Grappler's optimisers, offline: {with_all} ops with all", columns, rows)
+
+
+def surviving_table(graph: StepGraph) -> Table:
+    """The ops that an optimiser could have taken out, those of one type, line and reason as one."""
+    found = Counter((op.op_type, op.line, op.why) for op in graph.surviving)
+    first = {(op.op_type, op.line, op.why): op.name for op in reversed(graph.surviving)}
+    rows = [
+        (op_type, n_ops, line, why, first[op_type, line, why])
+        for (op_type, line, why), n_ops in found.most_common()
+    ]
+    return Table.of(
+        "ops that Grappler left",
+        [("type", ""), ("ops", "count"), ("line", ""), ("why", ""), ("first", "")],
+        rows,
+    )

@@ -20,7 +20,9 @@ from pytest_tfperf.trace.xspace import read_trace
 _IDLE = ("collective", "other")  # a host that is ahead waits for the others in these
 
 
-def profiles_of_job(traces: Sequence[Path], target_step_time_s: float | None = None) -> tuple[list[Profile], list[TraceError]]:
+def profiles_of_job(
+    traces: Sequence[Path], target_step_time_s: float | None = None
+) -> tuple[list[Profile], list[TraceError]]:
     """
     The profiles of the traces of one run, one for each host, with `step_skew` over the hosts where there are several; and why
     others of them have none: they cannot be read or hold no step.
@@ -31,12 +33,16 @@ def profiles_of_job(traces: Sequence[Path], target_step_time_s: float | None = N
     if len(traces) == 1:
         found = [analyse(traces[0])]
     else:
-        with ProcessPoolExecutor(min(_cores(), len(traces)), multiprocessing.get_context("spawn")) as pool:
+        with ProcessPoolExecutor(
+            min(_cores(), len(traces)), multiprocessing.get_context("spawn")
+        ) as pool:
             found = list(pool.map(analyse, traces))
     profiles = [profile for profile in found if isinstance(profile, Profile)]
     if len(profiles) > 1:
         skew = host_skew(profiles)
-        profiles = [replace(profile, metrics={**profile.metrics, "step_skew": skew}) for profile in profiles]
+        profiles = [
+            replace(profile, metrics={**profile.metrics, "step_skew": skew}) for profile in profiles
+        ]
     return profiles, [error for error in found if isinstance(error, TraceError)]
 
 
@@ -47,20 +53,32 @@ def host_skew(profiles: Sequence[Profile]) -> Value:
     In a job whose hosts wait for each other the periods are alike; work is what of a period is neither collective nor other.
     """
     common = set.intersection(*({step.name for step in profile.steps} for profile in profiles))
-    work = [sum(_work(step) for step in profile.steps if step.name in common) for profile in profiles]
+    work = [
+        sum(_work(step) for step in profile.steps if step.name in common) for profile in profiles
+    ]
     if not common:
-        return Value.unknown("step_skew", "the hosts have no step in common: number the steps alike on all of them")
+        return Value.unknown(
+            "step_skew", "the hosts have no step in common: number the steps alike on all of them"
+        )
     if statistics.median(work) <= 0:
-        return Value.unknown("step_skew", "the hosts did no work in the steps that they have in common")
+        return Value.unknown(
+            "step_skew", "the hosts did no work in the steps that they have in common"
+        )
     slowest = max(range(len(work)), key=work.__getitem__)
     return Value.of(
-        "step_skew", work[slowest] / statistics.median(work) - 1, Source.TRACE,
-        n_hosts=len(profiles), n_steps=len(common), where=f"the slowest host is {profiles[slowest].name}",
-    )  # fmt: skip
+        "step_skew",
+        work[slowest] / statistics.median(work) - 1,
+        Source.TRACE,
+        n_hosts=len(profiles),
+        n_steps=len(common),
+        where=f"the slowest host is {profiles[slowest].name}",
+    )
 
 
 def _profile(trace: Path, target_step_time_s: float | None) -> Profile | TraceError:
-    recording = Recording(name=str(trace), trace=trace, workload={}, bare=True, target_step_time_s=target_step_time_s)
+    recording = Recording(
+        name=str(trace), trace=trace, workload={}, bare=True, target_step_time_s=target_step_time_s
+    )
     try:
         return profile_of(recording, read_trace(trace))
     except TraceError as error:

@@ -9,16 +9,33 @@ from pytest_tfperf.analysis.device.duty_cycle import duty_cycle, duty_cycles, id
 from pytest_tfperf.analysis.device.kernels import find_kernels, kernel_table, tensor_core_time
 from pytest_tfperf.analysis.device.launches import copy_values, kernel_launches
 from pytest_tfperf.analysis.device.op_profile import op_profile_table
-from pytest_tfperf.analysis.device.planes import accelerators
 from pytest_tfperf.analysis.device.roofline import flops_utilization, roofline_table
-from pytest_tfperf.analysis.device.skew import DeviceTimes, device_table, device_times, idle_seconds, step_skew
+from pytest_tfperf.analysis.device.skew import (
+    DeviceTimes,
+    device_table,
+    device_times,
+    idle_seconds,
+    step_skew,
+)
 from pytest_tfperf.analysis.host.function_times import FunctionUse, function_table, function_uses
-from pytest_tfperf.analysis.host.memory_profile import live_table, memory_peaks, memory_table, over_step_table
-from pytest_tfperf.analysis.host.op_times import device_ops, eager_share, host_ops, op_table, with_costs
+from pytest_tfperf.analysis.host.memory import (
+    live_table,
+    memory_peaks,
+    memory_table,
+    over_step_table,
+)
+from pytest_tfperf.analysis.host.op_times import (
+    device_ops,
+    eager_share,
+    host_ops,
+    op_table,
+    with_costs,
+)
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.hlo.cost import Costs
 from pytest_tfperf.results import Table, Value
 from pytest_tfperf.trace.device_spec import DeviceSpec, device_spec
+from pytest_tfperf.trace.devices import accelerators
 from pytest_tfperf.trace.xspace import Trace
 
 Values = dict[str, Value]
@@ -27,14 +44,22 @@ Tables = dict[str, Table]
 
 def host_statistics(trace: Trace, steps: Steps, values: Values) -> tuple[Values, Tables]:
     """Tables of what the host ran and allocated; eager_ops and retraces with the shares of time that go to them."""
-    ops, uses, peaks = host_ops(trace, steps), function_uses(trace, steps), memory_peaks(trace, steps)
+    ops, uses, peaks = (
+        host_ops(trace, steps),
+        function_uses(trace, steps),
+        memory_peaks(trace, steps),
+    )
     tables = {}
     if ops:
         tables["host_ops"] = replace(op_table(ops, steps.n_steps), title="ops on the host")
     if uses:
         tables["functions"] = function_table(uses, steps)
     if peaks:
-        tables |= {"memory": memory_table(peaks), "memory_over_step": over_step_table(peaks[0]), "memory_at_peak": live_table(peaks[0])}
+        tables |= {
+            "memory": memory_table(peaks),
+            "memory_over_step": over_step_table(peaks[0]),
+            "memory_at_peak": live_table(peaks[0]),
+        }
     return {
         "eager_ops": _with(values["eager_ops"], time_share=eager_share(ops)),
         "retraces": _with(values["retraces"], expensive_share=_expensive_share(uses)),
@@ -58,9 +83,14 @@ def device_statistics(
         "step_skew": step_skew(times),
         "flops_utilization": _utilization(trace, times, steps, values),
     }
-    awaiting = _share([op.self_s for op in ops if op.kind.endswith("-done")], [op.self_s for op in ops])
+    awaiting = _share(
+        [op.self_s for op in ops if op.kind.endswith("-done")], [op.self_s for op in ops]
+    )
     found["device_busy"] = _with(
-        values["device_busy"], awaiting_share=awaiting, duty_cycle=duty_cycle(cycles), idle_share=idle_share(cycles)
+        values["device_busy"],
+        awaiting_share=awaiting,
+        duty_cycle=duty_cycle(cycles),
+        idle_share=idle_share(cycles),
     )
     tables = {}
     if ops:
@@ -68,7 +98,11 @@ def device_statistics(
         idle_s = idle_seconds(times, steps)
         tables["device_ops"] = replace(op_table(ops, steps.n_steps), title="ops on the devices")
         tables["op_profile"] = op_profile_table(ops, idle_s, spec, steps.n_steps)
-        tables |= {"roofline": roofline} if (roofline := roofline_table(ops, spec, steps.n_steps)).rows else {}
+        tables |= (
+            {"roofline": roofline}
+            if (roofline := roofline_table(ops, spec, steps.n_steps)).rows
+            else {}
+        )
     if kernels:
         tables["kernels"] = kernel_table(kernels, steps.n_steps)
     if times.names:
@@ -85,7 +119,11 @@ def _utilization(trace: Trace, times: DeviceTimes, steps: Steps, values: Values)
 
 def _specs(trace: Trace, times: DeviceTimes) -> list[DeviceSpec]:
     """Of the accelerators that did anything in the steps."""
-    return [device_spec(plane) for plane in accelerators(trace) if plane.name.removeprefix("/device:") in times.names]
+    return [
+        device_spec(plane)
+        for plane in accelerators(trace)
+        if plane.name.removeprefix("/device:") in times.names
+    ]
 
 
 def _expensive_share(uses: list[FunctionUse]) -> float | None:
@@ -98,4 +136,6 @@ def _share(some: list[float], of_all: list[float]) -> float | None:
 
 def _with(value: Value, **detail: float | None) -> Value:
     """The value with those details that are known and not zero."""
-    return replace(value, detail={**value.detail, **{key: number for key, number in detail.items() if number}})
+    return replace(
+        value, detail={**value.detail, **{key: number for key, number in detail.items() if number}}
+    )

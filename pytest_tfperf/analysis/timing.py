@@ -10,9 +10,7 @@ from pytest_tfperf.recording import Recording
 from pytest_tfperf.results import Source, Value
 from pytest_tfperf.stats.steady_state import find_trend, slow_start
 
-_INSTRUMENTED = (
-    "Python was traced in the timed window (coverage, a debugger), which takes time of its own: no time is recorded as a baseline"
-)
+_INSTRUMENTED = "Python was traced in the timed window (coverage, a debugger), which takes time of its own: no time is recorded as a baseline"
 NO_TIMES = "nothing was timed: only tf_profile(step, data), tf_profile.steps(data) and Keras loops give times"
 
 
@@ -25,10 +23,17 @@ def timed_values(recording: Recording) -> dict[str, Value]:
         return values | {name: Value.unknown(name, why) for name in unknown}
     values["step_time"] = step_time = _step_time(recording)
     single = _steady_calls(recording)
-    values["step_time_p90"] = Value.of("step_time_p90", _quantile(single, 0.9), Source.TIMED, n_steps=len(single))
+    values["step_time_p90"] = Value.of(
+        "step_time_p90", _quantile(single, 0.9), Source.TIMED, n_steps=len(single)
+    )
     values["throughput"] = _throughput(recording, step_time)
     values["epoch_gap"] = (
-        Value.of("epoch_gap", statistics.median(recording.epoch_gaps_s), Source.TIMED, n_gaps=len(recording.epoch_gaps_s))
+        Value.of(
+            "epoch_gap",
+            statistics.median(recording.epoch_gaps_s),
+            Source.TIMED,
+            n_gaps=len(recording.epoch_gaps_s),
+        )
         if recording.epoch_gaps_s
         else Value.unknown("epoch_gap", "no epoch ended in the timed window")
     )
@@ -49,7 +54,10 @@ def _unsteady(recording: Recording) -> tuple[str, ...]:
     what, why = (
         ("fell", "give it more warm-up (warmup=)")
         if trend.per_block < 0
-        else ("rose", "the machine slows down (heat, a CPU quota, other load), or what the step works on grows")
+        else (
+            "rose",
+            "the machine slows down (heat, a CPU quota, other load), or what the step works on grows",
+        )
     )
     return (
         f"step_time is not steady: over {len(counted)} blocks it {what} by {abs(trend.in_all):.0%} "
@@ -81,17 +89,27 @@ def _step_time(recording: Recording) -> Value:
     n_dropped = slow_start(per_step)
     counted = per_step[n_dropped:]
     return Value.of(
-        "step_time", statistics.median(counted), Source.TIMED,
-        n_blocks=len(per_step), n_dropped=n_dropped, n_steps=sum(steps for _, steps in recording.blocks[n_dropped:]),
-        precision=median_precision(counted), settled=recording.settled, instrumented=recording.instrumented,
-    )  # fmt: skip
+        "step_time",
+        statistics.median(counted),
+        Source.TIMED,
+        n_blocks=len(per_step),
+        n_dropped=n_dropped,
+        n_steps=sum(steps for _, steps in recording.blocks[n_dropped:]),
+        precision=median_precision(counted),
+        settled=recording.settled,
+        instrumented=recording.instrumented,
+    )
 
 
 def _steady_calls(recording: Recording) -> tuple[float, ...]:
     """Seconds of a step in the calls of the steady blocks."""
     n_dropped = slow_start(block_seconds(recording))
-    share = sum(steps for _, steps in recording.blocks[:n_dropped]) / sum(steps for _, steps in recording.blocks)
-    return recording.step_seconds[min(round(share * len(recording.step_seconds)), len(recording.step_seconds) - 1) :]
+    share = sum(steps for _, steps in recording.blocks[:n_dropped]) / sum(
+        steps for _, steps in recording.blocks
+    )
+    return recording.step_seconds[
+        min(round(share * len(recording.step_seconds)), len(recording.step_seconds) - 1) :
+    ]
 
 
 def _first_step(recording: Recording, why: str) -> Value:
@@ -107,7 +125,10 @@ def _throughput(recording: Recording, step_time: Value) -> Value:
         return Value.unknown("throughput", "examples per step are unknown; pass examples_per_step=")
     assert step_time.number is not None
     return Value.of(
-        "throughput", recording.examples_per_step / step_time.number, Source.TIMED, examples_per_step=recording.examples_per_step
+        "throughput",
+        recording.examples_per_step / step_time.number,
+        Source.TIMED,
+        examples_per_step=recording.examples_per_step,
     )
 
 

@@ -16,14 +16,19 @@ _FROM_TRACE = (Source.TRACE, Source.CORRECTED, Source.PREDICTED)
 
 def faults(trace: Trace) -> tuple[str, ...]:
     """Why the trace is not complete, in the profiler's words; empty where it reports nothing."""
-    reported = [f"the profiler reports an error: {' '.join(text.split())}" for text in dict.fromkeys(trace.errors)]
+    reported = [
+        f"the profiler reports an error: {' '.join(text.split())}"
+        for text in dict.fromkeys(trace.errors)
+    ]
     dropped = sum(_dropped(trace))
     return tuple([*reported, f"the profiler dropped {dropped:,} events"] if dropped else reported)
 
 
 def remarks(trace: Trace) -> tuple[str, ...]:
     """What the profiler warns of."""
-    return tuple(f"the profiler warns: {' '.join(text.split())}" for text in dict.fromkeys(trace.warnings))
+    return tuple(
+        f"the profiler warns: {' '.join(text.split())}" for text in dict.fromkeys(trace.warnings)
+    )
 
 
 def without_incomplete(values: Mapping[str, Value], found: tuple[str, ...]) -> dict[str, Value]:
@@ -32,12 +37,20 @@ def without_incomplete(values: Mapping[str, Value], found: tuple[str, ...]) -> d
         return dict(values)
     why = f"the trace is not complete: {'; '.join(found)}"
     return {
-        name: replace(value, number=None, source=None, why=why) if value.source in _FROM_TRACE else value for name, value in values.items()
+        name: replace(value, number=None, source=None, why=why)
+        if value.source in _FROM_TRACE
+        else value
+        for name, value in values.items()
     }
 
 
 def _dropped(trace: Trace) -> list[int]:
     """Numbers of dropped events, of planes as a whole and of single events."""
     of_planes = [plane_stats(plane).get(_DROPPED, 0) for plane in trace.planes]
-    of_events = [int(Events.of(plane).having(_DROPPED).integers(_DROPPED).clip(0).sum()) for plane in trace.planes]
-    return [max(int(number), 0) for number in of_planes if isinstance(number, (int, float))] + of_events
+    of_events = [
+        int(Events.of(plane).having(_DROPPED).integers(_DROPPED).clip(0).sum())
+        for plane in trace.planes
+    ]
+    return [
+        max(int(number), 0) for number in of_planes if isinstance(number, (int, float))
+    ] + of_events

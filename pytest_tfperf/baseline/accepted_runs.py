@@ -15,7 +15,9 @@ from pytest_tfperf.results import Run, TestRecord
 _LISTED = 10
 
 
-def accept(runs: Sequence[Run], names: Sequence[str], rootdir: Path, baseline_dir: Path | None) -> Recorded:
+def accept(
+    runs: Sequence[Run], names: Sequence[str], rootdir: Path, baseline_dir: Path | None
+) -> Recorded:
     """
     Store the tests in these runs that passed, as `--tfperf-update` would have: the structure of the newest, the times of all.
 
@@ -30,7 +32,9 @@ def accept(runs: Sequence[Run], names: Sequence[str], rootdir: Path, baseline_di
     parts = [replace(run, tests=tuple(test for test in run.tests if test.profiles)) for run in runs]
     _check_names(names, [test for part in parts for test in part.tests])
     if names:
-        parts = [_part(part, lambda test: test.key in names or test.nodeid in names) for part in parts]
+        parts = [
+            _part(part, lambda test: test.key in names or test.nodeid in names) for part in parts
+        ]
     wanted = [test for part in parts for test in part.tests]
     for test in wanted:
         check_environment(test)
@@ -38,8 +42,13 @@ def accept(runs: Sequence[Run], names: Sequence[str], rootdir: Path, baseline_di
     absent = [file for file in files if not (rootdir / file).is_file()]
     if absent:
         where = f"no test file {absent[0]} in {rootdir.resolve()}"
-        raise BaselineError(f"{where}: give the folder that the tests are below with --rootdir, or the tests to accept by name")
-    return record({Place.of(file, rootdir, baseline_dir): _of_file(file, parts) for file in files}, only_new=False)
+        raise BaselineError(
+            f"{where}: give the folder that the tests are below with --rootdir, or the tests to accept by name"
+        )
+    return record(
+        {Place.of(file, rootdir, baseline_dir): _of_file(file, parts) for file in files},
+        only_new=False,
+    )
 
 
 def check_environment(test: TestRecord) -> None:
@@ -50,7 +59,9 @@ def check_environment(test: TestRecord) -> None:
         BaselineError: If it does not, as in a file that was edited by hand.
     """
     environment = test.environment
-    if not isinstance(environment.get("platform"), str) or not all(isinstance(environment.get(n), dict) for n in ("machine", "setting")):
+    if not isinstance(environment.get("platform"), str) or not all(
+        isinstance(environment.get(n), dict) for n in ("machine", "setting")
+    ):
         raise BaselineError(
             f"{test.nodeid}: its run does not say on which platform and machine it ran; take a file of pytest --tfperf-report"
         )
@@ -60,7 +71,9 @@ def _check_names(names: Sequence[str], profiled: Sequence[TestRecord]) -> None:
     known = dict.fromkeys(name for test in profiled for name in (test.key, test.nodeid))
     for name in names:
         if name not in known:
-            raise BaselineError(f"no profiled test {name!r} in these runs; {_nearest(name, list(known))}")
+            raise BaselineError(
+                f"no profiled test {name!r} in these runs; {_nearest(name, list(known))}"
+            )
     if not profiled:
         raise BaselineError("no test in these runs was profiled: there is nothing to accept")
 

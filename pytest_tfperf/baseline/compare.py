@@ -13,7 +13,16 @@ from pytest_tfperf.baseline.step_time import Past, figures, judge, next_step, wh
 from pytest_tfperf.baseline.store import Place, entry_key, read_entries, read_machine
 from pytest_tfperf.checks.limits import DEFAULT_TOLERANCE, explanation
 from pytest_tfperf.machine.classes import differences, nearest_class
-from pytest_tfperf.metrics import LOWER, PLATFORM, PROGRAM, RATIO, SECONDS, Metric, format_quantity, told_apart
+from pytest_tfperf.metrics import (
+    LOWER,
+    PLATFORM,
+    PROGRAM,
+    RATIO,
+    SECONDS,
+    Metric,
+    format_quantity,
+    told_apart,
+)
 from pytest_tfperf.results import Check, Json, Profile, Source, Value, Verdict
 from pytest_tfperf.stats.prediction_interval import RUNS_TO_DECIDE
 
@@ -65,7 +74,9 @@ def compare_with_baseline(
         checks += structure_checks(profile, entry, environment, _BASELINE)
     if only != "structural":
         changed = changed_setting(entry["setting"], environment["setting"])
-        checks += _timing(profile, key, place, environment["machine"], max_regression, shared_cpu, changed)
+        checks += _timing(
+            profile, key, place, environment["machine"], max_regression, shared_cpu, changed
+        )
     return checks
 
 
@@ -77,7 +88,9 @@ def against_profile(profile: Profile, before: Profile, name: str, kind: str) -> 
     return [replace(with_reasons(found, before, profile), kind=kind) for found in checks]
 
 
-def structure_checks(profile: Profile, entry: Json, environment: Mapping[str, Any], reference: Reference) -> Iterator[Check]:
+def structure_checks(
+    profile: Profile, entry: Json, environment: Mapping[str, Any], reference: Reference
+) -> Iterator[Check]:
     """The checks of what holds on every machine, and of what holds on the platform where that is the same; `entry` as it is stored."""
     changed = changed_setting(entry["setting"], environment["setting"])
     yield from _scope(profile, entry["program"], PROGRAM, changed, reference)
@@ -88,20 +101,37 @@ def structure_checks(profile: Profile, entry: Json, environment: Mapping[str, An
         known = " | ".join(sorted(entry["platform"]))
         message = f"platform metrics of {reference.name} are for {known}, this is {environment['platform']}"
         on_it = next_step(reference.record and f"{reference.record} on this platform")
-        yield check(profile, "platform", Verdict.INCOMPARABLE, "the same platform", f"{message}{on_it}")
+        yield check(
+            profile, "platform", Verdict.INCOMPARABLE, "the same platform", f"{message}{on_it}"
+        )
 
 
-def time_check(profile: Profile, past: Past, max_regression: float | None, why_not: str | None, changed: str) -> Check:
+def time_check(
+    profile: Profile, past: Past, max_regression: float | None, why_not: str | None, changed: str
+) -> Check:
     """The check of a known step time against others of its machine class."""
     tolerance = DEFAULT_TOLERANCE if max_regression is None else max_regression
     value = profile.value("step_time")
     verdict, message = judge(value, past, tolerance, why_not, changed)
-    return check(profile, "step_time", verdict, _at_most(max_regression), message, **figures(value, past, tolerance))
+    return check(
+        profile,
+        "step_time",
+        verdict,
+        _at_most(max_regression),
+        message,
+        **figures(value, past, tolerance),
+    )
 
 
 def _missing(profile: Profile, entry: Json | None, key: str, where: str) -> Check | None:
     if entry is None:
-        return check(profile, "baseline", Verdict.MISSING, "an entry", f"no baseline for {key!r} in {where}\n  try: {_UPDATE}")
+        return check(
+            profile,
+            "baseline",
+            Verdict.MISSING,
+            "an entry",
+            f"no baseline for {key!r} in {where}\n  try: {_UPDATE}",
+        )
     if entry["workload"] == profile.workload:
         return None
     shown = differing_workload(entry["workload"], profile.workload)
@@ -115,42 +145,89 @@ def differing_workload(stored: Mapping[str, Any], now: Mapping[str, Any]) -> str
     return "; ".join(f"{name}: stored {stored.get(name)}, now {now.get(name)}" for name in names)
 
 
-def _scope(profile: Profile, stored: Json, scope: str, changed: str, reference: Reference) -> Iterator[Check]:
+def _scope(
+    profile: Profile, stored: Json, scope: str, changed: str, reference: Reference
+) -> Iterator[Check]:
     for name, metric in profile.registry.items():
         value = profile.metrics.get(name)
         if metric.scope != scope or value is None:
             continue
         if name in stored:
             before = float(stored[name])
-            yield replace(_against(profile, metric, value, before, changed, reference), detail={"before": before, "after": value.number})
+            yield replace(
+                _against(profile, metric, value, before, changed, reference),
+                detail={"before": before, "after": value.number},
+            )
         elif value.number is not None:
             shown = format_quantity(value.number, metric.unit)
-            message = f"{name} is {shown}, and {reference.name} has none{next_step(reference.record)}"
+            message = (
+                f"{name} is {shown}, and {reference.name} has none{next_step(reference.record)}"
+            )
             yield check(profile, name, Verdict.NEW, f"a value in {reference.name}", message)
 
 
-def _against(profile: Profile, metric: Metric, value: Value, before: float, changed: str, reference: Reference) -> Check:
+def _against(
+    profile: Profile,
+    metric: Metric,
+    value: Value,
+    before: float,
+    changed: str,
+    reference: Reference,
+) -> Check:
     shown = format_quantity(before, metric.unit)
     wanted = f"{shown} ({reference.name.removeprefix('the ')})"
     if value.number is None:
-        return check(profile, metric.name, Verdict.UNKNOWN, wanted, f"{metric.name} is unknown, {shown} in {reference.name}: {value.why}")
-    now, tolerance = float(rounded(value.number)), _TOLERANCE.get(metric.name, 0.0) if value.source is Source.TRACE else 0.0
+        return check(
+            profile,
+            metric.name,
+            Verdict.UNKNOWN,
+            wanted,
+            f"{metric.name} is unknown, {shown} in {reference.name}: {value.why}",
+        )
+    now, tolerance = (
+        float(rounded(value.number)),
+        _TOLERANCE.get(metric.name, 0.0) if value.source is Source.TRACE else 0.0,
+    )
     varies = float(value.detail.get("varies", 0.0))  # of a sample: how far another one may be off
     if abs(now - before) <= max(tolerance * abs(before), varies):
-        within = format_quantity(tolerance, RATIO) if tolerance else format_quantity(varies, metric.unit)
-        said = f"as in {reference.name}" if now == before else f"within {within} of the {shown} in {reference.name}"
-        return check(profile, metric.name, Verdict.PASS, wanted, f"{metric.name} is {format_quantity(now, metric.unit)}, {said}")
-    if metric.name in _OF_SHAPES and any(",?" in shape for shape in profile.workload.get("inputs", ())):
-        change = f"{metric.name} is {format_quantity(now, metric.unit)}, {shown} in {reference.name}"
+        within = (
+            format_quantity(tolerance, RATIO) if tolerance else format_quantity(varies, metric.unit)
+        )
+        said = (
+            f"as in {reference.name}"
+            if now == before
+            else f"within {within} of the {shown} in {reference.name}"
+        )
+        return check(
+            profile,
+            metric.name,
+            Verdict.PASS,
+            wanted,
+            f"{metric.name} is {format_quantity(now, metric.unit)}, {said}",
+        )
+    if metric.name in _OF_SHAPES and any(
+        ",?" in shape for shape in profile.workload.get("inputs", ())
+    ):
+        change = (
+            f"{metric.name} is {format_quantity(now, metric.unit)}, {shown} in {reference.name}"
+        )
         why = "it is that of the most common shapes, and batches differ in theirs from run to run"
-        return check(profile, metric.name, Verdict.INCONCLUSIVE, wanted, f"{change}: {why}\n  try: batches of one shape")
+        return check(
+            profile,
+            metric.name,
+            Verdict.INCONCLUSIVE,
+            wanted,
+            f"{change}: {why}\n  try: batches of one shape",
+        )
     better = metric.better is not None and (now < before) == (metric.better == LOWER)
     verdict = Verdict.IMPROVED if better else Verdict.REGRESSION
     message = f"{metric.name} changed from {shown} to {format_quantity(now, metric.unit)}{told_apart(before, now, metric.unit)}"
     lines = [message, *explanation(value)] + ([f"  changed besides: {changed}"] if changed else [])
     lines += [f"  if it is meant: {reference.meant}"] if reference.meant else []
     if better:
-        lines = [message + next_step(reference.accept and f"{reference.accept}, to hold it from now on")]
+        lines = [
+            message + next_step(reference.accept and f"{reference.accept}, to hold it from now on")
+        ]
     return check(profile, metric.name, verdict, wanted, "\n".join(lines))
 
 
@@ -165,15 +242,27 @@ def _timing(
 ) -> Iterator[Check]:
     value, wanted = profile.value("step_time"), _at_most(max_regression)
     entry = read_entries(place.timing_file(machine)).get(place.timing_key(key))
-    known = entry is not None and entry["workload"] == profile.workload and bool(history_of(entry).runs)
+    known = (
+        entry is not None and entry["workload"] == profile.workload and bool(history_of(entry).runs)
+    )
     if value.number is None:
         if known or max_regression is not None:
-            yield check(profile, "step_time", Verdict.UNKNOWN, wanted, f"step_time is unknown: {value.why}")
+            yield check(
+                profile, "step_time", Verdict.UNKNOWN, wanted, f"step_time is unknown: {value.why}"
+            )
     elif entry is None or not known:
         message = f"step_time is {format_quantity(value.number, SECONDS)}; {_other_machines(profile, place, key, machine)}"
-        yield check(profile, "step_time", Verdict.INCOMPARABLE, wanted, f"{message}\n  try: {_UPDATE} on this machine")
+        yield check(
+            profile,
+            "step_time",
+            Verdict.INCOMPARABLE,
+            wanted,
+            f"{message}\n  try: {_UPDATE} on this machine",
+        )
     else:
-        timed = time_check(profile, _past(entry), max_regression, why_not_timed(profile, shared_cpu), changed)
+        timed = time_check(
+            profile, _past(entry), max_regression, why_not_timed(profile, shared_cpu), changed
+        )
         yield with_differences(timed, metric_differences(entry["runs"], profile))
 
 
@@ -183,7 +272,9 @@ def _past(entry: Json) -> Past:
     n, since = history.n_anchor, f", from commit {first} on" if first else ""
     return Past(
         history=history,
-        runs=f"the last {len(history.runs)} runs" if len(history.runs) > 1 else "the only run recorded",
+        runs=f"the last {len(history.runs)} runs"
+        if len(history.runs) > 1
+        else "the only run recorded",
         anchor=f"the first {n} runs{since}" if n > 1 else f"the first run{since}",
         newest=entry["runs"][-1].get("commit", ""),
         few=f"collecting {len(history.runs)} of {RUNS_TO_DECIDE} runs",
@@ -204,7 +295,11 @@ def _other_machines(profile: Profile, place: Place, key: str, machine: Mapping[s
     if found is None:
         return "it is stored for another workload" if elsewhere else "no timing is stored for it"
     differing = differences(found, machine)
-    return f"it is stored for another machine class ({'; '.join(differing)})" if differing else "its history has no step time"
+    return (
+        f"it is stored for another machine class ({'; '.join(differing)})"
+        if differing
+        else "its history has no step time"
+    )
 
 
 def _at_most(max_regression: float | None) -> str:
@@ -213,9 +308,21 @@ def _at_most(max_regression: float | None) -> str:
 
 def changed_setting(stored: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """What is not as it was of versions, precision policy and flags."""
-    return "; ".join(f"{n} {stored[n]} → {now[n]}" for n in sorted(now) if n in stored and stored[n] != now[n])
+    return "; ".join(
+        f"{n} {stored[n]} → {now[n]}" for n in sorted(now) if n in stored and stored[n] != now[n]
+    )
 
 
-def check(profile: Profile, metric: str, verdict: Verdict, wanted: str, message: str, **detail: Any) -> Check:
+def check(
+    profile: Profile, metric: str, verdict: Verdict, wanted: str, message: str, **detail: Any
+) -> Check:
     """A check of a comparison."""
-    return Check(profile=profile.name, metric=metric, kind="baseline", verdict=verdict, wanted=wanted, message=message, detail=detail)
+    return Check(
+        profile=profile.name,
+        metric=metric,
+        kind="baseline",
+        verdict=verdict,
+        wanted=wanted,
+        message=message,
+        detail=detail,
+    )

@@ -7,7 +7,14 @@ from dataclasses import replace
 
 from pytest_tfperf.analysis.differences import differences, with_differences
 from pytest_tfperf.baseline.accepted_runs import check_environment
-from pytest_tfperf.baseline.compare import Reference, changed_setting, check, differing_workload, structure_checks, time_check
+from pytest_tfperf.baseline.compare import (
+    Reference,
+    changed_setting,
+    check,
+    differing_workload,
+    structure_checks,
+    time_check,
+)
 from pytest_tfperf.baseline.record import ENDED, structure_of
 from pytest_tfperf.baseline.step_time import Past, why_not_timed
 from pytest_tfperf.baseline.store import entry_key
@@ -34,14 +41,22 @@ def compare_runs(before: Run, after: Run) -> Run:
     old, new = profiles_by_key(before), profiles_by_key(after)
     checks: dict[Key, list[Check]] = {}
     for key, (profile, test) in new.items():
-        found = _compared(*old[key], profile, test) if key in old else [_alone(profile, Verdict.NEW, "second", test, before)]
+        found = (
+            _compared(*old[key], profile, test)
+            if key in old
+            else [_alone(profile, Verdict.NEW, "second", test, before)]
+        )
         checks[key] = [replace(one, kind=KIND) for one in found]
     for key, (profile, test) in old.items():
         if key not in new:
             checks[key] = [_alone(profile, Verdict.MISSING, "first", test, after)]
     tests = [replace(test, checks=_of(test, checks)) for test in after.tests]
     there = {(test.file, test.key) for test in after.tests}
-    gone = [replace(test, profiles=(), checks=_of(test, checks)) for test in before.tests if (test.file, test.key) not in there]
+    gone = [
+        replace(test, profiles=(), checks=_of(test, checks))
+        for test in before.tests
+        if (test.file, test.key) not in there
+    ]
     return replace(after, tests=(*tests, *gone))
 
 
@@ -55,28 +70,48 @@ def profiles_by_key(run: Run) -> dict[Key, tuple[Profile, TestRecord]]:
     for test in run.tests:
         if test.profiles:
             check_environment(test)
-    return {(test.file, test.key, profile.name): (profile, test) for test in run.tests for profile in test.profiles}
+    return {
+        (test.file, test.key, profile.name): (profile, test)
+        for test in run.tests
+        for profile in test.profiles
+    }
 
 
 def _of(test: TestRecord, checks: dict[Key, list[Check]]) -> tuple[Check, ...]:
-    return tuple(one for (file, name, _), found in checks.items() if (file, name) == (test.file, test.key) for one in found)
+    return tuple(
+        one
+        for (file, name, _), found in checks.items()
+        if (file, name) == (test.file, test.key)
+        for one in found
+    )
 
 
 def _alone(profile: Profile, verdict: Verdict, which: str, test: TestRecord, other: Run) -> Check:
     """What is in one file only; where the test is in the other one and did not pass, that may be why."""
-    ended = {one.outcome for one in other.tests if (one.file, one.key) == (test.file, test.key)} - {"passed"}
+    ended = {one.outcome for one in other.tests if (one.file, one.key) == (test.file, test.key)} - {
+        "passed"
+    }
     why = "".join(f"; in the other one the test {ENDED.get(outcome, outcome)}" for outcome in ended)
     message = f"{entry_key(test.key, profile.name)!r} is in the {which} file alone{why}"
-    return replace(check(profile, "profile", verdict, "a profile in both files", message), kind=KIND)
+    return replace(
+        check(profile, "profile", verdict, "a profile in both files", message), kind=KIND
+    )
 
 
-def _compared(before: Profile, old: TestRecord, profile: Profile, test: TestRecord) -> Iterator[Check]:
+def _compared(
+    before: Profile, old: TestRecord, profile: Profile, test: TestRecord
+) -> Iterator[Check]:
     if before.workload != profile.workload:
         message = f"the first file has it for another workload ({differing_workload(before.workload, profile.workload)})"
         yield check(profile, "profile", Verdict.MISSING, "the same workload", message)
         return
-    yield from structure_checks(profile, structure_of(before, old.environment), test.environment, _FIRST)
-    if before.value("step_time").number is not None or profile.value("step_time").number is not None:
+    yield from structure_checks(
+        profile, structure_of(before, old.environment), test.environment, _FIRST
+    )
+    if (
+        before.value("step_time").number is not None
+        or profile.value("step_time").number is not None
+    ):
         yield with_differences(_timing(before, old, profile, test), differences(before, profile))
 
 
@@ -95,5 +130,13 @@ def _timing(before: Profile, old: TestRecord, profile: Profile, test: TestRecord
         return check(profile, "step_time", Verdict.INCOMPARABLE, wanted, message)
     why_then = why_not_timed(before, old.shared_cpu)
     why = why_not_timed(profile, test.shared_cpu) or (why_then and f"in the first file {why_then}")
-    past = Past(history=History(runs=(then.number,)), runs="the first file", few=_ONE, collect=_MORE_RUNS)
-    return time_check(profile, past, test.max_regression, why, changed_setting(old.environment["setting"], test.environment["setting"]))
+    past = Past(
+        history=History(runs=(then.number,)), runs="the first file", few=_ONE, collect=_MORE_RUNS
+    )
+    return time_check(
+        profile,
+        past,
+        test.max_regression,
+        why,
+        changed_setting(old.environment["setting"], test.environment["setting"]),
+    )

@@ -36,12 +36,18 @@ class Merged:
         if self.level is None:
             return f"times: {added} added, {len(self.entry['runs']) if self.entry else 0} kept"
         before, now = (format_quantity(seconds, SECONDS) for seconds in self.level)
-        return f"times: the history starts anew with {added}: step_time was {before}, and is {now} now"
+        return (
+            f"times: the history starts anew with {added}: step_time was {before}, and is {now} now"
+        )
 
 
 def history_of(entry: Json) -> History:
     """The step times in an entry."""
-    return History(runs=_step_times(entry["runs"]), anchor=entry["anchor"].get("step_time"), n_anchor=int(entry["anchor"].get("runs", 1)))
+    return History(
+        runs=_step_times(entry["runs"]),
+        anchor=entry["anchor"].get("step_time"),
+        n_anchor=int(entry["anchor"].get("runs", 1)),
+    )
 
 
 def rounded(number: float) -> float | int:
@@ -50,7 +56,9 @@ def rounded(number: float) -> float | int:
     return int(number) if float(number).is_integer() else short
 
 
-def merge_runs(old: Json | None, new: Sequence[Json], workload: Mapping[str, Any], tolerance: float) -> Merged:
+def merge_runs(
+    old: Json | None, new: Sequence[Json], workload: Mapping[str, Any], tolerance: float
+) -> Merged:
     """
     An entry with runs added in the order in which they were made; a run that is in it already does not count twice.
 
@@ -74,31 +82,52 @@ def merge_runs(old: Json | None, new: Sequence[Json], workload: Mapping[str, Any
         level = _level_before(history, statistics.median(_step_times(later)))
         runs, since = later, _created(later[0])
     kept = runs[-KEPT_RUNS:]
-    for place in (place for place, why in left_out.items() if why is None and new[place] not in kept):
-        left_out[place] = _OTHER_LEVEL if level else f"not among the latest {KEPT_RUNS} runs, which are kept"
+    for place in (
+        place for place, why in left_out.items() if why is None and new[place] not in kept
+    ):
+        left_out[place] = (
+            _OTHER_LEVEL if level else f"not among the latest {KEPT_RUNS} runs, which are kept"
+        )
     reasons = tuple((place, why) for place, why in left_out.items() if why is not None)
     if len(reasons) == len(new):
         return Merged(entry=None, left_out=reasons)
     frozen = level is None and old["anchor"].get("runs", 1) >= RUNS_TO_DECIDE
-    entry = {"workload": old["workload"], "anchor": old["anchor"] if frozen else middle(runs[:RUNS_TO_DECIDE]), "runs": kept}
+    entry = {
+        "workload": old["workload"],
+        "anchor": old["anchor"] if frozen else middle(runs[:RUNS_TO_DECIDE]),
+        "runs": kept,
+    }
     started = {"since": since} if since else {}
-    return Merged(entry=entry | started, n_added=len(new) - len(reasons), level=level, left_out=reasons)
+    return Merged(
+        entry=entry | started, n_added=len(new) - len(reasons), level=level, left_out=reasons
+    )
 
 
 _OTHER_LEVEL = "older than the change of level that starts the history anew"
 
 
-def _why_not(place: int, run: Json, new: Sequence[Json], past: Sequence[Json], since: str) -> str | None:
+def _why_not(
+    place: int, run: Json, new: Sequence[Json], past: Sequence[Json], since: str
+) -> str | None:
     if run in past or run in new[:place]:
         return KNOWN
-    return f"older than its history, which started anew at {since}" if _created(run) < since else None
+    return (
+        f"older than its history, which started anew at {since}" if _created(run) < since else None
+    )
 
 
 def middle(runs: Sequence[Json]) -> Json:
     """The median of each metric over the runs; commit and time are those of the first."""
     names = dict.fromkeys(name for run in runs for name in run if name not in ("commit", "created"))
-    middle = {name: rounded(statistics.median(run[name] for run in runs if name in run)) for name in names}
-    return {**middle, "commit": runs[0].get("commit", ""), "created": _created(runs[0]), "runs": len(runs)}
+    middle = {
+        name: rounded(statistics.median(run[name] for run in runs if name in run)) for name in names
+    }
+    return {
+        **middle,
+        "commit": runs[0].get("commit", ""),
+        "created": _created(runs[0]),
+        "runs": len(runs),
+    }
 
 
 def _level_before(history: History, now: float) -> tuple[float, float]:

@@ -63,10 +63,18 @@ class _Found:
         return machine
 
     def left_out(self, why: str) -> Recorded:
-        return Recorded(left_out=(Change(path=self.place.structure, key=self.key, what=why, run=self.run.created),))
+        return Recorded(
+            left_out=(
+                Change(path=self.place.structure, key=self.key, what=why, run=self.run.created),
+            )
+        )
 
     def times(self) -> Json:
-        return {**stored(self.profile, MACHINE), "commit": self.run.commit, "created": self.run.created}
+        return {
+            **stored(self.profile, MACHINE),
+            "commit": self.run.commit,
+            "created": self.run.created,
+        }
 
 
 def record(wanted: Mapping[Place, Sequence[Run]], only_new: bool) -> Recorded:
@@ -80,7 +88,10 @@ def record(wanted: Mapping[Place, Sequence[Run]], only_new: bool) -> Recorded:
     """
     with locked(place.structure.parent for place in wanted):
         contents: dict[Path, Json] = {}
-        done = sum((_of_file(place, runs, only_new, contents) for place, runs in wanted.items()), Recorded())
+        done = sum(
+            (_of_file(place, runs, only_new, contents) for place, runs in wanted.items()),
+            Recorded(),
+        )
         write_files(contents)
     return done
 
@@ -88,8 +99,14 @@ def record(wanted: Mapping[Place, Sequence[Run]], only_new: bool) -> Recorded:
 def stored(profile: Profile, scope: str) -> Json:
     """The known metrics of a scope, as they are stored."""
     rows = profile.registry
-    known = {name: value.number for name, value in profile.metrics.items() if value.number is not None}
-    return {name: rounded(number) for name, number in known.items() if name in rows and rows[name].scope == scope}
+    known = {
+        name: value.number for name, value in profile.metrics.items() if value.number is not None
+    }
+    return {
+        name: rounded(number)
+        for name, number in known.items()
+        if name in rows and rows[name].scope == scope
+    }
 
 
 def structure_of(profile: Profile, environment: Mapping[str, Any]) -> Json:
@@ -102,12 +119,16 @@ def structure_of(profile: Profile, environment: Mapping[str, Any]) -> Json:
     }
 
 
-def _of_file(place: Place, runs: Iterable[Run], only_new: bool, contents: dict[Path, Json]) -> Recorded:
+def _of_file(
+    place: Place, runs: Iterable[Run], only_new: bool, contents: dict[Path, Json]
+) -> Recorded:
     """What becomes of one test file's entries; files that change are put into `contents`."""
     runs = sorted(runs, key=lambda run: run.created)
     tests = [(run, test) for run in runs for test in run.tests]
     found = [
-        _Found(place=place, key=entry_key(test.key, profile.name), profile=profile, test=test, run=run)
+        _Found(
+            place=place, key=entry_key(test.key, profile.name), profile=profile, test=test, run=run
+        )
         for run, test in tests
         for profile in test.profiles
     ]
@@ -118,7 +139,12 @@ def _of_file(place: Place, runs: Iterable[Run], only_new: bool, contents: dict[P
         if good:
             done += _structure(good, only_new, contents)
             for path in dict.fromkeys(place.timing_file(one.machine) for one in good):
-                done += _times(path, [one for one in good if place.timing_file(one.machine) == path], only_new, contents)
+                done += _times(
+                    path,
+                    [one for one in good if place.timing_file(one.machine) == path],
+                    only_new,
+                    contents,
+                )
     return done
 
 
@@ -127,7 +153,11 @@ def _good(found: Sequence[_Found]) -> tuple[list[_Found], Recorded]:
     good: list[_Found] = []
     left_out = Recorded()
     for one in reversed(found):
-        why = one.profile.ended if one.test.outcome == "passed" else f"the test {ENDED.get(one.test.outcome, one.test.outcome)}"
+        why = (
+            one.profile.ended
+            if one.test.outcome == "passed"
+            else f"the test {ENDED.get(one.test.outcome, one.test.outcome)}"
+        )
         if why is None and good and good[-1].profile.workload != one.profile.workload:
             why = f"its workload ({_flat(one.profile.workload)}) is not that of the newest run"
         if why is None:
@@ -150,12 +180,19 @@ def _structure(found: Sequence[_Found], only_new: bool, contents: dict[Path, Jso
     if old is not None and {**old, "setting": None} == {**entry, "setting": None}:
         return Recorded()
     contents[path] = {**content, "tests": {**content["tests"], key: entry}}
-    return Recorded(entries=(Change(path=path, key=key, what=_what_changed(old, entry, found[-1].profile.registry)),))
+    return Recorded(
+        entries=(
+            Change(path=path, key=key, what=_what_changed(old, entry, found[-1].profile.registry)),
+        )
+    )
 
 
 def _entry(old: Json | None, one: _Found, only_new: bool) -> Json:
     """The structure of one profile over that which is stored for the same workload, or under it."""
-    entry, platform = structure_of(one.profile, one.test.environment), one.test.environment["platform"]
+    entry, platform = (
+        structure_of(one.profile, one.test.environment),
+        one.test.environment["platform"],
+    )
     kept = old if old is not None and only_new else {"program": {}, "platform": {}, "setting": {}}
     here = entry["platform"][platform] | kept["platform"].get(platform, {})
     return {
@@ -174,7 +211,9 @@ def _what_changed(old: Json | None, new: Json, rows: Mapping[str, Metric]) -> st
     changes = _differing(old["program"], new["program"], rows)
     for platform, values in new["platform"].items():
         known = old["platform"].get(platform)
-        changes += [f"platform {platform} added"] if known is None else _differing(known, values, rows)
+        changes += (
+            [f"platform {platform} added"] if known is None else _differing(known, values, rows)
+        )
     more = f", and {len(changes) - _SHOWN_CHANGES} more" if len(changes) > _SHOWN_CHANGES else ""
     return f"updated: {', '.join(changes[:_SHOWN_CHANGES])}{more}"
 
@@ -186,7 +225,11 @@ def _differing(old: Json, new: Json, rows: Mapping[str, Metric]) -> list[str]:
 
 
 def _change(name: str, old: Json, new: Json, metric: Metric | None) -> str:
-    exactly = told_apart(old[name], new[name], metric.unit) if metric is not None and name in old and name in new else ""
+    exactly = (
+        told_apart(old[name], new[name], metric.unit)
+        if metric is not None and name in old and name in new
+        else ""
+    )
     return f"{name} {_shown(old.get(name), metric)} → {_shown(new.get(name), metric)}{exactly}"
 
 
@@ -196,9 +239,15 @@ def _shown(number: float | None, metric: Metric | None) -> str:
     return str(number) if metric is None else format_quantity(number, metric.unit)
 
 
-def _times(path: Path, found: Sequence[_Found], only_new: bool, contents: dict[Path, Json]) -> Recorded:
+def _times(
+    path: Path, found: Sequence[_Found], only_new: bool, contents: dict[Path, Json]
+) -> Recorded:
     """What becomes of the history in one timing file, of one machine class."""
-    content = contents.get(path) or read_file(path) or {"format": FORMAT, "machine": dict(found[0].machine), "tests": {}}
+    content = (
+        contents.get(path)
+        or read_file(path)
+        or {"format": FORMAT, "machine": dict(found[0].machine), "tests": {}}
+    )
     key, tests = found[0].key, content["tests"]
     name = found[0].place.timing_key(key)
     if only_new and name in tests:
@@ -206,9 +255,16 @@ def _times(path: Path, found: Sequence[_Found], only_new: bool, contents: dict[P
     timed = [one for one in found if (one.profile.value("step_time").number or 0) > 0]
     reasons = [(one, why_not_timed(one.profile, one.test.shared_cpu)) for one in timed]
     usable = [one for one, why in reasons if why is None]
-    merged = merge_runs(tests.get(name), [one.times() for one in usable], found[0].profile.workload, _tolerance(found[-1].test))
+    merged = merge_runs(
+        tests.get(name),
+        [one.times() for one in usable],
+        found[0].profile.workload,
+        _tolerance(found[-1].test),
+    )
     reasons += [(usable[place], why) for place, why in merged.left_out]
-    done = sum((one.left_out(f"times: {why}") for one, why in reasons if why is not None), Recorded())
+    done = sum(
+        (one.left_out(f"times: {why}") for one, why in reasons if why is not None), Recorded()
+    )
     if merged.entry is None:
         return done
     contents[path] = {**content, "tests": {**tests, name: merged.entry}}

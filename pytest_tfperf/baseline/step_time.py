@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from pytest_tfperf.checks.limits import explanation, why_disturbed
 from pytest_tfperf.metrics import RATIO, SECONDS, format_quantity
 from pytest_tfperf.results import Json, Profile, Value, Verdict
-from pytest_tfperf.stats.prediction_interval import LEAST_SECONDS, OUTRIGHT, History, Standing, stand
+from pytest_tfperf.stats.prediction_interval import (
+    LEAST_SECONDS,
+    OUTRIGHT,
+    History,
+    Standing,
+    stand,
+)
 from pytest_tfperf.stats.signed_rank import Interval, format_ratio
 
 
@@ -28,7 +34,9 @@ class Past:
     accept: str = ""
 
 
-def judge(value: Value, past: Past, tolerance: float, why_not: str | None, changed: str) -> tuple[Verdict, str]:
+def judge(
+    value: Value, past: Past, tolerance: float, why_not: str | None, changed: str
+) -> tuple[Verdict, str]:
     """
     Verdict and message on a known step time.
 
@@ -42,13 +50,21 @@ def judge(value: Value, past: Past, tolerance: float, why_not: str | None, chang
     if why_not is not None:
         return Verdict.INCONCLUSIVE, f"{found}: {why_not}"
     if standing.verdict is Verdict.REGRESSION:
-        return standing.verdict, "\n".join([_slower(value, standing, past), *_causes(value, past, changed)])
+        return standing.verdict, "\n".join(
+            [_slower(value, standing, past), *_causes(value, past, changed)]
+        )
     if standing.recent is None:
         return standing.verdict, f"{found}; {past.few}{next_step(past.collect)}"
     found += f", {wanted(standing)}"
     if standing.verdict is Verdict.IMPROVED:
-        return standing.verdict, f"{found}: it is faster{next_step(past.accept and f'{past.accept}, to hold it from now on')}"
-    return standing.verdict, found if standing.verdict is Verdict.PASS else f"{found}{_undecided(standing, past)}"
+        return (
+            standing.verdict,
+            f"{found}: it is faster{next_step(past.accept and f'{past.accept}, to hold it from now on')}",
+        )
+    return (
+        standing.verdict,
+        found if standing.verdict is Verdict.PASS else f"{found}{_undecided(standing, past)}",
+    )
 
 
 def figures(value: Value, past: Past, tolerance: float) -> Json:
@@ -58,13 +74,22 @@ def figures(value: Value, past: Past, tolerance: float) -> Json:
     known = standing.recent
     bounds = {"low": known.low, "high": known.high, "confidence": known.confidence} if known else {}
     samples = {"runs": list(history.runs), "anchor": history.anchor}
-    return {"before": standing.level, "after": value.number, "ratio": standing.ratio, **bounds, "smallest": standing.smallest, **samples}
+    return {
+        "before": standing.level,
+        "after": value.number,
+        "ratio": standing.ratio,
+        **bounds,
+        "smallest": standing.smallest,
+        **samples,
+    }
 
 
 def why_not_timed(profile: Profile, shared_cpu: bool) -> str | None:
     """Why a known step time is no sample of what the step takes; None where it is one. `shared_cpu`: other workers used the CPU."""
     settled = profile.value("step_time").detail.get("settled", False)
-    return why_disturbed(profile, shared_cpu) or (None if settled else "the input buffers were still draining")
+    return why_disturbed(profile, shared_cpu) or (
+        None if settled else "the input buffers were still draining"
+    )
 
 
 def wanted(standing: Standing) -> str:
@@ -77,19 +102,32 @@ def wanted(standing: Standing) -> str:
 
 
 def _ratio(standing: Standing, past: Past) -> str:
-    bounds = f" ({_bounds(standing.recent)}, {100 * standing.recent.confidence:.3g} % interval)" if standing.recent else ""
+    bounds = (
+        f" ({_bounds(standing.recent)}, {100 * standing.recent.confidence:.3g} % interval)"
+        if standing.recent
+        else ""
+    )
     return f"{format_ratio(standing.ratio)} times the {format_quantity(standing.level, SECONDS)} of {past.runs}{bounds}"
 
 
 def _slower(value: Value, standing: Standing, past: Past) -> str:
     """The sentence of a regression: by the latest runs, by the anchor, or for being beyond what any noise explains."""
     assert value.number is not None
-    now, bound, recent, anchor = format_quantity(value.number, SECONDS), 1 + standing.tolerance, standing.recent, standing.anchor
+    now, bound, recent, anchor = (
+        format_quantity(value.number, SECONDS),
+        1 + standing.tolerance,
+        standing.recent,
+        standing.anchor,
+    )
     if recent is not None and anchor is not None and recent.low <= bound < anchor.low:
         before = format_quantity(value.number / anchor.ratio, SECONDS)
         first = f"step_time is {now}, {format_ratio(anchor.ratio)} times the {before} of {past.anchor} ({_bounds(anchor)}"
         alone = f"to {past.runs} alone it is {format_ratio(recent.ratio)} ({_bounds(recent)})"
-        drift = f"slow drift: {alone}, which would pass" if standing.drift else f"{alone}, which would not decide it"
+        drift = (
+            f"slow drift: {alone}, which would pass"
+            if standing.drift
+            else f"{alone}, which would not decide it"
+        )
         return f"{first}, {100 * anchor.confidence:.3g} % interval), {wanted(standing)}; {drift}"
     sentence = f"step_time is {now}, {_ratio(standing, past)}, {wanted(standing)}"
     if recent is not None and recent.low > bound:
@@ -114,7 +152,9 @@ def _undecided(standing: Standing, past: Past) -> str:
         why = f"{past.runs} alone would pass, but it is {format_ratio(anchor.ratio)} times {past.anchor} ({_bounds(anchor)})"
     smallest = format_quantity(standing.smallest, RATIO)
     helps = "pytest --tfperf-against REF, which compares in turns; or a larger max_regression"
-    return f": {why}; a slow-down of {smallest} would have been found in 9 of 10 cases\n  try: {helps}"
+    return (
+        f": {why}; a slow-down of {smallest} would have been found in 9 of 10 cases\n  try: {helps}"
+    )
 
 
 def _bounds(interval: Interval) -> str:

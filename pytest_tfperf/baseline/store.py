@@ -39,8 +39,16 @@ class Place:
     def of(cls, file: str, rootdir: Path, baseline_dir: Path | None) -> Place:
         """For a test file given relative to the rootdir; with a baseline folder its path is mirrored there."""
         relative = Path(file)
-        folder = rootdir / relative.parent / FOLDER if baseline_dir is None else rootdir / baseline_dir / relative.parent
-        return cls(structure=folder / f"{relative.stem}.json", timing=folder / "timing", test_file=relative.name)
+        folder = (
+            rootdir / relative.parent / FOLDER
+            if baseline_dir is None
+            else rootdir / baseline_dir / relative.parent
+        )
+        return cls(
+            structure=folder / f"{relative.stem}.json",
+            timing=folder / "timing",
+            test_file=relative.name,
+        )
 
     def timing_file(self, machine: Mapping[str, Any]) -> Path:
         """The timing file of a machine class."""
@@ -75,7 +83,11 @@ def read_machine(path: Path) -> Json:
 
 def machine_slug(machine: Mapping[str, Any]) -> str:
     """A file name for a machine class: readable, and distinct for distinct fields."""
-    words = re.sub(r"[^a-z0-9]+", "-", f"{machine.get('accelerators')} {machine.get('cpu')}".lower().replace("none", "cpu")).strip("-")
+    words = re.sub(
+        r"[^a-z0-9]+",
+        "-",
+        f"{machine.get('accelerators')} {machine.get('cpu')}".lower().replace("none", "cpu"),
+    ).strip("-")
     digest = hashlib.sha256(json.dumps(machine, sort_keys=True).encode()).hexdigest()[:8]
     return f"{words[:60]}-{digest}"
 
@@ -94,37 +106,58 @@ def read_file(path: Path) -> Json:
     except (OSError, UnicodeDecodeError) as error:
         raise BaselineError(f"baseline {path}: cannot be read: {error}") from error
     if re.search(r"^(<{7}|={7}|>{7})", text, re.MULTILINE):
-        raise BaselineError(f"baseline {path}: has conflict marks of a merge; keep one side, or delete the file and run --tfperf-update")
+        raise BaselineError(
+            f"baseline {path}: has conflict marks of a merge; keep one side, or delete the file and run --tfperf-update"
+        )
     try:
         content: Json = json.loads(text)
     except ValueError as error:
-        raise BaselineError(f"baseline {path}: not JSON ({error}); restore it from git, or delete it and run --tfperf-update") from error
+        raise BaselineError(
+            f"baseline {path}: not JSON ({error}); restore it from git, or delete it and run --tfperf-update"
+        ) from error
     version = content.get("format") if isinstance(content, dict) else None
     if isinstance(version, int) and version > FORMAT:
-        raise BaselineError(f"baseline {path}: format {version}, this version reads up to {FORMAT}; upgrade pytest-tfperf")
+        raise BaselineError(
+            f"baseline {path}: format {version}, this version reads up to {FORMAT}; upgrade pytest-tfperf"
+        )
     if not isinstance(version, int) or not _well_formed(content):
-        raise BaselineError(f"baseline {path}: not a baseline file; restore it from git, or delete it and run --tfperf-update")
+        raise BaselineError(
+            f"baseline {path}: not a baseline file; restore it from git, or delete it and run --tfperf-update"
+        )
     return content
 
 
 def _well_formed(content: Json) -> bool:
     """Whether whatever is read from it later has the right type; a timing file is one that names its machine."""
     entries, shape = content.get("tests"), _is_history if "machine" in content else _is_structure
-    return isinstance(entries, dict) and all(_are_dicts(entry, "workload") and shape(entry) for entry in entries.values())
+    return isinstance(entries, dict) and all(
+        _are_dicts(entry, "workload") and shape(entry) for entry in entries.values()
+    )
 
 
 def _is_structure(entry: Json) -> bool:
-    return _are_dicts(entry, "program", "platform", "setting") and all(map(_are_numbers, (entry["program"], *entry["platform"].values())))
+    return _are_dicts(entry, "program", "platform", "setting") and all(
+        map(_are_numbers, (entry["program"], *entry["platform"].values()))
+    )
 
 
 def _is_history(entry: Json) -> bool:
     runs, since = entry.get("runs"), entry.get("since", "")
-    return isinstance(runs, list) and isinstance(since, str) and all(map(_is_run, (*runs, entry.get("anchor"))))
+    return (
+        isinstance(runs, list)
+        and isinstance(since, str)
+        and all(map(_is_run, (*runs, entry.get("anchor"))))
+    )
 
 
 def _is_run(run: object) -> bool:
     """Whether it is what was measured in a run, or of the anchor, which is that of one run or more; nothing takes no time."""
-    return _are_numbers(run) and isinstance(run, dict) and run.get("step_time", 1) > 0 and run.get("runs", 1) >= 1
+    return (
+        _are_numbers(run)
+        and isinstance(run, dict)
+        and run.get("step_time", 1) > 0
+        and run.get("runs", 1) >= 1
+    )
 
 
 def _are_dicts(entry: object, *names: str) -> bool:
@@ -134,7 +167,9 @@ def _are_dicts(entry: object, *names: str) -> bool:
 def _are_numbers(values: object) -> bool:
     """Whether it is an object of finite numbers, but for the commit that they were measured at, and when."""
     return isinstance(values, dict) and all(
-        isinstance(value, str) if name in RUN_WORDS else isinstance(value, (int, float)) and math.isfinite(value)
+        isinstance(value, str)
+        if name in RUN_WORDS
+        else isinstance(value, (int, float)) and math.isfinite(value)
         for name, value in values.items()
     )
 
@@ -154,10 +189,16 @@ def write_files(contents: Mapping[Path, Json]) -> None:
         with ExitStack() as stack:  # each takes its place when all are on the disk
             for path, content in contents.items():
                 file = stack.enter_context(replacing(path))
-                file.write((json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode("utf-8"))
+                file.write(
+                    (
+                        json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+                    ).encode("utf-8")
+                )
                 file.flush()
     except OSError as error:
-        raise BaselineError(f"baseline {path}: cannot be written: {error.strerror}; nothing was changed") from error
+        raise BaselineError(
+            f"baseline {path}: cannot be written: {error.strerror}; nothing was changed"
+        ) from error
 
 
 @contextmanager
@@ -169,7 +210,9 @@ def locked(folders: Iterable[Path]) -> Iterator[None]:
         BaselineError: If another run has kept one for too long.
     """
     with ExitStack() as stack:
-        for folder in sorted({folder.resolve() for folder in folders}):  # in one order, so that no two runs wait for each other
+        for folder in sorted(
+            {folder.resolve() for folder in folders}
+        ):  # in one order, so that no two runs wait for each other
             stack.enter_context(_lock(folder))
         yield
 
@@ -182,7 +225,11 @@ def _lock(folder: Path) -> FileLock:
         lock.acquire()
     except Timeout as error:
         waited = f"another run has held their lock {lock.lock_file} for {_LOCK_SECONDS} s"
-        raise BaselineError(f"baselines in {folder}: {waited}; nothing was changed, try again when it is done") from error
+        raise BaselineError(
+            f"baselines in {folder}: {waited}; nothing was changed, try again when it is done"
+        ) from error
     except OSError as error:
-        raise BaselineError(f"baselines in {folder}: no lock at {lock.lock_file}: {error}; nothing was changed") from error
+        raise BaselineError(
+            f"baselines in {folder}: no lock at {lock.lock_file}: {error}; nothing was changed"
+        ) from error
     return lock

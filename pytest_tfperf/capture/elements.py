@@ -33,7 +33,9 @@ def elements_to_keep(element: Any) -> int:
     return max(1, min(_MOST, _MOST_BYTES // max(size, 1)))
 
 
-def sample_again(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Elements:
+def sample_again(
+    call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Elements:
     """
     The first batches of what a Keras loop was given, which shows its data to nobody: at most 20, and no more after a second.
 
@@ -52,7 +54,9 @@ def sample_again(call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mappin
             return Elements(why=_UNKNOWN)
         return Elements(data=data, kept=_for_a_second(batches), why=None, sampled=True)
     except Exception as error:  # whatever the user's data do when they are looked at once more
-        return Elements(why=f"the data could not be looked at again: {type(error).__name__}: {error!s:.80}")
+        return Elements(
+            why=f"the data could not be looked at again: {type(error).__name__}: {error!s:.80}"
+        )
 
 
 def _again(data: Any, labels: Any, batch: int) -> Iterable[Any] | None:
@@ -67,14 +71,19 @@ def _again(data: Any, labels: Any, batch: int) -> Iterable[Any] | None:
         return (data[index] for index in range(len(data)))
     arrays = {key: value for key, value in (("x", data), ("y", labels)) if value is not None}
     leaves = load_tensorflow().nest.flatten(arrays)
-    if not leaves or not all(hasattr(leaf, "shape") and hasattr(leaf, "__getitem__") for leaf in leaves):
+    if not leaves or not all(
+        hasattr(leaf, "shape") and hasattr(leaf, "__getitem__") for leaf in leaves
+    ):
         return None
     return _slices(arrays, leaves[0].shape[0], batch)
 
 
 def _slices(arrays: Any, n_rows: int, batch: int) -> Iterator[Any]:
     nest = load_tensorflow().nest
-    return (nest.map_structure(lambda leaf, at=start: leaf[at : at + batch], arrays) for start in range(0, n_rows, batch))
+    return (
+        nest.map_structure(lambda leaf, at=start: leaf[at : at + batch], arrays)
+        for start in range(0, n_rows, batch)
+    )
 
 
 def _for_a_second(batches: Iterable[Any]) -> list[Any]:
@@ -91,5 +100,7 @@ def _for_a_second(batches: Iterable[Any]) -> list[Any]:
 def _bytes(leaf: Any) -> int:
     if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
         return 0
-    n_elements = leaf.shape.num_elements() if hasattr(leaf.shape, "num_elements") else math.prod(leaf.shape)
+    n_elements = (
+        leaf.shape.num_elements() if hasattr(leaf.shape, "num_elements") else math.prod(leaf.shape)
+    )
     return int(n_elements or 0) * int(getattr(leaf.dtype, "itemsize", None) or leaf.dtype.size)

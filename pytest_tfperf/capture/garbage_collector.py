@@ -46,7 +46,9 @@ def _sweeper(young: int) -> Callable[[], None]:
         if not gc.isenabled() or gc.get_count()[0] <= young:
             return
         gc.collect(1)
-        if sys.getallocatedblocks() > most:  # walks through all memory of Python's, for 0.2 ms in which an input pipeline runs on untimed
+        if (
+            sys.getallocatedblocks() > most
+        ):  # walks through all memory of Python's, for 0.2 ms in which an input pipeline runs on untimed
             gc.collect()
             most = _GROWTH * sys.getallocatedblocks()
 

@@ -27,7 +27,13 @@ Open = Callable[[int | None, int], Windows]
 
 
 def run_keras(
-    call: Callable[..., Any], model: Any, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], open_windows: Open, stop: bool
+    call: Callable[..., Any],
+    model: Any,
+    method: str,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    open_windows: Open,
+    stop: bool,
 ) -> tuple[Any, Windows]:
     """
     Run `call(*args, **kwargs)`, which is `method` of the model, with windows in its loop; what it returned, and the windows.
@@ -89,7 +95,13 @@ def loops_replaced(profiled: Callable[..., Any]) -> Iterator[None]:
         yield
 
 
-def run_one_batch(call: Callable[..., Any], model: Any, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+def run_one_batch(
+    call: Callable[..., Any],
+    model: Any,
+    method: str,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+) -> None:
     """Run the loop, unprofiled, and end it after its first batch."""
     import keras
 
@@ -104,7 +116,9 @@ def run_one_batch(call: Callable[..., Any], model: Any, method: str, args: tuple
         call(*args, **kwargs)
 
 
-def keras_workload(call: Callable[..., Any], model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+def keras_workload(
+    call: Callable[..., Any], model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Mapping[str, Any]:
     """
     The signature of a Keras loop's input: `dtype[shape]` of each array or dataset component, batch size where it is
     known, steps per execution, replicas.
@@ -121,7 +135,11 @@ def keras_workload(call: Callable[..., Any], model: Any, args: tuple[Any, ...], 
     spec = getattr(data, "element_spec", None)
     if spec is None:
         tf = load_tensorflow()
-        arrays = [item for item in tf.nest.flatten([data, given.get("y")]) if hasattr(item, "shape") and hasattr(item, "dtype")]
+        arrays = [
+            item
+            for item in tf.nest.flatten([data, given.get("y")])
+            if hasattr(item, "shape") and hasattr(item, "dtype")
+        ]
         spec = [tf.TensorSpec((None, *array.shape[1:]), array.dtype) for array in arrays]
         batch = given.get("batch_size") or 32 if arrays else None
     else:
@@ -133,7 +151,9 @@ def keras_workload(call: Callable[..., Any], model: Any, args: tuple[Any, ...], 
     }
 
 
-def examples_per_step(args: tuple[Any, ...], kwargs: Mapping[str, Any], workload: Mapping[str, Any]) -> float | None:
+def examples_per_step(
+    args: tuple[Any, ...], kwargs: Mapping[str, Any], workload: Mapping[str, Any]
+) -> float | None:
     """The mean number of examples in a batch of arrays, whose last one may be smaller; None where that is not known."""
     data: Any = kwargs.get("x", args[0] if args else None)
     batch: int | None = workload["batch"]
@@ -152,7 +172,9 @@ def _execution(model: Any) -> dict[str, int]:
 class _Loop:
     """The hooks of one Keras loop, and the windows they drive."""
 
-    def __init__(self, model: Any, method: str, open_windows: Open, stop: bool, first_epoch: int) -> None:
+    def __init__(
+        self, model: Any, method: str, open_windows: Open, stop: bool, first_epoch: int
+    ) -> None:
         self.windows: Windows | None = None
         self._first_epoch = first_epoch
         self._n_batches = 0
@@ -180,7 +202,9 @@ class _Loop:
                 stack.enter_context(_replaced(keras.callbacks.CallbackList, name, wrapped))
             yield
 
-    def _wrap(self, original: Callable[..., Any], hook: Callable[..., None], before: bool) -> Callable[..., Any]:
+    def _wrap(
+        self, original: Callable[..., Any], hook: Callable[..., None], before: bool
+    ) -> Callable[..., Any]:
         def wrapper(callbacks: Any, *args: Any, **kwargs: Any) -> Any:
             mine = getattr(callbacks, "model", None) in (self._model, None)
             if mine and before:
@@ -225,11 +249,17 @@ class _Loop:
     def _batches_from(self, batch: int) -> int:
         """How many batches the execution has that begins with this one: the last of an epoch may have fewer."""
         per_execution = int(self._model.steps_per_execution)
-        return per_execution if not self._n_batches else max(1, min(per_execution, self._n_batches - batch))
+        return (
+            per_execution
+            if not self._n_batches
+            else max(1, min(per_execution, self._n_batches - batch))
+        )
 
     def _leave_steps(self, *_: Any) -> None:
         windows = self._open_windows()
-        if windows is None or self._in_end:  # what a callback does at the end of a batch is part of the step
+        if (
+            windows is None or self._in_end
+        ):  # what a callback does at the end of a batch is part of the step
             return
         if self._in_batch:
             self._in_batch = False
@@ -254,7 +284,10 @@ def _refuse_profiling_callbacks(method: str, callbacks: Any) -> None:
 
     items = getattr(callbacks, "callbacks", callbacks)
     for callback in load_tensorflow().nest.flatten(items):
-        if isinstance(callback, keras.callbacks.TensorBoard) and getattr(callback, "_start_batch", 0) > 0:
+        if (
+            isinstance(callback, keras.callbacks.TensorBoard)
+            and getattr(callback, "_start_batch", 0) > 0
+        ):
             raise CaptureError(
                 f"{method} was given the callback TensorBoard(profile_batch=…), which runs the profiler itself; two "
                 "sessions cannot run at once: set profile_batch=0 in this test"

@@ -15,7 +15,9 @@ from pytest_tfperf.tf_runtime import load_tensorflow
 Call = Callable[[Any], Any]
 
 
-def run_calls(windows: Windows, step: Callable[..., Any], data: Iterable[Any] | None, unpack: bool | str) -> Any:
+def run_calls(
+    windows: Windows, step: Callable[..., Any], data: Iterable[Any] | None, unpack: bool | str
+) -> Any:
     """
     Call the step until the windows are full; what the last call returned.
 
@@ -111,9 +113,13 @@ def check_step(step: object) -> None:
         TypeError: If the step is not callable, or a coroutine function.
     """
     if not callable(step):
-        raise TypeError(f"tf_profile takes the step itself, a callable, but got {type(step).__name__}: {step!r:.80}")
+        raise TypeError(
+            f"tf_profile takes the step itself, a callable, but got {type(step).__name__}: {step!r:.80}"
+        )
     if inspect.iscoroutinefunction(step):
-        raise TypeError(f"{_name(step)} is a coroutine function; pass a plain function that runs one step, e.g. with asyncio.run")
+        raise TypeError(
+            f"{_name(step)} is a coroutine function; pass a plain function that runs one step, e.g. with asyncio.run"
+        )
 
 
 def workload_of(element: object, spec: object = None) -> Mapping[str, Any]:
@@ -125,16 +131,25 @@ def workload_of(element: object, spec: object = None) -> Mapping[str, Any]:
     tf = load_tensorflow()
     leaves, specs = tf.nest.flatten(element), tf.nest.flatten(spec)
     specs = specs if len(specs) == len(leaves) else leaves
-    batches = {leaf.shape[0] for leaf in leaves if getattr(leaf, "shape", None) is not None and len(leaf.shape)}
+    batches = {
+        leaf.shape[0]
+        for leaf in leaves
+        if getattr(leaf, "shape", None) is not None and len(leaf.shape)
+    }
     batch = batches.pop() if len(batches) == 1 else None
-    return {"inputs": [_describe(leaf, each) for leaf, each in zip(leaves, specs, strict=True)], "batch": batch}
+    return {
+        "inputs": [_describe(leaf, each) for leaf, each in zip(leaves, specs, strict=True)],
+        "batch": batch,
+    }
 
 
 def _calling(step: Callable[..., Any], element: Any, unpack: bool | str) -> Call:
     """How the step takes an element: whole, or unpacked."""
     if unpack is True:
         if not isinstance(element, (tuple, list)):
-            raise TypeError(f"unpack=True, but the data give {type(element).__name__} elements, which cannot be unpacked")
+            raise TypeError(
+                f"unpack=True, but the data give {type(element).__name__} elements, which cannot be unpacked"
+            )
         return lambda batch: step(*batch)
     if unpack is False:
         return step
@@ -186,7 +201,13 @@ def _describe(leaf: Any, spec: Any) -> str:
         return type(leaf).__name__
     declared = getattr(spec, "shape", None)
     if declared is not None and len(shape) > 1 and getattr(declared, "rank", None) == len(shape):
-        shape = [shape[0], *(None if open_ is None else size for size, open_ in zip(shape[1:], declared[1:], strict=True))]
+        shape = [
+            shape[0],
+            *(
+                None if open_ is None else size
+                for size, open_ in zip(shape[1:], declared[1:], strict=True)
+            ),
+        ]
     dtype = getattr(leaf.dtype, "name", leaf.dtype)
     return f"{dtype}[{','.join('?' if size is None else str(size) for size in shape)}]"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pytest_tfperf.capture.sessions import Session, read_session
-from pytest_tfperf.hlo.decode import live_modules
+from pytest_tfperf.trace.hlo_modules import live_modules
 from pytest_tfperf.trace.xspace import Trace
 
 

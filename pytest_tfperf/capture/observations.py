@@ -56,7 +56,14 @@ class Seen:
     notes: list[str] = field(default_factory=list)
     conditions: list[str] = field(default_factory=list)
 
-    def recording(self, name: str, workload: Mapping[str, Any], max_seconds: float, depth: Depth, **others: Any) -> Recording:
+    def recording(
+        self,
+        name: str,
+        workload: Mapping[str, Any],
+        max_seconds: float,
+        depth: Depth,
+        **others: Any,
+    ) -> Recording:
         """Of a profile that has ended; its functions are lowered and their graphs looked at, and nothing is run."""
         lowered = lower(self.calls, workload, max_seconds, depth.hlo)
         graph = step_graph(self.probe, depth.optimizers, depth.graphs)
@@ -79,12 +86,23 @@ class Seen:
             graph_why=graph if isinstance(graph, str) else None,
             ops=None if isinstance(ops, str) else ops,
             ops_why=ops if isinstance(ops, str) else None,
-            eager=tuple((op_type, line, count) for (op_type, line), count in self.probe.eager.items()),
+            eager=tuple(
+                (op_type, line, count) for (op_type, line), count in self.probe.eager.items()
+            ),
             batches=None if isinstance(batches, str) else batches,
             batches_why=batches if isinstance(batches, str) else None,
             settled=self.settled,
             instrumented=self.instrumented,
             ended=self.ended,
-            notes=tuple(dict.fromkeys((*self.notes, *self.conditions, *lowered.notes, *self.probe.calls.notes(self.calls)))),
+            notes=tuple(
+                dict.fromkeys(
+                    (
+                        *self.notes,
+                        *self.conditions,
+                        *lowered.notes,
+                        *self.probe.calls.notes(self.calls),
+                    )
+                )
+            ),
             **others,
         )

@@ -36,7 +36,11 @@ class Plan:
 
     def timed_at_most(self, n_steps: int) -> int:
         """How many calls the timed window may take after so many: what was wished for, and what leaves the later windows their own."""
-        room = 10**9 if self.available is None else max(1, self.available - n_steps - self.trace_steps - 1)
+        room = (
+            10**9
+            if self.available is None
+            else max(1, self.available - n_steps - self.trace_steps - 1)
+        )
         return room if self.steps is None else min(room, self.steps)
 
     def wants_more(self, n_steps: int, n_blocks: int) -> bool:
@@ -59,12 +63,25 @@ class Plan:
     def cut_note(self, window: str, n_steps: int, wanted: int) -> tuple[str, ...]:
         """A note that the time ended a window after so many steps, if they are fewer than wanted."""
         limit = f"{self.max_seconds:g} s a profile (tfperf_max_seconds)"
-        return (f"{window} window: {n_steps} of {wanted} steps, cut by {limit}",) if n_steps < wanted else ()
+        return (
+            (f"{window} window: {n_steps} of {wanted} steps, cut by {limit}",)
+            if n_steps < wanted
+            else ()
+        )
 
     def cut_to(self, available: int) -> Plan:
         """The plan for a loop that has only so many steps: where they are too few, every window is shorter by the same factor."""
         if available >= self.total:
             return replace(self, available=available)
         share = max(available - 2, 0) / (self.total - 2)
-        warmup, traced = math.floor(self.warmup * share), max(2, math.floor(self.trace_steps * share))
-        return replace(self, warmup=warmup, trace_steps=traced, steps=max(1, available - 2 - warmup - traced), available=available)
+        warmup, traced = (
+            math.floor(self.warmup * share),
+            max(2, math.floor(self.trace_steps * share)),
+        )
+        return replace(
+            self,
+            warmup=warmup,
+            trace_steps=traced,
+            steps=max(1, available - 2 - warmup - traced),
+            available=available,
+        )

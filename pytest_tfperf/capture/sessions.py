@@ -7,12 +7,13 @@ import re
 import shutil
 import tempfile
 import time
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.errors import CaptureError, TraceError
 from pytest_tfperf.files import replacing
+from pytest_tfperf.results import FETCH, FETCH_PYTHON
 from pytest_tfperf.tf_runtime import load_tensorflow
 from pytest_tfperf.trace.xspace import Trace, read_trace
 
@@ -37,7 +38,9 @@ class Session:
             self._profiler.start(str(self._folder))
         except Exception as error:
             stop_quietly()  # a failed start blocks later ones until one stop
-            raise CaptureError(f"TensorFlow's profiler cannot start: {error}; is another profiler running?") from error
+            raise CaptureError(
+                f"TensorFlow's profiler cannot start: {error}; is another profiler running?"
+            ) from error
         self.running = True
 
     def stop(self) -> Path:
@@ -51,7 +54,9 @@ class Session:
         try:
             self._profiler.stop()
         except Exception as error:
-            raise CaptureError(f"TensorFlow's profiler could not write its trace: {error}") from error
+            raise CaptureError(
+                f"TensorFlow's profiler could not write its trace: {error}"
+            ) from error
         found = sorted(self._folder.glob("plugins/profile/*/*.xplane.pb"))
         if not found:
             raise CaptureError(f"TensorFlow's profiler wrote no .xplane.pb under {self._folder}")
@@ -73,7 +78,9 @@ def read_session(path: Path) -> Trace:
     """
     trace = read_trace(path)
     if not trace.hostnames:
-        raise TraceError(f"trace {path}: it ends without the host's name, so it is truncated; is the disk full?")
+        raise TraceError(
+            f"trace {path}: it ends without the host's name, so it is truncated; is the disk full?"
+        )
     return trace
 
 
@@ -119,7 +126,9 @@ def keep_trace(trace: Path, folder: Path, name: str) -> Path:
     except OSError as error:
         with suppress(OSError):
             run.rmdir()  # in which XProf would look for hosts
-        raise CaptureError(f"the trace cannot be kept in {run}: {error.strerror}; see --tfperf-trace-dir") from error
+        raise CaptureError(
+            f"the trace cannot be kept in {run}: {error.strerror}; see --tfperf-trace-dir"
+        ) from error
     return run / trace.name
 
 
@@ -132,3 +141,28 @@ def _new_folder(parent: Path, name: str) -> Path:
             folder.mkdir()
             break
     return folder
+
+
+class StepMark:
+    """The event of one step, from when it is made to `end`; its numbers are read by `analysis.own_steps`."""
+
+    def __init__(self, kind: str, n_step: int, epoch: int, batches: int) -> None:
+        trace = load_tensorflow().profiler.experimental.Trace
+        self._event = trace(kind, step_num=n_step, _r=1, tfperf=1, epoch=epoch, batches=batches)
+        self._event.__enter__()
+
+    def abort(self) -> None:
+        """Say that it was no step."""
+        self._event.set_metadata(aborted=1)
+
+    def end(self) -> None:
+        """The step has ended."""
+        self._event.__exit__(None, None, None)
+
+
+def fetch_mark(from_python: bool) -> AbstractContextManager[Any]:
+    """Around the `next()` of a step: it shows when the step asked for its element; what runs there is the input's."""
+    event: AbstractContextManager[Any] = load_tensorflow().profiler.experimental.Trace(
+        FETCH_PYTHON if from_python else FETCH
+    )
+    return event

@@ -21,8 +21,14 @@ def restored(things: Any) -> Iterator[None]:
     Raises:
         CaptureError: If one of them is something else, or a model that is not built.
     """
-    variables = [] if things is None else [variable for thing in _flatten(things) for variable in _variables(thing)]
-    saved = [variable.numpy() for variable in variables]  # a copy: TensorFlow gives no view of a variable
+    variables = (
+        []
+        if things is None
+        else [variable for thing in _flatten(things) for variable in _variables(thing)]
+    )
+    saved = [
+        variable.numpy() for variable in variables
+    ]  # a copy: TensorFlow gives no view of a variable
     try:
         yield
     finally:
@@ -42,19 +48,29 @@ def _variables(thing: Any) -> list[Any]:
         return [thing]
     if isinstance(thing, tf.keras.Model):
         if not thing.built:
-            raise CaptureError(f"restore= needs a built model, and {thing.name} is not; call it on a batch first, or model.build(shape)")
+            raise CaptureError(
+                f"restore= needs a built model, and {thing.name} is not; call it on a batch first, or model.build(shape)"
+            )
         optimizer = getattr(thing, "optimizer", None)
-        return [*thing.variables, *thing.metrics_variables, *(_of_optimizer(optimizer, thing.trainable_variables) if optimizer else ())]
+        return [
+            *thing.variables,
+            *thing.metrics_variables,
+            *(_of_optimizer(optimizer, thing.trainable_variables) if optimizer else ()),
+        ]
     if isinstance(thing, tf.keras.optimizers.Optimizer):
         return _of_optimizer(thing, None)
     if isinstance(thing, tf.Module):
         return list(thing.variables)
-    raise CaptureError(f"restore= takes Keras models, optimizers and variables, not {type(thing).__name__}")
+    raise CaptureError(
+        f"restore= takes Keras models, optimizers and variables, not {type(thing).__name__}"
+    )
 
 
 def _of_optimizer(optimizer: Any, trained: Any) -> list[Any]:
     if not optimizer.built:
         if trained is None:
-            raise CaptureError("restore= needs a built optimizer; call optimizer.build(variables) first, or pass the model it belongs to")
+            raise CaptureError(
+                "restore= needs a built optimizer; call optimizer.build(variables) first, or pass the model it belongs to"
+            )
         optimizer.build(trained)
     return list(optimizer.variables)

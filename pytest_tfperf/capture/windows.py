@@ -21,18 +21,15 @@ from pytest_tfperf.capture.new_executables import Executables
 from pytest_tfperf.capture.observations import Depth, Seen
 from pytest_tfperf.capture.phases import Progress
 from pytest_tfperf.capture.plan import Plan
-from pytest_tfperf.capture.seated import play_turns
-from pytest_tfperf.capture.sessions import Session, read_session
-from pytest_tfperf.capture.step_mark import StepMark, fetch_mark
+from pytest_tfperf.capture.sessions import Session, StepMark, fetch_mark, read_session
 from pytest_tfperf.compiler.lowering import calls_recorded
 from pytest_tfperf.compiler.probe import probed
-from pytest_tfperf.compiler.retracing import runs_functions
-from pytest_tfperf.machine.conditions import conditions_noted
-from pytest_tfperf.machine.instrumentation import is_traced
+from pytest_tfperf.machine.conditions import conditions_noted, is_traced
 from pytest_tfperf.machine.locks import Exclusive
 from pytest_tfperf.machine.stopwatch import Stopwatch
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.tf_runtime import fetch, least_block, sync_devices
+from pytest_tfperf.trace.events import runs_functions
 from pytest_tfperf.turns import Ready, Seat
 
 _MAX_ROUNDS, _MAX_PROBES = 3, 10
@@ -49,9 +46,15 @@ class Windows:
     """
 
     def __init__(
-        self, plan: Plan, folder: Path, kind: str, settle: Callable[[Path, int], int], announce: Callable[[str], None],
-        exclusive: Exclusive, seat: Seat | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        plan: Plan,
+        folder: Path,
+        kind: str,
+        settle: Callable[[Path, int], int],
+        announce: Callable[[str], None],
+        exclusive: Exclusive,
+        seat: Seat | None = None,
+    ) -> None:
         self.plan, self.kind = plan, kind
         self.done = False
         self.enough = False  # all windows are full that the profile itself needs
@@ -60,18 +63,29 @@ class Windows:
         self.inputs: Mapping[str, Any] = {"inputs": [], "batch": None}
         self.last_output: Any = None
         self._folder, self._settle, self._seat = folder, settle, seat
-        self._progress, self._exclusive = Progress(announce, plan.max_seconds), functools.partial(exclusive, announce)
+        self._progress, self._exclusive = (
+            Progress(announce, plan.max_seconds),
+            functools.partial(exclusive, announce),
+        )
         self.seen = Seen()
-        self._running_calls, self._running_probe = self.seen.calls, self.seen.probe  # of the running session and probe
+        self._running_calls, self._running_probe = (
+            self.seen.calls,
+            self.seen.probe,
+        )  # of the running session and probe
         self._gaps: list[float] = []
         self._cold_traces = 0
         self._session: Session | None = None
         self._mark: StepMark | None = None
         self._in_step = self._in_fetch = self._epoch_over = False
-        self._epoch = self._in_trace = self._last_seen = 0  # epochs that have ended; steps that the running session holds; all but turns
+        self._epoch = self._in_trace = self._last_seen = (
+            0  # epochs that have ended; steps that the running session holds; all but turns
+        )
         self._most_elements = 0
         self._size = plan.steps_per_call
-        self._watch, self._spent = Stopwatch(), Stopwatch()  # of a lap, and of all since the first step
+        self._watch, self._spent = (
+            Stopwatch(),
+            Stopwatch(),
+        )  # of a lap, and of all since the first step
         self._executables = Executables(folder)
         self._story = self._sequence()
         next(self._story)
@@ -158,7 +172,9 @@ class Windows:
             self._session.discard()
             self._session = None
 
-    def recording(self, name: str, result: Any, workload: Mapping[str, Any], depth: Depth) -> Recording:
+    def recording(
+        self, name: str, result: Any, workload: Mapping[str, Any], depth: Depth
+    ) -> Recording:
         """What was seen, of a profile that has ended."""
         late = self._executables.late
         return self.seen.recording(
@@ -194,10 +210,18 @@ class Windows:
             began = self.n_steps + drain
             waited = yield from self._round(drain, period)
             assert self.seen.trace is not None
-            drain = self._settle(self.seen.trace, drain or (0 if waited else steps_before))  # buffers fill while it waits
+            drain = self._settle(
+                self.seen.trace, drain or (0 if waited else steps_before)
+            )  # buffers fill while it waits
             self.seen.settled = not drain
-            period = sum(seconds for seconds, _ in self.seen.blocks) / sum(steps for _, steps in self.seen.blocks)
-            if not drain or not round_left or not self._room_for(drain + self.n_steps - began, period):
+            period = sum(seconds for seconds, _ in self.seen.blocks) / sum(
+                steps for _, steps in self.seen.blocks
+            )
+            if (
+                not drain
+                or not round_left
+                or not self._room_for(drain + self.n_steps - began, period)
+            ):
                 break
         self._last_seen, self.enough = self.n_steps, True
         yield from self._turns(period * self.plan.steps_per_call)
@@ -206,7 +230,9 @@ class Windows:
     def _round(self, drain: int, period: float) -> Generator[None, None, bool]:
         """The windows that nobody else may measure in, after so many steps in which buffers drain; whether others were waited for."""
         with self._exclusive(self._watch, self._spent) as waited:
-            self._progress.begins(f"waiting {drain} steps for the input buffers to drain", drain * period)
+            self._progress.begins(
+                f"waiting {drain} steps for the input buffers to drain", drain * period
+            )
             for _ in range(drain):
                 yield
             with garbage_held_off() as sweep, conditions_noted(self.seen.conditions):
@@ -217,7 +243,10 @@ class Windows:
 
     def _room_for(self, n_steps: int, period: float) -> bool:
         """Whether so many more steps fit into the time and the data."""
-        return self._spent.elapsed() + 1.5 * n_steps * period <= self.plan.max_seconds and self.plan.has(self.n_steps + n_steps)
+        return (
+            self._spent.elapsed() + 1.5 * n_steps * period <= self.plan.max_seconds
+            and self.plan.has(self.n_steps + n_steps)
+        )
 
     def _cold_window(self) -> Generator[None]:
         self._session = Session(self._folder)
@@ -229,13 +258,18 @@ class Windows:
         trace = read_session(self.seen.cold)
         self._executables.begin(trace)
         if runs_functions(trace) and not self._cold_traces:
-            self.seen.first_step_why = "its functions had been traced before, so this was no first step"
+            self.seen.first_step_why = (
+                "its functions had been traced before, so this was no first step"
+            )
         self._watch.restart()
 
     def _warm_up_window(self) -> Generator[None, None, float]:
         """Gives the period of a step, from the second half of the window."""
         n_steps, half = 0, 0
-        while n_steps < self.plan.warmup and self._spent.elapsed() < self.plan.max_seconds * _SHARES["warm-up"]:
+        while (
+            n_steps < self.plan.warmup
+            and self._spent.elapsed() < self.plan.max_seconds * _SHARES["warm-up"]
+        ):
             if n_steps == self.plan.warmup // 2:
                 sync_devices()
                 self._watch.restart()
@@ -248,7 +282,9 @@ class Windows:
         return max(self._watch.elapsed(), 0.0) / max(n_steps - half, 1)
 
     def _timed_window(self, period: float, sweep: Callable[[], None]) -> Generator[None]:
-        self._progress.begins("measuring", max(self.plan.timed_steps + self.plan.trace_steps, 1) * period)
+        self._progress.begins(
+            "measuring", max(self.plan.timed_steps + self.plan.trace_steps, 1) * period
+        )
         target = least_block()
         size = self.plan.block_size(target, period)
         deadline = perf_counter() + self.plan.max_seconds * _SHARES["timed"]
@@ -258,22 +294,41 @@ class Windows:
         self._gaps = []
         self._watch.restart()
         try:
-            while self.n_steps < last and self.plan.wants_more(len(single), len(blocks)) and (perf_counter() < deadline or not blocks):
+            while (
+                self.n_steps < last
+                and self.plan.wants_more(len(single), len(blocks))
+                and (perf_counter() < deadline or not blocks)
+            ):
                 with self._watch.paused():
                     sweep()
-                seconds, n_steps, laps = yield from self._block(min(size, last - self.n_steps), deadline)
-                if seconds < target / 2 and len(laps) == size and self.plan.steps is None and not self.plan.latency:
+                seconds, n_steps, laps = yield from self._block(
+                    min(size, last - self.n_steps), deadline
+                )
+                if (
+                    seconds < target / 2
+                    and len(laps) == size
+                    and self.plan.steps is None
+                    and not self.plan.latency
+                ):
                     size *= 2  # the warm-up was slower than this: measure with longer blocks
                     continue
                 blocks.append((seconds, n_steps))
                 single += laps
         finally:
-            if blocks and (not self.seen.blocks or not self.plan.wants_more(len(single), len(blocks))):
-                self.seen.blocks, self.seen.step_seconds, self.seen.epoch_gaps_s = blocks, single, self._gaps
+            if blocks and (
+                not self.seen.blocks or not self.plan.wants_more(len(single), len(blocks))
+            ):
+                self.seen.blocks, self.seen.step_seconds, self.seen.epoch_gaps_s = (
+                    blocks,
+                    single,
+                    self._gaps,
+                )
         if perf_counter() >= deadline:
             self.seen.notes += self.plan.cut_note("timed", len(single), self.plan.timed_steps)
 
-    def _block(self, size: int, deadline: float) -> Generator[None, None, tuple[float, int, list[float]]]:
+    def _block(
+        self, size: int, deadline: float
+    ) -> Generator[None, None, tuple[float, int, list[float]]]:
         """
         Calls that are timed together: devices are synchronised once, at their end.
 
@@ -308,8 +363,14 @@ class Windows:
     def _turns(self, call_s: float) -> Generator[None]:
         if self._seat is None:
             return
-        most = None if self.plan.available is None else max(0, self.plan.available - self.n_steps - 1)
-        yield from play_turns(self._seat, Ready(workload=self.inputs, call_s=call_s, least_s=least_block(), most_calls=most), self._turn)
+        most = (
+            None if self.plan.available is None else max(0, self.plan.available - self.n_steps - 1)
+        )
+        yield from play_turns(
+            self._seat,
+            Ready(workload=self.inputs, call_s=call_s, least_s=least_block(), most_calls=most),
+            self._turn,
+        )
 
     def _turn(self, size: int) -> Generator[None, None, float]:
         """Seconds of a step in a block."""
@@ -320,7 +381,11 @@ class Windows:
     def _probe_step(self) -> Generator[None]:
         """One more step, if there is one, of the kind that most traced steps are of: what it shows is not worth a failure."""
         n_probes = 0
-        while n_probes < _MAX_PROBES and self.plan.has(self.n_steps + 1) and not self.seen.probe.calls.like(self.seen.calls):
+        while (
+            n_probes < _MAX_PROBES
+            and self.plan.has(self.n_steps + 1)
+            and not self.seen.probe.calls.like(self.seen.calls)
+        ):
             with probed(self._computes) as self._running_probe:
                 yield
                 n_probes += 1
@@ -348,3 +413,20 @@ class Windows:
         mark, self._mark = self._mark, None
         if mark is not None:
             mark.end()
+
+
+def play_turns(
+    seat: Seat, ready: Ready, block: Callable[[int], Generator[None, None, float]]
+) -> Generator[None]:
+    """
+    Blocks for as long as the referee asks for them; in between this process stands still.
+
+    Args:
+        block: So many calls, of which it gives the seconds of a step.
+    """
+    turn = seat.ready(ready)
+    with garbage_held_off() as sweep:
+        while turn is not None:
+            sweep()
+            yield from block(turn.untimed)
+            turn = seat.played((yield from block(turn.timed)))

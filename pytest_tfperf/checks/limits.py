@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from pytest_tfperf.checks.arguments import argument_names, parse_steps
 from pytest_tfperf.errors import LimitError
-from pytest_tfperf.metrics import COUNT, MACHINE, METRICS, RATIO, SECONDS, SHARE, Metric, format_quantity, parse_quantity, told_apart
+from pytest_tfperf.metrics import (
+    COUNT,
+    MACHINE,
+    RATIO,
+    SECONDS,
+    SHARE,
+    Metric,
+    format_quantity,
+    parse_quantity,
+    told_apart,
+)
 from pytest_tfperf.op_guide.rules import ALL, parse_codes
 from pytest_tfperf.padding.tpu import generation
 from pytest_tfperf.results import Check, Profile, Value, Verdict
@@ -39,82 +50,26 @@ class Limit:
     def holds(self, value: Value) -> bool:
         """Whether a known value keeps to it; where steps differ every one of them must."""
         low, high = value.low(), value.high()
-        return {"max": high <= self.bound, "min": low >= self.bound, "equal": low == high == self.bound}[self.relation]
+        return {
+            "max": high <= self.bound,
+            "min": low >= self.bound,
+            "equal": low == high == self.bound,
+        }[self.relation]
 
     def may_hold(self, value: Value) -> bool:
         """Whether a known value keeps to it for all that is known: of one of which `bounds` alone are, any in between may be true."""
         low, high = value.low(), value.high()
-        within = {"max": low <= self.bound, "min": high >= self.bound, "equal": low <= self.bound <= high}[self.relation]
+        within = {
+            "max": low <= self.bound,
+            "min": high >= self.bound,
+            "equal": low <= self.bound <= high,
+        }[self.relation]
         return within if value.detail.get("bounds") else self.holds(value)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What a test asks for: limits, and how its steps are profiled; None where nothing was said."""
-
-    limits: tuple[Limit, ...] = ()
-    max_regression: float | None = None
-    warmup: int | None = None
-    steps: int | None = None
-    trace_steps: int | None = None
-    latency: bool | None = None
-    target_step_time: float | None = None
-    tpu: str | None = None
-    autocluster: bool = False
-    findings: tuple[str, ...] = ()
-    ignore_findings: tuple[str, ...] = ()
-    given: Mapping[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def read(cls, arguments: Mapping[str, Any], metrics: Mapping[str, Metric] = METRICS) -> Wanted:
-        """
-        The meaning of marker arguments, where these are all metrics.
-
-        Raises:
-            LimitError: If a name is not known or a value cannot be understood.
-        """
-        limits, options = [], {}
-        for name, value in arguments.items():
-            if name in _OPTIONS:
-                options[name] = _option(name, value)
-            else:
-                limits.append(_limit(name, value, metrics))
-        return cls(limits=tuple(limits), given=dict(arguments), **options)
-
-    def asks_for(self, metrics: Collection[str]) -> bool:
-        """Whether a limit is on one of these."""
-        return any(limit.metric.name in metrics for limit in self.limits)
-
-
-def argument_names(metrics: Mapping[str, Metric] = METRICS) -> list[str]:
-    """Every argument that the marker takes."""
-    bounds = [f"{relation}_{name}" for name in metrics for relation in ("max", "min")]
-    return bounds + [name for name, metric in metrics.items() if metric.unit == COUNT] + list(_OPTIONS)
-
-
-def parse_limit_lines(lines: Iterable[str], where: str, metrics: Mapping[str, Metric] = METRICS) -> dict[str, str]:
-    """
-    Marker arguments from lines such as `max_input_bound = 5%`; several may stand on a line, separated by commas.
-
-    Raises:
-        LimitError: If a line is not of that form, names an option that is no limit, or cannot be understood.
-    """
-    arguments = {}
-    for line in filter(None, (part.strip() for text in lines for part in text.split(","))):
-        name, equals, value = (part.strip() for part in line.partition("="))
-        if not equals or not value:
-            raise LimitError(f"{where}: {line!r} is not of the form max_input_bound = 5%")
-        if name in _OPTIONS:
-            raise LimitError(f"{where}: {name} is no limit; set it on the marker, or as tfperf_{name} where there is such an ini")
-        try:
-            _limit(name, value, metrics)
-        except LimitError as error:
-            raise LimitError(f"{where}: {error}") from error
-        arguments[name] = value
-    return arguments
-
-
-def check_limits(profile: Profile, limits: Iterable[Limit], only: str | None, parallel: bool) -> list[Check]:
+def check_limits(
+    profile: Profile, limits: Iterable[Limit], only: str | None, parallel: bool
+) -> list[Check]:
     """
     The verdict on each limit that is asked for under `--tfperf-only`; `parallel` says that other tests used the CPU meanwhile.
     """
@@ -129,18 +84,33 @@ def asked_for(metric: Metric, only: str | None) -> bool:
 def _check(profile: Profile, limit: Limit, parallel: bool) -> Check:
     value = profile.value(limit.metric.name)
     if value.number is None:
-        verdict, message = Verdict.UNKNOWN, f"{limit.metric.name} is unknown, wanted {limit.wanted} ({limit.argument}): {value.why}"
+        verdict, message = (
+            Verdict.UNKNOWN,
+            f"{limit.metric.name} is unknown, wanted {limit.wanted} ({limit.argument}): {value.why}",
+        )
     elif limit.metric.scope == MACHINE and (why := why_disturbed(profile, parallel)):
         shown = format_quantity(value.number, limit.metric.unit)
         verdict = Verdict.INCONCLUSIVE
-        message = f"{limit.metric.name} was {shown}, wanted {limit.wanted} ({limit.argument}): {why}"
+        message = (
+            f"{limit.metric.name} was {shown}, wanted {limit.wanted} ({limit.argument}): {why}"
+        )
     elif limit.holds(value):
-        verdict, message = Verdict.PASS, f"{limit.metric.name} {_shown(value, limit)}, wanted {limit.wanted}"
+        verdict, message = (
+            Verdict.PASS,
+            f"{limit.metric.name} {_shown(value, limit)}, wanted {limit.wanted}",
+        )
     elif limit.may_hold(value):
         verdict, message = Verdict.INCONCLUSIVE, _failure(value, limit)
     else:
         verdict, message = Verdict.FAIL, _failure(value, limit)
-    return Check(profile=profile.name, metric=limit.metric.name, kind="limit", verdict=verdict, wanted=limit.wanted, message=message)
+    return Check(
+        profile=profile.name,
+        metric=limit.metric.name,
+        kind="limit",
+        verdict=verdict,
+        wanted=limit.wanted,
+        message=message,
+    )
 
 
 def why_disturbed(profile: Profile, shared_cpu: bool) -> str | None:
@@ -152,7 +122,9 @@ def why_disturbed(profile: Profile, shared_cpu: bool) -> str | None:
 
 def _failure(value: Value, limit: Limit) -> str:
     """Measured value and limit in one sentence, then where it comes from and what to try."""
-    exactly = told_apart(value.high() if limit.relation == "max" else value.low(), limit.bound, limit.metric.unit)
+    exactly = told_apart(
+        value.high() if limit.relation == "max" else value.low(), limit.bound, limit.metric.unit
+    )
     sentence = f"{limit.metric.name} was {_shown(value, limit)}, wanted {limit.wanted} ({limit.argument}){exactly}"
     return "\n".join([sentence, *explanation(value)])
 
@@ -162,7 +134,9 @@ def explanation(value: Value) -> list[str]:
     detail = value.detail
     lines = []
     if "n_epoch_ends" in detail:
-        lines.append(f"over: {detail['n_steps']} steps after the first and {detail['n_epoch_ends']} epoch ends")
+        lines.append(
+            f"over: {detail['n_steps']} steps after the first and {detail['n_epoch_ends']} epoch ends"
+        )
     lines += [f"{key}: {detail[key]}" for key in ("corrected", "where", "try") if detail.get(key)]
     return [f"  {line}" for line in lines]
 
@@ -180,7 +154,11 @@ def _shown(value: Value, limit: Limit) -> str:
 
 def _tpu_of(value: Value) -> str:
     """For which TPU a value of padding holds, and whether that is measured: ` on a TPU v5e (predicted)`."""
-    return f" on a TPU {value.detail['tpu']} ({value.detail['padding']})" if "tpu" in value.detail else ""
+    return (
+        f" on a TPU {value.detail['tpu']} ({value.detail['padding']})"
+        if "tpu" in value.detail
+        else ""
+    )
 
 
 def _limit(name: str, value: object, metrics: Mapping[str, Metric]) -> Limit:
@@ -196,7 +174,9 @@ def _limit(name: str, value: object, metrics: Mapping[str, Metric]) -> Limit:
     if bound < 0 and row.unit != RATIO:
         raise LimitError(f"{name}: {value!r} is below zero, and {metric} never is")
     if row.unit == SHARE and bound > 1:
-        raise LimitError(f"{name}: {value!r} is above the whole; a share is from 0 to 1, or from 0 % to 100 %")
+        raise LimitError(
+            f"{name}: {value!r} is above the whole; a share is from 0 to 1, or from 0 % to 100 %"
+        )
     return Limit(metric=row, relation=relation, bound=bound, argument=f"{name}={value!r}")
 
 
@@ -216,19 +196,6 @@ def _option(name: str, value: Any) -> Any:
         return _OPTIONS[name](value)
     except (LimitError, TypeError, ValueError) as error:
         raise LimitError(f"{name}: {error}") from error
-
-
-def parse_steps(value: object, least: int = 1) -> int:
-    """
-    A number of steps.
-
-    Raises:
-        ValueError: If it is no whole number, or below the least.
-    """
-    number = parse_quantity(value, COUNT)
-    if number != int(number) or number < least:
-        raise ValueError(f"{value!r} is not a {'positive ' if least else ''}whole number")
-    return int(number)
 
 
 def _positive(value: object, unit: str) -> float:
@@ -262,4 +229,3 @@ _OPTIONS: dict[str, Any] = {
     "findings": lambda value: (ALL,) if value in (ALL, [ALL], (ALL,)) else parse_codes(value),
     "ignore_findings": parse_codes,
 }
-OPTION_NAMES = frozenset(_OPTIONS)

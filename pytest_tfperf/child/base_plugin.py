@@ -15,17 +15,41 @@ import pytest
 
 # what selects, distributes, stops, asks or writes for a whole run; the process that was asked for it does it
 _OPTIONS: dict[str, Any] = {
-    "numprocesses": None, "dist": "no", "distload": False, "tx": [], "looponfail": False,
-    "maxfail": 0, "continue_on_collection_errors": True, "pyargs": False,
-    "usepdb": False, "trace": False, "cacheclear": False, "pastebin": None,
-    "benchmark_json": None, "benchmark_autosave": None, "benchmark_save": None, "benchmark_compare": None, "benchmark_histogram": None,
-    "xmlpath": None, "log_file": os.devnull, "report_log": None, "htmlpath": None, "json_report": False, "allure_report_dir": None,
-}  # fmt: skip
+    "numprocesses": None,
+    "dist": "no",
+    "distload": False,
+    "tx": [],
+    "looponfail": False,
+    "maxfail": 0,
+    "continue_on_collection_errors": True,
+    "pyargs": False,
+    "usepdb": False,
+    "trace": False,
+    "cacheclear": False,
+    "pastebin": None,
+    "benchmark_json": None,
+    "benchmark_autosave": None,
+    "benchmark_save": None,
+    "benchmark_compare": None,
+    "benchmark_histogram": None,
+    "xmlpath": None,
+    "log_file": os.devnull,
+    "report_log": None,
+    "htmlpath": None,
+    "json_report": False,
+    "allure_report_dir": None,
+}
 _PLUGINS = ("lfplugin", "nfplugin", "stepwiseplugin", "tfperf-controller", "tfperf-referee")
 _SILENCE = "tfperf-silence"
 
 
-def run_only(config: pytest.Config, files: Sequence[str], basetemp: str | None, argv: Sequence[str], options: Mapping[str, Any]) -> None:
+def run_only(
+    config: pytest.Config,
+    files: Sequence[str],
+    basetemp: str | None,
+    argv: Sequence[str],
+    options: Mapping[str, Any],
+) -> None:
     """Before it is configured, let a run be of these files alone, ask for nothing else, and have these options."""
     for name, value in {**_OPTIONS, **options}.items():
         if hasattr(config.option, name):
@@ -33,7 +57,9 @@ def run_only(config: pytest.Config, files: Sequence[str], basetemp: str | None, 
     for name in _PLUGINS:
         config.pluginmanager.set_blocked(name)
     config.option.basetemp = basetemp
-    if not any("[" in file or "::" in file for file in files):  # which pytest does not take for a path
+    if not any(
+        "[" in file or "::" in file for file in files
+    ):  # which pytest does not take for a path
         config.args[:] = files
     sys.argv[:] = argv
 
@@ -76,18 +102,28 @@ class Reporting:
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Send a phase's report; before, the terminal's reporter lets a test fail with its subtests."""
-        self.send(report=self._config.hook.pytest_report_to_serializable(config=self._config, report=report))
+        self.send(
+            report=self._config.hook.pytest_report_to_serializable(
+                config=self._config, report=report
+            )
+        )
 
-    def pytest_warning_recorded(self, warning_message: warnings.WarningMessage, when: str, location: Any) -> None:
+    def pytest_warning_recorded(
+        self, warning_message: warnings.WarningMessage, when: str, location: Any
+    ) -> None:
         """Send a warning of the test; what is warned of before is known where the run began."""
         if when == "runtest":
             category = warning_message.category
             self.send(
                 warning={
-                    "message": str(warning_message.message), "module": category.__module__, "category": category.__name__,
-                    "filename": warning_message.filename, "lineno": warning_message.lineno, "location": location,
+                    "message": str(warning_message.message),
+                    "module": category.__module__,
+                    "category": category.__name__,
+                    "filename": warning_message.filename,
+                    "lineno": warning_message.lineno,
+                    "location": location,
                 }
-            )  # fmt: skip
+            )
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:

@@ -55,7 +55,9 @@ class Janitor:
     def close(self) -> None:
         """End all now."""
         assert self._process.stdin is not None
-        self._tell(cleanup_script.END)  # a process that was forked from this one may hold the other end, and keep it open
+        self._tell(
+            cleanup_script.END
+        )  # a process that was forked from this one may hold the other end, and keep it open
         with suppress(OSError):
             self._process.stdin.close()
         if self._process.wait() != 0:

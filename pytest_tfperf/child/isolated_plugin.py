@@ -37,7 +37,11 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
-    threading.Thread(target=_end_with, args=(lifeline, early_config.known_args_namespace.tfperf_own_process), daemon=True).start()
+    threading.Thread(
+        target=_end_with,
+        args=(lifeline, early_config.known_args_namespace.tfperf_own_process),
+        daemon=True,
+    ).start()
     return (yield)
 
 
@@ -67,13 +71,20 @@ class _OneTest(Reporting):
         self._events.write(json.dumps(event, default=str) + "\n")
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None, None, None]:
+    def pytest_collection_modifyitems(
+        self, items: list[pytest.Item]
+    ) -> Generator[None, None, None]:
         """The test, whatever else the options of the run select."""
         found = [item for item in items if names_in_file(item) == self._names]
         yield
         items[:] = found[:1]
         if not found:
-            why = "\n".join(["the process of its own that autocluster=True gives a test did not collect it", *self.errors.values()])
+            why = "\n".join(
+                [
+                    "the process of its own that autocluster=True gives a test did not collect it",
+                    *self.errors.values(),
+                ]
+            )
             self.send(missing=why)
 
 

@@ -47,23 +47,11 @@ _AUTOCLUSTERING = ("--tf_xla_auto_jit=2", "--tf_xla_cpu_global_jit")
 
 def can_leave(config: pytest.Config) -> bool:
     """Whether a test of this run can go to a process of its own: it is in none yet, and the run is to execute tests as they are."""
-    return not (_has_own_flags(config) or getattr(config.option, "setuponly", False) or config.option.tfperf_disable)
-
-
-def autoclustering_flags(given: str) -> str:
-    """
-    TF_XLA_FLAGS that cluster whatever can be; a flag that is given already keeps its value.
-
-    TensorFlow takes what does not begin with a dash for the name of a file that holds flags (openxla/xla, parse_flags_from_env.cc).
-
-    Raises:
-        OSError: If there is such a file name, and it cannot be read.
-    """
-    given = given.strip()
-    if given and not given.startswith("-"):
-        given = Path(given).read_text("utf-8").strip()
-    names = {_name(flag) for flag in _split(given)}
-    return " ".join([*(flag for flag in _AUTOCLUSTERING if _name(flag) not in names), *filter(None, [given])])
+    return not (
+        _has_own_flags(config)
+        or getattr(config.option, "setuponly", False)
+        or config.option.tfperf_disable
+    )
 
 
 def other_flags(config: pytest.Config) -> tuple[str, ...]:
@@ -79,18 +67,28 @@ def other_flags(config: pytest.Config) -> tuple[str, ...]:
         raise CaptureError(
             "autocluster=True needs a process of its own: name tf_profile among the test's arguments, or mark the test itself"
         )
-    flags = {_name(flag): flag.removesuffix("=true") for flag in _split(os.environ.get("TF_XLA_FLAGS", ""))}
+    flags = {
+        _name(flag): flag.removesuffix("=true")
+        for flag in _split(os.environ.get("TF_XLA_FLAGS", ""))
+    }
     if dropped := [flag for flag in _AUTOCLUSTERING if _name(flag) not in flags]:
         raise CaptureError(
             f"autocluster=True had set {' '.join(dropped)} in TF_XLA_FLAGS, and it was overwritten: a conftest must add to it"
         )
     others = ((ours, flags[_name(ours)]) for ours in _AUTOCLUSTERING)
-    return tuple(f"TF_XLA_FLAGS had {flag}, which autocluster=True left ({ours} is its own)" for ours, flag in others if flag != ours)
+    return tuple(
+        f"TF_XLA_FLAGS had {flag}, which autocluster=True left ({ours} is its own)"
+        for ours, flag in others
+        if flag != ours
+    )
 
 
 def _has_own_flags(config: pytest.Config) -> bool:
     """Whether this process was started with the flags of its tests: one of its own, or a side of a paired run."""
-    return config.pluginmanager.hasplugin(CHILD) or getattr(config.option, "tfperf_side", None) is not None
+    return (
+        config.pluginmanager.hasplugin(CHILD)
+        or getattr(config.option, "tfperf_side", None) is not None
+    )
 
 
 def run_test(item: pytest.Item, nextitem: pytest.Item | None) -> None:
@@ -104,7 +102,10 @@ def _reports(item: pytest.Item) -> Iterator[pytest.TestReport]:
         folder = Path(name)
         try:
             status, ended = _run(item, folder), True
-        except (OSError, pytest.fail.Exception) as error:  # the latter is what plugins for time limits raise
+        except (
+            OSError,
+            pytest.fail.Exception,
+        ) as error:  # the latter is what plugins for time limits raise
             status, ended = str(error), False
         events = _read(folder / EVENTS)
         stderr = _read_text(folder / "stderr")
@@ -123,7 +124,10 @@ def _run(item: pytest.Item, folder: Path) -> str:
     """Run the process to its end, and give how it ended."""
     config = item.config
     (folder / TASK).write_text(json.dumps(_task(item), default=str), "utf-8")
-    environment = {**uncovered_environment(), "TF_XLA_FLAGS": autoclustering_flags(os.environ.get("TF_XLA_FLAGS", ""))}
+    environment = {
+        **uncovered_environment(),
+        "TF_XLA_FLAGS": autoclustering_flags(os.environ.get("TF_XLA_FLAGS", "")),
+    }
     passed_through = getattr(config.option, "capture", "no") != "fd"
     with (folder / "stderr").open("wb") as stderr:
         process = subprocess.Popen(
@@ -151,7 +155,9 @@ def _run(item: pytest.Item, folder: Path) -> str:
 
 def _command(config: pytest.Config, folder: Path) -> list[str]:
     arguments = map(str, config.invocation_params.args)
-    return pytest_command(config, sys.path, ["-p", CHILD, f"--tfperf-own-process={folder}", *arguments])
+    return pytest_command(
+        config, sys.path, ["-p", CHILD, f"--tfperf-own-process={folder}", *arguments]
+    )
 
 
 def _task(item: pytest.Item) -> dict[str, Any]:
@@ -189,3 +195,21 @@ def _split(flags: str) -> list[str]:
 
 def _name(flag: str) -> str:
     return flag.partition("=")[0]
+
+
+def autoclustering_flags(given: str) -> str:
+    """
+    TF_XLA_FLAGS that cluster whatever can be; a flag that is given already keeps its value.
+
+    TensorFlow takes what does not begin with a dash for the name of a file that holds flags (openxla/xla, parse_flags_from_env.cc).
+
+    Raises:
+        OSError: If there is such a file name, and it cannot be read.
+    """
+    given = given.strip()
+    if given and not given.startswith("-"):
+        given = Path(given).read_text("utf-8").strip()
+    names = {_name(flag) for flag in _split(given)}
+    return " ".join(
+        [*(flag for flag in _AUTOCLUSTERING if _name(flag) not in names), *filter(None, [given])]
+    )

@@ -6,17 +6,31 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from pytest_tfperf.child.channel import Channel
 from pytest_tfperf.child.cleanup import Janitor
-from pytest_tfperf.child.reports import GRACE_S, excerpt, kill, status_text
+from pytest_tfperf.child.reports import (
+    GRACE_S,
+    alike_options,
+    excerpt,
+    given_arguments,
+    kill,
+    pytest_command,
+    status_text,
+    uncovered_environment,
+)
+from pytest_tfperf.child.server import PLUGIN
 from pytest_tfperf.errors import PairedError
+from pytest_tfperf.machine.cores import pinned
 
 READY_S = 600.0
 """How long a side may take to answer where it is not told how long: it collects, compiles and trains meanwhile."""
@@ -96,15 +110,25 @@ class Player:
         """
         event = self.next_event(seconds)
         if "collected" not in event:
-            error = PairedError(f"{self.label} stopped before it had collected: {event.get('stopped')}{self.output()}")
+            error = PairedError(
+                f"{self.label} stopped before it had collected: {event.get('stopped')}{self.output()}"
+            )
             self.kill()
             raise error
-        self.collected, self.profiled, self._errors = frozenset(event["collected"]), tuple(event["profiled"]), event["errors"]
+        self.collected, self.profiled, self._errors = (
+            frozenset(event["collected"]),
+            tuple(event["profiled"]),
+            event["errors"],
+        )
 
     def errors_of(self, test: str) -> str:
         """What could not be collected of a test's file, or of the folders that it is in."""
         file = test.partition("::")[0]
-        return "\n".join(text for node, text in self._errors.items() if file == node or file.startswith(f"{node}/") or node in ("", "."))
+        return "\n".join(
+            text
+            for node, text in self._errors.items()
+            if file == node or file.startswith(f"{node}/") or node in ("", ".")
+        )
 
     def say(self, **message: Any) -> None:
         """
@@ -229,8 +253,13 @@ class Player:
         """Stop it, and wait until each of its threads stands still: on a busy machine that is not at once."""
         self._signal(signal.SIGSTOP)
         deadline = time.monotonic() + _STOP_S
-        with suppress(ChildProcessError, AttributeError):  # it has ended; macOS has no waitid before Python 3.13
-            while time.monotonic() < deadline and os.waitid(os.P_PID, self._process.pid, _STOPPED) is None:
+        with suppress(
+            ChildProcessError, AttributeError
+        ):  # it has ended; macOS has no waitid before Python 3.13
+            while (
+                time.monotonic() < deadline
+                and os.waitid(os.P_PID, self._process.pid, _STOPPED) is None
+            ):
                 time.sleep(_STOP_POLL_S)
 
     def _signal(self, number: signal.Signals) -> None:
@@ -238,15 +267,58 @@ class Player:
             os.killpg(self._process.pid, number)
 
 
-@contextmanager
-def pinned(cores: Sequence[int]) -> Iterator[None]:
-    """Within the context this thread runs on these cores alone, and so do the processes that it starts; no cores: on any."""
-    if not cores or not hasattr(os, "sched_setaffinity"):
-        yield
-        return
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, cores)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
+ALIKE = {
+    "PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0"),
+    "TF_FORCE_GPU_ALLOW_GROWTH": "true",
+}
+
+
+def start_side(
+    config: pytest.Config,
+    label: str,
+    janitor: Janitor,
+    cores: Sequence[int],
+    *,
+    root: Path,
+    files: Sequence[str],
+    tree: Mapping[str, Any] | None = None,
+    path: Sequence[str] | None = None,
+    arguments: Sequence[str] | None = None,
+    cwd: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    shows_output: bool = False,
+) -> Player:
+    """
+    A process that collects these files below the root; path, arguments, folder and environment are this run's unless others are given.
+
+    It does so from now on, while others start; `await_collected` waits for it.
+
+    Raises:
+        PairedError: If it cannot be started, has ended, or does not listen.
+    """
+    given = given_arguments(config) if arguments is None else arguments
+    player = Player(
+        label,
+        lambda fd: pytest_command(
+            config,
+            sys.path if path is None else path,
+            ["-p", PLUGIN, f"--tfperf-side={fd}", *given],
+        ),
+        Path(config.invocation_params.dir) if cwd is None else cwd,
+        {**uncovered_environment(), **ALIKE} if environment is None else environment,
+        cores,
+        janitor,
+        shows_output=shows_output,
+    )
+    factory = getattr(config, "_tmp_path_factory", None)
+    player.say(
+        root=str(root),
+        files=list(files),
+        basetemp=str(factory.mktemp("paired")) if factory else None,
+        argv=sys.argv,
+        options=alike_options(config),
+        tree=tree,
+        scratch=str(janitor.folder),
+        workerinput=getattr(config, "workerinput", None),
+    )
+    return player

@@ -24,10 +24,15 @@ _FROM_COVERAGE = (
     "COVERAGE_PROCESS_CONFIG",
 )  # with which every Python that starts is covered (coverage, control.py)
 _ALIKE = ("randomly_seed",)
-_OURS, _MOST_OF_OURS = ("--tfperf-side=", "--tfperf-own-process="), 4  # with what `pytest_command` puts before
+_OURS, _MOST_OF_OURS = (
+    ("--tfperf-side=", "--tfperf-own-process="),
+    4,
+)  # with what `pytest_command` puts before
 
 
-def pytest_command(config: pytest.Config, path: Sequence[str], arguments: Sequence[str]) -> list[str]:
+def pytest_command(
+    config: pytest.Config, path: Sequence[str], arguments: Sequence[str]
+) -> list[str]:
     """The command that runs pytest with the interpreter of this run, and this `sys.path`; nothing of it is covered."""
     start = f"import sys; sys.path[:] = {[str(entry) for entry in path]!r}; import pytest; sys.exit(pytest.main())"
     uncovered = ["--no-cov"] if config.pluginmanager.hasplugin("pytest_cov") else []
@@ -38,7 +43,11 @@ def pytest_command(config: pytest.Config, path: Sequence[str], arguments: Sequen
 def given_arguments(config: pytest.Config) -> list[str]:
     """The arguments of this run as they were given, also in a process of ours, whose own come before them."""
     arguments = [str(argument) for argument in config.invocation_params.args]
-    ours = [index for index, argument in enumerate(arguments[:_MOST_OF_OURS]) if argument.startswith(_OURS)]
+    ours = [
+        index
+        for index, argument in enumerate(arguments[:_MOST_OF_OURS])
+        if argument.startswith(_OURS)
+    ]
     return arguments[ours[0] + 1 :] if ours else arguments
 
 
@@ -54,7 +63,11 @@ def alike_options(config: pytest.Config) -> dict[str, Any]:
 
 def names_in_file(item: pytest.Item) -> list[str]:
     """The names of a test and of what holds it, from below the file on."""
-    return [node.name for node in item.listchain() if not isinstance(node, (pytest.Session, pytest.Directory, pytest.File))]
+    return [
+        node.name
+        for node in item.listchain()
+        if not isinstance(node, (pytest.Session, pytest.Directory, pytest.File))
+    ]
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
@@ -77,7 +90,9 @@ def status_text(code: int) -> str:
         return f"signal {-code}"
 
 
-def log_reports(item: pytest.Item, nextitem: pytest.Item | None, reports: Iterable[pytest.TestReport]) -> None:
+def log_reports(
+    item: pytest.Item, nextitem: pytest.Item | None, reports: Iterable[pytest.TestReport]
+) -> None:
     """Log the reports of a test that ran in another process, as if it had run here."""
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     for report in reports:
@@ -90,10 +105,14 @@ def log_reports(item: pytest.Item, nextitem: pytest.Item | None, reports: Iterab
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
 
 
-def failed_report(item: pytest.Item, message: str, reports: Iterable[pytest.TestReport]) -> pytest.TestReport:
+def failed_report(
+    item: pytest.Item, message: str, reports: Iterable[pytest.TestReport]
+) -> pytest.TestReport:
     """The report of a test whose process could not go on after these."""
     phase = next_phase(reports)
-    return pytest.TestReport.from_item_and_call(item, call_info(lambda: pytest.fail(message, pytrace=False), phase))
+    return pytest.TestReport.from_item_and_call(
+        item, call_info(lambda: pytest.fail(message, pytrace=False), phase)
+    )
 
 
 def report_from(item: pytest.Item, data: Any) -> Any:
@@ -111,7 +130,12 @@ def record_warning(item: pytest.Item, data: dict[str, Any]) -> None:
     message = warnings.WarningMessage(data["message"], category, data["filename"], data["lineno"])
     location = tuple(data["location"]) if data["location"] else None
     item.config.hook.pytest_warning_recorded.call_historic(
-        kwargs={"warning_message": message, "nodeid": item.nodeid, "when": "runtest", "location": location}
+        kwargs={
+            "warning_message": message,
+            "nodeid": item.nodeid,
+            "when": "runtest",
+            "location": location,
+        }
     )
 
 
@@ -140,14 +164,23 @@ def _last_run(reports: Iterable[pytest.TestReport]) -> dict[str | None, str]:
 
 def call_info(function: Any, phase: Literal["setup", "call", "teardown"]) -> pytest.CallInfo[None]:
     """What pytest makes a report of: what a function does as a phase of a test."""
-    return pytest.CallInfo.from_call(function, phase, reraise=(pytest.exit.Exception, KeyboardInterrupt))
+    return pytest.CallInfo.from_call(
+        function, phase, reraise=(pytest.exit.Exception, KeyboardInterrupt)
+    )
 
 
 def excerpt(stderr: str) -> str:
     """From where faulthandler shows the line that crashed, else the last lines."""
     lines = stderr.rstrip().splitlines()
-    start = next((i for i, line in enumerate(lines) if line.startswith("Current thread")), max(len(lines) - _STDERR_LINES, 0))
-    return "".join(f"\n  {line}" for line in ["its stderr:", *lines[start : start + _STDERR_LINES]]) if lines else ""
+    start = next(
+        (i for i, line in enumerate(lines) if line.startswith("Current thread")),
+        max(len(lines) - _STDERR_LINES, 0),
+    )
+    return (
+        "".join(f"\n  {line}" for line in ["its stderr:", *lines[start : start + _STDERR_LINES]])
+        if lines
+        else ""
+    )
 
 
 def last_lines(text: str) -> str:

@@ -20,9 +20,14 @@ import pytest
 from pytest_tfperf.child.base_plugin import Reporting, run_only, silenced
 from pytest_tfperf.child.channel import Channel
 from pytest_tfperf.child.reports import names_in_file
-from pytest_tfperf.machine.instrumentation import is_traced
+from pytest_tfperf.machine.conditions import is_traced
 from pytest_tfperf.markers import is_profiled
-from pytest_tfperf.paired.loaded_code import import_hooks, module_files, module_loaders, outside_tree
+from pytest_tfperf.paired.loaded_code import (
+    import_hooks,
+    module_files,
+    module_loaders,
+    outside_tree,
+)
 from pytest_tfperf.paired.worktree import Tree
 from pytest_tfperf.results import Check, Json, Profile
 from pytest_tfperf.turns import Ready, Turn
@@ -86,7 +91,9 @@ class Side(Reporting):
         try:
             self._channel.send(**event)
         except EOFError:
-            pytest.exit("the referee of this paired run has ended", returncode=pytest.ExitCode.INTERRUPTED)
+            pytest.exit(
+                "the referee of this paired run has ended", returncode=pytest.ExitCode.INTERRUPTED
+            )
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
@@ -96,7 +103,9 @@ class Side(Reporting):
             manager.unregister(plugin)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None, None, None]:
+    def pytest_collection_modifyitems(
+        self, items: list[pytest.Item]
+    ) -> Generator[None, None, None]:
         """Every test, whatever the options of the run select: the referee names them."""
         self._items = {test_name(item, self._root): item for item in items}
         yield
@@ -130,9 +139,13 @@ class Side(Reporting):
 
         Not the ref's, which would lie among the working tree's, nor that of a test that has run before and is asked again.
         """
-        return self.counts(profile) and (self.part is not None if self._tree is None else self._root == self._tree.root)
+        return self.counts(profile) and (
+            self.part is not None if self._tree is None else self._root == self._tree.root
+        )
 
-    def checks(self, profiles: Iterable[Profile], tolerance: float | None, setting: Json) -> list[Check] | None:
+    def checks(
+        self, profiles: Iterable[Profile], tolerance: float | None, setting: Json
+    ) -> list[Check] | None:
         """
         What the referee says of the profiles of the running test, which allows this slow-down (None: it says nothing of it).
 
@@ -140,7 +153,11 @@ class Side(Reporting):
 
         None where it is not to be judged here.
         """
-        told = {"profiles": [profile.to_json() for profile in profiles], "tolerance": tolerance, "setting": setting}
+        told = {
+            "profiles": [profile.to_json() for profile in profiles],
+            "tolerance": tolerance,
+            "setting": setting,
+        }
         found = self.ask(**told, void=self._void_reasons())["checks"]
         return None if found is None else [Check.from_json(check) for check in found]
 
@@ -149,7 +166,9 @@ class Side(Reporting):
         self.send(**question)
         answer = self._receive()
         if answer is None:
-            pytest.exit("the referee of this paired run has ended", returncode=pytest.ExitCode.INTERRUPTED)
+            pytest.exit(
+                "the referee of this paired run has ended", returncode=pytest.ExitCode.INTERRUPTED
+            )
         return answer
 
     def _void_reasons(self) -> list[str]:
@@ -159,7 +178,11 @@ class Side(Reporting):
         traced = [_TRACED] if is_traced() else []
         side: Literal["tree", "ref"] = "tree" if self._root == self._tree.root else "ref"
         files = module_files(sys.modules)
-        return traced + outside_tree(files, self._tree, side, sys.path) + import_hooks(files, module_loaders(sys.modules), self._tree)
+        return (
+            traced
+            + outside_tree(files, self._tree, side, sys.path)
+            + import_hooks(files, module_loaders(sys.modules), self._tree)
+        )
 
     def _receive(self) -> dict[str, Any] | None:
         try:
@@ -168,9 +191,7 @@ class Side(Reporting):
             return None
 
 
-_TRACED = (
-    "a tracer or profiler of Python runs in both processes (coverage, a debugger), which costs more than what is compared; run without it"
-)
+_TRACED = "a tracer or profiler of Python runs in both processes (coverage, a debugger), which costs more than what is compared; run without it"
 
 
 class _Seat:
@@ -180,7 +201,9 @@ class _Seat:
         self._side, self._profile, self._tolerance = side, profile, tolerance
 
     def ready(self, ready: Ready) -> Turn | None:
-        return _turn(self._side.ask(ready=asdict(ready), profile=self._profile, tolerance=self._tolerance))
+        return _turn(
+            self._side.ask(ready=asdict(ready), profile=self._profile, tolerance=self._tolerance)
+        )
 
     def played(self, step_s: float) -> Turn | None:
         return _turn(self._side.ask(played=step_s))
@@ -188,7 +211,15 @@ class _Seat:
 
 def _tree(data: dict[str, Any]) -> Tree:
     tracked, here = (frozenset(data[name]) for name in ("tracked", "here"))
-    return Tree(Path(data["root"]), Path(data["path"]), data["commit"], data["ref"], data["same"], tracked, here)
+    return Tree(
+        Path(data["root"]),
+        Path(data["path"]),
+        data["commit"],
+        data["ref"],
+        data["same"],
+        tracked,
+        here,
+    )
 
 
 def _turn(answer: dict[str, Any]) -> Turn | None:

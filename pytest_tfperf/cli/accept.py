@@ -17,13 +17,21 @@ def is_accepted(recorded: Recorded) -> bool:
 def render_accepted(recorded: Recorded, n_runs: int) -> str:
     """A line for each entry and history that changed, and for what was left out of which runs, and why."""
     n_histories = len(recorded.added) + len(recorded.anew)
-    entries, histories = _count(len(recorded.entries), "entry", "entries"), _count(n_histories, "history", "histories")
+    entries, histories = (
+        _count(len(recorded.entries), "entry", "entries"),
+        _count(n_histories, "history", "histories"),
+    )
     head = f"{_count(n_runs, 'run', 'runs')}: {entries} and {histories} changed"
-    changes = [f"  {change.what}: {change.key} in {change.path}" for change in (*recorded.entries, *recorded.anew, *recorded.added)]
+    changes = [
+        f"  {change.what}: {change.key} in {change.path}"
+        for change in (*recorded.entries, *recorded.anew, *recorded.added)
+    ]
     runs: dict[tuple[str, str], list[str]] = {}
     for change in recorded.left_out:
         runs.setdefault((change.key, change.what), []).append(change.run)
-    left_out = [f"  left out: {key}: {what} ({_named(created)})" for (key, what), created in runs.items()]
+    left_out = [
+        f"  left out: {key}: {what} ({_named(created)})" for (key, what), created in runs.items()
+    ]
     return "\n".join([head, *changes, *left_out])
 
 

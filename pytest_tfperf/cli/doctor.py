@@ -14,12 +14,15 @@ from pytest_tfperf.cli.output import FAILED, GOOD, add_command, refuse
 def add_commands(commands: Any) -> None:
     """Add it to the parser's."""
     doctor = add_command(
-        commands, "doctor", _doctor, "whether this machine can profile and compare, and how well",
+        commands,
+        "doctor",
+        _doctor,
+        "whether this machine can profile and compare, and how well",
         "Show the machine class, check the profiler, and let two processes of the same code take turns: how noisy that is, and "
         "the change that can be found. Takes 40 s, a minute on a busy machine, and needs TensorFlow. Exit status 1 if a check of "
         "itself failed, 2 without TensorFlow.",
         "--seconds 20",
-    )  # fmt: skip
+    )
     doctor.add_argument(
         "--seconds",
         type=_number_above_zero,

@@ -18,9 +18,13 @@ TRACES = "an .xplane.pb file, or a logdir: then its newest run"
 _COLOURS = {"red": "31", "green": "32", "yellow": "33"}
 
 
-def add_command(commands: Any, name: str, run: object, short: str, long: str, example: str) -> argparse.ArgumentParser:
+def add_command(
+    commands: Any, name: str, run: object, short: str, long: str, example: str
+) -> argparse.ArgumentParser:
     """A command that its help shows an example of."""
-    parser: argparse.ArgumentParser = commands.add_parser(name, help=short, description=long, epilog=f"Example: tfperf {name} {example}")
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, help=short, description=long, epilog=f"Example: tfperf {name} {example}"
+    )
     parser.set_defaults(run_command=run, parser=parser)
     return parser
 
@@ -60,9 +64,14 @@ def coloured(lines: Iterable[TextLine]) -> str:
     """Lines as text that fits the terminal, with their colours on one."""
     on_terminal = sys.stdout.isatty()
     shown = [(wrapped(line.text, width(), line.deeper), line.colour) for line in lines]
-    return "\n".join(f"\033[{_COLOURS[colour]}m{text}\033[0m" if colour and on_terminal else text for text, colour in shown)
+    return "\n".join(
+        f"\033[{_COLOURS[colour]}m{text}\033[0m" if colour and on_terminal else text
+        for text, colour in shown
+    )
 
 
-def fitted(render: Callable[[Profile, bool, int], str], profile: Profile, options: argparse.Namespace) -> str:
+def fitted(
+    render: Callable[[Profile, bool, int], str], profile: Profile, options: argparse.Namespace
+) -> str:
     """A profile as `render` shows it, in the columns of the terminal."""
     return wrapped(render(profile, options.verbose, width()), width())

@@ -8,16 +8,14 @@ from pathlib import Path
 
 from tabulate import tabulate
 
-from pytest_tfperf.analysis.device.planes import tpus
 from pytest_tfperf.analysis.steps.detect import find_steps
 from pytest_tfperf.analysis.xla.executions import find_xla_use
 from pytest_tfperf.analysis.xla.programs import programs_of
 from pytest_tfperf.errors import LayoutError, TraceError
-from pytest_tfperf.hlo.dead_code import without_dead_code
-from pytest_tfperf.hlo.lines import source_line
 from pytest_tfperf.hlo.matmuls import gemms_of
-from pytest_tfperf.hlo.module import HloModule
+from pytest_tfperf.hlo.module import HloModule, source_line
 from pytest_tfperf.hlo.parser import read_hlo
+from pytest_tfperf.hlo.traversal import without_dead_code
 from pytest_tfperf.metrics import METRICS, format_quantity
 from pytest_tfperf.padding.arrays import Padding
 from pytest_tfperf.padding.gpu_alignment import alignment_table, gpu_alignment
@@ -28,6 +26,7 @@ from pytest_tfperf.padding.tpu import DEFAULT, Generation, generation
 from pytest_tfperf.report.profile_text import render_table
 from pytest_tfperf.report.text_layout import BOUNDLESS
 from pytest_tfperf.results import Profile, Source, Value
+from pytest_tfperf.trace.devices import tpus
 from pytest_tfperf.trace.logdir import find_traces
 from pytest_tfperf.trace.xspace import Trace, read_trace
 
@@ -79,13 +78,37 @@ def padding_profile(path: Path, tpu: str | None, verbose: bool) -> Profile:
 
 def render_padding(profile: Profile, verbose: bool, width: int = BOUNDLESS) -> str:
     """The overheads, each with where it comes from, and the tables, that wide."""
-    rows = [(name, _number(name, value), _origin(value)) for name, value in profile.metrics.items() if value.number is not None]
+    rows = [
+        (name, _number(name, value), _origin(value))
+        for name, value in profile.metrics.items()
+        if value.number is not None
+    ]
     lines = [profile.name, *(f"note: {note}" for note in profile.notes), ""]
-    lines += [tabulate(rows, ["metric", "value", ""], "simple", disable_numparse=True, colalign=("left", "right", "left"))] if rows else []
-    lines += [f"{name} is unknown: {value.why}" for name, value in profile.metrics.items() if value.number is None]
+    lines += (
+        [
+            tabulate(
+                rows,
+                ["metric", "value", ""],
+                "simple",
+                disable_numparse=True,
+                colalign=("left", "right", "left"),
+            )
+        ]
+        if rows
+        else []
+    )
+    lines += [
+        f"{name} is unknown: {value.why}"
+        for name, value in profile.metrics.items()
+        if value.number is None
+    ]
     for table in profile.tables.values():
         lines += ["", *render_table(table, verbose, width)]
-    lines += ["", *(f"{advice.what} ({advice.because})" for advice in profile.advice)] if profile.advice else []
+    lines += (
+        ["", *(f"{advice.what} ({advice.because})" for advice in profile.advice)]
+        if profile.advice
+        else []
+    )
     return "\n".join(lines)
 
 
@@ -98,7 +121,9 @@ def _is_text(path: Path) -> bool:
     except OSError as error:
         raise TraceError(f"{path} cannot be read: {error.strerror or error}") from error
     if not head:
-        raise TraceError(f"{path} is empty: it takes HLO text ({', '.join(sorted(_TEXT))}, or beginning with HloModule) or a trace")
+        raise TraceError(
+            f"{path} is empty: it takes HLO text ({', '.join(sorted(_TEXT))}, or beginning with HloModule) or a trace"
+        )
     return path.suffix.lower() in _TEXT or head == _HEAD
 
 
@@ -120,9 +145,18 @@ def _read_trace(path: Path) -> _Read:
             tpu = trace_generation(trace)
             n_missing = _n_missing(trace, len(programs)) if tpu else 0
             why = _MISSING.format(len(programs), len(programs) + n_missing) if n_missing > 0 else ""
-            unsure = {_NOT_RUN: programs[0].runs is None, _NO_GENERATION: tpu is None and bool(tpus(trace))}
+            unsure = {
+                _NOT_RUN: programs[0].runs is None,
+                _NO_GENERATION: tpu is None and bool(tpus(trace)),
+            }
             notes = tuple(note for note, said in unsure.items() if said)
-            return _Read([(program.module, program.runs or 1.0) for program in programs], trace, tpu, notes, why)
+            return _Read(
+                [(program.module, program.runs or 1.0) for program in programs],
+                trace,
+                tpu,
+                notes,
+                why,
+            )
     return _Read((), why=_NO_HLO)
 
 
@@ -136,13 +170,23 @@ def _n_missing(trace: Trace, n_known: int) -> int:
 
 def _profile(name: str, read: _Read, asked: Generation, verbose: bool) -> Profile:
     on_tpu = read.tpu is not None or any(has_tiles(module) for module, _ in read.modules)
-    runs = read.modules if on_tpu else [(without_dead_code(module), times) for module, times in read.modules]
+    runs = (
+        read.modules
+        if on_tpu
+        else [(without_dead_code(module), times) for module, times in read.modules]
+    )
     modules = [module for module, _ in runs]
     tpu = read.tpu or asked
     if read.why:
-        return Profile(name=name, metrics={metric: Value.unknown(metric, read.why) for metric in (MEMORY, MATRIX_UNIT)}, notes=read.notes)
+        return Profile(
+            name=name,
+            metrics={metric: Value.unknown(metric, read.why) for metric in (MEMORY, MATRIX_UNIT)},
+            notes=read.notes,
+        )
     found = measured_padding(modules, tpu) if on_tpu else _predicted(modules, tpu)
-    notes = read.notes + ((_OPTIMISED,) if not on_tpu and any(module.scheduled for module in modules) else ())
+    notes = read.notes + (
+        (_OPTIMISED,) if not on_tpu and any(module.scheduled for module in modules) else ()
+    )
     metrics, tables = values_of(found, runs, tpu, Source.HLO if on_tpu else Source.PREDICTED)
     if isinstance(found, Padding):
         tables = {"padding": padding_table(found, _ALL)} if found.worst(1) else {}
@@ -155,7 +199,12 @@ def _profile(name: str, read: _Read, asked: Generation, verbose: bool) -> Profil
 
 
 def _predicted(modules: Sequence[HloModule], tpu: Generation) -> Padding | str:
-    ops = (op for module in modules for part in module.computations.values() for op in part.instructions.values())
+    ops = (
+        op
+        for module in modules
+        for part in module.computations.values()
+        for op in part.instructions.values()
+    )
     lines = {op.op_name: line for op in ops if (line := source_line(op))}
     try:
         return predict(modules, tpu, lines)
@@ -166,7 +215,9 @@ def _predicted(modules: Sequence[HloModule], tpu: Generation) -> Padding | str:
 def _number(name: str, value: Value) -> str:
     """The number, with its bounds where it has some."""
     assert value.number is not None
-    low, high = (format_quantity(number, METRICS[name].unit) for number in (value.low(), value.high()))
+    low, high = (
+        format_quantity(number, METRICS[name].unit) for number in (value.low(), value.high())
+    )
     likely = format_quantity(value.number, METRICS[name].unit)
     return likely if low == high else f"{likely} ({low} to {high})"
 

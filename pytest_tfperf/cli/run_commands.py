@@ -10,7 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.baseline.store import entry_key
-from pytest_tfperf.cli.output import FAILED, GOOD, TRACES, add_command, add_output, coloured, profiles_json, refuse, status_of, width
+from pytest_tfperf.cli.output import (
+    FAILED,
+    GOOD,
+    TRACES,
+    add_command,
+    add_output,
+    coloured,
+    profiles_json,
+    refuse,
+    status_of,
+    width,
+)
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.report.run_file import read_run, write_run
 from pytest_tfperf.report.terminal import render
@@ -22,49 +33,98 @@ _NO_TERMINAL = 80  # columns of the table of tests in a file or a pipe, as pytes
 def add_commands(commands: Any) -> None:
     """Add them to the parser's."""
     show = add_command(
-        commands, "show", _show, "a run file as pytest showed it",
+        commands,
+        "show",
+        _show,
+        "a run file as pytest showed it",
         "Show a run file of pytest --tfperf-report run.json. Exit status 1 if a check in it failed, 2 if it cannot be read, 3 if a value "
         "is unknown.",
         "run.json",
-    )  # fmt: skip
+    )
     show.add_argument("run", type=Path, metavar="RUN.json", help="the run file")
     add_output(show, "what passed, causes, and notes")
     report = add_command(
-        commands, "report", _report, "a run file as a page, as Markdown or as a table",
+        commands,
+        "report",
+        _report,
+        "a run file as a page, as Markdown or as a table",
         "Write a run file of pytest --tfperf-report as what the ending of FILE says: a page that needs nothing else (.html), "
         "Markdown (.md), one row a metric (.csv), or JSON (.json). Exit status 2 if it cannot be read or written.",
         "run.json -o perf.html",
-    )  # fmt: skip
+    )
     report.add_argument("run", type=Path, metavar="RUN.json", help="the run file")
-    report.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="the file to write")
+    report.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="FILE", help="the file to write"
+    )
     compare = add_command(
-        commands, "compare", _compare, "two traces, or two run files, side by side",
+        commands,
+        "compare",
+        _compare,
+        "two traces, or two run files, side by side",
         "Show the metrics of two traces side by side, and how the HLO that they ran differs: which ops, which fusions, whose shapes. "
         "Of two run files compare every profile as pytest --tfperf-baseline does, and say what differs: exit status 1 if one is worse or "
         "missing, 3 if a value is unknown. Exit status 2 if one cannot be read.",
         "before.json after.json -o changes.html",
-    )  # fmt: skip
-    compare.add_argument("before", type=Path, metavar="A", help=f"{TRACES}; or a run file (.json) of pytest --tfperf-report")
-    compare.add_argument("after", type=Path, metavar="B", help="what to compare with it, of the same kind")
-    compare.add_argument("-o", "--output", type=Path, metavar="FILE", help="of run files: write it, as tfperf report does a run")
-    add_output(compare, "of traces all rows of tables; of run files what passed, causes, and more of what differs")
+    )
+    compare.add_argument(
+        "before",
+        type=Path,
+        metavar="A",
+        help=f"{TRACES}; or a run file (.json) of pytest --tfperf-report",
+    )
+    compare.add_argument(
+        "after", type=Path, metavar="B", help="what to compare with it, of the same kind"
+    )
+    compare.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="of run files: write it, as tfperf report does a run",
+    )
+    add_output(
+        compare,
+        "of traces all rows of tables; of run files what passed, causes, and more of what differs",
+    )
     accept = add_command(
-        commands, "accept", _accept, "run files, as of CI, become part of the stored baselines",
+        commands,
+        "accept",
+        _accept,
+        "run files, as of CI, become part of the stored baselines",
         "Record what run files of pytest --tfperf-report hold, as --tfperf-update would have: of each test the structure of "
         "the newest run, and the times of all; a run that is recorded already does not count twice, and a test that failed is left out. "
         "Exit status 1 if nothing could be accepted, 2 if a file cannot be read or written: then all are as they were.",
         "ci-1/run.json ci-2/run.json test_train_step",
-    )  # fmt: skip
-    accept.add_argument("words", nargs="+", metavar="RUN.json|TEST", help="run files; and tests by name or node id: only they are recorded")
-    accept.add_argument("--rootdir", type=Path, default=Path(), metavar="DIR", help="pytest's rootdir (default: the current folder)")
-    accept.add_argument("--baseline-dir", type=Path, metavar="DIR", help="as pytest --tfperf-baseline-dir")
+    )
+    accept.add_argument(
+        "words",
+        nargs="+",
+        metavar="RUN.json|TEST",
+        help="run files; and tests by name or node id: only they are recorded",
+    )
+    accept.add_argument(
+        "--rootdir",
+        type=Path,
+        default=Path(),
+        metavar="DIR",
+        help="pytest's rootdir (default: the current folder)",
+    )
+    accept.add_argument(
+        "--baseline-dir", type=Path, metavar="DIR", help="as pytest --tfperf-baseline-dir"
+    )
 
 
 def _show(options: argparse.Namespace, rest: Sequence[str]) -> int:
     refuse(options, rest)
     run = read_run(options.run)
     if options.json:
-        print(profiles_json(replace(profile, name=entry_key(test.nodeid, profile.name)) for test in run.tests for profile in test.profiles))
+        print(
+            profiles_json(
+                replace(profile, name=entry_key(test.nodeid, profile.name))
+                for test in run.tests
+                for profile in test.profiles
+            )
+        )
     else:
         print(coloured(render(run, width(_NO_TERMINAL), int(options.verbose))))
     return status_of(check for test in run.tests for check in test.checks)
@@ -77,14 +137,19 @@ def _report(options: argparse.Namespace, rest: Sequence[str]) -> int:
 
 
 def _accept(options: argparse.Namespace, rest: Sequence[str]) -> int:
-    words = [*options.words, *(word for word in rest if not word.startswith("-"))]  # argparse ends them at the first option
+    words = [
+        *options.words,
+        *(word for word in rest if not word.startswith("-")),
+    ]  # argparse ends them at the first option
     refuse(options, [word for word in rest if word.startswith("-")])
     from pytest_tfperf.baseline.accepted_runs import accept  # numpy
     from pytest_tfperf.cli.accept import is_accepted, render_accepted
 
     paths = [Path(word) for word in words if _is_run_file(Path(word))]
     if not paths:
-        options.parser.error(f"{words[0]} is no run file: give at least one .json of pytest --tfperf-report")
+        options.parser.error(
+            f"{words[0]} is no run file: give at least one .json of pytest --tfperf-report"
+        )
     names = [word for word in words if not _is_run_file(Path(word))]
     folder = None if options.baseline_dir is None else options.baseline_dir.absolute()
     recorded = accept([read_run(path) for path in paths], names, options.rootdir, folder)
@@ -106,8 +171,14 @@ def _compare(options: argparse.Namespace, rest: Sequence[str]) -> int:
         run, trace = (options.before, options.after) if runs[0] else (options.after, options.before)
         raise TfperfError(f"{run} is a run file and {trace} a trace: give two of one kind")
     if options.output is not None:
-        options.parser.error("-o FILE is for run files: of traces the comparison is shown, or printed with --json")
-    from pytest_tfperf.cli.compare_traces import compared_json, read_side, render_compared  # numpy
+        options.parser.error(
+            "-o FILE is for run files: of traces the comparison is shown, or printed with --json"
+        )
+    from pytest_tfperf.report.trace_comparison import (  # numpy
+        compared_json,
+        read_side,
+        render_compared,
+    )
 
     before, after = read_side(options.before), read_side(options.after)
     if options.json:
@@ -128,5 +199,9 @@ def _compare_runs(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(compared_runs_json(before, after, compared), indent=1, allow_nan=False))
     else:
-        print(coloured(render_compared_runs(before, after, compared, width(_NO_TERMINAL), options.verbose)))
+        print(
+            coloured(
+                render_compared_runs(before, after, compared, width(_NO_TERMINAL), options.verbose)
+            )
+        )
     return status_of(check for test in compared.tests for check in test.checks)

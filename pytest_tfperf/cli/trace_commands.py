@@ -8,8 +8,21 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pytest_tfperf.checks.limits import Wanted, argument_names, check_limits
-from pytest_tfperf.cli.output import GOOD, TRACES, UNKNOWN, USAGE, add_command, add_output, fitted, profiles_json, refuse, status_of, width
+from pytest_tfperf.checks.arguments import Wanted, argument_names
+from pytest_tfperf.checks.limits import check_limits
+from pytest_tfperf.cli.output import (
+    GOOD,
+    TRACES,
+    UNKNOWN,
+    USAGE,
+    add_command,
+    add_output,
+    fitted,
+    profiles_json,
+    refuse,
+    status_of,
+    width,
+)
 from pytest_tfperf.errors import ExportError, LimitError, TraceError
 from pytest_tfperf.report.profile_text import render_profile
 from pytest_tfperf.report.text_layout import wrapped
@@ -19,68 +32,119 @@ from pytest_tfperf.results import BROKEN, Profile
 def add_commands(commands: Any) -> None:
     """Add them to the parser's."""
     analyze = add_command(
-        commands, "analyze", _analyze, "where the time of a trace's steps went",
+        commands,
+        "analyze",
+        _analyze,
+        "where the time of a trace's steps went",
         "Show where the time of a trace's steps went, every metric, what to do next and the tables behind it. Takes XSpace traces of "
         "TensorFlow or JAX, from CPU, GPU or TPU, and needs neither. Exit status 2 if a trace cannot be read or has no step.",
         "logdir/ -v",
-    )  # fmt: skip
+    )
     analyze.add_argument("traces", type=Path, nargs="+", metavar="TRACE", help=TRACES)
     analyze.add_argument(
-        "--target-step-time", type=_seconds, metavar="TIME",
+        "--target-step-time",
+        type=_seconds,
+        metavar="TIME",
         help="predict what steps of this time would wait for input (input_bound_at_target): 12ms, 0.5s; seconds without a unit",
-    )  # fmt: skip
+    )
     add_output(analyze, "metrics that are unknown and why, causes, and all rows of tables")
     check = add_command(
-        commands, "check", _check, "a trace against limits",
+        commands,
+        "check",
+        _check,
+        "a trace against limits",
         "Hold traces to limits: --max-METRIC and --min-METRIC, as the marker has them, of each metric in docs/metrics.md, and --METRIC for "
         "a count that is to be exactly so; with --target-step-time TIME also of input_bound_at_target. Values are numbers in base units, "
         "or 5%, 20ms, 1.5GiB. Exit status 1 if a limit is broken, 2 if a trace or a limit cannot be read, 3 if a value is unknown.",
         "logdir/ --max-input-bound 5% --max-retraces 0",
-    )  # fmt: skip
+    )
     check.usage = "tfperf check [-h] [-v] [--json] TRACE --max-METRIC VALUE ..."
     check.add_argument("traces", type=Path, nargs=1, metavar="TRACE", help=TRACES)
     add_output(check, "what passed")
     padding = add_command(
-        commands, "padding", _padding, "what the padding of tiled layouts costs on a TPU",
+        commands,
+        "padding",
+        _padding,
+        "what the padding of tiled layouts costs on a TPU",
         "Say how much of a TPU's memory and matrix-unit work is padding: measured where the HLO was compiled for a TPU, else predicted. "
         "Exit status 2 if the file cannot be read, 3 if the answer is unknown.",
         "step.hlo --tpu v6e",
-    )  # fmt: skip
-    padding.add_argument("file", type=Path, metavar="FILE", help=f"HLO text (.hlo, .txt); or a trace, its first host: {TRACES}")
-    padding.add_argument("--tpu", metavar="NAME", help="the generation to predict for: v2 v3 v4 v5e v5p v6e v7x (default: v5e)")
+    )
+    padding.add_argument(
+        "file",
+        type=Path,
+        metavar="FILE",
+        help=f"HLO text (.hlo, .txt); or a trace, its first host: {TRACES}",
+    )
+    padding.add_argument(
+        "--tpu",
+        metavar="NAME",
+        help="the generation to predict for: v2 v3 v4 v5e v5p v6e v7x (default: v5e)",
+    )
     add_output(padding, "sizes that do not suit a GPU's tensor cores, and all rows of tables")
     export = add_command(
-        commands, "export", _export, "a trace for Perfetto's UI or chrome://tracing, or its HLO as text or a picture",
+        commands,
+        "export",
+        _export,
+        "a trace for Perfetto's UI or chrome://tracing, or its HLO as text or a picture",
         "Write a trace as Chrome's trace JSON (.json, .json.gz) or in Perfetto's format (.perfetto-trace, .pftrace), "
         "with the steps as a track of their own. Or write the optimised HLO of the executables that its steps ran: all as text (.txt), "
         "or the largest as a graph (.dot) or a picture (.svg, which needs Graphviz). Exit status 2 if that cannot be done.",
         "logdir/ -o trace.perfetto-trace",
-    )  # fmt: skip
-    export.add_argument("trace", type=Path, metavar="TRACE", help=f"{TRACES}, all its hosts; HLO is that of the first host")
-    export.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="the file to write; its ending says as what")
-    export.add_argument("--module", metavar="NAME", help="of HLO only the executable of this name: step, or step(12)")
+    )
+    export.add_argument(
+        "trace",
+        type=Path,
+        metavar="TRACE",
+        help=f"{TRACES}, all its hosts; HLO is that of the first host",
+    )
+    export.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="the file to write; its ending says as what",
+    )
+    export.add_argument(
+        "--module",
+        metavar="NAME",
+        help="of HLO only the executable of this name: step, or step(12)",
+    )
 
 
 def _analyze(options: argparse.Namespace, rest: Sequence[str]) -> int:
     refuse(options, rest)
     profiles, errors = _profiles_of(options.traces, options.target_step_time)
     if profiles:
-        print(profiles_json(profiles) if options.json else "\n\n".join(fitted(render_profile, profile, options) for profile in profiles))
+        print(
+            profiles_json(profiles)
+            if options.json
+            else "\n\n".join(fitted(render_profile, profile, options) for profile in profiles)
+        )
     return _told(errors) or GOOD
 
 
 def _check(options: argparse.Namespace, rest: Sequence[str]) -> int:
     wanted = Wanted.read(_pairs(rest))
     if others := sorted({*wanted.given} & {*argument_names({})} - {"target_step_time"}):
-        raise LimitError(f"{others[0]} is no limit: it says how pytest profiles, and this trace is there")
+        raise LimitError(
+            f"{others[0]} is no limit: it says how pytest profiles, and this trace is there"
+        )
     if not wanted.limits:
-        raise LimitError("no limit to check; give some, as in tfperf check TRACE --max-input-bound 5%")
+        raise LimitError(
+            "no limit to check; give some, as in tfperf check TRACE --max-input-bound 5%"
+        )
     profiles, errors = _profiles_of(options.traces, wanted.target_step_time)
-    checks = [check for profile in profiles for check in check_limits(profile, wanted.limits, None, False)]
+    checks = [
+        check for profile in profiles for check in check_limits(profile, wanted.limits, None, False)
+    ]
     if options.json:
         print(profiles_json(profiles))
     elif profiles:
-        where = {profile.name: f"{profile.name}: " if len(profiles) > 1 else "" for profile in profiles}
+        where = {
+            profile.name: f"{profile.name}: " if len(profiles) > 1 else "" for profile in profiles
+        }
         shown = [check for check in checks if options.verbose or check.verdict in BROKEN]
         lines = (f"{where[check.profile]}{check.verdict.value}: {check.message}" for check in shown)
         print(wrapped("\n".join(lines), width()) or "PASS")
@@ -117,10 +181,16 @@ def _export_hlo(options: argparse.Namespace) -> int:
     programs = programs if options.module is None else [pick(programs, options.module)]
     export_hlo([program.module for program in programs], options.output)
     if programs[0].runs is None and options.module is None:
-        print("tfperf: no step ran an executable; what is written is alive all the same", file=sys.stderr)
+        print(
+            "tfperf: no step ran an executable; what is written is alive all the same",
+            file=sys.stderr,
+        )
     if len(programs) > 1 and options.output.suffix.lower() != ".txt":
         others = ", ".join(program.title for program in programs[1:])
-        print(f"tfperf: {options.output} shows {programs[0].title}; --module takes another: {others}", file=sys.stderr)
+        print(
+            f"tfperf: {options.output} shows {programs[0].title}; --module takes another: {others}",
+            file=sys.stderr,
+        )
     return GOOD
 
 
@@ -133,7 +203,9 @@ def _padding(options: argparse.Namespace, rest: Sequence[str]) -> int:
     return UNKNOWN if profile.value("padding_overhead").number is None else GOOD
 
 
-def _profiles_of(paths: Iterable[Path], target_step_time_s: float | None = None) -> tuple[list[Profile], list[TraceError]]:
+def _profiles_of(
+    paths: Iterable[Path], target_step_time_s: float | None = None
+) -> tuple[list[Profile], list[TraceError]]:
     """The profile of each trace, those of one logdir being the hosts of a job; and why others have none."""
     from pytest_tfperf.analysis.multi_host import profiles_of_job  # numpy: not for tfperf show
     from pytest_tfperf.trace.logdir import find_traces
@@ -152,12 +224,19 @@ def _profiles_of(paths: Iterable[Path], target_step_time_s: float | None = None)
 
 def _pairs(rest: Sequence[str]) -> dict[str, str]:
     """Limits from `--max-input-bound 5%` or `--max-input-bound=5%`."""
-    words = [part for word in rest for part in (word.split("=", 1) if word.startswith("--") else [word])]
+    words = [
+        part for word in rest for part in (word.split("=", 1) if word.startswith("--") else [word])
+    ]
     names, values = words[::2], words[1::2]
     wrong = next((name for name in names if not name.startswith("--")), None)
     if wrong is not None or len(names) != len(values):
-        raise LimitError(f"{wrong or names[-1]} is no limit with a value, as in --max-input-bound 5%")
-    return {name.removeprefix("--").replace("-", "_"): value for name, value in zip(names, values, strict=True)}
+        raise LimitError(
+            f"{wrong or names[-1]} is no limit with a value, as in --max-input-bound 5%"
+        )
+    return {
+        name.removeprefix("--").replace("-", "_"): value
+        for name, value in zip(names, values, strict=True)
+    }
 
 
 def _seconds(text: str) -> float:

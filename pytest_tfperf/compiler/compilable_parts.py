@@ -12,11 +12,20 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from pytest_tfperf.compiler.functions import called_by, definition_of, graph_of, grows_array, reached_from, without_traced_shapes
+from pytest_tfperf.compiler.functions import (
+    called_by,
+    definition_of,
+    graph_of,
+    grows_array,
+    reached_from,
+    without_traced_shapes,
+)
 
 _FETCHES = ("IteratorGetNext", "IteratorGetNextSync", "IteratorGetNextAsOptional")
 _GIVE_ELEMENTS = (*_FETCHES[:2], "OptionalGetValue")
-_COMPUTE_NOTHING = re.compile(r"Iterator|MultiDeviceIterator|Optional|Print|String|AsString|LookupTable|Write\w*Summary|Identity")
+_COMPUTE_NOTHING = re.compile(
+    r"Iterator|MultiDeviceIterator|Optional|Print|String|AsString|LookupTable|Write\w*Summary|Identity"
+)
 _TRIVIAL = {"Const", "Identity", "IdentityN", "NoOp", "Placeholder"}
 _CALLS = {"PartitionedCall", "StatefulPartitionedCall"}
 _LOOPS = {"While", "StatelessWhile"}
@@ -88,7 +97,9 @@ def in_order(function: Function) -> Function:
     definition.resource_arg_unique_id.clear()
     definition.signature.name = f"{function.name}_in_order"
     args = tuple(function.args[index] for index in order)
-    return Function(name=definition.signature.name, args=args, definition=definition, keep=function.keep)
+    return Function(
+        name=definition.signature.name, args=args, definition=definition, keep=function.keep
+    )
 
 
 def check_arguments(function: Function) -> None:
@@ -102,13 +113,23 @@ def check_arguments(function: Function) -> None:
 
     types = [arg.type for arg in _definition_of(function).signature.input_arg]
     for arg in function.args:
-        if arg is None or (is_resource(arg) and not gen_resource_variable_ops.var_is_initialized_op(arg)):
+        if arg is None or (
+            is_resource(arg) and not gen_resource_variable_ops.var_is_initialized_op(arg)
+        ):
             raise Cannot(f"{function.title} is given a resource that is no variable with a value")
         if not is_resource(arg) and not arg.shape.is_fully_defined():
-            fix = "" if arg.shape.rank is None else "; batch(…, drop_remainder=True) makes that of a dataset's elements known"
-            raise Cannot(f"{function.title} is given a {arg.dtype.name} tensor whose size is not known, {arg.shape}{fix}")
+            fix = (
+                ""
+                if arg.shape.rank is None
+                else "; batch(…, drop_remainder=True) makes that of a dataset's elements known"
+            )
+            raise Cannot(
+                f"{function.title} is given a {arg.dtype.name} tensor whose size is not known, {arg.shape}{fix}"
+            )
     if types != [arg.dtype.as_datatype_enum for arg in function.args]:
-        raise Cannot(f"{function.title} is called with other types of arguments than it was traced with")
+        raise Cannot(
+            f"{function.title} is called with other types of arguments than it was traced with"
+        )
 
 
 def check_arrays(function: Function) -> None:
@@ -125,7 +146,9 @@ def check_arrays(function: Function) -> None:
         )
 
 
-def parts_of(function: Function, batch: int | None, steps: float) -> Iterator[tuple[Function, float]]:
+def parts_of(
+    function: Function, batch: int | None, steps: float
+) -> Iterator[tuple[Function, float]]:
     """
     The parts of a function that XLA can compile, and how often each runs in a call, which holds so many steps.
 
@@ -135,7 +158,9 @@ def parts_of(function: Function, batch: int | None, steps: float) -> Iterator[tu
     definition = definition_of(function.name)
     if all(node.op in _TRIVIAL for node in definition.node_def):
         return
-    if not _is_foreign(function.name) and not any(getattr(arg, "dtype", None) in ("string", "variant") for arg in function.args):
+    if not _is_foreign(function.name) and not any(
+        getattr(arg, "dtype", None) in ("string", "variant") for arg in function.args
+    ):
         yield function, 1.0
         return
     graph, names = _graph(definition, function.args, batch)
@@ -144,13 +169,18 @@ def parts_of(function: Function, batch: int | None, steps: float) -> Iterator[tu
         args = tuple(_argument(tensor, graph, function.args) for tensor in op.inputs)
         yield from _parts_within(function, op, args, batch, steps)
     rest = _without(
-        function, definition, foreign, {inner: graph.get_tensor_by_name(outer) for inner, outer in names.items() if ":" in inner}
+        function,
+        definition,
+        foreign,
+        {inner: graph.get_tensor_by_name(outer) for inner, outer in names.items() if ":" in inner},
     )
     if rest is not None:
         yield rest, 1.0
 
 
-def _parts_within(function: Function, op: Any, args: tuple[Any, ...], batch: int | None, steps: float) -> Iterator[tuple[Function, float]]:
+def _parts_within(
+    function: Function, op: Any, args: tuple[Any, ...], batch: int | None, steps: float
+) -> Iterator[tuple[Function, float]]:
     """The parts of the functions that an operation calls which cannot be compiled as a whole."""
     called = [Function(name=name, args=args) for name in called_by(op.node_def)]
     if op.type in _CALLS:
@@ -160,27 +190,40 @@ def _parts_within(function: Function, op: Any, args: tuple[Any, ...], batch: int
         in_loop = _iterations(function, body, steps)
         yield from ((part, runs * in_loop) for part, runs in parts_of(body, batch, steps))
     elif op.type in _BRANCHES:
-        branches = [list(parts_of(Function(name=branch.name, args=args[1:]), batch, steps)) for branch in called]
+        branches = [
+            list(parts_of(Function(name=branch.name, args=args[1:]), batch, steps))
+            for branch in called
+        ]
         if sum(map(bool, branches)) > 1:
-            raise Cannot(f"{function.title} has branches that XLA cannot compile as a whole, and which of them runs is not known")
+            raise Cannot(
+                f"{function.title} has branches that XLA cannot compile as a whole, and which of them runs is not known"
+            )
         yield from (part for parts in branches for part in parts)
     elif called or not _computes_nothing(op):
-        raise Cannot(f"{function.title} has the operation {op.type} ({op.name}), which XLA cannot compile, and which may compute something")
+        raise Cannot(
+            f"{function.title} has the operation {op.type} ({op.name}), which XLA cannot compile, and which may compute something"
+        )
 
 
 def _iterations(function: Function, body: Function, steps: float) -> float:
     """How often a loop's body runs that fetches from an iterator: once a step."""
     fetches = _n_fetches(body.name)
     if not fetches:
-        raise Cannot(f"{function.title} has a loop that XLA cannot compile, and how often it runs is not known")
+        raise Cannot(
+            f"{function.title} has a loop that XLA cannot compile, and how often it runs is not known"
+        )
     if steps <= 1:
-        raise Cannot(f"{function.title} loops over an iterator, and how often is not known; say how many steps a call has: steps_per_call=")
+        raise Cannot(
+            f"{function.title} loops over an iterator, and how often is not known; say how many steps a call has: steps_per_call="
+        )
     return steps / fetches
 
 
 def _n_fetches(name: str) -> int:
     nodes = definition_of(name).node_def
-    return sum(node.op in _FETCHES for node in nodes) + sum(_n_fetches(called) for node in nodes for called in called_by(node))
+    return sum(node.op in _FETCHES for node in nodes) + sum(
+        _n_fetches(called) for node in nodes for called in called_by(node)
+    )
 
 
 def _definition_of(function: Function) -> Any:
@@ -189,7 +232,12 @@ def _definition_of(function: Function) -> Any:
 
 def _is_foreign(name: str) -> bool:
     """Whether a function holds an operation, itself or in what it calls, that XLA has no kernel for."""
-    return not all(map(has_kernel, {node.op for definition in reached_from([name]) for node in definition.node_def}))
+    return not all(
+        map(
+            has_kernel,
+            {node.op for definition in reached_from([name]) for node in definition.node_def},
+        )
+    )
 
 
 @cache
@@ -197,10 +245,15 @@ def has_kernel(op_type: str) -> bool:
     """Whether XLA can compile ops of a type."""
     from tensorflow.python.framework import kernels
 
-    return any(kernel.device_type == "XLA_CPU_JIT" for kernel in kernels.get_registered_kernels_for_op(op_type).kernel)
+    return any(
+        kernel.device_type == "XLA_CPU_JIT"
+        for kernel in kernels.get_registered_kernels_for_op(op_type).kernel
+    )
 
 
-def _graph(definition: Any, args: Sequence[Any], batch: int | None) -> tuple[Any, Mapping[str, str]]:
+def _graph(
+    definition: Any, args: Sequence[Any], batch: int | None
+) -> tuple[Any, Mapping[str, str]]:
     """The function as a graph with all shapes that follow from its arguments' and the batch, and what its tensors are named there."""
     from tensorflow.python.framework import function_def_to_graph
 
@@ -214,7 +267,9 @@ def _graph(definition: Any, args: Sequence[Any], batch: int | None) -> tuple[Any
     _, names = function_def_to_graph.function_def_to_graph_def(sized, shapes)
     graph = graph_of(sized, shapes)
     for op in graph.get_operations():
-        if op.type == "LookupTableFindV2" and op.outputs[0].shape.rank is None:  # TensorFlow infers it only with the table at hand
+        if (
+            op.type == "LookupTableFindV2" and op.outputs[0].shape.rank is None
+        ):  # TensorFlow infers it only with the table at hand
             _, keys, default = op.inputs
             op.outputs[0].set_shape(keys.shape.concatenate(default.shape))
     return graph, names
@@ -228,7 +283,10 @@ def _foreign(graph: Any) -> dict[str, Any]:
     for op in graph.get_operations():
         if op.type == "Placeholder":
             continue
-        unknown = any(t.dtype in (tf.variant, tf.resource) and (t.op.name in found or _is_variant_argument(t)) for t in op.inputs)
+        unknown = any(
+            t.dtype in (tf.variant, tf.resource) and (t.op.name in found or _is_variant_argument(t))
+            for t in op.inputs
+        )
         inside = any(_is_foreign(name) for name in called_by(op.node_def))
         if unknown or inside or not has_kernel(op.type) or _handles_text(op):
             found[op.name] = op
@@ -253,10 +311,14 @@ def _argument(tensor: Any, graph: Any, args: Sequence[Any]) -> Any:
         tensor = tensor.op.inputs[0]
     if tensor.dtype.name != "resource":
         return spec(tensor)
-    return next((arg for given, arg in zip(graph.inputs, args, strict=True) if given is tensor), None)
+    return next(
+        (arg for given, arg in zip(graph.inputs, args, strict=True) if given is tensor), None
+    )
 
 
-def _without(function: Function, definition: Any, foreign: Mapping[str, Any], tensors: Mapping[str, Any]) -> Function | None:
+def _without(
+    function: Function, definition: Any, foreign: Mapping[str, Any], tensors: Mapping[str, Any]
+) -> Function | None:
     """What remains of a function, as one with other arguments and results; None if nothing is left that computes."""
     kept = [node for node in definition.node_def if node.name not in foreign]
     if all(node.op in _TRIVIAL for node in kept):
@@ -264,20 +326,38 @@ def _without(function: Function, definition: Any, foreign: Mapping[str, Any], te
     rest = type(definition)()
     rest.signature.name = f"{function.name}_without_{len(foreign)}"
     rest.node_def.extend(kept)
-    given = dict(zip((arg.name for arg in definition.signature.input_arg), function.args, strict=True))
+    given = dict(
+        zip((arg.name for arg in definition.signature.input_arg), function.args, strict=True)
+    )
     wanted: dict[str, Any] = {}
     for node in rest.node_def:
         inputs = [ref for ref in node.input if not (ref.startswith("^") and ref[1:] in foreign)]
-        outside = {ref for ref in inputs if not ref.startswith("^") and (":" not in ref or ref.partition(":")[0] in foreign)}
-        wanted |= {ref: given[ref] if ref in given else spec(tensors[ref]) for ref in inputs if ref in outside}
+        outside = {
+            ref
+            for ref in inputs
+            if not ref.startswith("^") and (":" not in ref or ref.partition(":")[0] in foreign)
+        }
+        wanted |= {
+            ref: given[ref] if ref in given else spec(tensors[ref])
+            for ref in inputs
+            if ref in outside
+        }
         del node.input[:]
         node.input.extend(_argument_name(ref) if ref in outside else ref for ref in inputs)
     wanted = dict(sorted(wanted.items(), key=lambda item: is_resource(item[1])))
     _add_signature(rest, definition, foreign, wanted, tensors)
-    return Function(name=rest.signature.name, args=tuple(wanted.values()), definition=rest, keep=function.keep)
+    return Function(
+        name=rest.signature.name, args=tuple(wanted.values()), definition=rest, keep=function.keep
+    )
 
 
-def _add_signature(rest: Any, definition: Any, foreign: Mapping[str, Any], wanted: Mapping[str, Any], tensors: Mapping[str, Any]) -> None:
+def _add_signature(
+    rest: Any,
+    definition: Any,
+    foreign: Mapping[str, Any],
+    wanted: Mapping[str, Any],
+    tensors: Mapping[str, Any],
+) -> None:
     """Arguments: what is wanted. Results: the function's own, and what is computed for the operations left out."""
     signature = rest.signature
     for ref, arg in wanted.items():
@@ -285,9 +365,16 @@ def _add_signature(rest: Any, definition: Any, foreign: Mapping[str, Any], wante
             raise Cannot(f"{signature.name} uses a resource that cannot be traced to a variable")
         signature.input_arg.add(name=_argument_name(ref), type=arg.dtype.as_datatype_enum)
     names = {node.name for node in rest.node_def}
-    results = [*definition.ret.values(), *(ref for node in definition.node_def if node.name in foreign for ref in node.input)]
+    results = [
+        *definition.ret.values(),
+        *(ref for node in definition.node_def if node.name in foreign for ref in node.input),
+    ]
     for ref in dict.fromkeys(results):
-        if ref.partition(":")[0] in names and ":" in ref and tensors[ref].dtype.name not in ("variant", "resource", "string"):
+        if (
+            ref.partition(":")[0] in names
+            and ":" in ref
+            and tensors[ref].dtype.name not in ("variant", "resource", "string")
+        ):
             name = _argument_name(ref) + "_result"
             signature.output_arg.add(name=name, type=tensors[ref].dtype.as_datatype_enum)
             rest.ret[name] = ref

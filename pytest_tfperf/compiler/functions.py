@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-_GROWS = {"TensorListSetItem": "resize_if_index_out_of_bounds", "TensorArrayV3": "dynamic_size", "TensorListResize": ""}
+_GROWS = {
+    "TensorListSetItem": "resize_if_index_out_of_bounds",
+    "TensorArrayV3": "dynamic_size",
+    "TensorListResize": "",
+}
 
 
 def definition_of(name: str) -> Any:
@@ -18,7 +22,11 @@ def definition_of(name: str) -> Any:
 def called_by(node: Any) -> list[str]:
     """The functions that a NodeDef names in its attributes."""
     values = node.attr.values()
-    return [func.name for value in values for func in ([value.func] if value.HasField("func") else value.list.func)]
+    return [
+        func.name
+        for value in values
+        for func in ([value.func] if value.HasField("func") else value.list.func)
+    ]
 
 
 def must_compile(node: Any) -> bool:
@@ -40,14 +48,20 @@ def reached_from(names: Iterable[str]) -> list[Any]:
 
 def grows_array(definition: Any) -> bool:
     """Whether a function itself writes to a TensorArray that may grow."""
-    return any(node.attr[_GROWS[node.op]].b or node.op == "TensorListResize" for node in definition.node_def if node.op in _GROWS)
+    return any(
+        node.attr[_GROWS[node.op]].b or node.op == "TensorListResize"
+        for node in definition.node_def
+        if node.op in _GROWS
+    )
 
 
 def graph_of(definition: Any, shapes: Sequence[Any]) -> Any:
     """A function as a graph, with all shapes that follow from those of its arguments; None is one that is not known."""
     from tensorflow.python.framework import function_def_to_graph
 
-    return function_def_to_graph.function_def_to_graph(without_traced_shapes(definition), input_shapes=shapes)
+    return function_def_to_graph.function_def_to_graph(
+        without_traced_shapes(definition), input_shapes=shapes
+    )
 
 
 def without_traced_shapes(definition: Any) -> Any:

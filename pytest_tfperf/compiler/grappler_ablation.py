@@ -14,7 +14,13 @@ from time import perf_counter
 from typing import Any
 
 from pytest_tfperf.compiler.compilable_parts import Function
-from pytest_tfperf.compiler.functions import called_by, definition_of, must_compile, reached_from, without_traced_shapes
+from pytest_tfperf.compiler.functions import (
+    called_by,
+    definition_of,
+    must_compile,
+    reached_from,
+    without_traced_shapes,
+)
 from pytest_tfperf.compiler.instances import counts
 
 
@@ -33,27 +39,48 @@ ASKED = Effort(nodes=20_000, size=400_000_000, seconds=20.0)
 LARGEST_ARGUMENTS = 50_000_000
 """Elements of a function's arguments: Grappler makes tensors as large."""
 DEFAULT_ON = (
-    "layout_optimizer", "constant_folding", "shape_optimization", "remapping", "arithmetic_optimization", "dependency_optimization",
-    "loop_optimization", "function_optimization", "disable_model_pruning",
-)  # fmt: skip
+    "layout_optimizer",
+    "constant_folding",
+    "shape_optimization",
+    "remapping",
+    "arithmetic_optimization",
+    "dependency_optimization",
+    "loop_optimization",
+    "function_optimization",
+    "disable_model_pruning",
+)
 """Optimisers that run if nobody says anything, by option (tensorflow/core/grappler/optimizers/meta_optimizer.cc)."""
 DEFAULT_OFF = (
-    "debug_stripper", "pin_to_host_optimization", "auto_mixed_precision", "auto_mixed_precision_onednn_bfloat16",
+    "debug_stripper",
+    "pin_to_host_optimization",
+    "auto_mixed_precision",
+    "auto_mixed_precision_onednn_bfloat16",
     "auto_mixed_precision_mkl",
-)  # fmt: skip
+)
 """Optimisers that run if they are turned on."""
-_OTHERS = ("implementation_selector", "use_plugin_optimizers", "disable_meta_optimizer", "min_graph_nodes")
+_OTHERS = (
+    "implementation_selector",
+    "use_plugin_optimizers",
+    "disable_meta_optimizer",
+    "min_graph_nodes",
+)
 _INVERTED = "disable_model_pruning"
 
 
-def optimizers_left_out(functions: Sequence[tuple[Function, int]], asked: bool = False) -> dict[str, int]:
+def optimizers_left_out(
+    functions: Sequence[tuple[Function, int]], asked: bool = False
+) -> dict[str, int]:
     """
     How many ops remain of functions, each with how often a step calls it: under "" with the options of this process, under the
     option of each optimiser that runs without that one.
 
     Empty if it would take long, which may be longer where it was `asked` for, or if TensorFlow cannot do it.
     """
-    called = [(function, runs) for function, runs in functions if not must_compile(definition_of(function.name))]
+    called = [
+        (function, runs)
+        for function, runs in functions
+        if not must_compile(definition_of(function.name))
+    ]
     effort = ASKED if asked else UNASKED
     if not called or _is_large(called, effort):
         return {}
@@ -64,9 +91,18 @@ def optimizers_left_out(functions: Sequence[tuple[Function, int]], asked: bool =
 
 
 def _is_large(functions: Sequence[tuple[Function, int]], effort: Effort) -> bool:
-    definitions = [definition for function, _ in functions for definition in reached_from([function.name])]
-    n_nodes, size = sum(len(one.node_def) for one in definitions), sum(one.ByteSize() for one in definitions)
-    return n_nodes > effort.nodes or size > effort.size or sum(function.n_elements for function, _ in functions) > LARGEST_ARGUMENTS
+    definitions = [
+        definition for function, _ in functions for definition in reached_from([function.name])
+    ]
+    n_nodes, size = (
+        sum(len(one.node_def) for one in definitions),
+        sum(one.ByteSize() for one in definitions),
+    )
+    return (
+        n_nodes > effort.nodes
+        or size > effort.size
+        or sum(function.n_elements for function, _ in functions) > LARGEST_ARGUMENTS
+    )
 
 
 def rewriter_config() -> Any:
@@ -74,7 +110,10 @@ def rewriter_config() -> Any:
     from tensorflow.core.protobuf import rewriter_config_pb2
     from tensorflow.python.eager import context
 
-    ours, theirs = rewriter_config_pb2.RewriterConfig(), context.context().config.graph_options.rewrite_options
+    ours, theirs = (
+        rewriter_config_pb2.RewriterConfig(),
+        context.context().config.graph_options.rewrite_options,
+    )
     for name in (*DEFAULT_ON, *DEFAULT_OFF, *_OTHERS):
         setattr(ours, name, getattr(theirs, name))
     ours.memory_optimization = ours.NO_MEM_OPT
@@ -85,12 +124,18 @@ def running(config: Any) -> list[str]:
     """The options of those optimisers that run under a RewriterConfig."""
     if config.disable_meta_optimizer:
         return []
-    return [name for name in DEFAULT_ON if _is_on(config, name, True)] + [name for name in DEFAULT_OFF if _is_on(config, name, False)]
+    return [name for name in DEFAULT_ON if _is_on(config, name, True)] + [
+        name for name in DEFAULT_OFF if _is_on(config, name, False)
+    ]
 
 
 def _is_on(config: Any, name: str, by_default: bool) -> bool:
     value = getattr(config, name)
-    return not value if name == _INVERTED else value == config.ON or (value == config.DEFAULT and by_default)
+    return (
+        not value
+        if name == _INVERTED
+        else value == config.ON or (value == config.DEFAULT and by_default)
+    )
 
 
 def _without(config: Any, name: str) -> Any:
@@ -120,7 +165,9 @@ def n_ops(graph: Any) -> int:
     How many ops a GraphDef has, with those of the functions of its library that it calls: each as often as it is called in the
     graph, bodies of loops and branches once, and what only tf.data calls not at all.
     """
-    library = {definition.signature.name: definition.node_def for definition in graph.library.function}
+    library = {
+        definition.signature.name: definition.node_def for definition in graph.library.function
+    }
     sizes: dict[str, int] = {}
 
     def size(name: str) -> int:
@@ -131,7 +178,9 @@ def n_ops(graph: Any) -> int:
 
     def of(nodes: Iterable[Any]) -> int:
         own = sum(map(counts, nodes))
-        return own + sum(size(name) for node in nodes if "Dataset" not in node.op for name in called_by(node))
+        return own + sum(
+            size(name) for node in nodes if "Dataset" not in node.op for name in called_by(node)
+        )
 
     return of(graph.node)
 
@@ -153,19 +202,30 @@ def _meta_graph(function: Function) -> Any:
 
     definition = definition_of(function.name)
     shapes = [getattr(arg, "shape", None) for arg in function.args]
-    graph, names = function_def_to_graph.function_def_to_graph_def(without_traced_shapes(definition), shapes)
+    graph, names = function_def_to_graph.function_def_to_graph_def(
+        without_traced_shapes(definition), shapes
+    )
     for index, result in enumerate(definition.signature.output_arg):
-        node = graph.node.add(name=f"{result.name}_of_tfperf", op="_Retval", input=[names[definition.ret[result.name]]])
+        node = graph.node.add(
+            name=f"{result.name}_of_tfperf",
+            op="_Retval",
+            input=[names[definition.ret[result.name]]],
+        )
         node.attr["T"].type = result.type
         node.attr["index"].i = index
     fetched = [node.name for node in graph.node if node.op == "_Retval"]
     del graph.library.function[:]
     graph.library.function.extend(reached_from([function.name])[1:])
     place = _devices()[0].name
-    for node in [*graph.node, *(node for called in graph.library.function for node in called.node_def)]:
+    for node in [
+        *graph.node,
+        *(node for called in graph.library.function for node in called.node_def),
+    ]:
         node.device = node.device or place
     meta_graph = meta_graph_pb2.MetaGraphDef(graph_def=graph)
-    meta_graph.collection_def["train_op"].node_list.value.extend([*fetched, *dict.fromkeys(definition.control_ret.values())])
+    meta_graph.collection_def["train_op"].node_list.value.extend(
+        [*fetched, *dict.fromkeys(definition.control_ret.values())]
+    )
     return meta_graph
 
 
@@ -193,9 +253,13 @@ def _devices() -> list[Any]:
     cpu.properties.type = "CPU"
     found = [cpu]
     for gpu in tf.config.list_physical_devices("GPU")[:1]:
-        capability = tf.config.experimental.get_device_details(gpu).get("compute_capability", (0, 0))
+        capability = tf.config.experimental.get_device_details(gpu).get(
+            "compute_capability", (0, 0)
+        )
         named = device_properties_pb2.NamedDevice(name=f"{prefix}GPU:0")
         named.properties.type = "GPU"
-        named.properties.environment["architecture"] = ".".join(map(str, capability))  # its optimisers end the process without
+        named.properties.environment["architecture"] = ".".join(
+            map(str, capability)
+        )  # its optimisers end the process without
         found.insert(0, named)
     return found

@@ -17,7 +17,7 @@ from pytest_tfperf.compiler.compilable_parts import Function
 from pytest_tfperf.compiler.grappler_ablation import rewriter_config, running
 from pytest_tfperf.compiler.instances import counts
 from pytest_tfperf.compiler.source_lines import lines_in
-from pytest_tfperf.op_counts import is_op
+from pytest_tfperf.op_types import is_op
 from pytest_tfperf.recording import GraphOp
 
 DEBUG_OPS = frozenset({"Assert", "CheckNumerics", "Print", "PrintV2"})
@@ -38,13 +38,19 @@ def surviving(graphs: Iterable[tuple[Function, Any]]) -> tuple[GraphOp, ...]:
 
 
 def _survivors(function: Function, graph: Any, config: Any) -> Iterator[GraphOp]:
-    view, line_of, constant = View.of(graph), lines_in(getattr(function.keep, "graph", None)), computed_from_constants(graph)
+    view, line_of, constant = (
+        View.of(graph),
+        lines_in(getattr(function.keep, "graph", None)),
+        computed_from_constants(graph),
+    )
     for node in graph.node:
         found = next(filter(None, (rule(node, view) for rule in _RULES)), None)
         if found is None and node.name in constant:
             found = "is computed from constants alone", "constant_folding"
         if found is not None:
-            yield GraphOp(name=node.name, op_type=node.op, line=line_of(node), why=_why(*found, config))
+            yield GraphOp(
+                name=node.name, op_type=node.op, line=line_of(node), why=_why(*found, config)
+            )
 
 
 def _why(what: str, option: str, config: Any) -> str:
@@ -52,7 +58,9 @@ def _why(what: str, option: str, config: Any) -> str:
         return f"{what}; no optimiser takes it out: do so in the code"
     if option in running(config):
         return f"{what}; {option} runs, and left it: take it out of the code"
-    off, value = ("disable_meta_optimizer", False) if config.disable_meta_optimizer else (option, True)
+    off, value = (
+        ("disable_meta_optimizer", False) if config.disable_meta_optimizer else (option, True)
+    )
     state = f"Grappler is off by {off}" if off != option else f"{option} is off"
     return f"{what}; {state}: tf.config.optimizer.set_experimental_options({{'{off}': {value}}})"
 
@@ -68,13 +76,24 @@ class View:
     @classmethod
     def of(cls, graph: Any) -> View:
         """Of a GraphDef."""
-        results = {ref.partition(":")[0] for node in graph.node if node.op == "_Retval" for ref in node.input}
+        results = {
+            ref.partition(":")[0]
+            for node in graph.node
+            if node.op == "_Retval"
+            for ref in node.input
+        }
         ordering = {ref[1:] for node in graph.node for ref in node.input if ref.startswith("^")}
-        return cls(nodes={node.name: node for node in graph.node}, fetched=frozenset(results), anchors=frozenset(ordering))
+        return cls(
+            nodes={node.name: node for node in graph.node},
+            fetched=frozenset(results),
+            anchors=frozenset(ordering),
+        )
 
     def sources(self, node: Any) -> list[Any]:
         """The nodes whose results a node takes."""
-        return [self.nodes.get(ref.partition(":")[0]) for ref in node.input if not ref.startswith("^")]
+        return [
+            self.nodes.get(ref.partition(":")[0]) for ref in node.input if not ref.startswith("^")
+        ]
 
     def source(self, node: Any, index: int = 0) -> Any:
         """The node whose result is a node's input, None where there is none."""
@@ -92,8 +111,16 @@ def _debug(node: Any, _view: View) -> Found | None:
 def _identity(node: Any, view: View) -> Found | None:
     """An Identity of an Identity on the same device; one that orders others, or gives a result, may be there for that."""
     source = view.source(node)
-    chained = node.op == "Identity" and counts(node) and source is not None and source.op == "Identity" and source.device == node.device
-    if chained and all(view.is_free(one) and one.name not in view.fetched for one in (node, source)):
+    chained = (
+        node.op == "Identity"
+        and counts(node)
+        and source is not None
+        and source.op == "Identity"
+        and source.device == node.device
+    )
+    if chained and all(
+        view.is_free(one) and one.name not in view.fetched for one in (node, source)
+    ):
         return f"is an identity of the identity {source.name}", "dependency_optimization"
     return None
 
@@ -117,7 +144,9 @@ def _transposes(node: Any, view: View) -> Found | None:
     if node.op != "Transpose" or inner is None or inner.op != "Transpose":
         return None
     orders = [view.source(one, 1) for one in (inner, node)]
-    if any(order is None or order.op != "Const" for order in orders) or not (view.is_free(node) and view.is_free(inner)):
+    if any(order is None or order.op != "Const" for order in orders) or not (
+        view.is_free(node) and view.is_free(inner)
+    ):
         return None
     first, second = map(_value, orders)
     if [first[axis] for axis in second] == list(range(len(first))):
@@ -132,12 +161,23 @@ def _casts(node: Any, view: View) -> Found | None:
     given, wanted, inner = node.attr["SrcT"].type, node.attr["DstT"].type, view.source(node)
     if given == wanted:
         return "casts to the type that its input has", "arithmetic_optimization"
-    if inner is not None and inner.op == "Cast" and inner.attr["SrcT"].type == wanted and _holds(given, wanted):
+    if (
+        inner is not None
+        and inner.op == "Cast"
+        and inner.attr["SrcT"].type == wanted
+        and _holds(given, wanted)
+    ):
         return f"takes the cast {inner.name} back, which lost nothing", _NO_OPTIMIZER
     return None
 
 
-_RULES: tuple[Callable[[Any, View], Found | None], ...] = (_debug, _identity, _dead_branch, _transposes, _casts)
+_RULES: tuple[Callable[[Any, View], Found | None], ...] = (
+    _debug,
+    _identity,
+    _dead_branch,
+    _transposes,
+    _casts,
+)
 
 
 def _holds(wider: int, narrower: int) -> bool:
@@ -159,7 +199,11 @@ def _value(constant: Any) -> Any:
 def computed_from_constants(graph: Any) -> frozenset[str]:
     """Names of the ops of a GraphDef that compute small results from constants alone, directly or not."""
     view = View.of(graph)
-    unknown = {node.name: {source.name for source in view.sources(node) if source is not None} for node in graph.node if _is_foldable(node)}
+    unknown = {
+        node.name: {source.name for source in view.sources(node) if source is not None}
+        for node in graph.node
+        if _is_foldable(node)
+    }
     uses: dict[str, list[str]] = {}
     for name, sources in unknown.items():
         for source in sources:
@@ -179,7 +223,11 @@ def _is_foldable(node: Any) -> bool:
     """Whether constant folding takes an op whose inputs are constants: it always gives the same, and stands for nothing else."""
     from tensorflow.python.framework import op_def_registry
 
-    if not is_op(node.op) or node.op.startswith(_NOT_FOLDED) or node.op in ("Const", "Identity", "IdentityN"):
+    if (
+        not is_op(node.op)
+        or node.op.startswith(_NOT_FOLDED)
+        or node.op in ("Const", "Identity", "IdentityN")
+    ):
         return False
     definition = op_def_registry.get(node.op)
     return definition is not None and not definition.is_stateful and bool(definition.output_arg)
@@ -190,9 +238,13 @@ def _small(nodes: Iterable[Any], view: View) -> frozenset[str]:
     import tensorflow as tf
 
     part = tf.compat.v1.GraphDef()
-    part.node.extend({one.name: one for node in nodes for one in (node, *view.sources(node))}.values())
+    part.node.extend(
+        {one.name: one for node in nodes for one in (node, *view.sources(node))}.values()
+    )
     for node in part.node:
-        del node.input[next((i for i, ref in enumerate(node.input) if ref.startswith("^")), len(node.input)) :]
+        del node.input[
+            next((i for i, ref in enumerate(node.input) if ref.startswith("^")), len(node.input)) :
+        ]
         node.device = ""
         node.attr.pop("_class", None)  # says with what it is placed
     with tf.Graph().as_default() as graph:
@@ -200,12 +252,20 @@ def _small(nodes: Iterable[Any], view: View) -> frozenset[str]:
             tf.graph_util.import_graph_def(part, name="")
         except (ValueError, tf.errors.OpError):  # an op that only the runtime may make
             return frozenset()
-    return frozenset(node.name for node in nodes if _bytes(graph.get_operation_by_name(node.name)) <= LARGEST_CONSTANT)
+    return frozenset(
+        node.name
+        for node in nodes
+        if _bytes(graph.get_operation_by_name(node.name)) <= LARGEST_CONSTANT
+    )
 
 
 def _bytes(op: Any) -> float:
     """Of all results of an op; infinite if they are not known, or are no numbers."""
     results = [(result.shape.num_elements(), result.dtype) for result in op.outputs]
-    if any(n is None or not (dtype.is_floating or dtype.is_integer or dtype.is_bool or dtype.is_complex) for n, dtype in results):
+    if any(
+        n is None
+        or not (dtype.is_floating or dtype.is_integer or dtype.is_bool or dtype.is_complex)
+        for n, dtype in results
+    ):
         return inf
     return float(sum(n * dtype.size for n, dtype in results))

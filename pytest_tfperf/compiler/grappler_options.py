@@ -10,11 +10,25 @@ from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.metrics import nearest
 
 TOGGLES = (
-    "layout_optimizer", "constant_folding", "shape_optimization", "remapping", "arithmetic_optimization", "dependency_optimization",
-    "loop_optimization", "function_optimization", "debug_stripper", "disable_model_pruning", "scoped_allocator_optimization",
-    "pin_to_host_optimization", "implementation_selector", "auto_mixed_precision", "auto_mixed_precision_onednn_bfloat16",
-    "auto_mixed_precision_mkl", "use_plugin_optimizers", "disable_meta_optimizer",
-)  # fmt: skip
+    "layout_optimizer",
+    "constant_folding",
+    "shape_optimization",
+    "remapping",
+    "arithmetic_optimization",
+    "dependency_optimization",
+    "loop_optimization",
+    "function_optimization",
+    "debug_stripper",
+    "disable_model_pruning",
+    "scoped_allocator_optimization",
+    "pin_to_host_optimization",
+    "implementation_selector",
+    "auto_mixed_precision",
+    "auto_mixed_precision_onednn_bfloat16",
+    "auto_mixed_precision_mkl",
+    "use_plugin_optimizers",
+    "disable_meta_optimizer",
+)
 """What `tf.config.optimizer.set_experimental_options` knows and takes True or False for (tensorflow/python/eager/context.py)."""
 NUMBERS = ("min_graph_nodes",)
 _INT32 = 2**31  # rewriter_config.proto
@@ -46,7 +60,9 @@ def grappler_options(**options: Any) -> Iterator[None]:
 def _check(options: dict[str, Any]) -> None:
     for name, value in options.items():
         if name not in TOGGLES + NUMBERS:
-            raise CaptureError(f"Grappler has no option {name!r}; {nearest(name, TOGGLES + NUMBERS)}")
+            raise CaptureError(
+                f"Grappler has no option {name!r}; {nearest(name, TOGGLES + NUMBERS)}"
+            )
         if name in TOGGLES and not isinstance(value, bool):
             raise CaptureError(f"Grappler's {name} is True or False, not {value!r}")
         if name in NUMBERS and (isinstance(value, bool) or not isinstance(value, int)):
@@ -63,5 +79,7 @@ def _context() -> Any:
     if not isinstance(getattr(found, "_optimizer_experimental_options", None), dict):
         import tensorflow
 
-        raise CaptureError(f"TensorFlow {tensorflow.__version__} does not show its Grappler options, so they could not be put back")
+        raise CaptureError(
+            f"TensorFlow {tensorflow.__version__} does not show its Grappler options, so they could not be put back"
+        )
     return found

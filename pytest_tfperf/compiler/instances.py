@@ -13,12 +13,18 @@ from pytest_tfperf.compiler.functions import called_by, definition_of, must_comp
 from pytest_tfperf.compiler.instantiation import instantiated, unclustered
 from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.session_runs import SessionRun
-from pytest_tfperf.op_counts import is_op
+from pytest_tfperf.op_types import is_op
 
-_TRANSFERS = frozenset({"_Send", "_Recv", "_HostSend", "_HostRecv"})  # between the partitions of a Session's graph
-_ONEDNN = re.compile(r"^_Mkl(Native)?(Fused)?")  # what kernel runs an op is decided after Grappler (mkl_layout_pass.cc)
+_TRANSFERS = frozenset(
+    {"_Send", "_Recv", "_HostSend", "_HostRecv"}
+)  # between the partitions of a Session's graph
+_ONEDNN = re.compile(
+    r"^_Mkl(Native)?(Fused)?"
+)  # what kernel runs an op is decided after Grappler (mkl_layout_pass.cc)
 _SHELLS = frozenset({"_XlaCompile", "_XlaRun", "_XlaMerge"})
-_MADE_BY_LOWERING = re.compile(r"/_\d+$")  # pivots and inputs of branches, control nodes of loops: Graph::NewName
+_MADE_BY_LOWERING = re.compile(
+    r"/_\d+$"
+)  # pivots and inputs of branches, control nodes of loops: Graph::NewName
 _MADE_BY_CLUSTERING = re.compile(r"/clone_\d+$")  # clone_constants_for_better_clustering.cc
 _DEEPEST = 50  # calls within calls; TensorFlow runs no function that calls itself without end
 
@@ -74,9 +80,15 @@ def instances(probe: Probe) -> list[Instance]:
         seen[name] += count
     runs: dict[str, tuple[Function, int]] = {}
     for function, count in _called(probe):
-        variants = [(variant, seen[variant.name]) for variant in _variants(function) if seen[variant.name]]
-        runs |= {variant.name: (variant, n) for variant, n in variants or [(function, count)]}  # or: called in another thread
-    return [_instance(function, n) for function, n in runs.values()] + [_session_instance(run) for run in probe.sessions]
+        variants = [
+            (variant, seen[variant.name]) for variant in _variants(function) if seen[variant.name]
+        ]
+        runs |= {
+            variant.name: (variant, n) for variant, n in variants or [(function, count)]
+        }  # or: called in another thread
+    return [_instance(function, n) for function, n in runs.values()] + [
+        _session_instance(run) for run in probe.sessions
+    ]
 
 
 def ops_in(nodes: Iterable[Any]) -> Iterator[Op]:
@@ -99,7 +111,11 @@ def counts(node: Any) -> bool:
     """Whether a node is an op that the user's code, or Grappler, made."""
     if not is_op(node.op) or node.op in _SHELLS | _TRANSFERS or node.op.startswith("__"):
         return False
-    made_by = {"Identity": _MADE_BY_LOWERING, "IdentityN": _MADE_BY_LOWERING, "Const": _MADE_BY_CLUSTERING}.get(node.op)
+    made_by = {
+        "Identity": _MADE_BY_LOWERING,
+        "IdentityN": _MADE_BY_LOWERING,
+        "Const": _MADE_BY_CLUSTERING,
+    }.get(node.op)
     return made_by is None or not made_by.search(node.name)
 
 
@@ -110,26 +126,48 @@ def _ops_of(node: Any, op: Op, depth: int) -> Iterator[Op]:
         return
     for name in called_by(node):
         definition = definition_of(name)
-        compiled = op.compiled or ((op.name, name) if must_compile(node) or must_compile(definition) else None)
+        compiled = op.compiled or (
+            (op.name, name) if must_compile(node) or must_compile(definition) else None
+        )
         for inner in definition.node_def:
-            inside = replace(op, name=f"{op.name}/{inner.name}", node=inner, owner=name, compiled=compiled)
+            inside = replace(
+                op, name=f"{op.name}/{inner.name}", node=inner, owner=name, compiled=compiled
+            )
             yield from _ops_of(inner, inside, depth - 1)
 
 
 def _called(probe: Probe) -> Iterator[tuple[Function, int]]:
     """The functions called in the probe's step, and how often."""
-    counts = Counter({key: count * times for (_, called), times in probe.calls.steps.items() for key, count in called})
-    yield from ((function, counts[key]) for key, function in probe.calls.functions.items() if counts[key])
+    counts = Counter(
+        {
+            key: count * times
+            for (_, called), times in probe.calls.steps.items()
+            for key, count in called
+        }
+    )
+    yield from (
+        (function, counts[key]) for key, function in probe.calls.functions.items() if counts[key]
+    )
 
 
 def _instance(function: Function, runs: int) -> Instance:
     given, graph = definition_of(function.name), getattr(function.keep, "graph", None)
     if must_compile(given):
-        return Instance(runs=runs, given=given.node_def, left=given.node_def, graph=graph, function=function)
+        return Instance(
+            runs=runs, given=given.node_def, left=given.node_def, graph=graph, function=function
+        )
     optimized = instantiated(function).post_optimization_graph
     clustered = optimized if has_clusters(optimized.node) else None
     left = optimized if clustered is None else unclustered(function).post_optimization_graph
-    return Instance(runs=runs, given=given.node_def, left=left.node, graph=graph, function=function, unclustered=left, clustered=clustered)
+    return Instance(
+        runs=runs,
+        given=given.node_def,
+        left=left.node,
+        graph=graph,
+        function=function,
+        unclustered=left,
+        clustered=clustered,
+    )
 
 
 def _session_instance(run: SessionRun) -> Instance:
@@ -137,13 +175,21 @@ def _session_instance(run: SessionRun) -> Instance:
     for node in left:
         node.op = _ONEDNN.sub(lambda match: "_Fused" if match[2] else "", node.op)
     if has_clusters(left):
-        raise Cannot("the step runs a tf.compat.v1.Session with auto-clusters, and a Session does not show what is in them")
+        raise Cannot(
+            "the step runs a tf.compat.v1.Session with auto-clusters, and a Session does not show what is in them"
+        )
     return Instance(runs=1, given=[op.node_def for op in run.ops], left=left, graph=run.graph)
 
 
 def _variants(function: Function) -> list[Function]:
     """A function, and its forms that give what a tape needs besides."""
     # private: functions to be run under a tape
-    made = [getattr(function.keep, name, {}) for name in ("_first_order_tape_functions", "_higher_order_tape_functions")]
+    made = [
+        getattr(function.keep, name, {})
+        for name in ("_first_order_tape_functions", "_higher_order_tape_functions")
+    ]
     forward = [getattr(form, "_forward", None) for forms in made for form in forms.values()]
-    return [function, *(replace(function, name=form.name.decode()) for form in forward if form is not None)]
+    return [
+        function,
+        *(replace(function, name=form.name.decode()) for form in forward if form is not None),
+    ]

@@ -54,7 +54,10 @@ def unclustered(function: Function) -> Any:
         for value in node.attr.values():
             if value.HasField("func"):
                 value.func.name = value.func.name.removesuffix(_UNCLUSTERED)
-        made_from = [name.removesuffix(_UNCLUSTERED) for name in node.experimental_debug_info.original_func_names]
+        made_from = [
+            name.removesuffix(_UNCLUSTERED)
+            for name in node.experimental_debug_info.original_func_names
+        ]
         node.experimental_debug_info.original_func_names[:] = made_from
     return graphs
 
@@ -67,13 +70,17 @@ def _graphs_of(function: Function, copies: list[Any]) -> Any:
     if len(function.args) != len(definition.signature.input_arg):
         raise Cannot(f"{function.title} takes other arguments than it was called with")
     if not _cancelled_calls_do_not_run():
-        raise Cannot("this version of TensorFlow does not instantiate a function without running it")
+        raise Cannot(
+            "this version of TensorFlow does not instantiate a function without running it"
+        )
     args = list(map(_stand_in, function.args))
     for copy in copies:
         context.context().add_function_def(copy)
     try:
         for _ in range(_TRIES):
-            for entry in _instantiate(definition.signature.name, args, len(definition.signature.output_arg)):
+            for entry in _instantiate(
+                definition.signature.name, args, len(definition.signature.output_arg)
+            ):
                 if shows(entry, definition):
                     return entry
     finally:
@@ -85,7 +92,9 @@ def _graphs_of(function: Function, copies: list[Any]) -> Any:
 def shows(entry: Any, definition: Any) -> bool:
     """Whether FunctionGraphs are those of a function and of nothing besides."""
     nodes, signature = entry.pre_optimization_graph.node, definition.signature
-    if len(nodes) != len(signature.input_arg) + len(definition.node_def) + len(signature.output_arg):
+    if len(nodes) != len(signature.input_arg) + len(definition.node_def) + len(
+        signature.output_arg
+    ):
         return False
     return names_of(definition.node_def) <= names_of(nodes)
 
@@ -131,7 +140,9 @@ def _cancelled_calls_do_not_run() -> bool:
     """Tried with a function that does no harm."""
     import tensorflow as tf
 
-    harmless = tf.function(tf.negative, autograph=False).get_concrete_function(tf.TensorSpec([], tf.float32))
+    harmless = tf.function(tf.negative, autograph=False).get_concrete_function(
+        tf.TensorSpec([], tf.float32)
+    )
     try:
         return _call_cancelled(harmless.name.decode(), [tf.constant(0.0)], 1)
     except (AttributeError, TypeError):
@@ -145,7 +156,9 @@ def _stand_in(arg: Any) -> Any:
     if is_resource(arg):
         return arg
     if arg.dtype == tf.variant:
-        return tf.raw_ops.EmptyTensorList(element_shape=-1, max_num_elements=0, element_dtype=tf.float32)
+        return tf.raw_ops.EmptyTensorList(
+            element_shape=-1, max_num_elements=0, element_dtype=tf.float32
+        )
     return tf.zeros([], arg.dtype)
 
 

@@ -15,9 +15,18 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
-from pytest_tfperf.compiler.compilable_parts import Cannot, Function, check_arguments, check_arrays, in_order, is_resource, parts_of, spec
+from pytest_tfperf.compiler.compilable_parts import (
+    Cannot,
+    Function,
+    check_arguments,
+    check_arrays,
+    in_order,
+    is_resource,
+    parts_of,
+    spec,
+)
 from pytest_tfperf.compiler.functions import reached_from
-from pytest_tfperf.hlo.dead_graph_code import without_dead_code
+from pytest_tfperf.compiler.unused_hlo import without_unused
 
 _CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
 _LONGEST_WHY = 300
@@ -63,7 +72,9 @@ class Calls:
         key = (id(function), *(tuple(tensor.shape) for tensor in tensors))
         if key not in self.functions:
             args = (*tensors, *captured)
-            self.functions[key] = Function(name=function.name.decode(), args=tuple(map(spec, args)), keep=function)
+            self.functions[key] = Function(
+                name=function.name.decode(), args=tuple(map(spec, args)), keep=function
+            )
         self._of_step.append(key)
 
     def end_step(self, size: int = 1) -> None:
@@ -95,8 +106,12 @@ class Calls:
     def notes(self, others: Calls) -> tuple[str, ...]:
         """That steps of the others call something else than these, if so."""
         called = {functions for _, functions in self.steps}
-        different = sum(count for (_, functions), count in others.steps.items() if functions not in called)
-        return (_OTHER_GRAPHS.format(different, others.steps.total()),) if called and different else ()
+        different = sum(
+            count for (_, functions), count in others.steps.items() if functions not in called
+        )
+        return (
+            (_OTHER_GRAPHS.format(different, others.steps.total()),) if called and different else ()
+        )
 
     def _end(self, size: int, keys: list[Any]) -> None:
         self.n_steps += size
@@ -105,9 +120,20 @@ class Calls:
     def _amount(self, step: StepCalls) -> tuple[Any, ...]:
         size, called = step
         functions = sorted(
-            (self.functions[key].n_elements, self.functions[key].title, self.functions[key].n_nodes, count) for key, count in called
+            (
+                self.functions[key].n_elements,
+                self.functions[key].title,
+                self.functions[key].n_nodes,
+                count,
+            )
+            for key, count in called
         )
-        return sum(count for *_, count in functions), sum(elements * count for elements, *_, count in functions), size, functions
+        return (
+            sum(count for *_, count in functions),
+            sum(elements * count for elements, *_, count in functions),
+            size,
+            functions,
+        )
 
 
 @contextmanager
@@ -142,7 +168,9 @@ def calls_recorded(in_step: Callable[[], bool] = lambda: True) -> Iterator[Calls
         ConcreteFunction._call_flat = original
 
 
-def lower(calls: Calls, workload: Mapping[str, Any], max_seconds: float, max_nodes: int | None = None) -> Lowered:
+def lower(
+    calls: Calls, workload: Mapping[str, Any], max_seconds: float, max_nodes: int | None = None
+) -> Lowered:
     """
     The modules of the typical step: where steps differ in what they call, of those that call what most do.
 
@@ -156,18 +184,34 @@ def lower(calls: Calls, workload: Mapping[str, Any], max_seconds: float, max_nod
     others, n_traced = calls.steps.total() - calls.steps[typical], calls.steps.total()
     functions = typical_functions(calls)
     if not functions:
-        return Lowered(why=_NO_FUNCTION if not others else f"{n_traced - others} of {n_traced} traced steps call no tf.function")
-    if max_nodes is not None and (n_nodes := sum(len(one.node_def) for one in reached_from(f.name for f, _ in functions))) > max_nodes:
+        return Lowered(
+            why=_NO_FUNCTION
+            if not others
+            else f"{n_traced - others} of {n_traced} traced steps call no tf.function"
+        )
+    if (
+        max_nodes is not None
+        and (
+            n_nodes := sum(len(one.node_def) for one in reached_from(f.name for f, _ in functions))
+        )
+        > max_nodes
+    ):
         return Lowered(why=_LARGE.format(n_nodes))
     result = _lower(functions, replica_batch(workload), max_seconds)
-    return replace(result, notes=(_OTHERS.format(others, n_traced),)) if others and result.modules is not None else result
+    return (
+        replace(result, notes=(_OTHERS.format(others, n_traced),))
+        if others and result.modules is not None
+        else result
+    )
 
 
 def typical_functions(calls: Calls) -> list[tuple[Function, float]]:
     """The functions that the typical step calls, each with how often."""
     size, called = calls.typical()
     counts = dict(called)
-    return [(function, counts[key] / size) for key, function in calls.functions.items() if key in counts]
+    return [
+        (function, counts[key] / size) for key, function in calls.functions.items() if key in counts
+    ]
 
 
 def replica_batch(workload: Mapping[str, Any]) -> int | None:
@@ -175,7 +219,9 @@ def replica_batch(workload: Mapping[str, Any]) -> int | None:
     return workload.get("batch") and workload["batch"] // workload.get("replicas", 1)
 
 
-def _lower(functions: Iterable[tuple[Function, float]], batch: int | None, max_seconds: float) -> Lowered:
+def _lower(
+    functions: Iterable[tuple[Function, float]], batch: int | None, max_seconds: float
+) -> Lowered:
     """The modules of functions, each with how often it runs in a step."""
     deadline = perf_counter() + max_seconds
     modules: dict[Any, bytes] = {}
@@ -185,12 +231,16 @@ def _lower(functions: Iterable[tuple[Function, float]], batch: int | None, max_s
             check_arrays(function)
             for part, per_call in parts_of(function, batch, 1 / per_step):
                 if perf_counter() > deadline:
-                    return Lowered(why=f"lowering its functions to HLO takes longer than {max_seconds:g} s (tfperf_max_seconds)")
+                    return Lowered(
+                        why=f"lowering its functions to HLO takes longer than {max_seconds:g} s (tfperf_max_seconds)"
+                    )
                 modules[part.key] = modules.get(part.key) or _hlo(part)
                 runs[part.key] = runs.get(part.key, 0.0) + per_call * per_step
         except Cannot as error:
             return Lowered(why=str(error))
-        except Exception as error:  # whatever TensorFlow's compiler says must not end the user's test
+        except (
+            Exception
+        ) as error:  # whatever TensorFlow's compiler says must not end the user's test
             return Lowered(why=f"{function.title} cannot be lowered to HLO: {short_message(error)}")
     return Lowered(modules=tuple((module, runs[key]) for key, module in modules.items()))
 
@@ -217,7 +267,7 @@ def _hlo(function: Function) -> bytes:
     finally:
         if function.definition is not None:
             runtime.remove_function(function.name)
-    return without_dead_code(module)
+    return without_unused(module)
 
 
 def device_of(function: Function) -> str:
@@ -227,5 +277,9 @@ def device_of(function: Function) -> str:
 
 def short_message(error: Exception) -> str:
     """The first sentences of TensorFlow's message, without where in Python the operations were made."""
-    text = " ".join(re.split(r"\s*Stack trace", str(error).removeprefix("Failed getting HLO text: '"))[0].split())
+    text = " ".join(
+        re.split(r"\s*Stack trace", str(error).removeprefix("Failed getting HLO text: '"))[
+            0
+        ].split()
+    )
     return text if len(text) <= _LONGEST_WHY else text[:_LONGEST_WHY] + "…"

@@ -12,8 +12,8 @@ from pytest_tfperf.compiler.functions import definition_of
 from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.source_lines import user_line
 from pytest_tfperf.graphs import reached
-from pytest_tfperf.op_graph import Edge, Ints, Op, OpGraph, Tensor
 from pytest_tfperf.op_types import computes
+from pytest_tfperf.recording import Edge, Ints, Op, OpGraph, Tensor
 
 MAX_OPS, UNASKED_OPS = 20_000, 10_000
 """Ops of a step whose graph is made, with functions once for each call, where a limit asks for it and else: 0.1 ms each in Keras models."""
@@ -41,7 +41,10 @@ def op_graph(probe: Probe, asked: bool = True) -> OpGraph | str:
     """
     if probe.why is not None or probe.calls.why is not None:
         return str(probe.why or probe.calls.why)
-    graphs = {function.name: getattr(function.keep, "graph", None) for function in probe.calls.functions.values()}
+    graphs = {
+        function.name: getattr(function.keep, "graph", None)
+        for function in probe.calls.functions.values()
+    }
     if not graphs:
         return _NO_FUNCTION
     if None in graphs.values():
@@ -57,7 +60,12 @@ def op_graph(probe: Probe, asked: bool = True) -> OpGraph | str:
 def graph_of(graphs: Iterable[Any], max_ops: int = MAX_OPS) -> OpGraph:
     """The ops of FuncGraphs, with what they call in place of the calls, as far as their results and effects need them."""
     flat = _Flat(max_ops)
-    results = [edge for graph in graphs for edge in flat.add(graph, (), "", False, _DEEPEST) if edge is not None]
+    results = [
+        edge
+        for graph in graphs
+        for edge in flat.add(graph, (), "", False, _DEEPEST)
+        if edge is not None
+    ]
     return _needed(flat, results)
 
 
@@ -70,9 +78,15 @@ class _Flat:
     bodies: dict[int, list[int]] = field(default_factory=dict)
     effects: list[int] = field(default_factory=list)
 
-    def add(self, graph: Any, args: Sequence[Edge | None], scope: str, in_loop: bool, depth: int) -> list[Edge | None]:
+    def add(
+        self, graph: Any, args: Sequence[Edge | None], scope: str, in_loop: bool, depth: int
+    ) -> list[Edge | None]:
         """The edges of a FuncGraph's results, after its ops were added; `args` are those of its arguments, None where none is known."""
-        given = {_key(tensor): edge for tensor, edge in zip(graph.inputs, args, strict=False) if edge is not None}
+        given = {
+            _key(tensor): edge
+            for tensor, edge in zip(graph.inputs, args, strict=False)
+            if edge is not None
+        }
         edges: dict[tuple[str, int], Edge | None] = dict(given)
         ops = graph.get_operations()
         if len(self.ops) + len(ops) - len(given) > self.max_ops:
@@ -83,15 +97,25 @@ class _Flat:
             inputs = tuple(edges.get(_key(tensor)) for tensor in op.inputs)
             inner = _called(graph, op) if depth else {}
             if op.type in _CALLS and inner:
-                found = self.add(next(iter(inner.values())), inputs, f"{scope}{op.name}/", in_loop, depth - 1)
+                found = self.add(
+                    next(iter(inner.values())), inputs, f"{scope}{op.name}/", in_loop, depth - 1
+                )
                 edges |= {(op.name, index): edge for index, edge in enumerate(found)}
                 continue
             place = self._append(op, inputs, scope, in_loop)
             edges |= {(op.name, index): (place, index) for index in range(len(op.outputs))}
             for name, body in inner.items():
                 args_of = _args_of(op, name, body, inputs)
-                results = self.add(body, args_of, f"{scope}{op.name}/", in_loop or _is_inner_loop(op, body), depth - 1)
-                self.bodies.setdefault(place, []).extend(edge[0] for edge in results if edge is not None)
+                results = self.add(
+                    body,
+                    args_of,
+                    f"{scope}{op.name}/",
+                    in_loop or _is_inner_loop(op, body),
+                    depth - 1,
+                )
+                self.bodies.setdefault(place, []).extend(
+                    edge[0] for edge in results if edge is not None
+                )
         return [edges.get(_key(tensor)) for tensor in graph.outputs]
 
     def _append(self, op: Any, inputs: tuple[Edge | None, ...], scope: str, in_loop: bool) -> int:
@@ -104,7 +128,10 @@ class _Flat:
 def _args_of(op: Any, name: str, body: Any, inputs: Sequence[Edge | None]) -> list[Edge | None]:
     """What the body of a loop, or a branch, is given; None for what a loop may give anew in each turn."""
     if op.type in _LOOPS:
-        return [edge if name == "body" and _same(*ends) else None for edge, *ends in zip(inputs, body.inputs, body.outputs, strict=False)]
+        return [
+            edge if name == "body" and _same(*ends) else None
+            for edge, *ends in zip(inputs, body.inputs, body.outputs, strict=False)
+        ]
     return list(inputs[1:]) if op.type in _BRANCHES else [None] * len(body.inputs)
 
 
@@ -116,7 +143,8 @@ def _is_inner_loop(op: Any, body: Any) -> bool:
 def _fetches(graph: Any, depth: int) -> bool:
     """Whether a graph, or what it calls, takes elements from an iterator."""
     return any(
-        op.type.startswith("IteratorGetNext") or (depth and any(_fetches(inner, depth - 1) for inner in _called(graph, op).values()))
+        op.type.startswith("IteratorGetNext")
+        or (depth and any(_fetches(inner, depth - 1) for inner in _called(graph, op).values()))
         for op in graph.get_operations()
     )
 
@@ -128,7 +156,9 @@ def _op(op: Any, inputs: tuple[Edge | None, ...], scope: str, in_loop: bool) -> 
         name=f"{scope}{op.name}",
         op_type=op.type,
         inputs=inputs,
-        outputs=tuple(Tensor(shape=_dims(tensor), dtype=tensor.dtype.base_dtype.name) for tensor in op.outputs),
+        outputs=tuple(
+            Tensor(shape=_dims(tensor), dtype=tensor.dtype.base_dtype.name) for tensor in op.outputs
+        ),
         value=_value(op),
         attrs=attrs,
         line=user_line(op) if _may_be_listed(op.type) else None,
@@ -154,9 +184,25 @@ def _value(op: Any) -> Ints | None:
     """The result of an op, where it is a small constant of whole numbers."""
     import tensorflow as tf
 
-    if len(op.outputs) != 1 or op.outputs[0].dtype.name not in _WHOLE or (op.outputs[0].shape.num_elements() or 0) > _MOST_ELEMENTS:
+    if (
+        len(op.outputs) != 1
+        or op.outputs[0].dtype.name not in _WHOLE
+        or (op.outputs[0].shape.num_elements() or 0) > _MOST_ELEMENTS
+    ):
         return None
-    if op.type not in ("Const", "Pack", "ConcatV2", "Range", "Fill", "Shape", "Cast", "StridedSlice", "Squeeze", "Size", "Rank"):
+    if op.type not in (
+        "Const",
+        "Pack",
+        "ConcatV2",
+        "Range",
+        "Fill",
+        "Shape",
+        "Cast",
+        "StridedSlice",
+        "Squeeze",
+        "Size",
+        "Rank",
+    ):
         return None
     value = tf.get_static_value(op.outputs[0])
     return None if value is None or value.size > _MOST_ELEMENTS else _tuples(value.tolist())
@@ -168,11 +214,15 @@ def _tuples(value: Any) -> Ints:
 
 def _called(graph: Any, op: Any) -> dict[str, Any]:
     """The graphs that an op runs, by the attribute that names them; none of tf.data's."""
-    if "Dataset" in op.type or not any(value.HasField("func") or value.list.func for value in op.node_def.attr.values()):
+    if "Dataset" in op.type or not any(
+        value.HasField("func") or value.list.func for value in op.node_def.attr.values()
+    ):
         return {}
     found = {}
     for key, value in op.node_def.attr.items():
-        for position, func in enumerate([value.func] if value.HasField("func") else value.list.func):
+        for position, func in enumerate(
+            [value.func] if value.HasField("func") else value.list.func
+        ):
             inner = _graph_named(graph, func.name)
             if inner is not None:
                 found[key if value.HasField("func") else f"{key}{position}"] = inner
@@ -208,7 +258,10 @@ def _compiles(op: Any) -> bool:
     if not has_kernel(op.type):
         return False
     types = {name: value.type for name, value in op.node_def.attr.items() if value.type}
-    return any(all(types.get(name, 0) in allowed for name, allowed in kernel if name in types) for kernel in _kernels(op.type))
+    return any(
+        all(types.get(name, 0) in allowed for name, allowed in kernel if name in types)
+        for kernel in _kernels(op.type)
+    )
 
 
 @cache
@@ -218,19 +271,27 @@ def _kernels(op_type: str) -> list[list[tuple[str, frozenset[int]]]]:
 
     found = kernels.get_registered_kernels_for_op(op_type).kernel
     compiled = [kernel for kernel in found if kernel.device_type == "XLA_CPU_JIT"]
-    return [[(limit.name, frozenset(limit.allowed_values.list.type)) for limit in kernel.constraint] for kernel in compiled]
+    return [
+        [(limit.name, frozenset(limit.allowed_values.list.type)) for limit in kernel.constraint]
+        for kernel in compiled
+    ]
 
 
 def _needed(flat: _Flat, results: Sequence[Edge]) -> OpGraph:
     """The graph without what neither results nor effects need."""
     live = reached(
         [edge[0] for edge in results] + flat.effects,
-        lambda index: [edge[0] for edge in flat.ops[index].inputs if edge is not None] + flat.bodies.get(index, []),
+        lambda index: (
+            [edge[0] for edge in flat.ops[index].inputs if edge is not None]
+            + flat.bodies.get(index, [])
+        ),
     )
     places = {old: new for new, old in enumerate(sorted(live))}
 
     def moved(edge: Edge | None) -> Edge | None:
         return None if edge is None else (places[edge[0]], edge[1])
 
-    ops = tuple(replace(flat.ops[old], inputs=tuple(map(moved, flat.ops[old].inputs))) for old in places)
+    ops = tuple(
+        replace(flat.ops[old], inputs=tuple(map(moved, flat.ops[old].inputs))) for old in places
+    )
     return OpGraph(ops=ops, results=tuple((places[index], output) for index, output in results))

@@ -47,7 +47,9 @@ def probed(in_step: Callable[[], bool] = lambda: True) -> Iterator[Probe]:
 
     def ran(op_type: str | bytes, *_: Any, graph: Any = None, **__: Any) -> None:
         if graph is None and in_step() and not in_python_op():
-            name = op_type.decode() if isinstance(op_type, bytes) else op_type  # bytes: from the slow path, as for Keras variables
+            name = (
+                op_type.decode() if isinstance(op_type, bytes) else op_type
+            )  # bytes: from the slow path, as for Keras variables
             probe.eager[name, user_line_now()] += 1
 
     with ExitStack() as stack:

@@ -6,9 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from pytest_tfperf.trace.events import Events
-from pytest_tfperf.trace.xspace import Trace
-
 _MADE_ANEW = "a new tf.function of a Python function that was traced before"
 _ELSEWHERE = "the same arguments in another context: a device scope, strategy or tape"
 _MOST_CHANGES, _LONGEST = 3, 60
@@ -40,7 +37,10 @@ def traces_reported_to(report: Report) -> Iterator[bool]:
         options = next((value for value in given if hasattr(value, "python_function")), None)
         function_type = next((value for value in given if hasattr(value, "parameters")), None)
         code = getattr(getattr(options, "python_function", None), "__code__", None)
-        report(str(getattr(options, "name", None) or "function"), _why(function_type, options, code in seen and code is not None))
+        report(
+            str(getattr(options, "name", None) or "function"),
+            _why(function_type, options, code in seen and code is not None),
+        )
         seen.add(code)
         return original(*args, **kwargs)
 
@@ -51,15 +51,14 @@ def traces_reported_to(report: Report) -> Iterator[bool]:
         tracing_compilation._create_concrete_function = original
 
 
-def runs_functions(trace: Trace) -> bool:
-    """Whether a tf.function was called from Python while the trace ran."""
-    return bool(Events.of(trace.plane("/host:CPU")).called("EagerExecute").integers("is_func").any())
-
-
 def _why(function_type: Any, options: Any, known: bool) -> str:
     """What changed since the nearest earlier trace of a tf.function; `known` says that its Python code was traced before."""
     cache = getattr(options, "function_cache", None)
-    earlier = [concrete.function_type for concrete in cache.values()] if cache is not None and len(cache) else []
+    earlier = (
+        [concrete.function_type for concrete in cache.values()]
+        if cache is not None and len(cache)
+        else []
+    )
     if not earlier or function_type is None:
         return _MADE_ANEW if known else ""
     now = _leaves_of(function_type)
@@ -72,11 +71,19 @@ def _changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """Every argument, or part of one, that is not what it was: `x float32[8,3] → float32[5,3]`."""
     paths = dict.fromkeys((*now, *before))
     nothing = "nothing"
-    return [f"{path} {before.get(path, nothing)} → {now.get(path, nothing)}" for path in paths if before.get(path) != now.get(path)]
+    return [
+        f"{path} {before.get(path, nothing)} → {now.get(path, nothing)}"
+        for path in paths
+        if before.get(path) != now.get(path)
+    ]
 
 
 def _leaves_of(function_type: Any) -> dict[str, str]:
-    return {path: text for name, argument in function_type.parameters.items() for path, text in _leaves(name, argument.type_constraint)}
+    return {
+        path: text
+        for name, argument in function_type.parameters.items()
+        for path, text in _leaves(name, argument.type_constraint)
+    }
 
 
 def _leaves(path: str, kind: Any) -> Iterator[tuple[str, str]]:
@@ -99,7 +106,11 @@ def _leaves(path: str, kind: Any) -> Iterator[tuple[str, str]]:
 def _text(kind: Any) -> str:
     """`float32[8,3]` of a tensor, the value of a Python literal, else TensorFlow's own words."""
     if hasattr(kind, "shape") and hasattr(kind, "dtype"):
-        sizes = ",".join("?" if size is None else str(size) for size in kind.shape) if kind.shape.rank is not None else "…"
+        sizes = (
+            ",".join("?" if size is None else str(size) for size in kind.shape)
+            if kind.shape.rank is not None
+            else "…"
+        )
         return f"{kind.dtype.name}[{sizes}]"
     text = repr(kind.value) if hasattr(kind, "value") else str(kind)
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

@@ -28,12 +28,26 @@ def session_runs_recorded(in_step: Callable[[], bool]) -> Iterator[list[SessionR
     runs: list[SessionRun] = []
     original = session.BaseSession.run
 
-    def running(self: Any, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
+    def running(
+        self: Any,
+        fetches: Any,
+        feed_dict: Any = None,
+        options: Any = None,
+        run_metadata: Any = None,
+    ) -> Any:
         if options is not None or run_metadata is not None or not in_step():
             return original(self, fetches, feed_dict, options, run_metadata)
         seen = tf.compat.v1.RunMetadata()
-        result = original(self, fetches, feed_dict, tf.compat.v1.RunOptions(output_partition_graphs=True), seen)
-        runs.append(SessionRun(graph=self.graph, ops=_needed(self.graph, fetches, feed_dict), partitions=tuple(seen.partition_graphs)))
+        result = original(
+            self, fetches, feed_dict, tf.compat.v1.RunOptions(output_partition_graphs=True), seen
+        )
+        runs.append(
+            SessionRun(
+                graph=self.graph,
+                ops=_needed(self.graph, fetches, feed_dict),
+                partitions=tuple(seen.partition_graphs),
+            )
+        )
         return result
 
     session.BaseSession.run = running
@@ -51,11 +65,16 @@ def _needed(graph: Any, fetches: Any, feed_dict: Any) -> tuple[Any, ...]:
     fetched = [_element(graph, fetch) for fetch in tf.nest.flatten(fetches)]
     found = reached(
         [getattr(one, "op", one) for one in fetched],
-        lambda op: [*(tensor.op for tensor in op.inputs if tensor.ref() not in fed), *op.control_inputs],
+        lambda op: [
+            *(tensor.op for tensor in op.inputs if tensor.ref() not in fed),
+            *op.control_inputs,
+        ],
     )
     return tuple(op for op in graph.get_operations() if op in found)
 
 
 def _element(graph: Any, name: Any) -> Any:
     """The op or dense tensor that a fetch or feed stands for; of a sparse tensor its values."""
-    return graph.as_graph_element(getattr(name, "values", name) if not isinstance(name, str) else name)
+    return graph.as_graph_element(
+        getattr(name, "values", name) if not isinstance(name, str) else name
+    )

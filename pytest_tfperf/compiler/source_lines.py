@@ -13,7 +13,10 @@ from typing import Any
 _INSTALLED = ("/site-packages/", "/dist-packages/")
 _PYTHON_OPS = "tensorflow/python/ops/script_ops.py"
 _FRAMEWORKS = ("tensorflow", "keras", "tf_keras")
-_GENERATED = ("<", "__autograph_generated_file")  # of AutoGraph (tensorflow/python/autograph/pyct/loader.py), exec and the like
+_GENERATED = (
+    "<",
+    "__autograph_generated_file",
+)  # of AutoGraph (tensorflow/python/autograph/pyct/loader.py), exec and the like
 
 
 def user_line_now() -> str | None:
@@ -67,7 +70,9 @@ def _graphs(graph: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     waiting = [graph]
     while waiting:
-        for name, function in getattr(waiting.pop(), "_functions", {}).items():  # private: the functions that a graph knows
+        for name, function in getattr(
+            waiting.pop(), "_functions", {}
+        ).items():  # private: the functions that a graph knows
             inner = getattr(function, "graph", None)
             if name not in found and inner is not None:
                 found[name] = inner
@@ -84,27 +89,46 @@ def _frames() -> Iterator[tuple[str, int]]:
 
 
 def _first_user_line(frames: Iterable[tuple[str, int]]) -> str | None:
-    written = (_as_written(file, line) if _GENERATED[1] in file else (file, line) for file, line in frames)
-    return next((f"{Path(file).name}:{line}" for file, line in written if _is_user_file(file)), None)
+    written = (
+        _as_written(file, line) if _GENERATED[1] in file else (file, line) for file, line in frames
+    )
+    return next(
+        (f"{Path(file).name}:{line}" for file, line in written if _is_user_file(file)), None
+    )
 
 
 @cache
 def _as_written(file: str, line: int) -> tuple[str, int]:
     """The line that AutoGraph made a generated one of; TensorFlow maps stacks back itself, but not in tf.distribute's threads."""
     try:
-        from tensorflow.python.autograph.impl.api import _TRANSPILER  # private: it keeps the map of every function that it converted
+        from tensorflow.python.autograph.impl.api import (
+            _TRANSPILER,  # private: it keeps the map of every function that it converted
+        )
 
-        maps = [factory.source_map for factories in list(_TRANSPILER._cache._cache.values()) for factory in list(factories.values())]
+        maps = [
+            factory.source_map
+            for factories in list(_TRANSPILER._cache._cache.values())
+            for factory in list(factories.values())
+        ]
     except (ImportError, AttributeError):
         return file, line
-    found = (origin.loc for lines in maps for made, origin in lines.items() if (made.filename, made.lineno) == (file, line))
+    found = (
+        origin.loc
+        for lines in maps
+        for made, origin in lines.items()
+        if (made.filename, made.lineno) == (file, line)
+    )
     return next(((place.filename, place.lineno) for place in found), (file, line))
 
 
 @cache
 def _is_user_file(file: str) -> bool:
     path = file.replace("\\", "/")
-    if path.startswith(_GENERATED[0]) or _GENERATED[1] in path or any(part in path for part in _INSTALLED):
+    if (
+        path.startswith(_GENERATED[0])
+        or _GENERATED[1] in path
+        or any(part in path for part in _INSTALLED)
+    ):
         return False
     return not path.startswith(_others())
 
@@ -114,6 +138,12 @@ def _others() -> tuple[str, ...]:
     """Folders of the standard library, of installed commands, of this package and of TensorFlow."""
     paths = sysconfig.get_paths()
     modules = [__package__.partition(".")[0], *_FRAMEWORKS]
-    packages = [Path(file).parent for name in modules if (file := getattr(sys.modules.get(name), "__file__", None))]
+    packages = [
+        Path(file).parent
+        for name in modules
+        if (file := getattr(sys.modules.get(name), "__file__", None))
+    ]
     folders = [Path(paths[key]) for key in ("stdlib", "platstdlib", "scripts")] + packages
-    return tuple({f"{found.as_posix()}/" for folder in folders for found in (folder, folder.resolve())})
+    return tuple(
+        {f"{found.as_posix()}/" for folder in folders for found in (folder, folder.resolve())}
+    )

@@ -33,7 +33,10 @@ def step_graph(probe: Probe, asked: bool = False, max_nodes: int | None = None) 
     if probe.why is not None or probe.calls.why is not None:
         return str(probe.why or probe.calls.why)
     try:
-        n_nodes = sum(len(one.node_def) for one in reached_from(function.name for function in probe.calls.functions.values()))
+        n_nodes = sum(
+            len(one.node_def)
+            for one in reached_from(function.name for function in probe.calls.functions.values())
+        )
         if max_nodes is not None and n_nodes > max_nodes:
             return _LARGE.format(n_nodes)
         return _graph_of(instances(probe), asked)
@@ -56,7 +59,11 @@ def _graph_of(found: Sequence[Instance], asked: bool) -> StepGraph:
     for instance in found:
         before.update(_types(instance.given, instance.runs))
         after.update(_types(instance.left, instance.runs))
-    optimized = [(one.function, one.unclustered, one.runs) for one in found if one.function is not None and one.unclustered is not None]
+    optimized = [
+        (one.function, one.unclustered, one.runs)
+        for one in found
+        if one.function is not None and one.unclustered is not None
+    ]
     return StepGraph(
         before=before,
         after=after,

@@ -18,13 +18,23 @@ from pytest_tfperf.compiler.functions import called_by, definition_of
 from pytest_tfperf.errors import CaptureError
 
 _READS = {
-    "ReadVariableOp", "_ReadVariablesOp", "ResourceGather", "ResourceGatherNd", "VariableShape", "VarIsInitializedOp",
+    "ReadVariableOp",
+    "_ReadVariablesOp",
+    "ResourceGather",
+    "ResourceGatherNd",
+    "VariableShape",
+    "VarIsInitializedOp",
     "DisableCopyOnRead",
-}  # fmt: skip
+}
 """Stateful operations that leave a variable as it is (tensorflow/core/ops/resource_variable_ops.cc)."""
 _HANDS_ON = {"Identity", "IdentityN", "Switch", "Merge", "Enter", "Exit", "NextIteration"}
 _CALLS = {"PartitionedCall": 0, "StatefulPartitionedCall": 0, "While": 0, "StatelessWhile": 0}
-_CALLS |= {"If": 1, "StatelessIf": 1, "Case": 1, "StatelessCase": 1}  # how many inputs come before the function's arguments
+_CALLS |= {
+    "If": 1,
+    "StatelessIf": 1,
+    "Case": 1,
+    "StatelessCase": 1,
+}  # how many inputs come before the function's arguments
 _FEW = 3
 
 
@@ -67,8 +77,20 @@ def use_recorded() -> Iterator[Use]:
         if graph is None:
             name = op_type.decode() if isinstance(op_type, bytes) else op_type
             arguments = _of_executed(name, len(inputs), known)
-            use.read.update({id(inputs[index]): inputs[index] for index in arguments.read if _is_resource(inputs[index])})
-            use.written.update({id(inputs[index]): inputs[index] for index in arguments.written if _is_resource(inputs[index])})
+            use.read.update(
+                {
+                    id(inputs[index]): inputs[index]
+                    for index in arguments.read
+                    if _is_resource(inputs[index])
+                }
+            )
+            use.written.update(
+                {
+                    id(inputs[index]): inputs[index]
+                    for index in arguments.written
+                    if _is_resource(inputs[index])
+                }
+            )
 
     add_op_callback(note)
     try:
@@ -90,7 +112,9 @@ def refuse_shared(uses: Mapping[str, Use]) -> None:
         mixed = _names(handle for key, handle in its.written.items() if key in others.read)
         if mixed:
             depends = f"what {other!r} gives depends on whose turn it was before"
-            raise CaptureError(f"variant {one!r} trains {mixed}, which {other!r} reads, so {depends}; {_OWN}")
+            raise CaptureError(
+                f"variant {one!r} trains {mixed}, which {other!r} reads, so {depends}; {_OWN}"
+            )
 
 
 _OWN = "each needs a model of its own: build it twice from the same seed, or use keras.models.clone_model"
@@ -100,7 +124,11 @@ def _of_executed(name: str, n_inputs: int, known: dict[str, _Arguments]) -> _Arg
     """What an op or function that Python ran does with its inputs."""
     from tensorflow.python.eager import context
 
-    return _of_function(name, known) if context.context().has_function(name) else _of_op(name, range(n_inputs))
+    return (
+        _of_function(name, known)
+        if context.context().has_function(name)
+        else _of_op(name, range(n_inputs))
+    )
 
 
 def _of_function(name: str, known: dict[str, _Arguments]) -> _Arguments:
@@ -115,7 +143,9 @@ def _of_function(name: str, known: dict[str, _Arguments]) -> _Arguments:
     return known[name]
 
 
-def _of_node(node: Any, inputs: Sequence[frozenset[int]], known: dict[str, _Arguments]) -> _Arguments:
+def _of_node(
+    node: Any, inputs: Sequence[frozenset[int]], known: dict[str, _Arguments]
+) -> _Arguments:
     """What a node does with the resources among the arguments of the function that it is in."""
     if node.op not in _CALLS:
         return _of_op(node.op, frozenset().union(*inputs))
@@ -123,7 +153,9 @@ def _of_node(node: Any, inputs: Sequence[frozenset[int]], known: dict[str, _Argu
     found = _Arguments()
     for name in called_by(node):
         inner = _of_function(name, known)
-        read, written = (frozenset().union(*(given[index] for index in of)) for of in (inner.read, inner.written))
+        read, written = (
+            frozenset().union(*(given[index] for index in of)) for of in (inner.read, inner.written)
+        )
         found |= _Arguments(read, written)
     return found
 
@@ -136,7 +168,11 @@ def _of_op(op_type: str, resources: Iterable[int]) -> _Arguments:
         return _Arguments()
     definition = op_def_registry.get(op_type)
     writes = op_type not in _READS and definition is not None and definition.is_stateful
-    return _Arguments(written=frozenset(resources)) if writes else _Arguments(read=frozenset(resources))
+    return (
+        _Arguments(written=frozenset(resources))
+        if writes
+        else _Arguments(read=frozenset(resources))
+    )
 
 
 class _Origins:
@@ -147,7 +183,11 @@ class _Origins:
 
         args = definition.signature.input_arg
         self._nodes = {node.name: node for node in definition.node_def}
-        self._found = {arg.name: frozenset([index]) for index, arg in enumerate(args) if arg.type == DT_RESOURCE}
+        self._found = {
+            arg.name: frozenset([index])
+            for index, arg in enumerate(args)
+            if arg.type == DT_RESOURCE
+        }
 
     def of(self, ref: str) -> frozenset[int]:
         """Those that a node's input comes from, through what only hands it on."""
@@ -174,10 +214,16 @@ def _names(handles: Iterable[Any]) -> str:
     from tensorflow.python.ops import gen_resource_variable_ops
     from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable, _UnreadVariable
 
-    held = {id(handle) for handle in handles if gen_resource_variable_ops.var_is_initialized_op(handle)}
+    held = {
+        id(handle) for handle in handles if gen_resource_variable_ops.var_is_initialized_op(handle)
+    }
     if not held:
         return ""
-    alive = [one for one in gc.get_objects() if issubclass(type(one), BaseResourceVariable) and type(one) is not _UnreadVariable]
+    alive = [
+        one
+        for one in gc.get_objects()
+        if issubclass(type(one), BaseResourceVariable) and type(one) is not _UnreadVariable
+    ]
     found = [one for one in alive if id(getattr(one, "_handle", None)) in held]
     ordered = sorted((not one.trainable, one.name.partition(":")[0]) for one in found)
     names = list(dict.fromkeys(name for _, name in ordered)) or [f"{len(held)} variables"]

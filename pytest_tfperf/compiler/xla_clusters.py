@@ -21,9 +21,19 @@ Sources = Mapping[str, list[str]]
 
 def cluster_of(unclustered: Any, clustered: Any) -> dict[str, str]:
     """The cluster of each node of the unclustered GraphDef that is inside one, by name."""
-    shells = {_shell(node.name): node.attr["function"].func.name for node in clustered.node if node.op == "_XlaCompile"}
-    outside = {_plain(node.name): node for node in clustered.node if _shell(node.name) not in shells}
-    inside = {node.name for node in unclustered.node if _plain(node.name) not in outside and node.op not in _ARGUMENTS}
+    shells = {
+        _shell(node.name): node.attr["function"].func.name
+        for node in clustered.node
+        if node.op == "_XlaCompile"
+    }
+    outside = {
+        _plain(node.name): node for node in clustered.node if _shell(node.name) not in shells
+    }
+    inside = {
+        node.name
+        for node in unclustered.node
+        if _plain(node.name) not in outside and node.op not in _ARGUMENTS
+    }
     rank = _rank(clustered, shells)
     known = _takers(unclustered, clustered, shells, inside) | _givers(unclustered, outside, shells)
     return _assigned(_data_sources(unclustered), inside, known, rank)
@@ -46,7 +56,10 @@ def _source(ref: str) -> str:
 def _data_sources(graph: Any) -> Sources:
     """The nodes whose results each node takes; loops are cut where they begin anew."""
     again = {node.name for node in graph.node if "NextIteration" in node.op}
-    return {node.name: [one for one in map(_source, _data(node)) if one not in again] for node in graph.node}
+    return {
+        node.name: [one for one in map(_source, _data(node)) if one not in again]
+        for node in graph.node
+    }
 
 
 def _data(node: Any) -> list[str]:
@@ -56,12 +69,21 @@ def _data(node: Any) -> list[str]:
 def _rank(clustered: Any, shells: Mapping[str, str]) -> dict[str, int]:
     """The place of each cluster in an order in which they may run."""
     again = {node.name for node in clustered.node if "NextIteration" in node.op}
-    sources = {node.name: [one for one in map(_source, node.input) if one not in again] for node in clustered.node}
-    runs = [name for name in TopologicalSorter(sources).static_order() if name.endswith("/xla_run") and _shell(name) in shells]
+    sources = {
+        node.name: [one for one in map(_source, node.input) if one not in again]
+        for node in clustered.node
+    }
+    runs = [
+        name
+        for name in TopologicalSorter(sources).static_order()
+        if name.endswith("/xla_run") and _shell(name) in shells
+    ]
     return {shells[_shell(name)]: index for index, name in enumerate(runs)}
 
 
-def _givers(unclustered: Any, outside: Mapping[str, Any], shells: Mapping[str, str]) -> dict[str, set[str]]:
+def _givers(
+    unclustered: Any, outside: Mapping[str, Any], shells: Mapping[str, str]
+) -> dict[str, set[str]]:
     """The cluster of each node whose result is used by one outside, which after clustering takes it from a shell."""
     found: dict[str, set[str]] = {}
     for node in unclustered.node:
@@ -73,7 +95,9 @@ def _givers(unclustered: Any, outside: Mapping[str, Any], shells: Mapping[str, s
     return found
 
 
-def _takers(unclustered: Any, clustered: Any, shells: Mapping[str, str], inside: set[str]) -> dict[str, set[str]]:
+def _takers(
+    unclustered: Any, clustered: Any, shells: Mapping[str, str], inside: set[str]
+) -> dict[str, set[str]]:
     """The clusters that take all that a node inside takes from outside; none is listed if that is not known."""
     takers: dict[str, set[str]] = {}
     for node in clustered.node:
@@ -81,13 +105,19 @@ def _takers(unclustered: Any, clustered: Any, shells: Mapping[str, str], inside:
             takers.setdefault(_plain(one), set()).add(shells[_shell(node.name)])
     found = {}
     for node in unclustered.node:
-        taking = [takers[_plain(one)] for one in map(_source, _data(node)) if one not in inside and _plain(one) in takers]
+        taking = [
+            takers[_plain(one)]
+            for one in map(_source, _data(node))
+            if one not in inside and _plain(one) in takers
+        ]
         if node.name in inside and taking and (common := set.intersection(*taking)):
             found[node.name] = common
     return found
 
 
-def _assigned(sources: Sources, inside: set[str], known: Mapping[str, set[str]], rank: Mapping[str, int]) -> dict[str, str]:
+def _assigned(
+    sources: Sources, inside: set[str], known: Mapping[str, set[str]], rank: Mapping[str, int]
+) -> dict[str, str]:
     """
     The cluster of each node inside, one of those that are `known` to be possible for it.
 
@@ -95,7 +125,11 @@ def _assigned(sources: Sources, inside: set[str], known: Mapping[str, set[str]],
     what nobody in a cluster uses, as it writes a variable, is in that of what it is computed from.
     """
     order = list(TopologicalSorter(sources).static_order())
-    found = {name: next(iter(possible)) for name, possible in known.items() if len(possible) == 1 and name in inside}
+    found = {
+        name: next(iter(possible))
+        for name, possible in known.items()
+        if len(possible) == 1 and name in inside
+    }
     users: dict[str, list[str]] = {}
     for name in order:
         for one in sources[name]:
@@ -103,7 +137,13 @@ def _assigned(sources: Sources, inside: set[str], known: Mapping[str, set[str]],
     backwards, forwards = (users, min, order[::-1]), (sources, max, order)
     for near, choose, nodes in (backwards, forwards, backwards):
         for name in nodes:
-            close = {found[one] for one in near.get(name, ()) if one in found} & known.get(name, set(rank))
+            close = {found[one] for one in near.get(name, ()) if one in found} & known.get(
+                name, set(rank)
+            )
             if name in inside and name not in found and close:
                 found[name] = choose(close, key=rank.__getitem__)
-    return {name: found.get(name) or min(known.get(name, rank), key=rank.__getitem__) for name in order if name in inside}
+    return {
+        name: found.get(name) or min(known.get(name, rank), key=rank.__getitem__)
+        for name in order
+        if name in inside
+    }

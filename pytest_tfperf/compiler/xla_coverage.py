@@ -10,15 +10,31 @@ from pytest_tfperf.compiler.compilable_parts import has_kernel
 from pytest_tfperf.compiler.instances import Instance, Op, ops_in
 from pytest_tfperf.compiler.source_lines import lines_in
 from pytest_tfperf.compiler.xla_clusters import cluster_of
-from pytest_tfperf.op_types import DYNAMIC, LEFT_OUT, NO_KERNEL, PYTHON, RANDOM, TEXT, UNASKED, computes
+from pytest_tfperf.op_types import (
+    DYNAMIC,
+    LEFT_OUT,
+    NO_KERNEL,
+    PYTHON,
+    RANDOM,
+    TEXT,
+    UNASKED,
+    computes,
+)
 from pytest_tfperf.recording import Cluster, GraphOp
 
 _PYTHON_OPS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 _DYNAMIC_OPS = frozenset({"Where", "Unique"})
 """Those that `allow_where_op` and `allow_unique_op` are for (tensorflow/compiler/jit/compilability_check_util.cc)."""
-_RANDOM_OPS = frozenset({
-    "RandomUniform", "RandomShuffle", "RandomUniformInt", "RandomStandardNormal", "TruncatedNormal", "Multinomial",
-})  # fmt: skip
+_RANDOM_OPS = frozenset(
+    {
+        "RandomUniform",
+        "RandomShuffle",
+        "RandomUniformInt",
+        "RandomStandardNormal",
+        "TruncatedNormal",
+        "Multinomial",
+    }
+)
 """IsStatefulRandomOp there."""
 
 
@@ -36,9 +52,15 @@ def clusters_in(instance: Instance, auto: bool) -> tuple[list[Cluster], list[Gra
     def listed(op: Op, why: str) -> GraphOp:
         return GraphOp(name=op.name, op_type=op.node.op, line=line(op.node, op.owner), why=why)
 
-    found = {} if instance.clustered is None else cluster_of(instance.unclustered, instance.clustered)
+    found = (
+        {} if instance.clustered is None else cluster_of(instance.unclustered, instance.clustered)
+    )
     clusters = [
-        Cluster(name=name, nodes=tuple(listed(op, "") for op in ops if found.get(op.top) == name), asked=False)
+        Cluster(
+            name=name,
+            nodes=tuple(listed(op, "") for op in ops if found.get(op.top) == name),
+            asked=False,
+        )
         for name in dict.fromkeys(found.values())
     ]
     rest = [op for op in ops if op.top not in found]
@@ -53,7 +75,9 @@ def why_outside(node: Any, auto: bool) -> str:
         return TEXT
     if node.op in _PYTHON_OPS:
         return PYTHON
-    if not has_kernel(node.op) and not node.op.startswith("_"):  # with _: what Grappler made of ops that it has kernels for
+    if not has_kernel(node.op) and not node.op.startswith(
+        "_"
+    ):  # with _: what Grappler made of ops that it has kernels for
         return NO_KERNEL
     if not auto:
         return UNASKED
@@ -66,7 +90,9 @@ def handles_text(node: Any) -> bool:
     from tensorflow.python.framework import op_def_registry
 
     op_def = op_def_registry.get(node.op)
-    return op_def is not None and tf.string.as_datatype_enum in _types((*op_def.input_arg, *op_def.output_arg), node.attr)
+    return op_def is not None and tf.string.as_datatype_enum in _types(
+        (*op_def.input_arg, *op_def.output_arg), node.attr
+    )
 
 
 def autoclusters() -> bool:
@@ -74,8 +100,12 @@ def autoclusters() -> bool:
     import tensorflow as tf
 
     flags = os.environ.get("TF_XLA_FLAGS", "")
-    jit = bool(tf.config.optimizer.get_jit()) or any(f"--tf_xla_auto_jit={level}" in flags for level in ("1", "2", "fusible", "single-gpu"))
-    return jit and ("--tf_xla_cpu_global_jit" in flags or bool(tf.config.list_physical_devices("GPU")))
+    jit = bool(tf.config.optimizer.get_jit()) or any(
+        f"--tf_xla_auto_jit={level}" in flags for level in ("1", "2", "fusible", "single-gpu")
+    )
+    return jit and (
+        "--tf_xla_cpu_global_jit" in flags or bool(tf.config.list_physical_devices("GPU"))
+    )
 
 
 def _types(args: Iterable[Any], attrs: Mapping[str, Any]) -> set[int]:
@@ -90,4 +120,8 @@ def _types(args: Iterable[Any], attrs: Mapping[str, Any]) -> set[int]:
 
 def _asked(name: str, ops: Iterable[Op]) -> Cluster:
     """One that the user asked for; it always runs, so that nobody asks for its lines, which take long to find."""
-    return Cluster(name=name, nodes=tuple(GraphOp(name=op.name, op_type=op.node.op, line=None, why="") for op in ops), asked=True)
+    return Cluster(
+        name=name,
+        nodes=tuple(GraphOp(name=op.name, op_type=op.node.op, line=None, why="") for op in ops),
+        asked=True,
+    )

@@ -29,7 +29,14 @@ def explain(error: BaseException) -> None:
         return
     if lines:
         _add_note(
-            error, "\n".join(["tfperf: XLA cannot compile", *lines[:_MOST], *([f"  and {len(lines) - _MOST} more"] * (len(lines) > _MOST))])
+            error,
+            "\n".join(
+                [
+                    "tfperf: XLA cannot compile",
+                    *lines[:_MOST],
+                    *([f"  and {len(lines) - _MOST} more"] * (len(lines) > _MOST)),
+                ]
+            ),
         )
 
 
@@ -46,14 +53,20 @@ def _graph_of(name: str) -> Any:
     """The graph of a function that somebody still holds, which knows the lines; None if nobody does."""
     from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
 
-    found = (thing for thing in gc.get_objects() if type(thing) is ConcreteFunction and thing.name.decode() == name)
+    found = (
+        thing
+        for thing in gc.get_objects()
+        if type(thing) is ConcreteFunction and thing.name.decode() == name
+    )
     return next((function.graph for function in found), None)
 
 
 def _add_note(error: BaseException, note: str) -> None:
     if hasattr(error, "add_note"):
         error.add_note(note)
-    elif hasattr(error, "_message"):  # Python 3.10 has no notes; TensorFlow's errors keep their text here
+    elif hasattr(
+        error, "_message"
+    ):  # Python 3.10 has no notes; TensorFlow's errors keep their text here
         error._message = f"{error._message}\n{note}"
     else:
         error.args = (f"{error}\n{note}",)

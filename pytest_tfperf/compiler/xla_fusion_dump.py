@@ -18,9 +18,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_tfperf.compiler.compilable_parts import Cannot, Function, check_arguments, check_arrays, in_order, is_resource, parts_of
+from pytest_tfperf.compiler.compilable_parts import (
+    Cannot,
+    Function,
+    check_arguments,
+    check_arrays,
+    in_order,
+    is_resource,
+    parts_of,
+)
 from pytest_tfperf.compiler.functions import called_by, reached_from
-from pytest_tfperf.compiler.lowering import Calls, device_of, replica_batch, short_message, typical_functions
+from pytest_tfperf.compiler.lowering import (
+    Calls,
+    device_of,
+    replica_batch,
+    short_message,
+    typical_functions,
+)
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.hlo.decode import decode_module
 from pytest_tfperf.hlo.module import HloModule
@@ -31,7 +45,9 @@ _FUNCTIONS, _REQUEST, _RESULT = "functions.pb", "request.json", "dumped.json"
 _LAST_LINES = 10
 _FUSING = "fusion|library-rewriter"  # in the names of passes; the CPU's dot-library-rewriter puts products and reductions in fusions too
 # names of dumped files: xla/service/dump.cc, DumpHloModuleBetweenPassesIfEnabled
-_DUMP = re.compile(r"(?P<module>module_\d+)\..*\.(?P<number>\d{4,})\.[^.]*\.after_(?P<after>.+)\.before_(?P<before>.+)\.txt")
+_DUMP = re.compile(
+    r"(?P<module>module_\d+)\..*\.(?P<number>\d{4,})\.[^.]*\.after_(?P<after>.+)\.before_(?P<before>.+)\.txt"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +61,9 @@ class FusionStage:
     after_module: HloModule
 
 
-def fusion_stages(calls: Calls, workload: Mapping[str, Any], timeout_s: float) -> tuple[FusionStage, ...]:
+def fusion_stages(
+    calls: Calls, workload: Mapping[str, Any], timeout_s: float
+) -> tuple[FusionStage, ...]:
     """
     The stages of each function that the typical step calls, as XLA compiles it whole for the device of its variables.
 
@@ -58,7 +76,9 @@ def fusion_stages(calls: Calls, workload: Mapping[str, Any], timeout_s: float) -
         _write_request(parts, folder)
         _run_child(folder, timeout_s)
         dumped = json.loads((folder / _RESULT).read_text("utf-8"))
-        return tuple(_stage(part.title, folder, names) for part, names in zip(parts, dumped, strict=True))
+        return tuple(
+            _stage(part.title, folder, names) for part, names in zip(parts, dumped, strict=True)
+        )
 
 
 def _parts(calls: Calls, workload: Mapping[str, Any]) -> list[Function]:
@@ -74,9 +94,13 @@ def _parts(calls: Calls, workload: Mapping[str, Any]) -> list[Function]:
         except Cannot as error:
             raise CaptureError(f"no HLO before and after fusion: {error}") from error
         except Exception as error:  # whatever TensorFlow says
-            raise CaptureError(f"no HLO before and after fusion of {function.title}: {short_message(error)}") from error
+            raise CaptureError(
+                f"no HLO before and after fusion of {function.title}: {short_message(error)}"
+            ) from error
     if not found:
-        raise CaptureError(f"no HLO before and after fusion: {calls.why or 'the step calls no tf.function that computes'}")
+        raise CaptureError(
+            f"no HLO before and after fusion: {calls.why or 'the step calls no tf.function that computes'}"
+        )
     return list(found.values())
 
 
@@ -85,12 +109,22 @@ def _write_request(parts: Sequence[Function], folder: Path) -> None:
     from tensorflow.core.framework import function_pb2
 
     own = {part.name: part.definition for part in parts if part.definition is not None}
-    called = [name for definition in own.values() for node in definition.node_def for name in called_by(node)]
+    called = [
+        name
+        for definition in own.values()
+        for node in definition.node_def
+        for name in called_by(node)
+    ]
     library = function_pb2.FunctionDefLibrary()
-    library.function.extend(reached_from([*called, *(part.name for part in parts if part.name not in own)]))
+    library.function.extend(
+        reached_from([*called, *(part.name for part in parts if part.name not in own)])
+    )
     library.function.extend(own.values())
     (folder / _FUNCTIONS).write_bytes(library.SerializeToString())
-    request = [{"name": part.name, "device": device_of(part), "args": [_looks(arg) for arg in part.args]} for part in parts]
+    request = [
+        {"name": part.name, "device": device_of(part), "args": [_looks(arg) for arg in part.args]}
+        for part in parts
+    ]
     (folder / _REQUEST).write_text(json.dumps(request), "utf-8")
 
 
@@ -99,29 +133,54 @@ def _looks(arg: Any) -> Json:
     from tensorflow.python.ops import gen_resource_variable_ops
 
     if not is_resource(arg):
-        return {"variable": False, "dtype": arg.dtype.as_datatype_enum, "shape": arg.shape.as_list()}
-    dtype = arg._handle_data.shape_and_type[0].dtype  # private: a handle says what its variable holds nowhere else
-    return {"variable": True, "dtype": dtype, "shape": gen_resource_variable_ops.variable_shape(arg).numpy().tolist()}
+        return {
+            "variable": False,
+            "dtype": arg.dtype.as_datatype_enum,
+            "shape": arg.shape.as_list(),
+        }
+    dtype = arg._handle_data.shape_and_type[
+        0
+    ].dtype  # private: a handle says what its variable holds nowhere else
+    return {
+        "variable": True,
+        "dtype": dtype,
+        "shape": gen_resource_variable_ops.variable_shape(arg).numpy().tolist(),
+    }
 
 
 def _run_child(folder: Path, timeout_s: float) -> None:
     command = [sys.executable, "-m", __name__, str(folder)]
     try:
-        subprocess.run(command, env=_environment(folder), capture_output=True, timeout=timeout_s, check=True)
+        subprocess.run(
+            command, env=_environment(folder), capture_output=True, timeout=timeout_s, check=True
+        )
     except subprocess.TimeoutExpired as error:
-        raise CaptureError(f"compiling the step again takes longer than {timeout_s:g} s{_last_words(error.stderr)}") from error
+        raise CaptureError(
+            f"compiling the step again takes longer than {timeout_s:g} s{_last_words(error.stderr)}"
+        ) from error
     except subprocess.CalledProcessError as error:
-        raise CaptureError(f"compiling the step again failed with status {error.returncode}{_last_words(error.stderr)}") from error
+        raise CaptureError(
+            f"compiling the step again failed with status {error.returncode}{_last_words(error.stderr)}"
+        ) from error
 
 
 def _environment(folder: Path) -> dict[str, str]:
     """The environment of this process, in which XLA dumps what is around its passes that fuse; the GPU is shared with this process."""
     flags = os.environ.get("XLA_FLAGS", "")
-    if flags.strip() and not flags.lstrip().startswith("-"):  # the name of a file (xla/parse_flags_from_env.cc)
+    if flags.strip() and not flags.lstrip().startswith(
+        "-"
+    ):  # the name of a file (xla/parse_flags_from_env.cc)
         flags = Path(flags.strip()).read_text("utf-8")
     dump = f'--xla_dump_to="{folder / "dump"}" --xla_dump_hlo_pass_re=".*({_FUSING}).*" --xla_dump_hlo_as_text --xla_dump_hlo_as_proto'
-    path = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])])
-    return {**os.environ, "XLA_FLAGS": f"{flags} {dump}", "PYTHONPATH": path, "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+    path = os.pathsep.join(
+        [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    )
+    return {
+        **os.environ,
+        "XLA_FLAGS": f"{flags} {dump}",
+        "PYTHONPATH": path,
+        "TF_FORCE_GPU_ALLOW_GROWTH": "true",
+    }
 
 
 def _last_words(output: bytes | None) -> str:
@@ -134,9 +193,13 @@ def _stage(title: str, folder: Path, names: Iterable[str]) -> FusionStage:
     found = [match for match in map(_DUMP.fullmatch, sorted(names)) if match]
     found = [match for match in found if match["module"] == found[0]["module"]]
     before = next((match[0] for match in found if re.search(_FUSING, match["before"])), None)
-    after = next((match[0] for match in reversed(found) if re.search(_FUSING, match["after"])), None)
+    after = next(
+        (match[0] for match in reversed(found) if re.search(_FUSING, match["after"])), None
+    )
     if before is None or after is None:
-        raise CaptureError(f"XLA dumped nothing around a pass that fuses when it compiled {title} again")
+        raise CaptureError(
+            f"XLA dumped nothing around a pass that fuses when it compiled {title} again"
+        )
     dump = folder / "dump"
     texts = [(dump / name).read_text("utf-8", "replace") for name in (before, after)]
     modules = [_module((dump / name).with_suffix(".hlo.pb")) for name in (before, after)]
@@ -157,7 +220,9 @@ def _compile_all(folder: Path) -> None:
 
     runtime = context.context()
     runtime.ensure_initialized()
-    for definition in function_pb2.FunctionDefLibrary.FromString((folder / _FUNCTIONS).read_bytes()).function:
+    for definition in function_pb2.FunctionDefLibrary.FromString(
+        (folder / _FUNCTIONS).read_bytes()
+    ).function:
         runtime.add_function_def(definition)
     dumped: list[list[str]] = []
     seen: set[str] = set()
@@ -175,14 +240,22 @@ def _compile(runtime: Any, request: Json) -> None:
     args = request["args"]
     with tf.device(request["device"]):
         empty = [
-            tf.raw_ops.Empty(shape=tf.constant(arg["shape"], tf.int32), dtype=tf.as_dtype(arg["dtype"])) for arg in args if arg["variable"]
+            tf.raw_ops.Empty(
+                shape=tf.constant(arg["shape"], tf.int32), dtype=tf.as_dtype(arg["dtype"])
+            )
+            for arg in args
+            if arg["variable"]
         ]
         variables = [tf.Variable(value, shape=value.shape) for value in empty]
     runtime.get_compiler_ir(
         device_name=request["device"],
         platform_name=None,
         function_name=request["name"],
-        flat_args=[tf.TensorSpec(arg["shape"], tf.as_dtype(arg["dtype"])) for arg in args if not arg["variable"]],
+        flat_args=[
+            tf.TensorSpec(arg["shape"], tf.as_dtype(arg["dtype"]))
+            for arg in args
+            if not arg["variable"]
+        ],
         captured_inputs=[variable.handle for variable in variables],
         stage="optimized_hlo_serialized",
     )

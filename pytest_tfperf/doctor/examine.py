@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.child.cleanup import Janitor
-from pytest_tfperf.child.process import Player, pinned
+from pytest_tfperf.child.process import ALIKE, Player
 from pytest_tfperf.child.server import PLUGIN
-from pytest_tfperf.child.starting import ALIKE
 from pytest_tfperf.doctor.profiler_check import SelfCheck, check_traces, reads_admin_only
 from pytest_tfperf.doctor.sample_steps import convolution_step, record_steps, refuses_second
 from pytest_tfperf.doctor.sections import (
@@ -28,12 +27,13 @@ from pytest_tfperf.doctor.sections import (
 )
 from pytest_tfperf.errors import CaptureError, PairedError, TraceError
 from pytest_tfperf.machine.conditions import Conditions, conditions_noted, read_conditions, remarks
-from pytest_tfperf.machine.cores import can_pin, can_stop
+from pytest_tfperf.machine.cores import can_pin, can_stop, pinned
+from pytest_tfperf.machine.description import describe
 from pytest_tfperf.paired.coordinator import Turns as Played
 from pytest_tfperf.paired.coordinator import run_match, take_turns
 from pytest_tfperf.stats.detectable_change import needed_tolerance, noise_of, resolution
 from pytest_tfperf.stats.sequential_test import PINNED_SPREAD, UNPINNED_SPREAD, Rule
-from pytest_tfperf.tf_runtime import describe, load_tensorflow, sync_devices
+from pytest_tfperf.tf_runtime import load_tensorflow, sync_devices
 
 TOLERANCES = (0.01, 0.02, 0.05)
 BUDGET_S = 30.0
@@ -62,18 +62,30 @@ def examine(seconds: float) -> Iterator[Section]:
     Raises:
         CaptureError: If TensorFlow cannot be imported.
     """
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # without TensorFlow's notes; its warnings may say what is wrong
+    os.environ.setdefault(
+        "TF_CPP_MIN_LOG_LEVEL", "1"
+    )  # without TensorFlow's notes; its warnings may say what is wrong
     os.environ |= ALIKE  # above all, leave GPU memory to the processes that take turns
     load = _load()
     load_tensorflow()
     environment = describe()
     yield machine_section(environment)
     with closing(Janitor()) as janitor:
-        yield profiler_section(_profiler_checks(janitor.folder, environment["machine"]["accelerators"]))
+        yield profiler_section(
+            _profiler_checks(janitor.folder, environment["machine"]["accelerators"])
+        )
         cores = _cores()
         stops, pins = can_stop(), can_pin(cores)
         yield machine_noise_section(load, _remarks(_WATCHED_S), _WATCHED_S, stops, pins)
-        kinds = [_turns(cores if pinned_ else (), seconds, janitor) for pinned_ in (True, False) if pins or not pinned_] if stops else []
+        kinds = (
+            [
+                _turns(cores if pinned_ else (), seconds, janitor)
+                for pinned_ in (True, False)
+                if pins or not pinned_
+            ]
+            if stops
+            else []
+        )
     if kinds:
         yield noise_section(kinds)
         yield resolution_section(kinds, BUDGET_S)
@@ -87,11 +99,22 @@ def _profiler_checks(folder: Path, accelerators: str) -> Sequence[SelfCheck]:
         traces = [record_steps(step, _N_STEPS, folder) for _ in range(2)]
         refuses = refuses_second(folder)
     except (CaptureError, TraceError) as error:
-        return (SelfCheck(name="session", passed=False, found=str(error), advice="a profiler session must start and write its trace"),)
+        return (
+            SelfCheck(
+                name="session",
+                passed=False,
+                found=str(error),
+                advice="a profiler session must start and write its trace",
+            ),
+        )
     second = SelfCheck(
-        name="second session", passed=refuses, found="refused while another runs" if refuses else "starts while another runs",
-        advice="" if refuses else "stop profilers of your own before a step is profiled; this TensorFlow does not tell of them",
-    )  # fmt: skip
+        name="second session",
+        passed=refuses,
+        found="refused while another runs" if refuses else "starts while another runs",
+        advice=""
+        if refuses
+        else "stop profilers of your own before a step is profiled; this TensorFlow does not tell of them",
+    )
     return (*check_traces(traces, _N_STEPS, n_devices, _admin_only()), second)
 
 
@@ -128,12 +151,16 @@ def _turns(cores: Sequence[int], seconds: float, janitor: Janitor) -> Turns:
     except PairedError as error:
         return Turns(pinned=bool(cores), why=str(error), failed=True)
     noise = noise_of(played.played, played.spent_s, spread)
-    rules = {tolerance: Rule(tolerance=tolerance, n_tests=1, spread=spread) for tolerance in TOLERANCES}
+    rules = {
+        tolerance: Rule(tolerance=tolerance, n_tests=1, spread=spread) for tolerance in TOLERANCES
+    }
     return Turns(
         pinned=bool(cores),
         noise=noise,
         remarks=remarks(before, _reading()),
-        resolutions={tolerance: resolution(noise, rule, BUDGET_S) for tolerance, rule in rules.items()},
+        resolutions={
+            tolerance: resolution(noise, rule, BUDGET_S) for tolerance, rule in rules.items()
+        },
         needed=needed_tolerance(noise, rules[TOLERANCES[0]], BUDGET_S),
     )
 
@@ -155,16 +182,24 @@ def _play(cores: Sequence[int], seconds: float, janitor: Janitor) -> Played:
     try:
         for label in ("the first process", "the second process"):
             players.append(_player(label, folder, cores[1:], janitor))
-        for player in players:  # which collect at the same time: one that starts well before the other is slower
+        for player in (
+            players
+        ):  # which collect at the same time: one that starts well before the other is slower
             player.await_collected()
         one, other = players
         with pinned(cores[:1]):
             match = run_match(
-                one, other, f"{_FILE}::{_TEST}", (None, None), lambda opening: take_turns(one, other, opening, seconds, _never)
+                one,
+                other,
+                f"{_FILE}::{_TEST}",
+                (None, None),
+                lambda opening: take_turns(one, other, opening, seconds, _never),
             )
         played = match.turns.get("")
         if played is None or not played.played:
-            raise PairedError(match.lost or f"the profile of the step ended without turns{_failures(players)}")
+            raise PairedError(
+                match.lost or f"the profile of the step ended without turns{_failures(players)}"
+            )
         return played
     finally:
         for player in players:
@@ -181,14 +216,36 @@ def _suite(folder: Path) -> Path:
 
 def _player(label: str, folder: Path, cores: Sequence[int], janitor: Janitor) -> Player:
     """A process that collects the step's test, without plugins but ours."""
-    given = {name: value for name, value in os.environ.items() if name not in ("PYTEST_ADDOPTS", "PYTEST_PLUGINS")}
-    environment = {**given, **ALIKE, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PWD": str(folder), "TMPDIR": str(folder)}
+    given = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("PYTEST_ADDOPTS", "PYTEST_PLUGINS")
+    }
+    environment = {
+        **given,
+        **ALIKE,
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PWD": str(folder),
+        "TMPDIR": str(folder),
+    }
     arguments = ["-q", "-p", "tfperf", "-p", PLUGIN, "-p", "no:cacheprovider"]
     player = Player(
-        label, lambda fd: [sys.executable, "-m", "pytest", *arguments, f"--tfperf-side={fd}"], folder, environment, cores, janitor
+        label,
+        lambda fd: [sys.executable, "-m", "pytest", *arguments, f"--tfperf-side={fd}"],
+        folder,
+        environment,
+        cores,
+        janitor,
     )
     try:
-        player.say(root=str(folder), files=[_FILE], basetemp=None, argv=sys.argv[:1], tree=None, scratch=str(janitor.folder))
+        player.say(
+            root=str(folder),
+            files=[_FILE],
+            basetemp=None,
+            argv=sys.argv[:1],
+            tree=None,
+            scratch=str(janitor.folder),
+        )
     except BaseException:
         player.kill()
         raise
@@ -197,7 +254,12 @@ def _player(label: str, folder: Path, cores: Sequence[int], janitor: Janitor) ->
 
 def _failures(players: Sequence[Player]) -> str:
     """The end of what the step's test has said where it failed."""
-    texts = [str(report["longrepr"]) for player in players for report in player.reports if report["outcome"] == "failed"]
+    texts = [
+        str(report["longrepr"])
+        for player in players
+        for report in player.reports
+        if report["outcome"] == "failed"
+    ]
     return "".join(f": {text[-_SHOWN:]}" for text in texts[:1])
 
 

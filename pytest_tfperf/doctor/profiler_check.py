@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytest_tfperf.analysis.device.planes import accelerators
 from pytest_tfperf.analysis.steps.detect import find_steps
 from pytest_tfperf.analysis.trace_errors import faults
 from pytest_tfperf.errors import TraceError
+from pytest_tfperf.trace.devices import accelerators
 from pytest_tfperf.trace.xspace import Trace
 
 _PERMISSION = (
@@ -32,7 +32,9 @@ class SelfCheck:
     advice: str = ""
 
 
-def check_traces(traces: Sequence[Trace], n_steps: int, n_devices: int, admin_only: bool | None) -> tuple[SelfCheck, ...]:
+def check_traces(
+    traces: Sequence[Trace], n_steps: int, n_devices: int, admin_only: bool | None
+) -> tuple[SelfCheck, ...]:
     """
     What sessions of `n_steps` marked steps each have shown.
 
@@ -53,7 +55,9 @@ def reads_admin_only(parameters: str) -> bool | None:
 
     `RmProfilingAdminOnly: 1`, the driver's parameter NVreg_RestrictProfilingToAdminUsers.
     """
-    values = dict(line.replace(" ", "").split(":", 1) for line in parameters.splitlines() if ":" in line)
+    values = dict(
+        line.replace(" ", "").split(":", 1) for line in parameters.splitlines() if ":" in line
+    )
     return {"0": False, "1": True}.get(values.get("RmProfilingAdminOnly", ""))
 
 
@@ -76,7 +80,9 @@ def _planes(n_planes: int, n_devices: int) -> SelfCheck:
     if not n_devices:
         return SelfCheck(name="device plane", passed=True, found="no accelerator: CPU only")
     found = f"{n_planes or 'none'} in the trace; TensorFlow has {n_devices} accelerator{'s' * (n_devices > 1)}, the steps ran on one"
-    return SelfCheck(name="device plane", passed=n_planes > 0, found=found, advice="" if n_planes else _NO_PLANE)
+    return SelfCheck(
+        name="device plane", passed=n_planes > 0, found=found, advice="" if n_planes else _NO_PLANE
+    )
 
 
 def _permission(traces: Sequence[Trace], n_planes: int, admin_only: bool) -> SelfCheck:
@@ -85,12 +91,20 @@ def _permission(traces: Sequence[Trace], n_planes: int, admin_only: bool) -> Sel
     passed = not refused and (n_planes > 0 or not admin_only)
     who = "administrators only (RmProfilingAdminOnly 1)" if admin_only else "every user"
     what = "kernels are traced" if n_planes and not refused else "no kernel is traced"
-    return SelfCheck(name="CUPTI permission", passed=passed, found=f"{who}; {what}", advice="" if passed else _PERMISSION)
+    return SelfCheck(
+        name="CUPTI permission",
+        passed=passed,
+        found=f"{who}; {what}",
+        advice="" if passed else _PERMISSION,
+    )
 
 
 def _whole(traces: Sequence[Trace]) -> SelfCheck:
     found = list(dict.fromkeys(fault for trace in traces for fault in faults(trace)))
     advice = "metrics of incomplete traces are unknown; fewer traced steps (trace_steps=) drop fewer events"
     return SelfCheck(
-        name="whole traces", passed=not found, found="; ".join(found) or "no error, no event dropped", advice=advice * bool(found)
+        name="whole traces",
+        passed=not found,
+        found="; ".join(found) or "no error, no event dropped",
+        advice=advice * bool(found),
     )

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pytest_tfperf.capture.sessions import Session, read_session
-from pytest_tfperf.capture.step_mark import StepMark
+from pytest_tfperf.capture.sessions import Session, StepMark, read_session
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.tf_runtime import load_tensorflow, sync_devices, warm_runtime
 from pytest_tfperf.trace.xspace import Trace
@@ -16,7 +15,10 @@ from pytest_tfperf.trace.xspace import Trace
 def convolution_step() -> Callable[[], Any]:
     """A training step of a small convolutional network for 32 images: some milliseconds on a few cores."""
     tf = load_tensorflow()
-    kernels = [tf.Variable(tf.random.stateless_normal(shape, (3, 4)) * 0.05) for shape in ((3, 3, 3, 32), (3, 3, 32, 32))]
+    kernels = [
+        tf.Variable(tf.random.stateless_normal(shape, (3, 4)) * 0.05)
+        for shape in ((3, 3, 3, 32), (3, 3, 32, 32))
+    ]
     images = tf.random.stateless_normal((32, 32, 32, 3), (5, 6))
 
     def step() -> Any:

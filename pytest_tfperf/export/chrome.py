@@ -13,8 +13,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import BinaryIO
 
-from pytest_tfperf.export.timeline import Args
-from pytest_tfperf.export.tracks import Counter, Process, Slices, Track
+from pytest_tfperf.export.timeline import Args, Counter, Process, Slices, Track
 
 _EXACT = 1 << 53  # JavaScript's numbers hold integers up to this; larger ones are written as text
 _text = lru_cache(maxsize=1 << 16)(json.dumps)
@@ -46,12 +45,17 @@ def _events(process: Process) -> Iterator[list[str]]:
 def _named(what: str, pid: int, tid: int, name: str) -> list[str]:
     """The name of a process or thread, and that it stands in the order of the ids."""
     head = f'{{"ph":"M","pid":{pid},"tid":{tid},"name":"{what}'
-    return [f'{head}_name","args":{{"name":{_text(name)}}}}}', f'{head}_sort_index","args":{{"sort_index":{tid or pid}}}}}']
+    return [
+        f'{head}_name","args":{{"name":{_text(name)}}}}}',
+        f'{head}_sort_index","args":{{"sort_index":{tid or pid}}}}}',
+    ]
 
 
 def _complete(process: Process, track: Track, slices: Slices) -> Iterator[str]:
     head = f'{{"ph":"X","pid":{process.id},"tid":{track.id},"ts":'
-    for start, end, name, args in zip(slices.start_ps, slices.end_ps, slices.names, slices.args, strict=True):
+    for start, end, name, args in zip(
+        slices.start_ps, slices.end_ps, slices.names, slices.args, strict=True
+    ):
         shown = f',"args":{{{_args(args)}}}' if args else ""
         yield f'{head}{_microseconds(start)},"dur":{_microseconds(end - start)},"name":{_text(name)}{shown}}}'
 

@@ -11,7 +11,7 @@ from typing import BinaryIO, TypeVar
 from pytest_tfperf.errors import ExportError
 from pytest_tfperf.export.chrome import write_chrome
 from pytest_tfperf.export.perfetto import write_perfetto
-from pytest_tfperf.export.tracks import Process, processes_of
+from pytest_tfperf.export.timeline import Process, processes_of
 from pytest_tfperf.files import replacing
 from pytest_tfperf.hlo.dot import dot_of, svg_of
 from pytest_tfperf.hlo.module import HloModule
@@ -63,9 +63,13 @@ def shows_hlo(out: Path) -> bool:
 
 
 def _of_ending(formats: Mapping[str, _Format], out: Path) -> _Format:
-    found = next((one for ending, one in formats.items() if out.name.lower().endswith(ending)), None)
+    found = next(
+        (one for ending, one in formats.items() if out.name.lower().endswith(ending)), None
+    )
     if found is None:
-        raise ExportError(f"{out}: no format has this ending; take one of {', '.join([*_WRITERS, *_HLO])}")
+        raise ExportError(
+            f"{out}: no format has this ending; take one of {', '.join([*_WRITERS, *_HLO])}"
+        )
     return found
 
 

@@ -12,8 +12,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
-from pytest_tfperf.export.timeline import Args
-from pytest_tfperf.export.tracks import Counter, Process, Slices, Track
+from pytest_tfperf.export.timeline import Args, Counter, Process, Slices, Track
 
 _BEGIN, _END, _COUNTER = 1, 2, 4  # TrackEvent.Type
 _CLEARED, _NEEDS_STATE = 1, 2  # TracePacket.SequenceFlags
@@ -26,10 +25,23 @@ _SHORT = [bytes([value]) for value in range(0x80)]
 def write_perfetto(file: BinaryIO, processes: Iterable[Process]) -> None:
     """Write the processes, a packet sequence for each track."""
     for process in processes:
-        file.write(_packet(_descriptor(process.id, 0, _sized(3, _number(1, process.id) + _name(6, process.name)) + _number(11, _EXPLICIT))))
+        file.write(
+            _packet(
+                _descriptor(
+                    process.id,
+                    0,
+                    _sized(3, _number(1, process.id) + _name(6, process.name))
+                    + _number(11, _EXPLICIT),
+                )
+            )
+        )
         for rank, track in enumerate(process.tracks):
             thread = _number(1, process.id) + _number(2, track.id) + _name(5, track.name)
-            _begin_sequence(file, track.id, _descriptor(track.id, process.id, _sized(4, thread) + _number(12, rank)))
+            _begin_sequence(
+                file,
+                track.id,
+                _descriptor(track.id, process.id, _sized(4, thread) + _number(12, rank)),
+            )
             for packets in _Sequence(track).packets():
                 file.write(packets)
         for counter in process.counters:
@@ -79,9 +91,15 @@ class _Sequence:
     def _of(self, slices: Slices) -> Iterator[bytes]:
         for place, (start, end) in enumerate(zip(slices.start_ps, slices.end_ps, strict=True)):
             yield from self._ended(end)
-            event = _number(9, _BEGIN) + _number(10, self._names.id(slices.names[place])) + self._annotations(slices.args[place])
+            event = (
+                _number(9, _BEGIN)
+                + _number(10, self._names.id(slices.names[place]))
+                + self._annotations(slices.args[place])
+            )
             if place in slices.starts or place in slices.ends:
-                event += _flow_ids(47, slices.starts.get(place, ())) + _flow_ids(48, slices.ends.get(place, ()))
+                event += _flow_ids(47, slices.starts.get(place, ())) + _flow_ids(
+                    48, slices.ends.get(place, ())
+                )
             interned = self._names.added + self._keys.added + self._texts.added
             data = b""
             if interned:
@@ -97,7 +115,10 @@ class _Sequence:
 
     def _annotations(self, args: Args) -> bytes:
         """DebugAnnotation: name_iid = 1, uint_value = 3, int_value = 4, double_value = 5, string_value_iid = 17."""
-        return b"".join(_sized(4, _number(1, self._keys.id(name)) + self._value(value)) for name, value in args.items())
+        return b"".join(
+            _sized(4, _number(1, self._keys.id(name)) + self._value(value))
+            for name, value in args.items()
+        )
 
     def _value(self, value: float | str) -> bytes:
         if isinstance(value, str):
@@ -132,7 +153,9 @@ def _samples(counter: Counter) -> Iterator[bytes]:
     """TrackEvent: type = 9, counter_value = 30."""
     tail = _number(10, counter.id) + _number(13, _NEEDS_STATE)
     for time, value in zip(counter.times_ps, counter.values, strict=True):
-        yield _packet(_number(8, time // 1000) + _sized(11, _number(9, _COUNTER) + _number(30, value)) + tail)
+        yield _packet(
+            _number(8, time // 1000) + _sized(11, _number(9, _COUNTER) + _number(30, value)) + tail
+        )
 
 
 def _packet(content: bytes) -> bytes:

@@ -9,13 +9,21 @@ from pytest_tfperf.errors import TraceError
 from pytest_tfperf.hlo.flops import applications, matmul_flops, own_flops
 from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule
 from pytest_tfperf.hlo.operand_types import OperandTypes
-from pytest_tfperf.hlo.traffic import traffic
 
-_CONTAINERS = frozenset(["while", "call", "conditional", "async-start"])  # what they call has events of its own
-_MARKS = frozenset([  # custom calls that compute nothing
-    "AllocateBuffer", "MoveToDevice", "MoveToHost", "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape",
-    "annotate_device_placement",
-])  # fmt: skip
+_CONTAINERS = frozenset(
+    ["while", "call", "conditional", "async-start"]
+)  # what they call has events of its own
+_MARKS = frozenset(
+    [  # custom calls that compute nothing
+        "AllocateBuffer",
+        "MoveToDevice",
+        "MoveToHost",
+        "Sharding",
+        "SPMDFullToShardShape",
+        "SPMDShardToFullShape",
+        "annotate_device_placement",
+    ]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +47,12 @@ class Work:
         )
 
     def __mul__(self, times: int) -> Work:
-        return Work(self.flops * times, self.matmul_flops * times, self.half_flops * times, self.unsure_flops * times)
+        return Work(
+            self.flops * times,
+            self.matmul_flops * times,
+            self.half_flops * times,
+            self.unsure_flops * times,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +125,9 @@ def module_costs(module: HloModule) -> Costs:
     try:
         return _costs(module)
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-        raise TraceError(f"module {module.name}: an instruction does not fit its operands: {error!r}") from error
+        raise TraceError(
+            f"module {module.name}: an instruction does not fit its operands: {error!r}"
+        ) from error
 
 
 def _costs(module: HloModule) -> Costs:
@@ -120,19 +135,27 @@ def _costs(module: HloModule) -> Costs:
     works: dict[int, dict[int, Work]] = {}
     totals: dict[int, Work] = {}
     for part in module.computations.values():  # callees come before their callers
-        works[part.id] = {op.id: _work(types, part, op, totals) for op in part.instructions.values()}
+        works[part.id] = {
+            op.id: _work(types, part, op, totals) for op in part.instructions.values()
+        }
         totals[part.id] = sum(works[part.id].values(), Work())
     executed = _executed(module)
     ops = [(part, op) for part in executed for op in part.instructions.values()]
     return Costs(
         work=totals[module.entry_id],
-        ops=tuple(_cost(module, part, op, works[part.id][op.id]) for part, op in ops if op.opcode not in ("parameter", "constant")),
+        ops=tuple(
+            _cost(module, part, op, works[part.id][op.id])
+            for part, op in ops
+            if op.opcode not in ("parameter", "constant")
+        ),
         uncounted=tuple(dict.fromkeys(_uncounted(module, executed))),
         once=tuple(op.name for _, op in ops if op.opcode == "while" and op.trip_count is None),
     )
 
 
-def _work(types: OperandTypes, part: HloComputation, op: HloInstruction, totals: dict[int, Work]) -> Work:
+def _work(
+    types: OperandTypes, part: HloComputation, op: HloInstruction, totals: dict[int, Work]
+) -> Work:
     """The work of one run of an instruction, with that of what it calls."""
     operands = part.operands(op)
     flops = matmul_flops(op, operands)
@@ -141,7 +164,10 @@ def _work(types: OperandTypes, part: HloComputation, op: HloInstruction, totals:
         return Work(flops, flops, flops if half else 0, flops if half is None else 0)
     if op.opcode == "conditional":
         return max((totals[key] for key in op.called), key=lambda work: work.flops, default=Work())
-    inside = (totals[key] * times for key, times in zip(op.called, applications(op, operands), strict=False))
+    inside = (
+        totals[key] * times
+        for key, times in zip(op.called, applications(op, operands), strict=False)
+    )
     return sum(inside, Work(own_flops(op, operands)))
 
 
@@ -160,13 +186,116 @@ def _executed(module: HloModule) -> list[HloComputation]:
 
 def _uncounted(module: HloModule, executed: list[HloComputation]) -> Iterator[str]:
     """The targets of custom calls whose work is not known, also those in fusions."""
-    fused = [module.computations[op.called[0]] for part in executed for op in part.instructions.values() if op.opcode == "fusion"]
+    fused = [
+        module.computations[op.called[0]]
+        for part in executed
+        for op in part.instructions.values()
+        if op.opcode == "fusion"
+    ]
     for part in executed + fused:
         for op in part.instructions.values():
-            if op.opcode == "custom-call" and op.custom_call_target not in _MARKS and matmul_flops(op, part.operands(op)) is None:
+            if (
+                op.opcode == "custom-call"
+                and op.custom_call_target not in _MARKS
+                and matmul_flops(op, part.operands(op)) is None
+            ):
                 yield op.custom_call_target
 
 
 def _cost(module: HloModule, part: HloComputation, op: HloInstruction, work: Work) -> OpCost:
     array = next(op.shape.arrays(), op.shape)
     return OpCost(op.name, op.opcode, op.op_name, array.dtype, work, traffic(module, part, op))
+
+
+_FREE = frozenset(
+    [
+        "parameter",
+        "constant",
+        "get-tuple-element",
+        "tuple",
+        "bitcast",
+        "after-all",
+        "add-dependency",
+        "domain",
+        "while",
+        "call",
+        "conditional",
+        "partition-id",
+        "replica-id",
+        "opt-barrier",
+    ]
+)
+
+
+_IMMEDIATE = 16  # elements of a constant in a fusion that is part of the code (immediate_constant_max_elements)
+
+
+def traffic(module: HloModule, computation: HloComputation, op: HloInstruction) -> int:
+    """Bytes that an instruction reads and writes in one run; 0 for what moves none, and for loops and calls, whose inside does."""
+    operands = [operand.shape.bytes for operand in computation.operands(op)]
+    result = op.shape.bytes
+    if op.opcode in _FREE:
+        return 0
+    if op.opcode == "fusion":
+        return _fusion(module.computations[op.called[0]])
+    if op.opcode == "slice":
+        return 2 * result
+    if op.opcode in ("dynamic-slice", "gather"):
+        return 2 * result + operands[1]
+    if op.opcode == "dynamic-update-slice":
+        return 2 * operands[1] + operands[2]
+    if op.opcode == "scatter":
+        n = len(operands) // 2
+        return 3 * sum(operands[n + 1 :]) + operands[n]
+    if op.opcode.endswith("-start"):
+        return sum(operands)
+    if op.opcode.endswith(("-done", "-update")):
+        return result if op.opcode.endswith("-done") else 0
+    if op.opcode == "custom-call" and op.custom_call_target.startswith("__cu"):
+        result = next(op.shape.arrays(), op.shape).bytes  # behind it is scratch memory
+    return sum(operands) + result
+
+
+def _fusion(inside: HloComputation) -> int:
+    """What a fusion reads of its parameters and large constants, and writes of its results; what is between stays in registers."""
+    users: dict[int, list[HloInstruction]] = {}
+    for op in inside.instructions.values():
+        for key in dict.fromkeys(op.operands):
+            users.setdefault(key, []).append(op)
+    constants = [
+        op.shape
+        for op in inside.instructions.values()
+        if op.opcode == "constant" and op.shape.elements > _IMMEDIATE
+    ]
+    read = sum(_read(parameter, users) for parameter in inside.parameters.values()) + sum(
+        shape.bytes for shape in constants
+    )
+    roots = inside.operands(inside.root) if inside.root.opcode == "tuple" else (inside.root,)
+    return read + sum(_written(inside, root) for root in roots)
+
+
+def _read(value: HloInstruction, users: dict[int, list[HloInstruction]]) -> int:
+    """Bytes read of a parameter: of a slice that which is cut out, of a buffer that is updated in place none; else all, once."""
+    if value.shape.dtype == "tuple":
+        return sum(
+            _read(user, users)
+            for user in users.get(value.id, ())
+            if user.opcode == "get-tuple-element"
+        )
+    total, whole = 0, False
+    for user in users.get(value.id, ()):
+        first = user.operands[0] == value.id
+        if user.opcode == "slice" or (user.opcode in ("dynamic-slice", "gather") and first):
+            total += user.shape.bytes
+        elif user.opcode != "dynamic-update-slice" or not first:
+            whole = True
+    return min(total, value.shape.bytes) if not whole else value.shape.bytes
+
+
+def _written(inside: HloComputation, root: HloInstruction) -> int:
+    """Bytes written of a result: of a buffer that is updated in place, only the update."""
+    return (
+        inside.operands(root)[1].shape.bytes
+        if root.opcode == "dynamic-update-slice"
+        else root.shape.bytes
+    )

@@ -7,11 +7,10 @@ Field numbers are those of xla/service/hlo.proto and xla/xla_data.proto (openxla
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
 from pytest_tfperf.hlo.module import (
     DTYPES,
-    Buffers,
     ConvolutionDimensions,
     DotDimensions,
     HloComputation,
@@ -21,16 +20,22 @@ from pytest_tfperf.hlo.module import (
     WindowDimension,
 )
 from pytest_tfperf.protobuf import BYTES, VARINT, Message
-from pytest_tfperf.trace.xspace import Plane, Trace
 
-_PLANE = "/host:metadata"
-_STAT = "Hlo Proto"
-_HOST_MEMORY = 5  # Layout::kHostMemorySpace
-_SIZE = 2  # BufferAllocationProto.size
 _SCALARS = {  # fields of LiteralProto: of these types all numbers are varints, of those bytes
-    "pred": (2, ""), "s32": (4, ""), "s64": (5, ""), "u32": (6, ""), "u64": (7, ""), "s8": (15, "<b"), "u8": (3, "<B"), "s16": (17, "<h"),
-    "u16": (16, "<H"), "f16": (11, "<e"), "bf16": (13, "<H"), "f32": (8, "<f"), "f64": (9, "<d"),
-}  # fmt: skip
+    "pred": (2, ""),
+    "s32": (4, ""),
+    "s64": (5, ""),
+    "u32": (6, ""),
+    "u64": (7, ""),
+    "s8": (15, "<b"),
+    "u8": (3, "<B"),
+    "s16": (17, "<h"),
+    "u16": (16, "<H"),
+    "f16": (11, "<e"),
+    "bf16": (13, "<H"),
+    "f32": (8, "<f"),
+    "f64": (9, "<d"),
+}
 _DEEPEST = 100  # shapes within each other; protobuf's own limit
 
 
@@ -41,111 +46,11 @@ def decode_module(raw: bytes, name: str) -> HloModule:
     Raises:
         TraceError: If the bytes are no HloModuleProto, or one that cannot be run: operands or callees that are missing or follow.
     """
-    return _module(Message(raw, name), 0, len(raw))
+    return module_at(Message(raw, name), 0, len(raw))
 
 
-def modules_of(trace: Trace, names: Collection[str] | None = None) -> dict[str, HloModule]:
-    """
-    The executables of a trace, `module(program id)` to its optimised module; only those of `names` are decoded, if given.
-
-    Raises:
-        TraceError: If one of them is damaged.
-    """
-    plane = trace.plane(_PLANE)
-    if plane is None:
-        return {}
-    wanted = plane.metadata_stats if names is None else [name for name in plane.metadata_stats if name in names]
-    spans = {name: _module_span(plane, name) for name in wanted}
-    return {name: _module(plane.message, *span) for name, span in spans.items() if span}
-
-
-def live_modules(trace: Trace) -> frozenset[str]:
-    """
-    The names of all executables alive in the process when the session of a trace ended, each ending in its unique `(program_id)`.
-
-    They are the event metadata of the plane `/host:metadata`, also for executables compiled while no profiler ran.
-    """
-    plane = trace.plane(_PLANE)
-    return frozenset(plane.metadata_stats) if plane else frozenset()
-
-
-def _module_span(plane: Plane, name: str) -> tuple[int, int] | None:
-    """XStat metadata_id = 1, bytes_value = 6 → HloProto hlo_module = 1; None for metadata that is no executable's."""
-    message = plane.message
-    for stat in plane.metadata_stats[name]:
-        keys = [value for number, wire, value, _ in message.fields(*stat, "XStat") if (number, wire) == (1, 0)]
-        if keys and plane.stat_names.get(message.signed(keys[-1])) == _STAT:
-            for proto in message.inside(*stat, 6):
-                for module in message.inside(*proto, 1):
-                    return module
-    return None
-
-
-def buffer_bytes(trace: Trace) -> dict[str, int]:
-    """Bytes that each executable needs, by name: parameters, results and temporaries, as XLA's buffer assignment lays them out."""
-    plane = trace.plane(_PLANE)
-    if plane is None:
-        return {}
-    return {name: sum(part[_SIZE] for part in _allocations(plane, name)) for name in plane.metadata_stats}
-
-
-def buffer_sizes(trace: Trace) -> dict[str, Buffers]:
-    """The same by what the buffers are for, of each executable that has any."""
-    plane = trace.plane(_PLANE)
-    if plane is None:
-        return {}
-    parts = {name: list(_allocations(plane, name)) for name in plane.metadata_stats}
-    return {name: _buffers(found) for name, found in parts.items() if found}
-
-
-def argument_shapes(trace: Trace, names: Collection[str]) -> dict[str, tuple[Shape, ...]]:
-    """
-    The shapes of the arguments of these executables, in XLA's order; of those whose module the trace holds.
-
-    HloModuleProto host_program_shape = 4 → ProgramShapeProto parameters = 1.
-
-    Raises:
-        TraceError: If one of them is damaged.
-    """
-    plane = trace.plane(_PLANE)
-    if plane is None:
-        return {}
-    message, reader = plane.message, _Reader(plane.message)
-    spans = {name: span for name in plane.metadata_stats if name in names and (span := _module_span(plane, name))}
-    programs = {name: next(message.inside(*span, 4), None) for name, span in spans.items()}
-    return {name: tuple(reader.shape(*part) for part in message.inside(*found, 1)) for name, found in programs.items() if found}
-
-
-def _buffers(allocations: Sequence[Mapping[int, int]]) -> Buffers:
-    """
-    BufferAllocationProto: is_thread_local = 3, is_entry_computation_parameter = 5, maybe_live_out = 7, is_constant = 12.
-
-    Temporary is what is none of these: BufferAllocation::IsPreallocatedTempBuffer (xla/service/buffer_assignment.h).
-    """
-
-    def total(*fields: int) -> int:
-        return sum(part[_SIZE] for part in allocations if any(part.get(number) for number in fields))
-
-    return Buffers(total(5), total(7), sum(part[_SIZE] for part in allocations) - total(3, 5, 7, 12))
-
-
-def _allocations(plane: Plane, name: str) -> Iterator[dict[int, int]]:
-    """
-    The numbers of each allocation of an executable, by field, with its size.
-
-    XStat bytes_value = 6 → HloProto buffer_assignment = 3 → buffer_allocations = 3 → size = 2, color = 8: the memory space.
-    What lies in the host's memory (space 5, xla/layout.h) needs none of the device's, and is left out.
-    """
-    message = plane.message
-    protos = (proto for stat in plane.metadata_stats[name] for proto in message.inside(*stat, 6))
-    assignments = (assignment for proto in protos for assignment in message.inside(*proto, 3))
-    for span in (span for assignment in assignments for span in message.inside(*assignment, 3)):
-        numbers = {number: value for number, wire, value, _ in message.fields(*span, "BufferAllocationProto") if wire == VARINT}
-        if numbers.get(8, 0) != _HOST_MEMORY:
-            yield {_SIZE: 0} | numbers
-
-
-def _module(message: Message, begin: int, end: int) -> HloModule:
+def module_at(message: Message, begin: int, end: int) -> HloModule:
+    """Decode the HloModuleProto in this part of a message; errors as in `decode_module`."""
     reader = _Reader(message)
     fields = reader.fields(begin, end, "HloModuleProto")
     computations: dict[int, HloComputation] = {}
@@ -156,6 +61,11 @@ def _module(message: Message, begin: int, end: int) -> HloModule:
     if entry not in computations:
         raise message.error("HloModuleProto", begin, f"there is no computation {entry} to enter")
     return HloModule(fields.text(1), entry, computations, bool(fields.spans(7)))
+
+
+def shape_at(message: Message, begin: int, end: int) -> Shape:
+    """Decode the ShapeProto in this part of a message."""
+    return _Reader(message).shape(begin, end)
 
 
 class _Fields:
@@ -186,7 +96,9 @@ class _Fields:
         return tuple(values)
 
     def spans(self, number: int) -> list[tuple[int, int]]:
-        return [(value, behind) for wire, value, behind in self.found.get(number, ()) if wire == BYTES]
+        return [
+            (value, behind) for wire, value, behind in self.found.get(number, ()) if wire == BYTES
+        ]
 
     def text(self, number: int) -> str:
         spans = self.spans(number)
@@ -205,27 +117,45 @@ class _Reader:
     def fields(self, begin: int, end: int, where: str) -> _Fields:
         return _Fields(self.message, begin, end, where)
 
-    def computation(self, begin: int, end: int, before: dict[int, HloComputation]) -> HloComputation:
+    def computation(
+        self, begin: int, end: int, before: dict[int, HloComputation]
+    ) -> HloComputation:
         fields = self.fields(begin, end, "HloComputationProto")
         instructions: dict[int, HloInstruction] = {}
         for span in fields.spans(2):
             found = self.instruction(*span)
-            missing = [key for key in found.operands if key not in instructions] + [key for key in found.called if key not in before]
+            missing = [key for key in found.operands if key not in instructions] + [
+                key for key in found.called if key not in before
+            ]
             if missing or found.id in instructions:
-                what = f"{found.name!r} needs {missing[0]}, which is not there yet" if missing else f"two instructions are {found.id}"
+                what = (
+                    f"{found.name!r} needs {missing[0]}, which is not there yet"
+                    if missing
+                    else f"two instructions are {found.id}"
+                )
                 raise self.message.error("HloInstructionProto", span[0], what)
             instructions[found.id] = found
         root, key = fields.integer(6), fields.integer(5)
         if root not in instructions or key in before:
-            what = f"there are two computations {key}" if key in before else f"there is no instruction {root} to return"
+            what = (
+                f"there are two computations {key}"
+                if key in before
+                else f"there is no instruction {root} to return"
+            )
             raise self.message.error("HloComputationProto", begin, what)
         return HloComputation(key, fields.text(1), root, instructions)
 
     def instruction(self, begin: int, end: int) -> HloInstruction:
         fields = self.fields(begin, end, "HloInstructionProto")
-        metadata = [self.fields(*span, "OpMetadata") for span in fields.spans(7)][-1:] or [self.fields(0, 0, "OpMetadata")]
+        metadata = [self.fields(*span, "OpMetadata") for span in fields.spans(7)][-1:] or [
+            self.fields(0, 0, "OpMetadata")
+        ]
         shapes = [self.shape(*span) for span in fields.spans(3)]
-        padding = [inner for span in fields.spans(21) for inner in self.fields(*span, "PaddingConfig").spans(1)]
+        padding = [
+            inner
+            for span in fields.spans(21)
+            for inner in self.fields(*span, "PaddingConfig").spans(1)
+        ]
         return HloInstruction(
             id=fields.integer(35),
             name=fields.text(1),
@@ -250,7 +180,9 @@ class _Reader:
             custom_call_target=fields.text(28),
             backend_config=fields.text(43),
             direction=fields.text(63),
-            constant=self.scalar(shapes[-1], *fields.spans(8)[-1]) if shapes and fields.spans(8) else None,
+            constant=self.scalar(shapes[-1], *fields.spans(8)[-1])
+            if shapes and fields.spans(8)
+            else None,
             slices=tuple(self.three(*span, "SliceDimensions") for span in fields.spans(17)),
             padding=tuple(self.three(*span, "PaddingConfigDimension") for span in padding),
         )
@@ -267,7 +199,13 @@ class _Reader:
         fields = self.fields(begin, end, "LiteralProto")
         if not code:
             value = next(iter(fields.integers(number)), 0)
-            return bool(value) if shape.dtype == "pred" else value % (1 << 64) if shape.dtype == "u64" else value
+            return (
+                bool(value)
+                if shape.dtype == "pred"
+                else value % (1 << 64)
+                if shape.dtype == "u64"
+                else value
+            )
         raw = b"".join(self.message.slice(*span) for span in fields.spans(number))
         if len(raw) != struct.calcsize(code):
             return None
@@ -287,12 +225,16 @@ class _Reader:
         tail_padding_alignment_in_elements = 16.
         """
         if depth > _DEEPEST:
-            raise self.message.error("ShapeProto", begin, f"more than {_DEEPEST} shapes within each other")
+            raise self.message.error(
+                "ShapeProto", begin, f"more than {_DEEPEST} shapes within each other"
+            )
         fields = self.fields(begin, end, "ShapeProto")
         dimensions = fields.integers(3)
         if any(size < 0 for size in dimensions):
             raise self.message.error("ShapeProto", begin, f"a dimension of {min(dimensions)}")
-        layout = [self.fields(*span, "LayoutProto") for span in fields.spans(5)][-1:] or [self.fields(0, 0, "LayoutProto")]
+        layout = [self.fields(*span, "LayoutProto") for span in fields.spans(5)][-1:] or [
+            self.fields(0, 0, "LayoutProto")
+        ]
         number = fields.integer(2)
         return Shape(
             dtype=DTYPES.get(number, f"type {number}"),
@@ -309,8 +251,12 @@ class _Reader:
     def window(self, begin: int, end: int) -> Iterator[WindowDimension]:
         for span in self.fields(begin, end, "Window").spans(1):
             fields = self.fields(*span, "WindowDimension")
-            size, stride, low, high, dilation, base, reversal = (fields.integer(number) for number in range(1, 8))
-            yield WindowDimension(size, max(1, stride), low, high, max(1, dilation), max(1, base), bool(reversal))
+            size, stride, low, high, dilation, base, reversal = (
+                fields.integer(number) for number in range(1, 8)
+            )
+            yield WindowDimension(
+                size, max(1, stride), low, high, max(1, dilation), max(1, base), bool(reversal)
+            )
 
     def dot(self, begin: int, end: int) -> DotDimensions:
         fields = self.fields(begin, end, "DotDimensionNumbers")
@@ -319,4 +265,6 @@ class _Reader:
     def convolution(self, begin: int, end: int) -> ConvolutionDimensions:
         fields = self.fields(begin, end, "ConvolutionDimensionNumbers")
         one, many = fields.integer, fields.integers
-        return ConvolutionDimensions(one(7), one(8), many(11), one(3), one(4), many(6), one(9), one(10), many(12))
+        return ConvolutionDimensions(
+            one(7), one(8), many(11), one(3), one(4), many(6), one(9), one(10), many(12)
+        )

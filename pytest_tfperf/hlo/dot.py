@@ -23,17 +23,59 @@ _LONGEST_TIP = 2000  # a string of more than 16,384 bytes is an error to Graphvi
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 # tints of Okabe and Ito's eight colours, which people of any colour vision tell apart (jfly.uni-koeln.de/color)
-_QUIET = ("#f7f7f7", "#999999")  # fill and line: parameters, constants, and what only gives names to parts
+_QUIET = (
+    "#f7f7f7",
+    "#999999",
+)  # fill and line: parameters, constants, and what only gives names to parts
 _COLOURS = {
     **dict.fromkeys(["dot", "convolution"], ("#fbd98f", "#e69f00")),  # orange: matrix units
-    **dict.fromkeys(["reduce", "reduce-window", "select-and-scatter", "sort", "scatter", "gather"], ("#a6e3d0", "#009e73")),  # green
-    **dict.fromkeys(["copy", "transpose", "concatenate", "pad", "slice", "dynamic-slice", "dynamic-update-slice", "reverse"],
-                    ("#f9f3a5", "#b8a900")),  # yellow: memory
-    **dict.fromkeys(["while", "conditional", "call", "custom-call"], ("#ecc9dd", "#cc79a7")),  # purple: calls
-    **dict.fromkeys(["all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute", "all-reduce-start",
-                     "all-gather-start", "collective-permute-start"], ("#f2b48a", "#d55e00")),  # vermilion: collectives
-    **dict.fromkeys(["parameter", "constant", "tuple", "get-tuple-element", "bitcast", "iota", "copy-done", "all-reduce-done"], _QUIET),
-}  # fmt: skip
+    **dict.fromkeys(
+        ["reduce", "reduce-window", "select-and-scatter", "sort", "scatter", "gather"],
+        ("#a6e3d0", "#009e73"),
+    ),  # green
+    **dict.fromkeys(
+        [
+            "copy",
+            "transpose",
+            "concatenate",
+            "pad",
+            "slice",
+            "dynamic-slice",
+            "dynamic-update-slice",
+            "reverse",
+        ],
+        ("#f9f3a5", "#b8a900"),
+    ),  # yellow: memory
+    **dict.fromkeys(
+        ["while", "conditional", "call", "custom-call"], ("#ecc9dd", "#cc79a7")
+    ),  # purple: calls
+    **dict.fromkeys(
+        [
+            "all-reduce",
+            "all-gather",
+            "reduce-scatter",
+            "all-to-all",
+            "collective-permute",
+            "all-reduce-start",
+            "all-gather-start",
+            "collective-permute-start",
+        ],
+        ("#f2b48a", "#d55e00"),
+    ),  # vermilion: collectives
+    **dict.fromkeys(
+        [
+            "parameter",
+            "constant",
+            "tuple",
+            "get-tuple-element",
+            "bitcast",
+            "iota",
+            "copy-done",
+            "all-reduce-done",
+        ],
+        _QUIET,
+    ),
+}
 _PLAIN = ("#ffffff", "#555555")
 _FUSION = ("#e3f2fb", "#56b4e9")
 _FRAME = ("#fcfcfc", "#bbbbbb")
@@ -41,18 +83,37 @@ _FRAME = ("#fcfcfc", "#bbbbbb")
 
 def dot_of(module: HloModule) -> str:
     """The module as one directed graph."""
-    uses = Counter(key for part in module.computations.values() for op in part.instructions.values() for key in op.called)
+    uses = Counter(
+        key
+        for part in module.computations.values()
+        for op in part.instructions.values()
+        for key in op.called
+    )
     graph = _Graph(module, frozenset(key for key, n in uses.items() if n == 1))
-    return "\n".join([
-        f"digraph {_label([_cut(module.name)])} {{",
-        "  compound=true; rankdir=TB; newrank=true;",
-        '  graph [fontname="Helvetica", fontsize=11, style="rounded,filled"];',
-        '  node [shape=box, style="rounded,filled", fontname="Helvetica", fontsize=10, margin="0.1,0.05"];',
-        '  edge [color="#777777", arrowsize=0.6, fontname="Helvetica", fontsize=9];',
-        *(f"  {line}" for part in module.computations.values() if part.id not in graph.fused for line in graph.frame(part)),
-        *(f"  {line}" for part in module.computations.values() for line in graph.edges(part)),
-        "}",
-    ]) + "\n"  # fmt: skip
+    return (
+        "\n".join(
+            [
+                f"digraph {_label([_cut(module.name)])} {{",
+                "  compound=true; rankdir=TB; newrank=true;",
+                '  graph [fontname="Helvetica", fontsize=11, style="rounded,filled"];',
+                '  node [shape=box, style="rounded,filled", fontname="Helvetica", fontsize=10, margin="0.1,0.05"];',
+                '  edge [color="#777777", arrowsize=0.6, fontname="Helvetica", fontsize=9];',
+                *(
+                    f"  {line}"
+                    for part in module.computations.values()
+                    if part.id not in graph.fused
+                    for line in graph.frame(part)
+                ),
+                *(
+                    f"  {line}"
+                    for part in module.computations.values()
+                    for line in graph.edges(part)
+                ),
+                "}",
+            ]
+        )
+        + "\n"
+    )
 
 
 def svg_of(dot: str) -> bytes:
@@ -66,13 +127,21 @@ def svg_of(dot: str) -> bytes:
     if program is None:
         raise ExportError("an .svg needs Graphviz's dot in PATH; write a .dot file instead")
     try:
-        done = subprocess.run([program, "-Tsvg"], input=dot.encode(), capture_output=True, timeout=_DOT_SECONDS, check=False)
+        done = subprocess.run(
+            [program, "-Tsvg"],
+            input=dot.encode(),
+            capture_output=True,
+            timeout=_DOT_SECONDS,
+            check=False,
+        )
     except subprocess.TimeoutExpired as error:
         raise ExportError(
             f"Graphviz's dot takes longer than {_DOT_SECONDS:g} s for this module; write a .dot or .txt file instead"
         ) from error
     if done.returncode:
-        said = done.stderr.decode(errors="replace").strip() or f"its exit status is {done.returncode}"
+        said = (
+            done.stderr.decode(errors="replace").strip() or f"its exit status is {done.returncode}"
+        )
         raise ExportError(f"Graphviz's dot failed: {said}; write a .dot file instead")
     return done.stdout
 
@@ -86,21 +155,34 @@ class _Graph:
         self.module = module
         self.once = once
         parts = module.computations.values()
-        self.fused = frozenset(op.called[0] for part in parts for op in part.instructions.values() if self.inside(op))
+        self.fused = frozenset(
+            op.called[0] for part in parts for op in part.instructions.values() if self.inside(op)
+        )
 
     def inside(self, op: HloInstruction) -> HloComputation | None:
         """The computation whose frame stands for a fusion; None where a node does."""
-        return self.module.computations[op.called[0]] if op.opcode == "fusion" and op.called and op.called[0] in self.once else None
+        return (
+            self.module.computations[op.called[0]]
+            if op.opcode == "fusion" and op.called and op.called[0] in self.once
+            else None
+        )
 
     def frame(self, part: HloComputation, fusion: HloInstruction | None = None) -> Iterator[str]:
         """A computation with the nodes and frames in it, as the fusion's that it is of."""
         fill, line = _FUSION if fusion else _FRAME
-        lines = [_cut(f"fusion {fusion.name} {fusion.fusion_kind}".rstrip()), *_named(fusion)] if fusion else [_cut(self.title(part))]
+        lines = (
+            [_cut(f"fusion {fusion.name} {fusion.fusion_kind}".rstrip()), *_named(fusion)]
+            if fusion
+            else [_cut(self.title(part))]
+        )
         yield f"subgraph cluster_{part.id} {{"
         yield f'  label={_label(lines)}; fillcolor="{fill}"; color="{line}";'
         for op in part.instructions.values():
             inner = self.inside(op)
-            yield from (f"  {text}" for text in ([self.node(part, op)] if inner is None else self.frame(inner, op)))
+            yield from (
+                f"  {text}"
+                for text in ([self.node(part, op)] if inner is None else self.frame(inner, op))
+            )
         yield "}"
 
     def title(self, part: HloComputation) -> str:
@@ -114,21 +196,23 @@ class _Graph:
         what = f"{op.opcode}({given}) {op.name}" if given else f"{op.opcode} {op.name}"
         label = _label([_cut(what), _cut(shape_text(op.shape, layout=False)), *_named(op)])
         tip = _label([_cut(instruction_text(self.module, part, op), _LONGEST_TIP)])
-        return (
-            f'{_id(part, op)} [label={label}, tooltip={tip}, fillcolor="{fill}", color="{line}", fontcolor="{text}", penwidth={width}];'
-        )  # fmt: skip
+        return f'{_id(part, op)} [label={label}, tooltip={tip}, fillcolor="{fill}", color="{line}", fontcolor="{text}", penwidth={width}];'
 
     def edges(self, part: HloComputation) -> Iterator[str]:
         """From operands to their users, into a fusion to its parameters, and dashed from what is called to its caller."""
         for op in part.instructions.values():
             inner = self.inside(op)
             for place, operand in enumerate(part.operands(op)):
-                user = _id(part, op) if inner is None else _id(inner, inner.parameters.get(place, inner.root))
+                user = (
+                    _id(part, op)
+                    if inner is None
+                    else _id(inner, inner.parameters.get(place, inner.root))
+                )
                 yield f"{self.result(part, operand)} -> {user};"
             for title, called in callees(self.module, part, op) if inner is None else ():
                 yield (
                     f'{self.result(called, called.root)} -> {_id(part, op)} [style=dashed, ltail=cluster_{called.id}, label="{title}"];'
-                )  # fmt: skip
+                )
 
     def result(self, part: HloComputation, op: HloInstruction) -> str:
         """The node that computes an instruction's value: of a fusion the root within."""
@@ -142,7 +226,11 @@ def _id(part: HloComputation, op: HloInstruction) -> str:
 
 def _named(op: HloInstruction) -> list[str]:
     """The framework's name of an instruction, its end if it is long."""
-    return [op.op_name if len(op.op_name) <= _LONGEST else f"…{op.op_name[1 - _LONGEST :]}"] if op.op_name else []
+    return (
+        [op.op_name if len(op.op_name) <= _LONGEST else f"…{op.op_name[1 - _LONGEST :]}"]
+        if op.op_name
+        else []
+    )
 
 
 def _cut(text: str, longest: int = _LONGEST) -> str:

@@ -10,8 +10,22 @@ from operator import attrgetter
 from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule
 
 # ids and names are numbered anew in every process; lines move as code around them does; a backend's notes may hold what was tuned
-_LEFT_OUT = frozenset({"id", "name", "operands", "called", "op_type", "op_name", "source_file", "source_line", "backend_config"})
-_computed = attrgetter(*(field.name for field in fields(HloInstruction) if field.name not in _LEFT_OUT))
+_LEFT_OUT = frozenset(
+    {
+        "id",
+        "name",
+        "operands",
+        "called",
+        "op_type",
+        "op_name",
+        "source_file",
+        "source_line",
+        "backend_config",
+    }
+)
+_computed = attrgetter(
+    *(field.name for field in fields(HloInstruction) if field.name not in _LEFT_OUT)
+)
 
 
 def hlo_hash(module: HloModule) -> str:
@@ -32,7 +46,11 @@ def _text(part: HloComputation, parts: Mapping[int, int]) -> str:
     places = {key: place for place, key in enumerate(part.instructions)}
     return repr(
         [
-            (_computed(op), [places.get(key) for key in op.operands], [parts.get(key) for key in op.called])
+            (
+                _computed(op),
+                [places.get(key) for key in op.operands],
+                [parts.get(key) for key in op.called],
+            )
             for op in part.instructions.values()
         ]
     )

@@ -15,13 +15,48 @@ from pytest_tfperf.hlo.module import DotDimensions, HloInstruction, Shape, Windo
 
 Operands = tuple[HloInstruction, ...]
 
-_ELEMENTWISE = frozenset([
-    "abs", "add", "and", "bitcast-convert", "ceil", "clamp", "compare", "complex", "convert", "count-leading-zeros", "divide", "floor",
-    "imag", "is-finite", "maximum", "minimum", "multiply", "negate", "not", "or", "popcnt", "real", "reduce-precision", "remainder",
-    "round-nearest-afz", "round-nearest-even", "select", "shift-left", "shift-right-arithmetic", "shift-right-logical", "sign",
-    "stochastic-convert", "subtract", "xor",
-])  # fmt: skip
-_GEMMS = ("__cublas$gemm", "__cublas$lt$matmul")  # and __cublas$lt$matmul$f8: xla/service/gpu/cublas_cudnn.cc
+_ELEMENTWISE = frozenset(
+    [
+        "abs",
+        "add",
+        "and",
+        "bitcast-convert",
+        "ceil",
+        "clamp",
+        "compare",
+        "complex",
+        "convert",
+        "count-leading-zeros",
+        "divide",
+        "floor",
+        "imag",
+        "is-finite",
+        "maximum",
+        "minimum",
+        "multiply",
+        "negate",
+        "not",
+        "or",
+        "popcnt",
+        "real",
+        "reduce-precision",
+        "remainder",
+        "round-nearest-afz",
+        "round-nearest-even",
+        "select",
+        "shift-left",
+        "shift-right-arithmetic",
+        "shift-right-logical",
+        "sign",
+        "stochastic-convert",
+        "subtract",
+        "xor",
+    ]
+)
+_GEMMS = (
+    "__cublas$gemm",
+    "__cublas$lt$matmul",
+)  # and __cublas$lt$matmul$f8: xla/service/gpu/cublas_cudnn.cc
 # where the input, the kernel and the output of the forward convolution stand: operand 0, operand 1, result (2)
 _CONVOLUTIONS = {
     "__cudnn$convForward": (0, 1, 2),
@@ -87,7 +122,9 @@ def applications(op: HloInstruction, operands: Operands) -> tuple[int, ...]:
 
 
 def _dot_flops(dot: DotDimensions, lhs: Shape, result: Shape) -> int:
-    return 2 * result.elements * prod(lhs.dimensions[dimension] for dimension in dot.lhs_contracting)
+    return (
+        2 * result.elements * prod(lhs.dimensions[dimension] for dimension in dot.lhs_contracting)
+    )
 
 
 def _library_flops(op: HloInstruction, operands: Operands) -> int | None:
@@ -99,12 +136,18 @@ def _library_flops(op: HloInstruction, operands: Operands) -> int | None:
     return None if dot is None else _dot_flops(dot, operands[0].shape, result)
 
 
-def library_convolution(op: HloInstruction, operands: Operands) -> tuple[Shape, Shape, Shape] | None:
+def library_convolution(
+    op: HloInstruction, operands: Operands
+) -> tuple[Shape, Shape, Shape] | None:
     """Input, kernel and output of the forward convolution that a call of cuDNN belongs to; None for any other instruction."""
     places = _CONVOLUTIONS.get(op.custom_call_target)
     if places is None:
         return None
-    shapes = (operands[0].shape, operands[1].shape, next(op.shape.arrays(), op.shape))  # behind it is scratch memory
+    shapes = (
+        operands[0].shape,
+        operands[1].shape,
+        next(op.shape.arrays(), op.shape),
+    )  # behind it is scratch memory
     data, kernel, output = (shapes[place] for place in places)
     return data, kernel, output
 
@@ -122,8 +165,12 @@ def library_dot(op: HloInstruction) -> DotDimensions | None:
     numbers = inner.get("dot_dimension_numbers") if isinstance(inner, dict) else None
     if not isinstance(numbers, dict):
         return None
-    sides = [f"{side}_{what}_dimensions" for what in ("contracting", "batch") for side in ("lhs", "rhs")]
-    return DotDimensions(*(tuple(int(number) for number in numbers.get(side, ())) for side in sides))
+    sides = [
+        f"{side}_{what}_dimensions" for what in ("contracting", "batch") for side in ("lhs", "rhs")
+    ]
+    return DotDimensions(
+        *(tuple(int(number) for number in numbers.get(side, ())) for side in sides)
+    )
 
 
 def _convolution_flops(op: HloInstruction, data: Shape, kernel: Shape, output: Shape) -> int | None:
@@ -132,8 +179,13 @@ def _convolution_flops(op: HloInstruction, data: Shape, kernel: Shape, output: S
     if d is None:
         return None
     spatial = zip(op.window, d.input_spatial, d.kernel_spatial, d.output_spatial, strict=True)
-    taps = prod(_taps(w, data.dimensions[i], kernel.dimensions[k], output.dimensions[o]) for w, i, k, o in spatial)
-    features = data.dimensions[d.input_feature] // op.feature_groups * output.dimensions[d.output_feature]
+    taps = prod(
+        _taps(w, data.dimensions[i], kernel.dimensions[k], output.dimensions[o])
+        for w, i, k, o in spatial
+    )
+    features = (
+        data.dimensions[d.input_feature] // op.feature_groups * output.dimensions[d.output_feature]
+    )
     return 2 * taps * features * (data.dimensions[d.input_batch] // op.batch_groups)
 
 
@@ -145,7 +197,9 @@ def _taps(window: WindowDimension, n_input: int, n_kernel: int, n_output: int) -
     Output o and kernel k meet place o × stride + k × window dilation − padding, where there is an element at each multiple
     of the base dilation. For each position of the shorter side the longer one's are counted, which solve a congruence.
     """
-    (n_few, few), (n_many, many) = sorted([(n_kernel, window.window_dilation), (n_output, window.stride)])
+    (n_few, few), (n_many, many) = sorted(
+        [(n_kernel, window.window_dilation), (n_output, window.stride)]
+    )
     if n_few > _LONGEST_WINDOW:
         raise ValueError(f"a window of {n_few} positions")
     shared = gcd(many, window.base_dilation)

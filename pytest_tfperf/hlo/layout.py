@@ -25,7 +25,9 @@ _HAS_NO_ELEMENTS = frozenset({"tuple", "opaque", "token", "buffer"})
 _ARRAY = re.compile(r"(\w+)\[([^\]]*)\](?:\{([^{}]*)\})?")
 _SIZE = re.compile(r"(<=)?(\d{1,18})")
 _PROPERTY = re.compile(r"([A-Z]+|#|\*)((?:\([^()]*\))+)")
-_IGNORED = frozenset({"D", "M", "SC", "#", "*"})  # sparse levels, metadata, split tensors, types of pointers
+_IGNORED = frozenset(
+    {"D", "M", "SC", "#", "*"}
+)  # sparse levels, metadata, split tensors, types of pointers
 _NUMBERS = {"L": "tail_alignment", "E": "element_bits", "S": "memory_space"}
 
 
@@ -70,7 +72,9 @@ def physical_dimensions(shape: Shape) -> tuple[int, ...]:
     """
     order = shape.minor_to_major or tuple(reversed(range(len(shape.dimensions))))
     if sorted(order) != list(range(len(shape.dimensions))):
-        raise LayoutError(f"{shape_text(shape)}: {{{','.join(map(str, order))}}} does not order {len(shape.dimensions)} dimensions")
+        raise LayoutError(
+            f"{shape_text(shape)}: {{{','.join(map(str, order))}}} does not order {len(shape.dimensions)} dimensions"
+        )
     return tuple(shape.dimensions[number] for number in order)
 
 
@@ -86,7 +90,9 @@ def padded_dimensions(shape: Shape) -> tuple[int, ...]:
     sizes = list(physical_dimensions(shape))
     tile = tuple(reversed(shape.tiles[0])) if shape.tiles else ()
     if COMBINED not in tile:
-        sizes = [_up(size, step) for size, step in zip(sizes, tile, strict=False)] + sizes[len(tile) :]
+        sizes = [_up(size, step) for size, step in zip(sizes, tile, strict=False)] + sizes[
+            len(tile) :
+        ]
     order = shape.minor_to_major or tuple(reversed(range(len(sizes))))
     return tuple(size for _, size in sorted(zip(order, sizes, strict=True)))
 
@@ -114,7 +120,10 @@ def shape_text(shape: Shape) -> str:
 
 def layout_text(shape: Shape) -> str:
     """An array's order and tiles as in HLO text, `{1,0:T(8,128)}`."""
-    tiles = "".join(f"({','.join('*' if size == COMBINED else str(size) for size in tile)})" for tile in shape.tiles)
+    tiles = "".join(
+        f"({','.join('*' if size == COMBINED else str(size) for size in tile)})"
+        for tile in shape.tiles
+    )
     order = shape.minor_to_major or tuple(reversed(range(len(shape.dimensions))))
     return f"{{{','.join(map(str, order))}{':T' if tiles else ''}{tiles}}}"
 
@@ -129,7 +138,9 @@ def _padded_elements(shape: Shape) -> int:
 def _tiled(sizes: tuple[int, ...], tile: tuple[int, ...], shape: Shape) -> tuple[int, ...]:
     """Sizes rounded up to a tile; both the fastest first, where the tile is written the other way round."""
     steps = tuple(reversed(tile))
-    known = sizes + (1,) * (len(steps) - len(sizes))  # an array of fewer dimensions than its tile lies in one of each
+    known = sizes + (1,) * (
+        len(steps) - len(sizes)
+    )  # an array of fewer dimensions than its tile lies in one of each
     found: list[int] = []
     for size, step in zip(known, steps, strict=False):
         if step == COMBINED and found:
@@ -139,7 +150,10 @@ def _tiled(sizes: tuple[int, ...], tile: tuple[int, ...], shape: Shape) -> tuple
             raise LayoutError(f"{shape_text(shape)}: {step} is no size of a tile")
         found.append(size)
     whole = [step for step in steps if step != COMBINED]
-    return (*(_up(size, step) for size, step in zip(found, whole, strict=True)), *known[len(steps) :])
+    return (
+        *(_up(size, step) for size, step in zip(found, whole, strict=True)),
+        *known[len(steps) :],
+    )
 
 
 def _up(size: int, step: int) -> int:
@@ -148,7 +162,9 @@ def _up(size: int, step: int) -> int:
 
 def _bits(shape: Shape) -> int:
     if not shape.bits:
-        raise LayoutError(f"{shape.dtype!r} is no element type; {nearest(shape.dtype, set(DTYPES.values()) - _HAS_NO_ELEMENTS)}")
+        raise LayoutError(
+            f"{shape.dtype!r} is no element type; {nearest(shape.dtype, set(DTYPES.values()) - _HAS_NO_ELEMENTS)}"
+        )
     return shape.bits
 
 
@@ -177,7 +193,9 @@ def _shape(text: str, begin: int, whole: str) -> tuple[Shape, int]:
         else:
             match = _ARRAY.match(text, place)
             if match is None:
-                raise LayoutError(f"{whole!r}: no shape at {text[place : place + 20]!r}; one looks like f32[1024,10]{{1,0:T(8,128)}}")
+                raise LayoutError(
+                    f"{whole!r}: no shape at {text[place : place + 20]!r}; one looks like f32[1024,10]{{1,0:T(8,128)}}"
+                )
             found, place = _array(match, whole), match.end()
         while open_tuples:
             open_tuples[-1].append(found)
@@ -195,26 +213,46 @@ def _array(match: re.Match[str], whole: str) -> Shape:
     dtype, sizes, layout = match.groups()
     bounds = [_SIZE.fullmatch(size) for size in sizes.split(",")] if sizes else []
     if dtype not in set(DTYPES.values()) - {"tuple"}:
-        raise LayoutError(f"{whole!r}: {dtype!r} is no element type; {nearest(dtype, set(DTYPES.values()) - _HAS_NO_ELEMENTS)}")
+        raise LayoutError(
+            f"{whole!r}: {dtype!r} is no element type; {nearest(dtype, set(DTYPES.values()) - _HAS_NO_ELEMENTS)}"
+        )
     known = [bound for bound in bounds if bound]
     if len(known) < len(bounds):
-        raise LayoutError(f"{whole!r}: [{sizes}] are no sizes; a size is a number, or <= and its bound")
-    shape = Shape(dtype, tuple(int(bound[2]) for bound in known), tuple(bool(bound[1]) for bound in known))
+        raise LayoutError(
+            f"{whole!r}: [{sizes}] are no sizes; a size is a number, or <= and its bound"
+        )
+    shape = Shape(
+        dtype, tuple(int(bound[2]) for bound in known), tuple(bool(bound[1]) for bound in known)
+    )
     order, _, properties = (layout or "").partition(":")
     found = _PROPERTY.findall(properties)
-    if "".join(map("".join, found)) != properties or not re.fullmatch(r"(\d+(,\d+)*)?", order) or len(order) > 999:
+    if (
+        "".join(map("".join, found)) != properties
+        or not re.fullmatch(r"(\d+(,\d+)*)?", order)
+        or len(order) > 999
+    ):
         raise LayoutError(f"{whole!r}: {{{layout}}} is no layout; one looks like {{1,0:T(8,128)}}")
     shape = replace(shape, minor_to_major=tuple(map(int, order.split(","))) if order else ())
     physical_dimensions(shape)
-    return replace(shape, **dict(_property(name, value, whole) for name, value in found if name not in _IGNORED))
+    return replace(
+        shape,
+        **dict(_property(name, value, whole) for name, value in found if name not in _IGNORED),
+    )
 
 
 def _property(name: str, value: str, whole: str) -> tuple[str, Any]:
     """`T(8,128)(2,1)`, `L(16)`, `E(4)` or `S(1)` as the shape's field and its value."""
     groups = value[1:-1].split(")(")
-    if name == "T" and all(re.fullmatch(r"(\*|[1-9]\d{0,17})(,(\*|[1-9]\d{0,17}))*", group) for group in groups):
+    if name == "T" and all(
+        re.fullmatch(r"(\*|[1-9]\d{0,17})(,(\*|[1-9]\d{0,17}))*", group) for group in groups
+    ):
         if not groups[0].endswith("*"):
-            return "tiles", tuple(tuple(COMBINED if size == "*" else int(size) for size in group.split(",")) for group in groups)
+            return "tiles", tuple(
+                tuple(COMBINED if size == "*" else int(size) for size in group.split(","))
+                for group in groups
+            )
     elif name in _NUMBERS and re.fullmatch(r"\d{1,18}", groups[0]) and len(groups) == 1:
         return _NUMBERS[name], int(groups[0])
-    raise LayoutError(f"{whole!r}: {name}{value} is no part of a layout; it has T(8,128), L(16), E(4) or S(1)")
+    raise LayoutError(
+        f"{whole!r}: {name}{value} is no part of a layout; it has T(8,128), L(16), E(4) or S(1)"
+    )

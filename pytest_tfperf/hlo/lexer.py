@@ -64,12 +64,19 @@ def modules_in(text: str, name: str) -> Iterator[ModuleText]:
         TraceError: If there is none, or what is none stands where an instruction should, with its line.
     """
     statements = list(_statements(_without_comments(text), name))
-    starts = [number for number, (_, line) in enumerate(statements) if re.match(r"HloModule\b", line)]
+    starts = [
+        number for number, (_, line) in enumerate(statements) if re.match(r"HloModule\b", line)
+    ]
     if not starts:
         where, line = statements[0] if statements else (name, "")
-        raise TraceError(f"{where}: no HLO text, which begins with a line 'HloModule …'" + (f": {_short(line)}" if line else ""))
+        raise TraceError(
+            f"{where}: no HLO text, which begins with a line 'HloModule …'"
+            + (f": {_short(line)}" if line else "")
+        )
     if starts[0]:
-        raise TraceError(f"{statements[0][0]}: before the first HloModule stands {_short(statements[0][1])}")
+        raise TraceError(
+            f"{statements[0][0]}: before the first HloModule stands {_short(statements[0][1])}"
+        )
     for begin, end in zip(starts, [*starts[1:], len(statements)], strict=True):
         yield _module(statements[begin:end])
 
@@ -143,13 +150,18 @@ def _statements(text: str, name: str) -> Iterator[tuple[str, str]]:
             yield where, " ".join(open_lines)
             open_lines, depth = [], 0
     if depth > 0:
-        raise TraceError(f"{where}: brackets or a string are not closed before the text ends: {_short(open_lines[0])}")
+        raise TraceError(
+            f"{where}: brackets or a string are not closed before the text ends: {_short(open_lines[0])}"
+        )
     if open_lines:
         yield where, " ".join(open_lines)
 
 
 def _goes_on(lines: list[str], following: str) -> bool:
-    return following[0] != "}" and (lines[-1][-1] == "," or (bool(_INSTRUCTION.match(lines[0])) and bool(_OPCODE.match(following))))
+    return following[0] != "}" and (
+        lines[-1][-1] == ","
+        or (bool(_INSTRUCTION.match(lines[0])) and bool(_OPCODE.match(following)))
+    )
 
 
 def _depth(line: str) -> int:
@@ -183,11 +195,15 @@ def _module(statements: list[tuple[str, str]]) -> ModuleText:
 def _instruction(text: str, where: str) -> Line:
     start = _INSTRUCTION.match(text)
     if start is None:
-        raise TraceError(f"{where}: no instruction, which is 'name = shape opcode(…)': {_short(text)}")
+        raise TraceError(
+            f"{where}: no instruction, which is 'name = shape opcode(…)': {_short(text)}"
+        )
     shape_end = _end_of(text, start.end(), " ")
     opcode = _OPCODE.match(text, shape_end)
     if opcode is None:
-        raise TraceError(f"{where}: no opcode with its operands behind the shape {_short(text[start.end() : shape_end])}")
+        raise TraceError(
+            f"{where}: no opcode with its operands behind the shape {_short(text[start.end() : shape_end])}"
+        )
     inside_end = _end_of(text, opcode.end() - 1, "")
     attributes = {}
     for part in parts(text[inside_end:].lstrip(" ,")):
@@ -196,7 +212,15 @@ def _instruction(text: str, where: str) -> Line:
             raise TraceError(f"{where}: {_short(part)} is no attribute, which is key=value")
         attributes[match[1]] = match[2].strip()
     inside = text[opcode.end() : inside_end - 1].strip()
-    return Line(where, bool(start[1]), start[2], text[start.end() : shape_end], opcode[1], inside, attributes)
+    return Line(
+        where,
+        bool(start[1]),
+        start[2],
+        text[start.end() : shape_end],
+        opcode[1],
+        inside,
+        attributes,
+    )
 
 
 def _end_of(text: str, begin: int, until: str) -> int:

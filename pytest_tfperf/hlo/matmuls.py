@@ -9,9 +9,16 @@ from dataclasses import dataclass
 from math import prod
 
 from pytest_tfperf.hlo.flops import library_convolution, library_dot
-from pytest_tfperf.hlo.lines import source_line
-from pytest_tfperf.hlo.module import ConvolutionDimensions, DotDimensions, HloComputation, HloInstruction, HloModule, Shape
-from pytest_tfperf.padding.dimension_order import is_convolution, is_kernel_gradient
+from pytest_tfperf.hlo.module import (
+    ConvolutionDimensions,
+    DotDimensions,
+    HloComputation,
+    HloInstruction,
+    HloModule,
+    Shape,
+    source_line,
+)
+from pytest_tfperf.hlo.traversal import is_convolution, is_kernel_gradient
 
 _BITS = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16}
 _Sizes = tuple[int, int, int, int, tuple[tuple[str, int], ...]]
@@ -60,7 +67,9 @@ def _gemm(part: HloComputation, op: HloInstruction) -> Gemm | None:
     found: _Sizes | None
     if op.opcode in ("dot", "scaled-dot") and op.dot:
         found = _multiplied(op.dot, operands[0].shape, operands[1].shape)
-    elif op.opcode == "convolution" and op.convolution and op.feature_groups == op.batch_groups == 1:
+    elif (
+        op.opcode == "convolution" and op.convolution and op.feature_groups == op.batch_groups == 1
+    ):
         found = _convolved(op, op.convolution, operands[0].shape, operands[1].shape)
     elif op.opcode == "custom-call" and (dot := library_dot(op)):
         found = _multiplied(dot, operands[0].shape, operands[1].shape)
@@ -75,20 +84,37 @@ def _gemm(part: HloComputation, op: HloInstruction) -> Gemm | None:
     if min(rows, columns, depth, batch) < 1 or 1 in (rows, columns):
         return None
     return Gemm(
-        op=op.op_name or op.name, dtype=dtype, rows=rows, columns=columns, depth=depth, sizes=sizes, batch=batch, line=source_line(op),
-    )  # fmt: skip
+        op=op.op_name or op.name,
+        dtype=dtype,
+        rows=rows,
+        columns=columns,
+        depth=depth,
+        sizes=sizes,
+        batch=batch,
+        line=source_line(op),
+    )
 
 
 def _multiplied(dot: DotDimensions, lhs: Shape, rhs: Shape) -> _Sizes:
     """Rows, columns, depth and batch of a matrix multiplication, and which of them to align."""
     batch = prod(lhs.dimensions[number] for number in dot.lhs_batch)
     depth = prod(lhs.dimensions[number] for number in dot.lhs_contracting)
-    rows = prod(size for number, size in enumerate(lhs.dimensions) if number not in dot.lhs_batch + dot.lhs_contracting)
-    columns = prod(size for number, size in enumerate(rhs.dimensions) if number not in dot.rhs_batch + dot.rhs_contracting)
+    rows = prod(
+        size
+        for number, size in enumerate(lhs.dimensions)
+        if number not in dot.lhs_batch + dot.lhs_contracting
+    )
+    columns = prod(
+        size
+        for number, size in enumerate(rhs.dimensions)
+        if number not in dot.rhs_batch + dot.rhs_contracting
+    )
     return rows, columns, depth, batch, (("rows", rows), ("columns", columns), ("depth", depth))
 
 
-def _convolved(op: HloInstruction, dims: ConvolutionDimensions, data: Shape, kernel: Shape) -> _Sizes:
+def _convolved(
+    op: HloInstruction, dims: ConvolutionDimensions, data: Shape, kernel: Shape
+) -> _Sizes:
     """
     A convolution as one matrix multiplication: an output position by all that its kernel reads.
 
@@ -96,7 +122,11 @@ def _convolved(op: HloInstruction, dims: ConvolutionDimensions, data: Shape, ker
     """
     out = next(op.shape.arrays(), op.shape).dimensions
     columns, depth = out[dims.output_feature], kernel.dimensions[dims.kernel_input_feature]
-    channels = data.dimensions[dims.input_batch] if is_convolution(op) and is_kernel_gradient(op) else depth
+    channels = (
+        data.dimensions[dims.input_batch]
+        if is_convolution(op) and is_kernel_gradient(op)
+        else depth
+    )
     rows = out[dims.output_batch] * prod(out[number] for number in dims.output_spatial)
     depth *= prod(kernel.dimensions[number] for number in dims.kernel_spatial)
     names = (
@@ -107,7 +137,9 @@ def _convolved(op: HloInstruction, dims: ConvolutionDimensions, data: Shape, ker
     return rows, columns, depth, 1, names
 
 
-def _by_library(op: HloInstruction, dims: ConvolutionDimensions, operands: tuple[HloInstruction, ...]) -> _Sizes | None:
+def _by_library(
+    op: HloInstruction, dims: ConvolutionDimensions, operands: tuple[HloInstruction, ...]
+) -> _Sizes | None:
     """The same of cuDNN's calls, whose labels are those of the forward convolution."""
     shapes = library_convolution(op, operands)
     if shapes is None:

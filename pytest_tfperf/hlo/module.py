@@ -12,12 +12,45 @@ from math import prod
 
 # xla_data.proto, PrimitiveType, spelled as in HLO text
 DTYPES = {
-    1: "pred", 2: "s8", 3: "s16", 4: "s32", 5: "s64", 6: "u8", 7: "u16", 8: "u32", 9: "u64", 10: "f16", 11: "f32", 12: "f64",
-    13: "tuple", 14: "opaque", 15: "c64", 16: "bf16", 17: "token", 18: "c128", 19: "f8e5m2", 20: "f8e4m3fn", 21: "s4", 22: "u4",
-    23: "f8e4m3b11fnuz", 24: "f8e5m2fnuz", 25: "f8e4m3fnuz", 26: "s2", 27: "u2", 28: "f8e4m3", 29: "f8e3m4", 30: "s1", 31: "u1",
-    32: "f4e2m1fn", 33: "f8e8m0fnu", 34: "buffer",
-}  # fmt: skip
-_BITS = {name: int((re.findall(r"\d+", name) or ["8" if name == "pred" else "0"])[0]) for name in DTYPES.values()}
+    1: "pred",
+    2: "s8",
+    3: "s16",
+    4: "s32",
+    5: "s64",
+    6: "u8",
+    7: "u16",
+    8: "u32",
+    9: "u64",
+    10: "f16",
+    11: "f32",
+    12: "f64",
+    13: "tuple",
+    14: "opaque",
+    15: "c64",
+    16: "bf16",
+    17: "token",
+    18: "c128",
+    19: "f8e5m2",
+    20: "f8e4m3fn",
+    21: "s4",
+    22: "u4",
+    23: "f8e4m3b11fnuz",
+    24: "f8e5m2fnuz",
+    25: "f8e4m3fnuz",
+    26: "s2",
+    27: "u2",
+    28: "f8e4m3",
+    29: "f8e3m4",
+    30: "s1",
+    31: "u1",
+    32: "f4e2m1fn",
+    33: "f8e8m0fnu",
+    34: "buffer",
+}
+_BITS = {
+    name: int((re.findall(r"\d+", name) or ["8" if name == "pred" else "0"])[0])
+    for name in DTYPES.values()
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +85,9 @@ class Shape:
     @property
     def bytes(self) -> int:
         """Bytes of an array without padding, of a tuple those of its parts; a narrow type takes a byte unless the layout packs it."""
-        return -(-self.elements * (self.element_bits or max(8, self.bits)) // 8) + sum(part.bytes for part in self.parts)
+        return -(-self.elements * (self.element_bits or max(8, self.bits)) // 8) + sum(
+            part.bytes for part in self.parts
+        )
 
     def arrays(self) -> Iterator[Shape]:
         """The arrays in it, in order."""
@@ -170,7 +205,9 @@ class HloComputation:
     @property
     def parameters(self) -> dict[int, HloInstruction]:
         """Its parameters by number."""
-        return {op.parameter_number: op for op in self.instructions.values() if op.opcode == "parameter"}
+        return {
+            op.parameter_number: op for op in self.instructions.values() if op.opcode == "parameter"
+        }
 
     def operands(self, instruction: HloInstruction) -> tuple[HloInstruction, ...]:
         """The operands of one of its instructions."""
@@ -199,3 +236,13 @@ class Buffers:
     arguments: int
     outputs: int
     temporaries: int
+
+
+_PACKAGES = re.compile(r"[/\\](site|dist)-packages[/\\]")
+
+
+def source_line(op: HloInstruction) -> str | None:
+    """`model.py:12`; None where the module does not say, or names a line of an installed package, as TensorFlow's own are."""
+    if not op.source_file or _PACKAGES.search(op.source_file):
+        return None
+    return f"{op.source_file}:{op.source_line}"

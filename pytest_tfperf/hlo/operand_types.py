@@ -15,11 +15,29 @@ from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule, 
 _HALF = 16  # bits
 _EXACT = 8  # bits of integers that bfloat16 and float16 hold exactly
 _DEEPEST = 16  # tuples within each other
-_MOVES = frozenset([
-    "copy", "bitcast", "transpose", "broadcast", "reshape", "dynamic-reshape", "reverse", "slice", "dynamic-slice", "gather",
-    "opt-barrier", "copy-start", "copy-done",
-])  # fmt: skip
-_MERGES = {"concatenate": slice(None), "pad": slice(2), "select": slice(1, 3), "dynamic-update-slice": slice(2)}
+_MOVES = frozenset(
+    [
+        "copy",
+        "bitcast",
+        "transpose",
+        "broadcast",
+        "reshape",
+        "dynamic-reshape",
+        "reverse",
+        "slice",
+        "dynamic-slice",
+        "gather",
+        "opt-barrier",
+        "copy-start",
+        "copy-done",
+    ]
+)
+_MERGES = {
+    "concatenate": slice(None),
+    "pad": slice(2),
+    "select": slice(1, 3),
+    "dynamic-update-slice": slice(2),
+}
 
 # a value: the computation, the instruction, and which part of its result
 _Value = tuple[int, int, tuple[int, ...]]
@@ -38,7 +56,9 @@ class OperandTypes:
             return True
         if not self._widens:
             return False
-        origins = {wide for factor in factors for wide in self._origins((computation.id, factor.id, ()))}
+        origins = {
+            wide for factor in factors for wide in self._origins((computation.id, factor.id, ()))
+        }
         if origins == {False}:
             return True
         certain = self._keeps_conversions and origins != {False, None}
@@ -47,9 +67,18 @@ class OperandTypes:
     @cached_property
     def _widens(self) -> bool:
         """Whether a CPU's compiler may have widened types: a TPU's has tiles in its layouts, a GPU's its own calls and configuration."""
-        ops = [op for part in self.module.computations.values() for op in part.instructions.values()]
-        gpu = any(op.custom_call_target.startswith("__cu") or '"operation_queue_id"' in op.backend_config for op in ops)
-        return self.module.scheduled and not gpu and not any(shape.tiles for op in ops for shape in op.shape.arrays())
+        ops = [
+            op for part in self.module.computations.values() for op in part.instructions.values()
+        ]
+        gpu = any(
+            op.custom_call_target.startswith("__cu") or '"operation_queue_id"' in op.backend_config
+            for op in ops
+        )
+        return (
+            self.module.scheduled
+            and not gpu
+            and not any(shape.tiles for op in ops for shape in op.shape.arrays())
+        )
 
     @cached_property
     def _has_half(self) -> bool:
@@ -73,7 +102,11 @@ class OperandTypes:
             for op in part.instructions.values():
                 if op.opcode == "convert" and part.operands(op)[0].opcode == "convert":
                     narrow = part.operands(op)[0]
-                    if narrow.shape.bits <= _HALF < min(op.shape.bits, part.operands(narrow)[0].shape.bits):
+                    if (
+                        narrow.shape.bits
+                        <= _HALF
+                        < min(op.shape.bits, part.operands(narrow)[0].shape.bits)
+                    ):
                         return True
         return False
 
@@ -110,7 +143,9 @@ class OperandTypes:
             waiting += sources - seen
             seen |= sources
 
-    def _sources(self, part: HloComputation, op: HloInstruction, path: tuple[int, ...]) -> Iterator[_Value]:
+    def _sources(
+        self, part: HloComputation, op: HloInstruction, path: tuple[int, ...]
+    ) -> Iterator[_Value]:
         """The values that an instruction passes on as they are, or merely wider."""
         operands = part.operands(op)
         if op.opcode in _MOVES or (op.opcode == "convert" and _fits(operands[0].shape)):
@@ -127,7 +162,9 @@ class OperandTypes:
                 yield part.id, operands[0].id, path
         elif op.opcode == "parameter":
             for caller, call in self._callers.get(part.id, ()):
-                yield from ((caller.id, key, path) for key in _argument(call, part.id, op.parameter_number))
+                yield from (
+                    (caller.id, key, path) for key in _argument(call, part.id, op.parameter_number)
+                )
 
 
 def _argument(call: HloInstruction, computation: int, number: int) -> tuple[int, ...]:
@@ -137,13 +174,19 @@ def _argument(call: HloInstruction, computation: int, number: int) -> tuple[int,
     if call.opcode == "while":
         return (call.id,)
     if call.opcode == "conditional":
-        return tuple(call.operands[1 + branch] for branch, key in enumerate(call.called) if key == computation)
+        return tuple(
+            call.operands[1 + branch]
+            for branch, key in enumerate(call.called)
+            if key == computation
+        )
     return ()
 
 
 def _is_cast(op: HloInstruction) -> bool:
     """Whether TensorFlow's Cast or JAX's convert_element_type stands in the program where this conversion does."""
-    return op.opcode == "convert" and (op.op_type == "Cast" or op.op_name.endswith("convert_element_type"))
+    return op.opcode == "convert" and (
+        op.op_type == "Cast" or op.op_name.endswith("convert_element_type")
+    )
 
 
 def _fits(shape: Shape) -> bool:

@@ -17,12 +17,29 @@ from math import inf, nan
 from pytest_tfperf.errors import LayoutError, TraceError
 from pytest_tfperf.hlo.layout import parse_shape
 from pytest_tfperf.hlo.lexer import Block, Line, ModuleText, modules_in, pairs, parts, unquoted
-from pytest_tfperf.hlo.module import ConvolutionDimensions, DotDimensions, HloComputation, HloInstruction, HloModule, Shape, WindowDimension
+from pytest_tfperf.hlo.module import (
+    ConvolutionDimensions,
+    DotDimensions,
+    HloComputation,
+    HloInstruction,
+    HloModule,
+    Shape,
+    WindowDimension,
+)
 
 _CALLEES = (  # in the order of an instruction's called computations: xla/hlo/ir/hlo_instruction.h
-    "body", "condition", "select", "scatter", "calls", "to_apply", "true_computation", "false_computation", "branch_computations",
-    "called_computations", "async_computation",
-)  # fmt: skip
+    "body",
+    "condition",
+    "select",
+    "scatter",
+    "calls",
+    "to_apply",
+    "true_computation",
+    "false_computation",
+    "branch_computations",
+    "called_computations",
+    "async_computation",
+)
 _INTEGER = re.compile(r"-?\d{1,18}")
 _FLOATS = {"inf": inf, "-inf": -inf, "nan": nan, "-nan": nan}
 _ROUNDED = {"f16": "<e", "f32": "<f", "f64": "<d"}
@@ -44,7 +61,11 @@ def _module(found: ModuleText) -> HloModule:
     title = re.match(r"HloModule\s+%?([^\s,]+)", found.head)
     entries = [number for number, block in enumerate(found.blocks, 1) if block.entry]
     if title is None or len(entries) != 1:
-        what = "the module has no name" if title is None else f"a module has one ENTRY computation, this one {len(entries)}"
+        what = (
+            "the module has no name"
+            if title is None
+            else f"a module has one ENTRY computation, this one {len(entries)}"
+        )
         raise TraceError(f"{found.where}: {what}")
     reader = _Reader(_frames(found.others))
     for number, block in enumerate(found.blocks, 1):
@@ -91,7 +112,9 @@ class _Reader:
         except LayoutError as error:
             raise LayoutError(f"{line.where}: {error}") from error
         except (ArithmeticError, LookupError, RecursionError, ValueError) as error:
-            raise TraceError(f"{line.where}: an attribute of {line.name!r} cannot be understood: {error!r}") from error
+            raise TraceError(
+                f"{line.where}: an attribute of {line.name!r} cannot be understood: {error!r}"
+            ) from error
 
     def _instruction(self, line: Line, places: dict[str, int]) -> HloInstruction:
         given, opcode = line.attributes, line.opcode
@@ -112,7 +135,9 @@ class _Reader:
             source_line=_integer(said["source_line"]) if "source_line" in said else source_line,
             parameter_number=_integer(line.inside) if opcode == "parameter" else 0,
             tuple_index=_integer(given["index"]) if opcode == "get-tuple-element" else 0,
-            dimensions=_integers(given.get("dimensions", given.get("iota_dimension", "") if opcode == "iota" else "")),
+            dimensions=_integers(
+                given.get("dimensions", given.get("iota_dimension", "") if opcode == "iota" else "")
+            ),
             fft_length=_integers(given.get("fft_length", "")),
             window=_window(given["window"]) if "window" in given else (),
             dot=_dot(given) if opcode in ("dot", "scaled-dot") else None,
@@ -124,16 +149,27 @@ class _Reader:
             backend_config=unquoted(given.get("backend_config", "")),
             direction=given.get("direction", ""),
             constant=_scalar(shape, line.inside) if opcode == "constant" else None,
-            slices=tuple(_slice(part) for part in parts(_inside(given["slice"]))) if opcode == "slice" and "slice" in given else (),
-            padding=tuple(_edges(part) for part in given["padding"].split("x")) if opcode == "pad" and "padding" in given else (),
+            slices=tuple(_slice(part) for part in parts(_inside(given["slice"])))
+            if opcode == "slice" and "slice" in given
+            else (),
+            padding=tuple(_edges(part) for part in given["padding"].split("x"))
+            if opcode == "pad" and "padding" in given
+            else (),
         )
 
     def called(self, given: dict[str, str]) -> tuple[int, ...]:
         """Ids of the computations that an instruction calls."""
-        names = [name.lstrip("%") for key in _CALLEES if key in given for name in parts(_inside(given[key]))]
+        names = [
+            name.lstrip("%")
+            for key in _CALLEES
+            if key in given
+            for name in parts(_inside(given[key]))
+        ]
         missing = next((name for name in names if name not in self.numbers), None)
         if missing is not None:
-            raise TraceError(f"it calls the computation {missing!r}, which does not stand before it")
+            raise TraceError(
+                f"it calls the computation {missing!r}, which does not stand before it"
+            )
         return tuple(self.numbers[name] for name in names)
 
 
@@ -147,7 +183,9 @@ def _placed(made: HloInstruction, line: Line) -> HloInstruction:
         "fusion": len(made.called) != 1,
     }
     if lacking.get(made.opcode):
-        raise TraceError(f"{line.where}: {made.name!r} lacks operands or attributes that every {made.opcode} has")
+        raise TraceError(
+            f"{line.where}: {made.name!r} lacks operands or attributes that every {made.opcode} has"
+        )
     return made
 
 
@@ -181,12 +219,19 @@ def _frames(lines: Iterable[str]) -> dict[str, tuple[str, int]]:
         else:
             rows = tables.setdefault(line, {})
     names = {number: unquoted(row) for number, row in tables.get("FileNames", {}).items()}
-    places = {number: pairs(row, "a file location") for number, row in tables.get("FileLocations", {}).items()}
-    frames = {number: pairs(row, "a stack frame").get("file_location_id", "") for number, row in tables.get("StackFrames", {}).items()}
+    places = {
+        number: pairs(row, "a file location")
+        for number, row in tables.get("FileLocations", {}).items()
+    }
+    frames = {
+        number: pairs(row, "a stack frame").get("file_location_id", "")
+        for number, row in tables.get("StackFrames", {}).items()
+    }
     found = {number: places[place] for number, place in frames.items() if place in places}
     return {
-        number: (names.get(place.get("file_name_id", ""), ""), _integer(place.get("line", "0"))) for number, place in found.items()
-    }  # fmt: skip
+        number: (names.get(place.get("file_name_id", ""), ""), _integer(place.get("line", "0")))
+        for number, place in found.items()
+    }
 
 
 def _inside(text: str) -> str:
@@ -222,12 +267,25 @@ def _window(text: str) -> tuple[WindowDimension, ...]:
 
     sides = [tuple(map(_integer, side.split("_"))) for side in column("pad", "0_0")]
     return tuple(
-        WindowDimension(_integer(size), _integer(stride), low, high, _integer(dilation), _integer(base), reversal != "0")
-        for size, stride, (low, high), dilation, base, reversal in zip(
-            column("size", "1"), column("stride", "1"), sides, column("rhs_dilate", "1"), column("lhs_dilate", "1"),
-            column("rhs_reversal", "0"), strict=True,
+        WindowDimension(
+            _integer(size),
+            _integer(stride),
+            low,
+            high,
+            _integer(dilation),
+            _integer(base),
+            reversal != "0",
         )
-    )  # fmt: skip
+        for size, stride, (low, high), dilation, base, reversal in zip(
+            column("size", "1"),
+            column("stride", "1"),
+            sides,
+            column("rhs_dilate", "1"),
+            column("lhs_dilate", "1"),
+            column("rhs_reversal", "0"),
+            strict=True,
+        )
+    )
 
 
 def _labels(text: str) -> ConvolutionDimensions:
@@ -237,13 +295,27 @@ def _labels(text: str) -> ConvolutionDimensions:
         raise ValueError(f"{text[:40]!r} names no dimensions, as b01f_01io->b01f does")
     given, kernel, output = match.groups()
     spatial = [str(number) for number in range(len(given) - 2)]
-    if not len(set(given)) == len(given) == len(set(kernel)) == len(kernel) == len(set(output)) == len(output):
+    if (
+        not len(set(given))
+        == len(given)
+        == len(set(kernel))
+        == len(kernel)
+        == len(set(output))
+        == len(output)
+    ):
         raise ValueError(f"{text[:40]!r} names dimensions twice")
     sides = [tuple(side.index(label) for label in spatial) for side in (given, kernel, output)]
     return ConvolutionDimensions(
-        given.index("b"), given.index("f"), sides[0], kernel.index("i"), kernel.index("o"), sides[1],
-        output.index("b"), output.index("f"), sides[2],
-    )  # fmt: skip
+        given.index("b"),
+        given.index("f"),
+        sides[0],
+        kernel.index("i"),
+        kernel.index("o"),
+        sides[1],
+        output.index("b"),
+        output.index("f"),
+        sides[2],
+    )
 
 
 def _slice(text: str) -> tuple[int, int, int]:
@@ -267,7 +339,9 @@ def _scalar(shape: Shape, text: str) -> bool | float | None:
     if re.fullmatch(r"[su]\d+", shape.dtype):
         return int(text) if re.fullmatch(r"-?\d{1,20}", text) else None
     return (
-        _round(shape.dtype, _FLOATS[text] if text in _FLOATS else float(text)) if shape.dtype in _ROUNDED or shape.dtype == "bf16" else None
+        _round(shape.dtype, _FLOATS[text] if text in _FLOATS else float(text))
+        if shape.dtype in _ROUNDED or shape.dtype == "bf16"
+        else None
     )
 
 

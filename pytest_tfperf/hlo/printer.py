@@ -11,16 +11,43 @@ import json
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 
-from pytest_tfperf.hlo.module import ConvolutionDimensions, HloComputation, HloInstruction, HloModule, Shape, WindowDimension
+from pytest_tfperf.hlo.module import (
+    ConvolutionDimensions,
+    HloComputation,
+    HloInstruction,
+    HloModule,
+    Shape,
+    WindowDimension,
+)
 
 _SAY_DIMENSIONS = frozenset(
-    ["all-gather", "all-to-all", "broadcast", "concatenate", "map", "reduce", "reverse", "sort", "transpose"]
-)  # fmt: skip
+    [
+        "all-gather",
+        "all-to-all",
+        "broadcast",
+        "concatenate",
+        "map",
+        "reduce",
+        "reverse",
+        "sort",
+        "transpose",
+    ]
+)
 _CALLEES = {  # xla/hlo/ir/hlo_instruction.h: the order of a while's and a select-and-scatter's computations
-    "while": ("body", "condition"), "select-and-scatter": ("select", "scatter"), "fusion": ("calls",), "async-start": ("calls",),
-    "call": ("to_apply",), "reduce": ("to_apply",), "reduce-window": ("to_apply",), "map": ("to_apply",), "sort": ("to_apply",),
-    "scatter": ("to_apply",), "all-reduce": ("to_apply",), "all-reduce-start": ("to_apply",), "reduce-scatter": ("to_apply",),
-}  # fmt: skip
+    "while": ("body", "condition"),
+    "select-and-scatter": ("select", "scatter"),
+    "fusion": ("calls",),
+    "async-start": ("calls",),
+    "call": ("to_apply",),
+    "reduce": ("to_apply",),
+    "reduce-window": ("to_apply",),
+    "map": ("to_apply",),
+    "sort": ("to_apply",),
+    "scatter": ("to_apply",),
+    "all-reduce": ("to_apply",),
+    "all-reduce-start": ("to_apply",),
+    "reduce-scatter": ("to_apply",),
+}
 _MANY = {"conditional": "branch_computations"}
 _COMMENT_EVERY = 5
 
@@ -39,7 +66,9 @@ def instruction_text(module: HloModule, part: HloComputation, op: HloInstruction
     """One instruction of a computation, without indentation: `%add.1 = f32[8]{0} add(%a, %b), metadata={…}`."""
     inside = literal_text(op) or _listed(f"%{operand.name}" for operand in part.operands(op))
     call = f"%{op.name} = {shape_text(op.shape)} {op.opcode}({inside})"
-    return ("ROOT " if op.id == part.root_id else "") + ", ".join([call, *_attributes(module, part, op)])
+    return ("ROOT " if op.id == part.root_id else "") + ", ".join(
+        [call, *_attributes(module, part, op)]
+    )
 
 
 def shape_text(shape: Shape, layout: bool = True) -> str:
@@ -49,7 +78,10 @@ def shape_text(shape: Shape, layout: bool = True) -> str:
     if shape.dtype in ("token", "opaque"):
         return f"{shape.dtype}[]"
     dynamic = shape.dynamic or (False,) * len(shape.dimensions)
-    sizes = ",".join(("<=" if free else "") + str(size) for size, free in zip(shape.dimensions, dynamic, strict=False))
+    sizes = ",".join(
+        ("<=" if free else "") + str(size)
+        for size, free in zip(shape.dimensions, dynamic, strict=False)
+    )
     return f"{shape.dtype}[{sizes}]" + (_layout(shape) if layout else "")
 
 
@@ -62,21 +94,34 @@ def literal_text(op: HloInstruction) -> str | None:
     return "{...}" if op.constant is None else _number(op.shape.dtype, op.constant)
 
 
-def callees(module: HloModule, part: HloComputation, op: HloInstruction) -> Iterator[tuple[str, HloComputation]]:
+def callees(
+    module: HloModule, part: HloComputation, op: HloInstruction
+) -> Iterator[tuple[str, HloComputation]]:
     """The computations that an instruction calls, each with what it is to it: `body`, `to_apply`, `calls`."""
     titles = _CALLEES.get(op.opcode, ())
     if op.opcode == "conditional":
         two = op.operands and part.operands(op)[0].shape.dtype == "pred"
         titles = ("true_computation", "false_computation") if two else ()
     for place, key in enumerate(op.called):
-        yield titles[place] if place < len(titles) else _MANY.get(op.opcode, "called_computations"), module.computations[key]
+        yield (
+            titles[place] if place < len(titles) else _MANY.get(op.opcode, "called_computations"),
+            module.computations[key],
+        )
 
 
 def _computation(module: HloModule, part: HloComputation) -> str:
-    given = ", ".join(f"{op.name}: {shape_text(op.shape, layout=False)}" for op in _parameters(part))
+    given = ", ".join(
+        f"{op.name}: {shape_text(op.shape, layout=False)}" for op in _parameters(part)
+    )
     entry = "ENTRY " if part.id == module.entry_id else ""
     lines = [f"  {instruction_text(module, part, op)}" for op in part.instructions.values()]
-    return "\n".join([f"{entry}%{part.name} ({given}) -> {shape_text(part.root.shape, layout=False)} {{", *lines, "}"])
+    return "\n".join(
+        [
+            f"{entry}%{part.name} ({given}) -> {shape_text(part.root.shape, layout=False)} {{",
+            *lines,
+            "}",
+        ]
+    )
 
 
 def _parameters(part: HloComputation) -> list[HloInstruction]:
@@ -86,14 +131,17 @@ def _parameters(part: HloComputation) -> list[HloInstruction]:
 def _listed(items: Iterable[str]) -> str:
     """Items with a comma between them and, as XLA has it, the number of every fifth."""
     return ", ".join(
-        f"/*index={place}*/{item}" if place and place % _COMMENT_EVERY == 0 else item for place, item in enumerate(items)
-    )  # fmt: skip
+        f"/*index={place}*/{item}" if place and place % _COMMENT_EVERY == 0 else item
+        for place, item in enumerate(items)
+    )
 
 
 def _layout(shape: Shape) -> str:
     """`{1,0:T(8,128)E(4)S(1)}` (xla/layout.cc): tiles, bits of an element, memory space."""
     order = ",".join(map(str, shape.minor_to_major))
-    tiles = "".join(f"({','.join('*' if size < 0 else str(size) for size in tile)})" for tile in shape.tiles)
+    tiles = "".join(
+        f"({','.join('*' if size < 0 else str(size) for size in tile)})" for tile in shape.tiles
+    )
     more = f"T{tiles}" if tiles else ""
     more += f"E({shape.element_bits})" if shape.element_bits else ""
     more += f"S({shape.memory_space})" if shape.memory_space else ""
@@ -108,7 +156,9 @@ def _number(dtype: str, value: bool | float) -> str:
         return f"{value:.5g}" if dtype == "f16" else f"{value:.4g}"
     short, long, code = (6, 9, "<f") if dtype == "f32" else (15, 17, "<d")
     text = f"{value:.{short}g}"
-    return text if struct.pack(code, float(text)) == struct.pack(code, value) else f"{value:.{long}g}"
+    return (
+        text if struct.pack(code, float(text)) == struct.pack(code, value) else f"{value:.{long}g}"
+    )
 
 
 def _attributes(module: HloModule, part: HloComputation, op: HloInstruction) -> Iterator[str]:
@@ -134,7 +184,10 @@ def _own_attributes(op: HloInstruction) -> Iterator[str]:
         yield f"index={op.tuple_index}"
     if op.opcode == "slice":
         strides = any(stride > 1 for *_, stride in op.slices)
-        bounds = (f"[{start}:{limit}{f':{stride}' if strides else ''}]" for start, limit, stride in op.slices)
+        bounds = (
+            f"[{start}:{limit}{f':{stride}' if strides else ''}]"
+            for start, limit, stride in op.slices
+        )
         yield f"slice={{{', '.join(bounds)}}}"
     if op.opcode == "dynamic-slice":
         yield f"dynamic_slice_sizes={_braced(op.shape.dimensions)}"
@@ -161,9 +214,11 @@ def _products(op: HloInstruction) -> Iterator[str]:
     if op.dot:
         dot = op.dot
         sides = (
-            ("lhs_batch_dims", dot.lhs_batch), ("lhs_contracting_dims", dot.lhs_contracting),
-            ("rhs_batch_dims", dot.rhs_batch), ("rhs_contracting_dims", dot.rhs_contracting),
-        )  # fmt: skip
+            ("lhs_batch_dims", dot.lhs_batch),
+            ("lhs_contracting_dims", dot.lhs_contracting),
+            ("rhs_batch_dims", dot.rhs_batch),
+            ("rhs_contracting_dims", dot.rhs_contracting),
+        )
         yield from (f"{key}={_braced(dimensions)}" for key, dimensions in sides if dimensions)
     if op.feature_groups > 1:
         yield f"feature_group_count={op.feature_groups}"
@@ -191,18 +246,28 @@ def _window(window: Sequence[WindowDimension]) -> str:
         ("rhs_dilate", [str(one.window_dilation) for one in window], "1"),
         ("rhs_reversal", [str(int(one.reversal)) for one in window], "0"),
     )
-    return " ".join(f"{key}={'x'.join(values)}" for key, values, usual in said if set(values) != {usual})
+    return " ".join(
+        f"{key}={'x'.join(values)}" for key, values, usual in said if set(values) != {usual}
+    )
 
 
 def _labels(dims: ConvolutionDimensions) -> str:
     """`b01f_01io->b01f`: what each dimension of input, kernel and output is."""
 
-    def side(first: int, first_label: str, second: int, second_label: str, spatial: Sequence[int]) -> str:
-        named = {first: first_label, second: second_label, **{place: str(number) for number, place in enumerate(spatial)}}
+    def side(
+        first: int, first_label: str, second: int, second_label: str, spatial: Sequence[int]
+    ) -> str:
+        named = {
+            first: first_label,
+            second: second_label,
+            **{place: str(number) for number, place in enumerate(spatial)},
+        }
         return "".join(label for _, label in sorted(named.items()))
 
     given = side(dims.input_batch, "b", dims.input_feature, "f", dims.input_spatial)
-    kernel = side(dims.kernel_input_feature, "i", dims.kernel_output_feature, "o", dims.kernel_spatial)
+    kernel = side(
+        dims.kernel_input_feature, "i", dims.kernel_output_feature, "o", dims.kernel_spatial
+    )
     return f"{given}_{kernel}->{side(dims.output_batch, 'b', dims.output_feature, 'f', dims.output_spatial)}"
 
 

@@ -17,12 +17,19 @@ _OF_THE_HOST = ("cpu", "cores")
 
 def differences(stored: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
     """What differs between two machine classes, field by field, with why it matters for times."""
-    fields = [name for name in dict.fromkeys([*here, *stored]) if stored.get(name) != here.get(name)]
+    fields = [
+        name for name in dict.fromkeys([*here, *stored]) if stored.get(name) != here.get(name)
+    ]
     on_device = stored.get("accelerators") == here.get("accelerators") not in (None, "none")
-    return [f"{name}: stored {stored.get(name)}, here {here.get(name)} ({_matters(name, on_device)})" for name in fields]
+    return [
+        f"{name}: stored {stored.get(name)}, here {here.get(name)} ({_matters(name, on_device)})"
+        for name in fields
+    ]
 
 
-def nearest_class(stored: Iterable[Mapping[str, Any]], here: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def nearest_class(
+    stored: Iterable[Mapping[str, Any]], here: Mapping[str, Any]
+) -> Mapping[str, Any] | None:
     """The machine class with the fewest differences, if there is any."""
     return min(stored, key=lambda machine: len(differences(machine, here)), default=None)
 

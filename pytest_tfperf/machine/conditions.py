@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from pytest_tfperf.machine.gpu_conditions import Gpu, clock_remark, gpu_remarks, read_gpus
 
@@ -64,7 +66,9 @@ def read_conditions(root: Path = _ROOT) -> Conditions:
     return replace(read_cpu(root), gpus=read_gpus())
 
 
-def read_cpu(root: Path = _ROOT, cores: Sequence[int] = (), processes: Sequence[int] = ()) -> Conditions:
+def read_cpu(
+    root: Path = _ROOT, cores: Sequence[int] = (), processes: Sequence[int] = ()
+) -> Conditions:
     """
     The conditions now but for GPUs, which TensorFlow is asked for.
 
@@ -77,7 +81,9 @@ def read_cpu(root: Path = _ROOT, cores: Sequence[int] = (), processes: Sequence[
     return Conditions(
         at_s=time.perf_counter(),
         cores=len(cores),
-        own_s=sum(_process_seconds(root, process) for process in processes) if processes else _own_seconds(),
+        own_s=sum(_process_seconds(root, process) for process in processes)
+        if processes
+        else _own_seconds(),
         busy_s=cpu[0] if cpu else None,
         stolen_s=cpu[1] if cpu else None,
         interruptions=_interruptions(),
@@ -90,7 +96,13 @@ def read_cpu(root: Path = _ROOT, cores: Sequence[int] = (), processes: Sequence[
 
 def remarks(before: Conditions, after: Conditions) -> tuple[str, ...]:
     """What is worth to know of the timed window between two readings, each with its figures and what to do."""
-    found = (_loaded(before, after), _stolen(before, after), _clock(before, after), _heat(before, after), _stopped(before, after))
+    found = (
+        _loaded(before, after),
+        _stolen(before, after),
+        _clock(before, after),
+        _heat(before, after),
+        _stopped(before, after),
+    )
     return tuple(remark for remark in found if remark) + gpu_remarks(before.gpus, after.gpus)
 
 
@@ -118,7 +130,9 @@ _QUIET = "step_time is longer for it; stop what else runs there, children of the
 def _interrupted(before: Conditions, after: Conditions) -> str:
     if before.interruptions is None or after.interruptions is None:
         return ""
-    return f" (involuntary context switches of this one: {after.interruptions - before.interruptions})"
+    return (
+        f" (involuntary context switches of this one: {after.interruptions - before.interruptions})"
+    )
 
 
 def _stolen(before: Conditions, after: Conditions) -> str | None:
@@ -183,7 +197,10 @@ def _process_seconds(root: Path, process: int) -> float:
 
 def _cpu_seconds(stat: str, cores: tuple[int, ...]) -> tuple[float, float] | None:
     """Busy and stolen seconds of the cores: user, nice, system, irq, softirq; steal (Linux, proc_stat(5); guests are in user)."""
-    rows = {int(row[0]): [int(cell) for cell in row[1:]] for row in (line[3:].split() for line in re.findall(r"^cpu\d.*", stat, re.M))}
+    rows = {
+        int(row[0]): [int(cell) for cell in row[1:]]
+        for row in (line[3:].split() for line in re.findall(r"^cpu\d.*", stat, re.M))
+    }
     if any(len(rows.get(core, ())) < 8 for core in cores):
         return None
     tick = os.sysconf("SC_CLK_TCK")
@@ -193,16 +210,25 @@ def _cpu_seconds(stat: str, cores: tuple[int, ...]) -> tuple[float, float] | Non
 
 def _clock_mhz(root: Path, cores: tuple[int, ...]) -> float | None:
     """Of the fastest core, which is one that works: from cpufreq in kHz, or from /proc/cpuinfo."""
-    files = (root / f"sys/devices/system/cpu/cpu{core}/cpufreq/scaling_cur_freq" for core in cores[:_CORES])
+    files = (
+        root / f"sys/devices/system/cpu/cpu{core}/cpufreq/scaling_cur_freq"
+        for core in cores[:_CORES]
+    )
     known = [int(text) / 1000 for text in map(_text, files) if text.strip().isdigit()]
     if not known and len(cores) <= _CORES:
-        known = [float(mhz) for mhz in re.findall(r"^cpu MHz\s*:\s*([\d.]+)", _text(root / "proc/cpuinfo"), re.M)]
+        known = [
+            float(mhz)
+            for mhz in re.findall(r"^cpu MHz\s*:\s*([\d.]+)", _text(root / "proc/cpuinfo"), re.M)
+        ]
     return max(known, default=None)
 
 
 def _hot(root: Path, cores: tuple[int, ...]) -> int | None:
     """How often cores were slowed for heat since boot (Intel; Linux, Documentation/admin-guide/abi: thermal_throttle)."""
-    files = (root / f"sys/devices/system/cpu/cpu{core}/thermal_throttle/core_throttle_count" for core in cores[:_CORES])
+    files = (
+        root / f"sys/devices/system/cpu/cpu{core}/thermal_throttle/core_throttle_count"
+        for core in cores[:_CORES]
+    )
     known = [int(text) for text in map(_text, files) if text.strip().isdigit()]
     return sum(known) if known else None
 
@@ -220,7 +246,13 @@ def _quota(root: Path) -> tuple[int, int] | None:
             continue
         own = Path(path.lstrip("/"))
         for group in (own, *own.parents):
-            stat = dict(re.findall(r"^(\w+) (\d+)$", _text(root / "sys/fs/cgroup" / controllers / group / "cpu.stat"), re.M))
+            stat = dict(
+                re.findall(
+                    r"^(\w+) (\d+)$",
+                    _text(root / "sys/fs/cgroup" / controllers / group / "cpu.stat"),
+                    re.M,
+                )
+            )
             if int(stat.get("nr_periods", 0)):
                 return int(stat["nr_periods"]), int(stat.get("nr_throttled", 0))
     return None
@@ -248,3 +280,16 @@ def _text(path: Path) -> str:
         return path.read_text("utf-8", errors="replace")
     except OSError:
         return ""
+
+
+def is_traced() -> bool:
+    """Whether somebody follows what Python does here: by sys.settrace or sys.setprofile, or as a tool of PEP 669 (Python 3.12)."""
+    monitoring: Any = getattr(sys, "monitoring", None)
+    kinds = (
+        ()
+        if monitoring is None
+        else (monitoring.DEBUGGER_ID, monitoring.COVERAGE_ID, monitoring.PROFILER_ID)
+    )
+    return bool(
+        sys.gettrace() or sys.getprofile() or any(monitoring.get_tool(kind) for kind in kinds)
+    )

@@ -7,10 +7,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-
-from pytest_tfperf.child.process import pinned
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 _PATIENCE_S, _PAUSE_S = 2.0, 0.01
 
@@ -19,7 +17,11 @@ def can_stop() -> bool:
     """Whether SIGSTOP stops a process and SIGCONT lets it go on."""
     if not hasattr(signal, "SIGSTOP"):
         return False
-    child = subprocess.Popen([sys.executable, "-I", "-S", "-c", "input()"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    child = subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", "input()"],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
     try:
         os.kill(child.pid, signal.SIGSTOP)
         stopped = _became(child.pid, os.WUNTRACED, os.WIFSTOPPED)
@@ -53,3 +55,33 @@ def _became(pid: int, option: int, is_so: Callable[[int], bool]) -> bool:
             return is_so(status)
         time.sleep(_PAUSE_S)
     return False
+
+
+@contextmanager
+def pinned(cores: Sequence[int]) -> Iterator[None]:
+    """Within the context this thread runs on these cores alone, and so do the processes that it starts; no cores: on any."""
+    if not cores or not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def split_cores(least: int = 1) -> tuple[list[int], list[int]]:
+    """One core for the referee and all others for its sides; none for either where fewer than so many would be left to them."""
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    return (cores[:1], cores[1:]) if len(cores) > least else ([], [])
+
+
+def ranges(cores: Sequence[int]) -> str:
+    """`0`, `1-3`, `0, 2-5`."""
+    starts = [core for core in cores if core - 1 not in cores]
+    ends = [core for core in cores if core + 1 not in cores]
+    return ", ".join(
+        str(start) if start == end else f"{start}-{end}"
+        for start, end in zip(starts, ends, strict=True)
+    )

@@ -56,7 +56,9 @@ def gpu_remarks(before: tuple[Gpu, ...], after: tuple[Gpu, ...]) -> tuple[str, .
     return tuple(remark for remark in found if remark)
 
 
-def clock_remark(what: str, before_mhz: float | None, after_mhz: float | None, matters: float, fix: str) -> str | None:
+def clock_remark(
+    what: str, before_mhz: float | None, after_mhz: float | None, matters: float, fix: str
+) -> str | None:
     """What is worth to know of a clock that was read twice: that it changed by a share that `matters`, and how to `fix` it."""
     if not before_mhz or not after_mhz or abs(after_mhz / before_mhz - 1) < matters:
         return None
@@ -91,7 +93,9 @@ def _shared(before: Gpu, after: Gpu) -> str | None:
 def _nvml() -> Any:
     """The module `pynvml` with NVML running, or None."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # another package of that name warns that it is not this one
+        warnings.simplefilter(
+            "ignore"
+        )  # another package of that name warns that it is not this one
         try:
             nvml: Any = importlib.import_module("pynvml")
             nvml.nvmlInit()
@@ -108,7 +112,10 @@ def _handles(nvml: Any, visible: str | None) -> dict[str, Any]:
     one of NVML's where CUDA_DEVICE_ORDER is PCI_BUS_ID, or all GPUs are alike.
     """
     if visible is None:
-        return {f"GPU {index}": nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())}
+        return {
+            f"GPU {index}": nvml.nvmlDeviceGetHandleByIndex(index)
+            for index in range(nvml.nvmlDeviceGetCount())
+        }
     handles = {}
     for name in visible.replace(" ", "").split(","):
         if name.isdigit():
@@ -130,7 +137,11 @@ def _read(nvml: Any, name: str, handle: Any) -> Gpu:
         label=f"{name} ({text})" if text else name,
         clock_mhz=_answer(lambda: nvml.nvmlDeviceGetClockInfo(handle, _CLOCK_SM)),
         reasons=reasons,
-        others=_answer(lambda: _others([process.pid for process in nvml.nvmlDeviceGetComputeRunningProcesses(handle)])),
+        others=_answer(
+            lambda: _others(
+                [process.pid for process in nvml.nvmlDeviceGetComputeRunningProcesses(handle)]
+            )
+        ),
     )
 
 

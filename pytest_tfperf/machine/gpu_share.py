@@ -14,7 +14,9 @@ _DONE = "TFPERF_GPUS_OF"  # inherited by what a worker starts, whose GPUs are th
 _NAME = re.compile(r"\d+|(GPU|MIG)-.+")
 
 
-def spread_gpus(environment: MutableMapping[str, str] = os.environ, devices: Path = _DEVICES) -> None:
+def spread_gpus(
+    environment: MutableMapping[str, str] = os.environ, devices: Path = _DEVICES
+) -> None:
     """
     Leave to this process, if it is one of several workers and TensorFlow has not started in it, its share of the GPUs.
 
@@ -26,12 +28,16 @@ def spread_gpus(environment: MutableMapping[str, str] = os.environ, devices: Pat
     environment.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     if gpus := visible_gpus(environment, devices):
         number = int(re.sub(r"\D", "", environment["PYTEST_XDIST_WORKER"]) or 0)
-        environment["CUDA_VISIBLE_DEVICES"] = ",".join(share_of(gpus, number, int(environment["PYTEST_XDIST_WORKER_COUNT"])))
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(
+            share_of(gpus, number, int(environment["PYTEST_XDIST_WORKER_COUNT"]))
+        )
 
 
 def is_to_share(environment: Mapping[str, str] = os.environ) -> bool:
     """Whether this process is one of several workers, and sees all GPUs that there are for them."""
-    return int(environment.get("PYTEST_XDIST_WORKER_COUNT", 0)) > 1 and environment.get(_DONE) != _worker(environment)
+    return int(environment.get("PYTEST_XDIST_WORKER_COUNT", 0)) > 1 and environment.get(
+        _DONE
+    ) != _worker(environment)
 
 
 def share_of(gpus: Sequence[str], number: int, n_workers: int) -> Sequence[str]:
@@ -39,7 +45,9 @@ def share_of(gpus: Sequence[str], number: int, n_workers: int) -> Sequence[str]:
     return gpus[number % n_workers :: n_workers] or gpus[number % len(gpus) :][:1]
 
 
-def visible_gpus(environment: Mapping[str, str] = os.environ, devices: Path = _DEVICES) -> tuple[str, ...]:
+def visible_gpus(
+    environment: Mapping[str, str] = os.environ, devices: Path = _DEVICES
+) -> tuple[str, ...]:
     """
     The NVIDIA GPUs that TensorFlow could use, as CUDA_VISIBLE_DEVICES names them, without starting it.
 
@@ -49,7 +57,9 @@ def visible_gpus(environment: Mapping[str, str] = os.environ, devices: Path = _D
     given = environment.get("CUDA_VISIBLE_DEVICES")
     if given is not None:
         return tuple(takewhile(_NAME.fullmatch, given.replace(" ", "").split(",")))
-    n_files = sum(re.fullmatch(r"nvidia\d+", path.name) is not None for path in devices.glob("nvidia*"))
+    n_files = sum(
+        re.fullmatch(r"nvidia\d+", path.name) is not None for path in devices.glob("nvidia*")
+    )
     return tuple(map(str, range(n_files)))
 
 

@@ -47,7 +47,9 @@ def measuring_anyway(announce: Callable[[str], None], *watches: Stopwatch) -> It
 
 
 @contextmanager
-def held(names: Sequence[str], announce: Callable[[str], None], *watches: Stopwatch) -> Iterator[bool]:
+def held(
+    names: Sequence[str], announce: Callable[[str], None], *watches: Stopwatch
+) -> Iterator[bool]:
     """Within the context the locks of these names are held; gives whether that was waited for. Raises: as `measuring_alone`."""
     with ExitStack() as locks:
         with ExitStack() as pauses:
@@ -77,7 +79,9 @@ def _acquire(locks: ExitStack, name: str, announce: Callable[[str], None]) -> bo
     try:
         path = lock_file(name)
         path.parent.mkdir(exist_ok=True)
-        lock = FileLock(path, thread_local=False)  # a loop may end in another thread than it began in
+        lock = FileLock(
+            path, thread_local=False
+        )  # a loop may end in another thread than it began in
         try:
             lock.acquire(timeout=0)
             waited = False
@@ -89,6 +93,8 @@ def _acquire(locks: ExitStack, name: str, announce: Callable[[str], None]) -> bo
                 announce("")
             waited = True
     except (OSError, NotImplementedError) as error:
-        raise CaptureError(f"no lock that keeps other tests from measuring at the same time, in {lock_folder()}: {error}") from error
+        raise CaptureError(
+            f"no lock that keeps other tests from measuring at the same time, in {lock_folder()}: {error}"
+        ) from error
     locks.callback(lock.release)
     return waited

@@ -2,27 +2,50 @@
 
 from __future__ import annotations
 
-from pytest_tfperf.op_graph import Dims, Ints, Op
 from pytest_tfperf.op_guide.graph import Links, dtype, result, shown
 from pytest_tfperf.op_guide.layout_rules import Found
 from pytest_tfperf.op_types import computes
+from pytest_tfperf.recording import Dims, Ints, Op
 
 TPU_OPS_DATE = "2026-04-09"
 """When the list was last changed: https://cloud.google.com/tpu/docs/tensorflow-ops, "Available graph operators"."""
-NOT_ON_TPUS = frozenset({
-    "Betainc", "Dequantize", "DynamicPartition", "FakeQuantWithMinMaxVarsPerChannel", "FakeQuantWithMinMaxVarsPerChannelGradient",
-    "Igamma", "Igammac", "MatrixInverse", "MatrixSolve", "Polygamma", "SelfAdjointEigV2", "Svd", "Unique", "UniqueV2", "Zeta",
-})  # fmt: skip
+NOT_ON_TPUS = frozenset(
+    {
+        "Betainc",
+        "Dequantize",
+        "DynamicPartition",
+        "FakeQuantWithMinMaxVarsPerChannel",
+        "FakeQuantWithMinMaxVarsPerChannelGradient",
+        "Igamma",
+        "Igammac",
+        "MatrixInverse",
+        "MatrixSolve",
+        "Polygamma",
+        "SelfAdjointEigV2",
+        "Svd",
+        "Unique",
+        "UniqueV2",
+        "Zeta",
+    }
+)
 """Ops that XLA compiles for CPUs, that this list lacks, and whose Python functions stand among its "Unavailable Python APIs"."""
 
 _REDUCTIONS = frozenset({"Sum", "Mean", "Max", "Min", "Prod", "All", "Any"})
 _RESHAPES = frozenset({"Reshape", "Squeeze", "ExpandDims", "BroadcastTo", "Tile"})
 _KEEPS = frozenset({"Identity", "StopGradient", "Cast", "Reshape", "Squeeze", "ExpandDims"})
 _PRODUCERS = frozenset({"Placeholder", "ReadVariableOp", "Const", "IteratorGetNext"})
-_NORMALS = frozenset({
-    "RandomStandardNormal", "TruncatedNormal", "ParameterizedTruncatedNormal", "StatelessRandomNormal", "StatelessRandomNormalV2",
-    "StatelessTruncatedNormal", "StatelessTruncatedNormalV2", "StatelessParameterizedTruncatedNormal",
-})  # fmt: skip
+_NORMALS = frozenset(
+    {
+        "RandomStandardNormal",
+        "TruncatedNormal",
+        "ParameterizedTruncatedNormal",
+        "StatelessRandomNormal",
+        "StatelessRandomNormalV2",
+        "StatelessTruncatedNormal",
+        "StatelessTruncatedNormalV2",
+        "StatelessParameterizedTruncatedNormal",
+    }
+)
 _FARTHEST = 5  # ops between two reductions: moments, a softmax and normalisations have fewer, gradients more
 
 
@@ -45,14 +68,19 @@ def unfused_batch_norms(links: Links) -> Found:
 
 def max_pool_gradients(links: Links) -> Found:
     """Gradients of max pooling."""
-    for index, op in links.typed({"MaxPoolGrad", "MaxPoolGradV2", "MaxPool3DGrad", "MaxPoolGradWithArgmax"}):
+    for index, op in links.typed(
+        {"MaxPoolGrad", "MaxPoolGradV2", "MaxPool3DGrad", "MaxPoolGradWithArgmax"}
+    ):
         yield index, f"of {shown(op, result(op))}"
 
 
 def categorical(links: Links) -> Found:
     """Draws from categories."""
     for index, op in links.typed({"Multinomial", "StatelessMultinomial"}):
-        yield index, f"from {shown(op, links.shape(index)).replace(dtype(op), 'logits', 1)}{' in a loop' if op.in_loop else ''}"
+        yield (
+            index,
+            f"from {shown(op, links.shape(index)).replace(dtype(op), 'logits', 1)}{' in a loop' if op.in_loop else ''}",
+        )
 
 
 def reduced_then_multiplied(links: Links) -> Found:
@@ -60,11 +88,23 @@ def reduced_then_multiplied(links: Links) -> Found:
     for index, op in links.typed({"Mul"}):
         for position in (0, 1):
             total, factor = links.source(index, position), links.shape(index, 1 - position)
-            if total is None or factor is None or links.graph.ops[total].op_type != "Sum" or len(links.consumers[total]) != 1:
+            if (
+                total is None
+                or factor is None
+                or links.graph.ops[total].op_type != "Sum"
+                or len(links.consumers[total]) != 1
+            ):
                 continue
             summed = result(links.graph.ops[total])
-            if all(dim == 1 for dim in factor) and summed is not None and len(factor) <= len(summed):
-                yield index, f"sum of {shown(op, links.shape(total))} to {shown(op, summed)}, then a product with one number"
+            if (
+                all(dim == 1 for dim in factor)
+                and summed is not None
+                and len(factor) <= len(summed)
+            ):
+                yield (
+                    index,
+                    f"sum of {shown(op, links.shape(total))} to {shown(op, summed)}, then a product with one number",
+                )
                 break
 
 
@@ -75,7 +115,10 @@ def reductions_in_turn(links: Links) -> Found:
         before = None if key is None else _reduction_behind(links, index, key, reductions)
         if before is not None:
             op, first = links.graph.ops[index], links.graph.ops[before]
-            yield index, f"of {shown(op, links.shape(index))}, after {first.op_type} ({first.name}) of the same"
+            yield (
+                index,
+                f"of {shown(op, links.shape(index))}, after {first.op_type} ({first.name}) of the same",
+            )
 
 
 def without_kernel(links: Links) -> Found:
@@ -88,12 +131,21 @@ def without_kernel(links: Links) -> Found:
     for index, op in enumerate(links.graph.ops):
         if op.op_type in NOT_ON_TPUS:
             yield index, f"the list of Cloud TPU ops of {TPU_OPS_DATE} lacks {op.op_type}"
-        elif index in foreign and not (links.consumers[index] and all(user in foreign for user, _ in links.consumers[index])):
-            yield index, f"XLA has no kernel for {op.op_type}{f' of {dtype(op)}' if op.outputs else ''}"
+        elif index in foreign and not (
+            links.consumers[index] and all(user in foreign for user, _ in links.consumers[index])
+        ):
+            yield (
+                index,
+                f"XLA has no kernel for {op.op_type}{f' of {dtype(op)}' if op.outputs else ''}",
+            )
 
 
 def _is_foreign(op: Op) -> bool:
-    return not op.compiles and computes(op.op_type) and op.op_type not in ("Placeholder", "PartitionedCall", "StatefulPartitionedCall")
+    return (
+        not op.compiles
+        and computes(op.op_type)
+        and op.op_type not in ("Placeholder", "PartitionedCall", "StatefulPartitionedCall")
+    )
 
 
 def normal_sampling(links: Links) -> Found:
@@ -107,7 +159,11 @@ def _is_variance(links: Links, root: int, variance: int) -> bool:
     if op.op_type == "Mean":
         shape, axes = links.shape(variance), _axes(links.value(variance, 1), links.shape(variance))
         return shape is not None and len(shape) > 1 and axes == frozenset(range(len(shape) - 1))
-    return op.op_type == "ReadVariableOp" and len(result(op) or ()) == 1 and _scales_features(links, root)
+    return (
+        op.op_type == "ReadVariableOp"
+        and len(result(op) or ()) == 1
+        and _scales_features(links, root)
+    )
 
 
 def _scales_features(links: Links, index: int) -> bool:
@@ -117,13 +173,20 @@ def _scales_features(links: Links, index: int) -> bool:
             continue
         others = links.shape(user, 1 - position)
         long = [dim for dim in others or () if dim != 1]
-        if len(long) > 1 or (len(long) == 1 and any(_long_product(links, *next_) for next_ in links.users(user, _KEEPS))):
+        if len(long) > 1 or (
+            len(long) == 1
+            and any(_long_product(links, *next_) for next_ in links.users(user, _KEEPS))
+        ):
             return True
     return False
 
 
 def _long_product(links: Links, user: int, position: int) -> bool:
-    return user >= 0 and links.graph.ops[user].op_type == "Mul" and sum(dim != 1 for dim in links.shape(user, 1 - position) or ()) > 1
+    return (
+        user >= 0
+        and links.graph.ops[user].op_type == "Mul"
+        and sum(dim != 1 for dim in links.shape(user, 1 - position) or ()) > 1
+    )
 
 
 def _axes(value: Ints | None, shape: Dims | None) -> frozenset[int] | None:
@@ -143,7 +206,10 @@ def _reduced(links: Links, index: int) -> tuple[Dims, frozenset[int]] | None:
 
 
 def _reduction_behind(
-    links: Links, index: int, key: tuple[Dims, frozenset[int]], reductions: dict[int, tuple[Dims, frozenset[int]] | None]
+    links: Links,
+    index: int,
+    key: tuple[Dims, frozenset[int]],
+    reductions: dict[int, tuple[Dims, frozenset[int]] | None],
 ) -> int | None:
     """The nearest reduction with the same key that an op's operand was computed from, element by element."""
     waiting, seen = [(links.source(index), 0)], set()
@@ -157,16 +223,49 @@ def _reduction_behind(
             if reductions[found] == key:
                 return found
             continue
-        if op.op_type not in _PRODUCERS and (op.op_type in _RESHAPES or _is_elementwise(op.op_type, result(op), key[0])):
-            waiting += [(links.source(found, position), steps + 1) for position in range(len(op.inputs))]
+        if op.op_type not in _PRODUCERS and (
+            op.op_type in _RESHAPES or _is_elementwise(op.op_type, result(op), key[0])
+        ):
+            waiting += [
+                (links.source(found, position), steps + 1) for position in range(len(op.inputs))
+            ]
     return None
 
 
-_ELEMENTWISE = frozenset({
-    "Abs", "Add", "AddV2", "Cast", "Div", "DivNoNan", "Equal", "Exp", "Identity", "Log", "Log1p", "Maximum", "Minimum", "Mul", "Neg",
-    "Pow", "RealDiv", "Relu", "Rsqrt", "Select", "SelectV2", "Sigmoid", "Sqrt", "Square", "SquaredDifference", "StopGradient", "Sub",
-    "Tanh", "Xdivy", "Xlogy",
-})  # fmt: skip
+_ELEMENTWISE = frozenset(
+    {
+        "Abs",
+        "Add",
+        "AddV2",
+        "Cast",
+        "Div",
+        "DivNoNan",
+        "Equal",
+        "Exp",
+        "Identity",
+        "Log",
+        "Log1p",
+        "Maximum",
+        "Minimum",
+        "Mul",
+        "Neg",
+        "Pow",
+        "RealDiv",
+        "Relu",
+        "Rsqrt",
+        "Select",
+        "SelectV2",
+        "Sigmoid",
+        "Sqrt",
+        "Square",
+        "SquaredDifference",
+        "StopGradient",
+        "Sub",
+        "Tanh",
+        "Xdivy",
+        "Xlogy",
+    }
+)
 
 
 def _is_elementwise(op_type: str, shape: Dims | None, whole: Dims) -> bool:

@@ -34,7 +34,10 @@ def shown_findings(recording: Recording) -> list[Finding] | None:
     """
     if recording.ops is None:
         return None
-    leveled = [replace(one, level=_level(one, recording.findings, recording.ignore_findings)) for one in findings(recording.ops)]
+    leveled = [
+        replace(one, level=_level(one, recording.findings, recording.ignore_findings))
+        for one in findings(recording.ops)
+    ]
     return sorted((one for one in leveled if one.level != OFF), key=lambda one: _RANK[one.level])
 
 
@@ -47,8 +50,20 @@ def _value(recording: Recording, found: Sequence[Finding] | None) -> Value:
 
 
 def _table(found: Sequence[Finding] | None) -> dict[str, Table]:
-    columns = (("code", ""), ("level", ""), ("op", ""), ("type", ""), ("line", ""), ("what", ""), ("why", ""), ("rewrite", ""))
-    rows = [(one.code, one.level, one.op, one.op_type, one.line, one.what, one.why, one.rewrite) for one in found or ()]
+    columns = (
+        ("code", ""),
+        ("level", ""),
+        ("op", ""),
+        ("type", ""),
+        ("line", ""),
+        ("what", ""),
+        ("why", ""),
+        ("rewrite", ""),
+    )
+    rows = [
+        (one.code, one.level, one.op, one.op_type, one.line, one.what, one.why, one.rewrite)
+        for one in found or ()
+    ]
     return {TABLE: Table.of("op guide", columns, rows)} if rows else {}
 
 
@@ -56,7 +71,11 @@ def _notes(found: Sequence[Finding] | None, ignored: Collection[str]) -> tuple[s
     if found is None:
         return ()
     idle = sorted(set(ignored) - {one.code for one in found if one.level == SUPPRESSED})
-    return (f"ignore_findings names {', '.join(idle)}, and the step has no such finding",) if idle else ()
+    return (
+        (f"ignore_findings names {', '.join(idle)}, and the step has no such finding",)
+        if idle
+        else ()
+    )
 
 
 def _level(one: Finding, wanted: Collection[str], ignored: Collection[str]) -> str:
@@ -66,6 +85,8 @@ def _level(one: Finding, wanted: Collection[str], ignored: Collection[str]) -> s
 
 
 def _where(counted: Sequence[Finding]) -> str:
-    shown = [f"{one.code} at {one.line or one.op}: {one.op_type}, {one.what}" for one in counted[:_SHOWN]]
+    shown = [
+        f"{one.code} at {one.line or one.op}: {one.op_type}, {one.what}" for one in counted[:_SHOWN]
+    ]
     more = len(counted) - len(shown)
     return "; ".join(shown) + (f"; and {more} more" if more else "")

@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
-from pytest_tfperf.op_graph import Dims, Edge, Ints, Op, OpGraph, Tensor
+from pytest_tfperf.recording import Dims, Edge, Ints, Op, OpGraph, Tensor
 
 MATMULS = frozenset({"MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"})
 CONVOLUTIONS = frozenset({"Conv2D", "Conv3D", "DepthwiseConv2dNative"})
-CONVOLUTION_GRADIENTS = frozenset({
-    "Conv2DBackpropInput", "Conv2DBackpropFilter", "Conv3DBackpropInputV2", "Conv3DBackpropFilterV2",
-    "DepthwiseConv2dNativeBackpropInput", "DepthwiseConv2dNativeBackpropFilter",
-})  # fmt: skip
+CONVOLUTION_GRADIENTS = frozenset(
+    {
+        "Conv2DBackpropInput",
+        "Conv2DBackpropFilter",
+        "Conv3DBackpropInputV2",
+        "Conv3DBackpropFilterV2",
+        "DepthwiseConv2dNativeBackpropInput",
+        "DepthwiseConv2dNativeBackpropFilter",
+    }
+)
 EINSUMS = frozenset({"Einsum", "XlaEinsum"})
 PRODUCTS = MATMULS | CONVOLUTIONS | EINSUMS
 COPIES = frozenset({"Identity", "StopGradient", "PreventGradient", "Snapshot", "ReadVariableOp"})
@@ -66,7 +72,9 @@ class Links:
             source = self.source(source)
         return None if source is None else self.graph.ops[source].value
 
-    def origin(self, index: int, position: int = 0, through: Collection[str] = IN_PLACE) -> int | None:
+    def origin(
+        self, index: int, position: int = 0, through: Collection[str] = IN_PLACE
+    ) -> int | None:
         """The op behind an operand, seen through others."""
         found = self.source(index, position)
         while found is not None and self.graph.ops[found].op_type in through:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytest_tfperf.op_graph import Dims, Op
 from pytest_tfperf.op_guide.graph import (
     CONVOLUTION_GRADIENTS,
     CONVOLUTIONS,
@@ -18,6 +17,7 @@ from pytest_tfperf.op_guide.graph import (
     result,
     shown,
 )
+from pytest_tfperf.recording import Dims, Op
 
 LANES, ROWS = 128, 8
 _SMALL = 1024  # elements of one 8x128 tile: what fits into it costs nothing to move
@@ -25,14 +25,39 @@ _MANY = 64  # examples of a batch from which on a convolution's batch lies along
 _SLICES = frozenset({"Slice", "StridedSlice", "Split", "SplitV"})
 _CONCATS = frozenset({"Concat", "ConcatV2"})
 _PADS = frozenset({"Pad", "PadV2", "MirrorPad"})
-_POOLS = frozenset({
-    "MaxPool", "MaxPoolV2", "AvgPool", "MaxPool3D", "AvgPool3D", "MaxPoolGrad", "MaxPoolGradV2", "AvgPoolGrad", "MaxPool3DGrad",
-    "AvgPool3DGrad",
-})  # fmt: skip
+_POOLS = frozenset(
+    {
+        "MaxPool",
+        "MaxPoolV2",
+        "AvgPool",
+        "MaxPool3D",
+        "AvgPool3D",
+        "MaxPoolGrad",
+        "MaxPoolGradV2",
+        "AvgPoolGrad",
+        "MaxPool3DGrad",
+        "AvgPool3DGrad",
+    }
+)
 _SPATIAL = CONVOLUTIONS | CONVOLUTION_GRADIENTS | _POOLS
-_CROSSING = frozenset({"SpaceToBatchND", "BatchToSpaceND", "SpaceToBatch", "BatchToSpace", "SpaceToDepth", "DepthToSpace"})
-_ACTIVATIONS = frozenset({"Relu", "Relu6", "Elu", "Selu", "LeakyRelu", "Sigmoid", "Tanh", "Softplus", "Softsign"})
-_ELEMENTWISE = IN_PLACE | _ACTIVATIONS | {"AddV2", "Add", "Mul", "Sub", "FusedBatchNormV3", "ReluGrad", "Relu6Grad", "Rsqrt"}
+_CROSSING = frozenset(
+    {
+        "SpaceToBatchND",
+        "BatchToSpaceND",
+        "SpaceToBatch",
+        "BatchToSpace",
+        "SpaceToDepth",
+        "DepthToSpace",
+    }
+)
+_ACTIVATIONS = frozenset(
+    {"Relu", "Relu6", "Elu", "Selu", "LeakyRelu", "Sigmoid", "Tanh", "Softplus", "Softsign"}
+)
+_ELEMENTWISE = (
+    IN_PLACE
+    | _ACTIVATIONS
+    | {"AddV2", "Add", "Mul", "Sub", "FusedBatchNormV3", "ReluGrad", "Relu6Grad", "Rsqrt"}
+)
 _MOVES = frozenset({"Transpose", "Reshape"})
 
 Found = Iterator[tuple[int, str]]
@@ -69,7 +94,10 @@ def padded_moves(links: Links) -> Found:
         if not isinstance(axis, int) or shape is None or len(parts) < 2:
             continue
         if _unaligned(links, index, [axis % len(shape)], (*parts, shape)):
-            yield index, f"{len(parts)} parts to {shown(op, shape)} along dimension {axis % len(shape)}"
+            yield (
+                index,
+                f"{len(parts)} parts to {shown(op, shape)} along dimension {axis % len(shape)}",
+            )
 
 
 def padded_reshapes(links: Links) -> Found:
@@ -92,7 +120,10 @@ def unfused_epilogues(links: Links) -> Found:
             chain = _chain(links, index, position)
             if chain is not None:
                 mover, product = (links.graph.ops[one] for one in chain)
-                yield index, f"{mover.op_type} ({mover.name}) stands between it and {product.op_type} ({product.name})"
+                yield (
+                    index,
+                    f"{mover.op_type} ({mover.name}) stands between it and {product.op_type} ({product.name})",
+                )
                 break
 
 
@@ -101,7 +132,9 @@ def _perm(links: Links, index: int) -> tuple[int, ...] | None:
     source = links.source(index, 1)
     inverse = source is not None and links.graph.ops[source].op_type == "InvertPermutation"
     given = links.value(source, 0) if inverse and source is not None else links.value(index, 1)
-    perm = tuple(axis for axis in given if isinstance(axis, int)) if isinstance(given, tuple) else ()
+    perm = (
+        tuple(axis for axis in given if isinstance(axis, int)) if isinstance(given, tuple) else ()
+    )
     if sorted(perm) != list(range(len(perm))) or not perm:
         return None
     return tuple(map(perm.index, range(len(perm)))) if inverse else perm
@@ -146,15 +179,28 @@ def _is_free(links: Links, index: int) -> bool:
 
 
 def _batch_feature(op: Op) -> str:
-    return "first and second" if op.attrs.get("data_format", "NHWC").startswith("NC") else "first and last"
+    return (
+        "first and second"
+        if op.attrs.get("data_format", "NHWC").startswith("NC")
+        else "first and last"
+    )
 
 
 def _kinds(shape: Dims, perm: tuple[int, ...]) -> set[str]:
     """Which exchanges of two dimensions a transpose is, if those of length one do not count."""
     rank = len(perm)
-    swaps = {"matrix": (rank - 2, rank - 1), "kernel": (rank - 2, rank - 1), "first and last": (0, rank - 1), "first and second": (0, 1)}
+    swaps = {
+        "matrix": (rank - 2, rank - 1),
+        "kernel": (rank - 2, rank - 1),
+        "first and last": (0, rank - 1),
+        "first and second": (0, 1),
+    }
     order = [axis for axis in perm if shape[axis] != 1]
-    return {kind for kind, ends in swaps.items() if rank >= 2 and order == [axis for axis in _swapped(rank, *ends) if shape[axis] != 1]}
+    return {
+        kind
+        for kind, ends in swaps.items()
+        if rank >= 2 and order == [axis for axis in _swapped(rank, *ends) if shape[axis] != 1]
+    }
 
 
 def _swapped(rank: int, first: int, second: int) -> list[int]:
@@ -167,25 +213,48 @@ def _changed(before: Dims | None, after: Dims | None) -> list[int]:
     """The dimensions whose known sizes differ; none where the rank changes."""
     if before is None or after is None or len(before) != len(after):
         return []
-    return [axis for axis, (old, new) in enumerate(zip(before, after, strict=True)) if old != new and None not in (old, new)]
+    return [
+        axis
+        for axis, (old, new) in enumerate(zip(before, after, strict=True))
+        if old != new and None not in (old, new)
+    ]
 
 
-def _unaligned(links: Links, index: int, changed: list[int], shapes: tuple[Dims | None, ...]) -> bool:
+def _unaligned(
+    links: Links, index: int, changed: list[int], shapes: tuple[Dims | None, ...]
+) -> bool:
     """Whether one of the changed dimensions is padded, and one of its sizes no multiple of what it is padded to."""
     whole = max(shapes, key=at_least)
     if whole is None or at_least(whole) <= _SMALL:
         return False
     multiples = _multiples(links, index, whole)
-    sizes = {axis: [shape[axis] for shape in shapes if shape is not None] for axis in changed if axis in multiples}
-    return any(None not in found and any((size or 0) % multiples[axis] for size in found) for axis, found in sizes.items())
+    sizes = {
+        axis: [shape[axis] for shape in shapes if shape is not None]
+        for axis in changed
+        if axis in multiples
+    }
+    return any(
+        None not in found and any((size or 0) % multiples[axis] for size in found)
+        for axis, found in sizes.items()
+    )
 
 
 def _multiples(links: Links, index: int, shape: Dims) -> dict[int, int]:
     """What the padded dimensions are padded to: of a convolution's data batch and features, else the last two."""
     rank = len(shape)
     if rank >= 4:
-        beside = [links.origin(index, through=_ELEMENTWISE), *(user for user, _ in links.users(index, _ELEMENTWISE) if user >= 0)]
-        spatial = next((links.graph.ops[one] for one in beside if one is not None and links.graph.ops[one].op_type in _SPATIAL), None)
+        beside = [
+            links.origin(index, through=_ELEMENTWISE),
+            *(user for user, _ in links.users(index, _ELEMENTWISE) if user >= 0),
+        ]
+        spatial = next(
+            (
+                links.graph.ops[one]
+                for one in beside
+                if one is not None and links.graph.ops[one].op_type in _SPATIAL
+            ),
+            None,
+        )
         if spatial is not None:
             feature = 1 if spatial.attrs.get("data_format", "NHWC").startswith("NC") else rank - 1
             many = shape[0] is not None and shape[0] >= _MANY
@@ -200,7 +269,12 @@ def _rearranges(links: Links, index: int) -> bool:
     Dimensions of one do not count. What the host feeds as rank 1 is meant to be reshaped.
     """
     before, after = links.shape(index), result(links.graph.ops[index])
-    if before is None or after is None or max(at_least(before), at_least(after)) < _SMALL or _is_fed_flat(links, index, before):
+    if (
+        before is None
+        or after is None
+        or max(at_least(before), at_least(after)) < _SMALL
+        or _is_fed_flat(links, index, before)
+    ):
         return False
     old, new = ([dim for dim in shape if dim != 1] for shape in (before, after))
     if old == new or not old or not new or None in (old[-1], new[-1]):
@@ -228,10 +302,16 @@ def _candidates(links: Links, index: int, op: Op) -> list[int]:
 
 def _is_bias(links: Links, index: int, position: int) -> bool:
     """A variable, or an argument, of one dimension."""
-    origin = links.origin(index, position, IN_PLACE - {"ReadVariableOp"} | {"Reshape", "ExpandDims"})
+    origin = links.origin(
+        index, position, IN_PLACE - {"ReadVariableOp"} | {"Reshape", "ExpandDims"}
+    )
     shape = links.shape(index, position)
     long = [dim for dim in shape or () if dim != 1]
-    return len(long) == 1 and origin is not None and links.graph.ops[origin].op_type in ("ReadVariableOp", "Placeholder", "Const")
+    return (
+        len(long) == 1
+        and origin is not None
+        and links.graph.ops[origin].op_type in ("ReadVariableOp", "Placeholder", "Const")
+    )
 
 
 def _chain(links: Links, index: int, position: int) -> tuple[int, int] | None:
@@ -242,7 +322,11 @@ def _chain(links: Links, index: int, position: int) -> tuple[int, int] | None:
         if op.op_type in PRODUCTS:
             return None if mover is None else (mover, found)
         if op.op_type in _MOVES:
-            moving = _rearranges(links, found) if op.op_type == "Reshape" else _moves(links, found) and not _is_free(links, found)
+            moving = (
+                _rearranges(links, found)
+                if op.op_type == "Reshape"
+                else _moves(links, found) and not _is_free(links, found)
+            )
             mover = found if moving else mover
         elif op.op_type not in IN_PLACE | {"Squeeze", "ExpandDims"}:
             return None

@@ -56,7 +56,10 @@ class Padding:
     @property
     def low(self) -> float | None:
         """The same at least."""
-        sizes = [buffer.padded_bytes if buffer.lower_bytes is None else buffer.lower_bytes for buffer in self.buffers]
+        sizes = [
+            buffer.padded_bytes if buffer.lower_bytes is None else buffer.lower_bytes
+            for buffer in self.buffers
+        ]
         return self._overhead(sum(sizes))
 
     @property
@@ -66,7 +69,11 @@ class Padding:
 
     def worst(self, number: int = 5) -> tuple[Buffer, ...]:
         """The arrays that waste most bytes."""
-        return tuple(sorted((one for one in self.buffers if one.waste), key=lambda one: (-one.waste, one.name))[:number])
+        return tuple(
+            sorted(
+                (one for one in self.buffers if one.waste), key=lambda one: (-one.waste, one.name)
+            )[:number]
+        )
 
     def _overhead(self, padded: int) -> float | None:
         return padded / self.logical_bytes - 1 if self.logical_bytes else None

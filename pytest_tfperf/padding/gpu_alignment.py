@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from pytest_tfperf.analysis.device.planes import gpus
 from pytest_tfperf.hlo.matmuls import Gemm, bits, gemms_of
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.metrics import COUNT, FLOP, RATIO
 from pytest_tfperf.padding.sizes import good_size
 from pytest_tfperf.results import Advice, Table
+from pytest_tfperf.trace.devices import gpus
 from pytest_tfperf.trace.stats import plane_stats
 from pytest_tfperf.trace.xspace import Trace
 
@@ -28,9 +28,18 @@ _ALWAYS_GOOD_BITS, _BEST_BITS = 16 * 8, 128 * 8
 _FIRST_WITH_TF32, _HALF = 8, 16
 _LITTLE = 16  # a size may change by this part for the best alignment
 _COLUMNS = (
-    ("op", ""), ("rows × columns × depth", ""), ("type", ""), ("not aligned", ""), ("good size", ""), ("alignment_overhead", RATIO),
-    ("at most", RATIO), ("wave overhead", ""), ("FLOPs", FLOP), ("times", COUNT), ("line", ""),
-)  # fmt: skip
+    ("op", ""),
+    ("rows × columns × depth", ""),
+    ("type", ""),
+    ("not aligned", ""),
+    ("good size", ""),
+    ("alignment_overhead", RATIO),
+    ("at most", RATIO),
+    ("wave overhead", ""),
+    ("FLOPs", FLOP),
+    ("times", COUNT),
+    ("line", ""),
+)
 
 
 def always_good(dtype: str) -> int:
@@ -72,17 +81,28 @@ def wave_overhead(tiles: int, sms: int) -> float:
 def misaligned(gemm: Gemm) -> tuple[tuple[str, int, int], ...]:
     """The sizes that are no multiple of 16 bytes: name, size and the nearest good size."""
     step = always_good(gemm.dtype)
-    return tuple((name, size, aligned_size(size, gemm.dtype)) for name, size in gemm.sizes if size % step)
+    return tuple(
+        (name, size, aligned_size(size, gemm.dtype)) for name, size in gemm.sizes if size % step
+    )
 
 
-def gpu_alignment(trace: Trace, modules: Iterable[HloModule]) -> tuple[Table | None, tuple[Advice, ...]]:
+def gpu_alignment(
+    trace: Trace, modules: Iterable[HloModule]
+) -> tuple[Table | None, tuple[Advice, ...]]:
     """
     The table and the advice for the modules that the GPUs of a trace ran; nothing where there is no GPU of NVIDIA's.
 
     GPUs before compute capability 8.0 have no tensor cores for float32 and float64.
     """
     stats = [plane_stats(plane) for plane in gpus(trace)]
-    nvidia = next((found for found in stats if found.get("compute_cap_major") and found.get("device_vendor") != "AMD"), None)
+    nvidia = next(
+        (
+            found
+            for found in stats
+            if found.get("compute_cap_major") and found.get("device_vendor") != "AMD"
+        ),
+        None,
+    )
     if nvidia is None:
         return None, ()
     narrow_only = _number(nvidia, "compute_cap_major") < _FIRST_WITH_TF32
@@ -107,7 +127,9 @@ def alignment_table(gemms: Sequence[Gemm], sms: int | None = None) -> Table | No
 
 def alignment_advice(gemms: Sequence[Gemm]) -> tuple[Advice, ...]:
     """The size to change first: that of the product with most FLOPs whose sizes are not aligned."""
-    worst = max((gemm for gemm in gemms if misaligned(gemm)), key=lambda gemm: gemm.flops, default=None)
+    worst = max(
+        (gemm for gemm in gemms if misaligned(gemm)), key=lambda gemm: gemm.flops, default=None
+    )
     if worst is None:
         return ()
     changes = ", ".join(f"{name} {size} → {good}" for name, size, good in misaligned(worst))

@@ -11,17 +11,42 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 
-from pytest_tfperf.hlo.module import ConvolutionDimensions, DotDimensions, HloComputation, HloInstruction, HloModule, Shape, WindowDimension
-from pytest_tfperf.op_graph import Edge, Op, OpGraph, Tensor
+from pytest_tfperf.hlo.module import (
+    ConvolutionDimensions,
+    DotDimensions,
+    HloComputation,
+    HloInstruction,
+    HloModule,
+    Shape,
+    WindowDimension,
+)
+from pytest_tfperf.recording import Edge, Op, OpGraph, Tensor
 
 _DTYPES = {
-    "bool": "pred", "int8": "s8", "int16": "s16", "int32": "s32", "int64": "s64", "uint8": "u8", "uint16": "u16", "uint32": "u32",
-    "uint64": "u64", "half": "f16", "float16": "f16", "bfloat16": "bf16", "float32": "f32", "float": "f32", "float64": "f64",
-    "double": "f64", "complex64": "c64", "complex128": "c128",
-}  # fmt: skip
+    "bool": "pred",
+    "int8": "s8",
+    "int16": "s16",
+    "int32": "s32",
+    "int64": "s64",
+    "uint8": "u8",
+    "uint16": "u16",
+    "uint32": "u32",
+    "uint64": "u64",
+    "half": "f16",
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "float32": "f32",
+    "float": "f32",
+    "float64": "f64",
+    "double": "f64",
+    "complex64": "c64",
+    "complex128": "c128",
+}
 _PARAMETERS = re.compile(r"Placeholder|ReadVariableOp|IteratorGetNext")
 _MATMULS = frozenset({"MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "SparseMatMul"})
-_CONVOLUTION = re.compile(r"(Conv2D|Conv3D|DepthwiseConv2dNative)(BackpropInput|BackpropFilter)?(V2)?")
+_CONVOLUTION = re.compile(
+    r"(Conv2D|Conv3D|DepthwiseConv2dNative)(BackpropInput|BackpropFilter)?(V2)?"
+)
 _REDUCTIONS = frozenset({"Sum", "Mean", "Max", "Min", "Prod", "All", "Any"})
 _UNREAD = "the graph has {}, whose product of matrices is not read from its attributes"
 _OPEN = "the shape of {} ({}) is not known in the step's graph"
@@ -41,9 +66,20 @@ class _Made:
     places: dict[Edge, int] = field(default_factory=dict)
     variables: dict[Edge, int] = field(default_factory=dict)
 
-    def add(self, opcode: str, op: Op, shape: Shape, operands: Sequence[int] = (), **more: object) -> int:
+    def add(
+        self, opcode: str, op: Op, shape: Shape, operands: Sequence[int] = (), **more: object
+    ) -> int:
         key = len(self.ops)
-        instruction = HloInstruction(key, f"{opcode}.{key}", opcode, shape, tuple(operands), op_type=op.op_type, op_name=op.name, **more)  # type: ignore[arg-type]
+        instruction = HloInstruction(
+            key,
+            f"{opcode}.{key}",
+            opcode,
+            shape,
+            tuple(operands),
+            op_type=op.op_type,
+            op_name=op.name,
+            **more,  # type: ignore[arg-type]
+        )
         self.ops[key] = instruction
         return key
 
@@ -60,7 +96,10 @@ def module_of(graph: OpGraph, batch: int | None) -> HloModule:
         _add(made, graph, index, op, batch)
     results = [made.places[edge] for edge in graph.results if edge in made.places]
     root = made.add(
-        "tuple", Op(name="results", op_type="Identity"), Shape("tuple", parts=tuple(made.ops[key].shape for key in results)), results
+        "tuple",
+        Op(name="results", op_type="Identity"),
+        Shape("tuple", parts=tuple(made.ops[key].shape for key in results)),
+        results,
     )
     return HloModule("graph", 1, {1: HloComputation(1, "graph", root, made.ops)}, False)
 
@@ -74,7 +113,10 @@ def _add(made: _Made, graph: OpGraph, index: int, op: Op, batch: int | None) -> 
         shape = _shape(tensor, batch)
         if shape is None:
             if tensor.dtype in _DTYPES and (
-                op.op_type in _MATMULS or op.op_type == "Einsum" or convolution or _PARAMETERS.fullmatch(op.op_type)
+                op.op_type in _MATMULS
+                or op.op_type == "Einsum"
+                or convolution
+                or _PARAMETERS.fullmatch(op.op_type)
             ):
                 raise NotStatic(_OPEN.format(op.name, op.op_type))
             continue
@@ -102,7 +144,12 @@ def _other(made: _Made, graph: OpGraph, op: Op, shape: Shape, operands: Sequence
     if _PARAMETERS.fullmatch(op.op_type):
         variable = op.inputs[0] if op.op_type == "ReadVariableOp" else None
         if variable is None or variable not in made.variables:
-            key = made.add("get-tuple-element" if op.in_loop else "parameter", op, shape, parameter_number=len(made.ops))
+            key = made.add(
+                "get-tuple-element" if op.in_loop else "parameter",
+                op,
+                shape,
+                parameter_number=len(made.ops),
+            )
             return key if variable is None else made.variables.setdefault(variable, key)
         return made.variables[variable]
     if op.op_type == "Const":
@@ -112,7 +159,9 @@ def _other(made: _Made, graph: OpGraph, op: Op, shape: Shape, operands: Sequence
         axes = _ints(graph, op, 1)
         kept_rank = len(shape.dimensions) == rank
         if axes is not None and not kept_rank:
-            return made.add("reduce", op, shape, operands[:1], dimensions=tuple(axis % rank for axis in axes))
+            return made.add(
+                "reduce", op, shape, operands[:1], dimensions=tuple(axis % rank for axis in axes)
+            )
         return made.add("reduce" if not kept_rank else "reduce-window", op, shape, operands[:1])
     alike = [key for key in operands if made.ops[key].shape.dimensions == shape.dimensions]
     if op.op_type == "Reshape" and operands:
@@ -123,8 +172,15 @@ def _other(made: _Made, graph: OpGraph, op: Op, shape: Shape, operands: Sequence
         return made.add("reduce-window", op, shape, operands[:1])
     if alike and op.op_type not in ("Cumsum", "Reverse", "Roll"):
         return made.add("add", op, shape, alike)
-    scalars = all(not made.ops[key].shape.dimensions or made.ops[key].opcode == "constant" for key in operands)
-    return made.add("broadcast" if scalars or op.op_type in ("BroadcastTo", "Tile", "Fill") else "other", op, shape, operands)
+    scalars = all(
+        not made.ops[key].shape.dimensions or made.ops[key].opcode == "constant" for key in operands
+    )
+    return made.add(
+        "broadcast" if scalars or op.op_type in ("BroadcastTo", "Tile", "Fill") else "other",
+        op,
+        shape,
+        operands,
+    )
 
 
 def _ints(graph: OpGraph, op: Op, number: int) -> tuple[int, ...] | None:
@@ -162,7 +218,9 @@ def _einsum(made: _Made, op: Op, shape: Shape, operands: Sequence[int]) -> int:
     def places(operand: str, batch: bool) -> tuple[int, ...]:
         return tuple(operand.index(letter) for letter in shared if (letter in result) == batch)
 
-    dims = DotDimensions(places(left, False), places(right, False), places(left, True), places(right, True))
+    dims = DotDimensions(
+        places(left, False), places(right, False), places(left, True), places(right, True)
+    )
     return made.add("dot", op, shape, operands, dot=dims)
 
 
@@ -193,6 +251,10 @@ def _convolution(made: _Made, op: Op, shape: Shape, kind: re.Match[str]) -> int:
         dims = ConvolutionDimensions(0, feature, spatial, inner, outer, window, 0, feature, spatial)
     data = made.ops[keys[0]].shape.dimensions
     # the attributes that were kept do not name strides: at least two leave half of the positions
-    strided = gradient == "BackpropInput" and any(2 * data[number] <= shape.dimensions[number] + 1 for number in spatial)
+    strided = gradient == "BackpropInput" and any(
+        2 * data[number] <= shape.dimensions[number] + 1 for number in spatial
+    )
     moves = tuple(WindowDimension(1, base_dilation=2 if strided else 1) for _ in window)
-    return made.add("convolution", op, shape, keys, convolution=dims, window=moves, feature_groups=groups)
+    return made.add(
+        "convolution", op, shape, keys, convolution=dims, window=moves, feature_groups=groups
+    )

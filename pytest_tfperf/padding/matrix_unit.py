@@ -11,8 +11,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from pytest_tfperf.hlo.module import ConvolutionDimensions, DotDimensions, HloComputation, HloInstruction, HloModule
-from pytest_tfperf.padding.dimension_order import BODIES, bodies, is_convolution, is_kernel_gradient
+from pytest_tfperf.hlo.module import (
+    ConvolutionDimensions,
+    DotDimensions,
+    HloComputation,
+    HloInstruction,
+    HloModule,
+)
+from pytest_tfperf.hlo.traversal import BODIES, bodies, is_convolution, is_kernel_gradient
 from pytest_tfperf.padding.tpu import SUBLANES, Generation
 
 
@@ -44,7 +50,10 @@ class Product:
         """Multiplications with padding, at least and at most, on a matrix unit of this width."""
         together = [size * repeats for size, repeats in (self.m, self.n, self.k)]
         least = _least([[_up(size, step) for size in together] for step in (SUBLANES, width)])
-        alone = [[_up(size, step) * repeats for size, repeats in (self.m, self.n, self.k)] for step in (SUBLANES, width)]
+        alone = [
+            [_up(size, step) * repeats for size, repeats in (self.m, self.n, self.k)]
+            for step in (SUBLANES, width)
+        ]
         return self.count * least, self.count * max(least, _least(alone))
 
 
@@ -59,12 +68,18 @@ class MatrixWork:
         """Padded ÷ logical FLOPs − 1, at least and at most; None if there are none."""
         macs = sum(one.macs for one in self.products)
         padded = [one.padded(generation.matrix_width) for one in self.products]
-        return (sum(low for low, _ in padded) / macs - 1, sum(high for _, high in padded) / macs - 1) if macs else None
+        return (
+            (sum(low for low, _ in padded) / macs - 1, sum(high for _, high in padded) / macs - 1)
+            if macs
+            else None
+        )
 
     def worst(self, generation: Generation, number: int = 3) -> list[Product]:
         """The products that waste most."""
         waste = {one: one.padded(generation.matrix_width)[0] - one.macs for one in self.products}
-        return sorted((one for one, padding in waste.items() if padding), key=lambda one: -waste[one])[:number]
+        return sorted(
+            (one for one, padding in waste.items() if padding), key=lambda one: -waste[one]
+        )[:number]
 
 
 def matrix_work(modules: Iterable[tuple[HloModule, float]]) -> MatrixWork:
@@ -93,7 +108,9 @@ def product_of(op: HloInstruction, part: HloComputation) -> Product | None:
 
 def _dot(name: str, dims: DotDimensions, lhs: Sequence[int], rhs: Sequence[int]) -> Product:
     def free(sizes: Sequence[int], *taken: Sequence[int]) -> int:
-        return prod(size for number, size in enumerate(sizes) if not any(number in some for some in taken))
+        return prod(
+            size for number, size in enumerate(sizes) if not any(number in some for some in taken)
+        )
 
     m = free(lhs, dims.lhs_contracting, dims.lhs_batch)
     n = free(rhs, dims.rhs_contracting, dims.rhs_batch)
@@ -101,7 +118,9 @@ def _dot(name: str, dims: DotDimensions, lhs: Sequence[int], rhs: Sequence[int])
     return Product(name, (m, 1), (n, 1), (k, 1), prod(lhs[number] for number in dims.lhs_batch))
 
 
-def _convolution(name: str, op: HloInstruction, dims: ConvolutionDimensions, part: HloComputation) -> Product:
+def _convolution(
+    name: str, op: HloInstruction, dims: ConvolutionDimensions, part: HloComputation
+) -> Product:
     """
     The windows, rows of M, times the kernel. Of the gradient of a kernel the window is what stays, and the examples are summed.
 
@@ -110,7 +129,11 @@ def _convolution(name: str, op: HloInstruction, dims: ConvolutionDimensions, par
     data, kernel = (operand.shape.dimensions for operand in part.operands(op)[:2])
     result = op.shape.dimensions
     dilated = any(window.base_dilation > 1 for window in op.window)
-    where = prod(data[number] for number in dims.input_spatial) if dilated else prod(result[number] for number in dims.output_spatial)
+    where = (
+        prod(data[number] for number in dims.input_spatial)
+        if dilated
+        else prod(result[number] for number in dims.output_spatial)
+    )
     window = prod(kernel[number] for number in dims.kernel_spatial)
     features, outputs = kernel[dims.kernel_input_feature], result[dims.output_feature]
     batch = result[dims.output_batch]

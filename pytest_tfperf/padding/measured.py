@@ -14,24 +14,45 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 
-from pytest_tfperf.analysis.device.planes import tpus
 from pytest_tfperf.errors import LayoutError
-from pytest_tfperf.hlo.layout import layout_text, leaves, logical_bytes, padded_bytes, padded_dimensions, physical_dimensions, shape_text
-from pytest_tfperf.hlo.lines import source_line
-from pytest_tfperf.hlo.module import HloInstruction, HloModule, Shape
+from pytest_tfperf.hlo.layout import (
+    layout_text,
+    leaves,
+    logical_bytes,
+    padded_bytes,
+    padded_dimensions,
+    physical_dimensions,
+    shape_text,
+)
+from pytest_tfperf.hlo.module import HloInstruction, HloModule, Shape, source_line
+from pytest_tfperf.hlo.traversal import bodies
 from pytest_tfperf.metrics import BYTES, format_quantity
 from pytest_tfperf.padding.arrays import LARGEST_SKIPPED, Buffer, Padding
-from pytest_tfperf.padding.dimension_order import bodies
 from pytest_tfperf.padding.sizes import better_size
 from pytest_tfperf.padding.tpu import Generation, generation
 from pytest_tfperf.trace.device_spec import device_spec
+from pytest_tfperf.trace.devices import tpus
 from pytest_tfperf.trace.xspace import Trace
 
 _MEMORIES = frozenset({0, 1})
-_NOT_NEW = frozenset({  # nothing new, or a copy of what is in HBM on its way to VMEM and back
-    "add-dependency", "after-all", "async-update", "bitcast", "constant", "copy-done", "get-tuple-element", "opt-barrier", "recv", "send",
-    "send-done", "slice-done", "tuple", "while",
-})  # fmt: skip
+_NOT_NEW = frozenset(
+    {  # nothing new, or a copy of what is in HBM on its way to VMEM and back
+        "add-dependency",
+        "after-all",
+        "async-update",
+        "bitcast",
+        "constant",
+        "copy-done",
+        "get-tuple-element",
+        "opt-barrier",
+        "recv",
+        "send",
+        "send-done",
+        "slice-done",
+        "tuple",
+        "while",
+    }
+)
 _BEGINS = "-start"  # what it gives is there when its -done is
 # what a TPU's plane says of its type (openxla/xprof, hardware_type_utils.cc)
 _TYPES = {
@@ -56,26 +77,52 @@ def measured_padding(modules: Iterable[HloModule], tpu: Generation) -> Padding |
     An array whose layout prints no tile has one all the same: that of the generation, and the padding is then estimated.
     """
     try:
-        found = [(leaf, _buffer(op, number, leaf, tpu)) for module in modules for op, number, leaf in _arrays(module)]
+        found = [
+            (leaf, _buffer(op, number, leaf, tpu))
+            for module in modules
+            for op, number, leaf in _arrays(module)
+        ]
     except LayoutError as error:
         return str(error)
-    kept = [(leaf, buffer) for leaf, buffer in found if buffer.padded_bytes > LARGEST_SKIPPED and buffer.logical_bytes]
+    kept = [
+        (leaf, buffer)
+        for leaf, buffer in found
+        if buffer.padded_bytes > LARGEST_SKIPPED and buffer.logical_bytes
+    ]
     if not kept:
         return (
             f"none of the {len(found)} arrays that the executables keep in the TPU's memory takes more than "
             f"{format_quantity(LARGEST_SKIPPED, BYTES)}, which is one tile"
         )
     guessed = sum(not leaf.tiles for leaf, _ in kept)
-    notes = [f"{guessed} of {len(kept)} arrays print no tile: they are counted with that of {tpu.name}"] if guessed else []
+    notes = (
+        [f"{guessed} of {len(kept)} arrays print no tile: they are counted with that of {tpu.name}"]
+        if guessed
+        else []
+    )
     dynamic = sum(any(leaf.dynamic) for leaf, _ in kept)
-    notes += [f"{dynamic} of {len(kept)} arrays have dynamic sizes: they are counted at their bounds"] if dynamic else []
+    notes += (
+        [f"{dynamic} of {len(kept)} arrays have dynamic sizes: they are counted at their bounds"]
+        if dynamic
+        else []
+    )
     buffers = tuple(buffer for _, buffer in kept)
-    return Padding(buffers=buffers, source="estimated" if guessed else "measured", generation=tpu.name, notes=tuple(notes))
+    return Padding(
+        buffers=buffers,
+        source="estimated" if guessed else "measured",
+        generation=tpu.name,
+        notes=tuple(notes),
+    )
 
 
 def has_tiles(module: HloModule) -> bool:
     """Whether a compiler for TPUs laid out the arrays of a module."""
-    return any(leaf.tiles for part in module.computations.values() for op in part.instructions.values() for leaf in leaves(op.shape))
+    return any(
+        leaf.tiles
+        for part in module.computations.values()
+        for op in part.instructions.values()
+        for leaf in leaves(op.shape)
+    )
 
 
 def trace_generation(trace: Trace) -> Generation | None:
@@ -89,9 +136,20 @@ def _arrays(module: HloModule) -> Iterator[tuple[HloInstruction, int, Shape]]:
     """The arrays in a TPU's memory, with the instruction that makes each and its number among the instruction's."""
     for part in bodies(module):
         is_entry = part.id == module.entry_id
-        handed_on = set() if is_entry else {part.root_id, *part.root.operands} if part.root.opcode == "tuple" else {part.root_id}
+        handed_on = (
+            set()
+            if is_entry
+            else {part.root_id, *part.root.operands}
+            if part.root.opcode == "tuple"
+            else {part.root_id}
+        )
         for op in part.instructions.values():
-            if op.opcode in _NOT_NEW or op.opcode.endswith(_BEGINS) or op.id in handed_on or (op.opcode == "parameter" and not is_entry):
+            if (
+                op.opcode in _NOT_NEW
+                or op.opcode.endswith(_BEGINS)
+                or op.id in handed_on
+                or (op.opcode == "parameter" and not is_entry)
+            ):
                 continue
             for number, leaf in enumerate(leaves(op.shape)):
                 if leaf.dimensions and leaf.memory_space in _MEMORIES:
@@ -101,14 +159,23 @@ def _arrays(module: HloModule) -> Iterator[tuple[HloInstruction, int, Shape]]:
 def _buffer(op: HloInstruction, number: int, leaf: Shape, tpu: Generation) -> Buffer:
     sized = _sized(leaf, tpu)
     what = f"{op.opcode} {op.op_name}".strip()
-    return replace(sized, name=f"{op.name}.{number}" if op.shape.dtype == "tuple" else op.name, what=what, line=source_line(op))
+    return replace(
+        sized,
+        name=f"{op.name}.{number}" if op.shape.dtype == "tuple" else op.name,
+        what=what,
+        line=source_line(op),
+    )
 
 
 @lru_cache(maxsize=4096)
 def _sized(leaf: Shape, tpu: Generation) -> Buffer:
     """An array of that shape, without what is known of its instruction."""
     bits = leaf.element_bits or max(8, leaf.bits)
-    shape = leaf if leaf.tiles or not leaf.bits else replace(leaf, tiles=(tpu.tile(bits, physical_dimensions(leaf)),))
+    shape = (
+        leaf
+        if leaf.tiles or not leaf.bits
+        else replace(leaf, tiles=(tpu.tile(bits, physical_dimensions(leaf)),))
+    )
     padded = padded_bytes(shape)
     return Buffer(
         name="",

@@ -39,7 +39,9 @@ _COLUMNS = (
 _CALL = "StatefulPartitionedCall/"
 _NO_HLO = "the trace does not hold the HLO of what ran on the TPU"
 _NOT_LOWERED = "nothing in the trace was compiled for a TPU, and padding is predicted where pytest runs the step"
-_EAGER = "the step runs {} eagerly, whose shapes the trace does not tell; put them into a tf.function"
+_EAGER = (
+    "the step runs {} eagerly, whose shapes the trace does not tell; put them into a tf.function"
+)
 _FROM_GRAPH = "predicted from the step's graph, since there is no HLO of it: {}"
 _NOTHING = f"no array of the step takes more than the {LARGEST_SKIPPED:,} bytes of one tile"
 _NO_PRODUCT = "the step's HLO has no matrix multiplication and no convolution; what library calls compute does not count"
@@ -52,7 +54,12 @@ Found = tuple[dict[str, Value], dict[str, Table]]
 """The metrics of this module, and the tables behind them."""
 
 
-def padding_values(recording: Recording, executables: Modules = (), tpu: Generation | None = None, n_missing: int = 0) -> Found:
+def padding_values(
+    recording: Recording,
+    executables: Modules = (),
+    tpu: Generation | None = None,
+    n_missing: int = 0,
+) -> Found:
     """
     The padding of a step that ran these executables, on TPUs of a generation, if it did, and others whose HLO is missing.
 
@@ -79,7 +86,10 @@ def predicted_values(recording: Recording) -> Found:
         modules = _modules(recording)
         found = predict([module for module, _ in modules], tpu, _lines(recording))
         if recording.lowered is None:
-            found = replace(found, notes=(*found.notes, _FROM_GRAPH.format(recording.lowered_why or _NOT_LOWERED)))
+            found = replace(
+                found,
+                notes=(*found.notes, _FROM_GRAPH.format(recording.lowered_why or _NOT_LOWERED)),
+            )
         return values_of(found, modules, tpu, Source.PREDICTED)
     except TfperfError as error:
         return _unknown(str(error))
@@ -93,12 +103,19 @@ def _modules(recording: Recording) -> Modules:
         TfperfError: If there is none.
     """
     if recording.lowered is not None:
-        return list(zip(lowered_modules(recording), (runs for _, runs in recording.lowered), strict=True))
+        return list(
+            zip(lowered_modules(recording), (runs for _, runs in recording.lowered), strict=True)
+        )
     if recording.ops is None:
         raise LayoutError(recording.lowered_why or _NOT_LOWERED)
     batch = recording.workload.get("batch")
     try:
-        return [(module_of(recording.ops, batch and batch // recording.workload.get("replicas", 1)), 1.0)]
+        return [
+            (
+                module_of(recording.ops, batch and batch // recording.workload.get("replicas", 1)),
+                1.0,
+            )
+        ]
     except NotStatic as error:
         raise LayoutError(f"{recording.lowered_why or _NOT_LOWERED}; and {error}") from error
 
@@ -119,7 +136,16 @@ def padding_table(padding: Padding, limit: int = _WORST) -> Table:
     """The arrays that waste most, with a size that would not."""
     title = f"Padding on a TPU {padding.generation} ({padding.source})"
     rows = [
-        (one.name, one.what, one.shape, one.padded_shape, one.logical_bytes, one.padded_bytes, one.line or "", one.advice)
+        (
+            one.name,
+            one.what,
+            one.shape,
+            one.padded_shape,
+            one.logical_bytes,
+            one.padded_bytes,
+            one.line or "",
+            one.advice,
+        )
         for one in padding.worst(len(padding.buffers))
     ]
     return Table.of(title, _COLUMNS, rows, limit)
@@ -129,17 +155,29 @@ def values_of(padding: Padding | str, modules: Modules, tpu: Generation, source:
     """The metrics and the table of a padding that is known, or why it is not, of a step of these modules."""
     products = _matrix_unit(modules, tpu, source)
     if isinstance(padding, str) or padding.overhead is None:
-        return {MEMORY: Value.unknown(MEMORY, padding if isinstance(padding, str) else _NOTHING), MATRIX_UNIT: products}, {}
-    detail = _bounds(padding.low, padding.high, _UNCERTAIN) | {"padding": padding.source, "tpu": tpu.name} | _explained(padding)
+        return {
+            MEMORY: Value.unknown(MEMORY, padding if isinstance(padding, str) else _NOTHING),
+            MATRIX_UNIT: products,
+        }, {}
+    detail = (
+        _bounds(padding.low, padding.high, _UNCERTAIN)
+        | {"padding": padding.source, "tpu": tpu.name}
+        | _explained(padding)
+    )
     value = Value.of(MEMORY, padding.overhead, source, **detail)
-    return {MEMORY: value, MATRIX_UNIT: products}, {"padding": padding_table(padding)} if padding.worst(1) else {}
+    return {MEMORY: value, MATRIX_UNIT: products}, {
+        "padding": padding_table(padding)
+    } if padding.worst(1) else {}
 
 
 def _matrix_unit(modules: Modules, tpu: Generation, source: Source) -> Value:
     work = matrix_work(modules)
     overhead = work.overhead(tpu)
     if overhead is None:
-        return Value.unknown(MATRIX_UNIT, _GROUPED.format(", ".join(work.skipped[:3])) if work.skipped else _NO_PRODUCT)
+        return Value.unknown(
+            MATRIX_UNIT,
+            _GROUPED.format(", ".join(work.skipped[:3])) if work.skipped else _NO_PRODUCT,
+        )
     low, high = overhead
     detail: dict[str, Any] = {
         **_bounds(low, high, _TOGETHER),
@@ -147,7 +185,9 @@ def _matrix_unit(modules: Modules, tpu: Generation, source: Source) -> Value:
         "tpu": tpu.name,
     }
     if work.skipped:
-        detail["without"] = f"{len(work.skipped)} grouped convolutions, of which nothing can be said"
+        detail["without"] = (
+            f"{len(work.skipped)} grouped convolutions, of which nothing can be said"
+        )
     if worst := work.worst(tpu):
         detail["where"] = ", ".join(f"{one.name} ({one.text})" for one in worst)
     return Value.of(MATRIX_UNIT, low, source, **detail)

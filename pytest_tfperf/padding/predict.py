@@ -11,19 +11,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pytest_tfperf.hlo.layout import layout_text, leaves, logical_bytes, padded_bytes, padded_dimensions, shape_text
+from pytest_tfperf.hlo.layout import (
+    layout_text,
+    leaves,
+    logical_bytes,
+    padded_bytes,
+    padded_dimensions,
+    shape_text,
+)
 from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule, Shape
+from pytest_tfperf.hlo.traversal import ELEMENTWISE, bodies, is_convolution, is_identity
 from pytest_tfperf.padding.arrays import LARGEST_SKIPPED, Buffer, Padding
 from pytest_tfperf.padding.dimension_order import (
-    ELEMENTWISE,
     LARGE_BATCH,
     Order,
-    bodies,
     common_batches,
     compact,
     convolution_orders,
-    is_convolution,
-    is_identity,
     kernels,
     row_major,
     swapped_rows,
@@ -36,7 +40,9 @@ _MATRIX = frozenset({"dot", "scaled-dot", "convolution"})
 _WRITES = _MATRIX | {"reduce", "custom-call"}
 _FUSED = frozenset({"broadcast", "reverse"})  # a kernel is reversed by the window that reads it
 _VIEWS = frozenset({"reshape", "concatenate"})
-_NOWHERE = frozenset({"constant", "iota", "get-tuple-element", "tuple", "after-all", "partition-id", "replica-id"})
+_NOWHERE = frozenset(
+    {"constant", "iota", "get-tuple-element", "tuple", "after-all", "partition-id", "replica-id"}
+)
 _TIE = "{} are equally common as batch of the convolutions; which of them decides the layout is not documented"
 
 
@@ -49,10 +55,16 @@ class _Orders:
 
     def of(self, op: HloInstruction, shape: Shape) -> list[Order]:
         """Those of one array of an instruction."""
-        return [orders[op.id] for orders in self.given if len(orders.get(op.id, ())) == len(shape.dimensions) > 0]
+        return [
+            orders[op.id]
+            for orders in self.given
+            if len(orders.get(op.id, ())) == len(shape.dimensions) > 0
+        ]
 
 
-def predict(modules: Sequence[HloModule], generation: Generation, lines: Mapping[str, str] | None = None) -> Padding:
+def predict(
+    modules: Sequence[HloModule], generation: Generation, lines: Mapping[str, str] | None = None
+) -> Padding:
     """
     The arrays of a step of these modules, in HLO without dead code; `lines` are the user's by the name of the op that made them.
 
@@ -60,31 +72,48 @@ def predict(modules: Sequence[HloModule], generation: Generation, lines: Mapping
         LayoutError: If an array is of a type that is not known.
     """
     batches = common_batches(modules)
-    others = [batch for batch in batches[1:] if (batch >= LARGE_BATCH) != (batches[0] >= LARGE_BATCH)][:1]
+    others = [
+        batch for batch in batches[1:] if (batch >= LARGE_BATCH) != (batches[0] >= LARGE_BATCH)
+    ][:1]
     buffers: list[Buffer] = []
     for module in modules:
         for part in bodies(module):
-            orders = _Orders(tuple(convolution_orders(part, batch) for batch in (*batches[:1], *others)), kernels(part))
+            orders = _Orders(
+                tuple(convolution_orders(part, batch) for batch in (*batches[:1], *others)),
+                kernels(part),
+            )
             known = _lines_of(part, lines or {})
             for op in key_arrays(part, part.id == module.entry_id):
                 buffers += _buffers(op, orders, generation, known.get(op.id))
     notes = (_TIE.format(" and ".join(map(str, batches))),) if others else ()
-    return Padding(buffers=tuple(buffers), source="predicted", generation=generation.name, notes=notes)
+    return Padding(
+        buffers=tuple(buffers), source="predicted", generation=generation.name, notes=notes
+    )
 
 
 def key_arrays(part: HloComputation, is_entry: bool) -> tuple[HloInstruction, ...]:
     """The instructions of a computation whose arrays are surely in memory, in their order."""
-    keys = {op.id for op in part.instructions.values() if op.opcode in _WRITES or (is_entry and op.opcode == "parameter")}
+    keys = {
+        op.id
+        for op in part.instructions.values()
+        if op.opcode in _WRITES or (is_entry and op.opcode == "parameter")
+    }
     for op in part.instructions.values():
         if op.opcode in _MATRIX:
             reads = _fuses if is_convolution(op) else _fuses_or_views
-            keys.update(source.id for operand in part.operands(op) for source in _sources(operand, part, reads))
+            keys.update(
+                source.id
+                for operand in part.operands(op)
+                for source in _sources(operand, part, reads)
+            )
     if not is_entry:
         keys = {key for key in keys if part.instructions[key].opcode != "parameter"}
     elif part.root.opcode != "parameter":
         for result in part.operands(part.root) if part.root.opcode == "tuple" else (part.root,):
             sources = _sources(result, part, _fuses_or_views)
-            in_place = any(source.id in keys and _sizes(source) == _sizes(result) for source in sources)
+            in_place = any(
+                source.id in keys and _sizes(source) == _sizes(result) for source in sources
+            )
             if not in_place and result.opcode not in _NOWHERE:
                 keys.add(result.id)
     return tuple(op for op in part.instructions.values() if op.id in keys)
@@ -95,7 +124,11 @@ def padded_text(shape: Shape) -> str:
     return shape_text(replace(shape, dimensions=padded_dimensions(shape))) + layout_text(shape)
 
 
-def _sources(op: HloInstruction, part: HloComputation, fuses: Callable[[HloInstruction, HloComputation], bool]) -> list[HloInstruction]:
+def _sources(
+    op: HloInstruction,
+    part: HloComputation,
+    fuses: Callable[[HloInstruction, HloComputation], bool],
+) -> list[HloInstruction]:
     """What the reader of an instruction reads when all that fuses into it does."""
     found: dict[int, HloInstruction] = {}
     waiting, seen = [op], {op.id}
@@ -117,7 +150,9 @@ def _fuses(op: HloInstruction, part: HloComputation) -> bool:
 
 def _fuses_or_views(op: HloInstruction, part: HloComputation) -> bool:
     """The same, or only adds or drops dimensions of one element."""
-    views = op.opcode in _VIEWS and [_sizes(operand) for operand in part.operands(op)] == [_sizes(op)]
+    views = op.opcode in _VIEWS and [_sizes(operand) for operand in part.operands(op)] == [
+        _sizes(op)
+    ]
     return views or _fuses(op, part)
 
 
@@ -125,7 +160,9 @@ def _sizes(op: HloInstruction) -> list[int]:
     return [size for size in op.shape.dimensions if size != 1]
 
 
-def _buffers(op: HloInstruction, orders: _Orders, generation: Generation, line: str | None) -> Iterator[Buffer]:
+def _buffers(
+    op: HloInstruction, orders: _Orders, generation: Generation, line: str | None
+) -> Iterator[Buffer]:
     for leaf in leaves(op.shape):
         plain = replace(leaf, tiles=(), minor_to_major=())
         likely, *others = _layouts(plain, op, orders, generation)
@@ -145,7 +182,9 @@ def _buffers(op: HloInstruction, orders: _Orders, generation: Generation, line: 
             )
 
 
-def _layouts(shape: Shape, op: HloInstruction, orders: _Orders, generation: Generation) -> list[Shape]:
+def _layouts(
+    shape: Shape, op: HloInstruction, orders: _Orders, generation: Generation
+) -> list[Shape]:
     """The layouts that an array may get, the likely one first."""
     if known := orders.of(op, shape):
         given = [tiled(shape, order, generation) for order in known]

@@ -33,8 +33,14 @@ def better_size(shape: Shape) -> str:
     """
     order = shape.minor_to_major or tuple(reversed(range(len(shape.dimensions))))
     steps = zip(order, reversed(shape.tiles[0] if shape.tiles else ()), strict=False)
-    changed = [_with(shape, number, good_size(shape.dimensions[number], step)) for number, step in steps if step > 1]
-    return _saving(shape, min(changed, key=lambda other: (_padding(other), padded_bytes(other)), default=shape))
+    changed = [
+        _with(shape, number, good_size(shape.dimensions[number], step))
+        for number, step in steps
+        if step > 1
+    ]
+    return _saving(
+        shape, min(changed, key=lambda other: (_padding(other), padded_bytes(other)), default=shape)
+    )
 
 
 def filling_sizes(shape: Shape, generation: Generation | None) -> str:
@@ -48,7 +54,9 @@ def filling_sizes(shape: Shape, generation: Generation | None) -> str:
 
 
 def _with(shape: Shape, number: int, size: int) -> Shape:
-    return replace(shape, dimensions=(*shape.dimensions[:number], size, *shape.dimensions[number + 1 :]))
+    return replace(
+        shape, dimensions=(*shape.dimensions[:number], size, *shape.dimensions[number + 1 :])
+    )
 
 
 def _padding(shape: Shape) -> int:
@@ -58,5 +66,13 @@ def _padding(shape: Shape) -> int:
 def _saving(shape: Shape, other: Shape) -> str:
     """The sizes in which another array differs and the bytes of padding that it spares; empty if there are none."""
     spared = _padding(shape) - _padding(other)
-    changes = [f"{old:,} → {new:,}" for old, new in zip(shape.dimensions, other.dimensions, strict=True) if old != new]
-    return f"{', '.join(changes)}: saves {format_quantity(spared, BYTES)}" if changes and spared > 0 else ""
+    changes = [
+        f"{old:,} → {new:,}"
+        for old, new in zip(shape.dimensions, other.dimensions, strict=True)
+        if old != new
+    ]
+    return (
+        f"{', '.join(changes)}: saves {format_quantity(spared, BYTES)}"
+        if changes and spared > 0
+        else ""
+    )

@@ -36,7 +36,9 @@ class Generation:
         packed = max(1, 32 // bits)  # elements of 64 bits lie as two of 32
         least = self.least_rows * packed
         if len(sizes) < 2:
-            return (min(_LONGEST_TILE, max(_power_of_two(sizes[0] if sizes else 1), least * LANES)),)
+            return (
+                min(_LONGEST_TILE, max(_power_of_two(sizes[0] if sizes else 1), least * LANES)),
+            )
         return min(self._most_rows(bits), max(_power_of_two(sizes[1]), least)), LANES
 
     def _most_rows(self, bits: int) -> int:

@@ -10,15 +10,15 @@ from time import perf_counter
 from typing import Any
 
 from pytest_tfperf.child.process import Player
+from pytest_tfperf.child.turn_client import Over, play_turn, size_of_turn
 from pytest_tfperf.errors import PairedError
 from pytest_tfperf.results import Json
-from pytest_tfperf.turns import Ready, Turn
+from pytest_tfperf.turns import Ready
 
-_PATIENCE, _PATIENCE_S = 10.0, 5.0  # a turn may take so many times as long as expected, and so much more
-_REF_S, _REF_PATIENCE = 120.0, 5.0  # the ref's side may take so long to come to a profile, or so many times as long as this one did
-_UNTIMED_SHARE = 0.125  # of a turn: fills the caches that the other side has emptied
-_PIPELINE_S = 0.2  # of a turn of a step with data at least: some of the bursts that a pipeline delivers in
-_PIPELINE_UNTIMED_S = 0.1  # before, at least: what was waited for when the process was stopped (a disk, a sleep) has come meanwhile
+_REF_S, _REF_PATIENCE = (
+    120.0,
+    5.0,
+)  # the ref's side may take so long to come to a profile, or so many times as long as this one did
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,14 +75,16 @@ class Match:
     settings: tuple[Json, Json] = field(default_factory=lambda: ({}, {}))
 
 
-class Over(Exception):
-    """A side had no more steps, or its test failed, within a turn."""
-
-
 Play = Callable[[Opening], "Turns | None"]
 
 
-def run_match(tree: Player, ref: Player | None, test: str, following: tuple[str | None, str | None], play: Play) -> Match:
+def run_match(
+    tree: Player,
+    ref: Player | None,
+    test: str,
+    following: tuple[str | None, str | None],
+    play: Play,
+) -> Match:
     """
     Run a test on both sides; without a ref's side on the working tree's alone. Each side goes on alone while the other stands still.
 
@@ -97,7 +99,11 @@ def run_match(tree: Player, ref: Player | None, test: str, following: tuple[str 
     tree.run(test, following[0])
     at_tree = tree.next_event()
     limit_s = max(_REF_S, _REF_PATIENCE * (perf_counter() - began))
-    at_ref: dict[str, Any] = {"absent": True} if ref is None else _tried(lambda: ref.run(test, following[1]), ref, limit_s)
+    at_ref: dict[str, Any] = (
+        {"absent": True}
+        if ref is None
+        else _tried(lambda: ref.run(test, following[1]), ref, limit_s)
+    )
     turns: dict[str, Turns] = {}
     openings: dict[str, Opening] = {}
     met: set[str] = set()
@@ -127,15 +133,30 @@ def run_match(tree: Player, ref: Player | None, test: str, following: tuple[str 
     if ref is not None and "stopped" in at_ref:
         ref.close()
         at_ref = {"lost": f"it stopped the run: {at_ref['stopped']}"}
-    void = dict.fromkeys([*at_tree.get("void", ()), *at_ref.get("void", ())])  # both may have the same reason
+    void = dict.fromkeys(
+        [*at_tree.get("void", ()), *at_ref.get("void", ())]
+    )  # both may have the same reason
     return Match(
-        turns=turns, openings=openings, tree_profiles=at_tree.get("profiles"), ref_profiles=at_ref.get("profiles"), lost=at_ref.get("lost"),
-        void=tuple(void), stopped=at_tree.get("stopped"), tolerance=at_tree.get("tolerance"),
-        missed=frozenset(met & passed), settings=(at_tree.get("setting", {}), at_ref.get("setting", {})),
-    )  # fmt: skip
+        turns=turns,
+        openings=openings,
+        tree_profiles=at_tree.get("profiles"),
+        ref_profiles=at_ref.get("profiles"),
+        lost=at_ref.get("lost"),
+        void=tuple(void),
+        stopped=at_tree.get("stopped"),
+        tolerance=at_tree.get("tolerance"),
+        missed=frozenset(met & passed),
+        settings=(at_tree.get("setting", {}), at_ref.get("setting", {})),
+    )
 
 
-def take_turns(tree: Player, ref: Player, opening: Opening, seconds: float, is_enough: Callable[[Sequence[float]], bool]) -> Turns:
+def take_turns(
+    tree: Player,
+    ref: Player,
+    opening: Opening,
+    seconds: float,
+    is_enough: Callable[[Sequence[float]], bool],
+) -> Turns:
     """
     Pairs of turns, in random order within a pair, until there are enough or the seconds are over.
 
@@ -146,7 +167,9 @@ def take_turns(tree: Player, ref: Player, opening: Opening, seconds: float, is_e
         PairedError: If a side ended or hung.
     """
     readies = opening.tree, opening.ref
-    most = min((ready.most_calls for ready in readies if ready.most_calls is not None), default=None)
+    most = min(
+        (ready.most_calls for ready in readies if ready.most_calls is not None), default=None
+    )
     chance = random.SystemRandom()
     n_calls = 0
     played: list[tuple[float, float, bool]] = []
@@ -159,7 +182,10 @@ def take_turns(tree: Player, ref: Player, opening: Opening, seconds: float, is_e
             return Turns(played=tuple(played), spent_s=perf_counter() - began, over=True)
         sides = [(tree, opening.tree), (ref, opening.ref)]
         try:
-            times = {player.label: play_turn(player, turn, ready) for player, ready in (sides if tree_first else sides[::-1])}
+            times = {
+                player.label: play_turn(player, turn, ready)
+                for player, ready in (sides if tree_first else sides[::-1])
+            }
         except Over:
             return Turns(played=tuple(played), spent_s=perf_counter() - began, over=True)
         played.append((times[tree.label], times[ref.label], tree_first))
@@ -167,42 +193,13 @@ def take_turns(tree: Player, ref: Player, opening: Opening, seconds: float, is_e
     return Turns(played=tuple(played), spent_s=perf_counter() - began)
 
 
-def size_of_turn(readies: Sequence[Ready], chance: random.Random) -> Turn:
-    """
-    A turn that is long enough for the quickest of those that play it alike.
-
-    A pipeline that waits for several elements at a time delivers in bursts. So turns of steps with data are longer, and how long the
-    untimed part is differs from turn to turn, so that the timed one does not begin at the same point of a burst each time.
-    """
-    call_s, least_s = max(min(ready.call_s for ready in readies), 1e-6), max(ready.least_s for ready in readies)
-    if not any(ready.workload.get("inputs") for ready in readies):
-        timed = math.ceil(least_s / call_s)
-        return Turn(untimed=math.ceil(timed * _UNTIMED_SHARE), timed=timed)
-    untimed = math.ceil(_PIPELINE_UNTIMED_S / call_s)
-    return Turn(untimed=untimed + chance.randrange(untimed), timed=math.ceil(max(least_s, _PIPELINE_S) / call_s))
-
-
-def play_turn(player: Player, turn: Turn, ready: Ready) -> float:
-    """
-    Seconds of a step in one turn.
-
-    Raises:
-        Over: If the profile has come to its end, or the test; what the side has said is its next event.
-        PairedError: If the side ended or hung.
-    """
-    expected = (turn.untimed + turn.timed) * ready.call_s
-    player.say(turn={"untimed": turn.untimed, "timed": turn.timed})
-    event = player.next_event(_PATIENCE * expected + _PATIENCE_S)
-    if "played" not in event:
-        player.put_back(event)
-        raise Over
-    return float(event["played"])
-
-
 def _opening(at_tree: Mapping[str, Any], at_ref: Mapping[str, Any]) -> Opening:
     return Opening(
-        profile=at_tree["profile"], tree=Ready(**at_tree["ready"]), ref=Ready(**at_ref["ready"]), tolerance=at_tree["tolerance"],
-    )  # fmt: skip
+        profile=at_tree["profile"],
+        tree=Ready(**at_tree["ready"]),
+        ref=Ready(**at_ref["ready"]),
+        tolerance=at_tree["tolerance"],
+    )
 
 
 def _go_on(ref: Player, limit_s: float) -> dict[str, Any]:

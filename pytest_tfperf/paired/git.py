@@ -14,9 +14,15 @@ ASK_S, WORK_S = 60.0, 600.0
 
 # a hook of git's has these set for its own repository and index (git, Documentation/githooks.txt, Documentation/git.txt)
 _OF_THE_CALLER = {
-    "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX", "GIT_NAMESPACE", "GIT_OBJECT_DIRECTORY",
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_COMMON_DIR",
+    "GIT_PREFIX",
+    "GIT_NAMESPACE",
+    "GIT_OBJECT_DIRECTORY",
     "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-}  # fmt: skip
+}
 _SETTINGS = (
     f"core.hooksPath={os.devnull}",
     "core.fsmonitor=false",  # may be a hook, or start a daemon
@@ -28,7 +34,10 @@ _OUR_OWN = {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"
 
 
 def git(
-    folder: Path, *arguments: str, limit_s: float = ASK_S, environment: Mapping[str, str] | None = None
+    folder: Path,
+    *arguments: str,
+    limit_s: float = ASK_S,
+    environment: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
     """
     What git answers in a folder, free of what the caller's environment says of another repository.
@@ -53,7 +62,9 @@ def git(
             f"git {arguments[0]} in {folder} did not end within {limit_s:g} s; see whether its disk, or its remote, is out of reach"
         ) from None
     except OSError as error:
-        raise PairedError(f"--tfperf-against needs git, which cannot be run ({error}); install it, or put it on PATH") from error
+        raise PairedError(
+            f"--tfperf-against needs git, which cannot be run ({error}); install it, or put it on PATH"
+        ) from error
 
 
 def line(output: bytes) -> str:
@@ -68,4 +79,6 @@ def paths(output: bytes) -> list[str]:
 
 def complaint(output: bytes) -> str:
     """The end of what git said is wrong, in one line."""
-    return " ".join([text for text in map(str.strip, os.fsdecode(output).splitlines()) if text][-4:])
+    return " ".join(
+        [text for text in map(str.strip, os.fsdecode(output).splitlines()) if text][-4:]
+    )

@@ -17,7 +17,16 @@ _WHOSE = {"tree": "the working tree", "ref": "the ref's files"}
 _OF_PYTHON = sys.stdlib_module_names | {"test", "__main__"}  # its own tests are not named there
 _COMPILED = (".so", ".pyd")
 # who loads modules without a say in what is in them: the standard library, pytest's asserts, and what setuptools and six bring along
-_STANDARD = {"_frozen_importlib", "_frozen_importlib_external", "importlib", "zipimport", "_pytest", "setuptools", "pkg_resources", "six"}
+_STANDARD = {
+    "_frozen_importlib",
+    "_frozen_importlib_external",
+    "importlib",
+    "zipimport",
+    "_pytest",
+    "setuptools",
+    "pkg_resources",
+    "six",
+}
 
 
 def module_files(modules: Mapping[str, Any]) -> dict[str, str]:
@@ -33,7 +42,9 @@ def module_loaders(modules: Mapping[str, Any]) -> dict[str, str]:
     return {name: _class_name(loader) for name, loader in loaders if loader is not None}
 
 
-def outside_tree(files: Mapping[str, str], tree: Tree, side: Side, path: Iterable[str | Path] = ()) -> list[str]:
+def outside_tree(
+    files: Mapping[str, str], tree: Tree, side: Side, path: Iterable[str | Path] = ()
+) -> list[str]:
     """
     Why a side does not run its own code, a sentence for each top-level module that it has from another place.
 
@@ -55,7 +66,10 @@ def outside_tree(files: Mapping[str, str], tree: Tree, side: Side, path: Iterabl
             kind = "compiled" if file.endswith(_COMPILED) else ""
         if kind:
             found[kind, name.partition(".")[0]].append(name)
-    return [_reason(kind, names, files, tree, side, sources) for (kind, _), names in sorted(found.items())]
+    return [
+        _reason(kind, names, files, tree, side, sources)
+        for (kind, _), names in sorted(found.items())
+    ]
 
 
 def import_hooks(files: Mapping[str, str], loaders: Mapping[str, str], tree: Tree) -> list[str]:
@@ -66,7 +80,11 @@ def import_hooks(files: Mapping[str, str], loaders: Mapping[str, str], tree: Tre
     """
     found: dict[str, list[str]] = defaultdict(list)
     for name, loader in loaders.items():
-        if name in files and loader.partition(".")[0] not in _STANDARD and place(files[name], tree)[0] != "elsewhere":
+        if (
+            name in files
+            and loader.partition(".")[0] not in _STANDARD
+            and place(files[name], tree)[0] != "elsewhere"
+        ):
             found[loader].append(name)
     return [
         f"{_first(names)} ({files[_shallowest(names)]}) came through the import hook {loader}, which may give both sides the same "
@@ -80,8 +98,16 @@ class _Sources:
 
     def __init__(self, tree: Tree, path: Iterable[str | Path]) -> None:
         self._tracked = tree.tracked | tree.here
-        tops = [Path(top) for entry in path if entry for top in [_below(Path(entry), tree)] if top is not None]
-        self._tops = list(dict.fromkeys(["", "src/", *(f"{top.as_posix()}/" for top in tops if top != Path())]))
+        tops = [
+            Path(top)
+            for entry in path
+            if entry
+            for top in [_below(Path(entry), tree)]
+            if top is not None
+        ]
+        self._tops = list(
+            dict.fromkeys(["", "src/", *(f"{top.as_posix()}/" for top in tops if top != Path())])
+        )
 
     def of(self, name: str) -> str | None:
         """The tracked file of a module that is no part of Python."""
@@ -94,10 +120,15 @@ class _Sources:
 
 def _below(entry: Path, tree: Tree) -> Path | None:
     entry = entry.resolve()
-    return next((entry.relative_to(top) for top in (tree.path, tree.root) if entry.is_relative_to(top)), None)
+    return next(
+        (entry.relative_to(top) for top in (tree.path, tree.root) if entry.is_relative_to(top)),
+        None,
+    )
 
 
-def _reason(kind: str, names: list[str], files: Mapping[str, str], tree: Tree, side: Side, sources: _Sources) -> str:
+def _reason(
+    kind: str, names: list[str], files: Mapping[str, str], tree: Tree, side: Side, sources: _Sources
+) -> str:
     """One sentence: the modules, their file, what is wrong with it, and what to do."""
     name = _shallowest(names)
     if kind == "compiled":

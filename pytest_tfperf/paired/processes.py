@@ -15,11 +15,11 @@ import pytest
 
 from pytest_tfperf.child.cleanup import Janitor
 from pytest_tfperf.child.isolated_test import autoclustering_flags
-from pytest_tfperf.child.process import Player
+from pytest_tfperf.child.process import ALIKE, Player, start_side
 from pytest_tfperf.child.reports import given_arguments, uncovered_environment
 from pytest_tfperf.child.server import test_name
-from pytest_tfperf.child.starting import ALIKE, split_cores, start_side
 from pytest_tfperf.errors import PairedError
+from pytest_tfperf.machine.cores import split_cores
 from pytest_tfperf.paired.worktree import Tree, mapped, mapped_argument, write_tree
 
 
@@ -103,7 +103,9 @@ class Sides:
         Raises:
             PairedError: If the working tree's cannot.
         """
-        files = sorted({Path(os.path.relpath(item.path, self.tree.root)).as_posix() for item in items})
+        files = sorted(
+            {Path(os.path.relpath(item.path, self.tree.root)).as_posix() for item in items}
+        )
         self._order.reverse()
         players: dict[Path, Player] = {}
         why = ""
@@ -127,7 +129,9 @@ class Sides:
     def only_on_ref(self) -> list[str]:
         """The profiled tests that the ref's processes have collected, and the working tree's have not."""
         refs = [(pair.ref, pair.tree) for pair in self._pairs.values() if pair.ref is not None]
-        return sorted({test for ref, tree in refs for test in ref.profiled if test not in tree.collected})
+        return sorted(
+            {test for ref, tree in refs for test in ref.profiled if test not in tree.collected}
+        )
 
     def interrupt(self) -> None:
         """End all as Ctrl-C does."""
@@ -156,7 +160,9 @@ class Sides:
             files=files,
             tree=_json(self.tree),
             path=[_mapped(entry, tree) for entry in sys.path],
-            arguments=[mapped_argument(argument, tree) for argument in given_arguments(self._config)],
+            arguments=[
+                mapped_argument(argument, tree) for argument in given_arguments(self._config)
+            ],
             cwd=cwd,
             environment=_environment(tree, clustered),
             shows_output=is_ours and getattr(self._config.option, "capture", "no") != "fd",
@@ -189,7 +195,9 @@ def _environment(tree: Tree, clustered: bool) -> Mapping[str, str]:
     given = uncovered_environment()
     paths = [entry for entry in given.get("PYTHONPATH", "").split(os.pathsep) if entry]
     own = {"PYTHONPATH": os.pathsep.join(_mapped(entry, tree) for entry in paths)} if paths else {}
-    flags = {"TF_XLA_FLAGS": autoclustering_flags(given.get("TF_XLA_FLAGS", ""))} if clustered else {}
+    flags = (
+        {"TF_XLA_FLAGS": autoclustering_flags(given.get("TF_XLA_FLAGS", ""))} if clustered else {}
+    )
     return {**given, **ALIKE, **own, **flags, "PWD": str(mapped(Path.cwd(), tree))}
 
 
@@ -199,4 +207,7 @@ def _mapped(entry: str, tree: Tree) -> str:
 
 
 def _json(tree: Tree) -> dict[str, Any]:
-    return {name: sorted(value) if isinstance(value, frozenset) else value for name, value in asdict(tree).items()}
+    return {
+        name: sorted(value) if isinstance(value, frozenset) else value
+        for name, value in asdict(tree).items()
+    }

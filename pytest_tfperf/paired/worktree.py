@@ -98,7 +98,11 @@ def mapped_argument(argument: str, tree: Tree) -> str:
     if match is None:
         return argument
     path = mapped(match["path"], tree)
-    return argument if path == Path(match["path"]) else f"{match['before'] or ''}{path}{match['test'] or ''}"
+    return (
+        argument
+        if path == Path(match["path"])
+        else f"{match['before'] or ''}{path}{match['test'] or ''}"
+    )
 
 
 def place(file: str | Path, tree: Tree) -> tuple[str, PurePosixPath | None]:
@@ -106,7 +110,9 @@ def place(file: str | Path, tree: Tree) -> tuple[str, PurePosixPath | None]:
     file = Path(file).resolve()
     if file.is_relative_to(tree.path):
         return "ref", PurePosixPath(file.relative_to(tree.path))
-    relative = PurePosixPath(file.relative_to(tree.root)) if file.is_relative_to(tree.root) else None
+    relative = (
+        PurePosixPath(file.relative_to(tree.root)) if file.is_relative_to(tree.root) else None
+    )
     if relative is not None and str(relative.parent) in known_folders(tree):
         return "tree", relative
     return "elsewhere", None
@@ -125,7 +131,12 @@ def _folders(files: frozenset[str]) -> frozenset[str]:
 
 def _of_project(relative: PurePosixPath, tree: Tree) -> bool:
     name, folders = str(relative), known_folders(tree)
-    return name in folders or name in tree.tracked or name in tree.here or (relative.suffix == ".py" and str(relative.parent) in folders)
+    return (
+        name in folders
+        or name in tree.tracked
+        or name in tree.here
+        or (relative.suffix == ".py" and str(relative.parent) in folders)
+    )
 
 
 def _within(path: Path, top: Path) -> PurePosixPath | None:
@@ -148,20 +159,34 @@ def _repository(ref: str, start: Path) -> tuple[Path, Path]:
             "run pytest within one, or do as git says"
         )
     if top.returncode:
-        found = "is a bare repository" if bare.stdout.strip() == b"true" else "is inside of a repository's .git"
-        raise PairedError(f"--tfperf-against {ref} needs a git work tree, and {start} {found}, without files; run pytest in a clone of it")
-    return Path(line(top.stdout)).resolve(), Path(line(git(start, "rev-parse", "--absolute-git-dir").stdout))
+        found = (
+            "is a bare repository"
+            if bare.stdout.strip() == b"true"
+            else "is inside of a repository's .git"
+        )
+        raise PairedError(
+            f"--tfperf-against {ref} needs a git work tree, and {start} {found}, without files; run pytest in a clone of it"
+        )
+    return Path(line(top.stdout)).resolve(), Path(
+        line(git(start, "rev-parse", "--absolute-git-dir").stdout)
+    )
 
 
 def _commit(ref: str, root: Path) -> str:
     """The full hash of the commit that a ref names, through tags."""
-    found = line(git(root, "rev-parse", "--verify", "--quiet", ref).stdout) if _is_askable(ref) else ""
+    found = (
+        line(git(root, "rev-parse", "--verify", "--quiet", ref).stdout) if _is_askable(ref) else ""
+    )
     kind = git(root, "cat-file", "-t", found) if found else None
     if kind is None or kind.returncode:  # a full hash is "found" whether it is there or not
-        raise PairedError(f"--tfperf-against {ref}: {root} has no such commit, branch or tag; {_advice(ref, root)}")
+        raise PairedError(
+            f"--tfperf-against {ref}: {root} has no such commit, branch or tag; {_advice(ref, root)}"
+        )
     commit = git(root, "rev-parse", "--verify", "--quiet", f"{found}^{{commit}}")
     if commit.returncode:
-        raise PairedError(f"--tfperf-against {ref} is a {line(kind.stdout)} and no commit; name a branch, a tag or a commit")
+        raise PairedError(
+            f"--tfperf-against {ref} is a {line(kind.stdout)} and no commit; name a branch, a tag or a commit"
+        )
     return line(commit.stdout)
 
 
@@ -171,7 +196,14 @@ def _is_askable(ref: str) -> bool:
 
 def _advice(ref: str, root: Path) -> str:
     """What may have been meant, and how to get what a clone does not have."""
-    every = git(root, "for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads", "refs/tags", "refs/remotes").stdout
+    every = git(
+        root,
+        "for-each-ref",
+        "--format=%(refname:lstrip=2)",
+        "refs/heads",
+        "refs/tags",
+        "refs/remotes",
+    ).stdout
     near = _nearest(ref, os.fsdecode(every).splitlines())
     meant = f"it has {_some(near)}; " if near else ""
     if line(git(root, "rev-parse", "--is-shallow-repository").stdout) == "true":
@@ -185,21 +217,32 @@ def _advice(ref: str, root: Path) -> str:
 def _nearest(ref: str, names: list[str]) -> list[str]:
     """The refs of the same last part, as `origin/main` is of `main`, then those spelled alike."""
     last = ref.rpartition("/")[2]
-    return list(dict.fromkeys([*(name for name in names if name.rpartition("/")[2] == last), *get_close_matches(ref, names)]))
+    return list(
+        dict.fromkeys(
+            [
+                *(name for name in names if name.rpartition("/")[2] == last),
+                *get_close_matches(ref, names),
+            ]
+        )
+    )
 
 
 def _modes(ref: str, root: Path, commit: str) -> dict[str, bytes]:
     """The mode of every path of a commit."""
     listed = git(root, "ls-tree", "-r", "-z", "--full-tree", commit, limit_s=WORK_S)
     if listed.returncode:
-        raise PairedError(f"--tfperf-against {ref}: the files cannot be listed ({complaint(listed.stderr)}); git fsck says what is missing")
+        raise PairedError(
+            f"--tfperf-against {ref}: the files cannot be listed ({complaint(listed.stderr)}); git fsck says what is missing"
+        )
     rows = (row.partition(b"\t") for row in listed.stdout.split(b"\0")[:-1])
     return {os.fsdecode(path): about[:6] for about, _, path in rows}
 
 
 def _refuse_parts(ref: str, root: Path, modes: dict[str, bytes]) -> None:
     """Refuse what makes two sides that cannot be compared: submodules and compiled code."""
-    submodules = [path for path, mode in modes.items() if mode == _GITLINK and _is_filled(root / path)]
+    submodules = [
+        path for path, mode in modes.items() if mode == _GITLINK and _is_filled(root / path)
+    ]
     if submodules:
         raise PairedError(
             f"--tfperf-against {ref}: the working tree has the files of the submodule {_some(submodules)}, and the ref's files come "
@@ -220,26 +263,51 @@ def _is_filled(folder: Path) -> bool:
 
 def _check_out(git_dir: Path, commit: str, path: Path, index: Path) -> None:
     """Write the files of a commit to an empty folder; OSError with what git could not do."""
-    environment = {"GIT_DIR": str(git_dir), "GIT_WORK_TREE": str(path), "GIT_INDEX_FILE": str(index)}
+    environment = {
+        "GIT_DIR": str(git_dir),
+        "GIT_WORK_TREE": str(path),
+        "GIT_INDEX_FILE": str(index),
+    }
     # not checkout-index --prefix: that reads .gitattributes of the working tree
-    done = git(path, "read-tree", "-m", "-u", "--no-sparse-checkout", commit, limit_s=WORK_S, environment=environment)
+    done = git(
+        path,
+        "read-tree",
+        "-m",
+        "-u",
+        "--no-sparse-checkout",
+        commit,
+        limit_s=WORK_S,
+        environment=environment,
+    )
     if done.returncode:
         raise OSError(complaint(done.stderr) or f"git read-tree ended with {done.returncode}")
 
 
-def _working_tree(ref: str, root: Path, git_dir: Path, commit: str, copy: Path) -> tuple[bool, frozenset[str]]:
+def _working_tree(
+    ref: str, root: Path, git_dir: Path, commit: str, copy: Path
+) -> tuple[bool, frozenset[str]]:
     """Whether no tracked file differs from a commit, and what is tracked; from a copy of the index, since a look at files renews it."""
     index = root / line(git(root, "rev-parse", "--git-path", "index").stdout)
     if index.exists():
         shutil.copy2(index, copy)  # with its time, by which git knows what was written after it
     in_root = {"GIT_DIR": str(git_dir), "GIT_WORK_TREE": str(root), "GIT_INDEX_FILE": str(copy)}
-    git(root, "update-index", "-q", "--unmerged", "--really-refresh", limit_s=WORK_S, environment=in_root)
+    git(
+        root,
+        "update-index",
+        "-q",
+        "--unmerged",
+        "--really-refresh",
+        limit_s=WORK_S,
+        environment=in_root,
+    )
     compared = ("--quiet", "--no-ext-diff", "--no-textconv", "--ignore-submodules=none")
     differs = git(root, "diff", *compared, commit, "--", limit_s=WORK_S, environment=in_root)
     listed = git(root, "ls-files", "-z", "--full-name", environment=in_root)
     if differs.returncode > 1 or listed.returncode:
         found = complaint(differs.stderr + listed.stderr)
-        raise PairedError(f"--tfperf-against {ref}: git cannot tell what the working tree at {root} tracks ({found}); git status says more")
+        raise PairedError(
+            f"--tfperf-against {ref}: git cannot tell what the working tree at {root} tracks ({found}); git status says more"
+        )
     return differs.returncode == 0, frozenset(paths(listed.stdout))
 
 

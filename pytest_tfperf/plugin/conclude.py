@@ -6,55 +6,21 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timezone
 
-from pytest_tfperf.baseline.compare import compare_with_baseline
 from pytest_tfperf.baseline.record import Recorded, record
 from pytest_tfperf.baseline.store import Place, entry_key, read_entries
-from pytest_tfperf.checks.limits import Limit, Wanted, asked_for, check_limits
 from pytest_tfperf.errors import BaselineError, TfperfError
+from pytest_tfperf.machine.description import commit
 from pytest_tfperf.metrics import RATIO, format_quantity
+from pytest_tfperf.plugin.decide import fails
 from pytest_tfperf.plugin.options import Options
-from pytest_tfperf.report.github import annotate, append_summary
+from pytest_tfperf.report.ci import annotate, append_summary
 from pytest_tfperf.report.run_file import write_run
 from pytest_tfperf.report.terminal import TextLine, render
-from pytest_tfperf.results import BROKEN, DECIDED, Check, Json, Profile, Run, TestRecord, Verdict
-from pytest_tfperf.tf_runtime import commit, describe
+from pytest_tfperf.results import DECIDED, Check, Json, Profile, Run, TestRecord, Verdict
 
 Line = tuple[str, "str | None"]
 """Text and its colour."""
 _NAMED = 3
-
-
-def decide(profiles: Iterable[tuple[Profile, tuple[Limit, ...]]], wanted: Wanted, file: str, key: str, options: Options) -> list[Check]:
-    """
-    Every check of one test: its limits, and the comparison with the baseline where that is asked for.
-
-    A test that asks for something and has profiled nothing has one check, and that is unknown.
-    """
-    profiles = list(profiles)
-    asked = any(asked_for(limit.metric, options.only) for limit in wanted.limits)
-    if not profiles and (asked or wanted.max_regression is not None or options.baseline or options.against):
-        message = "the test asks for limits or a comparison, but profiled no step: call tf_profile(step, data) in it"
-        return [_unknown("profile", message)]
-    checks: list[Check] = []
-    parallel = options.parallel and describe()["machine"]["accelerators"] == "none"
-    for profile, limits in profiles:
-        checks += check_limits(profile, limits, options.only, parallel)
-        if options.baseline:
-            place = Place.of(file, options.rootdir, options.baseline_dir)
-            try:
-                checks += compare_with_baseline(profile, key, place, describe(), options.only, wanted.max_regression, parallel)
-            except BaselineError as error:
-                checks.append(_unknown("baseline", str(error), profile.name))
-        elif wanted.max_regression is not None and options.only != "structural" and not (options.update or options.against):
-            checks.append(_nothing_to_compare(profile, wanted.max_regression))
-    return checks
-
-
-def fails(check: Check, options: Options) -> bool:
-    """Whether a check fails its test."""
-    if check.verdict is Verdict.MISSING:
-        return options.missing == "fail" or options.strict
-    return check.verdict in BROKEN or (options.strict and check.verdict not in DECIDED)
 
 
 def conclude(records: Iterable[Json], options: Options, whole: bool) -> tuple[list[Line], bool]:
@@ -71,7 +37,10 @@ def conclude(records: Iterable[Json], options: Options, whole: bool) -> tuple[li
         recorded, bad = _write_baselines(run, options)
         lines += _told(recorded, sum(test.outcome == "passed" for test in tests))
     if whole and (options.update or options.baseline):
-        lines += [(f"tfperf: unused baseline entry {entry}", "yellow") for entry in _unused_entries(tests, options)]
+        lines += [
+            (f"tfperf: unused baseline entry {entry}", "yellow")
+            for entry in _unused_entries(tests, options)
+        ]
     for path in options.reports:
         try:
             write_run(run, path)
@@ -81,7 +50,9 @@ def conclude(records: Iterable[Json], options: Options, whole: bool) -> tuple[li
     lines += _told_github(run, options)
     decided = sum(check.verdict in DECIDED for test in tests for check in test.checks)
     if decided < options.min_checks:
-        bad.append(f"{decided} checks were decided, fewer than the {options.min_checks} that --tfperf-min-checks asks for")
+        bad.append(
+            f"{decided} checks were decided, fewer than the {options.min_checks} that --tfperf-min-checks asks for"
+        )
     return lines + [(f"tfperf: {text}", "red") for text in bad], not bad
 
 
@@ -95,7 +66,9 @@ def _told_github(run: Run, options: Options) -> list[Line]:
     """Annotations and the job's summary, in a job of GitHub Actions; that a summary could not be written fails nothing."""
     lines: list[Line] = []
     if options.workspace:
-        said = annotate(run, options.rootdir, options.workspace, lambda check: fails(check, options))
+        said = annotate(
+            run, options.rootdir, options.workspace, lambda check: fails(check, options)
+        )
         lines += [(line, None) for line in said]
     if options.summary and run.tests:
         try:
@@ -108,9 +81,16 @@ def _told_github(run: Run, options: Options) -> list[Line]:
 def _run_of(records: Iterable[Json], options: Options) -> Run:
     """All that was measured, with what is the same for all tests."""
     tests = [TestRecord.from_json(data) for data in records]
-    shared = [options.parallel and test.environment.get("machine", {}).get("accelerators") == "none" for test in tests]
+    shared = [
+        options.parallel and test.environment.get("machine", {}).get("accelerators") == "none"
+        for test in tests
+    ]
     tests = [replace(test, shared_cpu=on_cpu) for test, on_cpu in zip(tests, shared, strict=True)]
-    return Run(created=_now(), tests=tuple(tests), commit=commit(options.rootdir) if options.update or options.reports else "")
+    return Run(
+        created=_now(),
+        tests=tuple(tests),
+        commit=commit(options.rootdir) if options.update or options.reports else "",
+    )
 
 
 def _write_baselines(run: Run, options: Options) -> tuple[Recorded, list[str]]:
@@ -129,11 +109,22 @@ def _write_baselines(run: Run, options: Options) -> tuple[Recorded, list[str]]:
 
 def _told(recorded: Recorded, n_passed: int) -> list[Line]:
     """What an update did, entry by entry; of histories those that start anew."""
-    lines: list[Line] = [(f"tfperf: baseline: {len(recorded.entries)} entries written for {n_passed} passing tests", None)]
-    lines += [(f"  {change.what}: {change.key} in {change.path}", None) for change in recorded.entries]
-    lines += [(f"  {change.what}: {change.key} in {change.path}", "yellow") for change in recorded.anew]
+    lines: list[Line] = [
+        (
+            f"tfperf: baseline: {len(recorded.entries)} entries written for {n_passed} passing tests",
+            None,
+        )
+    ]
+    lines += [
+        (f"  {change.what}: {change.key} in {change.path}", None) for change in recorded.entries
+    ]
+    lines += [
+        (f"  {change.what}: {change.key} in {change.path}", "yellow") for change in recorded.anew
+    ]
     if recorded.added:
-        lines.append((f"  times: a run added to the history of {len(recorded.added)} profiles", None))
+        lines.append(
+            (f"  times: a run added to the history of {len(recorded.added)} profiles", None)
+        )
     by_reason: dict[str, list[str]] = {}
     for change in recorded.left_out:
         by_reason.setdefault(change.what, []).append(change.key)
@@ -152,7 +143,11 @@ def _unused_entries(tests: Iterable[TestRecord], options: Options) -> list[str]:
     for file, ran in sorted(by_file.items()):
         path = Place.of(file, options.rootdir, options.baseline_dir).structure
         try:
-            found += [f"{path}: {key}" for key in sorted(read_entries(path)) if not any(_uses(test, key) for test in ran)]
+            found += [
+                f"{path}: {key}"
+                for key in sorted(read_entries(path))
+                if not any(_uses(test, key) for test in ran)
+            ]
         except BaselineError:
             continue  # the tests of that file have failed with it
     return found
@@ -169,13 +164,24 @@ def _now() -> str:
 
 
 def _unknown(kind: str, message: str, profile: str = "") -> Check:
-    return Check(profile=profile, metric=kind, kind=kind, verdict=Verdict.UNKNOWN, wanted="a decision", message=message)
+    return Check(
+        profile=profile,
+        metric=kind,
+        kind=kind,
+        verdict=Verdict.UNKNOWN,
+        wanted="a decision",
+        message=message,
+    )
 
 
 def _nothing_to_compare(profile: Profile, tolerance: float) -> Check:
     shown = format_quantity(tolerance, RATIO)
     message = f"max_regression of {shown} has nothing to compare with\n  try: run with --tfperf-baseline, or --tfperf-against a git ref"
     return Check(
-        profile=profile.name, metric="step_time", kind="baseline", verdict=Verdict.INCONCLUSIVE, wanted=f"at most {shown} slower",
+        profile=profile.name,
+        metric="step_time",
+        kind="baseline",
+        verdict=Verdict.INCONCLUSIVE,
+        wanted=f"at most {shown} slower",
         message=message,
-    )  # fmt: skip
+    )

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from pytest_tfperf.child.cleanup import Janitor
-from pytest_tfperf.child.process import Player
+from pytest_tfperf.child.process import Player, start_side
 from pytest_tfperf.child.reports import last_lines, report_from
 from pytest_tfperf.child.server import test_name
-from pytest_tfperf.child.starting import start_side
 from pytest_tfperf.errors import CaptureError, PairedError
 from pytest_tfperf.machine.locks import Exclusive
+from pytest_tfperf.metrics import SECONDS, format_quantity
 from pytest_tfperf.paired.coordinator import run_match
-from pytest_tfperf.results import Profile
+from pytest_tfperf.results import Check, Profile, Verdict
 from pytest_tfperf.tf_runtime import takes_whole_gpus
 from pytest_tfperf.variants.in_processes import can_run_apart
 
 
-def profiled_again(item: pytest.Item, announce: Callable[[str], None], exclusive: Exclusive) -> Mapping[str, Profile]:
+def profiled_again(
+    item: pytest.Item, announce: Callable[[str], None], exclusive: Exclusive
+) -> Mapping[str, Profile]:
     """
     The profiles of a test, by name, from a process that is new.
 
@@ -30,7 +33,9 @@ def profiled_again(item: pytest.Item, announce: Callable[[str], None], exclusive
     if not can_run_apart():
         raise PairedError("this system cannot stop processes")
     if takes_whole_gpus():
-        raise PairedError("TensorFlow gives this process all memory of the GPU; set TF_FORCE_GPU_ALLOW_GROWTH=true")
+        raise PairedError(
+            "TensorFlow gives this process all memory of the GPU; set TF_FORCE_GPU_ALLOW_GROWTH=true"
+        )
     janitor = Janitor()
     try:
         with exclusive(announce):
@@ -46,7 +51,9 @@ def profiled_again(item: pytest.Item, announce: Callable[[str], None], exclusive
 def _run(item: pytest.Item, janitor: Janitor) -> list[Profile]:
     root = item.config.rootpath
     test = test_name(item, root)
-    player = start_side(item.config, "the second process", janitor, (), root=root, files=[test.partition("::")[0]])
+    player = start_side(
+        item.config, "the second process", janitor, (), root=root, files=[test.partition("::")[0]]
+    )
     try:
         player.await_collected()
         if test not in player.collected:
@@ -70,3 +77,37 @@ def _why_not(item: pytest.Item, player: Player, stopped: str | None) -> str:
     bad = [report for report in reports if report.failed or report.skipped]
     text = last_lines(bad[0].longreprtext) if bad else f"  it stopped the run: {stopped}"
     return f"the test does not come to its end there:\n{text}"
+
+
+def is_suspected(check: Check) -> bool:
+    """Whether a check is of a step time that is slower than those recorded."""
+    return (check.kind, check.metric, check.verdict) == (
+        "baseline",
+        "step_time",
+        Verdict.REGRESSION,
+    )
+
+
+def confirmed(check: Check, second: Check | str) -> Check:
+    """
+    What stands of a suspected check: it stays a regression unless a second process is not slower.
+
+    Args:
+        second: The check of the same step time in the second process; or why there is none, which is said and changes nothing.
+    """
+    if isinstance(second, str):
+        return check.adding([f"no second process could say the same: {second}"])
+    if "after" not in second.detail:
+        return check.adding([f"no second process could say the same: {second.message}"])
+    took = format_quantity(second.detail["after"], SECONDS)
+    told = {**check.detail, "second": second.detail["after"]}
+    if is_suspected(second):
+        return replace(
+            check.adding([f"a second, fresh process says the same: {took}"]), detail=told
+        )
+    sentence = f"{check.message.splitlines()[0]}; but {took} in a second, fresh process, which is no regression"
+    message = f"{sentence}\n  processes of the same code differ as much here\n  try: {_HELPS}"
+    return replace(check, verdict=Verdict.INCONCLUSIVE, message=message, detail=told)
+
+
+_HELPS = "pytest --tfperf-against REF, which compares in turns; or a quieter machine"

@@ -9,7 +9,6 @@ import pytest
 
 from pytest_tfperf.machine.gpu_share import visible_gpus
 from pytest_tfperf.markers import is_whole
-from pytest_tfperf.plugin.xdist import n_workers
 
 if TYPE_CHECKING:
     from pytest_tfperf.plugin.options import Options
@@ -25,9 +24,13 @@ _MODES = {
 class Controller:
     """The plugin of that process; `options` gives those of the run, `asked` says that there are any."""
 
-    def __init__(self, config: pytest.Config, options: Callable[[pytest.Config], Options], asked: bool) -> None:
+    def __init__(
+        self, config: pytest.Config, options: Callable[[pytest.Config], Options], asked: bool
+    ) -> None:
         self._config, self._options, self._asked = config, options, asked
-        self._records: dict[tuple[str, object], dict[str, Any]] = {}  # by node id, and worker where each runs all tests
+        self._records: dict[
+            tuple[str, object], dict[str, Any]
+        ] = {}  # by node id, and worker where each runs all tests
         self._lines: list[tuple[str, str | None]] = []
         self._died: set[str] = set()  # tests whose worker died
         self._left_out = False
@@ -39,14 +42,25 @@ class Controller:
         if workers > 1 and self._asked:
             said.append("times are measured and not decided with more than one worker on a CPU")
             gpus = visible_gpus()
-            said += [f"{len(gpus)} GPU{'s are' if len(gpus) > 1 else ' is'} shared out among {workers} workers"] if gpus else []
+            said += (
+                [
+                    f"{len(gpus)} GPU{'s are' if len(gpus) > 1 else ' is'} shared out among {workers} workers"
+                ]
+                if gpus
+                else []
+            )
         return f"tfperf: {'; '.join(said)}" if said else None
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep what a test measured; of one that runs several times what the last run did, of one whose subtests fail that it does."""
         data = getattr(report, "tfperf", None)
-        key = report.nodeid, getattr(report, "node", None) if getattr(self._config.option, "dist", "no") == "each" else None
+        key = (
+            report.nodeid,
+            getattr(report, "node", None)
+            if getattr(self._config.option, "dist", "no") == "each"
+            else None,
+        )
         if data is not None:
             if report.failed:
                 data["outcome"] = "failed"
@@ -57,17 +71,26 @@ class Controller:
             self._records[key]["outcome"] = "error"
         if report.failed and report.when not in ("setup", "call", "teardown"):  # xdist's "???"
             self._died.add(report.nodeid)
-        self._left_out |= report.skipped or (report.failed and report.when not in ("call", "teardown"))  # or its worker died
+        self._left_out |= report.skipped or (
+            report.failed and report.when not in ("call", "teardown")
+        )  # or its worker died
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Write what was asked for."""
-        asked = self._config.option.tfperf_report or self._config.option.tfperf_min_checks or self._config.getini("tfperf_min_checks")
+        asked = (
+            self._config.option.tfperf_report
+            or self._config.option.tfperf_min_checks
+            or self._config.getini("tfperf_min_checks")
+        )
         if self._config.option.collectonly or not (self._records or asked):
             return
         from pytest_tfperf.plugin.conclude import conclude
 
-        ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) and not session.shouldfail
+        ended = (
+            exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+            and not session.shouldfail
+        )
         whole = ended and not self._left_out and is_whole(self._config)
         self._lines, good = conclude(self._last(), self._options(self._config), whole)
         if not good and exitstatus == pytest.ExitCode.OK:
@@ -84,7 +107,13 @@ class Controller:
         if verbosity >= 0:
             terminalreporter.section("tfperf")
         lines = summary(self._last(), width, verbosity)
-        shown = [(wrapped(line.text, width, line.deeper) if terminalreporter.isatty else line.text, line.colour) for line in lines]
+        shown = [
+            (
+                wrapped(line.text, width, line.deeper) if terminalreporter.isatty else line.text,
+                line.colour,
+            )
+            for line in lines
+        ]
         for text, colour in self._lines + shown:
             terminalreporter.write_line(text, **({colour: True} if colour else {}))
 
@@ -94,4 +123,22 @@ class Controller:
         for (nodeid, _), data in self._records.items():
             if nodeid not in found or found[nodeid]["outcome"] not in ("failed", "error"):
                 found[nodeid] = data
-        return [{**data, "outcome": "error"} if nodeid in self._died else data for nodeid, data in found.items()]
+        return [
+            {**data, "outcome": "error"} if nodeid in self._died else data
+            for nodeid, data in found.items()
+        ]
+
+
+def n_workers(config: pytest.Config) -> int:
+    """How many workers run the tests; 0 without."""
+    if hasattr(config, "workerinput"):
+        return int(config.workerinput["workercount"])
+    if getattr(config.option, "dist", "no") == "no":
+        return 0
+    return sum(_times(spec) for spec in getattr(config.option, "tx", None) or ())
+
+
+def _times(spec: str) -> int:
+    """How many workers `popen` or `3*popen//python=python3.12` stands for (xdist, workermanage.py: parse_tx_spec_config)."""
+    number, star, _ = spec.partition("*")
+    return int(number) if star and number.isdigit() else 1

@@ -16,7 +16,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_tfperf.errors import MetricError, UnknownMetric
-from pytest_tfperf.metrics import HIGHER, LOWER, MACHINE, METRICS, PLATFORM, PROGRAM, RATIO, SHARE, UNITS, Metric, format_quantity
+from pytest_tfperf.metrics import (
+    HIGHER,
+    LOWER,
+    MACHINE,
+    METRICS,
+    PLATFORM,
+    PROGRAM,
+    RATIO,
+    SHARE,
+    UNITS,
+    Metric,
+    format_quantity,
+)
 
 if TYPE_CHECKING:
     from pytest_tfperf.results import Profile, Value
@@ -39,8 +51,15 @@ class Registry:
         return {**METRICS, **self.own}
 
     def add(
-        self, name: str, function: Callable[[Profile], Any], *, unit: str, better: str | None, scope: str, meaning: str
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        function: Callable[[Profile], Any],
+        *,
+        unit: str,
+        better: str | None,
+        scope: str,
+        meaning: str,
+    ) -> None:
         """
         Add a metric.
 
@@ -71,7 +90,10 @@ class Registry:
         from dataclasses import replace
 
         for name, function in self._functions.items():
-            profile = replace(profile, metrics={**profile.metrics, name: _value(self.own[name], function, profile)})
+            profile = replace(
+                profile,
+                metrics={**profile.metrics, name: _value(self.own[name], function, profile)},
+            )
         return replace(profile, own=dict(self.own))
 
 
@@ -92,11 +114,18 @@ def new_registry(config: pytest.Config) -> Registry:
 
 def _wrong_name(name: object, rows: Mapping[str, Metric]) -> str | None:
     from pytest_tfperf.baseline.store import RUN_WORDS
-    from pytest_tfperf.checks.limits import OPTION_NAMES
+    from pytest_tfperf.checks.arguments import OPTION_NAMES
     from pytest_tfperf.results import Profile
 
-    if not isinstance(name, str) or not name.isidentifier() or iskeyword(name) or name.startswith("_"):
-        return "its name must be one of Python's, as in tokens_per_second, since limits are max_<name>"
+    if (
+        not isinstance(name, str)
+        or not name.isidentifier()
+        or iskeyword(name)
+        or name.startswith("_")
+    ):
+        return (
+            "its name must be one of Python's, as in tokens_per_second, since limits are max_<name>"
+        )
     if name.startswith(("max_", "min_")):
         return "a name that begins with max_ or min_ would be read as a limit"
     if name in rows:
@@ -108,13 +137,23 @@ def _wrong_name(name: object, rows: Mapping[str, Metric]) -> str | None:
     return f"the name is taken: baselines keep the {name} of a run" if name in RUN_WORDS else None
 
 
-def _wrong_row(function: object, unit: object, better: object, scope: object, meaning: object) -> str | None:
+def _wrong_row(
+    function: object, unit: object, better: object, scope: object, meaning: object
+) -> str | None:
     if not callable(function):
         return f"its function must be a callable that takes a profile and gives a number, not {type(function).__name__}"
-    for what, given, valid in (("unit", unit, UNITS), ("better", better, _BETTER), ("scope", scope, _SCOPES)):
+    for what, given, valid in (
+        ("unit", unit, UNITS),
+        ("better", better, _BETTER),
+        ("scope", scope, _SCOPES),
+    ):
         if given not in valid:
             return f"{what} {given!r} is none of {', '.join(map(repr, valid))}"
-    return None if isinstance(meaning, str) and meaning.strip() else "it needs a meaning, in a few words"
+    return (
+        None
+        if isinstance(meaning, str) and meaning.strip()
+        else "it needs a meaning, in a few words"
+    )
 
 
 def _value(metric: Metric, function: Callable[[Profile], Any], profile: Profile) -> Value:
@@ -125,10 +164,22 @@ def _value(metric: Metric, function: Callable[[Profile], Any], profile: Profile)
     except UnknownMetric as error:
         return Value(number=None, unit=metric.unit, why=str(error))
     except Exception as error:
-        return Value(number=None, unit=metric.unit, why=f"its function raised {type(error).__name__}: {error}{_line_of(error)}")
+        return Value(
+            number=None,
+            unit=metric.unit,
+            why=f"its function raised {type(error).__name__}: {error}{_line_of(error)}",
+        )
     number = _number(given, metric.unit)
-    why = f"its function gave {given!r:.80}, which is no number" if number is None else _why_not(number, metric.unit)
-    return Value(number=None, unit=metric.unit, why=why) if why else Value(number=number, unit=metric.unit, source=Source.OWN)
+    why = (
+        f"its function gave {given!r:.80}, which is no number"
+        if number is None
+        else _why_not(number, metric.unit)
+    )
+    return (
+        Value(number=None, unit=metric.unit, why=why)
+        if why
+        else Value(number=number, unit=metric.unit, source=Source.OWN)
+    )
 
 
 def _number(given: Any, unit: str) -> float | None:
@@ -149,7 +200,11 @@ def _why_not(number: float, unit: str) -> str | None:
         return f"its function gave {number}"
     if unit == SHARE and not 0 <= number <= 1:
         return f"its function gave {number:.6g}, and a share is from 0 to 1"
-    return f"its function gave {format_quantity(number, unit)}, which is below zero" if number < 0 and unit != RATIO else None
+    return (
+        f"its function gave {format_quantity(number, unit)}, which is below zero"
+        if number < 0 and unit != RATIO
+        else None
+    )
 
 
 def _line_of(error: BaseException) -> str:

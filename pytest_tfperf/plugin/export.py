@@ -40,7 +40,9 @@ def export_profile(recording: Recording, calls: Calls, out: Path, stage: str) ->
 
 def _trace(recording: Recording) -> Path:
     if recording.trace is None:
-        raise CaptureError(f"there is no trace to export: {recording.ended or 'nothing was traced'}")
+        raise CaptureError(
+            f"there is no trace to export: {recording.ended or 'nothing was traced'}"
+        )
     return recording.trace
 
 
@@ -55,9 +57,14 @@ def _optimized(recording: Recording, _: Calls) -> list[HloModule]:
 
 def _unoptimized(recording: Recording, _: Calls) -> list[HloModule]:
     if not recording.lowered:
-        raise CaptureError(f"the step has no HLO: {recording.lowered_why or 'it calls no tf.function that computes'}")
+        raise CaptureError(
+            f"the step has no HLO: {recording.lowered_why or 'it calls no tf.function that computes'}"
+        )
     modules = [decode_module(raw, f"module {n}") for n, (raw, _) in enumerate(recording.lowered)]
-    return sorted(modules, key=lambda module: -sum(len(part.instructions) for part in module.computations.values()))
+    return sorted(
+        modules,
+        key=lambda module: -sum(len(part.instructions) for part in module.computations.values()),
+    )
 
 
 def _before_fusion(recording: Recording, calls: Calls) -> list[HloModule]:

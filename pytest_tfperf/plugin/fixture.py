@@ -13,7 +13,8 @@ from pytest_tfperf.capture.keras import run_one_batch
 from pytest_tfperf.capture.loop import Bracketed, check_step, each_step, run_calls, run_once
 from pytest_tfperf.capture.state import restored
 from pytest_tfperf.capture.windows import Windows
-from pytest_tfperf.checks.limits import Limit, Wanted
+from pytest_tfperf.checks.arguments import Wanted
+from pytest_tfperf.checks.limits import Limit
 from pytest_tfperf.compiler.grappler_options import grappler_options
 from pytest_tfperf.compiler.lowering import Calls, calls_recorded
 from pytest_tfperf.errors import CaptureError, TraceError
@@ -21,8 +22,7 @@ from pytest_tfperf.plugin.export import OPTIMIZED, export_profile
 from pytest_tfperf.plugin.marker_only import profiled_body
 from pytest_tfperf.plugin.profiles import Profiles, Settings
 from pytest_tfperf.results import Profile
-from pytest_tfperf.variants.apart import Asked
-from pytest_tfperf.variants.comparison import Comparison
+from pytest_tfperf.variants.comparison import Asked, Comparison
 from pytest_tfperf.variants.in_process import compare_steps
 from pytest_tfperf.variants.outputs import Leaves, Tolerance
 from pytest_tfperf.variants.steps import FirstOutput, data_of, profile_names, variants_of
@@ -52,7 +52,9 @@ class TfProfile:
             CaptureError: If nothing has been profiled yet.
         """
         if not self._profiles.results:
-            raise CaptureError("nothing has been profiled yet; a loop over tf_profile.steps(data) must have ended by itself")
+            raise CaptureError(
+                "nothing has been profiled yet; a loop over tf_profile.steps(data) must have ended by itself"
+            )
         return list(self._profiles.results.values())[-1][0]
 
     @property
@@ -96,28 +98,51 @@ class TfProfile:
             CaptureError: If it cannot be profiled; what the step raises arrives unchanged.
         """
         check_step(step)
-        wanted = self._profiles.wanted(limits, warmup=warmup, steps=steps, trace_steps=trace_steps, latency=latency)
+        wanted = self._profiles.wanted(
+            limits, warmup=warmup, steps=steps, trace_steps=trace_steps, latency=latency
+        )
         if self._disabled:
             run_once(step, data, unpack)
             _skip()
         taken = self._profiles.take_name(name)
         with ExitStack() as stack:
             stack.enter_context(restored(restore))
-            windows = stack.enter_context(self._profiles.windows(taken, wanted, "step", steps_per_call))
+            windows = stack.enter_context(
+                self._profiles.windows(taken, wanted, "step", steps_per_call)
+            )
             output = run_calls(windows, step, data, unpack)
-        return self._profiles.finish(windows, taken, wanted, output, _inputs(windows, steps_per_call), examples_per_step)
+        return self._profiles.finish(
+            windows, taken, wanted, output, _inputs(windows, steps_per_call), examples_per_step
+        )
 
     def steps(
-        self, data: Iterable[Any], *, name: str | None = None, examples_per_step: int | None = None, steps_per_call: int = 1,
-        limits: Mapping[str, Any] | None = None, restore: Any = None, latency: bool | None = None, warmup: int | None = None,
-        steps: int | None = None, trace_steps: int | None = None,
-    ) -> Iterator[Any]:  # fmt: skip
+        self,
+        data: Iterable[Any],
+        *,
+        name: str | None = None,
+        examples_per_step: int | None = None,
+        steps_per_call: int = 1,
+        limits: Mapping[str, Any] | None = None,
+        restore: Any = None,
+        latency: bool | None = None,
+        warmup: int | None = None,
+        steps: int | None = None,
+        trace_steps: int | None = None,
+    ) -> Iterator[Any]:
         """The elements of `data` for a loop of your own, each turn of it a step; it ends by itself, then see `profile`."""
-        wanted = self._profiles.wanted(limits, warmup=warmup, steps=steps, trace_steps=trace_steps, latency=latency)
+        wanted = self._profiles.wanted(
+            limits, warmup=warmup, steps=steps, trace_steps=trace_steps, latency=latency
+        )
         return self._steps(data, name, wanted, steps_per_call, examples_per_step, restore)
 
     def _steps(
-        self, data: Iterable[Any], name: str | None, wanted: Wanted, steps_per_call: int, examples: int | None, restore: Any
+        self,
+        data: Iterable[Any],
+        name: str | None,
+        wanted: Wanted,
+        steps_per_call: int,
+        examples: int | None,
+        restore: Any,
     ) -> Iterator[Any]:
         if self._disabled:
             yield next(iter(data))
@@ -125,14 +150,22 @@ class TfProfile:
         taken = self._profiles.take_name(name)
         with ExitStack() as stack:
             stack.enter_context(restored(restore))
-            windows = stack.enter_context(self._profiles.windows(taken, wanted, "step", steps_per_call))
+            windows = stack.enter_context(
+                self._profiles.windows(taken, wanted, "step", steps_per_call)
+            )
             try:
                 yield from each_step(windows, data)
             except GeneratorExit:
-                windows.close(f"the loop over tf_profile.steps was left after {windows.n_steps} steps, before all windows were full")
-                self._profiles.finish(windows, taken, wanted, None, _inputs(windows, steps_per_call), examples)
+                windows.close(
+                    f"the loop over tf_profile.steps was left after {windows.n_steps} steps, before all windows were full"
+                )
+                self._profiles.finish(
+                    windows, taken, wanted, None, _inputs(windows, steps_per_call), examples
+                )
                 raise
-        self._profiles.finish(windows, taken, wanted, None, _inputs(windows, steps_per_call), examples)
+        self._profiles.finish(
+            windows, taken, wanted, None, _inputs(windows, steps_per_call), examples
+        )
 
     def compare(
         self,
@@ -174,7 +207,9 @@ class TfProfile:
         options: dict[str, Any] = {"limits": limits, "warmup": warmup, "trace_steps": trace_steps}
         if data is not None:
             tolerance = Tolerance(rtol, atol) if check_outputs else None
-            return self._compare_apart(steps, data_of(steps, data), name, tolerance, restore, {**options, "unpack": unpack})
+            return self._compare_apart(
+                steps, data_of(steps, data), name, tolerance, restore, {**options, "unpack": unpack}
+            )
         variants = variants_of(steps)
         tolerance = None if check_outputs is False else Tolerance(rtol, atol)
         if self._disabled:
@@ -183,25 +218,44 @@ class TfProfile:
             _skip()
         names = profile_names(steps, name)
         with restored(restore):
-            measured = {variant.name: self(variant, name=names[variant.name], **options) for variant in variants}
+            measured = {
+                variant.name: self(variant, name=names[variant.name], **options)
+                for variant in variants
+            }
             settings = self._profiles.settings
-            found = compare_steps(variants, measured, tolerance, settings.plan.max_seconds, settings.announce, settings.exclusive)
+            found = compare_steps(
+                variants,
+                measured,
+                tolerance,
+                settings.plan.max_seconds,
+                settings.announce,
+                settings.exclusive,
+            )
         self._profiles.add_table(names[variants[0].name], "comparison", found.table())
         return found
 
     def _compare_apart(
-        self, steps: Mapping[str, Callable[..., Any]], data: Mapping[str, Iterable[Any]], name: str | None, tolerance: Tolerance | None,
-        restore: Any, options: Mapping[str, Any],
-    ) -> Comparison:  # fmt: skip
+        self,
+        steps: Mapping[str, Callable[..., Any]],
+        data: Mapping[str, Iterable[Any]],
+        name: str | None,
+        tolerance: Tolerance | None,
+        restore: Any,
+        options: Mapping[str, Any],
+    ) -> Comparison:
         """The comparison of variants that own their data."""
         settings, names = self._profiles.settings, profile_names(steps, name)
-        wanted = self._profiles.wanted(**{key: value for key, value in options.items() if key != "unpack"})
+        wanted = self._profiles.wanted(
+            **{key: value for key, value in options.items() if key != "unpack"}
+        )
         if self._disabled:
             for variant, step in steps.items():
                 run_once(step, data[variant], options["unpack"])
             _skip()
         if settings.apart is None:
-            raise CaptureError("compare with data runs each variant in a process of its own that can be stopped (SIGSTOP): not here")
+            raise CaptureError(
+                "compare with data runs each variant in a process of its own that can be stopped (SIGSTOP): not here"
+            )
         for taken in names.values():
             self._profiles.check_name(taken)
 
@@ -212,7 +266,11 @@ class TfProfile:
             return profile, getattr(step, "leaves", None) or {}
 
         plan = settings.plan
-        found = settings.apart(Asked(profiles=names, max_seconds=plan.max_seconds, tolerance=tolerance, measure=measure))
+        found = settings.apart(
+            Asked(
+                profiles=names, max_seconds=plan.max_seconds, tolerance=tolerance, measure=measure
+            )
+        )
         for profile in found.profiles.values():
             self._profiles.add(profile, wanted)
         self._profiles.add_table(names[next(iter(steps))], "comparison", found.table())
@@ -231,7 +289,9 @@ class TfProfile:
         return self._keras(model, "predict", args, kwargs)
 
     @contextmanager
-    def trace(self, name: str | None = None, *, limits: Mapping[str, Any] | None = None) -> Iterator[Bracketed]:
+    def trace(
+        self, name: str | None = None, *, limits: Mapping[str, Any] | None = None
+    ) -> Iterator[Bracketed]:
         """Trace what is in the context; bracket each step in `with t.step():`. Gives counts and shares, no times."""
         wanted = self._profiles.wanted(limits)
         taken = self._profiles.take_name(name)
@@ -270,7 +330,9 @@ class TfProfile:
             ExportError: If the file cannot be written, or Graphviz is missing.
         """
         recording, calls = self._profiles.recording(name)
-        self._profiles.add_file(recording.name, export_profile(recording, calls, Path(path), stage), Path(path))
+        self._profiles.add_file(
+            recording.name, export_profile(recording, calls, Path(path), stage), Path(path)
+        )
 
     def results(self) -> list[tuple[Profile, tuple[Limit, ...]]]:
         """Every profile, with the limits that hold for it."""
@@ -280,9 +342,16 @@ class TfProfile:
         """Stop whatever still runs and remove what is not kept."""
         self._profiles.close()
 
-    def _keras(self, model: Any, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Profile:
-        own = {key: kwargs.pop(key, None) for key in ("name", "limits", "restore", "warmup", "trace_steps")}
-        wanted = self._profiles.wanted(own["limits"], warmup=own["warmup"], trace_steps=own["trace_steps"])
+    def _keras(
+        self, model: Any, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Profile:
+        own = {
+            key: kwargs.pop(key, None)
+            for key in ("name", "limits", "restore", "warmup", "trace_steps")
+        }
+        wanted = self._profiles.wanted(
+            own["limits"], warmup=own["warmup"], trace_steps=own["trace_steps"]
+        )
         call = getattr(model, method, None)
         if call is None:
             raise TypeError(
@@ -293,7 +362,9 @@ class TfProfile:
             _skip()
         taken = self._profiles.take_name(own["name"])
         with restored(own["restore"]):
-            return self._profiles.keras_loop(call, model, method, args, kwargs, taken, wanted, stop=True)
+            return self._profiles.keras_loop(
+                call, model, method, args, kwargs, taken, wanted, stop=True
+            )
 
 
 def _skip() -> NoReturn:

@@ -18,7 +18,7 @@ from pytest_tfperf.errors import LimitError, TfperfError
 from pytest_tfperf.markers import is_marked, is_profiled
 
 if TYPE_CHECKING:
-    from pytest_tfperf.checks.limits import Wanted
+    from pytest_tfperf.checks.arguments import Wanted
     from pytest_tfperf.plugin.custom_metrics import Registry
     from pytest_tfperf.plugin.fixture import TfProfile
     from pytest_tfperf.plugin.options import Options
@@ -58,19 +58,69 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Options and ini values."""
     group = parser.getgroup("tfperf", "performance of TensorFlow code (pytest-tfperf)")
     add = group.addoption
-    add("--tfperf-baseline", action="store_true", help="compare with the stored baseline; what has none fails")
-    add("--tfperf-update", action="store_true", help="record every test that passes, and compare nothing")
-    add("--tfperf-update-new", action="store_true", help="record what is missing from the baseline, and compare nothing")
-    add("--tfperf-baseline-dir", metavar="DIR", help="keep baselines under DIR (default: __tfperf__/ beside each test file)")
-    add("--tfperf-against", metavar="REF", help="compare with the code of a git ref: both run in turns, in two processes")
-    add("--tfperf-budget", metavar="S", help="seconds of turns of a profile, under --tfperf-against (default: 30)")
-    add("--tfperf-missing", choices=("fail", "allow"), help="what a missing baseline entry means (default: fail)")
-    add("--tfperf-only", choices=("structural", "timing"), help="ask only for what holds on every machine, or only for times")
+    add(
+        "--tfperf-baseline",
+        action="store_true",
+        help="compare with the stored baseline; what has none fails",
+    )
+    add(
+        "--tfperf-update",
+        action="store_true",
+        help="record every test that passes, and compare nothing",
+    )
+    add(
+        "--tfperf-update-new",
+        action="store_true",
+        help="record what is missing from the baseline, and compare nothing",
+    )
+    add(
+        "--tfperf-baseline-dir",
+        metavar="DIR",
+        help="keep baselines under DIR (default: __tfperf__/ beside each test file)",
+    )
+    add(
+        "--tfperf-against",
+        metavar="REF",
+        help="compare with the code of a git ref: both run in turns, in two processes",
+    )
+    add(
+        "--tfperf-budget",
+        metavar="S",
+        help="seconds of turns of a profile, under --tfperf-against (default: 30)",
+    )
+    add(
+        "--tfperf-missing",
+        choices=("fail", "allow"),
+        help="what a missing baseline entry means (default: fail)",
+    )
+    add(
+        "--tfperf-only",
+        choices=("structural", "timing"),
+        help="ask only for what holds on every machine, or only for times",
+    )
     add("--tfperf-strict", action="store_true", help="fail whatever was asked for and not decided")
-    add("--tfperf-min-checks", metavar="N", help="exit with status 1 if fewer than N limits and comparisons were decided")
-    add("--tfperf-report", action="append", default=[], metavar="PATH", help=f"write the results to PATH ({', '.join(_ENDINGS)})")
-    add("--tfperf-trace-dir", metavar="DIR", help="keep traces under DIR, as XProf and TensorBoard open them")
-    add("--tfperf-disable", action="store_true", help="run each profiled step once and skip its test")
+    add(
+        "--tfperf-min-checks",
+        metavar="N",
+        help="exit with status 1 if fewer than N limits and comparisons were decided",
+    )
+    add(
+        "--tfperf-report",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help=f"write the results to PATH ({', '.join(_ENDINGS)})",
+    )
+    add(
+        "--tfperf-trace-dir",
+        metavar="DIR",
+        help="keep traces under DIR, as XProf and TensorBoard open them",
+    )
+    add(
+        "--tfperf-disable",
+        action="store_true",
+        help="run each profiled step once and skip its test",
+    )
     for name, text in _INIS.items():
         if name == "tfperf_limits":
             parser.addini(name, text, type="linelist")
@@ -93,19 +143,31 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", f"{_MARKER}{', '.join(config.stash[_REGISTRY].rows)}.")
     option = config.option
     if option.tfperf_baseline and (option.tfperf_update or option.tfperf_update_new):
-        raise pytest.UsageError("--tfperf-update records and compares nothing: it cannot be given together with --tfperf-baseline")
+        raise pytest.UsageError(
+            "--tfperf-update records and compares nothing: it cannot be given together with --tfperf-baseline"
+        )
     if option.tfperf_against and (option.tfperf_update or option.tfperf_update_new):
-        raise pytest.UsageError("--tfperf-update records and compares nothing: it cannot be given together with --tfperf-against")
+        raise pytest.UsageError(
+            "--tfperf-update records and compares nothing: it cannot be given together with --tfperf-against"
+        )
     wrong = [path for path in option.tfperf_report if Path(path).suffix.lower() not in _ENDINGS]
     if wrong:
-        raise pytest.UsageError(f"--tfperf-report {wrong[0]}: the file ending must be one of {', '.join(_ENDINGS)}")
-    if any(config.getini(name) for name in _INIS) or option.tfperf_min_checks or option.tfperf_budget:
+        raise pytest.UsageError(
+            f"--tfperf-report {wrong[0]}: the file ending must be one of {', '.join(_ENDINGS)}"
+        )
+    if (
+        any(config.getini(name) for name in _INIS)
+        or option.tfperf_min_checks
+        or option.tfperf_budget
+    ):
         try:
             _options(config)
         except LimitError as error:
             raise pytest.UsageError(str(error)) from error
     config.stash[_ON_TERMINAL] = sys.stdout.isatty()  # later, output is captured
-    asked = any(config.getini(name) for name in _INIS) or any(given for name, given in vars(option).items() if name.startswith("tfperf_"))
+    asked = any(config.getini(name) for name in _INIS) or any(
+        given for name, given in vars(option).items() if name.startswith("tfperf_")
+    )
     if hasattr(config, "workerinput"):
         _spread_gpus(asked)
     else:
@@ -118,14 +180,23 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _referee(config: pytest.Config) -> None:
     """Let this process referee a paired run, unless it is a side of one."""
-    from pytest_tfperf.plugin.xdist import n_workers
+    from pytest_tfperf.plugin.controller import n_workers
 
     if n_workers(config):
-        raise pytest.UsageError("--tfperf-against takes turns on one machine: run it without -n (pytest -n 0)")
+        raise pytest.UsageError(
+            "--tfperf-against takes turns on one machine: run it without -n (pytest -n 0)"
+        )
     from pytest_tfperf.plugin.paired_run import NAME, PairedRun
 
     options, on_terminal = _options(config), config.stash[_ON_TERMINAL]
-    run = PairedRun(config, config.option.tfperf_against, options.budget_s, options.only, _has_own_flags, on_terminal)
+    run = PairedRun(
+        config,
+        config.option.tfperf_against,
+        options.budget_s,
+        options.only,
+        _has_own_flags,
+        on_terminal,
+    )
     config.pluginmanager.register(run, NAME)
 
 
@@ -140,7 +211,9 @@ def pytest_pycollect_makeitem(collector: pytest.Collector) -> Generator[None, An
             try:
                 _wanted(item)
             except LimitError as error:
-                raise collector.CollectError(f"{item.name}: @pytest.mark.tfperf: {error}") from error
+                raise collector.CollectError(
+                    f"{item.name}: @pytest.mark.tfperf: {error}"
+                ) from error
     return result
 
 
@@ -184,7 +257,9 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     if _PROFILER not in item.stash and not is_marked(item):
         return (yield)
     try:
-        result = (yield) if _PROFILER in item.stash else (yield from _profile_body(_new_profiler(item)))
+        result = (
+            (yield) if _PROFILER in item.stash else (yield from _profile_body(_new_profiler(item)))
+        )
     except Exception as error:
         from pytest_tfperf.compiler.xla_errors import explain
 
@@ -211,7 +286,9 @@ def _profile_body(profiler: TfProfile) -> Generator[None, object, object]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Results travel on the report, as plain JSON values: so they reach the controller under xdist too."""
     report = yield
     if report.when == "call" and _PROFILER in item.stash:
@@ -230,21 +307,25 @@ def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] 
 def _options(config: pytest.Config) -> Options:
     """The options of this run, read once."""
     if _OPTIONS not in config.stash:
+        from pytest_tfperf.plugin.controller import n_workers
         from pytest_tfperf.plugin.options import read_options
-        from pytest_tfperf.plugin.xdist import n_workers
 
-        config.stash[_OPTIONS] = read_options(config, n_workers(config), config.stash[_REGISTRY].rows)
+        config.stash[_OPTIONS] = read_options(
+            config, n_workers(config), config.stash[_REGISTRY].rows
+        )
     return config.stash[_OPTIONS]
 
 
 def _wanted(item: pytest.Item) -> Wanted:
     """What the markers of a test and the ini values ask for; of each argument the nearest marker's."""
-    from pytest_tfperf.checks.limits import Wanted
+    from pytest_tfperf.checks.arguments import Wanted
 
     arguments: dict[str, Any] = dict(_options(item.config).limits)
     for marker in reversed(list(item.iter_markers("tfperf"))):
         if marker.args:
-            raise LimitError(f"takes keyword arguments only, but was given {marker.args[0]!r}; e.g. max_input_bound='5%'")
+            raise LimitError(
+                f"takes keyword arguments only, but was given {marker.args[0]!r}; e.g. max_input_bound='5%'"
+            )
         arguments |= marker.kwargs
     return Wanted.read(arguments, item.config.stash[_REGISTRY].rows)
 
@@ -266,13 +347,15 @@ def _new_profiler(item: pytest.Item) -> TfProfile:
     from pytest_tfperf.plugin.items import new_profiler
 
     config = item.config
-    item.stash[_PROFILER] = new_profiler(item, _wanted(item), _options(config), config.stash[_REGISTRY], config.stash[_ON_TERMINAL])
+    item.stash[_PROFILER] = new_profiler(
+        item, _wanted(item), _options(config), config.stash[_REGISTRY], config.stash[_ON_TERMINAL]
+    )
     return item.stash[_PROFILER]
 
 
 def _decide(item: pytest.Item) -> None:
     """Raise one failure with every check that fails this test."""
-    from pytest_tfperf.plugin.conclude import fails
+    from pytest_tfperf.plugin.decide import fails
     from pytest_tfperf.plugin.items import checks_of
 
     options, profiler = _options(item.config), item.stash[_PROFILER]  # names that --pdb shows
@@ -281,12 +364,20 @@ def _decide(item: pytest.Item) -> None:
     broken = [check for check in checks if fails(check, options)]
     if broken:
         item.stash[_BROKEN] = True
-        pytest.fail("\n".join(f"{f'[{c.profile}] ' if c.profile else ''}{c.verdict.value}: {c.message}" for c in broken), pytrace=False)
+        pytest.fail(
+            "\n".join(
+                f"{f'[{c.profile}] ' if c.profile else ''}{c.verdict.value}: {c.message}"
+                for c in broken
+            ),
+            pytrace=False,
+        )
 
 
 def _record(item: pytest.Item, report: pytest.TestReport) -> TestRecord:
     from pytest_tfperf.plugin.items import record_of, set_properties
 
-    record = record_of(item, item.stash[_PROFILER], _wanted(item), item.stash.get(_CHECKS, ()), report.outcome)
+    record = record_of(
+        item, item.stash[_PROFILER], _wanted(item), item.stash.get(_CHECKS, ()), report.outcome
+    )
     set_properties(item, report, record)
     return record

@@ -10,30 +10,31 @@ from typing import Any
 
 import pytest
 
-from pytest_tfperf.checks.limits import Wanted
+from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.child.isolated_test import other_flags
 from pytest_tfperf.child.reports import names_in_file
 from pytest_tfperf.errors import CaptureError, LimitError, PairedError
+from pytest_tfperf.machine.description import describe
 from pytest_tfperf.machine.gpu_share import is_to_share
 from pytest_tfperf.machine.locks import Exclusive, measuring_alone, measuring_anyway
-from pytest_tfperf.plugin.conclude import decide
-from pytest_tfperf.plugin.confirmation import profiled_again
-from pytest_tfperf.plugin.confirmed import confirmed, is_suspected
+from pytest_tfperf.plugin.confirmation import confirmed, is_suspected, profiled_again
 from pytest_tfperf.plugin.custom_metrics import Registry
+from pytest_tfperf.plugin.decide import decide
 from pytest_tfperf.plugin.fixture import TfProfile
 from pytest_tfperf.plugin.options import Options
 from pytest_tfperf.plugin.profiles import Settings
 from pytest_tfperf.plugin.progress import announcer
 from pytest_tfperf.report.ci import PREFIX, properties
 from pytest_tfperf.results import Check, TestRecord
-from pytest_tfperf.tf_runtime import describe
-from pytest_tfperf.variants.apart import Apart
+from pytest_tfperf.variants.comparison import Apart
 from pytest_tfperf.variants.in_processes import Part, Variants, can_run_apart
 
 _SIDE = "tfperf-side"
 
 
-def new_profiler(item: pytest.Item, wanted: Wanted, options: Options, registry: Registry, on_terminal: bool) -> TfProfile:
+def new_profiler(
+    item: pytest.Item, wanted: Wanted, options: Options, registry: Registry, on_terminal: bool
+) -> TfProfile:
     """
     The profiler of a test.
 
@@ -61,7 +62,9 @@ def new_profiler(item: pytest.Item, wanted: Wanted, options: Options, registry: 
         pytest.fail(str(error), pytrace=False)
 
 
-def checks_of(item: pytest.Item, profiler: TfProfile, wanted: Wanted, options: Options, on_terminal: bool) -> list[Check]:
+def checks_of(
+    item: pytest.Item, profiler: TfProfile, wanted: Wanted, options: Options, on_terminal: bool
+) -> list[Check]:
     """Every check of a test whose body ended well; none on the ref's side of a paired run, which is not judged."""
     side = _side(item)
     profiles = [profile for profile, _ in profiler.results()]
@@ -74,7 +77,9 @@ def checks_of(item: pytest.Item, profiler: TfProfile, wanted: Wanted, options: O
     return checks + against
 
 
-def _confirmed(item: pytest.Item, checks: Sequence[Check], wanted: Wanted, options: Options, on_terminal: bool) -> list[Check]:
+def _confirmed(
+    item: pytest.Item, checks: Sequence[Check], wanted: Wanted, options: Options, on_terminal: bool
+) -> list[Check]:
     """The checks with those of step times that looked slower held against a second process."""
     try:
         again = profiled_again(item, announcer(item, on_terminal), _exclusive(_side(item)))
@@ -82,29 +87,42 @@ def _confirmed(item: pytest.Item, checks: Sequence[Check], wanted: Wanted, optio
         return [confirmed(check, str(error)) if is_suspected(check) else check for check in checks]
     second = {
         check.profile: check
-        for check in decide([(profile, ()) for profile in again.values()], wanted, _file(item), _key(item), options)
+        for check in decide(
+            [(profile, ()) for profile in again.values()], wanted, _file(item), _key(item), options
+        )
         if check.metric == "step_time"
     }
     none = "it has no such profile there, or no time to compare with"
-    return [confirmed(check, second.get(check.profile, none)) if is_suspected(check) else check for check in checks]
+    return [
+        confirmed(check, second.get(check.profile, none)) if is_suspected(check) else check
+        for check in checks
+    ]
 
 
-def record_of(item: pytest.Item, profiler: TfProfile, wanted: Wanted, checks: tuple[Check, ...], outcome: str) -> TestRecord:
+def record_of(
+    item: pytest.Item, profiler: TfProfile, wanted: Wanted, checks: tuple[Check, ...], outcome: str
+) -> TestRecord:
     """What a test measured, and what its checks say."""
     return TestRecord(
-        nodeid=_nodeid(item), file=_file(item), key=_key(item), outcome=outcome,
+        nodeid=_nodeid(item),
+        file=_file(item),
+        key=_key(item),
+        outcome=outcome,
         profiles=tuple(profile for profile, _ in profiler.results()),
         checks=checks,
         environment=describe(),
         max_regression=wanted.max_regression,
         line=None if item.location[1] is None else item.location[1] + 1,
-    )  # fmt: skip
+    )
 
 
 def set_properties(item: pytest.Item, report: pytest.TestReport, record: TestRecord) -> None:
     """Give the reports of a test its metrics as JUnit properties; of one that runs again those of the last time."""
     found = properties(record.profiles)
-    item.user_properties[:] = [*(one for one in item.user_properties if not one[0].startswith(PREFIX)), *found]
+    item.user_properties[:] = [
+        *(one for one in item.user_properties if not one[0].startswith(PREFIX)),
+        *found,
+    ]
     report.user_properties[:] = item.user_properties
 
 
@@ -118,7 +136,10 @@ def _scratch(config: pytest.Config, side: Any) -> str | None:
     if side is not None:
         scratch: str | None = side.scratch
         return scratch
-    own, factory = getattr(config.option, "tfperf_own_process", None), getattr(config, "_tmp_path_factory", None)
+    own, factory = (
+        getattr(config.option, "tfperf_own_process", None),
+        getattr(config, "_tmp_path_factory", None),
+    )
     return str(factory.getbasetemp()) if own is None and factory is not None else own
 
 

@@ -26,13 +26,21 @@ def profiled_body(profiles: Profiles) -> Iterator[None]:
     looped = False
     session = profiles.start_session()
 
-    def profiled(call: Callable[..., Any], model: Any, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def profiled(
+        call: Callable[..., Any],
+        model: Any,
+        method: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
         nonlocal looped
         looped = True
         session.discard()
         before = sum(name.split()[0] == method for name in profiles.names)
         name = profiles.take_name(f"{method} {before + 1}" if before else method)
-        return profiles.keras_loop(call, model, method, args, kwargs, name, profiles.settings.wanted, stop=False).result
+        return profiles.keras_loop(
+            call, model, method, args, kwargs, name, profiles.settings.wanted, stop=False
+        ).result
 
     try:
         with loops_replaced(profiled), calls_recorded(lambda: not looped) as calls:
@@ -51,7 +59,9 @@ def _one_trace(profiles: Profiles, trace: Path, calls: Calls) -> None:
         if find_steps(read_session(trace)).source == "function":
             calls.each_is_step()
         else:
-            calls.why = "which functions a step calls is known of steps that tf_profile drives or brackets"
+            calls.why = (
+                "which functions a step calls is known of steps that tf_profile drives or brackets"
+            )
         profile = profiles.finish_bare(trace, name, calls, profiles.settings.wanted)
     except TraceError as error:
         raise CaptureError(

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pytest_tfperf.capture.plan import Plan
-from pytest_tfperf.checks.limits import parse_limit_lines, parse_steps
+from pytest_tfperf.checks.arguments import parse_limit_lines, parse_steps
 from pytest_tfperf.errors import LimitError
 from pytest_tfperf.metrics import METRICS, RATIO, SECONDS, Metric, parse_quantity
 from pytest_tfperf.padding.tpu import generation
@@ -46,7 +46,9 @@ class Options:
     plan: Plan = field(default_factory=Plan)
 
 
-def read_options(config: pytest.Config, n_workers: int, metrics: Mapping[str, Metric] = METRICS) -> Options:
+def read_options(
+    config: pytest.Config, n_workers: int, metrics: Mapping[str, Metric] = METRICS
+) -> Options:
     """
     The options of a run with so many xdist workers, and these metrics.
 
@@ -58,19 +60,29 @@ def read_options(config: pytest.Config, n_workers: int, metrics: Mapping[str, Me
         baseline=option.tfperf_baseline,
         update="all" if option.tfperf_update else "new" if option.tfperf_update_new else None,
         against=option.tfperf_against,
-        budget_s=_parsed("tfperf_budget", option.tfperf_budget or ini(config, "tfperf_budget") or "30", _seconds),
+        budget_s=_parsed(
+            "tfperf_budget", option.tfperf_budget or ini(config, "tfperf_budget") or "30", _seconds
+        ),
         baseline_dir=_folder(config, "baseline_dir"),
         missing=_missing(config),
         only=option.tfperf_only,
         strict=option.tfperf_strict,
-        min_checks=_parsed("tfperf_min_checks", option.tfperf_min_checks or ini(config, "tfperf_min_checks") or "0", _count),
+        min_checks=_parsed(
+            "tfperf_min_checks",
+            option.tfperf_min_checks or ini(config, "tfperf_min_checks") or "0",
+            _count,
+        ),
         reports=tuple(Path(config.invocation_params.dir, path) for path in option.tfperf_report),
         trace_dir=_folder(config, "trace_dir"),
         disable=option.tfperf_disable,
         rootdir=config.rootpath,
         parallel=n_workers > 1,
-        workspace=Path(environ.get("GITHUB_WORKSPACE") or config.rootpath) if environ.get("GITHUB_ACTIONS") == "true" else None,
-        summary=Path(environ["GITHUB_STEP_SUMMARY"]) if environ.get("GITHUB_STEP_SUMMARY") else None,
+        workspace=Path(environ.get("GITHUB_WORKSPACE") or config.rootpath)
+        if environ.get("GITHUB_ACTIONS") == "true"
+        else None,
+        summary=Path(environ["GITHUB_STEP_SUMMARY"])
+        if environ.get("GITHUB_STEP_SUMMARY")
+        else None,
         limits=_limits(config, metrics),
         plan=_plan(config),
     )
@@ -83,9 +95,15 @@ def ini(config: pytest.Config, name: str) -> str:
 
 def _limits(config: pytest.Config, metrics: Mapping[str, Metric]) -> dict[str, Any]:
     lines = config.getini("tfperf_limits")
-    limits: dict[str, Any] = dict(parse_limit_lines([lines] if isinstance(lines, str) else lines, "ini tfperf_limits", metrics))
+    limits: dict[str, Any] = dict(
+        parse_limit_lines(
+            [lines] if isinstance(lines, str) else lines, "ini tfperf_limits", metrics
+        )
+    )
     if regression := ini(config, "tfperf_max_regression"):
-        limits["max_regression"] = _parsed("tfperf_max_regression", regression, lambda text: parse_quantity(text, RATIO))
+        limits["max_regression"] = _parsed(
+            "tfperf_max_regression", regression, lambda text: parse_quantity(text, RATIO)
+        )
     if tpu := ini(config, "tfperf_tpu"):
         limits["tpu"] = _parsed("tfperf_tpu", tpu, lambda text: generation(text).name)
     return limits
@@ -94,12 +112,18 @@ def _limits(config: pytest.Config, metrics: Mapping[str, Metric]) -> dict[str, A
 def _plan(config: pytest.Config) -> Plan:
     given = {name: ini(config, f"tfperf_{name}") for name in ("warmup", "steps", "trace_steps")}
     plan: dict[str, Any] = {
-        name: _parsed(f"tfperf_{name}", text, functools.partial(parse_steps, least=0 if name == "warmup" else 1))
+        name: _parsed(
+            f"tfperf_{name}",
+            text,
+            functools.partial(parse_steps, least=0 if name == "warmup" else 1),
+        )
         for name, text in given.items()
         if text
     }
     if seconds := ini(config, "tfperf_max_seconds"):
-        plan["max_seconds"] = _parsed("tfperf_max_seconds", seconds, lambda text: parse_quantity(text, SECONDS))
+        plan["max_seconds"] = _parsed(
+            "tfperf_max_seconds", seconds, lambda text: parse_quantity(text, SECONDS)
+        )
     return Plan(**plan)
 
 

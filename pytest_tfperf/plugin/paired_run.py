@@ -13,11 +13,17 @@ from typing import Any
 
 import pytest
 
-from pytest_tfperf.child.process import Lost, Player, pinned
-from pytest_tfperf.child.reports import failed_report, last_lines, log_reports, record_warning, report_from
-from pytest_tfperf.child.starting import ranges
+from pytest_tfperf.child.process import Lost, Player
+from pytest_tfperf.child.reports import (
+    failed_report,
+    last_lines,
+    log_reports,
+    record_warning,
+    report_from,
+)
 from pytest_tfperf.errors import CaptureError, PairedError
 from pytest_tfperf.machine.conditions import other_load, read_cpu
+from pytest_tfperf.machine.cores import pinned, ranges
 from pytest_tfperf.machine.gpu_share import visible_gpus
 from pytest_tfperf.machine.locks import held
 from pytest_tfperf.markers import is_profiled, is_whole
@@ -26,7 +32,13 @@ from pytest_tfperf.paired.processes import Pair, Sides, awaited_named
 from pytest_tfperf.paired.verdicts import Terms, absent_check, suspected, verdicts
 from pytest_tfperf.plugin.progress import announcer
 from pytest_tfperf.results import Check, Verdict
-from pytest_tfperf.stats.sequential_test import LOOKS, PAIR_SHARE, PINNED_SPREAD, UNPINNED_SPREAD, look
+from pytest_tfperf.stats.sequential_test import (
+    LOOKS,
+    PAIR_SHARE,
+    PINNED_SPREAD,
+    UNPINNED_SPREAD,
+    look,
+)
 
 NAME = "tfperf-referee"
 _NAMED = 5  # tests in a line
@@ -36,9 +48,14 @@ class PairedRun:
     """The plugin of the referee of all profiled tests; `is_clustered` tells those with autocluster=True."""
 
     def __init__(
-        self, config: pytest.Config, ref: str, budget_s: float, only: str | None,
-        is_clustered: Callable[[pytest.Item], bool], on_terminal: bool,
-    ) -> None:  # fmt: skip
+        self,
+        config: pytest.Config,
+        ref: str,
+        budget_s: float,
+        only: str | None,
+        is_clustered: Callable[[pytest.Item], bool],
+        on_terminal: bool,
+    ) -> None:
         self._config, self._ref, self._budget_s, self._only = config, ref, budget_s, only
         self._is_clustered, self._on_terminal = is_clustered, on_terminal
         self._items: dict[bool, list[pytest.Item]] = {}
@@ -52,7 +69,9 @@ class PairedRun:
         if option.collectonly or getattr(option, "setuponly", False) or option.tfperf_disable:
             return
         if not hasattr(signal, "SIGSTOP"):
-            raise pytest.UsageError("--tfperf-against stops each side while the other has its turn, and this system cannot stop processes")
+            raise pytest.UsageError(
+                "--tfperf-against stops each side while the other has its turn, and this system cannot stop processes"
+            )
         try:
             self._sides = Sides(self._config, self._ref)
         except PairedError as error:
@@ -66,18 +85,26 @@ class PairedRun:
         same = ", which the working tree's tracked files equal" if sides.tree.same else ""
         where = f"on core{'s' * (len(sides.cores) > 1)} {ranges(sides.cores)}, this process on {ranges(sides.referee_cores)}"
         if not sides.cores:
-            where = "on any core, since there are none to pin them to: two processes then differ more"
-        return f"tfperf: against {self._ref} ({sides.tree.commit[:12]}{same}); both sides run {where}"
+            where = (
+                "on any core, since there are none to pin them to: two processes then differ more"
+            )
+        return (
+            f"tfperf: against {self._ref} ({sides.tree.commit[:12]}{same}); both sides run {where}"
+        )
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Know which tests run in pairs, and which the same processes run next: fixtures that it uses too stay set up for it."""
         items = [item for item in session.items if is_profiled(item)]
         for clustered in (False, True):
-            self._items[clustered] = [item for item in items if self._is_clustered(item) == clustered]
+            self._items[clustered] = [
+                item for item in items if self._is_clustered(item) == clustered
+            ]
             self._following |= dict(itertools.pairwise(self._items[clustered]))
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    def pytest_runtest_protocol(
+        self, item: pytest.Item, nextitem: pytest.Item | None
+    ) -> bool | None:
         """Run a profiled test on both sides."""
         if self._sides is None or not is_profiled(item):
             return None
@@ -86,11 +113,15 @@ class PairedRun:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Name the profiled tests that are on the ref alone, as far as their files are here and the run leaves out none."""
-        gone = self._sides.only_on_ref() if self._sides is not None and is_whole(self._config) else []
+        gone = (
+            self._sides.only_on_ref() if self._sides is not None and is_whole(self._config) else []
+        )
         if gone:
             more = f", and {len(gone) - _NAMED} more" if len(gone) > _NAMED else ""
             names = f"{', '.join(gone[:_NAMED])}{more}"
-            terminalreporter.write_line(f"tfperf: NEW: on {self._ref} alone, so not compared: {names}", yellow=True)
+            terminalreporter.write_line(
+                f"tfperf: NEW: on {self._ref} alone, so not compared: {names}", yellow=True
+            )
 
     def pytest_unconfigure(self) -> None:
         """End both sides, and remove the ref's files."""
@@ -131,19 +162,34 @@ class PairedRun:
         try:
             pair = sides.pair(clustered, self._items[clustered])
             _see_collected(pair.tree, sides.name(item))
-        except (PairedError, pytest.fail.Exception) as error:  # the latter is what plugins for time limits raise
+        except (
+            PairedError,
+            pytest.fail.Exception,
+        ) as error:  # the latter is what plugins for time limits raise
             return str(error)
         return pair
 
     def _run(self, item: pytest.Item, sides: Sides, pair: Pair) -> str | None:
         """Run a test on both sides and tell the working tree's what is said of it; gives why the run is to stop, if it is."""
-        test, following = sides.name(item), sides.name(self._following[item]) if item in self._following else None
+        test, following = (
+            sides.name(item),
+            sides.name(self._following[item]) if item in self._following else None,
+        )
         ref = pair.ref if pair.ref is not None and test in pair.ref.collected else None
-        names = (following, following if pair.ref is not None and following in pair.ref.collected else None)
+        names = (
+            following,
+            following if pair.ref is not None and following in pair.ref.collected else None,
+        )
         announce, terms = announcer(item, self._on_terminal), self._terms(sides)
         try:
             with _measuring(announce):
-                match = run_match(pair.tree, ref, test, names, lambda opening: self._play(sides, pair, opening, terms, announce))
+                match = run_match(
+                    pair.tree,
+                    ref,
+                    test,
+                    names,
+                    lambda opening: self._play(sides, pair, opening, terms, announce),
+                )
             if match.ref_profiles is not None and ref is not None:
                 with suppress(PairedError):  # all that is wanted of it is there
                     ref.say(checks=None)
@@ -161,9 +207,21 @@ class PairedRun:
 
     def _terms(self, sides: Sides) -> Terms:
         spread = PINNED_SPREAD if sides.cores else UNPINNED_SPREAD
-        return Terms(ref=self._ref, n_tests=max(1, sum(map(len, self._items.values()))), spread=spread, only=self._only)
+        return Terms(
+            ref=self._ref,
+            n_tests=max(1, sum(map(len, self._items.values()))),
+            spread=spread,
+            only=self._only,
+        )
 
-    def _play(self, sides: Sides, pair: Pair, opening: Opening, terms: Terms, announce: Callable[[str], None]) -> Turns | None:
+    def _play(
+        self,
+        sides: Sides,
+        pair: Pair,
+        opening: Opening,
+        terms: Terms,
+        announce: Callable[[str], None],
+    ) -> Turns | None:
         """Turns until a look decides, or half of the budget is over: the other half is a second pair's."""
         if self._only == "structural" or opening.tree.workload != opening.ref.workload:
             return None
@@ -171,7 +229,9 @@ class PairedRun:
         rule = terms.rule(opening.tolerance)
 
         def is_enough(logs: Sequence[float]) -> bool:
-            return len(logs) >= LOOKS[-1] or (len(logs) in LOOKS and look(logs, rule).verdict is not None)
+            return len(logs) >= LOOKS[-1] or (
+                len(logs) in LOOKS and look(logs, rule).verdict is not None
+            )
 
         seconds = self._budget_s * PAIR_SHARE
         announce(f"taking turns with {self._ref}, at most {seconds:.0f} s")
@@ -179,9 +239,18 @@ class PairedRun:
         before = read_cpu(cores=sides.cores, processes=pids)
         with pinned(sides.referee_cores):
             turns = take_turns(pair.tree, pair.ref, opening, seconds, is_enough)
-        return replace(turns, others=other_load(before, read_cpu(cores=sides.cores, processes=pids)))
+        return replace(
+            turns, others=other_load(before, read_cpu(cores=sides.cores, processes=pids))
+        )
 
-    def _again(self, item: pytest.Item, sides: Sides, names: list[str], terms: Terms, announce: Callable[[str], None]) -> dict[str, Turns]:
+    def _again(
+        self,
+        item: pytest.Item,
+        sides: Sides,
+        names: list[str],
+        terms: Terms,
+        announce: Callable[[str], None],
+    ) -> dict[str, Turns]:
         """The turns of a fresh pair of processes, of the profiles with these names."""
         if not names:
             return {}
@@ -190,7 +259,9 @@ class PairedRun:
         try:
             pair = sides.fresh_pair(self._is_clustered(item), [item])
             try:
-                play = _only(names, lambda opening: self._play(sides, pair, opening, terms, announce), found)
+                play = _only(
+                    names, lambda opening: self._play(sides, pair, opening, terms, announce), found
+                )
                 with awaited_named(pair.players), _measuring(announce):
                     run_match(pair.tree, pair.ref, sides.name(item), (None, None), play)
             finally:
@@ -199,20 +270,38 @@ class PairedRun:
             found |= {name: Turns(lost=str(error)) for name in names if name not in found}
         return found
 
-    def _absent(self, pair: Pair, ref: Player | None, match: Match, item: pytest.Item, test: str) -> Check | None:
+    def _absent(
+        self, pair: Pair, ref: Player | None, match: Match, item: pytest.Item, test: str
+    ) -> Check | None:
         """What there is to say where the ref has nothing to compare with."""
         if pair.ref is None:
-            return absent_check(Verdict.UNKNOWN, f"on {self._ref} no test can run: {pair.why}{_ANOTHER}")
+            return absent_check(
+                Verdict.UNKNOWN, f"on {self._ref} no test can run: {pair.why}{_ANOTHER}"
+            )
         if ref is None:
             errors = pair.ref.errors_of(test)
             if errors:
-                return absent_check(Verdict.UNKNOWN, f"on {self._ref} the test cannot be collected:\n{errors}{_ANOTHER}")
-            return absent_check(Verdict.NEW, f"the test is on the working tree alone: {self._ref} has none of this name")
+                return absent_check(
+                    Verdict.UNKNOWN,
+                    f"on {self._ref} the test cannot be collected:\n{errors}{_ANOTHER}",
+                )
+            return absent_check(
+                Verdict.NEW,
+                f"the test is on the working tree alone: {self._ref} has none of this name",
+            )
         if match.void:
-            return absent_check(Verdict.UNKNOWN, "the comparison would be void: " + "; ".join(match.void))
+            return absent_check(
+                Verdict.UNKNOWN, "the comparison would be void: " + "; ".join(match.void)
+            )
         if match.lost is not None:
-            return absent_check(Verdict.UNKNOWN, f"on {self._ref} the test did not end: {match.lost}{_ANOTHER}")
-        return _outcome([report_from(item, report) for report in ref.reports], self._ref) if match.ref_profiles is None else None
+            return absent_check(
+                Verdict.UNKNOWN, f"on {self._ref} the test did not end: {match.lost}{_ANOTHER}"
+            )
+        return (
+            _outcome([report_from(item, report) for report in ref.reports], self._ref)
+            if match.ref_profiles is None
+            else None
+        )
 
 
 @contextmanager
@@ -238,10 +327,14 @@ def _see_collected(player: Player, test: str) -> None:
         PairedError: If it does not, with what could not be collected.
     """
     if test not in player.collected:
-        raise PairedError(f"{player.label} has no test of this name:\n{player.errors_of(test) or _NOT_AGAIN}")
+        raise PairedError(
+            f"{player.label} has no test of this name:\n{player.errors_of(test) or _NOT_AGAIN}"
+        )
 
 
-def _only(names: list[str], play: Callable[[Opening], Turns | None], found: dict[str, Turns]) -> Callable[[Opening], Turns | None]:
+def _only(
+    names: list[str], play: Callable[[Opening], Turns | None], found: dict[str, Turns]
+) -> Callable[[Opening], Turns | None]:
     """Plays the profiles with these names, and keeps what is found."""
 
     def playing(opening: Opening) -> Turns | None:
@@ -257,18 +350,27 @@ def _see_ended(player: Player, event: Mapping[str, Any]) -> None:
     """Raises: PairedError if a side does not end its test when that has its verdict."""
     if not event.keys() & {"ended", "stopped"}:
         player.kill()
-        raise PairedError(f"{player.label} runs the test again after its verdict, as a plugin for flaky tests does: run without it")
+        raise PairedError(
+            f"{player.label} runs the test again after its verdict, as a plugin for flaky tests does: run without it"
+        )
 
 
 def _outcome(reports: list[pytest.TestReport], ref: str) -> Check | None:
     """What is to be said where the test on the ref did not come to its end."""
     bad = [report for report in reports if report.failed]
     if bad:
-        return absent_check(Verdict.UNKNOWN, f"on {ref} the test fails:\n{last_lines(bad[0].longreprtext)}{_ANOTHER}")
+        return absent_check(
+            Verdict.UNKNOWN,
+            f"on {ref} the test fails:\n{last_lines(bad[0].longreprtext)}{_ANOTHER}",
+        )
     skipped = [report for report in reports if report.skipped]
     if skipped:
-        return absent_check(Verdict.NEW, f"the test runs on the working tree alone: on {ref} it is skipped")
-    return absent_check(Verdict.NEW, f"the test is profiled on the working tree alone: on {ref} it profiles nothing")
+        return absent_check(
+            Verdict.NEW, f"the test runs on the working tree alone: on {ref} it is skipped"
+        )
+    return absent_check(
+        Verdict.NEW, f"the test is profiled on the working tree alone: on {ref} it profiles nothing"
+    )
 
 
 _ANOTHER = "\n  try: a ref on which it runs, or stored values (--tfperf-baseline)"

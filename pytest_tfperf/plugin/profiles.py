@@ -15,9 +15,16 @@ from pytest_tfperf.capture.elements import sample_again
 from pytest_tfperf.capture.keras import KINDS, examples_per_step, keras_workload, run_keras
 from pytest_tfperf.capture.observations import Depth
 from pytest_tfperf.capture.plan import Plan
-from pytest_tfperf.capture.sessions import Session, keep_trace, read_session, stop_quietly, user_session_runs
+from pytest_tfperf.capture.sessions import (
+    Session,
+    keep_trace,
+    read_session,
+    stop_quietly,
+    user_session_runs,
+)
 from pytest_tfperf.capture.windows import Windows
-from pytest_tfperf.checks.limits import Limit, Wanted
+from pytest_tfperf.checks.arguments import Wanted
+from pytest_tfperf.checks.limits import Limit
 from pytest_tfperf.compiler.lowering import UNASKED_NODES, Calls, lower
 from pytest_tfperf.compiler.retracing import traces_reported_to
 from pytest_tfperf.compiler.step_graph import UNASKED_NODES as UNASKED_GRAPH_NODES
@@ -29,12 +36,18 @@ from pytest_tfperf.recording import Recording
 from pytest_tfperf.results import Profile, Table
 from pytest_tfperf.tf_runtime import load_tensorflow, warm_runtime
 from pytest_tfperf.turns import Seats
-from pytest_tfperf.variants.apart import Apart
+from pytest_tfperf.variants.comparison import Apart
 
 _FROM_GRAPPLER = ("graph_ops", "graph_reduction")
 _FROM_GRAPHS = (*_FROM_GRAPPLER, "xla_coverage")
 _BARE = "graphs are looked at where tf_profile drives the steps: tf_profile(step, data), tf_profile.steps(data) or a Keras loop"
-_FROM_HLO = ("flops", "half_precision", "flops_utilization", "padding_overhead", "mxu_padding_overhead")
+_FROM_HLO = (
+    "flops",
+    "half_precision",
+    "flops_utilization",
+    "padding_overhead",
+    "mxu_padding_overhead",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,19 +110,32 @@ class Profiles:
     def check_name(self, name: str | None) -> None:
         """Whether the next profile could have this name. Raises: as `take_name`."""
         if self._open or self._tracing:
-            raise CaptureError("a profile of this test is being made already; profiles cannot be nested, since there is one profiler")
+            raise CaptureError(
+                "a profile of this test is being made already; profiles cannot be nested, since there is one profiler"
+            )
         if name is None and self.names:
             raise CaptureError("this test has profiled a step before; give the second one a name=")
         if (name or "") in self.names:
-            raise CaptureError(f"this test has a profile named {name!r} already; names are {sorted(self.names)}")
+            raise CaptureError(
+                f"this test has a profile named {name!r} already; names are {sorted(self.names)}"
+            )
 
     def wanted(self, limits: Mapping[str, Any] | None, **options: Any) -> Wanted:
         """What the marker asks for, with a profile's own limits and options before."""
         given = {key: value for key, value in options.items() if value is not None}
-        return Wanted.read({**self.settings.wanted.given, **(limits or {}), **given}, self.settings.registry.rows)
+        return Wanted.read(
+            {**self.settings.wanted.given, **(limits or {}), **given}, self.settings.registry.rows
+        )
 
     @contextmanager
-    def windows(self, name: str, wanted: Wanted, kind: str, steps_per_call: int, available: int | None = None) -> Iterator[Windows]:
+    def windows(
+        self,
+        name: str,
+        wanted: Wanted,
+        kind: str,
+        steps_per_call: int,
+        available: int | None = None,
+    ) -> Iterator[Windows]:
         """The windows of a loop of this kind (step, train, test, predict); `available` calls are all there are, if it is known."""
         plan = replace(self._plan(wanted), steps_per_call=steps_per_call)
         warm_runtime()
@@ -132,20 +158,32 @@ class Profiles:
             self._open.remove(windows)
 
     def keras_loop(
-        self, call: Any, model: Any, method: str, args: tuple[Any, ...], kwargs: dict[str, Any], name: str, wanted: Wanted, stop: bool
+        self,
+        call: Any,
+        model: Any,
+        method: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        name: str,
+        wanted: Wanted,
+        stop: bool,
     ) -> Profile:
         """The profile of `call(*args, **kwargs)`, which is `method` of a Keras model; with `stop` it ends when the windows are full."""
         workload = keras_workload(call, model, args, kwargs)
         with ExitStack() as stack:
 
             def open_windows(available: int | None, per_execution: int) -> Windows:
-                windows = stack.enter_context(self.windows(name, wanted, KINDS[method], per_execution, available))
+                windows = stack.enter_context(
+                    self.windows(name, wanted, KINDS[method], per_execution, available)
+                )
                 windows.inputs = workload
                 return windows
 
             result, windows = run_keras(call, model, method, args, kwargs, open_windows, stop)
         windows.seen.elements = sample_again(call, args, kwargs)
-        return self.finish(windows, name, wanted, result, workload, examples_per_step(args, kwargs, workload))
+        return self.finish(
+            windows, name, wanted, result, workload, examples_per_step(args, kwargs, workload)
+        )
 
     def start_session(self) -> Session:
         """A trace that whoever starts it ends."""
@@ -166,13 +204,21 @@ class Profiles:
                 self._tracing = False
 
     def finish(
-        self, windows: Windows, name: str, wanted: Wanted, result: Any, workload: Mapping[str, Any], examples: float | None
+        self,
+        windows: Windows,
+        name: str,
+        wanted: Wanted,
+        result: Any,
+        workload: Mapping[str, Any],
+        examples: float | None,
     ) -> Profile:
         """The profile of windows that have ended."""
         recording = windows.recording(name, result, workload, _depth(wanted))
         if examples is None:
             examples = workload.get("batch")
-        return self._store(replace(recording, examples_per_step=examples), windows.seen.calls, wanted)
+        return self._store(
+            replace(recording, examples_per_step=examples), windows.seen.calls, wanted
+        )
 
     def finish_bare(self, trace: Path, name: str, calls: Calls, wanted: Wanted) -> Profile:
         """
@@ -207,7 +253,10 @@ class Profiles:
     def add_file(self, name: str, what: str, path: Path) -> None:
         """Say where a file of a profile lies."""
         profile, limits = self.results[name]
-        self.results[name] = replace(profile, files={**profile.files, what: str(path.resolve())}), limits
+        self.results[name] = (
+            replace(profile, files={**profile.files, what: str(path.resolve())}),
+            limits,
+        )
 
     def recording(self, name: str | None) -> tuple[Recording, Calls]:
         """
@@ -219,10 +268,14 @@ class Profiles:
         if name is None and self.results:
             name = list(self.results)[-1]
         if name in self.results and name not in self.recordings:
-            raise CaptureError(f"profile {name!r} was made in a process of its own, which has ended: there is nothing left to export")
+            raise CaptureError(
+                f"profile {name!r} was made in a process of its own, which has ended: there is nothing left to export"
+            )
         if name not in self.recordings:
             found = f"; {nearest(name, self.recordings)}" if name and self.recordings else ""
-            raise CaptureError(f"this test has made no profile{f' named {name!r}' if name else ' yet'}{found}")
+            raise CaptureError(
+                f"this test has made no profile{f' named {name!r}' if name else ' yet'}{found}"
+            )
         return self.recordings[name]
 
     def _store(self, recording: Recording, calls: Calls, wanted: Wanted) -> Profile:
@@ -230,18 +283,36 @@ class Profiles:
         cold = read_session(recording.cold) if recording.cold else None
         notes = self.settings.notes + recording.notes
         asked = replace(
-            recording, target_step_time_s=wanted.target_step_time, findings=wanted.findings, ignore_findings=wanted.ignore_findings
+            recording,
+            target_step_time_s=wanted.target_step_time,
+            findings=wanted.findings,
+            ignore_findings=wanted.ignore_findings,
         )
-        profile = self.settings.registry.measured(profile_of(replace(asked, notes=notes, tpu=wanted.tpu), trace, cold))
+        profile = self.settings.registry.measured(
+            profile_of(replace(asked, notes=notes, tpu=wanted.tpu), trace, cold)
+        )
         self.results[recording.name] = profile, wanted.limits
         self.recordings[recording.name] = recording, calls
-        if trace is not None and self.settings.keep is not None and self.settings.keeps(recording.name):
-            self.add_file(recording.name, "trace", keep_trace(Path(trace.path), self.settings.keep, recording.name))
+        if (
+            trace is not None
+            and self.settings.keep is not None
+            and self.settings.keeps(recording.name)
+        ):
+            self.add_file(
+                recording.name,
+                "trace",
+                keep_trace(Path(trace.path), self.settings.keep, recording.name),
+            )
         return self.results[recording.name][0]
 
     def _plan(self, wanted: Wanted) -> Plan:
-        chosen = {name: getattr(wanted, name) for name in ("warmup", "steps", "trace_steps", "latency")}
-        return replace(self.settings.plan, **{name: value for name, value in chosen.items() if value is not None})
+        chosen = {
+            name: getattr(wanted, name) for name in ("warmup", "steps", "trace_steps", "latency")
+        }
+        return replace(
+            self.settings.plan,
+            **{name: value for name, value in chosen.items() if value is not None},
+        )
 
 
 def _depth(wanted: Wanted) -> Depth:
@@ -250,5 +321,7 @@ def _depth(wanted: Wanted) -> Depth:
         hlo=None if wanted.asks_for(_FROM_HLO) else UNASKED_NODES,
         graphs=None if wanted.asks_for(_FROM_GRAPHS) else UNASKED_GRAPH_NODES,
         optimizers=wanted.asks_for(_FROM_GRAPPLER),
-        op_guide=wanted.asks_for(("op_guide_findings", "padding_overhead")),  # which names the lines of its arrays
+        op_guide=wanted.asks_for(
+            ("op_guide_findings", "padding_overhead")
+        ),  # which names the lines of its arrays
     )

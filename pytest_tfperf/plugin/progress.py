@@ -16,7 +16,12 @@ def announcer(item: pytest.Item, on_terminal: bool) -> Callable[[str], None]:
     Nowhere else, and not where the test itself may write on that line (`-s`).
     """
     capture = item.config.pluginmanager.get_plugin("capturemanager")
-    if capture is None or not on_terminal or os.environ.get("CI") or item.config.option.capture != "fd":
+    if (
+        capture is None
+        or not on_terminal
+        or os.environ.get("CI")
+        or item.config.option.capture != "fd"
+    ):
         return lambda _: None
     writer = item.config.get_terminal_writer()
     shown = ""
@@ -24,9 +29,19 @@ def announcer(item: pytest.Item, on_terminal: bool) -> Callable[[str], None]:
     def announce(text: str) -> None:
         nonlocal shown
         back, blank = "\b" * len(shown), " " * len(shown)
-        shown = _fitting(item.name, text, writer.fullwidth - writer.width_of_current_line % writer.fullwidth - 1) if text else ""
+        shown = (
+            _fitting(
+                item.name,
+                text,
+                writer.fullwidth - writer.width_of_current_line % writer.fullwidth - 1,
+            )
+            if text
+            else ""
+        )
         with capture.global_and_fixture_disabled():
-            sys.stdout.write(f"{back}{blank}{back}{shown}")  # pytest counts what goes through its writer
+            sys.stdout.write(
+                f"{back}{blank}{back}{shown}"
+            )  # pytest counts what goes through its writer
             sys.stdout.flush()
 
     return announce

@@ -10,9 +10,30 @@ from typing import Any
 from pytest_tfperf.results import Check, Profile, Run, TestRecord, Value
 
 COLUMNS = (
-    "created", "commit", "platform", "file", "test", "profile", "outcome", "metric", "value", "unit", "scope", "better", "source", "low",
-    "high", "why", "limit", "limit_verdict", "before", "ratio", "ratio_low", "ratio_high", "comparison_verdict",
-)  # fmt: skip
+    "created",
+    "commit",
+    "platform",
+    "file",
+    "test",
+    "profile",
+    "outcome",
+    "metric",
+    "value",
+    "unit",
+    "scope",
+    "better",
+    "source",
+    "low",
+    "high",
+    "why",
+    "limit",
+    "limit_verdict",
+    "before",
+    "ratio",
+    "ratio_low",
+    "ratio_high",
+    "comparison_verdict",
+)
 """`low` and `high` are over the steps, `before` to `ratio_high` are those of a comparison; what is not known is empty."""
 
 
@@ -22,7 +43,16 @@ def render_csv(run: Run) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     writer.writerows(
-        [run.created, run.commit, test.environment.get("platform", ""), test.file, test.key, profile.name, test.outcome, *row]
+        [
+            run.created,
+            run.commit,
+            test.environment.get("platform", ""),
+            test.file,
+            test.key,
+            profile.name,
+            test.outcome,
+            *row,
+        ]
         for test in run.tests
         for profile in test.profiles
         for row in _metrics(test, profile)
@@ -32,19 +62,36 @@ def render_csv(run: Run) -> str:
 
 def _metrics(test: TestRecord, profile: Profile) -> Iterator[list[Any]]:
     for name, value in profile.metrics.items():
-        metric = profile.registry.get(name)  # a run file of another version may have one that is not known here
+        metric = profile.registry.get(
+            name
+        )  # a run file of another version may have one that is not known here
         limit, comparison = (_check(test, profile, name, is_limit) for is_limit in (True, False))
         detail = comparison.detail if comparison else {}
         yield [
-            name, value.number, value.unit, metric.scope if metric else "", metric.better or "" if metric else "",
-            value.source.value if value.source else "", *_over_steps(value), value.why or "",
-            limit.wanted if limit else "", limit.verdict.value if limit else "",
-            detail.get("before"), _ratio(detail), detail.get("low"), detail.get("high"), comparison.verdict.value if comparison else "",
-        ]  # fmt: skip
+            name,
+            value.number,
+            value.unit,
+            metric.scope if metric else "",
+            metric.better or "" if metric else "",
+            value.source.value if value.source else "",
+            *_over_steps(value),
+            value.why or "",
+            limit.wanted if limit else "",
+            limit.verdict.value if limit else "",
+            detail.get("before"),
+            _ratio(detail),
+            detail.get("low"),
+            detail.get("high"),
+            comparison.verdict.value if comparison else "",
+        ]
 
 
 def _check(test: TestRecord, profile: Profile, metric: str, is_limit: bool) -> Check | None:
-    found = [one for one in test.checks if (one.profile, one.metric, one.kind == "limit") == (profile.name, metric, is_limit)]
+    found = [
+        one
+        for one in test.checks
+        if (one.profile, one.metric, one.kind == "limit") == (profile.name, metric, is_limit)
+    ]
     return next((one for one in found if one.verdict.value != "PASS"), found[0] if found else None)
 
 

@@ -17,12 +17,27 @@ MOST = 65_536
 """Characters that the comment of a pull request may have (github.com: "body is too long (maximum is 65536 characters)")."""
 
 _ORDER = (
-    Verdict.REGRESSION, Verdict.FAIL, Verdict.UNKNOWN, Verdict.MISSING, Verdict.INCONCLUSIVE, Verdict.INCOMPARABLE, Verdict.NEW,
-    Verdict.IMPROVED, Verdict.PASS,
-)  # fmt: skip
+    Verdict.REGRESSION,
+    Verdict.FAIL,
+    Verdict.UNKNOWN,
+    Verdict.MISSING,
+    Verdict.INCONCLUSIVE,
+    Verdict.INCOMPARABLE,
+    Verdict.NEW,
+    Verdict.IMPROVED,
+    Verdict.PASS,
+)
 _MEASURED = (
-    "step_time", "input_bound", "xla_compiles", "retraces", "eager_ops", "host_overhead", "first_step_time", "peak_memory", "throughput",
-)  # fmt: skip
+    "step_time",
+    "input_bound",
+    "xla_compiles",
+    "retraces",
+    "eager_ops",
+    "host_overhead",
+    "first_step_time",
+    "peak_memory",
+    "throughput",
+)
 _WIDEST, _LONGEST = 120, 1500  # characters of a name, of a message
 _AROUND = 8  # characters of the empty lines around a section's blocks
 _Found = tuple[TestRecord, Check]
@@ -49,17 +64,25 @@ class _Section:
 
     def used(self, n_shown: int) -> int:
         """The characters that the first blocks take besides."""
-        return len(self.head) + _AROUND + sum(len(block) + 1 for block in self.blocks[:n_shown]) if n_shown else 0
+        return (
+            len(self.head) + _AROUND + sum(len(block) + 1 for block in self.blocks[:n_shown])
+            if n_shown
+            else 0
+        )
 
     def fitting(self, room: int) -> int:
         """How many of the first blocks so many characters hold."""
-        sizes = accumulate((len(block) + 1 for block in self.blocks), initial=len(self.head) + _AROUND)
+        sizes = accumulate(
+            (len(block) + 1 for block in self.blocks), initial=len(self.head) + _AROUND
+        )
         return max(sum(size <= room for size in sizes) - 1, 0)
 
     def text(self, n_shown: int) -> str:
         """The section with its first blocks, and how many more there are."""
         n_more = len(self.blocks) - n_shown
-        body = "\n".join([self.head, *self.blocks[:n_shown]] if self.head and n_shown else self.blocks[:n_shown])
+        body = "\n".join(
+            [self.head, *self.blocks[:n_shown]] if self.head and n_shown else self.blocks[:n_shown]
+        )
         more = f"… and {n_more:,} more, left out to fit" if n_more else ""
         return "\n\n".join(filter(None, (f"## {self.title}", body, more, self.tail))) + "\n"
 
@@ -73,7 +96,9 @@ def render_markdown(run: Run, most: int = MOST) -> str:
     """
     head = _head(run)
     sections = [
-        section for section in (_changed(run), _why(run), _limits(run), _undecided(run), _measured(run)) if section.blocks or section.tail
+        section
+        for section in (_changed(run), _why(run), _limits(run), _undecided(run), _measured(run))
+        if section.blocks or section.tail
     ]
     room = most - len(head) - sum(section.least + 1 for section in sections)
     share = room // max(len(sections), 1)
@@ -92,9 +117,16 @@ def _head(run: Run) -> str:
     decided = sum(verdicts[verdict] for verdict in DECIDED)
     rest = sum(verdicts.values()) - decided
     title = f"# {_sign(verdicts)} tfperf: {decided} check{'s' * (decided != 1)} decided ({decided - failed} pass, {failed} fail)"
-    platforms = sorted({str(test.environment["platform"]) for test in run.tests if "platform" in test.environment})
+    platforms = sorted(
+        {str(test.environment["platform"]) for test in run.tests if "platform" in test.environment}
+    )
     tests = f"{len(run.tests)} test{'s' * (len(run.tests) != 1)}"
-    facts = [tests, run.created, run.commit and f"commit {_code(run.commit)}", *(_code(name) for name in platforms[:3])]
+    facts = [
+        tests,
+        run.created,
+        run.commit and f"commit {_code(run.commit)}",
+        *(_code(name) for name in platforms[:3]),
+    ]
     return f"{title}{f', {rest} not decided' * bool(rest)}\n\n{' · '.join(filter(None, facts))}\n"
 
 
@@ -111,36 +143,73 @@ def _compared(run: Run) -> list[_Found]:
 def _changed(run: Run) -> _Section:
     """A row for each value that is not as it was, and for each step time."""
     compared = _compared(run)
-    shown = [one for one in compared if one[1].verdict is not Verdict.PASS or "ratio" in one[1].detail]
+    shown = [
+        one for one in compared if one[1].verdict is not Verdict.PASS or "ratio" in one[1].detail
+    ]
     n_same = len(compared) - len(shown)
-    rows = [_row(_verdict(check), _name(test, check.profile), check.metric, *_figures(check, _unit(test, check))) for test, check in shown]
-    same = f"{n_same:,} {'values are as they were' if n_same > 1 else 'value is as it was'}." if n_same else ""
-    return _Section("What changed", _table("", "test", "metric", "before", "after", "ratio"), tuple(rows), same)
+    rows = [
+        _row(
+            _verdict(check),
+            _name(test, check.profile),
+            check.metric,
+            *_figures(check, _unit(test, check)),
+        )
+        for test, check in shown
+    ]
+    same = (
+        f"{n_same:,} {'values are as they were' if n_same > 1 else 'value is as it was'}."
+        if n_same
+        else ""
+    )
+    return _Section(
+        "What changed", _table("", "test", "metric", "before", "after", "ratio"), tuple(rows), same
+    )
 
 
 def _unit(test: TestRecord, check: Check) -> str | None:
     """The unit of what a check is about, if that is a metric; of a profile that is gone, the registry's."""
-    found = [profile.metrics for profile in test.profiles if profile.name == check.profile and check.metric in profile.metrics]
-    return found[0][check.metric].unit if found else METRICS[check.metric].unit if check.metric in METRICS else None
+    found = [
+        profile.metrics
+        for profile in test.profiles
+        if profile.name == check.profile and check.metric in profile.metrics
+    ]
+    return (
+        found[0][check.metric].unit
+        if found
+        else METRICS[check.metric].unit
+        if check.metric in METRICS
+        else None
+    )
 
 
 def _figures(check: Check, unit: str | None) -> tuple[str, str, str]:
     """Before, after, and after ÷ before with its interval."""
     detail = check.detail
     before, after = detail.get("before"), detail.get("after")
-    old, new = ("" if number is None or unit is None else format_quantity(number, unit) for number in (before, after))
+    old, new = (
+        "" if number is None or unit is None else format_quantity(number, unit)
+        for number in (before, after)
+    )
     ratio = detail.get("ratio") or (after / before if before and after is not None else None)
     if ratio is None:
         return old, new, ""
     low, high = detail.get("low"), detail.get("high")
-    interval = f" ({format_ratio(low)} to {format_ratio(high)})" if low is not None and high is not None else ""
+    interval = (
+        f" ({format_ratio(low)} to {format_ratio(high)})"
+        if low is not None and high is not None
+        else ""
+    )
     return old, new, f"{format_ratio(ratio)}{interval}"
 
 
 def _why(run: Run) -> _Section:
     """What each comparison that is not good says, and what else differs, also where times changed for the better or nothing is decided."""
     found = [(test, check) for test, check in _compared(run) if check.verdict is not Verdict.PASS]
-    shown = [(test, check) for test, check in found if check.verdict in BROKEN or check.detail.get("differences")]
+    shown = [
+        (test, check)
+        for test, check in found
+        if check.verdict in BROKEN or check.detail.get("differences")
+    ]
     return _Section("Why", "", tuple(_explained(test, check) for test, check in shown))
 
 
@@ -154,9 +223,18 @@ def _explained(test: TestRecord, check: Check) -> str:
 
 
 def _limits(run: Run) -> _Section:
-    broken = [(test, check) for test, check in _checks(run) if check.kind == "limit" and check.verdict in BROKEN]
+    broken = [
+        (test, check)
+        for test, check in _checks(run)
+        if check.kind == "limit" and check.verdict in BROKEN
+    ]
     return _Section(
-        "Limits", "", tuple(f"{_verdict(check)} {_name(test, check.profile)}\n\n{_fenced(check.message)}\n" for test, check in broken)
+        "Limits",
+        "",
+        tuple(
+            f"{_verdict(check)} {_name(test, check.profile)}\n\n{_fenced(check.message)}\n"
+            for test, check in broken
+        ),
     )
 
 
@@ -164,7 +242,8 @@ def _undecided(run: Run) -> _Section:
     """A line for each check that is not decided and does not stand above with all that it says."""
     open_ = [(test, check) for test, check in _checks(run) if check.verdict not in DECIDED | BROKEN]
     lines = (
-        f"- {check.verdict.value} {_name(test, check.profile)}: {_code(check.message.partition(chr(10))[0], 300)}" for test, check in open_
+        f"- {check.verdict.value} {_name(test, check.profile)}: {_code(check.message.partition(chr(10))[0], 300)}"
+        for test, check in open_
     )
     return _Section("Not decided", "", tuple(lines))
 
@@ -174,7 +253,10 @@ def _measured(run: Run) -> _Section:
     profiles = [(test, profile) for test in run.tests for profile in test.profiles]
     wanted = dict.fromkeys([*_MEASURED, *(name for _, profile in profiles for name in profile.own)])
     names = [name for name in wanted if any(_cell(profile, name) != "?" for _, profile in profiles)]
-    rows = (_row(_name(test, profile.name), test.outcome, *(_cell(profile, name) for name in names)) for test, profile in profiles)
+    rows = (
+        _row(_name(test, profile.name), test.outcome, *(_cell(profile, name) for name in names))
+        for test, profile in profiles
+    )
     return _Section("Measured", _table("test", "outcome", *names), tuple(rows))
 
 
@@ -210,7 +292,11 @@ def _row(*cells: str) -> str:
 
 def _code(text: str, widest: int = _WIDEST) -> str:
     """Text that nothing is read into (no mention, link, tag or emphasis), on one line, its middle left out where it is too long."""
-    cut = text if len(text) <= widest else f"{text[: widest // 3]}…{text[-(widest - widest // 3 - 1) :]}"
+    cut = (
+        text
+        if len(text) <= widest
+        else f"{text[: widest // 3]}…{text[-(widest - widest // 3 - 1) :]}"
+    )
     plain = "".join(letter if letter.isprintable() else " " for letter in cut).strip() or " "
     fence = "`" * (_longest_ticks(plain) + 1)
     space = " " if plain.startswith("`") or plain.endswith("`") else ""

@@ -19,17 +19,39 @@ def render_profile(profile: Profile, verbose: bool, width: int = BOUNDLESS) -> s
     n_dropped = profile.n_dropped
     dropped = f", {n_dropped} other event{'s' * (n_dropped != 1)} dropped" if n_dropped else ""
     head = f"{said_steps(profile)}, from {profile.step_source}{dropped}"
-    parts = [(title, format_quantity(mean, "s"), format_quantity(share, "0..1")) for title, mean, share in _parts(profile)]
+    parts = [
+        (title, format_quantity(mean, "s"), format_quantity(share, "0..1"))
+        for title, mean, share in _parts(profile)
+    ]
     lines = [
         head,
         *(f"note: {note}" for note in profile.notes),
         "",
-        tabulate(parts, ["part of a step", "mean", "share"], "simple", disable_numparse=True, colalign=("left", "right", "right")),
+        tabulate(
+            parts,
+            ["part of a step", "mean", "share"],
+            "simple",
+            disable_numparse=True,
+            colalign=("left", "right", "right"),
+        ),
     ]
     rows, values = profile.registry, profile.metrics.items()
-    known = [(name, format_quantity(value.number, rows[name].unit)) for name, value in values if value.number is not None and name in rows]
-    lines += ["", tabulate(known, ["metric", "value"], "simple", disable_numparse=True, colalign=("left", "right"))]
-    lines += ["", "what to do next, by what it could win at most", *map(_advised, profile.advice)] if profile.advice else []
+    known = [
+        (name, format_quantity(value.number, rows[name].unit))
+        for name, value in values
+        if value.number is not None and name in rows
+    ]
+    lines += [
+        "",
+        tabulate(
+            known, ["metric", "value"], "simple", disable_numparse=True, colalign=("left", "right")
+        ),
+    ]
+    lines += (
+        ["", "what to do next, by what it could win at most", *map(_advised, profile.advice)]
+        if profile.advice
+        else []
+    )
     for table in profile.tables.values():
         lines += ["", *render_table(table, verbose, width)]
     return "\n".join([*lines, *(_reasons(profile) if verbose else [])])
@@ -44,7 +66,12 @@ def said_steps(profile: Profile) -> str:
 def _reasons(profile: Profile) -> list[str]:
     """Where each metric comes from and what to try, and why the others are unknown."""
     values = profile.metrics.items()
-    causes = [f"{name}, {key}: {value.detail[key]}" for name, value in values for key in ("where", "try") if value.detail.get(key)]
+    causes = [
+        f"{name}, {key}: {value.detail[key]}"
+        for name, value in values
+        for key in ("where", "try")
+        if value.detail.get(key)
+    ]
     unknown = [f"{name} is unknown: {value.why}" for name, value in values if value.number is None]
     return ["", *causes, "", *unknown]
 
@@ -52,12 +79,19 @@ def _reasons(profile: Profile) -> list[str]:
 def render_table(table: Table, verbose: bool, width: int = BOUNDLESS) -> list[str]:
     """A table's title, its first rows (with `verbose` all that were kept) that wide, and how many more there are."""
     shown = table.rows if verbose else table.rows[:_FEW]
-    cells = [[_cell(value, unit) for value, (_, unit) in zip(row, table.columns, strict=True)] for row in shown]
+    cells = [
+        [_cell(value, unit) for value, (_, unit) in zip(row, table.columns, strict=True)]
+        for row in shown
+    ]
     sides = ["right" if unit else "left" for _, unit in table.columns]
     more = table.n_more + len(table.rows) - len(shown)
     hint = "" if verbose else " (-v shows more)"
     titles = [title for title, _ in table.columns]
-    return [table.title, *fitted_table(titles, cells, sides, width), *([f"and {more} more{hint}"] if more else [])]
+    return [
+        table.title,
+        *fitted_table(titles, cells, sides, width),
+        *([f"and {more} more{hint}"] if more else []),
+    ]
 
 
 def _cell(value: object, unit: str) -> str:
@@ -79,5 +113,9 @@ def _parts(profile: Profile) -> Sequence[tuple[str, float, float]]:
     """Title, mean seconds and share of the period of each part that there is, and of the whole."""
     period = sum(step.period_s for step in profile.steps)
     sums = {part: sum(step.parts_s[part] for step in profile.steps) for part in PARTS}
-    rows = [(_TITLES[part], total / len(profile.steps), total / period) for part, total in sums.items() if total > 0]
+    rows = [
+        (_TITLES[part], total / len(profile.steps), total / period)
+        for part, total in sums.items()
+        if total > 0
+    ]
     return [*sorted(rows, key=lambda row: -row[1]), ("step", period / len(profile.steps), 1.0)]

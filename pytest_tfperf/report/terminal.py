@@ -13,10 +13,18 @@ from pytest_tfperf.results import BROKEN, DECIDED, Check, Profile, Run, TestReco
 
 # in the order in which they are given up where the terminal is narrow, from the end
 _COLUMNS = (
-    ("step_time", "step"), ("input_bound", "input"), ("xla_compiles", "compiles"), ("retraces", "retraces"),
-    ("eager_ops", "eager ops"), ("host_overhead", "overhead"), ("first_step_time", "first step"), ("xla_launches", "launches"),
-    ("peak_memory", "memory"), ("throughput", "throughput"), ("epoch_gap", "epoch gap"),
-)  # fmt: skip
+    ("step_time", "step"),
+    ("input_bound", "input"),
+    ("xla_compiles", "compiles"),
+    ("retraces", "retraces"),
+    ("eager_ops", "eager ops"),
+    ("host_overhead", "overhead"),
+    ("first_step_time", "first step"),
+    ("xla_launches", "launches"),
+    ("peak_memory", "memory"),
+    ("throughput", "throughput"),
+    ("epoch_gap", "epoch gap"),
+)
 _BEFORE_OWN = 2
 _UNKNOWN = "?"
 _NAME_WIDTH = (24, 48)
@@ -41,12 +49,24 @@ def render(run: Run, width: int, verbosity: int) -> list[TextLine]:
     if verbosity < 0:
         return [count_line(run.tests)]
     lines = [TextLine(line) for line in _table(run.tests, width)]
-    alike = Counter(_said(check) for test in run.tests for check in test.checks) if verbosity == 0 else Counter()
+    alike = (
+        Counter(_said(check) for test in run.tests for check in test.checks)
+        if verbosity == 0
+        else Counter()
+    )
     for test in run.tests:
         lines += _checks(test, alike) if verbosity == 0 else _all_checks(test)
-        lines += [TextLine(f"{_title(test, profile)}: {profile.ended}", "yellow") for profile in test.profiles if profile.ended]
+        lines += [
+            TextLine(f"{_title(test, profile)}: {profile.ended}", "yellow")
+            for profile in test.profiles
+            if profile.ended
+        ]
         if verbosity > 0:
-            lines += [TextLine(f"{_title(test, profile)}: {note}") for profile in test.profiles for note in profile.notes]
+            lines += [
+                TextLine(f"{_title(test, profile)}: {note}")
+                for profile in test.profiles
+                for note in profile.notes
+            ]
     return [*lines, count_line(run.tests)]
 
 
@@ -59,7 +79,10 @@ def count_line(tests: Iterable[TestRecord]) -> TextLine:
     text = f"tfperf: {decided} check{'' if decided == 1 else 's'} decided ({decided - failed} pass, {failed} fail)"
     rest = [(test, check) for test, check in checks if check.verdict not in DECIDED]
     if rest:
-        named = [f"{check.metric} {check.verdict.value} in {_shorten(test.key, _NAME_WIDTH[1])}" for test, check in rest]
+        named = [
+            f"{check.metric} {check.verdict.value} in {_shorten(test.key, _NAME_WIDTH[1])}"
+            for test, check in rest
+        ]
         more = f", and {len(named) - 3} more" if len(named) > 3 else ""
         text += f", {len(rest)} not decided: {', '.join(named[:3])}{more}"
     broken = any(check.verdict in BROKEN for _, check in checks)
@@ -71,12 +94,16 @@ def _table(tests: Sequence[TestRecord], width: int) -> list[str]:
     if not rows:
         return []
     wanted = [
-        column for column in _columns(profile for _, profile in rows) if any(_cell(profile, column[0]) != _UNKNOWN for _, profile in rows)
+        column
+        for column in _columns(profile for _, profile in rows)
+        if any(_cell(profile, column[0]) != _UNKNOWN for _, profile in rows)
     ]
     for name_width in reversed(_NAME_WIDTH):
         for n_columns in range(len(wanted), 0, -1):
             lines = _lines(rows, wanted[:n_columns], name_width)
-            if max(map(len, lines)) <= width and (n_columns >= min(5, len(wanted)) or name_width == _NAME_WIDTH[0]):
+            if max(map(len, lines)) <= width and (
+                n_columns >= min(5, len(wanted)) or name_width == _NAME_WIDTH[0]
+            ):
                 return lines
     return _lines(rows, wanted[:2], _NAME_WIDTH[0])
 
@@ -84,13 +111,27 @@ def _table(tests: Sequence[TestRecord], width: int) -> list[str]:
 def _columns(profiles: Iterable[Profile]) -> list[tuple[str, str]]:
     """Of every metric that may have one, its name and title; the project's own are among the first."""
     own = dict.fromkeys(name for profile in profiles for name in profile.own)
-    return [*_COLUMNS[:_BEFORE_OWN], *((name, name.replace("_", " ")) for name in own), *_COLUMNS[_BEFORE_OWN:]]
+    return [
+        *_COLUMNS[:_BEFORE_OWN],
+        *((name, name.replace("_", " ")) for name in own),
+        *_COLUMNS[_BEFORE_OWN:],
+    ]
 
 
-def _lines(rows: Sequence[tuple[TestRecord, Profile]], columns: Sequence[tuple[str, str]], name_width: int) -> list[str]:
+def _lines(
+    rows: Sequence[tuple[TestRecord, Profile]], columns: Sequence[tuple[str, str]], name_width: int
+) -> list[str]:
     head = ["test", *(title for _, title in columns)]
-    body = [[_shorten(_title(test, profile), name_width), *(_cell(profile, name) for name, _ in columns)] for test, profile in rows]
-    return tabulate(body, head, "simple", disable_numparse=True, colalign=["left", *["right"] * len(columns)]).splitlines()
+    body = [
+        [
+            _shorten(_title(test, profile), name_width),
+            *(_cell(profile, name) for name, _ in columns),
+        ]
+        for test, profile in rows
+    ]
+    return tabulate(
+        body, head, "simple", disable_numparse=True, colalign=["left", *["right"] * len(columns)]
+    ).splitlines()
 
 
 def _cell(profile: Profile, name: str) -> str:
@@ -98,7 +139,11 @@ def _cell(profile: Profile, name: str) -> str:
     if value is None or value.number is None:
         return _UNKNOWN
     low, high, unit = value.low(), value.high(), profile.registry[name].unit
-    return format_quantity(value.number, unit) if low == high else f"{format_quantity(low, unit)}…{format_quantity(high, unit)}"
+    return (
+        format_quantity(value.number, unit)
+        if low == high
+        else f"{format_quantity(low, unit)}…{format_quantity(high, unit)}"
+    )
 
 
 def _checks(test: TestRecord, alike: Counter[tuple[Verdict, str]]) -> Iterator[TextLine]:
@@ -113,13 +158,17 @@ def _checks(test: TestRecord, alike: Counter[tuple[Verdict, str]]) -> Iterator[T
 def _all_checks(test: TestRecord) -> Iterator[TextLine]:
     for check in test.checks:
         yield _first(test, check)
-        yield from (TextLine(f"{'':<12} {line}", colour(check)) for line in check.message.splitlines()[1:])
+        yield from (
+            TextLine(f"{'':<12} {line}", colour(check)) for line in check.message.splitlines()[1:]
+        )
 
 
 def _first(test: TestRecord, check: Check, others: str = "") -> TextLine:
     """The verdict on a check, whose it is, and the first line of what it says."""
     where = f"{test.nodeid} [{check.profile}]" if check.profile else test.nodeid
-    return TextLine(f"{check.verdict.value:<12} {where}{others}: {_said(check)[1]}", colour(check), _VERDICT)
+    return TextLine(
+        f"{check.verdict.value:<12} {where}{others}: {_said(check)[1]}", colour(check), _VERDICT
+    )
 
 
 def _said(check: Check) -> tuple[Verdict, str]:

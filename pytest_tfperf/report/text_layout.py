@@ -29,11 +29,15 @@ def _parts(line: str, width: int, deeper: int) -> list[str]:
         return [line]
     n = min(len(line) - len(line.lstrip()) + deeper, width // 2)
     kept = f"{'x' * n}{line[n:]}"  # what stands first stays on the line of what it introduces
-    first, *rest = textwrap.wrap(kept, width, subsequent_indent=" " * n, break_long_words=False, break_on_hyphens=False)
+    first, *rest = textwrap.wrap(
+        kept, width, subsequent_indent=" " * n, break_long_words=False, break_on_hyphens=False
+    )
     return [line[:n] + first[n:], *rest]
 
 
-def fitted_table(titles: Sequence[str], rows: Sequence[Sequence[str]], sides: Sequence[str], width: int) -> list[str]:
+def fitted_table(
+    titles: Sequence[str], rows: Sequence[Sequence[str]], sides: Sequence[str], width: int
+) -> list[str]:
     """
     The lines of a table of that width.
 
@@ -44,7 +48,10 @@ def fitted_table(titles: Sequence[str], rows: Sequence[Sequence[str]], sides: Se
     if _width(lines) <= width:
         return lines
     kept = [n for n in range(len(titles)) if any(row[n] for row in rows)]
-    for n_kept, widest in [*((len(kept), widest) for widest in _NARROWER), *((n, _NARROWER[-1]) for n in range(len(kept) - 1, 0, -1))]:
+    for n_kept, widest in [
+        *((len(kept), widest) for widest in _NARROWER),
+        *((n, _NARROWER[-1]) for n in range(len(kept) - 1, 0, -1)),
+    ]:
         shown = kept[:n_kept]
         cells = [[cut(row[n], widest) for n in shown] for row in rows]
         broken = [_broken(titles[n], [row[at] for row in cells]) for at, n in enumerate(shown)]
@@ -58,18 +65,25 @@ def fitted_table(titles: Sequence[str], rows: Sequence[Sequence[str]], sides: Se
 def _broken(title: str, cells: Sequence[str]) -> str:
     """A title over as many lines as its column is narrower."""
     widest = max(map(len, (*cells, *title.split())), default=len(title))
-    return "\n".join(textwrap.wrap(title, max(widest, 1), break_long_words=False, break_on_hyphens=False))
+    return "\n".join(
+        textwrap.wrap(title, max(widest, 1), break_long_words=False, break_on_hyphens=False)
+    )
 
 
 def _lines(titles: Sequence[str], rows: Sequence[Sequence[str]], sides: Sequence[str]) -> list[str]:
     """Titles of one or more lines, a rule, and the rows, their cells with the spaces that they begin with: a tree's do."""
     heads = list(zip_longest(*(title.split("\n") for title in titles), fillvalue=""))
     widths = [max(map(len, column)) for column in zip(*heads, *rows, strict=True)]
-    return [_line(cells, widths, sides) for cells in (*heads, ["-" * width for width in widths], *rows)]
+    return [
+        _line(cells, widths, sides) for cells in (*heads, ["-" * width for width in widths], *rows)
+    ]
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], sides: Sequence[str]) -> str:
-    placed = (cell.rjust(width) if side == "right" else cell.ljust(width) for cell, width, side in zip(cells, widths, sides, strict=True))
+    placed = (
+        cell.rjust(width) if side == "right" else cell.ljust(width)
+        for cell, width, side in zip(cells, widths, sides, strict=True)
+    )
     return "  ".join(placed).rstrip()
 
 

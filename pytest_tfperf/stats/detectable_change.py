@@ -7,7 +7,14 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytest_tfperf.stats.sequential_test import LOOKS, PAIR_SHARE, Rule, look, passing_tolerance, smallest_change
+from pytest_tfperf.stats.sequential_test import (
+    LOOKS,
+    PAIR_SHARE,
+    Rule,
+    look,
+    passing_tolerance,
+    smallest_change,
+)
 from pytest_tfperf.stats.signed_rank import needed_pairs, ratio_interval
 from pytest_tfperf.stats.steady_state import find_trend
 
@@ -95,8 +102,11 @@ def resolution(noise: Noise, rule: Rule, budget_s: float) -> Resolution | None:
     if half is None:
         return None
     return Resolution(
-        tolerance=rule.tolerance, held=rule.held, smallest=smallest_change(half, rule), n=_affordable(noise, budget_s),
-    )  # fmt: skip
+        tolerance=rule.tolerance,
+        held=rule.held,
+        smallest=smallest_change(half, rule),
+        n=_affordable(noise, budget_s),
+    )
 
 
 def needed_tolerance(noise: Noise, rule: Rule, budget_s: float) -> float | None:

@@ -30,7 +30,9 @@ LEAST_SECONDS = 20e-6
 OUTRIGHT = 2.0
 """A time beyond this many times those recorded is a regression, however few they are."""
 
-_TAIL = 0.005 / 2  # one side of one of the two comparisons (the latest runs, the anchor), so that both together err in 0.5 %
+_TAIL = (
+    0.005 / 2
+)  # one side of one of the two comparisons (the latest runs, the anchor), so that both together err in 0.5 %
 # of the median of n normal observations in units of theirs, by numeric integration as the tests repeat it; more than five count as five
 _VARIANCE_OF_MEDIAN = {1: 1.0, 2: 0.5, 3: 0.44867, 4: 0.29825, 5: 0.28683}
 
@@ -75,7 +77,9 @@ def stand(seconds: float, history: History, tolerance: float) -> Standing:
         ValueError: If nothing is recorded, or a time is not above zero.
     """
     if not history.runs or min((seconds, *history.runs)) <= 0:
-        raise ValueError(f"a step time above zero is held against one or more such, not {seconds} against {history.runs}")
+        raise ValueError(
+            f"a step time above zero is held against one or more such, not {seconds} against {history.runs}"
+        )
     if len(history.runs) < RUNS_TO_DECIDE:
         return _collecting(seconds, history, tolerance)
     level, spread, n = _level(history.runs), _spread(history.runs), len(history.runs)
@@ -83,7 +87,10 @@ def stand(seconds: float, history: History, tolerance: float) -> Standing:
     recent = _interval(seconds / level, 1 + 1 / n, spread, n)
     anchor = _against_anchor([seconds], history)
     both = [interval for interval in (recent, anchor) if interval is not None]
-    slower, outright = any(interval.low > 1 + held for interval in both), seconds > max(OUTRIGHT, 1 + held) * max(history.runs)
+    slower, outright = (
+        any(interval.low > 1 + held for interval in both),
+        seconds > max(OUTRIGHT, 1 + held) * max(history.runs),
+    )
     if slower or outright:
         verdict = Verdict.REGRESSION
     elif any(interval.high >= 1 + held for interval in both):
@@ -133,7 +140,9 @@ def t_quantile(probability: float, freedom: int) -> float:
     low, high = 0.0, math.pi / 2
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if _within(middle, freedom) < 2 * probability - 1 else (low, middle)
+        low, high = (
+            (middle, high) if _within(middle, freedom) < 2 * probability - 1 else (low, middle)
+        )
     return math.sqrt(freedom) * math.tan(low)
 
 
@@ -151,7 +160,9 @@ def _collecting(seconds: float, history: History, tolerance: float) -> Standing:
     level = _level(history.runs)
     held = max(tolerance, LEAST_SECONDS / level)
     return Standing(
-        verdict=Verdict.REGRESSION if seconds > max(OUTRIGHT, 1 + held) * level else Verdict.INCONCLUSIVE,
+        verdict=Verdict.REGRESSION
+        if seconds > max(OUTRIGHT, 1 + held) * level
+        else Verdict.INCONCLUSIVE,
         level=level,
         ratio=seconds / level,
         n=len(history.runs),
@@ -162,7 +173,9 @@ def _collecting(seconds: float, history: History, tolerance: float) -> Standing:
 
 def _level(runs: Sequence[float]) -> float:
     """The typical time of runs: the middle one of a few, in which one may be far off, else e to the mean of the logarithms."""
-    return statistics.median(runs) if len(runs) < RUNS_TO_DECIDE else statistics.geometric_mean(runs)
+    return (
+        statistics.median(runs) if len(runs) < RUNS_TO_DECIDE else statistics.geometric_mean(runs)
+    )
 
 
 def _spread(runs: Sequence[float]) -> float:
@@ -174,7 +187,9 @@ def _spread_about_line(runs: Sequence[float]) -> float:
     """The same about a straight line through the runs: drift, which widens the other, is no part of it. Of n runs it has n − 2 degrees."""
     logs, places = [math.log(run) for run in runs], range(len(runs))
     slope, start = statistics.linear_regression(places, logs)
-    squares = math.fsum((value - start - slope * place) ** 2 for place, value in zip(places, logs, strict=True))
+    squares = math.fsum(
+        (value - start - slope * place) ** 2 for place, value in zip(places, logs, strict=True)
+    )
     return max(LEAST_SPREAD, math.sqrt(squares / (len(runs) - 2)))
 
 
@@ -184,7 +199,10 @@ def _against_anchor(recorded: Sequence[float], history: History) -> Interval | N
         return None
     runs, ratio = history.runs, statistics.median(recorded) / history.anchor
     variance, n = _of_median(len(recorded)) + _of_median(history.n_anchor), len(runs)
-    found = (_interval(ratio, variance, _spread(runs), n), _interval(ratio, variance, _spread_about_line(runs), n, fitted=2))
+    found = (
+        _interval(ratio, variance, _spread(runs), n),
+        _interval(ratio, variance, _spread_about_line(runs), n, fitted=2),
+    )
     return min(found, key=lambda interval: interval.high)
 
 
@@ -195,7 +213,9 @@ def _of_median(n: int) -> float:
 def _interval(ratio: float, variance: float, spread: float, n: int, fitted: int = 1) -> Interval:
     """The interval of a ratio whose logarithm has this variance in units of the spread: of n runs, about so many fitted parameters."""
     factor = math.exp(t_quantile(1 - _TAIL, n - fitted) * spread * math.sqrt(variance))
-    return Interval(ratio=ratio, low=ratio / factor, high=ratio * factor, confidence=1 - 2 * _TAIL, n=n)
+    return Interval(
+        ratio=ratio, low=ratio / factor, high=ratio * factor, confidence=1 - 2 * _TAIL, n=n
+    )
 
 
 def _smallest(spread: float, n: int, tolerance: float) -> float:

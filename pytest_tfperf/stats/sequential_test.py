@@ -18,7 +18,13 @@ from statistics import NormalDist
 
 from pytest_tfperf.metrics import RATIO, format_quantity
 from pytest_tfperf.results import Verdict
-from pytest_tfperf.stats.signed_rank import POWER, estimate, format_ratio, needed_pairs, ratio_interval
+from pytest_tfperf.stats.signed_rank import (
+    POWER,
+    estimate,
+    format_ratio,
+    needed_pairs,
+    ratio_interval,
+)
 
 LOOKS = (8, 16, 32, 64, 128, 256, 512)
 """Pairs of turns at which it is looked; where the budget is over before, the last look is there. Beyond 512 the spread is all."""
@@ -57,8 +63,12 @@ class Rule:
     spread: float
 
     def __post_init__(self) -> None:
-        if not (0 <= self.tolerance < math.inf and 0 <= self.spread < math.inf and self.n_tests >= 1):
-            raise ValueError(f"a rule has a tolerance and a spread of zero or more and at least one test, not {self}")
+        if not (
+            0 <= self.tolerance < math.inf and 0 <= self.spread < math.inf and self.n_tests >= 1
+        ):
+            raise ValueError(
+                f"a rule has a tolerance and a spread of zero or more and at least one test, not {self}"
+            )
 
     @property
     def error(self) -> float:
@@ -142,15 +152,26 @@ def look(log_ratios: Sequence[float], rule: Rule, final: bool = False) -> Look:
     """
     n = len(log_ratios)
     if not final and n not in LOOKS:
-        raise ValueError(f"{n} pairs of turns are not looked at: only {', '.join(map(str, LOOKS))}, and the end")
+        raise ValueError(
+            f"{n} pairs of turns are not looked at: only {', '.join(map(str, LOOKS))}, and the end"
+        )
     if n < needed_pairs(rule.confidence):
         verdict = Verdict.INCONCLUSIVE if final else None
-        return Look(verdict=verdict, ratio=estimate(log_ratios), low=None, high=None, confidence=rule.confidence, n=n)
+        return Look(
+            verdict=verdict,
+            ratio=estimate(log_ratios),
+            low=None,
+            high=None,
+            confidence=rule.confidence,
+            n=n,
+        )
     found = ratio_interval(log_ratios, rule.confidence)
     low = found.ratio / _widened(found.ratio / found.low, rule)
     high = found.ratio * _widened(found.high / found.ratio, rule)
     verdict = _verdict(low, high, 1 + rule.held) or (Verdict.INCONCLUSIVE if final else None)
-    return Look(verdict=verdict, ratio=found.ratio, low=low, high=high, confidence=rule.confidence, n=n)
+    return Look(
+        verdict=verdict, ratio=found.ratio, low=low, high=high, confidence=rule.confidence, n=n
+    )
 
 
 def decide(pairs: Sequence[Sequence[float]], rule: Rule) -> Decision:
@@ -165,7 +186,10 @@ def decide(pairs: Sequence[Sequence[float]], rule: Rule) -> Decision:
     if len(pairs) not in (1, 2):
         raise ValueError(f"one or two process pairs are decided on, not {len(pairs)}")
     first = _stopped(pairs[0], rule)
-    looks = (first, *(_stopped(pair, rule) for pair in pairs[1:] if first.verdict is Verdict.REGRESSION))
+    looks = (
+        first,
+        *(_stopped(pair, rule) for pair in pairs[1:] if first.verdict is Verdict.REGRESSION),
+    )
     return Decision(
         verdict=_overall(looks),
         ratio=first.ratio,
@@ -198,7 +222,10 @@ def passing_tolerance(half: float, rule: Rule) -> float:
 def message(decision: Decision, what: str, ref: str) -> str:
     """What was found of `what`, say step_time, and wanted, in a sentence; what to do next in a second one."""
     first, *second = decision.pairs
-    also = "".join(f"; a second pair of processes: {format_ratio(one.ratio)} ({_bounds(one)})" for one in second)
+    also = "".join(
+        f"; a second pair of processes: {format_ratio(one.ratio)} ({_bounds(one)})"
+        for one in second
+    )
     confidence = f"{100 * decision.confidence:.3g} % interval"
     found = f"{what} is {format_ratio(first.ratio)} times that of {ref} ({_bounds(first, confidence)}{also})"
     wanted = f"wanted at most {format_quantity(decision.tolerance, RATIO)} slower"
@@ -222,7 +249,9 @@ def _stopped(log_ratios: Sequence[float], rule: Rule) -> Look:
     """The first look that decides."""
     sizes = (size for size in LOOKS[:-1] if size <= len(log_ratios))
     looks = (look(log_ratios[:size], rule) for size in sizes)
-    return next((found for found in looks if found.verdict), None) or look(log_ratios[: LOOKS[-1]], rule, final=True)
+    return next((found for found in looks if found.verdict), None) or look(
+        log_ratios[: LOOKS[-1]], rule, final=True
+    )
 
 
 def _overall(looks: Sequence[Look]) -> Verdict:
@@ -243,7 +272,9 @@ def _bounds(one: Look, confidence: str = "") -> str:
     turns = f"{one.n} pair{'s' * (one.n != 1)} of turns"
     if one.low is None or one.high is None:
         return f"{turns}, too few for an interval of {100 * one.confidence:.3g} %"
-    return ", ".join(filter(None, (f"{format_ratio(one.low)} to {format_ratio(one.high)}", confidence, turns)))
+    return ", ".join(
+        filter(None, (f"{format_ratio(one.low)} to {format_ratio(one.high)}", confidence, turns))
+    )
 
 
 def _ending(decision: Decision) -> str:
@@ -255,7 +286,11 @@ def _ending(decision: Decision) -> str:
         return ""
     why = ""
     if decision.pairs[0].verdict is Verdict.REGRESSION:
-        why = ": two pairs of processes disagree" if len(decision.pairs) == 2 else ": it is suspected, and no second pair of processes ran"
+        why = (
+            ": two pairs of processes disagree"
+            if len(decision.pairs) == 2
+            else ": it is suspected, and no second pair of processes ran"
+        )
     if decision.smallest is not None:
         why += f"; a slow-down of {format_quantity(decision.smallest, RATIO)} would have been found in 9 of 10 cases"
     return f"{why}\n  try: {_what_helps(decision)}"
@@ -266,9 +301,9 @@ def _what_helps(decision: Decision) -> str:
     last = decision.pairs[-1]
     if len(decision.pairs) == 1 and last.verdict is Verdict.REGRESSION:
         return "run it again, so that a second pair of processes can say the same"
-    if last.low is not None and math.log(last.ratio / last.low) < math.sqrt(2) * math.log1p(decision.floor):
+    if last.low is not None and math.log(last.ratio / last.low) < math.sqrt(2) * math.log1p(
+        decision.floor
+    ):
         apart = format_quantity(decision.floor, RATIO)
-        return (
-            f"a max_regression further than {apart} from what was found; two processes of the same code differ as much, however many turns"
-        )
+        return f"a max_regression further than {apart} from what was found; two processes of the same code differ as much, however many turns"
     return "a larger --tfperf-budget, or a quieter machine"

@@ -63,11 +63,19 @@ def ratio_interval(log_ratios: Sequence[float], confidence: float) -> Interval:
     samples, needed = _samples(log_ratios), needed_pairs(confidence)
     n = len(samples)
     if n < needed:
-        raise UnknownMetric(f"{n} pair{'s' * (n != 1)} of turns cannot give an interval of {confidence:.4g}: that needs {needed}")
+        raise UnknownMetric(
+            f"{n} pair{'s' * (n != 1)} of turns cannot give an interval of {confidence:.4g}: that needs {needed}"
+        )
     averages = np.sort(_walsh_averages(samples))
     rank, tail = _critical(n, (1 - confidence) / 2)
     low, high = averages[rank - 1], averages[len(averages) - rank]
-    return Interval(ratio=math.exp(np.median(averages)), low=math.exp(low), high=math.exp(high), confidence=1 - 2 * tail, n=n)
+    return Interval(
+        ratio=math.exp(np.median(averages)),
+        low=math.exp(low),
+        high=math.exp(high),
+        confidence=1 - 2 * tail,
+        n=n,
+    )
 
 
 def needed_pairs(confidence: float) -> int:

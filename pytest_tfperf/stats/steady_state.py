@@ -66,8 +66,12 @@ def find_trend(times: Sequence[float]) -> Trend | None:
     before, after = np.triu_indices(n, k=1)
     rises = (groups[after] - groups[before]) / middle
     slope = float(np.median(rises / (after - before)))
-    around = (groups / middle - slope * np.arange(n)).round(9)  # beyond that is the rounding of floats
-    needed = NormalDist().inv_cdf(1 - _TREND_LEVEL / 2) * math.sqrt(n * (n - 1) * (2 * n + 5) / 18 * _inflation(around))
+    around = (groups / middle - slope * np.arange(n)).round(
+        9
+    )  # beyond that is the rounding of floats
+    needed = NormalDist().inv_cdf(1 - _TREND_LEVEL / 2) * math.sqrt(
+        n * (n - 1) * (2 * n + 5) / 18 * _inflation(around)
+    )
     in_all = slope * (n - 1)
     if abs(np.sign(rises).sum()) < needed or abs(in_all) < _MATTERS:
         return None

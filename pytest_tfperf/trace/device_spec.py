@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytest_tfperf.analysis.device.planes import GPU
+from pytest_tfperf.trace.devices import GPU
 from pytest_tfperf.trace.stats import plane_stats
 from pytest_tfperf.trace.xspace import Plane
 
@@ -30,7 +30,10 @@ _NVIDIA: dict[tuple[int, int], tuple[int | None, int | None, int]] = {
 }
 # The same for AMD's compute units: MI300X 1307 TFLOP/s = 304 CU x 2.1 GHz x 2048, MI355X 2517 = 256 x 2.4 x 4096 (AMD CDNA 4 whitepaper,
 # table 1). CDNA 1 and 2 share one number and differ in rate: they are unknown.
-_AMD: dict[tuple[int, int], tuple[int | None, int | None, int]] = {(9, 4): (2048, 1024, 256), (9, 5): (4096, None, 256)}
+_AMD: dict[tuple[int, int], tuple[int | None, int | None, int]] = {
+    (9, 4): (2048, 1024, 256),
+    (9, 5): (4096, None, 256),
+}
 # ROCm counts two transfers per clock where MI300's HBM3 makes four: it says 2.66 TB/s, AMD's data sheet 5.3 TB/s
 _TRANSFERS = {("AMD", (9, 4)): 2.0}
 
@@ -60,7 +63,10 @@ def device_spec(plane: Plane) -> DeviceSpec:
 
 
 def _tpu_spec(stats: dict[str, float | str | bytes]) -> DeviceSpec:
-    peak, bandwidth = _number(stats, "peak_teraflops_per_second"), _number(stats, "peak_hbm_bw_gigabytes_per_second")
+    peak, bandwidth = (
+        _number(stats, "peak_teraflops_per_second"),
+        _number(stats, "peak_hbm_bw_gigabytes_per_second"),
+    )
     return DeviceSpec(
         name=str(stats.get("device_type_string", "TPU")),
         flops={"16 bit": peak * 1e12} if peak else {},
@@ -77,7 +83,9 @@ def _gpu_spec(stats: dict[str, float | str | bytes]) -> DeviceSpec:
     rates = zip(("16 bit", "32 bit", "float32"), per_cycle, strict=True)
     bandwidth, memory = _number(stats, "memory_bandwidth"), _number(stats, "memory_size")
     return DeviceSpec(
-        name=f"{vendor} GPU, compute capability {capability[0]}.{capability[1]}" if major else f"{vendor} GPU",
+        name=f"{vendor} GPU, compute capability {capability[0]}.{capability[1]}"
+        if major
+        else f"{vendor} GPU",
         flops={name: rate * cycles for name, rate in rates if rate and cycles},
         bandwidth=bandwidth * _TRANSFERS.get((vendor, capability), 1.0) if bandwidth else None,
         memory_bytes=int(memory) if memory else None,

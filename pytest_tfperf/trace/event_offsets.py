@@ -29,13 +29,17 @@ def event_tags(message: Message, begin: int, end: int, stretch: int = _STRETCH) 
     while at < end and message.bytes[at] == EVENT_TAG:
         until = min(at + _WALKS * stretch, end)
         found, at = (
-            _walked_in_parts(message, at, until, end, stretch) if until - at > _FEWEST * stretch else _walked(message, at, until, end)
+            _walked_in_parts(message, at, until, end, stretch)
+            if until - at > _FEWEST * stretch
+            else _walked(message, at, until, end)
         )
         tags.append(found)
     return np.concatenate(tags) if tags else np.empty(0, np.int64), at
 
 
-def _walked_in_parts(message: Message, begin: int, until: int, end: int, stretch: int) -> tuple[Ints, int]:
+def _walked_in_parts(
+    message: Message, begin: int, until: int, end: int, stretch: int
+) -> tuple[Ints, int]:
     """As `_walked`, with a walk in each stretch; from where the true walk meets one, it is that one."""
     bounds = np.arange(begin, until, stretch)
     visited, counts, exits = _walks(message, bounds, until)
@@ -84,7 +88,12 @@ def _walks(message: Message, bounds: Ints, end: int) -> tuple[Ints, Ints, Ints]:
     and where it left its stretch, or found no tag.
     """
     limit = np.r_[bounds[1:], end]
-    at = np.array([message.index(EVENT_TAG, start, stop) for start, stop in zip(bounds.tolist(), limit.tolist(), strict=True)])
+    at = np.array(
+        [
+            message.index(EVENT_TAG, start, stop)
+            for start, stop in zip(bounds.tolist(), limit.tolist(), strict=True)
+        ]
+    )
     counts = np.zeros(bounds.size, np.int64)
     rounds: list[Ints] = []
     alive = np.flatnonzero(at < limit)

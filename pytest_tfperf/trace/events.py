@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from pytest_tfperf.protobuf import Ints, Message
 from pytest_tfperf.trace.intervals import Spans
-from pytest_tfperf.trace.xspace import Plane, once
+from pytest_tfperf.trace.xspace import Plane, Trace, once
 
 Mask = npt.NDArray[np.bool_]
 
@@ -73,7 +73,10 @@ class Events:
         if self.rows.size == self.plane.start_ps.size:
             order, first = _by_name(self.plane)
             rows = [order[first[index] : first[index + 1]] for index in wanted]
-            return Events(self.plane, rows[0] if len(rows) == 1 else np.sort(np.concatenate(rows)) if rows else order[:0])
+            return Events(
+                self.plane,
+                rows[0] if len(rows) == 1 else np.sort(np.concatenate(rows)) if rows else order[:0],
+            )
         accepted = np.zeros(len(self.plane.names), bool)
         accepted[wanted] = True
         return self.where(accepted[self.plane.name_index[self.rows]]) if len(self) else self
@@ -88,7 +91,12 @@ class Events:
 
     def on_lines(self, *names: str) -> Events:
         """The events of the plane's lines of exactly these names."""
-        return self.where(np.isin(self.line, [index for index, line in enumerate(self.plane.lines) if line.name in names]))
+        return self.where(
+            np.isin(
+                self.line,
+                [index for index, line in enumerate(self.plane.lines) if line.name in names],
+            )
+        )
 
     def sorted(self) -> Events:
         """The same events by their start."""
@@ -112,7 +120,9 @@ class Events:
         if len(self) <= _AT_ONCE:
             return self.stats.integers(stat, default)
         parts = [self.rows[first : first + _AT_ONCE] for first in range(0, len(self), _AT_ONCE)]
-        return np.concatenate([Stats.read(self.plane, rows, stat).integers(stat, default) for rows in parts])
+        return np.concatenate(
+            [Stats.read(self.plane, rows, stat).integers(stat, default) for rows in parts]
+        )
 
     def texts(self, stat: str) -> list[str]:
         """The value of a stat of each event as text, empty where an event has none."""
@@ -123,7 +133,10 @@ class Events:
         keys = [key for key, name in self.plane.stat_names.items() if name == stat]
         if not keys or not len(self):
             return self.where(np.zeros(len(self), bool))
-        maybe = Events(self.plane, np.unique(np.concatenate([self._with_bytes(_key_field(key)) for key in keys])))
+        maybe = Events(
+            self.plane,
+            np.unique(np.concatenate([self._with_bytes(_key_field(key)) for key in keys])),
+        )
         found = maybe.rows[maybe.stats.present(stat)]
         return self.where(np.isin(self.rows, found))
 
@@ -142,7 +155,9 @@ class Events:
 @once
 def _by_name(plane: Plane) -> tuple[Ints, Ints]:
     """The rows of a plane by the index of their names, and where in them those of each name begin, shape (n_names + 1,)."""
-    keys = plane.name_index.astype(np.uint16) if len(plane.names) < 1 << 16 else plane.name_index  # 16 bits are sorted in one pass
+    keys = (
+        plane.name_index.astype(np.uint16) if len(plane.names) < 1 << 16 else plane.name_index
+    )  # 16 bits are sorted in one pass
     order = np.argsort(keys, kind="stable")
     return order, np.r_[0, np.cumsum(np.bincount(plane.name_index, minlength=len(plane.names)))]
 
@@ -168,7 +183,11 @@ class Stats:
     def read(cls, plane: Plane, rows: Ints, stat: str | None = None) -> Stats:
         """The stats of these rows of a plane, or those that may be of one name: one round for each place in the events' lists of stats."""
         message = plane.message
-        starts = None if stat is None else [_key_field(key)[1] for key, name in plane.stat_names.items() if name == stat]
+        starts = (
+            None
+            if stat is None
+            else [_key_field(key)[1] for key, name in plane.stat_names.items() if name == stat]
+        )
         at, end = plane.stats_begin[rows].copy(), plane.stats_end[rows]
         rounds: list[tuple[Ints, Ints, Ints]] = []
         owner = np.arange(rows.size)
@@ -180,14 +199,24 @@ class Stats:
             at, end, owner = at[plain], end[plain], owner[plain]
             size, width = message.varints(at + 1)
             begin = at + 1 + width
-            at = begin + size.view(np.int64)  # `xspace` has checked that no stat is longer than its event
+            at = begin + size.view(
+                np.int64
+            )  # `xspace` has checked that no stat is longer than its event
             if starts is None:
                 rounds.append((owner, begin, at))
             else:  # a stat of another key is told by two bytes, if its key comes first
-                may = np.flatnonzero((message.bytes[begin] != 0x08) | np.isin(message.bytes[begin + 1], starts))
+                may = np.flatnonzero(
+                    (message.bytes[begin] != 0x08) | np.isin(message.bytes[begin + 1], starts)
+                )
                 rounds.append((owner[may], begin[may], at[may]))
         if not rounds:
-            return cls(plane, rows.size, *(np.empty(0, np.int64),) * 3, np.empty(0, np.uint64), np.empty(0, np.int64))
+            return cls(
+                plane,
+                rows.size,
+                *(np.empty(0, np.int64),) * 3,
+                np.empty(0, np.uint64),
+                np.empty(0, np.int64),
+            )
         owner, begin, stop = (np.concatenate(parts) for parts in zip(*rounds, strict=True))
         return cls.at(plane, rows.size, owner, begin, stop)
 
@@ -270,7 +299,9 @@ def joined(wanted: Ints, keys: Ints, values: Ints) -> Ints:
 def metadata_texts(plane: Plane, stat: str) -> dict[str, str]:
     """The value of a stat of the plane's event metadata as text, by event name; only where there is one."""
     names = list(plane.metadata_stats)
-    spans = [(owner, *span) for owner, name in enumerate(names) for span in plane.metadata_stats[name]]
+    spans = [
+        (owner, *span) for owner, name in enumerate(names) for span in plane.metadata_stats[name]
+    ]
     if not spans:
         return {}
     owner, begin, end = np.array(spans, np.int64).T
@@ -280,12 +311,18 @@ def metadata_texts(plane: Plane, stat: str) -> dict[str, str]:
 
 def _spans_of_one(message: Message, at: int, end: int, owner: int) -> tuple[Ints, Ints, Ints]:
     """Owner, begins and ends of the stats in an event that holds other fields between them."""
-    found = [(begin, stop) for number, wire, begin, stop in message.fields(at, end, "XEvent") if number == 4 and wire == 2]
+    found = [
+        (begin, stop)
+        for number, wire, begin, stop in message.fields(at, end, "XEvent")
+        if number == 4 and wire == 2
+    ]
     begins, ends = np.array(found, np.int64).reshape(-1, 2).T
     return np.full(len(found), owner), begins, ends
 
 
-def _stat_values(message: Message, begin: Ints, end: Ints) -> tuple[Ints, Ints, npt.NDArray[np.uint64], Ints]:
+def _stat_values(
+    message: Message, begin: Ints, end: Ints
+) -> tuple[Ints, Ints, npt.NDArray[np.uint64], Ints]:
     """
     key, kind, value and length of the stats in these spans.
 
@@ -294,7 +331,11 @@ def _stat_values(message: Message, begin: Ints, end: Ints) -> tuple[Ints, Ints, 
     A stat in any other order, or with other fields, is read singly.
     """
     at = begin.copy()
-    key, length, number = np.zeros(at.size, np.int64), np.zeros(at.size, np.int64), np.zeros(at.size, np.uint64)
+    key, length, number = (
+        np.zeros(at.size, np.int64),
+        np.zeros(at.size, np.int64),
+        np.zeros(at.size, np.uint64),
+    )
     keyed = np.flatnonzero((at < end) & (message.bytes[at] == 0x08))
     value, width = message.varints(at[keyed] + 1)
     key[keyed] = value.view(np.int64)
@@ -312,7 +353,9 @@ def _stat_values(message: Message, begin: Ints, end: Ints) -> tuple[Ints, Ints, 
     at += length
     kind = np.where(tag == 0, 4, tag >> 3)
     for row in np.flatnonzero(at != end):
-        key[row], kind[row], number[row], length[row] = _single_stat(message, int(begin[row]), int(end[row]))
+        key[row], kind[row], number[row], length[row] = _single_stat(
+            message, int(begin[row]), int(end[row])
+        )
     return key, kind, number, length
 
 
@@ -323,9 +366,20 @@ def _single_stat(message: Message, begin: int, end: int) -> tuple[int, int, int,
         if (field, wire) == (1, 0):
             key = message.signed(value)
         elif (field, wire) in ((2, 1), (3, 0), (4, 0), (5, 2), (6, 2), (7, 0)):
-            kind, number, length = field, int(message.words[value]) if wire == 1 else value, behind - value if wire == 2 else 0
+            kind, number, length = (
+                field,
+                int(message.words[value]) if wire == 1 else value,
+                behind - value if wire == 2 else 0,
+            )
     return key, kind, number, length
 
 
 _NO_INTS = np.empty(0, np.int64)
 _NOTHING = Plane("", (), (), *(_NO_INTS,) * 6, {}, {}, (), Message(b"", "<none>"))
+
+
+def runs_functions(trace: Trace) -> bool:
+    """Whether a tf.function was called from Python while the trace ran."""
+    return bool(
+        Events.of(trace.plane("/host:CPU")).called("EagerExecute").integers("is_func").any()
+    )

@@ -73,7 +73,10 @@ def covered(spans: Spans, starts: Ints, ends: Ints) -> Ints:
 
     def until(times: Ints) -> Ints:
         place = np.searchsorted(spans[0], times, side="right")
-        inside = np.minimum(times, np.r_[times.min(initial=0), spans[1]][place]) - np.r_[0, spans[0]][place]
+        inside = (
+            np.minimum(times, np.r_[times.min(initial=0), spans[1]][place])
+            - np.r_[0, spans[0]][place]
+        )
         return total[np.maximum(place - 1, 0)] + np.where(place > 0, inside, 0)
 
     return until(ends) - until(starts)

@@ -24,5 +24,7 @@ def find_traces(path: Path) -> list[Path]:
     folder = max(runs, key=lambda run: (run.stat().st_mtime, run.name), default=path)
     found = sorted(folder.glob(_PATTERN))
     if not found:
-        raise TraceError(f"no {_PATTERN} in {path} nor in plugins/profile/ below it; is this the logdir of a profile?")
+        raise TraceError(
+            f"no {_PATTERN} in {path} nor in plugins/profile/ below it; is this the logdir of a profile?"
+        )
     return found

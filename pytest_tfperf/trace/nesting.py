@@ -55,7 +55,8 @@ def _order(events: Events) -> Ints:
     """The events by line, then start, the longer first; as profilers write them, which is seen at a glance."""
     line, start, end = events.line, events.start, events.end
     after = (line[1:] > line[:-1]) | (
-        (line[1:] == line[:-1]) & ((start[1:] > start[:-1]) | ((start[1:] == start[:-1]) & (end[1:] <= end[:-1])))
+        (line[1:] == line[:-1])
+        & ((start[1:] > start[:-1]) | ((start[1:] == start[:-1]) & (end[1:] <= end[:-1])))
     )
     return np.arange(len(events)) if after.all() else np.lexsort((-end, start, line))
 

@@ -32,5 +32,9 @@ def plane_stats(plane: Plane) -> dict[str, float | str | bytes]:
     """The stats of a plane itself by name: numbers, texts and bytes."""
     begin, end = np.array(plane.stats, np.int64).reshape(-1, 2).T
     stats = Stats.at(plane, begin.size, np.arange(begin.size), begin, end)
-    named = [(place, plane.stat_names[key]) for place, key in enumerate(stats.key.tolist()) if key in plane.stat_names]
+    named = [
+        (place, plane.stat_names[key])
+        for place, key in enumerate(stats.key.tolist())
+        if key in plane.stat_names
+    ]
     return {name: stats.content(place) for place, name in named}

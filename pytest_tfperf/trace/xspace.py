@@ -119,9 +119,14 @@ def decode_trace(raw: bytes, path: str = "<bytes>") -> Trace:
         elif number in texts and wire == BYTES:
             texts[number].append(message.text(value, end))
     if not plane_spans:
-        raise TraceError(f"trace {path}: no plane in {message.size} bytes; this is no XSpace, or an empty one")
+        raise TraceError(
+            f"trace {path}: no plane in {message.size} bytes; this is no XSpace, or an empty one"
+        )
     layouts = [_PlaneLayout.read(message, begin, end) for begin, end in plane_spans]
-    origin = min((line.timestamp_ns for layout in layouts for line in layout.lines if line.tags.size), default=0)
+    origin = min(
+        (line.timestamp_ns for layout in layouts for line in layout.lines if line.tags.size),
+        default=0,
+    )
     planes = tuple(layout.decode(origin) for layout in layouts)
     return Trace(path, origin, planes, tuple(texts[4]), tuple(texts[2]), tuple(texts[3]))
 
@@ -148,7 +153,9 @@ class _LineLayout:
             for number, wire, value, behind in message.fields(at, end, "XLine"):
                 if number == 4 and wire == BYTES:
                     if message.bytes[at] != EVENT_TAG:
-                        raise message.error("XLine", at, "the tag of an event takes more bytes than it needs")
+                        raise message.error(
+                            "XLine", at, "the tag of an event takes more bytes than it needs"
+                        )
                     break
                 if wire == BYTES:
                     texts[number] = message.text(value, behind)
@@ -161,7 +168,9 @@ class _LineLayout:
         if stamp < 0:
             raise message.error("XLine", begin, f"timestamp_ns is {stamp}")
         name = texts.get(11) or texts.get(2, "")
-        return cls(numbers.get(1, 0), name, stamp, np.concatenate(tags) if tags else np.empty(0, np.int64))
+        return cls(
+            numbers.get(1, 0), name, stamp, np.concatenate(tags) if tags else np.empty(0, np.int64)
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -201,21 +210,47 @@ class _PlaneLayout:
     def decode(self, origin_ns: int) -> Plane:
         """The plane with its events as columns."""
         counts = [line.tags.size for line in self.lines]
-        tags = np.concatenate([line.tags for line in self.lines]) if self.lines else np.empty(0, np.int64)
+        tags = (
+            np.concatenate([line.tags for line in self.lines])
+            if self.lines
+            else np.empty(0, np.int64)
+        )
         line_index = np.repeat(np.arange(len(self.lines)), counts)
-        shift = np.array([(line.timestamp_ns - origin_ns) * 1000 if line.tags.size else 0 for line in self.lines], object)
+        shift = np.array(
+            [
+                (line.timestamp_ns - origin_ns) * 1000 if line.tags.size else 0
+                for line in self.lines
+            ],
+            object,
+        )
         if any(abs(value) > _MAX_PS for value in shift):
             raise self.message.error("XLine", 0, "two lines start more than 26 days apart")
         metadata_id, offset, duration, stats_begin, stats_end = _events(self.message, tags)
         names, name_index = self._names(metadata_id)
         start = shift.astype(np.int64)[line_index] + offset if tags.size else offset
         last = np.cumsum(counts, dtype=np.int64) if counts else np.empty(0, np.int64)
-        lines = tuple(Line(line.id, line.name, int(end) - line.tags.size, int(end)) for line, end in zip(self.lines, last, strict=True))
-        by_name = {self.event_names[key]: spans for key, spans in self.event_metadata.items() if spans}
+        lines = tuple(
+            Line(line.id, line.name, int(end) - line.tags.size, int(end))
+            for line, end in zip(self.lines, last, strict=True)
+        )
+        by_name = {
+            self.event_names[key]: spans for key, spans in self.event_metadata.items() if spans
+        }
         return Plane(
-            self.name, lines, names, name_index, line_index, start, duration, stats_begin, stats_end,
-            self.stat_names, by_name, self.stats, self.message,
-        )  # fmt: skip
+            self.name,
+            lines,
+            names,
+            name_index,
+            line_index,
+            start,
+            duration,
+            stats_begin,
+            stats_end,
+            self.stat_names,
+            by_name,
+            self.stats,
+            self.message,
+        )
 
     def _names(self, metadata_id: Ints) -> tuple[tuple[str, ...], Ints]:
         """The distinct names of the events, and which of them each event has."""
@@ -239,14 +274,18 @@ def _distinct(values: Ints) -> tuple[Ints, Ints]:
     return np.flatnonzero(used), (np.cumsum(used) - 1)[values]
 
 
-def _metadata(message: Message, begin: int, end: int) -> tuple[int, str, tuple[tuple[int, int], ...]]:
+def _metadata(
+    message: Message, begin: int, end: int
+) -> tuple[int, str, tuple[tuple[int, int], ...]]:
     """One entry of a metadata map. XEventMetadata and XStatMetadata: name = 2; XEventMetadata: stats = 5."""
     key, name, stats = 0, "", []
     for number, wire, value, behind in message.fields(begin, end, "metadata map"):
         if number == 1 and wire == VARINT:
             key = message.signed(value)
         elif number == 2 and wire == BYTES:
-            for inner, inner_wire, inner_value, inner_end in message.fields(value, behind, "metadata"):
+            for inner, inner_wire, inner_value, inner_end in message.fields(
+                value, behind, "metadata"
+            ):
                 if inner == 2 and inner_wire == BYTES:
                     name = message.text(inner_value, inner_end)
                 elif inner == 5 and inner_wire == BYTES:
@@ -283,7 +322,9 @@ def _some_events(message: Message, tags: Ints) -> tuple[Ints, Ints, Ints, Ints, 
     for row in np.flatnonzero(_behind_stats(message, at, end) != end).tolist():
         _single_event(message, row, int(tags[row]), columns, at, int(end[row]))
     metadata_id, offset, duration = columns
-    bad = np.flatnonzero((duration < 0) | (duration > _MAX_PS) | (offset < -_MAX_PS) | (offset > _MAX_PS))
+    bad = np.flatnonzero(
+        (duration < 0) | (duration > _MAX_PS) | (offset < -_MAX_PS) | (offset > _MAX_PS)
+    )
     if bad.size:
         what = f"an event starts at {offset[bad[0]]} ps and takes {duration[bad[0]]} ps"
         raise message.error("XEvent", int(tags[bad[0]]), what)
@@ -301,7 +342,9 @@ def _behind_stats(message: Message, at: Ints, end: Ints) -> Ints:
     return at
 
 
-def _single_event(message: Message, row: int, tag: int, columns: list[Ints], at: Ints, end: int) -> None:
+def _single_event(
+    message: Message, row: int, tag: int, columns: list[Ints], at: Ints, end: int
+) -> None:
     """One event whose fields stand in an unusual order: its stats are looked for in the whole of it."""
     _, at[row] = message.varint(tag + 1, message.size, "XEvent")
     for column in columns:

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 
 from pytest_tfperf.errors import CaptureError, UnknownMetric
 from pytest_tfperf.metrics import METRICS, SECONDS, format_quantity, nearest
 from pytest_tfperf.results import Json, Profile, Table, Value
-from pytest_tfperf.stats.signed_rank import Interval, estimate, format_ratio, needed_pairs, ratio_interval
+from pytest_tfperf.stats.signed_rank import (
+    Interval,
+    estimate,
+    format_ratio,
+    needed_pairs,
+    ratio_interval,
+)
+from pytest_tfperf.variants.outputs import Leaves, Tolerance
 
 CONFIDENCE = 0.99
 NEEDED_ROUNDS = needed_pairs(CONFIDENCE)
@@ -45,14 +52,22 @@ class Ratio:
 
     def to_json(self) -> Json:
         """`{"ratio", "low", "high", "confidence", "n", "why"}`, None where there is no interval."""
-        known = asdict(self.interval) if self.interval else dict.fromkeys(("low", "high", "confidence", "n"))
+        known = (
+            asdict(self.interval)
+            if self.interval
+            else dict.fromkeys(("low", "high", "confidence", "n"))
+        )
         return {**known, "ratio": self.ratio, "why": self.why}
 
     def bounds(self) -> str:
         """The interval as text, or why there is none."""
         if self.interval is None:
             return str(self.why)
-        low, high, confidence = format_ratio(self.interval.low), format_ratio(self.interval.high), 100 * self.interval.confidence
+        low, high, confidence = (
+            format_ratio(self.interval.low),
+            format_ratio(self.interval.high),
+            100 * self.interval.confidence,
+        )
         return f"{low} to {high}, {confidence:.3g} % interval of {self.interval.n} rounds"
 
     def __repr__(self) -> str:
@@ -100,7 +115,10 @@ class Comparison:
         Raises:
             CaptureError: If there is no variant of that name.
         """
-        ours, theirs = self._turns_of(name), self._turns_of(self.variants[0] if over is None else over)
+        ours, theirs = (
+            self._turns_of(name),
+            self._turns_of(self.variants[0] if over is None else over),
+        )
         logs = [math.log(their_s / our_s) for our_s, their_s in zip(ours, theirs, strict=True)]
         try:
             interval = ratio_interval(logs, CONFIDENCE)
@@ -111,14 +129,31 @@ class Comparison:
     def table(self) -> Table:
         """What the turns say, and every metric that is known of a variant, with a column for each."""
         rows: list[list[str | None]] = [
-            ["step_time in turns", *(format_quantity(self.step_time(name), SECONDS) for name in self.variants)],
-            [f"times as fast as {self.variants[0]}", None, *(str(self.speedup(name)) for name in self.variants[1:])],
+            [
+                "step_time in turns",
+                *(format_quantity(self.step_time(name), SECONDS) for name in self.variants),
+            ],
+            [
+                f"times as fast as {self.variants[0]}",
+                None,
+                *(str(self.speedup(name)) for name in self.variants[1:]),
+            ],
         ]
-        for metric in dict.fromkeys([*METRICS, *(name for profile in self.profiles.values() for name in profile.own)]):
-            cells = [_cell(profile.metrics.get(metric)) if profile else None for profile in map(self.profiles.get, self.variants)]
+        for metric in dict.fromkeys(
+            [*METRICS, *(name for profile in self.profiles.values() for name in profile.own)]
+        ):
+            cells = [
+                _cell(profile.metrics.get(metric)) if profile else None
+                for profile in map(self.profiles.get, self.variants)
+            ]
             if any(cells):
                 rows.append([metric, *cells])
-        return Table.of("comparison", [("metric", ""), *((name, "") for name in self.variants)], rows, limit=len(rows))
+        return Table.of(
+            "comparison",
+            [("metric", ""), *((name, "") for name in self.variants)],
+            rows,
+            limit=len(rows),
+        )
 
     def to_json(self) -> Json:
         """Turns, step times, ratios over the first variant, notes and the table, as plain JSON values."""
@@ -156,3 +191,21 @@ def _cell(value: Value | None) -> str | None:
         return None
     ends = [format_quantity(end, value.unit) for end in (value.low(), value.high())]
     return format_quantity(value.number, value.unit) if ends[0] == ends[1] else "…".join(ends)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """
+    One call of `compare` with data.
+
+    `profiles` are the names of the variants' profiles, by variant; `tolerance` is that of what the first steps return, None where
+    that is not compared; `measure` profiles a variant in this process, and gives what its first step returned, where that is compared.
+    """
+
+    profiles: Mapping[str, str]
+    max_seconds: float
+    tolerance: Tolerance | None
+    measure: Callable[[str], tuple[Profile, Leaves]]
+
+
+Apart = Callable[[Asked], Comparison]

@@ -79,11 +79,15 @@ def compare_steps(
 def _rounds(variants: Sequence[Variant], max_seconds: float, sweep: Callable[[], object]) -> Played:
     began = perf_counter()
     players, notes = _warmed_up(variants, began, min(SECONDS, max_seconds) * _WARM_UP_SHARE)
-    turns, more = play_rounds({name: player.turn for name, player in players.items()}, max_seconds, began, sweep)
+    turns, more = play_rounds(
+        {name: player.turn for name, player in players.items()}, max_seconds, began, sweep
+    )
     return turns, notes + more
 
 
-def _warmed_up(variants: Sequence[Variant], began: float, seconds: float) -> tuple[dict[str, _Player], tuple[str, ...]]:
+def _warmed_up(
+    variants: Sequence[Variant], began: float, seconds: float
+) -> tuple[dict[str, _Player], tuple[str, ...]]:
     """The variants with the sizes of their turns, and notes on those that had not settled in their share of the time."""
     target = least_block()
     players, notes = {}, []
@@ -91,7 +95,9 @@ def _warmed_up(variants: Sequence[Variant], began: float, seconds: float) -> tup
         size, settled = _warm_up(variant.step, target, began + seconds * index / len(variants))
         players[variant.name] = _Player(variant.step, size)
         if not settled:
-            notes.append(f"the warm-up of {variant.name} was over before two of its blocks agreed within 10 %")
+            notes.append(
+                f"the warm-up of {variant.name} was over before two of its blocks agreed within 10 %"
+            )
     return players, tuple(notes)
 
 
@@ -101,7 +107,9 @@ def _warm_up(step: Callable[[], Any], target: float, deadline: float) -> tuple[i
     while True:
         seconds = _timed(step, size)
         if seconds < target and size < _MOST_STEPS:
-            size = min(max(size + 1, math.ceil(1.2 * size * target / max(seconds, 1e-6))), _MOST_STEPS)
+            size = min(
+                max(size + 1, math.ceil(1.2 * size * target / max(seconds, 1e-6))), _MOST_STEPS
+            )
         elif abs(seconds / size - before) < _AGREE * before:
             return size, True
         elif perf_counter() > deadline:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import math
 import numbers
 from collections.abc import Iterator, Mapping
@@ -10,15 +11,63 @@ from typing import Any
 
 import numpy as np
 
+from pytest_tfperf.results import Json
 from pytest_tfperf.tf_runtime import load_tensorflow
+
+
+def leaves_to_json(leaves: Leaves) -> Json:
+    """Tensors and arrays with their bits, plain values as they are, of anything else the name of its type."""
+    return {path: _to_json(leaf) for path, leaf in leaves.items()}
+
+
+def leaves_from_json(data: Json) -> Leaves:
+    """The inverse; what was of another type is an empty object of a type with that name."""
+    return {path: _from_json(leaf) for path, leaf in data.items()}
+
+
+def _to_json(leaf: Any) -> Json:
+    if leaf is None or isinstance(leaf, (bool, int, float, str)):
+        return {"plain": leaf}
+    tf = load_tensorflow()
+    if isinstance(leaf, (bytes, complex, tf.Tensor, np.ndarray, np.generic)) and _dtype_name(
+        leaf
+    ) not in (
+        "resource",
+        "variant",
+        "object",
+    ):
+        tensor = tf.convert_to_tensor(leaf)
+        return {
+            "dtype": tensor.dtype.name,
+            "tensor": base64.b64encode(tf.io.serialize_tensor(tensor).numpy()).decode(),
+        }
+    return {"type": type(leaf).__name__}
+
+
+def _from_json(data: Json) -> Any:
+    if "plain" in data:
+        return data["plain"]
+    if "tensor" in data:
+        tf = load_tensorflow()
+        return tf.io.parse_tensor(base64.b64decode(data["tensor"]), data["dtype"])
+    return type(data["type"], (), {})()
+
+
+def _dtype_name(leaf: Any) -> str:
+    return str(getattr(getattr(leaf, "dtype", None), "name", ""))
+
 
 Leaves = Mapping[str, Any]
 """What a step returned: by path each leaf, as it was then."""
 
 _BY_DTYPE = {
-    "float64": (1e-7, 1e-9), "complex128": (1e-7, 1e-9), "float32": (1e-4, 1e-5), "complex64": (1e-4, 1e-5),
-    "float16": (1e-2, 1e-2), "bfloat16": (1e-2, 1e-2),
-}  # fmt: skip
+    "float64": (1e-7, 1e-9),
+    "complex128": (1e-7, 1e-9),
+    "float32": (1e-4, 1e-5),
+    "complex64": (1e-4, 1e-5),
+    "float16": (1e-2, 1e-2),
+    "bfloat16": (1e-2, 1e-2),
+}
 """rtol and atol: some thousand times the rounding of one operation, since XLA and oneDNN sum in another order."""
 _NARROWEST = (1e-1, 1e-1)  # float8 and the like: three bits of mantissa or fewer
 _EXACT = (0.0, 0.0)
@@ -43,7 +92,9 @@ class Tolerance:
             ValueError: If one is negative or not finite.
         """
         for name, value in (("rtol", self.rtol), ("atol", self.atol)):
-            if value is not None and (isinstance(value, bool) or not isinstance(value, numbers.Real)):
+            if value is not None and (
+                isinstance(value, bool) or not isinstance(value, numbers.Real)
+            ):
                 raise TypeError(f"{name} is a number, not {value!r}")
             if value is not None and not 0 <= value < math.inf:
                 raise ValueError(f"{name} is at least 0 and finite, not {value!r}")
@@ -69,16 +120,35 @@ def check_outputs(outputs: Mapping[str, Leaves], tolerance: Tolerance) -> tuple[
     (first, expected), *others = outputs.items()
     for name, found in others:
         differences = [_missing(first, path, found, name) for path in expected if path not in found]
-        differences += [_missing(name, path, expected, first) for path in found if path not in expected]
-        differences += [text for path in expected if path in found if (text := _difference(path, expected[path], found[path], tolerance))]
+        differences += [
+            _missing(name, path, expected, first) for path in found if path not in expected
+        ]
+        differences += [
+            text
+            for path in expected
+            if path in found
+            if (text := _difference(path, expected[path], found[path], tolerance))
+        ]
         if differences:
             more = f"\n  and {len(differences) - _FEW} more" if len(differences) > _FEW else ""
             shown = "".join(f"\n  {text}" for text in differences[:_FEW])
-            raise AssertionError(f"variants {first!r} and {name!r} return different outputs in their first step:{shown}{more}{_TRY}")
-    kinds = sorted({type(leaf).__name__ for leaf in expected.values() if leaf is not None and _array(leaf) is None})
+            raise AssertionError(
+                f"variants {first!r} and {name!r} return different outputs in their first step:{shown}{more}{_TRY}"
+            )
+    kinds = sorted(
+        {
+            type(leaf).__name__
+            for leaf in expected.values()
+            if leaf is not None and _array(leaf) is None
+        }
+    )
     notes = [f"outputs of type {', '.join(kinds)} were not compared"] if kinds else []
     nothing = all(leaf is None or _array(leaf) is None for leaf in expected.values())
-    return (*notes, "the variants return no values, so it is not known whether they compute the same") if nothing else tuple(notes)
+    return (
+        (*notes, "the variants return no values, so it is not known whether they compute the same")
+        if nothing
+        else tuple(notes)
+    )
 
 
 def _leaves(output: Any, path: str) -> Iterator[tuple[str, Any]]:
@@ -111,7 +181,11 @@ def _array(leaf: Any) -> Any:
     """A leaf as a numpy array; None if it is none."""
     if hasattr(leaf, "numpy") and getattr(leaf.dtype, "name", "") not in ("resource", "variant"):
         return np.asarray(leaf.numpy())
-    return np.asarray(leaf) if isinstance(leaf, (bool, int, float, complex, str, bytes, np.ndarray, np.generic)) else None
+    return (
+        np.asarray(leaf)
+        if isinstance(leaf, (bool, int, float, complex, str, bytes, np.ndarray, np.generic))
+        else None
+    )
 
 
 def _default(leaf: Any) -> tuple[float, float]:
@@ -131,7 +205,11 @@ def _difference(path: str, one: Any, other: Any, tolerance: Tolerance) -> str | 
     left, right = _array(one), _array(other)
     if left is None or right is None:
         alike = type(one) is type(other) if left is None and right is None else False
-        return None if alike else f"{path} is {_described(one, left)} against {_described(other, right)}"
+        return (
+            None
+            if alike
+            else f"{path} is {_described(one, left)} against {_described(other, right)}"
+        )
     if left.shape != right.shape or _is_text(left) != _is_text(right):
         return f"{path} is {_described(one, left)} against {_described(other, right)}"
     bounds = _EXACT if _is_text(left) else tolerance.between(one, other)

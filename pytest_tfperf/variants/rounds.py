@@ -22,7 +22,10 @@ class NoMoreSteps(Exception):
 
 
 def play_rounds(
-    players: Mapping[str, Callable[[], float]], max_seconds: float, began: float, before_each: Callable[[], object] = lambda: None
+    players: Mapping[str, Callable[[], float]],
+    max_seconds: float,
+    began: float,
+    before_each: Callable[[], object] = lambda: None,
 ) -> Played:
     """
     Let variants take turns, in random order in each round.
@@ -51,10 +54,15 @@ def play_rounds(
                 turns[name].append(step_s)
             longest = max(longest, perf_counter() - start)
     notes = (ended,) if ended else _too_few(turns, perf_counter() - began)
-    return {name: tuple(seconds) for name, seconds in turns.items()}, (*notes, f"order of turns: seed {seed}")
+    return {name: tuple(seconds) for name, seconds in turns.items()}, (
+        *notes,
+        f"order of turns: seed {seed}",
+    )
 
 
-def _goes_on(turns: Mapping[str, Sequence[float]], spent: float, longest: float, max_seconds: float) -> bool:
+def _goes_on(
+    turns: Mapping[str, Sequence[float]], spent: float, longest: float, max_seconds: float
+) -> bool:
     """Whether there is to be another round, where the longest so far took `longest` seconds."""
     n_rounds = len(next(iter(turns.values())))
     if n_rounds < NEEDED_ROUNDS:
@@ -62,7 +70,10 @@ def _goes_on(turns: Mapping[str, Sequence[float]], spent: float, longest: float,
     if spent + longest > min(SECONDS, max_seconds):
         return False
     is_a_look = n_rounds & (n_rounds - 1) == 0
-    return not (is_a_look and _is_narrow(Comparison(turns={name: tuple(seconds) for name, seconds in turns.items()})))
+    return not (
+        is_a_look
+        and _is_narrow(Comparison(turns={name: tuple(seconds) for name, seconds in turns.items()}))
+    )
 
 
 def _is_narrow(comparison: Comparison) -> bool:
@@ -78,4 +89,6 @@ def _too_few(turns: Mapping[str, Sequence[float]], spent: float) -> tuple[str, .
         return ()
     enough = math.ceil(spent * (NEEDED_ROUNDS + 1) / n_rounds)
     took = f"{n_rounds} round{'s' * (n_rounds > 1)} of turns took {spent:.0f} s"
-    return (f"{took}; an interval needs {NEEDED_ROUNDS}, so tfperf_max_seconds = {enough} or shorter steps",)
+    return (
+        f"{took}; an interval needs {NEEDED_ROUNDS}, so tfperf_max_seconds = {enough} or shorter steps",
+    )

@@ -12,7 +12,9 @@ from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.tf_runtime import sync_devices
 from pytest_tfperf.variants.outputs import Leaves, Tolerance, check_outputs, leaves_of
 
-_NO_DATA = "give compare its data=, or bind what the step needs, as in {{{name!r}: lambda: step(batch)}}"
+_NO_DATA = (
+    "give compare its data=, or bind what the step needs, as in {{{name!r}: lambda: step(batch)}}"
+)
 
 
 class Variant:
@@ -67,11 +69,15 @@ def data_of(steps: Mapping[str, Callable[..., Any]], data: Any) -> dict[str, Ite
     """
     _check_all(steps)
     if isinstance(data, Mapping) and set(data) != set(steps):
-        raise CaptureError(f"the data are of {_listed(data)}, and the variants are {_listed(steps)}: the same names are wanted")
+        raise CaptureError(
+            f"the data are of {_listed(data)}, and the variants are {_listed(steps)}: the same names are wanted"
+        )
     found = dict(data) if isinstance(data, Mapping) else dict.fromkeys(steps, data)
     for name, own in found.items():
         if not hasattr(own, "__iter__") and not hasattr(own, "__getitem__"):
-            raise TypeError(f"the data of {name!r} must be something to iterate over, but are {type(own).__name__}: {own!r:.80}")
+            raise TypeError(
+                f"the data of {name!r} must be something to iterate over, but are {type(own).__name__}: {own!r:.80}"
+            )
     return found
 
 
@@ -82,7 +88,9 @@ def profile_names(variants: Iterable[str], comparison: str | None) -> dict[str, 
 
 def _check_all(steps: Mapping[str, Callable[..., Any]]) -> None:
     if not isinstance(steps, Mapping):
-        raise TypeError(f'compare takes a dict of steps by name, {{"plain": step, "xla": other_step}}, not {type(steps).__name__}')
+        raise TypeError(
+            f'compare takes a dict of steps by name, {{"plain": step, "xla": other_step}}, not {type(steps).__name__}'
+        )
     for name, step in steps.items():
         _check(name, step)
     if len(steps) < 2:
@@ -112,16 +120,22 @@ def check_variants(variants: Sequence[Variant], tolerance: Tolerance | None) -> 
     notes = tuple(dict.fromkeys(use.why for use in uses.values() if use.why))
     if tolerance is None:
         return notes
-    return notes + check_outputs({variant.name: variant.leaves or {} for variant in variants}, tolerance)
+    return notes + check_outputs(
+        {variant.name: variant.leaves or {} for variant in variants}, tolerance
+    )
 
 
 def _check(name: object, step: object) -> None:
     if not isinstance(name, str) or not name:
         raise TypeError(f"a variant is named by a text, not {name!r}")
     if not callable(step):
-        raise TypeError(f"variant {name!r} must be a callable that runs one step, but is {type(step).__name__}: {step!r:.80}")
+        raise TypeError(
+            f"variant {name!r} must be a callable that runs one step, but is {type(step).__name__}: {step!r:.80}"
+        )
     if inspect.iscoroutinefunction(step):
-        raise TypeError(f"variant {name!r} is a coroutine function; pass a plain function that runs one step, e.g. with asyncio.run")
+        raise TypeError(
+            f"variant {name!r} is a coroutine function; pass a plain function that runs one step, e.g. with asyncio.run"
+        )
 
 
 class FirstOutput:
@@ -130,7 +144,9 @@ class FirstOutput:
     def __init__(self, step: Callable[..., Any]) -> None:
         self.step = step
         self.leaves: Leaves | None = None
-        self.python_function = getattr(step, "python_function", None) or getattr(step, "call", None) or step  # for its signature
+        self.python_function = (
+            getattr(step, "python_function", None) or getattr(step, "call", None) or step
+        )  # for its signature
 
     def __call__(self, *arguments: Any) -> Any:
         """One step, and what it returned."""

@@ -13,7 +13,11 @@ LENGTHS = np.array([3, 5, 7, 9, 100, 4, 6, 8])
 
 
 def component(rows, widths, **others):
-    return BatchRows(**{"name": "ids", "dtype": "int32", "features": 1, "how": "mask", **others}, rows=rows, widths=widths)
+    return BatchRows(
+        **{"name": "ids", "dtype": "int32", "features": 1, "how": "mask", **others},
+        rows=rows,
+        widths=widths,
+    )
 
 
 def recorded(*components, n_batches=1, **others):
@@ -25,7 +29,11 @@ def recorded(*components, n_batches=1, **others):
     ("boundaries", "size", "share"),
     [
         ([10], 4, 1 - 142 / 160),  # 3 5 7 9, 4 6 8, 100
-        ([9], 4, 1 - 142 / (28 + 16 + 200)),  # 3 5 7 4, 6 8, 9 100: a boundary belongs to the bucket above
+        (
+            [9],
+            4,
+            1 - 142 / (28 + 16 + 200),
+        ),  # 3 5 7 4, 6 8, 9 100: a boundary belongs to the bucket above
         ([5, 9], 4, 1 - 142 / (2 * 4 + 4 * 8 + 200)),
         ([], 4, 1 - 142 / 436),
         ([1000], 4, 1 - 142 / 436),
@@ -37,13 +45,19 @@ def test_buckets(boundaries, size, share):
     assert bucketed(LENGTHS, boundaries, size) == pytest.approx(share)
 
 
-@pytest.mark.parametrize(("rows", "share"), [([], 0.0), ([[]], 0.0), ([[0, 0]], 0.0), ([[2, 2]], 0.0), ([[1, 3], [4]], 0.2)])
+@pytest.mark.parametrize(
+    ("rows", "share"),
+    [([], 0.0), ([[]], 0.0), ([[0, 0]], 0.0), ([[2, 2]], 0.0), ([[1, 3], [4]], 0.2)],
+)
 def test_rows_padded_to_the_longest(rows, share):
     assert padded_to_longest(rows) == pytest.approx(share)
 
 
 def test_the_share_is_that_of_sums_over_batches_and_components():
-    one, other = component(((1, 1), (4, 4)), (2, 4)), component(((10, 10), (10, 10)), (10, 10), name="mask")
+    one, other = (
+        component(((1, 1), (4, 4)), (2, 4)),
+        component(((10, 10), (10, 10)), (10, 10), name="mask"),
+    )
     value, tables = batch_padding(recorded(one, other, n_batches=2))
     assert value.number == pytest.approx(2 / 52)
     assert [row[0] for row in tables["batch_padding"].rows] == ["ids", "mask"]
@@ -63,22 +77,34 @@ def test_rows_padded_along_several_axes_have_no_lengths_to_put_in_buckets():
     assert "try" not in value.detail
 
 
-@pytest.mark.parametrize(("rows", "widths"), [(((4, 4),), (4,)), (((99, 100),), (100,)), (((),), (7,)), (((0, 0),), (3,))])
+@pytest.mark.parametrize(
+    ("rows", "widths"),
+    [(((4, 4),), (4,)), (((99, 100),), (100,)), (((),), (7,)), (((0, 0),), (3,))],
+)
 def test_what_no_bucket_makes_better_has_nothing_to_try(rows, widths):
-    value, _ = batch_padding(recorded(component(rows, widths), component(((1,),), (1,), name="other")))
+    value, _ = batch_padding(
+        recorded(component(rows, widths), component(((1,),), (1,), name="other"))
+    )
     assert "bucket" not in value.detail.get("try", "")
 
 
 def test_alike_batches_do_not_vary_and_others_do_by_four_standard_errors():
-    assert batch_padding(recorded(component(((1, 2),) * 3, (2,) * 3), n_batches=3))[0].detail["varies"] == 0
-    assert batch_padding(recorded(component(((1, 2),), (2,))))[0].detail["varies"] == 0  # of one batch it is not known
+    assert (
+        batch_padding(recorded(component(((1, 2),) * 3, (2,) * 3), n_batches=3))[0].detail["varies"]
+        == 0
+    )
+    assert (
+        batch_padding(recorded(component(((1, 2),), (2,))))[0].detail["varies"] == 0
+    )  # of one batch it is not known
     value, _ = batch_padding(recorded(component(((1, 1), (1, 3)), (1, 3)), n_batches=2))
     # padding 0 of 2 and 2 of 6: a share of 1/4, residuals -1/2 and 1/2
     assert value.detail["varies"] == pytest.approx(4 * (2 / 1 * (0.25 + 0.25)) ** 0.5 / 8)
 
 
 def test_shapes_that_differ_are_named():
-    where = batch_padding(recorded(component(((1, 2), (3,)), (2, 3)), n_batches=2))[0].detail["where"]
+    where = batch_padding(recorded(component(((1, 2), (3,)), (2, 3)), n_batches=2))[0].detail[
+        "where"
+    ]
     assert "2 lengths of rows" in where
     assert "drop_remainder=True" in where
 
@@ -100,6 +126,8 @@ def test_what_is_not_known_says_why(recording, why):
 
 
 def test_a_value_goes_through_json():
-    value, _ = batch_padding(recorded(component(((3, 5, 7, 9), (100, 4, 6, 8)), (9, 100)), n_batches=2))
+    value, _ = batch_padding(
+        recorded(component(((3, 5, 7, 9), (100, 4, 6, 8)), (9, 100)), n_batches=2)
+    )
     assert value.number == pytest.approx(0.674312, abs=1e-6)
     assert Value.from_json(json.loads(json.dumps(value.to_json()))) == value

@@ -23,11 +23,28 @@ def test_a_complete_trace_has_no_fault():
     assert (faults(trace), remarks(trace)) == ((), ())
 
 
-@pytest.mark.parametrize(("planes", "texts", "fault"), [
-    ([plane("/host:CPU", STEPS)], {"errors": ["CUPTI\n needs privileges", "CUPTI\n needs privileges"]}, "reports an error: CUPTI needs privileges"),
-    ([plane("/host:CPU", STEPS, stats={"dropped_traces": 1200})], {}, "dropped 1,200 events"),
-    ([plane("/host:CPU", STEPS, line("gpu", at("x", 0, 1, dropped_traces=5), at("x", 2, 3, dropped_traces=7)))], {}, "dropped 12 events"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("planes", "texts", "fault"),
+    [
+        (
+            [plane("/host:CPU", STEPS)],
+            {"errors": ["CUPTI\n needs privileges", "CUPTI\n needs privileges"]},
+            "reports an error: CUPTI needs privileges",
+        ),
+        ([plane("/host:CPU", STEPS, stats={"dropped_traces": 1200})], {}, "dropped 1,200 events"),
+        (
+            [
+                plane(
+                    "/host:CPU",
+                    STEPS,
+                    line("gpu", at("x", 0, 1, dropped_traces=5), at("x", 2, 3, dropped_traces=7)),
+                )
+            ],
+            {},
+            "dropped 12 events",
+        ),
+    ],
+)
 def test_what_was_read_from_an_incomplete_trace_is_unknown_and_says_why(planes, texts, fault):
     profile = profiled(*planes, **texts)
     for metric in ("input_bound", "host_overhead", "eager_ops", "xla_launches"):

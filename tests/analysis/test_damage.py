@@ -14,32 +14,73 @@ HOST = "/host:CPU"
 def pipeline():
     """Three steps with a prefetched input, function calls, memory, and a GPU."""
     steps = [at("train", n * 10, n * 10 + 9, step_num=n, _r=1) for n in range(3)]
-    calls = [at("step", n * 10 + 5, n * 10 + 8, tf_function_call="traced-xla", tracing_count=1) for n in range(3)]
-    waits = [at("IteratorGetNextOp::DoCompute", n * 10 + 1, n * 10 + 4, id=n, iter_num=0) for n in range(3)]
-    stages = [at("Iterator::Root::Prefetch", n * 10 + 1, n * 10 + 3, id=1, buffer_limit=2, element_id=n) for n in range(3)]
+    calls = [
+        at("step", n * 10 + 5, n * 10 + 8, tf_function_call="traced-xla", tracing_count=1)
+        for n in range(3)
+    ]
+    waits = [
+        at("IteratorGetNextOp::DoCompute", n * 10 + 1, n * 10 + 4, id=n, iter_num=0)
+        for n in range(3)
+    ]
+    stages = [
+        at("Iterator::Root::Prefetch", n * 10 + 1, n * 10 + 3, id=1, buffer_limit=2, element_id=n)
+        for n in range(3)
+    ]
     taken = [at("PrefetchConsume", n * 10 + 2, n * 10 + 3, element_id=n) for n in range(3)]
     made = [at("PrefetchProduce", n * 8, n * 8 + 7, element_id=n) for n in range(6)]
-    inputs = [at("Iterator::Root::Prefetch::Map", n * 8 + 1, n * 8 + 6, id=2, parent_id=1) for n in range(6)]
-    runs = [at("ExecutorState::Process", n * 10 + 5, n * 10 + 7, id=n, iter_num=0) for n in range(3)]
-    memory = [event("MemoryAllocation", n * 10 * MS, 0, allocator_name="GPU_0_bfc", bytes_allocated=n << 21) for n in range(3)]
+    inputs = [
+        at("Iterator::Root::Prefetch::Map", n * 8 + 1, n * 8 + 6, id=2, parent_id=1)
+        for n in range(6)
+    ]
+    runs = [
+        at("ExecutorState::Process", n * 10 + 5, n * 10 + 7, id=n, iter_num=0) for n in range(3)
+    ]
+    memory = [
+        event(
+            "MemoryAllocation", n * 10 * MS, 0, allocator_name="GPU_0_bfc", bytes_allocated=n << 21
+        )
+        for n in range(3)
+    ]
     launches = [at("cuLaunchKernel", n * 10 + 6, n * 10 + 7, correlation_id=n) for n in range(3)]
     kernels = [at("gemm", n * 10 + 7, n * 10 + 8, correlation_id=n) for n in range(3)]
     return space(
-        plane(HOST, line("python", *steps, *calls), line("input", *waits, *stages, *taken), line("work", *runs, *memory, *launches), line("pool", *made, *inputs)),
+        plane(
+            HOST,
+            line("python", *steps, *calls),
+            line("input", *waits, *stages, *taken),
+            line("work", *runs, *memory, *launches),
+            line("pool", *made, *inputs),
+        ),
         plane("/device:GPU:0", line("Stream #1", *kernels)),
         hostnames=["host"],
-    )  # fmt: skip
+    )
 
 
 def tpu():
     metadata = {"fusion": {"hlo_category": "convolution"}, "infeed": {"hlo_category": "infeed"}}
     steps = [at(str(n), n * 10, n * 10 + 9, step_num=n) for n in range(3)]
-    ops = [at(name, n * 10 + 4 * k, n * 10 + 4 * k + 3) for n in range(3) for k, name in enumerate(("infeed", "fusion"))]
+    ops = [
+        at(name, n * 10 + 4 * k, n * 10 + 4 * k + 3)
+        for n in range(3)
+        for k, name in enumerate(("infeed", "fusion"))
+    ]
     modules = [at(f"jit_f({n})", n * 10, n * 10 + 9, run_id=n, queue_id=0) for n in range(3)]
-    return space(plane("/device:TPU:0", line("Steps", *steps), line("XLA Modules", *modules), line("XLA Ops", *ops), metadata=metadata))
+    return space(
+        plane(
+            "/device:TPU:0",
+            line("Steps", *steps),
+            line("XLA Modules", *modules),
+            line("XLA Ops", *ops),
+            metadata=metadata,
+        )
+    )
 
 
-MADE = {"pipeline": pipeline(), "tpu": tpu(), "plain": space(plane(HOST, line("python", at("train", 0, 1, step_num=0, _r=1))))}
+MADE = {
+    "pipeline": pipeline(),
+    "tpu": tpu(),
+    "plain": space(plane(HOST, line("python", at("train", 0, 1, step_num=0, _r=1)))),
+}
 
 
 @pytest.fixture(scope="module")
@@ -114,18 +155,50 @@ HUGE = 1 << 61
         space(plane(HOST), plane(HOST)),
         space(plane(HOST, line("a", *STEPS)), plane(HOST, line("b", *STEPS))),
         space(plane(HOST, line("a", event("train", 0, 0, step_num=0)))),
-        space(plane(HOST, line("a", event("train", HUGE, HUGE, step_num=0), event("train", -HUGE, HUGE, step_num=1)))),
-        space(plane(HOST, line("a", event("train", -1, 5, step_num=-(1 << 63)), event("train", 2, 9, step_num=(1 << 63) - 1)))),
+        space(
+            plane(
+                HOST,
+                line(
+                    "a",
+                    event("train", HUGE, HUGE, step_num=0),
+                    event("train", -HUGE, HUGE, step_num=1),
+                ),
+            )
+        ),
+        space(
+            plane(
+                HOST,
+                line(
+                    "a",
+                    event("train", -1, 5, step_num=-(1 << 63)),
+                    event("train", 2, 9, step_num=(1 << 63) - 1),
+                ),
+            )
+        ),
         space(plane(HOST, line("a", *STEPS, timestamp_ns=(1 << 63) - 1), line("b", *STEPS))),
         space(plane(HOST, line("a", *STEPS, timestamp_ns=-1))),
         space(plane(HOST, line("a", *STEPS[::-1], *STEPS))),
         space(plane("/device:TPU:0", line("Steps", event("0", 5, 0), event("1", 9, 0)))),
-        space(plane("/device:TPU:0", line("Steps", event("0", 5, 9), event("1", 0, 20), event("0", 1, 0)))),
+        space(
+            plane(
+                "/device:TPU:0",
+                line("Steps", event("0", 5, 9), event("1", 0, 20), event("0", 1, 0)),
+            )
+        ),
         space(plane("/device:GPU:0", line("Stream #1", event("k", 5, 9, correlation_id="seven")))),
         MADE["pipeline"]
-        + field(1, plane("/device:GPU:1", line("Stream #1", event("k", 5, 9))) + field(6, field(1, 1) + field(2, "short"))),
+        + field(
+            1,
+            plane("/device:GPU:1", line("Stream #1", event("k", 5, 9)))
+            + field(6, field(1, 1) + field(2, "short")),
+        ),
         space(
-            plane("/device:TPU:0", line("Steps", STEP), line("XLA Ops", STEP), metadata={"0": {"flops": "many", "bytes_accessed": "nan"}})
+            plane(
+                "/device:TPU:0",
+                line("Steps", STEP),
+                line("XLA Ops", STEP),
+                metadata={"0": {"flops": "many", "bytes_accessed": "nan"}},
+            )
         ),
     ],
 )

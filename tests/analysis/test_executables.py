@@ -27,7 +27,9 @@ def ran(*programs, marks=MARKS):
             at("dot", begin + 0.1, begin + 0.2, hlo_op="dot", hlo_module="m", program_id=program),
         )
     ]
-    return decode_trace(space(plane("/host:CPU", line("python", *marks), line("tf_Compute", *events))))
+    return decode_trace(
+        space(plane("/host:CPU", line("python", *marks), line("tf_Compute", *events)))
+    )
 
 
 def use_of(trace):
@@ -37,9 +39,28 @@ def use_of(trace):
 
 def fused(n):
     """A module with so many fusions, one after the other."""
-    inner = {f"fused_{k}": [*parameters("f32[8]"), op(f"neg_{k}", "negate", "f32[8]", "p0")] for k in range(n)}
-    chain = [op(f"fusion_{k}", "fusion", "f32[8]", f"fusion_{k - 1}" if k else "p0", called=(f"fused_{k}",)) for k in range(n)]
-    return module(**inner, main=[*parameters("f32[8]"), *chain, op("copy", "copy", "f32[8]", chain[-1].name if n else "p0")])
+    inner = {
+        f"fused_{k}": [*parameters("f32[8]"), op(f"neg_{k}", "negate", "f32[8]", "p0")]
+        for k in range(n)
+    }
+    chain = [
+        op(
+            f"fusion_{k}",
+            "fusion",
+            "f32[8]",
+            f"fusion_{k - 1}" if k else "p0",
+            called=(f"fused_{k}",),
+        )
+        for k in range(n)
+    ]
+    return module(
+        **inner,
+        main=[
+            *parameters("f32[8]"),
+            *chain,
+            op("copy", "copy", "f32[8]", chain[-1].name if n else "p0"),
+        ],
+    )
 
 
 @pytest.mark.parametrize("n", [0, 1, 3])
@@ -51,14 +72,22 @@ def test_fusions_in_loops_count_too():
     body = [*parameters("f32[8]"), op("fusion.b", "fusion", "f32[8]", "p0", called=("fused",))]
     condition = [*parameters("f32[8]"), op("less", "constant", "pred[]")]
     inner = [*parameters("f32[8]"), op("neg", "negate", "f32[8]", "p0")]
-    main = [*parameters("f32[8]"), op("loop", "while", "f32[8]", "p0", called=("body", "condition"))]
+    main = [
+        *parameters("f32[8]"),
+        op("loop", "while", "f32[8]", "p0", called=("body", "condition")),
+    ]
     assert count_fusions(module(fused=inner, body=body, condition=condition, main=main)) == 1
 
 
 def test_the_executables_of_a_step_count_once_however_often_they_run():
     trace, steps, use = use_of(ran((1, 5), (3, 5), (11, 5), (13, 6), (21, 6)))
     value = fusions(trace, steps, use, {"m(5)": fused(3), "m(6)": fused(2)})
-    assert (value.number, value.source, value.low(), value.high()) == (3, Source.HLO, 2, 5)  # 3, 3 + 2 and 2
+    assert (value.number, value.source, value.low(), value.high()) == (
+        3,
+        Source.HLO,
+        2,
+        5,
+    )  # 3, 3 + 2 and 2
 
 
 def test_steps_alike_have_no_low_and_high():
@@ -79,7 +108,10 @@ def test_steps_without_executables_have_no_fusion():
 
 def test_fusions_are_unknown_where_an_executable_s_hlo_is_missing():
     trace, steps, use = use_of(ran((1, 5), (11, 6)))
-    assert fusions(trace, steps, use, {"m(5)": fused(3)}).why == "the trace holds the HLO of 1 of the 2 executables that ran"
+    assert (
+        fusions(trace, steps, use, {"m(5)": fused(3)}).why
+        == "the trace holds the HLO of 1 of the 2 executables that ran"
+    )
 
 
 def profiled(trace):
@@ -88,14 +120,18 @@ def profiled(trace):
 
 def test_executions_that_no_event_names_leave_it_open_which_they_were():
     runs = [at("CpuExecutable::ExecuteAsyncOnStream", begin, begin + 1) for begin in (1, 11, 21)]
-    profile = profiled(decode_trace(space(plane("/host:CPU", line("python", *MARKS), line("t", *runs)))))
+    profile = profiled(
+        decode_trace(space(plane("/host:CPU", line("python", *MARKS), line("t", *runs))))
+    )
     assert profile.xla_launches == 1
     for metric in ("fusions", "xla_clusters"):
         assert profile.value(metric).why == "the trace does not tell which executables ran"
 
 
 def test_without_events_of_the_host_nobody_knows_what_was_launched():
-    gpu = plane("/device:GPU:0", line("Steps", at("0", 0, 9)), line("Stream #1(Compute)", at("k", 1, 2)))
+    gpu = plane(
+        "/device:GPU:0", line("Steps", at("0", 0, 9)), line("Stream #1(Compute)", at("k", 1, 2))
+    )
     profile = profiled(decode_trace(space(plane("/host:CPU"), gpu)))
     for metric in ("fusions", "xla_clusters", "xla_launches"):
         assert profile.value(metric).why == "the trace has no event of the host"
@@ -126,7 +162,11 @@ def cells(found, *titles):
 
 
 def test_a_row_tells_what_one_run_of_an_executable_does():
-    inner = [*parameters("f32[8]"), op("neg", "negate", "f32[8]", "p0"), op("exp", "add", "f32[8]", "neg", "p0")]
+    inner = [
+        *parameters("f32[8]"),
+        op("neg", "negate", "f32[8]", "p0"),
+        op("exp", "add", "f32[8]", "neg", "p0"),
+    ]
     main = [
         *parameters("f32[8]"),
         op("fusion.1", "fusion", "f32[8]", "p0", called=("fused",)),
@@ -137,15 +177,25 @@ def test_a_row_tells_what_one_run_of_an_executable_does():
     ]
     found = table({"a_inference_step_7__.2(3)": module(fused=inner, main=main)})
     # a fusion of 2 × 8 and a sum of 8; it reads 32 bytes and writes 32, the sum reads 64 and writes 32
-    assert cells(found, "executable", "runs", "ops", "fusions", "FLOPs", "accessed") == [("step", 0.5, 2, 1, 24, 160)]
-    assert cells(found, "arguments", "outputs", "temporaries", "compiled in") == [(None, None, None, None)]
+    assert cells(found, "executable", "runs", "ops", "fusions", "FLOPs", "accessed") == [
+        ("step", 0.5, 2, 1, 24, 160)
+    ]
+    assert cells(found, "arguments", "outputs", "temporaries", "compiled in") == [
+        (None, None, None, None)
+    ]
 
 
 def looped(backend_config):
     body = [*parameters("f32[8]"), op("twice", "add", "f32[8]", "p0", "p0")]
     condition = [*parameters("f32[8]"), op("less", "constant", "pred[]")]
-    loop = op("loop", "while", "f32[8]", "p0", called=("body", "condition"), backend_config=backend_config)
-    return module(body=body, condition=condition, main=[*parameters("f32[8]"), loop, op("out", "copy", "f32[8]", "loop")])
+    loop = op(
+        "loop", "while", "f32[8]", "p0", called=("body", "condition"), backend_config=backend_config
+    )
+    return module(
+        body=body,
+        condition=condition,
+        main=[*parameters("f32[8]"), loop, op("out", "copy", "f32[8]", "loop")],
+    )
 
 
 def test_a_loop_counts_as_often_as_it_runs():
@@ -164,7 +214,11 @@ def test_of_a_conditional_the_larger_branch_counts():
         "large": [*parameters("f32[8]"), op("twice.l", "add", "f32[8]", "p0", "p0")],
     }
     choice = op("choice", "conditional", "f32[8]", "which", "p1", "p1", called=("small", "large"))
-    main = [op("which", "parameter", "pred[]"), op("p1", "parameter", "f32[8]", parameter_number=1), choice]
+    main = [
+        op("which", "parameter", "pred[]"),
+        op("p1", "parameter", "f32[8]", parameter_number=1),
+        choice,
+    ]
     assert cells(table({"f(1)": module(**branches, main=main)}), "FLOPs", "accessed") == [(8, 96)]
 
 
@@ -182,18 +236,32 @@ def test_buffers_are_told_apart_by_what_they_are_for():
         "g(2)": [],
     }
     found = table({"f(1)": fused(1), "g(2)": fused(0)}, buffers)
-    assert cells(found, "executable", "arguments", "outputs", "temporaries") == [("f", 120, 27, 5), ("g", None, None, None)]
+    assert cells(found, "executable", "arguments", "outputs", "temporaries") == [
+        ("f", 120, 27, 5),
+        ("g", None, None, None),
+    ]
 
 
 def test_most_flops_come_first_then_names():
     big = module(main=[*parameters("f32[99]"), op("n", "negate", "f32[99]", "p0")])
-    found = table({"b(1)": fused(1), "a(2)": fused(1), "big(3)": big, "loop(4)": looped("")}, compiled_s={"a(2)": 1.5})
-    assert cells(found, "executable", "compiled in") == [("big", None), ("a", 1.5), ("b", None), ("loop", None)]
+    found = table(
+        {"b(1)": fused(1), "a(2)": fused(1), "big(3)": big, "loop(4)": looped("")},
+        compiled_s={"a(2)": 1.5},
+    )
+    assert cells(found, "executable", "compiled in") == [
+        ("big", None),
+        ("a", 1.5),
+        ("b", None),
+        ("loop", None),
+    ]
 
 
 def test_steps_of_each_executable_are_kept():
     use = use_of(ran((1, 5), (3, 5), (11, 6), (21, 5)))[2]
-    assert {name: steps.tolist() for name, steps in use.steps.items()} == {"m(5)": [0, 2], "m(6)": [1]}
+    assert {name: steps.tolist() for name, steps in use.steps.items()} == {
+        "m(5)": [0, 2],
+        "m(6)": [1],
+    }
     assert list(use.steps_in_metadata(["m written out(5)", "other(7)"])) == ["m written out(5)"]
 
 

@@ -33,9 +33,11 @@ def test_it_is_eight_digits():
 @pytest.mark.parametrize(
     "named",
     [
-        {"op_name": "step/add", "op_type": "AddV2"}, {"source_file": "model.py", "source_line": 12}, {"backend_config": '{"tuned": 1}'},
+        {"op_name": "step/add", "op_type": "AddV2"},
+        {"source_file": "model.py", "source_line": 12},
+        {"backend_config": '{"tuned": 1}'},
     ],
-)  # fmt: skip
+)
 def test_names_lines_and_notes_of_the_backend_do_not_count(named):
     assert hlo_hash(made(**named)) == SAME
 
@@ -46,11 +48,17 @@ def renumbered(found):
     def part(one):
         ops = {
             key + 70: replace(
-                op, id=key + 70, name=f"other.{key}", operands=tuple(k + 70 for k in op.operands), called=tuple(k + 50 for k in op.called)
+                op,
+                id=key + 70,
+                name=f"other.{key}",
+                operands=tuple(k + 70 for k in op.operands),
+                called=tuple(k + 50 for k in op.called),
             )
             for key, op in one.instructions.items()
         }
-        return replace(one, id=one.id + 50, name=f"part.{one.id}", root_id=one.root_id + 70, instructions=ops)
+        return replace(
+            one, id=one.id + 50, name=f"part.{one.id}", root_id=one.root_id + 70, instructions=ops
+        )
 
     parts = {key + 50: part(one) for key, one in found.computations.items()}
     return replace(found, name="other", entry_id=found.entry_id + 50, computations=parts)
@@ -63,14 +71,24 @@ def test_ids_and_names_do_not_count():
 @pytest.mark.parametrize(
     "other",
     [
-        {"opcode": "multiply"}, {"result": "f16[8]"}, {"result": "f32[9]"}, {"operands": ("p1", "p0")}, {"operands": ("p0", "fusion")},
-        {"called": ("second",)}, {"dimensions": (0,)}, {"constant": 1.0}, {"custom_call_target": "onednn"}, {"dot": dot([0], [0])},
+        {"opcode": "multiply"},
+        {"result": "f16[8]"},
+        {"result": "f32[9]"},
+        {"operands": ("p1", "p0")},
+        {"operands": ("p0", "fusion")},
+        {"called": ("second",)},
+        {"dimensions": (0,)},
+        {"constant": 1.0},
+        {"custom_call_target": "onednn"},
+        {"dot": dot([0], [0])},
         {"layout": {"minor_to_major": (0,)}},
     ],
-)  # fmt: skip
+)
 def test_whatever_is_computed_otherwise_counts(other):
     assert hlo_hash(made(**other)) != SAME
 
 
 def test_an_instruction_more_counts():
-    assert hlo_hash(module(main=[*parameters("f32[8]"), op("n", "negate", "f32[8]", "p0")])) != hlo_hash(module(main=parameters("f32[8]")))
+    assert hlo_hash(
+        module(main=[*parameters("f32[8]"), op("n", "negate", "f32[8]", "p0")])
+    ) != hlo_hash(module(main=parameters("f32[8]")))

@@ -13,7 +13,11 @@ from pytest_tfperf.results import PARTS, Step
 
 def host(name, work_ms, numbers=range(4)):
     """A host whose steps of 10 ms hold so much compute; the rest is in collectives."""
-    parts = {**dict.fromkeys(PARTS, 0.0), "device_compute": work_ms * 1e-3, "collective": (10 - work_ms) * 1e-3}
+    parts = {
+        **dict.fromkeys(PARTS, 0.0),
+        "device_compute": work_ms * 1e-3,
+        "collective": (10 - work_ms) * 1e-3,
+    }
     steps = tuple(Step(name=f"train {number}", period_s=0.01, parts_s=parts) for number in numbers)
     return profile(name, steps=steps)
 
@@ -32,9 +36,13 @@ def test_only_steps_that_all_hosts_have_are_compared():
     assert (skew.number, skew.detail["n_steps"]) == (pytest.approx(0), 2)
 
 
-@pytest.mark.parametrize(("hosts", "why"), [
-    ([host("a", 4, range(2)), host("b", 4, range(5, 7))], "no step in common"), ([host("a", 0), host("b", 0)], "no work"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("hosts", "why"),
+    [
+        ([host("a", 4, range(2)), host("b", 4, range(5, 7))], "no step in common"),
+        ([host("a", 0), host("b", 0)], "no work"),
+    ],
+)
 def test_what_cannot_be_compared_is_unknown(hosts, why):
     assert why in host_skew(hosts).why
 
@@ -48,7 +56,10 @@ def logdir(tmp_path):
         steps = [at("train", n * 10, n * 10 + 8, step_num=n, _r=1) for n in range(3)]
         ops = [at("dense/MatMul:MatMul", n * 10 + 1, n * 10 + 1 + work) for n in range(3)]
         clock = 10**18 + shift_s * 10**9
-        lines = line("python", *steps, timestamp_ns=clock), line("tf_Compute", *ops, timestamp_ns=clock)
+        lines = (
+            line("python", *steps, timestamp_ns=clock),
+            line("tf_Compute", *ops, timestamp_ns=clock),
+        )
         (folder / f"host_{number}.xplane.pb").write_bytes(space(plane("/host:CPU", *lines)))
     return tmp_path
 
@@ -56,8 +67,12 @@ def logdir(tmp_path):
 def test_the_hosts_of_a_logdir_are_aligned_by_their_steps_whatever_their_clocks_say(logdir, capsys):
     assert main(["analyze", "--json", str(logdir)]) == 0
     profiles = json.loads(capsys.readouterr().out)["profiles"]
-    assert [profile["name"].rpartition("/")[2] for profile in profiles] == [f"host_{n}.xplane.pb" for n in range(3)]
-    assert [profile["metrics"]["step_skew"]["value"] for profile in profiles] == [pytest.approx(1)] * 3
+    assert [profile["name"].rpartition("/")[2] for profile in profiles] == [
+        f"host_{n}.xplane.pb" for n in range(3)
+    ]
+    assert [profile["metrics"]["step_skew"]["value"] for profile in profiles] == [
+        pytest.approx(1)
+    ] * 3
     assert "host_1" in profiles[0]["metrics"]["step_skew"]["detail"]["where"]
 
 
@@ -65,7 +80,10 @@ def test_one_damaged_host_is_named_and_the_others_are_shown(logdir, capsys):
     damaged = logdir / "plugins" / "profile" / "run" / "host_1.xplane.pb"
     damaged.write_bytes(damaged.read_bytes()[:-7])
     profiles, errors = profiles_of_job(sorted(damaged.parent.glob("*.pb")))
-    assert [profile.name.rpartition("/")[2] for profile in profiles] == ["host_0.xplane.pb", "host_2.xplane.pb"]
+    assert [profile.name.rpartition("/")[2] for profile in profiles] == [
+        "host_0.xplane.pb",
+        "host_2.xplane.pb",
+    ]
     assert "host_1.xplane.pb" in str(errors[0])
     assert profiles[0].step_skew == pytest.approx(0)
 
@@ -73,4 +91,6 @@ def test_one_damaged_host_is_named_and_the_others_are_shown(logdir, capsys):
 def test_a_check_of_several_hosts_says_which_failed(logdir, capsys):
     assert main(["check", str(logdir), "--max-host-overhead", "1%"]) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert [text.partition(": ")[0].rpartition("/")[2] for text in lines if "FAIL" in text] == [f"host_{n}.xplane.pb" for n in range(3)]
+    assert [text.partition(": ")[0].rpartition("/")[2] for text in lines if "FAIL" in text] == [
+        f"host_{n}.xplane.pb" for n in range(3)
+    ]

@@ -19,21 +19,49 @@ def draining(step_ms, produce_ms, n_steps=20, limit=10, epoch_at=None):
     marks, consumed, produced = [], [], []
     for n in range(n_steps):
         epoch = 0 if epoch_at is None or n < epoch_at else 1
-        marks.append(at("train", n * step_ms, (n + 1) * step_ms, step_num=n, _r=1, tfperf=1, epoch=epoch))
+        marks.append(
+            at("train", n * step_ms, (n + 1) * step_ms, step_num=n, _r=1, tfperf=1, epoch=epoch)
+        )
         begin = n * step_ms
         consumed += [
             at("Iterator::Root", begin, begin + 0.02, id=9, name="p"),
-            at("Iterator::Root::Prefetch", begin, begin + 0.01, id=1, parent_id=9, name="p", buffer_limit=str(limit)),
+            at(
+                "Iterator::Root::Prefetch",
+                begin,
+                begin + 0.01,
+                id=1,
+                parent_id=9,
+                name="p",
+                buffer_limit=str(limit),
+            ),
             at("PrefetchConsume", begin + 0.001, begin + 0.002, element_id=n),
         ]
     for n in range(int(n_steps * step_ms / produce_ms)):
         begin = n * produce_ms
         produced += [
             at("PrefetchProduce", begin, begin + produce_ms - 0.01, element_id=n),
-            at("Iterator::Root::Prefetch::Map", begin + 0.001, begin + produce_ms - 0.02, id=2, parent_id=1, name="m"),
-            at("Iterator::Root::Prefetch::Map::Range", begin + 0.002, begin + 0.003, id=3, parent_id=2, name="r"),
+            at(
+                "Iterator::Root::Prefetch::Map",
+                begin + 0.001,
+                begin + produce_ms - 0.02,
+                id=2,
+                parent_id=1,
+                name="m",
+            ),
+            at(
+                "Iterator::Root::Prefetch::Map::Range",
+                begin + 0.002,
+                begin + 0.003,
+                id=3,
+                parent_id=2,
+                name="r",
+            ),
         ]
-    trace = trace_of(line("marks", *marks), line("python", *consumed), line("tf_data_iterator_resource/1", *produced))
+    trace = trace_of(
+        line("marks", *marks),
+        line("python", *consumed),
+        line("tf_data_iterator_resource/1", *produced),
+    )
     return trace, find_steps(trace)
 
 
@@ -59,9 +87,15 @@ def test_over_several_epochs_nothing_drains_for_good():
     assert (drain.kept, drain.capacity) == (1, 0)
 
 
-@pytest.mark.parametrize(("kept", "halves", "stationary"), [
-    (0.951, (0.1, 0.1), True), (0.949, (0.1, 0.1), False), (1.0, (0.0, 0.05), True), (1.0, (0.0, 0.051), False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kept", "halves", "stationary"),
+    [
+        (0.951, (0.1, 0.1), True),
+        (0.949, (0.1, 0.1), False),
+        (1.0, (0.0, 0.05), True),
+        (1.0, (0.0, 0.051), False),
+    ],
+)
 def test_stationary_at_the_boundary(kept, halves, stationary):
     assert Drain(kept=kept, capacity=1, halves=halves).stationary() is stationary
 

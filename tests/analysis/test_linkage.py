@@ -4,7 +4,7 @@ import pytest
 from xspace import Uint, at, line, plane, space
 
 from pytest_tfperf.analysis.steps.detect import find_steps
-from pytest_tfperf.analysis.steps.linkage import linked_work, on_the_device
+from pytest_tfperf.analysis.steps.on_devices import linked_work, on_the_device
 from pytest_tfperf.trace.xspace import decode_trace
 
 
@@ -14,7 +14,9 @@ def mark(number, begin, end, **stats):
 
 def gpu_trace(marks, launches, kernels, *more):
     """A host that launches (correlation id, time) and a GPU that runs (correlation id, begin, end)."""
-    calls = [at("cuLaunchKernel", time, time + 0.01, correlation_id=number) for number, time in launches]
+    calls = [
+        at("cuLaunchKernel", time, time + 0.01, correlation_id=number) for number, time in launches
+    ]
     work = [at("gemm", begin, end, correlation_id=number) for number, begin, end in kernels]
     host = plane("/host:CPU", line("python", *marks), line("launches", *calls), *more)
     return decode_trace(space(host, plane("/device:GPU:0", line("Stream #1(Compute)", *work))))
@@ -91,11 +93,28 @@ def test_work_handed_to_other_threads_is_followed_to_the_step_that_asked_for_it(
         return ask, middle, pass_on, last
 
     asks, middles, passes, lasts = zip(*(handed(n) for n in range(4)), strict=True)
-    lines = line("main", *asks), line("t1", *(event for pair in zip(middles, passes, strict=True) for event in pair)), line("t2", *lasts)
+    lines = (
+        line("main", *asks),
+        line("t1", *(event for pair in zip(middles, passes, strict=True) for event in pair)),
+        line("t2", *lasts),
+    )
     launches = [(n, n + 40.5) for n in range(4)]
-    calls = line("t2", *(event for n in range(4) for event in (lasts[n], at("cuLaunchKernel", n + 40.5, n + 40.6, correlation_id=n))))
+    calls = line(
+        "t2",
+        *(
+            event
+            for n in range(4)
+            for event in (lasts[n], at("cuLaunchKernel", n + 40.5, n + 40.6, correlation_id=n))
+        ),
+    )
     host = plane("/host:CPU", line("python", *ENQUEUED), *lines[:2], calls)
-    gpu = plane("/device:GPU:0", line("Stream #1(Compute)", *(at("gemm", 50 + n, 51 + n, correlation_id=n) for n, _ in launches)))
+    gpu = plane(
+        "/device:GPU:0",
+        line(
+            "Stream #1(Compute)",
+            *(at("gemm", 50 + n, 51 + n, correlation_id=n) for n, _ in launches),
+        ),
+    )
     assert links(decode_trace(space(host, gpu))) == [[0, 1, 2, 3]]
 
 
@@ -109,12 +128,20 @@ def test_a_circle_of_producers_and_consumers_ends():
 
 def test_an_execution_on_a_tpu_belongs_to_the_step_that_enqueued_it():
     def enqueue(run, time, ordinal):
-        return at("DoEnqueueProgram", time, time + 0.1, run_id=run, queue_id=0, device_ordinal=ordinal)
+        return at(
+            "DoEnqueueProgram", time, time + 0.1, run_id=run, queue_id=0, device_ordinal=ordinal
+        )
 
     calls = line("tpu", *(enqueue(n, n + 0.3, core) for n in range(4) for core in (0, 1)))
     host = plane("/host:CPU", line("python", *ENQUEUED), calls)
     cores = [
-        plane(f"/device:TPU:{core}", line("XLA Modules", *(at("jit_f(1)", 20 + 5 * n, 24 + 5 * n + core, run_id=n) for n in range(4))))
+        plane(
+            f"/device:TPU:{core}",
+            line(
+                "XLA Modules",
+                *(at("jit_f(1)", 20 + 5 * n, 24 + 5 * n + core, run_id=n) for n in range(4)),
+            ),
+        )
         for core in (0, 1)
     ]
     trace = decode_trace(space(host, *cores))
@@ -133,5 +160,8 @@ def test_work_at_times_before_the_trace_s_origin_is_kept():
 
 
 def test_executor_work_of_one_iteration_number_alone_is_no_loop():
-    work = plane("/host:CPU", line("t", at("ExecutorState::Process", 0, 5, id=1, iter_num=1), at("FunctionRun", 0, 6)))
+    work = plane(
+        "/host:CPU",
+        line("t", at("ExecutorState::Process", 0, 5, id=1, iter_num=1), at("FunctionRun", 0, 6)),
+    )
     assert find_steps(decode_trace(space(work))).source == "function"

@@ -49,7 +49,10 @@ def live(tmp_path_factory):
     cold = session(tmp_path_factory.mktemp("cold"), lambda: step(x), 1)
     warm = session(tmp_path_factory.mktemp("warm"), lambda: step(x), 3)
     driven = Recording(name="", trace=None, workload={}, n_steps=4)
-    irs = {name: found.experimental_get_compiler_ir(x) for name, found in (("train", train), ("evaluate", evaluate))}
+    irs = {
+        name: found.experimental_get_compiler_ir(x)
+        for name, found in (("train", train), ("evaluate", evaluate))
+    }
     protos = {name: ir(stage="optimized_hlo_proto_serialized") for name, ir in irs.items()}
     profile = profile_of(driven, warm, cold)
     table = profile.tables["executables"]
@@ -78,20 +81,37 @@ def test_buffers_are_those_of_tensorflow_s_own_proto(live):
         assert row["arguments"] == parameters == 4 * (8 * 64 + 64 * 32)
         assert row["outputs"] == sum(one.size for one in buffers if one.maybe_live_out) > 0
         kept = [
-            one for one in buffers if one.is_entry_computation_parameter or one.maybe_live_out or one.is_thread_local or one.is_constant
+            one
+            for one in buffers
+            if one.is_entry_computation_parameter
+            or one.maybe_live_out
+            or one.is_thread_local
+            or one.is_constant
         ]
-        assert row["temporaries"] == sum(one.size for one in buffers) - sum(one.size for one in kept)
+        assert row["temporaries"] == sum(one.size for one in buffers) - sum(
+            one.size for one in kept
+        )
 
 
 def test_each_ran_once_a_step(live):
     assert {name: row["runs"] for name, row in live.rows.items()} == {"train": 1, "evaluate": 1}
-    assert all(row["FLOPs"] >= 2 * 8 * 64 * 32 and row["accessed"] >= 4 * (8 * 64 + 64 * 32) for row in live.rows.values())
+    assert all(
+        row["FLOPs"] >= 2 * 8 * 64 * 32 and row["accessed"] >= 4 * (8 * 64 + 64 * 32)
+        for row in live.rows.values()
+    )
 
 
 def test_both_were_compiled_in_the_cold_step_and_none_later(live):
     assert all(0 < row["compiled in"] < live.cold_step_s for row in live.rows.values())
-    assert max(row["compiled in"] for row in live.rows.values()) <= live.profile.xla_compile_time < live.cold_step_s
-    assert live.profile.xla_compile_time <= sum(row["compiled in"] for row in live.rows.values()) + 1e-9
+    assert (
+        max(row["compiled in"] for row in live.rows.values())
+        <= live.profile.xla_compile_time
+        < live.cold_step_s
+    )
+    assert (
+        live.profile.xla_compile_time
+        <= sum(row["compiled in"] for row in live.rows.values()) + 1e-9
+    )
     where = live.profile.value("xla_compile_time").detail["where"]
     assert where.startswith("compiled: ")
     assert "train " in where

@@ -7,7 +7,10 @@ from pytest_tfperf.trace.xspace import decode_trace
 
 def peaks_of(*levels):
     marks = [event("train", n * 10 * MS, 9 * MS, step_num=n, _r=1) for n in range(2)]
-    memory = [event("MemoryAllocation", int(time * MS), 0, bytes_allocated=level) for time, level in levels]
+    memory = [
+        event("MemoryAllocation", int(time * MS), 0, bytes_allocated=level)
+        for time, level in levels
+    ]
     trace = decode_trace(space(plane("/host:CPU", line("a", *marks), line("b", *memory))))
     return step_peaks(trace, find_steps(trace))
 
@@ -27,9 +30,17 @@ def test_without_events_it_is_not_known():
 def test_allocators_have_memory_of_their_own():
     """Two GPUs take turns: 100 more on one, 300 more on the other; the host's does not count beside them."""
     marks = [event("train", 0, 9 * MS, step_num=0, _r=1)]
-    levels = [("GPU_0_bfc", 1000), ("GPU_1_bfc", 10), ("GPU_0_bfc", 1100), ("GPU_1_bfc", 310), ("gpu_host_bfc", 0), ("gpu_host_bfc", 5000)]
+    levels = [
+        ("GPU_0_bfc", 1000),
+        ("GPU_1_bfc", 10),
+        ("GPU_0_bfc", 1100),
+        ("GPU_1_bfc", 310),
+        ("gpu_host_bfc", 0),
+        ("gpu_host_bfc", 5000),
+    ]
     memory = [
-        event("MemoryAllocation", (n - 2) * MS, 0, allocator_name=name, bytes_allocated=size) for n, (name, size) in enumerate(levels)
+        event("MemoryAllocation", (n - 2) * MS, 0, allocator_name=name, bytes_allocated=size)
+        for n, (name, size) in enumerate(levels)
     ]
     trace = decode_trace(space(plane("/host:CPU", line("a", *marks), line("b", *memory))))
     assert step_peaks(trace, find_steps(trace)).tolist() == [300]
@@ -38,7 +49,10 @@ def test_allocators_have_memory_of_their_own():
 def test_what_is_reserved_counts():
     marks = [event("train", 0, 9 * MS, step_num=0, _r=1)]
     memory = [
-        event("MemoryAllocation", n * MS, 0, index_on_host=0, bytes_allocated=10, bytes_reserved=size) for n, size in enumerate((0, 90))
+        event(
+            "MemoryAllocation", n * MS, 0, index_on_host=0, bytes_allocated=10, bytes_reserved=size
+        )
+        for n, size in enumerate((0, 90))
     ]
     trace = decode_trace(space(plane("/host:CPU", line("a", *marks), line("b", *memory))))
     assert step_peaks(trace, find_steps(trace)).tolist() == [90]

@@ -4,7 +4,15 @@ import pytest
 from traces import real
 from xspace import MS, event, line, plane, space
 
-from pytest_tfperf.analysis.host.memory_profile import EARLIER, RESERVED, Live, live_table, memory_peaks, memory_table, over_step_table
+from pytest_tfperf.analysis.host.memory import (
+    EARLIER,
+    RESERVED,
+    Live,
+    live_table,
+    memory_peaks,
+    memory_table,
+    over_step_table,
+)
 from pytest_tfperf.analysis.steps.detect import find_steps
 from pytest_tfperf.trace.xspace import decode_trace
 
@@ -13,12 +21,20 @@ def allocate(time, address, size, held, op="", *, free=False, **stats):
     """An event of an allocator that holds `held` bytes after it."""
     name = "MemoryDeallocation" if free else "MemoryAllocation"
     named = {"allocator_name": "GPU_0_bfc", **stats} if "index_on_host" not in stats else stats
-    said = {"bytes_allocated": held, "allocation_bytes": size, "addr": address, "tf_op": op, "bytes_available": 1000 - held}
+    said = {
+        "bytes_allocated": held,
+        "allocation_bytes": size,
+        "addr": address,
+        "tf_op": op,
+        "bytes_available": 1000 - held,
+    }
     return event(name, int(time * MS), 0, {**said, **named})
 
 
 def peaks_of(*memory, n_steps=2, first=0):
-    marks = [event("train", (first + n * 10) * MS, 9 * MS, step_num=n, _r=1) for n in range(n_steps)]
+    marks = [
+        event("train", (first + n * 10) * MS, 9 * MS, step_num=n, _r=1) for n in range(n_steps)
+    ]
     trace = decode_trace(space(plane("/host:CPU", line("a", *marks), line("b", *memory))))
     return memory_peaks(trace, find_steps(trace))
 
@@ -32,10 +48,18 @@ def test_the_peak_names_what_lived_then():
         allocate(11, 4, 200, 700, "c"),
         allocate(12, 3, 100, 600, free=True),
     )
-    assert (peak.allocator, peak.step, peak.peak_bytes, peak.capacity_bytes) == ("GPU_0_bfc", "train 1", 700, 1000)
+    assert (peak.allocator, peak.step, peak.peak_bytes, peak.capacity_bytes) == (
+        "GPU_0_bfc",
+        "train 1",
+        700,
+        1000,
+    )
     assert peak.after_s == pytest.approx(1e-3)
     same = Live(op="a", region="output", dtype="float16", shape="[50]", bytes=200, count=2)
-    assert sorted(peak.live, key=lambda live: live.op) == [same, Live(op="c", region="", dtype="", shape="", bytes=200, count=1)]
+    assert sorted(peak.live, key=lambda live: live.op) == [
+        same,
+        Live(op="c", region="", dtype="", shape="", bytes=200, count=1),
+    ]
     assert peak.earlier_bytes == 300
     rows = live_table(peak).rows
     assert rows[0] == (EARLIER, "", "", "", None, 300, 3 / 7)
@@ -44,23 +68,39 @@ def test_the_peak_names_what_lived_then():
 
 def test_memory_over_a_step_is_the_most_in_each_part_of_it():
     (peak,) = peaks_of(
-        allocate(1, 1, 100, 100), allocate(3.2, 2, 800, 900), allocate(3.3, 2, 800, 100, free=True), allocate(7, 3, 300, 400), n_steps=1
+        allocate(1, 1, 100, 100),
+        allocate(3.2, 2, 800, 900),
+        allocate(3.3, 2, 800, 100, free=True),
+        allocate(7, 3, 300, 400),
+        n_steps=1,
     )
     # the step takes 9 ms, a part 0.28125 ms: the parts that begin before 1 ms, 3.2 ms and 7 ms are 3, 11 and 24
-    assert [begin for begin, _ in peak.over_step] == pytest.approx([n * 9e-3 / 32 for n in range(32)])
-    assert [size for _, size in peak.over_step] == [None] * 3 + [100] * 8 + [900] + [100] * 12 + [400] * 8
+    assert [begin for begin, _ in peak.over_step] == pytest.approx(
+        [n * 9e-3 / 32 for n in range(32)]
+    )
+    assert [size for _, size in peak.over_step] == [None] * 3 + [100] * 8 + [900] + [100] * 12 + [
+        400
+    ] * 8
     table = over_step_table(peak)
     assert table.title == "memory of GPU_0_bfc over train 0, the most in each part of it"
     assert (table.rows, table.n_more) == (peak.over_step, 0)
 
 
 def test_a_peak_outside_of_the_steps_is_its_lifetime_s():
-    (peak,) = peaks_of(allocate(1, 1, 100, 100), allocate(9.5, 2, 800, 900), allocate(9.6, 2, 800, 100, free=True), n_steps=1)
+    (peak,) = peaks_of(
+        allocate(1, 1, 100, 100),
+        allocate(9.5, 2, 800, 900),
+        allocate(9.6, 2, 800, 100, free=True),
+        n_steps=1,
+    )
     assert (peak.peak_bytes, peak.lifetime_bytes) == (100, 900)
 
 
 def test_the_lifetime_s_peak_may_be_before_the_trace():
-    (peak,) = peaks_of(allocate(1, 1, 100, 100, peak_bytes_in_use=950), allocate(2, 2, 100, 200, peak_bytes_in_use=950))
+    (peak,) = peaks_of(
+        allocate(1, 1, 100, 100, peak_bytes_in_use=950),
+        allocate(2, 2, 100, 200, peak_bytes_in_use=950),
+    )
     assert (peak.peak_bytes, peak.lifetime_bytes) == (200, 950)
 
 
@@ -75,25 +115,48 @@ def test_an_allocator_that_held_nothing_in_the_steps_has_no_peak():
 
 
 def test_a_tpu_s_allocators_are_told_apart_by_core_and_reserve_a_stack():
-    events = [allocate(1 + core, 1, 100, 100, index_on_host=core, bytes_reserved=500 * core) for core in range(2)]
+    events = [
+        allocate(1 + core, 1, 100, 100, index_on_host=core, bytes_reserved=500 * core)
+        for core in range(2)
+    ]
     other, first = peaks_of(*events)
-    assert [(peak.allocator, peak.peak_bytes, peak.reserved_bytes, peak.earlier_bytes) for peak in (first, other)] == [
-        ("TPU:0", 100, 0, 0), ("TPU:1", 600, 500, 0),
-    ]  # fmt: skip
+    assert [
+        (peak.allocator, peak.peak_bytes, peak.reserved_bytes, peak.earlier_bytes)
+        for peak in (first, other)
+    ] == [
+        ("TPU:0", 100, 0, 0),
+        ("TPU:1", 600, 500, 0),
+    ]
     assert [row[0] for row in live_table(other).rows] == [RESERVED, ""]
 
 
-@pytest.mark.parametrize(("said", "share"), [(0.25, 0.25), (float("nan"), None), ("0.5", 0.5), (-1.0, None), ("", None)])
+@pytest.mark.parametrize(
+    ("said", "share"), [(0.25, 0.25), (float("nan"), None), ("0.5", 0.5), (-1.0, None), ("", None)]
+)
 def test_fragmentation_is_a_share_or_unknown(said, share):
     (peak,) = peaks_of(allocate(1, 1, 100, 100, fragmentation=said))
     assert peak.fragmentation == share
 
 
 def test_without_what_is_available_the_capacity_is_unknown():
-    event_ = event("MemoryAllocation", MS, 0, allocator_name="mklcpu", bytes_allocated=5, allocation_bytes=9, addr=1)
+    event_ = event(
+        "MemoryAllocation",
+        MS,
+        0,
+        allocator_name="mklcpu",
+        bytes_allocated=5,
+        allocation_bytes=9,
+        addr=1,
+    )
     (peak,) = peaks_of(event_)
-    assert (peak.allocator, peak.capacity_bytes, peak.earlier_bytes) == ("mklcpu", None, 0)  # a deallocation was lost: never less than none
-    assert memory_table([peak]).rows == (("mklcpu", 5, "train 0", pytest.approx(1e-3), None, None, 5, None),)
+    assert (peak.allocator, peak.capacity_bytes, peak.earlier_bytes) == (
+        "mklcpu",
+        None,
+        0,
+    )  # a deallocation was lost: never less than none
+    assert memory_table([peak]).rows == (
+        ("mklcpu", 5, "train 0", pytest.approx(1e-3), None, None, 5, None),
+    )
     assert live_table(peak).rows[0][-1] == 1
 
 
@@ -106,7 +169,12 @@ def test_the_peak_of_xprof_s_own_test():
         allocate(3, 2, 5000, 5000, peak_bytes_in_use=9500, **stats),
         n_steps=1,
     )
-    assert (peak.peak_bytes, peak.lifetime_bytes, peak.reserved_bytes, [live.bytes for live in peak.live]) == (7000, 9500, 2000, [5000])
+    assert (
+        peak.peak_bytes,
+        peak.lifetime_bytes,
+        peak.reserved_bytes,
+        [live.bytes for live in peak.live],
+    ) == (7000, 9500, 2000, [5000])
 
 
 def test_the_memory_of_the_v100_trace_agrees_with_xprof():
@@ -117,10 +185,17 @@ def test_the_memory_of_the_v100_trace_agrees_with_xprof():
     """
     peaks = {peak.allocator: peak for peak in memory_peaks(*real("gpu_v100_tf_bert_multiworker"))}
     assert {name: peak.peak_bytes for name, peak in peaks.items()} == {
-        "GPU_6_bfc": 6210111488, "GPU_4_bfc": 6208853760, "GPU_1_bfc": 4013344768, "gpu_host_bfc": 605952,
-    }  # fmt: skip
+        "GPU_6_bfc": 6210111488,
+        "GPU_4_bfc": 6208853760,
+        "GPU_1_bfc": 4013344768,
+        "gpu_host_bfc": 605952,
+    }
     sixth = peaks["GPU_6_bfc"]
-    assert (sum(live.count for live in sixth.live), sixth.earlier_bytes, sixth.capacity_bytes) == (554, 4013337088, 15477102400)
+    assert (sum(live.count for live in sixth.live), sixth.earlier_bytes, sixth.capacity_bytes) == (
+        554,
+        4013337088,
+        15477102400,
+    )
     assert sixth.fragmentation == pytest.approx(0.000961762)
     assert sixth.live[0] == Live(
         op="replica_6/bert_span_labeler/bert_encoder_1/word_embeddings/GatherV2/Cast",
@@ -140,6 +215,13 @@ def test_the_memory_of_the_tpu_trace_agrees_with_xprof():
     """memory_profile: 21492569216 bytes on core 0, 21491712000 of them the stack; its lifetime peak, 16106341504, is less than that."""
     peaks = {peak.allocator: peak for peak in memory_peaks(*real("tpu_v6e_jax_inference"))}
     assert {name: peak.peak_bytes for name, peak in peaks.items()} == {
-        "TPU:0": 21492569216, "TPU:1": 21492671104, "TPU:2": 21492671104, "TPU:3": 21492569216,
-    }  # fmt: skip
-    assert (peaks["TPU:0"].reserved_bytes, peaks["TPU:0"].lifetime_bytes, peaks["TPU:0"].earlier_bytes) == (21491712000, 21492569216, 0)
+        "TPU:0": 21492569216,
+        "TPU:1": 21492671104,
+        "TPU:2": 21492671104,
+        "TPU:3": 21492569216,
+    }
+    assert (
+        peaks["TPU:0"].reserved_bytes,
+        peaks["TPU:0"].lifetime_bytes,
+        peaks["TPU:0"].earlier_bytes,
+    ) == (21491712000, 21492569216, 0)

@@ -22,12 +22,19 @@ def test_eager_ops_are_counted_in_their_step():
 
 def test_functions_constants_and_fetching_are_no_eager_ops():
     function = at("EagerExecute", 5, 6, eager_op="__inference_step_1", is_func=1)
-    fetching = [eager(op, n) for n, op in enumerate(["IteratorGetNext", "OptionalHasValue", "OptionalGetValue", "_EagerConst"])]
+    fetching = [
+        eager(op, n)
+        for n, op in enumerate(
+            ["IteratorGetNext", "OptionalHasValue", "OptionalGetValue", "_EagerConst"]
+        )
+    ]
     assert eager_ops(*two_steps(*fetching, function))[0].tolist() == [0, 0]
 
 
 def test_eager_ops_of_a_python_function_in_the_pipeline_are_not_the_step_s():
-    assert eager_ops(*two_steps(eager("DecodeJpeg", 1), thread="tf_data_private_threadpool/7"))[0].tolist() == [0, 0]
+    assert eager_ops(*two_steps(eager("DecodeJpeg", 1), thread="tf_data_private_threadpool/7"))[
+        0
+    ].tolist() == [0, 0]
 
 
 def test_eager_ops_outside_of_steps_are_nobody_s():
@@ -36,7 +43,11 @@ def test_eager_ops_outside_of_steps_are_nobody_s():
 
 def test_a_trace_of_a_function_after_the_first_step_is_named_with_its_step():
     call = at("scale", 11, 14, tf_function_call="traced-nonXla")
-    found = traced_late(*two_steps(at("tf.function-graph_building", 1, 2), call, at("tf.function-graph_building", 12, 13)))
+    found = traced_late(
+        *two_steps(
+            at("tf.function-graph_building", 1, 2), call, at("tf.function-graph_building", 12, 13)
+        )
+    )
     assert found == [("scale", 1, "")]
 
 

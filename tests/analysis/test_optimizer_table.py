@@ -1,6 +1,6 @@
 import pytest
 
-from pytest_tfperf.analysis.optimizer_table import OPTIMIZERS, optimizer_table, surviving_table
+from pytest_tfperf.analysis.graph_ops import OPTIMIZERS, optimizer_table, surviving_table
 from pytest_tfperf.compiler.grappler_ablation import DEFAULT_OFF, DEFAULT_ON
 from pytest_tfperf.compiler.grappler_options import TOGGLES
 from pytest_tfperf.recording import GraphOp, StepGraph
@@ -11,7 +11,13 @@ def graph(without=None, surviving=()):
 
 
 def test_only_what_made_a_difference_is_listed_the_largest_first():
-    without = {"": 10, "constant_folding": 12, "remapping": 10, "arithmetic_optimization": 30, "auto_mixed_precision": 7}
+    without = {
+        "": 10,
+        "constant_folding": 12,
+        "remapping": 10,
+        "arithmetic_optimization": 30,
+        "auto_mixed_precision": 7,
+    }
     table = optimizer_table(graph(without))
     assert table.title == "Grappler's optimisers, offline: 10 ops with all"
     assert table.rows == (
@@ -40,7 +46,11 @@ def test_survivors_of_one_type_line_and_reason_are_one_row_with_the_first_name()
         return GraphOp(name=name, op_type="MatMul", line=line, why="constant")
 
     check = GraphOp(name="check", op_type="CheckNumerics", line=None, why="debugging")
-    table = surviving_table(graph(surviving=(check, product("a"), product("b"), product("c", "model.py:4"), product("d"))))
+    table = surviving_table(
+        graph(
+            surviving=(check, product("a"), product("b"), product("c", "model.py:4"), product("d"))
+        )
+    )
     assert table.rows == (
         ("MatMul", 3, "model.py:3", "constant", "a"),
         ("CheckNumerics", 1, None, "debugging", "check"),

@@ -15,18 +15,32 @@ from pytest_tfperf.trace.xspace import read_trace
 
 ROOT = Path(__file__).parent.parent.parent
 COLUMNS = {
-    "compile": "compileTimeMs", "collective": "deviceCollectivesTimeMs", "device_compute": "deviceComputeTimeMs",
-    "device_to_device": "deviceToDeviceTimeMs", "host_compute": "hostComputeTimeMs", "input": "infeedTimeMs",
-    "kernel_launch": "kernelLaunchTimeMs", "other": "otherTimeMs", "output": "outfeedTimeMs", "period": "stepTimeMs",
-}  # fmt: skip
+    "compile": "compileTimeMs",
+    "collective": "deviceCollectivesTimeMs",
+    "device_compute": "deviceComputeTimeMs",
+    "device_to_device": "deviceToDeviceTimeMs",
+    "host_compute": "hostComputeTimeMs",
+    "input": "infeedTimeMs",
+    "kernel_launch": "kernelLaunchTimeMs",
+    "other": "otherTimeMs",
+    "output": "outfeedTimeMs",
+    "period": "stepTimeMs",
+}
 TPU = {"input": "tcInfeedTimeMs", "output": "tcOutfeedTimeMs"}
 
 
 def reasons():
     """(trace patterns, columns) of each row of the page about stored traces; those of `live_*` are for test_live_xprof.py."""
-    rows = re.findall(r"^\| (`.+?`) \| (.+?) \| .+ \|$", (ROOT / "docs" / "xprof.md").read_text(encoding="utf-8"), re.MULTILINE)
+    rows = re.findall(
+        r"^\| (`.+?`) \| (.+?) \| .+ \|$",
+        (ROOT / "docs" / "xprof.md").read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
     rows = [row for row in rows if not row[0].startswith("`live_")]
-    return [(tuple(re.findall("`(.+?)`", patterns)), frozenset(columns.split(", "))) for patterns, columns in rows]
+    return [
+        (tuple(re.findall("`(.+?)`", patterns)), frozenset(columns.split(", ")))
+        for patterns, columns in rows
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +57,9 @@ def ours_of(path):
     breakdown = break_down(trace, steps)
     table = {}
     for index, name in enumerate(steps.names):
-        row = {part: column[index] * 1e-9 for part, column in breakdown.parts_ps.items()} | {"period": steps.period_ps[index] * 1e-9}
+        row = {part: column[index] * 1e-9 for part, column in breakdown.parts_ps.items()} | {
+            "period": steps.period_ps[index] * 1e-9
+        }
         assert sum(row[part] for part in breakdown.parts_ps) == pytest.approx(row["period"])
         assert min(row.values()) >= 0
         table[name] = row
@@ -52,16 +68,25 @@ def ours_of(path):
 
 def differences(name, answer):
     """The columns in which a trace differs from XProf's answer."""
-    ours = ours_of(next(path for path in (TRACES / name, TRACES / "synthetic" / name) if path.exists()))
+    ours = ours_of(
+        next(path for path in (TRACES / name, TRACES / "synthetic" / name) if path.exists())
+    )
     by_number = {step.rpartition(" ")[2]: row for step, row in ours.items()}
     found = {"steps"} if len(ours) != len(answer["steps"]) else set()
     for theirs in answer["steps"]:
         row = ours.get(theirs["stepnum"]) or by_number.get(theirs["stepnum"])
         columns = TPU if answer["hardware"] == "TPU" else COLUMNS
         if row is not None:
-            differing = {column for column, key in columns.items() if abs(row[column] - theirs[key]) > 1e-6}
-            if differing and differing <= {"period", "other"}:  # the gap to the next step, and nothing else
-                assert row["other"] - theirs["otherTimeMs"] == pytest.approx(row["period"] - theirs["stepTimeMs"])
+            differing = {
+                column for column, key in columns.items() if abs(row[column] - theirs[key]) > 1e-6
+            }
+            if differing and differing <= {
+                "period",
+                "other",
+            }:  # the gap to the next step, and nothing else
+                assert row["other"] - theirs["otherTimeMs"] == pytest.approx(
+                    row["period"] - theirs["stepTimeMs"]
+                )
             found |= differing
     return found
 
@@ -79,7 +104,12 @@ def test_every_difference_from_xprof_has_a_reason_and_every_reason_a_difference(
         for number, (patterns, columns) in enumerate(reasons()):
             if any(fnmatch(name, pattern) for pattern in patterns) and found & columns:
                 unused.discard(number)
-        allowed = {c for patterns, columns in reasons() if any(fnmatch(name, pattern) for pattern in patterns) for c in columns}
+        allowed = {
+            c
+            for patterns, columns in reasons()
+            if any(fnmatch(name, pattern) for pattern in patterns)
+            for c in columns
+        }
         if found - allowed:
             unexplained[name] = found - allowed
     assert unexplained == {}

@@ -12,9 +12,13 @@ from pytest_tfperf.trace.device_spec import DeviceSpec, device_spec
 from pytest_tfperf.trace.xspace import decode_trace
 
 V100 = {
-    "clock_rate": 1530000, "core_count": 80, "memory_bandwidth": 898048000000, "memory_size": 16945512448, "compute_cap_major": 7,
+    "clock_rate": 1530000,
+    "core_count": 80,
+    "memory_bandwidth": 898048000000,
+    "memory_size": 16945512448,
+    "compute_cap_major": 7,
     "compute_cap_minor": 0,
-}  # fmt: skip
+}
 CHIP = DeviceSpec(name="chip", flops={"16 bit": 100.0}, bandwidth=10.0)
 
 
@@ -25,33 +29,63 @@ def spec_of(name, stats):
 def test_the_peak_of_a_gpu_is_that_of_its_matrix_units():
     """NVIDIA says 125 TFLOP/s and 15.7 in float32, 900 GB/s (Volta whitepaper)."""
     spec = spec_of("/device:GPU:0", V100)
-    assert (spec.peak_flops, spec.flops["float32"]) == (pytest.approx(125e12, rel=0.003), pytest.approx(15.7e12, rel=0.003))
-    assert (spec.bandwidth, spec.memory_bytes, spec.name) == (898048000000, 16945512448, "NVIDIA GPU, compute capability 7.0")
+    assert (spec.peak_flops, spec.flops["float32"]) == (
+        pytest.approx(125e12, rel=0.003),
+        pytest.approx(15.7e12, rel=0.003),
+    )
+    assert (spec.bandwidth, spec.memory_bytes, spec.name) == (
+        898048000000,
+        16945512448,
+        "NVIDIA GPU, compute capability 7.0",
+    )
 
 
 @pytest.mark.parametrize(
     ("capability", "cores", "khz", "tera"),
-    [((7, 5), 40, 1590000, 65), ((8, 0), 108, 1410000, 312), ((8, 9), 58, 2040000, 121), ((9, 0), 132, 1830000, 989)],
+    [
+        ((7, 5), 40, 1590000, 65),
+        ((8, 0), 108, 1410000, 312),
+        ((8, 9), 58, 2040000, 121),
+        ((9, 0), 132, 1830000, 989),
+    ],
 )
 def test_peaks_are_those_of_nvidia_s_data_sheets(capability, cores, khz, tera):
     """T4, A100, L4 and H100 SXM, dense, 16-bit operands."""
-    stats = {"clock_rate": khz, "core_count": cores, "compute_cap_major": capability[0], "compute_cap_minor": capability[1]}
+    stats = {
+        "clock_rate": khz,
+        "core_count": cores,
+        "compute_cap_major": capability[0],
+        "compute_cap_minor": capability[1],
+    }
     assert spec_of("/device:GPU:0", stats).peak_flops == pytest.approx(tera * 1e12, rel=0.005)
 
 
 def test_the_peaks_of_an_amd_gpu():
     """MI300X: 1307.4 TFLOP/s and 5.3 TB/s in AMD's data sheet; XProf takes ROCm's 2.66 TB/s and finds ops at 120 % of it."""
     stats = {
-        "device_vendor": "AMD", "clock_rate": 2100000, "core_count": 304, "memory_bandwidth": 2662400000000, "compute_cap_major": 9,
+        "device_vendor": "AMD",
+        "clock_rate": 2100000,
+        "core_count": 304,
+        "memory_bandwidth": 2662400000000,
+        "compute_cap_major": 9,
         "compute_cap_minor": 4,
-    }  # fmt: skip
+    }
     spec = spec_of("/device:GPU:0", stats)
-    assert (spec.peak_flops, spec.bandwidth) == (pytest.approx(1307.4e12, rel=1e-4), pytest.approx(5.3e12, rel=0.005))
+    assert (spec.peak_flops, spec.bandwidth) == (
+        pytest.approx(1307.4e12, rel=1e-4),
+        pytest.approx(5.3e12, rel=0.005),
+    )
 
 
 @pytest.mark.parametrize(
     "stats",
-    [{}, {**V100, "compute_cap_major": 99}, {**V100, "core_count": 0}, {**V100, "clock_rate": "unknown"}, {"device_vendor": "Intel"}],
+    [
+        {},
+        {**V100, "compute_cap_major": 99},
+        {**V100, "core_count": 0},
+        {**V100, "clock_rate": "unknown"},
+        {"device_vendor": "Intel"},
+    ],
 )
 def test_what_a_plane_does_not_say_is_not_known(stats):
     assert spec_of("/device:GPU:0", stats).peak_flops is None
@@ -59,14 +93,28 @@ def test_what_a_plane_does_not_say_is_not_known(stats):
 
 def test_units_of_a_tpu_are_decimal():
     """v6e: 918 TFLOP/s and 1638 GB/s (Google's documentation of Trillium)."""
-    stats = {"device_type_string": "TPU v6 Lite", "peak_teraflops_per_second": 918.0, "peak_hbm_bw_gigabytes_per_second": 1638.0}
+    stats = {
+        "device_type_string": "TPU v6 Lite",
+        "peak_teraflops_per_second": 918.0,
+        "peak_hbm_bw_gigabytes_per_second": 1638.0,
+    }
     spec = spec_of("/device:TPU:0", stats)
     assert (spec.name, spec.peak_flops, spec.bandwidth) == ("TPU v6 Lite", 918e12, 1638e9)
     assert spec_of("/device:TPU:0", {"peak_teraflops_per_second": 0.0}).peak_flops is None
 
 
 def op(name="a", kind="fusion", module="m", count=1, self_s=1.0, flops=None, size=None):
-    return Op(side="TPU", name=name, kind=kind, module=module, count=count, total_s=self_s, self_s=self_s, flops=flops, bytes=size)
+    return Op(
+        side="TPU",
+        name=name,
+        kind=kind,
+        module=module,
+        count=count,
+        total_s=self_s,
+        self_s=self_s,
+        flops=flops,
+        bytes=size,
+    )
 
 
 @pytest.mark.parametrize(
@@ -88,12 +136,18 @@ def test_the_nearer_peak_bounds_an_op(flops, size, bound, share):
 
 def test_an_op_above_the_peak_has_no_rate():
     rate = rate_of([op(flops=101.0, size=11.0)], CHIP)
-    assert (rate.flops, rate.flops_share, rate.bandwidth, rate.bandwidth_share, rate.bound) == (None,) * 5
+    assert (rate.flops, rate.flops_share, rate.bandwidth, rate.bandwidth_share, rate.bound) == (
+        None,
+    ) * 5
 
 
 def test_costs_of_loops_and_of_asynchronous_copies_are_left_out():
     """The loop takes 1 s and says what its body costs; the copy took longer than its start and end."""
-    ops = [op(flops=30.0, size=4.0), op("w", "while", flops=30.0, size=4.0), op("s", "copy-start", self_s=0.1, flops=0.0, size=99.0)]
+    ops = [
+        op(flops=30.0, size=4.0),
+        op("w", "while", flops=30.0, size=4.0),
+        op("s", "copy-start", self_s=0.1, flops=0.0, size=99.0),
+    ]
     rate = rate_of(ops, CHIP)
     assert (rate.flops, rate.bandwidth) == (15.0, 2.0)
     assert [row[0] for row in roofline_table(ops, CHIP, 1).rows] == ["a"]
@@ -105,7 +159,11 @@ def test_without_peaks_rates_are_known_and_bounds_are_not():
 
 
 def test_the_roofline_is_per_step_and_longest_first():
-    table = roofline_table([op("a", flops=20.0, size=1.0), op("b", self_s=2.0, flops=20.0, size=16.0), op("c")], CHIP, 2)
+    table = roofline_table(
+        [op("a", flops=20.0, size=1.0), op("b", self_s=2.0, flops=20.0, size=16.0), op("c")],
+        CHIP,
+        2,
+    )
     assert table.rows == (
         ("b", "fusion", 1.0, 10.0, 10.0, 8.0, 1.25, "memory", 0.8),
         ("a", "fusion", 0.5, 10.0, 20.0, 1.0, 20.0, "compute", 0.2),
@@ -120,10 +178,13 @@ def test_utilization_is_of_all_devices_peaks():
 @pytest.mark.parametrize(
     ("flops", "period", "specs", "why"),
     [
-        (None, 1.0, [CHIP], "FLOPs of a step"), (1.0, None, [CHIP], "time of a step"), (1.0, 1.0, [], "no accelerator"),
-        (1.0, 1.0, [CHIP, DeviceSpec(name="new chip", flops={})], "not known of new chip"), (101.0, 1.0, [CHIP], "count or the clock is wrong"),
+        (None, 1.0, [CHIP], "FLOPs of a step"),
+        (1.0, None, [CHIP], "time of a step"),
+        (1.0, 1.0, [], "no accelerator"),
+        (1.0, 1.0, [CHIP, DeviceSpec(name="new chip", flops={})], "not known of new chip"),
+        (101.0, 1.0, [CHIP], "count or the clock is wrong"),
     ],
-)  # fmt: skip
+)
 def test_utilization_says_why_it_is_unknown(flops, period, specs, why):
     value = flops_utilization(flops, period, specs)
     assert value.number is None
@@ -138,9 +199,16 @@ def test_the_op_profile_adds_up_to_the_devices_time():
     ]
     table = op_profile_table(ops, idle_s=2.0, spec=CHIP, n_steps=2)
     assert [row[:3] for row in table.rows] == [
-        ("m", "", ""), ("m", "fusion", ""), ("m", "fusion", "a"), ("m", "copy", ""), ("m", "copy", "b"), ("n", "", ""), ("n", "copy", ""),
-        ("n", "copy", "c"), ("idle", "", ""),
-    ]  # fmt: skip
+        ("m", "", ""),
+        ("m", "fusion", ""),
+        ("m", "fusion", "a"),
+        ("m", "copy", ""),
+        ("m", "copy", "b"),
+        ("n", "", ""),
+        ("n", "copy", ""),
+        ("n", "copy", "c"),
+        ("idle", "", ""),
+    ]
     assert sum(row[5] for row in table.rows if not row[1]) == pytest.approx(1)
     assert table.rows[0][4:] == (2.0, 0.5, 30.0, 6.0, 15.0, 0.15, 0.3)
     assert table.rows[5][6:] == (None,) * 5
@@ -149,16 +217,26 @@ def test_the_op_profile_adds_up_to_the_devices_time():
 def core(number, *ops, chip=None, modules=()):
     metadata = {"infeed.1": {"hlo_category": "infeed"}, "fusion.1": {"hlo_category": "loop fusion"}}
     stats = {} if chip is None else {"core_details": field(4, chip)}
-    return plane(f"/device:TPU:{number}", line("XLA Modules", *modules), line("XLA Ops", *ops), metadata=metadata, stats=stats)
+    return plane(
+        f"/device:TPU:{number}",
+        line("XLA Modules", *modules),
+        line("XLA Ops", *ops),
+        metadata=metadata,
+        stats=stats,
+    )
 
 
 def cycles_of(*cores):
-    return [(c.chip, c.working_s, c.busy_s, c.span_s) for c in duty_cycles(decode_trace(space(*cores)))]
+    return [
+        (c.chip, c.working_s, c.busy_s, c.span_s) for c in duty_cycles(decode_trace(space(*cores)))
+    ]
 
 
 def test_a_chip_that_waits_for_input_is_busy_but_does_not_work():
     ops = [at("infeed.1", 0, 2), at("fusion.1", 2, 5), at("fusion.1", 8, 9)]
-    assert cycles_of(core(3, *ops, modules=[at("jit", 0, 10)])) == [(3, *map(pytest.approx, (4e-3, 6e-3, 10e-3)))]
+    assert cycles_of(core(3, *ops, modules=[at("jit", 0, 10)])) == [
+        (3, *map(pytest.approx, (4e-3, 6e-3, 10e-3)))
+    ]
 
 
 def test_two_cores_of_one_chip_are_one():
@@ -176,7 +254,9 @@ def test_the_duty_cycle_agrees_with_xprof():
     cycles = duty_cycles(real("tpu_v6e_jax_inference")[0])
     assert [cycle.chip for cycle in cycles] == [0, 1, 2, 3]
     assert round(duty_cycle(cycles), 3) == 0.865
-    assert sum(cycle.span_s - cycle.working_s for cycle in cycles) == pytest.approx(49.0776, abs=1e-4)
+    assert sum(cycle.span_s - cycle.working_s for cycle in cycles) == pytest.approx(
+        49.0776, abs=1e-4
+    )
     assert round(idle_share(cycles), 3) == 0.134
 
 
@@ -188,11 +268,17 @@ def test_the_roofline_of_the_real_tpu_trace_agrees_with_xprof():
     """
     trace, _ = real("tpu_v6e_jax_inference")
     rows = {
-        row[0]: row for row in roofline_table(device_ops(*real("tpu_v6e_jax_inference")), device_spec(trace.plane("/device:TPU:0")), 1).rows
+        row[0]: row
+        for row in roofline_table(
+            device_ops(*real("tpu_v6e_jax_inference")), device_spec(trace.plane("/device:TPU:0")), 1
+        ).rows
     }
     _, category, _, _, flops, bandwidth, intensity, bound, share = rows["broadcast_add_fusion.1"]
     assert (category, intensity, bound) == ("loop fusion", 0.125, "memory")
-    assert (flops, bandwidth / 2**30) == (pytest.approx(164.5779380951876e9), pytest.approx(1226.2011922537356))
+    assert (flops, bandwidth / 2**30) == (
+        pytest.approx(164.5779380951876e9),
+        pytest.approx(1226.2011922537356),
+    )
     assert share == pytest.approx(0.8038028136700988)
     assert not [name for name in rows if "copy" in name]
 
@@ -200,10 +286,18 @@ def test_the_roofline_of_the_real_tpu_trace_agrees_with_xprof():
 def test_the_op_profile_of_the_real_tpu_trace_agrees_with_xprof():
     """op_profile: rawTime of jit_f 313653114681250 ps, of its loop fusions 9619893637500 ps at 81.77 % of the bandwidth."""
     trace, steps = real("tpu_v6e_jax_inference")
-    table = op_profile_table(device_ops(trace, steps), 48.6117950625, device_spec(trace.plane("/device:TPU:0")), 1)
+    table = op_profile_table(
+        device_ops(trace, steps), 48.6117950625, device_spec(trace.plane("/device:TPU:0")), 1
+    )
     rows = {row[:3]: row for row in table.rows}
     module = rows[("jit_f(12190760917235803885)", "", "")]
-    assert (module[4], module[5]) == (pytest.approx(313.65311468125), pytest.approx(313.65311468125 / 363.72969876875))
+    assert (module[4], module[5]) == (
+        pytest.approx(313.65311468125),
+        pytest.approx(313.65311468125 / 363.72969876875),
+    )
     fusions = rows[("jit_f(12190760917235803885)", "loop fusion", "")]
-    assert (fusions[4], fusions[10]) == (pytest.approx(9.6198936375), pytest.approx(0.8177089736558968))
+    assert (fusions[4], fusions[10]) == (
+        pytest.approx(9.6198936375),
+        pytest.approx(0.8177089736558968),
+    )
     assert fusions[9] == pytest.approx(1610612736000 / 9.6198936375 / 918e12)

@@ -10,7 +10,10 @@ KERNELS = plane("/device:GPU:0", line("Stream #7", at("gemm", 1, 2), id=7))
 
 
 def trace(n_steps, *planes, **texts):
-    marks = [at("doctor", 10 * n, 10 * n + 9, step_num=n, _r=1, tfperf=1, epoch=0, batches=1) for n in range(n_steps)]
+    marks = [
+        at("doctor", 10 * n, 10 * n + 9, step_num=n, _r=1, tfperf=1, epoch=0, batches=1)
+        for n in range(n_steps)
+    ]
     return decode_trace(space(plane("/host:CPU", line("python", *marks)), *planes, **texts))
 
 
@@ -36,7 +39,14 @@ def test_steps_that_are_lost_or_another_sessions_are_a_failure(counts):
 
 
 def test_steps_of_somebody_else_are_none_of_ours():
-    others = decode_trace(space(plane("/host:CPU", line("python", *(at("train", n, n + 1, step_num=n, _r=1) for n in range(5))))))
+    others = decode_trace(
+        space(
+            plane(
+                "/host:CPU",
+                line("python", *(at("train", n, n + 1, step_num=n, _r=1) for n in range(5))),
+            )
+        )
+    )
     assert "0 and 5 found" in found([others, trace(5)])["markers"].found
 
 
@@ -51,7 +61,11 @@ def test_a_gpu_without_a_plane_is_a_failure_that_says_what_to_do():
 
 def test_a_gpu_with_a_plane_is_good():
     check = found([trace(5, KERNELS), trace(5, KERNELS)], n_devices=1)["device plane"]
-    assert (check.passed, check.found, check.advice) == (True, "1 in the trace; TensorFlow has 1 accelerator, the steps ran on one", "")
+    assert (check.passed, check.found, check.advice) == (
+        True,
+        "1 in the trace; TensorFlow has 1 accelerator, the steps ran on one",
+        "",
+    )
 
 
 REFUSED = {"errors": ["CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"]}
@@ -61,14 +75,28 @@ REFUSED = {"errors": ["CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"]}
     ("admin_only", "planes", "texts", "passed", "said"),
     [
         (False, [KERNELS], {}, True, "every user; kernels are traced"),
-        (True, [KERNELS], {}, True, "administrators only (RmProfilingAdminOnly 1); kernels are traced"),
+        (
+            True,
+            [KERNELS],
+            {},
+            True,
+            "administrators only (RmProfilingAdminOnly 1); kernels are traced",
+        ),
         (True, [], {}, False, "administrators only (RmProfilingAdminOnly 1); no kernel is traced"),
-        (False, [], {}, True, "every user; no kernel is traced"),  # that is the device plane's failure
+        (
+            False,
+            [],
+            {},
+            True,
+            "every user; no kernel is traced",
+        ),  # that is the device plane's failure
         (False, [KERNELS], REFUSED, False, "every user; no kernel is traced"),
     ],
 )
 def test_the_permission_to_use_cupti(admin_only, planes, texts, passed, said):
-    check = found([trace(5, *planes, **texts)] * 2, n_devices=1, admin_only=admin_only)["CUPTI permission"]
+    check = found([trace(5, *planes, **texts)] * 2, n_devices=1, admin_only=admin_only)[
+        "CUPTI permission"
+    ]
     assert (check.passed, check.found) == (passed, said)
     assert ("NVreg_RestrictProfilingToAdminUsers=0" in check.advice) is not passed
 
@@ -82,7 +110,10 @@ def test_errors_and_dropped_events_are_told_once():
     broken = trace(5, **REFUSED)
     dropped = trace(5, plane("/host:more", line("x"), stats={"dropped_traces": 12}))
     check = found([broken, broken])["whole traces"]
-    assert (check.passed, check.found) == (False, "the profiler reports an error: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES")
+    assert (check.passed, check.found) == (
+        False,
+        "the profiler reports an error: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES",
+    )
     check = found([broken, dropped])["whole traces"]
     assert check.found.endswith("PRIVILEGES; the profiler dropped 12 events")
     assert "trace_steps=" in check.advice
@@ -91,13 +122,13 @@ def test_errors_and_dropped_events_are_told_once():
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("Mobile: 4294967295\nRmProfilingAdminOnly: 1\nRegistryDwords: \"\"\n", True),
+        ('Mobile: 4294967295\nRmProfilingAdminOnly: 1\nRegistryDwords: ""\n', True),
         ("RmProfilingAdminOnly: 0\n", False),
         ("RmProfilingAdminOnly:1", True),
         ("", None),
         ("RmProfilingAdminOnly: maybe\n", None),
         ("no colon here\n", None),
     ],
-)  # fmt: skip
+)
 def test_the_drivers_parameter(text, says):
     assert reads_admin_only(text) is says

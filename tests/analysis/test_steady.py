@@ -6,7 +6,15 @@ from scipy import stats
 
 from pytest_tfperf.stats.steady_state import _inflation, _ranks, find_trend, slow_start
 
-STEADY = [1.04, 1.01, 1.03, 1.02, 1.06, 1.05, 1.00]  # lag-1 correlation of the ranks: -9/28, which counts as 0
+STEADY = [
+    1.04,
+    1.01,
+    1.03,
+    1.02,
+    1.06,
+    1.05,
+    1.00,
+]  # lag-1 correlation of the ranks: -9/28, which counts as 0
 
 
 @pytest.mark.parametrize(
@@ -127,5 +135,7 @@ def test_a_slow_start_over_three_tenths_is_found_and_the_median_is_nearer_to_the
     dropped = [slow_start(times) for times in drawn]
     assert np.mean(np.array(dropped) > 0) >= found
     all_blocks = np.mean([np.median(times) for times in drawn])
-    steady = np.mean([np.median(times[n_dropped:]) for times, n_dropped in zip(drawn, dropped, strict=True)])
+    steady = np.mean(
+        [np.median(times[n_dropped:]) for times, n_dropped in zip(drawn, dropped, strict=True)]
+    )
     assert 0.98 < steady < 1 + 0.75 * (all_blocks - 1)

@@ -33,7 +33,9 @@ def test_a_period_does_not_reach_over_the_turn_of_an_epoch():
 
 
 def test_an_aborted_step_is_dropped_and_counted():
-    steps = steps_of(train(0, 1, 4, tfperf=1), train(1, 4, 5, tfperf=1, aborted=1), train(2, 6, 9, tfperf=1))
+    steps = steps_of(
+        train(0, 1, 4, tfperf=1), train(1, 4, 5, tfperf=1, aborted=1), train(2, 6, 9, tfperf=1)
+    )
     assert (steps.names, steps.n_dropped) == (("train 0", "train 2"), 1)
 
 
@@ -48,9 +50,17 @@ def test_nested_marks_count_once_as_the_outer_one():
 
 def test_without_marks_the_function_called_most_often_from_outside_is_the_step():
     def call(name, begin, end):
-        return event(name, int(begin * MS), int((end - begin) * MS), tf_function_call="notTraced-nonXla")
+        return event(
+            name, int(begin * MS), int((end - begin) * MS), tf_function_call="notTraced-nonXla"
+        )
 
-    steps = steps_of(call("init", 0, 1), call("step", 2, 5), call("inner", 3, 4), call("step", 6, 8), call("inner", 6.5, 7))
+    steps = steps_of(
+        call("init", 0, 1),
+        call("step", 2, 5),
+        call("inner", 3, 4),
+        call("step", 6, 8),
+        call("inner", 6.5, 7),
+    )
     assert (steps.names, steps.source, steps.n_dropped) == (("step 0", "step 1"), "function", 1)
     assert ms(steps.period_ps) == [4, 2]
 
@@ -66,27 +76,50 @@ def test_a_trace_without_a_host_has_no_step():
         find_steps(decode_trace(space(plane("/device:TPU:0"))))
 
 
-@pytest.mark.parametrize(("time", "step"), [(0.999, -1), (1, 0), (4.999, 0), (5, 1), (7.999, 1), (8, -1)])
+@pytest.mark.parametrize(
+    ("time", "step"), [(0.999, -1), (1, 0), (4.999, 0), (5, 1), (7.999, 1), (8, -1)]
+)
 def test_a_step_is_half_open(time, step):
     steps = steps_of(train(0, 1, 4), train(1, 5, 8))
     assert steps.of(np.array([int(time * MS)])).tolist() == [step]
 
 
 def test_calls_of_a_jax_function_are_steps_where_there_is_nothing_else():
-    calls = [at("PjitFunction(f)", n * 10 + inner, n * 10 + 5 - inner) for n in range(3) for inner in (0, 1)]  # each shows twice, nested
-    steps = find_steps(decode_trace(space(plane("/host:CPU", line("python", *calls, at("PjitFunction(g)", 40, 41))))))
-    assert (steps.names, steps.source, steps.n_dropped) == (("PjitFunction(f) 0", "PjitFunction(f) 1", "PjitFunction(f) 2"), "function", 1)
+    calls = [
+        at("PjitFunction(f)", n * 10 + inner, n * 10 + 5 - inner)
+        for n in range(3)
+        for inner in (0, 1)
+    ]  # each shows twice, nested
+    steps = find_steps(
+        decode_trace(
+            space(plane("/host:CPU", line("python", *calls, at("PjitFunction(g)", 40, 41))))
+        )
+    )
+    assert (steps.names, steps.source, steps.n_dropped) == (
+        ("PjitFunction(f) 0", "PjitFunction(f) 1", "PjitFunction(f) 2"),
+        "function",
+        1,
+    )
 
 
 def test_a_loop_s_last_evaluation_of_its_condition_is_no_iteration():
     """Two calls of a loop of three: the executor works on a fourth iteration, which finds that the loop is over."""
     work = [
-        at("ExecutorState::Process", 20 * call + 4 * n, 20 * call + 4 * n + 3, id=call + 1, iter_num=n)
+        at(
+            "ExecutorState::Process",
+            20 * call + 4 * n,
+            20 * call + 4 * n + 3,
+            id=call + 1,
+            iter_num=n,
+        )
         for call in range(2)
         for n in range(4)
     ]
     steps = find_steps(decode_trace(space(plane("/host:CPU", line("tf_Compute", *work)))))
-    assert (steps.source, steps.names) == ("iterations", ("iteration 0", "iteration 1", "iteration 2") * 2)
+    assert (steps.source, steps.names) == (
+        "iterations",
+        ("iteration 0", "iteration 1", "iteration 2") * 2,
+    )
     assert (steps.start_ps // MS).tolist() == [0, 4, 8, 20, 24, 28]
     assert (steps.end_ps // MS).tolist() == [4, 8, 20, 24, 28, 35]
 
@@ -98,6 +131,9 @@ def test_steps_that_overlap_last_from_start_to_start():
 
 
 def test_devices_whose_steps_lie_apart_are_said_to_be_dropped():
-    gpus = [plane(f"/device:GPU:{n}", line("Steps", at("0", 100 * n, 100 * n + 20 + n))) for n in range(2)]
+    gpus = [
+        plane(f"/device:GPU:{n}", line("Steps", at("0", 100 * n, 100 * n + 20 + n)))
+        for n in range(2)
+    ]
     steps = find_steps(decode_trace(space(plane("/host:CPU"), *gpus)))
     assert (len(steps), steps.n_dropped) == (1, 1)

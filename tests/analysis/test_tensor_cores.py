@@ -2,8 +2,13 @@
 
 import pytest
 
-from pytest_tfperf.analysis.device.annotations import Launcher
-from pytest_tfperf.analysis.device.kernel_names import half_by_name, half_operands, is_eligible, uses_tensor_cores
+from pytest_tfperf.analysis.device.kernel_names import (
+    Launcher,
+    half_by_name,
+    half_operands,
+    is_eligible,
+    uses_tensor_cores,
+)
 
 NOBODY = Launcher("", "", "")
 
@@ -11,19 +16,26 @@ NOBODY = Launcher("", "", "")
 @pytest.mark.parametrize(
     "kernel",
     [
-        "volta_fp16_s884gemm_fp16_128x128_ldg8_f2f_nn", "volta_h884cudnn_256x64_ldg8_relu_exp_interior_nhwc_tn_v1",
-        "turing_fp16_s1688gemm_fp16_64x64_sliced1x2_ldg8_f2f_tn", "ampere_fp16_s16816gemm_fp16_128x64_ldg8_f2f_stages_64x3_nn",
-        "ampere_h16816gemm_256x128_ldg8_stages_32x3_nn", "ampere_bf16_s16816gemm_bf16_128x64_ldg8_relu_f2f_stages_64x4_tn",
+        "volta_fp16_s884gemm_fp16_128x128_ldg8_f2f_nn",
+        "volta_h884cudnn_256x64_ldg8_relu_exp_interior_nhwc_tn_v1",
+        "turing_fp16_s1688gemm_fp16_64x64_sliced1x2_ldg8_f2f_tn",
+        "ampere_fp16_s16816gemm_fp16_128x64_ldg8_f2f_stages_64x3_nn",
+        "ampere_h16816gemm_256x128_ldg8_stages_32x3_nn",
+        "ampere_bf16_s16816gemm_bf16_128x64_ldg8_relu_f2f_stages_64x4_tn",
         "sm80_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x64x32_stage4_warpsize2x2x1_tensor16x8x8_kernel",
         "sm80_xmma_fprop_implicit_gemm_indexed_bf16bf16_bf16f32_f32_nhwckrsc_nhwc_tensor16x8x16",
         "void cutlass::Kernel<cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_256x64_32x4_nn_align8>(cutlass_80_tensorop::Params)",
-        "nvjet_hsh_128x256_64x4_1x2_h_bz_coopA_NNT", "nvjet_tst_192x192_64x4_2x1_v_bz_coopB_TNN",
+        "nvjet_hsh_128x256_64x4_1x2_h_bz_coopA_NNT",
+        "nvjet_tst_192x192_64x4_2x1_v_bz_coopB_TNN",
         "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize64x128x64_warpgroupsize1x1x1_execute_segment_k_off_kernel__5x_cublas",
-        "cutlass3x_sm100_tensorop_s128x256x16gemm_bf16_bf16_f32_bf16_bf16", "fmha_cutlassF_bf16_aligned_64x64_rf_sm80",
-        "cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x64_4x1x1_kernel0_0", "flash_fwd_kernel",
-        "Cijk_Ailk_Bljk_BBS_BH_MT256x128x64_MI16x16x16x1_SN_1LDSB0.kd", "Cijk_Alik_Bljk_HHS_BH_MT64x64x64_MI32x32x8_SE_K1",
+        "cutlass3x_sm100_tensorop_s128x256x16gemm_bf16_bf16_f32_bf16_bf16",
+        "fmha_cutlassF_bf16_aligned_64x64_rf_sm80",
+        "cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x64_4x1x1_kernel0_0",
+        "flash_fwd_kernel",
+        "Cijk_Ailk_Bljk_BBS_BH_MT256x128x64_MI16x16x16x1_SN_1LDSB0.kd",
+        "Cijk_Alik_Bljk_HHS_BH_MT64x64x64_MI32x32x8_SE_K1",
     ],
-)  # fmt: skip
+)
 def test_kernels_of_tensor_cores(kernel):
     assert uses_tensor_cores(kernel)
     assert is_eligible(kernel, NOBODY)
@@ -32,11 +44,16 @@ def test_kernels_of_tensor_cores(kernel):
 @pytest.mark.parametrize(
     "kernel",
     [
-        "volta_sgemm_128x64_nn", "ampere_sgemm_32x128_tn", "void cutlass::Kernel<cutlass_80_simt_sgemm_128x32_8x5_nn_align1>(…)",
-        "maxwell_scudnn_128x64_relu_interior_nn_v1", "void implicit_convolve_sgemm<float, float, 1024, 5, 5, 3, 3, 3, 1>(…)",
-        "Cijk_Ailk_Bljk_SB_MT128x128x8_SN_K1", "Im3d2Col.kd", "void gemvNSP_kernel<float, float, float, float>(…)",
+        "volta_sgemm_128x64_nn",
+        "ampere_sgemm_32x128_tn",
+        "void cutlass::Kernel<cutlass_80_simt_sgemm_128x32_8x5_nn_align1>(…)",
+        "maxwell_scudnn_128x64_relu_interior_nn_v1",
+        "void implicit_convolve_sgemm<float, float, 1024, 5, 5, 3, 3, 3, 1>(…)",
+        "Cijk_Ailk_Bljk_SB_MT128x128x8_SN_K1",
+        "Im3d2Col.kd",
+        "void gemvNSP_kernel<float, float, float, float>(…)",
     ],
-)  # fmt: skip
+)
 def test_kernels_that_multiply_matrices_elsewhere(kernel):
     assert not uses_tensor_cores(kernel)
     assert is_eligible(kernel, NOBODY)
@@ -45,10 +62,16 @@ def test_kernels_that_multiply_matrices_elsewhere(kernel):
 @pytest.mark.parametrize(
     "kernel",
     [
-        "loop_add_fusion", "input_transpose_fusion.kd", "loop_convert_fusion", "void Eigen::internal::EigenMetaKernel<…>(…)",
-        "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevComm*)", "void cub::DeviceReduceKernel<…>(…)", "redzone_checker", "",
+        "loop_add_fusion",
+        "input_transpose_fusion.kd",
+        "loop_convert_fusion",
+        "void Eigen::internal::EigenMetaKernel<…>(…)",
+        "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevComm*)",
+        "void cub::DeviceReduceKernel<…>(…)",
+        "redzone_checker",
+        "",
     ],
-)  # fmt: skip
+)
 def test_other_kernels_are_not_eligible(kernel):
     assert not uses_tensor_cores(kernel)
     assert not is_eligible(kernel, NOBODY)
@@ -57,23 +80,38 @@ def test_other_kernels_are_not_eligible(kernel):
 @pytest.mark.parametrize(
     ("launcher", "eligible"),
     [
-        (Launcher("model/dense/MatMul", "MatMul", "tf_op"), True), (Launcher("a", "BatchMatMulV2", "annotation"), True),
-        (Launcher("a", "_FusedMatMul", "tf_op"), True), (Launcher("a", "Conv2DBackpropFilter", "tf_op"), True),
-        (Launcher("a", "DepthwiseConv2dNative", "tf_op"), True), (Launcher("a", "Einsum", "tf_op"), True), (Launcher("a", "CudnnRNNV3", "tf_op"), True),
-        (Launcher("jit(f)/dot_general", "dot_general", "tf_op"), True), (Launcher("a", "Transpose", "tf_op"), False), (Launcher("a", "BiasAdd", "tf_op"), False),
-        (Launcher("cudnn-conv.1", "cudnn-conv", "hlo_op"), True), (Launcher("gemm_fusion_dot.5", "gemm_fusion_dot", "hlo_op"), True),
-        (Launcher("cublas-gemm.1.0", "cublas-gemm", "hlo_op"), True), (Launcher("loop_convolution_fusion", "loop_convolution_fusion", "hlo_op"), True),
+        (Launcher("model/dense/MatMul", "MatMul", "tf_op"), True),
+        (Launcher("a", "BatchMatMulV2", "annotation"), True),
+        (Launcher("a", "_FusedMatMul", "tf_op"), True),
+        (Launcher("a", "Conv2DBackpropFilter", "tf_op"), True),
+        (Launcher("a", "DepthwiseConv2dNative", "tf_op"), True),
+        (Launcher("a", "Einsum", "tf_op"), True),
+        (Launcher("a", "CudnnRNNV3", "tf_op"), True),
+        (Launcher("jit(f)/dot_general", "dot_general", "tf_op"), True),
+        (Launcher("a", "Transpose", "tf_op"), False),
+        (Launcher("a", "BiasAdd", "tf_op"), False),
+        (Launcher("cudnn-conv.1", "cudnn-conv", "hlo_op"), True),
+        (Launcher("gemm_fusion_dot.5", "gemm_fusion_dot", "hlo_op"), True),
+        (Launcher("cublas-gemm.1.0", "cublas-gemm", "hlo_op"), True),
+        (Launcher("loop_convolution_fusion", "loop_convolution_fusion", "hlo_op"), True),
         (Launcher("loop_convert_fusion.2", "loop_convert_fusion", "hlo_op"), False),
-        (Launcher("input_transpose_fusion", "input_transpose_fusion", "hlo_op"), False), (Launcher("custom-call.3", "custom-call", "hlo_op"), False),
+        (Launcher("input_transpose_fusion", "input_transpose_fusion", "hlo_op"), False),
+        (Launcher("custom-call.3", "custom-call", "hlo_op"), False),
     ],
-)  # fmt: skip
+)
 def test_eligibility_by_what_launched_a_kernel(launcher, eligible):
     assert is_eligible("some_kernel", launcher) == eligible
 
 
 @pytest.mark.parametrize(
     ("shapes", "half"),
-    [("(half[4,1])", True), ("(float[2];half[2])", True), ("(bfloat16[8])", True), ("(float[4096,1024];int32)", False), ("", None)],
+    [
+        ("(half[4,1])", True),
+        ("(float[2];half[2])", True),
+        ("(bfloat16[8])", True),
+        ("(float[4096,1024];int32)", False),
+        ("", None),
+    ],
 )
 def test_operands_by_their_shapes(shapes, half):
     assert half_operands(shapes) is half
@@ -82,10 +120,16 @@ def test_operands_by_their_shapes(shapes, half):
 @pytest.mark.parametrize(
     ("kernel", "half"),
     [
-        ("volta_h884gemm_128x128_nn", True), ("bf16_gemm_kernel", True), ("nvjet_tst_64x8", True), ("nvjet_sss_64x8", False),
-        ("volta_sgemm_128x64_nn", False), ("Cijk_Ailk_Bljk_BBS_BH_MT256x128x64_MI16x16x16x1", True), ("Cijk_Ailk_Bljk_SB_MT128x128x8", False),
-        ("void tensorflow::Cast<Eigen::half, float>(…)", True), ("ampere_sgemm_32x128_tn", False),
+        ("volta_h884gemm_128x128_nn", True),
+        ("bf16_gemm_kernel", True),
+        ("nvjet_tst_64x8", True),
+        ("nvjet_sss_64x8", False),
+        ("volta_sgemm_128x64_nn", False),
+        ("Cijk_Ailk_Bljk_BBS_BH_MT256x128x64_MI16x16x16x1", True),
+        ("Cijk_Ailk_Bljk_SB_MT128x128x8", False),
+        ("void tensorflow::Cast<Eigen::half, float>(…)", True),
+        ("ampere_sgemm_32x128_tn", False),
     ],
-)  # fmt: skip
+)
 def test_operands_by_the_kernel_s_name(kernel, half):
     assert half_by_name(kernel) is half

@@ -1,6 +1,11 @@
 import pytest
 
-from pytest_tfperf.analysis.timing import block_seconds, median_precision, timed_values, timing_notes
+from pytest_tfperf.analysis.timing import (
+    block_seconds,
+    median_precision,
+    timed_values,
+    timing_notes,
+)
 from pytest_tfperf.recording import Recording
 
 
@@ -10,11 +15,15 @@ def values(**recorded):
 
 def test_step_time_is_the_median_over_blocks_of_time_by_steps():
     blocks = ((0.020, 2), (0.033, 3), (0.900, 1))
-    assert values(blocks=blocks, step_seconds=(0.01,) * 6)["step_time"].number == pytest.approx(0.011)
+    assert values(blocks=blocks, step_seconds=(0.01,) * 6)["step_time"].number == pytest.approx(
+        0.011
+    )
 
 
 def test_the_seconds_of_a_step_are_told_block_by_block():
-    assert block_seconds(Recording(name="", trace=None, workload={}, blocks=((0.5, 2), (0.75, 3)))) == (0.25, 0.25)
+    assert block_seconds(
+        Recording(name="", trace=None, workload={}, blocks=((0.5, 2), (0.75, 3)))
+    ) == (0.25, 0.25)
 
 
 def test_steps_that_loop_inside_divide_all_times_but_the_first():
@@ -50,12 +59,17 @@ def test_the_first_block_that_many_calls_are_in_leaves_a_call():
 
 
 def noted(*seconds, **recorded):
-    return timing_notes(Recording(name="", trace=None, workload={}, blocks=blocks(*seconds), **recorded))
+    return timing_notes(
+        Recording(name="", trace=None, workload={}, blocks=blocks(*seconds), **recorded)
+    )
 
 
 def test_steps_that_never_get_steady_are_said_with_what_to_do():
     (note,) = noted(*(0.110 - 0.001 * i for i in range(21)))
-    assert note == "step_time is not steady: over 21 blocks it fell by 20% (1.00% a block): give it more warm-up (warmup=)"
+    assert (
+        note
+        == "step_time is not steady: over 21 blocks it fell by 20% (1.00% a block): give it more warm-up (warmup=)"
+    )
     (note,) = noted(*(0.090 + 0.001 * i for i in range(21)))
     assert note == (
         "step_time is not steady: over 21 blocks it rose by 20% (1.00% a block): "
@@ -73,19 +87,34 @@ def test_the_90th_percentile_is_the_smallest_that_90_percent_do_not_exceed(n, ex
 
 
 def test_throughput_is_examples_by_step_time():
-    assert values(blocks=((0.02, 2),), step_seconds=(0.01,), examples_per_step=32)["throughput"].number == pytest.approx(3200)
-    assert "examples_per_step" in values(blocks=((0.02, 2),), step_seconds=(0.01,))["throughput"].why
+    assert values(blocks=((0.02, 2),), step_seconds=(0.01,), examples_per_step=32)[
+        "throughput"
+    ].number == pytest.approx(3200)
+    assert (
+        "examples_per_step" in values(blocks=((0.02, 2),), step_seconds=(0.01,))["throughput"].why
+    )
 
 
 def test_what_was_not_timed_is_unknown_with_the_reason():
     assert "nothing was timed" in values()["step_time"].why
     assert values(ended="fit ended after 3 steps")["step_time"].why == "fit ended after 3 steps"
-    assert values(first_step_s=1.0, first_step_why="traced before")["first_step_time"].why == "traced before"
-    assert values(blocks=((1.0, 1),), step_seconds=(1.0,))["epoch_gap"].why == "no epoch ended in the timed window"
+    assert (
+        values(first_step_s=1.0, first_step_why="traced before")["first_step_time"].why
+        == "traced before"
+    )
+    assert (
+        values(blocks=((1.0, 1),), step_seconds=(1.0,))["epoch_gap"].why
+        == "no epoch ended in the timed window"
+    )
 
 
 def test_the_gap_between_epochs_is_its_median():
-    assert values(blocks=((1.0, 1),), step_seconds=(1.0,), epoch_gaps_s=(0.1, 0.9, 0.2))["epoch_gap"].number == 0.2
+    assert (
+        values(blocks=((1.0, 1),), step_seconds=(1.0,), epoch_gaps_s=(0.1, 0.9, 0.2))[
+            "epoch_gap"
+        ].number
+        == 0.2
+    )
 
 
 def test_precision_narrows_with_the_root_of_the_number_of_blocks():

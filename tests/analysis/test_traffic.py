@@ -27,38 +27,105 @@ def traffic(opcode, result, *shapes, called=(), inside=None, **more):
         ("copy-done", "f32[8]", ["(f32[8], f32[8], u32[])"], 32),
         ("async-update", "f32[8]", ["f32[8]"], 0),
     ],
-)  # fmt: skip
+)
 def test_an_instruction_reads_its_operands_and_writes_its_result(opcode, result, shapes, size):
     assert traffic(opcode, result, *shapes) == size
 
 
 def test_scatter_reads_and_writes_what_it_updates_alone():
     add = [*parameters("f32[]", "f32[]"), op("s", "add", "f32[]", "p0", "p1")]
-    assert traffic("scatter", "f32[1000]", "f32[1000]", "s32[3]", "f32[3]", inside=add) == 3 * 12 + 12
+    assert (
+        traffic("scatter", "f32[1000]", "f32[1000]", "s32[3]", "f32[3]", inside=add) == 3 * 12 + 12
+    )
 
 
 def test_scratch_memory_of_a_library_is_no_traffic():
-    assert traffic("custom-call", "(f16[8], u8[4096])", "f16[8]", custom_call_target="__cublas$gemm") == 32
+    assert (
+        traffic("custom-call", "(f16[8], u8[4096])", "f16[8]", custom_call_target="__cublas$gemm")
+        == 32
+    )
 
 
 @pytest.mark.parametrize(
     ("result", "shapes", "inside", "size"),
     [
         # what is between stays inside
-        ("f32[8]", ["f32[8]", "f32[8]"], [op("a", "add", "f32[8]", "p0", "p1"), op("b", "multiply", "f32[8]", "a", "p0")], 96),
-        ("f32[2]", ["f32[1000]"], [op("a", "slice", "f32[2]", "p0"), op("b", "add", "f32[2]", "a", "a")], 16),
-        ("f32[2]", ["f32[1000]"], [op("a", "slice", "f32[2]", "p0"), op("b", "slice", "f32[2]", "p0"), op("c", "add", "f32[2]", "a", "b")], 24),
-        ("f32[2]", ["f32[1000]", "s32[]"], [op("a", "dynamic-slice", "f32[2]", "p0", "p1"), op("b", "negate", "f32[2]", "a")], 20),
-        ("f32[6]", ["f32[8]"], [op("a", "slice", "f32[6]", "p0"), op("b", "slice", "f32[6]", "p0"), op("c", "add", "f32[6]", "a", "b")], 56),
+        (
+            "f32[8]",
+            ["f32[8]", "f32[8]"],
+            [op("a", "add", "f32[8]", "p0", "p1"), op("b", "multiply", "f32[8]", "a", "p0")],
+            96,
+        ),
+        (
+            "f32[2]",
+            ["f32[1000]"],
+            [op("a", "slice", "f32[2]", "p0"), op("b", "add", "f32[2]", "a", "a")],
+            16,
+        ),
+        (
+            "f32[2]",
+            ["f32[1000]"],
+            [
+                op("a", "slice", "f32[2]", "p0"),
+                op("b", "slice", "f32[2]", "p0"),
+                op("c", "add", "f32[2]", "a", "b"),
+            ],
+            24,
+        ),
+        (
+            "f32[2]",
+            ["f32[1000]", "s32[]"],
+            [op("a", "dynamic-slice", "f32[2]", "p0", "p1"), op("b", "negate", "f32[2]", "a")],
+            20,
+        ),
+        (
+            "f32[6]",
+            ["f32[8]"],
+            [
+                op("a", "slice", "f32[6]", "p0"),
+                op("b", "slice", "f32[6]", "p0"),
+                op("c", "add", "f32[6]", "a", "b"),
+            ],
+            56,
+        ),
         # updated in place
-        ("f32[1000]", ["f32[1000]", "f32[2]", "s32[]"], [op("a", "dynamic-update-slice", "f32[1000]", "p0", "p1", "p2")], 20),
-        ("(f32[8], f32[4])", ["f32[8]"],
-         [op("a", "negate", "f32[8]", "p0"), op("b", "slice", "f32[4]", "a"), op("t", "tuple", "(f32[8], f32[4])", "a", "b")], 80),
-        ("f32[32]", ["f32[32]"], [op("c", "constant", "f32[32]"), op("a", "add", "f32[32]", "p0", "c")], 3 * 128),
-        ("f32[8]", ["f32[8]"], [op("c", "constant", "f32[8]"), op("a", "add", "f32[8]", "p0", "c")], 64),
-        ("f32[8]", ["(f32[8], f32[1000])"],
-         [op("g", "get-tuple-element", "f32[8]", "p0"), op("a", "negate", "f32[8]", "g")], 64),
+        (
+            "f32[1000]",
+            ["f32[1000]", "f32[2]", "s32[]"],
+            [op("a", "dynamic-update-slice", "f32[1000]", "p0", "p1", "p2")],
+            20,
+        ),
+        (
+            "(f32[8], f32[4])",
+            ["f32[8]"],
+            [
+                op("a", "negate", "f32[8]", "p0"),
+                op("b", "slice", "f32[4]", "a"),
+                op("t", "tuple", "(f32[8], f32[4])", "a", "b"),
+            ],
+            80,
+        ),
+        (
+            "f32[32]",
+            ["f32[32]"],
+            [op("c", "constant", "f32[32]"), op("a", "add", "f32[32]", "p0", "c")],
+            3 * 128,
+        ),
+        (
+            "f32[8]",
+            ["f32[8]"],
+            [op("c", "constant", "f32[8]"), op("a", "add", "f32[8]", "p0", "c")],
+            64,
+        ),
+        (
+            "f32[8]",
+            ["(f32[8], f32[1000])"],
+            [op("g", "get-tuple-element", "f32[8]", "p0"), op("a", "negate", "f32[8]", "g")],
+            64,
+        ),
     ],
-)  # fmt: skip
-def test_a_fusion_moves_what_it_reads_of_its_parameters_and_writes_of_its_results(result, shapes, inside, size):
+)
+def test_a_fusion_moves_what_it_reads_of_its_parameters_and_writes_of_its_results(
+    result, shapes, inside, size
+):
     assert traffic("fusion", result, *shapes, inside=[*parameters(*shapes), *inside]) == size

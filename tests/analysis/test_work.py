@@ -18,15 +18,26 @@ def test_modules_count_as_often_as_they_run():
     assert values["half_precision"].number == pytest.approx(160 / 165)
 
 
-@pytest.mark.parametrize(("programs", "metric", "why"), [
-    ("nothing was lowered", "flops", "nothing was lowered"),
-    ("nothing was lowered", "half_precision", "nothing was lowered"),
-    ([(costs(100), 1.0)], "half_precision", "no matrix multiplication"),
-    ([(costs(100, 80, 0, unsure=40), 1.0)], "half_precision", "50% of the matmul FLOPs"),
-    ([(costs(100, 80, uncounted=("__cudnn$fmhaSoftmax",)), 1.0)], "flops", "__cudnn$fmhaSoftmax"),
-    ([(costs(100, 80, once=("while.3",)), 1.0)], "flops", "how often its loops run (while.3)"),
-    ([(costs(100, 80, 40, once=("while.3",)), 1.0)], "half_precision", "how often its loops run"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("programs", "metric", "why"),
+    [
+        ("nothing was lowered", "flops", "nothing was lowered"),
+        ("nothing was lowered", "half_precision", "nothing was lowered"),
+        ([(costs(100), 1.0)], "half_precision", "no matrix multiplication"),
+        ([(costs(100, 80, 0, unsure=40), 1.0)], "half_precision", "50% of the matmul FLOPs"),
+        (
+            [(costs(100, 80, uncounted=("__cudnn$fmhaSoftmax",)), 1.0)],
+            "flops",
+            "__cudnn$fmhaSoftmax",
+        ),
+        ([(costs(100, 80, once=("while.3",)), 1.0)], "flops", "how often its loops run (while.3)"),
+        (
+            [(costs(100, 80, 40, once=("while.3",)), 1.0)],
+            "half_precision",
+            "how often its loops run",
+        ),
+    ],
+)
 def test_what_is_not_known_is_said(programs, metric, why):
     value = work_values(programs)[metric]
     assert value.number is None
@@ -35,7 +46,10 @@ def test_what_is_not_known_is_said(programs, metric, why):
 
 @pytest.mark.parametrize(("half", "share"), [(0, 0.0), (80, 1.0)])
 def test_loops_that_nobody_counts_leave_a_precision_that_is_the_same_everywhere(half, share):
-    assert work_values([(costs(100, 80, half, once=("while.3",)), 1.0)])["half_precision"].number == share
+    assert (
+        work_values([(costs(100, 80, half, once=("while.3",)), 1.0)])["half_precision"].number
+        == share
+    )
 
 
 def test_a_custom_call_that_is_no_matmul_leaves_the_flops():
@@ -43,19 +57,29 @@ def test_a_custom_call_that_is_no_matmul_leaves_the_flops():
 
 
 def test_without_lowering_the_recording_says_why():
-    assert lowered_programs(Recording(name="", trace=None, workload={}, lowered_why="it has strings")) == "it has strings"
+    assert (
+        lowered_programs(Recording(name="", trace=None, workload={}, lowered_why="it has strings"))
+        == "it has strings"
+    )
     assert "not lowered" in lowered_programs(Recording(name="", trace=None, workload={}))
 
 
 def test_eager_matmuls_are_in_no_module():
     recording = Recording(name="", trace=None, workload={}, lowered=())
-    assert "runs Conv2D, MatMul eagerly" in lowered_programs(recording, ["MatMul", "Conv2D", "AddV2"])
+    assert "runs Conv2D, MatMul eagerly" in lowered_programs(
+        recording, ["MatMul", "Conv2D", "AddV2"]
+    )
     assert lowered_programs(recording, ["AddV2"]) == []
 
 
-@pytest.mark.parametrize(("modules", "runs_ops", "why"), [
-    ({}, False, "no XLA executable"), ({"f(1)": 1.0}, True, "outside XLA"), ({"f(1)": 1.0}, False, "0 of the 1 executables"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("modules", "runs_ops", "why"),
+    [
+        ({}, False, "no XLA executable"),
+        ({"f(1)": 1.0}, True, "outside XLA"),
+        ({"f(1)": 1.0}, False, "0 of the 1 executables"),
+    ],
+)
 def test_of_a_trace_alone_all_work_must_be_in_executables_that_it_holds(modules, runs_ops, why):
     assert why in traced_programs({}, XlaUse(None, None, modules), runs_ops)
 

@@ -2,20 +2,35 @@ import pytest
 from xspace import at, line, plane, space
 
 from pytest_tfperf.analysis.steps.detect import find_steps
-from pytest_tfperf.analysis.xla.executions import compiled_late, compiled_outside, find_xla_use, short_module
+from pytest_tfperf.analysis.xla.executions import (
+    compiled_late,
+    compiled_outside,
+    find_xla_use,
+    short_module,
+)
 from pytest_tfperf.trace.xspace import decode_trace
 
 
 def run(begin, *programs):
     thunks = [
-        at("dot", begin + 0.1 * n, begin + 0.1 * n + 0.05, hlo_op="dot", hlo_module=f"m{p}", program_id=p) for n, p in enumerate(programs)
+        at(
+            "dot",
+            begin + 0.1 * n,
+            begin + 0.1 * n + 0.05,
+            hlo_op="dot",
+            hlo_module=f"m{p}",
+            program_id=p,
+        )
+        for n, p in enumerate(programs)
     ]
     return [at("CpuExecutable::ExecuteAsyncOnStream", begin, begin + 1), *thunks]
 
 
 def two_steps(*events):
     marks = [at("train", n * 10, n * 10 + 9, step_num=n, _r=1) for n in range(2)]
-    trace = decode_trace(space(plane("/host:CPU", line("marks", *marks), line("tf_Compute/1", *events))))
+    trace = decode_trace(
+        space(plane("/host:CPU", line("marks", *marks), line("tf_Compute/1", *events)))
+    )
     return trace, find_steps(trace)
 
 
@@ -31,16 +46,25 @@ def test_without_xla_there_are_none():
 
 
 def test_compilations_are_told_apart_by_when_they_ran():
-    compilation = [at("CpuCompiler::RunBackend", begin, begin + 0.5, name=f"m{begin}") for begin in (1, 9.2, 12)]
+    compilation = [
+        at("CpuCompiler::RunBackend", begin, begin + 0.5, name=f"m{begin}")
+        for begin in (1, 9.2, 12)
+    ]
     trace, steps = two_steps(*compilation)
     assert compiled_late(trace, steps) == ["m12"]
-    assert compiled_outside(trace, steps) == 0  # 9.2 is in the period of the first step, which lasts to the second
+    assert (
+        compiled_outside(trace, steps) == 0
+    )  # 9.2 is in the period of the first step, which lasts to the second
     trace, steps = two_steps(at("CpuCompiler::RunBackend", 30, 31))
     assert compiled_outside(trace, steps) == 1
 
 
 def test_on_a_gpu_the_compiler_s_passes_name_the_module_and_autotuning_compiles_within_them():
-    trace, steps = two_steps(at("HLO Transforms:m1", 1, 2), at("HLO Transforms:m12", 12, 14), at("HLO Transforms:tried", 12.5, 13))
+    trace, steps = two_steps(
+        at("HLO Transforms:m1", 1, 2),
+        at("HLO Transforms:m12", 12, 14),
+        at("HLO Transforms:tried", 12.5, 13),
+    )
     assert compiled_late(trace, steps) == ["m12"]
 
 
@@ -59,31 +83,63 @@ def test_a_module_is_shown_by_its_function(name, short):
 
 def test_on_a_tpu_executions_are_those_of_the_busiest_core():
     cores = [
-        plane(f"/device:TPU:{n}", line("XLA Modules", *(at(name, begin, begin + 1) for name, begin in runs)))
-        for n, runs in enumerate([[("jit_f(9)", 1), ("jit_g(8)", 3), ("jit_f(9)", 5), ("jit_f(9)", 12)], [("jit_f(9)", 1)]])
+        plane(
+            f"/device:TPU:{n}",
+            line("XLA Modules", *(at(name, begin, begin + 1) for name, begin in runs)),
+        )
+        for n, runs in enumerate(
+            [
+                [("jit_f(9)", 1), ("jit_g(8)", 3), ("jit_f(9)", 5), ("jit_f(9)", 12)],
+                [("jit_f(9)", 1)],
+            ]
+        )
     ]
     marks = [at("train", n * 10, n * 10 + 9, step_num=n, _r=1) for n in range(2)]
     trace = decode_trace(space(plane("/host:CPU", line("marks", *marks)), *cores))
     use = find_xla_use(trace, find_steps(trace))
-    assert (use.launches.tolist(), use.clusters.tolist(), use.modules) == ([3, 1], [2, 1], {"jit_f(9)": 1.5, "jit_g(8)": 0.5})
+    assert (use.launches.tolist(), use.clusters.tolist(), use.modules) == (
+        [3, 1],
+        [2, 1],
+        {"jit_f(9)": 1.5, "jit_g(8)": 0.5},
+    )
 
 
 def test_on_gpus_kernels_name_the_executables_and_each_gpu_ran_its_share():
     marks = [at("train", n * 10, n * 10 + 9, step_num=n, _r=1) for n in range(2)]
-    runs = [at("GpuExecutable::ExecuteAsyncOnStream", begin, begin + 0.5) for begin in (1, 1.1, 3, 3.1, 12, 12.1)]
+    runs = [
+        at("GpuExecutable::ExecuteAsyncOnStream", begin, begin + 0.5)
+        for begin in (1, 1.1, 3, 3.1, 12, 12.1)
+    ]
     gpus = [
-        plane(f"/device:GPU:{n}", line("Stream #1(Compute)", *(at("fusion", b, b + 1, hlo_module=f"m{p}", program_id=p) for b, p in work)))
+        plane(
+            f"/device:GPU:{n}",
+            line(
+                "Stream #1(Compute)",
+                *(at("fusion", b, b + 1, hlo_module=f"m{p}", program_id=p) for b, p in work),
+            ),
+        )
         for n, work in enumerate([[(2, 5), (4, 6), (13, 5)], [(2, 5), (4, 6), (13, 5)]])
     ]
     trace = decode_trace(space(plane("/host:CPU", line("marks", *marks), line("py", *runs)), *gpus))
     use = find_xla_use(trace, find_steps(trace))
-    assert (use.launches.tolist(), use.clusters.tolist(), use.modules) == ([2, 1], [2, 1], {"m5(5)": 1, "m6(6)": 0.5})
+    assert (use.launches.tolist(), use.clusters.tolist(), use.modules) == (
+        [2, 1],
+        [2, 1],
+        {"m5(5)": 1, "m6(6)": 0.5},
+    )
 
 
 def test_the_ops_of_a_loop_run_more_often_than_their_executable():
     runs = [event for begin in (1, 12) for event in run(begin, 5)]
     looped = [
-        at("add", begin + 0.5 + n * 0.05, begin + 0.52 + n * 0.05, hlo_op="add", hlo_module="m5", program_id=5)
+        at(
+            "add",
+            begin + 0.5 + n * 0.05,
+            begin + 0.52 + n * 0.05,
+            hlo_op="add",
+            hlo_module="m5",
+            program_id=5,
+        )
         for begin in (1, 12)
         for n in range(4)
     ]
@@ -92,4 +148,6 @@ def test_the_ops_of_a_loop_run_more_often_than_their_executable():
 
 def test_names_that_events_cut_short_are_found_in_the_metadata_by_their_id():
     use = find_xla_use(*two_steps(*run(1, 5)))
-    assert use.in_metadata(["a much longer name than m5(5)", "other(55)"]) == {"a much longer name than m5(5)": 0.5}
+    assert use.in_metadata(["a much longer name than m5(5)", "other(55)"]) == {
+        "a much longer name than m5(5)": 0.5
+    }

@@ -34,7 +34,9 @@ def place(project):
 
 def times_of(project, key="test_step", environment=LAPTOP):
     entries = read_entries(place(project).timing_file(environment["machine"]))
-    return [run["step_time"] for run in entries.get(place(project).timing_key(key), {}).get("runs", [])]
+    return [
+        run["step_time"] for run in entries.get(place(project).timing_key(key), {}).get("runs", [])
+    ]
 
 
 def whats(changes):
@@ -51,8 +53,11 @@ def test_structure_is_the_newest_run_s_and_times_are_all_runs_in_their_order(pro
     assert read_entries(place(project).structure)["test_step"]["program"] == {"retraces": 2}
     assert times_of(project) == [0.101, 0.102, 0.103]
     assert (whats(done.entries), whats(done.added), done.anew, done.left_out) == (
-        [("test_step", "recorded")], [("test_step", "times: 3 runs added, 3 kept")], (), (),
-    )  # fmt: skip
+        [("test_step", "recorded")],
+        [("test_step", "times: 3 runs added, 3 kept")],
+        (),
+        (),
+    )
 
 
 def test_several_machine_classes_have_each_their_own_history_and_platform(project):
@@ -63,7 +68,10 @@ def test_several_machine_classes_have_each_their_own_history_and_platform(projec
     )
     entry = read_entries(place(project).structure)["test_step"]
     assert entry["program"] == {"retraces": 2}
-    assert entry["platform"] == {LAPTOP["platform"]: {"xla_clusters": 1}, SERVER["platform"]: {"xla_clusters": 3}}
+    assert entry["platform"] == {
+        LAPTOP["platform"]: {"xla_clusters": 1},
+        SERVER["platform"]: {"xla_clusters": 3},
+    }
     assert (times_of(project), times_of(project, environment=SERVER)) == ([0.1], [0.01])
     assert len(done.added) == 2
 
@@ -81,7 +89,9 @@ def test_what_changed_of_structure_is_said(project):
 
 def test_of_many_changes_the_first_are_named(project):
     accepted(project, run_of(a_test(retraces=0, eager_ops=0, flops=0, xla_compiles=0, fusions=0)))
-    done = accepted(project, run_of(a_test(retraces=1, eager_ops=1, flops=1, xla_compiles=1, fusions=1)))
+    done = accepted(
+        project, run_of(a_test(retraces=1, eager_ops=1, flops=1, xla_compiles=1, fusions=1))
+    )
     [(_, what)] = whats(done.entries)
     assert what.count("→") == 4
     assert what.endswith(", and 1 more")
@@ -93,7 +103,9 @@ def test_a_run_that_is_accepted_twice_counts_once(project):
     before = {path: path.read_bytes() for path in project.rglob("*.json")}
     done = accepted(project, run, run)
     assert (done.entries, done.added, done.anew) == ((), (), ())
-    assert {(change.what, change.run) for change in done.left_out} == {("times: it is recorded already", run.created)}
+    assert {(change.what, change.run) for change in done.left_out} == {
+        ("times: it is recorded already", run.created)
+    }
     assert {path: path.read_bytes() for path in project.rglob("*.json")} == before
 
 
@@ -103,23 +115,33 @@ def test_a_run_that_is_accepted_twice_counts_once(project):
         (a_test(outcome="failed"), "the test failed"),
         (a_test(outcome="error"), "the test had an error"),
         (a_test(outcome="skipped"), "the test was skipped"),
-        (record_of(replace(profile(step_time=0.1), ended="the data ended"), file=FILE), "the data ended"),
+        (
+            record_of(replace(profile(step_time=0.1), ended="the data ended"), file=FILE),
+            "the data ended",
+        ),
         (replace(a_test(), shared_cpu=True), "times: other workers used the CPU; run without -n"),
-        (a_test(time=value("step_time", 0.1, settled=False)), "times: the input buffers were still draining"),
+        (
+            a_test(time=value("step_time", 0.1, settled=False)),
+            "times: the input buffers were still draining",
+        ),
     ],
 )
 def test_what_is_left_out_says_why_and_of_which_run(project, test, why):
     good, bad = run_of(a_test(time=0.1), second=1), run_of(test, second=2)
     done = accepted(project, good, bad)
     assert times_of(project) == [0.1]
-    assert [(change.key, change.what, change.run) for change in done.left_out] == [("test_step", why, bad.created)]
+    assert [(change.key, change.what, change.run) for change in done.left_out] == [
+        ("test_step", why, bad.created)
+    ]
 
 
 def test_runs_of_another_workload_than_the_newest_are_left_out(project):
     old = record_of(profile(step_time=0.2, workload={"batch": 4}), file=FILE)
     done = accepted(project, run_of(old, second=1), run_of(a_test(), second=2))
     assert times_of(project) == [0.1]
-    assert whats(done.left_out) == [("test_step", "its workload (batch 4) is not that of the newest run")]
+    assert whats(done.left_out) == [
+        ("test_step", "its workload (batch 4) is not that of the newest run")
+    ]
 
 
 def test_a_step_that_takes_no_time_is_no_run(project):
@@ -135,8 +157,12 @@ def test_only_the_tests_that_are_named_are_taken(project, name):
 
 def test_a_name_that_no_test_has_is_an_error_with_the_nearest(project):
     with pytest.raises(BaselineError) as refusal:
-        accepted(project, run_of(a_test("test_train"), a_test("test_predict")), names=["test_trian"])
-    assert str(refusal.value).startswith("no profiled test 'test_trian' in these runs; did you mean 'test_train'? there are test_train, ")
+        accepted(
+            project, run_of(a_test("test_train"), a_test("test_predict")), names=["test_trian"]
+        )
+    assert str(refusal.value).startswith(
+        "no profiled test 'test_trian' in these runs; did you mean 'test_train'? there are test_train, "
+    )
     assert not place(project).structure.parent.exists()
 
 
@@ -162,7 +188,9 @@ def test_a_folder_without_the_test_files_is_an_error(project):
 @pytest.mark.parametrize("name", ["platform", "machine", "setting"])
 def test_a_run_that_does_not_say_where_it_ran_is_refused(project, name):
     environment = {key: given for key, given in LAPTOP.items() if key != name}
-    with pytest.raises(BaselineError, match=r"test_step: its run does not say on which platform and machine it ran"):
+    with pytest.raises(
+        BaselineError, match=r"test_step: its run does not say on which platform and machine it ran"
+    ):
         accepted(project, run_of(a_test(environment=environment)))
 
 
@@ -194,10 +222,18 @@ def test_test_files_of_one_folder_share_their_timing_file(project):
 
 def test_drift_is_accepted_at_the_tolerance_of_the_test(project):
     def runs(time, n, first):
-        return [run_of(replace(a_test(time=time), max_regression=0.01), second=first + second) for second in range(n)]
+        return [
+            run_of(replace(a_test(time=time), max_regression=0.01), second=first + second)
+            for second in range(n)
+        ]
 
     accepted(project, *runs(0.1, 5, 0))
     entry = read_entries(place(project).timing_file(LAPTOP["machine"]))
     assert next(iter(entry.values()))["anchor"]["runs"] == 5
     done = accepted(project, *runs(0.12, 3, 10))
-    assert whats(done.anew) == [("test_step", "times: the history starts anew with 3 runs: step_time was 100 ms, and is 120 ms now")]
+    assert whats(done.anew) == [
+        (
+            "test_step",
+            "times: the history starts anew with 3 runs: step_time was 100 ms, and is 120 ms now",
+        )
+    ]

@@ -3,7 +3,7 @@
 import pytest
 from builders import check
 
-from pytest_tfperf.plugin.confirmed import confirmed, is_suspected
+from pytest_tfperf.plugin.confirmation import confirmed, is_suspected
 from pytest_tfperf.results import Verdict
 
 SLOWER = check(
@@ -16,7 +16,13 @@ SLOWER = check(
 
 
 def second(verdict, after=0.0405):
-    return check(verdict, "step_time", "step_time is 40.5 ms", kind="baseline", detail={"after": after} if after else {})
+    return check(
+        verdict,
+        "step_time",
+        "step_time is 40.5 ms",
+        kind="baseline",
+        detail={"after": after} if after else {},
+    )
 
 
 @pytest.mark.parametrize(
@@ -49,7 +55,10 @@ def test_a_second_process_that_is_not_leaves_it_open(verdict):
     found = confirmed(SLOWER, second(verdict, 0.0271))
     assert found.verdict is Verdict.INCONCLUSIVE
     first, why, helps = found.message.splitlines()
-    assert first == f"{SLOWER.message.splitlines()[0]}; but 27.1 ms in a second, fresh process, which is no regression"
+    assert (
+        first
+        == f"{SLOWER.message.splitlines()[0]}; but 27.1 ms in a second, fresh process, which is no regression"
+    )
     assert why == "  processes of the same code differ as much here"
     assert helps.startswith("  try: pytest --tfperf-against REF")
     assert found.detail["second"] == 0.0271
@@ -57,7 +66,10 @@ def test_a_second_process_that_is_not_leaves_it_open(verdict):
 
 @pytest.mark.parametrize(
     ("other", "why"),
-    [("it ended with SIGKILL", "it ended with SIGKILL"), (second("UNKNOWN", None), "step_time is 40.5 ms")],
+    [
+        ("it ended with SIGKILL", "it ended with SIGKILL"),
+        (second("UNKNOWN", None), "step_time is 40.5 ms"),
+    ],
 )
 def test_without_a_second_time_it_stands_and_says_so(other, why):
     found = confirmed(SLOWER, other)

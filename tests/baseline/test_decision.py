@@ -24,7 +24,9 @@ def turns(ratio, n=64, sd=0.005, seed=0):
     return (math.log(ratio) + np.column_stack([noise, -noise]).ravel()).tolist()
 
 
-@pytest.mark.parametrize(("n_tests", "error"), [(1, 0.05), (20, 0.05), (21, math.sqrt(0.05 / 21)), (200, 0.0158113883)])
+@pytest.mark.parametrize(
+    ("n_tests", "error"), [(1, 0.05), (20, 0.05), (21, math.sqrt(0.05 / 21)), (200, 0.0158113883)]
+)
 def test_the_error_is_split_over_the_tests_and_the_looks(n_tests, error):
     found = rule(n_tests=n_tests)
     assert found.error == pytest.approx(error)
@@ -36,7 +38,9 @@ def test_the_error_is_split_over_the_tests_and_the_looks(n_tests, error):
 def test_the_quantile_is_that_of_scipy(n_tests):
     found = rule(n_tests=n_tests, spread=0.0045)
     assert found.z == pytest.approx(scipy.stats.norm.isf(found.error / 7), rel=1e-12)
-    assert found.floor == pytest.approx(math.exp(0.0045 * scipy.stats.norm.isf(found.error / 7)) - 1, rel=1e-12)
+    assert found.floor == pytest.approx(
+        math.exp(0.0045 * scipy.stats.norm.isf(found.error / 7)) - 1, rel=1e-12
+    )
 
 
 @pytest.mark.parametrize(("n_tests", "percent"), [(1, 1.109), (20, 1.109), (200, 1.286)])
@@ -56,7 +60,14 @@ def test_a_tolerance_at_the_floor_or_above_stays():
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"tolerance": -0.01}, {"tolerance": math.nan}, {"tolerance": math.inf}, {"spread": -1}, {"spread": math.nan}, {"n_tests": 0}],
+    [
+        {"tolerance": -0.01},
+        {"tolerance": math.nan},
+        {"tolerance": math.inf},
+        {"spread": -1},
+        {"spread": math.nan},
+        {"n_tests": 0},
+    ],
 )
 def test_what_is_no_rule_is_refused(wrong):
     with pytest.raises(ValueError, match="zero or more and at least one test"):
@@ -100,7 +111,10 @@ def test_the_boundaries_belong_to_neither_side(log, tolerance, verdict):
 
 @pytest.mark.parametrize("n", [1, 7, 9, 12, 511, 513])
 def test_it_is_looked_at_planned_sizes_and_at_the_end_alone(n):
-    with pytest.raises(ValueError, match=f"^{n} pairs of turns are not looked at: only 8, 16, 32, 64, 128, 256, 512, and the end$"):
+    with pytest.raises(
+        ValueError,
+        match=f"^{n} pairs of turns are not looked at: only 8, 16, 32, 64, 128, 256, 512, and the end$",
+    ):
         look([0.0] * n, rule())
     assert look([0.0] * n, rule(), final=True).n == n
 
@@ -111,7 +125,9 @@ def test_too_few_turns_for_the_confidence_decide_nothing(n_tests, needed):
     assert (few.verdict, few.low, few.high, few.n) == (Verdict.INCONCLUSIVE, None, None, needed - 1)
     assert few.ratio == pytest.approx(math.e)
     assert look([1.0] * needed, rule(n_tests=n_tests), final=True).verdict is Verdict.REGRESSION
-    assert look([1.0] * 8, rule(n_tests=n_tests)).verdict is (Verdict.REGRESSION if needed == 8 else None)
+    assert look([1.0] * 8, rule(n_tests=n_tests)).verdict is (
+        Verdict.REGRESSION if needed == 8 else None
+    )
 
 
 @pytest.mark.parametrize("logs", [[], [math.nan] * 8, [math.inf] * 8])
@@ -141,7 +157,12 @@ def test_a_regression_needs_two_process_pairs(pairs, verdict, n_looks):
     assert decision.verdict is verdict
     assert len(decision.pairs) == n_looks
     first = decision.pairs[0]
-    assert (decision.ratio, decision.low, decision.high, decision.n) == (first.ratio, first.low, first.high, first.n)
+    assert (decision.ratio, decision.low, decision.high, decision.n) == (
+        first.ratio,
+        first.low,
+        first.high,
+        first.n,
+    )
 
 
 @pytest.mark.parametrize("pairs", [[], [[0.0] * 8] * 3])
@@ -173,7 +194,9 @@ def test_the_smallest_change_by_hand():
     z = rule().z
     found = decide([[HALF_SLOWER] * 16], rule(tolerance=0.5, spread=0.01))
     assert math.log(found.ratio / found.low) == pytest.approx(0.01 * z)
-    assert found.smallest == pytest.approx(1.5 * math.exp(0.01 * (z + scipy.stats.norm.ppf(math.sqrt(0.9)))) - 1)
+    assert found.smallest == pytest.approx(
+        1.5 * math.exp(0.01 * (z + scipy.stats.norm.ppf(math.sqrt(0.9)))) - 1
+    )
     assert decide([[0.0] * 7], rule()).smallest is None
     assert decide([[0.1] * 8, [0.1] * 7], rule()).smallest is None
 
@@ -193,8 +216,16 @@ def process_pair(random, ratio, n, spread, sd):
 @pytest.mark.parametrize(("spread", "sd"), [(0.0045, 0.02), (0.0, 0.05), (0.027, 0.06)])
 def test_the_smallest_change_that_it_states_is_found_in_nine_of_ten_cases(spread, sd):
     random, asked, draws = np.random.default_rng(3), rule(spread=spread), 150
-    stated = np.median([decide([process_pair(random, 1 + asked.held, 100, 0, sd)], asked).smallest for _ in range(30)])
-    decisions = [decide([process_pair(random, 1 + stated, 100, spread, sd) for _ in range(2)], asked) for _ in range(draws)]
+    stated = np.median(
+        [
+            decide([process_pair(random, 1 + asked.held, 100, 0, sd)], asked).smallest
+            for _ in range(30)
+        ]
+    )
+    decisions = [
+        decide([process_pair(random, 1 + stated, 100, spread, sd) for _ in range(2)], asked)
+        for _ in range(draws)
+    ]
     found = sum(decision.verdict is Verdict.REGRESSION for decision in decisions)
     assert found >= scipy.stats.binom.ppf(0.001, draws, 0.9)
 
@@ -203,7 +234,10 @@ def test_the_smallest_change_that_it_states_is_found_in_nine_of_ten_cases(spread
 @pytest.mark.parametrize(("spread", "sd"), [(0.0045, 0.02), (0.0, 0.03), (0.027, 0.06)])
 def test_where_the_truth_is_the_tolerance_a_pair_is_wrong_as_rarely_as_it_says(n_tests, spread, sd):
     random, asked, draws = np.random.default_rng(7), rule(n_tests=n_tests, spread=spread), 200
-    verdicts = [decide([process_pair(random, 1 + asked.held, 64, spread, sd)], asked).pairs[0].verdict for _ in range(draws)]
+    verdicts = [
+        decide([process_pair(random, 1 + asked.held, 64, spread, sd)], asked).pairs[0].verdict
+        for _ in range(draws)
+    ]
     most = scipy.stats.binom.ppf(0.999, draws, asked.error)
     assert verdicts.count(Verdict.REGRESSION) <= most
     assert verdicts.count(Verdict.PASS) + verdicts.count(Verdict.IMPROVED) <= most
@@ -213,12 +247,20 @@ def test_of_the_same_code_none_is_suspected_and_most_pass_early():
     random, asked = np.random.default_rng(9), rule(spread=0.0045)
     decisions = [decide([process_pair(random, 1, 180, 0.0045, 0.02)], asked) for _ in range(200)]
     assert not any(decision.pairs[0].verdict is Verdict.REGRESSION for decision in decisions)
-    assert np.median([decision.n if decision.verdict is Verdict.PASS else math.inf for decision in decisions]) <= 32
+    assert (
+        np.median(
+            [decision.n if decision.verdict is Verdict.PASS else math.inf for decision in decisions]
+        )
+        <= 32
+    )
 
 
 def test_five_percent_at_a_tolerance_of_two_is_found():
     random, asked = np.random.default_rng(9), rule(spread=0.0045)
-    decisions = [decide([process_pair(random, 1.05, 180, 0.0045, 0.02) for _ in range(2)], asked) for _ in range(100)]
+    decisions = [
+        decide([process_pair(random, 1.05, 180, 0.0045, 0.02) for _ in range(2)], asked)
+        for _ in range(100)
+    ]
     assert sum(decision.verdict is Verdict.REGRESSION for decision in decisions) >= 99
 
 
@@ -237,8 +279,16 @@ TRY = "\n  try: "
 @pytest.mark.parametrize(
     ("pairs", "asked", "said"),
     [
-        ([[0.0] * 8], rule(), "(1.000 to 1.000, 98.6 % interval, 8 pairs of turns), wanted at most 2 % slower"),
-        ([[-0.2] * 8], rule(), "is 0.819 times that of main (0.819 to 0.819, 98.6 % interval, 8 pairs of turns), wanted at most 2 % slower: it is faster"),
+        (
+            [[0.0] * 8],
+            rule(),
+            "(1.000 to 1.000, 98.6 % interval, 8 pairs of turns), wanted at most 2 % slower",
+        ),
+        (
+            [[-0.2] * 8],
+            rule(),
+            "is 0.819 times that of main (0.819 to 0.819, 98.6 % interval, 8 pairs of turns), wanted at most 2 % slower: it is faster",
+        ),
         (
             [[0.1] * 8, [0.09] * 8],
             rule(spread=0.0045),
@@ -262,7 +312,11 @@ TRY = "\n  try: "
             rule(tolerance=0.01, spread=0.0045),
             "wanted at most 1.11 % slower (raised from 1 %: two processes of the same code differ as much); a slow-down of 2.98 % would have",
         ),
-        ([turns(1.02, 32, sd=0.1)], rule(), f"cases{TRY}a larger --tfperf-budget, or a quieter machine"),
+        (
+            [turns(1.02, 32, sd=0.1)],
+            rule(),
+            f"cases{TRY}a larger --tfperf-budget, or a quieter machine",
+        ),
         (
             [[0.0]],
             rule(),
@@ -270,7 +324,7 @@ TRY = "\n  try: "
             f"{TRY}a larger --tfperf-budget, or a quieter machine",
         ),
     ],
-)  # fmt: skip
+)
 def test_the_message_says_what_was_found_and_wanted_and_what_to_do(pairs, asked, said):
     found = message(decide(pairs, asked), "step_time", "main")
     assert found.startswith("step_time is ")

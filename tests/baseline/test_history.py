@@ -26,15 +26,24 @@ def verdict(now, runs, tolerance=0.05, anchor=None):
 @pytest.mark.parametrize("freedom", [*range(1, 13), 30, 31])
 @pytest.mark.parametrize("probability", [0.5, 0.6, 0.9, 0.995, 0.9975])
 def test_quantiles_of_student_s_t_are_scipy_s(probability, freedom):
-    assert t_quantile(probability, freedom) == pytest.approx(stats.t.ppf(probability, freedom), rel=1e-12, abs=1e-12)
+    assert t_quantile(probability, freedom) == pytest.approx(
+        stats.t.ppf(probability, freedom), rel=1e-12, abs=1e-12
+    )
 
 
 def test_the_interval_is_that_of_one_further_observation():
     logs = np.array([0.0, 0.01, 0.02, 0.03, 0.04])  # mean 0.02, standard deviation 0.01 × √2.5
     found = stand(math.exp(0.05), history(np.exp(logs)), 0.05)
     half = stats.t.ppf(0.9975, 4) * 0.01 * math.sqrt(2.5) * math.sqrt(1 + 1 / 5)
-    assert (found.n, found.level, found.ratio) == (5, pytest.approx(math.exp(0.02)), pytest.approx(math.exp(0.03)))
-    assert (found.recent.low, found.recent.high) == (pytest.approx(math.exp(0.03 - half)), pytest.approx(math.exp(0.03 + half)))
+    assert (found.n, found.level, found.ratio) == (
+        5,
+        pytest.approx(math.exp(0.02)),
+        pytest.approx(math.exp(0.03)),
+    )
+    assert (found.recent.low, found.recent.high) == (
+        pytest.approx(math.exp(0.03 - half)),
+        pytest.approx(math.exp(0.03 + half)),
+    )
     assert found.recent.confidence == pytest.approx(0.995)
     assert found.spread == pytest.approx(0.01 * math.sqrt(2.5))
 
@@ -43,7 +52,9 @@ def test_runs_that_agree_to_the_last_digit_are_given_half_a_per_cent_of_spread()
     found = stand(10 * MS, history(QUIET), 0.05)
     half = T_9 * 0.005 * math.sqrt(1.1)
     assert (found.spread, found.recent.high) == (0.005, pytest.approx(math.exp(half)))
-    assert found.smallest == pytest.approx(1.05 * math.exp((T_9 + stats.t.ppf(0.9**0.5, 9)) * 0.005 * math.sqrt(1.1)) - 1)
+    assert found.smallest == pytest.approx(
+        1.05 * math.exp((T_9 + stats.t.ppf(0.9**0.5, 9)) * 0.005 * math.sqrt(1.1)) - 1
+    )
 
 
 HALF = math.exp(T_9 * 0.005 * math.sqrt(1.1))  # the factor from the ratio to either end, for QUIET
@@ -73,7 +84,8 @@ def test_the_ends_of_the_interval_are_on_the_side_of_not_knowing():
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4])
 @pytest.mark.parametrize(
-    ("ratio", "expected"), [(1.0, "INCONCLUSIVE"), (0.1, "INCONCLUSIVE"), (2.0, "INCONCLUSIVE"), (2.001, "REGRESSION")]
+    ("ratio", "expected"),
+    [(1.0, "INCONCLUSIVE"), (0.1, "INCONCLUSIVE"), (2.0, "INCONCLUSIVE"), (2.001, "REGRESSION")],
 )
 def test_under_five_runs_only_a_doubled_time_is_decided(n, ratio, expected):
     found = stand(10 * MS * ratio, history(QUIET[:n]), 0.05)
@@ -98,11 +110,16 @@ def test_a_doubled_time_is_a_regression_also_where_the_runs_differ_too_much_to_d
 
 
 @pytest.mark.parametrize(
-    ("now", "expected"), [(100e-6, "PASS"), (118e-6, "INCONCLUSIVE"), (119e-6, "INCONCLUSIVE"), (124e-6, "REGRESSION")]
+    ("now", "expected"),
+    [(100e-6, "PASS"), (118e-6, "INCONCLUSIVE"), (119e-6, "INCONCLUSIVE"), (124e-6, "REGRESSION")],
 )
 def test_less_than_20_us_a_step_is_never_slower(now, expected):
     found = stand(now, history([100e-6] * 10), 0.05)
-    assert (found.verdict.value, found.tolerance, found.raised_from) == (expected, pytest.approx(0.2), 0.05)
+    assert (found.verdict.value, found.tolerance, found.raised_from) == (
+        expected,
+        pytest.approx(0.2),
+        0.05,
+    )
 
 
 def test_few_short_steps_are_no_regression_within_20_us():
@@ -143,19 +160,28 @@ def test_nothing_recorded_is_an_error(runs):
         stand(1.0, history(runs), 0.05)
 
 
-@pytest.mark.parametrize(("n", "variance"), [(1, 1.0), (2, 0.5), (3, 0.44867), (4, 0.29825), (5, 0.28683)])
+@pytest.mark.parametrize(
+    ("n", "variance"), [(1, 1.0), (2, 0.5), (3, 0.44867), (4, 0.29825), (5, 0.28683)]
+)
 def test_the_variance_of_a_median_is_that_of_the_normal_distribution(n, variance):
     """For odd n by the density of the middle order statistic; a middle of two is their mean, so for 2 and 4 by their joint density."""
     if n % 2:
         k = n // 2
         middle = stats.beta(k + 1, k + 1)  # of uniform ones
-        found = integrate.quad(lambda x: x**2 * middle.pdf(stats.norm.cdf(x)) * stats.norm.pdf(x), -9, 9)[0]
+        found = integrate.quad(
+            lambda x: x**2 * middle.pdf(stats.norm.cdf(x)) * stats.norm.pdf(x), -9, 9
+        )[0]
     else:
         k = n // 2 - 1
         factor = math.factorial(n) / math.factorial(k) ** 2
         x, width = np.linspace(-7, 7, 701, retstep=True)
         low, high = np.meshgrid(x, x, indexing="ij")
-        joint = factor * (stats.norm.cdf(low) * stats.norm.sf(high)) ** k * stats.norm.pdf(low) * stats.norm.pdf(high)
+        joint = (
+            factor
+            * (stats.norm.cdf(low) * stats.norm.sf(high)) ** k
+            * stats.norm.pdf(low)
+            * stats.norm.pdf(high)
+        )
         found = (((low + high) / 2) ** 2 * joint * (np.sign(high - low) + 1) / 2).sum() * width**2
     anchored = stand(1.0, history([1.0] * 10, anchor=1.0, n_anchor=n), 0.05).anchor
     assert found == pytest.approx(variance, abs=2e-4)
@@ -164,7 +190,9 @@ def test_the_variance_of_a_median_is_that_of_the_normal_distribution(n, variance
 
 def simulated(spread, n_runs, n_trials, seed=6):
     """Runs and one more of the same code, log-normal: shape (trials, runs + 1); the last ten are kept and the first five frozen."""
-    times = np.exp(np.random.default_rng(seed).normal(math.log(10 * MS), spread, (n_trials, n_runs + 1)))
+    times = np.exp(
+        np.random.default_rng(seed).normal(math.log(10 * MS), spread, (n_trials, n_runs + 1))
+    )
     return [(history(row[:-1][-10:], float(np.median(row[:5]))), float(row[-1])) for row in times]
 
 
@@ -183,7 +211,9 @@ def test_the_change_that_could_be_seen_is_seen_by_two_processes_in_9_of_10(sprea
     found = 0
     for (past, now), second in zip(simulated(spread, n_runs, 1500), np.exp(seconds), strict=True):
         slower = 1 + stand(now, past, 0.05).smallest
-        found += all(stand(one * slower, past, 0.05).verdict is Verdict.REGRESSION for one in (now, second))
+        found += all(
+            stand(one * slower, past, 0.05).verdict is Verdict.REGRESSION for one in (now, second)
+        )
     assert found >= stats.binom.ppf(0.001, 1500, POWER)
 
 
@@ -206,7 +236,10 @@ def test_steep_drift_does_not_hide_in_the_spread_that_it_makes(n_runs, tolerance
     found_at = []
     for noise in np.random.default_rng(6).normal(0, 0.005, (100, n_runs)):
         runs = [10 * MS * 1.015**day * math.exp(one) for day, one in enumerate(noise)]
-        pasts = [(runs[k], history(runs[max(0, k - 10) : k], float(np.median(runs[:5])))) for k in range(5, n_runs)]
+        pasts = [
+            (runs[k], history(runs[max(0, k - 10) : k], float(np.median(runs[:5]))))
+            for k in range(5, n_runs)
+        ]
         verdicts = [stand(now, past, tolerance).verdict for now, past in pasts]
         found_at.append(6 + verdicts.index(Verdict.REGRESSION))
     assert np.quantile(found_at, 0.9) <= runs_until
@@ -215,7 +248,9 @@ def test_steep_drift_does_not_hide_in_the_spread_that_it_makes(n_runs, tolerance
 def test_the_spread_about_a_line_has_one_degree_of_freedom_less():
     logs = 0.015 * np.arange(10) + np.tile([0.01, -0.01], 5)
     rest = stats.linregress(np.arange(10), logs)
-    half = stats.t.ppf(0.9975, 8) * rest.stderr * math.sqrt(82.5) * math.sqrt(1 + 0.28683)  # 82.5: the squares of the places about 4.5
+    half = (
+        stats.t.ppf(0.9975, 8) * rest.stderr * math.sqrt(82.5) * math.sqrt(1 + 0.28683)
+    )  # 82.5: the squares of the places about 4.5
     found = stand(1.2, history(np.exp(logs), anchor=1.0), 0.05).anchor
     assert math.log(found.high / found.ratio) == pytest.approx(half)
     assert math.log(found.ratio / found.low) == pytest.approx(half)
@@ -237,9 +272,16 @@ def test_the_spread_about_a_line_has_one_degree_of_freedom_less():
         ([125e-6], [100e-6] * 10, None, True),
         ([11.1 * MS], [11 * MS] * 10, 10 * MS, True),  # drift, which who records it accepts
         ([9 * MS], [9 * MS] * 10, 10 * MS, True),
-        ([11.8 * MS], [10 * MS * 1.015**day for day in range(1, 11)], 10 * MS, True),  # which the spread of these would hide
+        (
+            [11.8 * MS],
+            [10 * MS * 1.015**day for day in range(1, 11)],
+            10 * MS,
+            True,
+        ),  # which the spread of these would hide
         ([10.2 * MS], [10.2 * MS] * 10, 10 * MS, False),
     ],
 )
-def test_what_is_recorded_belongs_to_another_level_where_it_is_outside_the_interval(recorded, past, anchor, another):
+def test_what_is_recorded_belongs_to_another_level_where_it_is_outside_the_interval(
+    recorded, past, anchor, another
+):
     assert is_another_level(recorded, history(past, anchor), 0.05) is another

@@ -9,7 +9,12 @@ WORKLOAD = {"batch": 8}
 
 
 def run(step_time, second, **metrics):
-    return {"step_time": step_time, "commit": f"commit{second}", "created": created(second), **metrics}
+    return {
+        "step_time": step_time,
+        "commit": f"commit{second}",
+        "created": created(second),
+        **metrics,
+    }
 
 
 def merged(old, *runs, workload=WORKLOAD, tolerance=0.05):
@@ -29,13 +34,24 @@ def seconds(entry):
 
 @pytest.mark.parametrize(
     ("number", "stored"),
-    [(3.0, 3), (0, 0), (123456789.0, 123456789), (1 / 3, 0.333333), (1234567.5, 1234570.0), (1e-9 / 3, 3.33333e-10), (-2.5, -2.5)],
+    [
+        (3.0, 3),
+        (0, 0),
+        (123456789.0, 123456789),
+        (1 / 3, 0.333333),
+        (1234567.5, 1234570.0),
+        (1e-9 / 3, 3.33333e-10),
+        (-2.5, -2.5),
+    ],
 )
 def test_numbers_are_stored_whole_or_to_six_digits(number, stored):
     assert (rounded(number), type(rounded(number))) == (stored, type(stored))
 
 
-@pytest.mark.parametrize(("n_runs", "kept"), [(1, range(1)), (9, range(9)), (10, range(10)), (11, range(1, 11)), (13, range(3, 13))])
+@pytest.mark.parametrize(
+    ("n_runs", "kept"),
+    [(1, range(1)), (9, range(9)), (10, range(10)), (11, range(1, 11)), (13, range(3, 13))],
+)
 def test_the_last_ten_runs_are_kept(n_runs, kept):
     times = [1.0, 1.01] * n_runs
     assert seconds(recorded_one_by_one(times[:n_runs])) == list(kept)
@@ -46,7 +62,9 @@ def test_the_last_ten_runs_are_kept(n_runs, kept):
 def test_the_anchor_is_the_middle_of_the_first_five_runs_and_then_stays():
     times = [1.0, 1.4, 1.1, 1.3, 1.2, 1.2, 1.2]
     anchors = [recorded_one_by_one(times[:n])["anchor"] for n in range(1, 8)]
-    assert [anchor["step_time"] for anchor in anchors] == pytest.approx([1.0, 1.2, 1.1, 1.2, 1.2, 1.2, 1.2])
+    assert [anchor["step_time"] for anchor in anchors] == pytest.approx(
+        [1.0, 1.2, 1.1, 1.2, 1.2, 1.2, 1.2]
+    )
     assert [anchor["runs"] for anchor in anchors] == [1, 2, 3, 4, 5, 5, 5]
     assert {anchor["commit"] for anchor in anchors} == {"commit0"}
     assert anchors[4] == anchors[5] == anchors[6]
@@ -54,7 +72,13 @@ def test_the_anchor_is_the_middle_of_the_first_five_runs_and_then_stays():
 
 def test_each_metric_has_a_middle_of_its_own_over_the_runs_that_know_it():
     entry = merged(None, run(1.0, 0, epoch_gap=5.0), run(3.0, 1), run(2.0, 2, epoch_gap=7.0)).entry
-    assert entry["anchor"] == {"step_time": 2.0, "epoch_gap": 6.0, "commit": "commit0", "created": created(0), "runs": 3}
+    assert entry["anchor"] == {
+        "step_time": 2.0,
+        "epoch_gap": 6.0,
+        "commit": "commit0",
+        "created": created(0),
+        "runs": 3,
+    }
 
 
 def test_an_anchor_of_one_run_as_it_was_once_stored_becomes_one_of_five():
@@ -74,9 +98,17 @@ def test_runs_are_kept_in_the_order_in_which_they_were_made():
 def test_a_run_does_not_count_twice():
     entry = merged(None, run(1.0, 0), run(1.0, 1)).entry
     again = merged(entry, run(1.0, 1))
-    assert (again.entry, again.n_added, again.left_out) == (None, 0, ((0, "it is recorded already"),))
+    assert (again.entry, again.n_added, again.left_out) == (
+        None,
+        0,
+        ((0, "it is recorded already"),),
+    )
     both = merged(None, run(1.0, 0), run(1.0, 0))
-    assert (both.n_added, len(both.entry["runs"]), both.left_out) == (1, 1, ((1, "it is recorded already"),))
+    assert (both.n_added, len(both.entry["runs"]), both.left_out) == (
+        1,
+        1,
+        ((1, "it is recorded already"),),
+    )
 
 
 def test_two_machines_that_ran_in_the_same_second_are_two_runs():
@@ -86,17 +118,30 @@ def test_two_machines_that_ran_in_the_same_second_are_two_runs():
 def test_a_run_from_before_those_that_are_kept_does_not_come_back():
     entry = recorded_one_by_one([1.0, 1.01] * 6)
     again = merged(entry, run(1.0, 0))
-    assert (again.entry, again.left_out) == (None, ((0, "not among the latest 10 runs, which are kept"),))
+    assert (again.entry, again.left_out) == (
+        None,
+        ((0, "not among the latest 10 runs, which are kept"),),
+    )
 
 
 def test_another_level_starts_the_history_anew_and_the_anchor_too():
     entry = recorded_one_by_one([1.0, 1.01] * 3)
     done = merged(entry, run(0.7, 10), run(0.71, 11))
-    assert done.what == "times: the history starts anew with 2 runs: step_time was 1 s, and is 705 ms now"
+    assert (
+        done.what
+        == "times: the history starts anew with 2 runs: step_time was 1 s, and is 705 ms now"
+    )
     assert seconds(done.entry) == [10, 11]
-    assert (done.entry["anchor"]["step_time"], done.entry["anchor"]["runs"], done.entry["since"]) == (0.705, 2, created(10))
+    assert (
+        done.entry["anchor"]["step_time"],
+        done.entry["anchor"]["runs"],
+        done.entry["since"],
+    ) == (0.705, 2, created(10))
     after = merged(done.entry, run(1.0, 3), run(0.7, 12))
-    assert (seconds(after.entry), after.left_out) == ([10, 11, 12], ((0, f"older than its history, which started anew at {created(10)}"),))
+    assert (seconds(after.entry), after.left_out) == (
+        [10, 11, 12],
+        ((0, f"older than its history, which started anew at {created(10)}"),),
+    )
 
 
 def test_older_runs_that_come_with_another_level_are_left_out():
@@ -122,7 +167,11 @@ def test_drift_that_is_recorded_starts_the_history_anew_at_the_test_s_own_tolera
 
 def test_a_history_of_another_workload_is_none():
     entry = merged(recorded_one_by_one([1.0] * 6), run(1.1, 10), workload={"batch": 16})
-    assert (entry.entry["workload"], seconds(entry.entry), entry.level) == ({"batch": 16}, [10], None)
+    assert (entry.entry["workload"], seconds(entry.entry), entry.level) == (
+        {"batch": 16},
+        [10],
+        None,
+    )
 
 
 def test_runs_without_a_step_time_decide_no_level():
@@ -130,6 +179,8 @@ def test_runs_without_a_step_time_decide_no_level():
     assert merged(old, run(1.0, 1)).level is None
 
 
-@pytest.mark.parametrize(("n", "what"), [(1, "times: 1 run added, 1 kept"), (12, "times: 10 runs added, 10 kept")])
+@pytest.mark.parametrize(
+    ("n", "what"), [(1, "times: 1 run added, 1 kept"), (12, "times: 10 runs added, 10 kept")]
+)
 def test_what_was_done_is_said(n, what):
     assert merged(None, *(run(1.0, second) for second in range(n))).what == what

@@ -27,7 +27,12 @@ def normal(n, sd, seed=0):
 
 
 def test_turns_counted_by_hand():
-    turns = [(0.010, 0.010, True), (0.011, 0.010, False), (0.010, 0.011, True), (0.012, 0.012, False)] * 2
+    turns = [
+        (0.010, 0.010, True),
+        (0.011, 0.010, False),
+        (0.010, 0.011, True),
+        (0.012, 0.012, False),
+    ] * 2
     noise = noise_of(turns, 0.8, spread=0.0)
     assert (noise.n, noise.trend) == (8, None)
     assert noise.step_s == pytest.approx(0.0105)
@@ -36,7 +41,9 @@ def test_turns_counted_by_hand():
     step = math.log(1.1)
     assert noise.spread == pytest.approx(math.sqrt(4 * step**2 / 7))
     assert noise.ratio == pytest.approx(1)
-    assert (noise.low, noise.high) == pytest.approx((1 / 1.1, 1.1))  # eight pairs: from the smallest sample to the largest
+    assert (noise.low, noise.high) == pytest.approx(
+        (1 / 1.1, 1.1)
+    )  # eight pairs: from the smallest sample to the largest
     assert noise.error == pytest.approx(step / rule().z * math.sqrt(8))
     assert noise.holds_one
 
@@ -45,10 +52,17 @@ def test_the_interval_is_that_of_a_decision():
     turns = played(normal(40, 0.03))
     noise = noise_of(turns, 2.0, PINNED)
     seen = look([math.log(one / other) for one, other, _ in turns], rule(0.0), final=True)
-    assert (noise.ratio, noise.low, noise.high, noise.confidence) == (seen.ratio, seen.low, seen.high, seen.confidence)
+    assert (noise.ratio, noise.low, noise.high, noise.confidence) == (
+        seen.ratio,
+        seen.low,
+        seen.high,
+        seen.confidence,
+    )
 
 
-@pytest.mark.parametrize(("shift", "holds"), [(0.0, True), (0.008, True), (0.02, False), (-0.02, False)])
+@pytest.mark.parametrize(
+    ("shift", "holds"), [(0.0, True), (0.008, True), (0.02, False), (-0.02, False)]
+)
 def test_processes_that_differ_by_more_than_allowed_for_are_told(shift, holds):
     noise = noise_of(played([shift] * 20), 1.0, PINNED)
     assert noise.holds_one is holds
@@ -70,9 +84,19 @@ def test_no_turns_are_an_error():
 
 
 @pytest.mark.parametrize(
-    ("pair_s", "budget_s", "n"), [(0.05, 30, 300), (0.05, 10, 100), (0.02, 30, 512), (1.0, 16, 8), (1.0, 15.9, None), (20, 30, None)]
+    ("pair_s", "budget_s", "n"),
+    [
+        (0.05, 30, 300),
+        (0.05, 10, 100),
+        (0.02, 30, 512),
+        (1.0, 16, 8),
+        (1.0, 15.9, None),
+        (20, 30, None),
+    ],
 )
-def test_a_pair_of_processes_has_half_of_the_budget_and_no_more_than_the_last_look(pair_s, budget_s, n):
+def test_a_pair_of_processes_has_half_of_the_budget_and_no_more_than_the_last_look(
+    pair_s, budget_s, n
+):
     noise = noise_of(played(normal(64, 0.02)), 64 * pair_s, PINNED)
     found = resolution(noise, rule(), budget_s)
     assert (found.n if found else None) == n
@@ -85,7 +109,9 @@ def test_what_is_found_by_hand():
     # turns without noise: all is the spread, and both pairs are found with the root of 90 %, 1.6323 standard deviations
     assert (found.tolerance, found.held, found.n) == (0.05, 0.05, 300)
     assert found.smallest == pytest.approx(1.05 * math.exp(0.01 * (asked.z + 1.6323)) - 1, rel=1e-4)
-    assert needed_tolerance(noise, asked, 30) == pytest.approx(math.expm1(0.01 * (asked.z + 1.2816)), rel=1e-4)
+    assert needed_tolerance(noise, asked, 30) == pytest.approx(
+        math.expm1(0.01 * (asked.z + 1.2816)), rel=1e-4
+    )
     raised = resolution(noise, rule(0.01, spread=0.01), 30)
     assert (raised.tolerance, raised.held) == (0.01, asked.floor)
 
@@ -113,7 +139,9 @@ def test_the_change_is_found_in_nine_of_ten_cases_and_half_of_it_is_not(toleranc
     assert found.n == 100
 
     def rate(change):
-        pairs = ([simulated(random, change, found.n, sd, heavy) for _ in range(2)] for _ in range(400))
+        pairs = (
+            [simulated(random, change, found.n, sd, heavy) for _ in range(2)] for _ in range(400)
+        )
         return np.mean([decide(pair, asked).verdict is Verdict.REGRESSION for pair in pairs])
 
     assert rate(found.smallest) >= 0.86  # 90 % less 2.5 standard errors
@@ -128,7 +156,12 @@ def test_the_same_code_passes_at_the_tolerance_that_is_needed(sd):
 
     def rate(tolerance):
         pairs = ([simulated(random, 0, 100, sd, False)] for _ in range(400))
-        return np.mean([decide(pair, rule(tolerance)).verdict in (Verdict.PASS, Verdict.IMPROVED) for pair in pairs])
+        return np.mean(
+            [
+                decide(pair, rule(tolerance)).verdict in (Verdict.PASS, Verdict.IMPROVED)
+                for pair in pairs
+            ]
+        )
 
     assert rate(needed) >= 0.86
     if needed / 2 > rule().floor:  # below, the tolerance is raised to the floor

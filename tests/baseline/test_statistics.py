@@ -10,7 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_tfperf.errors import UnknownMetric
-from pytest_tfperf.stats.signed_rank import _rank_sum_distribution, estimate, needed_pairs, ratio_interval
+from pytest_tfperf.stats.signed_rank import (
+    _rank_sum_distribution,
+    estimate,
+    needed_pairs,
+    ratio_interval,
+)
 
 samples = st.lists(st.floats(-3, 3, width=32), min_size=8, max_size=20)
 
@@ -44,18 +49,24 @@ def test_six_pairs_by_hand():
 
 
 @pytest.mark.parametrize(
-    ("confidence", "pairs"), [(0.99, 8), (0.9921875, 8), (0.993, 9), (0.95, 6), (0.9, 5), (0.5, 2), (0.4, 2), (0.998, 10)]
+    ("confidence", "pairs"),
+    [(0.99, 8), (0.9921875, 8), (0.993, 9), (0.95, 6), (0.9, 5), (0.5, 2), (0.4, 2), (0.998, 10)],
 )
 def test_how_many_pairs_a_confidence_needs(confidence, pairs):
     assert needed_pairs(confidence) == pairs
     assert ratio_interval([0.1] * pairs, confidence).confidence >= confidence
-    with pytest.raises(UnknownMetric, match=f"^{pairs - 1} pairs? of turns cannot give .* needs {pairs}$"):
+    with pytest.raises(
+        UnknownMetric, match=f"^{pairs - 1} pairs? of turns cannot give .* needs {pairs}$"
+    ):
         ratio_interval([0.1] * (pairs - 1), confidence)
 
 
 @pytest.mark.parametrize("n", range(1, 11))
 def test_the_null_distribution_is_that_of_all_sign_patterns(n):
-    sums = [sum(rank for rank, sign in enumerate(signs, 1) if sign) for signs in itertools.product((0, 1), repeat=n)]
+    sums = [
+        sum(rank for rank, sign in enumerate(signs, 1) if sign)
+        for signs in itertools.product((0, 1), repeat=n)
+    ]
     counted = [sum(total <= t for total in sums) / 2**n for t in range(n * (n + 1) // 2 + 1)]
     assert _rank_sum_distribution(n).tolist() == counted
 
@@ -71,8 +82,13 @@ def test_the_interval_holds_what_scipy_s_test_does_not_reject(n, confidence):
         return scipy.stats.wilcoxon(logs - math.log(ratio), method=method, correction=True).pvalue
 
     inside, outside = 1e-9, -1e-9
-    assert min(p_value(found.low * (1 + inside)), p_value(found.high * (1 - inside))) > 1 - confidence
-    assert max(p_value(found.low * (1 + outside)), p_value(found.high * (1 - outside))) <= 1 - confidence + 1e-12
+    assert (
+        min(p_value(found.low * (1 + inside)), p_value(found.high * (1 - inside))) > 1 - confidence
+    )
+    assert (
+        max(p_value(found.low * (1 + outside)), p_value(found.high * (1 - outside)))
+        <= 1 - confidence + 1e-12
+    )
 
 
 def test_the_normal_law_takes_over_without_a_jump():
@@ -80,20 +96,26 @@ def test_the_normal_law_takes_over_without_a_jump():
     exact, normal = ratio_interval(logs[:60], 0.99), ratio_interval(logs, 0.99)
     assert 0.99 <= exact.confidence < 0.9905
     assert 0.99 <= normal.confidence < 0.9905
-    assert math.log(normal.high / normal.low) == pytest.approx(math.log(exact.high / exact.low), rel=0.1)
+    assert math.log(normal.high / normal.low) == pytest.approx(
+        math.log(exact.high / exact.low), rel=0.1
+    )
 
 
 @given(samples)
 def test_swapping_the_two_sides_gives_the_reciprocal(logs):
     one, other = ratio_interval(logs, 0.99), ratio_interval([-log for log in logs], 0.99)
-    assert (other.ratio, other.low, other.high) == pytest.approx((1 / one.ratio, 1 / one.high, 1 / one.low))
+    assert (other.ratio, other.low, other.high) == pytest.approx(
+        (1 / one.ratio, 1 / one.high, 1 / one.low)
+    )
 
 
 @given(samples, st.floats(-2, 2))
 def test_a_side_slower_by_a_factor_multiplies_the_ratio_by_it(logs, shift):
     one, other = ratio_interval(logs, 0.99), ratio_interval([log + shift for log in logs], 0.99)
     factor = math.exp(shift)
-    assert (other.ratio, other.low, other.high) == pytest.approx((one.ratio * factor, one.low * factor, one.high * factor))
+    assert (other.ratio, other.low, other.high) == pytest.approx(
+        (one.ratio * factor, one.low * factor, one.high * factor)
+    )
 
 
 @given(samples, st.randoms())
@@ -115,7 +137,9 @@ def test_more_confidence_is_never_narrower(logs):
 def test_it_covers_the_truth_as_often_as_it_says_where_the_times_are_skewed(n, draws):
     confidence = 0.95
     random = np.random.default_rng(20)
-    logs = random.exponential(1, (draws, n)) ** 2 - random.exponential(1, (draws, n)) ** 2  # heavy tails, and symmetric as in truth 1
+    logs = (
+        random.exponential(1, (draws, n)) ** 2 - random.exponential(1, (draws, n)) ** 2
+    )  # heavy tails, and symmetric as in truth 1
     found = [ratio_interval(row, confidence) for row in logs]
     covered = sum(one.low <= 1 <= one.high for one in found)
     likely = scipy.stats.binom(draws, found[0].confidence).interval(0.9999)

@@ -14,11 +14,21 @@ from builders import LAPTOP, SERVER, profile, record_of
 from processes import files_of_at_most
 
 from pytest_tfperf.baseline import store
-from pytest_tfperf.baseline.store import Place, entry_key, locked, machine_slug, read_entries, write_files
+from pytest_tfperf.baseline.store import (
+    Place,
+    entry_key,
+    locked,
+    machine_slug,
+    read_entries,
+    write_files,
+)
 from pytest_tfperf.errors import BaselineError
 
 
-@pytest.mark.parametrize(("test", "name", "key"), [("test_a", "", "test_a"), ("TestA::test_b[8]", "eval", "TestA::test_b[8]/eval")])
+@pytest.mark.parametrize(
+    ("test", "name", "key"),
+    [("test_a", "", "test_a"), ("TestA::test_b[8]", "eval", "TestA::test_b[8]/eval")],
+)
 def test_an_entry_is_named_by_test_and_profile(test, name, key):
     assert entry_key(test, name) == key
 
@@ -36,8 +46,14 @@ def test_baselines_are_beside_the_test_file_or_mirror_its_path(tmp_path):
 
 def test_machine_classes_have_readable_and_distinct_file_names():
     more_cores = {**LAPTOP["machine"], "cores": 8}
-    slugs = [machine_slug(machine) for machine in (LAPTOP["machine"], more_cores, SERVER["machine"])]
-    assert [slug.rpartition("-")[0] for slug in slugs] == ["cpu-laptop-3000", "cpu-laptop-3000", "h100-server-9000"]
+    slugs = [
+        machine_slug(machine) for machine in (LAPTOP["machine"], more_cores, SERVER["machine"])
+    ]
+    assert [slug.rpartition("-")[0] for slug in slugs] == [
+        "cpu-laptop-3000",
+        "cpu-laptop-3000",
+        "h100-server-9000",
+    ]
     assert len(set(slugs)) == 3
     assert machine_slug(dict(reversed(LAPTOP["machine"].items()))) == slugs[0]
 
@@ -59,10 +75,21 @@ for n in range(n_records):
 
 
 def test_two_processes_that_update_one_file_at_once_lose_nothing(tmp_path):
-    folders = (Path(__file__).parents[1], Path(__file__).parents[2])  # of builders, and of the package
-    options = {"env": {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, folders))}, "text": True}
-    commands = [[sys.executable, "-c", WRITER, who, str(tmp_path), "12"] for who in ("left", "right")]
-    writers = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **options) for command in commands]
+    folders = (
+        Path(__file__).parents[1],
+        Path(__file__).parents[2],
+    )  # of builders, and of the package
+    options = {
+        "env": {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, folders))},
+        "text": True,
+    }
+    commands = [
+        [sys.executable, "-c", WRITER, who, str(tmp_path), "12"] for who in ("left", "right")
+    ]
+    writers = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **options)
+        for command in commands
+    ]
     for writer in writers:
         assert writer.stdout.readline() == "ready\n"
     for writer in writers:
@@ -74,7 +101,9 @@ def test_two_processes_that_update_one_file_at_once_lose_nothing(tmp_path):
     place = Place.of("test_model.py", tmp_path, None)
     expected = {f"test_{who}_{n}" for who in ("left", "right") for n in range(12)}
     assert set(read_entries(place.structure)) == expected
-    assert set(read_entries(place.timing_file(LAPTOP["machine"]))) == {place.timing_key(key) for key in expected}
+    assert set(read_entries(place.timing_file(LAPTOP["machine"]))) == {
+        place.timing_key(key) for key in expected
+    }
 
 
 def structure_file(**entry):
@@ -88,7 +117,10 @@ def timing_file(**entry):
 
 
 def test_the_builders_of_damaged_files_build_good_ones(tmp_path):
-    for text in (structure_file(program={"retraces": 1}), timing_file(runs=[{"step_time": 0.1, "commit": "abc"}])):
+    for text in (
+        structure_file(program={"retraces": 1}),
+        timing_file(runs=[{"step_time": 0.1, "commit": "abc"}]),
+    ):
         path = tmp_path / "some.json"
         path.write_text(text)
         assert len(read_entries(path)) == 1
@@ -108,8 +140,14 @@ DAMAGED = {
     "truncated": (structure_file(program={"retraces": 1})[:60], "not JSON"),
     "empty": ("", "not JSON"),
     "no JSON": ("step_time: 5\n", "not JSON"),
-    "conflict marks": (CONFLICT, "has conflict marks of a merge; keep one side, or delete the file and run --tfperf-update"),
-    "newer format": ('{"format": 2, "suites": []}', "format 2, this version reads up to 1; upgrade pytest-tfperf"),
+    "conflict marks": (
+        CONFLICT,
+        "has conflict marks of a merge; keep one side, or delete the file and run --tfperf-update",
+    ),
+    "newer format": (
+        '{"format": 2, "suites": []}',
+        "format 2, this version reads up to 1; upgrade pytest-tfperf",
+    ),
     "a list": ("[]", "not a baseline file"),
     "a number": ("5", "not a baseline file"),
     "no format": ('{"tests": {}}', "not a baseline file"),
@@ -117,7 +155,10 @@ DAMAGED = {
     "no tests": ('{"format": 1}', "not a baseline file"),
     "tests as a list": ('{"format": 1, "tests": []}', "not a baseline file"),
     "an entry as a list": ('{"format": 1, "tests": {"test_step": []}}', "not a baseline file"),
-    "an entry without sections": ('{"format": 1, "tests": {"test_step": {"workload": {}}}}', "not a baseline file"),
+    "an entry without sections": (
+        '{"format": 1, "tests": {"test_step": {"workload": {}}}}',
+        "not a baseline file",
+    ),
     "a workload as text": (structure_file(workload="batch 8"), "not a baseline file"),
     "a section as a list": (structure_file(program=[]), "not a baseline file"),
     "a metric as text": (structure_file(program={"retraces": "none"}), "not a baseline file"),
@@ -129,8 +170,14 @@ DAMAGED = {
         '{"format": 1, "tests": {"test_step": {"workload": {}, "anchor": {}, "runs": []}}}',
         "not a baseline file",
     ),
-    "a created that is no text": (timing_file(runs=[{"step_time": 0.1, "created": 5}]), "not a baseline file"),
-    "a commit that is no text": (timing_file(runs=[{"step_time": 0.1, "commit": 5}]), "not a baseline file"),
+    "a created that is no text": (
+        timing_file(runs=[{"step_time": 0.1, "created": 5}]),
+        "not a baseline file",
+    ),
+    "a commit that is no text": (
+        timing_file(runs=[{"step_time": 0.1, "commit": 5}]),
+        "not a baseline file",
+    ),
     "a step that takes no time": (timing_file(runs=[{"step_time": 0}]), "not a baseline file"),
     "an anchor below zero": (timing_file(anchor={"step_time": -1}), "not a baseline file"),
     "an anchor of no run": (timing_file(anchor={"step_time": 1, "runs": 0}), "not a baseline file"),
@@ -149,11 +196,17 @@ def test_a_damaged_file_is_named_refused_and_left_as_it_is(place, kind, text, sa
     path = place.structure if kind == "structure" else place.timing_file(LAPTOP["machine"])
     path.parent.mkdir(parents=True)
     path.write_text(text)
-    for attempt in (lambda: read_entries(path), lambda: update(place, record_of(profile(retraces=0, step_time=0.1)))):
+    for attempt in (
+        lambda: read_entries(path),
+        lambda: update(place, record_of(profile(retraces=0, step_time=0.1))),
+    ):
         with pytest.raises(BaselineError) as refusal:
             attempt()
         assert str(refusal.value).startswith(f"baseline {path}: {said}")
-        assert any(advice in str(refusal.value) for advice in ("restore it from git", "keep one side", "upgrade"))
+        assert any(
+            advice in str(refusal.value)
+            for advice in ("restore it from git", "keep one side", "upgrade")
+        )
     assert path.read_text() == text
     assert [file for file in place.structure.parent.rglob("*") if file.is_file()] == [path]
 
@@ -198,7 +251,10 @@ def test_of_several_files_all_are_written_or_none(tmp_path, monkeypatch, failing
     monkeypatch.setattr(store, "replacing", refusing)
     with pytest.raises(BaselineError) as refusal:
         write_files({path: {"format": 1, "tests": {}} for path in paths})
-    assert str(refusal.value) == f"baseline {paths[failing]}: cannot be written: {os.strerror(reason)}; nothing was changed"
+    assert (
+        str(refusal.value)
+        == f"baseline {paths[failing]}: cannot be written: {os.strerror(reason)}; nothing was changed"
+    )
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"a.json": "as it was"}
 
 
@@ -213,7 +269,10 @@ def test_on_a_full_disk_all_files_are_as_they_were(tmp_path, order):
     ]
     with (
         files_of_at_most(5000),
-        pytest.raises(BaselineError, match=f"^baseline {large}: cannot be written: File too large; nothing was changed$"),
+        pytest.raises(
+            BaselineError,
+            match=f"^baseline {large}: cannot be written: File too large; nothing was changed$",
+        ),
     ):
         write_files(dict(contents[::order]))
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
@@ -223,7 +282,10 @@ def test_a_lock_that_another_run_holds_is_waited_for_and_then_named(tmp_path, mo
     monkeypatch.setattr(store, "_LOCK_SECONDS", 0)
     with (
         locked([tmp_path]),
-        pytest.raises(BaselineError, match=r"another run has held their lock .* nothing was changed, try again"),
+        pytest.raises(
+            BaselineError,
+            match=r"another run has held their lock .* nothing was changed, try again",
+        ),
         locked([tmp_path]),
     ):
         pass
@@ -232,6 +294,9 @@ def test_a_lock_that_another_run_holds_is_waited_for_and_then_named(tmp_path, mo
 
 
 def test_a_user_without_a_name_has_locks_too(tmp_path, monkeypatch):
-    monkeypatch.setattr("getpass.getuser", lambda: (_ for _ in ()).throw(KeyError("getpwuid(): uid not found: 12345")))
+    monkeypatch.setattr(
+        "getpass.getuser",
+        lambda: (_ for _ in ()).throw(KeyError("getpwuid(): uid not found: 12345")),
+    )
     with locked([tmp_path]):
         pass

@@ -17,7 +17,9 @@ ROWS = [np.arange(1, n + 1) for n in LENGTHS]
 
 
 def sequences(dtype=tf.int64):
-    return tf.data.Dataset.from_tensor_slices(tf.constant(LENGTHS, tf.int64)).map(lambda n: tf.cast(tf.range(1, n + 1), dtype))
+    return tf.data.Dataset.from_tensor_slices(tf.constant(LENGTHS, tf.int64)).map(
+        lambda n: tf.cast(tf.range(1, n + 1), dtype)
+    )
 
 
 def length(row):
@@ -39,7 +41,10 @@ def measured(elements, data=None, sampled=False):
         (sequences().padded_batch(4, padded_shapes=[128]), 0.861328),
         (sequences().bucket_by_sequence_length(length, [10], [4, 4]), 0.1125),
         (sequences().padded_batch(3), 0.578635),
-        (sequences().padded_batch(4).map(lambda row: tf.cast(row, tf.int32)), 0.674312),  # zeros at the ends, as no dtype tells
+        (
+            sequences().padded_batch(4).map(lambda row: tf.cast(row, tf.int32)),
+            0.674312,
+        ),  # zeros at the ends, as no dtype tells
         (sequences().padded_batch(4, padding_values=tf.constant(-1, tf.int64)), 0.674312),
         (sequences(tf.float32).padded_batch(4), 0.674312),
         (sequences().map(tf.strings.as_string).padded_batch(4), 0.674312),
@@ -89,7 +94,9 @@ def test_a_pipeline_with_the_suggested_buckets_has_just_that_padding():
     rows = tf.data.Dataset.from_tensor_slices(lengths).map(lambda n: tf.range(1, n + 1))
     value, _ = measured(rows.padded_batch(16))
     boundaries = value.detail["boundaries"]
-    better, _ = measured(rows.bucket_by_sequence_length(length, boundaries, [16] * (len(boundaries) + 1)))
+    better, _ = measured(
+        rows.bucket_by_sequence_length(length, boundaries, [16] * (len(boundaries) + 1))
+    )
     assert better.number == pytest.approx(value.detail["bucketed"])
     assert better.number < 0.6 * value.number
 
@@ -97,11 +104,15 @@ def test_a_pipeline_with_the_suggested_buckets_has_just_that_padding():
 def test_a_fixed_length_beyond_all_rows_is_named():
     data = sequences().padded_batch(4, padded_shapes=[128])
     value, _ = measured(data, data)
-    assert value.detail["try"].startswith("pad to 100, the longest row seen, not to 128: 82.2 % padding instead of 86.1 %")
+    assert value.detail["try"].startswith(
+        "pad to 100, the longest row seen, not to 128: 82.2 % padding instead of 86.1 %"
+    )
 
 
 def padded(rows, width, value=0, dtype=np.int64):
-    return np.stack([np.pad(row, (0, width - len(row)), constant_values=value) for row in rows]).astype(dtype)
+    return np.stack(
+        [np.pad(row, (0, width - len(row)), constant_values=value) for row in rows]
+    ).astype(dtype)
 
 
 TOKENS = padded([[5, 0, 7], [8], [3, 2]], 5)
@@ -113,11 +124,30 @@ CASES = {
     "lengths win": ({"ids": TOKENS, "length": np.array([4, 2, 2])}, 8),
     "a mask wins": ({"ids": np.zeros_like(TOKENS), "attention_mask": MASK}, 6),
     "a boolean mask": ({"x": np.ones((3, 5, 2), "float32"), "mask": MASK > 0}, 12),
-    "the mask before the lengths": ({"ids": TOKENS, "length": np.array([5, 5, 5]), "mask": MASK}, 6),
-    "two masks": ({"ids": TOKENS, "mask": MASK, "decoder_ids": TOKENS, "decoder_mask": np.ones_like(MASK)}, 6 + 15),
-    "flags at positions are no mask": ({"ids": TOKENS, "special_mask": np.array([[1, 0, 1, 0, 0]] * 3)}, 6),
-    "the mask of an image": ({"ids": TOKENS, "image": np.ones((3, 4, 4, 3), "uint8"), "mask": np.triu(np.ones((3, 4, 4)))}, 6),
-    "a padding mask of several axes": ({"x": np.ones((1, 2, 3, 2)), "padding_mask": np.array([[[1, 1, 0], [1, 0, 0]]])}, 6),
+    "the mask before the lengths": (
+        {"ids": TOKENS, "length": np.array([5, 5, 5]), "mask": MASK},
+        6,
+    ),
+    "two masks": (
+        {"ids": TOKENS, "mask": MASK, "decoder_ids": TOKENS, "decoder_mask": np.ones_like(MASK)},
+        6 + 15,
+    ),
+    "flags at positions are no mask": (
+        {"ids": TOKENS, "special_mask": np.array([[1, 0, 1, 0, 0]] * 3)},
+        6,
+    ),
+    "the mask of an image": (
+        {
+            "ids": TOKENS,
+            "image": np.ones((3, 4, 4, 3), "uint8"),
+            "mask": np.triu(np.ones((3, 4, 4))),
+        },
+        6,
+    ),
+    "a padding mask of several axes": (
+        {"x": np.ones((1, 2, 3, 2)), "padding_mask": np.array([[[1, 1, 0], [1, 0, 0]]])},
+        6,
+    ),
     "named in a tuple": (({"ids": TOKENS, "mask": MASK}, np.array([0, 1, 0])), 6),
     "a whole row of padding": (padded([[4, 2], []], 2), 2),
     "rows without any element are left out": ((TOKENS, np.zeros((3, 0), int)), 6),
@@ -176,7 +206,11 @@ def test_what_replicas_get_are_batches_of_their_own():
 
 @pytest.mark.parametrize(("mebibytes", "kept"), [(0, 20), (1, 20), (16, 4), (48, 1), (100, 1)])
 def test_large_elements_are_kept_few(mebibytes, kept):
-    element = {"a": np.broadcast_to(np.uint8(0), (mebibytes << 20,)), "b": tf.constant("x"), "c": None}
+    element = {
+        "a": np.broadcast_to(np.uint8(0), (mebibytes << 20,)),
+        "b": tf.constant("x"),
+        "c": None,
+    }
     assert elements_to_keep(element) == kept
 
 
@@ -189,7 +223,10 @@ def test_a_step_is_told_the_padding_that_it_consumed(profile):
     result = profile(step, sequences().padded_batch(4), limits={"max_batch_padding": 0.7})
     assert result.batch_padding == pytest.approx(0.674312, abs=1e-6)
     value = result.value("batch_padding")
-    assert (value.detail["sampled"], value.detail["n_batches"]) == (False, 6)  # those of the traced window
+    assert (value.detail["sampled"], value.detail["n_batches"]) == (
+        False,
+        6,
+    )  # those of the traced window
     assert result.tables["batch_padding"].rows[0][:2] == ("element", "int64")
 
 
@@ -200,7 +237,13 @@ def test_the_users_own_loop_is_told_too(profile):
 
 
 def embedding():
-    model = keras.Sequential([keras.layers.Embedding(200, 2), keras.layers.GlobalAveragePooling1D(), keras.layers.Dense(1)])
+    model = keras.Sequential(
+        [
+            keras.layers.Embedding(200, 2),
+            keras.layers.GlobalAveragePooling1D(),
+            keras.layers.Dense(1),
+        ]
+    )
     model.compile("sgd", "mse")
     return model
 
@@ -230,7 +273,10 @@ def test_a_pydataset_is_indexed_again(profile):
             return {"ids": TOKENS}, np.ones((3, 1))
 
     inputs = keras.Input((5,), dtype="int64", name="ids")
-    model = keras.Model({"ids": inputs}, keras.layers.Dense(1)(keras.layers.Flatten()(keras.layers.Embedding(9, 2)(inputs))))
+    model = keras.Model(
+        {"ids": inputs},
+        keras.layers.Dense(1)(keras.layers.Flatten()(keras.layers.Embedding(9, 2)(inputs))),
+    )
     model.compile("sgd", "mse")
     assert profile.fit(model, Rows(), epochs=2, verbose=0).batch_padding == pytest.approx(9 / 15)
 
@@ -249,7 +295,10 @@ def test_data_that_fail_when_looked_at_again_do_not_fail_the_test():
 
 @pytest.mark.parametrize("data", [None, 3, object(), [1, [2]], {"a": 2}])
 def test_data_that_are_no_arrays_are_not_looked_at_again(data):
-    assert "cannot be looked at again" in sample_again(lambda *args, **kwargs: None, (), {"x": data}).why
+    assert (
+        "cannot be looked at again"
+        in sample_again(lambda *args, **kwargs: None, (), {"x": data}).why
+    )
 
 
 def test_the_sample_ends_after_a_second(monkeypatch):
@@ -257,7 +306,11 @@ def test_the_sample_ends_after_a_second(monkeypatch):
     monkeypatch.setattr("pytest_tfperf.capture.elements.perf_counter", lambda: next(seconds))
     elements = sample_again(lambda x, batch_size=None: None, ([TOKENS, TOKENS],), {"batch_size": 1})
     assert len(elements.kept) == 3
-    elements = sample_again(lambda x, batch_size=None: None, (sequences().repeat().padded_batch(2),), {"batch_size": None})
+    elements = sample_again(
+        lambda x, batch_size=None: None,
+        (sequences().repeat().padded_batch(2),),
+        {"batch_size": None},
+    )
     assert len(elements.kept) == 5
 
 
@@ -272,7 +325,9 @@ def test_images_of_a_keras_loop_are_not_drawn_again(profile):
     spec = (tf.TensorSpec((2, 3)), tf.TensorSpec((2, 1)))
     model = keras.Sequential([keras.layers.Dense(1)])
     model.compile("sgd", "mse")
-    result = profile.fit(model, tf.data.Dataset.from_generator(draw, output_signature=spec), verbose=0, shuffle=False)
+    result = profile.fit(
+        model, tf.data.Dataset.from_generator(draw, output_signature=spec), verbose=0, shuffle=False
+    )
     assert "no component of the batches shows padding" in result.value("batch_padding").why
     assert len(drawn) <= 60
 
@@ -285,7 +340,9 @@ def test_a_generator_is_not_used_up(profile):
             given.append(n)
             yield TOKENS, np.ones((3, 1))
 
-    result = profile.fit(embedding(), batches(), steps_per_epoch=40, epochs=2, shuffle=False, verbose=0)
+    result = profile.fit(
+        embedding(), batches(), steps_per_epoch=40, epochs=2, shuffle=False, verbose=0
+    )
     with pytest.raises(UnknownMetric, match="used up"):
         result.batch_padding  # noqa: B018
     assert len(given) <= 90

@@ -12,7 +12,7 @@ import tensorflow as tf
 from pytest_tfperf import tf_runtime
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.variants.comparison import Comparison
-from pytest_tfperf.variants.leaves import leaves_from_json, leaves_to_json
+from pytest_tfperf.variants.outputs import leaves_from_json, leaves_to_json
 
 X = tf.random.stateless_normal((64, 64), [1, 2])
 STEP = tf.function(lambda: tf.nn.relu(X @ X) + 1.0)
@@ -55,7 +55,9 @@ def test_variants_that_train_the_same_model_are_refused(profile):
     model.compile("sgd", "mse")
     x, y = np.ones((4, 3), "float32"), np.ones((4, 1), "float32")
     with pytest.raises(CaptureError, match="both train"):
-        profile.compare({"a": lambda: model.train_on_batch(x, y), "b": lambda: model.train_on_batch(x, y)})
+        profile.compare(
+            {"a": lambda: model.train_on_batch(x, y), "b": lambda: model.train_on_batch(x, y)}
+        )
 
 
 def test_a_second_comparison_of_the_same_variants_has_a_name(brief):
@@ -69,7 +71,9 @@ def test_a_second_comparison_of_the_same_variants_has_a_name(brief):
 
 def test_restore_puts_the_variables_back(brief):
     one, other = tf.Variable(1.0), tf.Variable(1.0)
-    brief.compare({"a": lambda: one.assign_add(1.0), "b": lambda: other.assign_add(1.0)}, restore=[one, other])
+    brief.compare(
+        {"a": lambda: one.assign_add(1.0), "b": lambda: other.assign_add(1.0)}, restore=[one, other]
+    )
     assert (one.numpy(), other.numpy()) == (1.0, 1.0)
 
 
@@ -112,7 +116,9 @@ def test_disabled_each_variant_runs_once(profile):
         (False, None, "0", True),
     ],
 )
-def test_whether_this_process_takes_all_memory_of_a_gpu(monkeypatch, grows, logical, variable, whole):
+def test_whether_this_process_takes_all_memory_of_a_gpu(
+    monkeypatch, grows, logical, variable, whole
+):
     monkeypatch.delenv("TF_FORCE_GPU_ALLOW_GROWTH", raising=False)
     assert not tf_runtime.takes_whole_gpus() or tf.config.list_physical_devices("GPU")
     if variable is not None:
@@ -132,12 +138,18 @@ def test_a_variant_from_another_process_has_its_limits_and_cannot_be_exported(pr
 
     def apart(given):
         asked.append(given)
-        profiles = {variant: replace(measured, name=name) for variant, name in given.profiles.items()}
-        return Comparison(turns={"a": (2.0,) * 8, "b": (1.0,) * 8}, profiles=profiles, notes=("in processes",))
+        profiles = {
+            variant: replace(measured, name=name) for variant, name in given.profiles.items()
+        }
+        return Comparison(
+            turns={"a": (2.0,) * 8, "b": (1.0,) * 8}, profiles=profiles, notes=("in processes",)
+        )
 
     profiles = profile._profiles
     profiles.settings = replace(profiles.settings, apart=apart)
-    found = profile.compare({"a": tf.abs, "b": tf.abs}, {"a": [X], "b": [X, X]}, name="two", limits={"max_retraces": 3})
+    found = profile.compare(
+        {"a": tf.abs, "b": tf.abs}, {"a": [X], "b": [X, X]}, name="two", limits={"max_retraces": 3}
+    )
     assert found.speedup("b").low == pytest.approx(2)
     assert list(profile.profiles) == ["", "two a", "two b"]
     assert profiles.results["two b"][1][0].argument == "max_retraces=3"
@@ -166,7 +178,9 @@ def test_what_a_variant_measures_in_its_process(profile, step):
 
     profiles.settings = replace(profiles.settings, apart=apart)
     with pytest.raises(CaptureError, match="enough"):
-        profile.compare({"a": step, "b": other}, [(X, X), (X, 2 * X)], check_outputs=True, restore=state)
+        profile.compare(
+            {"a": step, "b": other}, [(X, X), (X, 2 * X)], check_outputs=True, restore=state
+        )
     (b, b_leaves), (a, a_leaves) = given[0]
     assert (b.name, a.name) == ("b", "a")
     assert a.step_time > 0
@@ -178,14 +192,25 @@ def test_what_a_variant_measures_in_its_process(profile, step):
 @pytest.mark.parametrize(
     ("leaf", "same"),
     [
-        (None, None), (True, True), (3, 3), (0.25, 0.25), ("text", "text"), (b"bytes", b"bytes"), (1 + 2j, 1 + 2j),
-        (np.float32([[1, 2], [3, 4]]), [[1, 2], [3, 4]]), (tf.constant([1.5], tf.bfloat16), [1.5]), (np.array(["a", "b"]), [b"a", b"b"]),
-        (tf.zeros((0, 3)), np.zeros((0, 3))), (float("inf"), float("inf")),
+        (None, None),
+        (True, True),
+        (3, 3),
+        (0.25, 0.25),
+        ("text", "text"),
+        (b"bytes", b"bytes"),
+        (1 + 2j, 1 + 2j),
+        (np.float32([[1, 2], [3, 4]]), [[1, 2], [3, 4]]),
+        (tf.constant([1.5], tf.bfloat16), [1.5]),
+        (np.array(["a", "b"]), [b"a", b"b"]),
+        (tf.zeros((0, 3)), np.zeros((0, 3))),
+        (float("inf"), float("inf")),
     ],
-)  # fmt: skip
+)
 def test_what_a_step_returns_goes_from_process_to_process(leaf, same):
     there = leaves_from_json(json.loads(json.dumps(leaves_to_json({"output": leaf}))))["output"]
-    assert there is same or np.array_equal(there.numpy() if hasattr(there, "numpy") else there, same)
+    assert there is same or np.array_equal(
+        there.numpy() if hasattr(there, "numpy") else there, same
+    )
     if hasattr(leaf, "dtype") and leaf.dtype != "<U1":
         assert there.dtype == leaf.dtype
 

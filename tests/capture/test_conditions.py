@@ -6,7 +6,13 @@ from dataclasses import replace
 import pytest
 
 from pytest_tfperf.machine import conditions
-from pytest_tfperf.machine.conditions import Conditions, conditions_noted, read_conditions, read_cpu, remarks
+from pytest_tfperf.machine.conditions import (
+    Conditions,
+    conditions_noted,
+    read_conditions,
+    read_cpu,
+    remarks,
+)
 
 # user nice system idle iowait irq softirq steal guest guest_nice, in hundredths of a second
 STAT = """cpu  0 0 0 0 0 0 0 0 0 0
@@ -17,7 +23,16 @@ intr 5
 """
 CPUINFO = "processor\t: 0\ncpu MHz\t\t: 2600.000\n\nprocessor\t: 1\ncpu MHz\t\t: 3400.500\n"
 BEFORE = Conditions(
-    at_s=100.0, cores=2, own_s=10.0, busy_s=50.0, stolen_s=1.0, interruptions=7, clock_mhz=3000.0, hot=3, quota=(40, 5), load=None
+    at_s=100.0,
+    cores=2,
+    own_s=10.0,
+    busy_s=50.0,
+    stolen_s=1.0,
+    interruptions=7,
+    clock_mhz=3000.0,
+    hot=3,
+    quota=(40, 5),
+    load=None,
 )
 
 
@@ -44,7 +59,9 @@ def after(**changed):
 def test_cpu_seconds_are_those_of_the_cores_that_this_process_may_use(tmp_path):
     files(tmp_path, proc__stat=STAT)
     found = read_conditions(tmp_path)
-    assert found.busy_s == pytest.approx(1.00 + 0.10 + 0.20 + 0.03 + 0.07 + 2.00 + 0.30)  # guests are in user, waiting is idle
+    assert found.busy_s == pytest.approx(
+        1.00 + 0.10 + 0.20 + 0.03 + 0.07 + 2.00 + 0.30
+    )  # guests are in user, waiting is idle
     assert found.stolen_s == pytest.approx(0.42)
     assert found.cores == 2
     assert found.load is None
@@ -66,7 +83,10 @@ def test_cores_that_are_named_are_those_that_matter(tmp_path):
     assert (found.cores, found.busy_s) == (1, pytest.approx(2.30))
 
 
-@pytest.mark.parametrize("stat", ["", "cpu  1 2 3\n", "cpu0 1 2 3 4 5 6 7 8\n", "cpu0 1 2 3 4 5 6 7\ncpu1 1 2 3 4 5 6 7\n"])
+@pytest.mark.parametrize(
+    "stat",
+    ["", "cpu  1 2 3\n", "cpu0 1 2 3 4 5 6 7 8\n", "cpu0 1 2 3 4 5 6 7\ncpu1 1 2 3 4 5 6 7\n"],
+)
 def test_a_system_that_does_not_tell_cpu_seconds_has_its_load_average(tmp_path, stat, monkeypatch):
     monkeypatch.setattr(os, "getloadavg", lambda: (3.5, 0.1, 0.1))
     files(tmp_path, proc__stat=stat)
@@ -85,7 +105,14 @@ def test_the_clock_is_that_of_the_fastest_core(tmp_path):
     files(tmp_path, proc__cpuinfo=CPUINFO)
     assert read_conditions(tmp_path).clock_mhz == 3400.5
     folder = "sys__devices__system__cpu__cpu{}__cpufreq__scaling_cur_freq"
-    files(tmp_path, **{folder.format(0): "1200000\n", folder.format(1): "2900000\n", folder.format(2): "4000000\n"})
+    files(
+        tmp_path,
+        **{
+            folder.format(0): "1200000\n",
+            folder.format(1): "2900000\n",
+            folder.format(2): "4000000\n",
+        },
+    )
     assert read_conditions(tmp_path).clock_mhz == 2900
 
 
@@ -105,12 +132,18 @@ QUOTA = "nr_periods 34\nnr_throttled 12\nthrottled_usec 99\n"
         ("0::/a/b\n", "sys/fs/cgroup/a/b/cpu.stat", (34, 12)),
         ("0::/a/b\n", "sys/fs/cgroup/a/cpu.stat", (34, 12)),  # a group around it has the quota
         ("3:cpuset:/x\n2:cpu,cpuacct:/y\n0::/\n", "sys/fs/cgroup/cpu,cpuacct/y/cpu.stat", (34, 12)),
-        ("2:cpu,cpuacct:/docker/1f\n", "sys/fs/cgroup/cpu,cpuacct/cpu.stat", (34, 12)),  # seen from within a container
+        (
+            "2:cpu,cpuacct:/docker/1f\n",
+            "sys/fs/cgroup/cpu,cpuacct/cpu.stat",
+            (34, 12),
+        ),  # seen from within a container
         ("3:cpuset:/x\n", "sys/fs/cgroup/cpuset/x/cpu.stat", None),
         ("", "sys/fs/cgroup/cpu.stat", None),
     ],
 )
-def test_the_quota_is_that_of_the_innermost_control_group_that_has_one(tmp_path, group, path, found):
+def test_the_quota_is_that_of_the_innermost_control_group_that_has_one(
+    tmp_path, group, path, found
+):
     files(tmp_path, proc__self__cgroup=group, **{path.replace("/", "__"): QUOTA})
     assert read_conditions(tmp_path).quota == found
 
@@ -123,7 +156,9 @@ def test_a_group_without_a_quota_stops_nobody(tmp_path):
 
 def test_a_machine_that_did_nothing_besides_is_not_mentioned():
     assert remarks(BEFORE, after()) == ()
-    assert remarks(BEFORE, after(busy_s=53.0)) == ()  # ticks may count less than this process says of itself
+    assert (
+        remarks(BEFORE, after(busy_s=53.0)) == ()
+    )  # ticks may count less than this process says of itself
     assert remarks(BEFORE, BEFORE) == ()
 
 
@@ -137,7 +172,10 @@ def test_other_load_is_said_with_its_share_and_what_to_do():
         "other processes used 31% of the 2 cores in the timed window (involuntary context switches of this one: 412): step_time is "
         "longer for it; stop what else runs there, children of the test too, or compare with --tfperf-against",
     )
-    assert "used 100% of the 2 cores in the timed window: " in remarks(BEFORE, after(busy_s=99.0, interruptions=None))[0]
+    assert (
+        "used 100% of the 2 cores in the timed window: "
+        in remarks(BEFORE, after(busy_s=99.0, interruptions=None))[0]
+    )
 
 
 def test_a_window_of_a_few_ticks_says_nothing_of_other_load():
@@ -154,11 +192,18 @@ def test_what_the_hypervisor_took_is_said():
     )
 
 
-@pytest.mark.parametrize(("mhz", "said"), [(2701.0, False), (2699.0, True), (3299.0, False), (3301.0, True), (None, False)])
+@pytest.mark.parametrize(
+    ("mhz", "said"),
+    [(2701.0, False), (2699.0, True), (3299.0, False), (3301.0, True), (None, False)],
+)
 def test_a_clock_that_changed_by_a_tenth_is_said(mhz, said):
     found = remarks(BEFORE, after(clock_mhz=mhz))
     assert bool(found) is said
-    assert not said or f"ran at 3000 MHz when the timed window began and at {mhz:.0f} MHz when it ended" in found[0]
+    assert (
+        not said
+        or f"ran at 3000 MHz when the timed window began and at {mhz:.0f} MHz when it ended"
+        in found[0]
+    )
 
 
 def test_heat_and_a_quota_are_said_where_their_counters_rose():
@@ -174,7 +219,10 @@ def test_heat_and_a_quota_are_said_where_their_counters_rose():
 def test_without_cpu_seconds_a_high_load_average_is_said(load, said):
     quiet = replace(BEFORE, busy_s=None, stolen_s=None)
     assert bool(remarks(quiet, replace(quiet, load=load))) is said
-    assert not said or "the load average was 3.0 on 2 cores" in remarks(quiet, replace(quiet, load=load))[0]
+    assert (
+        not said
+        or "the load average was 3.0 on 2 cores" in remarks(quiet, replace(quiet, load=load))[0]
+    )
 
 
 @pytest.mark.parametrize("fails", [True, False])

@@ -82,16 +82,30 @@ def test_auto_clustering_makes_one_cluster(tmp_path):
         profiler.close()
         print(profile.xla_clusters, profile.xla_launches, profile.xla_compiles)
     """
-    environment = {"TF_XLA_FLAGS": "--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit", "PATH": "", "TF_CPP_MIN_LOG_LEVEL": "2"}
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], env=environment, capture_output=True, text=True, check=True)
+    environment = {
+        "TF_XLA_FLAGS": "--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit",
+        "PATH": "",
+        "TF_CPP_MIN_LOG_LEVEL": "2",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert done.stdout.split() == ["1", "1", "0"]
 
 
 @pytest.mark.parametrize(("jit", "clusters"), [(False, 0), (True, 1)])
-def test_keras_fit_launches_one_executable_a_batch_with_jit_and_none_without(profile, jit, clusters):
+def test_keras_fit_launches_one_executable_a_batch_with_jit_and_none_without(
+    profile, jit, clusters
+):
     model = keras.Sequential([keras.layers.Dense(1)])
     model.compile("sgd", "mse", jit_compile=jit)
-    result = profile.fit(model, np.ones((64, 3)), np.ones((64, 1)), batch_size=8, epochs=9, verbose=0)
+    result = profile.fit(
+        model, np.ones((64, 3)), np.ones((64, 1)), batch_size=8, epochs=9, verbose=0
+    )
     assert counts(result, *ALL) == (clusters, clusters, 0, 0, 0)
     assert len(result.steps) == 6
 
@@ -125,7 +139,9 @@ def busy(seconds):
 
 
 def test_a_step_that_loops_inside_the_graph_counts_its_waits(profile):
-    data = tf.data.Dataset.range(10**6).map(lambda x: tf.ensure_shape(tf.numpy_function(busy(0.004), [x], tf.int64), ()))
+    data = tf.data.Dataset.range(10**6).map(
+        lambda x: tf.ensure_shape(tf.numpy_function(busy(0.004), [x], tf.int64), ())
+    )
     iterator = iter(data)
 
     @tf.function
@@ -194,7 +210,10 @@ def test_a_new_shape_compiles_again_and_is_named(profile):
     batches = [tf.ones((8, 8))] * 10 + [tf.ones((5, 8))]
     result = profile(shaped, batches)
     assert result.xla_compiles == 1
-    assert result.value("xla_compiles").detail["where"] == "compiled: shaped: argument 0 f32[8,8] → f32[5,8]"
+    assert (
+        result.value("xla_compiles").detail["where"]
+        == "compiled: shaped: argument 0 f32[8,8] → f32[5,8]"
+    )
 
 
 def test_peak_memory_of_a_jit_step_is_exact(profile):
@@ -208,7 +227,9 @@ def test_peak_memory_of_a_plain_step_is_measured(profile):
     step = tf.function(lambda x: tf.reduce_sum(tf.matmul(tf.matmul(x, x), x)))
     value = profile(step, [tf.ones((512, 512))]).value("peak_memory")
     assert value.source == "trace"
-    assert 1 << 20 <= value.number < 3 << 20  # one product or two of 1 MiB at a time; another thread may hold something small meanwhile
+    assert (
+        1 << 20 <= value.number < 3 << 20
+    )  # one product or two of 1 MiB at a time; another thread may hold something small meanwhile
 
 
 def test_throughput_is_the_batch_over_the_step_time(profile):
@@ -218,7 +239,10 @@ def test_throughput_is_the_batch_over_the_step_time(profile):
 
 @pytest.mark.parametrize("offset", range(3))
 def test_the_graphs_are_those_of_the_most_common_step_wherever_the_probe_falls(profile, offset):
-    small, large = tf.function(lambda x: tf.tanh(x) * 2), tf.function(lambda x: tf.tanh(tf.tanh(x) * 2) * 2)
+    small, large = (
+        tf.function(lambda x: tf.tanh(x) * 2),
+        tf.function(lambda x: tf.tanh(tf.tanh(x) * 2) * 2),
+    )
     calls = itertools.count(offset)
 
     def step(x):
@@ -233,11 +257,16 @@ def test_the_graphs_are_those_of_the_most_common_step_wherever_the_probe_falls(p
 
 
 def test_what_ends_while_another_probe_is_tried_has_the_graphs_of_the_first(profile):
-    small, large = tf.function(lambda x: tf.tanh(x) * 2), tf.function(lambda x: tf.tanh(tf.tanh(x) * 2) * 2)
+    small, large = (
+        tf.function(lambda x: tf.tanh(x) * 2),
+        tf.function(lambda x: tf.tanh(tf.tanh(x) * 2) * 2),
+    )
     calls = itertools.count()
     n_steps = 1 + 3 + 12 + 6 + 1  # the probe's is the last
 
-    result = profile(lambda x: (large if next(calls) == n_steps - 1 else small)(x), iter((DATA * 6)[:n_steps]))
+    result = profile(
+        lambda x: (large if next(calls) == n_steps - 1 else small)(x), iter((DATA * 6)[:n_steps])
+    )
     assert result.graph_ops == 5
     assert any(note.startswith("6 of 6 traced steps") for note in result.notes)
 
@@ -257,7 +286,9 @@ def test_what_an_iterator_runs_eagerly_is_not_outside_xla(profile):
     assert (result.eager_ops, result.xla_coverage) == (0, 1)
 
 
-@pytest.mark.parametrize("limits", [{"max_graph_ops": 9}, {"min_graph_reduction": 0}, {"min_xla_coverage": 0}])
+@pytest.mark.parametrize(
+    "limits", [{"max_graph_ops": 9}, {"min_graph_reduction": 0}, {"min_xla_coverage": 0}]
+)
 def test_graphs_of_large_steps_are_looked_at_where_a_limit_needs_them(profile, monkeypatch, limits):
     monkeypatch.setattr(profiles, "UNASKED_GRAPH_NODES", 2)
     step = tf.function(lambda x: tf.tanh(x) * 2)

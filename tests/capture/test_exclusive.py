@@ -42,7 +42,9 @@ def holder(temporary):
     with ExitStack() as stack:
 
         def start(*names):
-            process = stack.enter_context(subprocess.Popen([sys.executable, "-c", HOLDER, *names], env=environment, **pipes))
+            process = stack.enter_context(
+                subprocess.Popen([sys.executable, "-c", HOLDER, *names], env=environment, **pipes)
+            )
             stack.callback(process.kill)
             return process
 
@@ -91,7 +93,14 @@ def test_while_another_is_waited_for_all_watches_stand_still():
 
         with held(["cpu"], announce, Watch(log), Watch(log)) as waited:
             assert waited is True
-    assert log == ["stands still", "stands still", "waiting until another test of this machine is measured", "", "runs", "runs"]
+    assert log == [
+        "stands still",
+        "stands still",
+        "waiting until another test of this machine is measured",
+        "",
+        "runs",
+        "runs",
+    ]
 
 
 @pytest.mark.parametrize("ends", ["in order", "kill -9"])
@@ -137,7 +146,10 @@ def test_one_that_cannot_be_had_gives_the_others_back(temporary):
 
 def test_a_folder_that_cannot_be_made_is_told(temporary):
     lock_file("cpu").parent.write_text("a file")
-    with pytest.raises(CaptureError, match="no lock that keeps other tests from measuring"), held(["cpu"], print):
+    with (
+        pytest.raises(CaptureError, match="no lock that keeps other tests from measuring"),
+        held(["cpu"], print),
+    ):
         pass
 
 

@@ -22,7 +22,10 @@ def compiled(profile):
 def test_a_timeline(compiled, tmp_path):
     compiled.export(tmp_path / "t.json.gz")
     events = json.loads(gzip.decompress((tmp_path / "t.json.gz").read_bytes()))["traceEvents"]
-    assert any("matmul" in event.get("name", "").lower() or "dot" in event.get("name", "") for event in events)
+    assert any(
+        "matmul" in event.get("name", "").lower() or "dot" in event.get("name", "")
+        for event in events
+    )
 
 
 def test_hlo_at_every_stage(compiled, tmp_path):

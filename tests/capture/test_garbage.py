@@ -73,12 +73,19 @@ def test_a_block_that_would_fill_the_memory_is_collected_in(collected, monkeypat
         assert collected
 
 
-def test_garbage_that_grew_old_is_collected_when_the_objects_have_grown_by_a_quarter(collected, monkeypatch):
+def test_garbage_that_grew_old_is_collected_when_the_objects_have_grown_by_a_quarter(
+    collected, monkeypatch
+):
     objects = [1000]
     monkeypatch.setattr(garbage_collector.sys, "getallocatedblocks", lambda: objects[0])
     found = {}
     with garbage_held_off() as sweep:
-        for n in (1250, 1251, 1563, 1564):  # 1.25 times the first, and then 1.25 times what was left
+        for n in (
+            1250,
+            1251,
+            1563,
+            1564,
+        ):  # 1.25 times the first, and then 1.25 times what was left
             objects[0] = n
             cycles(1_000)
             del collected[:]
@@ -90,7 +97,11 @@ def test_garbage_that_grew_old_is_collected_when_the_objects_have_grown_by_a_qua
 def test_where_nothing_is_new_no_time_is_spent_on_counting_objects(monkeypatch):
     with garbage_held_off() as sweep:
         sweep()
-        monkeypatch.setattr(garbage_collector.sys, "getallocatedblocks", lambda: pytest.fail("it walks through all of Python's memory"))
+        monkeypatch.setattr(
+            garbage_collector.sys,
+            "getallocatedblocks",
+            lambda: pytest.fail("it walks through all of Python's memory"),
+        )
         sweep()
 
 

@@ -21,16 +21,24 @@ class Nvml(ModuleType):
 
     def __init__(self, broken=(), missing=()):
         super().__init__("pynvml")
-        self.clocks, self.reasons, self.pids = [1980, 1410], [0x4, 0x1], [[os.getpid()], [os.getpid(), 4711]]
+        self.clocks, self.reasons, self.pids = (
+            [1980, 1410],
+            [0x4, 0x1],
+            [[os.getpid()], [os.getpid(), 4711]],
+        )
         functions = {
             "nvmlInit": lambda: None,
             "nvmlDeviceGetCount": lambda: 2,
             "nvmlDeviceGetHandleByIndex": self.by_index,
             "nvmlDeviceGetHandleByUUID": lambda uuid: {"GPU-1f": 1}[uuid],
             "nvmlDeviceGetName": lambda handle: b"NVIDIA H100",
-            "nvmlDeviceGetClockInfo": lambda handle, kind: {1: self.clocks[handle]}[kind],  # 1: NVML_CLOCK_SM
+            "nvmlDeviceGetClockInfo": lambda handle, kind: {1: self.clocks[handle]}[
+                kind
+            ],  # 1: NVML_CLOCK_SM
             "nvmlDeviceGetCurrentClocksEventReasons": lambda handle: self.reasons[handle],
-            "nvmlDeviceGetComputeRunningProcesses": lambda handle: [SimpleNamespace(pid=pid) for pid in self.pids[handle]],
+            "nvmlDeviceGetComputeRunningProcesses": lambda handle: [
+                SimpleNamespace(pid=pid) for pid in self.pids[handle]
+            ],
         }
         for name, function in functions.items():
             if name not in missing:
@@ -73,7 +81,16 @@ def test_every_gpu_is_read(monkeypatch):
 
 @pytest.mark.parametrize(
     ("visible", "clocks"),
-    [("1", [1410]), ("1, 0", [1410, 1980]), ("GPU-1f", [1410]), ("0,-1,1", [1980]), ("", []), ("MIG-3a", []), ("7", []), ("GPU-2", [])],
+    [
+        ("1", [1410]),
+        ("1, 0", [1410, 1980]),
+        ("GPU-1f", [1410]),
+        ("0,-1,1", [1980]),
+        ("", []),
+        ("MIG-3a", []),
+        ("7", []),
+        ("GPU-2", []),
+    ],
 )
 def test_only_visible_gpus_are_read(monkeypatch, visible, clocks):
     with_nvml(monkeypatch)
@@ -96,7 +113,10 @@ def test_an_older_package_is_asked_by_the_older_name(monkeypatch):
     assert read_gpus()[0].reasons == 0x40
 
 
-@pytest.mark.parametrize("broken", [{"broken": ["nvmlInit"]}, {"missing": ["nvmlInit"]}, {"broken": ["nvmlDeviceGetCount"]}])
+@pytest.mark.parametrize(
+    "broken",
+    [{"broken": ["nvmlInit"]}, {"missing": ["nvmlInit"]}, {"broken": ["nvmlDeviceGetCount"]}],
+)
 def test_without_nvml_there_are_no_gpus(monkeypatch, broken):
     with_nvml(monkeypatch, **broken)
     assert read_gpus() == ()
@@ -124,11 +144,17 @@ def changed(**fields):
     return (Gpu(**{"label": QUIET.label, "clock_mhz": 1980, "reasons": 0, "others": 0} | fields),)
 
 
-@pytest.mark.parametrize(("mhz", "said"), [(1882, False), (1880, True), (2079, True), (None, False)])
+@pytest.mark.parametrize(
+    ("mhz", "said"), [(1882, False), (1880, True), (2079, True), (None, False)]
+)
 def test_a_clock_that_changed_by_a_twentieth_is_said(mhz, said):
     found = gpu_remarks((QUIET,), changed(clock_mhz=mhz))
     assert bool(found) is said
-    assert not said or f"GPU 0 (NVIDIA H100) ran at 1980 MHz when the timed window began and at {mhz} MHz when it ended" in found[0]
+    assert (
+        not said
+        or f"GPU 0 (NVIDIA H100) ran at 1980 MHz when the timed window began and at {mhz} MHz when it ended"
+        in found[0]
+    )
 
 
 @pytest.mark.parametrize(
@@ -144,12 +170,17 @@ def test_a_clock_that_changed_by_a_twentieth_is_said(mhz, said):
 )
 def test_what_holds_a_gpu_down_is_said_by_its_name(reasons, said):
     for pair in ((changed(reasons=reasons), (QUIET,)), ((QUIET,), changed(reasons=reasons))):
-        expected = (f"GPU 0 (NVIDIA H100), at 1980 MHz, was held down by {said}: cool it, or lock its clocks where it can keep them",)
+        expected = (
+            f"GPU 0 (NVIDIA H100), at 1980 MHz, was held down by {said}: cool it, or lock its clocks where it can keep them",
+        )
         assert gpu_remarks(*pair) == (expected if said else ())
 
 
 def test_who_else_uses_a_gpu_is_said():
-    assert "another process has a context on GPU 0 (NVIDIA H100)" in gpu_remarks((QUIET,), changed(others=1))[0]
+    assert (
+        "another process has a context on GPU 0 (NVIDIA H100)"
+        in gpu_remarks((QUIET,), changed(others=1))[0]
+    )
     assert "2 other processes have a context" in gpu_remarks(changed(others=2), (QUIET,))[0]
 
 

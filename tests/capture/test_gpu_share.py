@@ -5,14 +5,24 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_tfperf.machine.gpu_share import devices_found, is_to_share, share_of, spread_gpus, visible_gpus
+from pytest_tfperf.machine.gpu_share import (
+    devices_found,
+    is_to_share,
+    share_of,
+    spread_gpus,
+    visible_gpus,
+)
 
 RUN = "0123abcd"
 
 
 def worker(number, n_workers, **environment):
     """The environment in which xdist starts a worker."""
-    own = {"PYTEST_XDIST_WORKER": f"gw{number}", "PYTEST_XDIST_WORKER_COUNT": str(n_workers), "PYTEST_XDIST_TESTRUNUID": RUN}
+    own = {
+        "PYTEST_XDIST_WORKER": f"gw{number}",
+        "PYTEST_XDIST_WORKER_COUNT": str(n_workers),
+        "PYTEST_XDIST_TESTRUNUID": RUN,
+    }
     return {**own, **environment}
 
 
@@ -21,7 +31,13 @@ def devices(tmp_path):
     """Device files of so many GPUs, and what else the driver makes."""
 
     def make(n_gpus):
-        for name in [*(f"nvidia{index}" for index in range(n_gpus)), "nvidiactl", "nvidia-uvm", "nvidia-caps", "null"]:
+        for name in [
+            *(f"nvidia{index}" for index in range(n_gpus)),
+            "nvidiactl",
+            "nvidia-uvm",
+            "nvidia-caps",
+            "null",
+        ]:
             (tmp_path / name).touch()
         return tmp_path
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pytest_tfperf.checks.limits import Wanted
+from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.errors import CaptureError
 
 X, Y = np.ones((64, 3), "float32"), np.ones((64, 1), "float32")
@@ -20,7 +20,14 @@ def model_of(**compiled):
 
 
 def hooks():
-    names = ("on_train_begin", "on_train_batch_begin", "on_train_batch_end", "on_test_begin", "on_test_batch_end", "on_predict_batch_end")
+    names = (
+        "on_train_begin",
+        "on_train_batch_begin",
+        "on_train_batch_end",
+        "on_test_begin",
+        "on_test_batch_end",
+        "on_predict_batch_end",
+    )
     return [vars(keras.callbacks.CallbackList)[name] for name in names]
 
 
@@ -51,8 +58,12 @@ def test_fit_returns_what_keras_returns_and_user_callbacks_see_all_of_it(profile
     assert recorder.calls[:2] == [("begin", 0), ("end", 0)]
     assert recorder.calls[-1] == ("over", None)
     batches = [call for call in recorder.calls if call[0] == "end"]
-    assert 22 <= len(batches) < 320  # the loop ended when the windows were full, measured again if the buffers had to settle
-    assert len(batches) == result.value("retraces").detail["n_steps"] + 2  # the cold step, and the probe
+    assert (
+        22 <= len(batches) < 320
+    )  # the loop ended when the windows were full, measured again if the buffers had to settle
+    assert (
+        len(batches) == result.value("retraces").detail["n_steps"] + 2
+    )  # the cold step, and the probe
     assert hooks() == before
 
 
@@ -67,12 +78,16 @@ def test_hooks_are_put_back_when_the_loop_raises(profile):
     with pytest.raises(KeyError, match="mine"):
         profile.fit(model_of(), X, Y, batch_size=8, epochs=9, verbose=0, callbacks=[Bad()])
     assert hooks() == before
-    assert profile.fit(model_of(), X, Y, batch_size=8, epochs=9, verbose=0, name="next").retraces == 0
+    assert (
+        profile.fit(model_of(), X, Y, batch_size=8, epochs=9, verbose=0, name="next").retraces == 0
+    )
 
 
 def test_a_validation_inside_fit_is_no_step_and_its_executables_are_not_counted(profile):
     model = model_of(jit_compile=True)
-    result = profile.fit(model, X, Y, batch_size=8, epochs=9, verbose=0, validation_data=(X[:24], Y[:24]))
+    result = profile.fit(
+        model, X, Y, batch_size=8, epochs=9, verbose=0, validation_data=(X[:24], Y[:24])
+    )
     assert all(step.name.startswith("train ") for step in result.steps)
     assert (result.xla_clusters, result.xla_compiles, result.retraces) == (1, 0, 0)
     assert "val_loss" in result.result.history
@@ -101,13 +116,17 @@ def test_a_dataset_of_unknown_length_leaves_no_phantom_step(profile):
     assert len(result.steps) == 6
     numbers = [int(step.name.removeprefix("train ")) for step in result.steps]
     assert numbers == list(range(numbers[0], numbers[0] + 6))
-    assert result.n_dropped <= 1  # the one in which Keras found that the epoch was over, if that was traced
+    assert (
+        result.n_dropped <= 1
+    )  # the one in which Keras found that the epoch was over, if that was traced
 
 
 def test_evaluate_and_predict_return_their_results(profile):
     model = model_of()
     evaluated = profile.evaluate(model, X, Y, batch_size=2, verbose=0, name="evaluate")
-    assert evaluated.result == pytest.approx(model.evaluate(X, Y, batch_size=2, verbose=0), rel=1e-4)
+    assert evaluated.result == pytest.approx(
+        model.evaluate(X, Y, batch_size=2, verbose=0), rel=1e-4
+    )
     predicted = profile.predict(model, X, batch_size=2, verbose=0, name="predict")
     assert predicted.result.shape == (2 * (predicted.value("retraces").detail["n_steps"] + 2), 1)
     assert {step.name.split()[0] for step in evaluated.steps} == {"test"}
@@ -123,11 +142,25 @@ def test_a_loop_with_fewer_batches_than_windows_gets_shorter_windows(profile, n_
 
 
 def test_the_workload_of_arrays_and_of_datasets(profile):
-    arrays = profile.fit(model_of(), X, Y, batch_size=8, epochs=9, verbose=0, name="arrays").workload
-    assert arrays == {"inputs": ["float32[?,3]", "float32[?,1]"], "batch": 8, "steps_per_execution": 1, "replicas": 1}
+    arrays = profile.fit(
+        model_of(), X, Y, batch_size=8, epochs=9, verbose=0, name="arrays"
+    ).workload
+    assert arrays == {
+        "inputs": ["float32[?,3]", "float32[?,1]"],
+        "batch": 8,
+        "steps_per_execution": 1,
+        "replicas": 1,
+    }
     data = tf.data.Dataset.from_tensor_slices((X, Y)).repeat().batch(4)
-    dataset = profile.fit(model_of(), data, epochs=1, steps_per_epoch=30, verbose=0, shuffle=False, name="dataset").workload
-    assert dataset == {"inputs": ["float32[?,3]", "float32[?,1]"], "batch": 4, "steps_per_execution": 1, "replicas": 1}
+    dataset = profile.fit(
+        model_of(), data, epochs=1, steps_per_epoch=30, verbose=0, shuffle=False, name="dataset"
+    ).workload
+    assert dataset == {
+        "inputs": ["float32[?,3]", "float32[?,1]"],
+        "batch": 4,
+        "steps_per_execution": 1,
+        "replicas": 1,
+    }
 
 
 def test_a_callback_that_runs_the_profiler_is_refused_by_name(profile):
@@ -138,9 +171,13 @@ def test_a_callback_that_runs_the_profiler_is_refused_by_name(profile):
             keras.callbacks.Callback.__init__(self)
             self._start_batch = 3
 
-    with pytest.raises(CaptureError, match=r"fit was given the callback TensorBoard\(profile_batch=…\)"):
+    with pytest.raises(
+        CaptureError, match=r"fit was given the callback TensorBoard\(profile_batch=…\)"
+    ):
         profile.fit(model_of(), X, Y, verbose=0, callbacks=[Profiling()])
-    assert profile.fit(model_of(), X, Y, batch_size=8, epochs=9, verbose=0, name="next").retraces == 0
+    assert (
+        profile.fit(model_of(), X, Y, batch_size=8, epochs=9, verbose=0, name="next").retraces == 0
+    )
 
 
 def test_a_loop_without_batches_says_so(profile):
@@ -149,11 +186,21 @@ def test_a_loop_without_batches_says_so(profile):
 
 
 def test_restored_models_and_optimizers_are_as_before(profile):
-    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(4), keras.layers.BatchNormalization(), keras.layers.Dense(1)])
+    model = keras.Sequential(
+        [
+            keras.Input((3,)),
+            keras.layers.Dense(4),
+            keras.layers.BatchNormalization(),
+            keras.layers.Dense(1),
+        ]
+    )
     model.compile("adam", "mse")
     before = [variable.numpy() for variable in model.variables]
     profile.fit(model, X, Y, batch_size=8, epochs=9, verbose=0, restore=model)
-    assert all((variable.numpy() == value).all() for variable, value in zip(model.variables, before, strict=True))
+    assert all(
+        (variable.numpy() == value).all()
+        for variable, value in zip(model.variables, before, strict=True)
+    )
     assert model.optimizer.iterations.numpy() == 0
 
 
@@ -165,7 +212,9 @@ def test_restore_needs_a_built_model(profile):
 def test_more_batches_than_the_windows_need_leave_the_traced_window_its_own(profile):
     for n_batches in (22, 23, 40, 120):
         x, y = np.ones((2 * n_batches, 3), "float32"), np.ones((2 * n_batches, 1), "float32")
-        profiler = type(profile)(replace(profile._profiles.settings, wanted=Wanted.read({"warmup": 3, "trace_steps": 6})))
+        profiler = type(profile)(
+            replace(profile._profiles.settings, wanted=Wanted.read({"warmup": 3, "trace_steps": 6}))
+        )
         assert profiler.evaluate(model_of(), x, y, batch_size=2, verbose=0).retraces == 0
         assert len(profiler.profile.steps) >= 2
         assert profiler.profile.ended is None
@@ -174,7 +223,9 @@ def test_more_batches_than_the_windows_need_leave_the_traced_window_its_own(prof
 
 def test_a_smaller_last_execution_counts_the_batches_that_it_has(profile):
     model = model_of(jit_compile=True, steps_per_execution=4)
-    result = profile.fit(model, X[:36], Y[:36], batch_size=6, epochs=30, verbose=0)  # 4 and 2 batches an epoch
+    result = profile.fit(
+        model, X[:36], Y[:36], batch_size=6, epochs=30, verbose=0
+    )  # 4 and 2 batches an epoch
     assert (result.value("xla_launches").low(), result.value("xla_launches").high()) == (1, 1)
 
 
@@ -189,7 +240,9 @@ def test_an_evaluation_within_a_batch_s_end_is_part_of_the_step(profile):
             if batch % 2:
                 self.model.evaluate(X[:4], Y[:4], verbose=0)
 
-    result = profile.fit(model_of(), X, Y, batch_size=2, epochs=4, verbose=0, callbacks=[Evaluating()])
+    result = profile.fit(
+        model_of(), X, Y, batch_size=2, epochs=4, verbose=0, callbacks=[Evaluating()]
+    )
     assert len(result.steps) == 6
     numbers = [int(step.name.removeprefix("train ")) for step in result.steps]
     assert numbers == list(range(numbers[0], numbers[0] + 6))
@@ -215,6 +268,8 @@ def test_a_loop_of_few_batches_says_what_its_windows_lacked(profile, n_batches):
     assert result.value("first_step_time").number
     if n_batches < 4:
         assert f"evaluate ended after {n_batches} executions" in result.ended
-        assert n_batches == 3 or "evaluate ended after" in result.value("input_bound").why  # of three, one was traced
+        assert (
+            n_batches == 3 or "evaluate ended after" in result.value("input_bound").why
+        )  # of three, one was traced
     else:
         assert result.ended is None

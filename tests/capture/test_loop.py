@@ -39,7 +39,10 @@ def test_a_tf_function_s_own_signature_is_read(profile):
 
 @pytest.mark.parametrize("function", [lambda x, y, z: 0, lambda *batch: 0, lambda: 0])
 def test_a_signature_that_fits_neither_reading_names_both(profile, function):
-    with pytest.raises(TypeError, match="called with the element whole it would need 1, called with the element unpacked 2"):
+    with pytest.raises(
+        TypeError,
+        match="called with the element whole it would need 1, called with the element unpacked 2",
+    ):
         profile(function, PAIRS)
 
 
@@ -52,20 +55,28 @@ async def coroutine(x):
     return x
 
 
-@pytest.mark.parametrize(("bad", "said"), [(3, "a callable, but got int"), (coroutine, "coroutine is a coroutine function")])
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [(3, "a callable, but got int"), (coroutine, "coroutine is a coroutine function")],
+)
 def test_a_step_that_cannot_be_called_is_refused(profile, bad, said):
     with pytest.raises(TypeError, match=said):
         profile(bad, DATA)
 
 
-@pytest.mark.parametrize("data", [[], tf.data.Dataset.from_tensor_slices(tf.zeros((0, 2))), iter(())])
+@pytest.mark.parametrize(
+    "data", [[], tf.data.Dataset.from_tensor_slices(tf.zeros((0, 2))), iter(())]
+)
 def test_empty_data_are_an_error(profile, data):
     with pytest.raises(CaptureError, match="the data are empty"):
         profile(step, data)
 
 
 def test_a_one_shot_generator_says_how_many_steps_were_seen(profile):
-    with pytest.raises(CaptureError, match="the data ended after 7 steps and cannot be started again; the windows need 22"):
+    with pytest.raises(
+        CaptureError,
+        match="the data ended after 7 steps and cannot be started again; the windows need 22",
+    ):
         profile(step, (DATA[0] for _ in range(7)))
     with pytest.raises(CaptureError, match="the data ended after 7 steps"):
         for batch in profile.steps((DATA[0] for _ in range(7)), name="loop"):
@@ -82,7 +93,9 @@ def test_short_data_start_over_and_epochs_are_counted(profile):
     assert result.epoch_gap > 0
 
 
-@pytest.mark.parametrize("at", [1, 3, 10, 20, 22], ids=["first", "warm-up", "timed", "traced", "last"])
+@pytest.mark.parametrize(
+    "at", [1, 3, 10, 20, 22], ids=["first", "warm-up", "timed", "traced", "last"]
+)
 def test_what_a_step_raises_arrives_unchanged_and_the_next_profile_works(profile, at):
     calls = iter(range(1, 100))
     mine = KeyError("mine")
@@ -115,13 +128,17 @@ def test_a_break_out_of_the_loop_leaves_unknown_metrics_that_say_so(profile):
         fresh(batch)
     result = profile.profile
     assert result.first_step_time > 0
-    with pytest.raises(UnknownMetric, match=r"the loop over tf_profile\.steps was left after 5 steps"):
+    with pytest.raises(
+        UnknownMetric, match=r"the loop over tf_profile\.steps was left after 5 steps"
+    ):
         result.input_bound  # noqa: B018
 
 
 def test_names_are_needed_from_the_second_profile_on_and_unique(profile):
     profile(step, DATA)
-    with pytest.raises(CaptureError, match="has profiled a step before; give the second one a name="):
+    with pytest.raises(
+        CaptureError, match="has profiled a step before; give the second one a name="
+    ):
         profile(step, DATA)
     profile(step, DATA, name="a")
     with pytest.raises(CaptureError, match="a profile named 'a' already"):
@@ -180,7 +197,10 @@ def test_a_bracketed_trace_counts_late_traces_by_name(profile):
 def test_profiles_cannot_be_nested(profile):
     with pytest.raises(CaptureError, match="profiles cannot be nested"):
         profile(lambda x: profile(step, DATA, name="inner"), DATA)
-    with pytest.raises(CaptureError, match="profiles cannot be nested"), profile.trace(name="outer"):
+    with (
+        pytest.raises(CaptureError, match="profiles cannot be nested"),
+        profile.trace(name="outer"),
+    ):
         profile(step, DATA, name="inside")
     assert profile(step, DATA, name="next").retraces == 0
 
@@ -197,7 +217,9 @@ def test_data_that_cannot_be_iterated_over_are_named(profile, data):
 
 
 def test_single_elements_for_a_step_of_two_parameters_are_refused(profile):
-    with pytest.raises(TypeError, match="has 2 required positional parameters, and the data give single elements"):
+    with pytest.raises(
+        TypeError, match="has 2 required positional parameters, and the data give single elements"
+    ):
         profile(lambda x, y: 0, DATA)
 
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 from lowered import of_step, products
 from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
 
-from pytest_tfperf.checks.limits import Wanted
+from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.plugin import profiles
 
 X, Y = np.ones((96, 8, 8, 3), "float32"), np.ones((96, 2), "float32")
@@ -25,27 +25,43 @@ def recordings(monkeypatch):
     """What capture hands to analysis."""
     seen = []
     original = profiles.profile_of
-    monkeypatch.setattr(profiles, "profile_of", lambda recording, *traces: (seen.append(recording), original(recording, *traces))[1])
+    monkeypatch.setattr(
+        profiles,
+        "profile_of",
+        lambda recording, *traces: (seen.append(recording), original(recording, *traces))[1],
+    )
     return seen
 
 
 @pytest.fixture
 def short(profile):
     """Windows that four batches of Keras fill."""
-    profiler = type(profile)(replace(profile._profiles.settings, wanted=Wanted.read({"warmup": 1, "steps": 1, "trace_steps": 2})))
+    profiler = type(profile)(
+        replace(
+            profile._profiles.settings,
+            wanted=Wanted.read({"warmup": 1, "steps": 1, "trace_steps": 2}),
+        )
+    )
     yield profiler
     profiler.close()
 
 
 def model_of(dtype="float32", **options):
-    layers = [keras.layers.Conv2D(4, 3, dtype=dtype), keras.layers.Flatten(), keras.layers.Dense(2, dtype=dtype)]
+    layers = [
+        keras.layers.Conv2D(4, 3, dtype=dtype),
+        keras.layers.Flatten(),
+        keras.layers.Dense(2, dtype=dtype),
+    ]
     model = keras.Sequential([keras.Input((8, 8, 3)), *layers])
     model.compile("sgd", "mse", **options)
     return model
 
 
 def forward(batch, name="f32"):
-    return [f"convolution {name}[{batch},8,8,3] {name}[3,3,3,4]", f"dot {name}[{batch},144] {name}[144,2]"]
+    return [
+        f"convolution {name}[{batch},8,8,3] {name}[3,3,3,4]",
+        f"dot {name}[{batch},144] {name}[144,2]",
+    ]
 
 
 def training(batch, name="f32"):
@@ -94,16 +110,22 @@ def test_keras_fit_in_its_precision(short, recordings, jit, dtype, name):
 def test_an_execution_of_several_batches_counts_for_one_step(short, recordings, method):
     model = model_of(steps_per_execution=3)
     data = tf.data.Dataset.from_tensor_slices((X[:72], Y[:72])).batch(6).prefetch(1)
-    getattr(short, method)(model, data, verbose=0, **({"shuffle": False} if method == "fit" else {}))
+    getattr(short, method)(
+        model, data, verbose=0, **({"shuffle": False} if method == "fit" else {})
+    )
     if method == "predict":  # one function for all its batches
         assert of_step(recordings[0].lowered) == [(sorted(forward(6) * 3), pytest.approx(1 / 3))]
     else:
-        assert of_step(recordings[0].lowered) == [(training(6) if method == "fit" else forward(6), 1)]
+        assert of_step(recordings[0].lowered) == [
+            (training(6) if method == "fit" else forward(6), 1)
+        ]
 
 
 @pytest.mark.parametrize("method", ["evaluate", "predict"])
 def test_keras_loops_without_training(short, recordings, method):
-    getattr(short, method)(model_of(), X[:48], *([Y[:48]] if method == "evaluate" else []), batch_size=8, verbose=0)
+    getattr(short, method)(
+        model_of(), X[:48], *([Y[:48]] if method == "evaluate" else []), batch_size=8, verbose=0
+    )
     assert of_step(recordings[0].lowered) == [(forward(8), 1)]
 
 
@@ -112,9 +134,22 @@ def test_keras_loops_without_training(short, recordings, method):
 def test_the_end_of_data_of_unknown_length_is_no_step(short, recordings, per_execution):
     data = tf.data.Dataset.from_tensor_slices((X[:6], Y[:6])).batch(2).filter(lambda x, y: True)
     short.fit(model_of(steps_per_execution=per_execution), data, epochs=6, verbose=0, shuffle=False)
-    assert "whose size is not known, (None, 8, 8, 3)" in recordings[0].lowered_why  # the filter might change the batch
-    fixed = tf.data.Dataset.from_tensor_slices((X[:6], Y[:6])).batch(2, drop_remainder=True).filter(lambda x, y: True)
-    short.fit(model_of(steps_per_execution=per_execution), fixed, epochs=6, verbose=0, shuffle=False, name="fixed")
+    assert (
+        "whose size is not known, (None, 8, 8, 3)" in recordings[0].lowered_why
+    )  # the filter might change the batch
+    fixed = (
+        tf.data.Dataset.from_tensor_slices((X[:6], Y[:6]))
+        .batch(2, drop_remainder=True)
+        .filter(lambda x, y: True)
+    )
+    short.fit(
+        model_of(steps_per_execution=per_execution),
+        fixed,
+        epochs=6,
+        verbose=0,
+        shuffle=False,
+        name="fixed",
+    )
     assert of_step(recordings[1].lowered) == [(training(2), 1)]
 
 
@@ -138,7 +173,15 @@ def test_a_map_after_the_batch_changes_what_a_step_computes(short, recordings, c
 
 
 def test_validation_between_epochs_is_not_the_step_s(short, recordings):
-    short.fit(model_of(), X[:8], Y[:8], batch_size=4, epochs=6, validation_data=(X[:16], Y[:16]), verbose=0)
+    short.fit(
+        model_of(),
+        X[:8],
+        Y[:8],
+        batch_size=4,
+        epochs=6,
+        validation_data=(X[:16], Y[:16]),
+        verbose=0,
+    )
     assert of_step(recordings[0].lowered) == [(training(4), 1)]
 
 
@@ -175,7 +218,9 @@ def test_steps_that_a_test_marked_itself_are_not_guessed_at(profile, recordings)
     assert "which functions a step calls" in recordings[0].lowered_why
 
 
-@pytest.mark.parametrize("limits", [{"max_flops": 1e9}, {"min_half_precision": 0}, {"min_flops_utilization": 0}])
+@pytest.mark.parametrize(
+    "limits", [{"max_flops": 1e9}, {"min_half_precision": 0}, {"min_flops_utilization": 0}]
+)
 def test_large_steps_are_lowered_where_a_limit_needs_it(profile, recordings, monkeypatch, limits):
     monkeypatch.setattr(profiles, "UNASKED_NODES", 2)
     profile(step, DATA, limits={"max_retraces": 0})
@@ -198,7 +243,11 @@ def test_steps_that_differ_say_so(profile, recordings):
     turns = iter(range(1000))
     profile(lambda x: step(x) if next(turns) % 3 else step(step(x)), DATA)
     assert of_step(recordings[0].lowered) == ONCE
-    assert [note for note in recordings[0].notes if note.startswith("2 of 6 traced steps call other functions")]
+    assert [
+        note
+        for note in recordings[0].notes
+        if note.startswith("2 of 6 traced steps call other functions")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -219,13 +268,20 @@ def test_windows_that_were_cut_off_before_a_trace_say_so(profile, recordings):
         step(batch)
         if number == 5:
             break
-    assert (recordings[0].lowered, "was left after 5 steps" in recordings[0].lowered_why) == (None, True)
+    assert (recordings[0].lowered, "was left after 5 steps" in recordings[0].lowered_why) == (
+        None,
+        True,
+    )
 
 
-def test_a_second_round_that_is_cut_off_leaves_the_first_one_s_functions(profile, recordings, monkeypatch):
+def test_a_second_round_that_is_cut_off_leaves_the_first_one_s_functions(
+    profile, recordings, monkeypatch
+):
     monkeypatch.setattr(profiles, "settling_steps", lambda trace, steps_before: 3)
     for number, batch in enumerate(profile.steps(DATA)):
-        if number == 37:  # the first step of the second traced window: 22 of the first round, 3 of waiting, 12 timed
+        if (
+            number == 37
+        ):  # the first step of the second traced window: 22 of the first round, 3 of waiting, 12 timed
             break
         step(batch)
     assert len(profile.profile.steps) == 6

@@ -52,34 +52,75 @@ def test_what_is_the_same_within_the_narrower_dtype_s_tolerance(one, other):
 
 
 DIFFERENT = [
-    (tf.constant([[1.0, 2.0]]), tf.constant([[1.0, 2.02]]),
-     r"output, float32\[1,2\], differs by up to 0\.02 at \[0, 1\] \(2\.0 against 2\.0\d*\), in 1 of 2 values, with rtol=0\.0001 and atol=1e-05"),
-    ({"loss": [1.0, 2.0]}, {"loss": [1.0, 2.1]}, r"output\['loss'\]\[1\], float64\[\], differs by up to 0\.1 \(2\.0 against 2\.1\), with"),
-    (Pair(1.0, 2), Pair(1.0, 3), r"output\.count, int64\[\], differs by up to 1 \(2 against 3\), with rtol=0 and atol=0"),
-    (np.array([2**62]), np.array([2**62 + 1]), r"differs by up to 0 at \[0\] \(4611686018427387904 against 4611686018427387905\)"),
-    (tf.constant([1.0, 2.0], tf.float64), tf.constant([1.0, 2.0001], tf.float64), "rtol=1e-07 and atol=1e-09"),
+    (
+        tf.constant([[1.0, 2.0]]),
+        tf.constant([[1.0, 2.02]]),
+        r"output, float32\[1,2\], differs by up to 0\.02 at \[0, 1\] \(2\.0 against 2\.0\d*\), in 1 of 2 values, with rtol=0\.0001 and atol=1e-05",
+    ),
+    (
+        {"loss": [1.0, 2.0]},
+        {"loss": [1.0, 2.1]},
+        r"output\['loss'\]\[1\], float64\[\], differs by up to 0\.1 \(2\.0 against 2\.1\), with",
+    ),
+    (
+        Pair(1.0, 2),
+        Pair(1.0, 3),
+        r"output\.count, int64\[\], differs by up to 1 \(2 against 3\), with rtol=0 and atol=0",
+    ),
+    (
+        np.array([2**62]),
+        np.array([2**62 + 1]),
+        r"differs by up to 0 at \[0\] \(4611686018427387904 against 4611686018427387905\)",
+    ),
+    (
+        tf.constant([1.0, 2.0], tf.float64),
+        tf.constant([1.0, 2.0001], tf.float64),
+        "rtol=1e-07 and atol=1e-09",
+    ),
     (BF16, tf.constant([1.0, 2.1]), "rtol=0.01 and atol=0.01"),
-    (tf.constant([1.0, NAN]), tf.constant([1.0, 2.0]), r"differs by up to inf at \[1\] \(nan against 2\.0\)"),
+    (
+        tf.constant([1.0, NAN]),
+        tf.constant([1.0, 2.0]),
+        r"differs by up to inf at \[1\] \(nan against 2\.0\)",
+    ),
     (tf.constant([INF]), tf.constant([1.0]), r"\(inf against 1\.0\)"),
     (tf.constant([INF]), tf.constant([-INF]), r"\(inf against -inf\)"),
     (tf.zeros((2, 3)), tf.zeros((3, 2)), r"output is float32\[2,3\] against float32\[3,2\]"),
     (None, tf.constant(1.0), r"output is None against float32\[\]"),
-    ((1, 2), (1, 2, 3), r"output\[2\] of 'xla' is not there in 'plain', which gives output\[0\], output\[1\]"),
-    ({"a": 1}, {"b": 1}, r"output\['a'\] of 'plain' is not there in 'xla', which gives output\['b'\]"),
+    (
+        (1, 2),
+        (1, 2, 3),
+        r"output\[2\] of 'xla' is not there in 'plain', which gives output\[0\], output\[1\]",
+    ),
+    (
+        {"a": 1},
+        {"b": 1},
+        r"output\['a'\] of 'plain' is not there in 'xla', which gives output\['b'\]",
+    ),
     ([], [1], r"output\[0\] of 'xla' is not there in 'plain', which gives nothing"),
-    (tf.constant(["a", "b"]), tf.constant(["a", "c"]), r"output, text\[2\], differs at \[1\] \(b'b' against b'c'\), in 1 of 2 values\n"),
+    (
+        tf.constant(["a", "b"]),
+        tf.constant(["a", "c"]),
+        r"output, text\[2\], differs at \[1\] \(b'b' against b'c'\), in 1 of 2 values\n",
+    ),
     ("a", 1, r"output is text\[\] against int64\[\]"),
     (object(), 1, r"output is a value of type object against int64\[\]"),
     (True, False, r"output, bool\[\], differs by up to 1 \(True against False\)"),
-    (SPARSE, tf.SparseTensor([[0, 1]], [2.0], [2, 2]), r"output \(SparseTensor, part 1\), float32\[1\], differs by up to 1"),
-]  # fmt: skip
+    (
+        SPARSE,
+        tf.SparseTensor([[0, 1]], [2.0], [2, 2]),
+        r"output \(SparseTensor, part 1\), float32\[1\], differs by up to 1",
+    ),
+]
 
 
 @pytest.mark.parametrize(("one", "other", "message"), DIFFERENT)
 def test_what_differs_is_said_with_its_place_and_its_tolerance(one, other, message):
     with pytest.raises(AssertionError, match=message) as error:
         check(one, other)
-    assert str(error.value).startswith("variants 'plain' and 'xla' return different outputs in their first step:\n  output")
+    assert str(error.value).startswith(
+        "variants 'plain' and 'xla' return different outputs in their first step:\n  output"
+    )
     assert "try: a looser rtol=" in str(error.value)
     assert "check_outputs=False" in str(error.value)
     assert "dropout" in str(error.value)
@@ -95,10 +136,16 @@ def test_a_tolerance_of_one_s_own_holds_at_its_edge():
         check(tf.constant([1.0]), tf.constant([1.00005]), rtol=0)
 
 
-@pytest.mark.parametrize(("given", "error"), [
-    ({"rtol": "1%"}, TypeError), ({"atol": True}, TypeError), ({"rtol": -1}, ValueError), ({"atol": NAN}, ValueError),
-    ({"rtol": INF}, ValueError),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({"rtol": "1%"}, TypeError),
+        ({"atol": True}, TypeError),
+        ({"rtol": -1}, ValueError),
+        ({"atol": NAN}, ValueError),
+        ({"rtol": INF}, ValueError),
+    ],
+)
 def test_what_is_no_tolerance_is_refused(given, error):
     with pytest.raises(error, match=next(iter(given))):
         Tolerance(**given)
@@ -111,13 +158,17 @@ def test_of_many_differences_three_are_named():
 
 
 def test_each_variant_is_held_against_the_first():
-    outputs = {name: leaves_of(value) for name, value in {"plain": 1.0, "same": 1.0, "other": 1.5}.items()}
+    outputs = {
+        name: leaves_of(value) for name, value in {"plain": 1.0, "same": 1.0, "other": 1.5}.items()
+    }
     with pytest.raises(AssertionError, match="variants 'plain' and 'other' return"):
         check_outputs(outputs, Tolerance())
 
 
 def test_what_cannot_be_compared_is_said():
-    assert check({"a": 1, "b": object()}, {"a": 1, "b": object()}) == ("outputs of type object were not compared",)
+    assert check({"a": 1, "b": object()}, {"a": 1, "b": object()}) == (
+        "outputs of type object were not compared",
+    )
     nothing = "the variants return no values, so it is not known whether they compute the same"
     assert check(None, None) == (nothing,)
     assert check({}, []) == (nothing,)
@@ -128,4 +179,7 @@ def test_leaves_stay_what_they_were():
     leaves = leaves_of([variable, array])
     variable.assign([2.0])
     array[0] = 2
-    assert [leaf.tolist() if isinstance(leaf, np.ndarray) else leaf.numpy().tolist() for leaf in leaves.values()] == [[1.0], [1.0]]
+    assert [
+        leaf.tolist() if isinstance(leaf, np.ndarray) else leaf.numpy().tolist()
+        for leaf in leaves.values()
+    ] == [[1.0], [1.0]]

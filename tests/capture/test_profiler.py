@@ -23,7 +23,9 @@ def test_sessions_of_one_second_have_files_of_their_own(tmp_path):
 
 def test_another_session_in_the_process_is_named_and_left_alone(tmp_path, profile):
     tf.profiler.experimental.start(str(tmp_path))
-    with pytest.raises(CaptureError, match="a TensorFlow profiler session is already running in this process"):
+    with pytest.raises(
+        CaptureError, match="a TensorFlow profiler session is already running in this process"
+    ):
         profile(step, DATA)
     assert user_session_runs()
     tf.profiler.experimental.stop()
@@ -56,7 +58,9 @@ def test_traces_are_kept_where_xprof_looks_for_them(tmp_path):
     assert len(list((tmp_path / "kept" / "_a_b").glob("plugins/profile/*/*.xplane.pb"))) == 1
 
 
-def test_processes_that_keep_a_trace_in_the_same_second_have_folders_of_their_own(tmp_path, monkeypatch):
+def test_processes_that_keep_a_trace_in_the_same_second_have_folders_of_their_own(
+    tmp_path, monkeypatch
+):
     trace = Session(tmp_path).stop()
     monkeypatch.setattr("time.strftime", lambda _: "2026_01_31_12_00_00")
     with ThreadPoolExecutor(8) as pool:
@@ -70,7 +74,10 @@ def test_on_a_full_disk_a_trace_is_kept_as_a_whole_or_not_at_all(tmp_path):
     whole = keep_trace(trace, tmp_path / "kept", "")
     with (
         files_of_at_most(trace.stat().st_size - 1),
-        pytest.raises(CaptureError, match=r"^the trace cannot be kept in .*: File too large; see --tfperf-trace-dir$"),
+        pytest.raises(
+            CaptureError,
+            match=r"^the trace cannot be kept in .*: File too large; see --tfperf-trace-dir$",
+        ),
     ):
         keep_trace(trace, tmp_path / "kept", "")
     assert list((tmp_path / "kept/plugins/profile").glob("**/*")) == [whole.parent, whole]

@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 
 from pytest_tfperf.capture.plan import Plan
-from pytest_tfperf.capture.seated import play_turns
-from pytest_tfperf.checks.limits import Wanted
+from pytest_tfperf.capture.windows import play_turns
+from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.plugin.fixture import TfProfile
 from pytest_tfperf.plugin.profiles import Settings
 from pytest_tfperf.turns import Ready, Turn
@@ -42,7 +42,9 @@ class Script:
 def refereed(request):
     """A `tf_profile` with a referee that asks for two turns, of 1 + 2 and of 2 + 3 calls."""
     seat = Script(Turn(untimed=1, timed=2), Turn(untimed=2, timed=3))
-    profiler = TfProfile(Settings(wanted=Wanted.read({**WINDOWS, "max_regression": "3%"}), plan=Plan(), seats=seat))
+    profiler = TfProfile(
+        Settings(wanted=Wanted.read({**WINDOWS, "max_regression": "3%"}), plan=Plan(), seats=seat)
+    )
     yield profiler, seat
     profiler.close()
 
@@ -84,7 +86,9 @@ def test_no_garbage_is_collected_in_a_turn_and_the_collector_is_as_it_was():
 def test_a_profile_plays_after_its_own_windows_and_its_counts_are_without_the_turns(refereed):
     profiler, seat = refereed
     calls = []
-    profile = profiler(lambda x: calls.append(1) or tf.reduce_sum(x), [tf.ones((8, 8))] * 4, name="a")
+    profile = profiler(
+        lambda x: calls.append(1) or tf.reduce_sum(x), [tf.ones((8, 8))] * 4, name="a"
+    )
     (name, ready) = seat.said
     assert name == ("a", 0.03)
     assert ready.workload["inputs"] == ["float32[8,8]"]
@@ -94,7 +98,9 @@ def test_a_profile_plays_after_its_own_windows_and_its_counts_are_without_the_tu
     assert min(seat.played_s) > 0
     n_probes = len(calls) - (1 + 3 + 12 + 6) - (1 + 2 + 2 + 3)
     assert 1 <= n_probes <= 10
-    assert profile.value("retraces").detail["n_steps"] == 3 + 12 + 6  # after step 0, and before the turns
+    assert (
+        profile.value("retraces").detail["n_steps"] == 3 + 12 + 6
+    )  # after step 0, and before the turns
 
 
 def test_steps_per_call_make_a_call_longer_and_a_turn_is_told_by_step(refereed):

@@ -45,7 +45,9 @@ def test_a_step_that_fails_in_a_block_gives_the_collector_back(profile):
     assert gc.get_threshold() == usual
 
 
-def test_the_machine_is_read_before_and_after_the_timed_steps_and_what_it_did_is_noted(profile, monkeypatch):
+def test_the_machine_is_read_before_and_after_the_timed_steps_and_what_it_did_is_noted(
+    profile, monkeypatch
+):
     calls, readings = [], []
 
     def step(x):
@@ -82,7 +84,9 @@ def test_times_taken_while_python_is_traced_are_known_to_be(profile):
 
     def step(x):
         calls.append(x)
-        sys.settrace((lambda *event: None) if len(calls) in range(10, 30) else None)  # the last of the timed steps is the 16th
+        sys.settrace(
+            (lambda *event: None) if len(calls) in range(10, 30) else None
+        )  # the last of the timed steps is the 16th
         return x + 1
 
     before = sys.gettrace()
@@ -91,6 +95,11 @@ def test_times_taken_while_python_is_traced_are_known_to_be(profile):
     finally:
         sys.settrace(before)
     assert result.value("step_time").detail["instrumented"] is True
-    assert len([note for note in result.notes if "Python was traced in the timed window" in note]) == 1
+    assert (
+        len([note for note in result.notes if "Python was traced in the timed window" in note]) == 1
+    )
     if before is None:
-        assert profile(lambda x: x + 1, DATA, name="again").value("step_time").detail["instrumented"] is False
+        assert (
+            profile(lambda x: x + 1, DATA, name="again").value("step_time").detail["instrumented"]
+            is False
+        )

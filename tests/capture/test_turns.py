@@ -54,7 +54,12 @@ def clock(monkeypatch):
 
 
 def compare(clock, max_seconds=30.0, **steps):
-    return compare_steps(variants_of({name: clock.step(name, seconds) for name, seconds in steps.items()}), {}, EXACT, max_seconds)
+    return compare_steps(
+        variants_of({name: clock.step(name, seconds) for name, seconds in steps.items()}),
+        {},
+        EXACT,
+        max_seconds,
+    )
 
 
 def turns_of(clock, n):
@@ -87,7 +92,10 @@ def test_a_turn_is_one_untimed_step_and_then_20_ms_of_them(clock):
 def test_a_slow_synchronisation_makes_longer_turns(clock, monkeypatch):
     monkeypatch.setattr(tf_runtime, "sync_cost", lambda: 0.002)
     compare(clock, plain=0.003, xla=0.001)
-    assert all(0.1 <= timed * {"plain": 0.003, "xla": 0.001}[name] < 0.13 for name, _, timed in turns_of(clock, 16))
+    assert all(
+        0.1 <= timed * {"plain": 0.003, "xla": 0.001}[name] < 0.13
+        for name, _, timed in turns_of(clock, 16)
+    )
 
 
 def test_every_round_has_each_variant_once_in_an_order_of_its_own(clock):
@@ -134,7 +142,9 @@ def test_steps_too_slow_for_eight_rounds_give_no_interval_and_say_what_to_do(clo
     assert found.speedup("xla").ratio == pytest.approx(2)
     with pytest.raises(UnknownMetric, match="2 pairs of turns"):
         _ = found.speedup("xla").low
-    assert any("2 rounds of turns took" in note and "tfperf_max_seconds" in note for note in found.notes)
+    assert any(
+        "2 rounds of turns took" in note and "tfperf_max_seconds" in note for note in found.notes
+    )
 
 
 def test_one_round_there_always_is(clock):
@@ -200,21 +210,42 @@ def test_garbage_is_not_collected_in_turns_and_the_collector_is_as_it_was(clock,
 
 def test_it_is_announced_and_the_line_is_taken_back(clock):
     said = []
-    compare_steps(variants_of({"a": clock.step("a", 0.02), "b": clock.step("b", 0.02)}), {}, EXACT, 5.0, said.append)
+    compare_steps(
+        variants_of({"a": clock.step("a", 0.02), "b": clock.step("b", 0.02)}),
+        {},
+        EXACT,
+        5.0,
+        said.append,
+    )
     assert said == ["comparing a, b, about 5 s", ""]
 
 
 BAD = [
-    ([lambda: 1, lambda: 2], TypeError, r'compare takes a dict of steps by name, \{"plain": step, "xla": other_step\}, not list'),
+    (
+        [lambda: 1, lambda: 2],
+        TypeError,
+        r'compare takes a dict of steps by name, \{"plain": step, "xla": other_step\}, not list',
+    ),
     ({"plain": lambda: 1}, CaptureError, "two or more variants, and got 'plain'"),
     ({}, CaptureError, "two or more variants, and got none"),
-    ({"plain": lambda: 1, "xla": 3}, TypeError, "variant 'xla' must be a callable that runs one step, but is int: 3"),
+    (
+        {"plain": lambda: 1, "xla": 3},
+        TypeError,
+        "variant 'xla' must be a callable that runs one step, but is int: 3",
+    ),
     ({"plain": lambda: 1, 7: lambda: 1}, TypeError, "a variant is named by a text, not 7"),
     ({"plain": lambda: 1, "": lambda: 1}, TypeError, "a variant is named by a text, not ''"),
-    ({"plain": lambda x: 1, "xla": lambda: 1}, CaptureError,
-     "variant 'plain' needs arguments; give compare its data=, or bind what the step needs, as in {'plain': lambda: step"),
-    ({"plain": tf.function(lambda x: x), "xla": lambda: 1}, CaptureError, "variant 'plain' needs arguments"),
-]  # fmt: skip
+    (
+        {"plain": lambda x: 1, "xla": lambda: 1},
+        CaptureError,
+        "variant 'plain' needs arguments; give compare its data=, or bind what the step needs, as in {'plain': lambda: step",
+    ),
+    (
+        {"plain": tf.function(lambda x: x), "xla": lambda: 1},
+        CaptureError,
+        "variant 'plain' needs arguments",
+    ),
+]
 
 
 @pytest.mark.parametrize(("steps", "error", "message"), BAD)
@@ -241,10 +272,25 @@ def test_data_are_one_for_all_or_one_for_each_by_name():
 @pytest.mark.parametrize(
     ("steps", "data", "error", "message"),
     [
-        ({"a": len, "b": len}, {"a": [1]}, CaptureError, "the data are of 'a', and the variants are 'a', 'b'"),
+        (
+            {"a": len, "b": len},
+            {"a": [1]},
+            CaptureError,
+            "the data are of 'a', and the variants are 'a', 'b'",
+        ),
         ({"a": len, "b": len}, {"a": [1], "c": [1]}, CaptureError, "the data are of 'a', 'c', and"),
-        ({"a": len, "b": len}, {"a": [1], "b": 3}, TypeError, "the data of 'b' must be something to iterate over, but are int: 3"),
-        ({"a": len, "b": len}, 3, TypeError, "the data of 'a' must be something to iterate over, but are int: 3"),
+        (
+            {"a": len, "b": len},
+            {"a": [1], "b": 3},
+            TypeError,
+            "the data of 'b' must be something to iterate over, but are int: 3",
+        ),
+        (
+            {"a": len, "b": len},
+            3,
+            TypeError,
+            "the data of 'a' must be something to iterate over, but are int: 3",
+        ),
         ({"a": len}, [1], CaptureError, "two or more variants, and got 'a'"),
         ({"a": len, "b": 1}, [1], TypeError, "variant 'b' must be a callable"),
         ([len], [1], TypeError, "compare takes a dict of steps by name"),
@@ -256,7 +302,9 @@ def test_data_that_are_no_data_of_the_variants(steps, data, error, message):
 
 
 def test_defaults_are_no_arguments_that_a_step_needs():
-    assert [variant.name for variant in variants_of({"plain": lambda x=1: x, "xla": lambda *x: x})] == ["plain", "xla"]
+    assert [
+        variant.name for variant in variants_of({"plain": lambda x=1: x, "xla": lambda *x: x})
+    ] == ["plain", "xla"]
 
 
 # --- real TensorFlow ---
@@ -266,7 +314,9 @@ X = tf.random.stateless_normal((128, 128), (1, 2))
 
 def product(jit):
     w = tf.Variable(tf.random.stateless_normal((128, 128), (3, 4)))
-    step = tf.function(lambda: {"sum": tf.reduce_sum(tf.tanh(X @ w)), "all": X @ w}, jit_compile=jit)
+    step = tf.function(
+        lambda: {"sum": tf.reduce_sum(tf.tanh(X @ w)), "all": X @ w}, jit_compile=jit
+    )
     return lambda: step()
 
 
@@ -278,7 +328,9 @@ def short(monkeypatch):
 
 
 def test_a_jit_function_against_the_same_without(short):
-    found = compare_steps(variants_of({"plain": product(False), "xla": product(True)}), {}, EXACT, 30.0)
+    found = compare_steps(
+        variants_of({"plain": product(False), "xla": product(True)}), {}, EXACT, 30.0
+    )
     assert len(found.turns["plain"]) == len(found.turns["xla"]) == 8
     ratio = found.speedup("xla", over="plain")
     assert 0 < ratio.low <= ratio.ratio <= ratio.high
@@ -297,7 +349,8 @@ def test_outputs_that_differ_by_a_percent_are_refused_naming_the_leaf():
     right, wrong = product(False), product(True)
     steps = {"plain": right, "xla": lambda: {**wrong(), "sum": wrong()["sum"] * 1.01}}
     with pytest.raises(
-        AssertionError, match=r"variants 'plain' and 'xla' return different .*\n  output\['sum'\], float32\[\], differs by up to"
+        AssertionError,
+        match=r"variants 'plain' and 'xla' return different .*\n  output\['sum'\], float32\[\], differs by up to",
     ):
         check_variants(variants_of(steps), EXACT)
     assert check_variants(variants_of(steps), Tolerance(rtol=0.02)) == ()
@@ -323,8 +376,19 @@ BATCH = np.ones((4, 3), "float32"), np.ones((4, 2), "float32")
 
 def test_a_model_that_two_variants_train_is_refused_before_their_outputs_are_looked_at():
     model = trained()
-    with pytest.raises(CaptureError, match=r"'plain' and 'xla' both train .*dense/kernel.*; each needs a model of its own"):
-        check_variants(variants_of({"plain": lambda: model.train_on_batch(*BATCH), "xla": lambda: model.train_on_batch(*BATCH)}), EXACT)
+    with pytest.raises(
+        CaptureError,
+        match=r"'plain' and 'xla' both train .*dense/kernel.*; each needs a model of its own",
+    ):
+        check_variants(
+            variants_of(
+                {
+                    "plain": lambda: model.train_on_batch(*BATCH),
+                    "xla": lambda: model.train_on_batch(*BATCH),
+                }
+            ),
+            EXACT,
+        )
 
 
 def test_models_built_twice_from_one_seed_may_train_and_those_of_two_seeds_differ():
@@ -332,7 +396,15 @@ def test_models_built_twice_from_one_seed_may_train_and_those_of_two_seeds_diffe
     steps = {"one": lambda: one.train_on_batch(*BATCH), "same": lambda: same.train_on_batch(*BATCH)}
     assert check_variants(variants_of(steps), EXACT) == ()
     with pytest.raises(AssertionError, match=r"'one' and 'other' .*\n  output"):
-        check_variants(variants_of({"one": lambda: trained().train_on_batch(*BATCH), "other": lambda: other.train_on_batch(*BATCH)}), EXACT)
+        check_variants(
+            variants_of(
+                {
+                    "one": lambda: trained().train_on_batch(*BATCH),
+                    "other": lambda: other.train_on_batch(*BATCH),
+                }
+            ),
+            EXACT,
+        )
 
 
 def test_a_variant_that_was_profiled_before_keeps_its_first_output_and_is_not_called_again():

@@ -8,7 +8,12 @@ from pytest_tfperf.capture.plan import Plan
 @pytest.mark.parametrize("available", [82, 100, 10**6])
 def test_a_plan_that_fits_is_kept(available):
     plan = Plan().cut_to(available)
-    assert (plan.warmup, plan.timed_steps, plan.trace_steps, plan.available) == (10, 50, 20, available)
+    assert (plan.warmup, plan.timed_steps, plan.trace_steps, plan.available) == (
+        10,
+        50,
+        20,
+        available,
+    )
 
 
 @pytest.mark.parametrize("available", [5, 6, 8, 13, 32, 50, 81])

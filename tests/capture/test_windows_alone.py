@@ -46,7 +46,9 @@ class World:
         return next(self._drains, 0)
 
     def windows(self, plan=PLAN, exclusive=None):
-        return Windows(plan, Path(), "step", self.settle, lambda _: None, exclusive or self.exclusive)
+        return Windows(
+            plan, Path(), "step", self.settle, lambda _: None, exclusive or self.exclusive
+        )
 
     def play(self, profile, n_steps=10**9):
         while not profile.done and n_steps:
@@ -105,10 +107,17 @@ def world_of(monkeypatch):
         return world
 
     fakes = {
-        "Session": Session, "Executables": Executables, "StepMark": Mark, "probed": probed,
-        "sync_devices": lambda: None, "least_block": lambda: 0.02, "read_session": lambda path: path, "runs_functions": lambda trace: False,
-        "calls_recorded": lambda in_step: nullcontext(Calls()), "conditions_noted": lambda notes: nullcontext(),
-    }  # fmt: skip
+        "Session": Session,
+        "Executables": Executables,
+        "StepMark": Mark,
+        "probed": probed,
+        "sync_devices": lambda: None,
+        "least_block": lambda: 0.02,
+        "read_session": lambda path: path,
+        "runs_functions": lambda trace: False,
+        "calls_recorded": lambda in_step: nullcontext(Calls()),
+        "conditions_noted": lambda notes: nullcontext(),
+    }
     for name, fake in fakes.items():
         monkeypatch.setattr(windows, name, fake)
     return make
@@ -117,7 +126,9 @@ def world_of(monkeypatch):
 def test_others_are_kept_out_of_the_timed_and_the_traced_window_alone(world_of):
     world = world_of()
     world.play(world.windows())
-    assert world.steps == [False] * (1 + 3) + [True] * (4 + 2) + [False]  # cold, warm-up; timed, traced; probe
+    assert world.steps == [False] * (1 + 3) + [True] * (4 + 2) + [
+        False
+    ]  # cold, warm-up; timed, traced; probe
     assert (world.taken, world.settled_after) == (1, [3])
 
 
@@ -183,7 +194,12 @@ def test_variants_in_turns_keep_others_out_and_wait_in_nobody_s_time(monkeypatch
     world, said = World(waits=[100.0]), []
     for module in (in_process, rounds):
         monkeypatch.setattr(module, "perf_counter", lambda: world.now)
-    for name, fake in {"warm_runtime": None, "sync_devices": None, "least_block": 0.02, "check_variants": ()}.items():
+    for name, fake in {
+        "warm_runtime": None,
+        "sync_devices": None,
+        "least_block": 0.02,
+        "check_variants": (),
+    }.items():
         monkeypatch.setattr(in_process, name, lambda *_, fake=fake: fake)
 
     def step():

@@ -128,14 +128,19 @@ def changing_shapes():
 
 
 def keras_fit():
-    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(8, activation="relu"), keras.layers.Dense(1)])
+    model = keras.Sequential(
+        [keras.Input((4,)), keras.layers.Dense(8, activation="relu"), keras.layers.Dense(1)]
+    )
     model.compile("sgd", "mse", jit_compile=False)
     x, y = np.ones((8, 4), "f4"), np.ones((8, 1), "f4")
     return lambda: model.fit(x, y, batch_size=8, verbose=0)
 
 
 FUNCTIONS = (plain, split, split_thrice, text, merged, nested, scoped, train, loop, small, drawn)
-STEPS = {function.python_function.__name__: (lambda function=function: function(X)) for function in FUNCTIONS}
+STEPS = {
+    function.python_function.__name__: (lambda function=function: function(X))
+    for function in FUNCTIONS
+}
 STEPS |= {"dynamic": changing_shapes(), "keras": keras_fit()}
 
 
@@ -172,7 +177,9 @@ def seen(step):
         "clusters": [sorted(op.name for op in cluster.nodes) for cluster in graph.clusters],
         "asked": [cluster.asked for cluster in graph.clusters],
         "outside": [asdict(op) for op in graph.outside],
-        "again": sorted(sorted(op.name for op in cluster.nodes) for cluster in graph_of(step).clusters),
+        "again": sorted(
+            sorted(op.name for op in cluster.nodes) for cluster in graph_of(step).clusters
+        ),
         "ran": [sorted(_op_names(module)) for module in executables.values()],
         "coverage": coverage.number,
         "where": coverage.detail.get("where"),

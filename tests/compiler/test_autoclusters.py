@@ -17,22 +17,31 @@ FLAGS = "--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit"
 @pytest.fixture(scope="module")
 def steps():
     environment = os.environ | {"TF_XLA_FLAGS": FLAGS, "TF_CPP_MIN_LOG_LEVEL": "3"}
-    done = subprocess.run([sys.executable, SCRIPT], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, SCRIPT], env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize(("name", "inside", "outside"), [
-    ("plain", [6], {}),  # a block is twice MatMul, Tanh, AddV2
-    ("split", [6, 8], {PYTHON: 1}),  # Exp and AddV2 with the second
-    ("split_thrice", [6, 9, 10], {PYTHON: 1, DYNAMIC: 1}),  # Reshape with the second; StridedSlice, Reshape, Relu, AddV2 with the third
-    ("text", [6, 6], {TEXT: 2}),
-    ("merged", [9], {}),  # with MatMul and Relu of what the user asked for, and AddV2
-    ("scoped", [2, 2], {PYTHON: 1}),  # Sin and Mul; Sin and ReverseV2
-    ("train", [19], {}),
-    ("small", [], {LEFT_OUT: 1}),
-    ("drawn", [7], {RANDOM: 1}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "inside", "outside"),
+    [
+        ("plain", [6], {}),  # a block is twice MatMul, Tanh, AddV2
+        ("split", [6, 8], {PYTHON: 1}),  # Exp and AddV2 with the second
+        (
+            "split_thrice",
+            [6, 9, 10],
+            {PYTHON: 1, DYNAMIC: 1},
+        ),  # Reshape with the second; StridedSlice, Reshape, Relu, AddV2 with the third
+        ("text", [6, 6], {TEXT: 2}),
+        ("merged", [9], {}),  # with MatMul and Relu of what the user asked for, and AddV2
+        ("scoped", [2, 2], {PYTHON: 1}),  # Sin and Mul; Sin and ReverseV2
+        ("train", [19], {}),
+        ("small", [], {LEFT_OUT: 1}),
+        ("drawn", [7], {RANDOM: 1}),
+    ],
+)
 def test_nodes_are_in_clusters_as_counted_by_hand(steps, name, inside, outside):
     step = steps[name]
     assert sorted(map(len, step["clusters"])) == inside
@@ -41,12 +50,30 @@ def test_nodes_are_in_clusters_as_counted_by_hand(steps, name, inside, outside):
     assert step["coverage"] == (sum(inside) / (sum(inside) + len(whys)))
 
 
-@pytest.mark.parametrize("name", ["plain", "split", "split_thrice", "text", "merged", "scoped", "train", "loop", "drawn", "keras"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "plain",
+        "split",
+        "split_thrice",
+        "text",
+        "merged",
+        "scoped",
+        "train",
+        "loop",
+        "drawn",
+        "keras",
+    ],
+)
 def test_an_executable_has_the_ops_of_one_cluster(steps, name):
     step = steps[name]
     clusters = list(map(set, step["clusters"]))
     found = [[len(cluster & set(ran)) for cluster in clusters] for ran in step["ran"]]
-    assert all(sum(map(bool, shared)) == 1 for shared in found), (found, step["clusters"], step["ran"])
+    assert all(sum(map(bool, shared)) == 1 for shared in found), (
+        found,
+        step["clusters"],
+        step["ran"],
+    )
     assert len(step["ran"]) == len(clusters)
     assert all(any(shared[index] for shared in found) for index in range(len(clusters)))
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pytest_tfperf.compiler.dataset_graph import PaddedComponent, padded_batches
+from pytest_tfperf.compiler.datasets import PaddedComponent, padded_batches
 
 
 def rows(dtype=tf.int64):
@@ -23,7 +23,10 @@ ZERO = [(PaddedComponent("int64", 0, (1,)),)]
     [
         (rows().padded_batch(4), ZERO),
         (rows().padded_batch(4, padded_shapes=[16]).prefetch(2).repeat(), ZERO),
-        (rows().padded_batch(4, padding_values=tf.constant(-1, tf.int64)), [(PaddedComponent("int64", -1, (1,)),)]),
+        (
+            rows().padded_batch(4, padding_values=tf.constant(-1, tf.int64)),
+            [(PaddedComponent("int64", -1, (1,)),)],
+        ),
         (rows(tf.float32).padded_batch(4), [(PaddedComponent("float32", 0.0, (1,)),)]),
         (rows().bucket_by_sequence_length(length, [5], [4, 4]), ZERO),
         (rows().window(4).flat_map(lambda window: window.padded_batch(4)), ZERO),
@@ -37,9 +40,15 @@ def test_what_a_pipeline_pads(data, expected):
 
 
 def test_components_have_values_and_axes_of_their_own():
-    data = tf.data.Dataset.range(1, 9).map(lambda n: {"a": tf.fill([n], "x"), "b": tf.ones([n, 3]), "c": n})
+    data = tf.data.Dataset.range(1, 9).map(
+        lambda n: {"a": tf.fill([n], "x"), "b": tf.ones([n, 3]), "c": n}
+    )
     (found,) = padded_batches(data.padded_batch(4))
-    assert found == (PaddedComponent("string", b"", (1,)), PaddedComponent("float32", 0.0, (1,)), PaddedComponent("int64", 0, ()))
+    assert found == (
+        PaddedComponent("string", b"", (1,)),
+        PaddedComponent("float32", 0.0, (1,)),
+        PaddedComponent("int64", 0, ()),
+    )
 
 
 @pytest.mark.parametrize(
@@ -47,16 +56,26 @@ def test_components_have_values_and_axes_of_their_own():
     [(([None], [1]), ((1,), ())), (([128], [1]), ((1,), ())), (([128], [2]), ((1,), (1,)))],
 )
 def test_sizes_that_examples_have_already_are_not_padded(shapes, axes):
-    data = tf.data.Dataset.range(1, 9).map(lambda n: (tf.ones([n]), tf.ensure_shape(tf.ones([1]), [1])))
+    data = tf.data.Dataset.range(1, 9).map(
+        lambda n: (tf.ones([n]), tf.ensure_shape(tf.ones([1]), [1]))
+    )
     (found,) = padded_batches(data.padded_batch(4, padded_shapes=shapes))
     assert tuple(component.axes for component in found) == axes
 
 
 @pytest.mark.parametrize("to_boundary", [False, True])
 def test_labels_beside_rows_in_buckets_are_not_padded(to_boundary):
-    data = tf.data.Dataset.range(1, 9).map(lambda n: (tf.ones([n]), tf.ensure_shape(tf.ones([1]), [1]), n))
-    size = {"element_length_func": lambda row, *_: tf.size(row), "bucket_boundaries": [5, 10], "bucket_batch_sizes": [2, 2, 2]}
-    found = padded_batches(data.bucket_by_sequence_length(**size, pad_to_bucket_boundary=to_boundary))
+    data = tf.data.Dataset.range(1, 9).map(
+        lambda n: (tf.ones([n]), tf.ensure_shape(tf.ones([1]), [1]), n)
+    )
+    size = {
+        "element_length_func": lambda row, *_: tf.size(row),
+        "bucket_boundaries": [5, 10],
+        "bucket_batch_sizes": [2, 2, 2],
+    }
+    found = padded_batches(
+        data.bucket_by_sequence_length(**size, pad_to_bucket_boundary=to_boundary)
+    )
     assert [tuple(component.axes for component in one) for one in found] == [((1,), (), ())]
 
 

@@ -55,7 +55,9 @@ def stages(dense, tmp_path_factory):
     """Of a step that calls two functions; the folder's name has a space in it."""
 
     @tf.function
-    def normalised(image, kernel):  # the CPU's library takes such means, before the pass named fusion
+    def normalised(
+        image, kernel
+    ):  # the CPU's library takes such means, before the pass named fusion
         hidden = tf.nn.conv2d(image, kernel, 2, "SAME")
         mean, variance = tf.nn.moments(hidden, [0, 1, 2])
         return (hidden - mean) / variance
@@ -80,17 +82,26 @@ def test_each_function_has_its_stages(stages, dense):
 def test_the_modules_are_those_of_the_texts(stages):
     for stage in stages:
         for text, made in ((stage.before, stage.before_module), (stage.after, stage.after_module)):
-            ops = [op.name for part in made.computations.values() for op in part.instructions.values()]
+            ops = [
+                op.name for part in made.computations.values() for op in part.instructions.values()
+            ]
             assert sorted(ops) == sorted(re.findall(r"^  (?:ROOT )?%(\S+) = ", text, re.MULTILINE))
 
 
 def test_a_keras_model_that_trains():
-    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(8, activation="relu"), keras.layers.Dense(1)])
+    model = keras.Sequential(
+        [keras.Input((4,)), keras.layers.Dense(8, activation="relu"), keras.layers.Dense(1)]
+    )
     model.compile("adam", "mse", jit_compile=True)
-    data = tf.data.Dataset.from_tensor_slices((np.ones((16, 4), "f"), np.ones((16, 1), "f"))).batch(8, drop_remainder=True)
+    data = tf.data.Dataset.from_tensor_slices((np.ones((16, 4), "f"), np.ones((16, 1), "f"))).batch(
+        8, drop_remainder=True
+    )
     calls = calls_of(lambda: model.fit(data, shuffle=False, verbose=0), size=2)
     (stage,) = fusion_stages(calls, {"batch": 8}, 120)
-    assert (stage.name, fusions(stage.before)) == ("multi_step_on_iterator", 0)  # all of it but fetching
+    assert (stage.name, fusions(stage.before)) == (
+        "multi_step_on_iterator",
+        0,
+    )  # all of it but fetching
     assert fusions(stage.after) > 3
 
 
@@ -100,8 +111,16 @@ def test_a_keras_model_that_trains():
         (lambda: Calls(why="it is not known"), "it is not known"),
         (Calls, "the step calls no tf.function"),
         (lambda: calls_of(lambda: None), "the step calls no tf.function"),
-        (lambda: calls_of(lambda: tf.function(lambda x: x)(X)), "the step calls no tf.function that computes"),
-        (lambda: calls_of(lambda: tf.function(lambda x: tf.py_function(lambda y: y, [x], tf.float32))(X)), "EagerPyFunc"),
+        (
+            lambda: calls_of(lambda: tf.function(lambda x: x)(X)),
+            "the step calls no tf.function that computes",
+        ),
+        (
+            lambda: calls_of(
+                lambda: tf.function(lambda x: tf.py_function(lambda y: y, [x], tf.float32))(X)
+            ),
+            "EagerPyFunc",
+        ),
     ],
     ids=["unknown", "no step", "no call", "nothing", "python"],
 )
@@ -118,19 +137,28 @@ def test_what_cannot_be_compiled_is_said(calls, words):
             r"failed with status 3:\n  10\n  11\n(.*\n)*  19\Z",
         ),
         ("import os; os.kill(os.getpid(), 9)", r"failed with status -9\Z"),
-        ("import time, sys; print('compiling', file=sys.stderr, flush=True); time.sleep(60)", r"takes longer than 0\.5 s"),
+        (
+            "import time, sys; print('compiling', file=sys.stderr, flush=True); time.sleep(60)",
+            r"takes longer than 0\.5 s",
+        ),
     ],
 )
 def test_a_process_that_fails_is_said_with_its_last_words(dense, monkeypatch, script, words):
     run = subprocess.run
-    monkeypatch.setattr(module.subprocess, "run", lambda command, **options: run([sys.executable, "-c", script], **options))
+    monkeypatch.setattr(
+        module.subprocess,
+        "run",
+        lambda command, **options: run([sys.executable, "-c", script], **options),
+    )
     with pytest.raises(CaptureError, match="compiling the step again " + words):
         fusion_stages(calls_of(lambda: dense(X)), {}, 0.5 if "sleep" in script else 60)
 
 
 def test_flags_of_the_user_stay(monkeypatch, tmp_path):
     monkeypatch.delenv("XLA_FLAGS", raising=False)
-    assert module._environment(tmp_path)["XLA_FLAGS"].startswith(f' --xla_dump_to="{tmp_path}/dump" ')
+    assert module._environment(tmp_path)["XLA_FLAGS"].startswith(
+        f' --xla_dump_to="{tmp_path}/dump" '
+    )
     monkeypatch.setenv("XLA_FLAGS", "--xla_a=1")
     assert module._environment(tmp_path)["XLA_FLAGS"].startswith("--xla_a=1 --xla_dump_to=")
     (tmp_path / "flags").write_text("--xla_b=2\n")
@@ -139,7 +167,13 @@ def test_flags_of_the_user_stay(monkeypatch, tmp_path):
 
 
 def test_a_dump_without_a_pass_that_fuses_is_said(tmp_path):
-    names = ["module_0000.f.0000.passes.after_a.before_b.txt", "module_0000.f.before_optimizations.txt"]
+    names = [
+        "module_0000.f.0000.passes.after_a.before_b.txt",
+        "module_0000.f.before_optimizations.txt",
+    ]
     for dumped in (names, []):
-        with pytest.raises(CaptureError, match="XLA dumped nothing around a pass that fuses when it compiled f again"):
+        with pytest.raises(
+            CaptureError,
+            match="XLA dumped nothing around a pass that fuses when it compiled f again",
+        ):
             module._stage("f", tmp_path, dumped)

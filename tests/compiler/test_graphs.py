@@ -112,24 +112,34 @@ def calls_apart(x):
     return apart(x) + apart(x)
 
 
-@pytest.mark.parametrize(("function", "before", "after", "inside", "outside"), [
-    # of square MatMul, Relu, Identity twice; Mul, AddV2, Sum, two Const and three Identity; identities go
-    (twice, 14, 9, 0, ["AddV2", "MatMul", "MatMul", "Mul", "Relu", "Relu", "Sum"]),
-    (compiled, 3, 3, 2, []),  # Grappler does not see it
-    (mixed, 7, 6, 2, ["AddV2", "Sum"]),  # MatMul, Relu, Identity, Sum, Const, AddV2, Identity
-    (thrice, 10, 9, 6, []),
-    (thrice_with_python, 11, 10, 6, ["EagerPyFunc"]),
-    (unique, 4, 4, 2, []),  # Reshape with its Const, Unique, Identity; asked for, it can be compiled
-    # around the loop seven Const, Range, Sub, FloorDiv, FloorMod, NotEqual, Cast, AddV2, Maximum, Identity; in its condition Less and
-    # Identity, in its body square, two AddV2, Const and four Identity. Of what is around three Const are left
-    (loop, 28, 9, 0, ["AddV2", "AddV2", "Less", "MatMul", "Relu"]),
-    # Sum and Greater with a Const each, Mul with one, Tanh, and an Identity for each branch, for the whole and for the result
-    (branch, 11, 7, 0, ["Greater", "Mul", "Sum", "Tanh"]),
-    (python, 3, 2, 0, ["EagerPyFunc", "Tanh"]),  # what it calls counts nowhere
-    (text, 4, 3, 0, ["AddV2", "AsString", "StringToNumber"]),
-    # twice the six of `apart`, AddV2 and Identity; Grappler doubles the result of one call, and sees no further
-    (calls_apart, 14, 8, 0, ["Mul", "Mul", "Tanh"]),
-], ids=lambda value: getattr(value, "python_function", None) and value.python_function.__name__)  # fmt: skip
+@pytest.mark.parametrize(
+    ("function", "before", "after", "inside", "outside"),
+    [
+        # of square MatMul, Relu, Identity twice; Mul, AddV2, Sum, two Const and three Identity; identities go
+        (twice, 14, 9, 0, ["AddV2", "MatMul", "MatMul", "Mul", "Relu", "Relu", "Sum"]),
+        (compiled, 3, 3, 2, []),  # Grappler does not see it
+        (mixed, 7, 6, 2, ["AddV2", "Sum"]),  # MatMul, Relu, Identity, Sum, Const, AddV2, Identity
+        (thrice, 10, 9, 6, []),
+        (thrice_with_python, 11, 10, 6, ["EagerPyFunc"]),
+        (
+            unique,
+            4,
+            4,
+            2,
+            [],
+        ),  # Reshape with its Const, Unique, Identity; asked for, it can be compiled
+        # around the loop seven Const, Range, Sub, FloorDiv, FloorMod, NotEqual, Cast, AddV2, Maximum, Identity; in its condition Less and
+        # Identity, in its body square, two AddV2, Const and four Identity. Of what is around three Const are left
+        (loop, 28, 9, 0, ["AddV2", "AddV2", "Less", "MatMul", "Relu"]),
+        # Sum and Greater with a Const each, Mul with one, Tanh, and an Identity for each branch, for the whole and for the result
+        (branch, 11, 7, 0, ["Greater", "Mul", "Sum", "Tanh"]),
+        (python, 3, 2, 0, ["EagerPyFunc", "Tanh"]),  # what it calls counts nowhere
+        (text, 4, 3, 0, ["AddV2", "AsString", "StringToNumber"]),
+        # twice the six of `apart`, AddV2 and Identity; Grappler doubles the result of one call, and sees no further
+        (calls_apart, 14, 8, 0, ["Mul", "Mul", "Tanh"]),
+    ],
+    ids=lambda value: getattr(value, "python_function", None) and value.python_function.__name__,
+)
 def test_ops_are_counted_as_often_as_the_graph_holds_them(function, before, after, inside, outside):
     graph = graph_of(lambda: function(X))
     assert (sum(graph.before.values()), sum(graph.after.values())) == (before, after)
@@ -139,7 +149,15 @@ def test_ops_are_counted_as_often_as_the_graph_holds_them(function, before, afte
 
 def test_types_before_and_after_and_where_ops_were_made():
     graph = graph_of(lambda: twice(X))
-    assert graph.before == {"MatMul": 2, "Relu": 2, "Mul": 1, "AddV2": 1, "Sum": 1, "Const": 2, "Identity": 5}
+    assert graph.before == {
+        "MatMul": 2,
+        "Relu": 2,
+        "Mul": 1,
+        "AddV2": 1,
+        "Sum": 1,
+        "Const": 2,
+        "Identity": 5,
+    }
     assert graph.after == {"MatMul": 2, "Relu": 2, "Mul": 1, "AddV2": 1, "Sum": 1, "Const": 2}
     lines = {op.name: op.line for op in graph.outside}
     assert lines["PartitionedCall/Relu"] == lines["PartitionedCall_1/matmul"] == line(square, 2)
@@ -152,7 +170,16 @@ def test_clusters_are_the_calls_of_what_the_user_wants_compiled():
     graph = graph_of(lambda: thrice(X))
     assert len(graph.clusters) == 3
     assert {cluster.name for cluster in graph.clusters} == {whole.name}
-    assert len(set(itertools.chain.from_iterable((op.name for op in cluster.nodes) for cluster in graph.clusters))) == 6
+    assert (
+        len(
+            set(
+                itertools.chain.from_iterable(
+                    (op.name for op in cluster.nodes) for cluster in graph.clusters
+                )
+            )
+        )
+        == 6
+    )
 
 
 def test_a_function_that_python_calls_twice_counts_twice():
@@ -163,7 +190,10 @@ def test_a_function_that_python_calls_twice_counts_twice():
         compiled(X)
 
     graph = graph_of(step)
-    assert (sum(graph.before.values()), sum(graph.after.values())) == (2 * 14 + 2 * 3, 2 * 9 + 2 * 3)
+    assert (sum(graph.before.values()), sum(graph.after.values())) == (
+        2 * 14 + 2 * 3,
+        2 * 9 + 2 * 3,
+    )
     assert len(graph.clusters) == 2
     assert len(graph.outside) == 2 * 7
 
@@ -208,9 +238,17 @@ def test_identities_and_variables_change_no_coverage():
     def more(x):
         x = tf.identity(tf.stop_gradient(tf.identity_n([x, x])[0]))
         variable.assign(x)
-        return tf.identity(mixed(variable + 0.0 * 0)) if False else tf.identity(compiled(variable) + tf.reduce_sum(x, axis=[0]))
+        return (
+            tf.identity(mixed(variable + 0.0 * 0))
+            if False
+            else tf.identity(compiled(variable) + tf.reduce_sum(x, axis=[0]))
+        )
 
-    assert coverage(graph_of(lambda: more(X))).number == coverage(graph_of(lambda: mixed(X))).number == 0.5
+    assert (
+        coverage(graph_of(lambda: more(X))).number
+        == coverage(graph_of(lambda: mixed(X))).number
+        == 0.5
+    )
 
 
 def test_functions_of_tf_data_do_not_count():
@@ -221,14 +259,27 @@ def test_functions_of_tf_data_do_not_count():
 
     @tf.function
     def inside(x):
-        return x + tf.cast(tf.data.Dataset.range(3).map(lambda i: i * i + i).reduce(np.int64(0), lambda a, b: a * b), tf.float32)
+        return x + tf.cast(
+            tf.data.Dataset.range(3)
+            .map(lambda i: i * i + i)
+            .reduce(np.int64(0), lambda a, b: a * b),
+            tf.float32,
+        )
 
     assert graph_of(lambda: inside(X)).before.get("Mul", 0) == 0
 
 
-@pytest.mark.parametrize("argument", [
-    tf.data.Dataset.range(8).map(lambda i: i * i), iter(tf.data.Dataset.range(99)), tf.constant("a"), tf.constant(True), tf.ragged.constant([[1], []]),
-], ids=lambda argument: type(argument).__name__)  # fmt: skip
+@pytest.mark.parametrize(
+    "argument",
+    [
+        tf.data.Dataset.range(8).map(lambda i: i * i),
+        iter(tf.data.Dataset.range(99)),
+        tf.constant("a"),
+        tf.constant(True),
+        tf.ragged.constant([[1], []]),
+    ],
+    ids=lambda argument: type(argument).__name__,
+)
 def test_arguments_of_all_kinds(argument):
     @tf.function
     def step(x, _):
@@ -259,11 +310,16 @@ def test_under_a_tape_what_runs_gives_more_and_the_gradient_counts_too():
 
 @pytest.mark.parametrize("jit", [False, True, "auto"])
 def test_keras(jit):
-    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(8, activation="relu"), keras.layers.Dense(1)])
+    model = keras.Sequential(
+        [keras.Input((4,)), keras.layers.Dense(8, activation="relu"), keras.layers.Dense(1)]
+    )
     model.compile("sgd", "mse", jit_compile=jit)
     jit = model.jit_compile  # "auto" is False on a CPU
     x, y = np.ones((8, 4), "f4"), np.ones((8, 1), "f4")
-    steps = [graph_of(lambda: model.train_on_batch(x, y)), graph_of(lambda: model.fit(x, y, batch_size=8, verbose=0))]
+    steps = [
+        graph_of(lambda: model.train_on_batch(x, y)),
+        graph_of(lambda: model.fit(x, y, batch_size=8, verbose=0)),
+    ]
     for graph in steps:
         assert graph.before["AssignSubVariableOp"] == 4  # two kernels, two biases
         assert coverage(graph).number == (1.0 if jit else 0.0)
@@ -285,7 +341,14 @@ def test_a_session_shows_its_graph_too():
         with tf.compat.v1.Session() as session:
             fed = {x: np.ones((8, 8))}
             graph = graph_of(lambda: session.run({"r": result, "h": [hidden]}, fed))
-            assert graph.before == {"MatMul": 2, "Tanh": 1, "Const": 1, "Mul": 1, "Relu": 1, "Identity": 1}
+            assert graph.before == {
+                "MatMul": 2,
+                "Tanh": 1,
+                "Const": 1,
+                "Mul": 1,
+                "Relu": 1,
+                "Identity": 1,
+            }
             assert {op: n for op, n in graph.after.items() if "Identity" not in op} == {
                 "MatMul": 2,
                 "Tanh": 1,
@@ -293,7 +356,9 @@ def test_a_session_shows_its_graph_too():
                 "Mul": 1,
                 "Relu": 1,
             }
-            assert {op.line for op in graph.outside if op.op_type == "Tanh"} == {f"test_graphs.py:{line_of_hidden()}"}
+            assert {op.line for op in graph.outside if op.op_type == "Tanh"} == {
+                f"test_graphs.py:{line_of_hidden()}"
+            }
             graph = graph_of(lambda: session.run([result.name], {hidden: np.ones((8, 8))}))
             assert "Tanh" not in graph.before
             mine = tf.compat.v1.RunMetadata()
@@ -334,7 +399,9 @@ def test_a_step_that_is_larger_than_wanted_is_left_alone():
     for _ in range(2):
         with probed() as probe:
             twice(X)
-    assert step_graph(probe, max_nodes=12).startswith("the step's functions hold 13 nodes")  # 3 of square, 10 of twice
+    assert step_graph(probe, max_nodes=12).startswith(
+        "the step's functions hold 13 nodes"
+    )  # 3 of square, 10 of twice
     assert not isinstance(step_graph(probe, max_nodes=13), str)
 
 

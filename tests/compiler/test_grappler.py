@@ -13,7 +13,9 @@ from pytest_tfperf.plugin.fixture import TfProfile
 
 
 def options():
-    return dict(context.context()._optimizer_experimental_options), tf.config.optimizer.get_experimental_options()
+    return dict(
+        context.context()._optimizer_experimental_options
+    ), tf.config.optimizer.get_experimental_options()
 
 
 def optimized(function, *args):
@@ -25,7 +27,12 @@ def optimized(function, *args):
         graphs = context.export_run_metadata().function_graphs
     finally:
         context.disable_run_metadata()
-    types = [node.op.removeprefix("_Mkl") for graph in graphs for part in graph.partition_graphs for node in part.node]
+    types = [
+        node.op.removeprefix("_Mkl")
+        for graph in graphs
+        for part in graph.partition_graphs
+        for node in part.node
+    ]
     return {kind: types.count(kind) for kind in set(types)}
 
 
@@ -108,16 +115,25 @@ def test_what_the_user_had_set_stays():
         context.context()._thread_local_data.function_call_options = None
 
 
-@pytest.mark.parametrize(("given", "message"), [
-    ({"constant_foldin": False}, "no option 'constant_foldin'; did you mean 'constant_folding'"),
-    ({"auto_parallel": True}, "no option 'auto_parallel'"),
-    ({"memory_optimization": True}, "no option 'memory_optimization'"),
-    ({"constant_folding": "off"}, "constant_folding is True or False, not 'off'"),
-    ({"constant_folding": 0}, "constant_folding is True or False, not 0"),
-    ({"min_graph_nodes": True}, "min_graph_nodes is a whole number, not True"),
-    ({"min_graph_nodes": 4.0}, "min_graph_nodes is a whole number, not 4.0"),
-    ({"min_graph_nodes": 2**31}, "min_graph_nodes is a number of 32 bits, and 2147483648 is not"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            {"constant_foldin": False},
+            "no option 'constant_foldin'; did you mean 'constant_folding'",
+        ),
+        ({"auto_parallel": True}, "no option 'auto_parallel'"),
+        ({"memory_optimization": True}, "no option 'memory_optimization'"),
+        ({"constant_folding": "off"}, "constant_folding is True or False, not 'off'"),
+        ({"constant_folding": 0}, "constant_folding is True or False, not 0"),
+        ({"min_graph_nodes": True}, "min_graph_nodes is a whole number, not True"),
+        ({"min_graph_nodes": 4.0}, "min_graph_nodes is a whole number, not 4.0"),
+        (
+            {"min_graph_nodes": 2**31},
+            "min_graph_nodes is a number of 32 bits, and 2147483648 is not",
+        ),
+    ],
+)
 def test_what_tensorflow_would_ignore_or_fail_at_later_is_an_error_at_once(given, message):
     before = options()
     with pytest.raises(CaptureError, match=message), grappler_options(**given):
@@ -135,7 +151,10 @@ def test_tensorflow_knows_every_option(name):
 
 def test_without_the_private_attribute_it_says_so(monkeypatch):
     monkeypatch.delattr(context.context(), "_optimizer_experimental_options")
-    with pytest.raises(CaptureError, match="does not show its Grappler options"), grappler_options(remapping=False):
+    with (
+        pytest.raises(CaptureError, match="does not show its Grappler options"),
+        grappler_options(remapping=False),
+    ):
         pytest.fail("never entered")
 
 

@@ -17,18 +17,42 @@ from pytest_tfperf.compiler import grappler_ablation
 from pytest_tfperf.compiler.grappler_options import TOGGLES, grappler_options
 
 GUIDE = [
-    "constant folding", "arithmetic", "layout", "remapper", "memory", "dependency", "pruning", "function", "shape", "auto-parallel",
-    "loop", "scoped allocator", "pin to host", "auto mixed precision", "debug stripper",
-]  # fmt: skip
+    "constant folding",
+    "arithmetic",
+    "layout",
+    "remapper",
+    "memory",
+    "dependency",
+    "pruning",
+    "function",
+    "shape",
+    "auto-parallel",
+    "loop",
+    "scoped allocator",
+    "pin to host",
+    "auto mixed precision",
+    "debug stripper",
+]
 """Of https://www.tensorflow.org/guide/graph_optimization, in its order."""
 PAGE = Path(__file__).parents[2] / "docs" / "grappler.md"
 ONES = tf.ones((8, 8))
 PASSES = {
-    "constant folding": "constant_folding", "arithmetic": "arithmetic_optimizer", "layout": "layout", "remapper": "remapper",
-    "memory": "memory_optimizer", "dependency": "dependency_optimizer", "pruning": "model_pruner", "function": "function_optimizer",
-    "shape": "shape_optimizer", "loop": "loop_optimizer", "scoped allocator": "scoped_allocator", "auto-parallel": "autoparallel",
-    "pin to host": "pin_to_host_optimizer", "auto mixed precision": "auto_mixed_precision", "debug stripper": "debug_stripper",
-}  # fmt: skip
+    "constant folding": "constant_folding",
+    "arithmetic": "arithmetic_optimizer",
+    "layout": "layout",
+    "remapper": "remapper",
+    "memory": "memory_optimizer",
+    "dependency": "dependency_optimizer",
+    "pruning": "model_pruner",
+    "function": "function_optimizer",
+    "shape": "shape_optimizer",
+    "loop": "loop_optimizer",
+    "scoped allocator": "scoped_allocator",
+    "auto-parallel": "autoparallel",
+    "pin to host": "pin_to_host_optimizer",
+    "auto mixed precision": "auto_mixed_precision",
+    "debug stripper": "debug_stripper",
+}
 """The names that the passes have in TensorFlow's log (tensorflow/core/grappler/optimizers/*.h)."""
 
 CHILD = """
@@ -68,8 +92,14 @@ with grappler_options(scoped_allocator_optimization=True):
 @pytest.fixture(scope="module")
 def child():
     """What a process of its own prints and logs: its devices are split and its passes logged, which must be said at the start."""
-    environment = {"TF_CPP_MIN_LOG_LEVEL": "0", "TF_CPP_VMODULE": "meta_optimizer=1", "PYTHONPATH": str(PAGE.parents[1] / "tests")}
-    done = subprocess.run([sys.executable, "-c", CHILD], capture_output=True, text=True, env=environment)
+    environment = {
+        "TF_CPP_MIN_LOG_LEVEL": "0",
+        "TF_CPP_VMODULE": "meta_optimizer=1",
+        "PYTHONPATH": str(PAGE.parents[1] / "tests"),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD], capture_output=True, text=True, env=environment
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     return done
 
@@ -91,7 +121,10 @@ def test_constant_folding():
             constant = tf.matmul(constant, constant)
         return x + constant
 
-    assert on_and_off("constant_folding", products, ONES) == [{"Const": 1, "AddV2": 1}, {"Const": 1, "MatMul": 50, "AddV2": 1}]
+    assert on_and_off("constant_folding", products, ONES) == [
+        {"Const": 1, "AddV2": 1},
+        {"Const": 1, "MatMul": 50, "AddV2": 1},
+    ]
     assert after(products, ONES) == {"Const": 1, "AddV2": 1}
 
 
@@ -108,7 +141,10 @@ def test_arithmetic():
 
 def with_a_gpu(monkeypatch, option, function, *args):
     """Nodes of a function as Grappler would leave it if there were a GPU, with an option on and off."""
-    gpu, cpu = (device_properties_pb2.NamedDevice(name=f"/job:localhost/replica:0/task:0/device:{kind}:0") for kind in ("GPU", "CPU"))
+    gpu, cpu = (
+        device_properties_pb2.NamedDevice(name=f"/job:localhost/replica:0/task:0/device:{kind}:0")
+        for kind in ("GPU", "CPU")
+    )
     gpu.properties.type, cpu.properties.type = "GPU", "CPU"
     gpu.properties.environment["architecture"] = "7.5"
     monkeypatch.setattr(grappler_ablation, "_devices", lambda: [gpu, cpu])
@@ -142,7 +178,10 @@ def test_remapper():
     def layer(x, bias):
         return tf.nn.relu(tf.nn.bias_add(tf.matmul(x, x), bias))
 
-    assert on_and_off("remapping", layer, ONES, tf.ones(8)) == [{"_FusedMatMul": 1}, {"MatMul": 1, "BiasAdd": 1, "Relu": 1}]
+    assert on_and_off("remapping", layer, ONES, tf.ones(8)) == [
+        {"_FusedMatMul": 1},
+        {"MatMul": 1, "BiasAdd": 1, "Relu": 1},
+    ]
     assert after(layer, ONES, tf.ones(8)) == {"_FusedMatMul": 1}
 
 
@@ -150,7 +189,9 @@ def test_remapper():
 def test_memory(mode, n_relu):
     """An activation that may be computed again is, instead of being kept for its gradient."""
     config = config_pb2.ConfigProto()
-    config.graph_options.rewrite_options.memory_optimization = getattr(rewriter_config_pb2.RewriterConfig, mode)
+    config.graph_options.rewrite_options.memory_optimization = getattr(
+        rewriter_config_pb2.RewriterConfig, mode
+    )
     with tf.Graph().as_default() as graph:
         x = tf.compat.v1.placeholder(tf.float32, (8, 8))
         with graph._attr_scope({"_recompute_hint": attr_value_pb2.AttrValue(i=0)}):
@@ -160,7 +201,12 @@ def test_memory(mode, n_relu):
             gradient = after_it * activation
         metadata = config_pb2.RunMetadata()
         with tf.compat.v1.Session(config=config) as session:
-            session.run(gradient, {x: np.ones((8, 8))}, config_pb2.RunOptions(output_partition_graphs=True), metadata)
+            session.run(
+                gradient,
+                {x: np.ones((8, 8))},
+                config_pb2.RunOptions(output_partition_graphs=True),
+                metadata,
+            )
     assert sum(types(part).get("Relu", 0) for part in metadata.partition_graphs) == n_relu
 
 
@@ -199,7 +245,9 @@ def test_function():
     for value in (True, False):
         with grappler_options(function_optimization=value):
             graph = grappled(calling, ONES, name="calling")[2]
-        called = next(node.attr["f"].func.name for node in graph.node if node.op == "PartitionedCall")
+        called = next(
+            node.attr["f"].func.name for node in graph.node if node.op == "PartitionedCall"
+        )
         found.append((types(graph)["Const"], "_specialized_for_" in called))
     assert found == [(1, True), (2, False)]  # the argument 2.0 is within the copy
 
@@ -211,7 +259,10 @@ def test_a_call_is_inlined_whatever_the_option_says():
     def calling(x):
         return inner(x)
 
-    assert on_and_off("function_optimization", calling, ONES) == [{"Const": 1, "Relu": 1, "AddV2": 1}] * 2
+    assert (
+        on_and_off("function_optimization", calling, ONES)
+        == [{"Const": 1, "Relu": 1, "AddV2": 1}] * 2
+    )
 
 
 def test_shape():
@@ -239,7 +290,13 @@ def test_loop():
 def test_scoped_allocator(child):
     off, on = json.loads(child.stdout)
     assert off["CollectiveReduce"] == 4  # two tensors on each of two devices
-    assert on["CollectiveReduce"] == on["_ScopedAllocator"] == on["_ScopedAllocatorConcat"] == on["_ScopedAllocatorSplit"] == 2
+    assert (
+        on["CollectiveReduce"]
+        == on["_ScopedAllocator"]
+        == on["_ScopedAllocatorConcat"]
+        == on["_ScopedAllocatorSplit"]
+        == 2
+    )
 
 
 def test_pin_to_host(monkeypatch):
@@ -249,8 +306,15 @@ def test_pin_to_host(monkeypatch):
 
     on, off = with_a_gpu(monkeypatch, "pin_to_host_optimization", counting, tf.constant(3), ONES)
     assert types(on) == types(off)
-    devices = [{node.name: node.device[-5:] for node in graph.node if node.op == "Const"} for graph in (on, off)]
-    assert devices[0] == {"mul/y": "CPU:0", "add/y": "CPU:0", "mul_1/y": "GPU:0"}  # 2, 3, and 2.0, which is no whole number
+    devices = [
+        {node.name: node.device[-5:] for node in graph.node if node.op == "Const"}
+        for graph in (on, off)
+    ]
+    assert devices[0] == {
+        "mul/y": "CPU:0",
+        "add/y": "CPU:0",
+        "mul_1/y": "GPU:0",
+    }  # 2, 3, and 2.0, which is no whole number
     assert set(devices[1].values()) == {"GPU:0"}
 
 
@@ -260,8 +324,12 @@ def has_avx512():
     return processor.is_file() and "avx512f" in processor.read_text()
 
 
-@pytest.mark.skipif(not has_avx512(), reason="oneDNN computes in bfloat16 only where there is AVX-512")
-@pytest.mark.parametrize("option", ["auto_mixed_precision_onednn_bfloat16", "auto_mixed_precision_mkl"])
+@pytest.mark.skipif(
+    not has_avx512(), reason="oneDNN computes in bfloat16 only where there is AVX-512"
+)
+@pytest.mark.parametrize(
+    "option", ["auto_mixed_precision_onednn_bfloat16", "auto_mixed_precision_mkl"]
+)
 def test_auto_mixed_precision(option):
     @tf.function
     def products(x):
@@ -272,7 +340,9 @@ def test_auto_mixed_precision(option):
     assert on == {**off, "Cast": 2}  # x to bfloat16, the result back
     with grappler_options(**{option: True}):
         graph = grappled(products, ONES)[2]
-    assert {node.attr["T"].type for node in graph.node if node.op == "MatMul"} == {tf.bfloat16.as_datatype_enum}
+    assert {node.attr["T"].type for node in graph.node if node.op == "MatMul"} == {
+        tf.bfloat16.as_datatype_enum
+    }
 
 
 def test_debug_stripper():
@@ -284,8 +354,11 @@ def test_debug_stripper():
 
     on, off = on_and_off("debug_stripper", checked, ONES)
     assert {op: off[op] for op in ("Assert", "PrintV2", "StringFormat", "CheckNumerics")} == {
-        "Assert": 1, "PrintV2": 1, "StringFormat": 1, "CheckNumerics": 1,
-    }  # fmt: skip
+        "Assert": 1,
+        "PrintV2": 1,
+        "StringFormat": 1,
+        "CheckNumerics": 1,
+    }
     assert not {"Assert", "PrintV2", "StringFormat", "CheckNumerics"} & set(on)
     assert after(checked, ONES) == off
 
@@ -317,13 +390,18 @@ def test_a_row_names_options_that_there_are_and_a_test_or_why_there_is_none(row)
 def test_every_option_that_is_left_out_is_on_the_page():
     page = PAGE.read_text("utf-8")
     assert {name for name in TOGGLES if f"`{name}`" not in page} == set()
-    assert {row[2].split("`")[1] for row in rows() if row[3] == "on" and "`" in row[2]} - {"RewriterConfig.memory_optimization"} == set(
-        grappler_ablation.DEFAULT_ON
-    )
+    assert {row[2].split("`")[1] for row in rows() if row[3] == "on" and "`" in row[2]} - {
+        "RewriterConfig.memory_optimization"
+    } == set(grappler_ablation.DEFAULT_ON)
 
 
 def test_the_passes_that_run_by_default_are_those_that_the_page_says(child):
-    ran = set(re.findall(r"meta_optimizer\.cc:\d+\] (\w+?)(?:\{.*?\})?: Graph size after", child.stderr.partition("END OF DEFAULTS")[0]))
+    ran = set(
+        re.findall(
+            r"meta_optimizer\.cc:\d+\] (\w+?)(?:\{.*?\})?: Graph size after",
+            child.stderr.partition("END OF DEFAULTS")[0],
+        )
+    )
     default = {row[0] for row in rows() if row[3] == "on"}
     assert {optimizer for optimizer, name in PASSES.items() if name in ran} == default
 

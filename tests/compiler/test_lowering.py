@@ -22,7 +22,9 @@ UNTOUCHED = ConcreteFunction._call_flat
 
 @pytest.fixture(scope="module", autouse=True)
 def kernels():
-    tf.function(lambda x: x + 1, jit_compile=True)(1.0)  # as every profile has done before it lowers anything
+    tf.function(lambda x: x + 1, jit_compile=True)(
+        1.0
+    )  # as every profile has done before it lowers anything
 
 
 def lowered(step, n_steps=2, batch=None, size=1, max_seconds=30):
@@ -47,14 +49,20 @@ def why_not(step, **options):
 
 
 @pytest.mark.parametrize("jit", [False, True])
-@pytest.mark.parametrize(("dtype", "name"), [(tf.float32, "f32"), (tf.bfloat16, "bf16"), (tf.float16, "f16")])
+@pytest.mark.parametrize(
+    ("dtype", "name"), [(tf.float32, "f32"), (tf.bfloat16, "bf16"), (tf.float16, "f16")]
+)
 def test_products_have_the_dtype_and_shape_of_the_program(jit, dtype, name):
     step = tf.function(lambda x: tf.cast(x, dtype) @ tf.cast(W, dtype), jit_compile=jit)
     assert products_of(lambda: step(X)) == [([f"dot {name}[3,4] {name}[4,4]"], 1)]
 
 
 def test_each_function_of_a_step_is_there_as_often_as_it_runs_in_one():
-    once, thrice, nested = tf.function(lambda x: x @ W), tf.function(lambda x: x @ W @ W), tf.function(lambda x: x @ W)
+    once, thrice, nested = (
+        tf.function(lambda x: x @ W),
+        tf.function(lambda x: x @ W @ W),
+        tf.function(lambda x: x @ W),
+    )
     outer = tf.function(lambda x: nested(nested(x)) + 1)
 
     def step():
@@ -80,15 +88,29 @@ OTHERS = "{} traced steps call other functions or shapes than the most common st
     [
         ([[(once, X)], [(once, X)], [(once, X)], [(once, X), (twice, X)]], [(ONCE, 1)], "2 of 8"),
         ([[(once, X)], [(once, X)], [(twice, X)]], [(ONCE, 1)], "2 of 8|3 of 8"),
-        ([[(by_shape, SEVEN)], [(by_shape, FIVE)], [(by_shape, SEVEN)]], [(["dot f32[7,4] f32[4,4]"], 1)], "2 of 8|3 of 8"),
+        (
+            [[(by_shape, SEVEN)], [(by_shape, FIVE)], [(by_shape, SEVEN)]],
+            [(["dot f32[7,4] f32[4,4]"], 1)],
+            "2 of 8|3 of 8",
+        ),
         ([[(once, X)], [(once, X)] * 2], [(ONCE, 2)], "4 of 8"),
         ([[(by_shape, FIVE)], [(by_shape, SEVEN)]], [(["dot f32[7,4] f32[4,4]"], 1)], "4 of 8"),
         ([[(once, X)], [(twice, X)]], [(ONCE * 2, 1)], "4 of 8"),
         ([[(once, X), (twice, X)], [(twice, X), (once, X)]], [(ONCE, 1), (ONCE * 2, 1)], None),
     ],
-    ids=["every fourth", "2:1", "partial batch", "tie: more calls", "tie: more elements", "tie: larger", "other order"],
+    ids=[
+        "every fourth",
+        "2:1",
+        "partial batch",
+        "tie: more calls",
+        "tie: more elements",
+        "tie: larger",
+        "other order",
+    ],
 )
-def test_steps_that_differ_count_as_the_most_common_one_wherever_the_window_begins(first, period, expected, others):
+def test_steps_that_differ_count_as_the_most_common_one_wherever_the_window_begins(
+    first, period, expected, others
+):
     with calls_recorded() as calls:
         for number in range(first, first + 8):
             for function, arg in period[number % len(period)]:
@@ -96,7 +118,9 @@ def test_steps_that_differ_count_as_the_most_common_one_wherever_the_window_begi
             calls.end_step()
     result = lower(calls, {}, 30)
     assert of_step(result.modules) == expected
-    assert result.notes in ([(OTHERS.format(other),) for other in others.split("|")] if others else [()])
+    assert result.notes in (
+        [(OTHERS.format(other),) for other in others.split("|")] if others else [()]
+    )
 
 
 def test_steps_of_another_size_are_others():
@@ -124,7 +148,10 @@ def test_without_marked_steps_each_call_is_one():
             by_shape(arg)
     calls.each_is_step()
     result = lower(calls, {}, 30)
-    assert (of_step(result.modules), result.notes) == ([(["dot f32[5,4] f32[4,4]"], 1)], (OTHERS.format("1 of 3"),))
+    assert (of_step(result.modules), result.notes) == (
+        [(["dot f32[5,4] f32[4,4]"], 1)],
+        (OTHERS.format("1 of 3"),),
+    )
 
 
 def test_without_marked_steps_several_functions_are_none():
@@ -134,7 +161,10 @@ def test_without_marked_steps_several_functions_are_none():
         named_step(X)
         other(X)
     calls.each_is_step()
-    assert lower(calls, {}, 30).why == "it calls several functions, and which of them is the step is not known"
+    assert (
+        lower(calls, {}, 30).why
+        == "it calls several functions, and which of them is the step is not known"
+    )
 
 
 def test_calls_with_other_shapes_are_lowered_with_these():
@@ -155,12 +185,22 @@ def test_a_tape_outside_of_the_function_adds_its_gradient():
             value = loss(X)
         tape.gradient(value, W)
 
-    forward, backward = ONCE, ["dot f32[3,4] f32[3,4]", "dot f32[3,4] f32[4,4]"]  # for both inputs, since it is a function of both
+    forward, backward = (
+        ONCE,
+        ["dot f32[3,4] f32[3,4]", "dot f32[3,4] f32[4,4]"],
+    )  # for both inputs, since it is a function of both
     assert products_of(step) == [(backward, 1), (forward, 1)]
 
 
 def test_a_training_step_of_keras_layers_in_a_function():
-    model = keras.Sequential([keras.Input((8, 8, 3)), keras.layers.Conv2D(4, 3), keras.layers.Flatten(), keras.layers.Dense(2)])
+    model = keras.Sequential(
+        [
+            keras.Input((8, 8, 3)),
+            keras.layers.Conv2D(4, 3),
+            keras.layers.Flatten(),
+            keras.layers.Dense(2),
+        ]
+    )
     optimizer = keras.optimizers.Adam()
     optimizer.build(model.trainable_variables)
 
@@ -173,19 +213,24 @@ def test_a_training_step_of_keras_layers_in_a_function():
 
     [(products, runs)] = products_of(lambda: step(tf.ones((16, 8, 8, 3))))
     assert runs == 1
-    assert products == [
-        "convolution f32[16,8,8,3] f32[16,6,6,4]",  # of the filter; that of the images is written, and used by nobody
-        "convolution f32[16,8,8,3] f32[3,3,3,4]",
-        "dot f32[16,144] f32[144,2]",
-        "dot f32[16,144] f32[16,2]",
-        "dot f32[16,2] f32[144,2]",
-    ]
+    assert (
+        products
+        == [
+            "convolution f32[16,8,8,3] f32[16,6,6,4]",  # of the filter; that of the images is written, and used by nobody
+            "convolution f32[16,8,8,3] f32[3,3,3,4]",
+            "dot f32[16,144] f32[144,2]",
+            "dot f32[16,144] f32[16,2]",
+            "dot f32[16,2] f32[144,2]",
+        ]
+    )
 
 
 def test_loops_of_a_recurrent_layer_are_part_of_the_module():
     layer = keras.layers.LSTM(5)
     step = tf.function(lambda x: layer(x))
-    assert products_of(lambda: step(tf.ones((2, 7, 3)))) == [(["dot f32[2,3] f32[3,20]", "dot f32[2,5] f32[5,20]"], 1)]
+    assert products_of(lambda: step(tf.ones((2, 7, 3)))) == [
+        (["dot f32[2,3] f32[3,20]", "dot f32[2,5] f32[5,20]"], 1)
+    ]
 
 
 @tf.function
@@ -222,7 +267,10 @@ def test_what_computes_no_product_is_no_obstacle(step):
 
 def test_shapes_of_a_call_reach_what_stands_behind_an_operation_left_out():
     signature = [tf.TensorSpec((None, 4))]
-    step = tf.function(lambda x: tf.cast(tf.strings.length(tf.strings.as_string(x)), tf.float32) @ W, input_signature=signature)
+    step = tf.function(
+        lambda x: tf.cast(tf.strings.length(tf.strings.as_string(x)), tf.float32) @ W,
+        input_signature=signature,
+    )
     assert products_of(lambda: step(X)) == [(ONCE, 1)]
 
 
@@ -240,7 +288,9 @@ def elements():
 def test_an_iterator_in_the_function_gives_elements_of_the_batch(elements):
     step = tf.function(lambda iterator: next(iterator) @ W)
     assert products_of(lambda: step(elements), batch=5) == [(["dot f32[5,4] f32[4,4]"], 1)]
-    assert r"whose size is not known, (None, 4); batch(…, drop_remainder=True)" in why_not(lambda: step(elements))
+    assert r"whose size is not known, (None, 4); batch(…, drop_remainder=True)" in why_not(
+        lambda: step(elements)
+    )
 
 
 def test_a_loop_over_an_iterator_runs_once_a_step(elements):
@@ -252,7 +302,9 @@ def test_a_loop_over_an_iterator_runs_once_a_step(elements):
         return total
 
     assert products_of(lambda: step(elements), batch=5, size=3) == [(["dot f32[5,4] f32[4,4]"], 1)]
-    assert "say how many steps a call has: steps_per_call=" in why_not(lambda: step(elements), batch=5)
+    assert "say how many steps a call has: steps_per_call=" in why_not(
+        lambda: step(elements), batch=5
+    )
 
 
 @tf.function
@@ -288,7 +340,11 @@ writing = tf.function(written_once)
 calling = tf.function(lambda x: writing(x) + 1)
 
 
-@pytest.mark.parametrize("step", [growing, writing, calling], ids=["in a loop", "without one", "in a function that it calls"])
+@pytest.mark.parametrize(
+    "step",
+    [growing, writing, calling],
+    ids=["in a loop", "without one", "in a function that it calls"],
+)
 def test_an_array_that_grows_loses_products_in_xla_so_it_is_not_lowered(step):
     why = why_not(lambda: step(X))
     assert "writes to a TensorArray that grows (dynamic_size=True)" in why
@@ -298,7 +354,9 @@ def test_an_array_that_grows_loses_products_in_xla_so_it_is_not_lowered(step):
 def test_arrays_of_a_known_size_are_no_obstacle():
     step = tf.function(partial(stacked, size=3))
     assert products_of(lambda: step(X)) == [(ONCE, 1)]
-    unstacked = tf.function(lambda x: tf.TensorArray(tf.float32, 0, dynamic_size=True).unstack(x @ W).stack())
+    unstacked = tf.function(
+        lambda x: tf.TensorArray(tf.float32, 0, dynamic_size=True).unstack(x @ W).stack()
+    )
     assert products_of(lambda: unstacked(X)) == [(ONCE, 1)]
 
 
@@ -308,10 +366,22 @@ SPARSE = tf.sparse.from_dense(tf.eye(4))
 @pytest.mark.parametrize(
     ("step", "said"),
     [
-        (tf.function(lambda x: tf.py_function(lambda a: a, [x], tf.float32) @ W), "the operation EagerPyFunc"),
-        (tf.function(lambda x: tf.numpy_function(lambda a: a, [x], tf.float32)), "the operation PyFunc"),
-        (tf.function(lambda x: tf.sparse.sparse_dense_matmul(SPARSE, W)), "the operation SparseTensorDenseMatMul"),
-        (tf.function(lambda x: tf.zeros(tf.cast(x[0, :1], tf.int32))), "must be a compile-time constant"),
+        (
+            tf.function(lambda x: tf.py_function(lambda a: a, [x], tf.float32) @ W),
+            "the operation EagerPyFunc",
+        ),
+        (
+            tf.function(lambda x: tf.numpy_function(lambda a: a, [x], tf.float32)),
+            "the operation PyFunc",
+        ),
+        (
+            tf.function(lambda x: tf.sparse.sparse_dense_matmul(SPARSE, W)),
+            "the operation SparseTensorDenseMatMul",
+        ),
+        (
+            tf.function(lambda x: tf.zeros(tf.cast(x[0, :1], tf.int32))),
+            "must be a compile-time constant",
+        ),
         (branching, "which of them runs is not known"),
         (looping, "how often it runs is not known"),
         (lambda x: x @ W, "called no tf.function"),
@@ -328,7 +398,9 @@ def test_resources_that_are_no_variables_are_refused_before_xla_sees_them():
     table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer([1], [2]), 0)
     inner = tf.function(lambda x, _: x @ W)
     step = tf.function(lambda x, handle: inner(x, handle))
-    assert "a resource that is no variable with a value" in why_not(lambda: step(X, table.resource_handle))
+    assert "a resource that is no variable with a value" in why_not(
+        lambda: step(X, table.resource_handle)
+    )
 
 
 def test_lowering_ends_where_its_time_is_over():
@@ -426,4 +498,6 @@ def test_another_tensorflow_s_private_functions_give_a_reason(monkeypatch):
     monkeypatch.delattr(ConcreteFunction, "_call_flat")
     with calls_recorded() as calls:
         pass
-    assert lower(calls, {}, 30) == Lowered(why="this version of TensorFlow does not show which functions a step calls")
+    assert lower(calls, {}, 30) == Lowered(
+        why="this version of TensorFlow does not show which functions a step calls"
+    )

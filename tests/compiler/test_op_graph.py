@@ -39,16 +39,30 @@ def compiled(x):
 def test_an_op_is_known_with_shapes_constants_and_line():
     graph = graph_of([swapped.get_concrete_function(X).graph])
     transpose = only(graph, "Transpose")
-    assert (transpose.name, transpose.line, transpose.in_loop, transpose.compiles) == ("transpose", line(swapped, 2), False, True)
+    assert (transpose.name, transpose.line, transpose.in_loop, transpose.compiles) == (
+        "transpose",
+        line(swapped, 2),
+        False,
+        True,
+    )
     assert (transpose.outputs[0].shape, transpose.outputs[0].dtype) == ((8, 64, 32), "float32")
     assert producer(graph, transpose).op_type == "Placeholder"
     assert producer(graph, transpose, 1).value == (0, 2, 1)
-    assert [producer(graph, op).name for op in graph.ops if op.op_type == "Identity"] == ["transpose"]
+    assert [producer(graph, op).name for op in graph.ops if op.op_type == "Identity"] == [
+        "transpose"
+    ]
 
 
 def test_what_is_called_stands_in_place_of_the_call():
     graph = ops_of(lambda x: tf.matmul(x, compiled(x)), X)
-    assert {op.op_type for op in graph.ops} <= {"Placeholder", "Const", "Exp", "Transpose", "Identity", "BatchMatMulV2"}
+    assert {op.op_type for op in graph.ops} <= {
+        "Placeholder",
+        "Const",
+        "Exp",
+        "Transpose",
+        "Identity",
+        "BatchMatMulV2",
+    }
     transpose = only(graph, "Transpose")
     assert transpose.name.endswith("/transpose")
     assert transpose.line == line(swapped, 2)
@@ -81,19 +95,29 @@ def test_bodies_of_loops_are_marked():
         return tf.exp(x)
 
     graph = ops_of(loop, X)
-    assert {op.op_type: op.in_loop for op in graph.ops if op.op_type in ("Tanh", "Multinomial", "Exp")} == {
-        "Tanh": True, "Multinomial": True, "Exp": False,
-    }  # fmt: skip
+    assert {
+        op.op_type: op.in_loop for op in graph.ops if op.op_type in ("Tanh", "Multinomial", "Exp")
+    } == {
+        "Tanh": True,
+        "Multinomial": True,
+        "Exp": False,
+    }
 
 
 def test_what_a_loop_changes_is_not_taken_for_what_it_begins_with():
     def loop(x, y):
-        return tf.while_loop(lambda i, _: i < 3, lambda i, z: (i + 1, tf.transpose(z + x, tf.stack([0, 2, 1]))), (0, y))[1]
+        return tf.while_loop(
+            lambda i, _: i < 3,
+            lambda i, z: (i + 1, tf.transpose(z + x, tf.stack([0, 2, 1]))),
+            (0, y),
+        )[1]
 
     square = tf.ones((4, 8, 8))
     graph = ops_of(loop, square, square)
     sums = [op for op in graph.ops if op.op_type == "AddV2" and op.outputs[0].shape == (4, 8, 8)]
-    assert sorted(producer(graph, sums[0], position).name.rpartition("/")[2] for position in (0, 1))[1:] == ["x"]
+    assert sorted(
+        producer(graph, sums[0], position).name.rpartition("/")[2] for position in (0, 1)
+    )[1:] == ["x"]
     assert "y" not in {producer(graph, sums[0], position).name for position in (0, 1)}
     assert producer(graph, only(graph, "Transpose"), 1).value == (0, 2, 1)
 
@@ -114,7 +138,11 @@ def test_turns_of_a_loop_over_an_iterator_are_steps():
 
 def test_branches_are_looked_into():
     def branch(x):
-        return tf.cond(tf.reduce_sum(x) > 0, lambda: tf.transpose(x, (0, 2, 1)), lambda: tf.reshape(x, (8, 64, 32)))
+        return tf.cond(
+            tf.reduce_sum(x) > 0,
+            lambda: tf.transpose(x, (0, 2, 1)),
+            lambda: tf.reshape(x, (8, 64, 32)),
+        )
 
     transpose = only(graph := ops_of(branch, X), "Transpose")
     assert producer(graph, transpose).name == "x"
@@ -169,6 +197,9 @@ def test_why_there_is_no_graph(monkeypatch):
         compiled(X)
     large = "the step's functions hold more than {} ops, with what they call once for each call"
     assert op_graph(probe) == large.format(3)
-    assert op_graph(probe, asked=False) == f"{large.format(2)}; a limit on op_guide_findings (max_op_guide_findings=) asks for it"
+    assert (
+        op_graph(probe, asked=False)
+        == f"{large.format(2)}; a limit on op_guide_findings (max_op_guide_findings=) asks for it"
+    )
     monkeypatch.undo()
     assert len(op_graph(probe, asked=False).ops) == 6

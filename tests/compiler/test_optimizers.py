@@ -90,16 +90,25 @@ def left_out(function, asked=True, runs=1):
     return optimizers_left_out([(grappled(function, ONES)[0], runs)], asked)
 
 
-@pytest.mark.parametrize("function", [products, dense, branches, calls, gradient, text, unknown_sizes])
+@pytest.mark.parametrize(
+    "function", [products, dense, branches, calls, gradient, text, unknown_sizes]
+)
 def test_with_all_as_many_ops_remain_as_the_runtime_leaves(function):
     called, _, after = grappled(function, ONES)
     assert optimizers_left_out([(called, 1)], asked=True)[""] == n_ops(after)
 
 
-@pytest.mark.parametrize(("function", "option"), [
-    (products, "constant_folding"), (dense, "remapping"), (calls, "dependency_optimization"), (unknown_sizes, "shape_optimization"),
-    (calls, "function_optimization"), (gradient, "arithmetic_optimization"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("function", "option"),
+    [
+        (products, "constant_folding"),
+        (dense, "remapping"),
+        (calls, "dependency_optimization"),
+        (unknown_sizes, "shape_optimization"),
+        (calls, "function_optimization"),
+        (gradient, "arithmetic_optimization"),
+    ],
+)
 def test_without_one_as_many_remain_as_in_the_runtime_with_it_off(function, option):
     predicted = left_out(function)[option]
     with grappler_options(**{option: False}):
@@ -135,7 +144,9 @@ def test_what_the_user_set_counts():
     with grappler_options(constant_folding=False, debug_stripper=True):
         without = left_out(printing)
     assert "constant_folding" not in without
-    assert without["debug_stripper"] - without[""] == 3  # StringFormat, PrintV2, and the Identity that waits for it
+    assert (
+        without["debug_stripper"] - without[""] == 3
+    )  # StringFormat, PrintV2, and the Identity that waits for it
     assert "debug_stripper" not in left_out(printing)
 
 
@@ -175,7 +186,9 @@ def test_what_is_large_or_takes_long_is_left_alone_unless_it_was_asked_for(monke
 
 
 def test_a_small_step_is_optimised_again_unasked(monkeypatch):
-    monkeypatch.setattr(grappler_ablation, "UNASKED", replace(UNASKED, seconds=60.0))  # on a machine that does much else
+    monkeypatch.setattr(
+        grappler_ablation, "UNASKED", replace(UNASKED, seconds=60.0)
+    )  # on a machine that does much else
     assert left_out(products, asked=False)[""] == 2
 
 
@@ -188,7 +201,10 @@ def test_without_functions_there_is_nothing():
     assert optimizers_left_out([]) == {}
 
 
-@pytest.mark.parametrize("error", [ValueError("no"), tf.errors.InvalidArgumentError(None, None, "no"), ImportError("gone")])
+@pytest.mark.parametrize(
+    "error",
+    [ValueError("no"), tf.errors.InvalidArgumentError(None, None, "no"), ImportError("gone")],
+)
 def test_what_tensorflow_raises_is_no_error_of_the_test(monkeypatch, error):
     def fails(*_, **__):
         raise error
@@ -198,7 +214,9 @@ def test_what_tensorflow_raises_is_no_error_of_the_test(monkeypatch, error):
 
 
 def test_nothing_that_ends_the_process_is_taken_from_the_user_s_config(monkeypatch):
-    dangerous = rewriter_config_pb2.RewriterConfig(optimizers=["constfold"], memory_optimization="HEURISTICS")
+    dangerous = rewriter_config_pb2.RewriterConfig(
+        optimizers=["constfold"], memory_optimization="HEURISTICS"
+    )
     dangerous.auto_parallel.enable = True
     dangerous.custom_optimizers.add(name="anything")
     dangerous.scoped_allocator_optimization = dangerous.ON
@@ -223,12 +241,19 @@ def test_no_path_names_the_optimiser_that_aborts():
             pytest.fail("never entered")
 
 
-@pytest.mark.parametrize(("options", "more", "less"), [
-    ({}, (), ()),
-    ({"debug_stripper": True}, ("debug_stripper",), ()),
-    ({"remapping": False, "disable_model_pruning": True}, (), ("remapping", "disable_model_pruning")),
-    ({"remapping": True, "pin_to_host_optimization": False}, (), ()),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "more", "less"),
+    [
+        ({}, (), ()),
+        ({"debug_stripper": True}, ("debug_stripper",), ()),
+        (
+            {"remapping": False, "disable_model_pruning": True},
+            (),
+            ("remapping", "disable_model_pruning"),
+        ),
+        ({"remapping": True, "pin_to_host_optimization": False}, (), ()),
+    ],
+)
 def test_which_optimisers_run(options, more, less):
     with grappler_options(**options):
         assert set(running(rewriter_config())) == {*DEFAULT_ON, *more} - set(less)

@@ -84,12 +84,18 @@ def test_reduce_retracing_shows_the_shape_that_was_relaxed():
 
 def test_many_changes_are_cut():
     f = make()
-    assert reports(f([1, 2, 3, 4, 5]), f([6, 7, 8, 9, 10]))[1][1] == "x[0] 1 → 6, x[1] 2 → 7, x[2] 3 → 8 and 2 more"
+    assert (
+        reports(f([1, 2, 3, 4, 5]), f([6, 7, 8, 9, 10]))[1][1]
+        == "x[0] 1 → 6, x[1] 2 → 7, x[2] 3 → 8 and 2 more"
+    )
 
 
 def test_a_function_that_is_made_anew():
     x = ONES((2,))
-    assert reports(make()(x), make()(x)) == [("scale", ""), ("scale", "a new tf.function of a Python function that was traced before")]
+    assert reports(make()(x), make()(x)) == [
+        ("scale", ""),
+        ("scale", "a new tf.function of a Python function that was traced before"),
+    ]
 
 
 def test_another_context():
@@ -105,7 +111,9 @@ def test_another_context():
 
 def test_arrays_and_variables():
     f = make()
-    found = reports(f(np.ones((2,), "float32")), f(np.ones((3,), "float32")), f(tf.Variable(ONES((4,)))))
+    found = reports(
+        f(np.ones((2,), "float32")), f(np.ones((3,), "float32")), f(tf.Variable(ONES((4,))))
+    )
     assert found[1] == ("scale", "x float32[2] → float32[3]")
     assert found[2][1].startswith("x float32[3] → ")
 

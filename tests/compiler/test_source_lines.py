@@ -35,23 +35,32 @@ def test_ops_of_graphs_know_their_line_also_under_autograph():
     assert user_line(graph.get_operation_by_name("Relu")) == f"test_source_lines.py:{first + 4}"
 
 
-@pytest.mark.parametrize("file", [
-    "/home/me/venv/lib/python3.11/site-packages/transformers/model.py",
-    "/usr/lib/python3/dist-packages/numpy/core.py",
-    f"{sysconfig.get_paths()['stdlib']}/threading.py",
-    f"{sysconfig.get_paths()['scripts']}/pytest",
-    tf.__file__,
-    "<string>",
-    "/tmp/__autograph_generated_file7r2.py",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "file",
+    [
+        "/home/me/venv/lib/python3.11/site-packages/transformers/model.py",
+        "/usr/lib/python3/dist-packages/numpy/core.py",
+        f"{sysconfig.get_paths()['stdlib']}/threading.py",
+        f"{sysconfig.get_paths()['scripts']}/pytest",
+        tf.__file__,
+        "<string>",
+        "/tmp/__autograph_generated_file7r2.py",
+    ],
+)
 def test_files_of_others_are_no_users(file):
     mine = SimpleNamespace(filename="/home/me/model.py", lineno=12)
-    assert user_line(SimpleNamespace(traceback=[mine, SimpleNamespace(filename=file, lineno=1)])) == "model.py:12"
+    assert (
+        user_line(SimpleNamespace(traceback=[mine, SimpleNamespace(filename=file, lineno=1)]))
+        == "model.py:12"
+    )
     assert user_line(SimpleNamespace(traceback=[SimpleNamespace(filename=file, lineno=1)])) is None
 
 
 def test_of_two_lines_of_the_users_the_inner_one():
-    frames = [SimpleNamespace(filename=f"/home/me/{name}.py", lineno=3) for name in ("test_model", "model")]
+    frames = [
+        SimpleNamespace(filename=f"/home/me/{name}.py", lineno=3)
+        for name in ("test_model", "model")
+    ]
     assert user_line(SimpleNamespace(traceback=frames)) == "model.py:3"
     assert user_line(SimpleNamespace(traceback=None)) is None
 
@@ -69,4 +78,7 @@ def test_the_line_of_an_op_that_a_replica_made():
     graph = step.get_concrete_function(tf.ones((2, 3))).graph
     (op,) = (op for op in graph.get_operations() if op.type == "Transpose")
     lines = Path(__file__).read_text().splitlines()
-    assert user_line(op) == f"test_source_lines.py:{next(n for n, line in enumerate(lines, 1) if line.endswith('# REPLICA LINE'))}"
+    assert (
+        user_line(op)
+        == f"test_source_lines.py:{next(n for n, line in enumerate(lines, 1) if line.endswith('# REPLICA LINE'))}"
+    )

@@ -105,7 +105,9 @@ def test_an_identity_alone_or_one_that_orders_others_may_stay(function):
 
 
 def test_an_identity_that_gives_a_result_may_stay():
-    assert survivors(result, disable_meta_optimizer=True)[0] == ["Identity"]  # the second; the function's own result is a third
+    assert survivors(result, disable_meta_optimizer=True)[0] == [
+        "Identity"
+    ]  # the second; the function's own result is a third
 
 
 @tf.function
@@ -129,7 +131,10 @@ def test_a_branch_that_is_always_taken_is_listed():
     types, found = survivors(always, loop_optimization=False)
     assert types == ["Switch", "Switch"]  # of the predicate and of x
     assert {op.line for op in found} == {line_in(always, "tf.cond")}
-    assert all(op.why.startswith("chooses a branch by a constant, True; loop_optimization is off") for op in found)
+    assert all(
+        op.why.startswith("chooses a branch by a constant, True; loop_optimization is off")
+        for op in found
+    )
     assert survivors(always)[0] == []
 
 
@@ -191,7 +196,9 @@ def test_constants_that_go_to_an_op_of_the_runtime_s_own_are_left_alone():
     with tf.Graph().as_default() as graph:
         tf.add(tf.constant(1), tf.constant(2), name="sum")
     proto = graph.as_graph_def()
-    proto.node[-1].attr["T"].type = tf.variant.as_datatype_enum  # as it is refused in a graph of Python's
+    proto.node[-1].attr[
+        "T"
+    ].type = tf.variant.as_datatype_enum  # as it is refused in a graph of Python's
     assert computed_from_constants(proto) == frozenset()
 
 
@@ -208,7 +215,9 @@ def turned(x):
 def test_transposes_that_cancel_are_listed():
     types, (found,) = survivors(there_and_back, tf.ones((2, 3, 4)), arithmetic_optimization=False)
     assert types == ["Transpose"]
-    assert found.why.startswith("takes the transpose transpose back; arithmetic_optimization is off")
+    assert found.why.startswith(
+        "takes the transpose transpose back; arithmetic_optimization is off"
+    )
     assert survivors(there_and_back, tf.ones((2, 3, 4)))[0] == []
 
 
@@ -240,7 +249,10 @@ def test_a_cast_back_from_a_wider_type_is_listed_although_no_optimiser_takes_it_
     types, (found,) = survivors(widened)
     assert types == ["Cast"]
     assert found.line == line_in(widened, "tf.cast")
-    assert found.why == "takes the cast Cast back, which lost nothing; no optimiser takes it out: do so in the code"
+    assert (
+        found.why
+        == "takes the cast Cast back, which lost nothing; no optimiser takes it out: do so in the code"
+    )
 
 
 def test_a_cast_to_the_type_that_is_there_is_listed():

@@ -60,7 +60,9 @@ def test_a_function_called_from_another():
 
 
 def test_a_lambda():
-    error = error_of(lambda: tf.function(lambda x: through_text(x), jit_compile=True)(tf.ones((2,))))
+    error = error_of(
+        lambda: tf.function(lambda x: through_text(x), jit_compile=True)(tf.ones((2,)))
+    )
     explain(error)
     assert "AsString" in notes(error)
 
@@ -76,7 +78,9 @@ def test_many_are_cut():
     assert notes(error).splitlines()[-1] == "  and 14 more"
 
 
-@pytest.mark.parametrize("error", [ValueError("x"), tf.errors.InvalidArgumentError(None, None, "shapes differ")])
+@pytest.mark.parametrize(
+    "error", [ValueError("x"), tf.errors.InvalidArgumentError(None, None, "shapes differ")]
+)
 def test_other_errors_are_left_alone(error):
     before = str(error)
     explain(error)
@@ -84,12 +88,17 @@ def test_other_errors_are_left_alone(error):
 
 
 def test_a_function_that_is_gone_is_no_second_error():
-    error = tf.errors.InvalidArgumentError(None, None, "trying to compile graph __inference_gone_1[x] on XLA_CPU_JIT")
+    error = tf.errors.InvalidArgumentError(
+        None, None, "trying to compile graph __inference_gone_1[x] on XLA_CPU_JIT"
+    )
     explain(error)
     assert notes(error) == ""
 
 
-@pytest.mark.parametrize(("kind", "arguments"), [(tf.errors.InvalidArgumentError, (None, None, "m")), (RuntimeError, ("m",))])
+@pytest.mark.parametrize(
+    ("kind", "arguments"),
+    [(tf.errors.InvalidArgumentError, (None, None, "m")), (RuntimeError, ("m",))],
+)
 def test_without_notes_the_message_takes_it(kind, arguments):
     old = type("Old", (kind,), {"add_note": property()})(*arguments)  # as in Python 3.10
     xla_errors._add_note(old, "a\nb")

@@ -29,7 +29,10 @@ def use_of(step):
 def used(step, **variables):
     """The names, of these variables, that a step only reads, and that it writes."""
     use = use_of(step)
-    read, written = ({name for name, one in variables.items() if id(one.handle) in handles} for handles in (use.read, use.written))
+    read, written = (
+        {name for name, one in variables.items() if id(one.handle) in handles}
+        for handles in (use.read, use.written)
+    )
     return read - written, written
 
 
@@ -50,13 +53,19 @@ EAGER = {
     "slice": lambda a, b: a[0].assign(b[0]),
     "scatter_nd": lambda a, b: a.scatter_nd_add([[0, 0]], b[0, :1]),
     "scatter": lambda a, b: a.scatter_add(tf.IndexedSlices(b[0], tf.constant(0))),
-    "raw": lambda a, b: tf.raw_ops.AssignVariableOp(resource=a.handle, value=tf.nn.embedding_lookup(b, [0, 1, 2])),
-    "optimizer kernel": lambda a, b: tf.raw_ops.ResourceApplyGradientDescent(var=a.handle, alpha=0.1, delta=b.sparse_read([0, 1, 2])),
+    "raw": lambda a, b: tf.raw_ops.AssignVariableOp(
+        resource=a.handle, value=tf.nn.embedding_lookup(b, [0, 1, 2])
+    ),
+    "optimizer kernel": lambda a, b: tf.raw_ops.ResourceApplyGradientDescent(
+        var=a.handle, alpha=0.1, delta=b.sparse_read([0, 1, 2])
+    ),
 }
 
 
 @pytest.mark.parametrize("how", EAGER)
-@pytest.mark.parametrize("wrap", [lambda f: f, tf.function, lambda f: tf.function(f, autograph=False, jit_compile=True)])
+@pytest.mark.parametrize(
+    "wrap", [lambda f: f, tf.function, lambda f: tf.function(f, autograph=False, jit_compile=True)]
+)
 def test_what_is_assigned_is_written_and_the_rest_read(a, b, how, wrap):
     @wrap
     def step():
@@ -67,14 +76,25 @@ def test_what_is_assigned_is_written_and_the_rest_read(a, b, how, wrap):
 
 
 def test_reading_writes_nothing(a, b):
-    step = tf.function(lambda: tf.gather(a, 0) + tf.gather_nd(a, [[0, 0]]) + a.read_value() + b + tf.cast(tf.shape(a)[0], tf.float32))
+    step = tf.function(
+        lambda: (
+            tf.gather(a, 0)
+            + tf.gather_nd(a, [[0, 0]])
+            + a.read_value()
+            + b
+            + tf.cast(tf.shape(a)[0], tf.float32)
+        )
+    )
     assert used(step, a=a, b=b) == ({"a", "b"}, set())
 
 
 def test_a_generator_is_written():
     generator = tf.random.Generator.from_seed(1)
     assert used(lambda: generator.normal(()), state=generator.state) == (set(), {"state"})
-    assert used(tf.function(lambda: generator.normal(())), state=generator.state) == (set(), {"state"})
+    assert used(tf.function(lambda: generator.normal(())), state=generator.state) == (
+        set(),
+        {"state"},
+    )
 
 
 def test_a_write_is_found_through_calls_branches_and_loops(a, b):
@@ -143,13 +163,18 @@ def uses(**steps):
 def test_two_steps_that_train_one_model_are_refused():
     shared = model()
     steps = uses(plain=lambda: shared.train_on_batch(X, Y), fit=lambda: shared.fit(X, Y, verbose=0))
-    with pytest.raises(CaptureError, match=rf"^variants 'plain' and 'fit' both train .*dense/kernel.* and \d+ more; {OWN}$"):
+    with pytest.raises(
+        CaptureError,
+        match=rf"^variants 'plain' and 'fit' both train .*dense/kernel.* and \d+ more; {OWN}$",
+    ):
         refuse_shared(steps)
 
 
 def test_two_functions_that_train_one_variable_are_refused(a):
     steps = uses(
-        plain=tf.function(lambda: a.assign_add(ONES)), other=lambda: 1, xla=tf.function(lambda: a.assign_sub(ONES), jit_compile=True)
+        plain=tf.function(lambda: a.assign_add(ONES)),
+        other=lambda: 1,
+        xla=tf.function(lambda: a.assign_sub(ONES), jit_compile=True),
     )
     with pytest.raises(CaptureError, match=f"^variants 'plain' and 'xla' both train a; {OWN}$"):
         refuse_shared(steps)
@@ -158,9 +183,13 @@ def test_two_functions_that_train_one_variable_are_refused(a):
 @pytest.mark.parametrize("order", [("train", "predict"), ("predict", "train")])
 def test_a_step_that_reads_what_another_trains_is_refused(order):
     shared = model()
-    steps = {"train": lambda: shared.train_on_batch(X, Y), "predict": lambda: shared.predict_on_batch(X)}
+    steps = {
+        "train": lambda: shared.train_on_batch(X, Y),
+        "predict": lambda: shared.predict_on_batch(X),
+    }
     with pytest.raises(
-        CaptureError, match=r"^variant 'train' trains .*dense/kernel.*, which 'predict' reads, so .* turn it was before; each"
+        CaptureError,
+        match=r"^variant 'train' trains .*dense/kernel.*, which 'predict' reads, so .* turn it was before; each",
     ):
         refuse_shared(uses(**{name: steps[name] for name in order}))
 
@@ -168,8 +197,16 @@ def test_a_step_that_reads_what_another_trains_is_refused(order):
 def test_models_of_their_own_and_shared_reading_are_fine(a):
     one, other = model(), keras.models.clone_model(model())
     other.compile("sgd", "mse")
-    refuse_shared(uses(one=lambda: one.train_on_batch(X, Y), other=lambda: other.train_on_batch(X, Y)))
-    refuse_shared(uses(one=tf.function(lambda: a + 1), other=lambda: a * 2, third=tf.function(lambda: a - 1, jit_compile=True)))
+    refuse_shared(
+        uses(one=lambda: one.train_on_batch(X, Y), other=lambda: other.train_on_batch(X, Y))
+    )
+    refuse_shared(
+        uses(
+            one=tf.function(lambda: a + 1),
+            other=lambda: a * 2,
+            third=tf.function(lambda: a - 1, jit_compile=True),
+        )
+    )
 
 
 def test_an_iterator_is_no_variable():

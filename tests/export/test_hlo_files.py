@@ -29,7 +29,11 @@ def test_a_picture_is_what_graphviz_makes_of_the_first(stand_in, tmp_path):
 @pytest.mark.parametrize("name", ["a.json", "a", "a.txt.gz", "a.png"])
 def test_an_ending_that_is_none_of_them_is_refused(tmp_path, name):
     assert not shows_hlo(tmp_path / name)
-    with pytest.raises(ExportError, match=re.escape(f"{name}: no format has this ending; take one of") + r".*\.txt, \.dot, \.svg"):
+    with pytest.raises(
+        ExportError,
+        match=re.escape(f"{name}: no format has this ending; take one of")
+        + r".*\.txt, \.dot, \.svg",
+    ):
         export_hlo([ONE], tmp_path / name)
     with pytest.raises(ExportError, match="no format has this ending"):
         export_traces([], tmp_path / "a.txt")

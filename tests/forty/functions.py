@@ -39,7 +39,9 @@ def test_compiles_again(tf_profile):  # fails
 @pytest.mark.tfperf(max_retraces=0)
 def test_traces_again(tf_profile, limit):
     step = tf.function(lambda x, n: x * n)
-    tf_profile(step, [(ONES[0], n % 4) for n in range(12)], limits={"max_retraces": limit})  # 3 retraces: the first fails
+    tf_profile(
+        step, [(ONES[0], n % 4) for n in range(12)], limits={"max_retraces": limit}
+    )  # 3 retraces: the first fails
 
 
 @pytest.mark.tfperf(max_eager_ops=2)

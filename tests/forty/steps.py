@@ -27,7 +27,11 @@ def chain(x):
 
 def batches():
     """A pipeline of twelve batches, and a little work in it."""
-    return tf.data.Dataset.range(96).map(lambda n: tf.fill([8], tf.cast(n, tf.float32))).batch(8, drop_remainder=True)
+    return (
+        tf.data.Dataset.range(96)
+        .map(lambda n: tf.fill([8], tf.cast(n, tf.float32)))
+        .batch(8, drop_remainder=True)
+    )
 
 
 def model():

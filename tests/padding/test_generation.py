@@ -6,14 +6,29 @@ from pytest_tfperf.errors import LimitError
 from pytest_tfperf.padding.tpu import DEFAULT, generation
 
 ROWS = [  # bits, rows of the array, rows of its tile on v3, v5e, v7x
-    (32, 1, 2, 1, 1), (32, 3, 4, 4, 4), (32, 5, 8, 8, 8), (32, 9, 8, 8, 8), (16, 3, 4, 4, 4), (16, 9, 8, 8, 16), (16, 1, 4, 2, 2),
-    (8, 1, 8, 4, 4), (8, 9, 8, 16, 16), (8, 17, 8, 32, 32), (8, 1000, 8, 32, 32), (64, 1, 2, 1, 1), (64, 9, 8, 8, 8),
-]  # fmt: skip
+    (32, 1, 2, 1, 1),
+    (32, 3, 4, 4, 4),
+    (32, 5, 8, 8, 8),
+    (32, 9, 8, 8, 8),
+    (16, 3, 4, 4, 4),
+    (16, 9, 8, 8, 16),
+    (16, 1, 4, 2, 2),
+    (8, 1, 8, 4, 4),
+    (8, 9, 8, 16, 16),
+    (8, 17, 8, 32, 32),
+    (8, 1000, 8, 32, 32),
+    (64, 1, 2, 1, 1),
+    (64, 9, 8, 8, 8),
+]
 
 
 @pytest.mark.parametrize(("bits", "rows", *"abc"), ROWS)
 def test_rows_of_a_tile(bits, rows, a, b, c):
-    assert [generation(name).tile(bits, (128, rows)) for name in ("v3", "v5e", "v7x")] == [(a, 128), (b, 128), (c, 128)]
+    assert [generation(name).tile(bits, (128, rows)) for name in ("v3", "v5e", "v7x")] == [
+        (a, 128),
+        (b, 128),
+        (c, 128),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -32,11 +47,24 @@ def test_an_array_of_one_dimension_has_a_tile_of_one(bits, sizes, v3, v5e):
 
 
 def test_all_generations_are_known_by_name():
-    widths = {name: generation(name).matrix_width for name in ("v2", "v3", "v4", DEFAULT, "v5p", "v6e", "v7x")}
-    assert widths == {"v2": 128, "v3": 128, "v4": 128, "v5e": 128, "v5p": 128, "v6e": 256, "v7x": 256}
+    widths = {
+        name: generation(name).matrix_width
+        for name in ("v2", "v3", "v4", DEFAULT, "v5p", "v6e", "v7x")
+    }
+    assert widths == {
+        "v2": 128,
+        "v3": 128,
+        "v4": 128,
+        "v5e": 128,
+        "v5p": 128,
+        "v6e": 256,
+        "v7x": 256,
+    }
 
 
 @pytest.mark.parametrize("name", ["v5", "V6E", "", "gpu"])
 def test_another_name_is_told_the_nearest(name):
-    with pytest.raises(LimitError, match=r"no TPU generation.*valid: v2, v3, v4, v5e, v5p, v6e, v7x"):
+    with pytest.raises(
+        LimitError, match=r"no TPU generation.*valid: v2, v3, v4, v5e, v5p, v6e, v7x"
+    ):
         generation(name)

@@ -45,15 +45,23 @@ WHOLE = dedent(r"""
       ROOT %dot = f32[100,10]{1,0:T(8,128)} dot(%x, %w), metadata={source_line=7 op_type="MatMul" source_file="m.py"}, rhs_contracting_dims={0}, lhs_contracting_dims={1}
       %r = f32[] reduce(%g, %g), dimensions={0}, to_apply=%add
     }, execution_thread="main"
-    """)  # fmt: skip
+    """)
 
 
 def test_a_module_by_hand():
     (made,) = read_hlo(WHOLE, "a.hlo")
     ops = {op.name: op for op in made.entry.instructions.values()}
-    assert (made.name, made.scheduled, made.entry.name, [part.name for part in made.computations.values()]) == (
-        "jit_step", True, "main.9", ["add", "main.9"],
-    )  # fmt: skip
+    assert (
+        made.name,
+        made.scheduled,
+        made.entry.name,
+        [part.name for part in made.computations.values()],
+    ) == (
+        "jit_step",
+        True,
+        "main.9",
+        ["add", "main.9"],
+    )
     assert ops["x"].shape == parse_shape("f32[100,1000]{1,0:T(8,128)}")
     assert ops["x"].op_name == "x /* no comment */"
     assert (ops["w"].source_file, ops["w"].source_line, ops["w"].constant) == ("model.py", 42, None)
@@ -86,8 +94,10 @@ def test_instructions_may_go_on_in_the_next_line():
     (made,) = read_hlo(lines, "a")
     assert made.scheduled
     assert [(op.name, op.opcode, len(op.called)) for op in made.entry.instructions.values()] == [
-        ("p", "parameter", 0), ("f", "fusion", 1), ("g", "get-tuple-element", 0),
-    ]  # fmt: skip
+        ("p", "parameter", 0),
+        ("f", "fusion", 1),
+        ("g", "get-tuple-element", 0),
+    ]
     assert made.entry.root.tuple_index == 1
 
 
@@ -96,24 +106,41 @@ def test_instructions_may_go_on_in_the_next_line():
     [
         "channel_id=1, replica_groups=[2,4]<=[8], dimensions={0}, use_global_device_ids=true",
         "replica_groups={{0,1},{2,3}}, source_target_pairs={{0,1},{1,0}}",
-        "sharding={devices=[2,1]<=[2] last_tile_dim_replicate}, frontend_attributes={a=\"}\",b={x}}",
+        'sharding={devices=[2,1]<=[2] last_tile_dim_replicate}, frontend_attributes={a="}",b={x}}',
         "operand_layout_constraints={f32[8]{0}, f32[4]{0}}, api_version=API_VERSION_STATUS_RETURNING, output_to_operand_aliasing={{0}: (0, {})}",
-        "control-predecessors={%p}, async_execution_thread=\"x\", origin={{\"a\" {0}}}",
-        "metadata={op_name=\"a\" profile_type={1} source_end_line=3 scheduling_name=\"b, c=d\"}",
+        'control-predecessors={%p}, async_execution_thread="x", origin={{"a" {0}}}',
+        'metadata={op_name="a" profile_type={1} source_end_line=3 scheduling_name="b, c=d"}',
     ],
-)  # fmt: skip
+)
 def test_attributes_that_are_not_kept_do_no_harm(attributes):
     assert last(f"a = f32[9]{{0}} all-gather(p), {attributes}", P).opcode == "all-gather"
 
 
 def test_several_modules_in_one_text():
     (made,) = read_hlo(WHOLE, "a.hlo")
-    assert [one.name for one in read_hlo(WHOLE + text_of(made), "a.hlo")] == ["jit_step", "jit_step"]
+    assert [one.name for one in read_hlo(WHOLE + text_of(made), "a.hlo")] == [
+        "jit_step",
+        "jit_step",
+    ]
 
 
 def last(line, *before):
     """The last instruction of a module of these lines."""
-    (made,) = read_hlo("\n".join(["HloModule m", "e {", "z = s32[] parameter(0)", "}", "ENTRY main {", *before, f"ROOT {line}", "}"]), "m")
+    (made,) = read_hlo(
+        "\n".join(
+            [
+                "HloModule m",
+                "e {",
+                "z = s32[] parameter(0)",
+                "}",
+                "ENTRY main {",
+                *before,
+                f"ROOT {line}",
+                "}",
+            ]
+        ),
+        "m",
+    )
     return made.entry.root
 
 
@@ -141,17 +168,31 @@ P = "p = f32[2,9,9,4]{3,2,1,0} parameter(0)"
         ("a = f32[9]{0} fusion(p), kind=kLoop, calls=%e", {"fusion_kind": "kLoop", "called": (1,)}),
         ("a = f32[9]{0} while(p), condition=%e, body=e", {"called": (1, 1)}),
         ("a = f32[9]{0} conditional(p, p, p), branch_computations={%e, %e}", {"called": (1, 1)}),
-        ("a = f32[9]{0} custom-call(p), custom_call_target=\"f\", called_computations={%e}, backend_config=\"x\\ny\"",
-         {"called": (1,), "custom_call_target": "f", "backend_config": "x\ny"}),
-        ("a = f32[2]{0} convolution(p, p), dim_labels=bf01_oi01->bf01, window={size=3x2 stride=2x2 pad=1_0x0_1 rhs_reversal=1x1 lhs_dilate=2x1}, "
-         "batch_group_count=2, feature_group_count=4",
-         {"convolution": ConvolutionDimensions(0, 1, (2, 3), 1, 0, (2, 3), 0, 1, (2, 3)), "feature_groups": 4, "batch_groups": 2,
-          "window": (WindowDimension(3, 2, 1, 0, 1, 2, True), WindowDimension(2, 2, 0, 1, 1, 1, True))}),
-        ("a = bf16[8,16]{1,0:T(8,128)(2,1)} convolution(p, p), dim_labels=bf_io->bf", {"convolution": ConvolutionDimensions(0, 1, (), 0, 1, (), 0, 1, ())}),
+        (
+            'a = f32[9]{0} custom-call(p), custom_call_target="f", called_computations={%e}, backend_config="x\\ny"',
+            {"called": (1,), "custom_call_target": "f", "backend_config": "x\ny"},
+        ),
+        (
+            "a = f32[2]{0} convolution(p, p), dim_labels=bf01_oi01->bf01, window={size=3x2 stride=2x2 pad=1_0x0_1 rhs_reversal=1x1 lhs_dilate=2x1}, "
+            "batch_group_count=2, feature_group_count=4",
+            {
+                "convolution": ConvolutionDimensions(0, 1, (2, 3), 1, 0, (2, 3), 0, 1, (2, 3)),
+                "feature_groups": 4,
+                "batch_groups": 2,
+                "window": (
+                    WindowDimension(3, 2, 1, 0, 1, 2, True),
+                    WindowDimension(2, 2, 0, 1, 1, 1, True),
+                ),
+            },
+        ),
+        (
+            "a = bf16[8,16]{1,0:T(8,128)(2,1)} convolution(p, p), dim_labels=bf_io->bf",
+            {"convolution": ConvolutionDimensions(0, 1, (), 0, 1, (), 0, 1, ())},
+        ),
         ("%a.b-c = f32[] copy-start(%p), control-predecessors={%p}", {"opcode": "copy-start"}),
     ],
     ids=lambda value: value.split(" = ")[1][:24] if isinstance(value, str) else "",
-)  # fmt: skip
+)
 def test_attributes(line, expected):
     found = last(line, P)
     assert {name: getattr(found, name) for name in expected} == expected
@@ -161,29 +202,97 @@ def test_attributes(line, expected):
     ("text", "error", "words"),
     [
         ("", TraceError, "a.hlo: no HLO text, which begins with a line 'HloModule …'"),
-        ("\n\nhello {", TraceError, "a.hlo:3: no HLO text, which begins with a line 'HloModule …': 'hello {'"),
-        ("HloModule m\n/*\n*/ENTRY e (a: f32[]", TraceError, "a.hlo:3: brackets or a string are not closed before the text ends: 'ENTRY e"),
+        (
+            "\n\nhello {",
+            TraceError,
+            "a.hlo:3: no HLO text, which begins with a line 'HloModule …': 'hello {'",
+        ),
+        (
+            "HloModule m\n/*\n*/ENTRY e (a: f32[]",
+            TraceError,
+            "a.hlo:3: brackets or a string are not closed before the text ends: 'ENTRY e",
+        ),
         ("HloModule m\n)", TraceError, "a.hlo:2: a bracket closes that was not opened"),
         ("hello\nHloModule m", TraceError, "a.hlo:1: before the first HloModule stands 'hello'"),
-        ("HloModule\nENTRY e {\na = f32[] parameter(0)\n}", TraceError, "a.hlo:1: the module has no name"),
+        (
+            "HloModule\nENTRY e {\na = f32[] parameter(0)\n}",
+            TraceError,
+            "a.hlo:1: the module has no name",
+        ),
         ("HloModule m", TraceError, "a.hlo:1: a module has one ENTRY computation, this one 0"),
-        ("HloModule m\nENTRY e {\n}", TraceError, "a.hlo:2: the computation 'e' holds no instruction"),
-        ("HloModule m\nENTRY e {\na = f32[] parameter(0)", TraceError, "a.hlo:2: the computation 'e' has no end"),
-        ("HloModule m\nENTRY e {\na = f32[] parameter(0)\na = f32[] parameter(1)\n}", TraceError, "a.hlo:4: there are two instructions 'a'"),
-        ("HloModule m\nENTRY e {\nb = f32[] negate(a)\n}", TraceError, "a.hlo:3: 'b' needs 'a', which does not stand before it"),
-        ("HloModule m\nENTRY e {\nb = f32[] map(), to_apply=f\n}", TraceError, "a.hlo:3: it calls the computation 'f', which does not stand before it"),
-        ("HloModule m\nENTRY e {\n\nb = f32[8]{1,0} parameter(0)\n}", LayoutError, r"a.hlo:4: .*does not order 1 dimensions"),
-        ("HloModule m\nENTRY e {\nb = f33[8] parameter(0)\n}", LayoutError, "a.hlo:3: .*'f33' is no element type; did you mean 'f32'"),
+        (
+            "HloModule m\nENTRY e {\n}",
+            TraceError,
+            "a.hlo:2: the computation 'e' holds no instruction",
+        ),
+        (
+            "HloModule m\nENTRY e {\na = f32[] parameter(0)",
+            TraceError,
+            "a.hlo:2: the computation 'e' has no end",
+        ),
+        (
+            "HloModule m\nENTRY e {\na = f32[] parameter(0)\na = f32[] parameter(1)\n}",
+            TraceError,
+            "a.hlo:4: there are two instructions 'a'",
+        ),
+        (
+            "HloModule m\nENTRY e {\nb = f32[] negate(a)\n}",
+            TraceError,
+            "a.hlo:3: 'b' needs 'a', which does not stand before it",
+        ),
+        (
+            "HloModule m\nENTRY e {\nb = f32[] map(), to_apply=f\n}",
+            TraceError,
+            "a.hlo:3: it calls the computation 'f', which does not stand before it",
+        ),
+        (
+            "HloModule m\nENTRY e {\n\nb = f32[8]{1,0} parameter(0)\n}",
+            LayoutError,
+            r"a.hlo:4: .*does not order 1 dimensions",
+        ),
+        (
+            "HloModule m\nENTRY e {\nb = f33[8] parameter(0)\n}",
+            LayoutError,
+            "a.hlo:3: .*'f33' is no element type; did you mean 'f32'",
+        ),
         ("HloModule m\nENTRY e {\nb = f32[8]{0:T(8} parameter(0)\n}", TfperfError, "a.hlo:3: "),
-        ("HloModule m\nENTRY e {\nb = f32[?] parameter(0)\n}", LayoutError, "a.hlo:3: .*are no sizes"),
-        ("HloModule m\nENTRY e {\nb = f32[8] parameter(x)\n}", TraceError, "a.hlo:3: an attribute of 'b' cannot be understood: .*'x' is no number"),
-        ("HloModule m\nENTRY e {\nb is no instruction\n}", TraceError, "a.hlo:3: no instruction, which is 'name = shape opcode"),
-        ("HloModule m\nENTRY e {\nb = f32[8] and nothing\n}", TraceError, "a.hlo:3: no opcode with its operands behind the shape 'f32"),
-        ("HloModule m\nENTRY e {\nb = f32[] parameter(0), metadata={op}\n}", TraceError, "a.hlo:3: metadata is '{op}', no {key=value}"),
-        ("HloModule m\nENTRY e {\nb = f32[] parameter(0), loose\n}", TraceError, "a.hlo:3: 'loose' is no attribute"),
-        ("HloModule m\nENTRY e {\nb = f32[] parameter(0)\nc = f32[] convolution(b, b)\n}", TraceError, "a.hlo:4: 'c' lacks operands or attributes"),
+        (
+            "HloModule m\nENTRY e {\nb = f32[?] parameter(0)\n}",
+            LayoutError,
+            "a.hlo:3: .*are no sizes",
+        ),
+        (
+            "HloModule m\nENTRY e {\nb = f32[8] parameter(x)\n}",
+            TraceError,
+            "a.hlo:3: an attribute of 'b' cannot be understood: .*'x' is no number",
+        ),
+        (
+            "HloModule m\nENTRY e {\nb is no instruction\n}",
+            TraceError,
+            "a.hlo:3: no instruction, which is 'name = shape opcode",
+        ),
+        (
+            "HloModule m\nENTRY e {\nb = f32[8] and nothing\n}",
+            TraceError,
+            "a.hlo:3: no opcode with its operands behind the shape 'f32",
+        ),
+        (
+            "HloModule m\nENTRY e {\nb = f32[] parameter(0), metadata={op}\n}",
+            TraceError,
+            "a.hlo:3: metadata is '{op}', no {key=value}",
+        ),
+        (
+            "HloModule m\nENTRY e {\nb = f32[] parameter(0), loose\n}",
+            TraceError,
+            "a.hlo:3: 'loose' is no attribute",
+        ),
+        (
+            "HloModule m\nENTRY e {\nb = f32[] parameter(0)\nc = f32[] convolution(b, b)\n}",
+            TraceError,
+            "a.hlo:4: 'c' lacks operands or attributes",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_hlo_is_named_with_its_line(text, error, words):
     with pytest.raises(error, match=words):
         read_hlo(text, "a.hlo")
@@ -196,7 +305,9 @@ def test_damaged_text_raises_only_our_errors(seed):
         text = WHOLE
         for _ in range(rng.randint(1, 4)):
             begin = rng.randrange(len(text))
-            middle = rng.choice(["", "", rng.choice('(){}[]",=%*/\\\n0x_'), text[rng.randrange(len(text)) :][:9]])
+            middle = rng.choice(
+                ["", "", rng.choice('(){}[]",=%*/\\\n0x_'), text[rng.randrange(len(text)) :][:9]]
+            )
             text = text[:begin] + middle + text[begin + rng.choice([0, 1, 5, 40]) :]
         try:
             read_hlo(text, "a.hlo")
@@ -223,18 +334,34 @@ def compiled():
         return tf.nn.softmax(x @ w + b), tf.constant([[1.0, 2.0], [3.0, 1 / 3]]) + b[0]
 
     def loop(x, w, b):
-        _, x = tf.while_loop(lambda n, x: tf.reduce_max(x) < 5e9, lambda n, x: (n + 1, x + tf.tanh(x @ w)[:, :4]), (0, x))
+        _, x = tf.while_loop(
+            lambda n, x: tf.reduce_max(x) < 5e9,
+            lambda n, x: (n + 1, x + tf.tanh(x @ w)[:, :4]),
+            (0, x),
+        )
         return tf.cond(tf.reduce_sum(x) > 0, lambda: tf.sin(x), lambda: x @ w[:, 2:6])
 
     def image(x, w, b):
         y = tf.nn.conv2d(tf.reshape(x, [1, 4, 4, 2]), tf.reshape(w, [2, 2, 2, 8]), 2, "SAME")
         y = tf.pad(tf.nn.max_pool2d(y, 2, 1, "SAME"), [[0, 0], [1, 2], [0, 0], [0, 0]])
-        return tf.sort(tf.reshape(y, [-1])), tf.cast(y[:, ::2], tf.bfloat16), tf.gather(b, tf.argmax(x)), tf.signal.rfft(b)
+        return (
+            tf.sort(tf.reshape(y, [-1])),
+            tf.cast(y[:, ::2], tf.bfloat16),
+            tf.gather(b, tf.argmax(x)),
+            tf.signal.rfft(b),
+        )
 
     found = []
     for function in (dense, loop, image):
-        show = tf.function(function, jit_compile=True).experimental_get_compiler_ir(tf.ones([8, 4]), tf.ones([4, 16]), tf.ones([16]))
-        found.append((show(stage="optimized_hlo"), decode_module(show(stage="optimized_hlo_serialized"), "m")))
+        show = tf.function(function, jit_compile=True).experimental_get_compiler_ir(
+            tf.ones([8, 4]), tf.ones([4, 16]), tf.ones([16])
+        )
+        found.append(
+            (
+                show(stage="optimized_hlo"),
+                decode_module(show(stage="optimized_hlo_serialized"), "m"),
+            )
+        )
         found.append((show(stage="hlo"), decode_module(show(stage="hlo_serialized"), "m")))
     return found
 
@@ -257,7 +384,11 @@ def known(module):
 def test_text_and_bytes_of_xla_give_the_same_module(compiled, number):
     text, decoded = compiled[number]
     (read,) = read_hlo(text, "m")
-    assert (read.name, read.scheduled, read.entry.name) == (decoded.name, decoded.scheduled, decoded.entry.name)
+    assert (read.name, read.scheduled, read.entry.name) == (
+        decoded.name,
+        decoded.scheduled,
+        decoded.entry.name,
+    )
     assert known(read) == known(decoded)
 
 

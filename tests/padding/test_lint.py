@@ -79,7 +79,9 @@ def test_a_transpose_of_a_gradient_goes_the_other_way():
 
 
 def test_the_features_of_a_convolution_may_be_second():
-    swapped = transposed((16, 8, 6, 6), (1, 0, 2, 3), [("Conv2D", "y")], attrs={"data_format": "NCHW"})
+    swapped = transposed(
+        (16, 8, 6, 6), (1, 0, 2, 3), [("Conv2D", "y")], attrs={"data_format": "NCHW"}
+    )
     assert swapped == []
     assert transposed((16, 8, 6, 6), (1, 0, 2, 3), [("Conv2D", "y")]) == ["TRANSPOSE"]
 
@@ -89,7 +91,9 @@ def moved(op_type, before, after, *more):
     x = ops.arg(*before)
     if op_type == "ConcatV2":
         return ops.codes(ops(op_type, x, ops.arg(*more[1]), more[0], shape=after))
-    return ops.codes(ops(op_type, *([ops.const(0), x] if op_type == "Split" else [x, *more]), shape=after))
+    return ops.codes(
+        ops(op_type, *([ops.const(0), x] if op_type == "Split" else [x, *more]), shape=after)
+    )
 
 
 @pytest.mark.parametrize(
@@ -134,7 +138,10 @@ def test_moves_along_padded_dimensions(op_type, before, after, more, fires):
 def test_beside_a_convolution_its_features_and_batch_are_padded(before, after, fires):
     ops = Ops()
     padded = ops("Pad", ops.arg(*before), ops.arg(4, 2), shape=after)
-    assert ops.codes(ops("Conv2D", padded, ops.arg(3, 3, 64, 8), shape=after)) == ["PADDED_MOVE"] * fires
+    assert (
+        ops.codes(ops("Conv2D", padded, ops.arg(3, 3, 64, 8), shape=after))
+        == ["PADDED_MOVE"] * fires
+    )
 
 
 @pytest.mark.parametrize(
@@ -164,21 +171,32 @@ def test_reshapes_of_padded_rows(before, after, fires):
 def test_an_argument_of_rank_1_is_meant_to_be_reshaped():
     ops = Ops()
     assert ops.codes(ops("Reshape", ops.arg(6400), ops.arg(2), shape=(100, 64))) == []
-    assert ops.codes(ops("Reshape", ops("Exp", ops.arg(6400), shape=(6400,)), ops.arg(2), shape=(100, 64))) == ["PADDED_RESHAPE"]
+    assert ops.codes(
+        ops("Reshape", ops("Exp", ops.arg(6400), shape=(6400,)), ops.arg(2), shape=(100, 64))
+    ) == ["PADDED_RESHAPE"]
 
 
-@pytest.mark.parametrize("op_type", ["SpaceToBatchND", "BatchToSpaceND", "SpaceToDepth", "DepthToSpace"])
+@pytest.mark.parametrize(
+    "op_type", ["SpaceToBatchND", "BatchToSpaceND", "SpaceToDepth", "DepthToSpace"]
+)
 def test_space_and_batch(op_type):
     ops = Ops()
     (one,) = ops.found(ops(op_type, ops.arg(8, 8, 8, 16), shape=(8, 4, 4, 64), line="model.py:3"))
-    assert (one.code, one.level, one.line, one.what) == ("SPACE_BATCH", "on", "model.py:3", "float32[8,8,8,16] to float32[8,4,4,64]")
+    assert (one.code, one.level, one.line, one.what) == (
+        "SPACE_BATCH",
+        "on",
+        "model.py:3",
+        "float32[8,8,8,16] to float32[8,4,4,64]",
+    )
 
 
 def batch_norm(axes, shape=(8, 6, 6, 16), epsilon=()):
     ops = Ops()
     x = ops.arg(*shape)
     variance = ops("Squeeze", ops("Mean", x, axes, shape=(1, 1, 1, 16)), shape=(16,))
-    return ops.codes(ops("Rsqrt", ops("AddV2", variance, ops("Const", shape=epsilon), shape=(16,)), shape=(16,)))
+    return ops.codes(
+        ops("Rsqrt", ops("AddV2", variance, ops("Const", shape=epsilon), shape=(16,)), shape=(16,))
+    )
 
 
 def test_batch_norm_that_is_not_fused():
@@ -204,16 +222,28 @@ def test_the_fused_batch_norm_is_none():
 def test_gradients_of_max_pooling_and_normal_samples():
     ops = Ops()
     pooled = ops("MaxPool", ops.arg(8, 6, 6, 16), shape=(8, 3, 3, 16))
-    assert ops.codes(pooled, ops("RandomUniform", [4, 4], shape=(4, 4)), ops("StatelessRandomUniformV2", [4, 4], shape=(4, 4))) == []
+    assert (
+        ops.codes(
+            pooled,
+            ops("RandomUniform", [4, 4], shape=(4, 4)),
+            ops("StatelessRandomUniformV2", [4, 4], shape=(4, 4)),
+        )
+        == []
+    )
     gradient = ops("MaxPoolGrad", ops.arg(8, 6, 6, 16), pooled, shape=(8, 6, 6, 16))
     normal = ops("StatelessRandomNormalV2", [4, 4], shape=(4, 4))
-    assert [(one.code, one.level) for one in ops.found(gradient, normal)] == [("MAXPOOL_GRAD", "info"), ("NORMAL_SAMPLING", "info")]
+    assert [(one.code, one.level) for one in ops.found(gradient, normal)] == [
+        ("MAXPOOL_GRAD", "info"),
+        ("NORMAL_SAMPLING", "info"),
+    ]
 
 
 @pytest.mark.parametrize(("in_loop", "level"), [(False, "info"), (True, "on")])
 def test_categories_count_in_loops(in_loop, level):
     ops = Ops()
-    (one,) = ops.found(ops("Multinomial", ops.arg(4, 32), 1, shape=(4, 1), dtype="int64", in_loop=in_loop))
+    (one,) = ops.found(
+        ops("Multinomial", ops.arg(4, 32), 1, shape=(4, 1), dtype="int64", in_loop=in_loop)
+    )
     assert (one.code, one.level) == ("CATEGORICAL", level)
 
 
@@ -261,7 +291,10 @@ def test_what_a_tpu_cannot_run():
     fetched = ops("IteratorGetNext", x, shape=(8,), compiles=False)
     assert ops.codes(fetched, ops("MatMul", x, x, shape=(8, 8))) == []
     found = ops.found(ops("PyFunc", x, shape=(8,), compiles=False), ops("Svd", x, shape=(8,)))
-    assert [(one.code, one.level, one.op_type) for one in found] == [("NO_TPU_KERNEL", "on", "PyFunc"), ("NO_TPU_KERNEL", "on", "Svd")]
+    assert [(one.code, one.level, one.op_type) for one in found] == [
+        ("NO_TPU_KERNEL", "on", "PyFunc"),
+        ("NO_TPU_KERNEL", "on", "Svd"),
+    ]
 
 
 def test_what_only_another_op_without_a_kernel_takes_is_part_of_that():
@@ -281,24 +314,45 @@ def epilogue(mover, moved_shape, op_type="Relu", perm=None, product="Conv2D", sh
 
 
 def test_epilogues_apart_from_their_product():
-    assert epilogue("Transpose", (8, 16, 6, 6), perm=[0, 3, 1, 2]) == ["TRANSPOSE", "UNFUSED_EPILOGUE"]
-    assert epilogue("Transpose", (8, 16, 6, 6), "AddV2", perm=[0, 3, 1, 2]) == ["TRANSPOSE", "UNFUSED_EPILOGUE"]
+    assert epilogue("Transpose", (8, 16, 6, 6), perm=[0, 3, 1, 2]) == [
+        "TRANSPOSE",
+        "UNFUSED_EPILOGUE",
+    ]
+    assert epilogue("Transpose", (8, 16, 6, 6), "AddV2", perm=[0, 3, 1, 2]) == [
+        "TRANSPOSE",
+        "UNFUSED_EPILOGUE",
+    ]
     assert epilogue("Transpose", (16, 6, 6, 8), perm=[3, 1, 2, 0]) == []  # free
     assert epilogue("Reshape", (8, 576)) == ["PADDED_RESHAPE", "UNFUSED_EPILOGUE"]
-    assert epilogue("Reshape", (64, 8, 12), product="MatMul", shape=(512, 12)) == []  # rows stay whole
+    assert (
+        epilogue("Reshape", (64, 8, 12), product="MatMul", shape=(512, 12)) == []
+    )  # rows stay whole
     assert epilogue("Identity", (8, 6, 6, 16)) == []
     assert epilogue("Transpose", (8, 16, 6, 6), "AddN", perm=[0, 3, 1, 2]) == ["TRANSPOSE"]
 
 
 def test_the_registry():
-    assert [rule.code for rule in RULES.values() if rule.level == "on"] == ["TRANSPOSE", "SPACE_BATCH", "NO_TPU_KERNEL"]
-    assert [rule.code for rule in RULES.values() if rule.level == "off"] == ["UNFUSED_BN", "SEQ_REDUCTION"]
+    assert [rule.code for rule in RULES.values() if rule.level == "on"] == [
+        "TRANSPOSE",
+        "SPACE_BATCH",
+        "NO_TPU_KERNEL",
+    ]
+    assert [rule.code for rule in RULES.values() if rule.level == "off"] == [
+        "UNFUSED_BN",
+        "SEQ_REDUCTION",
+    ]
     assert len(RULES) == 12
     assert parse_codes("TRANSPOSE") == parse_codes(["TRANSPOSE"]) == ("TRANSPOSE",)
 
 
 def test_of_several_replicas_the_first_counts():
-    names = ["outer/transpose", "outer/replica_1/transpose", "replica_12/inner/transpose", "replica_0/transpose", "my_replica_1/transpose"]
+    names = [
+        "outer/transpose",
+        "outer/replica_1/transpose",
+        "replica_12/inner/transpose",
+        "replica_0/transpose",
+        "my_replica_1/transpose",
+    ]
     ops = Ops()
     results = [ops("Transpose", ops.arg(8, 32), [1, 0], shape=(32, 8)) for _ in names]
     for (index, _), name in zip(results, names, strict=True):
@@ -311,11 +365,40 @@ def test_an_empty_graph_breaks_nothing():
 
 
 TYPES = [
-    "Transpose", "Slice", "StridedSlice", "Split", "SplitV", "ConcatV2", "Concat", "Pad", "Reshape", "Relu", "AddV2", "BiasAdd", "Mul", "Sum",
-    "Mean", "Rsqrt", "Conv2D", "MatMul", "Einsum", "Cast", "InvertPermutation", "ReadVariableOp", "Placeholder", "Multinomial", "SpaceToDepth",
-]  # fmt: skip
-SHAPES = st.none() | st.lists(st.none() | st.sampled_from([0, 1, 2, 8, 100, 128]), max_size=5).map(tuple)
-VALUES = st.none() | st.integers(-6, 6) | st.lists(st.integers(-6, 6) | st.just((1, 1)), max_size=5).map(tuple)
+    "Transpose",
+    "Slice",
+    "StridedSlice",
+    "Split",
+    "SplitV",
+    "ConcatV2",
+    "Concat",
+    "Pad",
+    "Reshape",
+    "Relu",
+    "AddV2",
+    "BiasAdd",
+    "Mul",
+    "Sum",
+    "Mean",
+    "Rsqrt",
+    "Conv2D",
+    "MatMul",
+    "Einsum",
+    "Cast",
+    "InvertPermutation",
+    "ReadVariableOp",
+    "Placeholder",
+    "Multinomial",
+    "SpaceToDepth",
+]
+SHAPES = st.none() | st.lists(st.none() | st.sampled_from([0, 1, 2, 8, 100, 128]), max_size=5).map(
+    tuple
+)
+VALUES = (
+    st.none()
+    | st.integers(-6, 6)
+    | st.lists(st.integers(-6, 6) | st.just((1, 1)), max_size=5).map(tuple)
+)
 SOURCES = st.lists(st.none() | st.integers(0, 7), max_size=4)
 
 
@@ -323,7 +406,10 @@ SOURCES = st.lists(st.none() | st.integers(0, 7), max_size=4)
 def test_no_graph_is_too_odd(rows):
     ops = Ops()
     for op_type, sources, shape, value in rows:
-        inputs = [None if source is None or not ops.ops else (source % len(ops.ops), 0) for source in sources]
+        inputs = [
+            None if source is None or not ops.ops else (source % len(ops.ops), 0)
+            for source in sources
+        ]
         ops(op_type, *inputs, shape=shape, value=value)
     for one in ops.found((len(ops.ops) - 1, 0)):
         assert one.code in RULES
@@ -333,5 +419,10 @@ def test_no_graph_is_too_odd(rows):
 def test_where_no_shape_is_known_nothing_is_said(rows):
     ops = Ops()
     for op_type, sources in rows:
-        ops(op_type, *[(source % len(ops.ops), 0) for source in sources if source is not None and ops.ops], shape=None, value=None)
+        ops(
+            op_type,
+            *[(source % len(ops.ops), 0) for source in sources if source is not None and ops.ops],
+            shape=None,
+            value=None,
+        )
     assert ops.codes() == []

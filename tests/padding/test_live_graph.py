@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from pytest_tfperf.compiler.op_graph import graph_of
-from pytest_tfperf.hlo.dead_graph_code import without_dead_code
+from pytest_tfperf.compiler.unused_hlo import without_unused
 from pytest_tfperf.hlo.decode import decode_module
 from pytest_tfperf.padding.graph_to_hlo import module_of
 from pytest_tfperf.padding.matrix_unit import matrix_work
@@ -47,15 +47,24 @@ def attention(x, w, v):
 @pytest.mark.parametrize(
     ("step", "x"),
     [
-        (training(convolutions, (3, 3, 3, 20), (3, 3, 20, 1), (3, 3, 20, 20)), tf.ones((100, 32, 32, 3))),
+        (
+            training(convolutions, (3, 3, 3, 20), (3, 3, 20, 1), (3, 3, 20, 20)),
+            tf.ones((100, 32, 32, 3)),
+        ),
         (training(attention, (96, 60), (70, 60)), tf.ones((10, 50, 96))),
     ],
     ids=["convolutions", "attention"],
 )
 def test_a_graph_predicts_what_its_hlo_does(step, x):
-    hlo = decode_module(without_dead_code(step.experimental_get_compiler_ir(x)(stage="hlo_serialized")), "step")
+    hlo = decode_module(
+        without_unused(step.experimental_get_compiler_ir(x)(stage="hlo_serialized")), "step"
+    )
     graph = module_of(graph_of([step.get_concrete_function(x).graph]), None)
-    assert matrix_work([(graph, 1.0)]).overhead(V5E) == pytest.approx(matrix_work([(hlo, 1.0)]).overhead(V5E))
+    assert matrix_work([(graph, 1.0)]).overhead(V5E) == pytest.approx(
+        matrix_work([(hlo, 1.0)]).overhead(V5E)
+    )
     by_hlo, by_graph = predict([hlo], V5E), predict([graph], V5E)
     assert by_graph.overhead == pytest.approx(by_hlo.overhead, rel=0.05)
-    assert {one.padded_shape for one in by_graph.worst(3)} == {one.padded_shape for one in by_hlo.worst(3)}
+    assert {one.padded_shape for one in by_graph.worst(3)} == {
+        one.padded_shape for one in by_hlo.worst(3)
+    }

@@ -70,45 +70,138 @@ def apart(x, kernel):
 
 
 def together(x, kernel):
-    return tf.transpose(tf.nn.relu(tf.nn.bias_add(tf.nn.conv2d(x, kernel, 1, "SAME"), tf.ones(16))), (0, 3, 1, 2))
+    return tf.transpose(
+        tf.nn.relu(tf.nn.bias_add(tf.nn.conv2d(x, kernel, 1, "SAME"), tf.ones(16))), (0, 3, 1, 2)
+    )
 
 
 FUNCTIONS = [
-    ("TRANSPOSE", lambda x: tf.transpose(x, (0, 2, 1)) + 1.0, lambda x: tf.matmul(tf.transpose(x, (0, 2, 1)), x), (CUBE,)),
-    ("TRANSPOSE", lambda x: tf.transpose(x, (1, 0, 2)), lambda x: tf.transpose(tf.matmul(x, x, transpose_b=True), (0, 2, 1)), (CUBE,)),
+    (
+        "TRANSPOSE",
+        lambda x: tf.transpose(x, (0, 2, 1)) + 1.0,
+        lambda x: tf.matmul(tf.transpose(x, (0, 2, 1)), x),
+        (CUBE,),
+    ),
+    (
+        "TRANSPOSE",
+        lambda x: tf.transpose(x, (1, 0, 2)),
+        lambda x: tf.transpose(tf.matmul(x, x, transpose_b=True), (0, 2, 1)),
+        (CUBE,),
+    ),
     (
         "TRANSPOSE",
         lambda x, k: tf.nn.conv2d(tf.transpose(x, (0, 2, 1, 3)), k, 1, "SAME"),
-        lambda x, k: tf.nn.conv2d(tf.transpose(tf.ones((16, 16, 16, 8)) * x[0, 0, 0, 0], (3, 1, 2, 0)), k, 1, "SAME"),
+        lambda x, k: tf.nn.conv2d(
+            tf.transpose(tf.ones((16, 16, 16, 8)) * x[0, 0, 0, 0], (3, 1, 2, 0)), k, 1, "SAME"
+        ),
         (IMAGES, KERNEL),
     ),
-    ("TRANSPOSE", gradient(lambda x: tf.transpose(x, (2, 0, 1)) ** 2), gradient(lambda x: tf.transpose(x[:1], (1, 0, 2)) ** 2), (CUBE,)),
+    (
+        "TRANSPOSE",
+        gradient(lambda x: tf.transpose(x, (2, 0, 1)) ** 2),
+        gradient(lambda x: tf.transpose(x[:1], (1, 0, 2)) ** 2),
+        (CUBE,),
+    ),
     ("PADDED_MOVE", lambda x: x[:, :100], lambda x: x[:, :128], (PLAIN,)),
     ("PADDED_MOVE", lambda x: tf.split(x, 4, 1), lambda x: tf.split(x, 2, 1), (PLAIN,)),
-    ("PADDED_MOVE", lambda x: tf.pad(x, ((0, 0), (1, 1))), lambda x: tf.pad(x, ((8, 8), (0, 0))), (PLAIN,)),
-    ("PADDED_MOVE", lambda x: tf.concat([x, x[:, 100:]], 1), lambda x: tf.concat([x, x], 1), (PLAIN,)),
-    ("PADDED_RESHAPE", lambda x: tf.reshape(x, (8, 32, 4, 16)), lambda x: tf.reshape(x, (256, 64)), (CUBE,)),
+    (
+        "PADDED_MOVE",
+        lambda x: tf.pad(x, ((0, 0), (1, 1))),
+        lambda x: tf.pad(x, ((8, 8), (0, 0))),
+        (PLAIN,),
+    ),
+    (
+        "PADDED_MOVE",
+        lambda x: tf.concat([x, x[:, 100:]], 1),
+        lambda x: tf.concat([x, x], 1),
+        (PLAIN,),
+    ),
+    (
+        "PADDED_RESHAPE",
+        lambda x: tf.reshape(x, (8, 32, 4, 16)),
+        lambda x: tf.reshape(x, (256, 64)),
+        (CUBE,),
+    ),
     ("SPACE_BATCH", lambda x: tf.nn.space_to_depth(x, 2), lambda x: x * 2.0, (IMAGES,)),
-    ("SPACE_BATCH", dilated, lambda x, k: tf.nn.conv2d(x, k, 1, "SAME", dilations=2), (IMAGES, KERNEL)),
-    ("UNFUSED_BN", batch_norm, lambda x: tf.compat.v1.nn.fused_batch_norm(x, tf.ones(16), tf.ones(16))[0], (IMAGES,)),
+    (
+        "SPACE_BATCH",
+        dilated,
+        lambda x, k: tf.nn.conv2d(x, k, 1, "SAME", dilations=2),
+        (IMAGES, KERNEL),
+    ),
+    (
+        "UNFUSED_BN",
+        batch_norm,
+        lambda x: tf.compat.v1.nn.fused_batch_norm(x, tf.ones(16), tf.ones(16))[0],
+        (IMAGES,),
+    ),
     ("UNFUSED_BN", batch_norm, lambda x: batch_norm(x, (1, 2)), (IMAGES,)),
-    ("MAXPOOL_GRAD", gradient(lambda x: tf.nn.max_pool2d(x, 2, 2, "SAME")), lambda x: tf.nn.max_pool2d(x, 2, 2, "SAME"), (IMAGES,)),
-    ("CATEGORICAL", lambda x: tf.random.categorical(x, 1), lambda x: x + tf.random.uniform((64, 256)), (PLAIN,)),
-    ("CATEGORICAL", lambda x: tf.random.stateless_categorical(x, 1, (1, 2)), lambda x: tf.argmax(x, 1), (PLAIN,)),
-    ("REDUCE_THEN_MUL", lambda x: tf.reduce_sum(x, 1) * 0.5, lambda x: tf.reduce_sum(x, 1) * tf.range(64.0), (PLAIN,)),
-    ("REDUCE_THEN_MUL", lambda x: 0.5 * tf.reduce_sum(x), lambda x: tf.reduce_sum(x * 0.5), (PLAIN,)),
+    (
+        "MAXPOOL_GRAD",
+        gradient(lambda x: tf.nn.max_pool2d(x, 2, 2, "SAME")),
+        lambda x: tf.nn.max_pool2d(x, 2, 2, "SAME"),
+        (IMAGES,),
+    ),
+    (
+        "CATEGORICAL",
+        lambda x: tf.random.categorical(x, 1),
+        lambda x: x + tf.random.uniform((64, 256)),
+        (PLAIN,),
+    ),
+    (
+        "CATEGORICAL",
+        lambda x: tf.random.stateless_categorical(x, 1, (1, 2)),
+        lambda x: tf.argmax(x, 1),
+        (PLAIN,),
+    ),
+    (
+        "REDUCE_THEN_MUL",
+        lambda x: tf.reduce_sum(x, 1) * 0.5,
+        lambda x: tf.reduce_sum(x, 1) * tf.range(64.0),
+        (PLAIN,),
+    ),
+    (
+        "REDUCE_THEN_MUL",
+        lambda x: 0.5 * tf.reduce_sum(x),
+        lambda x: tf.reduce_sum(x * 0.5),
+        (PLAIN,),
+    ),
     ("SEQ_REDUCTION", layer_norm, one_pass, (PLAIN,)),
     ("SEQ_REDUCTION", softmax_by_hand, tf.nn.softmax, (PLAIN,)),
     ("NO_TPU_KERNEL", lambda x: tf.numpy_function(np.sin, [x], tf.float32), tf.sin, (PLAIN,)),
-    ("NO_TPU_KERNEL", lambda x: tf.strings.length(tf.strings.as_string(x)), lambda x: tf.where(x > 0, x, 0.0), (PLAIN,)),
-    ("NO_TPU_KERNEL", lambda x: tf.linalg.svd(x, compute_uv=False), lambda x: tf.linalg.cholesky(x[:, :64]), (PLAIN,)),
-    ("NORMAL_SAMPLING", lambda x: x + tf.random.normal((64, 256)), lambda x: x + tf.random.uniform((64, 256)), (PLAIN,)),
-    ("NORMAL_SAMPLING", lambda x: x + tf.random.stateless_truncated_normal((64, 256), (1, 2)), tf.exp, (PLAIN,)),
+    (
+        "NO_TPU_KERNEL",
+        lambda x: tf.strings.length(tf.strings.as_string(x)),
+        lambda x: tf.where(x > 0, x, 0.0),
+        (PLAIN,),
+    ),
+    (
+        "NO_TPU_KERNEL",
+        lambda x: tf.linalg.svd(x, compute_uv=False),
+        lambda x: tf.linalg.cholesky(x[:, :64]),
+        (PLAIN,),
+    ),
+    (
+        "NORMAL_SAMPLING",
+        lambda x: x + tf.random.normal((64, 256)),
+        lambda x: x + tf.random.uniform((64, 256)),
+        (PLAIN,),
+    ),
+    (
+        "NORMAL_SAMPLING",
+        lambda x: x + tf.random.stateless_truncated_normal((64, 256), (1, 2)),
+        tf.exp,
+        (PLAIN,),
+    ),
     ("UNFUSED_EPILOGUE", apart, together, (IMAGES, KERNEL)),
 ]
 
 
-@pytest.mark.parametrize(("code", "breaks", "keeps", "args"), FUNCTIONS, ids=[f"{row[0]}-{i}" for i, row in enumerate(FUNCTIONS)])
+@pytest.mark.parametrize(
+    ("code", "breaks", "keeps", "args"),
+    FUNCTIONS,
+    ids=[f"{row[0]}-{i}" for i, row in enumerate(FUNCTIONS)],
+)
 def test_functions(code, breaks, keeps, args):
     assert code in codes(breaks, *args)
     assert code not in codes(keeps, *args)
@@ -158,20 +251,70 @@ def joined(*parts):
 
 KERAS = [
     ("TRANSPOSE", [layers.Permute((3, 1, 2)), layers.ReLU()], [layers.ReLU()], False),
-    ("TRANSPOSE", [layers.Reshape((256, 16)), SelfAttention(0.1)], [layers.Reshape((256, 16)), SelfAttention(0.0)], False),
-    ("PADDED_MOVE", [layers.Conv2D(12, 3, padding="same"), joined(12, 12)], [layers.Conv2D(128, 3), joined(128, 128)], False),
+    (
+        "TRANSPOSE",
+        [layers.Reshape((256, 16)), SelfAttention(0.1)],
+        [layers.Reshape((256, 16)), SelfAttention(0.0)],
+        False,
+    ),
+    (
+        "PADDED_MOVE",
+        [layers.Conv2D(12, 3, padding="same"), joined(12, 12)],
+        [layers.Conv2D(128, 3), joined(128, 128)],
+        False,
+    ),
     ("PADDED_MOVE", [layers.Cropping2D(1)], [layers.ZeroPadding2D(1), layers.Conv2D(16, 3)], False),
-    ("PADDED_RESHAPE", [layers.Conv2D(16, 3), layers.Flatten()], [layers.Conv2D(16, 3), layers.GlobalAveragePooling2D()], False),
+    (
+        "PADDED_RESHAPE",
+        [layers.Conv2D(16, 3), layers.Flatten()],
+        [layers.Conv2D(16, 3), layers.GlobalAveragePooling2D()],
+        False,
+    ),
     ("SPACE_BATCH", [layers.Conv2D(16, 3, dilation_rate=2)], [layers.Conv2D(16, 3)], False),
-    ("UNFUSED_BN", [layers.Conv2D(16, 3), layers.BatchNormalization()], [layers.Conv2D(16, 3), layers.LayerNormalization()], True),
-    ("UNFUSED_BN", [layers.Conv2D(16, 3), layers.BatchNormalization()], [layers.LayerNormalization()], False),
-    ("MAXPOOL_GRAD", [layers.Conv2D(16, 3), layers.MaxPooling2D(2)], [layers.Conv2D(16, 3), layers.AveragePooling2D(2)], True),
+    (
+        "UNFUSED_BN",
+        [layers.Conv2D(16, 3), layers.BatchNormalization()],
+        [layers.Conv2D(16, 3), layers.LayerNormalization()],
+        True,
+    ),
+    (
+        "UNFUSED_BN",
+        [layers.Conv2D(16, 3), layers.BatchNormalization()],
+        [layers.LayerNormalization()],
+        False,
+    ),
+    (
+        "MAXPOOL_GRAD",
+        [layers.Conv2D(16, 3), layers.MaxPooling2D(2)],
+        [layers.Conv2D(16, 3), layers.AveragePooling2D(2)],
+        True,
+    ),
     ("MAXPOOL_GRAD", None, [layers.Conv2D(16, 3), layers.MaxPooling2D(2)], False),
-    ("CATEGORICAL", [layers.Flatten(), Function(lambda x: keras.random.categorical(x, 1, seed=1))], [layers.Softmax()], False),
-    ("REDUCE_THEN_MUL", [Function(lambda x: keras.ops.sum(x, 1) * 0.5)], [Function(lambda x: keras.ops.mean(x, 1))], False),
+    (
+        "CATEGORICAL",
+        [layers.Flatten(), Function(lambda x: keras.random.categorical(x, 1, seed=1))],
+        [layers.Softmax()],
+        False,
+    ),
+    (
+        "REDUCE_THEN_MUL",
+        [Function(lambda x: keras.ops.sum(x, 1) * 0.5)],
+        [Function(lambda x: keras.ops.mean(x, 1))],
+        False,
+    ),
     ("SEQ_REDUCTION", [layers.LayerNormalization()], [layers.Softmax()], False),
-    ("NO_TPU_KERNEL", [Function(lambda x: tf.ensure_shape(tf.numpy_function(np.sin, [x], tf.float32), x.shape))], [layers.Dense(4)], False),
-    ("NORMAL_SAMPLING", [layers.Dense(4), layers.GaussianNoise(0.1)], [layers.Dense(4), layers.Dropout(0.1)], True),
+    (
+        "NO_TPU_KERNEL",
+        [Function(lambda x: tf.ensure_shape(tf.numpy_function(np.sin, [x], tf.float32), x.shape))],
+        [layers.Dense(4)],
+        False,
+    ),
+    (
+        "NORMAL_SAMPLING",
+        [layers.Dense(4), layers.GaussianNoise(0.1)],
+        [layers.Dense(4), layers.Dropout(0.1)],
+        True,
+    ),
     (
         "UNFUSED_EPILOGUE",
         [layers.Conv2D(16, 3), layers.Permute((3, 1, 2)), layers.ReLU()],
@@ -181,7 +324,11 @@ KERAS = [
 ]
 
 
-@pytest.mark.parametrize(("code", "breaks", "keeps", "train"), KERAS, ids=[f"{row[0]}-{i}" for i, row in enumerate(KERAS)])
+@pytest.mark.parametrize(
+    ("code", "breaks", "keeps", "train"),
+    KERAS,
+    ids=[f"{row[0]}-{i}" for i, row in enumerate(KERAS)],
+)
 def test_keras(code, breaks, keeps, train):
     assert breaks is None or code in of_keras(*breaks, train=train)
     assert code not in of_keras(*keeps, train=train)
@@ -193,7 +340,9 @@ def test_every_code_has_cases():
 
 def test_what_is_drawn_in_a_loop_counts():
     assert [(one.code, one.level) for one in found(drawn_in_loop, PLAIN)] == [("CATEGORICAL", "on")]
-    assert [(one.code, one.level) for one in found(lambda x: tf.random.categorical(x, 1), PLAIN)] == [("CATEGORICAL", "info")]
+    assert [
+        (one.code, one.level) for one in found(lambda x: tf.random.categorical(x, 1), PLAIN)
+    ] == [("CATEGORICAL", "info")]
 
 
 def test_the_line_is_the_users():
@@ -223,7 +372,10 @@ def test_multiplying_before_a_sum_by_what_varies_along_it_is_not_equal():
 def test_a_dilated_convolution_is_equal_without_space_to_batch(rate):
     x, kernel = random(2, 17, 19, 3), random(3, 3, 3, 5)
     np.testing.assert_allclose(
-        tf.nn.convolution(x, kernel, 1, "SAME", dilations=rate), tf.nn.conv2d(x, kernel, 1, "SAME", dilations=rate), rtol=1e-9, atol=1e-9
+        tf.nn.convolution(x, kernel, 1, "SAME", dilations=rate),
+        tf.nn.conv2d(x, kernel, 1, "SAME", dilations=rate),
+        rtol=1e-9,
+        atol=1e-9,
     )
 
 

@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_tfperf.hlo.layout import logical_bytes, padded_bytes, padded_dimensions
-from pytest_tfperf.padding.dimension_order import Data, common_batches, compact, convolution_order, row_major, tiled
+from pytest_tfperf.hlo.traversal import Data
+from pytest_tfperf.padding.dimension_order import (
+    common_batches,
+    compact,
+    convolution_order,
+    row_major,
+    tiled,
+)
 from pytest_tfperf.padding.predict import key_arrays, padded_text, predict
 from pytest_tfperf.padding.tpu import generation
 
@@ -91,34 +98,63 @@ def test_features_before_the_picture_are_the_second():
 
 
 def conv(name, result, data, kernel, how="b01f_01io->b01f", **more):
-    return op(name, "convolution", result, data, kernel, convolution=labels(how), window=window(3, 3, pad=(1, 1)), **more)
+    return op(
+        name,
+        "convolution",
+        result,
+        data,
+        kernel,
+        convolution=labels(how),
+        window=window(3, 3, pad=(1, 1)),
+        **more,
+    )
 
 
 def two_convolutions(batch):
     """A training step: two convolutions, the gradients of both kernels and of what lies between; nothing fuses in between."""
     activation, image = f"f32[{batch},32,32,20]", f"f32[{batch},32,32,3]"
-    return module(main=[
-        *parameters(image, "f32[3,3,3,20]", "f32[3,3,20,20]"),
-        conv("h1", activation, "p0", "p1"),
-        op("zero", "constant", "f32[]"), op("zeros", "broadcast", activation, "zero"), op("r1", "maximum", activation, "h1", "zeros"),
-        conv("h2", activation, "r1", "p2"), op("dh2", "multiply", activation, "h2", "h2"),
-        op("k2", "reverse", "f32[3,3,20,20]", "p2"), conv("dr1", activation, "dh2", "k2", "b01f_01oi->b01f"),
-        conv("dp1", "f32[3,3,3,20]", "p0", "dr1", "f01b_i01o->01bf"), conv("dp2", "f32[3,3,20,20]", "r1", "dh2", "f01b_i01o->01bf"),
-        op("new1", "subtract", "f32[3,3,3,20]", "p1", "dp1"), op("new2", "subtract", "f32[3,3,20,20]", "p2", "dp2"),
-        op("results", "tuple", "(f32[3,3,3,20],f32[3,3,20,20])", "new1", "new2"),
-    ])  # fmt: skip
+    return module(
+        main=[
+            *parameters(image, "f32[3,3,3,20]", "f32[3,3,20,20]"),
+            conv("h1", activation, "p0", "p1"),
+            op("zero", "constant", "f32[]"),
+            op("zeros", "broadcast", activation, "zero"),
+            op("r1", "maximum", activation, "h1", "zeros"),
+            conv("h2", activation, "r1", "p2"),
+            op("dh2", "multiply", activation, "h2", "h2"),
+            op("k2", "reverse", "f32[3,3,20,20]", "p2"),
+            conv("dr1", activation, "dh2", "k2", "b01f_01oi->b01f"),
+            conv("dp1", "f32[3,3,3,20]", "p0", "dr1", "f01b_i01o->01bf"),
+            conv("dp2", "f32[3,3,20,20]", "r1", "dh2", "f01b_i01o->01bf"),
+            op("new1", "subtract", "f32[3,3,3,20]", "p1", "dp1"),
+            op("new2", "subtract", "f32[3,3,20,20]", "p2", "dp2"),
+            op("results", "tuple", "(f32[3,3,3,20],f32[3,3,20,20])", "new1", "new2"),
+        ]
+    )
 
 
 @pytest.mark.parametrize(
-    ("batch", "logical", "padded", "expected"), [(100, 25804800, 39845888, 0.544127), (32, 8257536, 67108864, 7.126984)]
+    ("batch", "logical", "padded", "expected"),
+    [(100, 25804800, 39845888, 0.544127), (32, 8257536, 67108864, 7.126984)],
 )
 def test_a_training_step_of_two_convolutions(batch, logical, padded, expected):
     made = predict([two_convolutions(batch)], V5E)
     activations = [one for one in made.buffers if one.shape.startswith(f"f32[{batch},")]
     assert [one.name for one in activations] == ["p0", "h1", "h2", "dr1"]
-    assert [sum(getattr(one, size) for one in activations) for size in ("logical_bytes", "padded_bytes")] == [logical, padded]
+    assert [
+        sum(getattr(one, size) for one in activations) for size in ("logical_bytes", "padded_bytes")
+    ] == [logical, padded]
     assert round(replace(made, buffers=tuple(activations)).overhead, 6) == expected
-    assert {one.name for one in made.buffers} == {"p0", "h1", "h2", "dr1", "p1", "p2", "dp1", "dp2"}  # updated in place: p1 and p2
+    assert {one.name for one in made.buffers} == {
+        "p0",
+        "h1",
+        "h2",
+        "dr1",
+        "p1",
+        "p2",
+        "dp1",
+        "dp2",
+    }  # updated in place: p1 and p2
 
 
 def test_the_batch_of_a_kernel_gradient_is_that_of_its_data():
@@ -140,13 +176,17 @@ def one_convolution(first, second, **more):
             op(f"{name}k", "parameter", "f32[3,3,16,16]", parameter_number=len(parts) + 1),
             conv(f"{name}y", f"f32[{batch},8,8,16]", f"{name}x", f"{name}k", **more),
         ]
-    return module(main=[*parts, op("out", "tuple", f"(f32[{first},8,8,16],f32[{second},8,8,16])", "ay", "by")])
+    return module(
+        main=[*parts, op("out", "tuple", f"(f32[{first},8,8,16],f32[{second},8,8,16])", "ay", "by")]
+    )
 
 
 def test_equally_common_batches_on_both_sides_of_64_leave_it_open():
     made = predict([one_convolution(32, 128)], V5E)
     result = next(one for one in made.buffers if one.name == "by")
-    assert result.padded_bytes == result.lower_bytes == 128 * 64 * 16 * 4  # of the larger batch: all lanes are full
+    assert (
+        result.padded_bytes == result.lower_bytes == 128 * 64 * 16 * 4
+    )  # of the larger batch: all lanes are full
     assert result.upper_bytes == 128 * 64 * 128 * 4
     assert "128 and 32 are equally common" in made.notes[0]
 
@@ -154,29 +194,51 @@ def test_equally_common_batches_on_both_sides_of_64_leave_it_open():
 def test_equally_common_batches_on_one_side_do_not():
     made = predict([one_convolution(256, 128)], V5E)
     assert not made.notes
-    assert all(one.padded_bytes == one.upper_bytes for one in made.buffers if one.name in ("ay", "by"))
+    assert all(
+        one.padded_bytes == one.upper_bytes for one in made.buffers if one.name in ("ay", "by")
+    )
 
 
 def test_a_depthwise_convolution_lays_its_data_out_as_any_other():
     x, k = parameters("f32[128,8,8,20]", "f32[3,3,1,20]")
-    made = predict([module(main=[x, k, conv("y", "f32[128,8,8,20]", "p0", "p1", feature_groups=20)])], V5E)
-    assert next(one for one in made.buffers if one.name == "y").padded_shape == "f32[128,8,8,24]{0,3,2,1:T(8,128)}"
+    made = predict(
+        [module(main=[x, k, conv("y", "f32[128,8,8,20]", "p0", "p1", feature_groups=20)])], V5E
+    )
+    assert (
+        next(one for one in made.buffers if one.name == "y").padded_shape
+        == "f32[128,8,8,24]{0,3,2,1:T(8,128)}"
+    )
 
 
 def around(*after, root=None):
     """What follows a convolution with a batch of 128."""
-    return module(main=[*parameters("f32[128,8,8,20]", "f32[3,3,20,20]"), conv("y", "f32[128,8,8,20]", "p0", "p1"), *after])
+    return module(
+        main=[
+            *parameters("f32[128,8,8,20]", "f32[3,3,20,20]"),
+            conv("y", "f32[128,8,8,20]", "p0", "p1"),
+            *after,
+        ]
+    )
 
 
 @pytest.mark.parametrize(
     ("after", "expected"),
     [
-        (op("z", "reduce-window", "f32[128,4,4,20]", "y", window=window(1, 2, 2, 1)), "f32[128,4,4,24]{0,3,2,1:T(8,128)}"),
-        (op("z", "concatenate", "f32[128,8,8,40]", "y", "y", dimensions=(3,)), "f32[128,8,8,40]{0,3,2,1:T(8,128)}"),
+        (
+            op("z", "reduce-window", "f32[128,4,4,20]", "y", window=window(1, 2, 2, 1)),
+            "f32[128,4,4,24]{0,3,2,1:T(8,128)}",
+        ),
+        (
+            op("z", "concatenate", "f32[128,8,8,40]", "y", "y", dimensions=(3,)),
+            "f32[128,8,8,40]{0,3,2,1:T(8,128)}",
+        ),
         (op("z", "slice", "f32[128,8,8,9]", "y"), "f32[128,8,8,16]{0,3,2,1:T(8,128)}"),
         (op("z", "reduce", "f32[128,20]", "y", dimensions=(1, 2)), "f32[128,24]{0,1:T(8,128)}"),
         (op("z", "reshape", "f32[128,1280]", "y"), "f32[128,1280]{1,0:T(8,128)}"),
-        (op("z", "transpose", "f32[8,8,20,128]", "y", dimensions=(1, 2, 3, 0)), "f32[8,8,20,128]{3,1,2,0:T(8,128)}"),
+        (
+            op("z", "transpose", "f32[8,8,20,128]", "y", dimensions=(1, 2, 3, 0)),
+            "f32[8,8,20,128]{3,1,2,0:T(8,128)}",
+        ),
     ],
 )
 def test_ops_behind_a_convolution(after, expected):
@@ -187,9 +249,11 @@ def test_ops_behind_a_convolution(after, expected):
 def test_elementwise_ops_fuse_and_scalars_and_single_tiles_do_not_count():
     ops = [
         *parameters("f32[8,256]", "f32[256,512]", "f32[]", "f32[8,128]"),
-        op("half", "convert", "bf16[8,256]", "p0"), op("w", "convert", "bf16[256,512]", "p1"),
-        op("y", "dot", "bf16[8,512]", "half", "w", dot=dot([1], [0])), op("z", "tanh", "bf16[8,512]", "y"),
-    ]  # fmt: skip
+        op("half", "convert", "bf16[8,256]", "p0"),
+        op("w", "convert", "bf16[256,512]", "p1"),
+        op("y", "dot", "bf16[8,512]", "half", "w", dot=dot([1], [0])),
+        op("z", "tanh", "bf16[8,512]", "y"),
+    ]
     made = predict([module(main=ops)], V5E)
     assert [one.name for one in made.buffers] == ["p0", "p1", "y"]
     assert made.overhead == 0
@@ -197,42 +261,77 @@ def test_elementwise_ops_fuse_and_scalars_and_single_tiles_do_not_count():
 
 def test_what_a_product_reads_through_a_move_is_in_memory():
     ops = [
-        *parameters("f32[100,1000]", "f32[1000,100]"), op("t", "transpose", "f32[1000,100]", "p0", dimensions=(1, 0)),
+        *parameters("f32[100,1000]", "f32[1000,100]"),
+        op("t", "transpose", "f32[1000,100]", "p0", dimensions=(1, 0)),
         op("y", "dot", "f32[1000,1000]", "t", "p1", dot=dot([1], [1])),
-    ]  # fmt: skip
+    ]
     entry = module(main=ops).entry
     assert [one.name for one in key_arrays(entry, True)] == ["p0", "p1", "t", "y"]
 
 
 def test_bodies_of_loops_are_walked_and_reducers_are_not():
-    body = [*parameters("f32[300,300]"), op("y", "dot", "f32[300,300]", "p0", "p0", dot=dot([1], [0]))]
+    body = [
+        *parameters("f32[300,300]"),
+        op("y", "dot", "f32[300,300]", "p0", "p0", dot=dot([1], [0])),
+    ]
     condition = [*parameters("f32[300,300]"), op("c", "constant", "pred[]")]
     reducer = [*parameters("f32[2000]"), op("bad", "reduce", "f32[2000]", "p0")]
-    made = module(r=reducer, b=body, c=condition, main=[*parameters("f32[300,300]"), op("l", "while", "f32[300,300]", "p0", called=("b", "c")),
-                  op("s", "reduce", "f32[300]", "l", called=("r",), dimensions=(0,))])  # fmt: skip
-    assert [(one.name, one.what.split()[0]) for one in predict([made], V5E).buffers] == [("p0", "parameter"), ("y", "dot")]
+    made = module(
+        r=reducer,
+        b=body,
+        c=condition,
+        main=[
+            *parameters("f32[300,300]"),
+            op("l", "while", "f32[300,300]", "p0", called=("b", "c")),
+            op("s", "reduce", "f32[300]", "l", called=("r",), dimensions=(0,)),
+        ],
+    )
+    assert [(one.name, one.what.split()[0]) for one in predict([made], V5E).buffers] == [
+        ("p0", "parameter"),
+        ("y", "dot"),
+    ]
 
 
 def test_a_better_size_says_what_it_saves():
     made = predict([around()], V5E).buffers
     assert [one.advice for one in made if one.name == "y"] == ["20 → 24: saves 128 KiB"]
-    assert not [one.advice for one in predict([two_convolutions(128)], V5E).worst(50) if not one.advice]
+    assert not [
+        one.advice for one in predict([two_convolutions(128)], V5E).worst(50) if not one.advice
+    ]
 
 
 def test_lines_are_those_of_the_op_or_of_what_reads_a_parameter():
     x, k = parameters("f32[128,8,8,20]", "f32[3,3,20,20]")
-    made = predict([module(main=[x, k, conv("y", "f32[128,8,8,20]", "p0", "p1", op_name="net/conv")])], V5E, {"net/conv": "model.py:12"})
+    made = predict(
+        [module(main=[x, k, conv("y", "f32[128,8,8,20]", "p0", "p1", op_name="net/conv")])],
+        V5E,
+        {"net/conv": "model.py:12"},
+    )
     assert {one.line for one in made.buffers} == {"model.py:12"}
 
 
 def test_a_parameter_has_the_line_of_its_first_use_and_other_arrays_none_but_their_own():
     ops = [
-        *parameters("f32[300,300]"), op("r", "reshape", "f32[300,300]", "p0"),
-        op("y", "dot", "f32[300,300]", "r", "r", dot=dot([1], [0]), op_name="einsum/Einsum;call/einsum/Einsum"),
-        op("s", "reduce", "f32[300,30]", "y", op_name="unknown"), op("z", "tanh", "f32[300,30]", "s", op_name="late"),
-    ]  # fmt: skip
+        *parameters("f32[300,300]"),
+        op("r", "reshape", "f32[300,300]", "p0"),
+        op(
+            "y",
+            "dot",
+            "f32[300,300]",
+            "r",
+            "r",
+            dot=dot([1], [0]),
+            op_name="einsum/Einsum;call/einsum/Einsum",
+        ),
+        op("s", "reduce", "f32[300,30]", "y", op_name="unknown"),
+        op("z", "tanh", "f32[300,30]", "s", op_name="late"),
+    ]
     made = predict([module(main=ops)], V5E, {"einsum/Einsum": "model.py:3", "late": "model.py:9"})
-    assert {one.name: one.line for one in made.buffers} == {"p0": "model.py:3", "y": "model.py:3", "s": None}
+    assert {one.name: one.line for one in made.buffers} == {
+        "p0": "model.py:3",
+        "y": "model.py:3",
+        "s": None,
+    }
 
 
 def test_a_step_of_nothing_large_has_no_overhead():

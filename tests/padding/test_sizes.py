@@ -9,10 +9,22 @@ from pytest_tfperf.padding.sizes import better_size, good_size
 @pytest.mark.parametrize(
     ("size", "step", "good"),
     [
-        (1, 8, 8), (8, 8, 8), (9, 8, 8), (10, 8, 16), (100, 8, 104), (20, 8, 24), (30522, 8, 30528), (50257, 64, 50304), (129, 128, 128),
-        (144, 128, 128), (145, 128, 256), (10, 128, 128), (1000, 128, 1024), (0, 8, 8),
+        (1, 8, 8),
+        (8, 8, 8),
+        (9, 8, 8),
+        (10, 8, 16),
+        (100, 8, 104),
+        (20, 8, 24),
+        (30522, 8, 30528),
+        (50257, 64, 50304),
+        (129, 128, 128),
+        (144, 128, 128),
+        (145, 128, 256),
+        (10, 128, 128),
+        (1000, 128, 1024),
+        (0, 8, 8),
     ],
-)  # fmt: skip
+)
 def test_the_good_size_is_the_next_multiple_unless_little_is_over(size, step, good):
     assert good_size(size, step) == good
 
@@ -20,12 +32,18 @@ def test_the_good_size_is_the_next_multiple_unless_little_is_over(size, step, go
 @pytest.mark.parametrize(
     ("text", "advice"),
     [
-        ("f32[100,1000]{1,0:T(8,128)}", "100 → 104: saves 15.6 KiB"),  # 25,984 bytes of padding, then 9,984
+        (
+            "f32[100,1000]{1,0:T(8,128)}",
+            "100 → 104: saves 15.6 KiB",
+        ),  # 25,984 bytes of padding, then 9,984
         ("f32[1024,10]{1,0:T(8,128)}", "10 → 128: saves 472 KiB"),
         ("f32[1024,10]{0,1:T(8,128)}", "10 → 16: saves 24 KiB"),
         ("f32[30522,768]{1,0:T(8,128)}", "30,522 → 30,528: saves 18 KiB"),
         ("f32[1025,128]{1,0:T(8,128)}", "1,025 → 1,024: saves 3.5 KiB"),
-        ("f32[9,16]{1,0:T(8,128)}", "9 → 8: saves 3.94 KiB"),  # 7,616 bytes of padding, then 3,584; 16 → 128 leaves as many
+        (
+            "f32[9,16]{1,0:T(8,128)}",
+            "9 → 8: saves 3.94 KiB",
+        ),  # 7,616 bytes of padding, then 3,584; 16 → 128 leaves as many
         ("f32[16,9]{1,0:T(8,128)}", "9 → 128: saves 7.44 KiB"),
         ("f32[129,129]{1,0:T(8,128)}", "129 → 128: saves 67.5 KiB"),
         ("f32[1024,1024]{1,0:T(8,128)}", ""),

@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_tfperf.errors import LayoutError
-from pytest_tfperf.hlo.layout import COMBINED, layout_text, leaves, logical_bytes, padded_bytes, padded_dimensions, parse_shape
+from pytest_tfperf.hlo.layout import (
+    COMBINED,
+    layout_text,
+    leaves,
+    logical_bytes,
+    padded_bytes,
+    padded_dimensions,
+    parse_shape,
+)
 from pytest_tfperf.hlo.module import Shape
 
 LAYOUTS = [
@@ -47,7 +55,9 @@ def test_a_layout_takes_so_many_bytes(text, logical, padded):
 
 def test_every_part_of_a_layout_is_read():
     text = "bf16[<=100,60]{1,0:D(D,C)T(8,128)(2,1)L(16)#(u32)*(s64)E(8)S(5)SC(0:10,20)M(7)}"
-    assert parse_shape(text) == Shape("bf16", (100, 60), (True, False), (1, 0), ((8, 128), (2, 1)), 5, 8, tail_alignment=16)
+    assert parse_shape(text) == Shape(
+        "bf16", (100, 60), (True, False), (1, 0), ((8, 128), (2, 1)), 5, 8, tail_alignment=16
+    )
 
 
 @pytest.mark.parametrize(
@@ -94,7 +104,10 @@ def test_a_decoded_shape_that_fits_no_array_is_no_number(shape):
 
 
 def test_a_token_is_no_leaf():
-    assert [leaf.dtype for leaf in leaves(parse_shape("(token[], (f32[2], opaque[]), u8[])"))] == ["f32", "u8"]
+    assert [leaf.dtype for leaf in leaves(parse_shape("(token[], (f32[2], opaque[]), u8[])"))] == [
+        "f32",
+        "u8",
+    ]
 
 
 def test_tuples_within_each_other_end_somewhere():
@@ -122,7 +135,10 @@ def tile_of(shape, index):
     if tile[0] == COMBINED:
         (_, first), (size, second), *rest = inner
         tile, inner = tile[1:], [(0, first * size + second), *rest]
-    return (*(at for _, at in outer), *(at // step for (_, at), step in zip(inner, tile, strict=True)))
+    return (
+        *(at for _, at in outer),
+        *(at // step for (_, at), step in zip(inner, tile, strict=True)),
+    )
 
 
 @given(tiled())
@@ -133,7 +149,12 @@ def test_an_array_takes_all_the_tiles_that_hold_an_element(shape):
     assert logical_bytes(shape) == prod(shape.dimensions)
 
 
-@given(tiled(), st.integers(1, 40), st.sampled_from([0, 1, 2, 4, 8, 16, 32]), st.sampled_from(["pred", "s4", "u2", "bf16", "f32", "c128"]))
+@given(
+    tiled(),
+    st.integers(1, 40),
+    st.sampled_from([0, 1, 2, 4, 8, 16, 32]),
+    st.sampled_from(["pred", "s4", "u2", "bf16", "f32", "c128"]),
+)
 def test_padded_is_never_below_logical(shape, alignment, bits, dtype):
     shape = replace(shape, dtype=dtype, tail_alignment=alignment, element_bits=bits)
     assert padded_bytes(shape) >= logical_bytes(shape) > 0
@@ -153,7 +174,10 @@ def test_an_array_of_whole_tiles_is_not_padded(shape):
 @given(tiled(combine=False), st.data())
 def test_growing_a_dimension_up_to_its_tile_costs_nothing(shape, data):
     padded = padded_dimensions(shape)
-    grown = tuple(data.draw(st.integers(size, most)) for size, most in zip(shape.dimensions, padded, strict=True))
+    grown = tuple(
+        data.draw(st.integers(size, most))
+        for size, most in zip(shape.dimensions, padded, strict=True)
+    )
     assert padded_bytes(replace(shape, dimensions=grown)) == padded_bytes(shape) >= prod(padded)
 
 

@@ -22,14 +22,20 @@ def test_a_system_without_the_signal_cannot_stop(monkeypatch):
 @pytest.mark.parametrize("swallowed", [signal.SIGSTOP, signal.SIGCONT])
 def test_a_sandbox_that_swallows_a_signal_is_told(monkeypatch, swallowed):
     kill = os.kill
-    monkeypatch.setattr(os, "kill", lambda pid, number: None if number == swallowed else kill(pid, number))
+    monkeypatch.setattr(
+        os, "kill", lambda pid, number: None if number == swallowed else kill(pid, number)
+    )
     monkeypatch.setattr(cores, "_PATIENCE_S", 0.05)
     assert not can_stop()
 
 
 def test_a_sandbox_that_refuses_is_told_and_nothing_is_left(monkeypatch):
     started, popen = [], subprocess.Popen
-    monkeypatch.setattr(subprocess, "Popen", lambda *given, **more: started.append(popen(*given, **more)) or started[-1])
+    monkeypatch.setattr(
+        subprocess,
+        "Popen",
+        lambda *given, **more: started.append(popen(*given, **more)) or started[-1],
+    )
 
     def refuse(pid, number):
         raise PermissionError

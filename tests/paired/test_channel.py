@@ -21,7 +21,10 @@ def test_objects_arrive_in_order_however_they_are_cut(ends):
     here.send(run="a", next=None)
     here.send(text="two\nlines", path=len)
     assert there.receive() == {"run": "a", "next": None}
-    assert there.receive(1) == {"text": "two\nlines", "path": str(len)}  # what JSON has not is said in words
+    assert there.receive(1) == {
+        "text": "two\nlines",
+        "path": str(len),
+    }  # what JSON has not is said in words
     raw.sendall(b'{"a": 1}\n{"b"')
     assert here.receive() == {"a": 1}
     raw.sendall(b": 2}\n")

@@ -41,7 +41,9 @@ def test_all_is_gone_when_it_is_closed(janitor, idle):
 
 def test_what_was_forked_from_its_owner_does_not_keep_it_waiting(janitor):
     pipe = janitor._process.stdin.fileno()
-    forked = subprocess.Popen(IDLE, pass_fds=[pipe])  # as a worker of multiprocessing has it, which is forked
+    forked = subprocess.Popen(
+        IDLE, pass_fds=[pipe]
+    )  # as a worker of multiprocessing has it, which is forked
     try:
         janitor.close()
         assert not janitor.folder.exists()
@@ -83,7 +85,9 @@ time.sleep(600)
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_all_is_gone_when_its_owner_is_killed(number):
-    with subprocess.Popen([sys.executable, "-c", OWNER], stdout=subprocess.PIPE, text=True) as owner:
+    with subprocess.Popen(
+        [sys.executable, "-c", OWNER], stdout=subprocess.PIPE, text=True
+    ) as owner:
         folder, *pids = owner.stdout.readline().split()
         assert Path(folder).is_dir()
         owner.send_signal(number)
@@ -94,7 +98,9 @@ def test_all_is_gone_when_its_owner_is_killed(number):
 def test_without_a_process_that_waits_there_is_no_folder(monkeypatch, tmp_path):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr("sys.executable", str(tmp_path / "nowhere"))
-    with pytest.raises(PairedError, match=r"the process that cleans up cannot be started: .*No such file"):
+    with pytest.raises(
+        PairedError, match=r"the process that cleans up cannot be started: .*No such file"
+    ):
         Janitor()
     assert list(tmp_path.iterdir()) == []
 

@@ -67,7 +67,13 @@ def start(project, tmp_path):
     """A run that has come to a place, where it waits."""
 
     def start(place, *arguments):
-        run = project.start("-v", *arguments, PLACE=place, SIGN=str(tmp_path / "sign"), TORN_DOWN=str(tmp_path / "torn down"))
+        run = project.start(
+            "-v",
+            *arguments,
+            PLACE=place,
+            SIGN=str(tmp_path / "sign"),
+            TORN_DOWN=str(tmp_path / "torn down"),
+        )
         until((tmp_path / "sign").exists)
         assert run.janitor()
         return run
@@ -81,17 +87,23 @@ def test_interrupted(start, place, tmp_path):
     os.kill(run.process.pid, signal.SIGINT)
     run.ended()
     if place != "collecting there":
-        assert sorted((tmp_path / "torn down").read_text().split()) == ["here", "there"]  # as fixtures are after any Ctrl-C
+        assert sorted((tmp_path / "torn down").read_text().split()) == [
+            "here",
+            "there",
+        ]  # as fixtures are after any Ctrl-C
     assert run.status == pytest.ExitCode.INTERRUPTED
     assert "KeyboardInterrupt" in run.text
 
 
 @pytest.mark.parametrize(
-    ("place", "number"), [("turn here", signal.SIGKILL), ("turn there", signal.SIGKILL), ("turn there", signal.SIGTERM)]
+    ("place", "number"),
+    [("turn here", signal.SIGKILL), ("turn there", signal.SIGKILL), ("turn there", signal.SIGTERM)],
 )
 def test_the_referee_is_killed(start, place, number):
     run = start(place)
-    assert len(run.processes()) == 5  # the janitor, two sides, and what the test has started on either
+    assert (
+        len(run.processes()) == 5
+    )  # the janitor, two sides, and what the test has started on either
     os.kill(run.process.pid, number)
     assert run.ended().status == -number
 
@@ -100,14 +112,19 @@ def test_the_referee_crashes(project):
     assert project.run(PLACE="crash").status == -signal.SIGABRT
 
 
-@pytest.mark.parametrize(("place", "victims"), [("turn here", ["tree"]), ("turn there", ["ref"]), ("turn there", ["tree", "ref"])])
+@pytest.mark.parametrize(
+    ("place", "victims"),
+    [("turn here", ["tree"]), ("turn there", ["ref"]), ("turn there", ["tree", "ref"])],
+)
 def test_a_side_is_killed(start, place, victims):
     run = start(place, "-k", "test_first")
     for victim in victims:
         os.kill(run.side(victim), signal.SIGKILL)
     run.ended()
     assert run.status == 1
-    assert "ended with SIGKILL" in (run.text if "tree" in victims else run.checks("test_first")["", "against"][1])
+    assert "ended with SIGKILL" in (
+        run.text if "tree" in victims else run.checks("test_first")["", "against"][1]
+    )
 
 
 def test_the_janitor_is_killed(start):
@@ -127,7 +144,10 @@ def test_the_referee_is_killed_while_a_second_pair_is_asked(project):
 @pytest.mark.parametrize(
     ("place", "who"),
     [
-        ("collecting there", "(the working tree's process|the process on HEAD)"),  # they collect at the same time
+        (
+            "collecting there",
+            "(the working tree's process|the process on HEAD)",
+        ),  # they collect at the same time
         ("turn here", "the working tree's process"),
         ("turn there", "the process on HEAD"),
         ("ending there", "the process on HEAD"),

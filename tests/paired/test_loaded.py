@@ -7,11 +7,24 @@ import types
 import pytest
 from git_repository import write
 
-from pytest_tfperf.paired.loaded_code import import_hooks, module_files, module_loaders, outside_tree
+from pytest_tfperf.paired.loaded_code import (
+    import_hooks,
+    module_files,
+    module_loaders,
+    outside_tree,
+)
 from pytest_tfperf.paired.worktree import Tree
 
 TRACKED = frozenset(
-    {"src/pkg/__init__.py", "src/pkg/model.py", "src/pkg/layers/dense.py", "tests/conftest.py", "flat.py", "test/__init__.py", "json.py"}
+    {
+        "src/pkg/__init__.py",
+        "src/pkg/model.py",
+        "src/pkg/layers/dense.py",
+        "tests/conftest.py",
+        "flat.py",
+        "test/__init__.py",
+        "json.py",
+    }
 )
 SITE = "/venv/lib/python3.11/site-packages"
 
@@ -21,11 +34,18 @@ def tree(tmp_path):
     for name in ("project", "side"):
         (tmp_path / name).mkdir()
     root, side = (tmp_path / name for name in ("project", "side"))
-    return Tree(root.resolve(), side.resolve(), "c" * 40, "main", False, TRACKED, TRACKED | {"lib/new/a.py"})
+    return Tree(
+        root.resolve(), side.resolve(), "c" * 40, "main", False, TRACKED, TRACKED | {"lib/new/a.py"}
+    )
 
 
 def reasons(tree, side, files, path=()):
-    return outside_tree({name: file.format(root=tree.root, side=tree.path) for name, file in files.items()}, tree, side, path)
+    return outside_tree(
+        {name: file.format(root=tree.root, side=tree.path) for name, file in files.items()},
+        tree,
+        side,
+        path,
+    )
 
 
 # plain data
@@ -63,7 +83,9 @@ def test_the_working_trees_code_on_the_refs_side(tree):
 
 def test_the_refs_code_on_the_working_trees_side(tree):
     (text,) = reasons(tree, "tree", {"flat": "{side}/flat.py"})
-    assert text.startswith(f"on the side of the working tree flat is loaded from the ref's files ({tree.path}/flat.py)")
+    assert text.startswith(
+        f"on the side of the working tree flat is loaded from the ref's files ({tree.path}/flat.py)"
+    )
     assert "pythonpath = ., or" in text
 
 
@@ -74,16 +96,36 @@ def test_a_module_that_is_not_tracked_yet_is_the_working_trees_where_its_folder_
 
 
 def test_each_top_level_module_has_its_own_reason(tree):
-    texts = reasons(tree, "ref", {"flat": "{root}/flat.py", "pkg.model": "{root}/src/pkg/model.py", "conftest": "{root}/tests/conftest.py"})
-    assert [text.partition(" is loaded")[0].rpartition(" ")[2] for text in texts] == ["conftest", "flat", "pkg.model"]
+    texts = reasons(
+        tree,
+        "ref",
+        {
+            "flat": "{root}/flat.py",
+            "pkg.model": "{root}/src/pkg/model.py",
+            "conftest": "{root}/tests/conftest.py",
+        },
+    )
+    assert [text.partition(" is loaded")[0].rpartition(" ")[2] for text in texts] == [
+        "conftest",
+        "flat",
+        "pkg.model",
+    ]
     assert ["pythonpath = tests," in text for text in texts] == [True, False, False]
 
 
 @pytest.mark.parametrize("side", ["tree", "ref"])
-@pytest.mark.parametrize("site", [SITE, "{root}/.venv/lib/python3.11/site-packages", "{root}/build/lib"])
+@pytest.mark.parametrize(
+    "site", [SITE, "{root}/.venv/lib/python3.11/site-packages", "{root}/build/lib"]
+)
 def test_an_installed_copy_on_either_side(tree, side, site):
     (text,) = reasons(
-        tree, side, {"pkg": site + "/pkg/__init__.py", "pkg.model": site + "/pkg/model.py", "pkg.gone": site + "/pkg/gone.py"}
+        tree,
+        side,
+        {
+            "pkg": site + "/pkg/__init__.py",
+            "pkg.model": site + "/pkg/model.py",
+            "pkg.gone": site + "/pkg/gone.py",
+        },
     )
     assert text == (
         f"pkg (and 1 more of its modules) is loaded from {site.format(root=tree.root)}/pkg/__init__.py, a copy of src/pkg/__init__.py: both sides "
@@ -110,7 +152,10 @@ def test_where_the_source_of_a_copy_may_be(tree, name, path, found):
 
 
 def test_built_code_that_the_refs_files_lack(tree):
-    files = {"pkg._fast": "{root}/src/pkg/_fast.cpython-311-x86_64-linux-gnu.so", "numpy._core": SITE + "/numpy/_core.so"}
+    files = {
+        "pkg._fast": "{root}/src/pkg/_fast.cpython-311-x86_64-linux-gnu.so",
+        "numpy._core": SITE + "/numpy/_core.so",
+    }
     (text,) = reasons(tree, "tree", files)
     assert text.startswith("pkg._fast is compiled code that git does not track (")
     assert "--tfperf-baseline" in text
@@ -147,11 +192,17 @@ def test_nothing_loaded_is_no_reason(tree):
     ],
 )
 def test_import_hooks_that_load_the_project(tree, loader, foreign):
-    files = {"pkg": f"{tree.path}/src/pkg/__init__.py", "pkg.model": f"{tree.path}/src/pkg/model.py", "numpy": f"{SITE}/numpy/__init__.py"}
+    files = {
+        "pkg": f"{tree.path}/src/pkg/__init__.py",
+        "pkg.model": f"{tree.path}/src/pkg/model.py",
+        "numpy": f"{SITE}/numpy/__init__.py",
+    }
     texts = import_hooks(files, dict.fromkeys([*files, "no.file"], loader), tree)
-    assert [f"pkg (and 1 more of its modules) ({files['pkg']}) came through the import hook {loader}, " in text for text in texts] == [
-        True
-    ] * foreign
+    assert [
+        f"pkg (and 1 more of its modules) ({files['pkg']}) came through the import hook {loader}, "
+        in text
+        for text in texts
+    ] == [True] * foreign
     assert import_hooks(files, {"numpy": loader, "no.file": loader}, tree) == []
 
 
@@ -160,7 +211,10 @@ def test_import_hooks_that_load_the_project(tree, loader, foreign):
 
 def test_files_and_loaders_of_modules_that_are_there():
     files, loaders = module_files(sys.modules), module_loaders(sys.modules)
-    assert files["pytest_tfperf.paired.loaded_code"] == importlib.util.find_spec("pytest_tfperf.paired.loaded_code").origin
+    assert (
+        files["pytest_tfperf.paired.loaded_code"]
+        == importlib.util.find_spec("pytest_tfperf.paired.loaded_code").origin
+    )
     assert loaders["json.decoder"] == "_frozen_importlib_external.SourceFileLoader"
     assert "sys" not in files
     assert loaders["sys"] == "_frozen_importlib.BuiltinImporter"
@@ -236,8 +290,16 @@ def site_packages(folder, root, kind):
     if kind == "pth":
         write(folder, {"__editable__.pkg-1.0.pth": f"{root}/src\n"})
     elif kind == "finder":
-        write(folder, {"__editable___pkg_1_0_finder.py": FINDER.format(mapping={"pkg": f"{root}/src/pkg"})})
-        write(folder, {"__editable__.pkg-1.0.pth": "import __editable___pkg_1_0_finder; __editable___pkg_1_0_finder.install()"})
+        write(
+            folder,
+            {"__editable___pkg_1_0_finder.py": FINDER.format(mapping={"pkg": f"{root}/src/pkg"})},
+        )
+        write(
+            folder,
+            {
+                "__editable__.pkg-1.0.pth": "import __editable___pkg_1_0_finder; __editable___pkg_1_0_finder.install()"
+            },
+        )
     elif kind == "copy":
         write(folder, {"pkg/__init__.py": "", "pkg/model.py": "WHOSE = 'copy'"})
     return folder
@@ -250,7 +312,12 @@ def site_packages(folder, root, kind):
         ("nothing", ["src"], ("tree", None), ("ref", None)),  # pytest's pythonpath
         ("finder", [], ("tree", None), ("tree", "from the working tree")),
         ("finder", ["src"], ("tree", None), ("ref", None)),  # as the reason advises
-        ("copy", [], ("copy", "a copy of src/pkg/__init__.py"), ("copy", "a copy of src/pkg/__init__.py")),
+        (
+            "copy",
+            [],
+            ("copy", "a copy of src/pkg/__init__.py"),
+            ("copy", "a copy of src/pkg/__init__.py"),
+        ),
         ("copy", ["src"], ("tree", None), ("ref", None)),
     ],
 )
@@ -259,8 +326,20 @@ def test_a_project_as_it_is_installed(tree, tmp_path, kind, entries, tree_side, 
         write(top, {"src/pkg/__init__.py": "", "src/pkg/model.py": f"WHOSE = {whose!r}"})
     folder = site_packages(tmp_path / "site-packages", tree.root, kind)
     for side, (whose, reason) in (("tree", tree_side), ("ref", ref_side)):
-        task = [str(tree.root), str(tree.path), side, sorted(TRACKED), [f"{tree.root}/{entry}" for entry in entries], str(folder)]
-        done = subprocess.run([sys.executable, "-c", CHILD, json.dumps(task)], capture_output=True, text=True, cwd=tmp_path)
+        task = [
+            str(tree.root),
+            str(tree.path),
+            side,
+            sorted(TRACKED),
+            [f"{tree.root}/{entry}" for entry in entries],
+            str(folder),
+        ]
+        done = subprocess.run(
+            [sys.executable, "-c", CHILD, json.dumps(task)],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+        )
         found, texts, hooks = json.loads(done.stdout or "[]") or pytest.fail(done.stderr)
         assert (found, hooks) == (whose, [])
         assert [reason in text for text in texts] == ([True] if reason else [])
@@ -281,8 +360,23 @@ class Finder:
 sys.meta_path.insert(0, Finder)
 """
     write(folder, {"hooked.py": hook, "hooked.pth": "import hooked"})
-    task = [str(tree.root), str(tree.path), "ref", sorted(TRACKED), [f"{tree.root}/src"], str(folder)]
-    done = subprocess.run([sys.executable, "-c", CHILD, json.dumps(task)], capture_output=True, text=True, cwd=tmp_path)
+    task = [
+        str(tree.root),
+        str(tree.path),
+        "ref",
+        sorted(TRACKED),
+        [f"{tree.root}/src"],
+        str(folder),
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, json.dumps(task)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
     whose, texts, hooks = json.loads(done.stdout or "[]") or pytest.fail(done.stderr)
     assert (whose, texts) == ("ref", [])
-    assert f"pkg (and 1 more of its modules) ({tree.path}/src/pkg/__init__.py) came through the import hook hooked.Loader" in hooks[0]
+    assert (
+        f"pkg (and 1 more of its modules) ({tree.path}/src/pkg/__init__.py) came through the import hook hooked.Loader"
+        in hooks[0]
+    )

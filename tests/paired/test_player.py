@@ -9,10 +9,13 @@ from processes import state, until
 from speaking import speaking
 
 from pytest_tfperf.child import process as player_module
-from pytest_tfperf.child.process import Player, pinned
+from pytest_tfperf.child.process import Player
 from pytest_tfperf.errors import PairedError
+from pytest_tfperf.machine.cores import pinned
 
-COLLECTED = "task = hear(); say(collected=['test_a.py::test'], profiled=['test_a.py::test'], errors={});"
+COLLECTED = (
+    "task = hear(); say(collected=['test_a.py::test'], profiled=['test_a.py::test'], errors={});"
+)
 
 
 @pytest.fixture
@@ -21,7 +24,17 @@ def play(janitor, tmp_path):
     players = []
 
     def start(code, cores=(), environment=None, shows_output=False):
-        players.append(Player("the one on main", speaking(code), tmp_path, environment or {}, cores, janitor, shows_output))
+        players.append(
+            Player(
+                "the one on main",
+                speaking(code),
+                tmp_path,
+                environment or {},
+                cores,
+                janitor,
+                shows_output,
+            )
+        )
         return players[-1]
 
     yield start
@@ -46,7 +59,8 @@ def test_it_cannot_be_started(janitor, tmp_path):
 
 def test_it_collects(play, tmp_path):
     player = play(
-        "task = hear(); say(collected=[os.getcwd(), os.environ['A'], *task['files']], profiled=[], errors={})", environment={"A": "b"}
+        "task = hear(); say(collected=[os.getcwd(), os.environ['A'], *task['files']], profiled=[], errors={})",
+        environment={"A": "b"},
     )
     collect(player, files=["test_a.py"])
     assert player.collected == {str(tmp_path), "b", "test_a.py"}
@@ -78,7 +92,9 @@ def test_it_stands_still_but_when_it_is_asked(play):
 
 
 def test_what_it_has_started_stands_still_with_it(play):
-    player = play("child = subprocess.Popen(['sleep', '600']); hear(); say(collected=[], profiled=[], errors={'': str(child.pid)}); hear()")
+    player = play(
+        "child = subprocess.Popen(['sleep', '600']); hear(); say(collected=[], profiled=[], errors={'': str(child.pid)}); hear()"
+    )
     collect(player)
     child = int(player.errors_of("test_a.py"))
     until(lambda: state(child) == "T")
@@ -88,7 +104,9 @@ def test_what_it_has_started_stands_still_with_it(play):
 
 
 def test_reports_and_warnings_of_the_running_test(play):
-    player = play(f"{COLLECTED}\nfor i in range(2): say(warning=hear()['run']); say(report={{'i': i}}); say(ended=True)")
+    player = play(
+        f"{COLLECTED}\nfor i in range(2): say(warning=hear()['run']); say(report={{'i': i}}); say(ended=True)"
+    )
     collect(player)
     player.run("test_a.py::test", None)
     assert player.next_event() == {"ended": True}
@@ -122,15 +140,22 @@ def test_its_end_is_told_with_its_output(play, code, how):
     player = play(f"{COLLECTED}\nprint('said before', flush=True)\nhear()\n{code}")
     collect(player)
     player.run("test", None)
-    with pytest.raises(PairedError, match=f"the one on main {how}\n  its stderr:\n  said before") as error:
+    with pytest.raises(
+        PairedError, match=f"the one on main {how}\n  its stderr:\n  said before"
+    ) as error:
         player.next_event()
     assert ("no such model" in str(error.value)) == ("model" in code)
     assert player.has_ended
 
 
 def test_it_stops_before_it_has_collected(play):
-    player = play("print('some words', flush=True); hear(); say(stopped='no GPU here'); time.sleep(600)")
-    with pytest.raises(PairedError, match=r"(?s)the one on main stopped before it had collected: no GPU here.*some words"):
+    player = play(
+        "print('some words', flush=True); hear(); say(stopped='no GPU here'); time.sleep(600)"
+    )
+    with pytest.raises(
+        PairedError,
+        match=r"(?s)the one on main stopped before it had collected: no GPU here.*some words",
+    ):
         collect(player)
     assert player.has_ended
 
@@ -154,7 +179,9 @@ def test_it_is_killed_while_it_stands_still(play):
 
 def test_its_end_is_known_though_what_it_forked_keeps_its_connection(play, monkeypatch):
     monkeypatch.setattr(player_module, "_GLANCE_S", 0.05)
-    player = play(f"{COLLECTED} hear(); child = os.fork() or time.sleep(600); os.write(1, str(child).encode() + b'\\n'); os._exit(9)")
+    player = play(
+        f"{COLLECTED} hear(); child = os.fork() or time.sleep(600); os.write(1, str(child).encode() + b'\\n'); os._exit(9)"
+    )
     collect(player)
     player.run("test", None)
     with pytest.raises(PairedError, match="ended with exit status 9") as error:
@@ -212,7 +239,9 @@ def test_it_ends_in_order_when_it_is_closed(play, tmp_path):
 
 
 def test_it_ends_in_order_when_it_is_interrupted(play, tmp_path):
-    player = play(f"try: {COLLECTED} time.sleep(600)\nexcept KeyboardInterrupt: open('orderly', 'w')")
+    player = play(
+        f"try: {COLLECTED} time.sleep(600)\nexcept KeyboardInterrupt: open('orderly', 'w')"
+    )
     collect(player)
     player.say()
     player.interrupt()
@@ -230,7 +259,9 @@ def test_one_that_does_not_end_is_killed(play, monkeypatch):
 
 
 def test_the_janitor_ends_it_with_all_that_it_has_started(play, janitor):
-    player = play("child = subprocess.Popen(['sleep', '600']); hear(); say(collected=[], profiled=[], errors={'': str(child.pid)}); hear()")
+    player = play(
+        "child = subprocess.Popen(['sleep', '600']); hear(); say(collected=[], profiled=[], errors={'': str(child.pid)}); hear()"
+    )
     collect(player)
     child = int(player.errors_of("test_a.py"))
     janitor.close()
@@ -249,7 +280,10 @@ def test_its_output_is_shown_or_kept(play, capfd):
 def test_it_runs_on_its_cores_alone(play):
     core = max(os.sched_getaffinity(0))
     before = os.sched_getaffinity(0)
-    player = play("hear(); say(collected=[str(c) for c in os.sched_getaffinity(0)], profiled=[], errors={})", cores=[core])
+    player = play(
+        "hear(); say(collected=[str(c) for c in os.sched_getaffinity(0)], profiled=[], errors={})",
+        cores=[core],
+    )
     collect(player)
     assert player.collected == {str(core)}
     assert os.sched_getaffinity(0) == before

@@ -6,9 +6,10 @@ import pytest
 from speaking import speaking
 
 from pytest_tfperf.child.process import Player
+from pytest_tfperf.child.turn_client import size_of_turn
 from pytest_tfperf.errors import PairedError
 from pytest_tfperf.paired import coordinator
-from pytest_tfperf.paired.coordinator import Match, Turns, run_match, size_of_turn, take_turns
+from pytest_tfperf.paired.coordinator import Match, Turns, run_match, take_turns
 from pytest_tfperf.turns import Ready, Turn
 
 SERVES = """
@@ -37,7 +38,14 @@ def play(janitor, tmp_path):
     players = []
 
     def start(code, label="ref"):
-        player = Player(label, speaking(SERVES + "".join(f"    {line}\n" for line in code.splitlines())), tmp_path, {}, (), janitor)
+        player = Player(
+            label,
+            speaking(SERVES + "".join(f"    {line}\n" for line in code.splitlines())),
+            tmp_path,
+            {},
+            (),
+            janitor,
+        )
         players.append(player)
         player.next_event()
         return player
@@ -60,19 +68,33 @@ def once(opening):
 @pytest.mark.parametrize(
     ("tree", "ref", "turn"),
     [
-        ((0.001, 0.02), (0.002, 0.02), Turn(untimed=3, timed=20)),  # the quicker one's turn lasts 20 ms
-        ((0.002, 0.02), (0.001, 0.05), Turn(untimed=7, timed=50)),  # the larger of the two least times
+        (
+            (0.001, 0.02),
+            (0.002, 0.02),
+            Turn(untimed=3, timed=20),
+        ),  # the quicker one's turn lasts 20 ms
+        (
+            (0.002, 0.02),
+            (0.001, 0.05),
+            Turn(untimed=7, timed=50),
+        ),  # the larger of the two least times
         ((0.05, 0.02), (0.05, 0.02), Turn(untimed=1, timed=1)),
         ((0.0, 0.02), (0.05, 0.02), Turn(untimed=2500, timed=20_000)),  # a step of no time
     ],
 )
 def test_turns_are_alike_and_long_enough_on_both_sides(tree, ref, turn):
-    sides = [Ready(workload={"inputs": []}, call_s=call, least_s=least, most_calls=None) for call, least in (tree, ref)]
+    sides = [
+        Ready(workload={"inputs": []}, call_s=call, least_s=least, most_calls=None)
+        for call, least in (tree, ref)
+    ]
     assert size_of_turn(sides, Random(1)) == turn
 
 
 def test_turns_of_steps_with_data_are_longer_and_begin_at_any_point_of_a_burst():
-    sides = [Ready(workload={"inputs": ["float32[8]"]}, call_s=call, least_s=0.02, most_calls=None) for call in (0.01, 0.02)]
+    sides = [
+        Ready(workload={"inputs": ["float32[8]"]}, call_s=call, least_s=0.02, most_calls=None)
+        for call in (0.01, 0.02)
+    ]
     turns = [size_of_turn(sides, Random(seed)) for seed in range(200)]
     assert {turn.timed for turn in turns} == {20}  # 0.2 s of the quicker one
     assert {turn.untimed for turn in turns} == set(range(10, 20))  # 0.1 to 0.2 s
@@ -127,10 +149,18 @@ def test_the_time_is_over(play):
 
 @pytest.mark.parametrize(
     ("tree", "ref"),
-    [("turns=2", ""), ("", "turns=2"), ("most_calls=7", ""), ("", "most_calls=8")],  # a turn is of one call and two
+    [
+        ("turns=2", ""),
+        ("", "turns=2"),
+        ("most_calls=7", ""),
+        ("", "most_calls=8"),
+    ],  # a turn is of one call and two
 )
 def test_steps_that_run_out_end_the_turns_and_nothing_else(play, tree, ref):
-    tree, ref = play(a_test(f"profile('', 1, {tree})"), "tree"), play(a_test(f"profile('', 1, {ref})"))
+    tree, ref = (
+        play(a_test(f"profile('', 1, {tree})"), "tree"),
+        play(a_test(f"profile('', 1, {ref})")),
+    )
     match = run_match(tree, ref, "test", (None, None), playing(tree, ref, 9))
     assert match.turns[""].over
     assert len(match.turns[""].played) in (1, 2)
@@ -150,7 +180,15 @@ def answered(*players):
 
 def test_profiles_meet_by_name(play):
     tree = play(a_test("profile('a', 1)", "profile('new', 1)", "profile('c', 1)"), "tree")
-    ref = play(a_test("profile('old', 1)", "profile('a', 1)", "profile('b', 1)", "profile('c', 1)", "profile('last', 1)"))
+    ref = play(
+        a_test(
+            "profile('old', 1)",
+            "profile('a', 1)",
+            "profile('b', 1)",
+            "profile('c', 1)",
+            "profile('last', 1)",
+        )
+    )
     match = run_match(tree, ref, "test", (None, None), once)
     assert list(match.openings) == ["a"]  # the ref's has gone on to c and beyond to find "new"
     assert match.missed == {"c"}
@@ -172,7 +210,10 @@ def test_without_a_ref(play):
 
 
 def test_what_makes_it_void_is_known_of_both(play):
-    tree, ref = play(a_test("profile('', 1)", void=["t", "both"]), "tree"), play(a_test("profile('', 1)", void=["both", "r"]))
+    tree, ref = (
+        play(a_test("profile('', 1)", void=["t", "both"]), "tree"),
+        play(a_test("profile('', 1)", void=["both", "r"])),
+    )
     assert run_match(tree, ref, "test", (None, None), once).void == ("t", "both", "r")
 
 
@@ -217,7 +258,9 @@ def test_a_ref_that_hangs_in_a_turn(play, monkeypatch):
     assert match.tree_profiles
 
 
-@pytest.mark.parametrize("code", ["os._exit(3)", "profile('', 1, turns=1); os._exit(3)", "profile('', 1); os._exit(3)"])
+@pytest.mark.parametrize(
+    "code", ["os._exit(3)", "profile('', 1, turns=1); os._exit(3)", "profile('', 1); os._exit(3)"]
+)
 def test_a_tree_that_is_lost_is_an_error(play, code):
     tree, ref = play(code, "tree"), play(a_test("profile('', 1)"))
     with pytest.raises(PairedError, match="tree ended with exit status 3"):
@@ -250,5 +293,7 @@ def test_a_test_on_the_tree_that_profiles_nothing_or_stops_the_run(play):
     match = run_match(tree, ref, "test", (None, None), once)
     assert match.tree_profiles is None
     assert match.ref_profiles
-    stopped = run_match(play("say(stopped='enough'); hear()", "tree"), None, "test", (None, None), once)
+    stopped = run_match(
+        play("say(stopped='enough'); hear()", "tree"), None, "test", (None, None), once
+    )
     assert stopped.stopped == "enough"

@@ -204,7 +204,10 @@ def test_last(tf_profile):
 
 ONE = "import model\n\ndef test_one(tf_profile):\n    tf_profile(model.SAME)\n"
 BARE = "\ndef test_unprofiled():\n    pass\n"
-MORE = "".join(f"\ndef test_{name}(tf_profile):\n    tf_profile(model.SAME)\n" for name in ("added", "unprofiled"))
+MORE = "".join(
+    f"\ndef test_{name}(tf_profile):\n    tf_profile(model.SAME)\n"
+    for name in ("added", "unprofiled")
+)
 COMMITTED = {
     "src/model.py": THERE,
     "tests/test_steps.py": STEPS,
@@ -244,7 +247,9 @@ def untouched(project):
 @pytest.fixture(scope="module")
 def steps(project):
     before = picture(project.path)
-    run = project.run("-v", "tests/test_steps.py", "tests/test_added.py", "tests/test_import.py", "tests/new")
+    run = project.run(
+        "-v", "tests/test_steps.py", "tests/test_added.py", "tests/test_import.py", "tests/new"
+    )
     assert picture(project.path) == before
     return run
 
@@ -356,7 +361,9 @@ def test_fixtures_serve_the_tests_of_their_scope_once_on_either_side(fixtures):
         ["FAILED"],
         ["PASSED"],
     ]
-    assert {fixtures.checks(f"test_{name}")[TIME][0] for name in ("one", "two", "warns")} == {"PASS"}
+    assert {fixtures.checks(f"test_{name}")[TIME][0] for name in ("one", "two", "warns")} == {
+        "PASS"
+    }
 
 
 def test_what_a_test_says_is_shown(fixtures):
@@ -396,7 +403,10 @@ def test_a_ref_that_dies_when_all_is_known_of_it(trouble):
 def test_a_tree_that_dies_fails_its_test(trouble):
     assert trouble.words("test_dies_here_between_turns") == ["FAILED"]
     assert "the working tree's process ended with SIGKILL" in trouble.text
-    assert "  try: the test without --tfperf-against, to see whether it comes to its end there" in trouble.text
+    assert (
+        "  try: the test without --tfperf-against, to see whether it comes to its end there"
+        in trouble.text
+    )
 
 
 def test_what_comes_after_trouble_is_well(trouble):
@@ -408,7 +418,9 @@ def test_what_comes_after_trouble_is_well(trouble):
 @pytest.mark.usefixtures("untouched")
 class TestSelection:
     def passed(self, run, *tests):
-        assert sorted(line.split()[0] for line in run.text.splitlines() if line.endswith("%]")) == sorted(tests)
+        assert sorted(
+            line.split()[0] for line in run.text.splitlines() if line.endswith("%]")
+        ) == sorted(tests)
         assert {run.checks(test.partition("/")[2])[TIME][0] for test in tests} == {"PASS"}
 
     def test_by_expression(self, project):
@@ -432,9 +444,17 @@ class TestSelection:
         assert run.status == 0
 
 
-@pytest.mark.parametrize(("only", "kinds"), [("structural", {"retraces"}), ("timing", {"step_time"})])
+@pytest.mark.parametrize(
+    ("only", "kinds"), [("structural", {"retraces"}), ("timing", {"step_time"})]
+)
 def test_only(project, only, kinds):
-    run = project.run("-v", f"--tfperf-only={only}", "-k", "test_structure or test_no_times", "tests/test_steps.py")
+    run = project.run(
+        "-v",
+        f"--tfperf-only={only}",
+        "-k",
+        "test_structure or test_no_times",
+        "tests/test_steps.py",
+    )
     assert {metric for _, metric in run.checks("test_structure")} == kinds
     assert run.words("test_no_times") == ["PASSED" if only == "structural" else "PERF"]
 
@@ -446,7 +466,11 @@ def test_it_stops_at_the_first_failure(project):
 
 
 def test_with_a_baseline(project):
-    run = project.run("--tfperf-baseline", f"--tfperf-baseline-dir={project.folder}/stored", "tests/test_steps.py::test_same")
+    run = project.run(
+        "--tfperf-baseline",
+        f"--tfperf-baseline-dir={project.folder}/stored",
+        "tests/test_steps.py::test_same",
+    )
     assert {check["verdict"] for check in run.record("test_same")["checks"]} == {"PASS", "MISSING"}
     assert run.status == 1
 
@@ -457,11 +481,17 @@ def test_the_traces_that_are_kept_are_those_of_the_working_tree(project):
     assert [path.read_text() for path in folder.rglob("trace")] == ["0.8"]
 
 
-@pytest.mark.parametrize(("arguments", "said"), [((), True), (("-k", "one"), False), (("test_one.py::test_one",), False)])
+@pytest.mark.parametrize(
+    ("arguments", "said"), [((), True), (("-k", "one"), False), (("test_one.py::test_one",), False)]
+)
 def test_a_test_on_the_ref_alone_is_named_unless_tests_are_left_out(tmp_path, arguments, said):
     gone = f"{ONE}\ndef test_gone(tf_profile):\n    tf_profile(model.SAME)\n\ndef test_plain():\n    pass\n"
-    run = Project(tmp_path, {"src/model.py": THERE, "test_one.py": gone}, {"test_one.py": ONE}).run(*arguments)
-    assert ("tfperf: NEW: on HEAD alone, so not compared: test_one.py::test_gone\n" in run.text) == said
+    run = Project(tmp_path, {"src/model.py": THERE, "test_one.py": gone}, {"test_one.py": ONE}).run(
+        *arguments
+    )
+    assert (
+        "tfperf: NEW: on HEAD alone, so not compared: test_one.py::test_gone\n" in run.text
+    ) == said
     assert run.status == 0
 
 
@@ -502,11 +532,17 @@ def test_files_that_are_alike_are_said_to_be(tmp_path):
     ("file", "body", "how"),
     [
         ("conftest.py", "raise ValueError('no way there')", "ended with exit status 4"),
-        ("conftest.py", "import pytest\n\ndef pytest_itemcollected():\n    pytest.exit('no way there')", "stopped before it had collected"),
+        (
+            "conftest.py",
+            "import pytest\n\ndef pytest_itemcollected():\n    pytest.exit('no way there')",
+            "stopped before it had collected",
+        ),
     ],
 )
 def test_the_ref_cannot_even_start(tmp_path, file, body, how):
-    run = Project(tmp_path, {"src/model.py": THERE, "test_one.py": ONE, file: body}, {file: ONE}).run()
+    run = Project(
+        tmp_path, {"src/model.py": THERE, "test_one.py": ONE, file: body}, {file: ONE}
+    ).run()
     verdict, message = run.checks("test_one.py::test_one")[ALL]
     assert verdict == "UNKNOWN"
     assert f"on HEAD no test can run: the process on HEAD {how}" in message
@@ -516,7 +552,9 @@ def test_the_ref_cannot_even_start(tmp_path, file, body, how):
 
 def test_names_that_change_each_time(tmp_path):
     changing = "\n\n@pytest.mark.parametrize('n', [os.getpid()])\ndef test_two(tf_profile, n):\n    tf_profile(1.0)\n"
-    run = Project(tmp_path, {"src/model.py": THERE, "test_one.py": f"import os, pytest\n{ONE}{changing}"}, {}).run()
+    run = Project(
+        tmp_path, {"src/model.py": THERE, "test_one.py": f"import os, pytest\n{ONE}{changing}"}, {}
+    ).run()
     assert "collected a second time, the tests have other names" in run.text
     assert run.status == 1
     assert "1 passed, 1 error" in run.text  # and nothing of the first test is said of the second
@@ -525,7 +563,9 @@ def test_names_that_change_each_time(tmp_path):
 def test_both_sides_would_load_the_same_code(tmp_path):
     fixed = f"import sys\nsys.path.insert(0, {str(tmp_path / 'project' / 'src')!r})\n"
     run = Project(
-        tmp_path, {"src/model.py": THERE, "test_one.py": ONE, "conftest.py": fixed}, {"pytest.ini": INI.replace("src", ".")}
+        tmp_path,
+        {"src/model.py": THERE, "test_one.py": ONE, "conftest.py": fixed},
+        {"pytest.ini": INI.replace("src", ".")},
     ).run()
     verdict, message = run.checks("test_one")[ALL]
     assert verdict == "UNKNOWN"

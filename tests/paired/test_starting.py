@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_tfperf.child.reports import given_arguments, last_lines
-from pytest_tfperf.child.starting import ranges, split_cores
+from pytest_tfperf.machine.cores import ranges, split_cores
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,9 @@ def test_where_processes_cannot_be_pinned_they_are_not(monkeypatch):
     assert split_cores() == ([], [])
 
 
-@pytest.mark.parametrize(("cores", "text"), [([], ""), ([2], "2"), ([1, 2, 3], "1-3"), ([0, 2, 3, 5], "0, 2-3, 5")])
+@pytest.mark.parametrize(
+    ("cores", "text"), [([], ""), ([2], "2"), ([1, 2, 3], "1-3"), ([0, 2, 3, 5], "0, 2-3, 5")]
+)
 def test_cores_in_words(cores, text):
     assert ranges(cores) == text
 
@@ -39,11 +41,23 @@ def test_cores_in_words(cores, text):
         ([], []),
         (["-q", "tests"], ["-q", "tests"]),
         (["-p", "pytest_tfperf.child.server", "--tfperf-side=7", "-q", "tests"], ["-q", "tests"]),
-        (["--no-cov", "-p", "pytest_tfperf.child.isolated_plugin", "--tfperf-own-process=/x y", "-p", "other"], ["-p", "other"]),
+        (
+            [
+                "--no-cov",
+                "-p",
+                "pytest_tfperf.child.isolated_plugin",
+                "--tfperf-own-process=/x y",
+                "-p",
+                "other",
+            ],
+            ["-p", "other"],
+        ),
     ],
 )
 def test_arguments_are_given_on_as_they_were_given(arguments, given):
-    assert given_arguments(SimpleNamespace(invocation_params=SimpleNamespace(args=arguments))) == given
+    assert (
+        given_arguments(SimpleNamespace(invocation_params=SimpleNamespace(args=arguments))) == given
+    )
 
 
 def test_of_a_long_report_the_end_is_shown_and_how_much_comes_before():

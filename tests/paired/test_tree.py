@@ -28,7 +28,12 @@ def _alone(monkeypatch):
 @pytest.fixture(scope="module")
 def template(tmp_path_factory):
     """Two commits: `v1` has the old rate, main the new one."""
-    files = {"pkg/__init__.py": "", "pkg/rate.py": OLD, "tests/test_rate.py": "", ".gitignore": "*.log\n.venv/\n"}
+    files = {
+        "pkg/__init__.py": "",
+        "pkg/rate.py": OLD,
+        "tests/test_rate.py": "",
+        ".gitignore": "*.log\n.venv/\n",
+    }
     root = repository(tmp_path_factory.mktemp("template") / "project", files)
     git(root, "tag", "v1")
     commit(root, "second", {"pkg/rate.py": NEW})
@@ -42,7 +47,10 @@ def root(template, tmp_path):
 
 def listing(folder):
     """Every path below a folder with its mode, time and content."""
-    return {path: (path.lstat().st_mode, path.lstat().st_mtime_ns, content(path)) for path in sorted(folder.rglob("*"))}
+    return {
+        path: (path.lstat().st_mode, path.lstat().st_mtime_ns, content(path))
+        for path in sorted(folder.rglob("*"))
+    }
 
 
 def content(path):
@@ -52,15 +60,25 @@ def content(path):
 
 
 def files(folder):
-    return {path.relative_to(folder).as_posix(): content(path) for path in folder.rglob("*") if not path.is_dir()}
+    return {
+        path.relative_to(folder).as_posix(): content(path)
+        for path in folder.rglob("*")
+        if not path.is_dir()
+    }
 
 
 def test_the_files_of_a_ref_stand_beside_the_working_tree(root, tmp_path):
     tree = write_tree("v1", root, tmp_path / "side")
     assert (tree.root, tree.ref, tree.commit) == (root, "v1", git(root, "rev-parse", "v1").strip())
     assert tree.path.is_relative_to((tmp_path / "side").resolve())
-    assert tree.path.name == "project"  # where the top level is a package, its name is the package's
-    assert tree.tracked == tree.here == {"pkg/__init__.py", "pkg/rate.py", "tests/test_rate.py", ".gitignore"}
+    assert (
+        tree.path.name == "project"
+    )  # where the top level is a package, its name is the package's
+    assert (
+        tree.tracked
+        == tree.here
+        == {"pkg/__init__.py", "pkg/rate.py", "tests/test_rate.py", ".gitignore"}
+    )
     assert files(tree.path).keys() == tree.tracked
     assert (tree.path / "pkg/rate.py").read_text() == OLD
     assert (root / "pkg/rate.py").read_text() == NEW
@@ -72,10 +90,15 @@ def test_a_subfolder_is_a_start_for_the_whole_repository(root, tmp_path):
 
 def test_a_relative_folder_gives_absolute_paths(root, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert write_tree("v1", Path("project"), Path("side")).path == (tmp_path / "side/files/project").resolve()
+    assert (
+        write_tree("v1", Path("project"), Path("side")).path
+        == (tmp_path / "side/files/project").resolve()
+    )
 
 
-@pytest.mark.parametrize("ref", ["v1", "main", "HEAD~1", "annotated", "hash", "short", "other/branch"])
+@pytest.mark.parametrize(
+    "ref", ["v1", "main", "HEAD~1", "annotated", "hash", "short", "other/branch"]
+)
 def test_what_names_a_commit_is_a_ref(root, tmp_path, ref):
     git(root, "tag", "-a", "-m", "of v1", "annotated", "v1")
     git(root, "branch", "other/branch", "v1")
@@ -89,11 +112,21 @@ def test_hooks_index_stash_and_working_tree_are_left_alone(root, tmp_path):
     git(root, "stash")
     write(root, {"pkg/rate.py": "staged"})
     git(root, "add", "pkg/rate.py")
-    write(root, {"pkg/rate.py": "not staged", "pkg/added.py": "", "new.py": "", "run.log": "ignored"})
+    write(
+        root, {"pkg/rate.py": "not staged", "pkg/added.py": "", "new.py": "", "run.log": "ignored"}
+    )
     git(root, "add", "pkg/added.py")
     git(root, "rm", "-q", "--cached", "tests/test_rate.py")
-    os.utime(root / "pkg/__init__.py", (1, 1))  # its time is not the index's: a status would renew that
-    for name in ("post-checkout", "post-index-change", "reference-transaction", "fsmonitor", "pre-auto-gc"):
+    os.utime(
+        root / "pkg/__init__.py", (1, 1)
+    )  # its time is not the index's: a status would renew that
+    for name in (
+        "post-checkout",
+        "post-index-change",
+        "reference-transaction",
+        "fsmonitor",
+        "pre-auto-gc",
+    ):
         hook = root / ".git/hooks" / name
         hook.parent.mkdir(exist_ok=True)
         hook.write_text(f"#!/bin/sh\ntouch {tmp_path}/hook-ran\nexit 1\n")
@@ -128,7 +161,11 @@ def test_modes_links_and_odd_names_are_kept(root, tmp_path):
     names = ["a b.py", "ünï.py", "line\nbreak.py", ' "quoted"\t.py', "-dash", "back\\slash"]
     if os.uname().sysname == "Linux":
         names.append(os.fsdecode(b"latin-\xe9.py"))  # no file system of a Mac takes it
-    write(root, {name: name.encode("utf-8", "surrogateescape") for name in names} | {"run.sh": "#!/bin/sh\n"})
+    write(
+        root,
+        {name: name.encode("utf-8", "surrogateescape") for name in names}
+        | {"run.sh": "#!/bin/sh\n"},
+    )
     (root / "run.sh").chmod(0o755)
     (root / "link").symlink_to("pkg/rate.py")
     (root / "dangling").symlink_to("/nowhere/at/all")
@@ -156,10 +193,21 @@ def test_attributes_are_those_of_the_ref(root, tmp_path):
 
 
 def test_filters_run_as_git_runs_them(root, tmp_path):
-    commit(root, "filtered", {".gitattributes": "*.big filter=big\nraw.big -filter\n", "a.big": "pointer", "raw.big": "pointer"})
+    commit(
+        root,
+        "filtered",
+        {
+            ".gitattributes": "*.big filter=big\nraw.big -filter\n",
+            "a.big": "pointer",
+            "raw.big": "pointer",
+        },
+    )
     git(root, "config", "filter.big.smudge", "tr a-z A-Z")
     tree = write_tree("HEAD", root, tmp_path / "side")
-    assert (content(tree.path / "a.big"), content(tree.path / "raw.big")) == (b"POINTER", b"pointer")
+    assert (content(tree.path / "a.big"), content(tree.path / "raw.big")) == (
+        b"POINTER",
+        b"pointer",
+    )
 
 
 def test_a_filter_that_is_needed_and_fails_is_said(root, tmp_path):
@@ -167,7 +215,9 @@ def test_a_filter_that_is_needed_and_fails_is_said(root, tmp_path):
     git(root, "config", "filter.big.smudge", "not-installed-anywhere")
     assert content(write_tree("HEAD", root, tmp_path / "a").path / "a.big") == b"pointer"
     git(root, "config", "filter.big.required", "true")
-    with pytest.raises(PairedError, match=r"HEAD: its files cannot be written .*a\.big: smudge filter big failed"):
+    with pytest.raises(
+        PairedError, match=r"HEAD: its files cannot be written .*a\.big: smudge filter big failed"
+    ):
         write_tree("HEAD", root, tmp_path / "b")
 
 
@@ -204,7 +254,9 @@ def test_a_linked_worktree_is_a_working_tree(root, tmp_path):
     before = listing(root)
     tree = write_tree("main", linked, tmp_path / "side")
     assert (tree.root, tree.same, (tree.path / "pkg/rate.py").read_text()) == (linked, False, NEW)
-    assert write_tree("HEAD", linked, tmp_path / "head").commit == git(root, "rev-parse", "v1").strip()
+    assert (
+        write_tree("HEAD", linked, tmp_path / "head").commit == git(root, "rev-parse", "v1").strip()
+    )
     assert listing(root) == before
     assert git(root, "worktree", "list").count("\n") == 2
 
@@ -216,7 +268,11 @@ def test_a_merge_may_be_under_way(root, tmp_path):
     assert "UU pkg/rate.py" in git(root, "status", "--porcelain")
     before = listing(root)
     tree = write_tree("main", root, tmp_path / "tree")
-    assert ((tree.path / "pkg/rate.py").read_text(), tree.same, tree.here) == (NEW, False, tree.tracked)
+    assert ((tree.path / "pkg/rate.py").read_text(), tree.same, tree.here) == (
+        NEW,
+        False,
+        tree.tracked,
+    )
     assert listing(root) == before
 
 
@@ -268,7 +324,9 @@ def test_a_folder_outside_of_git(tmp_path, monkeypatch):
 
 def test_a_repository_of_somebody_else_comes_with_gits_own_advice(root, tmp_path, monkeypatch):
     monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
-    assert f"git config --global --add safe.directory {root}" in refused("v1", root, tmp_path / "side")
+    assert f"git config --global --add safe.directory {root}" in refused(
+        "v1", root, tmp_path / "side"
+    )
 
 
 def test_a_bare_repository_and_the_inside_of_git(root, tmp_path):
@@ -277,14 +335,23 @@ def test_a_bare_repository_and_the_inside_of_git(root, tmp_path):
     assert "is inside of a repository's .git" in refused("v1", root / ".git", tmp_path / "side")
 
 
-@pytest.mark.parametrize("ref", ["gone", "v", "--help", "", "v1..main", "^main", "0" * 40, "a\0b", "main@{99}", "HEAD^9"])
+@pytest.mark.parametrize(
+    "ref", ["gone", "v", "--help", "", "v1..main", "^main", "0" * 40, "a\0b", "main@{99}", "HEAD^9"]
+)
 def test_a_ref_that_does_not_exist(root, tmp_path, ref):
     assert "has no such commit, branch or tag; " in refused(ref, root, tmp_path / "side")
     assert not (tmp_path / "side").exists()
 
 
 @pytest.mark.parametrize(
-    ("ref", "near"), [("mian", "main"), ("mein", "main"), ("v11", "v1"), ("feature", "origin/feature"), ("upstream/main", "main")]
+    ("ref", "near"),
+    [
+        ("mian", "main"),
+        ("mein", "main"),
+        ("v11", "v1"),
+        ("feature", "origin/feature"),
+        ("upstream/main", "main"),
+    ],
 )
 def test_refs_that_may_have_been_meant(root, tmp_path, ref, near):
     git(root, "update-ref", "refs/remotes/origin/feature", "main")
@@ -293,7 +360,9 @@ def test_refs_that_may_have_been_meant(root, tmp_path, ref, near):
 
 def test_a_repository_without_a_commit(tmp_path):
     git(tmp_path, "init", "-q", "empty")
-    assert "has no such commit, branch or tag; git fetch" in refused("HEAD", tmp_path / "empty", tmp_path / "side")
+    assert "has no such commit, branch or tag; git fetch" in refused(
+        "HEAD", tmp_path / "empty", tmp_path / "side"
+    )
 
 
 def test_a_shallow_clone_says_how_it_gets_the_rest(root, tmp_path):
@@ -306,7 +375,13 @@ def test_a_shallow_clone_says_how_it_gets_the_rest(root, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("ref", "kind"), [("HEAD:pkg", "tree"), ("HEAD:pkg/rate.py", "blob"), ("HEAD^{tree}", "tree"), ("of-a-tree", "tag")]
+    ("ref", "kind"),
+    [
+        ("HEAD:pkg", "tree"),
+        ("HEAD:pkg/rate.py", "blob"),
+        ("HEAD^{tree}", "tree"),
+        ("of-a-tree", "tag"),
+    ],
 )
 def test_a_ref_to_something_else(root, tmp_path, ref, kind):
     git(root, "tag", "-a", "-m", "", "of-a-tree", "HEAD^{tree}")
@@ -326,7 +401,9 @@ def test_submodules_that_only_the_working_tree_has(root, tmp_path):
     git(root, "config", "submodule.active", ".")
     tree = write_tree("HEAD", root, tmp_path / "neither")
     assert tree.same
-    assert list((tree.path / "vendor/part").iterdir()) == list((root / "vendor/part").iterdir()) == []
+    assert (
+        list((tree.path / "vendor/part").iterdir()) == list((root / "vendor/part").iterdir()) == []
+    )
 
 
 def test_a_submodule_can_be_a_project(root, tmp_path):
@@ -338,8 +415,14 @@ def test_a_submodule_can_be_a_project(root, tmp_path):
 
 
 def test_compiled_code_that_is_tracked(root, tmp_path):
-    commit(root, "built", {f"pkg/_{i}.so": b"" for i in range(6)} | {"pkg/_w.pyd": b"", "pkg/so.py": ""})
-    assert "pkg/_0.so, pkg/_1.so, pkg/_2.so, pkg/_3.so, pkg/_4.so and 2 more" in refused("HEAD", root, tmp_path / "side")
+    commit(
+        root,
+        "built",
+        {f"pkg/_{i}.so": b"" for i in range(6)} | {"pkg/_w.pyd": b"", "pkg/so.py": ""},
+    )
+    assert "pkg/_0.so, pkg/_1.so, pkg/_2.so, pkg/_3.so, pkg/_4.so and 2 more" in refused(
+        "HEAD", root, tmp_path / "side"
+    )
     assert write_tree("v1", root, tmp_path / "before").tracked
 
 
@@ -362,7 +445,10 @@ def test_git_may_be_ended_while_it_writes(root, tmp_path):
     commit(root, "large", {"large.bin": b"\0" * 400_000})
     with files_of_at_most(100_000):
         text = refused("HEAD", root, tmp_path / "side")
-    assert f"cannot be written to {tmp_path / 'side/files/project'} (git read-tree ended with -{signal.SIGXFSZ:d})" in text
+    assert (
+        f"cannot be written to {tmp_path / 'side/files/project'} (git read-tree ended with -{signal.SIGXFSZ:d})"
+        in text
+    )
 
 
 def test_an_index_that_cannot_be_read(root, tmp_path):
@@ -391,29 +477,69 @@ def tree(tmp_path):
         (tmp_path / name).mkdir()
     tracked = frozenset({"setup.py", "src/pkg/a.py", "src/pkg/old.py", "tests/test_a.py", "link"})
     here = frozenset({"setup.py", "src/pkg/a.py", "tests/test_a.py", "new/b.py", "link"})
-    return Tree((tmp_path / "project").resolve(), (tmp_path / "side").resolve(), "c" * 40, "main", False, tracked, here)
+    return Tree(
+        (tmp_path / "project").resolve(),
+        (tmp_path / "side").resolve(),
+        "c" * 40,
+        "main",
+        False,
+        tracked,
+        here,
+    )
 
 
 @pytest.mark.parametrize(
-    "path", ["", "src", "src/pkg", "src/pkg/a.py", "src/pkg/old.py", "new", "new/b.py", "tests/test_untracked.py", "link", "x.py"]
+    "path",
+    [
+        "",
+        "src",
+        "src/pkg",
+        "src/pkg/a.py",
+        "src/pkg/old.py",
+        "new",
+        "new/b.py",
+        "tests/test_untracked.py",
+        "link",
+        "x.py",
+    ],
 )
 def test_what_git_tracks_on_either_side_is_mapped(tree, path):
     assert mapped(tree.root / path, tree) == tree.path / path
     assert mapped(f"{tree.root}/{path}", tree) == tree.path / path
 
 
-@pytest.mark.parametrize("path", [".venv", ".venv/lib/python3.11/site-packages", "data", "data/train.py", "src/pkg/data.bin", "run.log"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".venv",
+        ".venv/lib/python3.11/site-packages",
+        "data",
+        "data/train.py",
+        "src/pkg/data.bin",
+        "run.log",
+    ],
+)
 def test_what_git_does_not_track_is_shared(tree, path):
     assert mapped(tree.root / path, tree) == tree.root / path
 
 
 def test_other_paths_are_left_as_they_are(tree):
-    for path in ("/usr/lib", f"{tree.root}x/src", tree.root.parent, tree.path / "src", "src/pkg", "", "zip.path_hook"):
+    for path in (
+        "/usr/lib",
+        f"{tree.root}x/src",
+        tree.root.parent,
+        tree.path / "src",
+        "src/pkg",
+        "",
+        "zip.path_hook",
+    ):
         assert mapped(path, tree) == Path(path)
 
 
 def test_a_folder_of_the_refs_files_within_the_working_tree(tree):
-    within = Tree(tree.root, tree.root / "src/tmp/side", tree.commit, tree.ref, False, tree.tracked, tree.here)
+    within = Tree(
+        tree.root, tree.root / "src/tmp/side", tree.commit, tree.ref, False, tree.tracked, tree.here
+    )
     assert mapped(within.path / "src", within) == within.path / "src"
     assert mapped(within.root / "src", within) == within.path / "src"
     assert place(within.path / "src/pkg/a.py", within)[0] == "ref"
@@ -433,14 +559,36 @@ def test_links_that_lead_to_the_top_level_or_into_it(tree, tmp_path):
 
 @pytest.mark.parametrize(
     "argument",
-    ["{}/tests", "{}/tests/test_a.py::test_x[/a::b]", "--opt={}/src", "pythonpath={}/src", "-c{}/setup.py", "--rootdir={}", "{}"],
+    [
+        "{}/tests",
+        "{}/tests/test_a.py::test_x[/a::b]",
+        "--opt={}/src",
+        "pythonpath={}/src",
+        "-c{}/setup.py",
+        "--rootdir={}",
+        "{}",
+    ],
 )
 def test_an_argument_is_mapped_by_its_path(tree, argument):
     assert mapped_argument(argument.format(tree.root), tree) == argument.format(tree.path)
 
 
 @pytest.mark.parametrize(
-    "argument", ["-q", "-k", "a/b", "tests/test_a.py", "--opt=x", "--opt=/usr", "-x={}", "{}x", "--data={}/data", "a b={}//x y", "", "--"]
+    "argument",
+    [
+        "-q",
+        "-k",
+        "a/b",
+        "tests/test_a.py",
+        "--opt=x",
+        "--opt=/usr",
+        "-x={}",
+        "{}x",
+        "--data={}/data",
+        "a b={}//x y",
+        "",
+        "--",
+    ],
 )
 def test_other_arguments_are_left_as_they_are(tree, argument):
     argument = argument.format(tree.root / "data")

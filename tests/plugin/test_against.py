@@ -70,12 +70,18 @@ def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("against")
     project = Project(
         folder,
-        {"pytest.ini": INI, "src/model.py": MODEL.format(rounds=10, scale=1), "test_suite.py": SUITE},
+        {
+            "pytest.ini": INI,
+            "src/model.py": MODEL.format(rounds=10, scale=1),
+            "test_suite.py": SUITE,
+        },
         {"src/model.py": MODEL.format(rounds=20, scale=1)},
         plugin=None,
     )
     before = picture(project.path)
-    run = project.run("-v", "--tfperf-budget=12", TF_CPP_MIN_LOG_LEVEL="2", CUDA_VISIBLE_DEVICES="-1")
+    run = project.run(
+        "-v", "--tfperf-budget=12", TF_CPP_MIN_LOG_LEVEL="2", CUDA_VISIBLE_DEVICES="-1"
+    )
     assert picture(project.path) == before
     return run
 

@@ -101,7 +101,11 @@ AUTOCLUSTERED = {
     "scope": (1, 1, 0),
     "session on": (1, 1, 0),
     "session": (1, 1, 0),
-    "ever new shapes": (0, 0, 0),  # compiled for the first shape; TensorFlow's own kernels run the others
+    "ever new shapes": (
+        0,
+        0,
+        0,
+    ),  # compiled for the first shape; TensorFlow's own kernels run the others
     "two shapes": (1, 1, 1),
     "fit": (2, 2, 0),  # the optimizer's, and the model's
 }
@@ -111,9 +115,27 @@ ASKED_FOR = dict.fromkeys(AUTOCLUSTERED, (0, 0, 0)) | {"scope": (1, 1, 0), "sess
 def run(folder, flags, *arguments):
     temporary = folder / "temporary"
     temporary.mkdir(exist_ok=True)
-    environment = {name: value for name, value in os.environ.items() if name not in ("TF_XLA_FLAGS", "CI")}
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-W", "ignore", "--tfperf-report=run.json", *arguments]
-    done = subprocess.run(command, cwd=folder, env=environment | flags | {"TMPDIR": str(temporary)}, capture_output=True, text=True)
+    environment = {
+        name: value for name, value in os.environ.items() if name not in ("TF_XLA_FLAGS", "CI")
+    }
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "no:cacheprovider",
+        "-W",
+        "ignore",
+        "--tfperf-report=run.json",
+        *arguments,
+    ]
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment | flags | {"TMPDIR": str(temporary)},
+        capture_output=True,
+        text=True,
+    )
     tests = {test["key"]: test for test in json.loads((folder / "run.json").read_text())["tests"]}
     return SimpleNamespace(output=done.stdout, status=done.returncode, tests=tests)
 
@@ -121,7 +143,10 @@ def run(folder, flags, *arguments):
 def counted(test):
     """xla_clusters, xla_launches and xla_compiles of each profile."""
     names = ("xla_clusters", "xla_launches", "xla_compiles")
-    return {profile["name"]: tuple(profile["metrics"][name]["value"] for name in names) for profile in test["profiles"]}
+    return {
+        profile["name"]: tuple(profile["metrics"][name]["value"] for name in names)
+        for profile in test["profiles"]
+    }
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +167,9 @@ def recorded(folder):
 def compared(folder, recorded):
     """One of them with a flag of the user's, compared with what was recorded."""
     flags = {"TF_XLA_FLAGS": "--tf_xla_auto_jit=0"}
-    return run(folder, flags, "-n1", "--tfperf-baseline", "--tfperf-only=structural", "-v", "-k", "counts")
+    return run(
+        folder, flags, "-n1", "--tfperf-baseline", "--tfperf-only=structural", "-v", "-k", "counts"
+    )
 
 
 def test_what_is_clustered_is_counted(recorded):
@@ -158,12 +185,21 @@ def test_a_broken_limit_shows_where_the_run_began(recorded, folder):
 
 
 def test_a_crash_in_a_step_fails_its_test_and_leaves_no_traces_behind(recorded, folder):
-    assert "SIGABRT in the call of a test in a process of its own (autocluster=True)" in recorded.output
-    assert [path.name for path in (folder / "temporary").glob("tfperf-*") if not path.name.startswith("tfperf-locks")] == []
+    assert (
+        "SIGABRT in the call of a test in a process of its own (autocluster=True)"
+        in recorded.output
+    )
+    assert [
+        path.name
+        for path in (folder / "temporary").glob("tfperf-*")
+        if not path.name.startswith("tfperf-locks")
+    ] == []
 
 
 def test_the_flags_are_in_the_record_of_the_test_alone(recorded):
-    flags = {key: test["environment"]["setting"]["tf_xla_flags"] for key, test in recorded.tests.items()}
+    flags = {
+        key: test["environment"]["setting"]["tf_xla_flags"] for key, test in recorded.tests.items()
+    }
     ours = "--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit"
     assert flags == {"test_stays": "", "test_counts": ours, "test_limit": ours}
 
@@ -188,7 +224,10 @@ def test_the_baseline_is_compared_in_the_process_and_the_flags_are_what_changed(
     """The process is that of an xdist worker's test here."""
     assert compared.status == 1
     assert "[plain] REGRESSION: xla_clusters changed from 1 to 0" in compared.output
-    assert "changed besides: tf_xla_flags --tf_xla_auto_jit=2 --tf_xla_cpu_global_jit → " in compared.output
+    assert (
+        "changed besides: tf_xla_flags --tf_xla_auto_jit=2 --tf_xla_cpu_global_jit → "
+        in compared.output
+    )
     assert "[scope] REGRESSION: xla_clusters" not in compared.output
 
 
@@ -203,7 +242,9 @@ def test_a_test_that_cannot_be_seen_to_profile_is_told_how_to(pytester):
     )
     result = pytester.runpytest_inprocess()
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["autocluster=True needs a process of its own: name tf_profile among the test's arguments*"])
+    result.stdout.fnmatch_lines(
+        ["autocluster=True needs a process of its own: name tf_profile among the test's arguments*"]
+    )
 
 
 def test_disabled_its_step_runs_once_where_it_is(pytester, monkeypatch):
@@ -230,4 +271,8 @@ def test_flags_that_a_conftest_overwrites_are_missed(pytester, monkeypatch):
     )
     result = pytester.runpytest_inprocess()
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["autocluster=True had set --tf_xla_auto_jit=2 --tf_xla_cpu_global_jit in TF_XLA_FLAGS, and it was*"])
+    result.stdout.fnmatch_lines(
+        [
+            "autocluster=True had set --tf_xla_auto_jit=2 --tf_xla_cpu_global_jit in TF_XLA_FLAGS, and it was*"
+        ]
+    )

@@ -49,21 +49,49 @@ def test_update_then_compare_is_green(suite):
     assert next(iter(entry["platform"].values()))["xla_clusters"] == 1
     result = suite("--tfperf-baseline")
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["tfperf: * checks decided (* pass, 0 fail), 1 not decided: step_time INCONCLUSIVE in test_step"])
-    result.stdout.fnmatch_lines(["INCONCLUSIVE *: step_time is * times the * of the only run recorded; collecting 1 of 5 runs"])
+    result.stdout.fnmatch_lines(
+        [
+            "tfperf: * checks decided (* pass, 0 fail), 1 not decided: step_time INCONCLUSIVE in test_step"
+        ]
+    )
+    result.stdout.fnmatch_lines(
+        [
+            "INCONCLUSIVE *: step_time is * times the * of the only run recorded; collecting 1 of 5 runs"
+        ]
+    )
 
 
-@pytest.mark.parametrize(("n_runs", "times_as_slow", "outcome", "said"), [
-    (1, 0.01, "failed", "REGRESSION: step_time is *, wanted at most * slower*: beyond * times that it is a regression, however few the runs"),
-    (5, 0.01, "failed", "REGRESSION: step_time is * of the last 5 runs (*, 99.5 % interval), wanted at most * slower*"),
-    (5, 100, "passed", "IMPROVED *: step_time is * of the last 5 runs (*, 99.5 % interval), wanted at most 5 % slower: it is faster"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("n_runs", "times_as_slow", "outcome", "said"),
+    [
+        (
+            1,
+            0.01,
+            "failed",
+            "REGRESSION: step_time is *, wanted at most * slower*: beyond * times that it is a regression, however few the runs",
+        ),
+        (
+            5,
+            0.01,
+            "failed",
+            "REGRESSION: step_time is * of the last 5 runs (*, 99.5 % interval), wanted at most * slower*",
+        ),
+        (
+            5,
+            100,
+            "passed",
+            "IMPROVED *: step_time is * of the last 5 runs (*, 99.5 % interval), wanted at most 5 % slower: it is faster",
+        ),
+    ],
+)
 def test_step_times_are_decided_against_the_history(suite, n_runs, times_as_slow, outcome, said):
     suite.write(STRUCTURE)
     record(suite, times_as_slow=times_as_slow, n_runs=n_runs)
     result = suite("--tfperf-baseline")
     result.assert_outcomes(**{outcome: 1})
-    confirmed = ["  a second, fresh process says the same: *s", "  try: *"] if outcome == "failed" else []
+    confirmed = (
+        ["  a second, fresh process says the same: *s", "  try: *"] if outcome == "failed" else []
+    )
     result.stdout.fnmatch_lines([said, *confirmed])
 
 
@@ -92,7 +120,9 @@ def test_a_process_that_is_slow_by_chance_is_no_regression(suite, monkeypatch):
     result = suite("--tfperf-baseline", "--tfperf-report=run.json", "--tfperf-trace-dir=traces")
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(
-        ["INCONCLUSIVE *: step_time is 5* ms, * of the last 5 runs *; but * in a second, fresh process, which is no regression"]
+        [
+            "INCONCLUSIVE *: step_time is 5* ms, * of the last 5 runs *; but * in a second, fresh process, which is no regression"
+        ]
     )
     [test] = json.loads((suite.path / "run.json").read_text())["tests"]
     [timed] = [check for check in test["checks"] if check["metric"] == "step_time"]
@@ -111,7 +141,11 @@ def test_a_run_file_of_elsewhere_is_accepted_and_compared_with(suite, monkeypatc
 
 
 def test_a_run_file_holds_what_a_test_tolerates(suite):
-    suite.write(STRUCTURE.replace("def test_step", "@pytest.mark.tfperf(max_regression='30%')\ndef test_step"))
+    suite.write(
+        STRUCTURE.replace(
+            "def test_step", "@pytest.mark.tfperf(max_regression='30%')\ndef test_step"
+        )
+    )
     suite("--tfperf-report", "run.json")
     [test] = json.loads((suite.path / "run.json").read_text())["tests"]
     assert (test["max_regression"], test["shared_cpu"]) == (0.3, False)
@@ -128,7 +162,9 @@ def test_a_missing_entry_is_red_with_the_command_that_records_it(suite):
     suite.write(STRUCTURE)
     result = suite("--tfperf-baseline")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["MISSING: no baseline for 'test_step' in *", "*pytest --tfperf-update-new*"])
+    result.stdout.fnmatch_lines(
+        ["MISSING: no baseline for 'test_step' in *", "*pytest --tfperf-update-new*"]
+    )
     suite("--tfperf-baseline", "--tfperf-missing=allow").assert_outcomes(passed=1)
 
 
@@ -141,7 +177,12 @@ def test_an_extra_jit_function_is_red_by_its_own_metric(suite):
     )
     result = suite("--tfperf-baseline")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["REGRESSION: xla_clusters changed from 1 to 2", "REGRESSION: xla_launches changed from 1 to 2"])
+    result.stdout.fnmatch_lines(
+        [
+            "REGRESSION: xla_clusters changed from 1 to 2",
+            "REGRESSION: xla_launches changed from 1 to 2",
+        ]
+    )
 
 
 def test_a_retrace_every_tenth_step_is_red_by_its_own_metric(suite):
@@ -186,7 +227,10 @@ def test_a_recompilation_by_a_partial_batch_is_red_also_where_it_falls_into_warm
         result = suite("--tfperf-baseline")
         result.assert_outcomes(failed=1)
         result.stdout.fnmatch_lines(
-            ["REGRESSION: xla_compiles changed from 0 to 1", "*where: compiled: one_step_on_data: argument 0 * argument 1 *"]
+            [
+                "REGRESSION: xla_compiles changed from 0 to 1",
+                "*where: compiled: one_step_on_data: argument 0 * argument 1 *",
+            ]
         )
 
 
@@ -196,7 +240,11 @@ def test_another_batch_size_is_missing_and_says_so(suite):
     suite.write(STRUCTURE.replace("DATA,", "[tf.ones((16, 8))],"))
     result = suite("--tfperf-baseline")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["MISSING: the baseline of 'test_step' in * is for another workload (batch: stored 8, now 16*"])
+    result.stdout.fnmatch_lines(
+        [
+            "MISSING: the baseline of 'test_step' in * is for another workload (batch: stored 8, now 16*"
+        ]
+    )
 
 
 def test_a_dataset_s_batch_size_is_seen_where_its_signature_leaves_it_open(suite):
@@ -220,7 +268,10 @@ def test_update_new_leaves_what_is_there(suite):
     suite.write(STRUCTURE)
     suite("--tfperf-update")
     before = stored(suite)
-    suite.write(STRUCTURE + "\ndef test_other(tf_profile):\n    tf_profile(lambda: step(DATA[0]), **STEP_ARGUMENTS)\n")
+    suite.write(
+        STRUCTURE
+        + "\ndef test_other(tf_profile):\n    tf_profile(lambda: step(DATA[0]), **STEP_ARGUMENTS)\n"
+    )
     suite("--tfperf-update-new").assert_outcomes(passed=2)
     after = stored(suite)
     assert after["tests"]["test_step"] == before["tests"]["test_step"]
@@ -259,14 +310,20 @@ def test_only_asks_for_one_kind(suite):
     structural = suite("--tfperf-baseline", "--tfperf-only=structural")
     structural.stdout.fnmatch_lines(["tfperf: * checks decided (* pass, 0 fail)"])
     timing = suite("--tfperf-baseline", "--tfperf-only=timing")
-    timing.stdout.fnmatch_lines(["tfperf: 0 checks decided (0 pass, 0 fail), 1 not decided: step_time INCONCLUSIVE in test_step"])
+    timing.stdout.fnmatch_lines(
+        [
+            "tfperf: 0 checks decided (0 pass, 0 fail), 1 not decided: step_time INCONCLUSIVE in test_step"
+        ]
+    )
 
 
 def test_strict_fails_what_is_not_decided(suite):
     suite.write(STRUCTURE)
     suite("--tfperf-update")
     suite("--tfperf-baseline", "--tfperf-strict").assert_outcomes(failed=1)
-    suite("--tfperf-baseline", "--tfperf-strict", "--tfperf-only=structural").assert_outcomes(passed=1)
+    suite("--tfperf-baseline", "--tfperf-strict", "--tfperf-only=structural").assert_outcomes(
+        passed=1
+    )
 
 
 def test_a_damaged_baseline_is_named_and_left_as_it_is(suite):

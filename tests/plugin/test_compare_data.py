@@ -227,26 +227,54 @@ class Project:
         self.temporary.mkdir()
 
     def start(self, *arguments):
-        kept = {key: text for key, text in os.environ.items() if not key.startswith(("PYTEST", "COV_")) and key != "CI"}
-        own = {"TMPDIR": str(self.temporary), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(TESTS)}
+        kept = {
+            key: text
+            for key, text in os.environ.items()
+            if not key.startswith(("PYTEST", "COV_")) and key != "CI"
+        }
+        own = {
+            "TMPDIR": str(self.temporary),
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            "PYTHONPATH": str(TESTS),
+        }
         command = [sys.executable, "-m", "pytest", *arguments]
-        return subprocess.Popen(command, cwd=self.path, env=kept | own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        return subprocess.Popen(
+            command,
+            cwd=self.path,
+            env=kept | own,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
 
     def run(self, *arguments):
         """What each test of a run came to: None, or how it failed; and what was printed."""
         process = self.start("--junitxml=junit.xml", *arguments)
         output, _ = process.communicate(timeout=120)
         cases = ET.parse(self.path / "junit.xml").getroot().iter("testcase")
-        return {case.get("name"): next((child.text for child in case if child.tag in ("failure", "error")), None) for case in cases}, output
+        return {
+            case.get("name"): next(
+                (child.text for child in case if child.tag in ("failure", "error")), None
+            )
+            for case in cases
+        }, output
 
     def left(self):
         """Folders of ours, and processes that run the project."""
-        folders = [path.name for path in self.temporary.iterdir() if path.name.startswith("tfperf") and "-locks-" not in path.name]
-        return folders + [pid.name for pid in Path("/proc").iterdir() if pid.name.isdigit() and self._runs(pid)]
+        folders = [
+            path.name
+            for path in self.temporary.iterdir()
+            if path.name.startswith("tfperf") and "-locks-" not in path.name
+        ]
+        return folders + [
+            pid.name for pid in Path("/proc").iterdir() if pid.name.isdigit() and self._runs(pid)
+        ]
 
     def _runs(self, pid):
         try:
-            return (pid / "cwd").readlink() == self.path and b"--tfperf-side" in (pid / "cmdline").read_bytes()
+            return (pid / "cwd").readlink() == self.path and b"--tfperf-side" in (
+                pid / "cmdline"
+            ).read_bytes()
         except OSError:
             return False
 
@@ -285,7 +313,11 @@ def test_a_later_call_finds_what_the_earlier_found(passed):
 @pytest.mark.parametrize("run", ["passed", "failed"])
 def test_what_was_set_up_in_the_processes_is_torn_down_there(run, request):
     project, _, _ = request.getfixturevalue(run)
-    assert sorted((project.path / "torn down").read_text().splitlines()) == ["False", "True", "True"]
+    assert sorted((project.path / "torn down").read_text().splitlines()) == [
+        "False",
+        "True",
+        "True",
+    ]
 
 
 def test_the_others_stand_still_meanwhile(passed):
@@ -304,16 +336,38 @@ def test_nothing_is_left(passed, failed):
 @pytest.mark.parametrize(
     ("test", "parts"),
     [
-        ("test_raises", ["variant 'bad' fails in its process:", "ValueError: no such element", "seen on the way"]),
+        (
+            "test_raises",
+            [
+                "variant 'bad' fails in its process:",
+                "ValueError: no such element",
+                "seen on the way",
+            ],
+        ),
         ("test_raises_in_a_later_turn", ["variant 'bad' fails in its process:", "StopIteration"]),
-        ("test_crashes", ["the process of variant 'bad' ended with SIGSEGV", "its stderr:", "Current thread"]),
+        (
+            "test_crashes",
+            ["the process of variant 'bad' ended with SIGSEGV", "its stderr:", "Current thread"],
+        ),
         ("test_hangs_before", ["the process of variant 'a' did not answer within 5 s"]),
         ("test_exits", ["variant 'a' stopped the run in its process: no more"]),
         ("test_skips", ["variant 'a' is skipped in its process: ", "not here"]),
-        ("test_another_way", ["the process of variant 'a' came to the end of the test without this call of compare"]),
-        ("test_other_variants", ["run again, this call of compare has other variants: a, c and no b"]),
-        ("test_of_another_name", ["the process of variant 'a' has no test of this name:", "collected a second time"]),
-        ("test_ends_at_once", ["not one round of turns was played: the data of b ended within a turn"]),
+        (
+            "test_another_way",
+            ["the process of variant 'a' came to the end of the test without this call of compare"],
+        ),
+        (
+            "test_other_variants",
+            ["run again, this call of compare has other variants: a, c and no b"],
+        ),
+        (
+            "test_of_another_name",
+            ["the process of variant 'a' has no test of this name:", "collected a second time"],
+        ),
+        (
+            "test_ends_at_once",
+            ["not one round of turns was played: the data of b ended within a turn"],
+        ),
     ],
 )
 def test_what_becomes_of_a_process_fails_the_test_that_started_it(failed, test, parts):
@@ -380,9 +434,16 @@ def test_under_a_paired_run_variants_take_turns_with_each_other_and_not_with_the
     outcomes, output = project.run("--tfperf-against=HEAD", "--tfperf-report=run.json")
     assert outcomes == {"test_nested": None}, output
     checks = json.loads((project.path / "run.json").read_text())["tests"][0]["checks"]
-    found = {check["profile"]: (check["verdict"], check["message"]) for check in checks if check["metric"] == "step_time"}
+    found = {
+        check["profile"]: (check["verdict"], check["message"])
+        for check in checks
+        if check["metric"] == "step_time"
+    }
     message = "step_time is not compared: it was measured in a process of its own, in turns with {} and not with the ref"
-    assert found == {"a": ("INCONCLUSIVE", message.format("b")), "b": ("INCONCLUSIVE", message.format("a"))}
+    assert found == {
+        "a": ("INCONCLUSIVE", message.format("b")),
+        "b": ("INCONCLUSIVE", message.format("a")),
+    }
     assert project.nothing_is_left()
 
 
@@ -416,7 +477,12 @@ def test_real_pipelines(tmp_path):
         "from pytest_tfperf import variant_run\nvariant_run._TIMED_S = variant_run._UNTIMED_S = 0.02\n"
     )
     outcomes, output = project.run("-o", "tfperf_max_seconds=1", "--tfperf-trace-dir=traces")
-    assert "[plain] FAIL: xla_clusters was 0, wanted exactly 1" in str(outcomes["test_pipelines"]), output
-    kept = [path.relative_to(project.path / "traces").parts[1] for path in project.path.rglob("*.xplane.pb")]
+    assert "[plain] FAIL: xla_clusters was 0, wanted exactly 1" in str(
+        outcomes["test_pipelines"]
+    ), output
+    kept = [
+        path.relative_to(project.path / "traces").parts[1]
+        for path in project.path.rglob("*.xplane.pb")
+    ]
     assert sorted(kept) == ["before", "plain", "xla"]
     assert project.nothing_is_left()

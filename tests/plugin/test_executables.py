@@ -21,8 +21,16 @@ def test_a_partial_batch_is_named_with_its_shapes(suite):
     result = suite()
     result.assert_outcomes(failed=1)
     shown = result.stdout.str()
-    assert "where: compiled: one_step_on_data: argument 0 f32[8,3] → f32[5,3], argument 1 f32[8,1] → f32[5,1]" in shown
-    result.stdout.fnmatch_lines(["FAIL: xla_compile_time was *, wanted at most 1 ms*", "  where: compiled: one_step_on_data * ms"])
+    assert (
+        "where: compiled: one_step_on_data: argument 0 f32[8,3] → f32[5,3], argument 1 f32[8,1] → f32[5,1]"
+        in shown
+    )
+    result.stdout.fnmatch_lines(
+        [
+            "FAIL: xla_compile_time was *, wanted at most 1 ms*",
+            "  where: compiled: one_step_on_data * ms",
+        ]
+    )
     result.stdout.no_fnmatch_line("*fusions*")
 
 
@@ -46,4 +54,6 @@ def test_what_was_compiled_before_is_not_known(tf_profile):
 """)
     result = suite()
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["UNKNOWN: *xla_compile_time*executables may have been compiled before*"])
+    result.stdout.fnmatch_lines(
+        ["UNKNOWN: *xla_compile_time*executables may have been compiled before*"]
+    )

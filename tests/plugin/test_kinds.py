@@ -60,4 +60,6 @@ def test_async_tests(suite):
     suite.write(ASYNC)
     result = suite("-p", "asyncio")
     result.assert_outcomes(passed=2, failed=1)
-    result.stdout.fnmatch_lines(["FAIL: eager_ops was 1, wanted at most 0*", "PERF test_suite.py::test_call*"])
+    result.stdout.fnmatch_lines(
+        ["FAIL: eager_ops was 1, wanted at most 0*", "PERF test_suite.py::test_call*"]
+    )

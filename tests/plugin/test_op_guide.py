@@ -82,7 +82,9 @@ def test_eager(tf_profile):
     )
 
 
-@pytest.mark.parametrize(("drop", "also"), [(True, ["PADDED_RESHAPE"]), (False, [])])  # without, how many examples a batch holds is open
+@pytest.mark.parametrize(
+    ("drop", "also"), [(True, ["PADDED_RESHAPE"]), (False, [])]
+)  # without, how many examples a batch holds is open
 def test_a_keras_loop(suite, drop, also):
     suite.write(
         f"""

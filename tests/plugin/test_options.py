@@ -32,7 +32,10 @@ def as_pyproject(path, values):
 
 
 def as_native_pyproject(path, values):
-    lines = [f"{name} = {json.dumps([value] if name == 'tfperf_limits' else value)}" for name, value in values.items()]
+    lines = [
+        f"{name} = {json.dumps([value] if name == 'tfperf_limits' else value)}"
+        for name, value in values.items()
+    ]
     (path / "pyproject.toml").write_text("\n".join(["[tool.pytest]", *lines]) + "\n")
     return []
 
@@ -42,7 +45,10 @@ def as_override(path, values):
 
 
 native = pytest.param(
-    as_native_pyproject, marks=pytest.mark.skipif(pytest.version_tuple < (9,), reason="pytest reads [tool.pytest] from version 9 on")
+    as_native_pyproject,
+    marks=pytest.mark.skipif(
+        pytest.version_tuple < (9,), reason="pytest reads [tool.pytest] from version 9 on"
+    ),
 )
 every_form = pytest.mark.parametrize("form", [as_pytest_ini, as_pyproject, native, as_override])
 
@@ -61,9 +67,17 @@ def test_every_ini_value_is_read(pytester, form):
     }
     options = read_options(pytester.parseconfig(*form(pytester.path, INIS | given)), 0)
     assert options.plan == Plan(warmup=3, steps=7, trace_steps=4, max_seconds=1.0)
-    assert options.limits == {"max_eager_ops": "0", "max_step_time": "1 ns", "max_regression": 0.07, "tpu": "v4"}
+    assert options.limits == {
+        "max_eager_ops": "0",
+        "max_step_time": "1 ns",
+        "max_regression": 0.07,
+        "tpu": "v4",
+    }
     assert (options.missing, options.min_checks) == ("allow", 2)
-    assert (options.trace_dir, options.baseline_dir) == (pytester.path / "traces", pytester.path / "kept")
+    assert (options.trace_dir, options.baseline_dir) == (
+        pytester.path / "traces",
+        pytester.path / "kept",
+    )
 
 
 @every_form
@@ -74,11 +88,21 @@ def test_windows_come_from_the_ini(suite, form):
 
 
 def test_limits_come_from_the_ini_and_the_marker_overrides_them(suite):
-    suite.write(STEP + "\n@pytest.mark.tfperf(max_eager_ops=9)\n" + STEP.replace("test_step", "test_marked"))
-    result = suite("-rP", *as_override(suite.path, INIS | {"tfperf_limits": "max_eager_ops = 0, max_step_time = 1 ns"}))
+    suite.write(
+        STEP + "\n@pytest.mark.tfperf(max_eager_ops=9)\n" + STEP.replace("test_step", "test_marked")
+    )
+    result = suite(
+        "-rP",
+        *as_override(
+            suite.path, INIS | {"tfperf_limits": "max_eager_ops = 0, max_step_time = 1 ns"}
+        ),
+    )
     result.assert_outcomes(failed=2)
     result.stdout.fnmatch_lines(
-        ["limits [[]\"max_eager_ops='0'\", \"max_step_time='1 ns'\"[]]", "limits [[]'max_eager_ops=9', \"max_step_time='1 ns'\"[]]"]
+        [
+            "limits [[]\"max_eager_ops='0'\", \"max_step_time='1 ns'\"[]]",
+            "limits [[]'max_eager_ops=9', \"max_step_time='1 ns'\"[]]",
+        ]
     )
 
 
@@ -86,9 +110,15 @@ def test_max_regression_comes_from_the_ini(suite):
     suite.write(STEP)
     suite("--tfperf-update", *as_override(suite.path, INIS)).assert_outcomes(passed=1)
     report = suite.path / "run.json"
-    suite("--tfperf-baseline", f"--tfperf-report={report}", *as_override(suite.path, INIS | {"tfperf_max_regression": "7%"}))
+    suite(
+        "--tfperf-baseline",
+        f"--tfperf-report={report}",
+        *as_override(suite.path, INIS | {"tfperf_max_regression": "7%"}),
+    )
     checks = json.loads(report.read_text())["tests"][0]["checks"]
-    assert [check["wanted"] for check in checks if check["metric"] == "step_time"] == ["at most 7 % slower"]
+    assert [check["wanted"] for check in checks if check["metric"] == "step_time"] == [
+        "at most 7 % slower"
+    ]
 
 
 def test_the_time_limit_comes_from_the_ini_and_a_cut_is_said(suite):
@@ -103,12 +133,16 @@ def test_step(tf_profile):
 """
     )
     result = suite("-rP", *as_override(suite.path, {"tfperf_max_seconds": "1 s"}))
-    result.stdout.fnmatch_lines(["timed window: * of 50 steps, cut by 1 s a profile (tfperf_max_seconds)*"])
+    result.stdout.fnmatch_lines(
+        ["timed window: * of 50 steps, cut by 1 s a profile (tfperf_max_seconds)*"]
+    )
 
 
 def test_missing_comes_from_the_ini(suite):
     suite.write(STEP)
-    suite("--tfperf-baseline", *as_override(suite.path, INIS | {"tfperf_missing": "allow"})).assert_outcomes(passed=1)
+    suite(
+        "--tfperf-baseline", *as_override(suite.path, INIS | {"tfperf_missing": "allow"})
+    ).assert_outcomes(passed=1)
     suite("--tfperf-baseline", "--tfperf-missing=fail").assert_outcomes(failed=1)
 
 
@@ -117,14 +151,30 @@ def test_min_checks_comes_from_the_ini(suite):
     assert suite(*as_override(suite.path, INIS | {"tfperf_min_checks": "1"})).ret == 0
     result = suite(*as_override(suite.path, INIS | {"tfperf_min_checks": "2"}))
     assert result.ret == 1
-    result.stdout.fnmatch_lines(["tfperf: 1 checks were decided, fewer than the 2 that --tfperf-min-checks asks for"])
+    result.stdout.fnmatch_lines(
+        ["tfperf: 1 checks were decided, fewer than the 2 that --tfperf-min-checks asks for"]
+    )
 
 
 def test_traces_and_baselines_go_where_the_ini_says(suite):
     suite.write(STEP)
-    suite("--tfperf-update", *as_override(suite.path, INIS | {"tfperf_trace_dir": "traces", "tfperf_baseline_dir": "kept"}))
+    suite(
+        "--tfperf-update",
+        *as_override(
+            suite.path, INIS | {"tfperf_trace_dir": "traces", "tfperf_baseline_dir": "kept"}
+        ),
+    )
     assert (suite.path / "kept" / "test_suite.json").is_file()
-    assert len(list((suite.path / "traces").glob("test_suite.py__test_step/plugins/profile/*/*.xplane.pb"))) == 1
+    assert (
+        len(
+            list(
+                (suite.path / "traces").glob(
+                    "test_suite.py__test_step/plugins/profile/*/*.xplane.pb"
+                )
+            )
+        )
+        == 1
+    )
 
 
 def test_the_tpu_generation_is_accepted(suite):
@@ -138,11 +188,23 @@ def test_the_tpu_generation_is_accepted(suite):
         (["-o", "tfperf_steps=many"], "*tfperf_steps: 'many' is not a quantity*"),
         (["-o", "tfperf_steps=0"], "*tfperf_steps: '0' is not a positive whole number*"),
         (["-o", "tfperf_max_seconds=5%"], "*tfperf_max_seconds: '5%' is not a quantity*"),
-        (["-o", "tfperf_limits=max_inputbound=5%"], "*unknown argument 'max_inputbound'; did you mean 'max_input_bound'?*"),
-        (["-o", "tfperf_limits=max_input_bound"], "*ini tfperf_limits: 'max_input_bound' is not of the form max_input_bound = 5%*"),
-        (["-o", "tfperf_missing=perhaps"], "*ini tfperf_missing: 'perhaps' is neither fail nor allow*"),
+        (
+            ["-o", "tfperf_limits=max_inputbound=5%"],
+            "*unknown argument 'max_inputbound'; did you mean 'max_input_bound'?*",
+        ),
+        (
+            ["-o", "tfperf_limits=max_input_bound"],
+            "*ini tfperf_limits: 'max_input_bound' is not of the form max_input_bound = 5%*",
+        ),
+        (
+            ["-o", "tfperf_missing=perhaps"],
+            "*ini tfperf_missing: 'perhaps' is neither fail nor allow*",
+        ),
         (["--tfperf-min-checks=x"], "*tfperf_min_checks: 'x' is not a whole number*"),
-        (["--tfperf-report=run.pdf"], "*--tfperf-report run.pdf: the file ending must be one of .json, .html, .md, .csv*"),
+        (
+            ["--tfperf-report=run.pdf"],
+            "*--tfperf-report run.pdf: the file ending must be one of .json, .html, .md, .csv*",
+        ),
     ],
 )
 def test_an_option_that_cannot_be_understood_is_a_usage_error(suite, arguments, said):
@@ -161,7 +223,15 @@ def test_a_run_file_is_written_and_shown_again(suite):
     suite.write("\n@pytest.mark.tfperf(max_eager_ops=0)\n" + STEP)
     suite("--tfperf-report=out/run.json", *as_override(suite.path, INIS))
     done = subprocess.run(
-        [sys.executable, "-m", "pytest_tfperf.cli.main", "show", str(suite.path / "out" / "run.json")], capture_output=True, text=True
+        [
+            sys.executable,
+            "-m",
+            "pytest_tfperf.cli.main",
+            "show",
+            str(suite.path / "out" / "run.json"),
+        ],
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0
     assert "test_step" in done.stdout
@@ -197,7 +267,9 @@ def test_each_ran_once():
     )
     result = suite("--tfperf-disable", "-rs")
     result.assert_outcomes(skipped=4, passed=1)
-    result.stdout.fnmatch_lines(["*tfperf is disabled (--tfperf-disable): the step ran once and was not profiled"])
+    result.stdout.fnmatch_lines(
+        ["*tfperf is disabled (--tfperf-disable): the step ran once and was not profiled"]
+    )
 
 
 def test_the_command_line_wins_over_the_ini(suite):
@@ -210,7 +282,11 @@ def test_the_command_line_wins_over_the_ini(suite):
 
 def test_help_and_markers_explain_themselves(suite):
     suite("--help").stdout.fnmatch_lines(
-        ["*--tfperf-baseline*compare with the stored baseline*", "*tfperf_limits (linelist):", "*limits for every profiled test*"]
+        [
+            "*--tfperf-baseline*compare with the stored baseline*",
+            "*tfperf_limits (linelist):",
+            "*limits for every profiled test*",
+        ]
     )
     suite("--markers").stdout.fnmatch_lines(["@pytest.mark.tfperf(max_<metric>*"])
 
@@ -220,4 +296,6 @@ def test_a_trace_folder_that_cannot_be_written_fails_the_test_and_says_so(suite)
     (suite.path / "file").write_text("")
     result = suite("--tfperf-trace-dir=file/below", *as_override(suite.path, INIS))
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*CaptureError: the trace cannot be kept in *file/below*see --tfperf-trace-dir"])
+    result.stdout.fnmatch_lines(
+        ["*CaptureError: the trace cannot be kept in *file/below*see --tfperf-trace-dir"]
+    )

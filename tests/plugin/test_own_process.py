@@ -114,23 +114,35 @@ def test_every_outcome_is_that_of_a_test_that_stays(suite):
     )
     suites = ET.parse(suite.path / "junit.xml").getroot().find("testsuite")
     assert {name: suites.get(name) for name in ("tests", "failures", "errors", "skipped")} == {
-        "tests": "12", "failures": "2", "errors": "1", "skipped": "2",
-    }  # fmt: skip
-    assert suites.find("testcase[@name='test_in_class']/properties/property").attrib == {"name": "colour", "value": "red"}
+        "tests": "12",
+        "failures": "2",
+        "errors": "1",
+        "skipped": "2",
+    }
+    assert suites.find("testcase[@name='test_in_class']/properties/property").attrib == {
+        "name": "colour",
+        "value": "red",
+    }
     cached = json.loads((suite.path / ".pytest_cache/v/cache/lastfailed").read_text())
-    assert sorted(cached) == [f"test_suite.py::test_{name}" for name in ("error", "fail", "unexpected")]
+    assert sorted(cached) == [
+        f"test_suite.py::test_{name}" for name in ("error", "fail", "unexpected")
+    ]
 
 
 @pytest.mark.skipif(pytest.version_tuple < (9,), reason="pytest has subtests from version 9 on")
 def test_a_test_fails_with_its_subtests(suite):
-    suite.write("def test_it(tf_profile, subtests):\n    for n in range(3):\n        with subtests.test(n=n): assert n == 1\n")
+    suite.write(
+        "def test_it(tf_profile, subtests):\n    for n in range(3):\n        with subtests.test(n=n): assert n == 1\n"
+    )
     result = suite()
     result.assert_outcomes(failed=3)
     result.stdout.fnmatch_lines(["contains 2 failed subtests"])
 
 
 def test_last_failed_and_exitfirst_work_on_the_reports(suite):
-    suite.write("def test_a(tf_profile): pass\ndef test_b(tf_profile): assert 0\ndef test_c(tf_profile): assert 0\n")
+    suite.write(
+        "def test_a(tf_profile): pass\ndef test_b(tf_profile): assert 0\ndef test_c(tf_profile): assert 0\n"
+    )
     suite("-x").assert_outcomes(passed=1, failed=1)
     suite("--lf").assert_outcomes(failed=1)
     suite("--lf", "--pdb").assert_outcomes(failed=1)
@@ -164,7 +176,16 @@ def pytest_collection_modifyitems(items, config):
         items[:] = items[len(items) // 2 :]  # as plugins do that share a suite among machines
 """
     )
-    arguments = ("--colour=red", "-o", "python_functions=test_* try_*", "--strict-markers", "-p", "no:cacheprovider", "-k", "test_it")
+    arguments = (
+        "--colour=red",
+        "-o",
+        "python_functions=test_* try_*",
+        "--strict-markers",
+        "-p",
+        "no:cacheprovider",
+        "-k",
+        "test_it",
+    )
     suite(*arguments).assert_outcomes(passed=1)
     suite.write("def test_other(tf_profile): pass", "test_another")
     suite("--half").assert_outcomes(failed=1)  # test_it, without its options
@@ -181,11 +202,17 @@ def test_no_process_is_started_where_tests_do_not_run(suite, arguments, monkeypa
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ("os.kill(os.getpid(), signal.SIGKILL)", ["SIGKILL in the call of a test in a process of its own (autocluster=True)"]),
-        ("os.abort()", ["SIGABRT in the call of *", "  its stderr:", "  Current thread*", '  * in test_it']),
+        (
+            "os.kill(os.getpid(), signal.SIGKILL)",
+            ["SIGKILL in the call of a test in a process of its own (autocluster=True)"],
+        ),
+        (
+            "os.abort()",
+            ["SIGABRT in the call of *", "  its stderr:", "  Current thread*", "  * in test_it"],
+        ),
         ("os._exit(0)", ["exit status 0 in the call of *"]),
     ],
-)  # fmt: skip
+)
 def test_a_process_that_dies_fails_its_test_alone(suite, body, said):
     suite.write(f"def test_it(tf_profile): {body}\ndef test_next(tf_profile): pass\n")
     result = suite("--junitxml=junit.xml")
@@ -210,26 +237,41 @@ def test_teardown(deadly, tf_profile): pass
     )
     result = suite()
     result.assert_outcomes(passed=1, errors=2)
-    result.stdout.fnmatch_lines(["*exit status 7 in the setup of *", "*exit status 8 in the teardown of *"])
+    result.stdout.fnmatch_lines(
+        ["*exit status 7 in the setup of *", "*exit status 8 in the teardown of *"]
+    )
 
 
 def test_a_conftest_that_fails_in_the_process_alone_is_shown(suite):
     suite.write("def test_it(tf_profile): pass\n")
-    suite.pytester.makeconftest(CONFTEST + "import os\nif 'TF_XLA_FLAGS' in os.environ: import no_such_module\n")
+    suite.pytester.makeconftest(
+        CONFTEST + "import os\nif 'TF_XLA_FLAGS' in os.environ: import no_such_module\n"
+    )
     result = suite()
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["exit status 4 in the setup of *", "  its stderr:", "*No module named 'no_such_module'*"])
+    result.stdout.fnmatch_lines(
+        ["exit status 4 in the setup of *", "  its stderr:", "*No module named 'no_such_module'*"]
+    )
 
 
 def test_a_test_that_the_process_does_not_collect_is_an_error_that_says_so(suite):
-    suite.write("if not in_own_process():\n    def test_it(tf_profile): pass\nelse:\n    raise OSError('changed')\n")
+    suite.write(
+        "if not in_own_process():\n    def test_it(tf_profile): pass\nelse:\n    raise OSError('changed')\n"
+    )
     result = suite()
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["the process of its own that autocluster=True gives a test did not collect it", "*OSError: changed*"])
+    result.stdout.fnmatch_lines(
+        [
+            "the process of its own that autocluster=True gives a test did not collect it",
+            "*OSError: changed*",
+        ]
+    )
 
 
 def test_other_tests_of_the_file_that_cannot_be_collected_do_not_matter(suite):
-    suite.write("def test_it(tf_profile): pass\n\nclass TestBad:\n    @pytest.mark.tfperf(max_wrong=1)\n    def test_no(self): pass\n")
+    suite.write(
+        "def test_it(tf_profile): pass\n\nclass TestBad:\n    @pytest.mark.tfperf(max_wrong=1)\n    def test_no(self): pass\n"
+    )
     suite("--continue-on-collection-errors").assert_outcomes(passed=1, errors=1)
 
 
@@ -257,7 +299,13 @@ def test_leaves(kept, tf_profile): assert kept == os.getpid()
     suite.write("def test_stays(): pass\n", "test_then")
     result = suite("-v")
     result.assert_outcomes(passed=3, errors=1)
-    result.stdout.fnmatch_lines(["*ERROR at teardown of test_leaves*", "E*ValueError: torn down here", "ERROR test_suite.py::test_leaves*"])
+    result.stdout.fnmatch_lines(
+        [
+            "*ERROR at teardown of test_leaves*",
+            "E*ValueError: torn down here",
+            "ERROR test_suite.py::test_leaves*",
+        ]
+    )
 
 
 def test_a_test_that_ends_the_run_ends_it(suite):
@@ -288,14 +336,18 @@ def test_stays():
     assert not in_own_process()
 """
     )
-    result = suite.pytester.runpytest_subprocess("-p", "tfperf", "-p", "xdist", "-n2", "--dist=loadgroup", "--junitxml=junit.xml", "-rs")
+    result = suite.pytester.runpytest_subprocess(
+        "-p", "tfperf", "-p", "xdist", "-n2", "--dist=loadgroup", "--junitxml=junit.xml", "-rs"
+    )
     result.assert_outcomes(passed=3, failed=1, skipped=1, warnings=2)
     result.stdout.fnmatch_lines(["SKIPPED * not today"])
     assert len(ET.parse(suite.path / "junit.xml").getroot().findall("testsuite/testcase")) == 5
 
 
 def test_output_passes_through_where_nothing_is_captured(suite):
-    suite.write("def test_it(tf_profile):\n    print('to be seen')\n    os.write(1, b'of the system\\n')\n")
+    suite.write(
+        "def test_it(tf_profile):\n    print('to be seen')\n    os.write(1, b'of the system\\n')\n"
+    )
     result = suite.pytester.runpytest_subprocess("-p", "tfperf", "-s")
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["*to be seen", "of the system"])
@@ -306,11 +358,25 @@ def run_to_the_end_of_all(suite, *arguments):
     """Exit status and output of a run, when nothing that it started has its output open any more; what is left in its temporary folder."""
     temporary = suite.path / "temporary"
     temporary.mkdir()
-    command = [sys.executable, "-m", "pytest", "-p", "tfperf", "-s", f"--basetemp={suite.path / 'base'}", *arguments]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "tfperf",
+        "-s",
+        f"--basetemp={suite.path / 'base'}",
+        *arguments,
+    ]
     done = subprocess.run(
-        command, cwd=suite.path, env={**os.environ, "TMPDIR": str(temporary)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        text=True, timeout=60,
-    )  # fmt: skip
+        command,
+        cwd=suite.path,
+        env={**os.environ, "TMPDIR": str(temporary)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=60,
+    )
     return done.returncode, done.stdout, list(temporary.iterdir())
 
 
@@ -346,7 +412,9 @@ def test_what_a_test_started_ends_with_its_process(suite):
 
 def test_a_failure_of_the_process_asks_nothing_of_hooks_that_know_the_item(suite):
     suite.write("def test_it(tf_profile): os._exit(3)\n")
-    suite.pytester.makeconftest(CONFTEST + "def pytest_runtest_makereport(item, call): return item.no_such_attribute\n")
+    suite.pytester.makeconftest(
+        CONFTEST + "def pytest_runtest_makereport(item, call): return item.no_such_attribute\n"
+    )
     suite().assert_outcomes(errors=1)
 
 
@@ -382,7 +450,10 @@ OURS = "--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit"
         ("", OURS),
         ("--tf_xla_min_cluster_size=2", f"{OURS} --tf_xla_min_cluster_size=2"),
         ("--tf_xla_auto_jit=1", "--tf_xla_cpu_global_jit --tf_xla_auto_jit=1"),
-        (" --tf_xla_cpu_global_jit=false --tf_xla_auto_jit=2", "--tf_xla_cpu_global_jit=false --tf_xla_auto_jit=2"),
+        (
+            " --tf_xla_cpu_global_jit=false --tf_xla_auto_jit=2",
+            "--tf_xla_cpu_global_jit=false --tf_xla_auto_jit=2",
+        ),
         ('--tf_xla_ops_to_cluster="FUSIBLE', f'{OURS} --tf_xla_ops_to_cluster="FUSIBLE'),
     ],
 )
@@ -393,8 +464,10 @@ def test_flags_of_the_environment_keep_their_values(given, flags):
 def test_flags_may_stand_in_a_file(tmp_path):
     (tmp_path / "flags").write_text("--tf_xla_auto_jit=1\n--tf_xla_min_cluster_size=2\n")
     assert autoclustering_flags(str(tmp_path / "flags")).split() == [
-        "--tf_xla_cpu_global_jit", "--tf_xla_auto_jit=1", "--tf_xla_min_cluster_size=2",
-    ]  # fmt: skip
+        "--tf_xla_cpu_global_jit",
+        "--tf_xla_auto_jit=1",
+        "--tf_xla_min_cluster_size=2",
+    ]
 
 
 def test_a_file_of_flags_that_is_not_there_is_an_error(suite, monkeypatch):
@@ -417,7 +490,9 @@ class InOwnProcess:
         (OURS + "=true --tf_xla_min_cluster_size=2", ()),
         (
             "--tf_xla_cpu_global_jit --tf_xla_auto_jit=1",
-            ("TF_XLA_FLAGS had --tf_xla_auto_jit=1, which autocluster=True left (--tf_xla_auto_jit=2 is its own)",),
+            (
+                "TF_XLA_FLAGS had --tf_xla_auto_jit=1, which autocluster=True left (--tf_xla_auto_jit=2 is its own)",
+            ),
         ),
     ],
 )

@@ -60,10 +60,16 @@ def test_between_the_bounds_nothing_is_decided(suite):
     suite.write(FUNCTION)
     result = suite("--tfperf-report=run.json", "-o", "tfperf_tpu=v4")
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["FAIL: mxu_padding_overhead was * on a TPU v4 (predicted), wanted at most 0 % *"])
+    result.stdout.fnmatch_lines(
+        ["FAIL: mxu_padding_overhead was * on a TPU v4 (predicted), wanted at most 0 % *"]
+    )
     run = Run.from_json(json.loads((suite.path / "run.json").read_text()), "run.json")
     verdicts = [(check.metric, check.verdict.value) for test in run.tests for check in test.checks]
-    assert verdicts == [("padding_overhead", "PASS"), ("padding_overhead", "INCONCLUSIVE"), ("mxu_padding_overhead", "FAIL")]
+    assert verdicts == [
+        ("padding_overhead", "PASS"),
+        ("padding_overhead", "INCONCLUSIVE"),
+        ("mxu_padding_overhead", "FAIL"),
+    ]
 
 
 def test_a_generation_that_there_is_not_is_told_the_nearest(suite):
@@ -72,4 +78,6 @@ def test_a_generation_that_there_is_not_is_told_the_nearest(suite):
         "*tpu: 'v6' is no TPU generation; did you mean 'v6e'?*",
         errors=1,
     )
-    assert "tfperf_tpu: 'v9' is no TPU generation" in "\n".join(suite("-o", "tfperf_tpu=v9").errlines)
+    assert "tfperf_tpu: 'v9' is no TPU generation" in "\n".join(
+        suite("-o", "tfperf_tpu=v9").errlines
+    )

@@ -61,7 +61,9 @@ def test_junit_agrees_with_the_exit_code(suite):
     agree(suite.path, suite(*REPORTS))
 
 
-def test_under_xdist_the_controller_writes_reports_and_baselines_and_times_are_not_decided(suite, pytester):
+def test_under_xdist_the_controller_writes_reports_and_baselines_and_times_are_not_decided(
+    suite, pytester
+):
     suite.write(MIXED)
     agree(suite.path, pytester.runpytest_subprocess("-n2", "--tfperf-update", *REPORTS))
     assert (suite.path / "__tfperf__" / "test_suite.json").is_file()
@@ -79,7 +81,10 @@ def test_under_xdist_the_controller_writes_reports_and_baselines_and_times_are_n
 @pytest.mark.parametrize(
     ("argument", "said"),
     [
-        ("max_inputbound=0.05", "unknown argument 'max_inputbound'; did you mean 'max_input_bound'?"),
+        (
+            "max_inputbound=0.05",
+            "unknown argument 'max_inputbound'; did you mean 'max_input_bound'?",
+        ),
         ("max_input_bound='5 ms'", "max_input_bound: '5 ms' is not a quantity"),
         ("input_bound=0", "unknown argument 'input_bound'"),
         ("warmup=-1", "warmup: -1 is not a whole number"),
@@ -97,11 +102,17 @@ def test_a_bad_marker_is_a_collection_error_under_xdist_too(suite, pytester):
     write_a_bad_marker(suite, "max_inputbound=0.05")
     result = pytester.runpytest_subprocess("--continue-on-collection-errors", "-n1")
     result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines(["*test_it: @pytest.mark.tfperf: unknown argument 'max_inputbound'; did you mean 'max_input_bound'?*"])
+    result.stdout.fnmatch_lines(
+        [
+            "*test_it: @pytest.mark.tfperf: unknown argument 'max_inputbound'; did you mean 'max_input_bound'?*"
+        ]
+    )
 
 
 def write_a_bad_marker(suite, argument):
-    suite.path.joinpath("test_broken.py").write_text(f"import pytest\n\n@pytest.mark.tfperf({argument})\ndef test_it(tf_profile): pass\n")
+    suite.path.joinpath("test_broken.py").write_text(
+        f"import pytest\n\n@pytest.mark.tfperf({argument})\ndef test_it(tf_profile): pass\n"
+    )
     suite.path.joinpath("test_fine.py").write_text("def test_fine(): pass\n")
 
 
@@ -210,7 +221,9 @@ def test_plain(): pass
     )
     result = pytester.runpytest_inprocess("-p", "no:cacheprovider")
     result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines(["TensorFlow cannot be imported*pip install 'pytest-tfperf[[]tensorflow[]]'*"])
+    result.stdout.fnmatch_lines(
+        ["TensorFlow cannot be imported*pip install 'pytest-tfperf[[]tensorflow[]]'*"]
+    )
 
 
 def test_unittest_test_cases_are_profiled_too(suite):
@@ -319,7 +332,9 @@ def test_break(tf_profile):
     )
     result = suite("--tfperf-update")
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["  not recorded: test_break: the loop over tf_profile.steps was left after 0 steps*"])
+    result.stdout.fnmatch_lines(
+        ["  not recorded: test_break: the loop over tf_profile.steps was left after 0 steps*"]
+    )
     assert not (suite.path / "__tfperf__").exists()
 
 

@@ -2,7 +2,14 @@
 
 import pytest
 
-from pytest_tfperf.report.html.charts import history_chart, memory_chart, spread_chart, step_chart, tick_texts, ticks_between
+from pytest_tfperf.report.html.charts import (
+    history_chart,
+    memory_chart,
+    spread_chart,
+    step_chart,
+    tick_texts,
+    ticks_between,
+)
 from pytest_tfperf.results import PARTS, Step
 
 
@@ -34,8 +41,17 @@ def test_ticks_are_round_numbers_around_what_is_shown(low, high, ticks, texts):
 def test_bars_are_to_scale_and_stand_on_one_another():
     chart = step_chart(TWO, {})
     # 4 ms are 160 high, so 1 ms is 40; two slots of 152 are centred at 124 and 276
-    assert dict(chart.bars) == {"input": "M124,170v-40M276,170v-80", "device_compute": "M124,130v-120"}
-    assert [(tick.at, tick.text) for tick in chart.ticks] == [(170, "0 ms"), (130, "1 ms"), (90, "2 ms"), (50, "3 ms"), (10, "4 ms")]
+    assert dict(chart.bars) == {
+        "input": "M124,170v-40M276,170v-80",
+        "device_compute": "M124,130v-120",
+    }
+    assert [(tick.at, tick.text) for tick in chart.ticks] == [
+        (170, "0 ms"),
+        (130, "1 ms"),
+        (90, "2 ms"),
+        (50, "3 ms"),
+        (10, "4 ms"),
+    ]
     assert chart.thick == 40
     assert chart.label == "2 traced steps by part, 2 ms to 4 ms, median 3 ms"
 
@@ -43,7 +59,10 @@ def test_bars_are_to_scale_and_stand_on_one_another():
 def test_times_to_compare_with_are_on_the_same_scale_and_always_in_the_picture():
     chart = step_chart(TWO, {"timed": 0.003, "baseline": 0.008})
     assert chart.ticks[-1].text == "8 ms"
-    assert [(line.at, line.text) for line in chart.lines] == [(110, "timed 3 ms"), (10, "baseline 8 ms")]
+    assert [(line.at, line.text) for line in chart.lines] == [
+        (110, "timed 3 ms"),
+        (10, "baseline 8 ms"),
+    ]
     assert dict(chart.bars)["input"] == "M124,170v-20M276,170v-40"
 
 
@@ -65,10 +84,23 @@ def test_without_time_there_is_no_chart_of_steps(steps):
 
 
 def test_samples_of_all_rows_share_one_axis():
-    chart = spread_chart({"blocks": ("dot", [0.001, 0.003, 0.005]), "none": ("dot", []), "baseline": ("square", [0.002])}, 200)
+    chart = spread_chart(
+        {
+            "blocks": ("dot", [0.001, 0.003, 0.005]),
+            "none": ("dot", []),
+            "baseline": ("square", [0.002]),
+        },
+        200,
+    )
     blocks, baseline = chart.rows
     # 1 ms to 5 ms over 304: 76 each
-    assert [(tick.at, tick.text) for tick in chart.ticks] == [(48, "1 ms"), (124, "2 ms"), (200, "3 ms"), (276, "4 ms"), (352, "5 ms")]
+    assert [(tick.at, tick.text) for tick in chart.ticks] == [
+        (48, "1 ms"),
+        (124, "2 ms"),
+        (200, "3 ms"),
+        (276, "4 ms"),
+        (352, "5 ms"),
+    ]
     assert blocks.path == f"M48,{blocks.base}h0M200,{blocks.base}h0M352,{blocks.base}h0"
     assert baseline.path == f"M124,{baseline.base}h0"
     assert (blocks.middle.at, blocks.middle.text, blocks.n) == (200, "3 ms", 3)
@@ -84,18 +116,34 @@ def test_samples_that_are_alike_are_piled_up_within_their_row():
 
 
 def test_very_many_samples_are_thinned_out_and_counted_whole():
-    rows = spread_chart({"many": ("dot", [n / 1000 for n in range(1, 1001)]), "few": ("dot", [0.5] * 150)}, 150).rows
-    assert [(row.path.count("M"), row.n) for row in rows] == [(143, 1000), (150, 150)]  # every seventh
+    rows = spread_chart(
+        {"many": ("dot", [n / 1000 for n in range(1, 1001)]), "few": ("dot", [0.5] * 150)}, 150
+    ).rows
+    assert [(row.path.count("M"), row.n) for row in rows] == [
+        (143, 1000),
+        (150, 150),
+    ]  # every seventh
 
 
 def test_samples_far_from_the_others_are_counted_and_do_not_squeeze_them():
-    near = [0.010 + n / 100_000 for n in range(40)]  # around 10.2 ms; what is more than twice that is far
-    chart = spread_chart({"blocks": ("dot", [*near, 0.020, 0.022, 1.45]), "few": ("dot", [0.01, 0.05])}, 200)
+    near = [
+        0.010 + n / 100_000 for n in range(40)
+    ]  # around 10.2 ms; what is more than twice that is far
+    chart = spread_chart(
+        {"blocks": ("dot", [*near, 0.020, 0.022, 1.45]), "few": ("dot", [0.01, 0.05])}, 200
+    )
     assert chart.beyond == "2 far slower, up to 1.45 s, are not drawn"
-    assert (chart.rows[0].path.count("M"), chart.rows[0].n, chart.rows[0].middle.text) == (41, 43, "10.2 ms")
+    assert (chart.rows[0].path.count("M"), chart.rows[0].n, chart.rows[0].middle.text) == (
+        41,
+        43,
+        "10.2 ms",
+    )
     assert chart.ticks[-1].text == "50 ms"
     assert chart.label.startswith("blocks: 43 of 10 ms to 1.45 s")
-    assert spread_chart({"blocks": ("dot", [*near, 1.0])}, 200).beyond == "1 far slower, up to 1 s, is not drawn"
+    assert (
+        spread_chart({"blocks": ("dot", [*near, 1.0])}, 200).beyond
+        == "1 far slower, up to 1 s, is not drawn"
+    )
     assert spread_chart({"blocks": ("dot", [*near, 0.020])}, 200).beyond == ""
 
 
@@ -106,7 +154,13 @@ def test_no_samples_no_chart():
 def test_a_history_runs_from_old_to_new_and_this_run_is_last():
     chart = history_chart([0.010, 0.012], 0.014, 0.011, (0.013, 0.014))
     # 10 ms to 14 ms over 100: 25 each; three slots of 304 / 3
-    assert [(tick.at, tick.text) for tick in chart.ticks] == [(110, "10 ms"), (85, "11 ms"), (60, "12 ms"), (35, "13 ms"), (10, "14 ms")]
+    assert [(tick.at, tick.text) for tick in chart.ticks] == [
+        (110, "10 ms"),
+        (85, "11 ms"),
+        (60, "12 ms"),
+        (35, "13 ms"),
+        (10, "14 ms"),
+    ]
     assert chart.path == "M98.7,110L200,60"
     assert chart.dots == "M98.7,110h0M200,60h0"
     assert chart.now == (301.3, 10)
@@ -117,18 +171,30 @@ def test_a_history_runs_from_old_to_new_and_this_run_is_last():
 
 def test_a_history_may_have_neither_anchor_nor_interval():
     chart = history_chart([0.01], 0.01, None, None)
-    assert (chart.anchor, chart.span, chart.label) == (None, "", "1 recorded run of 10 ms, now 10 ms")
+    assert (chart.anchor, chart.span, chart.label) == (
+        None,
+        "",
+        "1 recorded run of 10 ms, now 10 ms",
+    )
     assert history_chart([], 0.01, None, None) is None
 
 
 def test_memory_over_a_step_is_drawn_from_zero_and_broken_where_it_is_not_known():
     chart = memory_chart([(0.0, None), (0.001, 2**30), (0.002, 4 * 2**30), (0.003, 4 * 2**30)])
     # 4 GiB are 100 high; four parts of 76
-    assert [(tick.at, tick.text) for tick in chart.ticks] == [(110, "0 B"), (85, "1 GiB"), (60, "2 GiB"), (35, "3 GiB"), (10, "4 GiB")]
+    assert [(tick.at, tick.text) for tick in chart.ticks] == [
+        (110, "0 B"),
+        (85, "1 GiB"),
+        (60, "2 GiB"),
+        (35, "3 GiB"),
+        (10, "4 GiB"),
+    ]
     assert chart.path == "M124,85H200V10H276V10H352"
     assert (chart.end, chart.label) == ("4 ms", "memory over the 4 ms of a step, at most 4 GiB")
 
 
-@pytest.mark.parametrize("parts", [[], [(0.0, 1)], [(0.0, None), (1.0, None)], [(0.0, 0), (1.0, 0)]])
+@pytest.mark.parametrize(
+    "parts", [[], [(0.0, 1)], [(0.0, None), (1.0, None)], [(0.0, 0), (1.0, 0)]]
+)
 def test_without_memory_there_is_no_chart_of_it(parts):
     assert memory_chart(parts) is None

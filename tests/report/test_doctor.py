@@ -31,12 +31,18 @@ BAD = SelfCheck(name="device plane", passed=False, found="none", advice="ask the
 def turns(pinned, step_s=0.005, off=1.0, n=64):
     """64 pairs of turns that are alternately 1 % more and less."""
     spread = PINNED_SPREAD if pinned else UNPINNED_SPREAD
-    noise = noise_of([(step_s * off * (1.01 if i % 2 else 1 / 1.01), step_s, True) for i in range(n)], n * 0.05, spread)
+    noise = noise_of(
+        [(step_s * off * (1.01 if i % 2 else 1 / 1.01), step_s, True) for i in range(n)],
+        n * 0.05,
+        spread,
+    )
     rules = [Rule(tolerance=tolerance, n_tests=1, spread=spread) for tolerance in (0.01, 0.05)]
     return Turns(
-        pinned=pinned, noise=noise, resolutions={rule.tolerance: resolution(noise, rule, 30) for rule in rules},
+        pinned=pinned,
+        noise=noise,
+        resolutions={rule.tolerance: resolution(noise, rule, 30) for rule in rules},
         needed=needed_tolerance(noise, rules[0], 30),
-    )  # fmt: skip
+    )
 
 
 def test_the_machine_class_platform_and_setting():
@@ -79,7 +85,9 @@ def test_the_conditions_of_a_quiet_machine():
 
 
 def test_what_is_noticed_stands_for_itself_and_only_stopping_is_needed():
-    text = render_section(section := machine_noise_section(None, ["other processes used 40%"], 2.0, True, False))
+    text = render_section(
+        section := machine_noise_section(None, ["other processes used 40%"], 2.0, True, False)
+    )
     assert "load average" not in text
     assert "besides   other processes used 40%" in text
     assert "pinning   not here: one core" in text
@@ -108,18 +116,29 @@ def test_the_noise_of_turns_side_by_side():
 def test_processes_that_differ_too_much_are_advised_upon():
     section = noise_section([turns(True, off=1.05)])
     assert not section.failed  # it is noise, and may be chance
-    assert section.advice[0].startswith("pinned: two processes of the same code differ by more than decisions allow for")
+    assert section.advice[0].startswith(
+        "pinned: two processes of the same code differ by more than decisions allow for"
+    )
 
 
 def test_turns_that_could_not_be_taken_are_a_failure_with_their_reason():
-    section = noise_section([Turns(pinned=True, why="the first process ended with SIGKILL", failed=True), turns(False)])
+    section = noise_section(
+        [Turns(pinned=True, why="the first process ended with SIGKILL", failed=True), turns(False)]
+    )
     assert section.failed
     assert section.lines[-1] == "pinned: the first process ended with SIGKILL"
-    assert section.data["turns"][0] == {"pinned": True, "why": "the first process ended with SIGKILL", "remarks": [], "noise": None}
+    assert section.data["turns"][0] == {
+        "pinned": True,
+        "why": "the first process ended with SIGKILL",
+        "remarks": [],
+        "noise": None,
+    }
 
 
 def test_what_the_machine_did_besides_is_told_of_the_turns_that_it_fell_in():
-    section = noise_section([turns(True), replace(turns(False), remarks=("other processes used 40%",))])
+    section = noise_section(
+        [turns(True), replace(turns(False), remarks=("other processes used 40%",))]
+    )
     assert section.lines[-1] == "any core: other processes used 40%"
     assert [kind["remarks"] for kind in section.data["turns"]] == [[], ["other processes used 40%"]]
     assert not section.failed
@@ -135,13 +154,18 @@ def test_a_step_that_gets_slower_and_wild_pairs_are_advised_upon():
 
 def test_what_can_be_resolved():
     section = resolution_section([turns(True), turns(False)], 30)
-    assert section.title == "what one test with such a step can resolve in 30 s of turns, in 9 of 10 cases"
+    assert (
+        section.title
+        == "what one test with such a step can resolve in 30 s of turns, in 9 of 10 cases"
+    )
     assert [line.rsplit("  ", 1)[0].split("  ")[0] for line in section.lines[2:]] == [
         "slow-down found at tolerance 1 %",
         "slow-down found at tolerance 5 %",
         "tolerance that the same code passes",
     ]
-    assert section.lines[2].split("   ")[-1].strip().endswith("(held: 6.84 %)")  # unpinned: any less is raised
+    assert (
+        section.lines[2].split("   ")[-1].strip().endswith("(held: 6.84 %)")
+    )  # unpinned: any less is raised
     assert section.lines[2].count("held: 1.11 %") == 1
     assert section.data["budget_s"] == 30
     assert [found["tolerance"] for found in section.data["turns"][0]["resolutions"]] == [0.01, 0.05]
@@ -152,10 +176,14 @@ def test_what_can_be_resolved():
 def test_a_machine_that_cannot_hold_the_default_tolerance_says_which_it_can():
     section = resolution_section([turns(False)], 30)
     assert len(section.advice) == 1
-    assert section.advice[0].startswith("max_regression='10.6 %' or more")  # e to 0.027 × (2.450 + 1.282), and a little for turns
+    assert section.advice[0].startswith(
+        "max_regression='10.6 %' or more"
+    )  # e to 0.027 × (2.450 + 1.282), and a little for turns
 
 
-@pytest.mark.parametrize("kinds", [[turns(True, n=3)], [Turns(pinned=False, why="died", failed=True)]])
+@pytest.mark.parametrize(
+    "kinds", [[turns(True, n=3)], [Turns(pinned=False, why="died", failed=True)]]
+)
 def test_too_few_turns_resolve_nothing(kinds):
     section = resolution_section(kinds, 30)
     assert section.lines[-1].split()[-1] == "unknown"
@@ -172,7 +200,10 @@ def test_one_object_for_machines():
     data = json.loads(json.dumps(sections_json(sections), allow_nan=False))
     assert (data["format"], data["good"]) == (1, False)
     assert data["machine"]["machine"]["cores"] == 2
-    assert [part["failed"] for part in (data["machine"], data["profiler"], data["noise"], data["resolution"])] == [
+    assert [
+        part["failed"]
+        for part in (data["machine"], data["profiler"], data["noise"], data["resolution"])
+    ] == [
         False,
         True,
         False,

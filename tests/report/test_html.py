@@ -35,7 +35,11 @@ class Page(HTMLParser):
             self._open.pop()
 
     def handle_starttag(self, tag, attrs):
-        self._end_implied(*{"td": CELLS, "th": CELLS, "tr": (*CELLS, "tr"), "tbody": (*CELLS, "tr", "thead")}.get(tag, ()))
+        self._end_implied(
+            *{"td": CELLS, "th": CELLS, "tr": (*CELLS, "tr"), "tbody": (*CELLS, "tr", "thead")}.get(
+                tag, ()
+            )
+        )
         element = [tag, dict(attrs), ""]
         self.elements.append(element)
         if tag not in VOID:
@@ -57,14 +61,21 @@ class Page(HTMLParser):
             element[2] += data
 
     def all(self, tag, **attributes):
-        return [one for one in self.elements if one[0] == tag and all(one[1].get(key) == wanted for key, wanted in attributes.items())]
+        return [
+            one
+            for one in self.elements
+            if one[0] == tag
+            and all(one[1].get(key) == wanted for key, wanted in attributes.items())
+        ]
 
     def texts(self, tag, **attributes):
         return [" ".join(text.split()) for _, _, text in self.all(tag, **attributes)]
 
 
 def page_of(*tests, folder=None, commit=""):
-    return Page(render_html(Run(created="2026-01-31T12:00:00+00:00", tests=tests, commit=commit), folder))
+    return Page(
+        render_html(Run(created="2026-01-31T12:00:00+00:00", tests=tests, commit=commit), folder)
+    )
 
 
 def step(number, **parts):
@@ -73,32 +84,63 @@ def step(number, **parts):
 
 
 def ops(n_rows, name="MatMul", n_more=0):
-    columns = (("op", ""), ("type", ""), ("occurrences", "count"), ("self", "s"), ("share", "0..1"), ("note", ""))
-    rows = tuple((f"{name}_{n}", "MatMul", 2, 0.001 / (n + 1), 0.5 / (n + 1), None) for n in range(n_rows))
+    columns = (
+        ("op", ""),
+        ("type", ""),
+        ("occurrences", "count"),
+        ("self", "s"),
+        ("share", "0..1"),
+        ("note", ""),
+    )
+    rows = tuple(
+        (f"{name}_{n}", "MatMul", 2, 0.001 / (n + 1), 0.5 / (n + 1), None) for n in range(n_rows)
+    )
     return Table(title="ops on the host", columns=columns, rows=rows, n_more=n_more)
 
 
 STEPS = (step(1, input=0.001, device_compute=0.003), step(2, input=0.002))
 TIMED = {
-    "before": 0.010, "after": 0.012, "ratio": 1.2, "low": 1.1, "high": 1.3, "confidence": 0.995, "smallest": 0.08,
-    "runs": [0.010, 0.0102], "anchor": 0.0099,
-}  # fmt: skip
+    "before": 0.010,
+    "after": 0.012,
+    "ratio": 1.2,
+    "low": 1.1,
+    "high": 1.3,
+    "confidence": 0.995,
+    "smallest": 0.08,
+    "runs": [0.010, 0.0102],
+    "anchor": 0.0099,
+}
 
 
 def full_test(key="test_step", **fields):
     measured = replace(
         profile(
-            "train", notes=("a note",), steps=STEPS, step_time=value("step_time", 0.012, settled=True, n_dropped=1), retraces=2,
-            input_bound=value("input_bound", 0.19, low=0.1, high=0.25, where="90 % in Map", **{"try": "prefetch"}),
+            "train",
+            notes=("a note",),
+            steps=STEPS,
+            step_time=value("step_time", 0.012, settled=True, n_dropped=1),
+            retraces=2,
+            input_bound=value(
+                "input_bound", 0.19, low=0.1, high=0.25, where="90 % in Map", **{"try": "prefetch"}
+            ),
         ),
         tables={"host_ops": ops(4), "own": Table.of("own table", (("what", ""),), [("this",)])},
-        advice=(Advice(what="use bfloat16", because="half_precision is 0", win_s=0.004, look="the op table"),),
+        advice=(
+            Advice(
+                what="use bfloat16", because="half_precision is 0", win_s=0.004, look="the op table"
+            ),
+        ),
         blocks_s=(0.5, 0.011, 0.012, 0.013),
-    )  # fmt: skip
+    )
     checks = [
         check("PASS", "retraces", "retraces is 2, as in the baseline", "train", "baseline"),
         check("FAIL", name="train"),
-        replace(check("REGRESSION", "step_time", "step_time is 12 ms\n  try: less", "train", "baseline"), detail=TIMED),
+        replace(
+            check(
+                "REGRESSION", "step_time", "step_time is 12 ms\n  try: less", "train", "baseline"
+            ),
+            detail=TIMED,
+        ),
     ]
     checks[0] = replace(checks[0], detail={"before": 2, "after": 2})
     return record_of(measured, key=key, checks=checks, **fields)
@@ -111,7 +153,11 @@ def full_test(key="test_step", **fields):
         [record_of()],
         [record_of(profile())],
         [full_test()],
-        [full_test(), full_test("test_other", environment=SERVER), record_of(outcome="failed", environment={})],
+        [
+            full_test(),
+            full_test("test_other", environment=SERVER),
+            record_of(outcome="failed", environment={}),
+        ],
         list(shown_run.a_run().tests),
         [full_test(NASTY, file=NASTY), record_of(checks=[check("FAIL", message=NASTY)], key=NASTY)],
     ],
@@ -122,11 +168,27 @@ def test_the_page_is_well_formed_and_loads_nothing(tests):
     assert page.faults == []
     ids = [attributes["id"] for _, attributes, _ in page.elements if "id" in attributes]
     assert len(ids) == len(set(ids))
-    links = [attributes[key] for _, attributes, _ in page.elements for key in ("href", "src", "data", "action") if key in attributes]
-    assert {link for link in links if not link.startswith("#")} == {"data:,"}  # the icon, so that none is asked for
+    links = [
+        attributes[key]
+        for _, attributes, _ in page.elements
+        for key in ("href", "src", "data", "action")
+        if key in attributes
+    ]
+    assert {link for link in links if not link.startswith("#")} == {
+        "data:,"
+    }  # the icon, so that none is asked for
     assert {link[1:] for link in links if link.startswith("#")} <= set(ids)
-    assert not any(key.startswith("on") or key == "style" for _, attributes, _ in page.elements for key in attributes)
-    filled = {attributes[key] for _, attributes, _ in page.elements for key in ("fill", "stroke") if "url" in attributes.get(key, "")}
+    assert not any(
+        key.startswith("on") or key == "style"
+        for _, attributes, _ in page.elements
+        for key in attributes
+    )
+    filled = {
+        attributes[key]
+        for _, attributes, _ in page.elements
+        for key in ("fill", "stroke")
+        if "url" in attributes.get(key, "")
+    }
     assert {place.removeprefix("url(#").removesuffix(")") for place in filled} <= set(ids)
 
 
@@ -146,9 +208,16 @@ def test_only_its_own_style_and_script_are_let_through_by_its_policy():
 
 def test_bars_are_to_scale():
     page = page_of(full_test())
-    bars = {attributes["stroke"]: attributes["d"] for _, attributes, _ in page.all("path") if "stroke-width" in attributes}
+    bars = {
+        attributes["stroke"]: attributes["d"]
+        for _, attributes, _ in page.all("path")
+        if "stroke-width" in attributes
+    }
     # 12 ms are timed, so the axis ends at 15 ms of 160: 10.67 a millisecond
-    assert bars == {"url(#h-input)": "M124,170v-10.7M276,170v-21.3", "url(#h-device_compute)": "M124,159.3v-32"}
+    assert bars == {
+        "url(#h-input)": "M124,170v-10.7M276,170v-21.3",
+        "url(#h-device_compute)": "M124,159.3v-32",
+    }
     texts = page.texts("text")
     assert "timed 12 ms" in texts
     assert "baseline 10 ms" in texts
@@ -166,8 +235,17 @@ def test_samples_stand_beside_what_they_are_held_against():
 
 
 def test_turns_against_a_ref_are_two_rows():
-    turns = {"before": 0.010, "after": 0.011, "ratio": 1.1, "low": 1.05, "high": 1.2, "turns": [[0.011, 0.010], [0.012, 0.0105]]}
-    compared = replace(check("PASS", "step_time", "1.1 times the ref", kind="against"), detail=turns)
+    turns = {
+        "before": 0.010,
+        "after": 0.011,
+        "ratio": 1.1,
+        "low": 1.05,
+        "high": 1.2,
+        "turns": [[0.011, 0.010], [0.012, 0.0105]],
+    }
+    compared = replace(
+        check("PASS", "step_time", "1.1 times the ref", kind="against"), detail=turns
+    )
     page = page_of(record_of(profile(steps=STEPS, step_time=0.019), checks=[compared]))
     texts = page.texts("text")
     assert "turns of this tree (2): 11.5 ms" in texts
@@ -179,19 +257,33 @@ def test_turns_against_a_ref_are_two_rows():
 
 def test_what_changed_comes_first_and_what_did_not_is_named():
     page = page_of(full_test())
-    assert "step_time 10 ms 12 ms × 1.200 1.100 to 1.300, 99.5 % interval ▲ REGRESSION" in page.texts("tr")
+    assert (
+        "step_time 10 ms 12 ms × 1.200 1.100 to 1.300, 99.5 % interval ▲ REGRESSION"
+        in page.texts("tr")
+    )
     assert "compared; 1 other is as before" in page.texts("caption")
 
 
 def test_what_differs_between_the_traces_is_listed():
-    differing = {**TIMED, "differences": [{"what": "3 new Transpose <on> the GPU", "seconds": 0.0012}, {"what": "a note", "seconds": None}]}
-    page = page_of(record_of(profile(), checks=[replace(check("REGRESSION", "step_time"), detail=differing)]))
+    differing = {
+        **TIMED,
+        "differences": [
+            {"what": "3 new Transpose <on> the GPU", "seconds": 0.0012},
+            {"what": "a note", "seconds": None},
+        ],
+    }
+    page = page_of(
+        record_of(profile(), checks=[replace(check("REGRESSION", "step_time"), detail=differing)])
+    )
     assert page.texts("li")[:2] == ["+1.2 ms: 3 new Transpose <on> the GPU", "a note"]
 
 
 def test_a_project_s_own_metric_is_explained_beside_the_built_in_ones():
     metric = Metric("cache_hits", "count", "higher", "program", "lookups that were hits")
-    own = replace(profile(cache_hits=Value(number=3.0, unit="count", source=Source.OWN)), own={"cache_hits": metric})
+    own = replace(
+        profile(cache_hits=Value(number=3.0, unit="count", source=Source.OWN)),
+        own={"cache_hits": metric},
+    )
     page = page_of(record_of(own))
     assert "cache_hits 3 own" in page.texts("tr")
     assert (page.texts("dt")[-1], page.texts("dd")[-1]) == ("cache_hits", "lookups that were hits")
@@ -222,7 +314,10 @@ def test_what_is_unknown_is_named_with_its_reason_and_is_never_zero():
 
 def test_advice_notes_and_every_table_are_there():
     page = page_of(full_test())
-    assert "up to 4 ms a step: use bfloat16 (half_precision is 0; look at the op table)" in page.texts("li")
+    assert (
+        "up to 4 ms a step: use bfloat16 (half_precision is 0; look at the op table)"
+        in page.texts("li")
+    )
     assert "a note" in page.texts("li")
     assert {"ops on the host", "own table"} <= set(page.texts("caption"))
     assert "MatMul_1 MatMul 2 500 µs 25 %" in page.texts("tr")
@@ -240,26 +335,50 @@ def test_tests_that_ask_for_attention_come_first_and_are_open():
         record_of(checks=[check("INCONCLUSIVE")], key="test_undecided"),
     ]
     page = page_of(*tests)
-    names = ["test_failed", "test_unknown", "test_broken", "test_undecided", "test_new", "test_passed", "test_quiet"]
+    names = [
+        "test_failed",
+        "test_unknown",
+        "test_broken",
+        "test_undecided",
+        "test_new",
+        "test_passed",
+        "test_quiet",
+    ]
     assert [text.split("::")[1] for text in page.texts("h2")] == names
-    assert ["open" in attributes for _, attributes, _ in page.all("details", **{"class": "test"})] == [True] * 3 + [False] * 4
+    assert [
+        "open" in attributes for _, attributes, _ in page.all("details", **{"class": "test"})
+    ] == [True] * 3 + [False] * 4
     targets = [
-        attributes["href"] for _, attributes, _ in page.all("a") if attributes["href"].startswith("#t") and attributes["href"] != "#tests"
+        attributes["href"]
+        for _, attributes, _ in page.all("a")
+        if attributes["href"].startswith("#t") and attributes["href"] != "#tests"
     ]
     assert targets == ["#t6", "#t4", "#t5", "#t7", "#t3", "#t2", "#t1"]
 
 
 def test_of_tests_with_one_verdict_the_one_that_is_slower_by_most_comes_first():
     def slower(key, ratio):
-        return record_of(profile(), key=key, checks=[replace(check("REGRESSION", "step_time"), detail={**TIMED, "ratio": ratio})])
+        return record_of(
+            profile(),
+            key=key,
+            checks=[replace(check("REGRESSION", "step_time"), detail={**TIMED, "ratio": ratio})],
+        )
 
     page = page_of(slower("test_somewhat", 1.1), slower("test_much", 2.0), slower("test_more", 1.3))
-    assert [text.split("::")[1] for text in page.texts("h2")] == ["test_much", "test_more", "test_somewhat"]
+    assert [text.split("::")[1] for text in page.texts("h2")] == [
+        "test_much",
+        "test_more",
+        "test_somewhat",
+    ]
 
 
 @pytest.mark.parametrize("verdict", Verdict)
 def test_a_verdict_is_a_sign_and_a_word_besides_its_colour(verdict):
-    (shown,) = {text for text in page_of(record_of(checks=[check(verdict.value)])).texts("span") if verdict.value in text}
+    (shown,) = {
+        text
+        for text in page_of(record_of(checks=[check(verdict.value)])).texts("span")
+        if verdict.value in text
+    }
     sign, word = shown.split()
     assert (len(sign), word) == (1, verdict.value)
 
@@ -269,7 +388,9 @@ def test_every_part_has_a_colour_and_lines_that_no_other_has():
     patterns = [attributes["id"] for _, attributes, _ in page.all("pattern")]
     assert patterns == [f"h-{part}" for part in PARTS]
     drawn = re.findall(r"<pattern .*?</pattern>", render_html(Run(created="", tests=())))
-    assert len({re.sub(r'id="[^"]*"|fill="#[^"]*"', "", one) for one in drawn}) == len(PARTS)  # seen without colours
+    assert len({re.sub(r'id="[^"]*"|fill="#[^"]*"', "", one) for one in drawn}) == len(
+        PARTS
+    )  # seen without colours
 
 
 def test_the_environment_is_told_once_or_test_by_test_where_it_differs():
@@ -277,20 +398,35 @@ def test_the_environment_is_told_once_or_test_by_test_where_it_differs():
     assert sum("Laptop 3000" in text for text in one.texts("p")) == 1
     two = page_of(record_of(), record_of(key="test_other", environment=SERVER))
     assert any(text.startswith("machine 1: ") and "Laptop 3000" in text for text in two.texts("p"))
-    assert [text for text in two.texts("p") if text.startswith("on machine")] == ["on machine 1", "on machine 2"]
+    assert [text for text in two.texts("p") if text.startswith("on machine")] == [
+        "on machine 1",
+        "on machine 2",
+    ]
 
 
-@pytest.mark.parametrize("where", ["key", "file", "message", "profile", "op", "note", "advice", "unit"])
+@pytest.mark.parametrize(
+    "where", ["key", "file", "message", "profile", "op", "note", "advice", "unit"]
+)
 def test_names_that_mean_harm_are_text(where):
-    named = replace(profile(NASTY if where == "profile" else "", notes=(NASTY,) if where == "note" else ()), tables={"host_ops": ops(1)})
+    named = replace(
+        profile(NASTY if where == "profile" else "", notes=(NASTY,) if where == "note" else ()),
+        tables={"host_ops": ops(1)},
+    )
     if where == "op":
         named = replace(named, tables={"host_ops": ops(1, NASTY[:40])})
     if where == "unit":
-        named = replace(named, tables={"x": Table(title=NASTY, columns=((NASTY, NASTY),), rows=((1.5,),))})
+        named = replace(
+            named, tables={"x": Table(title=NASTY, columns=((NASTY, NASTY),), rows=((1.5,),))}
+        )
     if where == "advice":
         named = replace(named, advice=(Advice(what=NASTY, because="", win_s=None, look=""),))
     checks = [check("FAIL", message=NASTY, name=named.name)] if where == "message" else []
-    test = record_of(named, key=NASTY if where == "key" else "test_step", file=NASTY if where == "file" else "a.py", checks=checks)
+    test = record_of(
+        named,
+        key=NASTY if where == "key" else "test_step",
+        file=NASTY if where == "file" else "a.py",
+        checks=checks,
+    )
     page = page_of(test, commit=NASTY)
     assert page.faults == []
     assert len(page.all("script")) == 1
@@ -318,10 +454,21 @@ def test_very_long_names_are_cut_and_whole_in_a_title():
 def test_a_very_long_text_leaves_room_for_the_others():
     long = "n" * 5000
     measured = replace(
-        profile(long, notes=(long,), input_bound=0.1), ended=long, advice=(Advice(what=long, because=long, win_s=None, look=long),)
+        profile(long, notes=(long,), input_bound=0.1),
+        ended=long,
+        advice=(Advice(what=long, because=long, win_s=None, look=long),),
     )
-    page = page_of(record_of(measured, environment={"platform": long, "machine": {long: long}}), commit=long)
-    assert max(len(page.texts(tag)[n]) for tag in ("li", "p", "h3", "code") for n in range(len(page.texts(tag)))) < 2000
+    page = page_of(
+        record_of(measured, environment={"platform": long, "machine": {long: long}}), commit=long
+    )
+    assert (
+        max(
+            len(page.texts(tag)[n])
+            for tag in ("li", "p", "h3", "code")
+            for n in range(len(page.texts(tag)))
+        )
+        < 2000
+    )
 
 
 def test_marks_that_turn_text_around_are_replaced():
@@ -346,9 +493,15 @@ def test_links_lead_from_the_report_to_kept_files(tmp_path):
 
 
 def test_memory_over_a_step_is_a_chart_and_a_table():
-    held = Table.of("memory over train 1", (("into the step", "s"), ("held", "bytes")), [(0.0, 2**20), (0.001, 4 * 2**20)])
+    held = Table.of(
+        "memory over train 1",
+        (("into the step", "s"), ("held", "bytes")),
+        [(0.0, 2**20), (0.001, 4 * 2**20)],
+    )
     page = page_of(record_of(replace(profile(), tables={"memory_over_step": held})))
-    assert [attributes["d"] for _, attributes, _ in page.all("path", **{"class": "held"})] == ["M48,85H200V10H352"]
+    assert [attributes["d"] for _, attributes, _ in page.all("path", **{"class": "held"})] == [
+        "M48,85H200V10H352"
+    ]
     assert "1 ms 4 MiB" in page.texts("tr")
 
 
@@ -359,24 +512,71 @@ def test_a_table_is_cut_with_a_count():
 
 
 def crowded(number, text=""):
-    steps = tuple(step(n, input=0.001 + n / 1e5, host_compute=0.002, device_compute=0.004, other=0.0005, output=0.0003) for n in range(20))
-    keys = ["stages", "host_ops", "device_ops", "functions", "kernels", "op_profile", "executables", "outside_xla", "graph", "memory"]
+    steps = tuple(
+        step(
+            n,
+            input=0.001 + n / 1e5,
+            host_compute=0.002,
+            device_compute=0.004,
+            other=0.0005,
+            output=0.0003,
+        )
+        for n in range(20)
+    )
+    keys = [
+        "stages",
+        "host_ops",
+        "device_ops",
+        "functions",
+        "kernels",
+        "op_profile",
+        "executables",
+        "outside_xla",
+        "graph",
+        "memory",
+    ]
     measured = replace(
         profile(
-            **{name: value(name, 0.5 + number / 1000, where=f"something of {name} that takes some words to say {text}") for name in METRICS}
+            **{
+                name: value(
+                    name,
+                    0.5 + number / 1000,
+                    where=f"something of {name} that takes some words to say {text}",
+                )
+                for name in METRICS
+            }
         ),
         steps=steps,
         blocks_s=tuple(0.5 + n / 1000 for n in range(50)),
-        tables={key: replace(ops(50, f"model/layer_{number}/dense/MatMul{text}"), title=key) for key in keys},
-        advice=(Advice(what="do what takes a sentence to say " + text, because="some number is large", win_s=0.1, look="a table"),) * 4,
+        tables={
+            key: replace(ops(50, f"model/layer_{number}/dense/MatMul{text}"), title=key)
+            for key in keys
+        },
+        advice=(
+            Advice(
+                what="do what takes a sentence to say " + text,
+                because="some number is large",
+                win_s=0.1,
+                look="a table",
+            ),
+        )
+        * 4,
     )
-    timed = replace(check("REGRESSION", "step_time", "step_time is more " * 10), detail={**TIMED, "runs": [0.01] * 10})
-    same = [replace(check("PASS", name, kind="baseline"), detail={"before": 1, "after": 1}) for name in METRICS]
+    timed = replace(
+        check("REGRESSION", "step_time", "step_time is more " * 10),
+        detail={**TIMED, "runs": [0.01] * 10},
+    )
+    same = [
+        replace(check("PASS", name, kind="baseline"), detail={"before": 1, "after": 1})
+        for name in METRICS
+    ]
     return record_of(measured, key=f"test_{number}{text}", checks=[timed, *same])
 
 
 def test_a_hundred_tests_are_less_than_a_megabyte():
-    page = render_html(Run(created="", tests=tuple(crowded(number, "ü" * 70) for number in range(100))))
+    page = render_html(
+        Run(created="", tests=tuple(crowded(number, "ü" * 70) for number in range(100)))
+    )
     assert len(page.encode()) < PAGE_BYTES == 1_000_000
     assert page.count('<svg class="chart steps"') == 100
     assert "Left out to keep the page small: " in page

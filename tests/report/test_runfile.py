@@ -11,7 +11,10 @@ from pytest_tfperf.report.run_file import ENDINGS, read_run, write_run
 from pytest_tfperf.results import Run
 
 A_RUN = Run(
-    created="2026-01-31T12:00:00+00:00", tests=(record_of(profile(step_time=0.1, retraces=0), checks=[check("PASS")], key="test_größe"),)
+    created="2026-01-31T12:00:00+00:00",
+    tests=(
+        record_of(profile(step_time=0.1, retraces=0), checks=[check("PASS")], key="test_größe"),
+    ),
 )
 
 
@@ -71,16 +74,23 @@ def test_what_is_no_run_file_is_refused_by_name(tmp_path, content, said):
 
 
 def test_a_file_that_is_not_there_is_refused_by_name(tmp_path):
-    with pytest.raises(TfperfError, match=f"^{tmp_path / 'run.json'}: cannot be read: No such file or directory$"):
+    with pytest.raises(
+        TfperfError, match=f"^{tmp_path / 'run.json'}: cannot be read: No such file or directory$"
+    ):
         read_run(tmp_path / "run.json")
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
 @pytest.mark.parametrize("room", [0, 700])
-def test_on_a_full_disk_the_earlier_file_is_as_it_was_and_nothing_is_left_beside_it(tmp_path, ending, room):
+def test_on_a_full_disk_the_earlier_file_is_as_it_was_and_nothing_is_left_beside_it(
+    tmp_path, ending, room
+):
     path = tmp_path / f"run{ending}"
     path.write_text("as it was")
     many = replace(A_RUN, tests=A_RUN.tests * 20)
-    with files_of_at_most(room), pytest.raises(TfperfError, match=f"^report {path}: cannot be written: File too large$"):
+    with (
+        files_of_at_most(room),
+        pytest.raises(TfperfError, match=f"^report {path}: cannot be written: File too large$"),
+    ):
         write_run(many, path)
     assert {file.name: file.read_text() for file in tmp_path.iterdir()} == {path.name: "as it was"}

@@ -10,16 +10,35 @@ from builders import profile, record_of
 from shown_run import a_run
 
 from pytest_tfperf.metrics import PLATFORM, PROGRAM, UNITS, Metric
-from pytest_tfperf.results import FORMAT, PARTS, Advice, Check, Profile, Run, Source, Step, Table, TestRecord, Value, Verdict
+from pytest_tfperf.results import (
+    FORMAT,
+    PARTS,
+    Advice,
+    Check,
+    Profile,
+    Run,
+    Source,
+    Step,
+    Table,
+    TestRecord,
+    Value,
+    Verdict,
+)
 
-SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "run.schema.json").read_text(encoding="utf-8"))
+SCHEMA = json.loads(
+    (Path(__file__).parents[2] / "docs" / "run.schema.json").read_text(encoding="utf-8")
+)
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 OWN = Metric("padding_rows", "count", "lower", PROGRAM, "rows that are padding")
 
 
 def own_run():
     """A run whose profile has a metric of the project's own."""
-    made = replace(profile(), own={OWN.name: OWN}, metrics={OWN.name: Value(number=3.0, unit="count", source=Source.OWN)})
+    made = replace(
+        profile(),
+        own={OWN.name: OWN},
+        metrics={OWN.name: Value(number=3.0, unit="count", source=Source.OWN)},
+    )
     return Run(created="2026-01-31T12:00:00+00:00", tests=(record_of(made),))
 
 
@@ -36,7 +55,15 @@ def test_it_is_a_schema():
     assert SCHEMA["$schema"] == "https://json-schema.org/draft/2020-12/schema"
 
 
-@pytest.mark.parametrize("run", [a_run(), own_run(), Run(created="now", tests=()), Run(created="now", tests=(record_of(environment={}),))])
+@pytest.mark.parametrize(
+    "run",
+    [
+        a_run(),
+        own_run(),
+        Run(created="now", tests=()),
+        Run(created="now", tests=(record_of(environment={}),)),
+    ],
+)
 def test_what_is_written_keeps_to_it(run):
     VALIDATOR.validate(json.loads(json.dumps(run.to_json(), allow_nan=False)))
 
@@ -61,7 +88,9 @@ def test_every_field_is_described(key, row):
 def test_every_field_of_what_is_written_otherwise_is_described():
     assert names("value") == set(Value.unknown("retraces", "why").to_json())
     assert set(SCHEMA["properties"]) == set(a_run().to_json())
-    assert set().union(*(check.detail for test in a_run().tests for check in test.checks)) <= names("comparison")
+    assert set().union(*(check.detail for test in a_run().tests for check in test.checks)) <= names(
+        "comparison"
+    )
 
 
 def test_every_choice_is_one_of_the_code():
@@ -82,7 +111,10 @@ def test_every_choice_is_one_of_the_code():
         (["tests", 0, "checks", 0, "verdict"], "GOOD"),
         (["tests", 0, "checks", 0, "kind"], "guess"),
         (["tests", 0, "profiles", 0, "metrics", "step_time", "value"], "0.1"),
-        (["tests", 0, "profiles", 0, "metrics", "step_time", "value"], None),  # with a source, and no reason
+        (
+            ["tests", 0, "profiles", 0, "metrics", "step_time", "value"],
+            None,
+        ),  # with a source, and no reason
         (["tests", 0, "profiles", 0, "metrics", "step_skew", "why"], None),
         (["tests", 0, "profiles", 0, "metrics", "step_time", "unit"], "ms"),
         (["tests", 0, "profiles", 0, "steps", 0, "period_s"], -1.0),

@@ -12,14 +12,32 @@ from pytest_tfperf.results import Run, Verdict
 
 LONG = "TestModels::test_train_step[resnet50-batch_size_256-mixed_bfloat16]"
 TRAIN = profile(
-    step_time=0.0125, input_bound=0.19, xla_compiles=0, retraces=0, eager_ops=3, host_overhead=0.05, first_step_time=2.5,
-    xla_launches=value("xla_launches", 2, low=2, high=3), peak_memory=1.5 * 2**30, throughput=2560, epoch_gap=0.004,
-)  # fmt: skip
-EVAL = profile("eval", notes=("timed window: 12 of 50 steps, cut",), input_bound=0.01, xla_compiles=0)
-FAILED = check("FAIL", message="input_bound was 19 %, wanted at most 5 % (max_input_bound='5%')\n  where: 90 % in Map\n  try: prefetch")
+    step_time=0.0125,
+    input_bound=0.19,
+    xla_compiles=0,
+    retraces=0,
+    eager_ops=3,
+    host_overhead=0.05,
+    first_step_time=2.5,
+    xla_launches=value("xla_launches", 2, low=2, high=3),
+    peak_memory=1.5 * 2**30,
+    throughput=2560,
+    epoch_gap=0.004,
+)
+EVAL = profile(
+    "eval", notes=("timed window: 12 of 50 steps, cut",), input_bound=0.01, xla_compiles=0
+)
+FAILED = check(
+    "FAIL",
+    message="input_bound was 19 %, wanted at most 5 % (max_input_bound='5%')\n  where: 90 % in Map\n  try: prefetch",
+)
 PASSED = check("PASS", "retraces", "retraces 0, wanted at most 0")
-UNKNOWN = check("UNKNOWN", "epoch_gap", "epoch_gap is unknown, wanted at most 1 s: no epoch ended", name="eval")
-COLLECTING = check("INCONCLUSIVE", "step_time", "step_time: 10 ms stored last, 12 ms now; collecting 1 of 5 runs")
+UNKNOWN = check(
+    "UNKNOWN", "epoch_gap", "epoch_gap is unknown, wanted at most 1 s: no epoch ended", name="eval"
+)
+COLLECTING = check(
+    "INCONCLUSIVE", "step_time", "step_time: 10 ms stored last, 12 ms now; collecting 1 of 5 runs"
+)
 
 
 def a_run():
@@ -39,7 +57,11 @@ def shown(run, width, verbosity):
 def table(lines):
     """The lines up to the first check or the count."""
     texts = [line.text for line in lines]
-    end = next(i for i, text in enumerate(texts) if text.startswith("tfperf: ") or text.split()[0] in Verdict.__members__)
+    end = next(
+        i
+        for i, text in enumerate(texts)
+        if text.startswith("tfperf: ") or text.split()[0] in Verdict.__members__
+    )
     return texts[:end]
 
 
@@ -108,12 +130,16 @@ def test_a_long_name_keeps_both_ends(width):
 
 def test_a_name_is_whole_where_it_fits_whatever_the_number_of_columns():
     key = "test_" + "x" * 43
-    lines = table(render(Run(created="", tests=(record_of(profile(step_time=0.1), key=key),)), 80, 0))
+    lines = table(
+        render(Run(created="", tests=(record_of(profile(step_time=0.1), key=key),)), 80, 0)
+    )
     assert lines[-1] == f"{key}  100 ms"
 
 
 def test_columns_that_no_profile_measured_are_left_out():
-    head = table(render(Run(created="", tests=(record_of(profile(step_time=0.1, retraces=0)),)), 80, 0))[0]
+    head = table(
+        render(Run(created="", tests=(record_of(profile(step_time=0.1, retraces=0)),)), 80, 0)
+    )[0]
     assert head.split() == ["test", "step", "retraces"]
 
 
@@ -124,24 +150,39 @@ def test_a_profile_of_another_version_with_fewer_metrics_is_shown():
 
 
 def test_without_profiles_there_is_no_table():
-    assert shown(Run(created="", tests=(record_of(),)), 80, 0) == "tfperf: 0 checks decided (0 pass, 0 fail)\n"
+    assert (
+        shown(Run(created="", tests=(record_of(),)), 80, 0)
+        == "tfperf: 0 checks decided (0 pass, 0 fail)\n"
+    )
 
 
 @pytest.mark.parametrize(
     ("verdict", "colour"),
     [
-        ("PASS", "green"), ("IMPROVED", "green"), ("FAIL", "red"), ("REGRESSION", "red"), ("UNKNOWN", "red"), ("MISSING", "red"),
-        ("INCONCLUSIVE", "yellow"), ("INCOMPARABLE", "yellow"), ("NEW", "yellow"),
+        ("PASS", "green"),
+        ("IMPROVED", "green"),
+        ("FAIL", "red"),
+        ("REGRESSION", "red"),
+        ("UNKNOWN", "red"),
+        ("MISSING", "red"),
+        ("INCONCLUSIVE", "yellow"),
+        ("INCOMPARABLE", "yellow"),
+        ("NEW", "yellow"),
     ],
-)  # fmt: skip
+)
 def test_red_fails_yellow_is_not_decided_green_is_good(verdict, colour):
     line, count = render(Run(created="", tests=(record_of(checks=[check(verdict)]),)), 80, 1)
     assert (line.colour, count.colour) == (colour, colour)
 
 
 def test_an_improvement_is_said_also_without_verbose():
-    run = Run(created="", tests=(record_of(checks=[check("IMPROVED", message="retraces changed from 2 to 1")]),))
-    assert shown(run, 80, 0).startswith("IMPROVED     test_model.py::test_step: retraces changed from 2 to 1\n")
+    run = Run(
+        created="",
+        tests=(record_of(checks=[check("IMPROVED", message="retraces changed from 2 to 1")]),),
+    )
+    assert shown(run, 80, 0).startswith(
+        "IMPROVED     test_model.py::test_step: retraces changed from 2 to 1\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -150,7 +191,10 @@ def test_an_improvement_is_said_also_without_verbose():
         ([], "0 checks decided (0 pass, 0 fail)"),
         (["PASS"], "1 check decided (1 pass, 0 fail)"),
         (["PASS", "IMPROVED", "FAIL", "REGRESSION"], "4 checks decided (2 pass, 2 fail)"),
-        (["PASS", "UNKNOWN"], "1 check decided (1 pass, 0 fail), 1 not decided: input_bound UNKNOWN in test_step"),
+        (
+            ["PASS", "UNKNOWN"],
+            "1 check decided (1 pass, 0 fail), 1 not decided: input_bound UNKNOWN in test_step",
+        ),
         (
             ["NEW", "MISSING", "INCOMPARABLE"],
             "0 checks decided (0 pass, 0 fail), 3 not decided: "
@@ -158,19 +202,31 @@ def test_an_improvement_is_said_also_without_verbose():
         ),
         (
             ["PASS"] * 41 + ["INCONCLUSIVE"] * 5,
-            "41 checks decided (41 pass, 0 fail), 5 not decided: " + "input_bound INCONCLUSIVE in test_step, " * 3 + "and 2 more",
+            "41 checks decided (41 pass, 0 fail), 5 not decided: "
+            + "input_bound INCONCLUSIVE in test_step, " * 3
+            + "and 2 more",
         ),
     ],
 )
 def test_the_count_says_what_was_decided_and_names_what_was_not(verdicts, text):
-    assert count_line([record_of(checks=[check(verdict) for verdict in verdicts])]).text == f"tfperf: {text}"
+    assert (
+        count_line([record_of(checks=[check(verdict) for verdict in verdicts])]).text
+        == f"tfperf: {text}"
+    )
 
 
 def test_what_is_not_decided_for_the_same_reason_is_one_line_unless_all_is_asked_for():
     alike = [
-        record_of(checks=[check("INCONCLUSIVE", "step_time", "nothing to compare with\n  try: a ref")], key=f"test_{n}") for n in range(3)
+        record_of(
+            checks=[check("INCONCLUSIVE", "step_time", "nothing to compare with\n  try: a ref")],
+            key=f"test_{n}",
+        )
+        for n in range(3)
     ]
-    run = Run(created="", tests=(*alike, record_of(checks=[check("NEW", "step_time", "nothing to compare with")])))
+    run = Run(
+        created="",
+        tests=(*alike, record_of(checks=[check("NEW", "step_time", "nothing to compare with")])),
+    )
     *brief, _ = shown(run, 80, 0).splitlines()
     assert brief == [
         "INCONCLUSIVE test_model.py::test_0 and 2 more: nothing to compare with",
@@ -180,12 +236,22 @@ def test_what_is_not_decided_for_the_same_reason_is_one_line_unless_all_is_asked
 
 
 def test_what_fails_tests_for_the_same_reason_is_a_line_each():
-    run = Run(created="", tests=tuple(record_of(checks=[check("UNKNOWN", message="no device")], key=f"test_{n}") for n in range(3)))
+    run = Run(
+        created="",
+        tests=tuple(
+            record_of(checks=[check("UNKNOWN", message="no device")], key=f"test_{n}")
+            for n in range(3)
+        ),
+    )
     assert shown(run, 80, 0).count("UNKNOWN      test_model.py::test_") == 3
 
 
 def test_the_count_is_over_all_tests():
-    tests = [record_of(checks=[check("PASS")]), record_of(checks=[check("FAIL")], key="test_other"), record_of()]
+    tests = [
+        record_of(checks=[check("PASS")]),
+        record_of(checks=[check("FAIL")], key="test_other"),
+        record_of(),
+    ]
     assert count_line(tests).text == "tfperf: 2 checks decided (1 pass, 1 fail)"
 
 

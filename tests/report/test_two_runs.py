@@ -17,18 +17,29 @@ def traced(input_s, retraces=0, ops=()):
     """Three steps of 100 ms which wait for input so long, and these ops of their host."""
     parts = {part: input_s if part == "input" else 0.0 for part in PARTS}
     steps = tuple(Step(name=f"step {n}", period_s=0.1, parts_s=parts) for n in range(3))
-    table = Table(title="ops", columns=(("", ""),) * 8, rows=tuple(("host", name, kind, 1.0, s, s, None, 0.0) for name, kind, s in ops))
-    return replace(profile(step_time=0.1 + input_s, retraces=retraces, steps=steps), tables={"host_ops": table})
+    table = Table(
+        title="ops",
+        columns=(("", ""),) * 8,
+        rows=tuple(("host", name, kind, 1.0, s, s, None, 0.0) for name, kind, s in ops),
+    )
+    return replace(
+        profile(step_time=0.1 + input_s, retraces=retraces, steps=steps), tables={"host_ops": table}
+    )
 
 
 def pair(environment=NEWER):
     before = record_of(traced(0.01, ops=[("a", "MatMul", 0.02)]), environment=LAPTOP)
-    after = record_of(traced(0.04, 1, [("a", "MatMul", 0.02), ("t", "Transpose", 0.003)]), environment=environment)
+    after = record_of(
+        traced(0.04, 1, [("a", "MatMul", 0.02), ("t", "Transpose", 0.003)]), environment=environment
+    )
     return run_of(before, second=0), run_of(after, second=60, commit="def456")
 
 
 def shown(before, after, verbose=False):
-    return [line.text for line in render_compared_runs(before, after, compare_runs(before, after), 100, verbose)]
+    return [
+        line.text
+        for line in render_compared_runs(before, after, compare_runs(before, after), 100, verbose)
+    ]
 
 
 def test_the_comparison_as_a_whole():
@@ -37,18 +48,28 @@ def test_the_comparison_as_a_whole():
 
 def test_of_the_same_run_nothing_differs():
     before, _ = pair()
-    assert not [line for line in shown(before, before) if "differs" in line or line.startswith("changed:")]
+    assert not [
+        line for line in shown(before, before) if "differs" in line or line.startswith("changed:")
+    ]
 
 
 def test_a_setting_that_changed_for_several_tests_is_said_once():
     before, after = pair()
-    both = [replace(run, tests=(*run.tests, replace(run.tests[0], key="test_other"))) for run in (before, after)]
-    assert [line for line in shown(*both) if line.startswith("changed:")] == ["changed: tensorflow 2.21.0 → 2.21.1"]
+    both = [
+        replace(run, tests=(*run.tests, replace(run.tests[0], key="test_other")))
+        for run in (before, after)
+    ]
+    assert [line for line in shown(*both) if line.startswith("changed:")] == [
+        "changed: tensorflow 2.21.0 → 2.21.1"
+    ]
 
 
 @pytest.mark.parametrize(
     ("verbose", "n_shown", "title"),
-    [(False, 5, "what differs between the traces, 5 of 9 (-v shows more)"), (True, 9, "what differs between the traces")],
+    [
+        (False, 5, "what differs between the traces, 5 of 9 (-v shows more)"),
+        (True, 9, "what differs between the traces"),
+    ],
 )
 def test_without_v_the_largest_differences_are_shown(verbose, n_shown, title):
     old = record_of(traced(0.01))
@@ -61,13 +82,24 @@ def test_without_v_the_largest_differences_are_shown(verbose, n_shown, title):
 
 def test_a_profile_of_one_run_alone_has_no_differences():
     before, after = pair()
-    assert not [line for line in shown(before, replace(after, tests=(replace(after.tests[0], key="test_new"),))) if "differs" in line]
+    assert not [
+        line
+        for line in shown(before, replace(after, tests=(replace(after.tests[0], key="test_new"),)))
+        if "differs" in line
+    ]
 
 
 def test_reports_have_them_with_the_step_time():
     before, after = pair()
-    [timed] = [check for check in compare_runs(before, after).tests[0].checks if check.metric == "step_time"]
-    assert [one["what"] for one in timed.detail["differences"]] == ["input, of the step 10 ms → 40 ms", "1 new Transpose on the host (t)"]
+    [timed] = [
+        check
+        for check in compare_runs(before, after).tests[0].checks
+        if check.metric == "step_time"
+    ]
+    assert [one["what"] for one in timed.detail["differences"]] == [
+        "input, of the step 10 ms → 40 ms",
+        "1 new Transpose on the host (t)",
+    ]
 
 
 def test_the_json_has_them_too():

@@ -40,7 +40,13 @@ def events_of(seed, n_events, longest):
     """Events whose content is full of bytes that look like tags."""
     chance = random.Random(seed)
     return b"".join(
-        field(4, bytes(chance.choice((0x22, 0x22, 0x02, 0x00, 0x7F, 0xFF)) for _ in range(chance.randint(0, longest))))
+        field(
+            4,
+            bytes(
+                chance.choice((0x22, 0x22, 0x02, 0x00, 0x7F, 0xFF))
+                for _ in range(chance.randint(0, longest))
+            ),
+        )
         for _ in range(n_events)
     )
 
@@ -55,7 +61,9 @@ def test_walks_side_by_side_find_what_one_walk_finds(seed, longest, stretch):
 
 @pytest.mark.parametrize("stretch", [1, 5, 1 << 13])
 def test_real_events_with_stats_in_them(stretch):
-    plain = [event("a", n, n * 977, {"x": n, "y": "\x22\x02\x22\x00" * (n % 5)}) for n in range(200)]
+    plain = [
+        event("a", n, n * 977, {"x": n, "y": "\x22\x02\x22\x00" * (n % 5)}) for n in range(200)
+    ]
     raw = b"".join(item.encode({"a": 34}, {"x": 1, "y": 2}) for item in plain)
     assert framed(raw, 0, len(raw), stretch) == one_by_one(raw, 0, len(raw))
     assert len(framed(raw, 0, len(raw), stretch)[0]) == 200

@@ -11,13 +11,16 @@ from traces import real
 from xspace import event, field, line, plane, space, varint
 
 from pytest_tfperf.errors import TraceError
-from pytest_tfperf.hlo.decode import argument_shapes, buffer_bytes, buffer_sizes, decode_module, modules_of
+from pytest_tfperf.hlo.decode import decode_module
 from pytest_tfperf.hlo.module import DTYPES, Buffers, HloInstruction, Shape
+from pytest_tfperf.trace.hlo_modules import argument_shapes, buffer_bytes, buffer_sizes, modules_of
 from pytest_tfperf.trace.xspace import decode_trace
 
 
 def metadata_plane(protos):
-    return plane("/host:metadata", metadata={name: {"Hlo Proto": proto} for name, proto in protos.items()})
+    return plane(
+        "/host:metadata", metadata={name: {"Hlo Proto": proto} for name, proto in protos.items()}
+    )
 
 
 def hlo_proto(*sizes):
@@ -27,15 +30,17 @@ def hlo_proto(*sizes):
     message.hlo_module.name = "jit_f"
     message.buffer_assignment.logical_buffers.add(id=1, size=999)
     for index, size in enumerate(sizes):
-        message.buffer_assignment.buffer_allocations.add(index=index, size=size, maybe_live_out=True, color=1).assigned.add(size=77)
+        message.buffer_assignment.buffer_allocations.add(
+            index=index, size=size, maybe_live_out=True, color=1
+        ).assigned.add(size=77)
     return message.SerializeToString()
 
 
 @pytest.mark.parametrize("sizes", [(), (0,), (4096,), (1, 2, 3), (2**40, 2**33, 127, 128)])
 def test_an_executable_needs_the_sum_of_its_allocations(sizes):
-    assert buffer_bytes(decode_trace(space(plane("/host:CPU"), metadata_plane({"jit_f(1)": hlo_proto(*sizes)})))) == {
-        "jit_f(1)": sum(sizes)
-    }
+    assert buffer_bytes(
+        decode_trace(space(plane("/host:CPU"), metadata_plane({"jit_f(1)": hlo_proto(*sizes)})))
+    ) == {"jit_f(1)": sum(sizes)}
 
 
 def test_what_lies_in_the_host_s_memory_is_not_the_device_s():
@@ -44,14 +49,20 @@ def test_what_lies_in_the_host_s_memory_is_not_the_device_s():
     message = hlo_pb2.HloProto()
     for size, space_number in ((100, 0), (7, 1), (1 << 40, 5)):
         message.buffer_assignment.buffer_allocations.add(size=size, color=space_number)
-    assert buffer_bytes(decode_trace(space(metadata_plane({"a": message.SerializeToString()})))) == {"a": 107}
+    assert buffer_bytes(
+        decode_trace(space(metadata_plane({"a": message.SerializeToString()})))
+    ) == {"a": 107}
 
 
 def test_each_executable_is_counted_for_itself():
-    assert buffer_bytes(decode_trace(space(metadata_plane({"a": hlo_proto(1, 2), "b": hlo_proto(10)})))) == {"a": 3, "b": 10}
+    assert buffer_bytes(
+        decode_trace(space(metadata_plane({"a": hlo_proto(1, 2), "b": hlo_proto(10)})))
+    ) == {"a": 3, "b": 10}
 
 
-@pytest.mark.parametrize("planes", [[plane("/host:CPU", line("a", event("x", 0, 1)))], [plane("/host:metadata")]])
+@pytest.mark.parametrize(
+    "planes", [[plane("/host:CPU", line("a", event("x", 0, 1)))], [plane("/host:metadata")]]
+)
 def test_a_trace_without_executables_has_none(planes):
     assert buffer_bytes(decode_trace(space(*planes))) == {}
 
@@ -62,13 +73,19 @@ def test_a_stat_that_holds_no_proto_counts_nothing(value):
 
 
 def test_stats_of_other_planes_are_no_executables():
-    other = plane("/device:GPU:0", line("a", event("x", 0, 1)), metadata={"x": {"Hlo Proto": hlo_proto(5)}})
+    other = plane(
+        "/device:GPU:0", line("a", event("x", 0, 1)), metadata={"x": {"Hlo Proto": hlo_proto(5)}}
+    )
     assert buffer_bytes(decode_trace(space(other, metadata_plane({"a": hlo_proto(7)})))) == {"a": 7}
 
 
 def test_a_damaged_proto_is_an_error():
     damaged = field(3, b"\x1a\x09\x10")
-    with pytest.raises(TraceError, match=re.escape("trace some.pb: ") + r"\w+ at byte \d+ of \d+: field 3 needs 9 bytes, 1 are left"):
+    with pytest.raises(
+        TraceError,
+        match=re.escape("trace some.pb: ")
+        + r"\w+ at byte \d+ of \d+: field 3 needs 9 bytes, 1 are left",
+    ):
         buffer_bytes(decode_trace(space(metadata_plane({"a": damaged})), "some.pb"))
 
 
@@ -78,13 +95,17 @@ def test_buffers_are_told_apart_as_xla_does():
     message = hlo_pb2.HloProto()
     add = message.buffer_assignment.buffer_allocations.add
     add(size=1, is_entry_computation_parameter=True)
-    add(size=20, is_entry_computation_parameter=True, maybe_live_out=True)  # a variable that is updated in place
+    add(
+        size=20, is_entry_computation_parameter=True, maybe_live_out=True
+    )  # a variable that is updated in place
     add(size=300, maybe_live_out=True)
     add(size=4000, is_constant=True)
     add(size=50000, is_thread_local=True)
     add(size=600000)
     add(size=7000000, color=5)
-    trace = decode_trace(space(metadata_plane({"a": message.SerializeToString(), "b": hlo_proto(), "c": b""})))
+    trace = decode_trace(
+        space(metadata_plane({"a": message.SerializeToString(), "b": hlo_proto(), "c": b""}))
+    )
     assert buffer_sizes(trace) == {"a": Buffers(arguments=21, outputs=320, temporaries=600000)}
     assert buffer_bytes(trace) == {"a": 654321, "b": 0, "c": 0}
     assert buffer_sizes(decode_trace(space(plane("/host:CPU")))) == {}
@@ -99,8 +120,12 @@ def test_arguments_have_the_shapes_of_the_program():
     program.parameters.add(element_type=13).tuple_shapes.add(element_type=5)
     program.result.element_type = 11
     whole, bare = message.SerializeToString(), hlo_proto(1)
-    trace = decode_trace(space(metadata_plane({"a(1)": whole, "b(2)": bare, "c(3)": field(1, b"\x22\x05")})))
-    assert argument_shapes(trace, ["a(1)", "b(2)", "d(4)"]) == {"a(1)": (Shape("f32", (8, 4)), Shape("tuple", parts=(Shape("s64"),)))}
+    trace = decode_trace(
+        space(metadata_plane({"a(1)": whole, "b(2)": bare, "c(3)": field(1, b"\x22\x05")}))
+    )
+    assert argument_shapes(trace, ["a(1)", "b(2)", "d(4)"]) == {
+        "a(1)": (Shape("f32", (8, 4)), Shape("tuple", parts=(Shape("s64"),)))
+    }
     assert argument_shapes(decode_trace(space(plane("/host:CPU"))), ["a(1)"]) == {}
     with pytest.raises(TraceError, match="field 4 needs 5 bytes, 0 are left"):
         argument_shapes(trace, ["c(3)"])
@@ -111,18 +136,36 @@ def test_arguments_have_the_shapes_of_the_program():
 
 def message(*fields):
     """An embedded message of (number, value) pairs; a list is a packed field."""
-    return b"".join(field(n, b"".join(map(varint, value)) if isinstance(value, list) else value) for n, value in fields)
+    return b"".join(
+        field(n, b"".join(map(varint, value)) if isinstance(value, list) else value)
+        for n, value in fields
+    )
 
 
-F32_8_4 = message((2, 11), (3, [8, 4]), (6, [0, 1]), (5, message((1, [1, 0]), (6, message((1, [8, 128]))), (8, 5))))
+F32_8_4 = message(
+    (2, 11),
+    (3, [8, 4]),
+    (6, [0, 1]),
+    (5, message((1, [1, 0]), (6, message((1, [8, 128]))), (8, 5))),
+)
 
 
 def instruction(id, name, opcode, *fields, shape=F32_8_4, operands=(), called=()):
-    return message((1, name), (2, opcode), (3, shape), (35, id), (36, list(operands)), (38, list(called)), *fields)
+    return message(
+        (1, name),
+        (2, opcode),
+        (3, shape),
+        (35, id),
+        (36, list(operands)),
+        (38, list(called)),
+        *fields,
+    )
 
 
 def computation(id, *instructions, root):
-    return message((1, f"computation {id}"), (5, id), (6, root), *((2, part) for part in instructions))
+    return message(
+        (1, f"computation {id}"), (5, id), (6, root), *((2, part) for part in instructions)
+    )
 
 
 def module(*computations, entry, fields=()):
@@ -131,7 +174,12 @@ def module(*computations, entry, fields=()):
 
 def one(*fields, **options):
     """The instruction that these fields make."""
-    found = decode_module(module(computation(1, instruction(7, "a", "parameter", *fields, **options), root=7), entry=1), "m")
+    found = decode_module(
+        module(
+            computation(1, instruction(7, "a", "parameter", *fields, **options), root=7), entry=1
+        ),
+        "m",
+    )
     assert found.entry.root.name == "a"
     return found.entry.root
 
@@ -144,7 +192,11 @@ def test_a_shape_has_dtype_dimensions_and_layout():
 
 def test_a_tuple_is_made_of_shapes_in_shapes():
     scalar = message((2, 16))
-    shape = one(shape=message((2, 13), (4, F32_8_4), (4, message((2, 13), (4, scalar), (4, message((2, 17)))))))
+    shape = one(
+        shape=message(
+            (2, 13), (4, F32_8_4), (4, message((2, 13), (4, scalar), (4, message((2, 17)))))
+        )
+    )
     assert [part.dtype for part in shape.shape.parts] == ["f32", "tuple"]
     assert [array.dtype for array in shape.shape.arrays()] == ["f32", "bf16"]
     assert (shape.shape.elements, shape.shape.bytes) == (0, 128 + 2)
@@ -152,9 +204,24 @@ def test_a_tuple_is_made_of_shapes_in_shapes():
 
 @pytest.mark.parametrize(
     ("number", "bits", "size"),
-    [(1, 8, 3), (2, 8, 3), (10, 16, 6), (16, 16, 6), (11, 32, 12), (12, 64, 24), (15, 64, 24), (18, 128, 48), (19, 8, 3), (20, 8, 3),
-     (21, 4, 3), (32, 4, 3), (13, 0, 0), (14, 0, 0), (17, 0, 0)],
-)  # fmt: skip
+    [
+        (1, 8, 3),
+        (2, 8, 3),
+        (10, 16, 6),
+        (16, 16, 6),
+        (11, 32, 12),
+        (12, 64, 24),
+        (15, 64, 24),
+        (18, 128, 48),
+        (19, 8, 3),
+        (20, 8, 3),
+        (21, 4, 3),
+        (32, 4, 3),
+        (13, 0, 0),
+        (14, 0, 0),
+        (17, 0, 0),
+    ],
+)
 def test_bits_and_bytes_of_a_type(number, bits, size):
     shape = one(shape=message((2, number), (3, [3]))).shape
     assert (shape.bits, shape.bytes) == (bits, size)
@@ -165,7 +232,9 @@ def test_a_layout_may_pack_narrow_types():
 
 
 def test_a_layout_may_round_up_the_number_of_elements():
-    assert one(shape=message((2, 6), (3, [5]), (5, message((1, [0]), (16, 16))))).shape == Shape("u8", (5,), (), (0,), tail_alignment=16)
+    assert one(shape=message((2, 6), (3, [5]), (5, message((1, [0]), (16, 16))))).shape == Shape(
+        "u8", (5,), (), (0,), tail_alignment=16
+    )
     assert one(shape=message((2, 6), (3, [5]))).shape.tail_alignment == 1
 
 
@@ -179,7 +248,9 @@ def test_repeated_numbers_may_be_packed_or_not():
 
 
 def test_a_tile_may_combine_dimensions():
-    shape = one(shape=message((2, 11), (3, [4, 4]), (5, message((6, message((1, [-(2**63), 2]))))))).shape
+    shape = one(
+        shape=message((2, 11), (3, [4, 4]), (5, message((6, message((1, [-(2**63), 2]))))))
+    ).shape
     assert shape.tiles == ((-(2**63), 2),)
 
 
@@ -189,10 +260,19 @@ def test_fields_that_are_missing_have_their_defaults():
 
 @pytest.mark.parametrize(
     ("config", "trips"),
-    [('{"known_trip_count":{"n":"7"}}', 7), ('{"known_trip_count":{"n":7}}', 7), ("", None), ("{}", None), ("[1]", None), ("{", None),
-     ('{"known_trip_count":{"n":"-7"}}', None), ('{"known_trip_count":"7"}', None), ("[" * 100_000, None)],
+    [
+        ('{"known_trip_count":{"n":"7"}}', 7),
+        ('{"known_trip_count":{"n":7}}', 7),
+        ("", None),
+        ("{}", None),
+        ("[1]", None),
+        ("{", None),
+        ('{"known_trip_count":{"n":"-7"}}', None),
+        ('{"known_trip_count":"7"}', None),
+        ("[" * 100_000, None),
+    ],
     ids=range(9),
-)  # fmt: skip
+)
 def test_the_trip_count_of_a_loop_stands_in_its_configuration(config, trips):
     assert one((43, config)).trip_count == trips
 
@@ -205,19 +285,37 @@ def test_a_module_that_a_backend_compiled_has_a_schedule():
 
 @pytest.mark.parametrize(
     ("dtype", "literal", "value"),
-    [(1, (2, [1]), True), (1, (2, [0]), False), (4, (4, [-3]), -3), (5, (5, [2**62]), 2**62), (8, (6, [2**32 - 1]), 2**32 - 1),
-     (9, (7, [2**64 - 1]), 2**64 - 1), (2, (15, b"\xff"), -1), (6, (3, b"\xff"), 255), (3, (17, b"\xfe\xff"), -2), (7, (16, b"\xfe\xff"), 65534),
-     (10, (11, struct.pack("<e", 0.5)), 0.5), (16, (13, b"\xc0\x3f"), 1.5), (11, (8, struct.pack("<f", -2.25)), -2.25),
-     (12, (9, struct.pack("<d", 0.1)), 0.1), (11, (8, b"short"), None), (15, (12, bytes(8)), None), (99, (8, bytes(4)), None)],
+    [
+        (1, (2, [1]), True),
+        (1, (2, [0]), False),
+        (4, (4, [-3]), -3),
+        (5, (5, [2**62]), 2**62),
+        (8, (6, [2**32 - 1]), 2**32 - 1),
+        (9, (7, [2**64 - 1]), 2**64 - 1),
+        (2, (15, b"\xff"), -1),
+        (6, (3, b"\xff"), 255),
+        (3, (17, b"\xfe\xff"), -2),
+        (7, (16, b"\xfe\xff"), 65534),
+        (10, (11, struct.pack("<e", 0.5)), 0.5),
+        (16, (13, b"\xc0\x3f"), 1.5),
+        (11, (8, struct.pack("<f", -2.25)), -2.25),
+        (12, (9, struct.pack("<d", 0.1)), 0.1),
+        (11, (8, b"short"), None),
+        (15, (12, bytes(8)), None),
+        (99, (8, bytes(4)), None),
+    ],
     ids=range(17),
-)  # fmt: skip
+)
 def test_the_value_of_a_scalar_constant(dtype, literal, value):
     found = one((8, message(literal)), shape=message((2, dtype)))
     assert (found.constant, type(found.constant)) == (value, type(value))
 
 
 def test_an_array_s_values_are_left_out():
-    assert one((8, message((8, struct.pack("<f", 1.0)))), shape=message((2, 11), (3, [1]))).constant is None
+    assert (
+        one((8, message((8, struct.pack("<f", 1.0)))), shape=message((2, 11), (3, [1]))).constant
+        is None
+    )
 
 
 PARAMETER = instruction(1, "a", "parameter")
@@ -231,16 +329,45 @@ PARAMETER = instruction(1, "a", "parameter")
         (module(computation(3, PARAMETER, root=2), entry=3), "there is no instruction 2 to return"),
         (module(computation(3, root=2), entry=3), "there is no instruction 2 to return"),
         (module(computation(3, PARAMETER, PARAMETER, root=1), entry=3), "two instructions are 1"),
-        (module(computation(3, PARAMETER, root=1), computation(3, PARAMETER, root=1), entry=3), "two computations 3"),
-        (module(computation(3, instruction(2, "b", "copy", operands=[1]), PARAMETER, root=1), entry=3), "'b' needs 1, which is not there"),
-        (module(computation(3, instruction(2, "b", "copy", operands=[2]), root=2), entry=3), "'b' needs 2, which is not there"),
-        (module(computation(3, instruction(2, "b", "call", called=[3]), root=2), entry=3), "'b' needs 3, which is not there"),
-        (module(computation(3, instruction(2, "b", "copy", shape=message((2, 11), (3, [-1]))), root=2), entry=3), "a dimension of -1"),
+        (
+            module(computation(3, PARAMETER, root=1), computation(3, PARAMETER, root=1), entry=3),
+            "two computations 3",
+        ),
+        (
+            module(
+                computation(3, instruction(2, "b", "copy", operands=[1]), PARAMETER, root=1),
+                entry=3,
+            ),
+            "'b' needs 1, which is not there",
+        ),
+        (
+            module(computation(3, instruction(2, "b", "copy", operands=[2]), root=2), entry=3),
+            "'b' needs 2, which is not there",
+        ),
+        (
+            module(computation(3, instruction(2, "b", "call", called=[3]), root=2), entry=3),
+            "'b' needs 3, which is not there",
+        ),
+        (
+            module(
+                computation(
+                    3, instruction(2, "b", "copy", shape=message((2, 11), (3, [-1]))), root=2
+                ),
+                entry=3,
+            ),
+            "a dimension of -1",
+        ),
     ],
     ids=range(10),
 )
 def test_a_module_that_cannot_be_run_is_an_error(raw, words):
-    with pytest.raises(TraceError, match=r"trace m\.hlo: Hlo\w+Proto at byte \d+ of \d+: .*" + re.escape(words) + "|" + re.escape(words)):
+    with pytest.raises(
+        TraceError,
+        match=r"trace m\.hlo: Hlo\w+Proto at byte \d+ of \d+: .*"
+        + re.escape(words)
+        + "|"
+        + re.escape(words),
+    ):
         decode_module(raw, "m.hlo")
 
 
@@ -259,17 +386,47 @@ def small_module():
     inner = computation(
         1,
         PARAMETER,
-        instruction(9, "c", "constant", (8, message((8, struct.pack("<f", 1.5)))), (63, "LT"), shape=message((2, 11))),
-        instruction(8, "s", "slice", (17, message((1, 1), (2, 3), (3, 1))), (21, message((1, message((1, -1), (2, 1))))), operands=[1]),
-        instruction(2, "b", "convolution", (15, window), (16, message((7, 1), (8, 2), (11, [0]))), (50, 2), operands=[1, 1]),
+        instruction(
+            9,
+            "c",
+            "constant",
+            (8, message((8, struct.pack("<f", 1.5)))),
+            (63, "LT"),
+            shape=message((2, 11)),
+        ),
+        instruction(
+            8,
+            "s",
+            "slice",
+            (17, message((1, 1), (2, 3), (3, 1))),
+            (21, message((1, message((1, -1), (2, 1))))),
+            operands=[1],
+        ),
+        instruction(
+            2,
+            "b",
+            "convolution",
+            (15, window),
+            (16, message((7, 1), (8, 2), (11, [0]))),
+            (50, 2),
+            operands=[1, 1],
+        ),
         root=2,
     )
     outer = computation(
         2,
-        instruction(3, "p", "parameter", (7, message((1, "MatMul"), (2, "x/MatMul"), (3, "a.py"), (4, 12)))),
+        instruction(
+            3, "p", "parameter", (7, message((1, "MatMul"), (2, "x/MatMul"), (3, "a.py"), (4, 12)))
+        ),
         instruction(4, "f", "fusion", (11, "kLoop"), operands=[3], called=[1]),
         instruction(
-            5, "d", "dot", (30, message((1, [1]), (2, [0]))), (43, '{"a": 1}'), operands=[4, 3], shape=message((2, 13), (4, F32_8_4))
+            5,
+            "d",
+            "dot",
+            (30, message((1, [1]), (2, [0]))),
+            (43, '{"a": 1}'),
+            operands=[4, 3],
+            shape=message((2, 13), (4, F32_8_4)),
         ),
         root=5,
     )
@@ -296,7 +453,12 @@ def test_damaged_bytes_are_decoded_or_are_a_trace_error(at, bits, cut):
 
 def test_executables_have_their_names_and_other_metadata_is_none():
     proto = field(1, small_module())
-    metadata = {"jit_f(1)": {"Hlo Proto": proto}, "SYMBOL_MAP": {"symbol_id": 5}, "jit_g(2)": {"Other": proto}, "empty": {"Hlo Proto": b""}}
+    metadata = {
+        "jit_f(1)": {"Hlo Proto": proto},
+        "SYMBOL_MAP": {"symbol_id": 5},
+        "jit_g(2)": {"Other": proto},
+        "empty": {"Hlo Proto": b""},
+    }
     trace = decode_trace(space(plane("/host:CPU"), plane("/host:metadata", metadata=metadata)))
     assert {name: found.name for name, found in modules_of(trace).items()} == {"jit_f(1)": "jit_f"}
     assert modules_of(trace, ["SYMBOL_MAP", "no such module"]) == {}
@@ -304,13 +466,17 @@ def test_executables_have_their_names_and_other_metadata_is_none():
 
 def test_only_the_wanted_executables_are_decoded():
     damaged = field(1, small_module()[:-5])
-    trace = decode_trace(space(metadata_plane({"a": field(1, small_module()), "b": damaged})), "some.pb")
+    trace = decode_trace(
+        space(metadata_plane({"a": field(1, small_module()), "b": damaged})), "some.pb"
+    )
     assert list(modules_of(trace, {"a"})) == ["a"]
     with pytest.raises(TraceError, match=re.escape("trace some.pb: ")):
         modules_of(trace)
 
 
-@pytest.mark.parametrize("planes", [[plane("/host:CPU", line("a", event("x", 0, 1)))], [plane("/host:metadata")]])
+@pytest.mark.parametrize(
+    "planes", [[plane("/host:CPU", line("a", event("x", 0, 1)))], [plane("/host:metadata")]]
+)
 def test_a_trace_without_metadata_has_no_modules(planes):
     assert modules_of(decode_trace(space(*planes))) == {}
 
@@ -321,31 +487,82 @@ def test_a_trace_without_metadata_has_no_modules(planes):
 def shape_of(proto):
     layout = proto.layout
     return Shape(
-        DTYPES[proto.element_type], tuple(proto.dimensions), tuple(proto.is_dynamic_dimension), tuple(layout.minor_to_major),
-        tuple(tuple(tile.dimensions) for tile in layout.tiles), layout.memory_space, layout.element_size_in_bits,
-        tuple(map(shape_of, proto.tuple_shapes)), max(1, layout.tail_padding_alignment_in_elements),
-    )  # fmt: skip
+        DTYPES[proto.element_type],
+        tuple(proto.dimensions),
+        tuple(proto.is_dynamic_dimension),
+        tuple(layout.minor_to_major),
+        tuple(tuple(tile.dimensions) for tile in layout.tiles),
+        layout.memory_space,
+        layout.element_size_in_bits,
+        tuple(map(shape_of, proto.tuple_shapes)),
+        max(1, layout.tail_padding_alignment_in_elements),
+    )
 
 
 def as_protobuf_reads_it(op):
     """The fields of an instruction, in the order of ours."""
     dot, conv = op.dot_dimension_numbers, op.convolution_dimension_numbers
     return (
-        op.id, op.name, op.opcode, shape_of(op.shape), tuple(op.operand_ids), tuple(op.called_computation_ids),
-        op.metadata.op_type, op.metadata.op_name, op.metadata.source_file, op.metadata.source_line, op.parameter_number, op.tuple_index,
-        tuple(op.dimensions), tuple(op.fft_length),
-        tuple((w.size, max(1, w.stride), w.padding_low, w.padding_high, max(1, w.window_dilation), max(1, w.base_dilation), w.window_reversal)
-              for w in op.window.dimensions),
-        (tuple(dot.lhs_contracting_dimensions), tuple(dot.rhs_contracting_dimensions), tuple(dot.lhs_batch_dimensions),
-         tuple(dot.rhs_batch_dimensions)) if op.HasField("dot_dimension_numbers") else None,
-        (conv.input_batch_dimension, conv.input_feature_dimension, tuple(conv.input_spatial_dimensions),
-         conv.kernel_input_feature_dimension, conv.kernel_output_feature_dimension, tuple(conv.kernel_spatial_dimensions),
-         conv.output_batch_dimension, conv.output_feature_dimension, tuple(conv.output_spatial_dimensions))
-        if op.HasField("convolution_dimension_numbers") else None,
-        max(1, op.feature_group_count), max(1, op.batch_group_count), op.fusion_kind, op.custom_call_target, op.backend_config.decode(),
-        op.comparison_direction, scalar_of(op), tuple((part.start, part.limit, part.stride) for part in op.slice_dimensions),
-        tuple((part.edge_padding_low, part.edge_padding_high, part.interior_padding) for part in op.padding_config.dimensions),
-    )  # fmt: skip
+        op.id,
+        op.name,
+        op.opcode,
+        shape_of(op.shape),
+        tuple(op.operand_ids),
+        tuple(op.called_computation_ids),
+        op.metadata.op_type,
+        op.metadata.op_name,
+        op.metadata.source_file,
+        op.metadata.source_line,
+        op.parameter_number,
+        op.tuple_index,
+        tuple(op.dimensions),
+        tuple(op.fft_length),
+        tuple(
+            (
+                w.size,
+                max(1, w.stride),
+                w.padding_low,
+                w.padding_high,
+                max(1, w.window_dilation),
+                max(1, w.base_dilation),
+                w.window_reversal,
+            )
+            for w in op.window.dimensions
+        ),
+        (
+            tuple(dot.lhs_contracting_dimensions),
+            tuple(dot.rhs_contracting_dimensions),
+            tuple(dot.lhs_batch_dimensions),
+            tuple(dot.rhs_batch_dimensions),
+        )
+        if op.HasField("dot_dimension_numbers")
+        else None,
+        (
+            conv.input_batch_dimension,
+            conv.input_feature_dimension,
+            tuple(conv.input_spatial_dimensions),
+            conv.kernel_input_feature_dimension,
+            conv.kernel_output_feature_dimension,
+            tuple(conv.kernel_spatial_dimensions),
+            conv.output_batch_dimension,
+            conv.output_feature_dimension,
+            tuple(conv.output_spatial_dimensions),
+        )
+        if op.HasField("convolution_dimension_numbers")
+        else None,
+        max(1, op.feature_group_count),
+        max(1, op.batch_group_count),
+        op.fusion_kind,
+        op.custom_call_target,
+        op.backend_config.decode(),
+        op.comparison_direction,
+        scalar_of(op),
+        tuple((part.start, part.limit, part.stride) for part in op.slice_dimensions),
+        tuple(
+            (part.edge_padding_low, part.edge_padding_high, part.interior_padding)
+            for part in op.padding_config.dimensions
+        ),
+    )
 
 
 def scalar_of(op):
@@ -355,7 +572,11 @@ def scalar_of(op):
         return None
     values = getattr(op.literal, f"{dtype}s")
     if isinstance(values, bytes):
-        kind = ml_dtypes.bfloat16 if dtype == "bf16" else {"f": "float", "s": "int", "u": "uint"}[dtype[0]] + dtype[1:]
+        kind = (
+            ml_dtypes.bfloat16
+            if dtype == "bf16"
+            else {"f": "float", "s": "int", "u": "uint"}[dtype[0]] + dtype[1:]
+        )
         return np.frombuffer(values, kind)[0].item()
     return values[0]
 
@@ -372,12 +593,18 @@ def assert_read_alike(ours, raw):
     from tensorflow.compiler.xla.service import hlo_pb2
 
     proto = hlo_pb2.HloModuleProto.FromString(raw)
-    assert (ours.name, ours.entry_id, ours.scheduled) == (proto.name, proto.entry_computation_id, proto.HasField("schedule"))
+    assert (ours.name, ours.entry_id, ours.scheduled) == (
+        proto.name,
+        proto.entry_computation_id,
+        proto.HasField("schedule"),
+    )
     assert list(ours.computations) == [part.id for part in proto.computations]
     for part in proto.computations:
         mine = ours.computations[part.id]
         assert (mine.name, mine.root_id) == (part.name, part.root_id)
-        assert [plain(op) for op in mine.instructions.values()] == [as_protobuf_reads_it(op) for op in part.instructions]
+        assert [plain(op) for op in mine.instructions.values()] == [
+            as_protobuf_reads_it(op) for op in part.instructions
+        ]
 
 
 @pytest.mark.parametrize("stage", ["hlo_serialized", "optimized_hlo_serialized"])
@@ -388,24 +615,49 @@ def test_modules_of_tensorflow_are_read_as_protobuf_reads_them(stage):
     def step(image, kernel, weights):
         with tf.GradientTape() as tape:
             tape.watch([kernel, weights])
-            hidden = tf.nn.relu(tf.nn.conv2d(tf.cast(image, tf.bfloat16), tf.cast(kernel, tf.bfloat16), 2, "SAME", dilations=1))
+            hidden = tf.nn.relu(
+                tf.nn.conv2d(
+                    tf.cast(image, tf.bfloat16),
+                    tf.cast(kernel, tf.bfloat16),
+                    2,
+                    "SAME",
+                    dilations=1,
+                )
+            )
             hidden = tf.reshape(tf.cast(hidden, tf.float32), [2, -1])
-            _, hidden = tf.while_loop(lambda i, _: i < 5, lambda i, h: (i + 1, tf.matmul(h, weights)), (0, hidden), maximum_iterations=5)
-            loss = tf.cond(tf.reduce_sum(hidden) > 0, lambda: tf.reduce_sum(hidden), lambda: tf.reduce_max(hidden))
+            _, hidden = tf.while_loop(
+                lambda i, _: i < 5,
+                lambda i, h: (i + 1, tf.matmul(h, weights)),
+                (0, hidden),
+                maximum_iterations=5,
+            )
+            loss = tf.cond(
+                tf.reduce_sum(hidden) > 0,
+                lambda: tf.reduce_sum(hidden),
+                lambda: tf.reduce_max(hidden),
+            )
         return tape.gradient(loss, [kernel, weights]), tf.signal.rfft(hidden)
 
     arguments = tf.zeros([2, 8, 8, 3]), tf.zeros([3, 3, 3, 2]), tf.zeros([32, 32])
     raw = step.experimental_get_compiler_ir(*arguments)(stage=stage)
     ours = decode_module(raw, "step")
     assert_read_alike(ours, raw)
-    opcodes = {op.opcode for part in ours.computations.values() for op in part.instructions.values()}
+    opcodes = {
+        op.opcode for part in ours.computations.values() for op in part.instructions.values()
+    }
     assert {"convolution", "while", "dot", "fft"} <= opcodes
-    loops = [op.trip_count for part in ours.computations.values() for op in part.instructions.values() if op.opcode == "while"]
+    loops = [
+        op.trip_count
+        for part in ours.computations.values()
+        for op in part.instructions.values()
+        if op.opcode == "while"
+    ]
     assert (5 in loops) == stage.startswith("optimized")
 
 
 @pytest.mark.parametrize(
-    ("name", "n_modules"), [("tpu_v6e_jax_inference", 4), ("gpu_mi300_jax_conv", 8), ("gpu_v100_tf_bert_multiworker", 0)]
+    ("name", "n_modules"),
+    [("tpu_v6e_jax_inference", 4), ("gpu_mi300_jax_conv", 8), ("gpu_v100_tf_bert_multiworker", 0)],
 )
 def test_modules_of_real_traces_are_read_as_protobuf_reads_them(name, n_modules):
     from tensorflow.compiler.xla.service import hlo_pb2
@@ -415,6 +667,11 @@ def test_modules_of_real_traces_are_read_as_protobuf_reads_them(name, n_modules)
     assert len(modules) == n_modules
     for key, ours in modules.items():
         metadata = trace.plane("/host:metadata")
-        stat = {n: (value, end) for n, _, value, end in metadata.message.fields(*metadata.metadata_stats[key][0], "XStat")}
+        stat = {
+            n: (value, end)
+            for n, _, value, end in metadata.message.fields(
+                *metadata.metadata_stats[key][0], "XStat"
+            )
+        }
         proto = hlo_pb2.HloProto.FromString(metadata.message.slice(*stat[6]))
         assert_read_alike(ours, proto.hlo_module.SerializeToString())

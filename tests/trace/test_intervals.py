@@ -3,7 +3,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_tfperf.trace.intervals import EMPTY, clip, complement, covered, intersect, merge, subtract
+from pytest_tfperf.trace.intervals import (
+    EMPTY,
+    clip,
+    complement,
+    covered,
+    intersect,
+    merge,
+    subtract,
+)
 
 TIMES = st.integers(0, 20)
 PAIRS = st.lists(st.tuples(TIMES, TIMES).map(sorted), max_size=8)
@@ -77,7 +85,9 @@ def test_subtract_is_what_only_the_first_has(one, other):
 def test_covered_counts_the_units_of_each_window(intervals, windows):
     found = covered(intervals, *spans(*windows))
     assert found.dtype == np.int64
-    assert found.tolist() == [int((axis(intervals) & axis(spans(window))).sum()) for window in windows]
+    assert found.tolist() == [
+        int((axis(intervals) & axis(spans(window))).sum()) for window in windows
+    ]
 
 
 # boundaries
@@ -95,7 +105,10 @@ def test_covered_counts_the_units_of_each_window(intervals, windows):
         ([(0, 5), (0, 2), (0, 5)], [(0, 5)]),
         ([(0, 1), (1, 1), (2, 2)], [(0, 1)]),
         ([(-5, -3), (-3, 0)], [(-5, 0)]),
-        ([(2**61, 2**61 + 1), (2**61 + 2, 2**61 + 3)], [(2**61, 2**61 + 1), (2**61 + 2, 2**61 + 3)]),
+        (
+            [(2**61, 2**61 + 1), (2**61 + 2, 2**61 + 3)],
+            [(2**61, 2**61 + 1), (2**61 + 2, 2**61 + 3)],
+        ),
     ],
 )
 def test_merge_joins_what_touches_and_drops_what_has_no_length(given_pairs, union):
@@ -125,7 +138,10 @@ def test_complement_of_nothing_is_the_window():
     assert pairs(complement(EMPTY, 3, 5)) == [(3, 5)]
 
 
-@pytest.mark.parametrize(("one", "other"), [([], []), ([], [(0, 1)]), ([(0, 1)], []), ([(0, 1)], [(1, 2)]), ([(0, 1)], [(5, 6)])])
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [([], []), ([], [(0, 1)]), ([(0, 1)], []), ([(0, 1)], [(1, 2)]), ([(0, 1)], [(5, 6)])],
+)
 def test_sets_that_only_touch_have_nothing_in_common(one, other):
     assert pairs(intersect(spans(*one), spans(*other))) == []
     assert pairs(subtract(spans(*one), spans(*other))) == one
@@ -138,16 +154,27 @@ def test_a_set_without_itself_is_nothing():
 @pytest.mark.parametrize(
     ("window", "length"),
     [
-        ((0, 2), 0), ((0, 3), 1), ((2, 4), 2), ((3, 3), 0), ((3, 7), 2), ((4, 6), 0), ((0, 100), 4), ((8, 100), 0), ((7, 100), 1),
-        ((-100, -50), 0), ((-100, 3), 1),
+        ((0, 2), 0),
+        ((0, 3), 1),
+        ((2, 4), 2),
+        ((3, 3), 0),
+        ((3, 7), 2),
+        ((4, 6), 0),
+        ((0, 100), 4),
+        ((8, 100), 0),
+        ((7, 100), 1),
+        ((-100, -50), 0),
+        ((-100, 3), 1),
     ],
-)  # fmt: skip
+)
 def test_covered_in_windows_before_across_and_behind(window, length):
     assert covered(spans((2, 4), (6, 8)), *spans(window)).tolist() == [length]
 
 
 def test_covered_is_exact_where_doubles_are_not():
-    assert covered(spans((2**61, 2**61 + 3)), *spans((2**61 + 1, 2**61 + 2), (0, 2**62))).tolist() == [1, 3]
+    assert covered(
+        spans((2**61, 2**61 + 3)), *spans((2**61 + 1, 2**61 + 2), (0, 2**62))
+    ).tolist() == [1, 3]
 
 
 def test_covered_by_nothing_and_of_no_window():

@@ -22,7 +22,10 @@ def only_plane(*events, stats=None):
     ],
 )
 def test_each_distinct_text_has_one_label(values, codes, texts):
-    events = [at("e", n, n + 1, **({} if value is None else {"op": value})) for n, value in enumerate(values)]
+    events = [
+        at("e", n, n + 1, **({} if value is None else {"op": value}))
+        for n, value in enumerate(values)
+    ]
     found, names = labels(Events.of(only_plane(*events)), "op")
     assert [names[code] for code in found] == [texts[code] for code in codes]
     assert sorted(names) == sorted(texts)
@@ -43,8 +46,13 @@ def test_a_plane_s_stats_have_their_own_types():
         "vendor": Ref("AMD"),
     }
     assert plane_stats(only_plane(stats=stats)) == {
-        "clock_rate": 1530000, "size": 1 << 63, "peak": 918.5, "kind": "TPU v6 Lite", "details": b"\x28\x04", "vendor": "AMD"
-    }  # fmt: skip
+        "clock_rate": 1530000,
+        "size": 1 << 63,
+        "peak": 918.5,
+        "kind": "TPU v6 Lite",
+        "details": b"\x28\x04",
+        "vendor": "AMD",
+    }
 
 
 def test_a_plane_without_stats_says_nothing():

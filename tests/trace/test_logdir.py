@@ -19,7 +19,10 @@ def test_a_file_is_itself(tmp_path):
 
 def test_of_a_logdir_the_newest_run_counts_with_all_its_hosts(tmp_path):
     write(tmp_path / "plugins" / "profile" / "old" / "a.xplane.pb", age=50)
-    new = [write(tmp_path / "train" / "plugins" / "profile" / "new" / f"{host}.xplane.pb", age=5) for host in "ab"]
+    new = [
+        write(tmp_path / "train" / "plugins" / "profile" / "new" / f"{host}.xplane.pb", age=5)
+        for host in "ab"
+    ]
     assert find_traces(tmp_path) == new
 
 

@@ -14,23 +14,40 @@ from pytest_tfperf.trace.xspace import decode_trace
 
 def events_of(*lines):
     """Events from the (start, end) of each line."""
-    encoded = (line(f"line {row}", *(event("x", start, end - start) for start, end in spans)) for row, spans in enumerate(lines))
+    encoded = (
+        line(f"line {row}", *(event("x", start, end - start) for start, end in spans))
+        for row, spans in enumerate(lines)
+    )
     return Events.of(decode_trace(space(plane("p", *encoded))).planes[0])
 
 
 def places(events):
     """What `including` compares, a row for each event; of equal events the first includes the others."""
-    return list(zip(events.line.tolist(), events.start.tolist(), (-events.end).tolist(), range(len(events)), strict=True))
+    return list(
+        zip(
+            events.line.tolist(),
+            events.start.tolist(),
+            (-events.end).tolist(),
+            range(len(events)),
+            strict=True,
+        )
+    )
 
 
 def innermost(candidates, one):
     """The index of the last candidate, by start, end and place, that includes one; -1 where none does."""
-    including = [other for other in candidates if other[0] == one[0] and other[1] <= one[1] and other[2] <= one[2]]
+    including = [
+        other
+        for other in candidates
+        if other[0] == one[0] and other[1] <= one[1] and other[2] <= one[2]
+    ]
     return max(including, default=(-1,))[-1]
 
 
 def parents_by_search(events):
-    return [innermost([other for other in places(events) if other < one], one) for one in places(events)]
+    return [
+        innermost([other for other in places(events) if other < one], one) for one in places(events)
+    ]
 
 
 def enclosing_by_search(outer, inner):
@@ -66,7 +83,10 @@ def test_parents_of_nested_events_are_those_that_a_search_finds(seed):
 def test_enclosing_events_are_those_that_a_search_finds(seed):
     chance = random.Random(seed)
     events = events_of(*(nested(chance, 0, 30, 5)[:80] for _ in range(chance.randrange(1, 4))))
-    outer, inner = (events.where(np.array([chance.random() < 0.6 for _ in range(len(events))], bool)) for _ in range(2))
+    outer, inner = (
+        events.where(np.array([chance.random() < 0.6 for _ in range(len(events))], bool))
+        for _ in range(2)
+    )
     assert enclosing(outer, inner).tolist() == enclosing_by_search(outer, inner)
 
 
@@ -80,7 +100,9 @@ def test_parents_of_events_that_overlap_are_those_that_a_search_finds(lines):
 def test_enclosing_events_that_overlap_are_those_that_a_search_finds(lines, chosen):
     events = events_of(*lines)
     mask = np.array(chosen[: len(events)], bool)
-    assert enclosing(events.where(mask), events.where(~mask)).tolist() == enclosing_by_search(events.where(mask), events.where(~mask))
+    assert enclosing(events.where(mask), events.where(~mask)).tolist() == enclosing_by_search(
+        events.where(mask), events.where(~mask)
+    )
 
 
 # boundaries
@@ -110,7 +132,13 @@ def test_the_parent_is_the_innermost_event_that_includes(spans, expected):
 
 
 def test_an_event_of_another_line_is_no_parent():
-    assert parents(events_of([(0, 9)], [(1, 2), (1, 1)], [], [(0, 20), (0, 9)])).tolist() == [-1, -1, 1, -1, 3]
+    assert parents(events_of([(0, 9)], [(1, 2), (1, 1)], [], [(0, 20), (0, 9)])).tolist() == [
+        -1,
+        -1,
+        1,
+        -1,
+        3,
+    ]
 
 
 def test_an_event_encloses_itself_where_it_is_in_both():
@@ -121,7 +149,10 @@ def test_an_event_encloses_itself_where_it_is_in_both():
 @pytest.mark.parametrize(("outer", "inner"), [(0, 0), (0, 2), (2, 0)])
 def test_nothing_encloses_nothing(outer, inner):
     events = events_of([(0, 9), (1, 2)])
-    assert enclosing(events.where(np.arange(2) < outer), events.where(np.arange(2) < inner)).tolist() == [-1] * inner
+    assert (
+        enclosing(events.where(np.arange(2) < outer), events.where(np.arange(2) < inner)).tolist()
+        == [-1] * inner
+    )
 
 
 def test_thousands_of_siblings_have_one_parent():
@@ -136,4 +167,8 @@ def test_an_event_behind_a_deep_stack_finds_its_way_out():
     stack = [(place, 20_000 - place) for place in range(depth)]
     events = events_of([*stack, (19_999, 20_000), (17_500, 17_501)])
     assert parents(events).tolist() == [-1, *range(depth - 1), 0, 2499]
-    assert enclosing(events.where(np.arange(len(events)) < depth), events).tolist() == [*range(depth), 0, 2499]
+    assert enclosing(events.where(np.arange(len(events)) < depth), events).tolist() == [
+        *range(depth),
+        0,
+        2499,
+    ]

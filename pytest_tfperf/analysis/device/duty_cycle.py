@@ -5,15 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytest_tfperf.analysis.device.planes import tpu_ops, tpus
 from pytest_tfperf.protobuf import Message
+from pytest_tfperf.trace.devices import tpu_ops, tpus
 from pytest_tfperf.trace.events import Events, metadata_texts
 from pytest_tfperf.trace.intervals import Spans, merge
 from pytest_tfperf.trace.stats import plane_stats
 from pytest_tfperf.trace.xspace import Plane, Trace
 
 # while these run, a chip waits for the host or for what goes on beside (openxla/xprof, xplane_to_op_metrics_db.cc)
-_WAITING = frozenset({"infeed", "outfeed", "host send", "host send-done", "host recv", "host recv-done", "async-done", "megacore fusion"})
+_WAITING = frozenset(
+    {
+        "infeed",
+        "outfeed",
+        "host send",
+        "host send-done",
+        "host recv",
+        "host recv-done",
+        "async-done",
+        "megacore fusion",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,12 +69,17 @@ def _duty_cycle(chip: int, planes: Sequence[Plane]) -> DutyCycle:
     seen: list[Spans] = []
     for plane in planes:
         ops, category = tpu_ops(plane), metadata_texts(plane, "hlo_category")
-        working.append(ops.named(lambda name, category=category: category.get(name, "") not in _WAITING).spans)  # type: ignore[misc]
+        waiting = {name for name, kind in category.items() if kind in _WAITING}
+        working.append(ops.named(lambda name, waiting=waiting: name not in waiting).spans)  # type: ignore[misc]
         busy.append(ops.spans)
         seen += [ops.spans, Events.of(plane).on_lines("XLA Modules").spans]
     active = merge(*busy)
     return DutyCycle(
-        chip=chip, working_s=_length(merge(*working)), busy_s=_length(active), span_s=_hull(merge(*seen)), ops_span_s=_hull(active)
+        chip=chip,
+        working_s=_length(merge(*working)),
+        busy_s=_length(active),
+        span_s=_hull(merge(*seen)),
+        ops_span_s=_hull(active),
     )
 
 
@@ -81,4 +97,11 @@ def _chip(plane: Plane) -> int:
     if not isinstance(details, bytes):
         return int(plane.name.rpartition(":")[2])
     message = Message(details, plane.name)
-    return next((value for number, wire, value, _ in message.fields(0, len(details), "CoreDetails") if (number, wire) == (4, 0)), 0)
+    return next(
+        (
+            value
+            for number, wire, value, _ in message.fields(0, len(details), "CoreDetails")
+            if (number, wire) == (4, 0)
+        ),
+        0,
+    )

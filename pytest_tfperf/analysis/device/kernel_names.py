@@ -10,21 +10,49 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import NamedTuple
 
-from pytest_tfperf.analysis.device.annotations import HLO_OP, Launcher
+import numpy as np
+
+from pytest_tfperf.protobuf import Ints
+from pytest_tfperf.trace.events import Events
+from pytest_tfperf.trace.stats import labels
 
 _REMEMBERED = 4096  # kernels whose names are remembered: C++ names are long, and every op that launches one asks again
 _NVIDIA_NAMES = (
-    "16816", "c1688", "conv1x1", "conv2d_c1_k1", "dgrad_1x1_stride_2x2", "direct_group", "first_layer_wgrad_kernel", "h1688", "h884",
-    "hmma", "i16832", "i8816", "s884", "s1688", "xmma_gemm", "xmma_implicit_gemm", "xmma_sparse_conv", "xmma_sparse_gemm",
+    "16816",
+    "c1688",
+    "conv1x1",
+    "conv2d_c1_k1",
+    "dgrad_1x1_stride_2x2",
+    "direct_group",
+    "first_layer_wgrad_kernel",
+    "h1688",
+    "h884",
+    "hmma",
+    "i16832",
+    "i8816",
+    "s884",
+    "s1688",
+    "xmma_gemm",
+    "xmma_implicit_gemm",
+    "xmma_sparse_conv",
+    "xmma_sparse_gemm",
     "xmma_warp_specialized_implicit_gemm",
-)  # fmt: skip
+)
 _LATER_NAMES = (
-    r"nvjet_", r"tensorop", r"tensor\d+x\d+x\d+", r"(^|_)(w?gmma|tcgen05|utcmma|umma)", r"sm(90|100|103|120)_xmma",
-    r"cutlass3x_sm(90|100|103|120)", r"fmha|flash_(fwd|bwd)|flash_attn|flash_attention|cudnn_generated_fort_native_sdpa",
-)  # fmt: skip
+    r"nvjet_",
+    r"tensorop",
+    r"tensor\d+x\d+x\d+",
+    r"(^|_)(w?gmma|tcgen05|utcmma|umma)",
+    r"sm(90|100|103|120)_xmma",
+    r"cutlass3x_sm(90|100|103|120)",
+    r"fmha|flash_(fwd|bwd)|flash_attn|flash_attention|cudnn_generated_fort_native_sdpa",
+)
 _AMD_NAMES = (r"_MI(\d+x){2,3}\d+", r"MFMA")
-_TENSOR_CORES = re.compile("|".join([*map(re.escape, _NVIDIA_NAMES), *_LATER_NAMES, *_AMD_NAMES]), re.IGNORECASE)
+_TENSOR_CORES = re.compile(
+    "|".join([*map(re.escape, _NVIDIA_NAMES), *_LATER_NAMES, *_AMD_NAMES]), re.IGNORECASE
+)
 # CUTLASS and Tensile have kernels for the other units too
 _OTHER_UNITS = re.compile(r"cutlass.*simt|_MI(0x){2,3}0", re.IGNORECASE)
 # XProf's TensorFlow ops that can use them (openxla/xprof, kernel_stats_utils.cc, IsOpTensorCoreEligible), einsums, and JAX's primitives
@@ -32,8 +60,13 @@ _ELIGIBLE_OPS = re.compile(
     r"(Conv[23]D(Backprop(Filter|Input)(V2)?)?|DepthwiseConv2dNative(Backprop(Filter|Input))?|_?(Fused|Mkl|Xla|Batch|Sparse)*MatMul(V[23])?"
     r"|_FusedConv2D|(Xla)?Einsum|CudnnRNN.*|Xla(Dot|Conv)(V2)?|dot_general|conv_general_dilated)\Z"
 )
-_ELIGIBLE_HLO = re.compile(r"(^|[_\-$])(dot|gemm|convolution|conv|fmha|flash|cublas|matmul)(?![a-z])", re.IGNORECASE)
-_ELIGIBLE_KERNELS = re.compile(r"gemm|gemv|[sh]cudnn_|conv(?!ert|ersion)|fprop|dgrad|wgrad|winograd|im\dd?2col|Cijk_|matmul", re.IGNORECASE)
+_ELIGIBLE_HLO = re.compile(
+    r"(^|[_\-$])(dot|gemm|convolution|conv|fmha|flash|cublas|matmul)(?![a-z])", re.IGNORECASE
+)
+_ELIGIBLE_KERNELS = re.compile(
+    r"gemm|gemv|[sh]cudnn_|conv(?!ert|ersion)|fprop|dgrad|wgrad|winograd|im\dd?2col|Cijk_|matmul",
+    re.IGNORECASE,
+)
 _HALF = re.compile(
     r"half|fp16|fp8|bf16|float16|(?<![a-z])f16|e4m3|e5m2|(^|[_.])h(884|1688|16816)|(^|_)hgemm|hmma|nvjet_[htq]"
     r"|_(HHS|HSS|HH|BBS|BSS|BB)_(BH_|HPA|MT)"
@@ -74,3 +107,52 @@ def half_operands(shapes: str) -> bool | None:
 def half_by_name(kernel: str) -> bool:
     """Whether a kernel's name says that it computes with numbers of 16 bits or fewer."""
     return bool(_HALF.search(kernel))
+
+
+_NUMBERED = re.compile(r"([._]\d+)+\Z")
+
+
+HLO_OP = "hlo_op"
+
+
+_SOURCES = (
+    "annotation",
+    "tf_op",
+    HLO_OP,
+)  # the last that is there holds; before TensorFlow 2.5 the op is in the annotation
+
+
+class Launcher(NamedTuple):
+    """An instruction, or an op and its type; `source` is the stat that names it, empty where none does and `name` is the event's own."""
+
+    name: str
+    kind: str
+    source: str
+
+
+def launchers(events: Events) -> tuple[Ints, list[Launcher]]:
+    """Which launcher each event has, shape (n,), and all launchers."""
+    code, found = (
+        events.plane.name_index[events.rows],
+        [Launcher(name, "", "") for name in events.plane.names],
+    )
+    for stat in _SOURCES:
+        which, texts = labels(events, stat)
+        named = np.array([_names_an_op(text) for text in texts], bool)
+        code = np.where(named[which], which + len(found), code)
+        found += [_launcher(text, stat) for text in texts]
+    return code, found
+
+
+def _names_an_op(text: str) -> bool:
+    """Whether a text names an op: an empty type, as in `XlaModule:`, says only that XLA ran."""
+    return bool(text.partition("#")[0]) and not text.startswith("XlaModule:")
+
+
+def _launcher(text: str, source: str) -> Launcher:
+    """`node:Type#shape=…#` or, in JAX, `jit(f)/dot_general:`; instructions have the kind of their name without numbers."""
+    if source == HLO_OP:
+        return Launcher(text, _NUMBERED.sub("", text), source)
+    name, _, kind = text.partition("#")[0].partition("::")[0].rpartition(":")
+    name = name or kind
+    return Launcher(name, kind or _NUMBERED.sub("", name.rpartition("/")[2]), source)

@@ -14,13 +14,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pytest_tfperf.analysis.device.annotations import Launcher, launchers
-from pytest_tfperf.analysis.device.kernel_names import half_by_name, half_operands, is_eligible, uses_tensor_cores
-from pytest_tfperf.analysis.device.planes import gpu_kind, gpus, stream_events
+from pytest_tfperf.analysis.device.kernel_names import (
+    Launcher,
+    half_by_name,
+    half_operands,
+    is_eligible,
+    launchers,
+    uses_tensor_cores,
+)
+from pytest_tfperf.analysis.device.planes import gpu_kind
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.analysis.steps.on_devices import own_steps
 from pytest_tfperf.metrics import BYTES, COUNT, SECONDS, SHARE
 from pytest_tfperf.results import Source, Table, Value
+from pytest_tfperf.trace.devices import gpus, stream_events
 from pytest_tfperf.trace.stats import labels
 from pytest_tfperf.trace.xspace import Plane, Trace
 
@@ -86,17 +93,40 @@ def find_kernels(trace: Trace, steps: Steps) -> list[Kernel]:
 def kernel_table(kernels: Sequence[Kernel], n_steps: int) -> Table:
     """The kernels by total time; launches and total are per step, all GPUs together."""
     columns = [
-        ("kernel", ""), ("op", ""), ("ops", COUNT), ("launches", COUNT), ("total", SECONDS), ("mean", SECONDS), ("min", SECONDS),
-        ("max", SECONDS), ("registers", COUNT), ("shared memory", BYTES), ("grid", ""), ("block", ""), ("occupancy", SHARE),
+        ("kernel", ""),
+        ("op", ""),
+        ("ops", COUNT),
+        ("launches", COUNT),
+        ("total", SECONDS),
+        ("mean", SECONDS),
+        ("min", SECONDS),
+        ("max", SECONDS),
+        ("registers", COUNT),
+        ("shared memory", BYTES),
+        ("grid", ""),
+        ("block", ""),
+        ("occupancy", SHARE),
         ("tensor cores", ""),
-    ]  # fmt: skip
+    ]
     rows = [
         (
-            kernel.name, kernel.op, len(kernel.ops), kernel.launches / n_steps, kernel.total_s / n_steps, kernel.mean_s, kernel.min_s,
-            kernel.max_s, kernel.registers, kernel.shared_bytes, kernel.grid, kernel.block, kernel.occupancy, kernel.tensor_cores,
+            kernel.name,
+            kernel.op,
+            len(kernel.ops),
+            kernel.launches / n_steps,
+            kernel.total_s / n_steps,
+            kernel.mean_s,
+            kernel.min_s,
+            kernel.max_s,
+            kernel.registers,
+            kernel.shared_bytes,
+            kernel.grid,
+            kernel.block,
+            kernel.occupancy,
+            kernel.tensor_cores,
         )
         for kernel in kernels
-    ]  # fmt: skip
+    ]
     return Table.of("kernels", columns, rows)
 
 
@@ -106,10 +136,19 @@ def tensor_core_time(kernels: Sequence[Kernel]) -> Value:
         return Value.unknown("tensor_core_time", "no GPU ran a kernel in the steps")
     eligible = sum(kernel.total_s for kernel in kernels if kernel.eligible)
     if eligible <= 0:
-        return Value.unknown("tensor_core_time", "no kernel in the steps multiplies matrices or convolves, by its op or name")
+        return Value.unknown(
+            "tensor_core_time",
+            "no kernel in the steps multiplies matrices or convolves, by its op or name",
+        )
     used = sum(kernel.total_s for kernel in kernels if kernel.tensor_cores)
     without = [kernel.name for kernel in kernels if kernel.eligible and not kernel.tensor_cores][:3]
-    return Value.of("tensor_core_time", min(used / eligible, 1.0), Source.TRACE, half_share=half_share(kernels), without=without)
+    return Value.of(
+        "tensor_core_time",
+        min(used / eligible, 1.0),
+        Source.TRACE,
+        half_share=half_share(kernels),
+        without=without,
+    )
 
 
 def half_share(kernels: Sequence[Kernel]) -> float | None:
@@ -126,14 +165,22 @@ def _kernels(plane: Plane, steps: Steps) -> Iterator[Kernel]:
     shape, shapes = labels(events, "shape")
     code, found = launchers(events)
     half = np.array([_HALVES.index(half_operands(text)) for text in shapes], np.int64)[shape]
-    columns, sizes = (plane.name_index[events.rows], detail, code, half), (len(plane.names), len(details), len(found), len(_HALVES))
+    columns, sizes = (
+        (plane.name_index[events.rows], detail, code, half),
+        (len(plane.names), len(details), len(found), len(_HALVES)),
+    )
     keys, group = np.unique(np.ravel_multi_index(columns, sizes), return_inverse=True)
     group, duration = group.reshape(-1), (events.end - events.start) * 1e-12
     low, high = np.full(keys.size, np.inf), np.zeros(keys.size)
     np.minimum.at(low, group, duration)
     np.maximum.at(high, group, duration)
-    launches, total = np.bincount(group, minlength=keys.size), np.bincount(group, duration, keys.size)
-    for place, (name, text, launcher, halved) in enumerate(zip(*map(list, np.unravel_index(keys, sizes)), strict=True)):
+    launches, total = (
+        np.bincount(group, minlength=keys.size),
+        np.bincount(group, duration, keys.size),
+    )
+    for place, (name, text, launcher, halved) in enumerate(
+        zip(*map(list, np.unravel_index(keys, sizes)), strict=True)
+    ):
         times = Kernel(
             name=plane.names[name],
             launches=int(launches[place]),

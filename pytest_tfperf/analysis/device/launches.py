@@ -8,19 +8,21 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from pytest_tfperf.analysis.device.kernels import NO_GPU, is_kernel
-from pytest_tfperf.analysis.device.planes import accelerators, gpu_kind, gpus, stream_events, tpu_ops, tpus
+from pytest_tfperf.analysis.device.planes import gpu_kind
 from pytest_tfperf.analysis.steps.detect import Steps
-from pytest_tfperf.analysis.steps.linkage import linked_kernels
-from pytest_tfperf.analysis.steps.on_devices import own_steps
+from pytest_tfperf.analysis.steps.on_devices import linked_kernels, own_steps
 from pytest_tfperf.analysis.xla.counts import per_step
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.results import Value
+from pytest_tfperf.trace.devices import accelerators, gpus, stream_events, tpu_ops, tpus
 from pytest_tfperf.trace.events import Events, metadata_texts
 from pytest_tfperf.trace.stats import labels
 from pytest_tfperf.trace.xspace import Plane, Trace
 
 COPIES, BYTES = "host_device_copies", "host_device_bytes"
-_OF_THE_HOST = frozenset({"tfperf", "step_num", "iterations", "function"})  # sources of steps that hold the launches of their work
+_OF_THE_HOST = frozenset(
+    {"tfperf", "step_num", "iterations", "function"}
+)  # sources of steps that hold the launches of their work
 _SIZE = re.compile(r"(?:^|\s)(?:size|num_bytes):(\d+)")
 _HOST_SPACE = "S(5)"
 _NO_DEVICE = "the trace has no GPU or TPU that did anything"
@@ -52,18 +54,29 @@ def copy_values(trace: Trace, steps: Steps) -> dict[str, Value]:
     counts = sum((steps.counts(step) for step, _ in found), np.zeros(len(steps), np.int64))
     unsized = sum(int((size[step >= 0] < 0).sum()) for step, size in found)
     if unsized:
-        size = Value.unknown(BYTES, f"the trace does not say how large {unsized} of {int(counts.sum())} copies are")
+        size = Value.unknown(
+            BYTES, f"the trace does not say how large {unsized} of {int(counts.sum())} copies are"
+        )
     else:
-        size = per_step(BYTES, sum((_sums(*copied, steps) for copied in found), np.zeros(len(steps), np.int64)), steps.sizes)
+        size = per_step(
+            BYTES,
+            sum((_sums(*copied, steps) for copied in found), np.zeros(len(steps), np.int64)),
+            steps.sizes,
+        )
     return {COPIES: per_step(COPIES, counts, steps.sizes), BYTES: size}
 
 
-def _placed(trace: Trace, steps: Steps, accept: Callable[[str], bool]) -> Iterator[tuple[Events, Ints]]:
+def _placed(
+    trace: Trace, steps: Steps, accept: Callable[[str], bool]
+) -> Iterator[tuple[Events, Ints]]:
     """Of each GPU the events of accepted names and their steps: those that launched them if the trace shows it, else by their own time."""
     if steps.source in _OF_THE_HOST:
         work = linked_kernels(trace, steps)
     else:
-        work = ((events, own_steps(events.plane, steps).of(events.start)) for events in map(stream_events, gpus(trace)))
+        work = (
+            (events, own_steps(events.plane, steps).of(events.start))
+            for events in map(stream_events, gpus(trace))
+        )
     for events, step in work:
         step = step if (step >= 0).any() else steps.of(events.start)
         wanted = np.isin(events.rows, events.named(accept).rows)
@@ -82,8 +95,13 @@ def _tpu_copies(plane: Plane, steps: Steps) -> tuple[Ints, Ints]:
     """The steps of a core's transfers from and to the host, and their bytes, -1 where unknown."""
     category, size = metadata_texts(plane, "hlo_category"), metadata_texts(plane, "bytes_accessed")
     events = tpu_ops(plane).named(lambda name: is_host_transfer(name, category.get(name, "")))
-    sizes = [int(size[name]) if size.get(name, "").isdigit() and int(size[name]) else -1 for name in plane.names]
-    return own_steps(plane, steps).of(events.start), np.array(sizes, np.int64)[plane.name_index[events.rows]]
+    sizes = [
+        int(size[name]) if size.get(name, "").isdigit() and int(size[name]) else -1
+        for name in plane.names
+    ]
+    return own_steps(plane, steps).of(events.start), np.array(sizes, np.int64)[
+        plane.name_index[events.rows]
+    ]
 
 
 def is_host_transfer(text: str, category: str) -> bool:
@@ -94,7 +112,9 @@ def is_host_transfer(text: str, category: str) -> bool:
     """
     if category in ("infeed", "outfeed", "host send", "host recv"):
         return True
-    result = text.partition(" copy-start(")[0]  # of an asynchronous copy: target, source and context
+    result = text.partition(" copy-start(")[
+        0
+    ]  # of an asynchronous copy: target, source and context
     return category in ("copy-start", "copy") and result.count(_HOST_SPACE) == 1
 
 

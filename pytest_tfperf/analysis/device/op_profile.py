@@ -13,12 +13,23 @@ from pytest_tfperf.trace.device_spec import DeviceSpec
 
 IDLE = "idle"
 COLUMNS = (
-    ("module", ""), ("category", ""), ("op", ""), ("occurrences", COUNT), ("self", SECONDS), ("share", SHARE), ("FLOP", FLOP),
-    ("memory", BYTES), ("FLOP rate", FLOP_RATE), ("of peak", SHARE), ("of peak bandwidth", SHARE),
-)  # fmt: skip
+    ("module", ""),
+    ("category", ""),
+    ("op", ""),
+    ("occurrences", COUNT),
+    ("self", SECONDS),
+    ("share", SHARE),
+    ("FLOP", FLOP),
+    ("memory", BYTES),
+    ("FLOP rate", FLOP_RATE),
+    ("of peak", SHARE),
+    ("of peak bandwidth", SHARE),
+)
 
 
-def op_profile_table(ops: Sequence[Op], idle_s: float, spec: DeviceSpec | None, n_steps: int) -> Table:
+def op_profile_table(
+    ops: Sequence[Op], idle_s: float, spec: DeviceSpec | None, n_steps: int
+) -> Table:
     """
     Modules, below each its categories, below each its ops, by self time; per step, all devices together.
 
@@ -30,14 +41,24 @@ def op_profile_table(ops: Sequence[Op], idle_s: float, spec: DeviceSpec | None, 
         rate, time = rate_of(some, spec), sum(op.self_s for op in some)
         flops, size = (total_cost(some, cost) for cost in ("flops", "bytes"))
         return (
-            module, category, name, sum(op.count for op in some) / n_steps, time / n_steps, time / whole if whole else None,
-            None if flops is None else flops / n_steps, None if size is None else size / n_steps,
-            rate.flops, rate.flops_share, rate.bandwidth_share,
-        )  # fmt: skip
+            module,
+            category,
+            name,
+            sum(op.count for op in some) / n_steps,
+            time / n_steps,
+            time / whole if whole else None,
+            None if flops is None else flops / n_steps,
+            None if size is None else size / n_steps,
+            rate.flops,
+            rate.flops_share,
+            rate.bandwidth_share,
+        )
 
     rows = [row(*at, some) for at, some in _tree(ops)]
     if idle_s > 0:
-        rows.append((IDLE, "", "", None, idle_s / n_steps, idle_s / whole, None, None, None, None, None))
+        rows.append(
+            (IDLE, "", "", None, idle_s / n_steps, idle_s / whole, None, None, None, None, None)
+        )
     return Table.of("op profile", COLUMNS, rows)
 
 

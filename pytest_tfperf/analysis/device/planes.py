@@ -12,28 +12,24 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
-from pytest_tfperf.trace.events import Events, metadata_texts
+from pytest_tfperf.trace.devices import GPU, accelerators, stream_events, tpu_ops
+from pytest_tfperf.trace.events import metadata_texts
 from pytest_tfperf.trace.intervals import EMPTY, Spans, merge
 from pytest_tfperf.trace.xspace import Plane, Trace
 
-GPU = re.compile(r"/device:GPU:\d+\Z")
-TPU = re.compile(r"/device:TPU:\d+\Z")
-_DERIVED = range(0xDEADBEEF - (1 << 32), 0xDEADBEEF - (1 << 32) + 512)
-_DERIVED_NAMES = frozenset(
-    {"Steps", "XLA Modules", "XLA Ops", "Framework Ops", "TensorFlow Ops", "Framework Name Scope", "TensorFlow Name Scope", "Source code"}
-    | {"Launch Stats", "Async XLA Ops", "XLA TraceMe", "Host Offload Ops", "_counters_"}
-)
 _TO_DEVICE = re.compile(r"memcpy[ _]?h(ost)?to?2?d|MemcpyH2D", re.IGNORECASE)
 _TO_HOST = re.compile(r"memcpy[ _]?d(evice)?to?2?h|MemcpyD2H", re.IGNORECASE)
 # __amd_rocclr_copyBuffer is the kernel with which ROCm copies between what a GPU can address
-_ON_DEVICE = re.compile(r"memcpy[ _]?(dtod|d2d|p2p|ptop)|MemcpyP2P|__amd_rocclr_copyBuffer", re.IGNORECASE)
+_ON_DEVICE = re.compile(
+    r"memcpy[ _]?(dtod|d2d|p2p|ptop)|MemcpyP2P|__amd_rocclr_copyBuffer", re.IGNORECASE
+)
 _COLLECTIVE = re.compile(r"(nccl|rccl)", re.IGNORECASE)
 _TPU_KINDS: dict[str, Callable[[str], bool]] = {
     "input": lambda category: category == "infeed",
     "output": lambda category: category in ("outfeed", "host outfeed"),
-    "collective": lambda category: category.startswith(("all-reduce", "all-gather", "all-to-all", "reduce-scatter", "collective-permute")),
+    "collective": lambda category: category.startswith(
+        ("all-reduce", "all-gather", "all-to-all", "reduce-scatter", "collective-permute")
+    ),
     "device_to_device": lambda category: category in ("send", "send-done", "recv", "recv-done"),
 }
 KINDS = ("device_compute", "output", "device_to_device", "collective", "input")
@@ -62,24 +58,12 @@ def find_device_activity(trace: Trace) -> DeviceActivity:
     return DeviceActivity(len(planes), {kind: merge(*spans) for kind, spans in found.items()})
 
 
-def accelerators(trace: Trace) -> list[Plane]:
-    """The planes of the GPUs and TPU cores that did anything; a TPU's sparse cores are not among them."""
-    return gpus(trace) + tpus(trace)
-
-
-def gpus(trace: Trace) -> list[Plane]:
-    """The planes of the GPUs that did anything."""
-    return [plane for plane in trace.planes if plane.start_ps.size and GPU.match(plane.name)]
-
-
-def tpus(trace: Trace) -> list[Plane]:
-    """The planes of the TPU cores that did anything."""
-    return [plane for plane in trace.planes if plane.start_ps.size and TPU.match(plane.name)]
-
-
 def kinds_of_spans(plane: Plane) -> Iterator[tuple[str, Spans]]:
     """What one accelerator did: each kind of `KINDS` with its spans, not merged."""
-    events, kind_of = stream_events(plane) if GPU.match(plane.name) else tpu_ops(plane), kinds_by_name(plane)
+    events, kind_of = (
+        stream_events(plane) if GPU.match(plane.name) else tpu_ops(plane),
+        kinds_by_name(plane),
+    )
     for kind in KINDS:
         yield kind, events.named(lambda name, kind=kind: kind_of(name) == kind).spans  # type: ignore[misc]
 
@@ -92,22 +76,13 @@ def kinds_by_name(plane: Plane) -> Callable[[str], str]:
     return lambda name: tpu_kind(category.get(name, ""))
 
 
-def stream_events(plane: Plane) -> Events:
-    """The events of a GPU's streams: kernels and copies."""
-    streams = [i for i, line in enumerate(plane.lines) if line.id not in _DERIVED and line.name not in _DERIVED_NAMES]
-    events = Events.of(plane)
-    return events.where(np.isin(events.line, streams))
-
-
-def tpu_ops(plane: Plane) -> Events:
-    """The events of a TPU core's op line, without those that enclose others: those inside count."""
-    ops = (i for i, line in enumerate(plane.lines) if line.name in ("XLA Ops", "Framework Ops", "TensorFlow Ops"))
-    return Events.of(plane).on_line(next(ops, -1))
-
-
 def gpu_kind(name: str) -> str:
     """The kind of a GPU event, from its name."""
-    for kind, pattern in (("input", _TO_DEVICE), ("output", _TO_HOST), ("device_to_device", _ON_DEVICE)):
+    for kind, pattern in (
+        ("input", _TO_DEVICE),
+        ("output", _TO_HOST),
+        ("device_to_device", _ON_DEVICE),
+    ):
         if pattern.match(name):
             return kind
     return "collective" if _COLLECTIVE.match(name) else "device_compute"
@@ -115,4 +90,6 @@ def gpu_kind(name: str) -> str:
 
 def tpu_kind(category: str) -> str:
     """The kind of a TPU op, from its HLO category."""
-    return next((kind for kind, accepts in _TPU_KINDS.items() if accepts(category)), "device_compute")
+    return next(
+        (kind for kind, accepts in _TPU_KINDS.items() if accepts(category)), "device_compute"
+    )

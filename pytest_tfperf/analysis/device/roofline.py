@@ -57,8 +57,13 @@ def rate_of(ops: Sequence[Op], spec: DeviceSpec | None) -> Rate:
     """
     counted = [op for op in ops if not is_async(op)]
     time = sum(op.self_s for op in counted)
-    flops, size = (_total([getattr(op, cost) for op in counted if op.kind not in AROUND_OTHERS]) for cost in ("flops", "bytes"))
-    flops_rate, bandwidth = (None if cost is None or time <= 0 else cost / time for cost in (flops, size))
+    flops, size = (
+        _total([getattr(op, cost) for op in counted if op.kind not in AROUND_OTHERS])
+        for cost in ("flops", "bytes")
+    )
+    flops_rate, bandwidth = (
+        None if cost is None or time <= 0 else cost / time for cost in (flops, size)
+    )
     flops_share = _share(flops_rate, spec.peak_flops if spec else None)
     bandwidth_share = _share(bandwidth, spec.bandwidth if spec else None)
     return Rate(
@@ -78,20 +83,44 @@ def is_async(op: Op) -> bool:
 def roofline_table(ops: Sequence[Op], spec: DeviceSpec | None, n_steps: int) -> Table:
     """The ops of a device with known cost, by self time: rates, what bounds them, and the share of that roof."""
     columns = [
-        ("op", ""), ("category", ""), ("self", SECONDS), ("FLOP", FLOP), ("FLOP rate", FLOP_RATE), ("bandwidth", BANDWIDTH),
+        ("op", ""),
+        ("category", ""),
+        ("self", SECONDS),
+        ("FLOP", FLOP),
+        ("FLOP rate", FLOP_RATE),
+        ("bandwidth", BANDWIDTH),
         ("FLOP per byte", ""),
-        ("bound by", ""), ("share of the roof", SHARE),
-    ]  # fmt: skip
-    known = [op for op in ops if (op.flops or op.bytes) and not is_async(op) and op.kind not in AROUND_OTHERS]
+        ("bound by", ""),
+        ("share of the roof", SHARE),
+    ]
+    known = [
+        op
+        for op in ops
+        if (op.flops or op.bytes) and not is_async(op) and op.kind not in AROUND_OTHERS
+    ]
     rows = []
     for op in sorted(known, key=lambda op: -op.self_s):
         rate = rate_of([op], spec)
         flops = None if op.flops is None else op.flops / n_steps
-        rows.append((op.name, op.kind, op.self_s / n_steps, flops, rate.flops, rate.bandwidth, rate.intensity, rate.bound, rate.roof_share))
+        rows.append(
+            (
+                op.name,
+                op.kind,
+                op.self_s / n_steps,
+                flops,
+                rate.flops,
+                rate.bandwidth,
+                rate.intensity,
+                rate.bound,
+                rate.roof_share,
+            )
+        )
     return Table.of("roofline", columns, rows)
 
 
-def flops_utilization(flops: float | None, period_s: float | None, specs: Sequence[DeviceSpec]) -> Value:
+def flops_utilization(
+    flops: float | None, period_s: float | None, specs: Sequence[DeviceSpec]
+) -> Value:
     """
     The share of the devices' peak FLOP rate that steps reach: FLOPs of a step on all these devices ÷ (period x sum of their peaks).
 
@@ -100,17 +129,30 @@ def flops_utilization(flops: float | None, period_s: float | None, specs: Sequen
     peaks = [spec.peak_flops for spec in specs]
     if flops is None or not period_s:
         return Value.unknown(
-            "flops_utilization", "the FLOPs of a step are not known" if flops is None else "the time of a step is not known"
+            "flops_utilization",
+            "the FLOPs of a step are not known"
+            if flops is None
+            else "the time of a step is not known",
         )
     if not peaks or None in peaks:
         names = ", ".join(sorted({spec.name for spec in specs if spec.peak_flops is None}))
-        return Value.unknown("flops_utilization", f"the peak FLOP rate is not known of {names}" if names else "there is no accelerator")
+        return Value.unknown(
+            "flops_utilization",
+            f"the peak FLOP rate is not known of {names}" if names else "there is no accelerator",
+        )
     peak = sum(peak for peak in peaks if peak is not None)
     share = flops / (period_s * peak)
     if share > 1:
         why = f"{flops / period_s:.3g} FLOP/s would be {share:.2f} times the peak of {peak:.3g} FLOP/s: the count or the clock is wrong"
         return Value.unknown("flops_utilization", why)
-    return Value.of("flops_utilization", share, Source.TRACE, peak_flops=peak, device=specs[0].name, n_devices=len(specs))
+    return Value.of(
+        "flops_utilization",
+        share,
+        Source.TRACE,
+        peak_flops=peak,
+        device=specs[0].name,
+        n_devices=len(specs),
+    )
 
 
 def _total(costs: Sequence[float | None]) -> float | None:

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pytest_tfperf.analysis.device.planes import TPU, accelerators, kinds_by_name, kinds_of_spans, tpu_ops
+from pytest_tfperf.analysis.device.planes import kinds_by_name, kinds_of_spans
 from pytest_tfperf.analysis.host.op_times import on_device_clock
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.analysis.steps.on_devices import own_steps
 from pytest_tfperf.metrics import RATIO, SECONDS, SHARE
 from pytest_tfperf.results import Source, Table, Value
+from pytest_tfperf.trace.devices import TPU, accelerators, tpu_ops
 from pytest_tfperf.trace.intervals import Spans, covered, merge
 from pytest_tfperf.trace.nesting import self_times
 from pytest_tfperf.trace.xspace import Plane, Trace
@@ -37,7 +38,10 @@ class DeviceTimes:
 
 def device_times(trace: Trace, steps: Steps) -> DeviceTimes:
     """The times of the devices that did anything in the steps, each in the steps as it ran them."""
-    rows = [(plane.name.removeprefix("/device:"), *_times(plane, own_steps(plane, steps))) for plane in accelerators(trace)]
+    rows = [
+        (plane.name.removeprefix("/device:"), *_times(plane, own_steps(plane, steps)))
+        for plane in accelerators(trace)
+    ]
     rows = [row for row in rows if row[1].any()]
     shape = (len(rows), len(steps))
     return DeviceTimes(
@@ -49,7 +53,9 @@ def device_times(trace: Trace, steps: Steps) -> DeviceTimes:
 
 def idle_seconds(times: DeviceTimes, steps: Steps) -> float:
     """Seconds of the steps in which devices that worked in them did nothing, over all steps and devices."""
-    return max(len(times.names) * float(steps.period_ps.sum()) * 1e-12 - float(times.busy.sum()), 0.0)
+    return max(
+        len(times.names) * float(steps.period_ps.sum()) * 1e-12 - float(times.busy.sum()), 0.0
+    )
 
 
 def step_skew(times: DeviceTimes) -> Value:
@@ -59,30 +65,51 @@ def step_skew(times: DeviceTimes) -> Value:
     Time in collectives is left out: devices that step together take equally long with it, however unevenly they work.
     """
     if len(times.names) < 2:
-        return Value.unknown("step_skew", f"{len(times.names) or 'no'} device of this host worked in the steps; it takes two to compare")
+        return Value.unknown(
+            "step_skew",
+            f"{len(times.names) or 'no'} device of this host worked in the steps; it takes two to compare",
+        )
     middle = np.median(times.working, axis=0)
     known = middle > 0
     if not known.any():
         return Value.unknown("step_skew", "most devices did no work of their own in the steps")
     skew = times.working.max(axis=0)[known] / middle[known] - 1
     slowest = times.names[int(times.working.sum(axis=1).argmax())]
-    detail = {"low": float(skew.min()), "high": float(skew.max())} if skew.min() != skew.max() else {}
-    return Value.of("step_skew", float(np.median(skew)), Source.TRACE, n_devices=len(times.names), slowest=slowest, **detail)
+    detail = (
+        {"low": float(skew.min()), "high": float(skew.max())} if skew.min() != skew.max() else {}
+    )
+    return Value.of(
+        "step_skew",
+        float(np.median(skew)),
+        Source.TRACE,
+        n_devices=len(times.names),
+        slowest=slowest,
+        **detail,
+    )
 
 
 def device_table(times: DeviceTimes, steps: Steps) -> Table:
     """The devices by the time of their own work: seconds per step, share of the period, and how much more than the median device."""
-    columns = [("device", ""), ("busy", SECONDS), ("working", SECONDS), ("busy share", SHARE), ("more than the median", RATIO)]
+    columns = [
+        ("device", ""),
+        ("busy", SECONDS),
+        ("working", SECONDS),
+        ("busy share", SHARE),
+        ("more than the median", RATIO),
+    ]
     period, n_steps = float(steps.period_ps.sum()) * 1e-12, steps.n_steps
     working = times.working.sum(axis=1)
     middle = float(np.median(working)) if working.size else 0.0
     rows = [
         (
-            times.names[i], float(times.busy[i].sum()) / n_steps, float(working[i]) / n_steps,
-            min(float(times.busy[i].sum()) / period, 1.0) if period else None, float(working[i]) / middle - 1 if middle else None,
+            times.names[i],
+            float(times.busy[i].sum()) / n_steps,
+            float(working[i]) / n_steps,
+            min(float(times.busy[i].sum()) / period, 1.0) if period else None,
+            float(working[i]) / middle - 1 if middle else None,
         )
         for i in np.argsort(-working, kind="stable").tolist()
-    ]  # fmt: skip
+    ]
     return Table.of("devices", columns, rows)
 
 
@@ -91,7 +118,10 @@ def _times(plane: Plane, steps: Steps) -> tuple[Seconds, Seconds]:
     if TPU.match(plane.name):
         return _tpu_times(plane, steps)
     spans = dict(kinds_of_spans(plane))
-    busy, working = merge(*spans.values()), merge(*(span for kind, span in spans.items() if kind not in _SHARED))
+    busy, working = (
+        merge(*spans.values()),
+        merge(*(span for kind, span in spans.items() if kind not in _SHARED)),
+    )
     return _seconds(busy, steps), _seconds(working, steps)
 
 

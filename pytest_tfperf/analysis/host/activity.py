@@ -92,25 +92,38 @@ def _runs_for_data(plane: Plane) -> Mask:
     """Which `ExecutorState::Process` events of a host run a function of an input pipeline, shape (n,)."""
     host = Events.of(plane)
     ids = host.named(lambda name: name.startswith(DATA_RUNS)).integers("id")
-    for_data: Mask = np.isin(process_ids(plane), ids) | _on_data_thread(host.called("ExecutorState::Process"))
+    for_data: Mask = np.isin(process_ids(plane), ids) | _on_data_thread(
+        host.called("ExecutorState::Process")
+    )
     return for_data
 
 
 def _on_data_thread(events: Events) -> Mask:
     """Which events ran on a thread of tf.data's, shape (n,)."""
-    lines = [index for index, line in enumerate(events.plane.lines) if line.name.startswith(_DATA_LINES)]
+    lines = [
+        index for index, line in enumerate(events.plane.lines) if line.name.startswith(_DATA_LINES)
+    ]
     return np.isin(events.line, lines)
 
 
 def xla_executions(host: Events) -> Events:
     """One event for each execution of an XLA executable, on CPU and GPU."""
     runs = host.named(lambda name: name.endswith("Executable::ExecuteAsyncOnStream"))
-    return runs if len(runs) else host.called("GpuExecutable::ExecuteThunks")  # JAX' way to the same
+    return (
+        runs if len(runs) else host.called("GpuExecutable::ExecuteThunks")
+    )  # JAX' way to the same
 
 
 def shows_runtime(trace: Trace) -> bool:
     """Whether the trace has events of TensorFlow's runtime at all; a trace of JAX or of a device alone has none."""
-    return len(Events.of(trace.plane(HOST)).named(lambda name: name in _RUNTIME or name == "ExecutorState::Process")) > 0
+    return (
+        len(
+            Events.of(trace.plane(HOST)).named(
+                lambda name: name in _RUNTIME or name == "ExecutorState::Process"
+            )
+        )
+        > 0
+    )
 
 
 def launches(trace: Trace) -> Spans:
@@ -128,7 +141,10 @@ def compilations(host: Events) -> Events:
 def compiled_modules(compiled: Events) -> list[str]:
     """The name of the module that each of these compilations is of; empty where it is not told."""
     stats = compiled.texts("name")
-    return [name.removeprefix(GPU_COMPILER) if name != CPU_COMPILER else stat for name, stat in zip(compiled.names, stats, strict=True)]
+    return [
+        name.removeprefix(GPU_COMPILER) if name != CPU_COMPILER else stat
+        for name, stat in zip(compiled.names, stats, strict=True)
+    ]
 
 
 def traced_late(trace: Trace, steps: Steps) -> list[tuple[str, int, str]]:
@@ -139,14 +155,21 @@ def traced_late(trace: Trace, steps: Steps) -> list[tuple[str, int, str]]:
     calls = host.having("tf_function_call")
     caller, names = enclosing(calls, building), calls.names
     named = [names[place] if place >= 0 else "function" for place in caller.tolist()]
-    return [(name, step, "") for name, step in zip(named, steps.of(building.start).tolist(), strict=True)]
+    return [
+        (name, step, "")
+        for name, step in zip(named, steps.of(building.start).tolist(), strict=True)
+    ]
 
 
 def traced_again(trace: Trace) -> list[tuple[str, int, str]]:
     """The (function, call, "") of every call of a tf.function in the trace that traced it, but for the first call of each."""
     calls, number = _calls(Events.of(trace.plane(HOST)))
     modes = calls.texts("tf_function_call")
-    return [(name, n, "") for name, n, mode in zip(calls.names, number, modes, strict=True) if n and mode.startswith("traced")]
+    return [
+        (name, n, "")
+        for name, n, mode in zip(calls.names, number, modes, strict=True)
+        if n and mode.startswith("traced")
+    ]
 
 
 def compiled_again(trace: Trace) -> list[str]:
@@ -156,7 +179,11 @@ def compiled_again(trace: Trace) -> list[str]:
     compiled = compilations(host)
     caller, names = enclosing(calls, compiled), calls.names
     known = [names[place] if place >= 0 else "executable" for place in caller.tolist()]
-    return [name for name, place in zip(known, caller.tolist(), strict=True) if place < 0 or number[place]]
+    return [
+        name
+        for name, place in zip(known, caller.tolist(), strict=True)
+        if place < 0 or number[place]
+    ]
 
 
 def _calls(host: Events) -> tuple[Events, list[int]]:
@@ -199,5 +226,11 @@ def eager_ops(trace: Trace, steps: Steps) -> tuple[Ints, Counter[str]]:
 
 
 def _model_ops(host: Events) -> Events:
-    ops = host.named(lambda name: (kind := op_type(name)) is not None and not _SHELLS.match(kind) and "Iterator::" not in name)
+    ops = host.named(
+        lambda name: (
+            (kind := op_type(name)) is not None
+            and not _SHELLS.match(kind)
+            and "Iterator::" not in name
+        )
+    )
     return not_for_data(host, ops)

@@ -42,7 +42,9 @@ class FunctionUse:
 def function_uses(trace: Trace, steps: Steps) -> list[FunctionUse]:
     """The tf.functions that were called in the steps."""
     host = Events.of(trace.plane(HOST))
-    calls = host.named(lambda name: ":" not in name).having("tf_function_call")  # neither ops nor what Python's tracer saw
+    calls = host.named(lambda name: ":" not in name).having(
+        "tf_function_call"
+    )  # neither ops nor what Python's tracer saw
     self_s = self_times(calls) * 1e-12
     inside = steps.of(calls.start) >= 0
     calls, self_s = calls.where(inside), self_s[inside]
@@ -56,7 +58,9 @@ def function_uses(trace: Trace, steps: Steps) -> list[FunctionUse]:
         expensive = mine & np.isin(mode, (0, 2))
         return FunctionUse(
             name=calls.plane.names[key],
-            calls=dict(zip(MODES, np.bincount(mode[mine], minlength=len(MODES)).tolist(), strict=True)),
+            calls=dict(
+                zip(MODES, np.bincount(mode[mine], minlength=len(MODES)).tolist(), strict=True)
+            ),
             xla=int(xla[mine].sum()),
             traces=int(traces[mine].max()),
             self_s=float(self_s[mine].sum()),
@@ -75,16 +79,31 @@ def _mode(text: str) -> int:
 def function_table(uses: list[FunctionUse], steps: Steps) -> Table:
     """The functions by self time: calls and seconds per step, share of the steps, and share of that time that was traced or run eagerly."""
     columns = [
-        ("function", ""), ("calls", COUNT), ("traced", COUNT), ("eager", COUNT), ("concrete", COUNT), ("with XLA", COUNT),
-        ("traces so far", COUNT), ("self", SECONDS), ("share", SHARE), ("traced or eager", SHARE),
-    ]  # fmt: skip
+        ("function", ""),
+        ("calls", COUNT),
+        ("traced", COUNT),
+        ("eager", COUNT),
+        ("concrete", COUNT),
+        ("with XLA", COUNT),
+        ("traces so far", COUNT),
+        ("self", SECONDS),
+        ("share", SHARE),
+        ("traced or eager", SHARE),
+    ]
     period, n_steps = float(steps.period_ps.sum()) * 1e-12, steps.n_steps
     rows = [
         (
-            use.name, sum(use.calls.values()) / n_steps, use.calls["traced"] / n_steps, use.calls["eager"] / n_steps,
-            use.calls["concrete"] / n_steps, use.xla / n_steps, use.traces, use.self_s / n_steps,
-            min(use.self_s / period, 1.0) if period else None, use.expensive_s / use.self_s if use.self_s else None,
+            use.name,
+            sum(use.calls.values()) / n_steps,
+            use.calls["traced"] / n_steps,
+            use.calls["eager"] / n_steps,
+            use.calls["concrete"] / n_steps,
+            use.xla / n_steps,
+            use.traces,
+            use.self_s / n_steps,
+            min(use.self_s / period, 1.0) if period else None,
+            use.expensive_s / use.self_s if use.self_s else None,
         )
         for use in sorted(uses, key=lambda use: -use.self_s)
-    ]  # fmt: skip
+    ]
     return Table.of("functions", columns, rows)

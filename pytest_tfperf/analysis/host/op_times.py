@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pytest_tfperf.analysis.device.annotations import launchers
-from pytest_tfperf.analysis.device.planes import accelerators, gpu_kind, gpus, stream_events, tpu_ops, tpus
+from pytest_tfperf.analysis.device.kernel_names import launchers
+from pytest_tfperf.analysis.device.planes import gpu_kind
 from pytest_tfperf.analysis.host.activity import eager_executions, not_for_data, op_type
 from pytest_tfperf.analysis.steps.detect import HOST, Steps
 from pytest_tfperf.analysis.steps.on_devices import own_steps
@@ -23,13 +23,19 @@ from pytest_tfperf.hlo.cost import Costs, OpCost
 from pytest_tfperf.metrics import COUNT, SECONDS, SHARE
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.results import Table
+from pytest_tfperf.trace.devices import accelerators, gpus, stream_events, tpu_ops, tpus
 from pytest_tfperf.trace.events import Events, Mask, metadata_texts
 from pytest_tfperf.trace.nesting import enclosing, self_times
 from pytest_tfperf.trace.stats import labels
 from pytest_tfperf.trace.xspace import Plane, Trace
 
 HOST_SIDE, DATA_SIDE, GPU_SIDE, TPU_SIDE = "host", "tf.data", "GPU", "TPU"
-_MOVES = {"input": "copy to device", "output": "copy to host", "device_to_device": "copy on device", "collective": "collective"}
+_MOVES = {
+    "input": "copy to device",
+    "output": "copy to host",
+    "device_to_device": "copy on device",
+    "collective": "collective",
+}
 _INSTRUCTION = re.compile(r"%?([^\s=]+) = ")
 _PROGRAM = re.compile(r"\((\d+)\)\Z")
 
@@ -79,7 +85,10 @@ def host_ops(trace: Trace, steps: Steps) -> list[Op]:
         node, _, kind = name.rpartition(":")
         return _op(DATA_SIDE if key % 2 else HOST_SIDE, node or name, kind or name)
 
-    return [*_sums(events, events, key, run_eagerly, steps, op), *([] if accelerators(trace) else _xla_ops(host, steps))]
+    return [
+        *_sums(events, events, key, run_eagerly, steps, op),
+        *([] if accelerators(trace) else _xla_ops(host, steps)),
+    ]
 
 
 def _xla_ops(host: Events, steps: Steps) -> list[Op]:
@@ -93,7 +102,9 @@ def _xla_ops(host: Events, steps: Steps) -> list[Op]:
         launcher = found[key // len(modules)]
         return _op(HOST_SIDE, launcher.name, launcher.kind, modules[key % len(modules)])
 
-    return _sums(events, events, code * len(modules) + module, np.zeros(len(events), bool), steps, op)
+    return _sums(
+        events, events, code * len(modules) + module, np.zeros(len(events), bool), steps, op
+    )
 
 
 def device_ops(trace: Trace, steps: Steps) -> list[Op]:
@@ -105,26 +116,42 @@ def device_ops(trace: Trace, steps: Steps) -> list[Op]:
 
 def with_costs(ops: Sequence[Op], modules: Mapping[str, Costs]) -> list[Op]:
     """The ops with FLOPs, bytes and opcode of the XLA instructions that they are; `modules` by name, with or without `(program id)`."""
-    costs = {(module.partition("(")[0], cost.name): cost for module, found in modules.items() for cost in found.ops}
+    costs = {
+        (module.partition("(")[0], cost.name): cost
+        for module, found in modules.items()
+        for cost in found.ops
+    }
     return [_with_cost(op, costs.get((op.module.partition("(")[0], op.name))) for op in ops]
 
 
 def op_table(ops: Sequence[Op], n_steps: int) -> Table:
     """The ops by their self time, seconds and occurrences per step; a share is of its side's self time."""
     columns = [
-        ("where", ""), ("op", ""), ("type", ""), ("occurrences", COUNT), ("total", SECONDS), ("self", SECONDS), ("share", SHARE),
+        ("where", ""),
+        ("op", ""),
+        ("type", ""),
+        ("occurrences", COUNT),
+        ("total", SECONDS),
+        ("self", SECONDS),
+        ("share", SHARE),
         ("eager", SHARE),
-    ]  # fmt: skip
+    ]
     sides: dict[str, float] = {}
     for op in ops:
         sides[op.side] = sides.get(op.side, 0.0) + op.self_s
     rows = [
         (
-            op.side, op.name, op.kind, op.count / n_steps, op.total_s / n_steps, op.self_s / n_steps,
-            _part(op.self_s, sides[op.side]), _part(op.eager_s, op.self_s),
+            op.side,
+            op.name,
+            op.kind,
+            op.count / n_steps,
+            op.total_s / n_steps,
+            op.self_s / n_steps,
+            _part(op.self_s, sides[op.side]),
+            _part(op.eager_s, op.self_s),
         )
         for op in sorted(ops, key=lambda op: -op.self_s)
-    ]  # fmt: skip
+    ]
     return Table.of("ops", columns, rows)
 
 
@@ -142,7 +169,9 @@ def _op(side: str, name: str, kind: str, module: str = "") -> Op:
     return Op(side=side, name=name, kind=kind, module=module, count=0, total_s=0.0, self_s=0.0)
 
 
-def _sums(events: Events, timed: Events, key: Ints, eager: Mask, steps: Steps, op: Callable[[int], Op]) -> list[Op]:
+def _sums(
+    events: Events, timed: Events, key: Ints, eager: Mask, steps: Steps, op: Callable[[int], Op]
+) -> list[Op]:
     """For each distinct key the op that it stands for, with the times of its events in the steps; `timed` are they on their own clock."""
     inside = steps.of(events.start) >= 0
     keys, group = np.unique(key[inside], return_inverse=True)
@@ -152,7 +181,12 @@ def _sums(events: Events, timed: Events, key: Ints, eager: Mask, steps: Steps, o
         return [float(time) for time in np.bincount(group, column, keys.size) * 1e-12]
 
     self_ps, duration = self_times(timed)[inside], (timed.end - timed.start)[inside]
-    columns = np.bincount(group, minlength=keys.size).tolist(), total(duration), total(self_ps), total(self_ps * eager[inside])
+    columns = (
+        np.bincount(group, minlength=keys.size).tolist(),
+        total(duration),
+        total(self_ps),
+        total(self_ps * eager[inside]),
+    )
     return [
         replace(op(key), count=count, total_s=total_s, self_s=self_s, eager_s=eager_s)
         for key, count, total_s, self_s, eager_s in zip(keys.tolist(), *columns, strict=True)
@@ -176,7 +210,9 @@ def _gpu_ops(plane: Plane, eager_launches: Ints, steps: Steps) -> list[Op]:
     code, found = launchers(events)
     code = np.where(moves, plane.name_index[events.rows], code)
     module, modules = labels(events, "hlo_module")
-    eager = (events.integers("is_eager") != 0) | np.isin(events.integers("correlation_id", -1), eager_launches)
+    eager = (events.integers("is_eager") != 0) | np.isin(
+        events.integers("correlation_id", -1), eager_launches
+    )
 
     def op(key: int) -> Op:
         launcher, in_module = found[key // len(modules)], modules[key % len(modules)]
@@ -187,7 +223,10 @@ def _gpu_ops(plane: Plane, eager_launches: Ints, steps: Steps) -> list[Op]:
     inside = steps.of(events.start) >= 0
     pairs = np.unique(np.array([key[inside], plane.name_index[events.rows][inside]]), axis=1)
     different = np.unique(pairs[0], return_counts=True)[1].tolist()
-    return [replace(one, kernels=n) for one, n in zip(_sums(events, events, key, eager, steps, op), different, strict=True)]
+    return [
+        replace(one, kernels=n)
+        for one, n in zip(_sums(events, events, key, eager, steps, op), different, strict=True)
+    ]
 
 
 def _tpu_ops(plane: Plane, steps: Steps) -> list[Op]:
@@ -200,7 +239,12 @@ def _tpu_ops(plane: Plane, steps: Steps) -> list[Op]:
 
     def op(key: int) -> Op:
         name = plane.names[key]
-        return _op(TPU_SIDE, instruction(name), category.get(name, ""), modules.get(program.get(name, ""), ""))
+        return _op(
+            TPU_SIDE,
+            instruction(name),
+            category.get(name, ""),
+            modules.get(program.get(name, ""), ""),
+        )
 
     names = plane.name_index[events.rows]
     ops = _sums(events, timed, names, np.zeros(len(events), bool), steps, op)
@@ -222,7 +266,10 @@ def on_device_clock(events: Events) -> Events:
     The trace's times come from the host's clock, to which a core's is fitted in pieces: single ops are off by up to half there
     (GetDeviceEventTimespan of openxla/xla, xplane_utils.cc, prefers these stats too).
     """
-    start, duration = events.integers("device_offset_ps", -1), events.integers("device_duration_ps", -1)
+    start, duration = (
+        events.integers("device_offset_ps", -1),
+        events.integers("device_duration_ps", -1),
+    )
     if not len(events) or start.min() < 0 or duration.min() < 0:
         return events
     starts, durations = events.plane.start_ps.copy(), events.plane.duration_ps.copy()

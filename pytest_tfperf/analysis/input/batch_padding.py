@@ -19,9 +19,16 @@ _WORTH = 0.02  # what a change must win of the elements to be suggested
 _MOST_BUCKETS, _CANDIDATES = 8, 32
 
 _COLUMNS = (
-    ("component", ""), ("type", ""), ("rows", "count"), ("longest", "count"), ("real elements", "count"), ("elements", "count"),
-    ("padding", "0..1"), ("pad value", ""), ("told by", ""),
-)  # fmt: skip
+    ("component", ""),
+    ("type", ""),
+    ("rows", "count"),
+    ("longest", "count"),
+    ("real elements", "count"),
+    ("elements", "count"),
+    ("padding", "0..1"),
+    ("pad value", ""),
+    ("told by", ""),
+)
 
 Lengths = npt.NDArray[np.int64]
 
@@ -29,22 +36,33 @@ Lengths = npt.NDArray[np.int64]
 def with_batch_padding(profile: Profile, recording: Recording) -> Profile:
     """A profile with the share of padding and its table; neither needs the trace."""
     value, tables = batch_padding(recording)
-    return replace(profile, metrics={**profile.metrics, "batch_padding": value}, tables={**profile.tables, **tables})
+    return replace(
+        profile,
+        metrics={**profile.metrics, "batch_padding": value},
+        tables={**profile.tables, **tables},
+    )
 
 
 def batch_padding(recording: Recording) -> tuple[Value, dict[str, Table]]:
     """Padding ÷ all elements of the components that can be padded, and a table with a row for each of them."""
     batches = recording.batches
     if batches is None:
-        return Value.unknown("batch_padding", recording.batches_why or recording.ended or _NOT_SEEN), {}
+        return Value.unknown(
+            "batch_padding", recording.batches_why or recording.ended or _NOT_SEEN
+        ), {}
     elements = sum(map(_elements, batches.components))
     if not elements:
         return Value.unknown("batch_padding", _EMPTY), {}
-    worst = max(batches.components, key=lambda one: (_elements(one) - _real(one), one.ragged, _elements(one)))
+    worst = max(
+        batches.components,
+        key=lambda one: (_elements(one) - _real(one), one.ragged, _elements(one)),
+    )
     number = 1 - sum(map(_real, batches.components)) / elements
     seen = {"sampled": batches.sampled, "n_batches": batches.n_batches, "varies": _varies(batches)}
     detail = {**seen, "where": _where(worst, batches), **_better(worst)}
-    return Value.of("batch_padding", number, Source.TRACE, **detail), {"batch_padding": _table(batches)}
+    return Value.of("batch_padding", number, Source.TRACE, **detail), {
+        "batch_padding": _table(batches)
+    }
 
 
 def _varies(batches: Batches) -> float:
@@ -56,7 +74,13 @@ def _varies(batches: Batches) -> float:
     elements, padding = np.zeros(batches.n_batches), np.zeros(batches.n_batches)
     for one in batches.components:
         real = np.array([sum(rows) for rows in one.rows], float)
-        whole = real if one.ragged else np.array([len(rows) * width for rows, width in zip(one.rows, one.widths, strict=True)], float)
+        whole = (
+            real
+            if one.ragged
+            else np.array(
+                [len(rows) * width for rows, width in zip(one.rows, one.widths, strict=True)], float
+            )
+        )
         elements, padding = elements + whole, padding + whole - real
     n, total = batches.n_batches, float(elements.sum())
     residuals = padding - elements * padding.sum() / total
@@ -78,7 +102,9 @@ def bucketed(lengths: Lengths, boundaries: Sequence[int], size: int) -> float:
     """
     bucket = np.searchsorted(boundaries, lengths, side="right")
     members = (lengths[bucket == index] for index in range(len(boundaries) + 1))
-    return padded_to_longest([batch.tolist() for column in members for batch in _chunks(column, size)])
+    return padded_to_longest(
+        [batch.tolist() for column in members for batch in _chunks(column, size)]
+    )
 
 
 def _chunks(lengths: Lengths, size: int) -> Iterator[Lengths]:
@@ -95,7 +121,9 @@ def _elements(component: BatchRows) -> int:
 
 
 def _padded(component: BatchRows) -> int:
-    return sum(len(rows) * width for rows, width in zip(component.rows, component.widths, strict=True))
+    return sum(
+        len(rows) * width for rows, width in zip(component.rows, component.widths, strict=True)
+    )
 
 
 def _share(component: BatchRows) -> float:
@@ -114,8 +142,16 @@ def _where(worst: BatchRows, batches: Batches) -> str:
 def _shapes(worst: BatchRows) -> str:
     """How many shapes the batches have, if not one."""
     n_widths, n_sizes = len(set(worst.widths)), len(set(map(len, worst.rows)))
-    said = f"; {n_widths} lengths of rows, each a new shape that XLA compiles anew" if n_widths > 1 else ""
-    return said + ("; batches differ in their number of rows (drop_remainder=True keeps it)" if n_sizes > 1 else "")
+    said = (
+        f"; {n_widths} lengths of rows, each a new shape that XLA compiles anew"
+        if n_widths > 1
+        else ""
+    )
+    return said + (
+        "; batches differ in their number of rows (drop_remainder=True keeps it)"
+        if n_sizes > 1
+        else ""
+    )
 
 
 def _told(component: BatchRows) -> str:
@@ -134,11 +170,15 @@ def _better(worst: BatchRows) -> dict[str, Any]:
     lengths = np.array([length for batch in rows for length in batch], np.int64)
     size = max(map(len, rows))
     boundaries, share = _best_buckets(lengths, size)
-    detail: dict[str, Any] = {"sorted": padded_to_longest([batch.tolist() for batch in _chunks(np.sort(lengths), size)])}
+    detail: dict[str, Any] = {
+        "sorted": padded_to_longest([batch.tolist() for batch in _chunks(np.sort(lengths), size)])
+    }
     said = [*_shorter(worst, lengths)]
     if boundaries and share + _WORTH <= _share(worst):
         detail |= {"bucketed": share, "boundaries": boundaries}
-        said.append(f"bucket_by_sequence_length(…, bucket_boundaries={boundaries}, …): {_instead(share, worst)}")
+        said.append(
+            f"bucket_by_sequence_length(…, bucket_boundaries={boundaries}, …): {_instead(share, worst)}"
+        )
     return detail | ({"try": "; ".join(said)} if said else {})
 
 
@@ -169,16 +209,28 @@ def _best_buckets(lengths: Lengths, size: int) -> tuple[list[int], float]:
         by_rows = np.quantile(lengths, np.linspace(0, 1, n_buckets + 1)[1:-1], method="lower")
         by_factor = np.geomspace(max(lengths.min(), 1), max(lengths.max(), 1), n_buckets + 1)[1:-1]
         several = (_just_above(lengths, by_rows), _just_above(lengths, by_factor))
-        tried += [boundaries for boundaries in several if boundaries and _fullness(lengths, boundaries) >= size]
+        tried += [
+            boundaries
+            for boundaries in several
+            if boundaries and _fullness(lengths, boundaries) >= size
+        ]
     found = [(bucketed(lengths, boundaries, size), boundaries) for boundaries in tried]
     least = min(found, default=(0.0, []))[0]
-    share, best = min((option for option in found if option[0] <= least + _WORTH), key=_few_first, default=(0.0, []))
+    share, best = min(
+        (option for option in found if option[0] <= least + _WORTH),
+        key=_few_first,
+        default=(0.0, []),
+    )
     return best, share
 
 
 def _fullness(lengths: Lengths, boundaries: Sequence[int]) -> int:
     """The rows of the bucket that has fewest."""
-    return int(np.bincount(np.searchsorted(boundaries, lengths, side="right"), minlength=len(boundaries) + 1).min())
+    return int(
+        np.bincount(
+            np.searchsorted(boundaries, lengths, side="right"), minlength=len(boundaries) + 1
+        ).min()
+    )
 
 
 def _few_first(option: tuple[float, list[int]]) -> tuple[int, float]:
@@ -187,15 +239,31 @@ def _few_first(option: tuple[float, list[int]]) -> tuple[int, float]:
 
 def _just_above(lengths: Lengths, values: npt.NDArray[np.float64]) -> list[int]:
     """Boundaries above these lengths, which belong to the bucket below; one above all rows would part nothing."""
-    return [int(value) for value in np.unique(values.astype(np.int64)) + 1 if value <= lengths.max()]
+    return [
+        int(value) for value in np.unique(values.astype(np.int64)) + 1 if value <= lengths.max()
+    ]
 
 
 def _table(batches: Batches) -> Table:
-    return Table.of("batch padding", _COLUMNS, sorted(map(_row, batches.components), key=lambda row: row[4] - row[5]))
+    return Table.of(
+        "batch padding",
+        _COLUMNS,
+        sorted(map(_row, batches.components), key=lambda row: row[4] - row[5]),
+    )
 
 
 def _row(one: BatchRows) -> tuple[Any, ...]:
     longest = max((max(rows, default=0) for rows in one.rows), default=0)
     real, elements = _real(one), _elements(one)
     share = 1 - real / elements if elements else 0.0
-    return one.name, one.dtype, sum(map(len, one.rows)), longest // (one.features or 1), real, elements, share, one.pad, one.how
+    return (
+        one.name,
+        one.dtype,
+        sum(map(len, one.rows)),
+        longest // (one.features or 1),
+        real,
+        elements,
+        share,
+        one.pad,
+        one.how,
+    )

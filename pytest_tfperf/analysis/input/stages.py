@@ -22,11 +22,25 @@ from pytest_tfperf.trace.intervals import EMPTY, Spans, covered, intersect, merg
 from pytest_tfperf.trace.nesting import enclosing, parents
 from pytest_tfperf.trace.xspace import Trace
 
-ASYNC = frozenset({"Prefetch", "ParallelMap", "MapAndBatch", "ParallelInterleave", "ParallelBatch", "ParseExample", "DataService"})
+ASYNC = frozenset(
+    {
+        "Prefetch",
+        "ParallelMap",
+        "MapAndBatch",
+        "ParallelInterleave",
+        "ParallelBatch",
+        "ParseExample",
+        "DataService",
+    }
+)
 """Stages that make their elements on threads of their own."""
-_READERS = frozenset({"TFRecord", "TextLine", "FixedLengthRecord", "SSTable", "RecordIO", "ArrayRecord", "LMDB"})
+_READERS = frozenset(
+    {"TFRecord", "TextLine", "FixedLengthRecord", "SSTable", "RecordIO", "ArrayRecord", "LMDB"}
+)
 _SUFFIX = re.compile(r"(V\d+)?(\[\d+\])?\Z")
-_CYCLE = re.compile(r"(Interleave(?:V\d+)?)\[\d+\]")  # one iterator for each file or element: all one stage
+_CYCLE = re.compile(
+    r"(Interleave(?:V\d+)?)\[\d+\]"
+)  # one iterator for each file or element: all one stage
 _INDEX = re.compile(r"\[\d+\]\Z")
 _DEVICE_END = "::Prefetch::Generator"  # what a device's own prefetch takes from: the time in it is waiting for the host
 _SAMPLE = 64  # iterator events of a stage whose stats are read
@@ -117,14 +131,31 @@ def find_stages(trace: Trace, waits: Spans = EMPTY) -> tuple[Stage, ...]:
     stages = []
     for path, node in nodes.items():
         if stage_type(path) in ASYNC:
-            work, runs = functions.get(path, _Work()), per_element[path] * _runs_per_call(path, node, calls, functions)
+            work, runs = (
+                functions.get(path, _Work()),
+                per_element[path] * _runs_per_call(path, node, calls, functions),
+            )
             parallelism = min(node.parallelism, threads)
         else:
             work, runs = own.get(path, _Work()), per_element[path]
             parallelism = min(_shared_by(path, nodes), threads)
-        stage = _stage(path, node, calls.get(path, 0), work, runs, parallelism, python=path in functions and functions[path].python)
-        stages.append(replace(stage, pool_s=stage.cost_s * parallelism / threads) if path in functions else stage)
-    return tuple(sorted((stage for stage in stages if stage.name != "Root"), key=lambda stage: -stage.busy_s))
+        stage = _stage(
+            path,
+            node,
+            calls.get(path, 0),
+            work,
+            runs,
+            parallelism,
+            python=path in functions and functions[path].python,
+        )
+        stages.append(
+            replace(stage, pool_s=stage.cost_s * parallelism / threads)
+            if path in functions
+            else stage
+        )
+    return tuple(
+        sorted((stage for stage in stages if stage.name != "Root"), key=lambda stage: -stage.busy_s)
+    )
 
 
 def input_capacity(stages: Sequence[Stage]) -> float | None:
@@ -144,16 +175,32 @@ def input_capacity(stages: Sequence[Stage]) -> float | None:
 def stage_table(stages: Sequence[Stage], n_steps: int) -> Table:
     """The tree of stages, the step's side on top."""
     columns = (
-        ("stage", ""), ("name", ""), ("calls a step", "count"), ("self time a step", "s"), ("blocks a step", "s"), ("an element", "s"),
-        ("parallelism", "count"), ("buffered", "count"), ("of", "count"), ("kind", ""),
-    )  # fmt: skip
+        ("stage", ""),
+        ("name", ""),
+        ("calls a step", "count"),
+        ("self time a step", "s"),
+        ("blocks a step", "s"),
+        ("an element", "s"),
+        ("parallelism", "count"),
+        ("buffered", "count"),
+        ("of", "count"),
+        ("kind", ""),
+    )
     rows = [
         (
-            "  " * (stage.depth - 1) + stage.name, stage.node, stage.calls / n_steps, stage.self_s / n_steps, stage.blocking_s / n_steps,
-            stage.cost_s, stage.parallelism, stage.buffered if stage.buffer_limit else None, stage.buffer_limit or None, _kind(stage),
+            "  " * (stage.depth - 1) + stage.name,
+            stage.node,
+            stage.calls / n_steps,
+            stage.self_s / n_steps,
+            stage.blocking_s / n_steps,
+            stage.cost_s,
+            stage.parallelism,
+            stage.buffered if stage.buffer_limit else None,
+            stage.buffer_limit or None,
+            _kind(stage),
         )
         for stage in sorted(stages, key=lambda stage: stage.path)
-    ]  # fmt: skip
+    ]
     return Table.of("input pipeline, from the step down", columns, rows)
 
 
@@ -174,8 +221,11 @@ def first_input(producers: Events, iterators: Events) -> Ints:
 
 def _kind(stage: Stage) -> str:
     facts = {
-        "Python": stage.python, "put in by TensorFlow": stage.injected, "reads files": stage.reads_files, "on the device": stage.on_device,
-    }  # fmt: skip
+        "Python": stage.python,
+        "put in by TensorFlow": stage.injected,
+        "reads files": stage.reads_files,
+        "on the device": stage.on_device,
+    }
     return ", ".join(fact for fact, holds in facts.items() if holds)
 
 
@@ -197,14 +247,24 @@ def _above(path: str) -> str:
     return _INDEX.sub("", path.rpartition("::")[0])
 
 
-def _stage(path: str, node: _Node, n_calls: int, work: _Work, runs_per_element: float, parallelism: int, python: bool) -> Stage:
+def _stage(
+    path: str,
+    node: _Node,
+    n_calls: int,
+    work: _Work,
+    runs_per_element: float,
+    parallelism: int,
+    python: bool,
+) -> Stage:
     return Stage(
         path=path,
         name=stage_type(path),
         node=_given_name(node.name),
         calls=n_calls,
         self_s=work.self_ps * 1e-12,
-        cost_s=0.0 if path.endswith(_DEVICE_END) else work.self_ps * 1e-12 / max(work.n, 1) * runs_per_element / parallelism,
+        cost_s=0.0
+        if path.endswith(_DEVICE_END)
+        else work.self_ps * 1e-12 / max(work.n, 1) * runs_per_element / parallelism,
         blocking_s=work.blocking_ps * 1e-12,
         parallelism=parallelism,
         python=python,
@@ -215,7 +275,9 @@ def _stage(path: str, node: _Node, n_calls: int, work: _Work, runs_per_element: 
     )
 
 
-def _own_work(iterators: Events, group: Ints, paths: Sequence[str], waits: Spans) -> dict[str, _Work]:
+def _own_work(
+    iterators: Events, group: Ints, paths: Sequence[str], waits: Spans
+) -> dict[str, _Work]:
     """What each stage did on its callers' threads, without its inputs there."""
     parent = parents(iterators)
     columns = []
@@ -224,10 +286,15 @@ def _own_work(iterators: Events, group: Ints, paths: Sequence[str], waits: Spans
         np.subtract.at(own, parent[parent >= 0], values[parent >= 0])
         columns.append(np.bincount(group, own, len(paths)))
     n = np.bincount(group, minlength=len(paths))
-    return {path: _Work(int(n[i]), int(columns[0][i]), int(columns[1][i])) for i, path in enumerate(paths)}
+    return {
+        path: _Work(int(n[i]), int(columns[0][i]), int(columns[1][i]))
+        for i, path in enumerate(paths)
+    }
 
 
-def _runs_per_call(path: str, node: _Node, calls: Mapping[str, int], functions: Mapping[str, _Work]) -> float:
+def _runs_per_call(
+    path: str, node: _Node, calls: Mapping[str, int], functions: Mapping[str, _Work]
+) -> float:
     """How often the function of an asynchronous stage runs for one of its elements."""
     if stage_type(path) == "MapAndBatch":
         return max(node.batch_size, 1)
@@ -239,14 +306,21 @@ def _runs_per_call(path: str, node: _Node, calls: Mapping[str, int], functions: 
 def _shared_by(path: str, nodes: Mapping[str, _Node]) -> int:
     """How many threads call a stage: those of the parallel interleave above, else one."""
     above = _asynchronous_above(path)
-    return nodes[above].parallelism if above in nodes and stage_type(above) == "ParallelInterleave" else 1
+    return (
+        nodes[above].parallelism
+        if above in nodes and stage_type(above) == "ParallelInterleave"
+        else 1
+    )
 
 
 def _nodes(iterators: Events, group: Ints, n_groups: int) -> list[_Node]:
     """What TensorFlow says of each stage, from some of its events, evenly taken."""
     order = np.argsort(group, kind="stable")
     first = np.searchsorted(group[order], np.arange(n_groups + 1)).tolist()
-    return [_node(Events(iterators.plane, iterators.rows[order[begin:end]])) for begin, end in pairwise(first)]
+    return [
+        _node(Events(iterators.plane, iterators.rows[order[begin:end]]))
+        for begin, end in pairwise(first)
+    ]
 
 
 def _node(events: Events) -> _Node:
@@ -254,7 +328,10 @@ def _node(events: Events) -> _Node:
         return _Node()
     picked = np.unique(np.linspace(0, len(events) - 1, min(_SAMPLE, len(events))).astype(np.int64))
     some = Events(events.plane, events.rows[picked])
-    largest = {stat: int(some.integers(stat).max()) for stat in ("parallelism", "buffer_limit", "batch_size", "threadpool_size")}
+    largest = {
+        stat: int(some.integers(stat).max())
+        for stat in ("parallelism", "buffer_limit", "batch_size", "threadpool_size")
+    }
     return _Node(
         name=some.texts("name")[-1],
         parallelism=max(largest["parallelism"], 1),
@@ -287,7 +364,11 @@ def _calls_per_element(nodes: Mapping[str, _Node], calls: Mapping[str, int]) -> 
 def _given_name(node: str) -> str:
     """What the user named a stage by `name=`, empty where TensorFlow did; of fused stages the names that were given."""
     parts = node.removeprefix("fused(").removesuffix(")").split(",")
-    return ", ".join(part for part in parts if not re.search(r"Dataset\w*:\d+\Z", part) and not part.startswith("inject/"))
+    return ", ".join(
+        part
+        for part in parts
+        if not re.search(r"Dataset\w*:\d+\Z", part) and not part.startswith("inject/")
+    )
 
 
 def _thread(stage: Stage) -> str:
@@ -302,7 +383,9 @@ def _asynchronous_above(path: str) -> str:
     return above
 
 
-def _functions_of(host: Events, iterators: Events, group: Ints, paths: Sequence[str], waits: Spans) -> dict[str, _Work]:
+def _functions_of(
+    host: Events, iterators: Events, group: Ints, paths: Sequence[str], waits: Spans
+) -> dict[str, _Work]:
     """What the functions of each stage did, by the stage's path."""
     runs = host.named(lambda name: name.startswith(DATA_RUNS))
     process = host.called("ExecutorState::Process")
@@ -316,17 +399,24 @@ def _functions_of(host: Events, iterators: Events, group: Ints, paths: Sequence[
         mine = process.where(stage == place)
         blocking = intersect(merge(mine.spans), waits)
         found[paths[place]] = _Work(
-            int((owner == place).sum()), int((mine.end - mine.start).sum()), int((blocking[1] - blocking[0]).sum()), place in with_python
+            int((owner == place).sum()),
+            int((mine.end - mine.start).sum()),
+            int((blocking[1] - blocking[0]).sum()),
+            place in with_python,
         )
     return found
 
 
-def _owners(host: Events, iterators: Events, runs: Events, group: Ints, paths: Sequence[str]) -> Ints:
+def _owners(
+    host: Events, iterators: Events, runs: Events, group: Ints, paths: Sequence[str]
+) -> Ints:
     """The stage that made each function run: that of the iterator around it, or whose producer is around it; -1 where neither."""
     places = {path: place for place, path in enumerate(paths)}
     above = np.array([places.get(_above(path), -1) for path in paths])
     producers = host.named(lambda name: name.endswith("Produce"))
     first = first_input(producers, iterators)
-    stage_of = np.r_[np.where(first >= 0, above[group[first]], -1), -1]  # the last entry answers for -1
+    stage_of = np.r_[
+        np.where(first >= 0, above[group[first]], -1), -1
+    ]  # the last entry answers for -1
     around = enclosing(iterators, runs)
     return np.where(around >= 0, group[around], stage_of[enclosing(producers, runs)])

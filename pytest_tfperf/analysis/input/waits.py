@@ -68,7 +68,10 @@ def find_drain(trace: Trace, steps: Steps, waiting_ps: Ints) -> Drain:
     """
     half = len(steps) // 2
     shares = [
-        float(w.sum() / max(p.sum(), 1)) for w, p in zip(np.split(waiting_ps, [half]), np.split(steps.period_ps, [half]), strict=True)
+        float(w.sum() / max(p.sum(), 1))
+        for w, p in zip(
+            np.split(waiting_ps, [half]), np.split(steps.period_ps, [half]), strict=True
+        )
     ]
     halves = (shares[0] if half else shares[1], shares[1])
     if steps.n_epochs > 1:
@@ -101,7 +104,9 @@ def _produced_share(host: Events, iterators: Events, stage: Events) -> float:
     produced = host.called(f"{short}Produce")
     consumed = host.called(f"{short}Consume")
     first = first_input(produced, iterators)
-    parents_of = np.where(first >= 0, iterators.integers("parent_id")[first] if len(iterators) else 0, 0)
+    parents_of = np.where(
+        first >= 0, iterators.integers("parent_id")[first] if len(iterators) else 0, 0
+    )
     produced = produced.where(np.isin(parents_of, stage.integers("id")))
     consumed = consumed.where(enclosing(stage, consumed) >= 0)
     if len(produced) < _MIN_PRODUCED or len(consumed) < _MIN_PRODUCED:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pytest_tfperf.analysis.device.planes import accelerators
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.protobuf import Ints
+from pytest_tfperf.trace.devices import accelerators
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.xspace import Trace
 
@@ -102,10 +102,23 @@ def _marked(host: Events) -> Steps | None:
         return None
     whole = whole.where(_outermost(whole))
     whole = whole.sorted()
-    kinds = [graph or name for graph, name in zip(whole.texts("graph_type"), whole.names, strict=True)]
-    names = tuple(f"{kind} {number}" for kind, number in zip(kinds, whole.integers("step_num"), strict=True))
+    kinds = [
+        graph or name for graph, name in zip(whole.texts("graph_type"), whole.names, strict=True)
+    ]
+    names = tuple(
+        f"{kind} {number}" for kind, number in zip(kinds, whole.integers("step_num"), strict=True)
+    )
     n_epochs = np.unique(whole.integers("epoch")).size
-    return Steps(whole.start, _period_ends(whole), names, source, len(roots) - len(whole), n_epochs, whole.integers("batches", 1), _INNER)
+    return Steps(
+        whole.start,
+        _period_ends(whole),
+        names,
+        source,
+        len(roots) - len(whole),
+        n_epochs,
+        whole.integers("batches", 1),
+        _INNER,
+    )
 
 
 def _outermost(events: Events) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -120,7 +133,9 @@ def _outermost(events: Events) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
 def _period_ends(events: Events) -> Ints:
     epoch, end = events.integers("epoch"), events.end
     if len(events) > 1:
-        end[:-1] = np.where(epoch[1:] == epoch[:-1], events.start[1:], np.minimum(end[:-1], events.start[1:]))
+        end[:-1] = np.where(
+            epoch[1:] == epoch[:-1], events.start[1:], np.minimum(end[:-1], events.start[1:])
+        )
     return end
 
 
@@ -136,7 +151,14 @@ def _device_line(trace: Trace, title: str) -> Steps | None:
     name, count = Counter(events.names).most_common(1)[0]
     chosen = events.called(name)
     names = tuple(f"{name.partition('(')[0]} {number}" for number in range(count))
-    return Steps(chosen.start, _period_ends(chosen), names, title, len(events) - count, why_dropped="they are executions of other programs")
+    return Steps(
+        chosen.start,
+        _period_ends(chosen),
+        names,
+        title,
+        len(events) - count,
+        why_dropped="they are executions of other programs",
+    )
 
 
 def _hulls(lines: list[Events]) -> Steps:
@@ -147,7 +169,9 @@ def _hulls(lines: list[Events]) -> Steps:
     """
     spans: dict[str, list[tuple[int, int]]] = {}
     for events in lines:
-        for name, start, end in zip(events.names, events.start.tolist(), events.end.tolist(), strict=True):
+        for name, start, end in zip(
+            events.names, events.start.tolist(), events.end.tolist(), strict=True
+        ):
             spans.setdefault(name, []).append((start, end))
     hulls, apart = {}, 0
     for name, found in spans.items():
@@ -159,7 +183,12 @@ def _hulls(lines: list[Events]) -> Steps:
     start, end = np.array([hulls[name] for name in order], np.int64).T
     end[:-1] = np.maximum(start[1:], start[:-1])
     return Steps(
-        start, end, tuple(order), "Steps", apart, why_dropped="devices ran them at another time than the step of that name that was taken"
+        start,
+        end,
+        tuple(order),
+        "Steps",
+        apart,
+        why_dropped="devices ran them at another time than the step of that name that was taken",
     )
 
 
@@ -174,12 +203,17 @@ def _iterations(host: Events) -> Steps | None:
         return None
     keys, index = np.unique(np.array([run, number]), axis=1, return_inverse=True)
     index = index.reshape(-1)
-    start, end = np.full(keys.shape[1], np.iinfo(np.int64).max), np.full(keys.shape[1], np.iinfo(np.int64).min)
+    start, end = (
+        np.full(keys.shape[1], np.iinfo(np.int64).max),
+        np.full(keys.shape[1], np.iinfo(np.int64).min),
+    )
     np.minimum.at(start, index, process.start)
     np.maximum.at(end, index, process.end)
     follows = keys[0][1:] == keys[0][:-1]
     end[:-1] = np.where(follows, end[1:], end[:-1])
-    real = np.flatnonzero(np.r_[follows, False])  # the last of a run evaluates the condition alone, and finds that the loop is over
+    real = np.flatnonzero(
+        np.r_[follows, False]
+    )  # the last of a run evaluates the condition alone, and finds that the loop is over
     if not real.size:
         return None
     order = real[np.argsort(start[real], kind="stable")]
@@ -201,4 +235,11 @@ def _most_called(calls: Events) -> Steps | None:
     name, count = Counter(calls.names).most_common(1)[0]
     chosen = calls.called(name).sorted()
     names = tuple(f"{name} {number}" for number in range(count))
-    return Steps(chosen.start, _period_ends(chosen), names, "function", len(calls) - count, why_dropped="they are calls of other functions")
+    return Steps(
+        chosen.start,
+        _period_ends(chosen),
+        names,
+        "function",
+        len(calls) - count,
+        why_dropped="they are calls of other functions",
+    )

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
-from pytest_tfperf.analysis.steps.detect import OF_DEVICES, Steps
-from pytest_tfperf.trace.events import Events
-from pytest_tfperf.trace.xspace import Plane
+from pytest_tfperf.analysis.steps.detect import HOST, OF_DEVICES, Steps
+from pytest_tfperf.protobuf import Ints
+from pytest_tfperf.trace.devices import gpus, stream_events, tpus
+from pytest_tfperf.trace.events import Events, joined
+from pytest_tfperf.trace.nesting import enclosing
+from pytest_tfperf.trace.xspace import Plane, Trace
 
 
 def own_steps(plane: Plane, steps: Steps) -> Steps:
@@ -22,15 +26,135 @@ def own_steps(plane: Plane, steps: Steps) -> Steps:
     events = Events.of(plane).on_lines(steps.source).sorted()
     if steps.source == "Steps":
         longest = dict(
-            sorted(zip(events.names, range(len(events)), strict=True), key=lambda item: events.end[item[1]] - events.start[item[1]])
+            sorted(
+                zip(events.names, range(len(events)), strict=True),
+                key=lambda item: events.end[item[1]] - events.start[item[1]],
+            )
         )
         chosen = [longest[name] for name in steps.names if name in longest]
         events = Events(plane, events.rows[chosen])
     else:
         program = steps.names[0].rpartition(" ")[0]
         events = events.named(lambda name: name.partition("(")[0] == program)
-    if len(events) != len(steps) or (events.start >= steps.end_ps).any() or (events.end <= steps.start_ps).any():
+    if (
+        len(events) != len(steps)
+        or (events.start >= steps.end_ps).any()
+        or (events.end <= steps.start_ps).any()
+    ):
         return steps
     end = events.end
     end[:-1] = np.maximum(events.start[1:], events.start[:-1])
     return replace(steps, start_ps=events.start, end_ps=end)
+
+
+_HOPS = 8  # threads that a call is handed through at most
+
+
+_LAGS = 0.5  # share of the linked device time outside the step that caused it, from which the host's steps say nothing of the device's
+
+
+def linked_work(trace: Trace, steps: Steps) -> Iterator[tuple[Events, Ints]]:
+    """Of each device its events (kernels and copies; on a TPU executions), and the step that caused each, -1 where it is unknown."""
+    yield from linked_kernels(trace, steps)
+    host = Events.of(trace.plane(HOST))
+    for plane in tpus(trace):
+        ordinal = int(plane.name.rpartition(":")[2])
+        events, calls = Events.of(plane).on_lines("XLA Modules"), host.called("DoEnqueueProgram")
+        calls = calls.where(calls.integers("device_ordinal", ordinal) == ordinal)
+        yield events, joined(_run_keys(events), _run_keys(calls), _steps_of(host, calls, steps))
+
+
+def linked_kernels(trace: Trace, steps: Steps) -> Iterator[tuple[Events, Ints]]:
+    """Of each GPU its kernels and copies, and the step that caused each, -1 where it is unknown."""
+    planes = gpus(trace)
+    if not planes:
+        return
+    host = Events.of(trace.plane(HOST))
+    calls = host.having("correlation_id")
+    ids, step = calls.integers("correlation_id", -2), _steps_of(host, calls, steps)
+    for events in map(stream_events, planes):
+        yield events, joined(events.integers("correlation_id", -1), ids, step)
+
+
+def on_the_device(trace: Trace, steps: Steps) -> Steps:
+    """
+    The same steps where the devices ran them, if the host only enqueued them and most of the work came later.
+
+    A step then lasts from the first work that it caused to that of the next of its epoch. Steps that caused none are dropped.
+    """
+    if steps.source in OF_DEVICES:
+        return steps
+    found = [
+        (events.where(step >= 0), step[step >= 0]) for events, step in linked_work(trace, steps)
+    ]
+    spans = [(events.start, events.end, step) for events, step in found if len(events)]
+    if not spans:
+        return steps
+    start, end, step = (np.concatenate(columns) for columns in zip(*spans, strict=True))
+    inside = np.maximum(
+        np.minimum(end, steps.end_ps[step]) - np.maximum(start, steps.start_ps[step]), 0
+    )
+    if (end - start - inside).sum() <= _LAGS * (end - start).sum():
+        return steps
+    first, last = (
+        np.full(len(steps), np.iinfo(np.int64).max),
+        np.full(len(steps), np.iinfo(np.int64).min),
+    )
+    np.minimum.at(first, step, start)
+    np.maximum.at(last, step, end)
+    kept = np.unique(step)
+    kept = kept[np.argsort(first[kept], kind="stable")]
+    first, last = first[kept], last[kept]
+    follows = steps.start_ps[kept[1:]] == steps.end_ps[kept[:-1]]
+    last[:-1] = np.where(follows, first[1:], np.minimum(last[:-1], first[1:]))
+    return replace(
+        steps,
+        start_ps=first,
+        end_ps=last,
+        names=tuple(steps.names[place] for place in kept.tolist()),
+        source=f"{steps.source}, where the device ran them",
+        n_dropped=steps.n_dropped + len(steps) - kept.size,
+        why_dropped=", or ".join(
+            filter(
+                None,
+                [
+                    steps.why_dropped,
+                    "they caused no work of a device" if kept.size < len(steps) else "",
+                ],
+            )
+        ),
+        sizes=None if steps.sizes is None else steps.sizes[kept],
+    )
+
+
+def _run_keys(events: Events) -> Ints:
+    """run_id and queue_id as one number; they are small."""
+    return events.integers("run_id", -1) * 64 + events.integers("queue_id")
+
+
+def _steps_of(host: Events, calls: Events, steps: Steps) -> Ints:
+    """The step that each call on the host belongs to, followed from consumers to their producers; -1 where it lies in none."""
+    consumers, producers = host.having("_c"), host.having("_p")
+    made_by = joined(
+        _context_keys(consumers, "_ct", "_c"),
+        _context_keys(producers, "_pt", "_p"),
+        np.arange(len(producers)),
+    )
+    time = calls.start
+    at = enclosing(consumers, calls)
+    again = enclosing(consumers, producers)
+    for _ in range(_HOPS):
+        known = np.flatnonzero(at >= 0)
+        known = known[made_by[at[known]] >= 0]
+        if not known.size:
+            break
+        producer = made_by[at[known]]
+        time[known] = producers.start[producer]
+        at = np.full(at.size, -1)
+        at[known] = again[producer]
+    return steps.of(time)
+
+
+def _context_keys(events: Events, kind: str, number: str) -> Ints:
+    """Context type and id as one number: ids are hashes or counters, types below 64; what overflows wraps."""
+    return events.integers(number) * 64 + events.integers(kind)

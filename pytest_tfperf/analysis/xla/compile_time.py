@@ -7,22 +7,30 @@ from collections import Counter
 
 import numpy as np
 
-from pytest_tfperf.analysis.device.planes import accelerators
-from pytest_tfperf.analysis.host.activity import CPU_COMPILER, GPU_COMPILER, compilations, compiled_modules, xla_executions
+from pytest_tfperf.analysis.host.activity import (
+    CPU_COMPILER,
+    GPU_COMPILER,
+    compilations,
+    compiled_modules,
+    xla_executions,
+)
 from pytest_tfperf.analysis.steps.detect import HOST
 from pytest_tfperf.analysis.xla.executions import full_names, short_module
-from pytest_tfperf.hlo.decode import live_modules
 from pytest_tfperf.metrics import format_quantity
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.results import Source, Value
+from pytest_tfperf.trace.devices import accelerators
 from pytest_tfperf.trace.events import Events
+from pytest_tfperf.trace.hlo_modules import live_modules
 from pytest_tfperf.trace.intervals import Spans, merge
 from pytest_tfperf.trace.nesting import enclosing
 from pytest_tfperf.trace.xspace import Trace
 
 # xla/service/cpu/cpu_compiler.cc: the pipelines before the backend, and the backend
-_CPU = frozenset({"HLO passes through layout assignment", "HLO passes after layout assignment", CPU_COMPILER})
+_CPU = frozenset(
+    {"HLO passes through layout assignment", "HLO passes after layout assignment", CPU_COMPILER}
+)
 # the op that calls a function of XLA's: `node:Op`, `__inference_f_1:__inference_f_1` of an eager call; and any asynchronous op
 _OP = re.compile(r"[\w.][\w.\\/>-]*:[A-Za-z_]\w*\Z")
 _ASYNC_OP = "ExecutorState::ProcessAsync::Start"
@@ -34,15 +42,30 @@ _NO_COLD_TRACE = "only steps that tf_profile drives have a first step under a se
 def compile_time(cold: Trace | None, recording: Recording) -> Value:
     """xla_compile_time: how long XLA compiled in the first step, whose trace this is; what compiles at once counts once."""
     if cold is None:
-        return Value.unknown("xla_compile_time", (None if recording.bare else recording.ended) or _NO_COLD_TRACE)
+        return Value.unknown(
+            "xla_compile_time", (None if recording.bare else recording.ended) or _NO_COLD_TRACE
+        )
     host = Events.of(cold.plane(HOST))
     ran = len(xla_executions(host)) > 0
     if ran and recording.first_step_why:
-        return Value.unknown("xla_compile_time", f"{recording.first_step_why}; executables may have been compiled before")
-    start, end = merge(_stretches(host, host.named(lambda name: name in _CPU or name.startswith(GPU_COMPILER))))
+        return Value.unknown(
+            "xla_compile_time",
+            f"{recording.first_step_why}; executables may have been compiled before",
+        )
+    start, end = merge(
+        _stretches(host, host.named(lambda name: name in _CPU or name.startswith(GPU_COMPILER)))
+    )
     if not start.size and ran and accelerators(cold):
-        return Value.unknown("xla_compile_time", "the trace has no event of the device's compiler, and may not show what it compiled")
-    return Value.of("xla_compile_time", float((end - start).sum()) * 1e-12, Source.TRACE, **_where(compile_seconds(cold)))
+        return Value.unknown(
+            "xla_compile_time",
+            "the trace has no event of the device's compiler, and may not show what it compiled",
+        )
+    return Value.of(
+        "xla_compile_time",
+        float((end - start).sum()) * 1e-12,
+        Source.TRACE,
+        **_where(compile_seconds(cold)),
+    )
 
 
 def compile_seconds(trace: Trace) -> dict[str, float]:
@@ -50,10 +73,17 @@ def compile_seconds(trace: Trace) -> dict[str, float]:
     host = Events.of(trace.plane(HOST))
     compiled = compilations(host)
     since, until = _stretches(host, compiled)
-    names, n_since = full_names(compiled_modules(compiled), live_modules(trace)), Counter(since.tolist())
+    names, n_since = (
+        full_names(compiled_modules(compiled), live_modules(trace)),
+        Counter(since.tolist()),
+    )
     whole = (since < compiled.start).tolist()  # with its translation to HLO
     found = zip(names, since.tolist(), until.tolist(), whole, strict=True)
-    return {name: (end - start) * 1e-12 for name, start, end, sure in found if name and sure and n_since[start] == 1}
+    return {
+        name: (end - start) * 1e-12
+        for name, start, end, sure in found
+        if name and sure and n_since[start] == 1
+    }
 
 
 def _stretches(host: Events, parts: Events) -> Spans:
@@ -63,14 +93,21 @@ def _stretches(host: Events, parts: Events) -> Spans:
     From the start of the innermost op around it, since the translation to HLO has no event, to the first execution behind it or the op's
     end. The event of an op that ends when the trace does may be lost: then it is from the start of the work that the thread was given.
     """
-    ops = host.named(lambda name: name == _ASYNC_OP or _OP.match(name) is not None) if len(parts) else parts
+    ops = (
+        host.named(lambda name: name == _ASYNC_OP or _OP.match(name) is not None)
+        if len(parts)
+        else parts
+    )
     owner = enclosing(ops, parts)
     inside = owner >= 0
     used, place = np.unique(owner[inside], return_inverse=True)
     around = Events(ops.plane, ops.rows[used])
     since, until = parts.start, parts.end
     since[~inside] = _given(host, ops, parts.where(~inside))
-    since[inside], until[inside] = around.start[place], _first_execution(host, around, place, parts.end[inside])[place]
+    since[inside], until[inside] = (
+        around.start[place],
+        _first_execution(host, around, place, parts.end[inside])[place],
+    )
     return since, until
 
 
@@ -91,7 +128,9 @@ def _given(host: Events, ops: Events, parts: Events) -> Ints:
     regions = host.called(_REGION_START, _REGION_STOP)
     starts = np.array([name == _REGION_START for name in regions.names], bool)
     since = parts.start
-    for place, (line, begin) in enumerate(zip(parts.line.tolist(), parts.start.tolist(), strict=True)):
+    for place, (line, begin) in enumerate(
+        zip(parts.line.tolist(), parts.start.tolist(), strict=True)
+    ):
         before = np.flatnonzero((regions.line == line) & (regions.start <= begin))
         last = before[np.argmax(regions.start[before])] if before.size else -1
         if last >= 0 and starts[last]:

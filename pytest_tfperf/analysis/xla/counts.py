@@ -9,7 +9,13 @@ from typing import Any
 import numpy as np
 
 from pytest_tfperf.analysis import diagnosis
-from pytest_tfperf.analysis.host.activity import compiled_again, eager_ops, shows_runtime, traced_again, traced_late
+from pytest_tfperf.analysis.host.activity import (
+    compiled_again,
+    eager_ops,
+    shows_runtime,
+    traced_again,
+    traced_late,
+)
 from pytest_tfperf.analysis.steps.detect import HOST, Steps
 from pytest_tfperf.analysis.xla.executions import XlaUse, compiled_late, compiled_outside
 from pytest_tfperf.analysis.xla.recompilations import recompilations
@@ -24,9 +30,19 @@ def with_counts(recording: Recording, trace: Trace, steps: Steps) -> Recording:
     if not recording.bare:
         return recording
     unmarked = steps.source == "function"
-    compiled = tuple(compiled_again(trace) if unmarked else compiled_late(trace, steps)) if _shows_host(trace) else None
-    traced = tuple(traced_again(trace) if unmarked else traced_late(trace, steps)) if shows_runtime(trace) else None
-    return replace(recording, compiled=compiled, traced=traced, n_steps=len(steps), n_epochs=steps.n_epochs - 1)
+    compiled = (
+        tuple(compiled_again(trace) if unmarked else compiled_late(trace, steps))
+        if _shows_host(trace)
+        else None
+    )
+    traced = (
+        tuple(traced_again(trace) if unmarked else traced_late(trace, steps))
+        if shows_runtime(trace)
+        else None
+    )
+    return replace(
+        recording, compiled=compiled, traced=traced, n_steps=len(steps), n_epochs=steps.n_epochs - 1
+    )
 
 
 def counted_values(recording: Recording, trace: Trace | None = None) -> dict[str, Value]:
@@ -34,22 +50,34 @@ def counted_values(recording: Recording, trace: Trace | None = None) -> dict[str
     over = {"n_steps": max(recording.n_steps - 1, 0), "n_epoch_ends": recording.n_epochs}
     compiled, traced = recording.compiled, recording.traced
     if recording.bare:
-        nothing = "the trace has no event of {}, which would show it" if over["n_steps"] else "there is no step after the first"
+        nothing = (
+            "the trace has no event of {}, which would show it"
+            if over["n_steps"]
+            else "there is no step after the first"
+        )
     else:
-        nothing = recording.ended or "only steps that tf_profile drives are watched from the first to the last"
+        nothing = (
+            recording.ended
+            or "only steps that tf_profile drives are watched from the first to the last"
+        )
     if not over["n_steps"]:
         compiled = traced = None
     return {
         "xla_compiles": Value.unknown("xla_compiles", nothing.format("the host"))
         if compiled is None
-        else Value.of("xla_compiles", len(compiled), Source.TRACE, **over, **_compile_cause(compiled, trace)),
+        else Value.of(
+            "xla_compiles", len(compiled), Source.TRACE, **over, **_compile_cause(compiled, trace)
+        ),
         "retraces": Value.unknown("retraces", nothing.format("TensorFlow's runtime"))
         if traced is None
         else Value.of(
-            "retraces", len(traced), Source.TRACE if recording.bare else Source.GRAPH,
-            **over, **(diagnosis.retrace_cause(traced) if traced else {}),
+            "retraces",
+            len(traced),
+            Source.TRACE if recording.bare else Source.GRAPH,
+            **over,
+            **(diagnosis.retrace_cause(traced) if traced else {}),
         ),
-    }  # fmt: skip
+    }
 
 
 def xla_values(trace: Trace, steps: Steps, use: XlaUse, recording: Recording) -> dict[str, Value]:
@@ -57,7 +85,9 @@ def xla_values(trace: Trace, steps: Steps, use: XlaUse, recording: Recording) ->
     modules = {"executables": sorted(use.modules)}
     why = why_unknown(trace, use)
     values = {
-        "xla_clusters": Value.unknown("xla_clusters", why) if why else per_step("xla_clusters", use.clusters, None, **modules),
+        "xla_clusters": Value.unknown("xla_clusters", why)
+        if why
+        else per_step("xla_clusters", use.clusters, None, **modules),
         "xla_launches": Value.unknown("xla_launches", why)
         if why and not use.launches.any()
         else per_step("xla_launches", use.launches, steps.sizes, **modules),
@@ -65,7 +95,11 @@ def xla_values(trace: Trace, steps: Steps, use: XlaUse, recording: Recording) ->
     if recording.compiled and not recording.bare and (elsewhere := compiled_outside(trace, steps)):
         counted = counted_values(recording, trace)["xla_compiles"]
         values["xla_compiles"] = Value.of(
-            "xla_compiles", max(len(recording.compiled) - elsewhere, 0), Source.TRACE, **counted.detail, outside_steps=elsewhere
+            "xla_compiles",
+            max(len(recording.compiled) - elsewhere, 0),
+            Source.TRACE,
+            **counted.detail,
+            outside_steps=elsewhere,
         )
     return values
 
@@ -74,7 +108,11 @@ def why_unknown(trace: Trace, use: XlaUse) -> str | None:
     """Why a trace does not tell which executables ran in its steps; None where it does, also where none ran."""
     if use.modules or (_shows_host(trace) and not use.launches.any()):
         return None
-    return "the trace does not tell which executables ran" if use.launches.any() else "the trace has no event of the host"
+    return (
+        "the trace does not tell which executables ran"
+        if use.launches.any()
+        else "the trace has no event of the host"
+    )
 
 
 def eager_value(trace: Trace, steps: Steps, seen: Sequence[tuple[str, str | None, int]]) -> Value:
@@ -82,11 +120,17 @@ def eager_value(trace: Trace, steps: Steps, seen: Sequence[tuple[str, str | None
     if not _shows_host(trace):
         return Value.unknown("eager_ops", "the trace has no event of the host")
     counts, types = eager_ops(trace, steps)
-    return per_step("eager_ops", counts, steps.sizes, **(diagnosis.eager_cause(types, seen) if types else {}))
+    return per_step(
+        "eager_ops", counts, steps.sizes, **(diagnosis.eager_cause(types, seen) if types else {})
+    )
 
 
 def _compile_cause(compiled: Sequence[str], trace: Trace | None) -> dict[str, str]:
-    return diagnosis.compile_cause(compiled, recompilations(trace, compiled) if trace else ()) if compiled else {}
+    return (
+        diagnosis.compile_cause(compiled, recompilations(trace, compiled) if trace else ())
+        if compiled
+        else {}
+    )
 
 
 def _shows_host(trace: Trace) -> bool:

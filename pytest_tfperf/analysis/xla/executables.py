@@ -12,19 +12,30 @@ from pytest_tfperf.analysis.xla.counts import per_step, why_unknown
 from pytest_tfperf.analysis.xla.executions import XlaUse, short_module
 from pytest_tfperf.analysis.xla.step_flops import work_values
 from pytest_tfperf.hlo.cost import Costs
-from pytest_tfperf.hlo.decode import buffer_sizes, live_modules, modules_of
 from pytest_tfperf.hlo.fingerprint import hlo_hash
 from pytest_tfperf.hlo.flops import applications
 from pytest_tfperf.hlo.module import Buffers, HloComputation, HloInstruction, HloModule
 from pytest_tfperf.metrics import BYTES, COUNT, FLOP, SECONDS
 from pytest_tfperf.results import Source, Table, Value
+from pytest_tfperf.trace.hlo_modules import buffer_sizes, live_modules, modules_of
 from pytest_tfperf.trace.xspace import Trace
 
 _COLUMNS = (
-    ("executable", ""), ("runs", COUNT), ("ops", COUNT), ("fusions", COUNT), ("FLOPs", FLOP), ("accessed", BYTES),
-    ("arguments", BYTES), ("outputs", BYTES), ("temporaries", BYTES), ("compiled in", SECONDS), ("HLO", ""),
-)  # fmt: skip
-_NO_OPS = frozenset({"tuple", "get-tuple-element", "bitcast"})  # with parameters and constants, of which `Costs` has none
+    ("executable", ""),
+    ("runs", COUNT),
+    ("ops", COUNT),
+    ("fusions", COUNT),
+    ("FLOPs", FLOP),
+    ("accessed", BYTES),
+    ("arguments", BYTES),
+    ("outputs", BYTES),
+    ("temporaries", BYTES),
+    ("compiled in", SECONDS),
+    ("HLO", ""),
+)
+_NO_OPS = frozenset(
+    {"tuple", "get-tuple-element", "bitcast"}
+)  # with parameters and constants, of which `Costs` has none
 _CALLS = frozenset({"while", "call", "conditional", "async-start"})
 
 
@@ -53,11 +64,19 @@ def fusions(trace: Trace, steps: Steps, use: XlaUse, executables: Mapping[str, H
 
 def count_fusions(module: HloModule) -> int:
     """Fusion instructions in all computations of a module."""
-    return sum(op.opcode == "fusion" for part in module.computations.values() for op in part.instructions.values())
+    return sum(
+        op.opcode == "fusion"
+        for part in module.computations.values()
+        for op in part.instructions.values()
+    )
 
 
 def executable_table(
-    trace: Trace, use: XlaUse, executables: Mapping[str, HloModule], costs: Mapping[str, Costs], compiled_s: Mapping[str, float]
+    trace: Trace,
+    use: XlaUse,
+    executables: Mapping[str, HloModule],
+    costs: Mapping[str, Costs],
+    compiled_s: Mapping[str, float],
 ) -> Table:
     """
     One row for each executable that ran in the steps, those with most FLOPs first.
@@ -69,22 +88,35 @@ def executable_table(
     runs = use.in_metadata(executables)
     rows = [
         (
-            short_module(name), runs[name], *_instructions(module, costs[name]), *_sizes(buffers.get(name)), compiled_s.get(name),
+            short_module(name),
+            runs[name],
+            *_instructions(module, costs[name]),
+            *_sizes(buffers.get(name)),
+            compiled_s.get(name),
             hlo_hash(module),
         )
         for name, module in executables.items()
-    ]  # fmt: skip
-    return Table.of("XLA executables", _COLUMNS, sorted(rows, key=lambda row: (-(row[4] or 0), row[0])))
+    ]
+    return Table.of(
+        "XLA executables", _COLUMNS, sorted(rows, key=lambda row: (-(row[4] or 0), row[0]))
+    )
 
 
 def _instructions(module: HloModule, costs: Costs) -> tuple[int, int, float | None, int | None]:
     """ops, fusions, FLOPs and bytes accessed."""
     n_ops = sum(op.opcode not in _NO_OPS for op in costs.ops)
-    return n_ops, count_fusions(module), work_values([(costs, 1.0)])["flops"].number, _accessed(module, costs)
+    return (
+        n_ops,
+        count_fusions(module),
+        work_values([(costs, 1.0)])["flops"].number,
+        _accessed(module, costs),
+    )
 
 
 def _sizes(buffers: Buffers | None) -> tuple[int | None, int | None, int | None]:
-    return (buffers.arguments, buffers.outputs, buffers.temporaries) if buffers else (None, None, None)
+    return (
+        (buffers.arguments, buffers.outputs, buffers.temporaries) if buffers else (None, None, None)
+    )
 
 
 def _accessed(module: HloModule, costs: Costs) -> int | None:
@@ -98,7 +130,9 @@ def _accessed(module: HloModule, costs: Costs) -> int | None:
     return totals[module.entry_id]
 
 
-def _accessed_inside(part: HloComputation, op: HloInstruction, totals: Mapping[int, int | None]) -> int | None:
+def _accessed_inside(
+    part: HloComputation, op: HloInstruction, totals: Mapping[int, int | None]
+) -> int | None:
     """Bytes of what one run of an instruction calls; of a conditional, the branch with most."""
     called = [totals[key] for key in op.called] if op.opcode in _CALLS else []
     if None in called or (op.opcode == "while" and op.trip_count is None):
@@ -106,4 +140,8 @@ def _accessed_inside(part: HloComputation, op: HloInstruction, totals: Mapping[i
     each = [total or 0 for total in called]
     if op.opcode == "conditional":
         return max(each, default=0)
-    return sum(n * total for n, total in zip(applications(op, part.operands(op)), each, strict=False)) if each else 0
+    return (
+        sum(n * total for n, total in zip(applications(op, part.operands(op)), each, strict=False))
+        if each
+        else 0
+    )

@@ -10,10 +10,10 @@ from typing import TypeVar
 
 import numpy as np
 
-from pytest_tfperf.analysis.device.planes import accelerators, tpus
 from pytest_tfperf.analysis.host.activity import compilations, compiled_modules, xla_executions
 from pytest_tfperf.analysis.steps.detect import HOST, Steps
 from pytest_tfperf.protobuf import Ints
+from pytest_tfperf.trace.devices import accelerators, tpus
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.xspace import Trace
 
@@ -57,14 +57,28 @@ def find_xla_use(trace: Trace, steps: Steps) -> XlaUse:
     if busiest is not None:
         step = steps.of(busiest.start)
         pairs = _pairs(step, busiest.plane.name_index[busiest.rows])
-        ran = {busiest.plane.names[key]: pairs[0][pairs[1] == key] for key in np.unique(pairs[1]).tolist()}
-        return XlaUse(steps.counts(step), steps.counts(pairs[0]), _each_step(Counter(busiest.where(step >= 0).names), steps), ran)
+        ran = {
+            busiest.plane.names[key]: pairs[0][pairs[1] == key]
+            for key in np.unique(pairs[1]).tolist()
+        }
+        return XlaUse(
+            steps.counts(step),
+            steps.counts(pairs[0]),
+            _each_step(Counter(busiest.where(step >= 0).names), steps),
+            ran,
+        )
     host = Events.of(trace.plane(HOST))
     launches = steps.counts(steps.of(xla_executions(host).start))
     if not launches.any():
         return XlaUse(launches, launches, {})
-    gpus = [ops for ops in (Events.of(plane).having("program_id") for plane in accelerators(trace)) if len(ops)]
-    ops = [events.where(steps.of(events.start) >= 0) for events in gpus or [host.having("program_id")]]
+    gpus = [
+        ops
+        for ops in (Events.of(plane).having("program_id") for plane in accelerators(trace))
+        if len(ops)
+    ]
+    ops = [
+        events.where(steps.of(events.start) >= 0) for events in gpus or [host.having("program_id")]
+    ]
     step = np.concatenate([steps.of(events.start) for events in ops])
     program = np.concatenate([events.integers("program_id") for events in ops])
     runs: dict[str, float] = {}
@@ -73,11 +87,15 @@ def find_xla_use(trace: Trace, steps: Steps) -> XlaUse:
             runs[name] = max(n, runs.get(name, 0.0))
     pairs = _pairs(step, program)
     ran = {name: pairs[0][pairs[1] == program_id(name)] for name in runs}
-    return XlaUse(launches // max(len(gpus), 1), steps.counts(pairs[0]), _each_step(runs, steps), ran)
+    return XlaUse(
+        launches // max(len(gpus), 1), steps.counts(pairs[0]), _each_step(runs, steps), ran
+    )
 
 
 def _tpu_executions(trace: Trace) -> list[Events]:
-    return [events for plane in tpus(trace) if len(events := Events.of(plane).on_lines("XLA Modules"))]
+    return [
+        events for plane in tpus(trace) if len(events := Events.of(plane).on_lines("XLA Modules"))
+    ]
 
 
 def _runs(ops: Events) -> dict[str, float]:
@@ -85,7 +103,9 @@ def _runs(ops: Events) -> dict[str, float]:
     if not len(ops):
         return {}
     program, name = ops.integers("program_id"), ops.plane.name_index[ops.rows]
-    pairs, first, n_ran = np.unique(np.array([program, name]), axis=1, return_index=True, return_counts=True)
+    pairs, first, n_ran = np.unique(
+        np.array([program, name]), axis=1, return_index=True, return_counts=True
+    )
     titles = Events(ops.plane, ops.rows[first]).texts("hlo_module")
     runs: dict[str, float] = {}
     for key, title, n in zip(pairs[0].tolist(), titles, n_ran.tolist(), strict=True):

@@ -53,11 +53,22 @@ def hlo_diff(before: Sequence[Program], after: Sequence[Program]) -> dict[str, T
     what a loop repeats counts once. Parameters, constants, tuples and bitcasts do not count. The largest differences come first.
     """
     old, new = _counts(before, {}), _counts(after, _renames(_names(before), _names(after)))
-    return {"ops": _op_table(old, new), "fusions": _fusion_table(old, new), "shapes": _shape_table(old, new)}
+    return {
+        "ops": _op_table(old, new),
+        "fusions": _fusion_table(old, new),
+        "shapes": _shape_table(old, new),
+    }
 
 
 def _op_table(old: _Counts, new: _Counts) -> Table:
-    columns = [("opcode", ""), ("op type", ""), ("op", ""), ("before", COUNT), ("after", COUNT), ("difference", COUNT)]
+    columns = [
+        ("opcode", ""),
+        ("op type", ""),
+        ("op", ""),
+        ("before", COUNT),
+        ("after", COUNT),
+        ("difference", COUNT),
+    ]
     rows = [(*op, n_old, n_new, n_new - n_old) for op, n_old, n_new in _changed(old.ops, new.ops)]
     return Table.of("instructions that differ, by op", columns, rows)
 
@@ -76,17 +87,28 @@ def _shape_table(old: _Counts, new: _Counts) -> Table:
     rows = []
     for op in sorted(set(old.shapes) & set(new.shapes)):
         changed = list(_changed(old.shapes[op], new.shapes[op]))
-        gone, come = (sorted(shape for shape, n_old, n_new in changed if (n_old > n_new) == lost) for lost in (True, False))
+        gone, come = (
+            sorted(shape for shape, n_old, n_new in changed if (n_old > n_new) == lost)
+            for lost in (True, False)
+        )
         if gone and come:
             rows.append((*op, _few(gone), _few(come)))
     return Table.of("instructions whose shape or type changed", columns, rows)
 
 
-def _changed(old: Mapping[_Key, float], new: Mapping[_Key, float]) -> list[tuple[_Key, float, float]]:
+def _changed(
+    old: Mapping[_Key, float], new: Mapping[_Key, float]
+) -> list[tuple[_Key, float, float]]:
     """Keys whose counts differ, with both counts; the largest differences first, then in order of the keys."""
     both = [(key, old.get(key, 0.0), new.get(key, 0.0)) for key in {**old, **new}]
     differ = [row for row in both if abs(row[2] - row[1]) > _NOTHING]
-    return sorted(differ, key=lambda row: (-abs(row[2] - row[1]), sorted(row[0]) if isinstance(row[0], frozenset) else row[0]))
+    return sorted(
+        differ,
+        key=lambda row: (
+            -abs(row[2] - row[1]),
+            sorted(row[0]) if isinstance(row[0], frozenset) else row[0],
+        ),
+    )
 
 
 def _counts(programs: Iterable[Program], renames: Renames) -> _Counts:
@@ -116,14 +138,24 @@ def _covered(module: HloModule, fusion: HloInstruction, renames: Renames) -> fro
 
 
 def _names(programs: Iterable[Program]) -> set[str]:
-    return {op.op_name for program in programs for part in program.module.computations.values() for op in part.instructions.values()}
+    return {
+        op.op_name
+        for program in programs
+        for part in program.module.computations.values()
+        for op in part.instructions.values()
+    }
 
 
 def _renames(before: Iterable[str], after: Iterable[str]) -> Renames:
     """For each word that both runs number as often, but differently, the number before of each number after, in order."""
     old, new = _numbers(before), _numbers(after)
     alike = [word for word in new if len(new[word]) == len(old.get(word, ()))]
-    return {(word, now): was for word in alike for now, was in zip(sorted(new[word]), sorted(old[word]), strict=True) if now != was}
+    return {
+        (word, now): was
+        for word in alike
+        for now, was in zip(sorted(new[word]), sorted(old[word]), strict=True)
+        if now != was
+    }
 
 
 def _numbers(names: Iterable[str]) -> dict[str, set[int]]:

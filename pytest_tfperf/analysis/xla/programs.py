@@ -9,9 +9,9 @@ from pathlib import Path
 from pytest_tfperf.analysis.steps.detect import find_steps
 from pytest_tfperf.analysis.xla.executions import find_xla_use, short_module
 from pytest_tfperf.errors import TraceError
-from pytest_tfperf.hlo.decode import live_modules, modules_of
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.metrics import nearest
+from pytest_tfperf.trace.hlo_modules import live_modules, modules_of
 from pytest_tfperf.trace.xspace import Trace, read_trace
 
 
@@ -52,7 +52,9 @@ def programs_of(trace: Trace) -> list[Program]:
         ran = {}
     modules = modules_of(trace, ran) or modules_of(trace)
     programs = [Program(name, module, ran.get(name)) for name, module in modules.items()]
-    return sorted(programs, key=lambda program: (-(program.runs or 1) * program.n_instructions, program.name))
+    return sorted(
+        programs, key=lambda program: (-(program.runs or 1) * program.n_instructions, program.name)
+    )
 
 
 def programs_of_run(traces: Iterable[Path]) -> list[Program]:
@@ -80,9 +82,15 @@ def pick(programs: Sequence[Program], name: str) -> Program:
     Raises:
         TraceError: If there is none, or more than one.
     """
-    found = [program for program in programs if name in (program.name, program.title, program.module.name, program.short)]
+    found = [
+        program
+        for program in programs
+        if name in (program.name, program.title, program.module.name, program.short)
+    ]
     if len(found) > 1:
-        raise TraceError(f"{len(found)} executables are named {name!r}; take one of {', '.join(program.title for program in found)}")
+        raise TraceError(
+            f"{len(found)} executables are named {name!r}; take one of {', '.join(program.title for program in found)}"
+        )
     if not found:
         names = {program.title for program in programs} | {program.short for program in programs}
         raise TraceError(f"no executable is named {name!r}; {nearest(name, names)}")

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 
 from pytest_tfperf.analysis.xla.executions import full_names, program_id, short_module
-from pytest_tfperf.hlo.decode import argument_shapes, live_modules
 from pytest_tfperf.hlo.module import Shape
+from pytest_tfperf.trace.hlo_modules import argument_shapes, live_modules
 from pytest_tfperf.trace.xspace import Trace
 
 _FUNCTION = re.compile(r"a_inference_.+_\d+__")
@@ -31,9 +31,17 @@ def recompilations(trace: Trace, compiled: Sequence[str]) -> list[str]:
 
 def _before(name: str, compiled: Sequence[str], alive: frozenset[str]) -> str | None:
     """The latest executable that is older, of the very same traced function if there is one, else of one with that name."""
-    older = [other for other in alive if program_id(other) < program_id(name) or other not in compiled]
-    alike = [other for other in older if other != name and short_module(other) == short_module(name)]
-    return max(alike, key=lambda other: (_function(other) == _function(name), program_id(other)), default=None)
+    older = [
+        other for other in alive if program_id(other) < program_id(name) or other not in compiled
+    ]
+    alike = [
+        other for other in older if other != name and short_module(other) == short_module(name)
+    ]
+    return max(
+        alike,
+        key=lambda other: (_function(other) == _function(name), program_id(other)),
+        default=None,
+    )
 
 
 def _function(name: str) -> str:
@@ -49,9 +57,17 @@ def _describe(name: str, before: str | None, shapes: dict[str, tuple[Shape, ...]
     if len(old) != len(new):
         return f"{title}: {len(old)} → {len(new)} arguments"
     texts = [(_text(one), _text(other)) for one, other in zip(old, new, strict=True)]
-    changed = [f"argument {place} {one} → {other}" for place, (one, other) in enumerate(texts) if one != other]
+    changed = [
+        f"argument {place} {one} → {other}"
+        for place, (one, other) in enumerate(texts)
+        if one != other
+    ]
     if not changed:
-        return f"{title}: traced anew" if _function(name) != _function(before) else f"{title}: with arguments of the same shapes"
+        return (
+            f"{title}: traced anew"
+            if _function(name) != _function(before)
+            else f"{title}: with arguments of the same shapes"
+        )
     more = f", and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
     return f"{title}: {', '.join(changed[:_NAMED])}{more}"
 

@@ -17,7 +17,9 @@ Programs = Sequence[tuple[Costs, float]]
 """The costs of each module of a step, and how often it runs in one."""
 
 _MATRIX_OPS = re.compile(r"MatMul|Conv|Einsum|CudnnRNN")
-_LIBRARY_WORK = re.compile(r"onednn|mkldnn|cudnn|cublas|miopen|hipblas|fmha|attention|gemm|matmul|conv", re.IGNORECASE)
+_LIBRARY_WORK = re.compile(
+    r"onednn|mkldnn|cudnn|cublas|miopen|hipblas|fmha|attention|gemm|matmul|conv", re.IGNORECASE
+)
 
 
 def work_values(programs: Programs | str) -> dict[str, Value]:
@@ -40,7 +42,9 @@ def lowered_programs(recording: Recording, eager: Iterable[str] = ()) -> Program
     ]
 
 
-def traced_programs(executables: Mapping[str, Costs], use: XlaUse, runs_ops: bool) -> Programs | str:
+def traced_programs(
+    executables: Mapping[str, Costs], use: XlaUse, runs_ops: bool
+) -> Programs | str:
     """Of a trace alone: the executables that ran, as XLA optimised them; `runs_ops` says that ops outside of them ran too."""
     if not use.modules:
         return "the steps ran no XLA executable, and the trace says nothing of the shapes and types of other ops"
@@ -63,14 +67,30 @@ def executable_costs(executables: Mapping[str, HloModule]) -> dict[str, Costs]:
 
 
 def _flops(programs: Programs) -> Value:
-    unknown = sorted({target for costs, _ in programs for target in costs.uncounted if _LIBRARY_WORK.search(target)})
+    unknown = sorted(
+        {
+            target
+            for costs, _ in programs
+            for target in costs.uncounted
+            if _LIBRARY_WORK.search(target)
+        }
+    )
     loops = sorted({loop for costs, _ in programs for loop in costs.once})
     if unknown:
-        return Value.unknown("flops", f"nobody says how many the library calls {', '.join(unknown[:3])} make")
+        return Value.unknown(
+            "flops", f"nobody says how many the library calls {', '.join(unknown[:3])} make"
+        )
     if loops:
-        return Value.unknown("flops", f"the program does not say how often its loops run ({', '.join(loops[:3])})")
+        return Value.unknown(
+            "flops", f"the program does not say how often its loops run ({', '.join(loops[:3])})"
+        )
     matmul = sum(costs.matmul_flops * runs for costs, runs in programs)
-    return Value.of("flops", sum(costs.flops * runs for costs, runs in programs), Source.HLO, matmul_and_convolution=matmul)
+    return Value.of(
+        "flops",
+        sum(costs.flops * runs for costs, runs in programs),
+        Source.HLO,
+        matmul_and_convolution=matmul,
+    )
 
 
 def _half_precision(programs: Programs) -> Value:
@@ -79,9 +99,14 @@ def _half_precision(programs: Programs) -> Value:
     if unsure:
         return Value.unknown("half_precision", unsure)
     if not matmul:
-        return Value.unknown("half_precision", "the step has no matrix multiplication and no convolution")
+        return Value.unknown(
+            "half_precision", "the step has no matrix multiplication and no convolution"
+        )
     half = sum((costs.half_flops or 0) * runs for costs, runs in programs)
     if any(costs.once for costs, _ in programs) and 0 < half < matmul:
-        return Value.unknown("half_precision", "some are in 16 bits, and the program does not say how often its loops run")
+        return Value.unknown(
+            "half_precision",
+            "some are in 16 bits, and the program does not say how often its loops run",
+        )
     detail: dict[str, Any] = {"half_flops": half, "matmul_flops": matmul}
     return Value.of("half_precision", half / matmul, Source.HLO, **detail)

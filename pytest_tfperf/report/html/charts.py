@@ -141,14 +141,23 @@ def step_chart(steps: Sequence[Step], lines: Mapping[str, float]) -> StepChart |
                 paths.setdefault(part, []).append(box)
     periods = [step.period_s for step in steps]
     return StepChart(
-        height=bottom + 16, bottom=bottom, ticks=_marks(ticks, lambda seconds: bottom - seconds * per_second),
-        bars=tuple((part, "".join(boxes)) for part, boxes in paths.items()), thick=min(0.84 * slot, _WIDEST_BAR),
-        lines=tuple(Mark(round(bottom - seconds * per_second, 1), f"{name} {_seconds(seconds)}") for name, seconds in lines.items()),
-        n_more=len(steps) - len(shown), label=f"{len(steps)} traced step{'s' * (len(steps) != 1)} by part, {_range(periods)}",
-    )  # fmt: skip
+        height=bottom + 16,
+        bottom=bottom,
+        ticks=_marks(ticks, lambda seconds: bottom - seconds * per_second),
+        bars=tuple((part, "".join(boxes)) for part, boxes in paths.items()),
+        thick=min(0.84 * slot, _WIDEST_BAR),
+        lines=tuple(
+            Mark(round(bottom - seconds * per_second, 1), f"{name} {_seconds(seconds)}")
+            for name, seconds in lines.items()
+        ),
+        n_more=len(steps) - len(shown),
+        label=f"{len(steps)} traced step{'s' * (len(steps) != 1)} by part, {_range(periods)}",
+    )
 
 
-def spread_chart(samples: Mapping[str, tuple[str, Sequence[float]]], most: int) -> SpreadChart | None:
+def spread_chart(
+    samples: Mapping[str, tuple[str, Sequence[float]]], most: int
+) -> SpreadChart | None:
     """
     Samples of seconds by name, each with its kind (dot, square, tick), over one axis; None where there are none.
 
@@ -157,7 +166,10 @@ def spread_chart(samples: Mapping[str, tuple[str, Sequence[float]]], most: int) 
     known = {name: (kind, values) for name, (kind, values) in samples.items() if values}
     if not known:
         return None
-    near = {name: sorted(value for value in values if value <= _far(values)) for name, (_, values) in known.items()}
+    near = {
+        name: sorted(value for value in values if value <= _far(values))
+        for name, (_, values) in known.items()
+    }
     every = [value for values in near.values() for value in values]
     ticks = ticks_between(min(every), max(every))
     per_second = PLOT / (ticks[-1] - ticks[0])
@@ -166,17 +178,39 @@ def spread_chart(samples: Mapping[str, tuple[str, Sequence[float]]], most: int) 
         return round(LEFT + (seconds - ticks[0]) * per_second, 1)
 
     rows = tuple(
-        _samples(name, kind, near[name][:: math.ceil(len(near[name]) / most)], values, place, TOP + (n + 1) * ROW_HEIGHT - 4)
+        _samples(
+            name,
+            kind,
+            near[name][:: math.ceil(len(near[name]) / most)],
+            values,
+            place,
+            TOP + (n + 1) * ROW_HEIGHT - 4,
+        )
         for n, (name, (kind, values)) in enumerate(known.items())
     )
     bottom = TOP + len(known) * ROW_HEIGHT + 4
-    label = "; ".join(f"{name}: {len(values)} of {_range(values)}" for name, (_, values) in known.items())
+    label = "; ".join(
+        f"{name}: {len(values)} of {_range(values)}" for name, (_, values) in known.items()
+    )
     far = [value for _, values in known.values() for value in values if value > _far(values)]
-    beyond = f"{len(far)} far slower, up to {_seconds(max(far))}, {'is' if len(far) == 1 else 'are'} not drawn" if far else ""
-    return SpreadChart(height=bottom + 16, bottom=bottom, ticks=_marks(ticks, place), rows=rows, beyond=beyond, label=label)
+    beyond = (
+        f"{len(far)} far slower, up to {_seconds(max(far))}, {'is' if len(far) == 1 else 'are'} not drawn"
+        if far
+        else ""
+    )
+    return SpreadChart(
+        height=bottom + 16,
+        bottom=bottom,
+        ticks=_marks(ticks, place),
+        rows=rows,
+        beyond=beyond,
+        label=label,
+    )
 
 
-def history_chart(runs: Sequence[float], now: float, anchor: float | None, bounds: tuple[float, float] | None) -> HistoryChart | None:
+def history_chart(
+    runs: Sequence[float], now: float, anchor: float | None, bounds: tuple[float, float] | None
+) -> HistoryChart | None:
     """Step times of recorded runs, the latest last, and of this run, whose time is within `bounds`; None where nothing is recorded."""
     if not runs:
         return None
@@ -188,16 +222,29 @@ def history_chart(runs: Sequence[float], now: float, anchor: float | None, bound
         return round(bottom - (seconds - ticks[0]) * per_second, 1)
 
     apart = PLOT / (len(runs) + 1)
-    places = [(round(LEFT + (n + 0.5) * apart, 1), level(seconds)) for n, seconds in enumerate([*runs, now])]
+    places = [
+        (round(LEFT + (n + 0.5) * apart, 1), level(seconds))
+        for n, seconds in enumerate([*runs, now])
+    ]
     path = "M" + "L".join(f"{short(x)},{short(y)}" for x, y in places[:-1])
     dots = "".join(f"M{short(x)},{short(y)}h0" for x, y in places[:-1])
-    span = f"M{short(places[-1][0])},{short(level(bounds[0]))}V{short(level(bounds[1]))}" if bounds else ""
+    span = (
+        f"M{short(places[-1][0])},{short(level(bounds[0]))}V{short(level(bounds[1]))}"
+        if bounds
+        else ""
+    )
     return HistoryChart(
-        height=bottom + 16, bottom=bottom, ticks=_marks(ticks, level), path=path, dots=dots, now=places[-1], span=span,
+        height=bottom + 16,
+        bottom=bottom,
+        ticks=_marks(ticks, level),
+        path=path,
+        dots=dots,
+        now=places[-1],
+        span=span,
         anchor=None if anchor is None else Mark(level(anchor), f"anchor {_seconds(anchor)}"),
         label=f"{len(runs)} recorded run{'s' * (len(runs) != 1)} of {_range(runs)}, now {_seconds(now)}"
         + (f", anchor {_seconds(anchor)}" if anchor is not None else ""),
-    )  # fmt: skip
+    )
 
 
 def memory_chart(parts: Sequence[tuple[float, float | None]]) -> MemoryChart | None:
@@ -214,11 +261,20 @@ def memory_chart(parts: Sequence[tuple[float, float | None]]) -> MemoryChart | N
             y = short(bottom - size * per_byte)
             path += f"{f'M{short(LEFT + n * wide)},{y}' if before is None else f'V{y}'}H{short(LEFT + (n + 1) * wide)}"
         before = size
-    most, duration = format_quantity(max(known), BYTES), _seconds((parts[1][0] - parts[0][0]) * len(parts))
+    most, duration = (
+        format_quantity(max(known), BYTES),
+        _seconds((parts[1][0] - parts[0][0]) * len(parts)),
+    )
     return MemoryChart(
-        height=bottom + 16, bottom=bottom, path=path, end=duration, label=f"memory over the {duration} of a step, at most {most}",
-        ticks=tuple(Mark(round(bottom - tick * per_byte, 1), format_quantity(tick, BYTES)) for tick in ticks),
-    )  # fmt: skip
+        height=bottom + 16,
+        bottom=bottom,
+        path=path,
+        end=duration,
+        label=f"memory over the {duration} of a step, at most {most}",
+        ticks=tuple(
+            Mark(round(bottom - tick * per_byte, 1), format_quantity(tick, BYTES)) for tick in ticks
+        ),
+    )
 
 
 def _far(values: Sequence[float]) -> float:
@@ -239,7 +295,12 @@ def _stacked(step: Step) -> list[float]:
 
 
 def _samples(
-    name: str, kind: str, drawn: Sequence[float], values: Sequence[float], place: Callable[[float], float], base: float
+    name: str,
+    kind: str,
+    drawn: Sequence[float],
+    values: Sequence[float],
+    place: Callable[[float], float],
+    base: float,
 ) -> Samples:
     """A dot for each of the sorted values that are drawn, on top of those that it would cover."""
     piles: dict[int, list[int]] = {}
@@ -247,13 +308,25 @@ def _samples(
         piles.setdefault(int(place(value) / _DOT), []).append(round(place(value)))
     up = min(_DOT, _PILE / max(len(pile) for pile in piles.values()))
     dot = "v-14" if kind == "tick" else "h0"
-    path = "".join(f"M{x},{short(base - n * up)}{dot}" for pile in piles.values() for n, x in enumerate(pile))
+    path = "".join(
+        f"M{x},{short(base - n * up)}{dot}" for pile in piles.values() for n, x in enumerate(pile)
+    )
     middle = statistics.median(values)
-    return Samples(name=name, kind=kind, base=base, path=path, middle=Mark(place(middle), _seconds(middle)), n=len(values))
+    return Samples(
+        name=name,
+        kind=kind,
+        base=base,
+        path=path,
+        middle=Mark(place(middle), _seconds(middle)),
+        n=len(values),
+    )
 
 
 def _marks(ticks: Sequence[float], place: Callable[[float], float]) -> tuple[Mark, ...]:
-    return tuple(Mark(round(place(tick), 1), text) for tick, text in zip(ticks, tick_texts(ticks), strict=True))
+    return tuple(
+        Mark(round(place(tick), 1), text)
+        for tick, text in zip(ticks, tick_texts(ticks), strict=True)
+    )
 
 
 def _range(values: Sequence[float]) -> str:

@@ -22,9 +22,16 @@ from pytest_tfperf.results import BROKEN, DECIDED, Json, Run, Verdict
 
 _HERE = Path(__file__).parent
 _SYMBOLS = {
-    Verdict.FAIL: "✗", Verdict.REGRESSION: "▲", Verdict.UNKNOWN: "?", Verdict.MISSING: "∅", Verdict.INCONCLUSIVE: "~",
-    Verdict.INCOMPARABLE: "≠", Verdict.NEW: "+", Verdict.IMPROVED: "▼", Verdict.PASS: "✓",
-}  # fmt: skip
+    Verdict.FAIL: "✗",
+    Verdict.REGRESSION: "▲",
+    Verdict.UNKNOWN: "?",
+    Verdict.MISSING: "∅",
+    Verdict.INCONCLUSIVE: "~",
+    Verdict.INCOMPARABLE: "≠",
+    Verdict.NEW: "+",
+    Verdict.IMPROVED: "▼",
+    Verdict.PASS: "✓",
+}
 # colours that colour-blind people tell apart (Okabe and Ito, Color Universal Design, 2002), each with lines of its own
 _PATTERNS = {
     "compile": ("#cc79a7", "M0,0L6,6M6,0L0,6"),
@@ -43,12 +50,18 @@ _SAFE = 0.98  # what tables take is estimated
 _WITHOUT_TABLES = 0.7  # of the page, at most
 _WEIGHT = 4  # of the room of a test that asks for attention
 _DETAILS = (
-    Detail(message=2000, remark=180, dots=200), Detail(message=800, remark=60, dots=60),
+    Detail(message=2000, remark=180, dots=200),
+    Detail(message=800, remark=60, dots=60),
     Detail(message=250, remark=0, dots=20, whole=False),
-)  # fmt: skip
+)
 _ONE_COUNT, _NAME = 600, 100  # characters
-_TURNING = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))  # what stands behind them would be read in another order
-_CONTROL = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 127, *_TURNING), "\N{REPLACEMENT CHARACTER}")
+_TURNING = (
+    *range(0x202A, 0x202F),
+    *range(0x2066, 0x206A),
+)  # what stands behind them would be read in another order
+_CONTROL = dict.fromkeys(
+    (*range(9), 11, 12, *range(14, 32), 127, *_TURNING), "\N{REPLACEMENT CHARACTER}"
+)
 
 
 def render_html(run: Run, folder: Path | None = None) -> str:
@@ -60,17 +73,27 @@ def render_html(run: Run, folder: Path | None = None) -> str:
     """
     style, script = ((_HERE / name).read_text("utf-8") for name in ("page.css", "page.js"))
     page = functools.partial(
-        _template().render, run=run, environments=_environments(run), count=cut(count_line(run.tests).text, _ONE_COUNT).shown,
-        glossary=_glossary(run), patterns=_PATTERNS, weight=_WEIGHT,
-        style=style, script=script, style_hash=_hash(style), script_hash=_hash(script),
-    )  # fmt: skip
+        _template().render,
+        run=run,
+        environments=_environments(run),
+        count=cut(count_line(run.tests).text, _ONE_COUNT).shown,
+        glossary=_glossary(run),
+        patterns=_PATTERNS,
+        weight=_WEIGHT,
+        style=style,
+        script=script,
+        style_hash=_hash(style),
+        script_hash=_hash(script),
+    )
     for detail in _DETAILS:
         tests = views_of(run.tests, folder, detail)
         taken = len(_clean(page(tests=tests, detail=detail, room=0)).encode())
         if taken <= _WITHOUT_TABLES * PAGE_BYTES:
             break
     shares = sum(len(test.profiles) * (_WEIGHT if test.is_broken else 1) for test in tests)
-    return _clean(page(tests=tests, detail=detail, room=(_SAFE * PAGE_BYTES - taken) / max(shares, 1)))
+    return _clean(
+        page(tests=tests, detail=detail, room=(_SAFE * PAGE_BYTES - taken) / max(shares, 1))
+    )
 
 
 def _clean(page: str) -> str:
@@ -83,11 +106,20 @@ def _template() -> Any:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # most runs write no page
 
     environment = Environment(
-        loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=FileSystemLoader(_HERE),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     environment.globals |= {
-        "cut": cut, "quantity": quantity, "symbol": _SYMBOLS.__getitem__, "tone": _tone, "tables_view": tables_view, "test_rank": _rank,
-    }  # fmt: skip
+        "cut": cut,
+        "quantity": quantity,
+        "symbol": _SYMBOLS.__getitem__,
+        "tone": _tone,
+        "tables_view": tables_view,
+        "test_rank": _rank,
+    }
     environment.filters |= {"short": short, "brief": _brief}
     return environment.get_template("page.html")
 
@@ -114,7 +146,12 @@ def _rank(test: TestView) -> int:
 
 def _glossary(run: Run) -> Iterable[Metric]:
     """The built-in metrics, and those that the project added."""
-    own = {name: metric for test in run.tests for profile in test.profiles for name, metric in profile.own.items()}
+    own = {
+        name: metric
+        for test in run.tests
+        for profile in test.profiles
+        for name, metric in profile.own.items()
+    }
     return {**METRICS, **own}.values()
 
 

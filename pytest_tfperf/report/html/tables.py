@@ -70,7 +70,11 @@ def cell(value: object, unit: str = "") -> Cell:
 
 def cut(text: str, width: int) -> Cell:
     """Both ends of a text that is longer, with the whole of it."""
-    return Cell(text) if len(text) <= width else Cell(f"{text[: width // 2 - 1]}…{text[-width // 2 :]}", text)
+    return (
+        Cell(text)
+        if len(text) <= width
+        else Cell(f"{text[: width // 2 - 1]}…{text[-width // 2 :]}", text)
+    )
 
 
 def quantity(number: float, unit: str) -> str:
@@ -93,7 +97,14 @@ def tables_view(tables: Mapping[str, Table], room: float) -> TablesView:
     kept: dict[str, TableView] = {}
     if room > 0:
         sizes = {key: _sizes(tables[key], _CHART if key == _OVER_STEP else 0) for key in keys}
-        n_rows = next((n for n in _ROWS if sum(size[min(n, len(size) - 1)] for size in sizes.values()) <= room), _ROWS[-1])
+        n_rows = next(
+            (
+                n
+                for n in _ROWS
+                if sum(size[min(n, len(size) - 1)] for size in sizes.values()) <= room
+            ),
+            _ROWS[-1],
+        )
         for key, size in sizes.items():
             needed = size[min(n_rows, len(size) - 1)]
             if needed <= room:
@@ -106,20 +117,30 @@ def tables_view(tables: Mapping[str, Table], room: float) -> TablesView:
 
 
 def _table(key: str, table: Table, n_rows: int) -> TableView:
-    rows = [[cell(value, unit) for value, (_, unit) in zip(row, table.columns, strict=True)] for row in table.rows[:n_rows]]
+    rows = [
+        [cell(value, unit) for value, (_, unit) in zip(row, table.columns, strict=True)]
+        for row in table.rows[:n_rows]
+    ]
     kept = [n for n in range(len(table.columns)) if not rows or any(row[n].shown for row in rows)]
     return TableView(
-        title=table.title, columns=tuple(table.columns[n][0] for n in kept),
+        title=table.title,
+        columns=tuple(table.columns[n][0] for n in kept),
         numeric=tuple(place for place, n in enumerate(kept, 1) if table.columns[n][1]),
-        rows=tuple(tuple(row[n] for n in kept) for row in rows), n_more=table.n_more + len(table.rows) - len(rows), is_tree=key in TREES,
+        rows=tuple(tuple(row[n] for n in kept) for row in rows),
+        n_more=table.n_more + len(table.rows) - len(rows),
+        is_tree=key in TREES,
         chart=memory_chart([(row[0], row[1]) for row in table.rows]) if key == _OVER_STEP else None,
-    )  # fmt: skip
+    )
 
 
 def _sizes(table: Table, chart: int) -> list[int]:
     """About how many bytes the table takes on the page with no row, one, two and so on, and its chart if it has one."""
     head = chart + 120 + 2 * len(table.title) + 20 * len(table.columns)
-    return list(accumulate((_TAGS + sum(map(_cell_bytes, row)) for row in table.rows[: _ROWS[0]]), initial=head))
+    return list(
+        accumulate(
+            (_TAGS + sum(map(_cell_bytes, row)) for row in table.rows[: _ROWS[0]]), initial=head
+        )
+    )
 
 
 def _cell_bytes(value: object) -> int:

@@ -10,15 +10,29 @@ from typing import Any
 from urllib.parse import quote
 
 from pytest_tfperf.analysis.differences import Difference
-from pytest_tfperf.report.html.charts import HistoryChart, SpreadChart, StepChart, history_chart, spread_chart, step_chart
+from pytest_tfperf.report.html.charts import (
+    HistoryChart,
+    SpreadChart,
+    StepChart,
+    history_chart,
+    spread_chart,
+    step_chart,
+)
 from pytest_tfperf.report.html.tables import WIDEST, cell, cut, quantity
 from pytest_tfperf.results import BROKEN, PARTS, Check, Profile, TestRecord, Value, Verdict
 from pytest_tfperf.stats.signed_rank import format_ratio
 
 WORST_FIRST = (
-    Verdict.FAIL, Verdict.REGRESSION, Verdict.UNKNOWN, Verdict.MISSING, Verdict.INCONCLUSIVE, Verdict.INCOMPARABLE, Verdict.NEW,
-    Verdict.IMPROVED, Verdict.PASS,
-)  # fmt: skip
+    Verdict.FAIL,
+    Verdict.REGRESSION,
+    Verdict.UNKNOWN,
+    Verdict.MISSING,
+    Verdict.INCONCLUSIVE,
+    Verdict.INCOMPARABLE,
+    Verdict.NEW,
+    Verdict.IMPROVED,
+    Verdict.PASS,
+)
 """Verdicts by how much they ask for attention."""
 
 
@@ -79,7 +93,9 @@ class ProfileView:
     def brief(self, name: str) -> str:
         """A metric in a few characters, "" if it is not known; of no name the ratio of the step time to the one before."""
         if not name:
-            return next((change.ratio for change in self.changes if change.metric == "step_time"), "")
+            return next(
+                (change.ratio for change in self.changes if change.metric == "step_time"), ""
+            )
         return next((metric.value for metric in self.metrics if metric.name == name), "")
 
 
@@ -115,38 +131,67 @@ def _test(number: int, test: TestRecord, folder: Path | None, detail: Detail) ->
     worst = min(verdicts, key=WORST_FIRST.index, default=None)
     names = {profile.name for profile in test.profiles}
     return TestView(
-        number=number, record=test, verdict=worst, is_broken=worst in BROKEN or test.outcome not in ("passed", "skipped"),
+        number=number,
+        record=test,
+        verdict=worst,
+        is_broken=worst in BROKEN or test.outcome not in ("passed", "skipped"),
         n_checks=(sum(verdict in BROKEN for verdict in verdicts), len(verdicts)),
-        messages=_messages([check for check in test.checks if check.profile not in names], detail.message),
+        messages=_messages(
+            [check for check in test.checks if check.profile not in names], detail.message
+        ),
         profiles=tuple(
-            _profile(profile, [check for check in test.checks if check.profile == profile.name], folder, detail)
+            _profile(
+                profile,
+                [check for check in test.checks if check.profile == profile.name],
+                folder,
+                detail,
+            )
             for profile in test.profiles
         ),
-    )  # fmt: skip
+    )
 
 
 def _urgency(test: TestView) -> tuple[bool, int, float]:
     """The worse verdict first, and among those that are alike the slower step."""
     slowest = max((check.detail.get("ratio") or 0.0 for check in test.record.checks), default=0.0)
-    return not test.is_broken, len(WORST_FIRST) if test.verdict is None else WORST_FIRST.index(test.verdict), -slowest
+    return (
+        not test.is_broken,
+        len(WORST_FIRST) if test.verdict is None else WORST_FIRST.index(test.verdict),
+        -slowest,
+    )
 
 
-def _profile(profile: Profile, checks: Sequence[Check], folder: Path | None, detail: Detail) -> ProfileView:
+def _profile(
+    profile: Profile, checks: Sequence[Check], folder: Path | None, detail: Detail
+) -> ProfileView:
     compared = [check for check in checks if "before" in check.detail]
     timed = next((check for check in compared if "ratio" in check.detail), None)
     alike = [check for check in compared if check.verdict is Verdict.PASS and check is not timed]
     step_time = profile.metrics.get("step_time")
     return ProfileView(
-        profile=profile, messages=_messages(checks, detail.message),
-        changes=tuple(_change(profile, check) for check in _worst_first(compared) if check not in alike),
+        profile=profile,
+        messages=_messages(checks, detail.message),
+        changes=tuple(
+            _change(profile, check) for check in _worst_first(compared) if check not in alike
+        ),
         n_unchanged=len(alike),
-        differences=tuple(Difference(**one).line for check in checks for one in check.detail.get("differences", ())),
-        steps=step_chart(profile.steps, _levels(step_time, timed)), parts=_parts(profile),
-        spread=spread_chart(_samples(profile, timed), detail.dots), history=_history(timed),
-        metrics=tuple(_metric(name, value, checks, detail.remark) for name, value in profile.metrics.items() if value.number is not None),
+        differences=tuple(
+            Difference(**one).line
+            for check in checks
+            for one in check.detail.get("differences", ())
+        ),
+        steps=step_chart(profile.steps, _levels(step_time, timed)),
+        parts=_parts(profile),
+        spread=spread_chart(_samples(profile, timed), detail.dots),
+        history=_history(timed),
+        metrics=tuple(
+            _metric(name, value, checks, detail.remark)
+            for name, value in profile.metrics.items()
+            if value.number is not None
+        ),
         unknown=_unknown(profile, detail.remark),
         files=tuple((what, path, _link(path, folder)) for what, path in profile.files.items()),
-    )  # fmt: skip
+    )
 
 
 def _worst_first(checks: Sequence[Check]) -> list[Check]:
@@ -155,7 +200,11 @@ def _worst_first(checks: Sequence[Check]) -> list[Check]:
 
 def _messages(checks: Sequence[Check], width: int) -> tuple[tuple[Check, str], ...]:
     """The checks that did not pass, the worst first, with what they say."""
-    return tuple((check, cut(check.message, width).shown) for check in _worst_first(checks) if check.verdict is not Verdict.PASS)
+    return tuple(
+        (check, cut(check.message, width).shown)
+        for check in _worst_first(checks)
+        if check.verdict is not Verdict.PASS
+    )
 
 
 def _change(profile: Profile, check: Check) -> Change:
@@ -164,9 +213,13 @@ def _change(profile: Profile, check: Check) -> Change:
     before, after = detail["before"], detail.get("after")
     ratio = detail.get("ratio") or (after / before if before and after is not None else None)
     return Change(
-        metric=check.metric, before=cell(before, unit).shown, after=cell(after, unit).shown or "unknown",
-        ratio="" if ratio is None else f"× {format_ratio(ratio)}", interval=_interval(detail), check=check,
-    )  # fmt: skip
+        metric=check.metric,
+        before=cell(before, unit).shown,
+        after=cell(after, unit).shown or "unknown",
+        ratio="" if ratio is None else f"× {format_ratio(ratio)}",
+        interval=_interval(detail),
+        check=check,
+    )
 
 
 def _interval(detail: Mapping[str, Any]) -> str:
@@ -194,7 +247,9 @@ def _samples(profile: Profile, timed: Check | None) -> dict[str, tuple[str, Sequ
     step_time = profile.metrics.get("step_time")
     n_dropped = int(step_time.detail.get("n_dropped", 0)) if step_time else 0
     slow = f", without {n_dropped} of a slow start" if n_dropped else ""
-    samples: dict[str, tuple[str, Sequence[float]]] = {f"timed blocks{slow}": ("dot", profile.blocks_s[n_dropped:])}
+    samples: dict[str, tuple[str, Sequence[float]]] = {
+        f"timed blocks{slow}": ("dot", profile.blocks_s[n_dropped:])
+    }
     if timed and timed.detail.get("turns"):
         after, before = zip(*timed.detail["turns"], strict=True)
         samples |= {"turns of this tree": ("dot", after), "turns of the ref": ("square", before)}
@@ -210,7 +265,9 @@ def _history(timed: Check | None) -> HistoryChart | None:
         return None
     detail = timed.detail
     known = detail.get("low") is not None and detail.get("high") is not None
-    bounds = (detail["before"] * detail["low"], detail["before"] * detail["high"]) if known else None
+    bounds = (
+        (detail["before"] * detail["low"], detail["before"] * detail["high"]) if known else None
+    )
     return history_chart(detail["runs"], detail["after"], detail.get("anchor"), bounds)
 
 
@@ -219,7 +276,14 @@ def _parts(profile: Profile) -> tuple[tuple[str, str, str], ...]:
     period, n_steps = sum(step.period_s for step in profile.steps), len(profile.steps)
     sums = {part: sum(step.parts_s.get(part, 0.0) for step in profile.steps) for part in PARTS}
     order = sorted((part for part in PARTS if sums[part] > 0), key=lambda part: -sums[part])
-    return tuple((part, quantity(sums[part] / n_steps, "s"), quantity(sums[part] / period, "0..1") if period else "") for part in order)
+    return tuple(
+        (
+            part,
+            quantity(sums[part] / n_steps, "s"),
+            quantity(sums[part] / period, "0..1") if period else "",
+        )
+        for part in order
+    )
 
 
 def _metric(name: str, value: Value, checks: Sequence[Check], width: int) -> MetricView:
@@ -228,9 +292,12 @@ def _metric(name: str, value: Value, checks: Sequence[Check], width: int) -> Met
     worst = _worst_first([check for check in checks if check.metric == name])
     where = "; ".join(str(value.detail[key]) for key in ("where", "try") if value.detail.get(key))
     return MetricView(
-        name=name, value=quantity(value.number, value.unit) if low == high else f"{low}…{high}",
-        source=value.source.value if value.source else "", check=worst[0] if worst else None, where=_remark(where, width),
-    )  # fmt: skip
+        name=name,
+        value=quantity(value.number, value.unit) if low == high else f"{low}…{high}",
+        source=value.source.value if value.source else "",
+        check=worst[0] if worst else None,
+        where=_remark(where, width),
+    )
 
 
 def _remark(text: str, width: int) -> str:
@@ -252,4 +319,8 @@ def _link(path: str, folder: Path | None) -> str:
     target = Path(path)
     if not target.is_absolute():
         return quote(path, safe="/")
-    return target.as_uri() if folder is None else quote(Path(os.path.relpath(target, folder.resolve())).as_posix())
+    return (
+        target.as_uri()
+        if folder is None
+        else quote(Path(os.path.relpath(target, folder.resolve())).as_posix())
+    )

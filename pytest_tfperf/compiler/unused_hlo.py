@@ -12,7 +12,7 @@ from typing import Any
 from pytest_tfperf.graphs import reached
 
 
-def without_dead_code(module: bytes) -> bytes:
+def without_unused(module: bytes) -> bytes:
     """The serialised HloModuleProto with those computations and instructions that its result needs, and all parameters."""
     from tensorflow.compiler.xla.service import hlo_pb2
 
@@ -22,7 +22,11 @@ def without_dead_code(module: bytes) -> bytes:
         _keep_used(computation)
     live = reached(
         [proto.entry_computation_id],
-        lambda key: [called for one in computations[key].instructions for called in one.called_computation_ids],
+        lambda key: [
+            called
+            for one in computations[key].instructions
+            for called in one.called_computation_ids
+        ],
     )
     kept = [computation for computation in proto.computations if computation.id in live]
     del proto.computations[:]
@@ -34,7 +38,10 @@ def without_dead_code(module: bytes) -> bytes:
 def _keep_used(computation: Any) -> None:
     instructions = {instruction.id: instruction for instruction in computation.instructions}
     used = reached(
-        [computation.root_id, *(key for key, one in instructions.items() if one.opcode == "parameter")],
+        [
+            computation.root_id,
+            *(key for key, one in instructions.items() if one.opcode == "parameter"),
+        ],
         lambda key: [*instructions[key].operand_ids, *instructions[key].control_predecessor_ids],
     )
     kept = [instruction for key, instruction in instructions.items() if key in used]

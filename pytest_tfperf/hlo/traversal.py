@@ -1,0 +1,149 @@
+"""Walks through the computations of a module."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from pytest_tfperf.graphs import reached
+from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule
+
+ELEMENTWISE = frozenset(
+    [
+        "abs",
+        "add",
+        "and",
+        "atan2",
+        "bitcast",
+        "bitcast-convert",
+        "cbrt",
+        "ceil",
+        "clamp",
+        "compare",
+        "complex",
+        "convert",
+        "copy",
+        "cosine",
+        "divide",
+        "erf",
+        "exponential",
+        "exponential-minus-one",
+        "floor",
+        "imag",
+        "is-finite",
+        "log",
+        "log-plus-one",
+        "logistic",
+        "maximum",
+        "minimum",
+        "multiply",
+        "negate",
+        "not",
+        "opt-barrier",
+        "or",
+        "popcnt",
+        "power",
+        "real",
+        "reduce-precision",
+        "remainder",
+        "round-nearest-afz",
+        "round-nearest-even",
+        "rsqrt",
+        "select",
+        "shift-left",
+        "shift-right-arithmetic",
+        "shift-right-logical",
+        "sign",
+        "sine",
+        "sqrt",
+        "stochastic-convert",
+        "subtract",
+        "tan",
+        "tanh",
+        "xor",
+    ]
+)
+
+
+BODIES = frozenset({"while", "call", "conditional", "async-start"})
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """An array that a convolution reads or writes, with the dimensions that are its examples and its features."""
+
+    id: int
+    batch: int
+    feature: int
+
+
+def bodies(module: HloModule, callers: Collection[str] = BODIES) -> list[HloComputation]:
+    """The entry and what instructions of these kinds call, once: the bodies of loops and branches, and functions."""
+
+    def called_by(key: int) -> list[int]:
+        return [
+            called
+            for op in module.computations[key].instructions.values()
+            if op.opcode in callers
+            for called in op.called
+        ]
+
+    return [module.computations[key] for key in reached([module.entry_id], called_by)]
+
+
+def is_convolution(op: HloInstruction) -> bool:
+    """Whether it moves a window; a convolution without one is a matrix multiplication."""
+    return (
+        op.opcode == "convolution"
+        and op.convolution is not None
+        and bool(op.convolution.input_spatial)
+    )
+
+
+def is_kernel_gradient(op: HloInstruction) -> bool:
+    """Whether a convolution gives the gradient of a kernel: by the op that made it, else by its examples being the features of HLO."""
+    dims = op.convolution
+    return dims is not None and (
+        "BackpropFilter" in op.op_type or (dims.input_feature == 0 and dims.input_batch != 0)
+    )
+
+
+def data_of(op: HloInstruction) -> tuple[Data, ...]:
+    """The arrays of examples that a convolution reads and writes; not its kernel."""
+    dims = op.convolution
+    assert dims is not None
+    lhs, rhs = op.operands[:2]
+    if is_kernel_gradient(op):
+        return Data(lhs, dims.input_feature, dims.input_batch), Data(
+            rhs, dims.kernel_input_feature, dims.kernel_output_feature
+        )
+    return Data(lhs, dims.input_batch, dims.input_feature), Data(
+        op.id, dims.output_batch, dims.output_feature
+    )
+
+
+def is_identity(op: HloInstruction, part: HloComputation) -> bool:
+    """Whether it moves no element: reshapes to the same sizes, transposes and reverses of nothing."""
+    if op.opcode == "reshape":
+        return op.shape.dimensions == part.instructions[op.operands[0]].shape.dimensions
+    return op.opcode == "transpose" and op.dimensions == tuple(range(len(op.shape.dimensions)))
+
+
+def without_dead_code(module: HloModule) -> HloModule:
+    """The module with the instructions that its result needs, with all parameters, and the computations that those call."""
+    parts = {key: _used(part) for key, part in module.computations.items()}
+    live = reached(
+        [module.entry_id],
+        lambda key: [called for op in parts[key].instructions.values() for called in op.called],
+    )
+    return replace(module, computations={key: part for key, part in parts.items() if key in live})
+
+
+def _used(part: HloComputation) -> HloComputation:
+    used = reached(
+        [part.root_id, *(op.id for op in part.parameters.values())],
+        lambda key: part.instructions[key].operands,
+    )
+    return replace(
+        part, instructions={key: op for key, op in part.instructions.items() if key in used}
+    )

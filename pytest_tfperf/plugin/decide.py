@@ -1,0 +1,62 @@
+"""Decide every limit and comparison of a test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pytest_tfperf.baseline.compare import compare_with_baseline
+from pytest_tfperf.baseline.store import Place
+from pytest_tfperf.checks.arguments import Wanted
+from pytest_tfperf.checks.limits import Limit, asked_for, check_limits
+from pytest_tfperf.errors import BaselineError
+from pytest_tfperf.machine.description import describe
+from pytest_tfperf.plugin.conclude import _nothing_to_compare, _unknown
+from pytest_tfperf.plugin.options import Options
+from pytest_tfperf.results import BROKEN, DECIDED, Check, Profile, Verdict
+
+
+def decide(
+    profiles: Iterable[tuple[Profile, tuple[Limit, ...]]],
+    wanted: Wanted,
+    file: str,
+    key: str,
+    options: Options,
+) -> list[Check]:
+    """
+    Every check of one test: its limits, and the comparison with the baseline where that is asked for.
+
+    A test that asks for something and has profiled nothing has one check, and that is unknown.
+    """
+    profiles = list(profiles)
+    asked = any(asked_for(limit.metric, options.only) for limit in wanted.limits)
+    if not profiles and (
+        asked or wanted.max_regression is not None or options.baseline or options.against
+    ):
+        message = "the test asks for limits or a comparison, but profiled no step: call tf_profile(step, data) in it"
+        return [_unknown("profile", message)]
+    checks: list[Check] = []
+    parallel = options.parallel and describe()["machine"]["accelerators"] == "none"
+    for profile, limits in profiles:
+        checks += check_limits(profile, limits, options.only, parallel)
+        if options.baseline:
+            place = Place.of(file, options.rootdir, options.baseline_dir)
+            try:
+                checks += compare_with_baseline(
+                    profile, key, place, describe(), options.only, wanted.max_regression, parallel
+                )
+            except BaselineError as error:
+                checks.append(_unknown("baseline", str(error), profile.name))
+        elif (
+            wanted.max_regression is not None
+            and options.only != "structural"
+            and not (options.update or options.against)
+        ):
+            checks.append(_nothing_to_compare(profile, wanted.max_regression))
+    return checks
+
+
+def fails(check: Check, options: Options) -> bool:
+    """Whether a check fails its test."""
+    if check.verdict is Verdict.MISSING:
+        return options.missing == "fail" or options.strict
+    return check.verdict in BROKEN or (options.strict and check.verdict not in DECIDED)

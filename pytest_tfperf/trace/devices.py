@@ -1,0 +1,69 @@
+"""The accelerator planes of a trace."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from pytest_tfperf.trace.events import Events
+from pytest_tfperf.trace.xspace import Plane, Trace
+
+_DERIVED = range(0xDEADBEEF - (1 << 32), 0xDEADBEEF - (1 << 32) + 512)
+
+
+_DERIVED_NAMES = frozenset(
+    {
+        "Steps",
+        "XLA Modules",
+        "XLA Ops",
+        "Framework Ops",
+        "TensorFlow Ops",
+        "Framework Name Scope",
+        "TensorFlow Name Scope",
+        "Source code",
+    }
+    | {"Launch Stats", "Async XLA Ops", "XLA TraceMe", "Host Offload Ops", "_counters_"}
+)
+
+
+GPU = re.compile(r"/device:GPU:\d+\Z")
+
+
+TPU = re.compile(r"/device:TPU:\d+\Z")
+
+
+def accelerators(trace: Trace) -> list[Plane]:
+    """The planes of the GPUs and TPU cores that did anything; a TPU's sparse cores are not among them."""
+    return gpus(trace) + tpus(trace)
+
+
+def gpus(trace: Trace) -> list[Plane]:
+    """The planes of the GPUs that did anything."""
+    return [plane for plane in trace.planes if plane.start_ps.size and GPU.match(plane.name)]
+
+
+def tpus(trace: Trace) -> list[Plane]:
+    """The planes of the TPU cores that did anything."""
+    return [plane for plane in trace.planes if plane.start_ps.size and TPU.match(plane.name)]
+
+
+def stream_events(plane: Plane) -> Events:
+    """The events of a GPU's streams: kernels and copies."""
+    streams = [
+        i
+        for i, line in enumerate(plane.lines)
+        if line.id not in _DERIVED and line.name not in _DERIVED_NAMES
+    ]
+    events = Events.of(plane)
+    return events.where(np.isin(events.line, streams))
+
+
+def tpu_ops(plane: Plane) -> Events:
+    """The events of a TPU core's op line, without those that enclose others: those inside count."""
+    ops = (
+        i
+        for i, line in enumerate(plane.lines)
+        if line.name in ("XLA Ops", "Framework Ops", "TensorFlow Ops")
+    )
+    return Events.of(plane).on_line(next(ops, -1))

@@ -1,0 +1,153 @@
+"""The HLO modules that a trace carries."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from pytest_tfperf.hlo.decode import module_at, shape_at
+from pytest_tfperf.hlo.module import (
+    Buffers,
+    HloModule,
+    Shape,
+)
+from pytest_tfperf.protobuf import VARINT
+from pytest_tfperf.trace.xspace import Plane, Trace
+
+_PLANE = "/host:metadata"
+
+
+_STAT = "Hlo Proto"
+
+
+_HOST_MEMORY = 5  # Layout::kHostMemorySpace
+
+
+_SIZE = 2  # BufferAllocationProto.size
+
+
+def _module_span(plane: Plane, name: str) -> tuple[int, int] | None:
+    """XStat metadata_id = 1, bytes_value = 6 → HloProto hlo_module = 1; None for metadata that is no executable's."""
+    message = plane.message
+    for stat in plane.metadata_stats[name]:
+        keys = [
+            value
+            for number, wire, value, _ in message.fields(*stat, "XStat")
+            if (number, wire) == (1, 0)
+        ]
+        if keys and plane.stat_names.get(message.signed(keys[-1])) == _STAT:
+            for proto in message.inside(*stat, 6):
+                for module in message.inside(*proto, 1):
+                    return module
+    return None
+
+
+def _buffers(allocations: Sequence[Mapping[int, int]]) -> Buffers:
+    """
+    BufferAllocationProto: is_thread_local = 3, is_entry_computation_parameter = 5, maybe_live_out = 7, is_constant = 12.
+
+    Temporary is what is none of these: BufferAllocation::IsPreallocatedTempBuffer (xla/service/buffer_assignment.h).
+    """
+
+    def total(*fields: int) -> int:
+        return sum(
+            part[_SIZE] for part in allocations if any(part.get(number) for number in fields)
+        )
+
+    return Buffers(
+        total(5), total(7), sum(part[_SIZE] for part in allocations) - total(3, 5, 7, 12)
+    )
+
+
+def _allocations(plane: Plane, name: str) -> Iterator[dict[int, int]]:
+    """
+    The numbers of each allocation of an executable, by field, with its size.
+
+    XStat bytes_value = 6 → HloProto buffer_assignment = 3 → buffer_allocations = 3 → size = 2, color = 8: the memory space.
+    What lies in the host's memory (space 5, xla/layout.h) needs none of the device's, and is left out.
+    """
+    message = plane.message
+    protos = (proto for stat in plane.metadata_stats[name] for proto in message.inside(*stat, 6))
+    assignments = (assignment for proto in protos for assignment in message.inside(*proto, 3))
+    for span in (span for assignment in assignments for span in message.inside(*assignment, 3)):
+        numbers = {
+            number: value
+            for number, wire, value, _ in message.fields(*span, "BufferAllocationProto")
+            if wire == VARINT
+        }
+        if numbers.get(8, 0) != _HOST_MEMORY:
+            yield {_SIZE: 0} | numbers
+
+
+def modules_of(trace: Trace, names: Collection[str] | None = None) -> dict[str, HloModule]:
+    """
+    The executables of a trace, `module(program id)` to its optimised module; only those of `names` are decoded, if given.
+
+    Raises:
+        TraceError: If one of them is damaged.
+    """
+    plane = trace.plane(_PLANE)
+    if plane is None:
+        return {}
+    wanted = (
+        plane.metadata_stats
+        if names is None
+        else [name for name in plane.metadata_stats if name in names]
+    )
+    spans = {name: _module_span(plane, name) for name in wanted}
+    return {name: module_at(plane.message, *span) for name, span in spans.items() if span}
+
+
+def live_modules(trace: Trace) -> frozenset[str]:
+    """
+    The names of all executables alive in the process when the session of a trace ended, each ending in its unique `(program_id)`.
+
+    They are the event metadata of the plane `/host:metadata`, also for executables compiled while no profiler ran.
+    """
+    plane = trace.plane(_PLANE)
+    return frozenset(plane.metadata_stats) if plane else frozenset()
+
+
+def buffer_bytes(trace: Trace) -> dict[str, int]:
+    """Bytes that each executable needs, by name: parameters, results and temporaries, as XLA's buffer assignment lays them out."""
+    plane = trace.plane(_PLANE)
+    if plane is None:
+        return {}
+    return {
+        name: sum(part[_SIZE] for part in _allocations(plane, name))
+        for name in plane.metadata_stats
+    }
+
+
+def buffer_sizes(trace: Trace) -> dict[str, Buffers]:
+    """The same by what the buffers are for, of each executable that has any."""
+    plane = trace.plane(_PLANE)
+    if plane is None:
+        return {}
+    parts = {name: list(_allocations(plane, name)) for name in plane.metadata_stats}
+    return {name: _buffers(found) for name, found in parts.items() if found}
+
+
+def argument_shapes(trace: Trace, names: Collection[str]) -> dict[str, tuple[Shape, ...]]:
+    """
+    The shapes of the arguments of these executables, in XLA's order; of those whose module the trace holds.
+
+    HloModuleProto host_program_shape = 4 → ProgramShapeProto parameters = 1.
+
+    Raises:
+        TraceError: If one of them is damaged.
+    """
+    plane = trace.plane(_PLANE)
+    if plane is None:
+        return {}
+    message = plane.message
+    spans = {
+        name: span
+        for name in plane.metadata_stats
+        if name in names and (span := _module_span(plane, name))
+    }
+    programs = {name: next(message.inside(*span, 4), None) for name, span in spans.items()}
+    return {
+        name: tuple(shape_at(message, *part) for part in message.inside(*found, 1))
+        for name, found in programs.items()
+        if found
+    }
