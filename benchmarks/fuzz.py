@@ -23,7 +23,7 @@ sys.path[:0] = [str(TESTS), str(TESTS / "analysis")]
 
 def fault(raw):
     """What kind of fault a trace's analysis has, None if it has none: the error and the line it comes from."""
-    from damage import found
+    from helpers.fuzz import found
 
     signal.alarm(SLOWEST_S)
     try:
@@ -47,7 +47,7 @@ def hangs(signum, frame):
 
 
 def main():
-    from damage import mutant
+    from helpers.fuzz import mutant
     from test_damage import MADE
 
     parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])

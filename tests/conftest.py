@@ -2,8 +2,11 @@
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 ADDOPTS = "PYTEST_ADDOPTS"
 _WORKER = (
@@ -11,6 +14,9 @@ _WORKER = (
     "PYTEST_XDIST_WORKER_COUNT",
     "PYTEST_XDIST_TESTRUNUID",
 )  # what tests start is none
+
+
+MARKERS = {"tensorflow": "tf", "processes": "process"}
 
 
 def pytest_configure(config):
@@ -32,3 +38,98 @@ def pytester(pytester, pytestconfig, monkeypatch):
 
 def _without_neighbours(config):
     return " ".join(option for option in config.getini("addopts") if option.startswith("-pno:"))
+
+
+def pytest_collection_modifyitems(items):
+    """Mark tests by their folder."""
+    for item in items:
+        folder = item.path.relative_to(Path(__file__).parent).parts[0]
+        if folder in MARKERS:
+            item.add_marker(MARKERS[folder])
+
+
+@pytest.fixture
+def place(tmp_path):
+    """The baseline files of one test file."""
+    from pytest_tfperf.baseline.store import Place
+
+    return Place.of("tests/test_model.py", tmp_path, None)
+
+
+@pytest.fixture
+def janitor():
+    """A cleanup process, ended with the test."""
+    from pytest_tfperf.child.cleanup import Janitor
+
+    one = Janitor()
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def fake_graphviz(monkeypatch, tmp_path_factory):
+    """Put a shell script on PATH in place of Graphviz's dot, and return its folder."""
+
+    def put(script):
+        folder = tmp_path_factory.mktemp("bin")
+        (folder / "dot").write_text(f"#!/bin/sh\n{script}\n")
+        (folder / "dot").chmod(0o755)
+        monkeypatch.setenv("PATH", str(folder), prepend=":")
+        return folder
+
+    return put
+
+
+@pytest.fixture
+def profile():
+    """A `tf_profile` of real TensorFlow in this process, with windows of 3, 12 and 6 steps."""
+    from pytest_tfperf.capture.plan import Plan
+    from pytest_tfperf.checks.arguments import Wanted
+    from pytest_tfperf.plugin.fixture import TfProfile
+    from pytest_tfperf.plugin.profiles import Settings
+
+    wanted = Wanted.read({"warmup": 3, "steps": 12, "trace_steps": 6})
+    profiler = TfProfile(Settings(wanted=wanted, plan=Plan()))
+    yield profiler
+    profiler.close()
+
+
+PRELUDE = """
+import numpy as np
+import pytest
+import tensorflow as tf
+
+DATA = [tf.ones((8, 8))] * 4
+STEP_ARGUMENTS = dict(warmup=2, steps=4, trace_steps=3)
+"""
+
+
+@pytest.fixture
+def suite(pytester, monkeypatch):
+    """Write a test file with the usual imports, then run pytest on it in this process."""
+    import keras  # noqa: F401  # TensorFlow is loaded once, by the outer process
+    import tensorflow  # noqa: F401
+
+    import pytest_tfperf.plugin.conclude
+    import pytest_tfperf.plugin.fixture  # noqa: F401
+
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.delenv("CI", raising=False)
+
+    def write(body, name="test_suite"):
+        pytester.makepyfile(**{name: PRELUDE + body})
+
+    def run(*arguments):
+        return pytester.runpytest_inprocess("-p", "no:cacheprovider", "-W", "ignore", *arguments)
+
+    def gives(body, *lines, **outcomes):
+        """Tests of this body have these outcomes, and lines like these are among those printed, in this order."""
+        write(body)
+        result = run()
+        result.assert_outcomes(**outcomes)
+        result.stdout.fnmatch_lines(lines)
+        return result
+
+    run.write, run.gives = write, gives
+    run.path = pytester.path
+    return run

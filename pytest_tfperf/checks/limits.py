@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
-from pytest_tfperf.checks.arguments import argument_names, parse_steps
-from pytest_tfperf.errors import LimitError
 from pytest_tfperf.metrics import (
-    COUNT,
     MACHINE,
-    RATIO,
-    SECONDS,
-    SHARE,
     Metric,
     format_quantity,
-    parse_quantity,
     told_apart,
 )
-from pytest_tfperf.op_guide.rules import ALL, parse_codes
-from pytest_tfperf.padding.tpu import generation
 from pytest_tfperf.results import Check, Profile, Value, Verdict
 
 STRUCTURAL, TIMING = "structural", "timing"
@@ -159,73 +147,3 @@ def _tpu_of(value: Value) -> str:
         if "tpu" in value.detail
         else ""
     )
-
-
-def _limit(name: str, value: object, metrics: Mapping[str, Metric]) -> Limit:
-    match = re.match(r"(max|min)_(.+)", name)
-    relation, metric = (match[1], match[2]) if match else ("equal", name)
-    row = metrics.get(metric)
-    if row is None or (relation == "equal" and row.unit != COUNT):
-        raise LimitError(_unknown_argument(name, metrics))
-    try:
-        bound = parse_quantity(value, row.unit)
-    except ValueError as error:
-        raise LimitError(f"{name}: {error}") from error
-    if bound < 0 and row.unit != RATIO:
-        raise LimitError(f"{name}: {value!r} is below zero, and {metric} never is")
-    if row.unit == SHARE and bound > 1:
-        raise LimitError(
-            f"{name}: {value!r} is above the whole; a share is from 0 to 1, or from 0 % to 100 %"
-        )
-    return Limit(metric=row, relation=relation, bound=bound, argument=f"{name}={value!r}")
-
-
-def _unknown_argument(name: str, metrics: Mapping[str, Metric]) -> str:
-    """The nearest name, and all names, those that the registry gives in short."""
-    close = difflib.get_close_matches(name, argument_names(metrics), 1)
-    meant = f"did you mean {close[0]!r}? " if close else ""
-    counts = ", ".join(metric.name for metric in metrics.values() if metric.unit == COUNT)
-    return (
-        f"unknown argument {name!r}; {meant}valid: max_ or min_ before a metric ({', '.join(metrics)}); a count by its name "
-        f"({counts}); {', '.join(_OPTIONS)}"
-    )
-
-
-def _option(name: str, value: Any) -> Any:
-    try:
-        return _OPTIONS[name](value)
-    except (LimitError, TypeError, ValueError) as error:
-        raise LimitError(f"{name}: {error}") from error
-
-
-def _positive(value: object, unit: str) -> float:
-    number = parse_quantity(value, unit)
-    if number <= 0:
-        raise ValueError(f"{value!r} is not above zero")
-    return number
-
-
-def _flag(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError(f"{value!r} is neither True nor False")
-    return value
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"{value!r} is not a string")
-    return value
-
-
-_OPTIONS: dict[str, Any] = {
-    "max_regression": lambda value: _positive(value, RATIO),
-    "warmup": lambda value: parse_steps(value, least=0),
-    "steps": parse_steps,
-    "trace_steps": parse_steps,
-    "latency": _flag,
-    "target_step_time": lambda value: _positive(value, SECONDS),
-    "tpu": lambda value: generation(_text(value)).name,
-    "autocluster": _flag,
-    "findings": lambda value: (ALL,) if value in (ALL, [ALL], (ALL,)) else parse_codes(value),
-    "ignore_findings": parse_codes,
-}

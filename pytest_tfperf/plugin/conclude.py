@@ -10,13 +10,12 @@ from pytest_tfperf.baseline.record import Recorded, record
 from pytest_tfperf.baseline.store import Place, entry_key, read_entries
 from pytest_tfperf.errors import BaselineError, TfperfError
 from pytest_tfperf.machine.description import commit
-from pytest_tfperf.metrics import RATIO, format_quantity
 from pytest_tfperf.plugin.decide import fails
 from pytest_tfperf.plugin.options import Options
 from pytest_tfperf.report.ci import annotate, append_summary
 from pytest_tfperf.report.run_file import write_run
 from pytest_tfperf.report.terminal import TextLine, render
-from pytest_tfperf.results import DECIDED, Check, Json, Profile, Run, TestRecord, Verdict
+from pytest_tfperf.results import DECIDED, Json, Run, TestRecord
 
 Line = tuple[str, "str | None"]
 """Text and its colour."""
@@ -161,27 +160,3 @@ def _uses(test: TestRecord, key: str) -> bool:
 
 def _now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
-
-
-def _unknown(kind: str, message: str, profile: str = "") -> Check:
-    return Check(
-        profile=profile,
-        metric=kind,
-        kind=kind,
-        verdict=Verdict.UNKNOWN,
-        wanted="a decision",
-        message=message,
-    )
-
-
-def _nothing_to_compare(profile: Profile, tolerance: float) -> Check:
-    shown = format_quantity(tolerance, RATIO)
-    message = f"max_regression of {shown} has nothing to compare with\n  try: run with --tfperf-baseline, or --tfperf-against a git ref"
-    return Check(
-        profile=profile.name,
-        metric="step_time",
-        kind="baseline",
-        verdict=Verdict.INCONCLUSIVE,
-        wanted=f"at most {shown} slower",
-        message=message,
-    )

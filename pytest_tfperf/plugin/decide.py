@@ -10,7 +10,7 @@ from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.checks.limits import Limit, asked_for, check_limits
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.machine.description import describe
-from pytest_tfperf.plugin.conclude import _nothing_to_compare, _unknown
+from pytest_tfperf.metrics import RATIO, format_quantity
 from pytest_tfperf.plugin.options import Options
 from pytest_tfperf.results import BROKEN, DECIDED, Check, Profile, Verdict
 
@@ -60,3 +60,27 @@ def fails(check: Check, options: Options) -> bool:
     if check.verdict is Verdict.MISSING:
         return options.missing == "fail" or options.strict
     return check.verdict in BROKEN or (options.strict and check.verdict not in DECIDED)
+
+
+def _unknown(kind: str, message: str, profile: str = "") -> Check:
+    return Check(
+        profile=profile,
+        metric=kind,
+        kind=kind,
+        verdict=Verdict.UNKNOWN,
+        wanted="a decision",
+        message=message,
+    )
+
+
+def _nothing_to_compare(profile: Profile, tolerance: float) -> Check:
+    shown = format_quantity(tolerance, RATIO)
+    message = f"max_regression of {shown} has nothing to compare with\n  try: run with --tfperf-baseline, or --tfperf-against a git ref"
+    return Check(
+        profile=profile.name,
+        metric="step_time",
+        kind="baseline",
+        verdict=Verdict.INCONCLUSIVE,
+        wanted=f"at most {shown} slower",
+        message=message,
+    )

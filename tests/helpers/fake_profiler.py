@@ -1,0 +1,91 @@
+"""
+A pytest plugin for paired runs without TensorFlow: steps take as long as their tests say, to the last digit, and nobody waits for them.
+
+All else is real: pytest, git, the processes, the turns that they take, and what is decided. Steps are numbers of seconds.
+"""
+
+import itertools
+import shutil
+import tempfile
+from contextlib import contextmanager
+
+import pytest
+from helpers.builders import LAPTOP, WORKLOAD, profile
+
+import pytest_tfperf.plugin.decide
+import pytest_tfperf.plugin.items
+import pytest_tfperf.plugin.paired_run
+from pytest_tfperf.child import process
+from pytest_tfperf.turns import Ready
+
+pytest_tfperf.plugin.items.describe = pytest_tfperf.plugin.decide.describe = lambda: LAPTOP
+pytest_tfperf.plugin.paired_run.UNPINNED_SPREAD = (
+    pytest_tfperf.plugin.paired_run.PINNED_SPREAD
+)  # one core is enough for these
+PATIENCE_S = 3  # with a test that hangs; all others may take as long as ever
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    usual = process.READY_S
+    process.READY_S = PATIENCE_S if "hangs" in item.name else usual
+    try:
+        return (yield)
+    finally:
+        process.READY_S = usual
+
+
+class StandIn:
+    """What `tf_profile` is here: `during` is called in every turn, and told how many there were."""
+
+    def __init__(self, settings):
+        self._settings = settings
+        self._results = {}
+        self._folder = tempfile.mkdtemp(prefix="tfperf-", dir=settings.scratch)
+
+    def __call__(
+        self,
+        step_s,
+        name="",
+        workload=WORKLOAD,
+        most_calls=None,
+        during=lambda n: None,
+        times=True,
+        **metrics,
+    ):
+        seat = (
+            self._settings.seats(name, self._settings.wanted.max_regression)
+            if self._settings.seats and times
+            else None
+        )
+        if seat is not None:
+            turn = seat.ready(
+                Ready(workload=workload, call_s=1e-4, least_s=1e-3, most_calls=most_calls)
+            )
+            noise = itertools.cycle([1.0005, 0.9995])
+            for n in itertools.count():
+                if turn is None:
+                    break
+                during(n)
+                turn = seat.played(step_s * next(noise))
+        if self._settings.keep is not None and self._settings.keeps(name):
+            self._settings.keep.mkdir(parents=True)
+            (self._settings.keep / "trace").write_text(str(step_s))
+        measured = self._settings.registry.measured(
+            profile(name, workload, step_time=step_s, **metrics)
+        )
+        self._results[name] = measured, self._settings.wanted.limits
+
+    @contextmanager
+    def whole_body(self):
+        yield
+        self(1.0, times=False, retraces=0)
+
+    def results(self):
+        return list(self._results.values())
+
+    def close(self):
+        shutil.rmtree(self._folder)
+
+
+pytest_tfperf.plugin.items.TfProfile = StandIn

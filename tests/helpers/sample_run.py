@@ -1,0 +1,134 @@
+"""A run with something of all that reports show: every verdict, two profiles of a test, comparisons with and without an interval."""
+
+from dataclasses import replace
+
+from helpers.builders import check, profile, record_of, value
+
+from pytest_tfperf.results import PARTS, Advice, Run, Step, Table, Verdict
+
+LONG = "TestModels::test_train_step[resnet50-batch_size_256-mixed_bfloat16]"
+DIFFERENCES = (
+    {
+        "what": "3 new Transpose on the GPU (encoder/transpose, encoder/transpose_1 and 1 more)",
+        "seconds": 0.0012,
+    },
+    {"what": "1 fewer fusion on the GPU (12 → 11 a step); fusion.17 lost", "seconds": -0.0004},
+    {"what": "XLA executable step: 80 → 95 ops, 12 → 11 fusions", "seconds": None},
+)
+
+
+def compared(verdict, metric, message, name="", kind="against", **detail):
+    return replace(check(verdict, metric, message, name, kind), detail=detail)
+
+
+def steps(*periods_s):
+    shares = {"input": 0.25, "host_compute": 0.5, "other": 0.25}
+    return tuple(
+        Step(
+            name=f"train {n}",
+            period_s=period,
+            parts_s={part: period * shares.get(part, 0.0) for part in PARTS},
+        )
+        for n, period in enumerate(periods_s)
+    )
+
+
+TRAIN = replace(
+    profile(
+        step_time=0.0125,
+        input_bound=0.19,
+        xla_compiles=0,
+        retraces=0,
+        eager_ops=3,
+        host_overhead=0.05,
+        first_step_time=2.5,
+        xla_launches=value("xla_launches", 2, low=2, high=3),
+        peak_memory=1.5 * 2**30,
+        throughput=2560,
+        epoch_gap=0.004,
+        steps=steps(0.012, 0.013),
+        notes=("timed window: 12 of 50 steps, cut",),
+    ),
+    tables={
+        "stages": Table.of(
+            "input pipeline",
+            (("stage", ""), ("self time a step", "s")),
+            [("Map", 0.003), ("Batch", None)],
+        )
+    },
+    advice=(
+        Advice(
+            what="map in parallel", because="90 % in Map", win_s=0.002, look="the input pipeline"
+        ),
+    ),
+)
+EVAL = replace(
+    profile("eval", input_bound=0.01, xla_compiles=0), ended="the data ended after 12 steps"
+)
+CHECKS = (
+    check(
+        "FAIL",
+        message="input_bound was 19 %, wanted at most 5 % (max_input_bound='5%')\n  where: 90 % in Map\n  try: prefetch",
+    ),
+    check("PASS", "retraces", "retraces 0, wanted at most 0"),
+    check(
+        "UNKNOWN",
+        "epoch_gap",
+        "epoch_gap is unknown, wanted at most 1 s (max_epoch_gap=1): no epoch ended",
+        name="eval",
+    ),
+    compared(
+        "REGRESSION",
+        "step_time",
+        "step_time is 1.231 times main\n  +1.2 ms: 3 new Transpose on the GPU",
+        before=0.0101,
+        after=0.0125,
+        ratio=1.231,
+        low=1.18,
+        high=1.29,
+        confidence=0.99,
+        smallest=0.02,
+        turns=[[0.0125, 0.0101]],
+        differences=list(DIFFERENCES),
+    ),
+    compared("PASS", "xla_compiles", "xla_compiles is 0, as in main", before=0.0, after=0.0),
+    compared("REGRESSION", "eager_ops", "eager_ops changed from 2 to 3", before=2.0, after=3.0),
+    compared(
+        "IMPROVED",
+        "peak_memory",
+        "peak_memory changed from 2 GiB to 1.5 GiB",
+        before=2.0 * 2**30,
+        after=1.5 * 2**30,
+    ),
+)
+OTHERS = (
+    compared(
+        "INCONCLUSIVE",
+        "step_time",
+        "step_time is 200 ms; collecting 1 of 5 runs",
+        kind="baseline",
+        before=0.19,
+        after=0.2,
+        ratio=1.0526,
+    ),
+    compared(
+        "MISSING",
+        "baseline",
+        "no baseline for 'test_new' in tests/__tfperf__/test_model.json\n  try: record it",
+        kind="baseline",
+    ),
+    compared(
+        "INCOMPARABLE", "platform", "platform metrics of the baseline are for H100", kind="baseline"
+    ),
+    compared("NEW", "fusions", "fusions is 3, and the baseline has none", kind="baseline"),
+)
+
+
+def a_run():
+    tests = (
+        record_of(TRAIN, EVAL, checks=CHECKS, outcome="failed", line=12),
+        record_of(profile(step_time=0.2, input_bound=0), key=LONG, checks=OTHERS, line=40),
+    )
+    run = Run(created="2026-01-31T12:00:00+00:00", tests=tests, commit="0123456789ab+")
+    assert {one.verdict for test in run.tests for one in test.checks} == set(Verdict)
+    return run

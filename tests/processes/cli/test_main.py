@@ -1,0 +1,242 @@
+"""The command `tfperf`: whole outputs and exit statuses."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+from helpers.builders import check, profile, record_of
+
+from pytest_tfperf import __version__
+from pytest_tfperf.cli.main import main
+from pytest_tfperf.report.run_file import write_run
+from pytest_tfperf.results import Run
+
+FAILED = check(
+    "FAIL",
+    message="input_bound was 19 %, wanted at most 5 % (max_input_bound='5%')\n  where: 90 % in Map\n  try: prefetch",
+)
+PASSED = check("PASS", "retraces", "retraces 0, wanted at most 0")
+
+
+@pytest.fixture(autouse=True)
+def eighty_columns(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+@pytest.fixture
+def run_file(tmp_path):
+    """Write a run file of tests with these checks."""
+
+    def write(*checks):
+        measured = profile(
+            step_time=0.0125, input_bound=0.19, retraces=0, notes=("12 of 50 steps",)
+        )
+        path = tmp_path / "run.json"
+        write_run(
+            Run(created="2026-01-31T12:00:00+00:00", tests=(record_of(measured, checks=checks),)),
+            path,
+        )
+        return str(path)
+
+    return write
+
+
+def test_show_prints_what_pytest_showed(run_file, capsys):
+    assert main(["show", run_file(FAILED, PASSED)]) == 1
+    assert capsys.readouterr() == (
+        dedent("""\
+            test          step    input    retraces
+            ---------  -------  -------  ----------
+            test_step  12.5 ms     19 %           0
+            FAIL         test_model.py::test_step: input_bound was 19 %, wanted at most 5 %
+                         (max_input_bound='5%')
+            tfperf: 2 checks decided (1 pass, 1 fail)
+            """),
+        "",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "begins", "holds"),
+    [
+        ("perf.html", "<!doctype html>", "wanted at most 5 %"),
+        ("perf.md", "", "wanted at most 5 %"),
+        ("perf.csv", "", "input_bound"),
+        ("perf.json", "{", "wanted at most 5 %"),
+    ],
+)
+def test_report_writes_what_the_ending_says(run_file, tmp_path, capsys, name, begins, holds):
+    out = tmp_path / name
+    assert main(["report", run_file(FAILED, PASSED), "-o", str(out)]) == 0
+    text = out.read_text(encoding="utf-8")
+    assert text.lower().startswith(begins)
+    assert holds in text
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("name", "why"), [("perf.txt", "must be one of .json, .html, .md, .csv"), ("gone/perf.md", "")]
+)
+def test_a_report_that_cannot_be_written_is_said(run_file, tmp_path, capsys, name, why):
+    (tmp_path / "gone").write_text("a file where a folder is wanted")
+    assert main(["report", run_file(FAILED), "-o", str(tmp_path / name)]) == 2
+    assert f"report {tmp_path / name}: " in (said := capsys.readouterr().err)
+    assert why in said
+
+
+@pytest.mark.parametrize("flag", ["-v", "--verbose"])
+def test_show_verbose_adds_causes_notes_and_what_passed(run_file, capsys, flag):
+    assert main(["show", flag, run_file(FAILED, PASSED)]) == 1
+    assert capsys.readouterr().out == dedent("""\
+        test          step    input    retraces
+        ---------  -------  -------  ----------
+        test_step  12.5 ms     19 %           0
+        FAIL         test_model.py::test_step: input_bound was 19 %, wanted at most 5 %
+                     (max_input_bound='5%')
+                       where: 90 % in Map
+                       try: prefetch
+        PASS         test_model.py::test_step: retraces 0, wanted at most 0
+        test_step: 12 of 50 steps
+        tfperf: 2 checks decided (1 pass, 1 fail)
+        """)
+
+
+@pytest.mark.parametrize(
+    ("columns", "head"), [("80", "test step input retraces"), ("35", "test step input")]
+)
+def test_show_keeps_to_the_width_of_the_terminal(run_file, capsys, monkeypatch, columns, head):
+    monkeypatch.setenv("COLUMNS", columns)
+    main(["show", run_file()])
+    assert capsys.readouterr().out.splitlines()[0].split() == head.split()
+
+
+def test_show_json_prints_the_profiles_as_one_object(run_file, capsys):
+    path = run_file(PASSED)
+    assert main(["show", "--json", path]) == 0
+    printed, (test,) = (
+        json.loads(capsys.readouterr().out),
+        json.loads(Path(path).read_text("utf-8"))["tests"],
+    )
+    assert list(printed) == ["format", "profiles"]
+    assert printed["profiles"] == [
+        profile | {"name": test["nodeid"]} for profile in test["profiles"]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "status"),
+    [
+        ([], 0),
+        (["PASS", "IMPROVED", "NEW", "INCONCLUSIVE", "INCOMPARABLE"], 0),
+        (["PASS", "FAIL"], 1),
+        (["REGRESSION"], 1),
+        (["MISSING"], 1),
+        (["UNKNOWN"], 3),
+        (["UNKNOWN", "FAIL"], 1),
+    ],
+)
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_the_exit_status_says_whether_a_check_failed_or_is_unknown(
+    run_file, capsys, verdicts, status, flags
+):
+    assert main(["show", *flags, run_file(*map(check, verdicts))]) == status
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "cannot be read: No such file or directory"),
+        (
+            "step_time: 5",
+            "not a run file of pytest --tfperf-report: Expecting value: line 1 column 1 (char 0)",
+        ),
+        ("[]", "not a run file of pytest --tfperf-report"),
+        (
+            '{"format": 2, "tests": []}',
+            "format 2, this version reads up to 1; upgrade pytest-tfperf",
+        ),
+        ('{"format": 1, "tests": []}', "damaged run file: KeyError at 'created'"),
+    ],
+    ids=["missing", "not JSON", "a list", "newer", "damaged"],
+)
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_unreadable_input_is_status_2_and_one_line_on_stderr(
+    tmp_path, capsys, content, said, flags
+):
+    path = tmp_path / "run.json"
+    if content is not None:
+        path.write_text(content)
+    assert main(["show", *flags, str(path)]) == 2
+    assert capsys.readouterr() == ("", f"tfperf: {path}: {said}\n")
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["show"], ["unheard-of"], ["show", "run.json", "--unheard-of"]]
+)
+def test_usage_errors_are_status_2(capsys, arguments):
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    assert end.value.code == 2
+    assert capsys.readouterr().err.startswith("usage: tfperf")
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["--version"])
+    assert (end.value.code, capsys.readouterr().out) == (0, f"tfperf {__version__}\n")
+
+
+SHOW_AND_LIST = """
+import sys
+from pytest_tfperf.cli import main
+status = main(["show", sys.argv[1]])
+heavy = {"tensorflow", "keras", "numpy", "pytest"} & set(sys.modules)
+assert not heavy, heavy
+sys.exit(status)
+"""
+
+
+@pytest.mark.parametrize(("found", "status"), [(PASSED, 0), (FAILED, 1)])
+def test_a_run_file_is_shown_without_tensorflow(run_file, found, status):
+    done = subprocess.run(
+        [sys.executable, "-c", SHOW_AND_LIST, run_file(found)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (status, "")
+    assert done.stdout.startswith("test          step    input    retraces\n")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["analyze", "check", "padding", "export", "show", "report", "compare", "accept", "doctor"],
+)
+def test_the_help_of_a_command_says_its_exit_status_and_has_an_example(name, capsys):
+    with pytest.raises(SystemExit):
+        main([name, "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert "Exit status" in text
+    assert f"Example: tfperf {name} " in text
+    assert "%%" not in text
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "soon", "nan", "inf"])
+def test_doctor_takes_seconds_above_zero(seconds, capsys):
+    with pytest.raises(SystemExit):
+        main(["doctor", f"--seconds={seconds}"])
+    assert f"{seconds} is not a number above zero" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["warmup", "max-regression", "tpu"])
+def test_what_says_how_pytest_profiles_is_no_limit_of_a_trace(name, capsys):
+    value = {"tpu": "v5e"}.get(name, "5")
+    assert main(["check", "trace.xplane.pb", "--max-retraces", "0", f"--{name}", value]) == 2
+    assert (
+        f"{name.replace('-', '_')} is no limit: it says how pytest profiles"
+        in capsys.readouterr().err
+    )

@@ -1,0 +1,146 @@
+"""`tfperf analyze` and `tfperf check` on a trace made by hand."""
+
+import json
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from helpers.xspace import at, line, plane, space
+
+from pytest_tfperf.cli.main import main
+
+
+@pytest.fixture
+def trace(tmp_path):
+    steps = [at("train", n * 10, n * 10 + 8, step_num=n, _r=1) for n in range(3)]
+    waits = [at("IteratorGetNextOp::DoCompute", n * 10 + 1, n * 10 + 5) for n in range(3)]
+    path = tmp_path / "host.xplane.pb"
+    path.write_bytes(space(plane("/host:CPU", line("python", *steps), line("worker", *waits))))
+    return str(path)
+
+
+def test_analyze_says_where_the_time_of_a_step_went(trace, capsys):
+    assert main(["analyze", trace]) == 0
+    table = capsys.readouterr().out.partition("\n\nmetric")[0]
+    assert table == textwrap.dedent(f"""\
+        {trace}: 3 steps, from step_num
+
+        part of a step       mean    share
+        ----------------  -------  -------
+        other             5.33 ms   57.1 %
+        input                4 ms   42.9 %
+        step              9.33 ms    100 %""")
+
+
+def test_analyze_prints_one_json_object(trace, capsys):
+    assert main(["analyze", "--json", trace]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert content["format"] == 1
+    profile = content["profiles"][0]
+    assert [step["name"] for step in profile["steps"]] == ["train 0", "train 1", "train 2"]
+    assert (profile["n_dropped"], profile["step_source"]) == (0, "step_num")
+    assert set(profile["steps"][0]["parts_s"]) == {
+        "compile",
+        "output",
+        "input",
+        "kernel_launch",
+        "host_compute",
+        "collective",
+        "device_to_device",
+        "device_compute",
+        "other",
+    }
+    assert set(profile["metrics"]["input_bound"]) == {"value", "unit", "source", "why", "detail"}
+    assert profile["metrics"]["step_time"]["value"] is None
+    assert profile["metrics"]["step_time"]["why"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "status"),
+    [
+        (["--max-input-bound", "43%"], 0),
+        (["--max-input-bound=42%"], 1),
+        (["--max-input-bound", "43%", "--min-device-busy", "0.5"], 3),
+        (["--max-input-bound", "42%", "--min-device-busy", "0.5"], 1),
+        (["--max-inputbound", "5%"], 2),
+        (["--max-input-bound"], 2),
+        ([], 2),
+    ],
+)
+def test_check_says_by_its_status_whether_limits_hold(trace, limits, status, capsys):
+    assert main(["check", trace, *limits]) == status
+    captured = capsys.readouterr()
+    assert bool(captured.err) == (status == 2)
+
+
+def test_a_failed_check_says_why(trace, capsys):
+    main(["check", trace, "--max-input-bound", "5%"])
+    assert (
+        "FAIL: input_bound was 42.9 %, wanted at most 5 % (max_input_bound='5%')"
+        in capsys.readouterr().out
+    )
+
+
+def test_what_cannot_be_read_is_status_2_and_named(tmp_path, capsys):
+    damaged = tmp_path / "damaged.xplane.pb"
+    damaged.write_bytes(b"\x0a\xff")
+    for path in (damaged, tmp_path / "none.pb", tmp_path):
+        if path != tmp_path:
+            assert main(["analyze", str(path)]) == 2
+            assert str(path) in capsys.readouterr().err
+
+
+def test_a_trace_is_analysed_without_tensorflow(trace):
+    script = f"import sys; from pytest_tfperf.cli.main import main; s = main(['analyze', {trace!r}]); assert 'tensorflow' not in sys.modules; sys.exit(s)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_what_can_be_read_is_shown_beside_what_cannot(trace, tmp_path, capsys):
+    assert main(["analyze", str(tmp_path / "none.pb"), trace]) == 2
+    captured = capsys.readouterr()
+    assert f"{trace}: 3 steps" in captured.out
+    assert "none.pb" in captured.err
+
+
+@pytest.mark.parametrize("target", ["0", "-5ms", "soon"])
+def test_a_target_that_is_no_time_of_a_step_is_refused(trace, target, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["analyze", f"--target-step-time={target}", trace])
+    assert main(["check", trace, f"--target-step-time={target}", "--max-input-bound", "5%"]) == 2
+
+
+def test_check_takes_the_target_too(trace, capsys):
+    assert (
+        main(["check", trace, "--target-step-time", "12ms", "--max-input-bound-at-target", "5%"])
+        == 3
+    )
+    assert "no tf.data stage made an element" in capsys.readouterr().out
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path):
+    long = tmp_path / "long.xplane.pb"  # more text than a pipe holds
+    long.write_bytes(
+        space(
+            plane(
+                "/host:CPU",
+                line("python", *(at("train", n, n + 0.5, step_num=n, _r=1) for n in range(2000))),
+            )
+        )
+    )
+    command = f"{sys.executable} -m pytest_tfperf.cli.main analyze --json {long} | head -1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True)
+    assert (done.stdout.count("\n"), done.stderr) == (1, "")
+
+
+def test_what_was_dropped_is_said_with_its_reason(tmp_path, capsys):
+    calls = [at("f", n * 10, n * 10 + 5, tf_function_call="notTraced-nonXla") for n in range(3)]
+    other = at("g", 40, 41, tf_function_call="notTraced-nonXla")
+    path = tmp_path / "calls.xplane.pb"
+    path.write_bytes(space(plane("/host:CPU", line("python", *calls, other))))
+    assert main(["analyze", str(path)]) == 0
+    assert (
+        "note: 1 other events from function are no steps: they are calls of other functions"
+        in capsys.readouterr().out
+    )

@@ -1,0 +1,350 @@
+"""The HTML report as Chromium shows it: what it loads and says, what is drawn where, what keys and searches do, and names that mean harm."""
+
+from dataclasses import replace
+
+import pytest
+from helpers import sample_run as shown_run
+from helpers.browser import CHROMIUM, Browser, Page
+from helpers.builders import LAPTOP, check, profile, record_of, run_of, value
+
+from pytest_tfperf.metrics import Metric
+from pytest_tfperf.report.html.page import render_html
+from pytest_tfperf.results import PARTS, Advice, Source, Step, Table, Value
+
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None,
+    reason="no Chromium on the path: apt install chromium, or any browser of its kind",
+)
+
+NASTY = "</script></style></title><script>harm=1</script>\"'><img src=x onerror=harm=2>&amp;{{ 7*7 }}🤖\u202eab\u200f\u05d0"
+VERY_LONG = NASTY + "x" * 10_000
+# every text that is seen, against what is behind it: WCAG 2.1, 1.4.3
+CONTRASTS = """(() => {
+  const light = (part) => (part /= 255) <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+  const luminance = ([r, g, b]) => 0.2126 * light(r) + 0.7152 * light(g) + 0.0722 * light(b);
+  const parts = (colour) => colour.match(/[\\d.]+/g).map(Number);
+  const behind = (element) => {
+    const colour = parts(getComputedStyle(element).backgroundColor);
+    return colour[3] === 0 ? behind(element.parentElement) : colour;
+  };
+  return [...document.querySelectorAll("body *")].filter((element) => !element.closest("script, .skip")
+      && element.checkVisibility() && [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim())).map((element) => {
+    const style = getComputedStyle(element), chart = element.closest("svg");
+    const [lighter, darker] = [parts(chart ? style.fill : style.color), behind(chart?.parentElement ?? element)].map(luminance).sort((a, b) => b - a);
+    return [(lighter + 0.05) / (darker + 0.05), element.outerHTML.slice(0, 80)];
+  });
+})()"""
+# texts of charts that leave their picture or stand on another
+CROWDED = """[...document.querySelectorAll("svg.chart")].filter((chart) => chart.checkVisibility()).flatMap((chart) => {
+  const all = chart.getBoundingClientRect(), texts = [...chart.querySelectorAll("text")].map((text) => [text.textContent, text.getBoundingClientRect()]);
+  const out = texts.filter(([, box]) => box.left < all.left - 1 || box.right > all.right + 1 || box.top < all.top - 1 || box.bottom > all.bottom + 1);
+  const meet = (a, b) => a.left < b.right && b.left < a.right && a.top + 2 < b.bottom - 2 && b.top + 2 < a.bottom - 2;
+  return [...out, ...texts.filter(([, one], n) => texts.some(([, other], m) => m > n && meet(one, other)))].map(([text]) => text);
+})"""
+OPEN_ALL = "document.querySelectorAll('details').forEach((details) => { details.open = true; })"
+SHOWN = "[...document.querySelectorAll('.test')].filter((test) => test.checkVisibility()).map((test) => test.id)"
+
+
+def nasty_run():
+    """Names that mean harm wherever a project, a model or a damaged run file has a name."""
+    columns = (("op", ""), ("type", ""), ("self", "s"), (NASTY, NASTY))
+    measured = replace(
+        profile(
+            NASTY,
+            notes=(VERY_LONG,),
+            step_time=0.01,
+            input_bound=value("input_bound", 0.2, where=VERY_LONG, **{"try": NASTY}),
+        ),
+        tables={
+            "host_ops": Table(
+                title=NASTY,
+                columns=columns,
+                rows=((VERY_LONG, NASTY, 0.001, 1.5), (NASTY, VERY_LONG, 0.002, 2)),
+            )
+        },
+        advice=(Advice(what=VERY_LONG, because=NASTY, win_s=0.01, look=NASTY),),
+        steps=shown_run.steps(0.01, 0.02),
+        files={NASTY: "javascript:harm=3", "long": VERY_LONG},
+        ended=NASTY,
+    )
+    own = Metric(VERY_LONG, "count", "higher", "program", NASTY)
+    measured = replace(
+        measured,
+        metrics={**measured.metrics, own.name: Value(number=3.0, unit="count", source=Source.OWN)},
+        own={own.name: own},
+    )
+    difference = {
+        "before": 0.01,
+        "after": 0.02,
+        "ratio": 2.0,
+        "differences": [{"what": VERY_LONG, "seconds": None}],
+    }
+    checks = [
+        check("FAIL", NASTY, VERY_LONG, NASTY),
+        replace(check("REGRESSION", "step_time", NASTY, NASTY), detail=difference),
+    ]
+    environment = {**LAPTOP, "platform": VERY_LONG, "machine": {NASTY: NASTY}}
+    tests = [
+        record_of(measured, key=VERY_LONG, file=NASTY, checks=checks, environment=environment),
+        record_of(profile(), key=NASTY),
+    ]
+    return run_of(*tests, commit=VERY_LONG)
+
+
+def drawn_run():
+    """Every chart, its lines close to one another, and a table as wide as they become."""
+    timed = {
+        "before": 0.0100,
+        "after": 0.0102,
+        "ratio": 1.02,
+        "low": 0.9,
+        "high": 1.2,
+        "runs": [0.0102, 0.0099, 0.0101],
+        "anchor": 0.0101,
+    }
+    held = Table.of(
+        "memory over train 1",
+        (("into the step", "s"), ("held", "bytes")),
+        [(n / 1000, 2**20 + n) for n in range(10)],
+    )
+    wide = Table.of(
+        "ops",
+        tuple((f"column {n}", "s" if n % 2 else "") for n in range(10)),
+        [("layer/dense/MatMul", 0.00123) * 5],
+    )
+    parts = dict.fromkeys(PARTS, 0.001)
+    measured = replace(
+        profile(step_time=value("step_time", 0.0102, n_dropped=12)),
+        steps=(Step(name="train 1", period_s=0.009, parts_s=parts),) * 20,
+        blocks_s=tuple(0.010 + n / 1e5 for n in range(40)),
+        tables={"memory_over_step": held, "host_ops": wide},
+    )
+    return run_of(
+        record_of(
+            measured,
+            checks=[replace(check("REGRESSION", "step_time", kind="baseline"), detail=timed)],
+        )
+    )
+
+
+def sorted_run():
+    """A table whose rows stand in none of its orders."""
+    columns = (("op", ""), ("self", "s"), ("size", "bytes"), ("share", "0..1"))
+    rows = (("b", 0.0012, 2**20, 0.09), ("c", 1.0, None, 0.5), ("A", 0.0009, 3000.0, 0.1))
+    return run_of(
+        record_of(
+            replace(profile(), tables={"host_ops": Table(title="ops", columns=columns, rows=rows)})
+        )
+    )
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    with Browser(tmp_path_factory.mktemp("chromium")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def opened(browser, tmp_path_factory):
+    def written(run, **options):
+        path = tmp_path_factory.mktemp("page") / "run.html"
+        path.write_text(render_html(run, path.parent), encoding="utf-8")
+        return Page(browser, path, **options)
+
+    return written
+
+
+def faults(page):
+    return page.told(
+        "Runtime.exceptionThrown",
+        "Runtime.consoleAPICalled",
+        "Log.entryAdded",
+        "Page.javascriptDialogOpening",
+    )
+
+
+@pytest.mark.parametrize(
+    "run", [shown_run.a_run(), drawn_run(), nasty_run()], ids=["shown", "drawn", "nasty"]
+)
+def test_a_page_is_silent_loads_nothing_and_fits_in_light_and_dark(opened, run):
+    page = opened(run)
+    page.js(OPEN_ALL)
+    for width in (320, 400, 1400):
+        page.look(width)
+        assert page.js("document.documentElement.scrollWidth") == width
+        assert page.js(CROWDED) == []
+    for scheme in ("light", "dark"):
+        page.look(scheme=scheme)
+        contrasts = page.js(CONTRASTS)
+        assert len(contrasts) > 100
+        assert [one for one in contrasts if one[0] < 4.5] == []
+        assert (
+            page.js(
+                "getComputedStyle(search, '::placeholder').color === getComputedStyle(document.querySelector('.faint')).color"
+            )
+            is True
+        )
+    assert (
+        page.js("getComputedStyle(document.body).backgroundColor") == "rgb(16, 20, 24)"
+    )  # dark it was
+    assert faults(page) == []
+    assert [request["request"]["url"] for request in page.told("Network.requestWillBeSent")] == [
+        page.js("location.href")
+    ]
+    dead = "[...document.querySelectorAll('a[href^=\"#\"]')].filter((link) => !document.getElementById(link.hash.slice(1))).length"
+    assert page.js(dead) == 0
+
+
+def test_names_that_mean_harm_are_shown_and_do_none(opened):
+    page = opened(nasty_run())
+    assert page.js("document.title").startswith("tfperf: 2 tests")
+    assert page.js("typeof harm") == "undefined"
+    assert page.js(
+        "[document.scripts.length, document.images.length, document.styleSheets.length]"
+    ) == [1, 0, 1]
+    assert page.js(
+        "document.querySelectorAll('.test')[1].querySelector('h2').textContent"
+    ) == f"test_model.py::{NASTY}".replace("\u202e", "\ufffd")
+    assert page.js(
+        "[...document.querySelectorAll('a:not([href^=\"#\"])')].map((link) => link.protocol)"
+    ) == ["file:", "file:"]
+
+
+def press_until(page, condition, key="Tab", most=100):
+    for _ in range(most):
+        if page.js(condition):
+            return
+        page.press(key)
+    raise AssertionError(f"{most} times {key}, and not yet {condition}")
+
+
+def test_a_search_leaves_the_tests_and_rows_that_have_its_words(opened):
+    page = opened(shown_run.a_run())
+    assert page.js(SHOWN) == ["t1", "t2"]
+    page.press("/", text="/")
+    page.send("Input.insertText", text="RESNET50 missing")
+    assert page.js(SHOWN) == ["t2"]
+    assert page.js("document.querySelectorAll('#overview tbody tr:not([hidden])').length") == 1
+    assert page.js("document.getElementById('found').textContent") == "1 of 2 tests"
+    page.press("Escape")
+    assert (page.js(SHOWN), page.js("search.value")) == (["t1", "t2"], "")
+    page.send(
+        "Input.insertText", text="batch"
+    )  # a stage of the input pipeline, and a part of the other's name
+    stages = "[...document.querySelectorAll('#t1 .tree tbody tr')].filter((row) => row.checkVisibility()).map((row) => row.cells[0].textContent)"
+    assert page.js(stages) == ["Batch"]
+    page.press("Escape")
+    page.send("Input.insertText", text="nothing of the kind")
+    assert (page.js(SHOWN), page.js("document.getElementById('found').textContent")) == (
+        [],
+        "0 of 2 tests",
+    )
+
+
+def test_a_table_is_sorted_by_quantities_not_by_their_digits(opened):
+    page = opened(sorted_run())
+    page.js(OPEN_ALL)
+    orders = {
+        "op": ("Abc", "cbA"),
+        "self": ("cbA", "Abc"),
+        "size": ("bAc", "Abc"),
+        "share": ("cAb", "bAc"),
+    }
+    for title, wanted in orders.items():
+        press_until(page, f"document.activeElement.textContent === '{title}'")
+        for order, direction in zip(
+            wanted,
+            ("ascending", "descending") if title == "op" else ("descending", "ascending"),
+            strict=True,
+        ):
+            page.press("Enter", text="\r")
+            assert (
+                page.js(
+                    "[...document.activeElement.closest('table').tBodies[0].rows].map((row) => row.cells[0].textContent).join('')"
+                )
+                == order
+            )
+            assert page.js("document.activeElement.parentElement.ariaSort") == direction
+
+
+def test_the_tab_key_reaches_all_there_is_to_press_and_shows_where_it_is(opened):
+    page = opened(shown_run.a_run())
+    page.js(OPEN_ALL)
+    page.js(
+        "window.wanted = new Set(document.querySelectorAll('a, button, input, summary, .scroll'))"
+    )
+    assert page.js("wanted.size") > 50
+    for _ in range(page.js("wanted.size")):
+        page.press("Tab")
+        assert (
+            page.js(
+                "wanted.delete(document.activeElement) && getComputedStyle(document.activeElement).outlineStyle"
+            )
+            != "none"
+        )
+    assert page.js("[...wanted].map((left) => left.outerHTML)") == []
+
+
+def test_a_button_opens_all_tests_and_then_closes_them(opened):
+    page = opened(
+        run_of(
+            record_of(checks=[check("FAIL")]), record_of(key="test_quiet", checks=[check("PASS")])
+        )
+    )
+    seen = []
+    for _ in range(3):
+        seen.append((page.js("every.textContent"), page.js("[t1.open, t2.open]")))
+        page.js("every.click()")
+    assert seen == [
+        ("Open all", [True, False]),
+        ("Close all", [True, True]),
+        ("Open all", [False, False]),
+    ]
+
+
+def test_a_link_opens_the_test_that_it_leads_to(opened):
+    page = opened(
+        run_of(
+            record_of(checks=[check("FAIL")]), record_of(key="test_quiet", checks=[check("PASS")])
+        )
+    )
+    assert page.js("t2.open") is False
+    page.open(page.js("location.href") + "#t2")
+    press_until(page, "t2.open", key="Shift")  # the page is told soon
+    page.js("t2.open = false")
+    page.js("document.querySelector('a[href=\"#t1\"]').click()")
+    assert page.js("t1.open") is True
+
+
+def test_without_script_all_can_be_read_and_what_would_do_nothing_is_not_there(opened):
+    page = opened(shown_run.a_run(), script=False)
+    assert (
+        page.js(
+            "document.querySelector('.tools').checkVisibility() || document.querySelectorAll('th button').length > 0"
+        )
+        is False
+    )
+    assert page.js(SHOWN) == ["t1", "t2"]
+    page.js("document.querySelector('#t1 .group > summary').click()")
+    assert page.js("document.querySelector('#t1 .group > ul').checkVisibility()") is True
+
+
+def test_print_is_light_has_what_is_open_with_all_its_groups_and_cuts_nothing_off(opened):
+    page = opened(drawn_run())
+    page.look(media="print", width=700, scheme="dark")
+    assert page.js("document.querySelectorAll('.group[open]').length") == 0
+    assert (
+        page.js(
+            "[...document.querySelectorAll('#t1 .group > :not(summary)')].every((part) => part.checkVisibility())"
+        )
+        is True
+    )
+    assert page.js("document.querySelector('.tools').checkVisibility()") is False
+    assert page.js("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    page.js(OPEN_ALL)
+    assert (
+        page.js(
+            "[...document.querySelectorAll('table')].filter((table) => table.getBoundingClientRect().right > 700).length"
+        )
+        == 0
+    )

@@ -1,0 +1,48 @@
+"""The examples are suites that users could have written: they must run, and show what they are there to show."""
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+from helpers.paths import ROOT
+
+EXAMPLES = ROOT / "examples"
+PIPELINE = EXAMPLES / "input_pipeline"
+
+
+def run(folder, *arguments):
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(folder), *arguments]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    "example", [path for path in EXAMPLES.iterdir() if path.is_dir()], ids=lambda path: path.name
+)
+def test_an_example_runs(example):
+    done = run(example, "--tfperf-disable")
+    assert done.returncode == 0, done.stdout
+    assert "failed" not in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "example",
+    ["grappler", "input_pipeline", "mixed_precision", "own_metric", "tpu_padding", "xla_mnist"],
+)
+def test_an_example_passes(example):
+    done = run(EXAMPLES / example)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.slow
+def test_a_sequential_pipeline_turns_exactly_its_test_red_with_the_stage_named(tmp_path):
+    shutil.copytree(PIPELINE, tmp_path / "copy")
+    source = tmp_path / "copy" / "pipeline.py"
+    text = source.read_text().replace("def parallel(", "def parallel_no_more(")
+    source.write_text(text + "\n\nparallel = sequential\n")
+    done = run(tmp_path / "copy")
+    assert "1 failed, 2 passed" in done.stdout
+    assert "PERF" in done.stdout
+    assert "FAIL: input_bound was" in done.stdout
+    assert "where: stage MapAndBatch 'load'" in done.stdout

@@ -1,0 +1,122 @@
+"""The line that says which window runs: on a real terminal, behind what pytest wrote there, and gone when the test has ended."""
+
+import os
+import re
+import subprocess
+import sys
+from textwrap import dedent
+
+import pytest
+from helpers.paths import ROOT
+
+SUITE = dedent("""\
+    import os
+    import pytest
+    from pytest_tfperf.announce import announcer
+
+    @pytest.mark.parametrize("kind", ["short", "long" * 20])
+    def test_step(request, kind):
+        announce = announcer(request.node, "QUIET" not in os.environ)
+        announce("waiting for the seat, for as long as it takes")
+        announce("measuring, about 3 s")
+        announce("")
+    """)
+
+
+def written(tmp_path, *options, columns=80, name="test_a.py", **environment):
+    """What pytest writes on a terminal of so many columns."""
+    (tmp_path / name).write_text(SUITE, encoding="utf-8")
+    ours, theirs = os.openpty()
+    clean = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith("PYTEST") and key != "CI"
+    }
+    command = f"{sys.executable} -m pytest -p no:cacheprovider --color=no -c {os.devnull} --rootdir=.".split()
+    settings = {
+        "COLUMNS": str(columns),
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PYTHONPATH": str(ROOT),
+    }
+    run = subprocess.Popen(
+        [*command, *options, name],
+        cwd=tmp_path,
+        stdout=theirs,
+        env={**clean, **settings, **environment},
+    )
+    os.close(theirs)
+    found = b""
+    while chunk := _read(ours):
+        found += chunk
+    os.close(ours)
+    assert run.wait(60) == 0
+    return found.decode()
+
+
+def _read(ours):
+    try:
+        return os.read(ours, 4096)
+    except OSError:  # Linux: the other end is closed
+        return b""
+
+
+def on_screen(text, columns):
+    """What stays on a terminal when this is written: it wraps lines, goes back, and knows nothing else."""
+    rows, row, column = [[]], 0, 0
+    for letter in text:
+        if letter == "\n" or (letter not in "\r\b" and column == columns):
+            row, column = row + 1, 0
+            rows += [[]] * (row == len(rows))
+        if letter == "\r":
+            column = 0
+        elif letter == "\b":
+            column = max(column - 1, 0)
+        elif letter != "\n":
+            rows[row] += [" "] * (column + 1 - len(rows[row]))
+            rows[row][column] = letter
+            column += 1
+    return ["".join(letters).rstrip() for letters in rows]
+
+
+@pytest.mark.parametrize(
+    ("columns", "options"), [(80, ()), (60, ("-q",)), (80, ("-v",)), (200, ("-vv",))]
+)
+def test_what_stays_is_what_pytest_writes_without_it(tmp_path, columns, options):
+    with_it, without = (
+        written(tmp_path, *options, columns=columns, **more) for more in ({}, {"QUIET": "1"})
+    )
+    assert "about 3 s" in with_it
+    assert "\b" not in without
+    shown, plain = (
+        [re.sub(r" in \d+\.\d+s.*", "", line).strip("= ") for line in on_screen(text, columns)]
+        for text in (with_it, without)
+    )
+    assert shown == plain
+
+
+@pytest.mark.parametrize(
+    ("columns", "first", "second"),
+    [
+        (80, " tfperf test_step[short]: measuring, about 3 s", " tfperf: measuring, about 3 s"),
+        (
+            200,
+            " tfperf test_step[short]: measuring, about 3 s",
+            f" tfperf test_step[{'long' * 20}]: measuring, about 3 s",
+        ),
+        (45, " tfperf: measuring, about 3 s", " tfperf: measuring, about 3 s"),
+    ],
+)
+def test_it_takes_the_room_that_the_line_has(tmp_path, columns, first, second):
+    assert re.findall(r" tfperf[^\b\n]*about 3 s", written(tmp_path, columns=columns)) == [
+        first,
+        second,
+    ]
+
+
+@pytest.mark.parametrize("options", [("-s",), ("--capture=tee-sys",)])
+def test_where_the_test_may_write_on_that_line_it_is_silent(tmp_path, options):
+    assert "measuring" not in written(tmp_path, *options)
+
+
+def test_in_ci_it_is_silent(tmp_path):
+    assert "measuring" not in written(tmp_path, CI="true")

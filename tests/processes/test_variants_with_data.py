@@ -1,0 +1,487 @@
+"""`tf_profile.compare` with data: each variant in a process of its own, whatever becomes of these."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+from helpers.git_repository import commit, git
+from helpers.paths import TESTS
+
+# all is real but the profiles: without TensorFlow, of steps that need no more than their turns
+LIGHT = """
+import os
+import time
+
+from helpers import builders
+import pytest
+
+import pytest_tfperf.plugin.items
+from pytest_tfperf import variant_run
+from pytest_tfperf.apart import Asked
+from pytest_tfperf.capture import exclusive
+from pytest_tfperf.capture.outputs import Tolerance
+from pytest_tfperf.paired import player
+from pytest_tfperf.turn import Ready
+
+pytest_tfperf.plugin.items.describe = lambda: builders.LAPTOP
+variant_run.takes_whole_gpus = lambda: False
+exclusive.n_gpus = lambda: 0
+player.READY_S = 5.0
+
+class Light:
+    def __init__(self, settings):
+        self.settings, self.profiles = settings, {}
+
+    def __call__(self, step, name, batch=4, most=10**9, time_of_step=0.002):
+        seat = self.settings.seats(name, None) if self.settings.seats else None
+        workload = {"inputs": [], "batch": batch}
+        turn = seat.ready(Ready(workload=workload, call_s=time_of_step, least_s=time_of_step, most_calls=None)) if seat else None
+        while turn is not None and most > 0:
+            for _ in range(turn.untimed):
+                step()
+            start = time.perf_counter()
+            for _ in range(turn.timed):
+                step()
+            most -= turn.untimed + turn.timed
+            turn = seat.played((time.perf_counter() - start) / turn.timed)
+        self.profiles[name] = builders.profile(name, workload, step_time=time_of_step)
+        return self.profiles[name]
+
+    def compare(self, steps, name="", max_seconds=1.0, outputs=None, **options):
+        names = {variant: f"{name} {variant}".strip() for variant in steps}
+        measure = lambda variant: (self(steps[variant], names[variant], **options.get(variant, {})), {"output": (outputs or {}).get(variant)})
+        tolerance = Tolerance() if outputs else None
+        found = self.settings.apart(Asked(profiles=names, max_seconds=max_seconds, tolerance=tolerance, measure=measure))
+        self.profiles |= {profile.name: profile for profile in found.profiles.values()}
+        return found
+
+    def results(self):
+        return [(profile, ()) for profile in self.profiles.values()]
+
+    def close(self):
+        pass
+
+pytest_tfperf.plugin.items.TfProfile = Light
+"""
+
+PRELUDE = """
+import os, signal, sys, threading, time
+from pathlib import Path
+import pytest
+from pytest_tfperf.errors import CaptureError, UnknownMetric
+
+HERE = Path(__file__).parent
+
+def in_child():
+    return any(argument.startswith("--tfperf-side") for argument in sys.orig_argv)
+
+def fast():
+    time.sleep(0.002)
+
+def slow():
+    time.sleep(0.006)
+
+"""
+
+PASS = """
+def test_faster(tf_profile):
+    found = tf_profile.compare({"slow": slow, "fast": fast})
+    assert found.variants == ("slow", "fast")
+    assert 1.5 < found.speedup("fast").low < found.speedup("fast", over="slow").ratio < 3.5
+    assert found.notes[0].startswith("each variant ran in a process of its own, on ")
+    assert len(found.turns["fast"]) == len(found.turns["slow"]) >= 8
+    assert found.profiles["slow"].value("step_time").detail["turns_with"] == ["fast"]
+
+@pytest.mark.parametrize("text", ["x/y::z [1]"])
+def test_three(tf_profile, text):
+    found = tf_profile.compare({"a": fast, "b": fast, "c": slow}, a=dict(batch=8), c=dict(batch=None))
+    assert found.step_time("c") > found.step_time("a")
+    assert found.notes[1] == (
+        "batch sizes differ (8 of a, 4 of b, unknown of c), so that a step is not the same work: compare throughput"
+    )
+
+class TestGroup:
+    def test_second_call(self, tf_profile):
+        before = tf_profile(slow, "before")
+        first = tf_profile.compare({"slow": slow, "fast": fast})
+        with (HERE / "log").open("a") as log:
+            print(in_child(), first.turns, first.notes, first.profiles["fast"].step_time, file=log)
+        second = tf_profile.compare({"fast": fast, "slow": slow}, name="again")
+        assert second.speedup("fast", over="slow").ratio > 1.5
+        assert list(tf_profile.profiles) == ["before", "slow", "fast", "again fast", "again slow"]
+        assert in_child() is False
+
+def test_after_failures_that_are_expected(tf_profile):
+    def raises():
+        raise ValueError
+
+    with pytest.raises(CaptureError, match="variant 'bad' fails in its process"):
+        tf_profile.compare({"good": fast, "bad": raises}, name="first")
+    with pytest.raises(AssertionError, match="variants 'a' and 'b' return different outputs in their first step:"):
+        tf_profile.compare({"a": fast, "b": fast}, max_seconds=0.1, name="second", outputs={"a": 1.0, "b": 2.0})
+    tf_profile.compare({"a": fast, "b": fast}, max_seconds=0.1, outputs={"a": 1.0, "b": 1.0})
+
+@pytest.fixture
+def torn_down():
+    yield
+    with (HERE / "torn down").open("a") as file:
+        print(in_child(), file=file)
+
+def test_fixtures_are_torn_down(torn_down, tf_profile, tmp_path):
+    (tmp_path / "own").mkdir()  # in each process another
+    tf_profile.compare({"a": fast, "b": fast}, max_seconds=0.1)
+
+def test_stands_still_meanwhile(tf_profile):
+    clock = (HERE / "clock").open("a", buffering=1)
+
+    def ticking(name):
+        def tick():
+            while True:
+                print(name, file=clock)
+                time.sleep(0.001)
+
+        thread = threading.Thread(target=tick, daemon=True)
+        return lambda: (thread.is_alive() or thread.start(), fast())
+
+    found = tf_profile.compare({"a": ticking("a"), "b": ticking("b")}, max_seconds=1.0)
+    (HERE / "n_rounds").write_text(str(len(found.turns["a"])))
+
+def test_data_that_end(tf_profile):
+    found = tf_profile.compare({"a": fast, "b": fast}, b=dict(most=8))
+    assert found.notes[1] == "the data of b ended within a turn, and cannot be started again"
+    with pytest.raises(UnknownMetric):
+        found.speedup("b").low
+"""
+
+FAIL = """
+def raises():
+    print("seen on the way")
+    raise ValueError("no such element")
+
+@pytest.fixture
+def torn_down():
+    yield
+    with (HERE / "torn down").open("a") as file:
+        print(in_child(), file=file)
+
+def test_raises(torn_down, tf_profile):
+    tf_profile.compare({"good": fast, "bad": raises})
+
+def test_raises_in_a_later_turn(tf_profile):
+    calls = iter(range(10))
+    tf_profile.compare({"good": fast, "bad": lambda: (next(calls), fast())})
+
+def test_crashes(tf_profile):
+    tf_profile.compare({"bad": lambda: os.kill(os.getpid(), signal.SIGSEGV), "good": fast})
+
+def test_hangs_before(tf_profile):
+    if in_child():
+        time.sleep(100)
+    tf_profile.compare({"a": fast, "b": fast})
+
+def test_exits(tf_profile):
+    if in_child():
+        pytest.exit("no more")
+    tf_profile.compare({"a": fast, "b": fast})
+
+def test_skips(tf_profile):
+    if in_child():
+        pytest.skip("not here")
+    tf_profile.compare({"a": fast, "b": fast})
+
+def test_another_way(tf_profile):
+    if not in_child():
+        tf_profile.compare({"a": fast, "b": fast})
+
+def test_other_variants(tf_profile):
+    tf_profile.compare({"a": fast, "c" if in_child() else "b": fast})
+
+@pytest.mark.parametrize("pid", [os.getpid()])
+def test_of_another_name(tf_profile, pid):
+    tf_profile.compare({"a": fast, "b": fast})
+
+def test_ends_at_once(tf_profile):
+    tf_profile.compare({"a": fast, "b": fast}, b=dict(most=0))
+
+def test_goes_on(tf_profile):
+    assert tf_profile.compare({"a": fast, "b": fast}, max_seconds=0.1).step_time("a") > 0
+"""
+
+
+class Project:
+    def __init__(self, folder, **files):
+        self.path = folder / "project"
+        self.path.mkdir()
+        (self.path / "pytest.ini").write_text("[pytest]\naddopts = -p tfperf -p no:cacheprovider\n")
+        (self.path / "conftest.py").write_text(LIGHT)
+        for name, body in files.items():
+            (self.path / f"{name}.py").write_text(PRELUDE + body)
+        self.temporary = folder / "tmp"
+        self.temporary.mkdir()
+
+    def start(self, *arguments):
+        kept = {
+            key: text
+            for key, text in os.environ.items()
+            if not key.startswith(("PYTEST", "COV_")) and key != "CI"
+        }
+        own = {
+            "TMPDIR": str(self.temporary),
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            "PYTHONPATH": str(TESTS),
+        }
+        command = [sys.executable, "-m", "pytest", *arguments]
+        return subprocess.Popen(
+            command,
+            cwd=self.path,
+            env=kept | own,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def run(self, *arguments):
+        """What each test of a run came to: None, or how it failed; and what was printed."""
+        process = self.start("--junitxml=junit.xml", *arguments)
+        output, _ = process.communicate(timeout=120)
+        cases = ET.parse(self.path / "junit.xml").getroot().iter("testcase")
+        return {
+            case.get("name"): next(
+                (child.text for child in case if child.tag in ("failure", "error")), None
+            )
+            for case in cases
+        }, output
+
+    def left(self):
+        """Folders of ours, and processes that run the project."""
+        folders = [
+            path.name
+            for path in self.temporary.iterdir()
+            if path.name.startswith("tfperf") and "-locks-" not in path.name
+        ]
+        return folders + [
+            pid.name for pid in Path("/proc").iterdir() if pid.name.isdigit() and self._runs(pid)
+        ]
+
+    def _runs(self, pid):
+        try:
+            return (pid / "cwd").readlink() == self.path and b"--tfperf-side" in (
+                pid / "cmdline"
+            ).read_bytes()
+        except OSError:
+            return False
+
+    def nothing_is_left(self, seconds=10.0):
+        deadline = time.monotonic() + seconds
+        while self.left() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return not self.left()
+
+
+@pytest.fixture(scope="module")
+def passed(tmp_path_factory):
+    project = Project(tmp_path_factory.mktemp("passed"), test_pass=PASS)
+    return project, *project.run()
+
+
+@pytest.fixture(scope="module")
+def failed(tmp_path_factory):
+    project = Project(tmp_path_factory.mktemp("failed"), test_fail=FAIL)
+    return project, *project.run()
+
+
+def test_variants_are_compared(passed):
+    _, outcomes, output = passed
+    assert set(outcomes.values()) == {None}, output
+    assert len(outcomes) == 7
+
+
+def test_a_later_call_finds_what_the_earlier_found(passed):
+    project, _, _ = passed
+    found = [line.split(" ", 1) for line in (project.path / "log").read_text().splitlines()]
+    assert sorted(where for where, _ in found) == ["False", "True", "True"]
+    assert len({what for _, what in found}) == 1
+
+
+@pytest.mark.parametrize("run", ["passed", "failed"])
+def test_what_was_set_up_in_the_processes_is_torn_down_there(run, request):
+    project, _, _ = request.getfixturevalue(run)
+    assert sorted((project.path / "torn down").read_text().splitlines()) == [
+        "False",
+        "True",
+        "True",
+    ]
+
+
+def test_the_others_stand_still_meanwhile(passed):
+    project, _, _ = passed
+    names = (project.path / "clock").read_text().split()
+    changes = sum(name != before for name, before in zip(names[1:], names[:-1], strict=True))
+    assert len(names) > 4 * changes
+    assert changes <= 2 * int((project.path / "n_rounds").read_text()) + 4
+
+
+def test_nothing_is_left(passed, failed):
+    assert passed[0].nothing_is_left()
+    assert failed[0].nothing_is_left()
+
+
+@pytest.mark.parametrize(
+    ("test", "parts"),
+    [
+        (
+            "test_raises",
+            [
+                "variant 'bad' fails in its process:",
+                "ValueError: no such element",
+                "seen on the way",
+            ],
+        ),
+        ("test_raises_in_a_later_turn", ["variant 'bad' fails in its process:", "StopIteration"]),
+        (
+            "test_crashes",
+            ["the process of variant 'bad' ended with SIGSEGV", "its stderr:", "Current thread"],
+        ),
+        ("test_hangs_before", ["the process of variant 'a' did not answer within 5 s"]),
+        ("test_exits", ["variant 'a' stopped the run in its process: no more"]),
+        ("test_skips", ["variant 'a' is skipped in its process: ", "not here"]),
+        (
+            "test_another_way",
+            ["the process of variant 'a' came to the end of the test without this call of compare"],
+        ),
+        (
+            "test_other_variants",
+            ["run again, this call of compare has other variants: a, c and no b"],
+        ),
+        (
+            "test_of_another_name",
+            ["the process of variant 'a' has no test of this name:", "collected a second time"],
+        ),
+        (
+            "test_ends_at_once",
+            ["not one round of turns was played: the data of b ended within a turn"],
+        ),
+    ],
+)
+def test_what_becomes_of_a_process_fails_the_test_that_started_it(failed, test, parts):
+    _, outcomes, output = failed
+    text = next(text for name, text in outcomes.items() if name.partition("[")[0] == test)
+    assert text is not None, output
+    assert "CaptureError" in text
+    for part in parts:
+        assert part in text
+
+
+def test_after_a_failure_the_next_test_goes_on(failed):
+    assert failed[1]["test_goes_on"] is None
+
+
+INTERRUPTED = """
+def test_long(tf_profile):
+    def step():
+        (HERE / ("started " + str(os.getpid()))).touch()
+        time.sleep(0.05)
+
+    tf_profile.compare({"a": step, "b": step}, max_seconds=100, a=dict(time_of_step=0.05), b=dict(time_of_step=0.05))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_is_left_of_a_run_that_is_stopped(tmp_path, number):
+    project = Project(tmp_path, test_long=INTERRUPTED)
+    process = project.start()
+    while len(list(project.path.glob("started *"))) < 2:
+        assert process.poll() is None, process.stdout.read()
+        time.sleep(0.02)
+    assert len(project.left()) >= 3
+    process.send_signal(number)
+    process.communicate(timeout=20)
+    assert project.nothing_is_left(), project.left()
+
+
+SHARED = """
+@pytest.mark.parametrize("number", [1, 2])
+def test_worker(tf_profile, worker_id, number):
+    assert worker_id.startswith("gw")
+    found = tf_profile.compare({"a": fast, "b": fast}, max_seconds=0.1)
+    assert "other workers used the CPU; run without -n" in found.notes
+"""
+
+
+def test_workers_of_xdist_have_variants_too(tmp_path):
+    outcomes, output = Project(tmp_path, test_shared=SHARED).run("-p", "xdist", "-n", "2")
+    assert outcomes == {"test_worker[1]": None, "test_worker[2]": None}, output
+
+
+AGAINST = """
+def test_nested(tf_profile):
+    found = tf_profile.compare({"a": fast, "b": slow}, max_seconds=0.5)
+    assert found.speedup("a", over="b").ratio > 1.5
+"""
+
+
+def test_under_a_paired_run_variants_take_turns_with_each_other_and_not_with_the_ref(tmp_path):
+    project = Project(tmp_path, test_nested=AGAINST)
+    git(project.path, "init", "-q")
+    commit(project.path, "first", {})
+    outcomes, output = project.run("--tfperf-against=HEAD", "--tfperf-report=run.json")
+    assert outcomes == {"test_nested": None}, output
+    checks = json.loads((project.path / "run.json").read_text())["tests"][0]["checks"]
+    found = {
+        check["profile"]: (check["verdict"], check["message"])
+        for check in checks
+        if check["metric"] == "step_time"
+    }
+    message = "step_time is not compared: it was measured in a process of its own, in turns with {} and not with the ref"
+    assert found == {
+        "a": ("INCONCLUSIVE", message.format("b")),
+        "b": ("INCONCLUSIVE", message.format("a")),
+    }
+    assert project.nothing_is_left()
+
+
+LIVE = """
+import numpy as np
+import tensorflow as tf
+
+BRIEF = dict(warmup=2, trace_steps=3)
+
+def data(n):
+    return tf.data.Dataset.from_tensor_slices((np.ones((64, n), "float32"), np.arange(64))).batch(8).repeat()
+
+@tf.function
+def step(x, y):
+    return tf.reduce_sum(x * x, axis=1), y
+
+@pytest.mark.tfperf(steps=20)
+def test_pipelines(tf_profile):
+    tf_profile(step, data(2), name="before", **BRIEF)
+    compiled = tf.function(step.python_function, jit_compile=True)
+    found = tf_profile.compare({"plain": step, "xla": compiled}, data(4), check_outputs=True, unpack=True, limits={"xla_clusters": 1}, **BRIEF)
+    assert found.profiles["plain"].xla_clusters == 0
+    assert found.profiles["xla"].workload["inputs"] == ["float32[8,4]", "int64[8]"]
+    assert list(tf_profile.profiles) == ["before", "plain", "xla"]
+"""
+
+
+def test_real_pipelines(tmp_path):
+    project = Project(tmp_path, test_live=LIVE)
+    (project.path / "conftest.py").write_text(
+        "from pytest_tfperf import variant_run\nvariant_run._TIMED_S = variant_run._UNTIMED_S = 0.02\n"
+    )
+    outcomes, output = project.run("-o", "tfperf_max_seconds=1", "--tfperf-trace-dir=traces")
+    assert "[plain] FAIL: xla_clusters was 0, wanted exactly 1" in str(
+        outcomes["test_pipelines"]
+    ), output
+    kept = [
+        path.relative_to(project.path / "traces").parts[1]
+        for path in project.path.rglob("*.xplane.pb")
+    ]
+    assert sorted(kept) == ["before", "plain", "xla"]
+    assert project.nothing_is_left()

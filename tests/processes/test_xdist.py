@@ -1,0 +1,255 @@
+"""Runs with pytest-xdist, from the outside; a stand-in measures, all else is real."""
+
+import json
+
+import pytest
+from helpers.paths import TESTS
+
+MANY = """
+import pytest
+
+@pytest.mark.xdist_group("one")
+@pytest.mark.tfperf(max_retraces=3, eager_ops=1, max_step_time="1 s")
+@pytest.mark.parametrize("n", range({first}, {first} + 20))
+def test_step(tf_profile, n):
+    tf_profile(0.5, retraces=n % 7, eager_ops=n % 2)
+    tf_profile(0.25, "second", retraces=n % 3, eager_ops=1)
+"""
+SHUFFLED = """
+import random
+
+def pytest_collection_modifyitems(items):
+    random.Random(7).shuffle(items)  # alike in all workers
+"""
+DIES = """
+import os
+import signal
+
+import pytest
+
+from pytest_tfperf.capture.exclusive import held
+
+@pytest.mark.tfperf(max_retraces=3)
+@pytest.mark.parametrize("n", range(6))
+def test_step(tf_profile, n):
+    with held(["cpu"], print):
+        if n == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        tf_profile(0.5, retraces=n)
+"""
+
+
+@pytest.fixture
+def run(pytester, monkeypatch):
+    """Runs pytest in a process of its own, and gives what it printed and the tests of its run file by their names."""
+    monkeypatch.setenv("PYTHONPATH", str(TESTS))
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("TMPDIR", str(pytester.path))
+
+    def run(*arguments):
+        done = pytester.runpytest_subprocess(
+            "-p",
+            "helpers.fake_profiler",
+            "-p",
+            "no:cacheprovider",
+            "--tfperf-report=run.json",
+            *arguments,
+        )
+        tests = json.loads((pytester.path / "run.json").read_text())["tests"]
+        assert len({test["nodeid"] for test in tests}) == len(tests)
+        return done, {test["key"]: test for test in tests}
+
+    return run
+
+
+def decided(test):
+    """What is the same however tests are spread: structure, and what is said of it."""
+    values = [
+        [(name, value["value"]) for name, value in profile["metrics"].items()]
+        for profile in test["profiles"]
+    ]
+    checks = [
+        (check["profile"], check["metric"], check["verdict"], check["message"])
+        for check in test["checks"]
+    ]
+    return (
+        test["nodeid"],
+        test["file"],
+        test["outcome"],
+        values,
+        [check for check in checks if check[1] != "step_time"],
+    )
+
+
+@pytest.mark.parametrize(
+    "ways",
+    [
+        [["-n2"]],
+        pytest.param(
+            [
+                ["-p", "no:xdist"],
+                ["-n4"],
+                ["-n2", "--dist=loadfile"],
+                ["-n2", "--dist=loadgroup"],
+                ["-n2", "--dist=worksteal"],
+            ],
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=["two workers", "all other ways"],
+)
+def test_forty_tests_say_the_same_however_they_are_spread(run, pytester, ways):
+    pytester.makepyfile(test_a=MANY.format(first=0), test_b=MANY.format(first=20))
+    alone, expected = run("-n0")
+    alone.assert_outcomes(
+        passed=12, failed=28
+    )  # of 14 in a row 4 are odd and 0 to 3 beyond a multiple of 7
+    for way in ways:
+        done, found = run(*way)
+        assert {key: decided(test) for key, test in found.items()} == {
+            key: decided(test) for key, test in expected.items()
+        }
+        assert done.ret == alone.ret
+        times = {
+            check["verdict"]
+            for test in found.values()
+            for check in test["checks"]
+            if check["metric"] == "step_time"
+        }
+        assert times == {"PASS" if "-p" in way else "INCONCLUSIVE"}
+
+
+def test_an_order_of_chance_changes_nothing(run, pytester):
+    pytester.makepyfile(test_a=MANY.format(first=0))
+    _, expected = run("-n0")
+    pytester.makeconftest(SHUFFLED)
+    _, found = run("-n0")
+    assert list(found) != list(expected)
+    assert {key: decided(test) for key, test in found.items()} == {
+        key: decided(test) for key, test in expected.items()
+    }
+
+
+def test_a_worker_that_is_killed_costs_its_own_test_only_and_leaves_no_lock(run, pytester):
+    pytester.makepyfile(DIES)
+    run(
+        "-n0",
+        "--tfperf-update",
+        "--deselect=test_a_worker_that_is_killed_costs_its_own_test_only_and_leaves_no_lock.py::test_step[2]",
+    )
+    done, found = run("-n2", "--tfperf-baseline", "--tfperf-only=structural")
+    assert sorted(found) == [f"test_step[{n}]" for n in (0, 1, 3, 4, 5)]
+    assert {key: test["outcome"] for key, test in found.items() if test["outcome"] != "passed"} == {
+        "test_step[4]": "failed",
+        "test_step[5]": "failed",
+    }
+    done.stdout.fnmatch_lines(["*worker 'gw?' crashed while running*test_step?2?*"])
+    assert "unused baseline" not in done.stdout.str()
+
+
+UNLIKE = """
+import os
+
+import pytest
+
+@pytest.mark.tfperf(max_retraces=0)
+def test_step(tf_profile):
+    tf_profile(0.5, retraces=int(os.environ["PYTEST_XDIST_WORKER"] == "gw0"))
+
+def test_alike(tf_profile):
+    tf_profile(0.5, retraces=2)
+"""
+
+
+def test_what_fails_in_one_worker_of_several_that_run_it_is_not_recorded(run, pytester):
+    pytester.makepyfile(UNLIKE)
+    done, found = run("-n2", "--dist=each", "--tfperf-update")
+    done.assert_outcomes(passed=3, failed=1)
+    assert {key: test["outcome"] for key, test in found.items()} == {
+        "test_step": "failed",
+        "test_alike": "passed",
+    }
+    [file] = pytester.path.glob("__tfperf__/*.json")
+    assert list(json.loads(file.read_text())["tests"]) == ["test_alike"]
+
+
+STOPS = """
+import os
+
+import pytest
+
+@pytest.mark.tfperf(max_retraces=0)
+@pytest.mark.parametrize("n", range(9))
+def test_step(tf_profile, n):
+    if n == 4 and "STOP" in os.environ:
+        {stop}
+    tf_profile(0.5, retraces=0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("stop", "arguments", "status"),
+    [
+        ("raise KeyboardInterrupt", [], pytest.ExitCode.INTERRUPTED),
+        ("assert 0", ["-x"], pytest.ExitCode.TESTS_FAILED),
+    ],
+    ids=["Ctrl-C", "the first failure"],
+)
+def test_a_run_that_is_stopped_reports_what_was_measured_and_calls_no_baseline_unused(
+    run, pytester, monkeypatch, stop, arguments, status
+):
+    pytester.makepyfile(STOPS.format(stop=stop))
+    run("-n0", "--tfperf-update")
+    monkeypatch.setenv("STOP", "1")
+    done, found = run("-n0", "--tfperf-baseline", "--tfperf-only=structural", *arguments)
+    assert done.ret == status
+    assert sorted(key for key, test in found.items() if test["outcome"] == "passed") == [
+        f"test_step[{n}]" for n in range(4)
+    ]
+    assert "unused baseline" not in done.stdout.str()
+
+
+SEES = """
+import os
+
+SEEN = os.environ["CUDA_VISIBLE_DEVICES"]
+
+def test_sees({arguments}):
+    assert SEEN == {at_import}
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == {in_test}
+    {profiles}
+
+def test_sees_too({arguments}):
+    test_sees({arguments})
+"""
+SHARE = """{"gw0": "0,2", "gw1": "1"}[os.environ["PYTEST_XDIST_WORKER"]]"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "at_import", "in_test", "ini"),
+    [
+        ("tf_profile", SHARE, SHARE, "tfperf_steps = 50"),
+        (
+            "tf_profile",
+            f"('0,1,2' if __name__ == 'test_a' else {SHARE})",
+            SHARE,
+            "",
+        ),  # the first file's tests are collected before the second
+        ("", "'0,1,2'", "'0,1,2'", ""),
+    ],
+    ids=["an ini value", "a profiled test", "a suite without"],
+)
+def test_gpus_are_shared_out_where_a_run_profiles(
+    pytester, monkeypatch, arguments, at_import, in_test, ini
+):
+    monkeypatch.setenv("PYTHONPATH", str(TESTS))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
+    pytester.makeini(f"[pytest]\n{ini}")
+    profiles = "tf_profile(0.5)" if arguments else ""
+    text = SEES.format(arguments=arguments, at_import=at_import, in_test=in_test, profiles=profiles)
+    pytester.makepyfile(test_a=text, test_b=text)
+    done = pytester.runpytest_subprocess(
+        "-p", "helpers.fake_profiler", "-p", "no:cacheprovider", "-n2", "--dist=loadfile"
+    )
+    done.assert_outcomes(passed=4)
+    assert ("3 GPUs are shared out among 2 workers" in done.stdout.str()) is bool(ini)

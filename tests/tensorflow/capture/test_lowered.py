@@ -1,0 +1,316 @@
+"""The lowered modules of profiled steps, in each form of profiling."""
+
+from dataclasses import replace
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers.hlo_products import of_step, products
+from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
+
+from pytest_tfperf.checks.arguments import Wanted
+from pytest_tfperf.plugin import profiles
+
+X, Y = np.ones((96, 8, 8, 3), "float32"), np.ones((96, 2), "float32")
+W = tf.Variable(tf.ones((4, 4)))
+DATA = [tf.ones((3, 4))] * 4
+ONCE = [(["dot f32[3,4] f32[4,4]"], 1)]
+step = tf.function(lambda x: x @ W)
+UNTOUCHED = ConcreteFunction._call_flat
+
+
+@pytest.fixture
+def recordings(monkeypatch):
+    """What capture hands to analysis."""
+    seen = []
+    original = profiles.profile_of
+    monkeypatch.setattr(
+        profiles,
+        "profile_of",
+        lambda recording, *traces: (seen.append(recording), original(recording, *traces))[1],
+    )
+    return seen
+
+
+@pytest.fixture
+def short(profile):
+    """Windows that four batches of Keras fill."""
+    profiler = type(profile)(
+        replace(
+            profile._profiles.settings,
+            wanted=Wanted.read({"warmup": 1, "steps": 1, "trace_steps": 2}),
+        )
+    )
+    yield profiler
+    profiler.close()
+
+
+def model_of(dtype="float32", **options):
+    layers = [
+        keras.layers.Conv2D(4, 3, dtype=dtype),
+        keras.layers.Flatten(),
+        keras.layers.Dense(2, dtype=dtype),
+    ]
+    model = keras.Sequential([keras.Input((8, 8, 3)), *layers])
+    model.compile("sgd", "mse", **options)
+    return model
+
+
+def forward(batch, name="f32"):
+    return [
+        f"convolution {name}[{batch},8,8,3] {name}[3,3,3,4]",
+        f"dot {name}[{batch},144] {name}[144,2]",
+    ]
+
+
+def training(batch, name="f32"):
+    gradients = [
+        f"convolution {name}[{batch},8,8,3] {name}[{batch},6,6,4]",
+        f"dot {name}[{batch},144] {name}[{batch},2]",
+        f"dot {name}[{batch},2] {name}[144,2]",
+    ]
+    return sorted(forward(batch, name) + gradients)
+
+
+def test_calls_of_a_step(profile, recordings):
+    profile(step, DATA)
+    assert of_step(recordings[0].lowered) == ONCE
+    assert recordings[0].lowered_why is None
+
+
+def test_a_loop_of_the_user_s_own_and_a_second_profile(profile, recordings):
+    for batch in profile.steps(DATA):
+        step(batch)
+    for batch in profile.steps(DATA, name="second"):
+        step(step(batch))
+    assert [of_step(recording.lowered) for recording in recordings] == [ONCE, [(ONCE[0][0], 2)]]
+
+
+def test_calls_that_hold_several_steps(profile, recordings):
+    profile(lambda x: [step(x), step(x), step(x)], DATA, steps_per_call=3)
+    assert of_step(recordings[0].lowered) == ONCE
+
+
+def test_an_iterator_in_the_function_of_a_step(profile, recordings):
+    elements = iter(tf.data.Dataset.from_tensors(tf.ones(4)).repeat().batch(3, drop_remainder=True))
+    profile(tf.function(lambda: next(elements) @ W))
+    assert of_step(recordings[0].lowered) == ONCE
+
+
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize(("dtype", "name"), [("float32", "f32"), ("mixed_bfloat16", "bf16")])
+def test_keras_fit_in_its_precision(short, recordings, jit, dtype, name):
+    model = model_of(dtype, jit_compile=jit)
+    short.fit(model, X[:40], Y[:40], batch_size=8, verbose=0)
+    assert of_step(recordings[0].lowered) == [(training(8, name), 1)]
+
+
+@pytest.mark.parametrize("method", ["fit", "evaluate", "predict"])
+def test_an_execution_of_several_batches_counts_for_one_step(short, recordings, method):
+    model = model_of(steps_per_execution=3)
+    data = tf.data.Dataset.from_tensor_slices((X[:72], Y[:72])).batch(6).prefetch(1)
+    getattr(short, method)(
+        model, data, verbose=0, **({"shuffle": False} if method == "fit" else {})
+    )
+    if method == "predict":  # one function for all its batches
+        assert of_step(recordings[0].lowered) == [(sorted(forward(6) * 3), pytest.approx(1 / 3))]
+    else:
+        assert of_step(recordings[0].lowered) == [
+            (training(6) if method == "fit" else forward(6), 1)
+        ]
+
+
+@pytest.mark.parametrize("method", ["evaluate", "predict"])
+def test_keras_loops_without_training(short, recordings, method):
+    getattr(short, method)(
+        model_of(), X[:48], *([Y[:48]] if method == "evaluate" else []), batch_size=8, verbose=0
+    )
+    assert of_step(recordings[0].lowered) == [(forward(8), 1)]
+
+
+@pytest.mark.filterwarnings("ignore:Your input ran out of data")
+@pytest.mark.parametrize("per_execution", [1, 2])
+def test_the_end_of_data_of_unknown_length_is_no_step(short, recordings, per_execution):
+    data = tf.data.Dataset.from_tensor_slices((X[:6], Y[:6])).batch(2).filter(lambda x, y: True)
+    short.fit(model_of(steps_per_execution=per_execution), data, epochs=6, verbose=0, shuffle=False)
+    assert (
+        "whose size is not known, (None, 8, 8, 3)" in recordings[0].lowered_why
+    )  # the filter might change the batch
+    fixed = (
+        tf.data.Dataset.from_tensor_slices((X[:6], Y[:6]))
+        .batch(2, drop_remainder=True)
+        .filter(lambda x, y: True)
+    )
+    short.fit(
+        model_of(steps_per_execution=per_execution),
+        fixed,
+        epochs=6,
+        verbose=0,
+        shuffle=False,
+        name="fixed",
+    )
+    assert of_step(recordings[1].lowered) == [(training(2), 1)]
+
+
+@pytest.mark.parametrize(
+    ("change", "batch"),
+    [
+        (lambda x, y: (tf.repeat(x, 2, 0), tf.repeat(y, 2, 0)), 12),
+        (lambda x, y: (x[:4], y[:4]), 4),
+        (lambda x, y: (tf.boolean_mask(x, y[:, 0] > 0), y), None),
+    ],
+    ids=["doubled", "cut", "unknown"],
+)
+def test_a_map_after_the_batch_changes_what_a_step_computes(short, recordings, change, batch):
+    data = tf.data.Dataset.from_tensor_slices((X[:72], Y[:72])).batch(6).map(change)
+    short.fit(model_of(), data, verbose=0, shuffle=False)
+    assert recordings[0].workload["batch"] == recordings[0].examples_per_step == batch
+    if batch is None:
+        assert "whose size is not known" in recordings[0].lowered_why
+    else:
+        assert of_step(recordings[0].lowered) == [(training(batch), 1)]
+
+
+def test_validation_between_epochs_is_not_the_step_s(short, recordings):
+    short.fit(
+        model_of(),
+        X[:8],
+        Y[:8],
+        batch_size=4,
+        epochs=6,
+        validation_data=(X[:16], Y[:16]),
+        verbose=0,
+    )
+    assert of_step(recordings[0].lowered) == [(training(4), 1)]
+
+
+def test_bracketed_steps(profile, recordings):
+    step(step(DATA[0]))  # outside
+    with profile.trace() as trace:
+        for _ in range(3):
+            step(DATA[0])
+            with trace.step():
+                step(DATA[0])
+    assert of_step(recordings[0].lowered) == ONCE
+
+
+def test_the_marker_alone(profile, recordings):
+    with profile.whole_body():
+        for batch in DATA:
+            step(batch)
+    assert of_step(recordings[0].lowered) == ONCE
+
+
+def test_the_marker_alone_around_a_keras_loop(short, recordings):
+    with short.whole_body():
+        model_of().fit(X[:64], Y[:64], batch_size=8, verbose=0)
+    assert of_step(recordings[0].lowered) == [(training(8), 1)]
+    assert ConcreteFunction._call_flat is UNTOUCHED
+
+
+def test_steps_that_a_test_marked_itself_are_not_guessed_at(profile, recordings):
+    with profile.whole_body():
+        for number in range(3):
+            with tf.profiler.experimental.Trace("mine", step_num=number, _r=1):
+                step(step(DATA[0]))
+    assert recordings[0].lowered is None
+    assert "which functions a step calls" in recordings[0].lowered_why
+
+
+@pytest.mark.parametrize(
+    "limits", [{"max_flops": 1e9}, {"min_half_precision": 0}, {"min_flops_utilization": 0}]
+)
+def test_large_steps_are_lowered_where_a_limit_needs_it(profile, recordings, monkeypatch, limits):
+    monkeypatch.setattr(profiles, "UNASKED_NODES", 2)
+    profile(step, DATA, limits={"max_retraces": 0})
+    assert (recordings[0].lowered, "asks for it" in recordings[0].lowered_why) == (None, True)
+    profile(step, DATA, name="asked", limits=limits)
+    assert of_step(recordings[1].lowered) == ONCE
+
+
+def test_the_marker_alone_and_bracketed_steps_have_the_same_bound(profile, recordings, monkeypatch):
+    monkeypatch.setattr(profiles, "UNASKED_NODES", 2)
+    with profile.trace() as trace, trace.step():
+        step(DATA[0])
+    with profile.trace(name="asked", limits={"max_flops": 1e9}) as trace, trace.step():
+        step(DATA[0])
+    assert "asks for it" in recordings[0].lowered_why
+    assert of_step(recordings[1].lowered) == ONCE
+
+
+def test_steps_that_differ_say_so(profile, recordings):
+    turns = iter(range(1000))
+    profile(lambda x: step(x) if next(turns) % 3 else step(step(x)), DATA)
+    assert of_step(recordings[0].lowered) == ONCE
+    assert [
+        note
+        for note in recordings[0].notes
+        if note.startswith("2 of 6 traced steps call other functions")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("run", "said"),
+    [
+        (lambda x: x @ W, "called no tf.function"),
+        (tf.function(lambda x: tf.py_function(lambda a: a, [x], tf.float32)), "EagerPyFunc"),
+    ],
+)
+def test_steps_that_cannot_be_lowered_say_why(profile, recordings, run, said):
+    profile(run, DATA)
+    assert recordings[0].lowered is None
+    assert said in recordings[0].lowered_why
+
+
+def test_windows_that_were_cut_off_before_a_trace_say_so(profile, recordings):
+    for number, batch in enumerate(profile.steps(DATA)):
+        step(batch)
+        if number == 5:
+            break
+    assert (recordings[0].lowered, "was left after 5 steps" in recordings[0].lowered_why) == (
+        None,
+        True,
+    )
+
+
+def test_a_second_round_that_is_cut_off_leaves_the_first_one_s_functions(
+    profile, recordings, monkeypatch
+):
+    monkeypatch.setattr(profiles, "settling_steps", lambda trace, steps_before: 3)
+    for number, batch in enumerate(profile.steps(DATA)):
+        if (
+            number == 37
+        ):  # the first step of the second traced window: 22 of the first round, 3 of waiting, 12 timed
+            break
+        step(batch)
+    assert len(profile.profile.steps) == 6
+    assert of_step(recordings[0].lowered) == ONCE
+
+
+@pytest.mark.parametrize("at", [2, 18, 22])
+def test_an_error_in_any_window_puts_tensorflow_back(profile, recordings, at):
+    calls = iter(range(1, 100))
+
+    def failing(x):
+        if next(calls) == at:
+            raise KeyError("mine")
+        return step(x)
+
+    with pytest.raises(KeyError):
+        profile(failing, DATA)
+    assert ConcreteFunction._call_flat is UNTOUCHED
+    profile(step, DATA, name="next")
+    assert of_step(recordings[0].lowered) == ONCE
+
+
+def test_a_profile_changes_the_model_as_the_loop_alone_does(short, recordings):
+    plain, profiled = model_of(), model_of()
+    profiled.set_weights(plain.get_weights())
+    plain.fit(X[:64], Y[:64], batch_size=8, verbose=0, shuffle=False)
+    with short.whole_body():
+        profiled.fit(X[:64], Y[:64], batch_size=8, verbose=0, shuffle=False)
+    assert products(recordings[0].lowered[0][0])
+    for one, other in zip(plain.get_weights(), profiled.get_weights(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5)  # threads may add up in another order
+    assert profiled.optimizer.iterations.numpy() == 8

@@ -1,0 +1,97 @@
+"""Profiler sessions, and those of others."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import tensorflow as tf
+from helpers.processes import files_of_at_most
+
+from pytest_tfperf.capture.sessions import Session, keep_trace, read_session, user_session_runs
+from pytest_tfperf.errors import CaptureError, TraceError
+from pytest_tfperf.protobuf import Message
+from pytest_tfperf.trace.xspace import read_trace
+
+step = tf.function(lambda x: x + 1)
+DATA = [tf.ones(3)] * 4
+
+
+def test_sessions_of_one_second_have_files_of_their_own(tmp_path):
+    paths = [Session(tmp_path).stop() for _ in range(3)]
+    assert len(set(paths)) == 3
+    assert all(read_trace(path).hostnames for path in paths)
+
+
+def test_another_session_in_the_process_is_named_and_left_alone(tmp_path, profile):
+    tf.profiler.experimental.start(str(tmp_path))
+    with pytest.raises(
+        CaptureError, match="a TensorFlow profiler session is already running in this process"
+    ):
+        profile(step, DATA)
+    assert user_session_runs()
+    tf.profiler.experimental.stop()
+    assert profile(step, DATA, name="next").retraces == 0
+
+
+def test_a_session_that_a_test_leaves_running_is_stopped_with_it(tmp_path, profile):
+    tf.profiler.experimental.start(str(tmp_path))
+    profile.close()
+    assert not user_session_runs()
+
+
+def test_a_native_session_elsewhere_does_not_block_later_ones(tmp_path):
+    from tensorflow.python.profiler.internal import _pywrap_profiler
+
+    native = _pywrap_profiler.ProfilerSession()
+    native.start(str(tmp_path), {})
+    with pytest.raises(CaptureError, match="another profiler running"):
+        Session(tmp_path)
+    native.stop()
+    assert Session(tmp_path).stop().is_file()
+
+
+def test_traces_are_kept_where_xprof_looks_for_them(tmp_path):
+    trace = Session(tmp_path).stop()
+    for _ in range(2):
+        keep_trace(trace, tmp_path / "kept", "")
+    keep_trace(trace, tmp_path / "kept", "../a b")
+    assert len(list((tmp_path / "kept").glob("plugins/profile/*/*.xplane.pb"))) == 2
+    assert len(list((tmp_path / "kept" / "_a_b").glob("plugins/profile/*/*.xplane.pb"))) == 1
+
+
+def test_processes_that_keep_a_trace_in_the_same_second_have_folders_of_their_own(
+    tmp_path, monkeypatch
+):
+    trace = Session(tmp_path).stop()
+    monkeypatch.setattr("time.strftime", lambda _: "2026_01_31_12_00_00")
+    with ThreadPoolExecutor(8) as pool:
+        kept = list(pool.map(lambda _: keep_trace(trace, tmp_path / "kept", ""), range(40)))
+    assert len({path.parent for path in kept}) == 40
+    assert all(path.read_bytes() == trace.read_bytes() for path in kept)
+
+
+def test_on_a_full_disk_a_trace_is_kept_as_a_whole_or_not_at_all(tmp_path):
+    trace = Session(tmp_path).stop()
+    whole = keep_trace(trace, tmp_path / "kept", "")
+    with (
+        files_of_at_most(trace.stat().st_size - 1),
+        pytest.raises(
+            CaptureError,
+            match=r"^the trace cannot be kept in .*: File too large; see --tfperf-trace-dir$",
+        ),
+    ):
+        keep_trace(trace, tmp_path / "kept", "")
+    assert list((tmp_path / "kept/plugins/profile").glob("**/*")) == [whole.parent, whole]
+    assert whole.read_bytes() == trace.read_bytes()
+
+
+def test_a_captured_trace_cut_anywhere_is_a_trace_error(tmp_path):
+    session = Session(tmp_path)
+    step(tf.ones(3))
+    path = session.stop()
+    raw = path.read_bytes()
+    assert read_session(path).planes
+    planes = [end for _, _, _, end in Message(raw, "whole").fields(0, len(raw), "XSpace")]
+    for length in {*planes[:-1], *range(0, len(raw), 1 + len(raw) // 300)}:
+        path.write_bytes(raw[:length])
+        with pytest.raises(TraceError):
+            read_session(path)

@@ -1,0 +1,260 @@
+"""What each optimiser contributed, held against graphs that the runtime optimised itself, and against counts by hand."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+from helpers.function_graphs import grappled, plus_products
+from tensorflow.core.protobuf import config_pb2, rewriter_config_pb2
+from tensorflow.python.eager import context
+
+import pytest_tfperf
+from pytest_tfperf.compiler import grappler_ablation
+from pytest_tfperf.compiler.grappler_ablation import (
+    ASKED,
+    DEFAULT_OFF,
+    DEFAULT_ON,
+    UNASKED,
+    n_ops,
+    optimizers_left_out,
+    rewriter_config,
+    running,
+)
+from pytest_tfperf.compiler.grappler_options import NUMBERS, TOGGLES, grappler_options
+from pytest_tfperf.compiler.probe import probed
+from pytest_tfperf.compiler.step_graph import step_graph
+from pytest_tfperf.errors import CaptureError
+
+ONES = tf.ones((8, 8))
+
+
+products = tf.function(plus_products)
+
+
+@tf.function
+def dense(x):
+    return tf.nn.relu(tf.nn.bias_add(tf.matmul(x, x), tf.ones(8)))
+
+
+@tf.function
+def inner(x):
+    return tf.nn.relu(x @ x)
+
+
+@tf.function
+def branches(x):
+    for _ in tf.range(5):
+        x = inner(x)
+    return x * 2 if tf.reduce_sum(x) > 3 else x
+
+
+@tf.function
+def calls(x):
+    return inner(x) + inner(x * 2)
+
+
+@tf.function
+def gradient(x):
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = x
+        for _ in tf.range(3):
+            y = tf.exp(-y)
+    return tape.gradient(y, x)
+
+
+@tf.function
+def text(x):
+    return tf.strings.length(tf.strings.join([tf.strings.as_string(x), "a"]))
+
+
+@tf.function(input_signature=[tf.TensorSpec((None, None))])
+def unknown_sizes(x):
+    return tf.reduce_prod(tf.shape(x)) + 1 + tf.size(tf.ones(8) * x)
+
+
+@tf.function(jit_compile=True)
+def compiled(x):
+    return tf.nn.relu(x @ x)
+
+
+@tf.function
+def printing(x):
+    tf.print(x, output_stream="file:///dev/null")
+    return x * 2
+
+
+def left_out(function, asked=True, runs=1):
+    return optimizers_left_out([(grappled(function, ONES)[0], runs)], asked)
+
+
+@pytest.mark.parametrize(
+    "function", [products, dense, branches, calls, gradient, text, unknown_sizes]
+)
+def test_with_all_as_many_ops_remain_as_the_runtime_leaves(function):
+    called, _, after = grappled(function, ONES)
+    assert optimizers_left_out([(called, 1)], asked=True)[""] == n_ops(after)
+
+
+@pytest.mark.parametrize(
+    ("function", "option"),
+    [
+        (products, "constant_folding"),
+        (dense, "remapping"),
+        (calls, "dependency_optimization"),
+        (unknown_sizes, "shape_optimization"),
+        (calls, "function_optimization"),
+        (gradient, "arithmetic_optimization"),
+    ],
+)
+def test_without_one_as_many_remain_as_in_the_runtime_with_it_off(function, option):
+    predicted = left_out(function)[option]
+    with grappler_options(**{option: False}):
+        assert n_ops(grappled(function, ONES)[2]) == predicted
+
+
+def test_of_a_step_s_graphs_as_many_remain_as_are_counted_after_grappler():
+    dense(ONES)
+    with probed() as probe:
+        calls(dense(dense(ONES)))
+    graph = step_graph(probe, asked=True)
+    assert graph.without[""] == sum(graph.after.values()) == 7 + 2 * n_ops(grappled(dense, ONES)[2])
+    assert graph.without["remapping"] - graph.without[""] == 4  # two of three in each of two calls
+
+
+def test_every_optimiser_that_runs_is_left_out_once():
+    assert list(left_out(products)) == ["", *DEFAULT_ON]
+
+
+def test_five_products_of_constants_fold_and_three_ops_of_a_layer_become_one():
+    assert left_out(products)["constant_folding"] - left_out(products)[""] >= 5
+    without = left_out(dense)
+    assert without["remapping"] - without[""] == 2  # MatMul, BiasAdd, Relu: _FusedMatMul
+    assert without["loop_optimization"] == without["layout_optimizer"] == without[""]
+
+
+def test_a_function_that_is_called_twice_counts_twice():
+    once = left_out(dense)
+    assert left_out(dense, runs=2) == {option: 2 * n_ops for option, n_ops in once.items()}
+
+
+def test_what_the_user_set_counts():
+    with grappler_options(constant_folding=False, debug_stripper=True):
+        without = left_out(printing)
+    assert "constant_folding" not in without
+    assert (
+        without["debug_stripper"] - without[""] == 3
+    )  # StringFormat, PrintV2, and the Identity that waits for it
+    assert "debug_stripper" not in left_out(printing)
+
+
+def test_without_pruning_a_stop_gradient_stays():
+    @tf.function
+    def stopped(x):
+        return tf.stop_gradient(x * 2) + 1
+
+    without = left_out(stopped)
+    assert without["disable_model_pruning"] - without[""] == 1
+
+
+def test_when_grappler_is_off_no_optimiser_contributed():
+    with grappler_options(disable_meta_optimizer=True):
+        assert list(left_out(products)) == [""]
+
+
+def test_what_xla_compiles_is_not_counted():
+    assert left_out_of_compiled() == {}
+
+
+def left_out_of_compiled():
+    from pytest_tfperf.compiler.lowering import calls_recorded
+
+    with calls_recorded() as recorded:
+        compiled(ONES)
+    return optimizers_left_out([(function, 1) for function in recorded.functions.values()])
+
+
+@pytest.mark.parametrize("limit", [{"nodes": 3}, {"size": 100}, {"seconds": -1.0}])
+def test_what_is_large_or_takes_long_is_left_alone_unless_it_was_asked_for(monkeypatch, limit):
+    monkeypatch.setattr(grappler_ablation, "UNASKED", replace(UNASKED, **limit))
+    assert left_out(products, asked=False) == {}
+    assert left_out(products, asked=True)[""] == 2
+    monkeypatch.setattr(grappler_ablation, "ASKED", replace(ASKED, **limit))
+    assert left_out(products, asked=True) == {}
+
+
+def test_a_small_step_is_optimised_again_unasked(monkeypatch):
+    monkeypatch.setattr(
+        grappler_ablation, "UNASKED", replace(UNASKED, seconds=60.0)
+    )  # on a machine that does much else
+    assert left_out(products, asked=False)[""] == 2
+
+
+def test_arguments_too_large_for_a_copy_are_left_alone(monkeypatch):
+    monkeypatch.setattr(grappler_ablation, "LARGEST_ARGUMENTS", 63)
+    assert left_out(products) == {}
+
+
+def test_without_functions_there_is_nothing():
+    assert optimizers_left_out([]) == {}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ValueError("no"), tf.errors.InvalidArgumentError(None, None, "no"), ImportError("gone")],
+)
+def test_what_tensorflow_raises_is_no_error_of_the_test(monkeypatch, error):
+    def fails(*_, **__):
+        raise error
+
+    monkeypatch.setattr(grappler_ablation, "_optimized", fails)
+    assert left_out(products) == {}
+
+
+def test_nothing_that_ends_the_process_is_taken_from_the_user_s_config(monkeypatch):
+    dangerous = rewriter_config_pb2.RewriterConfig(
+        optimizers=["constfold"], memory_optimization="HEURISTICS"
+    )
+    dangerous.auto_parallel.enable = True
+    dangerous.custom_optimizers.add(name="anything")
+    dangerous.scoped_allocator_optimization = dangerous.ON
+    config = config_pb2.ConfigProto()
+    config.graph_options.rewrite_options.CopyFrom(dangerous)
+    monkeypatch.setattr(context.context(), "_config", config)
+    ours = rewriter_config()
+    assert not ours.optimizers
+    assert not ours.custom_optimizers
+    assert not ours.HasField("auto_parallel")
+    assert ours.memory_optimization == ours.NO_MEM_OPT
+    assert ours.scoped_allocator_optimization == ours.DEFAULT
+
+
+def test_no_path_names_the_optimiser_that_aborts():
+    names = re.compile(r"auto_?parallel", re.IGNORECASE)
+    sources = Path(pytest_tfperf.__file__).parent.rglob("*.py")
+    assert [path.name for path in sources if names.search(path.read_text("utf-8"))] == []
+    assert not any(names.search(name) for name in TOGGLES + NUMBERS)
+    for name in ("autoparallel", "auto_parallel"):
+        with pytest.raises(CaptureError, match="no option"), grappler_options(**{name: True}):
+            pytest.fail("never entered")
+
+
+@pytest.mark.parametrize(
+    ("options", "more", "less"),
+    [
+        ({}, (), ()),
+        ({"debug_stripper": True}, ("debug_stripper",), ()),
+        (
+            {"remapping": False, "disable_model_pruning": True},
+            (),
+            ("remapping", "disable_model_pruning"),
+        ),
+        ({"remapping": True, "pin_to_host_optimization": False}, (), ()),
+    ],
+)
+def test_which_optimisers_run(options, more, less):
+    with grappler_options(**options):
+        assert set(running(rewriter_config())) == {*DEFAULT_ON, *more} - set(less)
+    assert not set(DEFAULT_ON) & set(DEFAULT_OFF)

@@ -1,0 +1,411 @@
+"""One test for each optimiser of docs/grappler.md: what it does to a real graph, counted by hand."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers.function_graphs import after, grappled, types
+from helpers.paths import ROOT
+from tensorflow.core.framework import attr_value_pb2
+from tensorflow.core.protobuf import config_pb2, device_properties_pb2, rewriter_config_pb2
+
+from pytest_tfperf.compiler import grappler_ablation
+from pytest_tfperf.compiler.grappler_options import TOGGLES, grappler_options
+
+GUIDE = [
+    "constant folding",
+    "arithmetic",
+    "layout",
+    "remapper",
+    "memory",
+    "dependency",
+    "pruning",
+    "function",
+    "shape",
+    "auto-parallel",
+    "loop",
+    "scoped allocator",
+    "pin to host",
+    "auto mixed precision",
+    "debug stripper",
+]
+"""Of https://www.tensorflow.org/guide/graph_optimization, in its order."""
+PAGE = ROOT / "docs" / "grappler.md"
+ONES = tf.ones((8, 8))
+PASSES = {
+    "constant folding": "constant_folding",
+    "arithmetic": "arithmetic_optimizer",
+    "layout": "layout",
+    "remapper": "remapper",
+    "memory": "memory_optimizer",
+    "dependency": "dependency_optimizer",
+    "pruning": "model_pruner",
+    "function": "function_optimizer",
+    "shape": "shape_optimizer",
+    "loop": "loop_optimizer",
+    "scoped allocator": "scoped_allocator",
+    "auto-parallel": "autoparallel",
+    "pin to host": "pin_to_host_optimizer",
+    "auto mixed precision": "auto_mixed_precision",
+    "debug stripper": "debug_stripper",
+}
+"""The names that the passes have in TensorFlow's log (tensorflow/core/grappler/optimizers/*.h)."""
+
+CHILD = """
+import json, sys
+import tensorflow as tf
+from tensorflow.python.ops import collective_ops
+from helpers.function_graphs import after
+from pytest_tfperf.compiler.grappler import grappler_options
+
+tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2)
+inner = tf.function(lambda x, y: tf.nn.relu(x) + y, experimental_attributes={"_noinline": True})
+
+@tf.function(input_signature=[tf.TensorSpec((None, None))])
+def passes(x):
+    return inner(x, tf.constant(2.0)) * 3.0 + tf.cast(tf.reduce_prod(tf.shape(x)), tf.float32)
+
+def reduced(first_key):
+    @tf.function
+    def sums(x, y):
+        found = []
+        for device in range(2):
+            with tf.device(f"CPU:{device}"):
+                for key, value in enumerate((x, y), first_key):
+                    found.append(tf.identity(collective_ops.all_reduce(tf.sin(value), 2, 1, key, "Add", "Id")))
+        return found
+
+    return after(sums, tf.ones(4), tf.ones(4))
+
+passes(tf.ones((4, 4)))
+print("END OF DEFAULTS", file=sys.stderr, flush=True)
+off = reduced(1)
+with grappler_options(scoped_allocator_optimization=True):
+    print(json.dumps([off, reduced(3)]))
+"""
+
+
+@pytest.fixture(scope="module")
+def child():
+    """What a process of its own prints and logs: its devices are split and its passes logged, which must be said at the start."""
+    environment = {
+        "TF_CPP_MIN_LOG_LEVEL": "0",
+        "TF_CPP_VMODULE": "meta_optimizer=1",
+        "PYTHONPATH": str(PAGE.parents[1] / "tests"),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD], capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done
+
+
+def on_and_off(option, function, *args, on=True):
+    """The ops of a function with an option on and off."""
+    counts = []
+    for value in (on, not on):
+        with grappler_options(**{option: value}):
+            counts.append(after(function, *args))
+    return counts
+
+
+def test_constant_folding():
+    @tf.function
+    def products(x):
+        constant = tf.constant(np.eye(8, dtype="float32"))
+        for _ in range(50):
+            constant = tf.matmul(constant, constant)
+        return x + constant
+
+    assert on_and_off("constant_folding", products, ONES) == [
+        {"Const": 1, "AddV2": 1},
+        {"Const": 1, "MatMul": 50, "AddV2": 1},
+    ]
+    assert after(products, ONES) == {"Const": 1, "AddV2": 1}
+
+
+def test_arithmetic():
+    @tf.function
+    def twice(x):
+        return tf.transpose(tf.transpose(x)) + tf.matmul(x, x) * tf.matmul(x, x)
+
+    on, off = on_and_off("arithmetic_optimization", twice, ONES)
+    assert on == {"MatMul": 1, "Square": 1, "AddV2": 1}
+    assert off == {"Const": 2, "Transpose": 2, "MatMul": 2, "Mul": 1, "AddV2": 1}
+    assert after(twice, ONES) == on
+
+
+def with_a_gpu(monkeypatch, option, function, *args):
+    """Nodes of a function as Grappler would leave it if there were a GPU, with an option on and off."""
+    gpu, cpu = (
+        device_properties_pb2.NamedDevice(name=f"/job:localhost/replica:0/task:0/device:{kind}:0")
+        for kind in ("GPU", "CPU")
+    )
+    gpu.properties.type, cpu.properties.type = "GPU", "CPU"
+    gpu.properties.environment["architecture"] = "7.5"
+    monkeypatch.setattr(grappler_ablation, "_devices", lambda: [gpu, cpu])
+    called = grappled(function, *args)[0]
+    graphs = []
+    for value in ("ON", "OFF"):
+        config = grappler_ablation.rewriter_config()
+        setattr(config, option, rewriter_config_pb2.RewriterConfig.Toggle.Value(value))
+        graphs.append(grappler_ablation._optimized(grappler_ablation._inlined(called), config))
+    return graphs
+
+
+def test_layout(monkeypatch):
+    @tf.function
+    def convolutions(x, kernel):
+        for _ in range(2):
+            x = tf.nn.relu(tf.nn.conv2d(x, kernel, 1, "SAME"))
+        return x
+
+    args = tf.ones((1, 8, 8, 4)), tf.ones((3, 3, 4, 4))
+    on, off = with_a_gpu(monkeypatch, "layout_optimizer", convolutions, *args)
+    assert types(off) == {"Placeholder": 2, "Conv2D": 2, "Relu": 2}
+    assert types(on) == {"Placeholder": 2, "Conv2D": 2, "Relu": 2, "Transpose": 2, "Const": 2}
+    assert {node.attr["data_format"].s for node in on.node if node.op == "Conv2D"} == {b"NCHW"}
+    with_cpu, without = on_and_off("layout_optimizer", convolutions, *args)
+    assert with_cpu == without
+
+
+def test_remapper():
+    @tf.function
+    def layer(x, bias):
+        return tf.nn.relu(tf.nn.bias_add(tf.matmul(x, x), bias))
+
+    assert on_and_off("remapping", layer, ONES, tf.ones(8)) == [
+        {"_FusedMatMul": 1},
+        {"MatMul": 1, "BiasAdd": 1, "Relu": 1},
+    ]
+    assert after(layer, ONES, tf.ones(8)) == {"_FusedMatMul": 1}
+
+
+@pytest.mark.parametrize(("mode", "n_relu"), [("NO_MEM_OPT", 1), ("MANUAL", 2)])
+def test_memory(mode, n_relu):
+    """An activation that may be computed again is, instead of being kept for its gradient."""
+    config = config_pb2.ConfigProto()
+    config.graph_options.rewrite_options.memory_optimization = getattr(
+        rewriter_config_pb2.RewriterConfig, mode
+    )
+    with tf.Graph().as_default() as graph:
+        x = tf.compat.v1.placeholder(tf.float32, (8, 8))
+        with graph._attr_scope({"_recompute_hint": attr_value_pb2.AttrValue(i=0)}):
+            activation = tf.nn.relu(x)
+        after_it = tf.sin(tf.exp(activation))
+        with tf.name_scope("gradients"):
+            gradient = after_it * activation
+        metadata = config_pb2.RunMetadata()
+        with tf.compat.v1.Session(config=config) as session:
+            session.run(
+                gradient,
+                {x: np.ones((8, 8))},
+                config_pb2.RunOptions(output_partition_graphs=True),
+                metadata,
+            )
+    assert sum(types(part).get("Relu", 0) for part in metadata.partition_graphs) == n_relu
+
+
+def test_dependency():
+    @tf.function
+    def identities(x):
+        with tf.control_dependencies([tf.identity(x)]):
+            y = tf.identity(x * 2)
+        return y + 1
+
+    on, off = on_and_off("dependency_optimization", identities, ONES)
+    assert on == {"Const": 2, "Mul": 1, "AddV2": 1}
+    assert off == {**on, "Identity": 1}
+    assert after(identities, ONES) == on
+
+
+def test_pruning():
+    @tf.function
+    def stopped(x):
+        return tf.stop_gradient(x * 2) + 1
+
+    on, off = on_and_off("disable_model_pruning", stopped, ONES, on=False)
+    assert on == {"Const": 2, "Mul": 1, "AddV2": 1}
+    assert off == {**on, "StopGradient": 1}
+    assert after(stopped, ONES) == on
+
+
+def test_function():
+    inner = tf.function(lambda x, y: tf.nn.relu(x) + y, experimental_attributes={"_noinline": True})
+
+    @tf.function
+    def calling(x):
+        return inner(x, tf.constant(2.0)) * 3.0
+
+    found = []
+    for value in (True, False):
+        with grappler_options(function_optimization=value):
+            graph = grappled(calling, ONES, name="calling")[2]
+        called = next(
+            node.attr["f"].func.name for node in graph.node if node.op == "PartitionedCall"
+        )
+        found.append((types(graph)["Const"], "_specialized_for_" in called))
+    assert found == [(1, True), (2, False)]  # the argument 2.0 is within the copy
+
+
+def test_a_call_is_inlined_whatever_the_option_says():
+    inner = tf.function(lambda x: tf.nn.relu(x) + 1)
+
+    @tf.function
+    def calling(x):
+        return inner(x)
+
+    assert (
+        on_and_off("function_optimization", calling, ONES)
+        == [{"Const": 1, "Relu": 1, "AddV2": 1}] * 2
+    )
+
+
+def test_shape():
+    @tf.function(input_signature=[tf.TensorSpec((None, None))])
+    def size(x):
+        return tf.reduce_prod(tf.shape(x)) + 1
+
+    on, off = on_and_off("shape_optimization", size, ONES)
+    assert on == {"Const": 1, "Size": 1, "AddV2": 1}
+    assert off == {"Const": 2, "Shape": 1, "Prod": 1, "AddV2": 1}
+    assert after(size, ONES) == on
+
+
+def test_loop():
+    @tf.function
+    def branch(x):
+        return tf.cond(tf.constant(True), lambda: x + 1, lambda: x * 2)
+
+    on, off = on_and_off("loop_optimization", branch, ONES)
+    assert on == {"Const": 1, "AddV2": 1}
+    assert off == {"Const": 3, "Switch": 2, "AddV2": 1, "Mul": 1, "Merge": 1, "Identity": 1}
+    assert after(branch, ONES) == on
+
+
+def test_scoped_allocator(child):
+    off, on = json.loads(child.stdout)
+    assert off["CollectiveReduce"] == 4  # two tensors on each of two devices
+    assert (
+        on["CollectiveReduce"]
+        == on["_ScopedAllocator"]
+        == on["_ScopedAllocatorConcat"]
+        == on["_ScopedAllocatorSplit"]
+        == 2
+    )
+
+
+def test_pin_to_host(monkeypatch):
+    @tf.function
+    def counting(n, x):
+        return n * 2 + 3, x * 2.0
+
+    on, off = with_a_gpu(monkeypatch, "pin_to_host_optimization", counting, tf.constant(3), ONES)
+    assert types(on) == types(off)
+    devices = [
+        {node.name: node.device[-5:] for node in graph.node if node.op == "Const"}
+        for graph in (on, off)
+    ]
+    assert devices[0] == {
+        "mul/y": "CPU:0",
+        "add/y": "CPU:0",
+        "mul_1/y": "GPU:0",
+    }  # 2, 3, and 2.0, which is no whole number
+    assert set(devices[1].values()) == {"GPU:0"}
+
+
+def has_avx512():
+    """Whether oneDNN computes in bfloat16 on this processor (IsBF16SupportedByOneDNNOnThisCPU in tensorflow/core/util/util.h)."""
+    processor = Path("/proc/cpuinfo")
+    return processor.is_file() and "avx512f" in processor.read_text()
+
+
+@pytest.mark.skipif(
+    not has_avx512(), reason="oneDNN computes in bfloat16 only where there is AVX-512"
+)
+@pytest.mark.parametrize(
+    "option", ["auto_mixed_precision_onednn_bfloat16", "auto_mixed_precision_mkl"]
+)
+def test_auto_mixed_precision(option):
+    @tf.function
+    def products(x):
+        return tf.matmul(tf.nn.relu(tf.matmul(x, x)), x)
+
+    on, off = on_and_off(option, products, ONES)
+    assert off == after(products, ONES) == {"MatMul": 2, "Relu": 1}
+    assert on == {**off, "Cast": 2}  # x to bfloat16, the result back
+    with grappler_options(**{option: True}):
+        graph = grappled(products, ONES)[2]
+    assert {node.attr["T"].type for node in graph.node if node.op == "MatMul"} == {
+        tf.bfloat16.as_datatype_enum
+    }
+
+
+def test_debug_stripper():
+    @tf.function
+    def checked(x):
+        tf.debugging.assert_less(x, 5.0)
+        tf.print(x, output_stream="file:///dev/null")
+        return tf.debugging.check_numerics(x, "not a number") * 2
+
+    on, off = on_and_off("debug_stripper", checked, ONES)
+    assert {op: off[op] for op in ("Assert", "PrintV2", "StringFormat", "CheckNumerics")} == {
+        "Assert": 1,
+        "PrintV2": 1,
+        "StringFormat": 1,
+        "CheckNumerics": 1,
+    }
+    assert not {"Assert", "PrintV2", "StringFormat", "CheckNumerics"} & set(on)
+    assert after(checked, ONES) == off
+
+
+def rows():
+    """The cells of each row of the page's table, without the two lines above them."""
+    lines = [line for line in PAGE.read_text("utf-8").splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[1:]]
+
+
+def test_the_page_has_a_row_for_each_optimiser_of_the_guide():
+    assert [row[0] for row in rows()] == GUIDE
+    assert {len(row) for row in rows()} == {6}
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: row[0])
+def test_a_row_names_options_that_there_are_and_a_test_or_why_there_is_none(row):
+    _, what, option, default, shows, shown_by = row
+    assert what
+    assert shows
+    assert default.partition(";")[0] in ("on", "off")
+    keys = re.findall(r"`([a-z_0-9]+)`", option)
+    assert set(keys) <= set(TOGGLES)
+    assert keys or option.startswith("none")
+    test = re.match(r"`(test_\w+)`", shown_by)
+    assert callable(globals()[test[1]]) if test else re.match("not here: .{20}", shown_by)
+
+
+def test_every_option_that_is_left_out_is_on_the_page():
+    page = PAGE.read_text("utf-8")
+    assert {name for name in TOGGLES if f"`{name}`" not in page} == set()
+    assert {row[2].split("`")[1] for row in rows() if row[3] == "on" and "`" in row[2]} - {
+        "RewriterConfig.memory_optimization"
+    } == set(grappler_ablation.DEFAULT_ON)
+
+
+def test_the_passes_that_run_by_default_are_those_that_the_page_says(child):
+    ran = set(
+        re.findall(
+            r"meta_optimizer\.cc:\d+\] (\w+?)(?:\{.*?\})?: Graph size after",
+            child.stderr.partition("END OF DEFAULTS")[0],
+        )
+    )
+    default = {row[0] for row in rows() if row[3] == "on"}
+    assert {optimizer for optimizer, name in PASSES.items() if name in ran} == default
+
+
+def test_the_page_says_how_large_a_step_is_optimised_again_unasked():
+    assert f"up to {grappler_ablation.UNASKED.nodes} nodes" in PAGE.read_text("utf-8")

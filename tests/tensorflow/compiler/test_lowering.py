@@ -1,0 +1,503 @@
+"""Functions as HLO before optimisation: what is lowered, what is left alone, and what cannot be."""
+
+import os
+from functools import partial
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import keras
+import pytest
+import tensorflow as tf
+from helpers.hlo_products import of_step
+from tensorflow.python.eager import context
+from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
+
+from pytest_tfperf.compiler.lowering import Lowered, calls_recorded, lower
+
+X = tf.ones((3, 4))
+W = tf.Variable(tf.ones((4, 4)))
+ONCE = ["dot f32[3,4] f32[4,4]"]
+UNTOUCHED = ConcreteFunction._call_flat
+
+
+@pytest.fixture(scope="module", autouse=True)
+def kernels():
+    tf.function(lambda x: x + 1, jit_compile=True)(
+        1.0
+    )  # as every profile has done before it lowers anything
+
+
+def lowered(step, n_steps=2, batch=None, size=1, max_seconds=30):
+    step()
+    with calls_recorded() as calls:
+        for _ in range(n_steps):
+            step()
+            calls.end_step(size)
+    return lower(calls, {"batch": batch}, max_seconds)
+
+
+def products_of(step, **options):
+    result = lowered(step, **options)
+    assert (result.why, result.notes) == (None, ())
+    return of_step(result.modules)
+
+
+def why_not(step, **options):
+    result = lowered(step, **options)
+    assert (result.modules, result.notes) == (None, ())
+    return result.why
+
+
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize(
+    ("dtype", "name"), [(tf.float32, "f32"), (tf.bfloat16, "bf16"), (tf.float16, "f16")]
+)
+def test_products_have_the_dtype_and_shape_of_the_program(jit, dtype, name):
+    step = tf.function(lambda x: tf.cast(x, dtype) @ tf.cast(W, dtype), jit_compile=jit)
+    assert products_of(lambda: step(X)) == [([f"dot {name}[3,4] {name}[4,4]"], 1)]
+
+
+def test_each_function_of_a_step_is_there_as_often_as_it_runs_in_one():
+    once, thrice, nested = (
+        tf.function(lambda x: x @ W),
+        tf.function(lambda x: x @ W @ W),
+        tf.function(lambda x: x @ W),
+    )
+    outer = tf.function(lambda x: nested(nested(x)) + 1)
+
+    def step():
+        once(X)
+        for _ in range(3):
+            thrice(X)
+        outer(X)
+
+    two = ONCE * 2
+    assert products_of(step, n_steps=4) == [(ONCE, 1), (two, 1), (two, 3)]
+    assert products_of(step, n_steps=4, size=2) == [(ONCE, 0.5), (two, 0.5), (two, 1.5)]
+
+
+once, twice = tf.function(lambda x: x @ W), tf.function(lambda x: x @ W @ W)
+by_shape = tf.function(lambda x: x @ W, input_signature=[tf.TensorSpec((None, 4))])
+FIVE, SEVEN = tf.ones((5, 4)), tf.ones((7, 4))
+OTHERS = "{} traced steps call other functions or shapes than the most common step; flops and half_precision are those of that one"
+
+
+@pytest.mark.parametrize("first", range(4))
+@pytest.mark.parametrize(
+    ("period", "expected", "others"),
+    [
+        ([[(once, X)], [(once, X)], [(once, X)], [(once, X), (twice, X)]], [(ONCE, 1)], "2 of 8"),
+        ([[(once, X)], [(once, X)], [(twice, X)]], [(ONCE, 1)], "2 of 8|3 of 8"),
+        (
+            [[(by_shape, SEVEN)], [(by_shape, FIVE)], [(by_shape, SEVEN)]],
+            [(["dot f32[7,4] f32[4,4]"], 1)],
+            "2 of 8|3 of 8",
+        ),
+        ([[(once, X)], [(once, X)] * 2], [(ONCE, 2)], "4 of 8"),
+        ([[(by_shape, FIVE)], [(by_shape, SEVEN)]], [(["dot f32[7,4] f32[4,4]"], 1)], "4 of 8"),
+        ([[(once, X)], [(twice, X)]], [(ONCE * 2, 1)], "4 of 8"),
+        ([[(once, X), (twice, X)], [(twice, X), (once, X)]], [(ONCE, 1), (ONCE * 2, 1)], None),
+    ],
+    ids=[
+        "every fourth",
+        "2:1",
+        "partial batch",
+        "tie: more calls",
+        "tie: more elements",
+        "tie: larger",
+        "other order",
+    ],
+)
+def test_steps_that_differ_count_as_the_most_common_one_wherever_the_window_begins(
+    first, period, expected, others
+):
+    with calls_recorded() as calls:
+        for number in range(first, first + 8):
+            for function, arg in period[number % len(period)]:
+                function(arg)
+            calls.end_step()
+    result = lower(calls, {}, 30)
+    assert of_step(result.modules) == expected
+    assert result.notes in (
+        [(OTHERS.format(other),) for other in others.split("|")] if others else [()]
+    )
+
+
+def test_steps_of_another_size_are_others():
+    with calls_recorded() as calls:
+        for size in (4, 4, 2):
+            for _ in range(size):
+                once(X)
+            calls.end_step(size)
+    result = lower(calls, {}, 30)
+    assert (of_step(result.modules), result.notes) == ([(ONCE, 1)], (OTHERS.format("1 of 3"),))
+
+
+def test_where_most_steps_call_nothing_there_is_nothing_to_lower():
+    with calls_recorded() as calls:
+        for number in range(4):
+            if number == 1:
+                once(X)
+            calls.end_step()
+    assert lower(calls, {}, 30).why == "3 of 4 traced steps call no tf.function"
+
+
+def test_without_marked_steps_each_call_is_one():
+    with calls_recorded() as calls:
+        for arg in (FIVE, SEVEN, FIVE):
+            by_shape(arg)
+    calls.each_is_step()
+    result = lower(calls, {}, 30)
+    assert (of_step(result.modules), result.notes) == (
+        [(["dot f32[5,4] f32[4,4]"], 1)],
+        (OTHERS.format("1 of 3"),),
+    )
+
+
+def test_without_marked_steps_several_functions_are_none():
+    with calls_recorded() as calls:
+        named_step = tf.function(lambda x: x @ W, autograph=False)
+        other = tf.function(tf.identity)
+        named_step(X)
+        other(X)
+    calls.each_is_step()
+    assert (
+        lower(calls, {}, 30).why
+        == "it calls several functions, and which of them is the step is not known"
+    )
+
+
+def test_calls_with_other_shapes_are_lowered_with_these():
+    step = tf.function(lambda x: x @ W, input_signature=[tf.TensorSpec((None, 4))])
+
+    def both():
+        step(tf.ones((5, 4)))
+        step(tf.ones((7, 4)))
+
+    assert products_of(both) == [(["dot f32[5,4] f32[4,4]"], 1), (["dot f32[7,4] f32[4,4]"], 1)]
+
+
+def test_a_tape_outside_of_the_function_adds_its_gradient():
+    loss = tf.function(lambda x: tf.reduce_sum(x @ W))
+
+    def step():
+        with tf.GradientTape() as tape:
+            value = loss(X)
+        tape.gradient(value, W)
+
+    forward, backward = (
+        ONCE,
+        ["dot f32[3,4] f32[3,4]", "dot f32[3,4] f32[4,4]"],
+    )  # for both inputs, since it is a function of both
+    assert products_of(step) == [(backward, 1), (forward, 1)]
+
+
+def test_a_training_step_of_keras_layers_in_a_function():
+    model = keras.Sequential(
+        [
+            keras.Input((8, 8, 3)),
+            keras.layers.Conv2D(4, 3),
+            keras.layers.Flatten(),
+            keras.layers.Dense(2),
+        ]
+    )
+    optimizer = keras.optimizers.Adam()
+    optimizer.build(model.trainable_variables)
+
+    @tf.function
+    def step(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(model(x, training=True))
+        optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+        return loss
+
+    [(products, runs)] = products_of(lambda: step(tf.ones((16, 8, 8, 3))))
+    assert runs == 1
+    assert (
+        products
+        == [
+            "convolution f32[16,8,8,3] f32[16,6,6,4]",  # of the filter; that of the images is written, and used by nobody
+            "convolution f32[16,8,8,3] f32[3,3,3,4]",
+            "dot f32[16,144] f32[144,2]",
+            "dot f32[16,144] f32[16,2]",
+            "dot f32[16,2] f32[144,2]",
+        ]
+    )
+
+
+def test_loops_of_a_recurrent_layer_are_part_of_the_module():
+    layer = keras.layers.LSTM(5)
+    step = tf.function(lambda x: layer(x))
+    assert products_of(lambda: step(tf.ones((2, 7, 3)))) == [
+        (["dot f32[2,3] f32[3,20]", "dot f32[2,5] f32[5,20]"], 1)
+    ]
+
+
+@tf.function
+def printing(x):
+    y = x @ W
+    tf.print(tf.reduce_sum(y), output_stream="file:///dev/null")
+    return y @ W
+
+
+text = tf.function(lambda x: (x @ W @ W, tf.strings.length(tf.strings.as_string(x))))
+named = tf.function(lambda x, name: (x @ W @ W, tf.identity(name)))
+optional = tf.function(lambda x: tf.experimental.Optional.from_value(x @ W @ W))
+asserting = tf.function(lambda x: (tf.debugging.assert_positive(x), x @ W @ W)[1])
+between = tf.function(lambda x, variable, y: x @ variable @ y)
+random = tf.function(lambda x: x @ W @ tf.random.normal((4, 4)))
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda: printing(X),
+        lambda: text(X),
+        lambda: named(X, tf.constant("a")),
+        lambda: optional(X),
+        lambda: asserting(X),
+        lambda: between(X, W, tf.ones((4, 4))),
+        lambda: random(X),
+    ],
+    ids=["print", "text", "text argument", "optional", "assert", "variable argument", "random"],
+)
+def test_what_computes_no_product_is_no_obstacle(step):
+    assert products_of(step) == [(ONCE * 2, 1)]
+
+
+def test_shapes_of_a_call_reach_what_stands_behind_an_operation_left_out():
+    signature = [tf.TensorSpec((None, 4))]
+    step = tf.function(
+        lambda x: tf.cast(tf.strings.length(tf.strings.as_string(x)), tf.float32) @ W,
+        input_signature=signature,
+    )
+    assert products_of(lambda: step(X)) == [(ONCE, 1)]
+
+
+def test_what_is_looked_up_has_the_shape_of_its_keys():
+    table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(["a", "b"], [1, 2]), 0)
+    step = tf.function(lambda words: tf.one_hot(table.lookup(words), 4) @ W)
+    assert products_of(lambda: step(tf.constant(["a", "b", "c"]))) == [(ONCE, 1)]
+
+
+@pytest.fixture
+def elements():
+    return iter(tf.data.Dataset.from_tensors(tf.ones(4)).repeat().batch(5))
+
+
+def test_an_iterator_in_the_function_gives_elements_of_the_batch(elements):
+    step = tf.function(lambda iterator: next(iterator) @ W)
+    assert products_of(lambda: step(elements), batch=5) == [(["dot f32[5,4] f32[4,4]"], 1)]
+    assert r"whose size is not known, (None, 4); batch(…, drop_remainder=True)" in why_not(
+        lambda: step(elements)
+    )
+
+
+def test_a_loop_over_an_iterator_runs_once_a_step(elements):
+    @tf.function
+    def step(iterator):
+        total = tf.zeros((5, 4))
+        for _ in tf.range(3):
+            total += next(iterator) @ W
+        return total
+
+    assert products_of(lambda: step(elements), batch=5, size=3) == [(["dot f32[5,4] f32[4,4]"], 1)]
+    assert "say how many steps a call has: steps_per_call=" in why_not(
+        lambda: step(elements), batch=5
+    )
+
+
+@tf.function
+def branching(x):
+    if tf.reduce_sum(x) > 0:
+        tf.print("", output_stream="file:///dev/null")
+        return x @ W
+    return x @ W @ W
+
+
+@tf.function
+def looping(x):
+    for _ in tf.range(3):
+        x = x @ W
+        tf.print("", output_stream="file:///dev/null")
+    return x
+
+
+def stacked(x, **options):
+    array = tf.TensorArray(tf.float32, **options)
+    for index in tf.range(3):
+        x = x @ W
+        array = array.write(index, x)
+    return array.stack()
+
+
+def written_once(x):
+    return tf.TensorArray(tf.float32, 0, dynamic_size=True).write(0, x @ W).stack()
+
+
+growing = tf.function(partial(stacked, size=0, dynamic_size=True))
+writing = tf.function(written_once)
+calling = tf.function(lambda x: writing(x) + 1)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [growing, writing, calling],
+    ids=["in a loop", "without one", "in a function that it calls"],
+)
+def test_an_array_that_grows_loses_products_in_xla_so_it_is_not_lowered(step):
+    why = why_not(lambda: step(X))
+    assert "writes to a TensorArray that grows (dynamic_size=True)" in why
+    assert "tf.TensorArray(dtype, size)" in why
+
+
+def test_arrays_of_a_known_size_are_no_obstacle():
+    step = tf.function(partial(stacked, size=3))
+    assert products_of(lambda: step(X)) == [(ONCE, 1)]
+    unstacked = tf.function(
+        lambda x: tf.TensorArray(tf.float32, 0, dynamic_size=True).unstack(x @ W).stack()
+    )
+    assert products_of(lambda: unstacked(X)) == [(ONCE, 1)]
+
+
+SPARSE = tf.sparse.from_dense(tf.eye(4))
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        (
+            tf.function(lambda x: tf.py_function(lambda a: a, [x], tf.float32) @ W),
+            "the operation EagerPyFunc",
+        ),
+        (
+            tf.function(lambda x: tf.numpy_function(lambda a: a, [x], tf.float32)),
+            "the operation PyFunc",
+        ),
+        (
+            tf.function(lambda x: tf.sparse.sparse_dense_matmul(SPARSE, W)),
+            "the operation SparseTensorDenseMatMul",
+        ),
+        (
+            tf.function(lambda x: tf.zeros(tf.cast(x[0, :1], tf.int32))),
+            "must be a compile-time constant",
+        ),
+        (branching, "which of them runs is not known"),
+        (looping, "how often it runs is not known"),
+        (lambda x: x @ W, "called no tf.function"),
+    ],
+    ids=["py_function", "numpy_function", "sparse", "shape", "branches", "loop", "eager"],
+)
+def test_what_cannot_be_lowered_says_why(step, said):
+    why = why_not(lambda: step(X))
+    assert said in why
+    assert len(why) < 500
+
+
+def test_resources_that_are_no_variables_are_refused_before_xla_sees_them():
+    table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer([1], [2]), 0)
+    inner = tf.function(lambda x, _: x @ W)
+    step = tf.function(lambda x, handle: inner(x, handle))
+    assert "a resource that is no variable with a value" in why_not(
+        lambda: step(X, table.resource_handle)
+    )
+
+
+def test_lowering_ends_where_its_time_is_over():
+    step = tf.function(lambda x: x @ W)
+    assert "longer than 0 s (tfperf_max_seconds)" in why_not(lambda: step(X), max_seconds=0)
+
+
+def test_a_step_with_more_operations_than_allowed_is_not_lowered():
+    def counted(function):
+        return len(function.get_concrete_function(X).function_def.node_def)
+
+    inner = tf.function(lambda x: x @ W @ W)
+    step = tf.function(lambda x: inner(inner(x)))
+
+    def both():
+        step(X)
+        inner(X)
+
+    both()
+    with calls_recorded() as calls:
+        both()
+        calls.end_step()
+    n_nodes = counted(step) + counted(inner)  # each once, whoever calls it
+    assert of_step(lower(calls, {}, 30, n_nodes).modules) == [(ONCE * 2, 1), (ONCE * 4, 1)]
+    assert lower(calls, {}, 30, n_nodes - 1) == Lowered(
+        why=f"the step has {n_nodes} operations, which takes long to lower to HLO; a limit on flops or half_precision (max_flops=) asks for it"
+    )
+
+
+def test_the_state_of_the_program_is_as_before():
+    generator = tf.random.Generator.from_seed(1)
+    variable = tf.Variable(1.0)
+    traced = []
+
+    @tf.function
+    def step(x):
+        traced.append(1)
+        variable.assign_add(1.0)
+        return x @ W + generator.normal((3, 4)) + tf.random.normal((3, 4))
+
+    tf.random.set_seed(1)
+    step(X)
+    with calls_recorded() as calls:
+        step(X)
+        calls.end_step()
+    expected = (variable.numpy(), generator.state.numpy().tolist(), len(traced))
+    names = set(context.context().list_function_names())
+    assert lower(calls, {}, 30).modules
+    assert (variable.numpy(), generator.state.numpy().tolist(), len(traced)) == expected
+    assert set(context.context().list_function_names()) == names
+    after = tf.random.uniform(()).numpy()
+    tf.random.set_seed(1)
+    step(X), step(X)
+    assert tf.random.uniform(()).numpy() == after
+
+
+def test_nothing_of_the_steps_is_kept_alive_but_functions_and_resources():
+    step = tf.function(lambda x: x @ W)
+    with calls_recorded() as calls:
+        step(X)
+        calls.end_step()
+    [function] = calls.functions.values()
+    assert function.args == (tf.TensorSpec((3, 4)), W.handle)
+
+
+def test_calls_of_no_step_and_those_of_a_step_that_was_none_do_not_count():
+    step, other = tf.function(lambda x: x @ W), tf.function(lambda x: x @ W @ W)
+    inside = True
+    with calls_recorded(lambda: inside) as calls:
+        other(X)
+        calls.abort_step()
+        step(X)
+        calls.end_step()
+        inside = False
+        other(X)
+    assert of_step(lower(calls, {}, 30).modules) == [(ONCE, 1)]
+
+
+def test_an_error_in_the_step_arrives_and_all_is_put_back():
+    failing = tf.function(lambda x: (tf.debugging.assert_negative(x), x)[1])
+    with pytest.raises(tf.errors.InvalidArgumentError), calls_recorded() as calls:
+        failing(X)
+    assert not calls.functions
+    assert ConcreteFunction._call_flat is UNTOUCHED
+
+
+def test_another_tensorflow_s_private_functions_give_a_reason(monkeypatch):
+    step = tf.function(lambda x: x @ W)
+    step(X)
+    with calls_recorded() as calls:
+        step(X)
+        calls.end_step()
+    monkeypatch.delattr(context.Context, "get_compiler_ir")
+    assert "cannot be lowered to HLO: " in lower(calls, {}, 30).why
+    monkeypatch.delattr(ConcreteFunction, "_call_flat")
+    with calls_recorded() as calls:
+        pass
+    assert lower(calls, {}, 30) == Lowered(
+        why="this version of TensorFlow does not show which functions a step calls"
+    )

@@ -1,0 +1,365 @@
+"""HLO text: by hand, and against what XLA itself prints."""
+
+import re
+from textwrap import dedent
+
+import pytest
+from helpers.hlo import dot, labels, module, op, parameters, shape, window
+
+from pytest_tfperf.hlo.decode import decode_module
+from pytest_tfperf.hlo.module import Shape
+from pytest_tfperf.hlo.printer import instruction_text, shape_text, text_of
+
+ADD = [*parameters("f32[]", "f32[]"), op("sum", "add", "f32[]", "p0", "p1")]
+
+
+def test_a_module_reads_as_xla_writes_it():
+    fused = [
+        *parameters("f32[8,4]", "f32[]"),
+        op("reduce.1", "reduce", "f32[8]", "p0", "p1", called=["add"], dimensions=(1,)),
+    ]
+    main = [
+        *parameters("f32[8,4]"),
+        op("zero", "constant", "f32[]", constant=0.0),
+        op(
+            "fusion.1",
+            "fusion",
+            "f32[8]",
+            "p0",
+            "zero",
+            called=["fused_computation"],
+            fusion_kind="kLoop",
+            layout={"minor_to_major": (0,)},
+            op_type="Sum",
+            op_name="loss/Sum",
+            source_file="model.py",
+            source_line=12,
+        ),
+    ]
+    assert text_of(module(scheduled=True, add=ADD, fused_computation=fused, main=main)) == dedent("""\
+        HloModule m, is_scheduled=true, entry_computation_layout={(f32[8,4])->f32[8]{0}}
+
+        %add (p0: f32[], p1: f32[]) -> f32[] {
+          %p0 = f32[] parameter(0)
+          %p1 = f32[] parameter(1)
+          ROOT %sum = f32[] add(%p0, %p1)
+        }
+
+        %fused_computation (p0: f32[8,4], p1: f32[]) -> f32[8] {
+          %p0 = f32[8,4] parameter(0)
+          %p1 = f32[] parameter(1)
+          ROOT %reduce.1 = f32[8] reduce(%p0, %p1), dimensions={1}, to_apply=%add
+        }
+
+        ENTRY %main (p0: f32[8,4]) -> f32[8] {
+          %p0 = f32[8,4] parameter(0)
+          %zero = f32[] constant(0)
+          ROOT %fusion.1 = f32[8]{0} fusion(%p0, %zero), kind=kLoop, calls=%fused_computation, \
+metadata={op_type="Sum" op_name="loss/Sum" source_file="model.py" source_line=12}
+        }
+        """)
+
+
+def test_in_a_head_every_parameter_stands_in_order_and_without_number():
+    main = [
+        *reversed(parameters(*["s32[]"] * 6)),
+        op("t", "tuple", "(s32[], s32[], s32[], s32[], s32[], s32[])", *["p0"] * 6),
+    ]
+    head = next(
+        line for line in text_of(module(main=main)).splitlines() if line.startswith("ENTRY")
+    )
+    given = ", ".join(f"p{number}: s32[]" for number in range(6))
+    assert (
+        head == f"ENTRY %main ({given}) -> (s32[], s32[], s32[], s32[], s32[], /*index=5*/s32[]) {{"
+    )
+
+
+def root_text(*ops, **called):
+    """The text of the last instruction, without what is before the opcode."""
+    made = module(**called, main=ops)
+    return instruction_text(made, made.entry, made.entry.root).partition(" = ")[2].partition(" ")[2]
+
+
+F, G = parameters("f32[2,9,9,4]", "f32[3,3,4,8]")
+FLAG, TUPLE = parameters("pred[]", "(s32[], f32[8])")
+BODY = [op("t", "parameter", "(s32[], f32[8])")]
+
+
+@pytest.mark.parametrize(
+    ("ops", "called", "text"),
+    [
+        ([F, op("r", "broadcast", "f32[2]", "p0")], {}, "broadcast(%p0), dimensions={}"),
+        ([op("r", "iota", "s32[8,4]", dimensions=(1,))], {}, "iota(), iota_dimension=1"),
+        (
+            [F, op("r", "transpose", "f32[9]", "p0", dimensions=(3, 0, 1, 2))],
+            {},
+            "transpose(%p0), dimensions={3,0,1,2}",
+        ),
+        (
+            [TUPLE, op("r", "get-tuple-element", "f32[8]", "p1", tuple_index=1)],
+            {},
+            "get-tuple-element(%p1), index=1",
+        ),
+        (
+            [FLAG, op("r", "compare", "pred[]", "p0", "p0", direction="LT")],
+            {},
+            "compare(%p0, %p0), direction=LT",
+        ),
+        (
+            [F, op("r", "slice", "f32[1]", "p0", slices=((0, 1, 1), (2, 9, 3)))],
+            {},
+            "slice(%p0), slice={[0:1:1], [2:9:3]}",
+        ),
+        (
+            [F, op("r", "slice", "f32[1]", "p0", slices=((0, 1, 1), (2, 9, 1)))],
+            {},
+            "slice(%p0), slice={[0:1], [2:9]}",
+        ),
+        (
+            [F, op("r", "dynamic-slice", "f32[1,9]", "p0")],
+            {},
+            "dynamic-slice(%p0), dynamic_slice_sizes={1,9}",
+        ),
+        (
+            [F, op("r", "pad", "f32[9]", "p0", "p0", padding=((0, -1, 0), (2, 3, 0)))],
+            {},
+            "pad(%p0, %p0), padding=0_-1x2_3",
+        ),
+        (
+            [F, op("r", "pad", "f32[9]", "p0", "p0", padding=((0, 0, 0), (2, 3, 1)))],
+            {},
+            "pad(%p0, %p0), padding=0_0_0x2_3_1",
+        ),
+        (
+            [F, op("r", "dot", "f32[2]", "p0", "p0", dot=dot([3], [1], [0], [0]))],
+            {},
+            "dot(%p0, %p0), lhs_batch_dims={0}, lhs_contracting_dims={3}, rhs_batch_dims={0}, rhs_contracting_dims={1}",
+        ),
+        (
+            [
+                F,
+                G,
+                op(
+                    "r",
+                    "convolution",
+                    "f32[2]",
+                    "p0",
+                    "p1",
+                    window=window(3, 3, stride=2, pad=(1, 0)),
+                    convolution=labels("b01f_01io->b01f"),
+                    feature_groups=2,
+                    batch_groups=4,
+                ),
+            ],
+            {},
+            "convolution(%p0, %p1), window={size=3x3 stride=2x2 pad=1_0x1_0}, dim_labels=b01f_01io->b01f, feature_group_count=2, batch_group_count=4",
+        ),
+        (
+            [
+                F,
+                op(
+                    "r",
+                    "reduce-window",
+                    "f32[2]",
+                    "p0",
+                    called=["add"],
+                    window=window(1, 2, dilate=2, base=3),
+                ),
+            ],
+            {"add": ADD},
+            "reduce-window(%p0), window={size=1x2 lhs_dilate=3x3 rhs_dilate=2x2}, to_apply=%add",
+        ),
+        ([F, op("r", "fft", "c64[9]", "p0", fft_length=(9,))], {}, "fft(%p0), fft_length={9}"),
+        (
+            [
+                TUPLE,
+                op(
+                    "r",
+                    "while",
+                    "f32[8]",
+                    "p1",
+                    called=["body", "test"],
+                    backend_config='{"n":"7"}',
+                ),
+            ],
+            {"body": BODY, "test": BODY},
+            'while(%p1), condition=%test, body=%body, backend_config={"n":"7"}',
+        ),
+        (
+            [FLAG, op("r", "conditional", "f32[]", "p0", called=["yes", "no"])],
+            {"yes": BODY, "no": BODY},
+            "conditional(%p0), true_computation=%yes, false_computation=%no",
+        ),
+        (
+            [
+                op("n", "constant", "s32[]"),
+                op("r", "conditional", "f32[]", "n", called=["yes", "no"]),
+            ],
+            {"yes": BODY, "no": BODY},
+            "conditional(%n), branch_computations={%yes, %no}",
+        ),
+        (
+            [F, op("r", "select-and-scatter", "f32[]", "p0", called=["yes", "no"])],
+            {"yes": BODY, "no": BODY},
+            "select-and-scatter(%p0), select=%yes, scatter=%no",
+        ),
+        (
+            [
+                F,
+                op(
+                    "r",
+                    "custom-call",
+                    "f32[9]",
+                    "p0",
+                    called=["add"],
+                    custom_call_target='a "b"',
+                    backend_config="é\n",
+                ),
+            ],
+            {"add": ADD},
+            r'custom-call(%p0), custom_call_target="a \"b\"", called_computations={%add}, backend_config="é\n"',
+        ),
+        (
+            [F, op("r", "tuple", "(f32[1])", *["p0"] * 6)],
+            {},
+            "tuple(%p0, %p0, %p0, %p0, %p0, /*index=5*/%p0)",
+        ),
+    ],
+    ids=lambda value: value.partition("(")[0] if isinstance(value, str) else "",
+)
+def test_each_opcode_says_what_it_does(ops, called, text):
+    assert root_text(*ops, **called) == text
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "text"),
+    [
+        ("pred", True, "true"),
+        ("s32", -7, "-7"),
+        ("f32", 0.5, "0.5"),
+        ("f32", 0.10000000149011612, "0.1"),
+        ("f32", 1 / 3, "0.333333333"),
+        ("f32", float("-inf"), "-inf"),
+        ("f32", float("nan"), "nan"),
+        ("f32", 9.999999747378752e-06, "1e-05"),
+        ("f64", 0.1, "0.1"),
+        ("f64", 1 / 3, "0.33333333333333331"),
+        ("bf16", 1.5, "1.5"),
+        ("bf16", 0.099609375, "0.09961"),
+        ("f16", 0.0999755859375, "0.099976"),
+        ("f32", None, "{...}"),
+        ("u64", 2**64 - 1, "18446744073709551615"),
+    ],
+)
+def test_scalars_are_written_in_full(dtype, value, text):
+    assert root_text(op("c", "constant", f"{dtype}[]", constant=value)) == f"constant({text})"
+
+
+@pytest.mark.parametrize(
+    ("made", "text"),
+    [
+        (shape("f32[]"), "f32[]"),
+        (shape("f32[8,4]", minor_to_major=(1, 0)), "f32[8,4]{1,0}"),
+        (
+            shape(
+                "bf16[8,4]", minor_to_major=(1, 0), tiles=((8, 128), (-(2**63), 1)), memory_space=1
+            ),
+            "bf16[8,4]{1,0:T(8,128)(*,1)S(1)}",
+        ),
+        (shape("s4[8]", minor_to_major=(0,), element_bits=4), "s4[8]{0:E(4)}"),
+        (shape("f32[]", tiles=((128,),)), "f32[]{:T(128)}"),
+        (shape("f32[8,4]", dynamic=(True, False)), "f32[<=8,4]"),
+        (shape("(s32[], f32[8])"), "(s32[], f32[8])"),
+        (Shape("token"), "token[]"),
+        (Shape("tuple"), "()"),
+    ],
+)
+def test_shapes(made, text):
+    assert shape_text(made) == text
+
+
+def test_a_shape_can_be_without_layouts_inside_a_tuple_too():
+    inner = shape("f32[8]", minor_to_major=(0,))
+    assert (
+        shape_text(Shape("tuple", parts=(inner, Shape("tuple", parts=(inner,)))), layout=False)
+        == "(f32[8], (f32[8]))"
+    )
+
+
+# against XLA
+
+_LEFT_OUT = re.compile(
+    r", (parameter_replication|frontend_attributes|sharding|offset_dims|collapsed_slice_dims|start_index_map|slice_sizes)=\{[^{}]*\}"
+    r"|, (is_stable|algorithm|fft_type|index_vector_dim|indices_are_sorted)=\w+|, alias_passthrough_params=true"
+)
+
+
+def computations(text):
+    """Head of each computation, and of the module, to its lines without order, with what we leave out left out."""
+    text = re.sub(r"constant\(\{[^()]*\}\)", "constant({...})", _LEFT_OUT.sub("", text))
+    return {
+        head: sorted(lines)
+        for head, *lines in (block.splitlines() for block in text.strip().split("\n\n"))
+    }
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    """What XLA prints of optimised functions, and the same modules as bytes."""
+    import tensorflow as tf
+
+    def dense(x, w, b):
+        return tf.reduce_sum(tf.nn.relu(x @ w + b), axis=1)
+
+    def loop(x, w, b):
+        _, x = tf.while_loop(
+            lambda n, x: tf.reduce_max(x) < 5e9,
+            lambda n, x: (n + 1, x + tf.tanh(tf.slice(x @ w, [0, 1], [8, 4]))[:, :4]),
+            (0, x),
+        )
+        return tf.where(
+            x > 1 / 3, x, tf.cond(tf.reduce_sum(x) > 0, lambda: tf.sin(x), lambda: x @ w[:, 2:6])
+        )
+
+    def image(x, w, b):
+        y = tf.nn.conv2d(tf.reshape(x, [1, 4, 4, 2]), tf.reshape(w, [2, 2, 2, 8]), 2, "SAME")
+        y = tf.pad(tf.nn.max_pool2d(y, 2, 1, "SAME"), [[0, 0], [1, 2], [0, 0], [0, 0]])
+        top = tf.sort(tf.reshape(y, [-1]))
+        return (
+            tf.cast(tf.transpose(y[:, ::2]), tf.bfloat16),
+            tf.gather(b, tf.argmax(x)),
+            tf.signal.rfft(b),
+            *tf.split(top, 8),
+            tf.range(8.0),
+        )
+
+    found = []
+    for function in (dense, loop, image):
+        jit = tf.function(function, jit_compile=True)
+        show = jit.experimental_get_compiler_ir(tf.ones([8, 4]), tf.ones([4, 16]), tf.ones([16]))
+        found.append((show(stage="optimized_hlo"), show(stage="optimized_hlo_serialized")))
+    return found
+
+
+@pytest.mark.parametrize("number", range(3), ids=["dense", "loop", "image"])
+def test_the_text_is_that_of_xla(compiled, number):
+    text, raw = compiled[number]
+    assert computations(text_of(decode_module(raw, "m"))) == computations(text)
+
+
+def test_what_is_compared_holds_what_matters(compiled):
+    every = "".join(text for text, _ in compiled)
+    opcodes = [
+        "dot",
+        "fusion",
+        "while",
+        "convolution",
+        "reduce",
+        "reduce-window",
+        "pad",
+        "slice",
+        "compare",
+        "conditional",
+        "constant",
+    ]
+    assert [opcode for opcode in opcodes if f" {opcode}(" not in every] == []

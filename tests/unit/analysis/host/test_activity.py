@@ -1,0 +1,58 @@
+from helpers.xspace import at, line, plane, space
+
+from pytest_tfperf.analysis.host.activity import eager_ops, op_type, traced_late
+from pytest_tfperf.analysis.steps.detect import find_steps
+from pytest_tfperf.trace.xspace import decode_trace
+
+
+def two_steps(*events, thread="python"):
+    marks = [at("train", n * 10, n * 10 + 9, step_num=n, _r=1) for n in range(2)]
+    trace = decode_trace(space(plane("/host:CPU", line("marks", *marks), line(thread, *events))))
+    return trace, find_steps(trace)
+
+
+def eager(op, begin, **stats):
+    return at("EagerExecute", begin, begin + 1, eager_op=op, is_func=0, **stats)
+
+
+def test_eager_ops_are_counted_in_their_step():
+    counts, types = eager_ops(*two_steps(eager("Mul", 1), eager("Mul", 3), eager("Sum", 11)))
+    assert (counts.tolist(), dict(types)) == ([2, 1], {"Mul": 2, "Sum": 1})
+
+
+def test_functions_constants_and_fetching_are_no_eager_ops():
+    function = at("EagerExecute", 5, 6, eager_op="__inference_step_1", is_func=1)
+    fetching = [
+        eager(op, n)
+        for n, op in enumerate(
+            ["IteratorGetNext", "OptionalHasValue", "OptionalGetValue", "_EagerConst"]
+        )
+    ]
+    assert eager_ops(*two_steps(*fetching, function))[0].tolist() == [0, 0]
+
+
+def test_eager_ops_of_a_python_function_in_the_pipeline_are_not_the_step_s():
+    assert eager_ops(*two_steps(eager("DecodeJpeg", 1), thread="tf_data_private_threadpool/7"))[
+        0
+    ].tolist() == [0, 0]
+
+
+def test_eager_ops_outside_of_steps_are_nobody_s():
+    assert eager_ops(*two_steps(eager("Mul", 30)))[0].tolist() == [0, 0]
+
+
+def test_a_trace_of_a_function_after_the_first_step_is_named_with_its_step():
+    call = at("scale", 11, 14, tf_function_call="traced-nonXla")
+    found = traced_late(
+        *two_steps(
+            at("tf.function-graph_building", 1, 2), call, at("tf.function-graph_building", 12, 13)
+        )
+    )
+    assert found == [("scale", 1, "")]
+
+
+def test_op_types_are_read_from_event_names():
+    assert op_type("model/dense/MatMul:_MklMatMul") == "_MklMatMul"
+    assert op_type("Iterator::Root::Map") is None
+    assert op_type("EagerExecute") is None
+    assert op_type("EagerLocalExecute: Mul") is None

@@ -1,0 +1,139 @@
+import numpy as np
+import pytest
+from helpers.xspace import MS, at, event, line, plane, space
+
+from pytest_tfperf.analysis.steps.detect import find_steps
+from pytest_tfperf.errors import TraceError
+from pytest_tfperf.trace.xspace import decode_trace
+
+
+def steps_of(*events):
+    return find_steps(decode_trace(space(plane("/host:CPU", line("python", *events)))))
+
+
+def train(number, begin, end, **stats):
+    return event("train", int(begin * MS), int((end - begin) * MS), step_num=number, _r=1, **stats)
+
+
+def ms(column):
+    return (column / MS).tolist()
+
+
+def test_a_period_lasts_to_the_start_of_the_next_step_and_of_the_last_to_its_end():
+    steps = steps_of(train(0, 1, 4), train(1, 5, 8), train(2, 9, 11))
+    assert (ms(steps.start_ps), ms(steps.period_ps)) == ([1, 5, 9], [4, 4, 2])
+    assert steps.names == ("train 0", "train 1", "train 2")
+    assert (steps.source, steps.n_dropped, steps.n_epochs) == ("step_num", 0, 1)
+
+
+def test_a_period_does_not_reach_over_the_turn_of_an_epoch():
+    steps = steps_of(train(0, 1, 4, tfperf=1, epoch=0), train(1, 20, 23, tfperf=1, epoch=1))
+    assert ms(steps.period_ps) == [3, 3]
+    assert (steps.source, steps.n_epochs) == ("tfperf", 2)
+
+
+def test_an_aborted_step_is_dropped_and_counted():
+    steps = steps_of(
+        train(0, 1, 4, tfperf=1), train(1, 4, 5, tfperf=1, aborted=1), train(2, 6, 9, tfperf=1)
+    )
+    assert (steps.names, steps.n_dropped) == (("train 0", "train 2"), 1)
+
+
+def test_marks_of_the_user_s_inside_ours_are_not_steps():
+    steps = steps_of(train(0, 1, 10, tfperf=1), train(7, 2, 4), train(8, 5, 9))
+    assert steps.names == ("train 0",)
+
+
+def test_nested_marks_count_once_as_the_outer_one():
+    assert steps_of(train(0, 1, 10), train(7, 2, 4)).names == ("train 0",)
+
+
+def test_without_marks_the_function_called_most_often_from_outside_is_the_step():
+    def call(name, begin, end):
+        return event(
+            name, int(begin * MS), int((end - begin) * MS), tf_function_call="notTraced-nonXla"
+        )
+
+    steps = steps_of(
+        call("init", 0, 1),
+        call("step", 2, 5),
+        call("inner", 3, 4),
+        call("step", 6, 8),
+        call("inner", 6.5, 7),
+    )
+    assert (steps.names, steps.source, steps.n_dropped) == (("step 0", "step 1"), "function", 1)
+    assert ms(steps.period_ps) == [4, 2]
+
+
+@pytest.mark.parametrize("content", [(), (event("Sum:Sum", 0, 5),)])
+def test_a_trace_without_steps_says_how_to_mark_them(content):
+    with pytest.raises(TraceError, match=r"no step found\. Mark the steps"):
+        steps_of(*content)
+
+
+def test_a_trace_without_a_host_has_no_step():
+    with pytest.raises(TraceError, match="no step found"):
+        find_steps(decode_trace(space(plane("/device:TPU:0"))))
+
+
+@pytest.mark.parametrize(
+    ("time", "step"), [(0.999, -1), (1, 0), (4.999, 0), (5, 1), (7.999, 1), (8, -1)]
+)
+def test_a_step_is_half_open(time, step):
+    steps = steps_of(train(0, 1, 4), train(1, 5, 8))
+    assert steps.of(np.array([int(time * MS)])).tolist() == [step]
+
+
+def test_calls_of_a_jax_function_are_steps_where_there_is_nothing_else():
+    calls = [
+        at("PjitFunction(f)", n * 10 + inner, n * 10 + 5 - inner)
+        for n in range(3)
+        for inner in (0, 1)
+    ]  # each shows twice, nested
+    steps = find_steps(
+        decode_trace(
+            space(plane("/host:CPU", line("python", *calls, at("PjitFunction(g)", 40, 41))))
+        )
+    )
+    assert (steps.names, steps.source, steps.n_dropped) == (
+        ("PjitFunction(f) 0", "PjitFunction(f) 1", "PjitFunction(f) 2"),
+        "function",
+        1,
+    )
+
+
+def test_a_loop_s_last_evaluation_of_its_condition_is_no_iteration():
+    """Two calls of a loop of three: the executor works on a fourth iteration, which finds that the loop is over."""
+    work = [
+        at(
+            "ExecutorState::Process",
+            20 * call + 4 * n,
+            20 * call + 4 * n + 3,
+            id=call + 1,
+            iter_num=n,
+        )
+        for call in range(2)
+        for n in range(4)
+    ]
+    steps = find_steps(decode_trace(space(plane("/host:CPU", line("tf_Compute", *work)))))
+    assert (steps.source, steps.names) == (
+        "iterations",
+        ("iteration 0", "iteration 1", "iteration 2") * 2,
+    )
+    assert (steps.start_ps // MS).tolist() == [0, 4, 8, 20, 24, 28]
+    assert (steps.end_ps // MS).tolist() == [4, 8, 20, 24, 28, 35]
+
+
+def test_steps_that_overlap_last_from_start_to_start():
+    marks = [at("train", 10 * n, 10 * n + 25, step_num=n, _r=1) for n in range(4)]
+    steps = find_steps(decode_trace(space(plane("/host:CPU", line("python", *marks)))))
+    assert (steps.period_ps // MS).tolist() == [10, 10, 10, 25]
+
+
+def test_devices_whose_steps_lie_apart_are_said_to_be_dropped():
+    gpus = [
+        plane(f"/device:GPU:{n}", line("Steps", at("0", 100 * n, 100 * n + 20 + n)))
+        for n in range(2)
+    ]
+    steps = find_steps(decode_trace(space(plane("/host:CPU"), *gpus)))
+    assert (len(steps), steps.n_dropped) == (1, 1)

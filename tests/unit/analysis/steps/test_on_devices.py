@@ -1,0 +1,167 @@
+"""Which step caused a device's work; times in ms."""
+
+import pytest
+from helpers.xspace import Uint, at, line, plane, space
+
+from pytest_tfperf.analysis.steps.detect import find_steps
+from pytest_tfperf.analysis.steps.on_devices import linked_work, on_the_device
+from pytest_tfperf.trace.xspace import decode_trace
+
+
+def mark(number, begin, end, **stats):
+    return at("train", begin, end, step_num=number, _r=1, **stats)
+
+
+def gpu_trace(marks, launches, kernels, *more):
+    """A host that launches (correlation id, time) and a GPU that runs (correlation id, begin, end)."""
+    calls = [
+        at("cuLaunchKernel", time, time + 0.01, correlation_id=number) for number, time in launches
+    ]
+    work = [at("gemm", begin, end, correlation_id=number) for number, begin, end in kernels]
+    host = plane("/host:CPU", line("python", *marks), line("launches", *calls), *more)
+    return decode_trace(space(host, plane("/device:GPU:0", line("Stream #1(Compute)", *work))))
+
+
+def links(trace):
+    steps = find_steps(trace)
+    return [step.tolist() for _, step in linked_work(trace, steps)]
+
+
+def milliseconds(times):
+    return [round(time * 1e-9, 6) for time in times.tolist()]
+
+
+ENQUEUED = [mark(n, n, n + 0.9) for n in range(4)]  # four steps of 1 ms on the host
+LAUNCHED = [(10 + n, n + 0.5) for n in range(4)]
+LATE = [(10 + n, 2 + 10 * n, 11 + 10 * n) for n in range(4)]  # 9 ms each on the device
+
+
+def test_a_kernel_belongs_to_the_step_that_launched_it():
+    assert links(gpu_trace(ENQUEUED, LAUNCHED, [*LATE, (99, 50, 51)])) == [[0, 1, 2, 3, -1]]
+
+
+def test_a_launch_outside_every_step_belongs_to_none():
+    assert links(gpu_trace(ENQUEUED, [(7, 20)], [(7, 21, 22)])) == [[-1]]
+
+
+def test_the_last_of_two_launches_with_one_id_counts():
+    assert links(gpu_trace(ENQUEUED, [(7, 0.1), (7, 2.1)], [(7, 21, 22)])) == [[2]]
+
+
+def test_steps_that_only_enqueue_are_where_the_device_ran_them():
+    steps = on_the_device(*with_steps(gpu_trace(ENQUEUED, LAUNCHED, LATE)))
+    assert steps.source == "step_num, where the device ran them"
+    assert milliseconds(steps.start_ps) == [2, 12, 22, 32]
+    assert milliseconds(steps.end_ps) == [12, 22, 32, 41]
+    assert steps.names == ("train 0", "train 1", "train 2", "train 3")
+
+
+def test_steps_of_two_epochs_do_not_reach_over_the_turn_over():
+    marks = [mark(n, n, n + 0.9, epoch=n // 2) for n in range(4)]
+    steps = on_the_device(*with_steps(gpu_trace(marks, LAUNCHED, LATE)))
+    assert milliseconds(steps.end_ps) == [12, 21, 32, 41]
+
+
+def test_a_step_without_work_is_dropped_where_the_others_are_the_device_s():
+    steps = on_the_device(*with_steps(gpu_trace(ENQUEUED, LAUNCHED[:1] + LAUNCHED[2:], LATE)))
+    assert (steps.names, steps.n_dropped) == (("train 0", "train 2", "train 3"), 1)
+    assert steps.why_dropped.endswith("they caused no work of a device")
+
+
+@pytest.mark.parametrize(("lag", "moved"), [(0.0, False), (0.49, False), (0.51, True)])
+def test_steps_stay_the_host_s_while_half_of_the_work_lies_in_them(lag, moved):
+    marks = [mark(n, 10 * n, 10 * n + 10) for n in range(3)]
+    kernels = [(n, 10 * n + 10 * lag, 10 * n + 10 * lag + 10) for n in range(3)]
+    trace = gpu_trace(marks, [(n, 10 * n + 0.1) for n in range(3)], kernels)
+    before = find_steps(trace)
+    assert (on_the_device(trace, before) is not before) is moved
+
+
+def test_without_ids_the_host_s_steps_stay():
+    trace = gpu_trace(ENQUEUED, [], [(n, 20, 30) for n in range(2)])
+    steps = find_steps(trace)
+    assert on_the_device(trace, steps) is steps
+
+
+def test_work_handed_to_other_threads_is_followed_to_the_step_that_asked_for_it():
+    def handed(number):
+        """Step, first thread and second thread; each takes over much later than it was asked."""
+        ask = at("Enqueue", number + 0.1, number + 0.2, _pt=5, _p=Uint((1 << 63) + number))
+        middle = at("Take", number + 20, number + 21, _ct=5, _c=Uint((1 << 63) + number))
+        pass_on = at("PassOn", number + 20.1, number + 20.2, _pt=7, _p=number)
+        last = at("Run", number + 40, number + 41, _ct=7, _c=number)
+        return ask, middle, pass_on, last
+
+    asks, middles, passes, lasts = zip(*(handed(n) for n in range(4)), strict=True)
+    lines = (
+        line("main", *asks),
+        line("t1", *(event for pair in zip(middles, passes, strict=True) for event in pair)),
+        line("t2", *lasts),
+    )
+    launches = [(n, n + 40.5) for n in range(4)]
+    calls = line(
+        "t2",
+        *(
+            event
+            for n in range(4)
+            for event in (lasts[n], at("cuLaunchKernel", n + 40.5, n + 40.6, correlation_id=n))
+        ),
+    )
+    host = plane("/host:CPU", line("python", *ENQUEUED), *lines[:2], calls)
+    gpu = plane(
+        "/device:GPU:0",
+        line(
+            "Stream #1(Compute)",
+            *(at("gemm", 50 + n, 51 + n, correlation_id=n) for n, _ in launches),
+        ),
+    )
+    assert links(decode_trace(space(host, gpu))) == [[0, 1, 2, 3]]
+
+
+def test_a_circle_of_producers_and_consumers_ends():
+    one = at("A", 30, 31, _ct=5, _c=1, _pt=5, _p=1)
+    inside = at("cuLaunchKernel", 30.1, 30.2, correlation_id=3)
+    host = plane("/host:CPU", line("python", *ENQUEUED), line("t", one, inside))
+    gpu = plane("/device:GPU:0", line("Stream #1(Compute)", at("gemm", 50, 51, correlation_id=3)))
+    assert links(decode_trace(space(host, gpu))) == [[-1]]
+
+
+def test_an_execution_on_a_tpu_belongs_to_the_step_that_enqueued_it():
+    def enqueue(run, time, ordinal):
+        return at(
+            "DoEnqueueProgram", time, time + 0.1, run_id=run, queue_id=0, device_ordinal=ordinal
+        )
+
+    calls = line("tpu", *(enqueue(n, n + 0.3, core) for n in range(4) for core in (0, 1)))
+    host = plane("/host:CPU", line("python", *ENQUEUED), calls)
+    cores = [
+        plane(
+            f"/device:TPU:{core}",
+            line(
+                "XLA Modules",
+                *(at("jit_f(1)", 20 + 5 * n, 24 + 5 * n + core, run_id=n) for n in range(4)),
+            ),
+        )
+        for core in (0, 1)
+    ]
+    trace = decode_trace(space(host, *cores))
+    assert links(trace) == [[0, 1, 2, 3]] * 2
+    assert milliseconds(on_the_device(trace, find_steps(trace)).start_ps) == [20, 25, 30, 35]
+
+
+def with_steps(trace):
+    return trace, find_steps(trace)
+
+
+def test_work_at_times_before_the_trace_s_origin_is_kept():
+    early = [(10 + n, -60 + 10 * n, -51 + 10 * n) for n in range(4)]
+    steps = on_the_device(*with_steps(gpu_trace(ENQUEUED, LAUNCHED, early)))
+    assert milliseconds(steps.end_ps) == [-50, -40, -30, -21]
+
+
+def test_executor_work_of_one_iteration_number_alone_is_no_loop():
+    work = plane(
+        "/host:CPU",
+        line("t", at("ExecutorState::Process", 0, 5, id=1, iter_num=1), at("FunctionRun", 0, 6)),
+    )
+    assert find_steps(decode_trace(space(work))).source == "function"

@@ -1,0 +1,226 @@
+"""Damaged traces give a TraceError or a sound profile, never anything else."""
+
+import pytest
+from helpers.fuzz import FIELDWISE, SPACE, decoded, encoded, found, mutant, pick
+from helpers.traces import SYNTHETIC
+from helpers.xspace import MS, at, event, field, line, plane, space, varint
+
+from pytest_tfperf.trace.xspace import decode_trace
+
+SEEDS = range(15)
+HOST = "/host:CPU"
+
+
+def pipeline():
+    """Three steps with a prefetched input, function calls, memory, and a GPU."""
+    steps = [at("train", n * 10, n * 10 + 9, step_num=n, _r=1) for n in range(3)]
+    calls = [
+        at("step", n * 10 + 5, n * 10 + 8, tf_function_call="traced-xla", tracing_count=1)
+        for n in range(3)
+    ]
+    waits = [
+        at("IteratorGetNextOp::DoCompute", n * 10 + 1, n * 10 + 4, id=n, iter_num=0)
+        for n in range(3)
+    ]
+    stages = [
+        at("Iterator::Root::Prefetch", n * 10 + 1, n * 10 + 3, id=1, buffer_limit=2, element_id=n)
+        for n in range(3)
+    ]
+    taken = [at("PrefetchConsume", n * 10 + 2, n * 10 + 3, element_id=n) for n in range(3)]
+    made = [at("PrefetchProduce", n * 8, n * 8 + 7, element_id=n) for n in range(6)]
+    inputs = [
+        at("Iterator::Root::Prefetch::Map", n * 8 + 1, n * 8 + 6, id=2, parent_id=1)
+        for n in range(6)
+    ]
+    runs = [
+        at("ExecutorState::Process", n * 10 + 5, n * 10 + 7, id=n, iter_num=0) for n in range(3)
+    ]
+    memory = [
+        event(
+            "MemoryAllocation", n * 10 * MS, 0, allocator_name="GPU_0_bfc", bytes_allocated=n << 21
+        )
+        for n in range(3)
+    ]
+    launches = [at("cuLaunchKernel", n * 10 + 6, n * 10 + 7, correlation_id=n) for n in range(3)]
+    kernels = [at("gemm", n * 10 + 7, n * 10 + 8, correlation_id=n) for n in range(3)]
+    return space(
+        plane(
+            HOST,
+            line("python", *steps, *calls),
+            line("input", *waits, *stages, *taken),
+            line("work", *runs, *memory, *launches),
+            line("pool", *made, *inputs),
+        ),
+        plane("/device:GPU:0", line("Stream #1", *kernels)),
+        hostnames=["host"],
+    )
+
+
+def tpu():
+    metadata = {"fusion": {"hlo_category": "convolution"}, "infeed": {"hlo_category": "infeed"}}
+    steps = [at(str(n), n * 10, n * 10 + 9, step_num=n) for n in range(3)]
+    ops = [
+        at(name, n * 10 + 4 * k, n * 10 + 4 * k + 3)
+        for n in range(3)
+        for k, name in enumerate(("infeed", "fusion"))
+    ]
+    modules = [at(f"jit_f({n})", n * 10, n * 10 + 9, run_id=n, queue_id=0) for n in range(3)]
+    return space(
+        plane(
+            "/device:TPU:0",
+            line("Steps", *steps),
+            line("XLA Modules", *modules),
+            line("XLA Ops", *ops),
+            metadata=metadata,
+        )
+    )
+
+
+MADE = {
+    "pipeline": pipeline(),
+    "tpu": tpu(),
+    "plain": space(plane(HOST, line("python", at("train", 0, 1, step_num=0, _r=1)))),
+}
+
+
+@pytest.fixture(scope="module")
+def synthetic():
+    return {path.name: path.read_bytes() for path in sorted(SYNTHETIC.glob("*.pb"))}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_mutants_of_a_made_trace(name):
+    assert found(MADE[name]).steps
+    outcomes = {found_of(name, MADE[name], seed) for seed in range(8 * len(SEEDS))}
+    assert outcomes == {True, False}, "some mutants are readable, some are not"
+
+
+def test_mutants_of_the_stored_traces(synthetic):
+    for name, raw in synthetic.items():
+        for seed in SEEDS:
+            found_of(name, raw, seed)
+
+
+def found_of(name, raw, seed):
+    """Whether a mutant gives a profile; what else it gives is told with its seed."""
+    try:
+        return found(mutant(raw, seed)) is not None
+    except Exception as error:
+        pytest.fail(f"mutant {seed} of {name}: {type(error).__name__}: {error}")
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_every_prefix_of_a_trace(name):
+    raw = MADE[name]
+    for size in range(0, len(raw), 1 + len(raw) // 150):
+        found(raw[:size])
+
+
+def test_the_damage_is_what_it_says():
+    import random
+
+    raw = MADE["pipeline"]
+    assert encoded(decoded(raw, SPACE)) == raw
+    assert mutant(raw, 3) == mutant(raw, 3)
+    assert len({mutant(raw, seed) for seed in range(100)}) > 90
+    for damage in FIELDWISE:
+        changed = set()
+        for seed in range(20):
+            tree = decoded(raw, SPACE)
+            damage(random.Random(seed), tree)
+            changed.add(encoded(tree))
+        assert changed - {raw}, damage.__name__
+    assert pick(random.Random(0), decoded(raw, SPACE))
+
+
+STEPS = [at("train", n * 10, n * 10 + 8, step_num=n, _r=1) for n in range(3)]
+STEP = event("0", 5, 9)
+HUGE = 1 << 61
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"\x00" * 100,
+        b"\xff" * 100,
+        b"PK\x03\x04" + bytes(40),
+        b"\x0a" + varint(1 << 30) + b"short",
+        b"\x0a" + varint((1 << 64) - 1) + b"short",
+        field(1, b"\x12" + varint(1 << 30) + b"name"),
+        field(1, field(3, b"\x22" + varint(1 << 31) + b"event")),
+        field(1, field(3, field(4, b"\x22" + varint(1 << 31) + b"stat"))),
+        space(),
+        space(plane("")),
+        space(plane(HOST), plane(HOST)),
+        space(plane(HOST, line("a", *STEPS)), plane(HOST, line("b", *STEPS))),
+        space(plane(HOST, line("a", event("train", 0, 0, step_num=0)))),
+        space(
+            plane(
+                HOST,
+                line(
+                    "a",
+                    event("train", HUGE, HUGE, step_num=0),
+                    event("train", -HUGE, HUGE, step_num=1),
+                ),
+            )
+        ),
+        space(
+            plane(
+                HOST,
+                line(
+                    "a",
+                    event("train", -1, 5, step_num=-(1 << 63)),
+                    event("train", 2, 9, step_num=(1 << 63) - 1),
+                ),
+            )
+        ),
+        space(plane(HOST, line("a", *STEPS, timestamp_ns=(1 << 63) - 1), line("b", *STEPS))),
+        space(plane(HOST, line("a", *STEPS, timestamp_ns=-1))),
+        space(plane(HOST, line("a", *STEPS[::-1], *STEPS))),
+        space(plane("/device:TPU:0", line("Steps", event("0", 5, 0), event("1", 9, 0)))),
+        space(
+            plane(
+                "/device:TPU:0",
+                line("Steps", event("0", 5, 9), event("1", 0, 20), event("0", 1, 0)),
+            )
+        ),
+        space(plane("/device:GPU:0", line("Stream #1", event("k", 5, 9, correlation_id="seven")))),
+        MADE["pipeline"]
+        + field(
+            1,
+            plane("/device:GPU:1", line("Stream #1", event("k", 5, 9)))
+            + field(6, field(1, 1) + field(2, "short")),
+        ),
+        space(
+            plane(
+                "/device:TPU:0",
+                line("Steps", STEP),
+                line("XLA Ops", STEP),
+                metadata={"0": {"flops": "many", "bytes_accessed": "nan"}},
+            )
+        ),
+    ],
+)
+def test_odd_traces(raw):
+    found(raw)
+
+
+@pytest.mark.parametrize("missing", [4, 5], ids=["event metadata", "stat metadata"])
+def test_metadata_that_is_not_there(missing):
+    tree = decoded(MADE["pipeline"], SPACE)
+    for _, _, content in tree:
+        if isinstance(content, list):
+            content[:] = [part for part in content if part[0] != missing]
+    decode_trace(encoded(tree))
+    found(encoded(tree))
+
+
+def test_ids_that_are_all_the_same():
+    tree = decoded(MADE["pipeline"], SPACE)
+    for _, _, content in tree:
+        for number, _, entry in content if isinstance(content, list) else ():
+            if number in (4, 5):
+                entry[0][2] = 1
+    assert decode_trace(encoded(tree)).plane(HOST).names
+    found(encoded(tree))

@@ -1,0 +1,225 @@
+"""Metrics of a step's graph, from graphs counted by hand."""
+
+import pytest
+from helpers.builders import profile
+from helpers.hlo import module, op
+
+from pytest_tfperf.analysis.advice import advise
+from pytest_tfperf.analysis.diagnosis import outside_cause
+from pytest_tfperf.analysis.graph_ops import graph_tables, graph_values, outside_xla
+from pytest_tfperf.op_types import EAGER, FELL_BACK, NO_KERNEL, PYTHON, TEXT, UNASKED, WHY_OUTSIDE
+from pytest_tfperf.recording import Cluster, GraphOp, Recording, StepGraph
+from pytest_tfperf.results import PARTS, Source, Step
+
+
+def outside(*whys):
+    return tuple(
+        GraphOp(name=f"op_{n}", op_type=f"Type{n}", line=f"model.py:{n}", why=why)
+        for n, why in enumerate(whys)
+    )
+
+
+def cluster(*nodes, asked=False, name="cluster_7"):
+    ops = (GraphOp(name=node, op_type="Mul", line="model.py:3", why="") for node in nodes)
+    return Cluster(name=name, nodes=tuple(ops), asked=asked)
+
+
+def recording(graph=None, eager=(), why=None):
+    return Recording(name="", trace=None, workload={}, graph=graph, graph_why=why, eager=eager)
+
+
+def graph(clusters=(), outside=(), before=None, after=None):
+    return StepGraph(
+        before=before or {"Const": 1},
+        after=after or {"Const": 1},
+        clusters=clusters,
+        outside=outside,
+    )
+
+
+def executable(*op_names):
+    return module(
+        main=[op(f"i{n}", "add", "f32[2]", op_name=name) for n, name in enumerate(op_names)]
+    )
+
+
+def coverage(graph, eager=(), executables=None):
+    return graph_values(recording(graph, eager), executables)["xla_coverage"]
+
+
+def test_ops_are_those_that_are_left_and_the_reduction_is_the_share_that_went():
+    values = graph_values(
+        recording(graph(before={"MatMul": 3, "Identity": 7}, after={"MatMul": 3, "Const": 1})), None
+    )
+    assert (values["graph_ops"].number, values["graph_ops"].source) == (4.0, Source.GRAPH)
+    assert (values["graph_reduction"].number, values["graph_reduction"].source) == (
+        0.6,
+        Source.GRAPH,
+    )
+    assert (
+        values["graph_ops"].detail["where"]
+        == "10 ops before Grappler, 4 after; most: MatMul ×3, Const ×1"
+    )
+
+
+def test_ops_that_grappler_adds_are_said_and_reduce_nothing():
+    values = graph_values(
+        recording(graph(before={"Conv2D": 2, "Identity": 1}, after={"Conv2D": 2, "Transpose": 4})),
+        None,
+    )
+    assert (values["graph_ops"].number, values["graph_reduction"].number) == (6.0, 0.0)
+    assert values["graph_reduction"].detail["where"] == "Grappler added 3 ops to 3: Transpose +4"
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (recording(why="the step ended"), "the step ended"),
+        (recording(), "no step was run for the graphs"),
+    ],
+)
+def test_without_a_graph_all_is_unknown_with_the_reason(given, why):
+    values = graph_values(given, None)
+    assert {value.why for value in values.values()} == {why}
+    assert {value.number for value in values.values()} == {None}
+    assert graph_tables(given, None) == {}
+
+
+def test_a_step_without_functions_has_no_graph():
+    values = graph_values(recording(StepGraph(before={}, after={})), None)
+    assert values["graph_ops"].number is None
+    assert (
+        values["graph_ops"].why
+        == values["graph_reduction"].why
+        == "the step calls no tf.function, so it has no graph"
+    )
+    assert values["xla_coverage"].why.startswith("nothing in the step computes")
+
+
+@pytest.mark.parametrize(
+    ("given", "eager", "share"),
+    [
+        (graph([cluster("a", "b", asked=True)]), (), 1.0),
+        (graph([cluster("a", "b", asked=True)], outside(UNASKED)), (), 2 / 3),
+        (graph([cluster("a", asked=True)] * 3, outside(UNASKED)), (), 0.75),  # called three times
+        (graph(outside=outside(UNASKED, UNASKED)), (), 0.0),
+        (graph([cluster("a", asked=True)]), (("Mul", "m.py:1", 3),), 0.25),
+        (
+            graph([cluster("a", asked=True)]),
+            (
+                ("__inference_step_7", "m.py:1", 3),
+                ("ReadVariableOp", "m.py:2", 1),
+                ("IteratorGetNext", None, 1),
+            ),
+            1.0,
+        ),
+    ],
+)
+def test_coverage_is_the_share_of_compute_nodes_in_clusters(given, eager, share):
+    assert coverage(given, eager).number == share
+
+
+AUTO = [cluster("a", "b/c", "d"), cluster("e", "f", "g", "h")]
+
+
+@pytest.mark.parametrize(
+    ("executables", "share"),
+    [
+        (None, 1.0),  # it is not known what ran
+        ({}, 0.0),
+        ({"cluster_0_x(3)": executable("b/c", "")}, 3 / 7),  # clusters are numbered anew each time
+        (
+            {
+                "cluster_0_x(3)": executable("old;d", "other"),
+                "cluster_1_x(4)": executable("f", "g"),
+            },
+            1.0,
+        ),
+        (
+            {"cluster_0_x(3)": executable("e", "f", "a")},
+            4 / 7,
+        ),  # an executable stands for the cluster that it shares most with
+        ({"cluster_0_x(3)": executable("c")}, 3 / 7),  # b was called and not inlined
+        ({"a_inference_step_7(3)": executable("a", "e")}, 0.0),  # not one of auto-clustering's
+        ({"cluster_0_x(3)": executable("x", "y")}, 0.0),
+    ],
+)
+def test_an_auto_cluster_that_did_not_run_is_outside(executables, share):
+    value = coverage(graph(AUTO), executables=executables)
+    assert value.number == share
+    assert (FELL_BACK in value.detail.get("where", "")) == (share < 1)
+
+
+def test_what_the_user_asked_for_ran_whatever_the_executables_are_called():
+    assert coverage(graph([cluster("a", asked=True)]), executables={}).number == 1.0
+
+
+def test_what_xla_cannot_compile_comes_first_and_then_what_is_most_often():
+    ops = (
+        *outside(UNASKED, NO_KERNEL, TEXT),
+        *outside(UNASKED),
+        GraphOp(name="p", op_type="PyFunc", line=None, why=PYTHON),
+    )
+    n_inside, found = outside_xla(
+        graph([cluster("a", asked=True)], ops), (("Mul", "m.py:1", 2),), None
+    )
+    assert n_inside == 1
+    assert [(one.op_type, one.why, one.n_ops) for one in found] == [
+        ("Type2", TEXT, 1),
+        ("PyFunc", PYTHON, 1),
+        ("Type1", NO_KERNEL, 1),
+        ("Mul", EAGER, 2),
+        ("Type0", UNASKED, 2),
+    ]
+
+
+def test_the_message_names_five_with_line_and_reason():
+    found = [
+        ("EagerPyFunc", "model.py:12", PYTHON, 1),
+        *[(f"Op{n}", None, UNASKED, n) for n in (6, 5, 4, 3, 2, 1)],
+    ]
+    cause = outside_cause(found)
+    assert cause["where"] == (
+        f"outside XLA: EagerPyFunc ({PYTHON}) at model.py:12; Op6 ×6 ({UNASKED}); Op5 ×5 ({UNASKED}); Op4 ×4 ({UNASKED}); "
+        f"Op3 ×3 ({UNASKED}); and 3 more"
+    )
+    assert "TensorFlow's ops" in cause["try"]
+
+
+@pytest.mark.parametrize("why", WHY_OUTSIDE)
+def test_there_is_a_remedy_for_each_reason(why):
+    assert outside_cause([("Op", None, why, 1)])["try"]
+
+
+def test_tables():
+    given = graph(
+        [cluster("a", asked=True)],
+        outside(TEXT, TEXT),
+        {"Identity": 7, "MatMul": 3, "Add": 1},
+        {"MatMul": 3, "Add": 2},
+    )
+    tables = graph_tables(recording(given), None)
+    assert tables["graph"].rows == (("Identity", 7, 0), ("Add", 1, 2), ("MatMul", 3, 3))
+    assert tables["outside_xla"].rows == (
+        ("op_0", "Type0", "model.py:0", TEXT, 1),
+        ("op_1", "Type1", "model.py:1", TEXT, 1),
+    )
+    assert "surviving" not in tables
+
+
+def test_a_table_with_nothing_in_it_is_left_out():
+    assert set(graph_tables(recording(graph([cluster("a", asked=True)])), None)) == {"graph"}
+
+
+@pytest.mark.parametrize(
+    ("n_outside", "n_inside", "speaks"), [(1, 3, True), (0, 3, False), (3, 0, False)]
+)
+def test_advice_speaks_where_xla_compiles_some_of_the_step_but_not_all(n_outside, n_inside, speaks):
+    value = coverage(
+        graph([cluster(*map(str, range(n_inside)), asked=True)], outside(*[PYTHON] * n_outside))
+    )
+    step = Step(name="train 0", period_s=0.1, parts_s=dict.fromkeys(PARTS, 0.0))
+    found = advise(profile(steps=(step,), xla_coverage=value))
+    assert [(advice.because, advice.what) for advice in found] == [
+        ("xla_coverage is 75 %", value.detail.get("try"))
+    ] * speaks

@@ -1,0 +1,87 @@
+"""The tables of a profile, and the metrics that come with them."""
+
+import pytest
+from helpers.traces import real
+from helpers.xspace import at, line, plane, space
+
+from pytest_tfperf.analysis.profile import profile_of
+from pytest_tfperf.recording import Recording
+from pytest_tfperf.trace.xspace import decode_trace
+
+
+def profiled(trace):
+    return profile_of(Recording(name="", trace=None, workload={}, bare=True), trace)
+
+
+@pytest.fixture(scope="module")
+def profiles():
+    return {
+        name: profiled(real(name)[0])
+        for name in ("gpu_v100_tf_bert_multiworker", "gpu_mi300_jax_conv", "tpu_v6e_jax_inference")
+    }
+
+
+def test_a_cpu_has_tables_of_its_ops_and_says_that_it_has_no_accelerator():
+    host = plane(
+        "/host:CPU",
+        line(
+            "python",
+            at("train", 0, 10, step_num=0, _r=1),
+            at("step", 1, 9, tf_function_call="traced-nonXla", tracing_count=1),
+        ),
+        line("tf_Compute", at("dense/MatMul:MatMul", 2, 6)),
+    )
+    profile = profiled(decode_trace(space(host)))
+    assert set(profile.tables) == {"host_ops", "functions"}
+    assert profile.tables["host_ops"].rows[0][:3] == ("host", "dense/MatMul", "MatMul")
+    assert profile.value("retraces").detail.get("expensive_share") == 1
+    for metric in (
+        "kernel_launches",
+        "host_device_copies",
+        "tensor_core_time",
+        "step_skew",
+        "flops_utilization",
+    ):
+        assert profile.value(metric).number is None
+        assert profile.value(metric).why
+
+
+def test_the_v100_trace_gets_a_full_answer(profiles):
+    profile = profiles["gpu_v100_tf_bert_multiworker"]
+    assert {
+        "kernels",
+        "op_profile",
+        "memory",
+        "memory_at_peak",
+        "devices",
+        "host_ops",
+        "stages",
+    } <= set(profile.tables)
+    assert profile.tables["memory"].rows[0][:2] == (
+        "GPU_6_bfc",
+        pytest.approx(5.78 * 2**30, rel=1e-3),
+    )  # XProf's memory_profile
+    assert profile.kernel_launches == 665
+    assert profile.steps[0].parts_s["device_compute"] == pytest.approx(
+        14.859e-3, rel=1e-3
+    )  # its kernels; XProf adds 0.016 ms of copies
+
+
+def test_the_tpu_trace_gets_a_full_answer(profiles):
+    profile = profiles["tpu_v6e_jax_inference"]
+    detail = profile.value("device_busy").detail
+    assert (detail["duty_cycle"], detail["idle_share"]) == (
+        pytest.approx(0.865, abs=5e-4),
+        pytest.approx(0.134, abs=5e-4),
+    )  # XProf's
+    assert {"op_profile", "roofline", "memory", "devices"} <= set(profile.tables)
+    assert profile.advice[0].because.endswith("awaits what runs asynchronously (-done ops)")
+    assert 0 < profile.flops_utilization < 1
+    assert profile.peak_memory < 32 * 2**30  # what a v6e has
+
+
+def test_the_mi300_trace_gets_a_full_answer(profiles):
+    profile = profiles["gpu_mi300_jax_conv"]
+    assert (profile.xla_clusters, profile.half_precision) == (1, 1.0)
+    assert 0 < profile.flops_utilization < 1
+    assert {"kernels", "op_profile", "devices"} <= set(profile.tables)

@@ -1,0 +1,74 @@
+"""Traces that the profiler itself says are not complete."""
+
+import pytest
+from helpers.builders import value
+from helpers.xspace import at, line, plane, space
+
+from pytest_tfperf.analysis.profile import profile_of
+from pytest_tfperf.analysis.trace_errors import faults, remarks, without_incomplete
+from pytest_tfperf.recording import Recording
+from pytest_tfperf.results import Source, Value
+from pytest_tfperf.trace.xspace import decode_trace
+
+STEPS = line("python", at("train", 0, 10, step_num=0, _r=1), at("train", 10, 20, step_num=1, _r=1))
+
+
+def profiled(*planes, **texts):
+    trace = decode_trace(space(*planes, **texts))
+    return profile_of(Recording(name="", trace=None, workload={}, bare=True), trace)
+
+
+def test_a_complete_trace_has_no_fault():
+    trace = decode_trace(space(plane("/host:CPU", STEPS)))
+    assert (faults(trace), remarks(trace)) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("planes", "texts", "fault"),
+    [
+        (
+            [plane("/host:CPU", STEPS)],
+            {"errors": ["CUPTI\n needs privileges", "CUPTI\n needs privileges"]},
+            "reports an error: CUPTI needs privileges",
+        ),
+        ([plane("/host:CPU", STEPS, stats={"dropped_traces": 1200})], {}, "dropped 1,200 events"),
+        (
+            [
+                plane(
+                    "/host:CPU",
+                    STEPS,
+                    line("gpu", at("x", 0, 1, dropped_traces=5), at("x", 2, 3, dropped_traces=7)),
+                )
+            ],
+            {},
+            "dropped 12 events",
+        ),
+    ],
+)
+def test_what_was_read_from_an_incomplete_trace_is_unknown_and_says_why(planes, texts, fault):
+    profile = profiled(*planes, **texts)
+    for metric in ("input_bound", "host_overhead", "eager_ops", "xla_launches"):
+        assert profile.value(metric).number is None
+        assert fault in profile.value(metric).why
+    assert any(fault in note for note in profile.notes)
+    assert len(profile.steps) == 2
+
+
+def test_dropping_nothing_is_no_fault():
+    assert profiled(plane("/host:CPU", STEPS, stats={"dropped_traces": 0})).input_bound == 0
+
+
+def test_a_warning_is_shown_and_changes_nothing():
+    profile = profiled(plane("/host:CPU", STEPS), warnings=["clock went back"])
+    assert (profile.input_bound, profile.notes) == (0, ("the profiler warns: clock went back",))
+
+
+def test_what_was_not_read_from_the_trace_stays():
+    values = {
+        "step_time": Value.of("step_time", 0.1, Source.TIMED),
+        "flops": Value.of("flops", 5, Source.HLO),
+        "input_bound": value("input_bound", 0.1),
+    }
+    found = without_incomplete(values, ("it broke",))
+    assert [found[name].number for name in values] == [0.1, 5, None]
+    assert found["input_bound"].unit == "0..1"

@@ -1,0 +1,153 @@
+import pytest
+from helpers.xspace import at, line, plane, space
+
+from pytest_tfperf.analysis.steps.detect import find_steps
+from pytest_tfperf.analysis.xla.executions import (
+    compiled_late,
+    compiled_outside,
+    find_xla_use,
+    short_module,
+)
+from pytest_tfperf.trace.xspace import decode_trace
+
+
+def run(begin, *programs):
+    thunks = [
+        at(
+            "dot",
+            begin + 0.1 * n,
+            begin + 0.1 * n + 0.05,
+            hlo_op="dot",
+            hlo_module=f"m{p}",
+            program_id=p,
+        )
+        for n, p in enumerate(programs)
+    ]
+    return [at("CpuExecutable::ExecuteAsyncOnStream", begin, begin + 1), *thunks]
+
+
+def two_steps(*events):
+    marks = [at("train", n * 10, n * 10 + 9, step_num=n, _r=1) for n in range(2)]
+    trace = decode_trace(
+        space(plane("/host:CPU", line("marks", *marks), line("tf_Compute/1", *events)))
+    )
+    return trace, find_steps(trace)
+
+
+def test_launches_are_runs_and_clusters_are_executables():
+    use = find_xla_use(*two_steps(*run(1, 5), *run(3, 5), *run(12, 5), *run(14, 6)))
+    assert (use.launches.tolist(), use.clusters.tolist()) == ([2, 2], [1, 2])
+    assert use.modules == {"m5(5)": 1.5, "m6(6)": 0.5}
+
+
+def test_without_xla_there_are_none():
+    use = find_xla_use(*two_steps(at("MatMul:MatMul", 1, 2)))
+    assert (use.launches.tolist(), use.clusters.tolist(), use.modules) == ([0, 0], [0, 0], {})
+
+
+def test_compilations_are_told_apart_by_when_they_ran():
+    compilation = [
+        at("CpuCompiler::RunBackend", begin, begin + 0.5, name=f"m{begin}")
+        for begin in (1, 9.2, 12)
+    ]
+    trace, steps = two_steps(*compilation)
+    assert compiled_late(trace, steps) == ["m12"]
+    assert (
+        compiled_outside(trace, steps) == 0
+    )  # 9.2 is in the period of the first step, which lasts to the second
+    trace, steps = two_steps(at("CpuCompiler::RunBackend", 30, 31))
+    assert compiled_outside(trace, steps) == 1
+
+
+def test_on_a_gpu_the_compiler_s_passes_name_the_module_and_autotuning_compiles_within_them():
+    trace, steps = two_steps(
+        at("HLO Transforms:m1", 1, 2),
+        at("HLO Transforms:m12", 12, 14),
+        at("HLO Transforms:tried", 12.5, 13),
+    )
+    assert compiled_late(trace, steps) == ["m12"]
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        ("a_inference_train_step_123__XlaMustCompile_true_config_proto_135_.2(7)", "train_step"),
+        ("a_inference_one_step_on_data_21694__.4(1)", "one_step_on_data"),
+        ("cluster_0__XlaCompiledKernel_true__XlaHasReferenceVars_false_.4(12)", "cluster_0"),
+        ("jit_step(3)", "jit_step"),
+    ],
+)
+def test_a_module_is_shown_by_its_function(name, short):
+    assert short_module(name) == short
+
+
+def test_on_a_tpu_executions_are_those_of_the_busiest_core():
+    cores = [
+        plane(
+            f"/device:TPU:{n}",
+            line("XLA Modules", *(at(name, begin, begin + 1) for name, begin in runs)),
+        )
+        for n, runs in enumerate(
+            [
+                [("jit_f(9)", 1), ("jit_g(8)", 3), ("jit_f(9)", 5), ("jit_f(9)", 12)],
+                [("jit_f(9)", 1)],
+            ]
+        )
+    ]
+    marks = [at("train", n * 10, n * 10 + 9, step_num=n, _r=1) for n in range(2)]
+    trace = decode_trace(space(plane("/host:CPU", line("marks", *marks)), *cores))
+    use = find_xla_use(trace, find_steps(trace))
+    assert (use.launches.tolist(), use.clusters.tolist(), use.modules) == (
+        [3, 1],
+        [2, 1],
+        {"jit_f(9)": 1.5, "jit_g(8)": 0.5},
+    )
+
+
+def test_on_gpus_kernels_name_the_executables_and_each_gpu_ran_its_share():
+    marks = [at("train", n * 10, n * 10 + 9, step_num=n, _r=1) for n in range(2)]
+    runs = [
+        at("GpuExecutable::ExecuteAsyncOnStream", begin, begin + 0.5)
+        for begin in (1, 1.1, 3, 3.1, 12, 12.1)
+    ]
+    gpus = [
+        plane(
+            f"/device:GPU:{n}",
+            line(
+                "Stream #1(Compute)",
+                *(at("fusion", b, b + 1, hlo_module=f"m{p}", program_id=p) for b, p in work),
+            ),
+        )
+        for n, work in enumerate([[(2, 5), (4, 6), (13, 5)], [(2, 5), (4, 6), (13, 5)]])
+    ]
+    trace = decode_trace(space(plane("/host:CPU", line("marks", *marks), line("py", *runs)), *gpus))
+    use = find_xla_use(trace, find_steps(trace))
+    assert (use.launches.tolist(), use.clusters.tolist(), use.modules) == (
+        [2, 1],
+        [2, 1],
+        {"m5(5)": 1, "m6(6)": 0.5},
+    )
+
+
+def test_the_ops_of_a_loop_run_more_often_than_their_executable():
+    runs = [event for begin in (1, 12) for event in run(begin, 5)]
+    looped = [
+        at(
+            "add",
+            begin + 0.5 + n * 0.05,
+            begin + 0.52 + n * 0.05,
+            hlo_op="add",
+            hlo_module="m5",
+            program_id=5,
+        )
+        for begin in (1, 12)
+        for n in range(4)
+    ]
+    assert find_xla_use(*two_steps(*runs, *looped)).modules == {"m5(5)": 1}
+
+
+def test_names_that_events_cut_short_are_found_in_the_metadata_by_their_id():
+    use = find_xla_use(*two_steps(*run(1, 5)))
+    assert use.in_metadata(["a much longer name than m5(5)", "other(55)"]) == {
+        "a much longer name than m5(5)": 0.5
+    }

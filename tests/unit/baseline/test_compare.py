@@ -1,0 +1,445 @@
+"""A profile against what is stored: structure decided exactly, timing shown."""
+
+from dataclasses import replace
+
+import pytest
+from helpers.builders import LAPTOP, SERVER, profile, record_of, run_of, value
+
+from pytest_tfperf.baseline.compare import against_profile, compare_with_baseline
+from pytest_tfperf.baseline.record import record
+from pytest_tfperf.baseline.store import Place
+from pytest_tfperf.errors import BaselineError
+from pytest_tfperf.results import Value, Verdict
+
+HOW_TO_RECORD = (
+    "  try: record it with pytest --tfperf-update-new (what is missing) or --tfperf-update (all)"
+)
+
+
+@pytest.fixture
+def place(tmp_path):
+    return Place.of("test_model.py", tmp_path, None)
+
+
+def store(place, measured, environment=LAPTOP, times=1):
+    for _ in range(times):
+        record({place: [run_of(record_of(measured, environment=environment))]}, False)
+
+
+def compare(place, measured, environment=LAPTOP, only="structural", max_regression=None):
+    return list(
+        compare_with_baseline(measured, "test_step", place, environment, only, max_regression)
+    )
+
+
+def the_check(place, before, now, **options):
+    store(place, before)
+    [found] = compare(place, now, **options)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("metric", "before", "now", "verdict"),
+    [
+        ("retraces", 2, 2, "PASS"),
+        ("retraces", 2, 3, "REGRESSION"),
+        ("retraces", 2, 1, "IMPROVED"),
+        ("xla_coverage", 0.5, 0.5, "PASS"),
+        ("xla_coverage", 0.5, 0.499, "REGRESSION"),
+        ("xla_coverage", 0.5, 0.501, "IMPROVED"),
+        ("xla_coverage", 1 / 3, 1 / 3, "PASS"),  # stored rounded
+        ("xla_coverage", 1 / 3, 1 / 3 + 1e-9, "PASS"),  # no difference of what is stored
+        ("xla_clusters", 1, 1, "PASS"),
+        ("xla_clusters", 1, 2, "REGRESSION"),  # neither direction is better, so any change is
+        ("xla_clusters", 2, 1, "REGRESSION"),
+        ("flops", 1e9, 0.5e9, "REGRESSION"),
+        ("retraces", 0, 0, "PASS"),
+        ("retraces", 0, 1, "REGRESSION"),
+        ("peak_memory", 1000, 1100, "PASS"),
+        ("peak_memory", 1000, 1101, "REGRESSION"),
+        ("peak_memory", 1000, 900, "PASS"),
+        ("peak_memory", 1000, 899, "IMPROVED"),
+        ("host_device_bytes", 1000, 1001, "REGRESSION"),  # the tolerance is peak_memory's alone
+    ],
+)
+def test_structure_is_compared_exactly_in_the_better_direction(place, metric, before, now, verdict):
+    found = the_check(place, profile(**{metric: before}), profile(**{metric: now}))
+    assert (found.metric, found.kind, found.verdict) == (metric, "baseline", Verdict(verdict))
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "varies", "verdict"),
+    [
+        (0.5, 0.625, 0.125, "PASS"),
+        (0.5, 0.375, 0.125, "PASS"),
+        (0.5, 0.626, 0.125, "REGRESSION"),
+        (0.5, 0.374, 0.125, "IMPROVED"),
+        (0.5, 0.501, 0.0, "REGRESSION"),
+    ],
+)
+def test_a_sample_may_differ_by_as_much_as_samples_do(place, before, now, varies, verdict):
+    found = the_check(
+        place,
+        profile(batch_padding=before),
+        profile(batch_padding=value("batch_padding", now, varies=varies)),
+    )
+    assert found.verdict == Verdict(verdict)
+    assert ("within 12.5 % of the 50 % in the baseline" in found.message) == (verdict == "PASS")
+
+
+@pytest.mark.parametrize(
+    ("metric", "before", "now", "message"),
+    [
+        ("retraces", 2, 2, "retraces is 2, as in the baseline"),
+        (
+            "retraces",
+            2,
+            3,
+            "retraces changed from 2 to 3\n  if it is meant: pytest --tfperf-update",
+        ),
+        (
+            "retraces",
+            2,
+            1,
+            "retraces changed from 2 to 1\n  try: pytest --tfperf-update, to hold it from now on",
+        ),
+        (
+            "peak_memory",
+            1024,
+            1100,
+            "peak_memory is 1.07 KiB, within 10 % of the 1 KiB in the baseline",
+        ),
+        (
+            "xla_coverage",
+            0.5,
+            0.50001,
+            "xla_coverage changed from 50 % to 50 % (exactly 0.5 and 0.50001)\n"
+            "  try: pytest --tfperf-update, to hold it from now on",
+        ),
+    ],
+)
+def test_both_values_are_said(place, metric, before, now, message):
+    found = the_check(place, profile(**{metric: before}), profile(**{metric: now}))
+    assert found.message == message
+
+
+def test_a_regression_says_where_what_to_try_and_what_changed_besides(place):
+    store(place, profile(retraces=0))
+    environment = {
+        **LAPTOP,
+        "setting": {"tensorflow": "2.21.1", "precision": "float32", "xla_flags": "--new"},
+    }
+    traced = value(
+        "retraces", 3, n_steps=79, n_epoch_ends=2, where="step ×3", **{"try": "an input_signature"}
+    )
+    [found] = compare(place, profile("", retraces=traced), environment)
+    assert found.message.splitlines() == [
+        "retraces changed from 0 to 3",
+        "  over: 79 steps after the first and 2 epoch ends",
+        "  where: step ×3",
+        "  try: an input_signature",
+        "  changed besides: tensorflow 2.21.0 → 2.21.1",
+        "  if it is meant: pytest --tfperf-update",
+    ]
+    assert found.wanted == "0 (baseline)"
+
+
+def test_what_is_stored_and_unknown_now_is_unknown(place):
+    unknown = Value.unknown("retraces", "the trace was cut")
+    found = the_check(place, profile(retraces=2), profile(retraces=unknown))
+    assert (found.verdict, found.message) == (
+        Verdict.UNKNOWN,
+        "retraces is unknown, 2 in the baseline: the trace was cut",
+    )
+
+
+def test_what_is_unknown_on_both_sides_is_not_a_check(place):
+    store(place, profile(retraces=2))
+    assert [found.metric for found in compare(place, profile(retraces=2))] == ["retraces"]
+
+
+@pytest.mark.parametrize("metric", ["eager_ops", "fusions"])
+def test_what_is_measured_and_not_stored_is_new(place, metric):
+    store(place, profile(retraces=0, xla_clusters=1))
+    checks = compare(place, profile(retraces=0, xla_clusters=1, **{metric: 3}))
+    [new] = [found for found in checks if found.verdict is Verdict.NEW]
+    assert (new.metric, new.message) == (
+        metric,
+        f"{metric} is 3, and the baseline has none\n{HOW_TO_RECORD}",
+    )
+
+
+def test_a_new_metric_is_recorded_by_the_command_that_its_message_names(place):
+    store(place, profile(retraces=0, xla_clusters=1))
+    now = profile(retraces=0, xla_clusters=1, eager_ops=3, fusions=2)
+    record({place: [run_of(record_of(now))]}, True)
+    assert {found.verdict for found in compare(place, now)} == {Verdict.PASS}
+
+
+@pytest.mark.parametrize("name", ["", "eval"])
+def test_without_an_entry_it_is_missing_and_says_how_to_record_it(place, name):
+    [found] = compare(place, profile(name, retraces=0), only=None)
+    key = "test_step/eval" if name else "test_step"
+    assert (found.verdict, found.message) == (
+        Verdict.MISSING,
+        f"no baseline for {key!r} in {place.structure}\n{HOW_TO_RECORD}",
+    )
+
+
+def test_an_entry_for_another_workload_is_missing_and_shows_both(place):
+    store(place, profile(retraces=0, workload={"batch": 8, "inputs": ["float32[8]"]}))
+    [found] = compare(
+        place,
+        profile(retraces=0, workload={"batch": 16, "inputs": ["float32[8]"], "replicas": 2}),
+        only=None,
+    )
+    assert found.verdict is Verdict.MISSING
+    assert found.message == (
+        f"the baseline of 'test_step' in {place.structure} is for another workload "
+        "(batch: stored 8, now 16; replicas: stored None, now 2)\n"
+        "  try: pytest --tfperf-update, if the change is meant"
+    )
+
+
+def test_another_platform_is_incomparable_and_named_while_program_metrics_are_decided(place):
+    store(place, profile(retraces=0, xla_clusters=1))
+    checks = compare(place, profile(retraces=1, xla_clusters=9), SERVER)
+    assert [(found.metric, found.verdict) for found in checks] == [
+        ("retraces", Verdict.REGRESSION),
+        ("platform", Verdict.INCOMPARABLE),
+    ]
+    assert checks[1].message == (
+        "platform metrics of the baseline are for cpu, TensorFlow 2.21, oneDNN on, this is H100, TensorFlow 2.21, oneDNN on\n"
+        f"{HOW_TO_RECORD} on this platform"
+    )
+
+
+def test_each_platform_has_its_own_values(place):
+    store(place, profile(xla_clusters=1))
+    store(place, profile(xla_clusters=2), SERVER)
+    assert [found.verdict for found in compare(place, profile(xla_clusters=1))] == [Verdict.PASS]
+    assert [found.verdict for found in compare(place, profile(xla_clusters=1), SERVER)] == [
+        Verdict.REGRESSION
+    ]
+
+
+def timing(place, measured, environment=LAPTOP, max_regression=None):
+    [found] = compare(place, measured, environment, "timing", max_regression)
+    return found
+
+
+@pytest.mark.parametrize("n_runs", [1, 4])
+def test_under_five_runs_times_are_collected_and_not_decided(place, n_runs):
+    store(place, profile(step_time=0.010), times=n_runs)
+    found = timing(place, profile(step_time=0.012))
+    assert (found.metric, found.verdict, found.wanted) == (
+        "step_time",
+        Verdict.INCONCLUSIVE,
+        "at most 5 % slower",
+    )
+    assert found.message == (
+        f"step_time is 12 ms, 1.200 times the 10 ms of {'the only run recorded' if n_runs == 1 else 'the last 4 runs'}; "
+        f"collecting {n_runs} of 5 runs\n  try: pytest --tfperf-update again, or tfperf accept RUN.json of runs like this one"
+    )
+
+
+@pytest.mark.parametrize(
+    ("now", "max_regression", "verdict"),
+    [
+        (0.012, None, "REGRESSION"),
+        (0.012, 0.3, "PASS"),
+        (0.0101, None, "PASS"),
+        (0.0095, None, "IMPROVED"),
+        (0.0106, None, "INCONCLUSIVE"),
+    ],
+)
+def test_from_five_runs_on_times_are_decided(place, now, max_regression, verdict):
+    store(place, profile(step_time=0.010), times=5)
+    assert timing(place, profile(step_time=now), max_regression=max_regression).verdict == Verdict(
+        verdict
+    )
+
+
+def test_a_slower_step_says_how_much_since_when_where_and_what_changed_besides(place):
+    store(place, profile(step_time=0.010), times=10)
+    environment = {**LAPTOP, "setting": {"tensorflow": "2.21.1", "precision": "float32"}}
+    now = value("step_time", 0.012, settled=True, where="Map")
+    found = timing(place, profile(step_time=now), environment)
+    assert found.message.splitlines() == [
+        "step_time is 12 ms, 1.200 times the 10 ms of the last 10 runs (1.177 to 1.223, 99.5 % interval), wanted at most 5 % slower",
+        "  newest recorded: commit abc123",
+        "  where: Map",
+        "  changed besides: tensorflow 2.21.0 → 2.21.1",
+        "  try: pytest --tfperf-update, if the slow-down is meant",
+    ]
+
+
+@pytest.mark.parametrize("n_runs", [1, 10])
+def test_times_beside_other_workers_are_not_decided(place, n_runs):
+    store(place, profile(step_time=0.010), times=n_runs)
+    [found] = compare_with_baseline(
+        profile(step_time=0.1), "test_step", place, LAPTOP, "timing", None, shared_cpu=True
+    )
+    assert (found.verdict, found.message.partition(": ")[2]) == (
+        Verdict.INCONCLUSIVE,
+        "other workers used the CPU; run without -n",
+    )
+
+
+def test_times_of_steps_that_had_not_settled_are_not_decided(place):
+    store(place, profile(step_time=0.010), times=10)
+    found = timing(place, profile(step_time=value("step_time", 0.1, settled=False)))
+    assert (found.verdict, found.message.partition(": ")[2]) == (
+        Verdict.INCONCLUSIVE,
+        "the input buffers were still draining",
+    )
+
+
+def test_the_tolerance_is_what_is_wanted(place):
+    store(place, profile(step_time=0.010))
+    assert (
+        timing(place, profile(step_time=0.012), max_regression=0.1).wanted == "at most 10 % slower"
+    )
+
+
+def test_another_machine_class_is_incomparable_with_the_fields_that_differ_and_why_they_matter(
+    place,
+):
+    store(place, profile(step_time=0.010))
+    other = {**LAPTOP, "machine": {**LAPTOP["machine"], "cores": 8}}
+    found = timing(place, profile(step_time=0.012), other)
+    assert found.verdict is Verdict.INCOMPARABLE
+    assert found.message.splitlines()[0] == (
+        "step_time is 12 ms; it is stored for another machine class "
+        "(cores: stored 4, here 8 (matters: TensorFlow sizes its thread pools by them))"
+    )
+
+
+def test_of_several_machine_classes_the_nearest_is_named(place):
+    other = {**LAPTOP, "machine": {**LAPTOP["machine"], "cores": 8}}
+    for environment in (SERVER, LAPTOP):
+        store(place, profile(step_time=0.010), environment)
+    assert "(cores: stored 4, here 8 (" in timing(place, profile(step_time=0.012), other).message
+
+
+def test_a_history_without_a_step_time_is_none(place):
+    store(place, profile(step_time=0.010))
+    path = place.timing_file(LAPTOP["machine"])
+    path.write_text(path.read_text().replace('"step_time"', '"epoch_gap"'))
+    found = timing(place, profile(step_time=0.012))
+    assert (found.verdict, found.message.splitlines()[0]) == (
+        Verdict.INCOMPARABLE,
+        "step_time is 12 ms; its history has no step time",
+    )
+
+
+def test_a_time_that_is_not_stored_anywhere_is_incomparable(place):
+    store(place, profile(retraces=0))
+    found = timing(place, profile(step_time=0.012))
+    assert (found.verdict, found.message.splitlines()[0]) == (
+        Verdict.INCOMPARABLE,
+        "step_time is 12 ms; no timing is stored for it",
+    )
+
+
+def test_a_time_that_is_stored_for_another_workload_is_incomparable(place):
+    workload = {"batch": 16}
+    store(place, profile(step_time=0.010))
+    store(place, profile(workload=workload, step_time=value("step_time", 0.010, settled=False)))
+    found = timing(place, profile(workload=workload, step_time=0.012))
+    assert (found.verdict, found.message.splitlines()[0]) == (
+        Verdict.INCOMPARABLE,
+        "step_time is 12 ms; it is stored for another workload",
+    )
+
+
+def test_an_unknown_time_is_a_check_only_where_one_was_asked_for(place):
+    store(place, profile(retraces=0))
+    assert compare(place, profile(retraces=0), only="timing") == []
+    found = timing(place, profile(retraces=0), max_regression=0.05)
+    assert (found.verdict, found.message) == (Verdict.UNKNOWN, "step_time is unknown: not measured")
+
+
+def test_a_time_that_is_stored_and_unknown_now_is_unknown(place):
+    store(place, profile(step_time=0.1))
+    found = timing(place, profile(retraces=0))
+    assert (found.verdict, found.message) == (Verdict.UNKNOWN, "step_time is unknown: not measured")
+
+
+@pytest.mark.parametrize(
+    ("only", "metrics"),
+    [
+        (None, ["retraces", "xla_clusters", "step_time"]),
+        ("structural", ["retraces", "xla_clusters"]),
+        ("timing", ["step_time"]),
+    ],
+)
+def test_only_leaves_one_kind_in(place, only, metrics):
+    measured = profile(retraces=0, xla_clusters=1, step_time=0.1)
+    store(place, measured)
+    assert [found.metric for found in compare(place, measured, only=only)] == metrics
+
+
+def test_every_check_names_its_profile(place):
+    measured = profile("eval", retraces=0, step_time=0.1)
+    store(place, measured)
+    assert {found.profile for found in compare(place, measured, only=None)} == {"eval"}
+
+
+def test_a_damaged_file_is_an_error(place):
+    store(place, profile(step_time=0.1))
+    place.timing_file(LAPTOP["machine"]).write_text("{")
+    with pytest.raises(BaselineError, match="not JSON"):
+        compare(place, profile(step_time=0.1), only=None)
+
+
+def test_comparing_writes_nothing(place):
+    compare(place, profile(retraces=0, step_time=0.1), only=None)
+    assert not place.structure.parent.exists()
+
+
+@pytest.mark.parametrize(
+    ("inputs", "verdict"),
+    [(["int32[4,?]"], Verdict.INCONCLUSIVE), (["int32[?,4]"], Verdict.REGRESSION)],
+)
+def test_what_depends_on_shapes_that_differ_from_batch_to_batch_is_not_decided(
+    place, inputs, verdict
+):
+    before, now = (
+        replace(profile(padding_overhead=number), workload={"inputs": inputs, "batch": 4})
+        for number in (0.5, 0.6)
+    )
+    found = the_check(place, before, now)
+    assert found.verdict == verdict
+
+
+def test_a_profile_is_compared_with_another_one_which_is_named():
+    before, now = (
+        profile("train", retraces=n, xla_clusters=1, eager_ops=ops)
+        for n, ops in ((0, Value.unknown("eager_ops", "?")), (1, 2))
+    )
+    found = against_profile(now, before, "origin/main", "against")
+    assert {(one.kind, one.profile) for one in found} == {("against", "train")}
+    assert [(one.metric, one.verdict.value, one.message, one.wanted) for one in found] == [
+        (
+            "retraces",
+            "REGRESSION",
+            "retraces changed from 0 to 1\n  if it is meant: --tfperf-only timing, until origin/main has it too",
+            "0 (origin/main)",
+        ),
+        ("eager_ops", "NEW", "eager_ops is 2, and origin/main has none", "a value in origin/main"),
+        ("xla_clusters", "PASS", "xla_clusters is 1, as in origin/main", "1 (origin/main)"),
+    ]
+
+
+@pytest.mark.parametrize(("now", "said"), [(0.3, ["input_bound 2 % → 19 %"]), (0.1, [])])
+def test_the_shares_that_changed_with_a_step_time_are_in_the_message_of_a_regression(
+    place, now, said
+):
+    for bound in (0.01, 0.02, 0.03):
+        store(place, profile(step_time=0.1, input_bound=bound, host_overhead=0.4))
+    [check] = compare(
+        place, profile(step_time=now, input_bound=0.19, host_overhead=0.41), only="timing"
+    )
+    assert check.detail["differences"] == [{"what": "input_bound 2 % → 19 %", "seconds": None}]
+    assert [line.strip() for line in check.message.splitlines() if "input_bound" in line] == said

@@ -1,0 +1,186 @@
+"""Histories of step times: what is kept, what is frozen, what starts anew, what does not count twice."""
+
+import pytest
+from helpers.builders import created
+
+from pytest_tfperf.baseline.history import KEPT_RUNS, history_of, merge_runs, rounded
+
+WORKLOAD = {"batch": 8}
+
+
+def run(step_time, second, **metrics):
+    return {
+        "step_time": step_time,
+        "commit": f"commit{second}",
+        "created": created(second),
+        **metrics,
+    }
+
+
+def merged(old, *runs, workload=WORKLOAD, tolerance=0.05):
+    return merge_runs(old, runs, workload, tolerance)
+
+
+def recorded_one_by_one(times):
+    entry = None
+    for second, time in enumerate(times):
+        entry = merged(entry, run(time, second)).entry
+    return entry
+
+
+def seconds(entry):
+    return [int(one["commit"].removeprefix("commit")) for one in entry["runs"]]
+
+
+@pytest.mark.parametrize(
+    ("number", "stored"),
+    [
+        (3.0, 3),
+        (0, 0),
+        (123456789.0, 123456789),
+        (1 / 3, 0.333333),
+        (1234567.5, 1234570.0),
+        (1e-9 / 3, 3.33333e-10),
+        (-2.5, -2.5),
+    ],
+)
+def test_numbers_are_stored_whole_or_to_six_digits(number, stored):
+    assert (rounded(number), type(rounded(number))) == (stored, type(stored))
+
+
+@pytest.mark.parametrize(
+    ("n_runs", "kept"),
+    [(1, range(1)), (9, range(9)), (10, range(10)), (11, range(1, 11)), (13, range(3, 13))],
+)
+def test_the_last_ten_runs_are_kept(n_runs, kept):
+    times = [1.0, 1.01] * n_runs
+    assert seconds(recorded_one_by_one(times[:n_runs])) == list(kept)
+    assert seconds(merged(None, *(run(times[n], n) for n in range(n_runs))).entry) == list(kept)
+    assert KEPT_RUNS == 10
+
+
+def test_the_anchor_is_the_middle_of_the_first_five_runs_and_then_stays():
+    times = [1.0, 1.4, 1.1, 1.3, 1.2, 1.2, 1.2]
+    anchors = [recorded_one_by_one(times[:n])["anchor"] for n in range(1, 8)]
+    assert [anchor["step_time"] for anchor in anchors] == pytest.approx(
+        [1.0, 1.2, 1.1, 1.2, 1.2, 1.2, 1.2]
+    )
+    assert [anchor["runs"] for anchor in anchors] == [1, 2, 3, 4, 5, 5, 5]
+    assert {anchor["commit"] for anchor in anchors} == {"commit0"}
+    assert anchors[4] == anchors[5] == anchors[6]
+
+
+def test_each_metric_has_a_middle_of_its_own_over_the_runs_that_know_it():
+    entry = merged(None, run(1.0, 0, epoch_gap=5.0), run(3.0, 1), run(2.0, 2, epoch_gap=7.0)).entry
+    assert entry["anchor"] == {
+        "step_time": 2.0,
+        "epoch_gap": 6.0,
+        "commit": "commit0",
+        "created": created(0),
+        "runs": 3,
+    }
+
+
+def test_an_anchor_of_one_run_as_it_was_once_stored_becomes_one_of_five():
+    runs = [{"step_time": 1.0 + n / 100, "commit": ""} for n in range(5)]
+    old = {"workload": WORKLOAD, "anchor": runs[0], "runs": runs}
+    assert history_of(old).n_anchor == 1
+    anchor = merged(old, run(1.02, 0)).entry["anchor"]
+    assert (anchor["step_time"], anchor["runs"]) == (1.02, 5)
+
+
+def test_runs_are_kept_in_the_order_in_which_they_were_made():
+    entry = merged(None, run(1.0, 5), run(1.1, 3)).entry
+    assert seconds(entry) == [3, 5]
+    assert seconds(merged(entry, run(1.05, 4)).entry) == [3, 4, 5]
+
+
+def test_a_run_does_not_count_twice():
+    entry = merged(None, run(1.0, 0), run(1.0, 1)).entry
+    again = merged(entry, run(1.0, 1))
+    assert (again.entry, again.n_added, again.left_out) == (
+        None,
+        0,
+        ((0, "it is recorded already"),),
+    )
+    both = merged(None, run(1.0, 0), run(1.0, 0))
+    assert (both.n_added, len(both.entry["runs"]), both.left_out) == (
+        1,
+        1,
+        ((1, "it is recorded already"),),
+    )
+
+
+def test_two_machines_that_ran_in_the_same_second_are_two_runs():
+    assert merged(None, run(1.0, 0), run(1.01, 0)).n_added == 2
+
+
+def test_a_run_from_before_those_that_are_kept_does_not_come_back():
+    entry = recorded_one_by_one([1.0, 1.01] * 6)
+    again = merged(entry, run(1.0, 0))
+    assert (again.entry, again.left_out) == (
+        None,
+        ((0, "not among the latest 10 runs, which are kept"),),
+    )
+
+
+def test_another_level_starts_the_history_anew_and_the_anchor_too():
+    entry = recorded_one_by_one([1.0, 1.01] * 3)
+    done = merged(entry, run(0.7, 10), run(0.71, 11))
+    assert (
+        done.what
+        == "times: the history starts anew with 2 runs: step_time was 1 s, and is 705 ms now"
+    )
+    assert seconds(done.entry) == [10, 11]
+    assert (
+        done.entry["anchor"]["step_time"],
+        done.entry["anchor"]["runs"],
+        done.entry["since"],
+    ) == (0.705, 2, created(10))
+    after = merged(done.entry, run(1.0, 3), run(0.7, 12))
+    assert (seconds(after.entry), after.left_out) == (
+        [10, 11, 12],
+        ((0, f"older than its history, which started anew at {created(10)}"),),
+    )
+
+
+def test_older_runs_that_come_with_another_level_are_left_out():
+    entry = recorded_one_by_one([1.0, 1.01] * 3)
+    done = merged(entry, run(1.0, 3, epoch_gap=1.0), run(0.7, 10))
+    assert (seconds(done.entry), done.n_added) == ([10], 1)
+    assert done.left_out == ((0, "older than the change of level that starts the history anew"),)
+
+
+def test_older_runs_of_another_level_do_not_put_newer_ones_aside():
+    entry = merged(None, *(run(1.0 + n / 100, 10 + n) for n in range(6))).entry
+    done = merged(entry, run(5.0, 3))
+    assert done.level is None
+    assert seconds(done.entry) == [3, 10, 11, 12, 13, 14, 15]
+
+
+def test_drift_that_is_recorded_starts_the_history_anew_at_the_test_s_own_tolerance():
+    runs = [run(1.03, n) for n in range(10)]
+    old = {"workload": WORKLOAD, "anchor": {**run(1.0, 0), "runs": 5}, "runs": runs}
+    assert merged(old, run(1.03, 20), tolerance=0.05).level is None
+    assert merged(old, run(1.03, 20), tolerance=0.005).level == (1.0, 1.03)
+
+
+def test_a_history_of_another_workload_is_none():
+    entry = merged(recorded_one_by_one([1.0] * 6), run(1.1, 10), workload={"batch": 16})
+    assert (entry.entry["workload"], seconds(entry.entry), entry.level) == (
+        {"batch": 16},
+        [10],
+        None,
+    )
+
+
+def test_runs_without_a_step_time_decide_no_level():
+    old = {"workload": WORKLOAD, "anchor": {}, "runs": [{"epoch_gap": 1.0}]}
+    assert merged(old, run(1.0, 1)).level is None
+
+
+@pytest.mark.parametrize(
+    ("n", "what"), [(1, "times: 1 run added, 1 kept"), (12, "times: 10 runs added, 10 kept")]
+)
+def test_what_was_done_is_said(n, what):
+    assert merged(None, *(run(1.0, second) for second in range(n))).what == what

@@ -1,0 +1,409 @@
+"""Limits: how they are read, and what they say of a profile."""
+
+import math
+
+import pytest
+from helpers.builders import profile, value
+
+from pytest_tfperf.checks.arguments import Wanted, argument_names, parse_limit_lines, parse_steps
+from pytest_tfperf.checks.limits import asked_for, check_limits, explanation
+from pytest_tfperf.errors import LimitError
+from pytest_tfperf.metrics import COUNT, METRICS
+from pytest_tfperf.results import Value, Verdict
+
+
+def decide(measured, only=None, parallel=False, **limits):
+    return check_limits(measured, Wanted.read(limits).limits, only, parallel)
+
+
+def the_check(measured, **limits):
+    [found] = decide(measured, **limits)
+    return found
+
+
+AT_THE_BOUNDARY = [
+    ("max_input_bound", 0.05, 0.05, "PASS"),
+    ("max_input_bound", 0.05, math.nextafter(0.05, 1), "FAIL"),
+    ("max_input_bound", 0.05, math.nextafter(0.05, 0), "PASS"),
+    ("max_input_bound", "35%", 0.35, "PASS"),
+    ("max_input_bound", 0, 0.0, "PASS"),
+    ("max_step_time", "20 ms", 0.020, "PASS"),
+    ("max_step_time", "20 ms", math.nextafter(0.020, 1), "FAIL"),
+    ("max_peak_memory", "1 KiB", 1024, "PASS"),
+    ("max_peak_memory", "1 KiB", 1025, "FAIL"),
+    ("max_retraces", 0, 0, "PASS"),
+    ("max_retraces", 0, 1, "FAIL"),
+    ("min_xla_coverage", "35%", 0.35, "PASS"),
+    ("min_xla_coverage", "35%", math.nextafter(0.35, 0), "FAIL"),
+    ("min_xla_coverage", "35%", math.nextafter(0.35, 1), "PASS"),
+    ("min_throughput", "100/s", 100.0, "PASS"),
+    ("min_throughput", "100/s", math.nextafter(100, 0), "FAIL"),
+    ("min_xla_clusters", 1, 1, "PASS"),
+    ("min_xla_clusters", 1, 0, "FAIL"),
+    ("xla_clusters", 1, 1, "PASS"),
+    ("xla_clusters", 1, 0, "FAIL"),
+    ("xla_clusters", 1, 2, "FAIL"),
+    ("xla_clusters", 0, 0, "PASS"),
+]
+
+
+@pytest.mark.parametrize(("argument", "bound", "measured", "verdict"), AT_THE_BOUNDARY)
+def test_a_limit_holds_up_to_its_bound_and_no_further(argument, bound, measured, verdict):
+    metric = argument.removeprefix("max_").removeprefix("min_")
+    assert the_check(profile(**{metric: measured}), **{argument: bound}).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("argument", "bound", "verdict"),
+    [
+        ("max_xla_launches", 5, "PASS"),
+        ("max_xla_launches", 4, "FAIL"),
+        ("min_xla_launches", 2, "PASS"),
+        ("min_xla_launches", 3, "FAIL"),
+        ("xla_launches", 3, "FAIL"),
+        ("xla_launches", 2, "FAIL"),
+        ("xla_launches", 5, "FAIL"),
+    ],
+)
+def test_where_steps_differ_every_one_of_them_must_hold(argument, bound, verdict):
+    differing = value("xla_launches", 3, low=2, high=5, n_steps=20)
+    assert the_check(profile(xla_launches=differing), **{argument: bound}).verdict == verdict
+
+
+def test_where_steps_differ_the_range_is_shown():
+    differing = value("xla_launches", 3, low=2, high=5, n_steps=20)
+    message = the_check(profile(xla_launches=differing), max_xla_launches=4).message
+    assert message == "xla_launches was 2 to 5 over 20 steps, wanted at most 4 (max_xla_launches=4)"
+
+
+def test_a_failure_says_measured_value_limit_argument_where_and_try():
+    slow = value("input_bound", 0.09, where="90 % in Map", observed=0.09, **{"try": "prefetch"})
+    failed = the_check(profile("train", input_bound=slow), max_input_bound="5%")
+    assert failed.message.splitlines() == [
+        "input_bound was 9 %, wanted at most 5 % (max_input_bound='5%')",
+        "  where: 90 % in Map",
+        "  try: prefetch",
+    ]
+    assert (failed.profile, failed.metric, failed.kind, failed.wanted) == (
+        "train",
+        "input_bound",
+        "limit",
+        "at most 5 %",
+    )
+
+
+def test_a_failure_by_less_than_is_written_says_the_numbers_exactly():
+    message = the_check(profile(input_bound=0.05001), max_input_bound="5%").message
+    assert (
+        message
+        == "input_bound was 5 %, wanted at most 5 % (max_input_bound='5%') (exactly 0.05001 and 0.05)"
+    )
+
+
+def test_a_pass_says_measured_value_and_limit():
+    assert (
+        the_check(profile(xla_clusters=1), xla_clusters=1).message
+        == "xla_clusters 1, wanted exactly 1"
+    )
+    assert (
+        the_check(profile(throughput=120), min_throughput=100).message
+        == "throughput 120/s, wanted at least 100/s"
+    )
+
+
+def test_an_explanation_says_over_how_many_steps_and_how_it_was_corrected():
+    detail = {
+        "n_steps": 79,
+        "n_epoch_ends": 2,
+        "corrected": "buffers drained",
+        "where": "",
+        "low": 1,
+    }
+    lines = explanation(value("retraces", 3, **detail))
+    assert lines == [
+        "  over: 79 steps after the first and 2 epoch ends",
+        "  corrected: buffers drained",
+    ]
+
+
+def test_a_limit_on_what_is_unknown_is_unknown_and_says_why():
+    unknown = Value.unknown("epoch_gap", "no epoch ended in the timed window")
+    found = the_check(profile(epoch_gap=unknown), max_epoch_gap="1 s")
+    assert found.verdict is Verdict.UNKNOWN
+    assert (
+        found.message
+        == "epoch_gap is unknown, wanted at most 1 s (max_epoch_gap='1 s'): no epoch ended in the timed window"
+    )
+
+
+@pytest.mark.parametrize("measured", [0.04, 0.06])
+def test_times_are_not_decided_while_other_workers_use_the_cpu(measured):
+    [found] = decide(profile(input_bound=measured), max_input_bound=0.05, parallel=True)
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert (
+        "wanted at most 5 % (max_input_bound=0.05): other workers used the CPU; run without -n"
+        in found.message
+    )
+
+
+@pytest.mark.parametrize(
+    ("metric", "verdict"),
+    [("retraces", "FAIL"), ("input_bound", "INCONCLUSIVE"), ("step_time", "INCONCLUSIVE")],
+)
+def test_times_are_not_decided_where_python_was_traced(metric, verdict):
+    measured = {
+        "step_time": value("step_time", 7, instrumented=True),
+        **({metric: 7} if metric != "step_time" else {}),
+    }
+    [found] = decide(profile(**measured), **{f"max_{metric}": 1})
+    assert found.verdict == verdict
+    assert (
+        "Python was traced meanwhile, by coverage or a debugger; run without (--no-cov)"
+        in found.message
+    ) == (verdict != "FAIL")
+
+
+@pytest.mark.parametrize(
+    ("metric", "verdict"),
+    [("retraces", "FAIL"), ("xla_launches", "FAIL"), ("step_time", "INCONCLUSIVE")],
+)
+def test_structure_is_decided_whoever_uses_the_cpu(metric, verdict):
+    [found] = decide(profile(**{metric: 7}), **{f"max_{metric}": 1}, parallel=True)
+    assert found.verdict == verdict
+
+
+def test_what_is_unknown_is_unknown_also_beside_other_workers():
+    [found] = decide(profile(), max_step_time=1, parallel=True)
+    assert found.verdict is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("only", "left"),
+    [
+        (None, ["step_time", "retraces", "xla_launches"]),
+        ("structural", ["retraces", "xla_launches"]),
+        ("timing", ["step_time"]),
+    ],
+)
+def test_only_leaves_one_kind_of_limits_in(only, left):
+    checks = decide(profile(), only, max_step_time=1, max_retraces=0, max_xla_launches=1)
+    assert [found.metric for found in checks] == left
+
+
+@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
+def test_every_metric_is_asked_for_under_exactly_one_kind(metric):
+    assert asked_for(metric, None)
+    assert asked_for(metric, "timing") == (metric.scope == "machine")
+    assert asked_for(metric, "structural") == (metric.scope in ("program", "platform"))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name in argument_names()
+        if name.removeprefix("max_").removeprefix("min_") in METRICS
+    ],
+)
+def test_every_metric_takes_its_limits(name):
+    [limit] = Wanted.read({name: 1}).limits
+    assert (limit.metric.name, limit.bound) == (name.removeprefix("max_").removeprefix("min_"), 1.0)
+
+
+def test_only_counts_can_be_limited_by_their_name_alone():
+    equalities = set(argument_names()) & set(METRICS)
+    assert equalities == {name for name, metric in METRICS.items() if metric.unit == COUNT}
+
+
+@pytest.mark.parametrize(
+    ("argument", "meant"),
+    [
+        ("max_inputbound", "max_input_bound"),
+        ("min_xla_clusterz", "min_xla_clusters"),
+        ("retrace", "retraces"),
+        ("warm_up", "warmup"),
+    ],
+)
+def test_an_unknown_argument_is_refused_with_the_nearest(argument, meant):
+    with pytest.raises(
+        LimitError, match=rf"^unknown argument '{argument}'; did you mean '{meant}'[?] valid: "
+    ):
+        Wanted.read({argument: 0.05})
+
+
+@pytest.mark.parametrize(
+    "argument",
+    ["input_bound", "flops", "step_time", "max_", "max", "", "avg_step_time", "max_max_step_time"],
+)
+def test_equality_on_what_is_no_count_and_other_relations_are_refused(argument):
+    with pytest.raises(LimitError, match=f"^unknown argument '{argument}'; "):
+        Wanted.read({argument: 1})
+
+
+def test_a_refusal_lists_every_metric_and_option():
+    with pytest.raises(LimitError) as refusal:
+        Wanted.read({"zzz": 1})
+    assert all(
+        word in str(refusal.value) for word in [*METRICS, "max_regression", "ignore_findings"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            {"max_input_bound": "5 ms"},
+            "max_input_bound: '5 ms' is not a quantity; give a number, or one with a suffix of %",
+        ),
+        ({"max_input_bound": True}, "max_input_bound: True is not a quantity"),
+        ({"max_input_bound": None}, "max_input_bound: None is not a quantity"),
+        ({"max_input_bound": float("nan")}, "max_input_bound: nan is not a finite number"),
+        ({"xla_clusters": "one"}, "xla_clusters: 'one' is not a quantity"),
+        ({"max_regression": "5 ms"}, "max_regression: '5 ms' is not a quantity"),
+        ({"max_regression": True}, "max_regression: True is not a quantity"),
+        ({"steps": 0}, "steps: 0 is not a positive whole number"),
+        ({"warmup": 2.5}, "warmup: 2.5 is not a whole number"),
+        ({"warmup": -1}, "warmup: -1 is not a whole number"),
+        ({"steps": -1}, "steps: -1 is not a positive whole number"),
+        ({"steps": "many"}, "steps: 'many' is not a quantity"),
+        ({"steps": True}, "steps: True is not a quantity"),
+        ({"trace_steps": None}, "trace_steps: None is not a quantity"),
+        ({"latency": 1}, "latency: 1 is neither True nor False"),
+        ({"autocluster": "yes"}, "autocluster: 'yes' is neither True nor False"),
+        ({"target_step_time": "5%"}, "target_step_time: '5%' is not a quantity"),
+        ({"tpu": 5}, "tpu: 5 is not a string"),
+        ({"findings": 5}, "findings: 5 is not a name or a list of names"),
+        ({"findings": ["a", 5]}, "findings: \\['a', 5\\] is not a name or a list of names"),
+        ({"findings": "TRANSPOS"}, "findings: no finding 'TRANSPOS'; did you mean 'TRANSPOSE'\\?"),
+        ({"ignore_findings": ["all"]}, "ignore_findings: no finding 'all'; valid: CATEGORICAL, "),
+        ({"ignore_findings": None}, "ignore_findings: None is not a name or a list of names"),
+    ],
+)
+def test_a_value_that_cannot_be_understood_is_refused_under_its_name(arguments, said):
+    with pytest.raises(LimitError, match=f"^{said}"):
+        Wanted.read(arguments)
+
+
+def test_every_option_is_read():
+    given = {
+        "max_regression": "5%",
+        "warmup": 3,
+        "steps": "7",
+        "trace_steps": 4,
+        "latency": True,
+        "target_step_time": "12 ms",
+        "tpu": "v5e",
+        "autocluster": True,
+        "findings": "UNFUSED_BN",
+        "ignore_findings": ["TRANSPOSE", "CATEGORICAL"],
+        "max_retraces": 0,
+    }
+    wanted = Wanted.read(given)
+    assert (wanted.max_regression, wanted.warmup, wanted.steps, wanted.trace_steps) == (
+        0.05,
+        3,
+        7,
+        4,
+    )
+    assert (wanted.latency, wanted.target_step_time, wanted.tpu, wanted.autocluster) == (
+        True,
+        0.012,
+        "v5e",
+        True,
+    )
+    assert (wanted.findings, wanted.ignore_findings) == (
+        ("UNFUSED_BN",),
+        ("TRANSPOSE", "CATEGORICAL"),
+    )
+    assert [limit.argument for limit in wanted.limits] == ["max_retraces=0"]
+    assert wanted.given == given
+
+
+def test_of_what_was_not_said_nothing_is_assumed():
+    assert Wanted.read({}) == Wanted()
+
+
+@pytest.mark.parametrize(("written", "number"), [(1, 1), ("10", 10), (3.0, 3), ("1e2", 100)])
+def test_steps_are_positive_whole_numbers(written, number):
+    assert parse_steps(written) == number
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["max_input_bound = 5%", "xla_clusters = 1"],
+        ["max_input_bound=5%,xla_clusters=1"],
+        ["  max_input_bound =  5% , xla_clusters = 1,", ""],
+    ],
+)
+def test_limits_stand_on_lines_or_between_commas(lines):
+    assert parse_limit_lines(lines, "ini tfperf_limits") == {
+        "max_input_bound": "5%",
+        "xla_clusters": "1",
+    }
+
+
+def test_no_lines_are_no_limits():
+    assert parse_limit_lines([], "ini") == {}
+    assert parse_limit_lines(["", "  ", ","], "ini") == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("max_input_bound", "'max_input_bound' is not of the form max_input_bound = 5%"),
+        ("max_input_bound 5%", "'max_input_bound 5%' is not of the form max_input_bound = 5%"),
+        ("max_input_bound =", "'max_input_bound =' is not of the form max_input_bound = 5%"),
+        ("warmup = 3", "warmup is no limit; set it on the marker, or as tfperf_warmup"),
+        (
+            "max_regression = 5%",
+            "max_regression is no limit; set it on the marker, or as tfperf_max_regression",
+        ),
+        (
+            "max_inputbound = 5%",
+            "unknown argument 'max_inputbound'; did you mean 'max_input_bound'[?]",
+        ),
+        ("max_input_bound = 5 ms", "max_input_bound: '5 ms' is not a quantity"),
+        ("max_input_bound == 5%", "max_input_bound: '= 5%' is not a quantity"),
+        ("= 5%", "unknown argument ''"),
+    ],
+)
+def test_a_line_that_cannot_be_understood_is_refused_with_its_place(line, said):
+    with pytest.raises(LimitError, match=f"^ini tfperf_limits: {said}"):
+        parse_limit_lines(["max_retraces = 0", line], "ini tfperf_limits")
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "message"),
+    [
+        ("max_input_bound", -0.01, "below zero"),
+        ("max_input_bound", "101%", "above the whole"),
+        ("min_half_precision", 50, "above the whole"),
+        ("max_step_time", "-3 ms", "below zero"),
+        ("max_kernel_launches", -1, "below zero"),
+    ],
+)
+def test_a_bound_that_no_value_can_reach_is_refused(argument, value, message):
+    with pytest.raises(LimitError, match=message):
+        Wanted.read({argument: value})
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [("max_input_bound", 0), ("max_input_bound", "100%"), ("max_step_skew", "150%")],
+)
+def test_a_bound_at_the_end_of_what_is_possible_is_taken(argument, value):
+    assert Wanted.read({argument: value}).limits
+
+
+def test_what_limits_ask_for():
+    wanted = Wanted.read({"max_flops": 10, "max_input_bound": "5%", "warmup": 3})
+    assert [
+        wanted.asks_for(names)
+        for names in (["flops"], ["half_precision"], ["half_precision", "input_bound"], [])
+    ] == [
+        True,
+        False,
+        True,
+        False,
+    ]

@@ -1,0 +1,347 @@
+"""`tfperf accept`, and `tfperf compare` of run files: whole outputs, exit statuses, and what bad input leaves untouched."""
+
+import errno
+import json
+import os
+from contextlib import contextmanager
+
+import pytest
+from helpers.builders import LAPTOP, created, profile, record_of, run_of
+
+from pytest_tfperf.baseline import store
+from pytest_tfperf.baseline.store import Place, locked
+from pytest_tfperf.cli.main import main
+from pytest_tfperf.report.run_file import write_run
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "160")
+    (tmp_path / "test_model.py").write_text("")
+    return tmp_path
+
+
+@pytest.fixture
+def write(project):
+    """Write a run of one test, made at a second of its own, and give its file's name."""
+
+    def write_one(name, second, step_time=0.1, retraces=0, **fields):
+        test = record_of(profile(step_time=step_time, retraces=retraces), **fields)
+        write_run(run_of(test, second=second), project / name)
+        return name
+
+    return write_one
+
+
+def structure(project):
+    return Place.of("test_model.py", project, None).structure
+
+
+def timing(project):
+    return Place.of("test_model.py", project, None).timing_file(LAPTOP["machine"])
+
+
+def printed(capsys):
+    return capsys.readouterr().out.splitlines()
+
+
+def test_accept_says_what_it_changed_and_what_it_left_out(project, write, capsys):
+    runs = [
+        write(f"{n}.json", n, 0.1 + n / 1000, key=key, outcome=outcome)
+        for n, key, outcome in (
+            (1, "test_a", "passed"),
+            (2, "test_a", "passed"),
+            (3, "test_b", "failed"),
+            (4, "test_b", "failed"),
+        )
+    ]
+    assert main(["accept", *runs]) == 0
+    assert printed(capsys) == [
+        "4 runs: 1 entry and 1 history changed",
+        f"  recorded: test_a in {structure(project).relative_to(project)}",
+        f"  times: 2 runs added, 2 kept: test_a in {timing(project).relative_to(project)}",
+        f"  left out: test_b: the test failed (run of {created(3)}, {created(4)})",
+    ]
+    assert set(json.loads(structure(project).read_text())["tests"]) == {"test_a"}
+
+
+def test_what_is_left_out_of_many_runs_is_one_line(project, write, capsys):
+    assert main(["accept", *(write(f"{n}.json", n, outcome="failed") for n in range(5))]) == 1
+    assert printed(capsys)[1:] == [
+        f"  left out: test_step: the test failed (run of {created(0)}, {created(1)}, {created(2)} and 2 more)"
+    ]
+    assert not structure(project).exists()
+
+
+def test_what_is_recorded_already_is_fine(project, write, capsys):
+    run = write("run.json", 1)
+    assert main(["accept", run]) == 0
+    printed(capsys)
+    assert main(["accept", run]) == 0
+    assert printed(capsys) == [
+        "1 run: 0 entries and 0 histories changed",
+        f"  left out: test_step: times: it is recorded already (run of {created(1)})",
+    ]
+
+
+def test_a_new_level_is_said_with_the_one_before(project, write, capsys):
+    main(["accept", *(write(f"{n}.json", n) for n in range(5))])
+    printed(capsys)
+    assert main(["accept", write("new.json", 9, 0.05)]) == 0
+    [line] = [line for line in printed(capsys) if "anew" in line]
+    assert (
+        "the history starts anew with 1 run: step_time was 100 ms, and is 50 ms now: test_step in"
+        in line
+    )
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_tests_are_named_anywhere_on_the_line(project, write, place):
+    run = write("run.json", 1)
+    words = [run, "--rootdir", "."]
+    words.insert(place if place < 2 else 3, "test_step")
+    assert main(["accept", *words]) == 0
+    assert structure(project).is_file()
+
+
+def test_rootdir_and_baseline_dir_say_where_files_go(project, write, monkeypatch):
+    run = project / write("run.json", 1)
+    (project / "elsewhere").mkdir()
+    monkeypatch.chdir(project / "elsewhere")
+    assert main(["accept", str(run), "--rootdir", "..", "--baseline-dir", "kept"]) == 0
+    assert (project / "elsewhere" / "kept" / "test_model.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["run.json", "test_stpe"],
+            "no profiled test 'test_stpe' in these runs; did you mean 'test_step'?",
+        ),
+        (["run.json", "--rootdir", "elsewhere"], "no test file test_model.py in "),
+        (["absent.json"], "absent.json: cannot be read: No such file or directory"),
+        (["damaged.json"], "damaged.json: not a run file"),
+        (["newer.json"], "newer.json: format 2, this version reads up to 1; upgrade pytest-tfperf"),
+        (["conflict.json"], "conflict.json: not a run file"),
+        (["undated.json"], "undated.json: damaged run file: TypeError at None, which is no text"),
+    ],
+)
+def test_what_cannot_be_accepted_is_said_and_nothing_written(project, write, capsys, words, said):
+    good = json.loads((project / write("run.json", 1)).read_text())
+    (project / "damaged.json").write_text("{")
+    (project / "newer.json").write_text(json.dumps({**good, "format": 2}))
+    (project / "conflict.json").write_text("<<<<<<< HEAD\n")
+    (project / "undated.json").write_text(json.dumps({**good, "created": None}))
+    assert main(["accept", *words]) == 2
+    assert said in capsys.readouterr().err
+    assert not structure(project).parent.exists()
+
+
+@pytest.mark.parametrize("words", [["test_step"], [], ["run.json", "--unknown"]])
+def test_what_is_no_use_of_accept_is_refused(project, write, capsys, words):
+    write("run.json", 1)
+    with pytest.raises(SystemExit) as ended:
+        main(["accept", *words])
+    assert ended.value.code == 2
+    assert "usage: tfperf accept" in capsys.readouterr().err
+
+
+def files_of(project):
+    return {path: path.read_bytes() for path in project.rglob("*") if path.is_file()}
+
+
+def conflict(path):
+    path.write_text(f"<<<<<<< HEAD\n{path.read_text()}=======\n>>>>>>> branch\n")
+
+
+def newer(path):
+    path.write_text(path.read_text().replace('"format": 1', '"format": 9'))
+
+
+def edited_by_hand(path):
+    path.write_text(path.read_text().replace('"tests": {', '"tests": {,'))
+
+
+def edited_to_nonsense(path):
+    path.write_text(
+        path.read_text()
+        .replace('"retraces": 0', '"retraces": "none"')
+        .replace('"step_time": 0.1', '"step_time": -1')
+    )
+
+
+@pytest.mark.parametrize("which", [structure, timing])
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (
+            conflict,
+            "has conflict marks of a merge; keep one side, or delete the file and run --tfperf-update",
+        ),
+        (newer, "format 9, this version reads up to 1; upgrade pytest-tfperf"),
+        (edited_by_hand, "not JSON"),
+        (edited_to_nonsense, "not a baseline file; restore it from git"),
+    ],
+)
+def test_a_damaged_baseline_is_named_and_all_files_are_as_they_were(
+    project, write, capsys, which, damage, said
+):
+    main(["accept", write("1.json", 1)])
+    damage(which(project))
+    write("2.json", 2, 0.102, retraces=5)
+    before = files_of(project)
+    assert main(["accept", "2.json"]) == 2
+    error = capsys.readouterr().err
+    assert str(which(project).relative_to(project)) in error
+    assert said in error
+    assert files_of(project) == before
+
+
+@pytest.mark.parametrize("which", [structure, timing])
+def test_a_read_only_disk_is_said_and_all_files_are_as_they_were(
+    project, write, capsys, monkeypatch, which
+):
+    main(["accept", write("1.json", 1)])
+    write("2.json", 2, 0.102, retraces=5)
+    before, real = files_of(project), store.replacing
+
+    @contextmanager
+    def read_only(path):
+        if path.absolute() == which(project):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        with real(path) as file:
+            yield file
+
+    monkeypatch.setattr(store, "replacing", read_only)
+    assert main(["accept", "2.json"]) == 2
+    assert (
+        "cannot be written: Read-only file system; nothing was changed" in capsys.readouterr().err
+    )
+    assert files_of(project) == before
+
+
+def test_another_run_that_updates_at_once_is_waited_for_and_then_named(
+    project, write, capsys, monkeypatch
+):
+    monkeypatch.setattr(store, "_LOCK_SECONDS", 0)
+    run = write("1.json", 1)
+    with locked([structure(project).parent]):
+        assert main(["accept", run]) == 2
+    assert "another run has held their lock" in capsys.readouterr().err
+    assert not structure(project).exists()
+
+
+def test_compare_shows_two_runs_with_the_verdicts_of_a_baseline(write, capsys):
+    files = write("a.json", 1, 0.1, 0), write("b.json", 2, 0.11, 3)
+    assert main(["compare", *files]) == 1
+    assert printed(capsys) == [
+        f"before: 1 test, {created(1)}, abc123",
+        f"after: 1 test, {created(2)}, abc123",
+        "",
+        "test         step    retraces",
+        "---------  ------  ----------",
+        "test_step  110 ms           3",
+        "REGRESSION   test_model.py::test_step: retraces changed from 0 to 3",
+        "INCONCLUSIVE test_model.py::test_step: step_time is 110 ms, 1.100 times the 100 ms of the first file; one run against one decides nothing but a doubled time",
+        "tfperf: 1 check decided (0 pass, 1 fail), 1 not decided: step_time INCONCLUSIVE in test_step",
+    ]
+
+
+def test_compare_says_of_runs_which_tests_did_not_pass(write, capsys):
+    main(["compare", write("a.json", 1, outcome="failed"), write("b.json", 2)])
+    assert printed(capsys)[0] == f"before: 1 test, 1 of which did not pass, {created(1)}, abc123"
+
+
+def test_compare_verbose_says_what_to_do_next(write, capsys):
+    assert main(["compare", "-v", write("a.json", 1), write("b.json", 2)]) == 0
+    assert (
+        "  try: five runs or more in a baseline (tfperf accept), or pytest --tfperf-against REF, which compares in turns"
+        in "\n".join(printed(capsys))
+    )
+
+
+@pytest.mark.parametrize(
+    ("now", "status"),
+    [
+        ({"retraces": 0}, 0),
+        ({"retraces": 1}, 1),
+        ({"step_time": 0.21}, 1),
+        ({"key": "test_other"}, 1),
+        ({"environment": {**LAPTOP, "machine": {}}}, 0),
+    ],
+)
+def test_the_exit_status_of_compare_is_that_of_its_checks(write, now, status):
+    assert main(["compare", write("a.json", 1), write("b.json", 2, **now)]) == status
+
+
+def test_what_is_unknown_now_has_a_status_of_its_own(project, write):
+    write("a.json", 1)
+    write_run(run_of(record_of(profile(step_time=0.1)), second=2), project / "b.json")
+    assert main(["compare", "a.json", "b.json"]) == 3
+
+
+def test_compare_json_is_one_object(write, capsys):
+    assert main(["compare", "--json", write("a.json", 1, 0.1), write("b.json", 2, 0.12)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert list(found) == ["format", "before", "after", "tests"]
+    assert found["before"] == {"created": created(1), "commit": "abc123"}
+    [test] = found["tests"]
+    assert [(check["metric"], check["verdict"], check["kind"]) for check in test["checks"]] == [
+        ("retraces", "PASS", "compare"),
+        ("step_time", "INCONCLUSIVE", "compare"),
+    ]
+    assert test["profiles"][""]["step_time"] == {
+        "unit": "s",
+        "before": 0.1,
+        "after": 0.12,
+        "ratio": pytest.approx(1.2),
+    }
+
+
+@pytest.mark.parametrize(
+    ("file", "told"),
+    [
+        ("changes.md", "| ❌ REGRESSION | `test_model.py::test_step` | retraces | 0 | 3 |  |"),
+        ("changes.html", "retraces changed from 0 to 3"),
+        ("changes.csv", ",retraces,3.0,count,program,lower,trace,3.0,3.0,,,,0.0,,,,REGRESSION"),
+        ("changes.json", "retraces changed from 0 to 3"),
+    ],
+)
+def test_compare_writes_a_report_too(project, write, capsys, file, told):
+    assert main(["compare", write("a.json", 1), write("b.json", 2, retraces=3), "-o", file]) == 1
+    assert told in (project / file).read_text()
+    assert "REGRESSION   test_model.py::test_step: retraces changed from 0 to 3" in printed(capsys)
+
+
+def test_a_report_that_cannot_be_written_is_said_before_anything_is_shown(write, capsys):
+    assert main(["compare", write("a.json", 1), write("b.json", 2), "-o", "changes.pdf"]) == 2
+    assert capsys.readouterr() == (
+        "",
+        "tfperf: report changes.pdf: the file ending must be one of .json, .html, .md, .csv\n",
+    )
+
+
+def test_traces_have_no_such_report(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["compare", "before/", "after/", "-o", "changes.html"])
+    assert ended.value.code == 2
+    assert "-o FILE is for run files" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_run_file_and_a_trace_are_not_compared(write, capsys, order):
+    files = [write("a.json", 1), "logdir"][::order]
+    assert main(["compare", *files]) == 2
+    assert (
+        capsys.readouterr().err
+        == "tfperf: a.json is a run file and logdir a trace: give two of one kind\n"
+    )
+
+
+@pytest.mark.parametrize("name", ["absent.json", "damaged.json"])
+def test_a_run_file_that_cannot_be_read_is_named(project, write, capsys, name):
+    (project / "damaged.json").write_text("[]")
+    assert main(["compare", write("a.json", 1), name]) == 2
+    assert name in capsys.readouterr().err

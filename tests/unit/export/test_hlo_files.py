@@ -1,0 +1,65 @@
+"""Modules in files, by the files' endings."""
+
+import re
+
+import pytest
+from helpers.hlo import module, op
+
+from pytest_tfperf.errors import ExportError
+from pytest_tfperf.export.formats import export_hlo, export_traces, shows_hlo
+from pytest_tfperf.hlo.dot import dot_of
+from pytest_tfperf.hlo.printer import text_of
+
+ONE, TWO = module(main=[op("é", "iota", "f32[8]")]), module(main=[op("b", "iota", "f32[4]")])
+
+
+def test_text_has_all_modules_and_a_graph_the_first(tmp_path):
+    export_hlo([ONE, TWO], tmp_path / "new" / "a.TXT")
+    export_hlo([ONE, TWO], tmp_path / "a.dot")
+    assert (tmp_path / "new" / "a.TXT").read_text("utf-8") == f"{text_of(ONE)}\n{text_of(TWO)}"
+    assert (tmp_path / "a.dot").read_text("utf-8") == dot_of(ONE)
+
+
+def test_a_picture_is_what_graphviz_makes_of_the_first(fake_graphviz, tmp_path):
+    fake_graphviz("cat; printf END")
+    export_hlo([ONE, TWO], tmp_path / "a.svg")
+    assert (tmp_path / "a.svg").read_text("utf-8") == f"{dot_of(ONE)}END"
+
+
+@pytest.mark.parametrize("name", ["a.json", "a", "a.txt.gz", "a.png"])
+def test_an_ending_that_is_none_of_them_is_refused(tmp_path, name):
+    assert not shows_hlo(tmp_path / name)
+    with pytest.raises(
+        ExportError,
+        match=re.escape(f"{name}: no format has this ending; take one of")
+        + r".*\.txt, \.dot, \.svg",
+    ):
+        export_hlo([ONE], tmp_path / name)
+    with pytest.raises(ExportError, match="no format has this ending"):
+        export_traces([], tmp_path / "a.txt")
+
+
+def test_no_module_and_no_place_are_errors(tmp_path):
+    with pytest.raises(ExportError, match="there is no XLA module to write"):
+        export_hlo([], tmp_path / "a.txt")
+    (tmp_path / "file").touch()
+    with pytest.raises(ExportError, match="cannot be written"):
+        export_hlo([ONE], tmp_path / "file" / "a.txt")
+
+
+def test_what_was_there_stays_where_graphviz_is_missing(monkeypatch, tmp_path):
+    out = tmp_path / "a.svg"
+    out.write_text("before")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ExportError, match="needs Graphviz"):
+        export_hlo([ONE], out)
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["before"]
+
+
+def test_what_was_there_stays_where_graphviz_fails(fake_graphviz, tmp_path):
+    fake_graphviz("cat; exit 1")
+    out = tmp_path / "a.svg"
+    out.write_text("before")
+    with pytest.raises(ExportError, match="dot failed"):
+        export_hlo([ONE], out)
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["before"]

@@ -1,0 +1,652 @@
+from functools import cache
+
+import pytest
+from helpers.hlo import dot, module, op, parameters
+from helpers.traces import real
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pytest_tfperf.errors import TraceError
+from pytest_tfperf.hlo.cost import module_costs
+from pytest_tfperf.hlo.decode import decode_module
+from pytest_tfperf.trace.hlo_modules import modules_of
+
+A, W, Y = "f32[8,4]", "f32[4,16]", "f32[8,16]"
+FLOPS = 2 * 8 * 4 * 16
+
+
+def half(text):
+    return text.replace("f32", "bf16")
+
+
+def matmul(name, *operands, result=Y, **more):
+    return op(name, "dot", result, *operands, dot=dot([1], [0]), **more)
+
+
+def work(**computations):
+    return module_costs(module(**computations))
+
+
+def shares(costs):
+    """FLOPs of matrix multiplications, and of those with 16 bits, in multiples of the test's one."""
+    return (
+        costs.matmul_flops / FLOPS,
+        costs.half_flops if costs.half_flops is None else costs.half_flops / FLOPS,
+    )
+
+
+# totals
+
+SUM = [*parameters("f32[]", "f32[]"), op("s", "add", "f32[]", "p0", "p1")]
+BODY = [*parameters(A, W), matmul("d", "p0", "p1"), op("n", "negate", Y, "d")]
+
+
+@pytest.mark.parametrize("opcode", ["fusion", "call", "async-start"])
+def test_what_is_called_counts_once(opcode):
+    costs = work(
+        body=BODY,
+        main=[
+            *parameters(A, W),
+            op("x", opcode, Y, "p0", "p1", called=("body",)),
+            op("y", "negate", Y, "x"),
+        ],
+    )
+    assert (costs.flops, costs.matmul_flops) == (FLOPS + 2 * 128, FLOPS)
+
+
+def test_what_an_asynchronous_call_ends_with_counts_nothing_again():
+    start = op("x", "async-start", Y, "p0", "p1", called=("body",))
+    costs = work(
+        body=BODY, main=[*parameters(A, W), start, op("y", "async-done", Y, "x", called=("body",))]
+    )
+    assert costs.matmul_flops == FLOPS
+
+
+def loop(config=""):
+    state = f"(s32[], {A}, {W})"
+    body = [
+        *parameters(state),
+        *(
+            op(f"e{place}", "get-tuple-element", kind, "p0", tuple_index=place)
+            for place, kind in enumerate(["s32[]", A, W])
+        ),
+        matmul("d", "e1", "e2"),
+        op("r", "tuple", state, "e0", "e1", "e2"),
+    ]
+    test = [
+        *parameters(state),
+        op("e", "get-tuple-element", "s32[]", "p0"),
+        op("c", "compare", "pred[]", "e", "e"),
+    ]
+    start = op("t", "tuple", state, "p0", "p1", "p2")
+    main = [
+        *parameters("s32[]", A, W),
+        start,
+        op("loop", "while", state, "t", called=("body", "test"), backend_config=config),
+    ]
+    return {"body": body, "test": test, "main": main}
+
+
+def test_a_loop_counts_as_often_as_it_runs_and_its_condition_once_more():
+    costs = work(**loop('{"known_trip_count":{"n":"7"}}'))
+    assert (costs.flops, costs.matmul_flops, costs.once) == (7 * FLOPS + 8, 7 * FLOPS, ())
+
+
+def test_a_loop_that_never_runs_is_tested_once():
+    costs = work(**loop('{"known_trip_count":{"n":"0"}}'))
+    assert (costs.flops, costs.matmul_flops) == (1, 0)
+
+
+def test_a_loop_of_unknown_length_counts_once_and_is_named():
+    costs = work(**loop())
+    assert (costs.flops, costs.matmul_flops, costs.once) == (FLOPS + 1, FLOPS, ("loop",))
+
+
+def test_of_a_conditional_the_largest_branch_counts():
+    branch = op("x", "conditional", Y, "p2", "t", "t", called=("add", "body"))
+    add = [*parameters(f"({A}, {W})"), op("a", "constant", Y), op("b", "add", Y, "a", "a")]
+    inside = [
+        *parameters(f"({A}, {W})"),
+        op("g0", "get-tuple-element", A, "p0", tuple_index=0),
+        op("g1", "get-tuple-element", W, "p0", tuple_index=1),
+        matmul("d", "g0", "g1"),
+    ]
+    costs = work(
+        add=add,
+        body=inside,
+        main=[*parameters(A, W, "pred[]"), op("t", "tuple", f"({A}, {W})", "p0", "p1"), branch],
+    )
+    assert (costs.flops, costs.matmul_flops) == (FLOPS, FLOPS)
+
+
+def test_every_instruction_that_runs_has_its_costs_and_none_inside_a_fusion():
+    fusion = op("f", "fusion", Y, "p0", "p1", called=("body",), op_name="model/dense")
+    costs = work(body=BODY, main=[*parameters(A, W), fusion, op("y", "negate", Y, "f")])
+    assert [
+        (cost.name, cost.opcode, cost.op_name, cost.dtype, cost.work.flops, cost.work.matmul_flops)
+        for cost in costs.ops
+    ] == [
+        ("f", "fusion", "model/dense", "f32", FLOPS + 128, FLOPS),
+        ("y", "negate", "", "f32", 128, 0),
+    ]
+    assert [cost.bytes for cost in costs.ops] == [4 * (32 + 64 + 128), 4 * 256]
+
+
+def test_the_instructions_of_a_loop_have_the_costs_of_one_round():
+    costs = {
+        cost.name: cost.work.matmul_flops
+        for cost in work(**loop('{"known_trip_count":{"n":"7"}}')).ops
+    }
+    assert (costs["d"], costs["loop"]) == (FLOPS, 7 * FLOPS)
+
+
+def test_a_module_without_work_has_none():
+    costs = work(main=parameters(A))
+    assert (costs.flops, costs.matmul_flops, costs.half_flops, costs.why, costs.ops) == (
+        0,
+        0,
+        0,
+        "",
+        (),
+    )
+
+
+# bits, as they are written
+
+
+@pytest.mark.parametrize(
+    ("lhs", "rhs", "share"),
+    [
+        ("bf16", "bf16", 1),
+        ("f16", "f16", 1),
+        ("f8e4m3fn", "f8e5m2", 1),
+        ("bf16", "s8", 1),
+        ("s8", "s8", 1),
+        ("f32", "f32", 0),
+        ("bf16", "f32", 0),
+        ("f32", "bf16", 0),
+        ("f64", "f64", 0),
+        ("c64", "c64", 0),
+        ("s32", "s32", 0),
+    ],
+)
+@pytest.mark.parametrize("scheduled", [False, True])
+def test_both_operands_have_to_be_narrow_whatever_the_result_is(lhs, rhs, share, scheduled):
+    ops = [*parameters(A.replace("f32", lhs), W.replace("f32", rhs)), matmul("d", "p0", "p1")]
+    costs = work(scheduled=scheduled, main=[*ops, op("sum", "convert", Y, "d")])
+    if scheduled and {lhs, rhs} == {"bf16", "f32"}:
+        assert costs.half_flops is None  # may have been widened; see below
+    else:
+        assert shares(costs) == (1, share)
+
+
+def test_a_share_is_of_flops():
+    ops = [
+        *parameters(half(A), half(W), "f32[16,2]"),
+        matmul("d", "p0", "p1"),
+        op("c", "convert", Y, "d"),
+    ]
+    costs = work(main=[*ops, op("e", "dot", "f32[8,2]", "c", "p2", dot=dot([1], [0]))])
+    assert (costs.matmul_flops, costs.half_flops) == (
+        2 * 8 * 4 * 16 + 2 * 8 * 16 * 2,
+        2 * 8 * 4 * 16,
+    )
+
+
+def widened(name, source, result, **more):
+    return [
+        op(f"{name}h", "convert", half(result), source),
+        op(name, "convert", result, f"{name}h", **more),
+    ]
+
+
+def test_before_compilation_a_cast_to_float32_means_float32():
+    assert shares(
+        work(
+            main=[
+                *parameters(A, W),
+                *widened("a", "p0", A),
+                *widened("w", "p1", W),
+                matmul("d", "a", "w"),
+            ]
+        )
+    ) == (1, 0)
+
+
+TILES = {"tiles": ((8, 128),)}
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        op("k", "copy", A, "p0", layout=TILES),
+        op("k", "copy", A, "p0", backend_config='{"operation_queue_id":"0"}'),
+        op("k", "custom-call", A, "p0", custom_call_target="__cudnn$convForwardX"),
+    ],
+    ids=["TPU", "GPU configuration", "GPU library"],
+)
+def test_only_a_cpu_widens(extra):
+    ops = [
+        *parameters(A, W),
+        extra,
+        *widened("a", "p0", A),
+        *widened("w", "p1", W),
+        matmul("d", "a", "w"),
+    ]
+    assert shares(work(scheduled=True, main=ops)) == (1, 0)
+
+
+# bits, as they were before the compiler of a CPU widened them
+
+
+def compiled(*ops, **computations):
+    return shares(work(scheduled=True, **computations, main=list(ops)))
+
+
+def test_a_float32_program_has_no_half_precision():
+    assert compiled(*parameters(A, W), matmul("d", "p0", "p1")) == (1, 0)
+
+
+def test_operands_that_are_converted_count_as_what_they_were():
+    ops = [op("a", "convert", A, "p0"), op("w", "convert", W, "p1"), matmul("d", "a", "w")]
+    assert compiled(*parameters(half(A), half(W)), *ops) == (1, 1)
+
+
+def moved(opcode, *more, result=A):
+    """A 16-bit value converted and then moved."""
+    return [
+        op("c", "convert", A, "p0"),
+        op("a", opcode, result, "c", *more),
+        op("w", "convert", W, "p1"),
+        matmul("d", "a", "w"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "opcode",
+    ["copy", "bitcast", "transpose", "broadcast", "reshape", "reverse", "slice", "copy-done"],
+)
+def test_conversions_are_seen_through_moves(opcode):
+    assert compiled(*parameters(half(A), half(W)), *moved(opcode)) == (1, 1)
+
+
+def test_and_through_what_is_put_together_of_several():
+    zero = op("z", "constant", "f32[]")
+    assert compiled(*parameters(half(A), half(W)), zero, *moved("pad", "z")) == (1, 1)
+    assert compiled(*parameters(half(A), half(W)), *moved("concatenate", "c")) == (1, 1)
+    assert compiled(
+        *parameters(half(A), half(W), "pred[8,4]"),
+        op("z", "constant", A),
+        *moved("copy")[:1],
+        op("a", "select", A, "p2", "c", "z"),
+        *moved("copy")[2:],
+    ) == (1, 1)
+
+
+def test_one_wide_part_makes_the_whole_wide():
+    kept = [
+        op("k", "convert", A, "p0"),
+        op("kh", "convert", half(A), "p2"),
+        op("kw", "convert", A, "kh"),
+    ]
+    assert compiled(*parameters(half(A), half(W), A), *kept, *moved("concatenate", "kw")) == (1, 1)
+    assert compiled(*parameters(half(A), half(W), A), *kept, *moved("concatenate", "p2")) == (1, 0)
+
+
+def test_and_through_the_branches_of_a_conditional():
+    branch = [*parameters(A), op("w", "constant", W), matmul("d", "p0", "w")]
+    unused = [*parameters(A), op("z", "constant", Y)]
+    choose = op("x", "conditional", Y, "p0", "p2", "a", called=("unused", "branch"))
+    main = [*parameters("pred[]", half(A), A), op("a", "convert", A, "p1"), choose]
+    assert compiled(*main, unused=unused, branch=branch) == (1, 1)
+
+
+def test_and_through_fusions_their_parameters_and_tuples():
+    both = f"({A}, {W})"
+    convert = [
+        *parameters(half(A), half(W)),
+        op("a", "convert", A, "p0"),
+        op("w", "convert", W, "p1"),
+        op("t", "tuple", both, "a", "w"),
+    ]
+    product = [
+        *parameters(both),
+        op("x", "get-tuple-element", A, "p0"),
+        op("y", "get-tuple-element", W, "p0", tuple_index=1),
+        matmul("d", "x", "y"),
+    ]
+    main = [
+        *parameters(half(A), half(W)),
+        op("f", "fusion", both, "p0", "p1", called=("convert",)),
+        op("g", "fusion", Y, "f", called=("product",)),
+    ]
+    assert compiled(*main, convert=convert, product=product) == (1, 1)
+
+
+@pytest.mark.parametrize("weights", [half(W), W])
+def test_and_through_the_state_of_a_loop(weights):
+    parts = loop('{"known_trip_count":{"n":"2"}}')
+    _, *start = parts["main"][2:]
+    begin = [
+        *parameters("s32[]", half(A), weights),
+        op("a", "convert", A, "p1"),
+        op("w", "convert" if weights != W else "copy", W, "p2"),
+    ]
+    begin.append(op("t", "tuple", f"(s32[], {A}, {W})", "p0", "a", "w"))
+    parts["main"] = [*begin, *start[1:]]
+    assert shares(work(scheduled=True, **parts)) == (2, 2 if weights != W else None)
+
+
+def test_a_constant_or_small_integers_take_the_other_operands_type():
+    ops = [op("a", "convert", A, "p0"), op("w", "constant", W), matmul("d", "a", "w")]
+    assert compiled(*parameters(half(A)), *ops) == (1, 1)
+    ops = [op("a", "convert", A, "p0"), op("w", "convert", W, "p1"), matmul("d", "a", "w")]
+    assert compiled(*parameters("u8[8,4]", half(W)), *ops) == (1, 1)
+    assert compiled(*parameters("s32[8,4]", half(W)), *ops) == (1, None)
+
+
+def test_float32_without_a_conversion_is_not_known_where_conversions_may_have_been_removed():
+    ops = [op("c", "convert", half(Y), "d")]
+    costs = work(scheduled=True, main=[*parameters(A, W), matmul("d", "p0", "p1"), *ops])
+    assert (costs.half_flops, costs.matmul_flops) == (None, FLOPS)
+    assert costs.why == (
+        "the CPU's compiler computes 16-bit matrix multiplications in float32, and of 100% of the matmul FLOPs"
+        " the compiled module does not show which type they were written with"
+    )
+
+
+def test_it_is_float32_where_they_are_kept():
+    other = [
+        *widened("a", "p0", A),
+        *widened("w", "p1", W),
+        matmul("d", "a", "w"),
+        op("e", "dot", "f32[8,8]", "d", "p2", dot=dot([1], [0])),
+    ]
+    costs = work(scheduled=True, main=[*parameters(A, W, "f32[16,8]"), *other])
+    assert (costs.half_flops, costs.matmul_flops, costs.why) == (FLOPS, FLOPS + 2 * 8 * 16 * 8, "")
+
+
+@pytest.mark.parametrize("cast", [{"op_type": "Cast"}, {"op_name": "jit(f)/convert_element_type"}])
+def test_a_cast_of_the_programs_own_may_be_the_compilers_too(cast):
+    assert compiled(
+        *parameters(A, W),
+        *widened("a", "p0", A, **cast),
+        *widened("w", "p1", W),
+        matmul("d", "a", "w"),
+    ) == (1, None)
+    narrowed = [
+        op("ah", "convert", half(A), "p0", **cast),
+        op("a", "convert", A, "ah"),
+        *widened("w", "p1", W),
+        matmul("d", "a", "w"),
+    ]
+    assert compiled(*parameters(A, W), *narrowed) == (1, 1)
+
+
+def test_one_product_that_is_not_known_makes_the_share_unknown():
+    known = [op("a", "convert", A, "p0"), op("w", "convert", W, "p1"), matmul("d", "a", "w")]
+    costs = work(
+        scheduled=True,
+        main=[
+            *parameters(half(A), half(W), "f32[16,4]"),
+            *known,
+            op("e", "dot", A, "d", "p2", dot=dot([1], [0])),
+        ],
+    )
+    assert (costs.half_flops, costs.work.half_flops, costs.work.unsure_flops) == (
+        None,
+        FLOPS,
+        2 * 8 * 16 * 4,
+    )
+    assert "of 50% of the matmul FLOPs" in costs.why
+
+
+# what does not fit
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        op("d", "dot", Y, dot=dot([1], [0])),
+        op("d", "dot", Y, "p0", "p1", dot=dot([9], [0])),
+        op("d", "reduce", Y, called=()),
+        op("d", "slice", Y, "p0", called=()),
+        op("d", "convolution", Y, "p0"),
+        op("d", "cholesky", "f32[]", "p2"),
+        op("d", "dynamic-slice", Y, "p0"),
+        op("d", "fusion", Y, "p0"),
+    ],
+)
+def test_an_instruction_that_does_not_fit_is_an_error_or_no_work(broken):
+    parts = {"main": [*parameters(A, W, "f32[]"), broken]}
+    if broken.opcode == "slice":
+        assert work(**parts).flops == 0
+        return
+    with pytest.raises(TraceError, match="module m: an instruction does not fit its operands: "):
+        work(**parts)
+
+
+# against TensorFlow
+
+
+def lowered(function, *shapes, stage="hlo_serialized"):
+    import tensorflow as tf
+
+    specs = [tf.TensorSpec(sizes, dtype) for dtype, *sizes in shapes]
+    return tf.function(function, jit_compile=True).experimental_get_compiler_ir(*specs)(stage=stage)
+
+
+def as_bfloat16(*tensors):
+    import tensorflow as tf
+
+    return [tf.cast(tensor, tf.bfloat16) for tensor in tensors]
+
+
+def convolution(image, kernel, **options):
+    import tensorflow as tf
+
+    return tf.nn.conv2d(image, kernel, **{"strides": 1, "padding": "VALID", **options})
+
+
+def gradients(function):
+    import tensorflow as tf
+
+    def run(*args):
+        with tf.GradientTape() as tape:
+            tape.watch(args)
+            loss = tf.reduce_sum(tf.cast(function(*args), tf.float32) ** 2)
+        return tape.gradient(loss, args)
+
+    return run
+
+
+def product(lhs, rhs):
+    import tensorflow as tf
+
+    return tf.matmul(lhs, rhs)
+
+
+def einsum(lhs, rhs):
+    import tensorflow as tf
+
+    return tf.einsum("bij,bjk->bik", lhs, rhs)
+
+
+def mixed(x, w, v):
+    """A product in bfloat16 and one in float32."""
+    import tensorflow as tf
+
+    return product(tf.cast(product(*as_bfloat16(x, w)), tf.float32), v)
+
+
+F = "float32"
+CASES = {
+    "matmul": (product, [(F, 8, 4), (F, 4, 16)], 2 * 8 * 4 * 16, 0),
+    "bfloat16 matmul": (
+        lambda *x: product(*as_bfloat16(*x)),
+        [(F, 8, 4), (F, 4, 16)],
+        2 * 8 * 4 * 16,
+        1,
+    ),
+    "float16 matmul": (product, [("float16", 8, 4), ("float16", 4, 16)], 2 * 8 * 4 * 16, 1),
+    "einsum": (einsum, [(F, 3, 8, 4), (F, 3, 4, 5)], 2 * 3 * 8 * 4 * 5, 0),
+    "mixed": (mixed, [(F, 8, 4), (F, 4, 16), (F, 16, 4)], 2 * 2 * 8 * 4 * 16, 0.5),
+    "matmul gradients": (gradients(product), [(F, 8, 4), (F, 4, 16)], 3 * 2 * 8 * 4 * 16, 0),
+    "bfloat16 gradients": (
+        gradients(lambda *x: product(*as_bfloat16(*x))),
+        [(F, 8, 4), (F, 4, 16)],
+        3 * 2 * 8 * 4 * 16,
+        1,
+    ),
+    "conv VALID": (
+        convolution,
+        [(F, 2, 6, 6, 3), (F, 3, 3, 3, 5)],
+        2 * 2 * (4 * 3) ** 2 * 3 * 5,
+        0,
+    ),
+    "conv SAME": (
+        lambda x, k: convolution(x, k, padding="SAME"),
+        [(F, 2, 6, 6, 3), (F, 3, 3, 3, 5)],
+        2 * 2 * 16**2 * 3 * 5,
+        0,
+    ),
+    "conv strides": (
+        lambda x, k: convolution(x, k, strides=2),
+        [(F, 2, 7, 7, 3), (F, 3, 3, 3, 5)],
+        2 * 2 * 9**2 * 3 * 5,
+        0,
+    ),
+    "conv dilation": (
+        lambda x, k: convolution(x, k, dilations=2),
+        [(F, 2, 7, 7, 3), (F, 3, 3, 3, 5)],
+        2 * 2 * 9**2 * 3 * 5,
+        0,
+    ),
+    "conv groups": (convolution, [(F, 2, 6, 6, 4), (F, 3, 3, 2, 6)], 2 * 2 * 12**2 * 2 * 6, 0),
+    "bfloat16 conv": (
+        lambda *x: convolution(*as_bfloat16(*x)),
+        [(F, 2, 6, 6, 3), (F, 3, 3, 3, 5)],
+        2 * 2 * 12**2 * 3 * 5,
+        1,
+    ),
+    "conv gradients": (
+        gradients(convolution),
+        [(F, 2, 6, 6, 3), (F, 3, 3, 3, 5)],
+        3 * 2 * 2 * 12**2 * 3 * 5,
+        0,
+    ),
+    "strided gradients": (
+        gradients(lambda x, k: convolution(*as_bfloat16(x, k), strides=2)),
+        [(F, 2, 7, 7, 3), (F, 3, 3, 3, 5)],
+        3 * 2 * 2 * 9**2 * 3 * 5,
+        1,
+    ),
+    "group gradients": (
+        gradients(convolution),
+        [(F, 2, 6, 6, 4), (F, 3, 3, 2, 6)],
+        3 * 2 * 2 * 12**2 * 2 * 6,
+        0,
+    ),
+}
+
+
+@pytest.mark.parametrize("stage", ["hlo_serialized", "optimized_hlo_serialized"])
+@pytest.mark.parametrize("name", CASES)
+def test_modules_of_tensorflow_cost_what_is_counted_by_hand_before_and_after_compilation(
+    name, stage
+):
+    function, shapes, flops, share = CASES[name]
+    costs = module_costs(decode_module(lowered(function, *shapes, stage=stage), name))
+    assert (costs.matmul_flops, costs.half_flops) == (flops, flops * share)
+    assert costs.flops >= costs.matmul_flops
+    assert costs.uncounted == costs.once == ()
+
+
+def test_a_cast_back_to_float32_is_seen_before_compilation_and_not_known_after_it():
+    import tensorflow as tf
+
+    def lost(x, w):
+        return product(*(tf.cast(narrow, tf.float32) for narrow in as_bfloat16(x, w)))
+
+    shapes = [(F, 8, 4), (F, 4, 16)]
+    assert module_costs(decode_module(lowered(lost, *shapes), "m")).half_flops == 0
+    assert (
+        module_costs(
+            decode_module(lowered(lost, *shapes, stage="optimized_hlo_serialized"), "m")
+        ).half_flops
+        is None
+    )
+
+
+@cache
+def real_module():
+    return lowered(
+        CASES["strided gradients"][0],
+        *CASES["strided gradients"][1],
+        stage="optimized_hlo_serialized",
+    )
+
+
+@given(at=st.integers(0, 1 << 20), bits=st.integers(1, 255))
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_a_damaged_module_has_costs_or_is_a_trace_error(at, bits):
+    raw = bytearray(real_module())
+    raw[at % len(raw)] ^= bits
+    try:
+        costs = module_costs(decode_module(bytes(raw), "m"))
+    except TraceError:
+        return
+    assert costs.flops >= costs.matmul_flops >= (costs.half_flops or 0) >= 0
+
+
+# against what compilers and devices said themselves
+
+
+def said_by_the_tpu(tpu):
+    """(flops, bytes_accessed) of each operation, by program and name: stats of the metadata of the device's events."""
+    plane = tpu.plane("/device:TPU:0")
+    said = {}
+    for text, spans in plane.metadata_stats.items():
+        stats = {}
+        for span in spans:
+            fields = {
+                number: value
+                for number, wire, value, _ in plane.message.fields(*span, "XStat")
+                if wire == 0
+            }
+            stats[plane.stat_names.get(fields.get(1))] = fields.get(3, fields.get(4))
+        if "flops" in stats:
+            said[stats["program_id"], text.partition(" = ")[0].lstrip("%")] = (
+                stats["flops"],
+                stats["bytes_accessed"],
+            )
+    return said
+
+
+def test_costs_are_those_that_the_tpu_reports():
+    tpu, _ = real("tpu_v6e_jax_inference")
+    said = said_by_the_tpu(tpu)
+    ours = {
+        (int(name.rpartition("(")[2].rstrip(")")), cost.name): (cost.work.flops, cost.bytes)
+        for name, found in modules_of(tpu).items()
+        for cost in module_costs(found).ops
+    }
+    assert len(said) == 17
+    different = {
+        name: (ours[key], said[key]) for key in said if ours[key] != said[key] for name in [key[1]]
+    }
+    assert different == {
+        "broadcast.2": ((0, 5368709124), (0, 5368709120))
+    }  # the scalar, which the TPU has in a register
+
+
+def test_a_convolution_of_a_gpu_library_is_counted():
+    modules = modules_of(real("gpu_mi300_jax_conv")[0])
+    costs = module_costs(modules["jit_forward_3d_conv(15)"])
+    # [1,16,32,60,104] * [5120,16,1,2,2], stride 2 and padded by 1: each input element meets one tap
+    assert costs.flops == costs.matmul_flops == costs.half_flops == 2 * 32 * 60 * 104 * 16 * 5120
+    assert {
+        name: module_costs(found).matmul_flops
+        for name, found in modules.items()
+        if "conv(" not in name
+    } == dict.fromkeys((name for name in modules if "conv(" not in name), 0)

@@ -1,0 +1,94 @@
+"""Which modules are the same program."""
+
+from dataclasses import replace
+
+import pytest
+from helpers.hlo import dot, module, op, parameters
+
+from pytest_tfperf.hlo.fingerprint import hlo_hash
+
+
+def made(*, opcode="add", result="f32[8]", operands=("p0", "p1"), called=("first",), **more):
+    """A module with two functions, of which a fusion calls one, and an instruction after it."""
+    functions = {
+        name: [*parameters("f32[8]"), op(f"{name}_op", opcode_, "f32[8]", "p0")]
+        for name, opcode_ in (("first", "negate"), ("second", "exponential"))
+    }
+    main = [
+        *parameters("f32[8]", "f32[8]"),
+        op("fusion", "fusion", "f32[8]", "p0", called=called),
+        op("last", opcode, result, *operands, **more),
+    ]
+    return module(**functions, main=main)
+
+
+SAME = hlo_hash(made())
+
+
+def test_it_is_eight_digits():
+    assert len(SAME) == 8
+    assert int(SAME, 16) >= 0
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"op_name": "step/add", "op_type": "AddV2"},
+        {"source_file": "model.py", "source_line": 12},
+        {"backend_config": '{"tuned": 1}'},
+    ],
+)
+def test_names_lines_and_notes_of_the_backend_do_not_count(named):
+    assert hlo_hash(made(**named)) == SAME
+
+
+def renumbered(found):
+    """The same with other ids and other names."""
+
+    def part(one):
+        ops = {
+            key + 70: replace(
+                op,
+                id=key + 70,
+                name=f"other.{key}",
+                operands=tuple(k + 70 for k in op.operands),
+                called=tuple(k + 50 for k in op.called),
+            )
+            for key, op in one.instructions.items()
+        }
+        return replace(
+            one, id=one.id + 50, name=f"part.{one.id}", root_id=one.root_id + 70, instructions=ops
+        )
+
+    parts = {key + 50: part(one) for key, one in found.computations.items()}
+    return replace(found, name="other", entry_id=found.entry_id + 50, computations=parts)
+
+
+def test_ids_and_names_do_not_count():
+    assert hlo_hash(renumbered(made())) == SAME
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"opcode": "multiply"},
+        {"result": "f16[8]"},
+        {"result": "f32[9]"},
+        {"operands": ("p1", "p0")},
+        {"operands": ("p0", "fusion")},
+        {"called": ("second",)},
+        {"dimensions": (0,)},
+        {"constant": 1.0},
+        {"custom_call_target": "onednn"},
+        {"dot": dot([0], [0])},
+        {"layout": {"minor_to_major": (0,)}},
+    ],
+)
+def test_whatever_is_computed_otherwise_counts(other):
+    assert hlo_hash(made(**other)) != SAME
+
+
+def test_an_instruction_more_counts():
+    assert hlo_hash(
+        module(main=[*parameters("f32[8]"), op("n", "negate", "f32[8]", "p0")])
+    ) != hlo_hash(module(main=parameters("f32[8]")))

@@ -1,0 +1,358 @@
+import json
+from itertools import product
+
+import pytest
+from helpers.hlo import dot, labels, module, op, parameters, window
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_tfperf.hlo.cost import module_costs
+from pytest_tfperf.hlo.flops import _taps
+from pytest_tfperf.hlo.module import WindowDimension
+
+
+def cost(opcode, result, *shapes, **more):
+    """FLOPs of a module of one instruction: all, and those of matrix multiplications."""
+    names = [f"p{number}" for number in range(len(shapes))]
+    costs = module_costs(
+        module(main=[*parameters(*shapes), op("x", opcode, result, *names, **more)])
+    )
+    return costs.flops, costs.matmul_flops
+
+
+def matmul(*args, **more):
+    flops, matmul_flops = cost(*args, **more)
+    assert flops == matmul_flops
+    return flops
+
+
+@pytest.mark.parametrize(
+    ("result", "lhs", "rhs", "dimensions", "flops"),
+    [
+        ("f32[8,16]", "f32[8,4]", "f32[4,16]", dot([1], [0]), 2 * 8 * 4 * 16),
+        ("f32[8,16]", "f32[4,8]", "f32[16,4]", dot([0], [1]), 2 * 8 * 4 * 16),
+        ("f32[3,8,16]", "f32[3,8,4]", "f32[3,4,16]", dot([2], [1], [0], [0]), 2 * 3 * 8 * 4 * 16),
+        ("f32[8]", "f32[8,4,5]", "f32[4,5]", dot([1, 2], [0, 1]), 2 * 8 * 20),
+        ("f32[]", "f32[7]", "f32[7]", dot([0], [0]), 14),
+        ("f32[3,5]", "f32[3]", "f32[5]", dot([], []), 2 * 15),
+        ("f32[0,16]", "f32[0,4]", "f32[4,16]", dot([1], [0]), 0),
+    ],
+)
+def test_a_dot_multiplies_and_adds_for_each_result_along_what_is_contracted(
+    result, lhs, rhs, dimensions, flops
+):
+    assert matmul("dot", result, lhs, rhs, dot=dimensions) == flops
+
+
+@pytest.mark.parametrize(
+    ("result", "data", "kernel", "windows", "more", "flops"),
+    [
+        # 3x3 over 4x4, unpadded: each of 2x2 results has all 9 taps
+        ("f32[1,2,2,5]", "f32[1,4,4,3]", "f32[3,3,3,5]", window(3, 3), {}, 2 * 36 * 3 * 5),
+        # padded to 4x4 results: along a dimension the taps are 2, 3, 3, 2
+        (
+            "f32[1,4,4,5]",
+            "f32[1,4,4,3]",
+            "f32[3,3,3,5]",
+            window(3, 3, pad=(1, 1)),
+            {},
+            2 * 100 * 3 * 5,
+        ),
+        # stride 2, padding 0 and 1: of outputs 0 and 2 the taps are 3 and 2
+        (
+            "f32[1,2,2,5]",
+            "f32[1,4,4,3]",
+            "f32[3,3,3,5]",
+            window(3, 3, stride=2, pad=(0, 1)),
+            {},
+            2 * 25 * 3 * 5,
+        ),
+        # kernel dilated to 5x5: one result
+        ("f32[1,1,1,5]", "f32[1,5,5,3]", "f32[3,3,3,5]", window(3, 3, dilate=2), {}, 2 * 9 * 3 * 5),
+        # transposed, stride 2: input 2x2 with a hole between, padded by 2: outputs 5, taps 1+1+2+1+1 along a dimension
+        (
+            "f32[1,5,5,5]",
+            "f32[1,2,2,3]",
+            "f32[3,3,3,5]",
+            window(3, 3, pad=(2, 2), base=2),
+            {},
+            2 * 36 * 3 * 5,
+        ),
+        ("f32[7,2,2,5]", "f32[7,4,4,3]", "f32[3,3,3,5]", window(3, 3), {}, 7 * 2 * 36 * 3 * 5),
+        (
+            "f32[1,2,2,6]",
+            "f32[1,4,4,6]",
+            "f32[3,3,1,6]",
+            window(3, 3),
+            {"feature_groups": 6},
+            2 * 36 * 6,
+        ),
+        (
+            "f32[1,2,2,6]",
+            "f32[6,4,4,3]",
+            "f32[3,3,3,6]",
+            window(3, 3),
+            {"batch_groups": 6},
+            2 * 36 * 3 * 6,
+        ),
+        ("f32[1,4,4,5]", "f32[1,4,4,3]", "f32[1,1,3,5]", window(1, 1), {}, 2 * 16 * 3 * 5),
+        ("f32[1,0,2,5]", "f32[1,2,4,3]", "f32[3,3,3,5]", window(3, 3), {}, 0),
+    ],
+)
+def test_a_convolution_multiplies_where_there_is_an_input_element(
+    result, data, kernel, windows, more, flops
+):
+    assert (
+        matmul(
+            "convolution",
+            result,
+            data,
+            kernel,
+            window=windows,
+            convolution=labels("b01f_01io->b01f"),
+            **more,
+        )
+        == flops
+    )
+
+
+def test_a_convolution_without_a_window_is_a_matrix_multiplication():
+    assert (
+        matmul("convolution", "f32[8,16]", "f32[8,4]", "f32[4,16]", convolution=labels("bf_io->bf"))
+        == 2 * 8 * 4 * 16
+    )
+
+
+def test_the_gradient_of_a_kernel_is_a_convolution_whose_window_is_the_gradient():
+    # input 4x4, kernel 3x3: its gradient slides 2x2 over 4x4; batch and features change places
+    flops = matmul(
+        "convolution",
+        "f32[3,3,3,5]",
+        "f32[8,4,4,3]",
+        "f32[8,2,2,5]",
+        window=window(2, 2),
+        convolution=labels("f01b_i01o->01bf"),
+    )
+    assert flops == 8 * 2 * 36 * 3 * 5
+
+
+def slowly_counted(window, n_input, n_kernel, n_output):
+    """One pair after another."""
+    places = [
+        output * window.stride + kernel * window.window_dilation - window.padding_low
+        for kernel, output in product(range(n_kernel), range(n_output))
+    ]
+    return sum(
+        place % window.base_dilation == 0 and 0 <= place // window.base_dilation < n_input
+        for place in places
+    )
+
+
+small = st.integers(1, 7)
+
+
+@given(
+    st.builds(WindowDimension, small, small, st.integers(-5, 9), st.just(0), small, small),
+    st.integers(0, 9),
+    st.integers(0, 9),
+    st.integers(0, 9),
+)
+def test_pairs_are_counted_as_one_after_another_would_be(window, n_input, n_kernel, n_output):
+    assert _taps(window, n_input, n_kernel, n_output) == slowly_counted(
+        window, n_input, n_kernel, n_output
+    )
+
+
+# libraries of a GPU
+
+GEMM = {
+    "alpha_real": 1,
+    "dot_dimension_numbers": {
+        "lhs_contracting_dimensions": ["1"],
+        "rhs_contracting_dimensions": ["0"],
+    },
+}
+
+
+@pytest.mark.parametrize("target", ["__cublas$gemm", "__cublas$lt$matmul", "__cublas$lt$matmul$f8"])
+@pytest.mark.parametrize("config", [{"gemm_backend_config": GEMM, "operation_queue_id": "0"}, GEMM])
+def test_a_matrix_multiplication_of_a_library_has_its_dimensions_in_its_configuration(
+    target, config
+):
+    flops = matmul(
+        "custom-call",
+        "(f16[8,16], s8[4096])",
+        "f16[8,4]",
+        "f16[4,16]",
+        custom_call_target=target,
+        backend_config=json.dumps(config),
+    )
+    assert flops == 2 * 8 * 4 * 16
+
+
+def test_a_batched_one_too():
+    numbers = {
+        "lhs_contracting_dimensions": [2],
+        "rhs_contracting_dimensions": [1],
+        "lhs_batch_dimensions": [0],
+        "rhs_batch_dimensions": [0],
+    }
+    config = json.dumps({"gemm_backend_config": {"dot_dimension_numbers": numbers}})
+    flops = matmul(
+        "custom-call",
+        "f16[3,8,16]",
+        "f16[3,8,4]",
+        "f16[3,4,16]",
+        custom_call_target="__cublas$gemm",
+        backend_config=config,
+    )
+    assert flops == 2 * 3 * 8 * 4 * 16
+
+
+DATA, KERNEL, OUTPUT = "f16[8,4,4,3]", "f16[3,3,3,5]", "f16[8,2,2,5]"
+
+
+@pytest.mark.parametrize(
+    ("target", "operands", "result"),
+    [
+        ("__cudnn$convForward", (DATA, KERNEL), OUTPUT),
+        ("__cudnn$convForwardGraph", (DATA, KERNEL, "f16[5]"), OUTPUT),
+        ("__cudnn$convBiasActivationForward", (DATA, KERNEL, "f16[5]"), OUTPUT),
+        ("__cudnn$convBackwardInput", (OUTPUT, KERNEL), DATA),
+        ("__cudnn$convBackwardFilter", (DATA, OUTPUT), KERNEL),
+    ],
+)
+def test_a_convolution_of_a_library_multiplies_as_often_forward_and_backward(
+    target, operands, result
+):
+    """Window and dimensions are always the forward convolution's."""
+    flops = matmul(
+        "custom-call",
+        f"({result}, u8[77])",
+        *operands,
+        custom_call_target=target,
+        window=window(3, 3),
+        convolution=labels("b01f_01io->b01f"),
+    )
+    assert flops == 8 * 2 * 36 * 3 * 5
+
+
+@pytest.mark.parametrize(
+    ("target", "config"),
+    [
+        ("__cublas$gemm", ""),
+        ("__cublas$gemm", "no JSON"),
+        ("__cublas$gemm", '{"gemm_backend_config": 1}'),
+        ("__cublas$gemm", "{}"),
+        ("tpu_custom_call", ""),
+        ("__cudnn$convForward", ""),
+        ("__onednn$matmul", ""),
+    ],
+)
+def test_calls_whose_work_is_not_known_are_named(target, config):
+    ops = [
+        *parameters("f32[8,4]", "f32[4,16]"),
+        op(
+            "x",
+            "custom-call",
+            "f32[8,16]",
+            "p0",
+            "p1",
+            custom_call_target=target,
+            backend_config=config,
+        ),
+    ]
+    costs = module_costs(module(main=ops))
+    assert (costs.flops, costs.uncounted) == (0, (target,))
+    fused = module(
+        inside=ops,
+        main=[
+            *parameters("f32[8,4]", "f32[4,16]"),
+            op("f", "fusion", "f32[8,16]", "p0", "p1", called=("inside",)),
+        ],
+    )
+    assert module_costs(fused).uncounted == (target,)
+
+
+def test_marks_of_the_compiler_are_no_work():
+    ops = [
+        *parameters("f32[8]"),
+        op("x", "custom-call", "f32[8]", "p0", custom_call_target="Sharding"),
+    ]
+    assert module_costs(module(main=ops)).uncounted == ()
+
+
+# everything else
+
+
+@pytest.mark.parametrize(
+    ("opcode", "result", "shapes", "more", "flops"),
+    [
+        ("add", "f32[8,4]", ["f32[8,4]", "f32[8,4]"], {}, 32),
+        ("select", "f32[8,4]", ["pred[8,4]", "f32[8,4]", "f32[8,4]"], {}, 32),
+        ("compare", "pred[8]", ["f32[8]", "f32[8]"], {}, 8),
+        ("convert", "bf16[8]", ["f32[8]"], {}, 8),
+        ("add", "f32[]", ["f32[]", "f32[]"], {}, 1),
+        ("exponential", "f32[8,4]", ["f32[8,4]"], {}, 0),
+        ("tanh", "f32[8,4]", ["f32[8,4]"], {}, 0),
+        ("copy", "f32[8,4]", ["f32[8,4]"], {}, 0),
+        ("transpose", "f32[4,8]", ["f32[8,4]"], {}, 0),
+        ("broadcast", "f32[8,4]", ["f32[4]"], {}, 0),
+        ("all-reduce", "(f32[8], f32[4])", ["f32[8]", "f32[4]"], {}, 12),
+        ("all-reduce-start", "f32[8]", ["f32[8]"], {}, 8),
+        ("all-reduce-done", "f32[8]", ["f32[8]"], {}, 0),
+        ("all-gather", "f32[8]", ["f32[4]"], {}, 0),
+        ("sort", "f32[8]", ["f32[8]"], {}, 8 * 3),
+        ("sort", "f32[9]", ["f32[9]"], {}, 9 * 4),
+        ("sort", "f32[1]", ["f32[1]"], {}, 0),
+        ("fft", "c64[2,16]", ["c64[2,16]"], {"fft_length": (16,)}, 8 * 4 * 32),
+        ("triangular-solve", "f32[4,3]", ["f32[4,4]", "f32[4,3]"], {}, 2 * 4 * 12),
+        ("cholesky", "f32[6,6]", ["f32[6,6]"], {}, 6 * 36 // 3),
+    ],
+)
+def test_other_instructions_are_counted_as_xla_does(opcode, result, shapes, more, flops):
+    assert cost(opcode, result, *shapes, **more) == (flops, 0)
+
+
+SUM = [*parameters("f32[]", "f32[]"), op("s", "add", "f32[]", "p0", "p1")]
+LARGER = [*parameters("f32[]", "f32[]"), op("s", "compare", "pred[]", "p0", "p1")]
+
+
+@pytest.mark.parametrize(
+    ("opcode", "result", "shapes", "more", "flops"),
+    [
+        ("reduce", "f32[8]", ["f32[8,4]", "f32[]"], {}, 24),
+        ("reduce", "f32[]", ["f32[8,4]", "f32[]"], {}, 31),
+        ("reduce", "(f32[8], f32[8])", ["f32[8,4]", "f32[8,4]", "f32[]", "f32[]"], {}, 24),
+        ("reduce-window", "f32[4]", ["f32[8]", "f32[]"], {"window": window(2, stride=2)}, 4),
+        ("map", "f32[8]", ["f32[8]", "f32[8]"], {}, 8),
+        ("scatter", "f32[100]", ["f32[100]", "s32[3,1]", "f32[3]"], {}, 3),
+        ("all-reduce", "f32[8]", ["f32[8]"], {}, 8),
+    ],
+)
+def test_a_reducer_is_run_as_often_as_it_is_needed(opcode, result, shapes, more, flops):
+    names = [f"p{number}" for number in range(len(shapes))]
+    costs = module_costs(
+        module(
+            sum=SUM,
+            main=[*parameters(*shapes), op("x", opcode, result, *names, called=("sum",), **more)],
+        )
+    )
+    assert costs.flops == flops
+
+
+def test_select_and_scatter_compares_within_a_window_and_adds_once():
+    ops = [
+        *parameters("f32[8]", "f32[4]", "f32[]"),
+        op(
+            "x",
+            "select-and-scatter",
+            "f32[8]",
+            "p0",
+            "p1",
+            "p2",
+            called=("larger", "sum"),
+            window=window(3),
+        ),
+    ]
+    assert module_costs(module(larger=LARGER, sum=SUM, main=ops)).flops == 4 * 2 + 4

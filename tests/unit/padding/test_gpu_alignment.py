@@ -1,0 +1,358 @@
+"""Sizes on tensor cores, by the examples of NVIDIA's guide and by hand."""
+
+import pytest
+from helpers.hlo import dot, labels, module, op, parameters, window
+from helpers.traces import real
+from helpers.xspace import at, line, plane, space
+
+from pytest_tfperf.hlo.matmuls import gemms_of
+from pytest_tfperf.padding.gpu_alignment import (
+    SMS,
+    aligned_size,
+    alignment_advice,
+    alignment_table,
+    always_good,
+    best,
+    gpu_alignment,
+    misaligned,
+    tile_overhead,
+    tiles_of,
+    wave_overhead,
+)
+from pytest_tfperf.trace.xspace import decode_trace
+
+
+@pytest.mark.parametrize(
+    ("dtype", "good", "at_best"),
+    [
+        ("f16", 8, 64),
+        ("bf16", 8, 64),
+        ("s8", 16, 128),
+        ("f8e4m3fn", 16, 128),
+        ("f32", 4, 32),
+        ("f64", 2, 16),
+    ],
+)
+def test_alignment_is_in_bytes(dtype, good, at_best):
+    assert (always_good(dtype), best(dtype)) == (good, at_best)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "tile", "overhead"),
+    [
+        (136, 128, (128, 128), 0.882353),
+        (2304, 1793, (256, 128), 0.070831),
+        (2304, 1792, (256, 128), 0.0),
+        (512, 30522, (128, 128), 0.002293),
+        (4096, 50257, (256, 128), 0.000935),
+        (4096, 50304, (256, 128), 0.0),
+    ],
+)
+def test_whole_tiles_are_computed(rows, columns, tile, overhead):
+    assert round(tile_overhead(rows, columns, tile), 6) == overhead
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "tile", "tiles", "a100", "h100"),
+    [
+        (2304, 1792, (256, 128), 126, 0.714286, 0.047619),
+        (512, 30522, (128, 128), 956, 0.016736, 0.104603),
+    ],
+)
+def test_the_last_wave_is_not_full(rows, columns, tile, tiles, a100, h100):
+    assert tiles_of(rows, columns, tile) == tiles
+    assert [round(wave_overhead(tiles, sms), 6) for sms in (SMS["A100"], SMS["H100 SXM"])] == [
+        a100,
+        h100,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("size", "dtype", "good"),
+    [
+        (50257, "bf16", 50304),
+        (30522, "f16", 30528),
+        (50257, "f32", 50272),
+        (100, "f16", 104),
+        (20, "bf16", 24),
+        (3, "f16", 8),
+        (3, "f32", 4),
+        (129, "f16", 128),
+        (1000, "s8", 1024),
+        (64, "bf16", 64),
+    ],
+)
+def test_the_good_size(size, dtype, good):
+    assert aligned_size(size, dtype) == good
+
+
+def dense(rows, columns, depth, dtype="bf16", **more):
+    ops = parameters(f"{dtype}[{rows},{depth}]", f"{dtype}[{depth},{columns}]")
+    return module(
+        main=[
+            *ops,
+            op("d", "dot", f"{dtype}[{rows},{columns}]", "p0", "p1", dot=dot([1], [0]), **more),
+        ]
+    )
+
+
+def only(made):
+    (found,) = gemms_of([made])
+    return found
+
+
+def test_a_dot():
+    found = only(dense(512, 30522, 768, op_name="logits", source_file="m.py", source_line=3))
+    assert (found.op, found.line, found.rows, found.columns, found.depth, found.batch) == (
+        "logits",
+        "m.py:3",
+        512,
+        30522,
+        768,
+        1,
+    )
+    assert found.flops == 2 * 512 * 30522 * 768
+    assert misaligned(found) == (("columns", 30522, 30528),)
+
+
+def test_a_batched_dot_of_any_order():
+    ops = parameters("f16[7,64,12,100]", "f16[7,12,50,64]")
+    made = module(
+        main=[
+            *ops,
+            op("d", "dot", "f16[7,12,100,50]", "p0", "p1", dot=dot([1], [3], [0, 2], [0, 1])),
+        ]
+    )
+    found = only(made)
+    assert (found.rows, found.columns, found.depth, found.batch) == (100, 50, 64, 84)
+    assert misaligned(found) == (("rows", 100, 104), ("columns", 50, 56))
+
+
+@pytest.mark.parametrize(
+    ("ops", "expected"),
+    [
+        (
+            [
+                *parameters("bf16[32,56,56,3]", "bf16[7,7,3,64]"),
+                op(
+                    "c",
+                    "convolution",
+                    "bf16[32,28,28,64]",
+                    "p0",
+                    "p1",
+                    window=window(7, 7, stride=2),
+                    convolution=labels("b01f_01io->b01f"),
+                ),
+            ],
+            (32 * 28 * 28, 64, 147, (("channels in", 3), ("channels out", 64))),
+        ),
+        (
+            [
+                *parameters("bf16[32,56,56,20]", "bf16[32,28,28,48]"),  # the gradient of a kernel
+                op(
+                    "c",
+                    "convolution",
+                    "bf16[3,3,20,48]",
+                    "p0",
+                    "p1",
+                    window=window(28, 28),
+                    convolution=labels("f01b_i01o->01bf"),
+                ),
+            ],
+            (9 * 20, 48, 32 * 28 * 28, (("channels in", 20), ("channels out", 48))),
+        ),
+        (
+            [
+                *parameters("f16[8,64]", "f16[64,33]"),
+                op("c", "convolution", "f16[8,33]", "p0", "p1", convolution=labels("bf_io->bf")),
+            ],
+            (8, 33, 64, (("rows", 8), ("columns", 33), ("depth", 64))),
+        ),
+        (
+            [
+                *parameters("f16[8,9,9,30]", "f16[50,3,3,30]"),
+                op(
+                    "c",
+                    "custom-call",
+                    "(f16[8,7,7,50], u8[0])",
+                    "p0",
+                    "p1",
+                    custom_call_target="__cudnn$convForward",
+                    convolution=labels("b01f_o01i->b01f"),
+                ),
+            ],
+            (8 * 49, 50, 270, (("channels in", 30), ("channels out", 50))),
+        ),
+        (
+            [
+                *parameters("f16[8,7,7,50]", "f16[50,3,3,30]"),
+                op(
+                    "c",
+                    "custom-call",
+                    "(f16[8,9,9,30], u8[0])",
+                    "p0",
+                    "p1",
+                    custom_call_target="__cudnn$convBackwardInput",
+                    convolution=labels("b01f_o01i->b01f"),
+                ),
+            ],
+            (8 * 81, 30, 450, (("channels in", 30), ("channels out", 50))),
+        ),
+        (
+            [
+                *parameters("f16[8,9,9,30]", "f16[8,7,7,50]"),
+                op(
+                    "c",
+                    "custom-call",
+                    "(f16[50,3,3,30], u8[0])",
+                    "p0",
+                    "p1",
+                    custom_call_target="__cudnn$convBackwardFilter",
+                    convolution=labels("b01f_o01i->b01f"),
+                ),
+            ],
+            (270, 50, 8 * 49, (("channels in", 30), ("channels out", 50))),
+        ),
+        (
+            [
+                *parameters("f16[100,70]", "f16[70,50]"),
+                op(
+                    "c",
+                    "custom-call",
+                    "(f16[100,50], s8[99])",
+                    "p0",
+                    "p1",
+                    custom_call_target="__cublas$gemm",
+                    backend_config='{"gemm_backend_config":{"dot_dimension_numbers":{"lhs_contracting_dimensions":["1"],"rhs_contracting_dimensions":["0"]}}}',
+                ),
+            ],
+            (100, 50, 70, (("rows", 100), ("columns", 50), ("depth", 70))),
+        ),
+    ],
+    ids=[
+        "forward",
+        "gradient of a kernel",
+        "without a window",
+        "cudnn",
+        "cudnn, input",
+        "cudnn, kernel",
+        "cublas",
+    ],
+)
+def test_convolutions_and_library_calls(ops, expected):
+    found = only(module(main=ops))
+    assert (found.rows, found.columns, found.depth, found.sizes) == expected
+
+
+@pytest.mark.parametrize(
+    "ops",
+    [
+        [
+            *parameters("f32[1,70]", "f32[70,50]"),
+            op("d", "dot", "f32[1,50]", "p0", "p1", dot=dot([1], [0])),
+        ],  # a vector
+        [
+            *parameters("s32[7,70]", "s32[70,50]"),
+            op("d", "dot", "s32[7,50]", "p0", "p1", dot=dot([1], [0])),
+        ],
+        [
+            *parameters("f32[0,70]", "f32[70,50]"),
+            op("d", "dot", "f32[0,50]", "p0", "p1", dot=dot([1], [0])),
+        ],
+        [
+            *parameters("f32[8,9,9,30]", "f32[3,3,1,30]"),
+            op(
+                "c",
+                "convolution",
+                "f32[8,9,9,30]",
+                "p0",
+                "p1",
+                window=window(3, 3),
+                convolution=labels("b01f_01io->b01f"),
+                feature_groups=30,
+            ),
+        ],
+        [*parameters("f32[8]"), op("c", "custom-call", "f32[8]", "p0", custom_call_target="other")],
+    ],
+    ids=["vector", "integers", "empty", "depthwise", "unknown call"],
+)
+def test_what_no_tensor_core_multiplies_is_left_out(ops):
+    assert gemms_of([module(main=ops)]) == []
+    assert alignment_table([]) is None
+
+
+def test_the_table_has_each_product_once_with_its_overheads():
+    gemms = gemms_of([dense(2304, 1793, 64), dense(64, 64, 64), dense(64, 64, 64)])
+    table = alignment_table(gemms)
+    rows = [
+        dict(zip((title for title, _ in table.columns), row, strict=True)) for row in table.rows
+    ]
+    assert [row["rows × columns × depth"] for row in rows] == ["2304 × 1793 × 64", "64 × 64 × 64"]
+    assert (rows[0]["not aligned"], rows[0]["good size"], rows[1]["times"]) == (
+        "columns 1793",
+        "1793 → 1792",
+        2,
+    )
+    assert round(rows[0]["at most"], 6) == 0.070831
+    assert rows[0]["alignment_overhead"] == tile_overhead(2304, 1793, (64, 64))
+    assert (rows[1]["alignment_overhead"], rows[1]["at most"], rows[1]["wave overhead"]) == (
+        0.0,
+        7.0,
+        "",
+    )  # 256 × 128 for 64 × 64
+    assert rows[0]["wave overhead"].startswith("A100 ")
+    assert not alignment_table(gemms, sms=80).rows[0][7].startswith("A100")
+
+
+def test_the_advice_names_the_largest_product_that_is_not_aligned():
+    (advice,) = alignment_advice(
+        gemms_of([dense(4096, 50257, 768), dense(100, 64, 64), dense(8192, 65536, 1024)])
+    )
+    assert (
+        advice.what
+        == "make sizes multiples of 16 bytes for the tensor cores: columns 50257 → 50304"
+    )
+    assert (
+        advice.because
+        == "d multiplies 4096 × 50257 × 768 in bf16, whose tensor cores want multiples of 8; 1 more such products"
+    )
+    assert alignment_advice(gemms_of([dense(64, 64, 64)])) == ()
+
+
+def gpu_trace(**stats):
+    return decode_trace(
+        space(plane("/device:GPU:0", line("stream", at("k", 0, 1)), stats=stats)), "t"
+    )
+
+
+def test_gpus_of_nvidia_alone_get_table_and_advice():
+    made = dense(4096, 50257, 768)
+    table, advice = gpu_alignment(gpu_trace(compute_cap_major=8, core_count=108), [made])
+    assert len(table.rows) == len(advice) == 1
+    assert gpu_alignment(
+        gpu_trace(compute_cap_major=9, core_count=304, device_vendor="AMD"), [made]
+    ) == (None, ())
+    assert gpu_alignment(
+        decode_trace(space(plane("/host:CPU", line("t", at("k", 0, 1)))), "t"), [made]
+    ) == (None, ())
+
+
+@pytest.mark.parametrize(
+    ("capability", "dtype", "known"),
+    [(7, "f32", False), (7, "f16", True), (8, "f32", True), (8, "f64", True)],
+)
+def test_older_gpus_have_tensor_cores_for_16_bits_alone(capability, dtype, known):
+    table, _ = gpu_alignment(
+        gpu_trace(compute_cap_major=capability, core_count=80), [dense(256, 256, 256, dtype)]
+    )
+    assert (table is not None) == known
+
+
+def test_a_recorded_convolution():
+    trace, _ = real("gpu_mi300_jax_conv")
+    from pytest_tfperf.analysis.xla.programs import programs_of
+
+    (found,) = gemms_of([program.module for program in programs_of(trace)])
+    assert found.sizes == (("channels in", 16), ("channels out", 5120))
+    assert (found.columns, found.depth) == (5120, 16 * 4)
+    assert gpu_alignment(trace, []) == (None, ())  # AMD's

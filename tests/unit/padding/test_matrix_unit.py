@@ -1,0 +1,133 @@
+"""What a matrix unit computes for sizes that do not fill it, against the table of the reference."""
+
+import pytest
+from helpers.hlo import dot, labels, module, op, parameters, window
+
+from pytest_tfperf.padding.matrix_unit import MatrixWork, Product, matrix_work
+from pytest_tfperf.padding.tpu import generation
+
+
+def product(m, n, k):
+    return Product("x", (m, 1), (n, 1), (k, 1))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected", "name"),
+    [
+        ((128, 128, 128), 0, "v5e"),
+        ((8, 128, 128), 0, "v5e"),
+        ((100, 1000, 2048), 0.064960, "v5e"),
+        ((1, 1000, 2048), 7.192, "v5e"),
+        ((100, 10, 20), 12.1072, "v5e"),
+        ((512, 30522, 768), 0.000197, "v5e"),
+        ((64, 65, 65), 2.877870, "v5e"),
+        ((129, 129, 129), 3.151927, "v5e"),
+        ((2048, 2048, 64), 1.0, "v5e"),
+        ((1024, 4096, 1000), 0.024, "v5e"),
+        ((128, 128, 128), 3.0, "v6e"),
+        ((2048, 2048, 64), 3.0, "v7x"),
+    ],
+)
+def test_a_product(sizes, expected, name):
+    low, high = MatrixWork((product(*sizes),)).overhead(generation(name))
+    assert round(low, 6) == round(high, 6) == expected
+
+
+def work(*ops, runs=1.0):
+    return matrix_work([(module(main=list(ops)), runs)])
+
+
+def convolution(data, kernel, result, how="b01f_01io->b01f", **more):
+    sizes = more.pop("sizes", (7, 7))
+    return [
+        *parameters(data, kernel),
+        op(
+            "y",
+            "convolution",
+            result,
+            "p0",
+            "p1",
+            convolution=labels(how),
+            window=window(*sizes),
+            **more,
+        ),
+    ]
+
+
+def test_a_first_convolution_is_a_range():
+    found = work(*convolution("f32[128,224,224,3]", "f32[7,7,3,128]", "f32[128,218,218,128]"))
+    low, high = found.overhead(generation("v5e"))
+    assert (round(low, 2), round(high, 1)) == (0.74, 41.7)
+
+
+def test_dots_count_their_free_contracted_and_batch_dimensions():
+    found = work(
+        *parameters("f32[4,8,16,32]", "f32[4,8,32,64]"),
+        op("y", "dot", "f32[4,8,16,64]", "p0", "p1", dot=dot([3], [2], [0, 1], [0, 1])),
+    )
+    assert found.products == (Product("y", (16, 1), (64, 1), (32, 1), 32),)
+
+
+def test_gradients_have_the_flops_of_their_convolution():
+    x, k, y = "f32[10,8,8,3]", "f32[3,3,3,5]", "f32[10,8,8,5]"
+    forward = work(*convolution(x, k, y, sizes=(3, 3)))
+    of_input = work(*convolution(y, k, x, "b01f_01oi->b01f", sizes=(3, 3)))
+    of_kernel = work(*convolution(x, y, k, "f01b_i01o->01bf", sizes=(8, 8)))
+    assert forward.products == (Product("y", (640, 1), (5, 1), (3, 9)),)
+    assert of_input.products == (Product("y", (640, 1), (3, 1), (5, 9)),)
+    assert of_kernel.products == (Product("y", (3, 9), (5, 1), (640, 1)),)
+
+
+def test_the_gradient_of_a_strided_convolution_counts_its_own_positions():
+    ops = [
+        *parameters("f32[10,4,4,5]", "f32[3,3,3,5]"),
+        op(
+            "y",
+            "convolution",
+            "f32[10,8,8,3]",
+            "p0",
+            "p1",
+            convolution=labels("b01f_01oi->b01f"),
+            window=window(3, 3, base=2),
+        ),
+    ]
+    assert work(*ops).products[0].m == (160, 1)
+
+
+def test_a_convolution_without_a_window_is_a_product():
+    ops = [
+        *parameters("f32[100,20]", "f32[20,10]"),
+        op("y", "convolution", "f32[100,10]", "p0", "p1", convolution=labels("bf_io->bf")),
+    ]
+    assert work(*ops).products == (product(100, 10, 20).__class__("y", (100, 1), (10, 1), (20, 1)),)
+
+
+@pytest.mark.parametrize("groups", [{"feature_groups": 3}, {"batch_groups": 3}])
+def test_of_grouped_convolutions_nothing_is_said(groups):
+    found = work(
+        *convolution(
+            "f32[8,8,8,3]", "f32[3,3,1,3]", "f32[8,8,8,3]", op_name="net/depthwise", **groups
+        )
+    )
+    assert (found.products, found.skipped, found.overhead(generation("v5e"))) == (
+        (),
+        ("net/depthwise",),
+        None,
+    )
+
+
+def test_products_weigh_as_often_as_they_run():
+    first = module(
+        main=[
+            *parameters("f32[8,128]", "f32[128,128]"),
+            op("y", "dot", "f32[8,128]", "p0", "p1", dot=dot([1], [0])),
+        ]
+    )
+    second = module(
+        main=[
+            *parameters("f32[1,128]", "f32[128,128]"),
+            op("y", "dot", "f32[1,128]", "p0", "p1", dot=dot([1], [0])),
+        ]
+    )
+    low, _ = matrix_work([(first, 1.0), (second, 8.0)]).overhead(generation("v5e"))
+    assert low == (8 + 8 * 8) / (8 + 8) - 1

@@ -1,0 +1,239 @@
+"""Which arrays of a TPU's executables count, and what their layouts cost."""
+
+from dataclasses import replace
+
+import pytest
+from helpers.traces import real
+
+from pytest_tfperf.analysis.xla.programs import programs_of
+from pytest_tfperf.hlo.module import HloModule, Shape
+from pytest_tfperf.hlo.parser import read_hlo
+from pytest_tfperf.padding.measured import has_tiles, measured_padding, trace_generation
+from pytest_tfperf.padding.tpu import generation
+
+V5E = generation("v5e")
+BIG, THIN = (
+    "f32[1024,1024]{1,0:T(8,128)}",
+    "f32[1024,10]{1,0:T(8,128)}",
+)  # 4 MiB; 40,960 bytes in 524,288
+
+
+def hlo(*lines, before=""):
+    (made,) = read_hlo(
+        "\n".join(["HloModule m, is_scheduled=true", before, "ENTRY main {", *lines, "}"]), "m"
+    )
+    return made
+
+
+def counted(*lines, before="", tpu=V5E):
+    found = measured_padding([hlo(*lines, before=before)], tpu)
+    return [buffer.name for buffer in found.buffers] if not isinstance(found, str) else found
+
+
+def test_padding_is_of_bytes_over_all_arrays():
+    module = hlo(
+        f'p = {THIN} parameter(0), metadata={{op_name="x"}}',
+        f'ROOT a = {BIG} custom-call(p), metadata={{op_type="MatMul" op_name="model/dense" source_file="model.py" source_line=7}}',
+    )
+    found = measured_padding([module], V5E)
+    assert (found.source, found.generation, found.notes) == ("measured", "v5e", ())
+    assert found.low == found.high == (524288 + 4 * 2**20) / (40960 + 4 * 2**20) - 1
+    thin, big = found.buffers
+    assert (thin.name, thin.what, thin.line) == ("p", "parameter x", None)
+    assert (thin.shape, thin.padded_shape) == (THIN, "f32[1024,128]")
+    assert (thin.logical_bytes, thin.padded_bytes, thin.upper_bytes) == (40960, 524288, 524288)
+    assert (big.what, big.line, big.waste, big.advice) == (
+        "custom-call model/dense",
+        "model.py:7",
+        0,
+        "",
+    )
+    assert found.worst() == (thin,)
+
+
+@pytest.mark.parametrize(
+    ("shape", "overhead"),
+    [
+        ("f32[1024,10]{1,0:T(8,128)}", 11.8),
+        ("f32[100,1000]{1,0:T(8,128)}", 0.06496),
+        ("bf16[4,512,512,64]{3,0,2,1:T(4,128)(2,1)}", 1.0),
+        ("bf16[2048,1,2048,128]{0,1,3,2:T(4,128)(2,1)}", 3.0),
+        ("f32[4,128,128,9,18]{4,3,0,2,1:T(8,128)}", 11.641975),
+        ("f32[1024,245,64]{1,2,0:T(8,128)}", 0.044898),
+        ("pred[64,512,2048]{2,1,0:T(8,128)E(32)}", 3.0),
+        ("s4[1000,1000]{1,0:T(8,128)(8,1)E(4)}", 0.024),
+        ("bf16[6144]{0:T(1024)(128)(2,1)}", 0.0),
+        ("f32[<=100,60]{1,0:T(8,128)}", 1.218667),
+        ("f32[2,7,8,11,10]{4,3,2,1,0:T(*,*,2,*,3)}", 0.009091),
+        (
+            "(f32[1024,10]{1,0:T(8,128)}, f32[]{:T(128)S(6)})",
+            11.8,
+        ),  # of the tuple's arrays the one in HBM
+    ],
+)
+def test_known_layouts(shape, overhead):
+    found = measured_padding([hlo(f"p = {shape} parameter(0)")], V5E)
+    assert (round(found.low, 6), round(found.high, 6), found.source) == (
+        overhead,
+        overhead,
+        "measured",
+    )
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        "s8[1,4,4]{2,1,0:T(4,128)(4,1)}",
+        "f32[]{:T(128)}",
+        "u8[5]{0:T(1024)(128)(4,1)L(16)}",
+        "f32[0,128]{1,0:T(8,128)}",
+    ],
+)
+def test_arrays_of_one_tile_alone_have_no_overhead_to_speak_of(shape):
+    assert isinstance(measured_padding([hlo(f"p = {shape} parameter(0)")], V5E), str)
+
+
+def test_several_executables_count_together():
+    thin, big = hlo(f"p = {THIN} parameter(0)"), hlo(f"p = {BIG} parameter(0)")
+    assert measured_padding([thin, big], V5E).logical_bytes == 40960 + 4 * 2**20
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "a = f32[]{:T(128)} parameter(1)",
+        "a = f32[8,128]{1,0:T(8,128)} parameter(1)",  # one tile
+        "a = f32[0,128]{1,0:T(8,128)} parameter(1)",
+        "a = f32[1024,10]{1,0:T(8,128)S(5)} parameter(1)",  # the host's
+        "a = f32[1024,10]{1,0:T(8,128)S(6)} parameter(1)",
+        "a = token[] after-all()",
+        "a = f32[1024,10]{1,0:T(8,128)} constant({...})",
+        "a = f32[1024,10]{1,0:T(8,128)} bitcast(p)",
+        "a = (f32[1024,10]{1,0:T(8,128)}, f32[1024,10]{1,0:T(8,128)}) tuple(p, p)",
+        "a = (f32[1024,10]{1,0:T(8,128)S(1)}, f32[1024,10]{1,0:T(8,128)}, u32[]{:S(2)}) copy-start(p)",
+        "a = f32[1024,10]{1,0:T(8,128)S(1)} copy-done(p)",
+        "a = (f32[1024,10]{1,0:T(8,128)}, f32[4096,10]{1,0:T(8,128)}) all-gather-start(p), dimensions={0}",
+    ],
+    ids=lambda line: line.split("} ")[-1].split("]")[0] + line[4:15],
+)
+def test_what_is_no_array_of_its_own_does_not_count(line):
+    assert counted(f"p = {THIN} parameter(0)", line) == ["p"]
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ("a = f32[16,128]{1,0:T(8,128)} parameter(1)", ["a"]),  # 8 KiB, more than a tile
+        ("a = f32[1024,10]{1,0:T(8,128)S(1)} add(p, p)", ["a"]),
+        (
+            "a = (f32[1024,10]{1,0:T(8,128)}, f32[], bf16[99,99]{1,0:T(8,128)(2,1)}) custom-call(p)",
+            ["a.0", "a.2"],
+        ),
+        ("a = f32[<=100,60]{1,0:T(8,128)} custom-call(p)", ["a"]),
+        ("a = f32[4096,10]{1,0:T(8,128)} all-gather-done(p)", ["a"]),
+    ],
+)
+def test_what_is_made_counts(line, names):
+    assert counted(f"p = {THIN} parameter(0)", line) == ["p", *names]
+
+
+def test_what_a_fusion_holds_inside_is_never_in_memory():
+    inside = f"f {{\nq = {THIN} parameter(0)\nROOT n = {THIN} negate(q)\n}}"
+    assert counted(
+        f"p = {THIN} parameter(0)", f"a = {BIG} fusion(p), kind=kLoop, calls=f", before=inside
+    ) == ["p", "a"]
+
+
+def test_what_a_loop_is_given_and_hands_on_counts_once():
+    body = f"""
+        body {{
+        t = ({THIN}, {BIG}) parameter(0)
+        x = {THIN} get-tuple-element(t), index=0
+        y = {BIG} get-tuple-element(t), index=1
+        own = {THIN} negate(x)
+        next = {THIN} negate(own)
+        ROOT r = ({THIN}, {BIG}) tuple(next, y)
+        }}
+        test {{
+        t = ({THIN}, {BIG}) parameter(0)
+        x = {THIN} get-tuple-element(t), index=0
+        many = {THIN} abs(x)
+        ROOT r = pred[] custom-call(many)
+        }}"""
+    lines = [
+        f"p = {THIN} parameter(0)",
+        f"b = {BIG} broadcast(p)",
+        f"t = ({THIN}, {BIG}) tuple(p, b)",
+        f"w = ({THIN}, {BIG}) while(t), body=body, condition=test",
+    ]
+    assert sorted(counted(*lines, before=body)) == ["b", "many", "own", "p"]
+
+
+def test_the_result_of_a_branch_is_that_of_the_conditional():
+    branch = f"f {{\nq = {THIN} parameter(0)\nown = {THIN} abs(q)\nROOT n = {THIN} negate(own)\n}}"
+    line = f"c = {THIN} conditional(p, p, p), branch_computations={{f, f}}"
+    assert sorted(counted(f"p = {THIN} parameter(0)", line, before=branch)) == ["c", "own", "p"]
+
+
+def test_arrays_without_tiles_get_those_of_the_generation_and_are_an_estimate():
+    lines = ["p = f32[128,3]{1,0} parameter(0)", f"a = {BIG} parameter(1)"]
+    found = measured_padding([hlo(*lines)], V5E)
+    assert (found.source, found.notes) == (
+        "estimated",
+        ("1 of 2 arrays print no tile: they are counted with that of v5e",),
+    )
+    assert (found.buffers[0].padded_bytes, found.buffers[0].shape) == (
+        65536,
+        "f32[128,3]{1,0:T(8,128)}",
+    )
+    one_row = hlo("p = f32[1,4096]{1,0} parameter(0)")
+    assert measured_padding([one_row], V5E).low == 0.0
+    assert measured_padding([one_row], generation("v3")).low == 1.0
+
+
+def test_arrays_of_dynamic_sizes_are_said_to_count_at_their_bounds():
+    found = measured_padding([hlo("p = f32[<=100,60]{1,0:T(8,128)} parameter(0)")], V5E)
+    assert (round(found.low, 6), found.notes) == (
+        1.218667,
+        ("1 of 1 arrays have dynamic sizes: they are counted at their bounds",),
+    )
+
+
+def test_where_nothing_counts_there_is_a_reason():
+    words = "none of the 1 arrays that the executables keep in the TPU's memory takes more than 4 KiB, which is one tile"
+    assert measured_padding([hlo("p = f32[8]{0:T(128)} parameter(0)")], V5E) == words
+    assert measured_padding([], V5E).startswith("none of the 0 arrays")
+
+
+def test_a_type_that_is_not_known_is_a_reason():
+    part = hlo(f"p = {BIG} parameter(0)").computations[1]
+    damaged = {
+        key: replace(op, shape=Shape("type 77", (8, 8))) for key, op in part.instructions.items()
+    }
+    made = HloModule("m", 1, {1: type(part)(1, "main", part.root_id, damaged)}, True)
+    assert isinstance(measured_padding([made], V5E), str)
+
+
+def test_has_tiles():
+    assert has_tiles(hlo(f"p = {THIN} parameter(0)"))
+    assert not has_tiles(hlo("p = f32[1024,10]{1,0} parameter(0)"))
+
+
+def test_the_recorded_tpu_trace_holds_aligned_arrays_alone():
+    trace, _ = real("tpu_v6e_jax_inference")
+    tpu = trace_generation(trace)
+    found = measured_padding([program.module for program in programs_of(trace)], tpu)
+    assert (tpu.name, found.source, found.low, found.high, found.worst()) == (
+        "v6e",
+        "measured",
+        0.0,
+        0.0,
+        (),
+    )
+    assert [buffer.padded_bytes for buffer in found.buffers] == [
+        5 * 2**30
+    ] * 3  # what lies in the host's memory is not among them
+
+
+def test_a_trace_without_a_tpu_has_no_generation():
+    assert trace_generation(real("gpu_mi300_jax_conv")[0]) is None

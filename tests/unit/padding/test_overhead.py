@@ -1,0 +1,167 @@
+"""The padding of a step as metrics: their bounds, what they say, and why they are unknown."""
+
+import pytest
+from helpers.hlo import dot, encoded, module, op, parameters
+
+from pytest_tfperf.metrics import BYTES
+from pytest_tfperf.padding.overhead import padding_values, values_of
+from pytest_tfperf.padding.tpu import generation
+from pytest_tfperf.recording import Op, OpGraph, Recording
+from pytest_tfperf.results import Source
+
+
+def recording(*modules, **more):
+    return Recording(
+        name="",
+        trace=None,
+        workload={},
+        lowered=tuple((encoded(one), 1.0) for one in modules),
+        **more,
+    )
+
+
+ADD = module(
+    main=[*parameters("f32[1024,10]"), op("y", "reduce", "f32[1024]", "p0", op_name="net/sum")]
+)
+
+
+def test_a_parameter_is_between_its_best_order_and_its_own():
+    values, tables = padding_values(recording(ADD))
+    value = values["padding_overhead"]
+    assert (value.number, value.low(), value.high()) == pytest.approx(
+        (0.6, 0.6, 11.8)
+    )  # of 4096 bytes, the result is left out
+    assert value.source is Source.PREDICTED
+    assert (value.detail["tpu"], value.detail["padding"]) == ("v5e", "predicted")
+    assert (
+        value.detail["where"] == "most in parameter: f32[1024,10] takes f32[1024,16]{0,1:T(8,128)}"
+    )
+    assert value.detail["try"] == "10 → 16: saves 24 KiB"
+    assert tables["padding"].title == "Padding on a TPU v5e (predicted)"
+    assert tables["padding"].columns[4] == ("bytes", BYTES)
+    assert tables["padding"].rows == (
+        (
+            "p0",
+            "parameter",
+            "f32[1024,10]",
+            "f32[1024,16]{0,1:T(8,128)}",
+            40960,
+            65536,
+            "",
+            "10 → 16: saves 24 KiB",
+        ),
+    )
+
+
+def test_lines_are_those_of_the_graph():
+    graph = OpGraph(
+        ops=(Op(name="net/sum", op_type="Sum", line="model.py:3"), Op(name="other", op_type="Sum"))
+    )
+    values, tables = padding_values(recording(ADD, ops=graph))
+    assert tables["padding"].rows[0][6] == "model.py:3"
+    assert " at model.py:3: " in values["padding_overhead"].detail["where"]
+
+
+def test_lines_are_found_where_xla_leaves_out_the_call():
+    graph = OpGraph(
+        ops=(Op(name="StatefulPartitionedCall/net/sum", op_type="Sum", line="model.py:4"),)
+    )
+    assert padding_values(recording(ADD, ops=graph))[1]["padding"].rows[0][6] == "model.py:4"
+
+
+def test_the_generation_is_that_which_was_asked_for():
+    ops = parameters("bf16[17,1024]")
+    assert [
+        padding_values(recording(module(main=ops), tpu=tpu))[0]["padding_overhead"].number
+        for tpu in ("v6e", "v7x")
+    ] == pytest.approx([24 / 17 - 1, 32 / 17 - 1])
+    assert "v7x" in padding_values(recording(module(main=ops), tpu="v7x"))[1]["padding"].title
+
+
+def test_aligned_arrays_have_no_overhead_and_no_table():
+    values, tables = padding_values(recording(module(main=parameters("f32[128,1024]"))))
+    assert values["padding_overhead"].number == 0
+    assert "bounds" not in values["padding_overhead"].detail
+    assert tables == {}
+
+
+@pytest.mark.parametrize(
+    ("made", "memory", "matrix_unit"),
+    [
+        (
+            recording(module(main=parameters("f32[8]"))),
+            "no array of the step takes more than the 4,096 bytes of one tile",
+            "no matrix",
+        ),
+        (recording(module(main=parameters("f32[0,4096]"))), "no array of the step", "no matrix"),
+        (recording(), "no array of the step", "no matrix"),
+        (
+            Recording(name="", trace=None, workload={}),
+            "padding is predicted where pytest runs the step",
+            "padding is predicted",
+        ),
+        (
+            Recording(name="", trace=None, workload={}, lowered_why="it is too large"),
+            "it is too large",
+            "it is too large",
+        ),
+        (
+            recording(ADD, eager=(("MatMul", "a.py:1", 1), ("Relu", None, 2))),
+            "the step runs MatMul eagerly",
+            "the step runs MatMul",
+        ),
+        (
+            Recording(name="", trace=None, workload={}, lowered=((b"\x07", 1.0),)),
+            "step, module 0",
+            "step, module 0",
+        ),
+    ],
+)
+def test_what_is_not_known_has_a_reason(made, memory, matrix_unit):
+    values, tables = padding_values(made)
+    assert [value.number for value in values.values()] == [None, None]
+    assert memory in values["padding_overhead"].why
+    assert matrix_unit in values["mxu_padding_overhead"].why
+    assert tables == {}
+
+
+def test_a_type_that_is_not_known_is_told():
+    odd = module(main=parameters("f32[2000]"))
+    raw = encoded(odd).replace(b"\x10\x0b", b"\x10\x63")  # ShapeProto element_type = 2: 99
+    values, _ = padding_values(Recording(name="", trace=None, workload={}, lowered=((raw, 1.0),)))
+    assert "'type 99' is no element type" in values["padding_overhead"].why
+
+
+def tiled_module():
+    layout = {"minor_to_major": (1, 0), "tiles": ((8, 128),)}
+    return module(main=[op("p0", "parameter", "f32[100,1000]", layout=layout)], scheduled=True)
+
+
+def test_executables_with_tiles_are_measured():
+    values, tables = padding_values(recording(ADD), [(tiled_module(), 1.0)])
+    value = values["padding_overhead"]
+    assert (round(value.number, 6), value.source, value.detail["padding"]) == (
+        0.06496,
+        Source.HLO,
+        "measured",
+    )
+    assert "bounds" not in value.detail
+    assert tables["padding"].title == "Padding on a TPU v5e (measured)"
+
+
+def test_a_trace_of_a_tpu_without_hlo_says_nothing():
+    values, _ = padding_values(recording(ADD), (), generation("v6e"))
+    assert "does not hold the HLO of what ran on the TPU" in values["padding_overhead"].why
+
+
+def test_products_of_a_step():
+    layer = [
+        *parameters("f32[100,2048]", "f32[2048,1000]"),
+        op("y", "dot", "f32[100,1000]", "p0", "p1", dot=dot([1], [0]), op_name="net/dot"),
+    ]
+    values, _ = values_of(
+        "nothing", [(module(main=layer), 2.0)], generation("v5e"), Source.PREDICTED
+    )
+    value = values["mxu_padding_overhead"]
+    assert round(value.number, 6) == 0.06496
+    assert value.detail["where"] == "net/dot (100×1000×2048)"

@@ -1,0 +1,102 @@
+"""Padding and alignment in the profiles of traces: of a GPU's products, and of TPUs whose HLO is not all there."""
+
+from helpers.hlo import dot, encoded, module, op, parameters
+from helpers.traces import real_trace
+from helpers.xspace import at, field, line, plane, space, varint
+
+from pytest_tfperf.analysis.multi_host import profiles_of_job
+from pytest_tfperf.analysis.profile import profile_of
+from pytest_tfperf.recording import Recording
+from pytest_tfperf.trace.xspace import decode_trace
+
+STEP = plane("/host:CPU", line("python", at("train", 0, 10, step_num=0, _r=1)))
+
+
+def dense(rows, columns, depth):
+    ops = parameters(f"bf16[{rows},{depth}]", f"bf16[{depth},{columns}]")
+    return module(
+        main=[
+            *ops,
+            op(
+                "d",
+                "dot",
+                f"bf16[{rows},{columns}]",
+                "p0",
+                "p1",
+                dot=dot([1], [0]),
+                op_name="logits",
+            ),
+        ]
+    )
+
+
+def test_a_profile_on_a_gpu_has_the_alignment_of_the_steps_products():
+    gpu = plane(
+        "/device:GPU:0",
+        line("stream", at("kernel", 1, 2)),
+        stats={"compute_cap_major": 9, "core_count": 132},
+    )
+    raw = _lowered(4096, 50257, 768)
+    recording = Recording(name="step", trace=None, workload={}, lowered=((raw, 1.0),))
+    found = profile_of(recording, decode_trace(space(STEP, gpu), "t"))
+    assert [row[3:5] for row in found.tables["alignment"].rows] == [
+        ("columns 50257", "50257 → 50304")
+    ]
+    assert found.advice[-1].what.endswith("columns 50257 → 50304")
+    cpu = profile_of(recording, decode_trace(space(STEP), "t"))
+    assert "alignment" not in cpu.tables
+    assert not any("tensor cores" in advice.what for advice in cpu.advice)
+
+
+def _lowered(rows, columns, depth):
+    """A module's bytes: DotDimensionNumbers lhs_contracting_dimensions = 1, rhs_contracting_dimensions = 2."""
+
+    def shape(*sizes):
+        return field(2, 16) + field(3, b"".join(map(varint, sizes)))
+
+    def instruction(key, opcode, sizes, *more):
+        return b"".join(
+            [field(1, f"i{key}"), field(2, opcode), field(3, shape(*sizes)), field(35, key), *more]
+        )
+
+    ops = [
+        instruction(1, "parameter", (rows, depth), field(9, 0)),
+        instruction(2, "parameter", (depth, columns), field(9, 1)),
+        instruction(
+            3,
+            "dot",
+            (rows, columns),
+            field(36, varint(1) + varint(2)),
+            field(30, field(1, varint(1)) + field(2, varint(0))),
+        ),
+    ]
+    part = field(1, "main") + field(5, 1) + field(6, 3) + b"".join(field(2, one) for one in ops)
+    return field(1, "m") + field(6, 1) + field(3, part)
+
+
+def test_a_tpu_whose_hlo_is_not_all_in_the_trace_is_unknown():
+    modules = line("XLA Modules", at("jit_f(1)", 1, 2), at("jit_g(2)", 3, 4))
+    tpu = plane(
+        "/device:TPU:0",
+        line("XLA Ops", at("fusion", 1, 2)),
+        modules,
+        stats={"device_type_string": "TPU v4"},
+    )
+    kept = plane(
+        "/host:metadata", metadata={"jit_f(1)": {"Hlo Proto": field(1, encoded(dense(8, 8, 8)))}}
+    )
+    for metadata in ([kept], []):
+        found = profile_of(
+            Recording(name="t", trace=None, workload={}, bare=True),
+            decode_trace(space(STEP, tpu, *metadata), "t"),
+        )
+        value = found.value("padding_overhead")
+        assert value.number is None
+        assert "HLO of 1 of the 2 executables" in value.why if metadata else "HLO" in value.why
+
+
+def test_the_recorded_tpu_trace_is_measured():
+    path = real_trace("tpu_v6e_jax_inference")
+    ((profile,), _) = profiles_of_job([path])
+    value = profile.value("padding_overhead")
+    assert (value.number, value.detail["padding"], value.detail["tpu"]) == (0.0, "measured", "v6e")

@@ -1,0 +1,426 @@
+"""One run: what is decided, what fails, and what is written at the end."""
+
+import itertools
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from helpers.builders import LAPTOP, SERVER, check, created, profile, record_of
+
+from pytest_tfperf.baseline.store import Place, read_entries
+from pytest_tfperf.checks.arguments import Wanted
+from pytest_tfperf.plugin import conclude as conclude_module
+from pytest_tfperf.plugin import decide as decide_module
+from pytest_tfperf.plugin.conclude import conclude, summary
+from pytest_tfperf.plugin.decide import decide, fails
+from pytest_tfperf.plugin.options import Options
+from pytest_tfperf.report.run_file import read_run
+from pytest_tfperf.results import Verdict
+
+FILE = "test_model.py"
+
+
+@pytest.fixture(autouse=True)
+def on_a_laptop(monkeypatch):
+    monkeypatch.setattr(decide_module, "describe", lambda: LAPTOP)
+    seconds = itertools.count()
+    monkeypatch.setattr(conclude_module, "_now", lambda: created(next(seconds)))
+
+
+def decided(options, *profiles, **arguments):
+    wanted = Wanted.read(arguments)
+    return decide(
+        [(measured, wanted.limits) for measured in profiles], wanted, FILE, "test_step", options
+    )
+
+
+def verdicts(checks):
+    return [(found.metric, found.verdict.value) for found in checks]
+
+
+def concluded(options, *records, whole=True):
+    """The text of the lines, and whether all went well; as the records come from reports."""
+    lines, good = conclude([found.to_json() for found in records], options, whole)
+    return [text for text, _ in lines], good
+
+
+def update(tmp_path, *records, **options):
+    return concluded(Options(rootdir=tmp_path, update="all", **options), *records)
+
+
+def stored(tmp_path):
+    return read_entries(Place.of(FILE, tmp_path, None).structure)
+
+
+@pytest.mark.parametrize(
+    ("options", "arguments"),
+    [
+        (Options(), {"max_retraces": 0}),
+        (Options(), {"max_regression": "5%"}),
+        (Options(baseline=True), {}),
+    ],
+)
+def test_asking_for_something_and_profiling_nothing_is_unknown(options, arguments):
+    [found] = decided(options, **arguments)
+    assert (found.metric, found.kind, found.verdict) == ("profile", "profile", Verdict.UNKNOWN)
+    assert "profiled no step: call tf_profile(step, data) in it" in found.message
+    assert fails(found, options)
+
+
+@pytest.mark.parametrize("options", [Options(), Options(update="all")])
+def test_asking_for_nothing_and_profiling_nothing_is_fine(options):
+    assert decided(options) == []
+
+
+def test_limits_hold_for_each_profile():
+    checks = decided(Options(), profile(retraces=0), profile("eval", retraces=1), max_retraces=0)
+    assert [(found.profile, found.verdict.value) for found in checks] == [
+        ("", "PASS"),
+        ("eval", "FAIL"),
+    ]
+
+
+@pytest.mark.parametrize(("machine", "verdict"), [(LAPTOP, "INCONCLUSIVE"), (SERVER, "FAIL")])
+def test_other_workers_make_times_undecided_on_a_cpu(monkeypatch, machine, verdict):
+    monkeypatch.setattr(decide_module, "describe", lambda: machine)
+    assert verdicts(decided(Options(parallel=True), profile(step_time=0.2), max_step_time=0.1)) == [
+        ("step_time", verdict)
+    ]
+
+
+def test_max_regression_without_a_baseline_has_nothing_to_compare_with():
+    [found] = decided(Options(), profile(step_time=0.1), max_regression="0.5%")
+    assert (found.metric, found.verdict, found.wanted) == (
+        "step_time",
+        Verdict.INCONCLUSIVE,
+        "at most 0.5 % slower",
+    )
+    assert (
+        found.message
+        == "max_regression of 0.5 % has nothing to compare with\n  try: run with --tfperf-baseline, or --tfperf-against a git ref"
+    )
+
+
+@pytest.mark.parametrize("options", [Options(only="structural"), Options(update="all")])
+def test_max_regression_is_no_check_where_times_are_not_asked_for_or_recorded(options):
+    assert decided(options, profile(step_time=0.1), max_regression="5%") == []
+
+
+def test_the_baseline_is_compared_with_where_that_is_asked_for(tmp_path):
+    update(tmp_path, record_of(profile(retraces=0)))
+    options = Options(rootdir=tmp_path, baseline=True)
+    assert verdicts(decided(options, profile(retraces=1), max_retraces=5)) == [
+        ("retraces", "PASS"),
+        ("retraces", "REGRESSION"),
+    ]
+
+
+def test_a_damaged_baseline_is_unknown_beside_the_limits(tmp_path):
+    update(tmp_path, record_of(profile(retraces=0)))
+    path = Place.of(FILE, tmp_path, None).structure
+    path.write_text("{")
+    checks = decided(Options(rootdir=tmp_path, baseline=True), profile(retraces=0), max_retraces=0)
+    assert verdicts(checks) == [("retraces", "PASS"), ("baseline", "UNKNOWN")]
+    assert f"baseline {path}: not JSON" in checks[1].message
+
+
+@pytest.mark.parametrize(
+    ("verdict", "by_default", "allowed", "strict"),
+    [
+        ("PASS", False, False, False),
+        ("IMPROVED", False, False, False),
+        ("FAIL", True, True, True),
+        ("REGRESSION", True, True, True),
+        ("UNKNOWN", True, True, True),
+        ("MISSING", True, False, True),
+        ("INCONCLUSIVE", False, False, True),
+        ("INCOMPARABLE", False, False, True),
+        ("NEW", False, False, True),
+    ],
+)
+def test_what_fails_a_test(verdict, by_default, allowed, strict):
+    options = (Options(), Options(missing="allow"), Options(strict=True))
+    assert [fails(check(verdict), each) for each in options] == [by_default, allowed, strict]
+    assert fails(check(verdict), Options(missing="allow", strict=True)) == strict
+
+
+def test_an_update_records_tests_that_passed_and_no_others(tmp_path):
+    outcomes = ("passed", "failed", "skipped", "error")
+    lines, good = update(
+        tmp_path,
+        *[
+            record_of(profile(retraces=0), key=f"test_{outcome}", outcome=outcome)
+            for outcome in outcomes
+        ],
+    )
+    path = Place.of(FILE, tmp_path, None).structure
+    assert (lines, good) == (
+        [
+            "tfperf: baseline: 1 entries written for 1 passing tests",
+            f"  recorded: test_passed in {path}",
+        ],
+        True,
+    )
+    assert set(stored(tmp_path)) == {"test_passed"}
+
+
+def test_an_update_goes_file_by_file(tmp_path):
+    for name in ("a/test_one.py", "b/test_two.py"):
+        update(tmp_path, record_of(profile(retraces=0), file=name))
+        assert Place.of(name, tmp_path, None).structure.is_file()
+
+
+def test_an_update_mirrors_the_tests_below_a_baseline_dir(tmp_path):
+    update(
+        tmp_path, record_of(profile(retraces=0), file="a/test_one.py"), baseline_dir=Path("kept")
+    )
+    assert (tmp_path / "kept" / "a" / "test_one.json").is_file()
+
+
+def test_update_new_leaves_what_is_stored(tmp_path):
+    update(tmp_path, record_of(profile(retraces=0)))
+    lines, good = concluded(Options(rootdir=tmp_path, update="new"), record_of(profile(retraces=9)))
+    assert (lines, good) == (["tfperf: baseline: 0 entries written for 1 passing tests"], True)
+    assert stored(tmp_path)["test_step"]["program"] == {"retraces": 0}
+
+
+def test_an_update_of_a_changed_workload_says_so(tmp_path):
+    update(tmp_path, record_of(profile(workload={"batch": 8})))
+    lines, _ = update(tmp_path, record_of(profile(workload={"batch": 16})))
+    assert (
+        lines[1]
+        == f"  replaced: the workload was batch 8: test_step in {Place.of(FILE, tmp_path, None).structure}"
+    )
+
+
+def test_an_update_says_which_histories_go_on_and_which_start_anew(tmp_path):
+    def times(**of_tests):
+        lines, _ = update(
+            tmp_path,
+            *[
+                record_of(profile(step_time=time), key=f"test_{name}")
+                for name, time in of_tests.items()
+            ],
+        )
+        return [line for line in lines if line.startswith("  times")]
+
+    assert times(a=0.1, b=0.1) == ["  times: a run added to the history of 2 profiles"]
+    path = Place.of(FILE, tmp_path, None).timing_file(LAPTOP["machine"])
+    assert times(a=0.3, b=0.1) == [
+        f"  times: the history starts anew with 1 run: step_time was 100 ms, and is 300 ms now: test_a in {path}",
+        "  times: a run added to the history of 1 profiles",
+    ]
+
+
+@pytest.mark.parametrize(("environment", "runs"), [(LAPTOP, 0), (SERVER, 1)])
+def test_times_beside_other_workers_are_not_recorded_on_a_cpu(tmp_path, environment, runs):
+    tests = [
+        record_of(profile(step_time=0.1), key=f"test_{n}", environment=environment)
+        for n in range(5)
+    ]
+    lines, good = update(tmp_path, *tests, parallel=True)
+    said = "  not recorded: test_0, test_1, test_2, and 2 more: times: other workers used the CPU; run without -n"
+    assert (said in lines, good) == (not runs, True)
+    place = Place.of(FILE, tmp_path, None)
+    entries = read_entries(place.timing_file(environment["machine"]))
+    assert [
+        len(entries.get(place.timing_key(f"test_{n}"), {}).get("runs", [])) for n in range(5)
+    ] == [runs] * 5
+
+
+def test_what_ended_early_is_not_recorded_and_said(tmp_path):
+    lines, _ = update(tmp_path, record_of(replace(profile(retraces=0), ended="the data ended")))
+    assert lines == [
+        "tfperf: baseline: 0 entries written for 1 passing tests",
+        "  not recorded: test_step: the data ended",
+    ]
+
+
+def test_a_run_file_and_the_history_know_the_same_run(tmp_path):
+    update(tmp_path, record_of(profile(step_time=0.1)), reports=(tmp_path / "run.json",))
+    run, place = read_run(tmp_path / "run.json"), Place.of(FILE, tmp_path, None)
+    [stored_run] = read_entries(place.timing_file(LAPTOP["machine"]))[
+        place.timing_key("test_step")
+    ]["runs"]
+    assert (stored_run["created"], stored_run["commit"]) == (run.created, run.commit)
+
+
+def test_a_run_file_says_which_tests_shared_the_cpu(tmp_path):
+    records = [record_of(environment=LAPTOP), record_of(key="test_other", environment=SERVER)]
+    for parallel, shared in ((True, [True, False]), (False, [False, False])):
+        concluded(Options(reports=(tmp_path / "run.json",), parallel=parallel), *records)
+        assert [test.shared_cpu for test in read_run(tmp_path / "run.json").tests] == shared
+
+
+def test_times_beside_other_workers_are_not_compared_with_the_baseline(tmp_path):
+    for _ in range(5):
+        update(tmp_path, record_of(profile(step_time=0.1)))
+    checks = decided(
+        Options(rootdir=tmp_path, baseline=True, parallel=True), profile(step_time=0.9)
+    )
+    assert verdicts(checks) == [("step_time", "INCONCLUSIVE")]
+
+
+def test_an_update_that_cannot_be_written_is_red_and_leaves_other_files_to_be_written(tmp_path):
+    (tmp_path / "a").write_text("a file where a folder should be")
+    records = [
+        record_of(profile(retraces=0), file=name) for name in ("a/test_one.py", "b/test_two.py")
+    ]
+    lines, good = conclude(
+        [found.to_json() for found in records], Options(rootdir=tmp_path, update="all"), True
+    )
+    text, colour = lines[-1]
+    assert (good, colour) == (False, "red")
+    assert text.startswith(f"tfperf: baseline {tmp_path / 'a'}")
+    assert Place.of("b/test_two.py", tmp_path, None).structure.is_file()
+
+
+@pytest.mark.parametrize(("whole", "listed"), [(True, True), (False, False)])
+@pytest.mark.parametrize("mode", [{"update": "all"}, {"update": "new"}, {"baseline": True}])
+def test_unused_entries_are_listed_where_no_test_was_left_out(tmp_path, mode, whole, listed):
+    update(
+        tmp_path,
+        record_of(profile(retraces=0), profile("eval", retraces=0)),
+        record_of(profile(retraces=0), key="test_gone"),
+    )
+    lines, good = concluded(
+        Options(rootdir=tmp_path, **mode), record_of(profile(retraces=0)), whole=whole
+    )
+    path = Place.of(FILE, tmp_path, None).structure
+    unused = [
+        f"tfperf: unused baseline entry {path}: {key}" for key in ("test_gone", "test_step/eval")
+    ]
+    assert [line for line in lines if "unused" in line] == (unused if listed else [])
+    assert good
+    assert "test_gone" in stored(tmp_path)
+
+
+def test_unused_entries_are_no_matter_of_a_plain_run(tmp_path):
+    update(tmp_path, record_of(profile(retraces=0), key="test_gone"))
+    assert concluded(Options(rootdir=tmp_path), record_of(profile(retraces=0))) == ([], True)
+
+
+@pytest.mark.parametrize("outcome", ["failed", "error", "skipped"])
+def test_entries_of_a_test_that_did_not_come_to_its_profiles_are_not_unused(tmp_path, outcome):
+    update(
+        tmp_path,
+        record_of(profile(retraces=0), profile("eval", retraces=0)),
+        record_of(profile(retraces=0), key="test_step_2"),
+    )
+    lines, _ = concluded(Options(rootdir=tmp_path, baseline=True), record_of(outcome=outcome))
+    assert [line.rpartition(": ")[2] for line in lines] == ["test_step_2"]
+
+
+def test_a_damaged_baseline_lists_nothing_as_unused(tmp_path):
+    path = Place.of(FILE, tmp_path, None).structure
+    path.parent.mkdir()
+    path.write_text("[")
+    assert concluded(Options(rootdir=tmp_path, baseline=True), record_of(profile(retraces=0))) == (
+        [],
+        True,
+    )
+
+
+def test_a_report_is_written_and_can_be_read_back(tmp_path):
+    tests = (
+        record_of(profile(step_time=0.1), checks=[check("PASS")]),
+        record_of(outcome="failed", key="test_other"),
+    )
+    paths = (tmp_path / "run.json", tmp_path / "deep" / "er" / "run.json")
+    lines, good = concluded(Options(reports=paths), *tests)
+    assert (lines, good) == ([f"tfperf: report written to {path}" for path in paths], True)
+    for path in paths:
+        assert read_run(path).tests == tests
+
+
+def test_a_report_that_cannot_be_written_is_red_and_the_run_is_not_good(tmp_path):
+    (tmp_path / "file").write_text("")
+    path = tmp_path / "file" / "below" / "run.json"
+    lines, good = conclude(
+        [record_of().to_json()], Options(reports=(path, tmp_path / "run.json")), True
+    )
+    assert lines == [
+        (f"tfperf: report written to {tmp_path / 'run.json'}", None),
+        (f"tfperf: report {path}: cannot be written: Not a directory", "red"),
+    ]
+    assert not good
+
+
+TWO_DECIDED = record_of(
+    checks=[
+        check(verdict) for verdict in ("PASS", "FAIL", "UNKNOWN", "INCONCLUSIVE", "MISSING", "NEW")
+    ]
+)
+
+
+@pytest.mark.parametrize(("wanted", "good"), [(0, True), (2, True), (3, False)])
+def test_too_few_decided_checks_are_red(wanted, good):
+    lines, went_well = concluded(Options(min_checks=wanted), TWO_DECIDED)
+    said = (
+        f"tfperf: 2 checks were decided, fewer than the {wanted} that --tfperf-min-checks asks for"
+    )
+    assert (lines, went_well) == ([] if good else [said], good)
+
+
+def test_no_checks_at_all_are_too_few():
+    assert concluded(Options(min_checks=1))[1] is False
+
+
+def test_the_summary_is_what_the_terminal_shows():
+    lines = summary([record_of(profile(step_time=0.1), checks=[check("PASS")]).to_json()], 80, 0)
+    assert lines[-1][:2] == ("tfperf: 1 check decided (1 pass, 0 fail)", "green")
+
+
+def test_without_records_there_is_no_summary():
+    assert summary([], 80, 0) == []
+
+
+FAILED = record_of(checks=[check("FAIL")], outcome="failed", line=3)
+
+
+def test_a_job_of_github_is_told_which_tests_fail_and_has_a_summary(tmp_path):
+    options = Options(rootdir=tmp_path / "models", workspace=tmp_path, summary=tmp_path / "summary")
+    lines, good = concluded(options, FAILED)
+    assert [line.partition(",title=")[0] for line in lines] == [
+        f"::error file=models/{FILE},line=3"
+    ]
+    assert good
+    assert (
+        (tmp_path / "summary")
+        .read_text(encoding="utf-8")
+        .startswith("# ❌ tfperf: 1 check decided (0 pass, 1 fail)\n")
+    )
+
+
+def test_what_fails_under_strict_alone_is_annotated_there(tmp_path):
+    record = record_of(checks=[check("INCONCLUSIVE")], line=3)
+    assert [
+        len(concluded(Options(rootdir=tmp_path, workspace=tmp_path, strict=strict), record)[0])
+        for strict in (False, True)
+    ] == [0, 1]
+
+
+def test_elsewhere_nothing_is_said_to_github(tmp_path):
+    assert concluded(Options(rootdir=tmp_path), FAILED) == ([], True)
+
+
+def test_a_summary_that_cannot_be_written_fails_nothing(tmp_path):
+    lines, good = conclude([FAILED.to_json()], Options(rootdir=tmp_path, summary=tmp_path), True)
+    assert lines == [(f"tfperf: summary {tmp_path}: cannot be written: Is a directory", "yellow")]
+    assert good
+
+
+def test_a_run_without_profiled_tests_adds_nothing_to_a_summary(tmp_path):
+    concluded(Options(rootdir=tmp_path, summary=tmp_path / "summary"))
+    assert not (tmp_path / "summary").exists()
+
+
+def test_a_report_is_of_the_form_that_its_ending_asks_for(tmp_path):
+    paths = [tmp_path / name for name in ("run.json", "run.md", "RUN.CSV", "run.html")]
+    concluded(Options(reports=tuple(paths)), FAILED)
+    assert [path.read_text(encoding="utf-8")[:9] for path in paths] == [
+        '{\n "forma',
+        "# ❌ tfper",
+        "created,c",
+        "<!doctype",
+    ]

@@ -1,0 +1,78 @@
+"""A step time that looks slower, held against a second process."""
+
+import pytest
+from helpers.builders import check
+
+from pytest_tfperf.plugin.confirmation import confirmed, is_suspected
+from pytest_tfperf.results import Verdict
+
+SLOWER = check(
+    "REGRESSION",
+    "step_time",
+    "step_time is 41 ms, 1.5 times the 27 ms of the last 10 runs, wanted at most 5 % slower\n  where: there\n  try: --tfperf-update",
+    kind="baseline",
+    detail={"before": 0.027, "after": 0.041},
+)
+
+
+def second(verdict, after=0.0405):
+    return check(
+        verdict,
+        "step_time",
+        "step_time is 40.5 ms",
+        kind="baseline",
+        detail={"after": after} if after else {},
+    )
+
+
+@pytest.mark.parametrize(
+    ("verdict", "metric", "kind", "suspected"),
+    [
+        ("REGRESSION", "step_time", "baseline", True),
+        ("REGRESSION", "retraces", "baseline", False),
+        ("REGRESSION", "step_time", "against", False),
+        ("INCONCLUSIVE", "step_time", "baseline", False),
+        ("FAIL", "step_time", "limit", False),
+    ],
+)
+def test_suspected_are_step_times_slower_than_those_recorded(verdict, metric, kind, suspected):
+    assert is_suspected(check(verdict, metric, kind=kind)) is suspected
+
+
+def test_a_second_process_that_is_slower_too_confirms_it():
+    found = confirmed(SLOWER, second("REGRESSION"))
+    assert found.verdict is Verdict.REGRESSION
+    assert found.message.splitlines()[1:] == [
+        "  where: there",
+        "  a second, fresh process says the same: 40.5 ms",
+        "  try: --tfperf-update",
+    ]
+    assert found.detail == {"before": 0.027, "after": 0.041, "second": 0.0405}
+
+
+@pytest.mark.parametrize("verdict", ["PASS", "IMPROVED", "INCONCLUSIVE"])
+def test_a_second_process_that_is_not_leaves_it_open(verdict):
+    found = confirmed(SLOWER, second(verdict, 0.0271))
+    assert found.verdict is Verdict.INCONCLUSIVE
+    first, why, helps = found.message.splitlines()
+    assert (
+        first
+        == f"{SLOWER.message.splitlines()[0]}; but 27.1 ms in a second, fresh process, which is no regression"
+    )
+    assert why == "  processes of the same code differ as much here"
+    assert helps.startswith("  try: pytest --tfperf-against REF")
+    assert found.detail["second"] == 0.0271
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        ("it ended with SIGKILL", "it ended with SIGKILL"),
+        (second("UNKNOWN", None), "step_time is 40.5 ms"),
+    ],
+)
+def test_without_a_second_time_it_stands_and_says_so(other, why):
+    found = confirmed(SLOWER, other)
+    assert found.verdict is Verdict.REGRESSION
+    assert f"\n  no second process could say the same: {why}\n  try: " in found.message
+    assert found.detail == SLOWER.detail

@@ -1,0 +1,596 @@
+"""The HTML report, read as a browser reads it: its structure, its numbers, what it may load, and names that mean harm."""
+
+import base64
+import hashlib
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+from helpers import sample_run as shown_run
+from helpers.builders import LAPTOP, SERVER, check, profile, record_of, value
+
+from pytest_tfperf.metrics import METRICS, Metric
+from pytest_tfperf.report.html.page import PAGE_BYTES, render_html
+from pytest_tfperf.results import PARTS, Advice, Run, Source, Step, Table, Value, Verdict
+
+CELLS = ("td", "th")
+VOID = {"meta", "link", "input", "br", "hr", "img"}
+NASTY = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>&amp;🤖\u202e"
+
+
+class Page(HTMLParser):
+    """Elements as (tag, attributes, text within), with what is not closed or closed out of turn."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.elements, self.faults, self._open = [], [], []
+        self.feed(text)
+        self.close()
+        self.faults += [f"<{tag}> is not closed" for tag, _ in self._open]
+
+    def _end_implied(self, *tags):
+        """The end tags of cells, rows and their groups may be left out."""
+        while self._open and self._open[-1][0] in tags:
+            self._open.pop()
+
+    def handle_starttag(self, tag, attrs):
+        self._end_implied(
+            *{"td": CELLS, "th": CELLS, "tr": (*CELLS, "tr"), "tbody": (*CELLS, "tr", "thead")}.get(
+                tag, ()
+            )
+        )
+        element = [tag, dict(attrs), ""]
+        self.elements.append(element)
+        if tag not in VOID:
+            self._open.append((tag, element))
+
+    def handle_startendtag(self, tag, attrs):
+        self.elements.append([tag, dict(attrs), ""])
+
+    def handle_endtag(self, tag):
+        self._end_implied(*(*CELLS, "tr", "tbody", "thead") if tag == "table" else ())
+        if not self._open or self._open[-1][0] != tag:
+            self.faults.append(f"</{tag}> at {self.getpos()}")
+        else:
+            self._open.pop()
+
+    def handle_data(self, data):
+        data = f" {data} " if self._open and self._open[-1][0] in ("td", "th", "pre") else data
+        for _, element in self._open:
+            element[2] += data
+
+    def all(self, tag, **attributes):
+        return [
+            one
+            for one in self.elements
+            if one[0] == tag
+            and all(one[1].get(key) == wanted for key, wanted in attributes.items())
+        ]
+
+    def texts(self, tag, **attributes):
+        return [" ".join(text.split()) for _, _, text in self.all(tag, **attributes)]
+
+
+def page_of(*tests, folder=None, commit=""):
+    return Page(
+        render_html(Run(created="2026-01-31T12:00:00+00:00", tests=tests, commit=commit), folder)
+    )
+
+
+def step(number, **parts):
+    parts_s = dict.fromkeys(PARTS, 0.0) | parts
+    return Step(name=f"train {number}", period_s=sum(parts_s.values()), parts_s=parts_s)
+
+
+def ops(n_rows, name="MatMul", n_more=0):
+    columns = (
+        ("op", ""),
+        ("type", ""),
+        ("occurrences", "count"),
+        ("self", "s"),
+        ("share", "0..1"),
+        ("note", ""),
+    )
+    rows = tuple(
+        (f"{name}_{n}", "MatMul", 2, 0.001 / (n + 1), 0.5 / (n + 1), None) for n in range(n_rows)
+    )
+    return Table(title="ops on the host", columns=columns, rows=rows, n_more=n_more)
+
+
+STEPS = (step(1, input=0.001, device_compute=0.003), step(2, input=0.002))
+TIMED = {
+    "before": 0.010,
+    "after": 0.012,
+    "ratio": 1.2,
+    "low": 1.1,
+    "high": 1.3,
+    "confidence": 0.995,
+    "smallest": 0.08,
+    "runs": [0.010, 0.0102],
+    "anchor": 0.0099,
+}
+
+
+def full_test(key="test_step", **fields):
+    measured = replace(
+        profile(
+            "train",
+            notes=("a note",),
+            steps=STEPS,
+            step_time=value("step_time", 0.012, settled=True, n_dropped=1),
+            retraces=2,
+            input_bound=value(
+                "input_bound", 0.19, low=0.1, high=0.25, where="90 % in Map", **{"try": "prefetch"}
+            ),
+        ),
+        tables={"host_ops": ops(4), "own": Table.of("own table", (("what", ""),), [("this",)])},
+        advice=(
+            Advice(
+                what="use bfloat16", because="half_precision is 0", win_s=0.004, look="the op table"
+            ),
+        ),
+        blocks_s=(0.5, 0.011, 0.012, 0.013),
+    )
+    checks = [
+        check("PASS", "retraces", "retraces is 2, as in the baseline", "train", "baseline"),
+        check("FAIL", name="train"),
+        replace(
+            check(
+                "REGRESSION", "step_time", "step_time is 12 ms\n  try: less", "train", "baseline"
+            ),
+            detail=TIMED,
+        ),
+    ]
+    checks[0] = replace(checks[0], detail={"before": 2, "after": 2})
+    return record_of(measured, key=key, checks=checks, **fields)
+
+
+@pytest.mark.parametrize(
+    "tests",
+    [
+        [],
+        [record_of()],
+        [record_of(profile())],
+        [full_test()],
+        [
+            full_test(),
+            full_test("test_other", environment=SERVER),
+            record_of(outcome="failed", environment={}),
+        ],
+        list(shown_run.a_run().tests),
+        [full_test(NASTY, file=NASTY), record_of(checks=[check("FAIL", message=NASTY)], key=NASTY)],
+    ],
+    ids=["nothing", "no profile", "nothing known", "one", "some", "every verdict", "nasty"],
+)
+def test_the_page_is_well_formed_and_loads_nothing(tests):
+    page = page_of(*tests)
+    assert page.faults == []
+    ids = [attributes["id"] for _, attributes, _ in page.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    links = [
+        attributes[key]
+        for _, attributes, _ in page.elements
+        for key in ("href", "src", "data", "action")
+        if key in attributes
+    ]
+    assert {link for link in links if not link.startswith("#")} == {
+        "data:,"
+    }  # the icon, so that none is asked for
+    assert {link[1:] for link in links if link.startswith("#")} <= set(ids)
+    assert not any(
+        key.startswith("on") or key == "style"
+        for _, attributes, _ in page.elements
+        for key in attributes
+    )
+    filled = {
+        attributes[key]
+        for _, attributes, _ in page.elements
+        for key in ("fill", "stroke")
+        if "url" in attributes.get(key, "")
+    }
+    assert {place.removeprefix("url(#").removesuffix(")") for place in filled} <= set(ids)
+
+
+def test_only_its_own_style_and_script_are_let_through_by_its_policy():
+    page = page_of(full_test(NASTY))
+    ((_, meta, _),) = page.all("meta", **{"http-equiv": "Content-Security-Policy"})
+    policy = dict(directive.strip().split(" ", 1) for directive in meta["content"].split(";"))
+    for tag in ("style", "script"):
+        ((_, _, content),) = page.all(tag)
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        assert policy[f"{tag}-src"] == f"'sha256-{digest}'"
+    assert policy["default-src"] == "'none'"
+    assert "connect-src" not in policy
+    before = page.elements.index(page.all("meta", **{"http-equiv": "Content-Security-Policy"})[0])
+    assert before < page.elements.index(page.all("style")[0])
+
+
+def test_bars_are_to_scale():
+    page = page_of(full_test())
+    bars = {
+        attributes["stroke"]: attributes["d"]
+        for _, attributes, _ in page.all("path")
+        if "stroke-width" in attributes
+    }
+    # 12 ms are timed, so the axis ends at 15 ms of 160: 10.67 a millisecond
+    assert bars == {
+        "url(#h-input)": "M124,170v-10.7M276,170v-21.3",
+        "url(#h-device_compute)": "M124,159.3v-32",
+    }
+    texts = page.texts("text")
+    assert "timed 12 ms" in texts
+    assert "baseline 10 ms" in texts
+    assert "15 ms" in texts
+    parts = [row for row in page.texts("tr") if row.startswith(("input ", "device compute "))]
+    assert parts == ["input 1.5 ms 50 %", "device compute 1.5 ms 50 %"]
+
+
+def test_samples_stand_beside_what_they_are_held_against():
+    texts = page_of(full_test()).texts("text")
+    assert "timed blocks, without 1 of a slow start (3): 12 ms" in texts
+    assert "baseline, run by run (2): 10.1 ms" in texts
+    assert "anchor, the first runs (1): 9.9 ms" in texts
+    assert "anchor 9.9 ms" in texts  # in the history
+
+
+def test_turns_against_a_ref_are_two_rows():
+    turns = {
+        "before": 0.010,
+        "after": 0.011,
+        "ratio": 1.1,
+        "low": 1.05,
+        "high": 1.2,
+        "turns": [[0.011, 0.010], [0.012, 0.0105]],
+    }
+    compared = replace(
+        check("PASS", "step_time", "1.1 times the ref", kind="against"), detail=turns
+    )
+    page = page_of(record_of(profile(steps=STEPS, step_time=0.019), checks=[compared]))
+    texts = page.texts("text")
+    assert "turns of this tree (2): 11.5 ms" in texts
+    assert "turns of the ref (2): 10.2 ms" in texts
+    assert {"in turns 11 ms", "ref 10 ms"} < set(texts)  # over the steps; 19 ms were not in turns
+    assert "timed 19 ms" not in texts
+    assert "step_time 10 ms 11 ms × 1.100 1.050 to 1.200 ✓ PASS" in page.texts("tr")
+
+
+def test_what_changed_comes_first_and_what_did_not_is_named():
+    page = page_of(full_test())
+    assert (
+        "step_time 10 ms 12 ms × 1.200 1.100 to 1.300, 99.5 % interval ▲ REGRESSION"
+        in page.texts("tr")
+    )
+    assert "compared; 1 other is as before" in page.texts("caption")
+
+
+def test_what_differs_between_the_traces_is_listed():
+    differing = {
+        **TIMED,
+        "differences": [
+            {"what": "3 new Transpose <on> the GPU", "seconds": 0.0012},
+            {"what": "a note", "seconds": None},
+        ],
+    }
+    page = page_of(
+        record_of(profile(), checks=[replace(check("REGRESSION", "step_time"), detail=differing)])
+    )
+    assert page.texts("li")[:2] == ["+1.2 ms: 3 new Transpose <on> the GPU", "a note"]
+
+
+def test_a_project_s_own_metric_is_explained_beside_the_built_in_ones():
+    metric = Metric("cache_hits", "count", "higher", "program", "lookups that were hits")
+    own = replace(
+        profile(cache_hits=Value(number=3.0, unit="count", source=Source.OWN)),
+        own={"cache_hits": metric},
+    )
+    page = page_of(record_of(own))
+    assert "cache_hits 3 own" in page.texts("tr")
+    assert (page.texts("dt")[-1], page.texts("dd")[-1]) == ("cache_hits", "lookups that were hits")
+
+
+def test_messages_are_worst_first_and_whole():
+    messages = page_of(full_test()).texts("div", **{"class": "message bad"})
+    assert messages == [
+        "✗ FAIL input_bound, limit input_bound was 9 %, wanted at most 5 %",
+        "▲ REGRESSION step_time, baseline step_time is 12 ms try: less",
+    ]
+
+
+def test_metrics_have_value_origin_verdict_and_cause():
+    rows = page_of(full_test()).texts("tr")
+    assert "input_bound 10 %…25 % trace at most 5 % ✗ FAIL 90 % in Map; prefetch" in rows
+    assert "retraces 2 trace ✓ PASS" in rows
+
+
+def test_what_is_unknown_is_named_with_its_reason_and_is_never_zero():
+    page = page_of(record_of(profile(retraces=0)))
+    (known,) = [row for row in page.texts("tr") if row.startswith("retraces")]
+    assert known == "retraces 0 trace"
+    (reason,) = page.texts("li")
+    assert reason.endswith(": not measured")
+    assert set(reason.removesuffix(": not measured").split(", ")) == set(METRICS) - {"retraces"}
+
+
+def test_advice_notes_and_every_table_are_there():
+    page = page_of(full_test())
+    assert (
+        "up to 4 ms a step: use bfloat16 (half_precision is 0; look at the op table)"
+        in page.texts("li")
+    )
+    assert "a note" in page.texts("li")
+    assert {"ops on the host", "own table"} <= set(page.texts("caption"))
+    assert "MatMul_1 MatMul 2 500 µs 25 %" in page.texts("tr")
+    assert "note" not in page.texts("th")  # a column with nothing in it
+
+
+def test_tests_that_ask_for_attention_come_first_and_are_open():
+    tests = [
+        record_of(key="test_quiet"),
+        record_of(checks=[check("PASS")], key="test_passed"),
+        record_of(checks=[check("NEW")], key="test_new"),
+        record_of(checks=[check("PASS"), check("UNKNOWN")], key="test_unknown"),
+        record_of(outcome="failed", key="test_broken"),
+        record_of(checks=[check("FAIL")], key="test_failed", outcome="failed"),
+        record_of(checks=[check("INCONCLUSIVE")], key="test_undecided"),
+    ]
+    page = page_of(*tests)
+    names = [
+        "test_failed",
+        "test_unknown",
+        "test_broken",
+        "test_undecided",
+        "test_new",
+        "test_passed",
+        "test_quiet",
+    ]
+    assert [text.split("::")[1] for text in page.texts("h2")] == names
+    assert [
+        "open" in attributes for _, attributes, _ in page.all("details", **{"class": "test"})
+    ] == [True] * 3 + [False] * 4
+    targets = [
+        attributes["href"]
+        for _, attributes, _ in page.all("a")
+        if attributes["href"].startswith("#t") and attributes["href"] != "#tests"
+    ]
+    assert targets == ["#t6", "#t4", "#t5", "#t7", "#t3", "#t2", "#t1"]
+
+
+def test_of_tests_with_one_verdict_the_one_that_is_slower_by_most_comes_first():
+    def slower(key, ratio):
+        return record_of(
+            profile(),
+            key=key,
+            checks=[replace(check("REGRESSION", "step_time"), detail={**TIMED, "ratio": ratio})],
+        )
+
+    page = page_of(slower("test_somewhat", 1.1), slower("test_much", 2.0), slower("test_more", 1.3))
+    assert [text.split("::")[1] for text in page.texts("h2")] == [
+        "test_much",
+        "test_more",
+        "test_somewhat",
+    ]
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+def test_a_verdict_is_a_sign_and_a_word_besides_its_colour(verdict):
+    (shown,) = {
+        text
+        for text in page_of(record_of(checks=[check(verdict.value)])).texts("span")
+        if verdict.value in text
+    }
+    sign, word = shown.split()
+    assert (len(sign), word) == (1, verdict.value)
+
+
+def test_every_part_has_a_colour_and_lines_that_no_other_has():
+    page = page_of()
+    patterns = [attributes["id"] for _, attributes, _ in page.all("pattern")]
+    assert patterns == [f"h-{part}" for part in PARTS]
+    drawn = re.findall(r"<pattern .*?</pattern>", render_html(Run(created="", tests=())))
+    assert len({re.sub(r'id="[^"]*"|fill="#[^"]*"', "", one) for one in drawn}) == len(
+        PARTS
+    )  # seen without colours
+
+
+def test_the_environment_is_told_once_or_test_by_test_where_it_differs():
+    one = page_of(record_of(), record_of(key="test_other"))
+    assert sum("Laptop 3000" in text for text in one.texts("p")) == 1
+    two = page_of(record_of(), record_of(key="test_other", environment=SERVER))
+    assert any(text.startswith("machine 1: ") and "Laptop 3000" in text for text in two.texts("p"))
+    assert [text for text in two.texts("p") if text.startswith("on machine")] == [
+        "on machine 1",
+        "on machine 2",
+    ]
+
+
+@pytest.mark.parametrize(
+    "where", ["key", "file", "message", "profile", "op", "note", "advice", "unit"]
+)
+def test_names_that_mean_harm_are_text(where):
+    named = replace(
+        profile(NASTY if where == "profile" else "", notes=(NASTY,) if where == "note" else ()),
+        tables={"host_ops": ops(1)},
+    )
+    if where == "op":
+        named = replace(named, tables={"host_ops": ops(1, NASTY[:40])})
+    if where == "unit":
+        named = replace(
+            named, tables={"x": Table(title=NASTY, columns=((NASTY, NASTY),), rows=((1.5,),))}
+        )
+    if where == "advice":
+        named = replace(named, advice=(Advice(what=NASTY, because="", win_s=None, look=""),))
+    checks = [check("FAIL", message=NASTY, name=named.name)] if where == "message" else []
+    test = record_of(
+        named,
+        key=NASTY if where == "key" else "test_step",
+        file=NASTY if where == "file" else "a.py",
+        checks=checks,
+    )
+    page = page_of(test, commit=NASTY)
+    assert page.faults == []
+    assert len(page.all("script")) == 1
+    assert page.all("img") == []
+    assert any("</script><script>alert(1)" in text for _, _, text in page.elements)
+
+
+@pytest.mark.parametrize(("key", "file"), [("k" * 101, "f.py"), ("k", "f" * 61)])
+def test_a_name_that_is_cut_is_whole_in_a_title(key, file):
+    ((_, attributes, text),) = page_of(record_of(key=key, file=file)).all("h2")
+    assert "…" in text
+    assert attributes["title"] == f"{file}::{key}"
+
+
+def test_very_long_names_are_cut_and_whole_in_a_title():
+    long = "x" * 5000 + "y" * 5000
+    page = page_of(record_of(replace(profile(), tables={"host_ops": ops(1, long)}), key=long))
+    titles = [attributes["title"] for _, attributes, _ in page.elements if "title" in attributes]
+    assert f"test_model.py::{long}" in titles
+    assert f"{long}_0" in titles
+    assert max(len(text) for text in page.texts("td")) <= 60
+    assert max(len(text) for text in page.texts("h2")) <= 200
+
+
+def test_a_very_long_text_leaves_room_for_the_others():
+    long = "n" * 5000
+    measured = replace(
+        profile(long, notes=(long,), input_bound=0.1),
+        ended=long,
+        advice=(Advice(what=long, because=long, win_s=None, look=long),),
+    )
+    page = page_of(
+        record_of(measured, environment={"platform": long, "machine": {long: long}}), commit=long
+    )
+    assert (
+        max(
+            len(page.texts(tag)[n])
+            for tag in ("li", "p", "h3", "code")
+            for n in range(len(page.texts(tag)))
+        )
+        < 2000
+    )
+
+
+def test_marks_that_turn_text_around_are_replaced():
+    page = page_of(record_of(key="a\u202eb\u2066c"), record_of(key="a\u200fb"))
+    assert [text.split("::")[1] for text in page.texts("h2")] == ["a\ufffdb\ufffdc", "a\u200fb"]
+
+
+def test_what_no_page_can_hold_is_replaced():
+    page = render_html(Run(created="", tests=(record_of(key="a\x00b\x1b[31m\ud800c"),)))
+    assert "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}[31m?c" in page
+    page.encode("utf-8")
+
+
+def test_links_lead_from_the_report_to_kept_files(tmp_path):
+    kept = tmp_path / "kept here" / "host.xplane.pb"
+    measured = replace(profile(), files={"trace": str(kept), "timeline": "javascript:alert(1)"})
+    page = page_of(record_of(measured), folder=tmp_path / "reports")
+    links = {text: attributes["href"] for _, attributes, text in page.all("a")}
+    assert links["trace"] == "../kept%20here/host.xplane.pb"
+    assert links["timeline"] == "javascript%3Aalert%281%29"  # a file of that name, and no script
+    assert page_of(record_of(measured)).all("a", title=str(kept))[0][1]["href"] == kept.as_uri()
+
+
+def test_memory_over_a_step_is_a_chart_and_a_table():
+    held = Table.of(
+        "memory over train 1",
+        (("into the step", "s"), ("held", "bytes")),
+        [(0.0, 2**20), (0.001, 4 * 2**20)],
+    )
+    page = page_of(record_of(replace(profile(), tables={"memory_over_step": held})))
+    assert [attributes["d"] for _, attributes, _ in page.all("path", **{"class": "held"})] == [
+        "M48,85H200V10H352"
+    ]
+    assert "1 ms 4 MiB" in page.texts("tr")
+
+
+def test_a_table_is_cut_with_a_count():
+    page = page_of(record_of(replace(profile(), tables={"host_ops": ops(60, n_more=5)})))
+    assert sum(row.startswith("MatMul_") for row in page.texts("tr")) == 50
+    assert "and 15 more" in page.texts("p")
+
+
+def crowded(number, text=""):
+    steps = tuple(
+        step(
+            n,
+            input=0.001 + n / 1e5,
+            host_compute=0.002,
+            device_compute=0.004,
+            other=0.0005,
+            output=0.0003,
+        )
+        for n in range(20)
+    )
+    keys = [
+        "stages",
+        "host_ops",
+        "device_ops",
+        "functions",
+        "kernels",
+        "op_profile",
+        "executables",
+        "outside_xla",
+        "graph",
+        "memory",
+    ]
+    measured = replace(
+        profile(
+            **{
+                name: value(
+                    name,
+                    0.5 + number / 1000,
+                    where=f"something of {name} that takes some words to say {text}",
+                )
+                for name in METRICS
+            }
+        ),
+        steps=steps,
+        blocks_s=tuple(0.5 + n / 1000 for n in range(50)),
+        tables={
+            key: replace(ops(50, f"model/layer_{number}/dense/MatMul{text}"), title=key)
+            for key in keys
+        },
+        advice=(
+            Advice(
+                what="do what takes a sentence to say " + text,
+                because="some number is large",
+                win_s=0.1,
+                look="a table",
+            ),
+        )
+        * 4,
+    )
+    timed = replace(
+        check("REGRESSION", "step_time", "step_time is more " * 10),
+        detail={**TIMED, "runs": [0.01] * 10},
+    )
+    same = [
+        replace(check("PASS", name, kind="baseline"), detail={"before": 1, "after": 1})
+        for name in METRICS
+    ]
+    return record_of(measured, key=f"test_{number}{text}", checks=[timed, *same])
+
+
+def test_a_hundred_tests_are_less_than_a_megabyte():
+    page = render_html(
+        Run(created="", tests=tuple(crowded(number, "ü" * 70) for number in range(100)))
+    )
+    assert len(page.encode()) < PAGE_BYTES == 1_000_000
+    assert page.count('<svg class="chart steps"') == 100
+    assert "Left out to keep the page small: " in page
+
+
+def test_few_tests_have_all_their_rows():
+    page = page_of(*(crowded(number) for number in range(3)))
+    assert sum(row.startswith("model/layer_") for row in page.texts("tr")) == 3 * 10 * 50
+    assert not any("Left out" in text for text in page.texts("p"))
+
+
+def test_without_script_all_of_it_can_be_read():
+    page = page_of(full_test(), record_of(environment=LAPTOP))
+    ((_, tools, _),) = page.all("div", **{"class": "tools"})
+    assert "hidden" in tools  # what would do nothing is not shown
+    hidden = [one for one in page.elements if "hidden" in one[1]]
+    assert hidden == [next(one for one in page.elements if one[1].get("class") == "tools")]

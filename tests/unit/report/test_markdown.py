@@ -1,0 +1,193 @@
+"""Markdown: the page as a whole, what is read into names, and how it is cut."""
+
+import re
+from dataclasses import replace
+
+import pytest
+from helpers.builders import check, profile, record_of
+from helpers.golden import assert_golden
+from helpers.sample_run import a_run, compared
+
+from pytest_tfperf.report.markdown import MOST, render_markdown
+from pytest_tfperf.results import Run
+
+NASTY = "test_x[</script>|`a``b`|@team|#12|[x](http://y)|*b*|\n\x1b[31m|😀]"
+
+
+def run_of(*tests):
+    return Run(created="2026-01-31T12:00:00+00:00", tests=tests)
+
+
+def titles(text):
+    return re.findall(r"^##? .*$", text, re.MULTILINE)
+
+
+def many(n_tests, name="test_step"):
+    """Tests with one of each kind of check, whose comparison has twenty differences."""
+    differences = [{"what": f"{n} new Transpose", "seconds": n / 1e3} for n in range(20)]
+    checks = [
+        compared(
+            "REGRESSION",
+            "step_time",
+            "slower\n" + "  why\n" * 9,
+            before=0.1,
+            after=0.2,
+            ratio=2.0,
+            differences=differences,
+        ),
+        check("FAIL"),
+        check("INCONCLUSIVE", "step_time_p90", "not decided"),
+    ]
+    return run_of(
+        *[
+            record_of(profile(step_time=0.1), key=f"{name}_{n}", checks=checks, outcome="failed")
+            for n in range(n_tests)
+        ]
+    )
+
+
+def test_the_page_as_a_whole():
+    assert_golden("report.md", render_markdown(a_run()))
+
+
+def test_a_run_without_tests_is_a_line():
+    assert (
+        render_markdown(run_of())
+        == "# ✅ tfperf: 0 checks decided (0 pass, 0 fail)\n\n0 tests · 2026-01-31T12:00:00+00:00\n"
+    )
+
+
+def test_what_changed_comes_first_and_why_next():
+    assert [title.strip("# ") for title in titles(render_markdown(many(1)))[1:]] == [
+        "What changed",
+        "Why",
+        "Limits",
+        "Not decided",
+        "Measured",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "shown"),
+    [("REGRESSION", True), ("IMPROVED", True), ("INCONCLUSIVE", True), ("PASS", False)],
+)
+def test_what_differs_is_told_unless_all_is_well(verdict, shown):
+    differences = [{"what": "input_bound 2 % → 9 %", "seconds": None}]
+    checks = [
+        compared(
+            verdict, "step_time", "said", before=0.1, after=0.1, ratio=1.0, differences=differences
+        )
+    ]
+    assert (
+        "input_bound 2 % → 9 %"
+        in render_markdown(run_of(record_of(profile(step_time=0.1), checks=checks)))
+    ) is shown
+
+
+def test_values_that_are_as_they_were_are_counted():
+    same = [
+        compared("PASS", name, "as before", before=1.0, after=1.0)
+        for name in ("retraces", "xla_compiles")
+    ]
+    assert "## What changed\n\n2 values are as they were.\n" in render_markdown(
+        run_of(record_of(profile(), checks=same))
+    )
+    assert "## What changed\n\n1 value is as it was.\n" in render_markdown(
+        run_of(record_of(profile(), checks=same[:1]))
+    )
+
+
+def test_nothing_is_read_into_names_and_messages():
+    checks = [
+        check("FAIL", message=f"````\n{NASTY}"),
+        compared("REGRESSION", "step_time", NASTY, before=1.0, after=2.0),
+    ]
+    text = render_markdown(
+        run_of(record_of(profile(NASTY, step_time=0.1), key=NASTY, checks=checks, outcome="failed"))
+    )
+    assert "\x1b" not in text
+    outside = re.sub(r"(?s)^(`{3,})text\n.*?^\1$", "", text, flags=re.MULTILINE)
+    outside = re.sub(r"(?<!`)(`+)(?!`).+?(?<!`)\1(?!`)", "", outside)
+    assert not re.search(r"script|@team|#12|http|😀", outside)
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {
+        7,
+        4,
+    }  # as many cells as there are columns
+    assert "`````text" in text
+
+
+def test_what_no_file_can_hold_is_left_out():
+    checks = [
+        check("FAIL", message="c\udcffd"),
+        compared("REGRESSION", "step_time", "e\udcfff", before=1.0, after=2.0),
+    ]
+    assert (
+        "a b"
+        in render_markdown(run_of(record_of(profile("g\udcff"), key="a\udcffb", checks=checks)))
+        .encode()
+        .decode()
+    )
+
+
+def test_long_names_and_messages_are_cut():
+    checks = [
+        check("FAIL", message="m" * 10_000),
+        compared("REGRESSION", "step_time", "m" * 10_000, before=1.0, after=2.0),
+    ]
+    text = render_markdown(
+        run_of(record_of(profile("p" * 10_000, step_time=0.1), key="k" * 10_000, checks=checks))
+    )
+    assert len(text) < 5000
+
+
+@pytest.mark.parametrize("n_tests", [1, 30, 31, 300, 2000])
+@pytest.mark.parametrize("name", ["test_step", "n" * 10_000, "`" * 119])
+def test_the_page_fits_and_counts_what_it_leaves_out(n_tests, name):
+    text = render_markdown(many(n_tests, name))
+    assert len(text) <= MOST
+    assert len(titles(text)) == 6
+    for title, found in zip(
+        ("What changed", "Why", "Limits", "Not decided", "Measured"),
+        re.split(r"^## .*$", text, flags=re.MULTILINE)[1:],
+        strict=True,
+    ):
+        block = {
+            "What changed": r"^\| ❌",
+            "Why": "REGRESSION `",
+            "Limits": "FAIL `",
+            "Not decided": "^- INCONCLUSIVE",
+            "Measured": r"^\| `",
+        }[title]
+        more = re.search(r"^… and ([\d,]+) more, left out to fit$", found, re.MULTILINE)
+        assert (
+            len(re.findall(block, found, re.MULTILINE))
+            + (int(more[1].replace(",", "")) if more else 0)
+            == n_tests
+        )
+
+
+@pytest.mark.parametrize("most", range(900, 2400, 50))
+def test_every_size_is_kept_to_and_used(most):
+    text = render_markdown(many(5), most)
+    assert len(text) <= most
+    if most > 1500:
+        assert "| ❌ REGRESSION |" in text
+
+
+def test_where_much_does_not_fit_something_of_each_kind_does():
+    text = render_markdown(many(500))
+    assert len(text) <= MOST
+    sections = dict(
+        zip(
+            (title.strip("# ") for title in titles(text)[1:]),
+            re.split(r"^## .*$", text, flags=re.MULTILINE)[1:],
+            strict=True,
+        )
+    )
+    shown = {title: re.findall(r"test_step_(\d+)`", section) for title, section in sections.items()}
+    assert all(found[0] == "0" and len(found) >= 10 for found in shown.values()), shown
+
+
+def test_a_run_file_of_an_earlier_version_has_no_environment():
+    assert "1 test ·" in render_markdown(run_of(replace(record_of(profile()), environment={})))

@@ -1,0 +1,96 @@
+"""Run files on disk."""
+
+from dataclasses import replace
+
+import pytest
+from helpers.builders import check, profile, record_of
+from helpers.processes import files_of_at_most
+
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.report.run_file import ENDINGS, read_run, write_run
+from pytest_tfperf.results import Run
+
+A_RUN = Run(
+    created="2026-01-31T12:00:00+00:00",
+    tests=(
+        record_of(profile(step_time=0.1, retraces=0), checks=[check("PASS")], key="test_größe"),
+    ),
+)
+
+
+def test_what_is_written_is_read_again(tmp_path):
+    path = tmp_path / "new" / "folder" / "run.json"
+    write_run(A_RUN, path)
+    assert read_run(path) == A_RUN
+
+
+def test_a_page_links_to_kept_files_from_where_it_lies(tmp_path):
+    kept = replace(profile(), files={"trace": str(tmp_path / "kept" / "host.xplane.pb")})
+    write_run(Run(created="", tests=(record_of(kept),)), tmp_path / "report" / "run.HTML")
+    assert 'href="../kept/host.xplane.pb"' in (tmp_path / "report" / "run.HTML").read_text("utf-8")
+
+
+def test_writing_replaces_what_was_there_and_leaves_nothing_beside_it(tmp_path):
+    path = tmp_path / "run.json"
+    path.write_text("something else, and longer" * 1000)
+    write_run(A_RUN, path)
+    assert read_run(path) == A_RUN
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_run_that_cannot_be_written_is_an_error_that_names_the_file(tmp_path):
+    (tmp_path / "file").write_text("kept")
+    path = tmp_path / "file" / "below" / "run.json"
+    with pytest.raises(TfperfError, match=f"^report {path}: cannot be written: Not a directory$"):
+        write_run(A_RUN, path)
+    assert (tmp_path / "file").read_text() == "kept"
+
+
+def test_a_folder_in_place_of_the_file_is_an_error_and_nothing_is_left_beside_it(tmp_path):
+    path = tmp_path / "run.json"
+    path.mkdir()
+    with pytest.raises(TfperfError, match="cannot be written: Is a directory"):
+        write_run(A_RUN, path)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "not a run file of pytest --tfperf-report: "),
+        (b'{"format": 1, "tes', "not a run file of pytest --tfperf-report: "),
+        (b"\xff\xfe", "not a run file of pytest --tfperf-report: "),
+        (b"[]", "not a run file of pytest --tfperf-report"),
+        (b'{"format": 2}', "format 2, this version reads up to 1; upgrade pytest-tfperf"),
+        (b'{"format": 1}', "damaged run file: KeyError at 'created'"),
+    ],
+)
+def test_what_is_no_run_file_is_refused_by_name(tmp_path, content, said):
+    path = tmp_path / "run.json"
+    path.write_bytes(content)
+    with pytest.raises(TfperfError) as refusal:
+        read_run(path)
+    assert str(refusal.value).startswith(f"{path}: {said}")
+
+
+def test_a_file_that_is_not_there_is_refused_by_name(tmp_path):
+    with pytest.raises(
+        TfperfError, match=f"^{tmp_path / 'run.json'}: cannot be read: No such file or directory$"
+    ):
+        read_run(tmp_path / "run.json")
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("room", [0, 700])
+def test_on_a_full_disk_the_earlier_file_is_as_it_was_and_nothing_is_left_beside_it(
+    tmp_path, ending, room
+):
+    path = tmp_path / f"run{ending}"
+    path.write_text("as it was")
+    many = replace(A_RUN, tests=A_RUN.tests * 20)
+    with (
+        files_of_at_most(room),
+        pytest.raises(TfperfError, match=f"^report {path}: cannot be written: File too large$"),
+    ):
+        write_run(many, path)
+    assert {file.name: file.read_text() for file in tmp_path.iterdir()} == {path.name: "as it was"}

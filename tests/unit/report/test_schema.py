@@ -1,0 +1,131 @@
+"""The published JSON Schema of run files: it is one, what is written keeps to it, and it says all that the code does."""
+
+import json
+from dataclasses import fields, replace
+
+import jsonschema
+import pytest
+from helpers.builders import profile, record_of
+from helpers.paths import ROOT
+from helpers.sample_run import a_run
+
+from pytest_tfperf.metrics import PLATFORM, PROGRAM, UNITS, Metric
+from pytest_tfperf.results import (
+    FORMAT,
+    PARTS,
+    Advice,
+    Check,
+    Profile,
+    Run,
+    Source,
+    Step,
+    Table,
+    TestRecord,
+    Value,
+    Verdict,
+)
+
+SCHEMA = json.loads((ROOT / "docs" / "run.schema.json").read_text(encoding="utf-8"))
+VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
+OWN = Metric("padding_rows", "count", "lower", PROGRAM, "rows that are padding")
+
+
+def own_run():
+    """A run whose profile has a metric of the project's own."""
+    made = replace(
+        profile(),
+        own={OWN.name: OWN},
+        metrics={OWN.name: Value(number=3.0, unit="count", source=Source.OWN)},
+    )
+    return Run(created="2026-01-31T12:00:00+00:00", tests=(record_of(made),))
+
+
+def names(key):
+    return set(SCHEMA["$defs"][key]["properties"])
+
+
+def choices(key, name):
+    return SCHEMA["$defs"][key]["properties"][name]["enum"]
+
+
+def test_it_is_a_schema():
+    VALIDATOR.check_schema(SCHEMA)
+    assert SCHEMA["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        a_run(),
+        own_run(),
+        Run(created="now", tests=()),
+        Run(created="now", tests=(record_of(environment={}),)),
+    ],
+)
+def test_what_is_written_keeps_to_it(run):
+    VALIDATOR.validate(json.loads(json.dumps(run.to_json(), allow_nan=False)))
+
+
+@pytest.mark.parametrize(
+    ("key", "row"),
+    [
+        ("test", TestRecord),
+        ("profile", Profile),
+        ("step", Step),
+        ("table", Table),
+        ("advice", Advice),
+        ("check", Check),
+        ("metric", Metric),
+    ],
+)
+def test_every_field_is_described(key, row):
+    found = row._fields if row is Metric else [field.name for field in fields(row)]
+    assert names(key) == set(found) - ({"result"} if row is Profile else set())
+
+
+def test_every_field_of_what_is_written_otherwise_is_described():
+    assert names("value") == set(Value.unknown("retraces", "why").to_json())
+    assert set(SCHEMA["properties"]) == set(a_run().to_json())
+    assert set().union(*(check.detail for test in a_run().tests for check in test.checks)) <= names(
+        "comparison"
+    )
+
+
+def test_every_choice_is_one_of_the_code():
+    assert SCHEMA["properties"]["format"] == {"const": FORMAT}
+    assert choices("check", "verdict") == [one.value for one in Verdict]
+    assert choices("value", "source") == [*(one.value for one in Source), None]
+    assert set(choices("value", "unit")) == set(choices("metric", "unit")) == set(UNITS)
+    assert set(SCHEMA["$defs"]["step"]["properties"]["parts_s"]["properties"]) == set(PARTS)
+    assert PLATFORM in choices("metric", "scope")
+
+
+@pytest.mark.parametrize(
+    ("where", "wrong"),
+    [
+        (["format"], 2),
+        (["created"], None),
+        (["tests", 0, "outcome"], "perhaps"),
+        (["tests", 0, "checks", 0, "verdict"], "GOOD"),
+        (["tests", 0, "checks", 0, "kind"], "guess"),
+        (["tests", 0, "profiles", 0, "metrics", "step_time", "value"], "0.1"),
+        (
+            ["tests", 0, "profiles", 0, "metrics", "step_time", "value"],
+            None,
+        ),  # with a source, and no reason
+        (["tests", 0, "profiles", 0, "metrics", "step_skew", "why"], None),
+        (["tests", 0, "profiles", 0, "metrics", "step_time", "unit"], "ms"),
+        (["tests", 0, "profiles", 0, "steps", 0, "period_s"], -1.0),
+        (["tests", 0, "profiles", 0, "steps", 0, "parts_s", "lunch"], 0.1),
+        (["tests", 0, "profiles", 0, "tables", "stages", "rows", 0, 0], []),
+        (["tests", 0, "line"], 0),
+    ],
+)
+def test_what_is_wrong_is_refused(where, wrong):
+    data = json.loads(json.dumps(a_run().to_json()))
+    *path, last = where
+    place = data
+    for key in path:
+        place = place[key]
+    place[last] = wrong
+    assert not VALIDATOR.is_valid(data)

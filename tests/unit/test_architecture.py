@@ -1,0 +1,216 @@
+"""The shape of the package: layers, names, sizes, imports of TensorFlow, clocks, start-up."""
+
+import ast
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import pytest_tfperf
+
+PACKAGE = Path(pytest_tfperf.__file__).parent
+LAYERS = (
+    {"errors", "files", "graphs", "markers", "metrics", "op_types", "recording", "text", "turns"},
+    {"protobuf", "results", "values"},
+    {"hlo", "op_guide", "stats", "tf_runtime"},
+    {"compiler", "machine", "trace"},
+    {"capture", "child", "padding"},
+    {"analysis", "checks"},
+    {"baseline", "export", "variants"},
+    {"paired", "report"},
+    {"doctor", "plugin"},
+    {"cli"},
+)
+LAYER = {name: number for number, layer in enumerate(LAYERS) for name in layer}
+LOOSE_LAYERS = 3
+FRAMEWORKS = {"tensorflow", "keras"}
+FRAMEWORK_PACKAGES = {"tf_runtime", "compiler", "capture"}
+SHORTEST_MODULE, LONGEST_MODULE, LONGEST_FUNCTION, MOST_MODULES = 25, 350, 60, 20
+WALL_CLOCKS = {
+    "time",
+    "time_ns",
+    "localtime",
+    "gmtime",
+    "ctime",
+    "clock_gettime",
+    "today",
+    "utcnow",
+}
+TIMESTAMPS = {("plugin/conclude.py", "now")}  # the date of a run, from which nothing is computed
+
+
+def module_name(path):
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(
+        ".__init__"
+    )
+
+
+PATHS = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+TREES = {name: ast.parse(path.read_text("utf-8")) for name, path in PATHS.items()}
+MODULES = [name for name, path in PATHS.items() if path.name != "__init__.py"]
+
+
+def package(module):
+    """The part of the package that a module belongs to: `trace` for `pytest_tfperf.trace.xspace`."""
+    return module.split(".")[1] if "." in module else module
+
+
+def imported(node):
+    """The dotted names that one import statement may load."""
+    if isinstance(node, ast.Import):
+        return {alias.name for alias in node.names}
+    if isinstance(node, ast.ImportFrom):
+        assert node.level == 0, "imports are absolute"
+        return {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return set()
+
+
+def all_imports(tree):
+    """Every import of a module, also in functions and under TYPE_CHECKING."""
+    return set().union(*map(imported, ast.walk(tree)))
+
+
+def imports_at_load(tree):
+    """The imports of a module outside functions and TYPE_CHECKING."""
+    names, waiting = set(), [tree]
+    while waiting:
+        node = waiting.pop()
+        names |= imported(node)
+        if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING":
+            continue
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            waiting += ast.iter_child_nodes(node)
+    return names
+
+
+GRAPH = {
+    name: (all_imports(tree) & set(TREES)) - {name, "pytest_tfperf"} for name, tree in TREES.items()
+}
+
+
+def cycles(graph):
+    """The nodes of a graph that can be reached from themselves."""
+    looped = []
+    for start in graph:
+        reached, waiting = set(), set(graph[start])
+        while waiting:
+            node = waiting.pop()
+            reached.add(node)
+            waiting |= graph.get(node, set()) - reached
+        if start in reached:
+            looped.append(start)
+    return looped
+
+
+def test_the_import_graph_sees_imports_of_every_kind():
+    assert len(MODULES) > 100
+    assert "pytest_tfperf.trace.xspace" in GRAPH["pytest_tfperf.analysis.steps.detect"]
+    assert (
+        "pytest_tfperf.plugin.conclude" in GRAPH["pytest_tfperf.plugin.controller"]
+    )  # in a function
+    assert "pytest_tfperf.plugin.fixture" in GRAPH["pytest_tfperf.plugin.hooks"]  # TYPE_CHECKING
+    assert cycles({"a": {"b"}, "b": {"a"}, "c": {"a"}}) == ["a", "b"]
+
+
+def test_imports_go_to_lower_layers_only():
+    assert {package(name) for name in TREES} - {"pytest_tfperf"} <= set(LAYER)
+    upward = [
+        f"{name} imports {other}"
+        for name, others in GRAPH.items()
+        for other in others
+        if package(name) != package(other) and name != "pytest_tfperf"
+        if LAYER[package(other)] > LAYER[package(name)]
+        or (LAYER[package(other)] == LAYER[package(name)] > 0)
+    ]
+    assert upward == []
+
+
+def test_no_module_imports_itself_through_others():
+    assert cycles(GRAPH) == []
+
+
+def test_loose_modules_are_values_and_primitives():
+    loose = {package(name) for name in MODULES if name.count(".") == 1}
+    assert loose <= set().union(*LAYERS[:LOOSE_LAYERS])
+
+
+def test_names_of_modules_and_public_classes_are_unique():
+    modules = Counter(name.rpartition(".")[2] for name in MODULES)
+    assert [name for name, n in modules.items() if n > 1] == []
+    classes = defaultdict(list)
+    for name in MODULES:
+        for node in TREES[name].body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                classes[node.name].append(name)
+    assert {name: found for name, found in classes.items() if len(found) > 1} == {}
+
+
+def test_sizes_of_packages_modules_and_functions():
+    entries = Counter(
+        path.parent
+        for path in [*PACKAGE.rglob("*.py"), *(p for p in PACKAGE.rglob("*") if p.is_dir())]
+        if path.name not in ("__init__.py", "__pycache__")
+    )
+    assert {
+        str(folder): n for folder, n in entries.items() if n > MOST_MODULES and folder != PACKAGE
+    } == {}
+    lengths = {name: len(PATHS[name].read_text("utf-8").splitlines()) for name in MODULES}
+    assert {
+        n: size for n, size in lengths.items() if not SHORTEST_MODULE <= size <= LONGEST_MODULE
+    } == {}
+    functions = [
+        (name, node.name, node.end_lineno - node.lineno + 1)
+        for name, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    ]
+    assert [row for row in functions if row[2] > LONGEST_FUNCTION] == []
+
+
+def test_tensorflow_is_imported_in_functions_of_three_packages():
+    for name, tree in TREES.items():
+        assert not FRAMEWORKS & {other.split(".")[0] for other in imports_at_load(tree)}, name
+        if package(name) not in FRAMEWORK_PACKAGES:
+            assert not FRAMEWORKS & {other.split(".")[0] for other in all_imports(tree)}, name
+
+
+def test_pytest_loads_little_in_projects_that_do_not_use_the_plugin():
+    light = {
+        f"pytest_tfperf.{name}"
+        for name in ("errors", "markers", "metrics", "plugin", "plugin.hooks")
+    }
+    loaded = imports_at_load(TREES["pytest_tfperf.plugin.hooks"])
+    assert loaded & set(TREES) <= light
+    outside = {name.split(".")[0] for name in loaded} - {"pytest", "pytest_tfperf"}
+    assert outside <= sys.stdlib_module_names
+    command = [sys.executable, "-X", "importtime", "-c", "import pytest_tfperf.plugin.hooks"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    names = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "pytest_tfperf.plugin.hooks" in names
+    heavy = FRAMEWORKS | {"numpy", "jinja2", "tabulate", "filelock"}
+    assert not heavy & {name.split(".")[0] for name in names}
+    assert {name for name in names if name.startswith("pytest_tfperf.")} <= light
+
+
+def wall_clocks(tree):
+    """The wall clocks that a module takes from `time` or `datetime`, by import or by attribute."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "time":
+            yield from (alias.name for alias in node.names if alias.name in WALL_CLOCKS)
+        if isinstance(node, ast.Attribute) and getattr(node.value, "id", "") in (
+            "time",
+            "datetime",
+            "date",
+        ):
+            yield from {node.attr} & (WALL_CLOCKS | {"now"})
+
+
+def test_durations_come_from_clocks_that_cannot_jump():
+    lines = "import time\nfrom time import time_ns, perf_counter\ntime.time()\ntime.monotonic()\ndatetime.now()"
+    assert sorted(wall_clocks(ast.parse(lines))) == ["now", "time", "time_ns"]
+    used = {
+        (PATHS[name].relative_to(PACKAGE).as_posix(), clock)
+        for name, tree in TREES.items()
+        for clock in wall_clocks(tree)
+    }
+    assert used <= TIMESTAMPS

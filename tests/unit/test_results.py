@@ -1,0 +1,269 @@
+"""Result values: their JSON, and metrics as attributes."""
+
+import copy
+import json
+import pickle
+
+import pytest
+from helpers.builders import WORKLOAD, check, profile, record_of, value
+
+from pytest_tfperf.errors import TfperfError, UnknownMetric
+from pytest_tfperf.results import (
+    PARTS,
+    Advice,
+    Check,
+    Profile,
+    Run,
+    Source,
+    Step,
+    Table,
+    TestRecord,
+    Value,
+    Verdict,
+)
+
+
+def through_json(data):
+    return json.loads(json.dumps(data, allow_nan=False))
+
+
+def full_profile():
+    return Profile(
+        name="train",
+        metrics={
+            "step_time": Value.of(
+                "step_time", 0.0125, Source.TIMED, n_blocks=7, precision=None, settled=True
+            ),
+            "xla_clusters": Value.of(
+                "xla_clusters", 1, Source.TRACE, low=1.0, high=2.0, executables=["a", "b"]
+            ),
+            "epoch_gap": Value.unknown("epoch_gap", "no epoch ended in the timed window"),
+        },
+        steps=(Step(name="train 3", period_s=0.0125, parts_s=dict.fromkeys(PARTS, 0.001)),),
+        n_dropped=1,
+        step_source="annotation",
+        workload=WORKLOAD,
+        notes=("cut short",),
+        tables={
+            "ops": Table.of(
+                "ops of a step",
+                (("op", ""), ("self time", "s"), ("eager", "")),
+                [("MatMul", 0.001, False), ("Add", None, True)],
+                1,
+            )
+        },
+        advice=(
+            Advice(
+                what="use bfloat16", because="half_precision is 0", win_s=0.004, look="the op table"
+            ),
+        ),
+        blocks_s=(0.0125, 0.013),
+        files={"trace": "/kept/host.xplane.pb"},
+    )
+
+
+@pytest.mark.parametrize("source", Source)
+def test_a_number_survives_json(source):
+    before = Value.of("peak_memory", 1536, source, low=1000.0, where="train 3")
+    assert Value.from_json(through_json(before.to_json())) == before
+
+
+def test_a_table_keeps_its_first_rows_and_says_how_many_it_left_out():
+    table = Table.of("t", (("n", "count"),), [(n,) for n in range(7)], 3)
+    assert (table.rows, table.n_more) == (((0,), (1,), (2,)), 4)
+    assert Table.of("t", (("n", "count"),), [(1,)]).n_more == 0
+
+
+def test_an_unknown_value_survives_json_with_its_reason():
+    before = Value.unknown("epoch_gap", "no epoch ended")
+    assert before.to_json() == {
+        "value": None,
+        "unit": "s",
+        "source": None,
+        "why": "no epoch ended",
+        "detail": {},
+    }
+    assert Value.from_json(through_json(before.to_json())) == before
+
+
+def test_a_profile_survives_json_without_its_result():
+    before = full_profile()
+    assert Profile.from_json(through_json(before.to_json())) == before
+    with_result = Profile(name="", metrics={}, result=object())
+    assert "result" not in with_result.to_json()
+    assert Profile.from_json(through_json(with_result.to_json())).result is None
+
+
+def test_a_profile_s_json_is_the_documented_object():
+    data = full_profile().to_json()
+    assert list(data) == [
+        "name",
+        "steps",
+        "n_dropped",
+        "step_source",
+        "workload",
+        "notes",
+        "ended",
+        "metrics",
+        "tables",
+        "advice",
+        "blocks_s",
+        "files",
+        "own",
+    ]
+    assert data["steps"] == [
+        {"name": "train 3", "period_s": 0.0125, "parts_s": dict.fromkeys(PARTS, 0.001)}
+    ]
+    assert list(data["metrics"]["step_time"]) == ["value", "unit", "source", "why", "detail"]
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+def test_a_check_survives_json(verdict):
+    before = check(verdict, name="train")
+    assert Check.from_json(through_json(before.to_json())) == before
+
+
+def test_a_test_record_survives_json():
+    before = record_of(
+        full_profile(),
+        profile("eval"),
+        checks=[check("FAIL"), check("PASS")],
+        max_regression=0.1,
+        shared_cpu=True,
+    )
+    assert TestRecord.from_json(through_json(before.to_json())) == before
+
+
+def test_a_run_survives_json():
+    before = Run(
+        created="2026-01-31T12:00:00+00:00",
+        tests=(record_of(full_profile()), record_of(key="test_empty")),
+        commit="abc",
+    )
+    assert Run.from_json(through_json(before.to_json()), "run.json") == before
+    assert before.to_json()["format"] == 1
+
+
+def test_a_metric_is_an_attribute():
+    assert profile(step_time=0.0125).step_time == 0.0125
+
+
+@pytest.mark.parametrize(
+    ("metric", "number", "expected"),
+    [("xla_clusters", 2.0, int), ("xla_clusters", 2.5, float), ("flops", 2.0, float)],
+)
+def test_a_count_is_an_int_where_it_is_whole(metric, number, expected):
+    read = getattr(profile(**{metric: number}), metric)
+    assert (read, type(read)) == (number, expected)
+
+
+def test_reading_an_unknown_metric_raises_the_reason():
+    with pytest.raises(
+        UnknownMetric, match=r"^epoch_gap is unknown: no epoch ended in the timed window$"
+    ):
+        _ = full_profile().epoch_gap
+
+
+def test_an_unknown_name_is_an_attribute_error_with_the_nearest():
+    with pytest.raises(
+        AttributeError, match=r"a profile has no 'step_tim'; did you mean 'step_time'[?] valid: "
+    ):
+        _ = profile().step_tim
+
+
+def test_value_of_an_unknown_name_raises_with_the_nearest():
+    with pytest.raises(
+        UnknownMetric, match=r"no metric 'input_bond'; did you mean 'input_bound'[?]"
+    ):
+        profile().value("input_bond")
+
+
+def test_value_of_an_unknown_metric_gives_the_reason():
+    assert full_profile().value("epoch_gap").why == "no epoch ended in the timed window"
+
+
+@pytest.mark.parametrize(
+    "duplicate",
+    [copy.copy, copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))],
+    ids=["copy", "deepcopy", "pickle"],
+)
+def test_a_profile_can_be_copied(duplicate):
+    before = full_profile()
+    assert duplicate(before) == before
+    assert duplicate(before).step_time == 0.0125
+
+
+@pytest.mark.parametrize("name", ["metrics", "name", "_private", "__wrapped__", "__deepcopy__"])
+def test_a_profile_that_is_not_filled_yet_has_no_attributes_and_does_not_recurse(name):
+    with pytest.raises(AttributeError):
+        getattr(Profile.__new__(Profile), name)
+
+
+def test_a_profile_has_no_attributes_that_tools_ask_for():
+    assert not any(
+        hasattr(full_profile(), name) for name in ("__wrapped__", "__len__", "_repr_html_")
+    )
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_a_measurement_that_is_not_finite_is_unknown(number):
+    measured = Value.of("step_time", number, Source.TIMED, n_blocks=7)
+    assert (measured.number, measured.why) == (None, f"the measurement gave {number}")
+
+
+def test_low_and_high_are_the_number_where_steps_do_not_differ():
+    assert (value("xla_launches", 3).low(), value("xla_launches", 3).high()) == (3.0, 3.0)
+    differing = value("xla_launches", 3, low=2, high=5)
+    assert (differing.low(), differing.high()) == (2.0, 5.0)
+
+
+@pytest.mark.parametrize(
+    "data", [[], "text", 5, None, {}, {"tests": []}, {"format": "1", "tests": []}], ids=str
+)
+def test_what_is_no_run_file_is_refused(data):
+    with pytest.raises(TfperfError, match=r"^run\.json: not a run file of pytest --tfperf-report$"):
+        Run.from_json(data, "run.json")
+
+
+def test_a_newer_format_is_refused_whatever_is_in_it():
+    with pytest.raises(
+        TfperfError,
+        match=r"^run\.json: format 2, this version reads up to 1; upgrade pytest-tfperf$",
+    ):
+        Run.from_json({"format": 2, "suites": {}}, "run.json")
+
+
+def damage(*path, to):
+    """A run file as JSON in which one thing is something else."""
+    data = through_json(
+        Run(created="now", tests=(record_of(full_profile(), checks=[check("PASS")]),)).to_json()
+    )
+    *parents, last = path
+    part = data
+    for key in parents:
+        part = part[key]
+    part[last] = to
+    return data
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"format": 1},
+        {"format": 1, "created": "now", "tests": None},
+        {"format": 1, "created": "now", "tests": ["text"]},
+        {"format": 1, "created": "now", "tests": [{}]},
+        damage("tests", 0, "unheard_of", to=1),
+        damage("tests", 0, "profiles", to=[1]),
+        damage("tests", 0, "profiles", 0, "metrics", to=[]),
+        damage("tests", 0, "profiles", 0, "steps", to=[[]]),
+        damage("tests", 0, "profiles", 0, "metrics", "step_time", to=0.1),
+        damage("tests", 0, "profiles", 0, "metrics", "step_time", "value", to="fast"),
+        damage("tests", 0, "profiles", 0, "metrics", "step_time", "value", to=float("nan")),
+        damage("tests", 0, "profiles", 0, "metrics", "step_time", "source", to="guess"),
+        damage("tests", 0, "checks", 0, "verdict", to="FINE"),
+    ],
+)
+def test_a_damaged_run_file_is_named_and_refused(data):
+    with pytest.raises(TfperfError, match=r"^run\.json: damaged run file: "):
+        Run.from_json(data, "run.json")

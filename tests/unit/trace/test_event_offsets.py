@@ -1,0 +1,95 @@
+"""Where events begin: many walks at once find what one walk finds."""
+
+import random
+
+import numpy as np
+import pytest
+from helpers.xspace import event, field, varint
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_tfperf.errors import TraceError
+from pytest_tfperf.protobuf import Message
+from pytest_tfperf.trace.event_offsets import event_tags
+
+
+def one_by_one(raw, begin, end):
+    """The tags and the offset behind the last, from the definition of the format."""
+    tags, at = [], begin
+    while at < end and raw[at] == 0x22:
+        tags.append(at)
+        size = shift = 0
+        at += 1
+        while True:
+            size |= (raw[at] & 0x7F) << shift
+            shift += 7
+            at += 1
+            if raw[at - 1] < 0x80:
+                break
+        at += size
+    return tags, at
+
+
+def framed(raw, begin, end, stretch):
+    tags, at = event_tags(Message(raw, "x"), begin, end, stretch)
+    assert tags.dtype == np.int64
+    return tags.tolist(), at
+
+
+def events_of(seed, n_events, longest):
+    """Events whose content is full of bytes that look like tags."""
+    chance = random.Random(seed)
+    return b"".join(
+        field(
+            4,
+            bytes(
+                chance.choice((0x22, 0x22, 0x02, 0x00, 0x7F, 0xFF))
+                for _ in range(chance.randint(0, longest))
+            ),
+        )
+        for _ in range(n_events)
+    )
+
+
+@pytest.mark.parametrize("stretch", [1, 2, 7, 64, 1 << 13])
+@pytest.mark.parametrize("longest", [0, 1, 5, 40, 700])
+@pytest.mark.parametrize("seed", range(4))
+def test_walks_side_by_side_find_what_one_walk_finds(seed, longest, stretch):
+    raw = field(1, 7) + events_of(seed, 120, longest) + field(9, 3)
+    assert framed(raw, 2, len(raw), stretch) == one_by_one(raw, 2, len(raw))
+
+
+@pytest.mark.parametrize("stretch", [1, 5, 1 << 13])
+def test_real_events_with_stats_in_them(stretch):
+    plain = [
+        event("a", n, n * 977, {"x": n, "y": "\x22\x02\x22\x00" * (n % 5)}) for n in range(200)
+    ]
+    raw = b"".join(item.encode({"a": 34}, {"x": 1, "y": 2}) for item in plain)
+    assert framed(raw, 0, len(raw), stretch) == one_by_one(raw, 0, len(raw))
+    assert len(framed(raw, 0, len(raw), stretch)[0]) == 200
+
+
+@pytest.mark.parametrize("stretch", [1, 3, 1 << 13])
+def test_an_event_longer_than_what_is_left_is_an_error(stretch):
+    raw = events_of(0, 50, 20) + b"\x22" + varint(9) + b"short"
+    with pytest.raises(TraceError, match="an event needs 9 bytes, 5 are left"):
+        event_tags(Message(raw, "x"), 0, len(raw), stretch)
+
+
+def test_nothing_to_frame():
+    assert framed(b"\x08\x01", 0, 2, 4) == ([], 0)
+    assert framed(b"", 0, 0, 4) == ([], 0)
+
+
+@given(st.binary(max_size=300), st.integers(1, 40))
+def test_on_any_bytes_both_agree_or_both_refuse(raw, stretch):
+    message = Message(raw, "x")
+
+    def outcome(stretch):
+        try:
+            tags, at = event_tags(message, 0, len(raw), stretch)
+        except TraceError:
+            return None
+        return tags.tolist(), at
+
+    assert outcome(stretch) == outcome(1 << 20)

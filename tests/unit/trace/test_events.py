@@ -1,0 +1,381 @@
+import random
+
+import numpy as np
+import pytest
+from helpers.xspace import MS, Ref, Uint, event, field, line, plane, space
+
+from pytest_tfperf.errors import TraceError
+from pytest_tfperf.trace.events import Events, joined
+from pytest_tfperf.trace.xspace import decode_trace
+
+
+def events_of(*events, **options):
+    return Events.of(decode_trace(space(plane("p", line("a", *events), **options))).planes[0])
+
+
+def with_stats(*stats):
+    """One event for each mapping of stats."""
+    return events_of(*(event("x", 0, 1, part) for part in stats))
+
+
+@pytest.fixture
+def three():
+    return events_of(
+        event("train", 0, 10 * MS, step_num=7),
+        event("op", MS, 2 * MS, kind="a"),
+        event("op", 3 * MS, MS, kind="b"),
+    )
+
+
+# selections
+
+
+def test_events_of_a_plane_are_all_of_them_in_order(three):
+    assert len(three) == 3
+    assert three.names == ["train", "op", "op"]
+    assert (three.start.tolist(), three.end.tolist()) == (
+        [0, MS, 3 * MS],
+        [10 * MS, 3 * MS, 4 * MS],
+    )
+    assert [column.tolist() for column in three.spans] == [three.start.tolist(), three.end.tolist()]
+
+
+def test_an_event_knows_its_line():
+    trace = decode_trace(
+        space(plane("p", line("a", event("x", 0, 1)), line("b"), line("c", event("x", 0, 1))))
+    )
+    assert Events.of(trace.planes[0]).line.tolist() == [0, 2]
+
+
+@pytest.mark.parametrize(
+    "nothing",
+    [
+        Events.of(None),
+        events_of(),
+        with_stats({"s": 1}).called("y"),
+        with_stats({"s": 1}).within(5, 5),
+    ],
+)
+def test_a_selection_of_nothing_answers_everything_with_nothing(nothing):
+    assert (
+        len(nothing)
+        == len(nothing.named(str.isupper))
+        == len(nothing.called("x"))
+        == len(nothing.within(0, 9))
+        == len(nothing.having("s"))
+        == 0
+    )
+    assert (
+        nothing.names
+        == nothing.texts("s")
+        == nothing.integers("s").tolist()
+        == nothing.start.tolist()
+        == nothing.line.tolist()
+        == []
+    )
+
+
+@pytest.mark.parametrize(
+    ("names", "starts"),
+    [(["op"], [MS, 3 * MS]), (["train", "op"], [0, MS, 3 * MS]), (["o"], []), ([], [])],
+)
+def test_called_selects_exact_names(three, names, starts):
+    assert three.called(*names).start.tolist() == starts
+
+
+def test_named_asks_once_for_each_distinct_name(three):
+    asked = []
+    assert three.named(lambda name: asked.append(name) or name == "op").names == ["op", "op"]
+    assert sorted(asked) == ["op", "train"]
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "starts"),
+    [
+        (0, MS, [0]),
+        (MS, MS, []),
+        (MS, 3 * MS, [MS]),
+        (MS, 3 * MS + 1, [MS, 3 * MS]),
+        (-9, 99 * MS, [0, MS, 3 * MS]),
+    ],
+)
+def test_within_selects_starts_in_the_half_open_span(three, begin, end, starts):
+    assert three.within(begin, end).start.tolist() == starts
+
+
+def test_where_selects_by_a_mask(three):
+    assert three.where(three.end == 4 * MS).texts("kind") == ["b"]
+
+
+def test_selections_follow_each_other_and_keep_their_stats(three):
+    late = three.called("op").within(2 * MS, 9 * MS)
+    assert late.rows.tolist() == [2]
+    assert late.texts("kind") == ["b"]
+
+
+def test_having_selects_the_events_that_carry_a_stat(three):
+    assert three.having("kind").names == ["op", "op"]
+    assert three.having("step_num").names == ["train"]
+    assert three.having("unheard of").names == []
+
+
+# values of stats
+
+
+@pytest.mark.parametrize(
+    ("value", "integer", "text"),
+    [
+        (0, 0, "0"),
+        (7, 7, "7"),
+        (-1, -1, "-1"),
+        (2**63 - 1, 2**63 - 1, str(2**63 - 1)),
+        (-(2**63), -(2**63), str(-(2**63))),
+        (Uint(0), 0, "0"),
+        (Uint(2**63 - 1), 2**63 - 1, str(2**63 - 1)),
+        (Uint(2**63), -(2**63), str(2**63)),
+        (Uint(2**64 - 1), -1, str(2**64 - 1)),
+        (0.0, -5, "0.0"),
+        (1.5, -5, "1.5"),
+        (-1e300, -5, "-1e+300"),
+        (float("inf"), -5, "inf"),
+        ("", -5, ""),
+        ("text", -5, "text"),
+        ("é", -5, "é"),
+        ("12", 12, "12"),
+        ("-12", -12, "-12"),
+        ("007", 7, "007"),
+        (Ref("a.name"), -5, "a.name"),
+        (Ref("34"), 34, "34"),
+        (b"56", 56, "56"),
+        (b"\xff", -5, "\ufffd"),
+        (str(2**63 - 1), 2**63 - 1, str(2**63 - 1)),
+        (str(-(2**63)), -(2**63), str(-(2**63))),
+        (str(2**63), -5, str(2**63)),
+        (str(-(2**63) - 1), -5, str(-(2**63) - 1)),
+        ("9" * 5000, -5, "9" * 5000),
+        ("²", -5, "²"),
+        ("--5", -5, "--5"),
+        ("-", -5, "-"),
+        ("1.5", -5, "1.5"),
+        ("1\n", -5, "1\n"),
+        (" 1", -5, " 1"),
+        ("t" * 20000, -5, "t" * 20000),
+    ],
+    ids=lambda value: repr(value)[:30],
+)
+def test_a_stat_shows_as_integer_and_as_text(value, integer, text):
+    events = with_stats({}, {"before": 1, "s": value, "after": "z"}, {"s": 3})
+    assert events.integers("s", -5).tolist() == [-5, integer, 3]
+    assert events.texts("s") == ["", text, "3"]
+    assert events.stats.present("s").tolist() == [False, True, True]
+    assert events.texts("after") == ["", "z", ""]
+
+
+def test_an_absent_stat_gives_the_default():
+    assert with_stats({"s": 1}, {}).integers("t").tolist() == [0, 0]
+    assert with_stats({"s": 1}, {}).integers("s", 9).tolist() == [1, 9]
+
+
+def test_of_a_stat_that_an_event_carries_twice_the_last_counts():
+    twice = field(4, field(1, 1) + field(4, 8)) + field(4, field(1, 1) + field(4, 9))
+    assert events_of(event("x", 0, 1, s=7), field(4, twice)).integers("s").tolist() == [7, 9]
+
+
+def test_two_ids_of_one_name_are_one_stat():
+    other = field(5, field(1, 70) + field(2, field(2, "s")))
+    (part,) = decode_trace(
+        space(
+            plane(
+                "p",
+                line("a", event("x", 0, 1, s=7), field(4, field(4, field(1, 70) + field(4, 8)))),
+                other,
+            )
+        )
+    ).planes
+    assert Events.of(part).integers("s").tolist() == [7, 8]
+
+
+def test_a_reference_to_nothing_is_no_text():
+    assert events_of(event("x", 0, 1, s=7), field(4, field(4, field(1, 1) + field(7, 70)))).texts(
+        "s"
+    ) == ["7", ""]
+
+
+def test_a_stat_without_value_is_the_number_zero():
+    events = events_of(
+        event("x", 0, 1, s=7), field(4, field(4, field(1, 1))), field(4, field(4, b""))
+    )
+    assert (events.integers("s", 5).tolist(), events.texts("s")) == ([7, 0, 5], ["7", "0", ""])
+
+
+@pytest.mark.parametrize(
+    "stat",
+    [
+        field(4, 9) + field(1, 1),
+        field(99, "new") + field(1, 1) + field(4, 9),
+        field(1, 1) + field(99, 2.5) + field(4, 9),
+        field(1, 1) + field(4, 9) + field(99, 2),
+        field(1, 2) + field(4, 9) + field(1, 1),
+        field(1, 1) + field(2, 1.5) + field(5, "text") + field(4, 9),
+    ],
+)
+def test_fields_of_a_stat_may_stand_in_any_order(stat):
+    events = events_of(
+        event("x", 0, 1, s=7, t=0), field(4, field(4, stat) + field(4, field(1, 2) + field(4, 8)))
+    )
+    assert events.integers("s").tolist() == [7, 9]
+    assert events.integers("t").tolist() == [0, 8]
+
+
+def test_a_double_may_look_like_a_varint_that_does_not_end():
+    every_byte_goes_on = field(1, 1) + field(2, -1.9999999999999998) + field(2**20, 0)
+    assert events_of(event("x", 0, 1, s=1.5), field(4, field(4, every_byte_goes_on))).texts(
+        "s"
+    ) == ["1.5", "-1.9999999999999998"]
+
+
+# damage
+
+
+@pytest.mark.parametrize(
+    ("stat", "what"),
+    [
+        (b"\x22\x09\x08\x01", "XEvent at byte .* field 4 needs 9 bytes, 2 are left"),
+        (b"\x22", "XEvent at byte .* a varint does not end"),
+        (
+            b"\x22\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+            "field 4 needs 18446744073709551615 bytes",
+        ),
+        (b"\x22\xff\xff\xff\xff\xff\xff\xff\xff\x7f", "field 4 needs 9223372036854775807 bytes"),
+        (field(4, b"\x08"), "XStat at byte .* a varint does not end"),
+        (field(4, b"\x08\x80"), "XStat at byte .* a varint does not end"),
+        (field(4, b"\x08\x01\x20"), "XStat at byte .* a varint does not end"),
+        (field(4, b"\x08\x01\x20\x80"), "XStat at byte .* a varint does not end"),
+        (field(4, b"\x08\x01\x11\x00\x00"), "XStat at byte .* field 2 needs 8 bytes, 2 are left"),
+        (field(4, b"\x08\x01\x2a\x05abc"), "XStat at byte .* field 5 needs 5 bytes, 3 are left"),
+        (
+            field(4, b"\x08\x01\x2a\xff\xff\xff\xff\xff\xff\xff\xff\x7f"),
+            "field 5 needs 9223372036854775807 bytes",
+        ),
+        (
+            field(4, b"\x08\x01\x32\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"),
+            "field 6 needs 18446744073709551615 bytes",
+        ),
+        (field(4, b"\x08\x01\x23"), "wire type 3 of field 4 is not in use"),
+    ],
+)
+@pytest.mark.parametrize("times", [field(1, 1), field(1, 1) + field(2, 1) + field(3, 1)])
+def test_a_stat_longer_than_its_event_or_a_value_longer_than_its_stat_is_an_error(
+    times, stat, what
+):
+    with pytest.raises(TraceError, match=what):
+        events_of(
+            event("x", 0, 1, s=1), field(4, times + stat), event("x", 2, 3, s="text" * 40)
+        ).integers("s")
+
+
+# agreement with the generated protobuf class
+
+
+def random_value(chance):
+    kind = chance.choice(
+        (
+            "double_value",
+            "uint64_value",
+            "int64_value",
+            "str_value",
+            "bytes_value",
+            "ref_value",
+            None,
+        )
+    )
+    number = chance.randrange(1 << chance.randrange(1, 64))
+    values = {
+        "double_value": chance.uniform(-1e9, 1e9),
+        "uint64_value": 2 * number,
+        "int64_value": chance.choice((-1, 1)) * number,
+        "str_value": chance.choice((str(number), "ä" * chance.randrange(200))),
+        "bytes_value": chance.randbytes(chance.randrange(200)),
+        "ref_value": chance.randrange(9),
+    }
+    return {kind: values[kind]} if kind else {}
+
+
+def text_of(stat, names):
+    kind = stat.WhichOneof("value") or "int64_value"
+    value = getattr(stat, kind)
+    if kind == "bytes_value":
+        return value.decode(errors="replace")
+    if kind == "ref_value":
+        return names[value].name if value in names else ""
+    return str(value)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_stats_decode_as_the_generated_class_decodes_them(seed):
+    from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+    chance = random.Random(seed)
+    message = xplane_pb2.XPlane(name="p")
+    for key in range(6):
+        message.stat_metadata[key].name = f"stat {key}"
+    for _ in range(200):
+        added = message.lines.add().events.add(
+            duration_ps=chance.randrange(3), offset_ps=chance.randrange(3)
+        )
+        for key in chance.sample(range(6), chance.randrange(6)):
+            added.stats.add(metadata_id=key, **random_value(chance))
+    events = Events.of(decode_trace(space(message.SerializeToString())).planes[0])
+    for key in range(6):
+        found = [
+            [stat for stat in part.stats if stat.metadata_id == key]
+            for row in message.lines
+            for part in row.events
+        ]
+        assert events.stats.present(f"stat {key}").tolist() == [bool(stats) for stats in found]
+        assert events.texts(f"stat {key}") == [
+            text_of(stats[0], message.stat_metadata) if stats else "" for stats in found
+        ]
+        numbers = events.integers(f"stat {key}", 5).tolist()
+        for number, stats in zip(numbers, found, strict=True):
+            if stats and (kind := stats[0].WhichOneof("value")) in (
+                "int64_value",
+                "uint64_value",
+                None,
+            ):
+                assert number % 2**64 == (getattr(stats[0], kind) if kind else 0) % 2**64
+            elif not stats or kind == "double_value":
+                assert number == 5
+
+
+@pytest.mark.parametrize("first_id", [1, 127, 128, 16_384, 1 << 40])
+def test_the_events_that_carry_a_stat_are_found_whatever_its_id(first_id):
+    marked = [
+        event("a", n, 1, {"other": n, "wanted": n})
+        if n % 3 == 0
+        else event("a", n, 1, {"other": 8 + first_id})
+        for n in range(50)
+    ]
+    events = Events.of(
+        decode_trace(
+            space(plane("p", line("x", *marked), line("y", event("a", 99, 1)), first_id=first_id))
+        ).planes[0]
+    )
+    assert events.having("wanted").start.tolist() == list(range(0, 50, 3))
+    assert events.where(events.start % 2 == 0).having("wanted").start.tolist() == list(
+        range(0, 50, 6)
+    )
+    backwards = Events(events.plane, events.rows[::-1])
+    assert backwards.having("wanted").start.tolist() == list(range(48, -1, -3))
+    assert len(events.having("never")) == 0
+
+
+def test_joining_gives_the_value_of_the_last_equal_key():
+    wanted, keys, values = (
+        np.array([5, 7, 9, -1, 5]),
+        np.array([7, 5, 5, 8]),
+        np.array([70, 50, 51, 80]),
+    )
+    assert joined(wanted, keys, values).tolist() == [51, 70, -1, -1, 51]
+    assert joined(wanted, keys[:0], values[:0]).tolist() == [-1] * 5
+    assert joined(wanted[:0], keys, values).tolist() == []

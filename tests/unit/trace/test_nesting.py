@@ -1,0 +1,174 @@
+import random
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from helpers.xspace import event, line, plane, space
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_tfperf.trace.events import Events
+from pytest_tfperf.trace.nesting import enclosing, parents
+from pytest_tfperf.trace.xspace import decode_trace
+
+
+def events_of(*lines):
+    """Events from the (start, end) of each line."""
+    encoded = (
+        line(f"line {row}", *(event("x", start, end - start) for start, end in spans))
+        for row, spans in enumerate(lines)
+    )
+    return Events.of(decode_trace(space(plane("p", *encoded))).planes[0])
+
+
+def places(events):
+    """What `including` compares, a row for each event; of equal events the first includes the others."""
+    return list(
+        zip(
+            events.line.tolist(),
+            events.start.tolist(),
+            (-events.end).tolist(),
+            range(len(events)),
+            strict=True,
+        )
+    )
+
+
+def innermost(candidates, one):
+    """The index of the last candidate, by start, end and place, that includes one; -1 where none does."""
+    including = [
+        other
+        for other in candidates
+        if other[0] == one[0] and other[1] <= one[1] and other[2] <= one[2]
+    ]
+    return max(including, default=(-1,))[-1]
+
+
+def parents_by_search(events):
+    return [
+        innermost([other for other in places(events) if other < one], one) for one in places(events)
+    ]
+
+
+def enclosing_by_search(outer, inner):
+    return [innermost(places(outer), one) for one in places(inner)]
+
+
+def nested(chance, begin, end, depth):
+    """Spans in begin:end, in any order, that include each other or do not overlap; they may touch, be equal or without length."""
+    if depth == 0:
+        return []
+    cuts = sorted(chance.randint(begin, end) for _ in range(chance.randrange(7)))
+    found = [(start, stop) for start, stop in pairwise(cuts) if chance.random() < 0.7]
+    found += [span for start, stop in found for span in nested(chance, start, stop, depth - 1)]
+    chance.shuffle(found)
+    return found
+
+
+SPANS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)).map(sorted), max_size=7)
+LINES = st.lists(SPANS, max_size=3)
+
+
+# against a search through all pairs
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_parents_of_nested_events_are_those_that_a_search_finds(seed):
+    chance = random.Random(seed)
+    events = events_of(*(nested(chance, 0, 30, 5)[:80] for _ in range(chance.randrange(1, 4))))
+    assert parents(events).tolist() == parents_by_search(events)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_enclosing_events_are_those_that_a_search_finds(seed):
+    chance = random.Random(seed)
+    events = events_of(*(nested(chance, 0, 30, 5)[:80] for _ in range(chance.randrange(1, 4))))
+    outer, inner = (
+        events.where(np.array([chance.random() < 0.6 for _ in range(len(events))], bool))
+        for _ in range(2)
+    )
+    assert enclosing(outer, inner).tolist() == enclosing_by_search(outer, inner)
+
+
+@given(LINES)
+def test_parents_of_events_that_overlap_are_those_that_a_search_finds(lines):
+    events = events_of(*lines)
+    assert parents(events).tolist() == parents_by_search(events)
+
+
+@given(LINES, st.lists(st.booleans(), min_size=21, max_size=21))
+def test_enclosing_events_that_overlap_are_those_that_a_search_finds(lines, chosen):
+    events = events_of(*lines)
+    mask = np.array(chosen[: len(events)], bool)
+    assert enclosing(events.where(mask), events.where(~mask)).tolist() == enclosing_by_search(
+        events.where(mask), events.where(~mask)
+    )
+
+
+# boundaries
+
+
+@pytest.mark.parametrize(
+    ("spans", "expected"),
+    [
+        ([], []),
+        ([(0, 1)], [-1]),
+        ([(0, 5), (5, 9)], [-1, -1]),
+        ([(0, 9), (0, 4)], [-1, 0]),
+        ([(0, 4), (0, 9)], [1, -1]),
+        ([(0, 9), (5, 9)], [-1, 0]),
+        ([(0, 9), (0, 9), (0, 9)], [-1, 0, 1]),
+        ([(0, 9), (1, 3), (3, 5), (5, 8)], [-1, 0, 0, 0]),
+        ([(0, 9), (1, 5), (2, 3), (6, 7)], [-1, 0, 1, 0]),
+        ([(6, 7), (2, 3), (1, 5), (0, 9)], [3, 2, 3, -1]),
+        ([(0, 9), (4, 4)], [-1, 0]),
+        ([(0, 9), (9, 9)], [-1, 0]),
+        ([(5, 9), (5, 5), (0, 9)], [2, 0, -1]),
+        ([(0, 5), (3, 9), (4, 5)], [-1, -1, 1]),
+    ],
+)
+def test_the_parent_is_the_innermost_event_that_includes(spans, expected):
+    assert parents(events_of(spans)).tolist() == expected
+
+
+def test_an_event_of_another_line_is_no_parent():
+    assert parents(events_of([(0, 9)], [(1, 2), (1, 1)], [], [(0, 20), (0, 9)])).tolist() == [
+        -1,
+        -1,
+        1,
+        -1,
+        3,
+    ]
+
+
+def test_an_event_encloses_itself_where_it_is_in_both():
+    events = events_of([(0, 9), (1, 2)])
+    assert enclosing(events, events).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(("outer", "inner"), [(0, 0), (0, 2), (2, 0)])
+def test_nothing_encloses_nothing(outer, inner):
+    events = events_of([(0, 9), (1, 2)])
+    assert (
+        enclosing(events.where(np.arange(2) < outer), events.where(np.arange(2) < inner)).tolist()
+        == [-1] * inner
+    )
+
+
+def test_thousands_of_siblings_have_one_parent():
+    siblings = [(10 * place, 10 * place + 9) for place in range(5000)]
+    events = events_of([(0, 50_000), *siblings, *((start + 1, end - 1) for start, end in siblings)])
+    assert parents(events).tolist() == [-1, *[0] * 5000, *range(1, 5001)]
+    assert enclosing(events.where(np.arange(len(events)) < 1), events).tolist() == [0] * len(events)
+
+
+def test_an_event_behind_a_deep_stack_finds_its_way_out():
+    depth = 3000
+    stack = [(place, 20_000 - place) for place in range(depth)]
+    events = events_of([*stack, (19_999, 20_000), (17_500, 17_501)])
+    assert parents(events).tolist() == [-1, *range(depth - 1), 0, 2499]
+    assert enclosing(events.where(np.arange(len(events)) < depth), events).tolist() == [
+        *range(depth),
+        0,
+        2499,
+    ]
