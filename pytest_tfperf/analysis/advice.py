@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from pytest_tfperf.metrics import METRICS, format_quantity
-from pytest_tfperf.results import Advice, Profile, Value
+from pytest_tfperf.results import Profile
+from pytest_tfperf.values import Advice, Value
 
 _WAITING, _SOME, _MOST = 0.05, 0.03, 0.20
 _HALF, _EAGER, _SKEWED, _AWAITING, _TENSOR_CORES = 0.10, 0.10, 0.10, 0.10, 0.50

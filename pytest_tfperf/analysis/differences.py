@@ -11,7 +11,8 @@ from typing import Any
 
 from pytest_tfperf.analysis.host.op_times import DATA_SIDE, HOST_SIDE
 from pytest_tfperf.metrics import COUNT, SECONDS, SHARE, format_quantity
-from pytest_tfperf.results import PARTS, Check, Profile, Table, Verdict
+from pytest_tfperf.results import Check, Profile, Verdict
+from pytest_tfperf.values import PARTS, Table
 
 _LEAST_SHARE = (
     0.02  # of the step: below this, times of the same code differ too, even on a quiet machine

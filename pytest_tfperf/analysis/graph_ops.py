@@ -11,7 +11,7 @@ from pytest_tfperf.analysis.diagnosis import outside_cause
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.op_types import EAGER, FELL_BACK, WHY_OUTSIDE, computes
 from pytest_tfperf.recording import Cluster, Recording, StepGraph
-from pytest_tfperf.results import Source, Table, Value
+from pytest_tfperf.values import Source, Table, Value
 
 _NOT_SEEN = "no step was run for the graphs"
 _NO_FUNCTION = "the step calls no tf.function, so it has no graph"

@@ -14,8 +14,9 @@ from pathlib import Path
 from pytest_tfperf.analysis.profile import profile_of
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.recording import Recording
-from pytest_tfperf.results import Profile, Source, Step, Value
+from pytest_tfperf.results import Profile
 from pytest_tfperf.trace.xspace import read_trace
+from pytest_tfperf.values import Source, Step, Value
 
 _IDLE = ("collective", "other")  # a host that is ahead waits for the others in these
 

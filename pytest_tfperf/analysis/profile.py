@@ -50,10 +50,11 @@ from pytest_tfperf.padding.gpu_alignment import gpu_alignment
 from pytest_tfperf.padding.measured import trace_generation
 from pytest_tfperf.padding.overhead import lowered_modules, padding_values
 from pytest_tfperf.recording import Recording
-from pytest_tfperf.results import Profile, Source, Step, Table, Value
+from pytest_tfperf.results import Profile
 from pytest_tfperf.trace.hlo_modules import buffer_bytes
 from pytest_tfperf.trace.intervals import intersect, merge
 from pytest_tfperf.trace.xspace import Trace
+from pytest_tfperf.values import Source, Step, Table, Value
 
 _KEEP_BATCHES = frozenset(
     {

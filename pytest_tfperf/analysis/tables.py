@@ -33,10 +33,10 @@ from pytest_tfperf.analysis.host.op_times import (
 )
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.hlo.cost import Costs
-from pytest_tfperf.results import Table, Value
 from pytest_tfperf.trace.device_spec import DeviceSpec, device_spec
 from pytest_tfperf.trace.devices import accelerators
 from pytest_tfperf.trace.xspace import Trace
+from pytest_tfperf.values import Table, Value
 
 Values = dict[str, Value]
 Tables = dict[str, Table]

@@ -7,8 +7,8 @@ import statistics
 from collections.abc import Sequence
 
 from pytest_tfperf.recording import Recording
-from pytest_tfperf.results import Source, Value
 from pytest_tfperf.stats.steady_state import find_trend, slow_start
+from pytest_tfperf.values import Source, Value
 
 _INSTRUMENTED = "Python was traced in the timed window (coverage, a debugger), which takes time of its own: no time is recorded as a baseline"
 NO_TIMES = "nothing was timed: only tf_profile(step, data), tf_profile.steps(data) and Keras loops give times"

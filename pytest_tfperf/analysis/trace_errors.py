@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pytest_tfperf.results import Source, Value
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.stats import plane_stats
 from pytest_tfperf.trace.xspace import Trace
+from pytest_tfperf.values import Source, Value
 
 _DROPPED = "dropped_traces"  # xla/tsl/profiler/utils/xplane_schema.h, StatType::kDroppedTraces
 _FROM_TRACE = (Source.TRACE, Source.CORRECTED, Source.PREDICTED)

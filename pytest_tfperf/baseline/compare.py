@@ -23,8 +23,9 @@ from pytest_tfperf.metrics import (
     format_quantity,
     told_apart,
 )
-from pytest_tfperf.results import Check, Json, Profile, Source, Value, Verdict
+from pytest_tfperf.results import Check, Profile, Verdict
 from pytest_tfperf.stats.prediction_interval import RUNS_TO_DECIDE
+from pytest_tfperf.values import Json, Source, Value
 
 _TOLERANCE = {"peak_memory": 0.10}  # measured on a CPU it differs by 7 % from step to step
 _OF_SHAPES = frozenset({"flops", "half_precision", "padding_overhead", "mxu_padding_overhead"})

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_tfperf.metrics import SECONDS, format_quantity
-from pytest_tfperf.results import Json
 from pytest_tfperf.stats.prediction_interval import RUNS_TO_DECIDE, History, is_another_level
+from pytest_tfperf.values import Json
 
 KEPT_RUNS = 10
 KNOWN = "it is recorded already"

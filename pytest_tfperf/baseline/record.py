@@ -12,7 +12,8 @@ from pytest_tfperf.baseline.step_time import why_not_timed
 from pytest_tfperf.baseline.store import Place, entry_key, locked, read_file, write_files
 from pytest_tfperf.checks.limits import DEFAULT_TOLERANCE
 from pytest_tfperf.metrics import MACHINE, PLATFORM, PROGRAM, Metric, format_quantity, told_apart
-from pytest_tfperf.results import FORMAT, Json, Profile, Run, TestRecord
+from pytest_tfperf.results import FORMAT, Profile, Run, TestRecord
+from pytest_tfperf.values import Json
 
 _SHOWN_CHANGES = 4
 ENDED = {"failed": "failed", "error": "had an error", "skipped": "was skipped"}

@@ -21,7 +21,8 @@ from filelock import FileLock, Timeout
 
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.files import lock_folder, replacing
-from pytest_tfperf.results import FORMAT, Json
+from pytest_tfperf.results import FORMAT
+from pytest_tfperf.values import Json
 
 FOLDER = "__tfperf__"
 _LOCK_SECONDS = 60

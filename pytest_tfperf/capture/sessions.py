@@ -13,9 +13,9 @@ from typing import Any
 
 from pytest_tfperf.errors import CaptureError, TraceError
 from pytest_tfperf.files import replacing
-from pytest_tfperf.results import FETCH, FETCH_PYTHON
 from pytest_tfperf.tf_runtime import load_tensorflow
 from pytest_tfperf.trace.xspace import Trace, read_trace
+from pytest_tfperf.values import FETCH, FETCH_PYTHON
 
 
 class Session:

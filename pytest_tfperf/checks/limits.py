@@ -11,7 +11,8 @@ from pytest_tfperf.metrics import (
     format_quantity,
     told_apart,
 )
-from pytest_tfperf.results import Check, Profile, Value, Verdict
+from pytest_tfperf.results import Check, Profile, Verdict
+from pytest_tfperf.values import Value
 
 STRUCTURAL, TIMING = "structural", "timing"
 SHARED_CPU = "other workers used the CPU; run without -n"

@@ -29,8 +29,9 @@ from pytest_tfperf.paired.loaded_code import (
     outside_tree,
 )
 from pytest_tfperf.paired.worktree import Tree
-from pytest_tfperf.results import Check, Json, Profile
+from pytest_tfperf.results import Check, Profile
 from pytest_tfperf.turns import Ready, Turn
+from pytest_tfperf.values import Json
 
 PLUGIN, NAME = "pytest_tfperf.child.server", "tfperf-side"
 _RUN_AGAIN = ("rerunfailures", "pytest_rerunfailures")

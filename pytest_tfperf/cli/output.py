@@ -11,7 +11,8 @@ from typing import Any
 
 from pytest_tfperf.report.terminal import TextLine
 from pytest_tfperf.report.text_layout import BOUNDLESS, wrapped
-from pytest_tfperf.results import BROKEN, FORMAT, Check, Json, Profile, Verdict
+from pytest_tfperf.results import BROKEN, FORMAT, Check, Profile, Verdict
+from pytest_tfperf.values import Json
 
 GOOD, FAILED, USAGE, UNKNOWN = 0, 1, 2, 3
 TRACES = "an .xplane.pb file, or a logdir: then its newest run"

@@ -25,10 +25,11 @@ from pytest_tfperf.padding.predict import predict
 from pytest_tfperf.padding.tpu import DEFAULT, Generation, generation
 from pytest_tfperf.report.profile_text import render_table
 from pytest_tfperf.report.text_layout import BOUNDLESS
-from pytest_tfperf.results import Profile, Source, Value
+from pytest_tfperf.results import Profile
 from pytest_tfperf.trace.devices import tpus
 from pytest_tfperf.trace.logdir import find_traces
 from pytest_tfperf.trace.xspace import Trace, read_trace
+from pytest_tfperf.values import Source, Value
 
 _TEXT = (".hlo", ".txt")
 _HEAD = b"HloModule"

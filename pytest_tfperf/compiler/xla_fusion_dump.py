@@ -39,7 +39,7 @@ from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.hlo.decode import decode_module
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.protobuf import Message
-from pytest_tfperf.results import Json
+from pytest_tfperf.values import Json
 
 _FUNCTIONS, _REQUEST, _RESULT = "functions.pb", "request.json", "dumped.json"
 _LAST_LINES = 10

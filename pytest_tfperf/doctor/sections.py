@@ -10,9 +10,10 @@ from tabulate import tabulate
 from pytest_tfperf.checks.limits import DEFAULT_TOLERANCE
 from pytest_tfperf.doctor.profiler_check import SelfCheck
 from pytest_tfperf.metrics import RATIO, SECONDS, format_quantity
-from pytest_tfperf.results import FORMAT, Json
+from pytest_tfperf.results import FORMAT
 from pytest_tfperf.stats.detectable_change import Noise, Resolution
 from pytest_tfperf.stats.signed_rank import format_ratio
+from pytest_tfperf.values import Json
 
 _WIDE = 0.02  # on a quiet machine, pinned turns are pairwise within 2 %; see docs/noise.md
 _ELSEWHERE = "structural limits and baselines (--tfperf-only structural) hold on any machine"

@@ -8,7 +8,6 @@ import platform
 import subprocess
 from pathlib import Path
 
-from pytest_tfperf.results import Json
 from pytest_tfperf.tf_runtime import (
     _accelerators,
     _cpu_model,
@@ -17,6 +16,7 @@ from pytest_tfperf.tf_runtime import (
     _version,
     load_tensorflow,
 )
+from pytest_tfperf.values import Json
 
 
 @functools.cache

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from pytest_tfperf.op_guide.rules import ALL, INFO, OFF, ON, SUPPRESSED, Finding, findings
 from pytest_tfperf.recording import Recording
-from pytest_tfperf.results import Profile, Source, Table, Value
+from pytest_tfperf.results import Profile
+from pytest_tfperf.values import Source, Table, Value
 
 METRIC, TABLE = "op_guide_findings", "op_guide"
 _SHOWN = 3

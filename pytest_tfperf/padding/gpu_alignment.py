@@ -14,10 +14,10 @@ from pytest_tfperf.hlo.matmuls import Gemm, bits, gemms_of
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.metrics import COUNT, FLOP, RATIO
 from pytest_tfperf.padding.sizes import good_size
-from pytest_tfperf.results import Advice, Table
 from pytest_tfperf.trace.devices import gpus
 from pytest_tfperf.trace.stats import plane_stats
 from pytest_tfperf.trace.xspace import Trace
+from pytest_tfperf.values import Advice, Table
 
 TILES = ((256, 128), (128, 128), (64, 64))
 """Rows and columns of the result that one block of threads computes: the largest, the usual and a small one of cuBLAS."""

@@ -18,7 +18,7 @@ from pytest_tfperf.padding.measured import has_tiles, measured_padding
 from pytest_tfperf.padding.predict import predict
 from pytest_tfperf.padding.tpu import DEFAULT, Generation, generation
 from pytest_tfperf.recording import Recording
-from pytest_tfperf.results import Source, Table, Value
+from pytest_tfperf.values import Source, Table, Value
 
 MEMORY, MATRIX_UNIT = "padding_overhead", "mxu_padding_overhead"
 Modules = Sequence[tuple[HloModule, float]]

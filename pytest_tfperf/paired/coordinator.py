@@ -12,8 +12,8 @@ from typing import Any
 from pytest_tfperf.child.process import Player
 from pytest_tfperf.child.turn_client import Over, play_turn, size_of_turn
 from pytest_tfperf.errors import PairedError
-from pytest_tfperf.results import Json
 from pytest_tfperf.turns import Ready
+from pytest_tfperf.values import Json
 
 _REF_S, _REF_PATIENCE = (
     120.0,

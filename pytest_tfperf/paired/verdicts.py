@@ -12,10 +12,11 @@ from pytest_tfperf.baseline.compare import against_profile
 from pytest_tfperf.checks.limits import DEFAULT_TOLERANCE, STRUCTURAL, TIMING
 from pytest_tfperf.metrics import RATIO, SECONDS, format_quantity
 from pytest_tfperf.paired.coordinator import Match, Turns
-from pytest_tfperf.results import Check, Json, Profile, Verdict
+from pytest_tfperf.results import Check, Profile, Verdict
 from pytest_tfperf.stats.sequential_test import PAIR_SHARE, Decision, Rule, decide, message
 from pytest_tfperf.stats.signed_rank import needed_pairs
 from pytest_tfperf.turns import TURNS_WITH
+from pytest_tfperf.values import Json
 
 KIND = "against"
 _NEW = "is on the working tree alone"

@@ -15,7 +15,8 @@ from pytest_tfperf.plugin.options import Options
 from pytest_tfperf.report.ci import annotate, append_summary
 from pytest_tfperf.report.run_file import write_run
 from pytest_tfperf.report.terminal import TextLine, render
-from pytest_tfperf.results import DECIDED, Json, Run, TestRecord
+from pytest_tfperf.results import DECIDED, Run, TestRecord
+from pytest_tfperf.values import Json
 
 Line = tuple[str, "str | None"]
 """Text and its colour."""

@@ -31,7 +31,8 @@ from pytest_tfperf.metrics import (
 )
 
 if TYPE_CHECKING:
-    from pytest_tfperf.results import Profile, Value
+    from pytest_tfperf.results import Profile
+    from pytest_tfperf.values import Value
 
 _SCOPES = (PROGRAM, PLATFORM, MACHINE)
 _BETTER = (LOWER, HIGHER, None)
@@ -157,7 +158,7 @@ def _wrong_row(
 
 
 def _value(metric: Metric, function: Callable[[Profile], Any], profile: Profile) -> Value:
-    from pytest_tfperf.results import Source, Value
+    from pytest_tfperf.values import Source, Value
 
     try:
         given = function(profile)

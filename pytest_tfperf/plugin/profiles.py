@@ -33,9 +33,10 @@ from pytest_tfperf.machine.locks import Exclusive, measuring_alone
 from pytest_tfperf.metrics import nearest
 from pytest_tfperf.plugin.custom_metrics import Registry
 from pytest_tfperf.recording import Recording
-from pytest_tfperf.results import Profile, Table
+from pytest_tfperf.results import Profile
 from pytest_tfperf.tf_runtime import load_tensorflow, warm_runtime
 from pytest_tfperf.turns import Seats
+from pytest_tfperf.values import Table
 from pytest_tfperf.variants.comparison import Apart
 
 _FROM_GRAPPLER = ("graph_ops", "graph_reduction")

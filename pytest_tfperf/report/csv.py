@@ -7,7 +7,8 @@ import io
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pytest_tfperf.results import Check, Profile, Run, TestRecord, Value
+from pytest_tfperf.results import Check, Profile, Run, TestRecord
+from pytest_tfperf.values import Value
 
 COLUMNS = (
     "created",

@@ -8,7 +8,8 @@ from tabulate import tabulate
 
 from pytest_tfperf.metrics import format_quantity
 from pytest_tfperf.report.text_layout import BOUNDLESS, fitted_table
-from pytest_tfperf.results import PARTS, Advice, Profile, Table
+from pytest_tfperf.results import Profile
+from pytest_tfperf.values import PARTS, Advice, Table
 
 _TITLES = {part: part.replace("_", " ") for part in PARTS}
 _FEW = 5  # rows of a table that are shown without -v

@@ -10,7 +10,8 @@ from pytest_tfperf.baseline.compare_runs import profiles_by_key
 from pytest_tfperf.baseline.store import entry_key
 from pytest_tfperf.report.terminal import TextLine, render
 from pytest_tfperf.report.trace_comparison import compared_metrics
-from pytest_tfperf.results import FORMAT, Json, Run
+from pytest_tfperf.results import FORMAT, Run
+from pytest_tfperf.values import Json
 
 _FEW, _MANY = 5, 50  # differences of a profile without and with -v
 

@@ -15,8 +15,9 @@ from pytest_tfperf.errors import TraceError
 from pytest_tfperf.metrics import format_quantity
 from pytest_tfperf.report.profile_text import render_table, said_steps
 from pytest_tfperf.report.text_layout import BOUNDLESS
-from pytest_tfperf.results import FORMAT, Json, Profile, Table
+from pytest_tfperf.results import FORMAT, Profile
 from pytest_tfperf.trace.logdir import find_traces
+from pytest_tfperf.values import Json, Table
 
 
 def compared_json(before: Side, after: Side) -> Json:

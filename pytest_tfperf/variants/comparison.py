@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 
 from pytest_tfperf.errors import CaptureError, UnknownMetric
 from pytest_tfperf.metrics import METRICS, SECONDS, format_quantity, nearest
-from pytest_tfperf.results import Json, Profile, Table, Value
+from pytest_tfperf.results import Profile
 from pytest_tfperf.stats.signed_rank import (
     Interval,
     estimate,
@@ -17,6 +17,7 @@ from pytest_tfperf.stats.signed_rank import (
     needed_pairs,
     ratio_interval,
 )
+from pytest_tfperf.values import Json, Table, Value
 from pytest_tfperf.variants.outputs import Leaves, Tolerance
 
 CONFIDENCE = 0.99

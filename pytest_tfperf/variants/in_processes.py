@@ -23,9 +23,10 @@ from pytest_tfperf.child.turn_client import Over, play_turn, size_of_turn
 from pytest_tfperf.errors import CaptureError, PairedError
 from pytest_tfperf.machine.cores import pinned, ranges, split_cores
 from pytest_tfperf.machine.locks import Exclusive
-from pytest_tfperf.results import Json, Profile
+from pytest_tfperf.results import Profile
 from pytest_tfperf.tf_runtime import takes_whole_gpus
 from pytest_tfperf.turns import TURNS_WITH, Ready
+from pytest_tfperf.values import Json
 from pytest_tfperf.variants.comparison import Asked, Comparison
 from pytest_tfperf.variants.outputs import check_outputs, leaves_from_json, leaves_to_json
 from pytest_tfperf.variants.rounds import SECONDS, NoMoreSteps, Played, play_rounds

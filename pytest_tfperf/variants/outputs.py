@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from pytest_tfperf.results import Json
 from pytest_tfperf.tf_runtime import load_tensorflow
+from pytest_tfperf.values import Json
 
 
 def leaves_to_json(leaves: Leaves) -> Json:

@@ -17,8 +17,8 @@ from pytest_tfperf.analysis.profile import profile_of
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.metrics import METRICS, SHARE
 from pytest_tfperf.recording import Recording
-from pytest_tfperf.results import PARTS
 from pytest_tfperf.trace.xspace import decode_trace
+from pytest_tfperf.values import PARTS
 
 # which fields of which messages are messages: xplane.proto
 STAT = {}

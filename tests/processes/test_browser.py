@@ -9,7 +9,7 @@ from helpers.builders import LAPTOP, check, profile, record_of, run_of, value
 
 from pytest_tfperf.metrics import Metric
 from pytest_tfperf.report.html.page import render_html
-from pytest_tfperf.results import PARTS, Advice, Source, Step, Table, Value
+from pytest_tfperf.values import PARTS, Advice, Source, Step, Table, Value
 
 pytestmark = pytest.mark.skipif(
     CHROMIUM is None,

@@ -10,8 +10,19 @@ import pytest_tfperf
 
 PACKAGE = Path(pytest_tfperf.__file__).parent
 LAYERS = (
-    {"errors", "files", "graphs", "markers", "metrics", "op_types", "recording", "text", "turns"},
-    {"protobuf", "results", "values"},
+    {
+        "errors",
+        "files",
+        "graphs",
+        "markers",
+        "metrics",
+        "op_types",
+        "recording",
+        "text",
+        "turns",
+        "values",
+    },
+    {"protobuf", "results"},
     {"hlo", "op_guide", "stats", "tf_runtime"},
     {"compiler", "machine", "trace"},
     {"capture", "child", "padding"},

@@ -5,7 +5,8 @@ import pytest
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.checks.limits import check_limits
 from pytest_tfperf.errors import LimitError
-from pytest_tfperf.results import Profile, Source, Value, Verdict
+from pytest_tfperf.results import Profile, Verdict
+from pytest_tfperf.values import Source, Value
 
 
 def verdict(argument, bound, low, high, **detail):

@@ -8,19 +8,8 @@ import pytest
 from helpers.builders import WORKLOAD, check, profile, record_of, value
 
 from pytest_tfperf.errors import TfperfError, UnknownMetric
-from pytest_tfperf.results import (
-    PARTS,
-    Advice,
-    Check,
-    Profile,
-    Run,
-    Source,
-    Step,
-    Table,
-    TestRecord,
-    Value,
-    Verdict,
-)
+from pytest_tfperf.results import Check, Profile, Run, TestRecord, Verdict
+from pytest_tfperf.values import PARTS, Advice, Source, Step, Table, Value
 
 
 def through_json(data):

@@ -26,10 +26,10 @@ from pytest_tfperf.analysis.device.planes import gpu_kind
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.analysis.steps.on_devices import own_steps
 from pytest_tfperf.metrics import BYTES, COUNT, SECONDS, SHARE
-from pytest_tfperf.results import Source, Table, Value
 from pytest_tfperf.trace.devices import gpus, stream_events
 from pytest_tfperf.trace.stats import labels
 from pytest_tfperf.trace.xspace import Plane, Trace
+from pytest_tfperf.values import Source, Table, Value
 
 _PAIR = re.compile(r"([a-z_]+):([0-9.,]+)")
 _SHARED = ("static_shared", "dynamic_shared", "shm", "group_mem")

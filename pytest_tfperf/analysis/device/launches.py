@@ -13,11 +13,11 @@ from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.analysis.steps.on_devices import linked_kernels, own_steps
 from pytest_tfperf.analysis.xla.counts import per_step
 from pytest_tfperf.protobuf import Ints
-from pytest_tfperf.results import Value
 from pytest_tfperf.trace.devices import accelerators, gpus, stream_events, tpu_ops, tpus
 from pytest_tfperf.trace.events import Events, metadata_texts
 from pytest_tfperf.trace.stats import labels
 from pytest_tfperf.trace.xspace import Plane, Trace
+from pytest_tfperf.values import Value
 
 COPIES, BYTES = "host_device_copies", "host_device_bytes"
 _OF_THE_HOST = frozenset(

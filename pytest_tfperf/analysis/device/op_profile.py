@@ -8,8 +8,8 @@ from typing import Any
 from pytest_tfperf.analysis.device.roofline import AROUND_OTHERS, rate_of
 from pytest_tfperf.analysis.host.op_times import Op
 from pytest_tfperf.metrics import BYTES, COUNT, FLOP, FLOP_RATE, SECONDS, SHARE
-from pytest_tfperf.results import Table
 from pytest_tfperf.trace.device_spec import DeviceSpec
+from pytest_tfperf.values import Table
 
 IDLE = "idle"
 COLUMNS = (

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from pytest_tfperf.analysis.host.op_times import Op
 from pytest_tfperf.metrics import BANDWIDTH, FLOP, FLOP_RATE, SECONDS, SHARE
-from pytest_tfperf.results import Source, Table, Value
 from pytest_tfperf.trace.device_spec import DeviceSpec
+from pytest_tfperf.values import Source, Table, Value
 
 AROUND_OTHERS = frozenset({"while", "conditional", "call", "megacore fusion"})
 """Categories of ops that run others."""

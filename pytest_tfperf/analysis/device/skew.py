@@ -12,11 +12,11 @@ from pytest_tfperf.analysis.host.op_times import on_device_clock
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.analysis.steps.on_devices import own_steps
 from pytest_tfperf.metrics import RATIO, SECONDS, SHARE
-from pytest_tfperf.results import Source, Table, Value
 from pytest_tfperf.trace.devices import TPU, accelerators, tpu_ops
 from pytest_tfperf.trace.intervals import Spans, covered, merge
 from pytest_tfperf.trace.nesting import self_times
 from pytest_tfperf.trace.xspace import Plane, Trace
+from pytest_tfperf.values import Source, Table, Value
 
 Seconds = npt.NDArray[np.float64]
 

@@ -10,11 +10,11 @@ import numpy as np
 
 from pytest_tfperf.analysis.steps.detect import HOST, Steps
 from pytest_tfperf.protobuf import Ints
-from pytest_tfperf.results import FETCH, FETCH_PYTHON
 from pytest_tfperf.trace.events import Events, Mask
 from pytest_tfperf.trace.intervals import Spans, merge
 from pytest_tfperf.trace.nesting import enclosing, parents
 from pytest_tfperf.trace.xspace import Plane, Trace, once
+from pytest_tfperf.values import FETCH, FETCH_PYTHON
 
 # `node name:Op type`, the grammar of XProf's ParseTfOpFullname (xla/tsl/profiler/convert or utils/tf_op_utils.cc)
 _OP = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*:([A-Z_][a-zA-Z0-9_]*)\Z")

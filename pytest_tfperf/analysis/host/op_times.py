@@ -22,12 +22,12 @@ from pytest_tfperf.analysis.steps.on_devices import own_steps
 from pytest_tfperf.hlo.cost import Costs, OpCost
 from pytest_tfperf.metrics import COUNT, SECONDS, SHARE
 from pytest_tfperf.protobuf import Ints
-from pytest_tfperf.results import Table
 from pytest_tfperf.trace.devices import accelerators, gpus, stream_events, tpu_ops, tpus
 from pytest_tfperf.trace.events import Events, Mask, metadata_texts
 from pytest_tfperf.trace.nesting import enclosing, self_times
 from pytest_tfperf.trace.stats import labels
 from pytest_tfperf.trace.xspace import Plane, Trace
+from pytest_tfperf.values import Table
 
 HOST_SIDE, DATA_SIDE, GPU_SIDE, TPU_SIDE = "host", "tf.data", "GPU", "TPU"
 _MOVES = {

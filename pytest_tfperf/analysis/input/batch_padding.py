@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from pytest_tfperf.metrics import format_quantity
 from pytest_tfperf.recording import Batches, BatchRows, Recording
-from pytest_tfperf.results import Profile, Source, Table, Value
+from pytest_tfperf.results import Profile
+from pytest_tfperf.values import Source, Table, Value
 
 _NOT_SEEN = "batches are seen where tf_profile drives the steps: tf_profile(step, data), tf_profile.steps(data) or a Keras loop"
 _EMPTY = "the batches have no elements"

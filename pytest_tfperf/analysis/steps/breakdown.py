@@ -11,9 +11,9 @@ from pytest_tfperf.analysis.host.activity import Activity, find_activity, launch
 from pytest_tfperf.analysis.input.waits import input_waits
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.protobuf import Ints
-from pytest_tfperf.results import PARTS
 from pytest_tfperf.trace.intervals import Spans, covered, merge, subtract
 from pytest_tfperf.trace.xspace import Trace
+from pytest_tfperf.values import PARTS
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,13 +19,13 @@ from pytest_tfperf.analysis.xla.executions import full_names, short_module
 from pytest_tfperf.metrics import format_quantity
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.recording import Recording
-from pytest_tfperf.results import Source, Value
 from pytest_tfperf.trace.devices import accelerators
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.hlo_modules import live_modules
 from pytest_tfperf.trace.intervals import Spans, merge
 from pytest_tfperf.trace.nesting import enclosing
 from pytest_tfperf.trace.xspace import Trace
+from pytest_tfperf.values import Source, Value
 
 # xla/service/cpu/cpu_compiler.cc: the pipelines before the backend, and the backend
 _CPU = frozenset(

@@ -21,8 +21,8 @@ from pytest_tfperf.analysis.xla.executions import XlaUse, compiled_late, compile
 from pytest_tfperf.analysis.xla.recompilations import recompilations
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.recording import Recording
-from pytest_tfperf.results import Source, Value
 from pytest_tfperf.trace.xspace import Trace
+from pytest_tfperf.values import Source, Value
 
 
 def with_counts(recording: Recording, trace: Trace, steps: Steps) -> Recording:

@@ -16,9 +16,9 @@ from pytest_tfperf.hlo.fingerprint import hlo_hash
 from pytest_tfperf.hlo.flops import applications
 from pytest_tfperf.hlo.module import Buffers, HloComputation, HloInstruction, HloModule
 from pytest_tfperf.metrics import BYTES, COUNT, FLOP, SECONDS
-from pytest_tfperf.results import Source, Table, Value
 from pytest_tfperf.trace.hlo_modules import buffer_sizes, live_modules, modules_of
 from pytest_tfperf.trace.xspace import Trace
+from pytest_tfperf.values import Source, Table, Value
 
 _COLUMNS = (
     ("executable", ""),

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 from pytest_tfperf.analysis.xla.programs import Program
 from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule, Shape
 from pytest_tfperf.metrics import COUNT
-from pytest_tfperf.results import Table
+from pytest_tfperf.values import Table
 
 _PLUMBING = frozenset(["parameter", "constant", "tuple", "get-tuple-element", "bitcast"])
 _NUMBERED = re.compile(r"(.*)_([0-9]{1,18})", re.DOTALL)

@@ -11,7 +11,7 @@ from pytest_tfperf.hlo.cost import Costs, module_costs
 from pytest_tfperf.hlo.decode import decode_module
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.recording import Recording
-from pytest_tfperf.results import Source, Value
+from pytest_tfperf.values import Source, Value
 
 Programs = Sequence[tuple[Costs, float]]
 """The costs of each module of a step, and how often it runs in one."""

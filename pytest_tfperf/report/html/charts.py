@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_tfperf.metrics import BYTES, SECONDS, format_quantity
-from pytest_tfperf.results import PARTS, Step
+from pytest_tfperf.values import PARTS, Step
 
 WIDTH, LEFT, RIGHT = 360, 48, 8
 PLOT = WIDTH - LEFT - RIGHT

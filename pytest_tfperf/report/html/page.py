@@ -18,7 +18,8 @@ from pytest_tfperf.report.html.charts import short
 from pytest_tfperf.report.html.tables import cut, quantity, tables_view
 from pytest_tfperf.report.html.views import WORST_FIRST, Detail, TestView, views_of
 from pytest_tfperf.report.terminal import count_line
-from pytest_tfperf.results import BROKEN, DECIDED, Json, Run, Verdict
+from pytest_tfperf.results import BROKEN, DECIDED, Run, Verdict
+from pytest_tfperf.values import Json
 
 _HERE = Path(__file__).parent
 _SYMBOLS = {

@@ -8,7 +8,7 @@ from itertools import accumulate
 
 from pytest_tfperf.metrics import format_quantity
 from pytest_tfperf.report.html.charts import MemoryChart, memory_chart
-from pytest_tfperf.results import Table
+from pytest_tfperf.values import Table
 
 WIDEST = 60  # characters of a cell
 _TAGS, _CHART = 5, 1200  # bytes around a cell, and of a chart

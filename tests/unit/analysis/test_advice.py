@@ -6,7 +6,7 @@ import pytest
 from helpers.builders import profile, value
 
 from pytest_tfperf.analysis.advice import advise
-from pytest_tfperf.results import PARTS, Step, Value
+from pytest_tfperf.values import PARTS, Step, Value
 
 
 def stepping(metrics=None, **shares):

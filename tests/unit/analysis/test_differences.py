@@ -14,7 +14,7 @@ from pytest_tfperf.analysis.differences import (
     with_differences,
     with_reasons,
 )
-from pytest_tfperf.results import PARTS, Step, Table
+from pytest_tfperf.values import PARTS, Step, Table
 
 OPS = ("where", "op", "type", "occurrences", "total", "self", "share", "eager")
 STAGES = (

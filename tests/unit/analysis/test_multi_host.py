@@ -8,7 +8,7 @@ from helpers.xspace import at, line, plane, space
 
 from pytest_tfperf.analysis.multi_host import host_skew, profiles_of_job
 from pytest_tfperf.cli.main import main
-from pytest_tfperf.results import PARTS, Step
+from pytest_tfperf.values import PARTS, Step
 
 
 def host(name, work_ms, numbers=range(4)):

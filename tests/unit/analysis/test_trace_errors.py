@@ -7,8 +7,8 @@ from helpers.xspace import at, line, plane, space
 from pytest_tfperf.analysis.profile import profile_of
 from pytest_tfperf.analysis.trace_errors import faults, remarks, without_incomplete
 from pytest_tfperf.recording import Recording
-from pytest_tfperf.results import Source, Value
 from pytest_tfperf.trace.xspace import decode_trace
+from pytest_tfperf.values import Source, Value
 
 STEPS = line("python", at("train", 0, 10, step_num=0, _r=1), at("train", 10, 20, step_num=1, _r=1))
 

@@ -9,7 +9,8 @@ from pytest_tfperf.baseline.compare import against_profile, compare_with_baselin
 from pytest_tfperf.baseline.record import record
 from pytest_tfperf.baseline.store import Place
 from pytest_tfperf.errors import BaselineError
-from pytest_tfperf.results import Value, Verdict
+from pytest_tfperf.results import Verdict
+from pytest_tfperf.values import Value
 
 HOW_TO_RECORD = (
     "  try: record it with pytest --tfperf-update-new (what is missing) or --tfperf-update (all)"

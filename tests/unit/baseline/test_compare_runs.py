@@ -7,7 +7,7 @@ from helpers.builders import LAPTOP, SERVER, profile, record_of, run_of, value
 
 from pytest_tfperf.baseline.compare_runs import compare_runs
 from pytest_tfperf.errors import BaselineError
-from pytest_tfperf.results import Value
+from pytest_tfperf.values import Value
 
 
 def compared(before, after):

@@ -9,7 +9,8 @@ from pytest_tfperf.checks.arguments import Wanted, argument_names, parse_limit_l
 from pytest_tfperf.checks.limits import asked_for, check_limits, explanation
 from pytest_tfperf.errors import LimitError
 from pytest_tfperf.metrics import COUNT, METRICS
-from pytest_tfperf.results import Value, Verdict
+from pytest_tfperf.results import Verdict
+from pytest_tfperf.values import Value
 
 
 def decide(measured, only=None, parallel=False, **limits):

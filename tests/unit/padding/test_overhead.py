@@ -7,7 +7,7 @@ from pytest_tfperf.metrics import BYTES
 from pytest_tfperf.padding.overhead import padding_values, values_of
 from pytest_tfperf.padding.tpu import generation
 from pytest_tfperf.recording import Op, OpGraph, Recording
-from pytest_tfperf.results import Source
+from pytest_tfperf.values import Source
 
 
 def recording(*modules, **more):

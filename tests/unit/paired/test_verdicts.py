@@ -8,9 +8,10 @@ from helpers.builders import profile, value
 
 from pytest_tfperf.paired.coordinator import Match, Opening, Turns
 from pytest_tfperf.paired.verdicts import Terms, absent_check, suspected, verdicts
-from pytest_tfperf.results import PARTS, Step, Verdict
+from pytest_tfperf.results import Verdict
 from pytest_tfperf.stats.sequential_test import LOOKS
 from pytest_tfperf.turns import Ready
+from pytest_tfperf.values import PARTS, Step
 
 TERMS = Terms(ref="main", n_tests=1, spread=0.0045)
 READY = Ready(workload={}, call_s=0.001, least_s=0.02, most_calls=None)

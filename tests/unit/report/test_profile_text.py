@@ -7,7 +7,7 @@ import pytest
 from helpers.builders import profile, value
 
 from pytest_tfperf.report.profile_text import render_profile, render_table
-from pytest_tfperf.results import PARTS, Advice, Step, Table
+from pytest_tfperf.values import PARTS, Advice, Step, Table
 
 TABLE = Table.of(
     "ops of a step",

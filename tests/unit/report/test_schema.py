@@ -10,20 +10,8 @@ from helpers.paths import ROOT
 from helpers.sample_run import a_run
 
 from pytest_tfperf.metrics import PLATFORM, PROGRAM, UNITS, Metric
-from pytest_tfperf.results import (
-    FORMAT,
-    PARTS,
-    Advice,
-    Check,
-    Profile,
-    Run,
-    Source,
-    Step,
-    Table,
-    TestRecord,
-    Value,
-    Verdict,
-)
+from pytest_tfperf.results import FORMAT, Check, Profile, Run, TestRecord, Verdict
+from pytest_tfperf.values import PARTS, Advice, Source, Step, Table, Value
 
 SCHEMA = json.loads((ROOT / "docs" / "run.schema.json").read_text(encoding="utf-8"))
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)

@@ -8,7 +8,7 @@ import pytest
 from helpers.builders import profile, value
 
 from pytest_tfperf.errors import CaptureError, UnknownMetric
-from pytest_tfperf.results import Value
+from pytest_tfperf.values import Value
 from pytest_tfperf.variants.comparison import Comparison, Ratio
 
 PLAIN = tuple(0.010 * (1 + 0.02 * turn) for turn in range(8))

@@ -7,7 +7,7 @@ import pytest
 
 from pytest_tfperf.analysis.input.batch_padding import batch_padding, bucketed, padded_to_longest
 from pytest_tfperf.recording import Batches, BatchRows, Recording
-from pytest_tfperf.results import Value
+from pytest_tfperf.values import Value
 
 LENGTHS = np.array([3, 5, 7, 9, 100, 4, 6, 8])
 

@@ -5,8 +5,8 @@ from helpers.xspace import MS, at, line, plane, space
 
 from pytest_tfperf.analysis.steps.breakdown import break_down
 from pytest_tfperf.analysis.steps.detect import find_steps
-from pytest_tfperf.results import FETCH, FETCH_PYTHON, PARTS
 from pytest_tfperf.trace.xspace import decode_trace
+from pytest_tfperf.values import FETCH, FETCH_PYTHON, PARTS
 
 
 def parts_of(*lines, period=10):

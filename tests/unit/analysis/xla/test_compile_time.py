@@ -6,8 +6,8 @@ from helpers.xspace import at, field, line, plane, space
 from pytest_tfperf.analysis.profile import profile_of
 from pytest_tfperf.analysis.xla.compile_time import compile_seconds, compile_time
 from pytest_tfperf.recording import Recording
-from pytest_tfperf.results import Source
 from pytest_tfperf.trace.xspace import decode_trace
+from pytest_tfperf.values import Source
 
 DRIVEN = Recording(name="", trace=None, workload={})
 START = "ExecutorState::ProcessAsync::Start"

@@ -4,8 +4,8 @@ from helpers.xspace import at, line, plane, space
 
 from pytest_tfperf.analysis.profile import profile_of
 from pytest_tfperf.recording import Recording
-from pytest_tfperf.results import Source
 from pytest_tfperf.trace.xspace import decode_trace
+from pytest_tfperf.values import Source
 
 STEPS = [at("train", n * 10, n * 10 + 9, step_num=n, _r=1) for n in range(3)]
 

@@ -11,8 +11,8 @@ from pytest_tfperf.analysis.xla.executables import count_fusions, executable_tab
 from pytest_tfperf.analysis.xla.executions import XlaUse, find_xla_use
 from pytest_tfperf.hlo.cost import module_costs
 from pytest_tfperf.recording import Recording
-from pytest_tfperf.results import Source
 from pytest_tfperf.trace.xspace import decode_trace
+from pytest_tfperf.values import Source
 
 MARKS = [at("train", n * 10, n * 10 + 9, step_num=n, _r=1) for n in range(3)]
 

@@ -10,7 +10,7 @@ from pytest_tfperf.report.html.charts import (
     tick_texts,
     ticks_between,
 )
-from pytest_tfperf.results import PARTS, Step
+from pytest_tfperf.values import PARTS, Step
 
 
 def step(name="train 1", **parts):
