@@ -52,7 +52,7 @@ def each_step(windows: Windows, data: Iterable[Any]) -> Iterator[Any]:
         raise TypeError(
             f"the data must be something to iterate over, such as a tf.data.Dataset, but are {type(data).__name__}: {data!r:.80}"
         )
-    windows.seen.elements.data, windows.seen.elements.why = data, None
+    windows.observations.elements.data, windows.observations.elements.why = data, None
     iterator = iter(data)
     one_shot = iterator is data
     tf = load_tensorflow()

@@ -32,7 +32,7 @@ class Depth:
 
 
 @dataclass(slots=True)
-class Seen:
+class Observations:
     """
     The fields are those of a `Recording`; `calls` were made, and `elements` consumed, in the steps of the trace.
 

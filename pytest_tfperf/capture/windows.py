@@ -18,7 +18,7 @@ from typing import Any
 from pytest_tfperf.capture.elements import elements_to_keep
 from pytest_tfperf.capture.garbage_collector import garbage_held_off
 from pytest_tfperf.capture.new_executables import Executables
-from pytest_tfperf.capture.observations import Depth, Seen
+from pytest_tfperf.capture.observations import Depth, Observations
 from pytest_tfperf.capture.phases import Progress
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.capture.sessions import Session, StepMark, fetch_mark, read_session
@@ -67,10 +67,10 @@ class Windows:
             Progress(announce, plan.max_seconds),
             functools.partial(exclusive, announce),
         )
-        self.seen = Seen()
+        self.observations = Observations()
         self._running_calls, self._running_probe = (
-            self.seen.calls,
-            self.seen.probe,
+            self.observations.calls,
+            self.observations.probe,
         )  # of the running session and probe
         self._gaps: list[float] = []
         self._cold_traces = 0
@@ -82,25 +82,25 @@ class Windows:
         )
         self._most_elements = 0
         self._size = plan.steps_per_call
-        self._watch, self._spent = (
+        self._lap_timer, self._total_timer = (
             Stopwatch(),
             Stopwatch(),
         )  # of a lap, and of all since the first step
         self._executables = Executables(folder)
-        self._story = self._sequence()
-        next(self._story)
+        self._steps = self._sequence()
+        next(self._steps)
 
     def begin(self, size: int | None = None) -> None:
         """A call begins that holds so many steps; without a word as many as the plan says."""
         self._size = self.plan.steps_per_call if size is None else size
         if self._executables.outside_steps:
-            with self._watch.paused():
+            with self._lap_timer.paused():
                 self._executables.return_to_steps()
         if self._epoch_over:
-            self._turn_page()
+            self._start_next_epoch()
         self._in_step = True
         if not self.n_steps:
-            self._watch.restart()
+            self._lap_timer.restart()
         if self._session is not None:
             self._mark = StepMark(self.kind, self.n_steps, self._epoch, self._size)
 
@@ -122,7 +122,7 @@ class Windows:
         self._in_step = False
         self.n_steps += 1
         try:
-            next(self._story)
+            next(self._steps)
         except StopIteration:
             self.done = True
 
@@ -130,8 +130,10 @@ class Windows:
         """The element that the running step got."""
         if not self.n_steps:
             self._most_elements = elements_to_keep(element)
-        elif self._session is not None and len(self.seen.elements.kept) < self._most_elements:
-            self.seen.elements.kept.append(element)
+        elif (
+            self._session is not None and len(self.observations.elements.kept) < self._most_elements
+        ):
+            self.observations.elements.kept.append(element)
 
     def abort(self) -> None:
         """The step that began was none: its epoch had no more data."""
@@ -150,23 +152,23 @@ class Windows:
     def leave_steps(self) -> None:
         """Until the next step begins, the loop does something else (a validation); what it compiles is not the steps'."""
         if self._session is None and not self._executables.outside_steps and self.n_steps:
-            with self._watch.paused():
+            with self._lap_timer.paused():
                 self._executables.leave_steps()
 
     def function_traced(self, name: str, change: str) -> None:
         """TensorFlow has traced a tf.function, because of this change; counted if a step was running."""
         if self._in_step and self.n_steps and not self.enough:
-            self.seen.retraces.append((name, self.n_steps, change))
+            self.observations.retraces.append((name, self.n_steps, change))
         elif self._in_step and not self.n_steps:
             self._cold_traces += 1
 
     def close(self, reason: str | None = None) -> None:
         """End the profile wherever it is; with a reason, what its windows have got so far is kept."""
-        self._story.close()
+        self._steps.close()
         self._end_mark()
         self._progress.over()
         if reason is not None and not self.enough:
-            self.seen.ended = reason
+            self.observations.ended = reason
             self._keep_what_there_is()
         if self._session is not None:
             self._session.discard()
@@ -177,7 +179,7 @@ class Windows:
     ) -> Recording:
         """What was seen, of a profile that has ended."""
         late = self._executables.late
-        return self.seen.recording(
+        return self.observations.recording(
             name,
             workload,
             self.plan.max_seconds,
@@ -185,7 +187,7 @@ class Windows:
             n_steps=self._last_seen if self.enough else self.n_steps,
             n_epochs=self._epoch,
             compiled=None if late is None else tuple(sorted(late)),
-            traced=tuple(self.seen.retraces) if self.watched else None,
+            traced=tuple(self.observations.retraces) if self.watched else None,
             result=result,
         )
 
@@ -193,7 +195,7 @@ class Windows:
         if not self._executables.watched:
             return
         if self._session is not None and self._in_trace:
-            self.seen.trace = self._stop()
+            self.observations.trace = self._stop()
             return
         if self._session is not None:
             self._session.discard()
@@ -203,19 +205,19 @@ class Windows:
     def _sequence(self) -> Generator[None]:
         """One `yield` is one step of the user's; the code between two is what happens between two steps."""
         yield from self._cold_window()
-        self._spent.restart()
+        self._total_timer.restart()
         period = yield from self._warm_up_window()
         drain, steps_before = 0, self.n_steps - 1
         for round_left in reversed(range(_MAX_ROUNDS)):
             began = self.n_steps + drain
             waited = yield from self._round(drain, period)
-            assert self.seen.trace is not None
+            assert self.observations.trace is not None
             drain = self._settle(
-                self.seen.trace, drain or (0 if waited else steps_before)
+                self.observations.trace, drain or (0 if waited else steps_before)
             )  # buffers fill while it waits
-            self.seen.settled = not drain
-            period = sum(seconds for seconds, _ in self.seen.blocks) / sum(
-                steps for _, steps in self.seen.blocks
+            self.observations.settled = not drain
+            period = sum(seconds for seconds, _ in self.observations.blocks) / sum(
+                steps for _, steps in self.observations.blocks
             )
             if (
                 not drain
@@ -229,22 +231,22 @@ class Windows:
 
     def _round(self, drain: int, period: float) -> Generator[None, None, bool]:
         """The windows that nobody else may measure in, after so many steps in which buffers drain; whether others were waited for."""
-        with self._exclusive(self._watch, self._spent) as waited:
+        with self._exclusive(self._lap_timer, self._total_timer) as waited:
             self._progress.begins(
                 f"waiting {drain} steps for the input buffers to drain", drain * period
             )
             for _ in range(drain):
                 yield
-            with garbage_held_off() as sweep, conditions_noted(self.seen.conditions):
+            with garbage_held_off() as sweep, conditions_noted(self.observations.conditions):
                 yield from self._timed_window(period, sweep)
-            self.seen.instrumented |= is_traced()
+            self.observations.instrumented |= is_traced()
             yield from self._traced_window()
         return waited
 
     def _room_for(self, n_steps: int, period: float) -> bool:
         """Whether so many more steps fit into the time and the data."""
         return (
-            self._spent.elapsed() + 1.5 * n_steps * period <= self.plan.max_seconds
+            self._total_timer.elapsed() + 1.5 * n_steps * period <= self.plan.max_seconds
             and self.plan.has(self.n_steps + n_steps)
         )
 
@@ -252,34 +254,34 @@ class Windows:
         self._session = Session(self._folder)
         yield
         sync_devices()
-        self.seen.first_step_s = self._watch.lap()
+        self.observations.first_step_s = self._lap_timer.lap()
         session, self._session = self._session, None
-        self.seen.cold = session.stop()
-        trace = read_session(self.seen.cold)
+        self.observations.cold = session.stop()
+        trace = read_session(self.observations.cold)
         self._executables.begin(trace)
         if runs_functions(trace) and not self._cold_traces:
-            self.seen.first_step_why = (
+            self.observations.first_step_why = (
                 "its functions had been traced before, so this was no first step"
             )
-        self._watch.restart()
+        self._lap_timer.restart()
 
     def _warm_up_window(self) -> Generator[None, None, float]:
         """Gives the period of a step, from the second half of the window."""
         n_steps, half = 0, 0
         while (
             n_steps < self.plan.warmup
-            and self._spent.elapsed() < self.plan.max_seconds * _SHARES["warm-up"]
+            and self._total_timer.elapsed() < self.plan.max_seconds * _SHARES["warm-up"]
         ):
             if n_steps == self.plan.warmup // 2:
                 sync_devices()
-                self._watch.restart()
+                self._lap_timer.restart()
                 half = n_steps
                 self._gaps = []
             yield
             n_steps += 1
-        self.seen.notes += self.plan.cut_note("warm-up", n_steps, self.plan.warmup)
+        self.observations.notes += self.plan.cut_note("warm-up", n_steps, self.plan.warmup)
         sync_devices()
-        return max(self._watch.elapsed(), 0.0) / max(n_steps - half, 1)
+        return max(self._lap_timer.elapsed(), 0.0) / max(n_steps - half, 1)
 
     def _timed_window(self, period: float, sweep: Callable[[], None]) -> Generator[None]:
         self._progress.begins(
@@ -292,14 +294,14 @@ class Windows:
         blocks: list[tuple[float, int]] = []
         single: list[float] = []
         self._gaps = []
-        self._watch.restart()
+        self._lap_timer.restart()
         try:
             while (
                 self.n_steps < last
                 and self.plan.wants_more(len(single), len(blocks))
                 and (perf_counter() < deadline or not blocks)
             ):
-                with self._watch.paused():
+                with self._lap_timer.paused():
                     sweep()
                 seconds, n_steps, laps = yield from self._block(
                     min(size, last - self.n_steps), deadline
@@ -316,15 +318,21 @@ class Windows:
                 single += laps
         finally:
             if blocks and (
-                not self.seen.blocks or not self.plan.wants_more(len(single), len(blocks))
+                not self.observations.blocks or not self.plan.wants_more(len(single), len(blocks))
             ):
-                self.seen.blocks, self.seen.step_seconds, self.seen.epoch_gaps_s = (
+                (
+                    self.observations.blocks,
+                    self.observations.step_seconds,
+                    self.observations.epoch_gaps_s,
+                ) = (
                     blocks,
                     single,
                     self._gaps,
                 )
         if perf_counter() >= deadline:
-            self.seen.notes += self.plan.cut_note("timed", len(single), self.plan.timed_steps)
+            self.observations.notes += self.plan.cut_note(
+                "timed", len(single), self.plan.timed_steps
+            )
 
     def _block(
         self, size: int, deadline: float
@@ -338,27 +346,29 @@ class Windows:
         seconds, n_steps = 0.0, 0
         while len(laps) < size and (perf_counter() < deadline or not laps):
             yield
-            lap = self._watch.lap()
+            lap = self._lap_timer.lap()
             seconds, n_steps = seconds + lap, n_steps + self._size
             laps.append(lap / self._size)
         if not self.plan.latency:
             sync_devices()
-        return seconds + self._watch.lap(), n_steps, laps
+        return seconds + self._lap_timer.lap(), n_steps, laps
 
     def _traced_window(self) -> Generator[None]:
         deadline = perf_counter() + self.plan.max_seconds * _SHARES["traced"]
         self._session, self._in_trace = Session(self._folder), 0
-        self.seen.elements.kept.clear()
+        self.observations.elements.kept.clear()
         with calls_recorded(self._computes) as self._running_calls:
             for n_steps in range(1, self.plan.trace_steps + 1):
                 yield
                 self._in_trace = n_steps
                 self._running_calls.end_step(self._size)
                 if perf_counter() > deadline and n_steps >= 2:
-                    self.seen.notes += self.plan.cut_note("traced", n_steps, self.plan.trace_steps)
+                    self.observations.notes += self.plan.cut_note(
+                        "traced", n_steps, self.plan.trace_steps
+                    )
                     break
         sync_devices()
-        self.seen.trace = self._stop()
+        self.observations.trace = self._stop()
 
     def _turns(self, call_s: float) -> Generator[None]:
         if self._seat is None:
@@ -374,7 +384,7 @@ class Windows:
 
     def _turn(self, size: int) -> Generator[None, None, float]:
         """Seconds of a step in a block."""
-        self._watch.restart()
+        self._lap_timer.restart()
         seconds, n_steps, _ = yield from self._block(size, math.inf)
         return seconds / n_steps
 
@@ -384,26 +394,26 @@ class Windows:
         while (
             n_probes < _MAX_PROBES
             and self.plan.has(self.n_steps + 1)
-            and not self.seen.probe.calls.like(self.seen.calls)
+            and not self.observations.probe.calls.like(self.observations.calls)
         ):
             with probed(self._computes) as self._running_probe:
                 yield
                 n_probes += 1
-            self.seen.probe = self._running_probe
+            self.observations.probe = self._running_probe
 
     def _computes(self) -> bool:
         """Whether what Python runs now is the step's own."""
         return self._in_step and not self._in_fetch
 
-    def _turn_page(self) -> None:
+    def _start_next_epoch(self) -> None:
         self._epoch_over = False
         self._epoch += 1
         if self._session is None:
-            self._gaps.append(self._watch.lap())
+            self._gaps.append(self._lap_timer.lap())
 
     def _stop(self) -> Path:
         """End the traced window: its trace, and what was compiled until then."""
-        session, self._session, self.seen.calls = self._session, None, self._running_calls
+        session, self._session, self.observations.calls = self._session, None, self._running_calls
         assert session is not None
         path = session.stop()
         self._executables.end(read_session(path))

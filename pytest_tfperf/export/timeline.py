@@ -13,14 +13,14 @@ import numpy as np
 
 from pytest_tfperf.analysis.host.memory import allocators, memory_events
 from pytest_tfperf.analysis.steps.breakdown import break_down
-from pytest_tfperf.analysis.steps.detect import HOST, Steps, find_steps
+from pytest_tfperf.analysis.steps.detect import Steps, find_steps
 from pytest_tfperf.analysis.steps.on_devices import on_the_device
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.devices import gpus, stream_events
 from pytest_tfperf.trace.events import Events, Stats, joined, metadata_texts, stat_content
 from pytest_tfperf.trace.nesting import parents
-from pytest_tfperf.trace.xspace import Plane, Trace, read_trace
+from pytest_tfperf.trace.xspace import HOST, Plane, Trace, read_trace
 
 Args = dict[str, "int | float | str"]
 

@@ -27,34 +27,34 @@ Exclusive = Callable[..., AbstractContextManager[bool]]
 
 
 @contextmanager
-def measuring_alone(announce: Callable[[str], None], *watches: Stopwatch) -> Iterator[bool]:
+def measuring_alone(announce: Callable[[str], None], *timers: Stopwatch) -> Iterator[bool]:
     """
     Within the context no other process of this user measures on the devices of this one; gives whether that was waited for.
 
-    The waiting is nobody's time: the watches stand still.
+    The waiting is nobody's time: the timers stand still.
 
     Raises:
         CaptureError: If there can be no lock.
     """
-    with held(device_names(n_gpus(), visible_gpus()), announce, *watches) as waited:
+    with held(device_names(n_gpus(), visible_gpus()), announce, *timers) as waited:
         yield waited
 
 
 @contextmanager
-def measuring_anyway(announce: Callable[[str], None], *watches: Stopwatch) -> Iterator[bool]:  # noqa: ARG001
+def measuring_anyway(announce: Callable[[str], None], *timers: Stopwatch) -> Iterator[bool]:  # noqa: ARG001
     """As `measuring_alone` where somebody else sees to it."""
     yield False
 
 
 @contextmanager
 def held(
-    names: Sequence[str], announce: Callable[[str], None], *watches: Stopwatch
+    names: Sequence[str], announce: Callable[[str], None], *timers: Stopwatch
 ) -> Iterator[bool]:
     """Within the context the locks of these names are held; gives whether that was waited for. Raises: as `measuring_alone`."""
     with ExitStack() as locks:
         with ExitStack() as pauses:
-            for watch in watches:
-                pauses.enter_context(watch.paused())
+            for timer in timers:
+                pauses.enter_context(timer.paused())
             waited = [_acquire(locks, name, announce) for name in names]
         yield any(waited)
 

@@ -181,7 +181,7 @@ class Profiles:
                 return windows
 
             result, windows = run_keras(call, model, method, args, kwargs, open_windows, stop)
-        windows.seen.elements = sample_again(call, args, kwargs)
+        windows.observations.elements = sample_again(call, args, kwargs)
         return self.finish(
             windows, name, wanted, result, workload, examples_per_step(args, kwargs, workload)
         )
@@ -218,7 +218,7 @@ class Profiles:
         if examples is None:
             examples = workload.get("batch")
         return self._store(
-            replace(recording, examples_per_step=examples), windows.seen.calls, wanted
+            replace(recording, examples_per_step=examples), windows.observations.calls, wanted
         )
 
     def finish_bare(self, trace: Path, name: str, calls: Calls, wanted: Wanted) -> Profile:

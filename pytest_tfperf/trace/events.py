@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from pytest_tfperf.protobuf import Ints, Message
 from pytest_tfperf.trace.intervals import Spans
-from pytest_tfperf.trace.xspace import Plane, Trace, once
+from pytest_tfperf.trace.xspace import HOST, Plane, Trace, once
 
 Mask = npt.NDArray[np.bool_]
 
@@ -380,6 +380,4 @@ _NOTHING = Plane("", (), (), *(_NO_INTS,) * 6, {}, {}, (), Message(b"", "<none>"
 
 def runs_functions(trace: Trace) -> bool:
     """Whether a tf.function was called from Python while the trace ran."""
-    return bool(
-        Events.of(trace.plane("/host:CPU")).called("EagerExecute").integers("is_func").any()
-    )
+    return bool(Events.of(trace.plane(HOST)).called("EagerExecute").integers("is_func").any())

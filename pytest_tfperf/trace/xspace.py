@@ -22,6 +22,9 @@ from pytest_tfperf.trace.event_offsets import EVENT_TAG, event_tags
 
 T = TypeVar("T")
 
+HOST = "/host:CPU"
+"""Name of the plane that holds the host's threads."""
+
 _STAT_TAG = 0x22  # XEvent.stats = 4, length-delimited
 _AT_ONCE = 1 << 15  # events
 _MAX_PS = 1 << 61  # 26 days; a sum of two such times still fits 64 bits

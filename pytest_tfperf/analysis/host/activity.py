@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pytest_tfperf.analysis.steps.detect import HOST, Steps
+from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.events import Events, Mask
 from pytest_tfperf.trace.intervals import Spans, merge
 from pytest_tfperf.trace.nesting import enclosing, parents
-from pytest_tfperf.trace.xspace import Plane, Trace, once
+from pytest_tfperf.trace.xspace import HOST, Plane, Trace, once
 from pytest_tfperf.values import FETCH, FETCH_PYTHON
 
 # `node name:Op type`, the grammar of XProf's ParseTfOpFullname (xla/tsl/profiler/convert or utils/tf_op_utils.cc)

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from pytest_tfperf.analysis.steps.detect import HOST, Steps
+from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.metrics import BYTES, COUNT, SECONDS, SHARE
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.events import Events, Mask
 from pytest_tfperf.trace.stats import labels
-from pytest_tfperf.trace.xspace import Trace
+from pytest_tfperf.trace.xspace import HOST, Trace
 from pytest_tfperf.values import Table
 
 ALLOCATION = "MemoryAllocation"

@@ -17,7 +17,7 @@ import numpy as np
 from pytest_tfperf.analysis.device.kernel_names import launchers
 from pytest_tfperf.analysis.device.planes import gpu_kind
 from pytest_tfperf.analysis.host.activity import eager_executions, not_for_data, op_type
-from pytest_tfperf.analysis.steps.detect import HOST, Steps
+from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.analysis.steps.on_devices import own_steps
 from pytest_tfperf.hlo.cost import Costs, OpCost
 from pytest_tfperf.metrics import COUNT, SECONDS, SHARE
@@ -26,7 +26,7 @@ from pytest_tfperf.trace.devices import accelerators, gpus, stream_events, tpu_o
 from pytest_tfperf.trace.events import Events, Mask, metadata_texts
 from pytest_tfperf.trace.nesting import enclosing, self_times
 from pytest_tfperf.trace.stats import labels
-from pytest_tfperf.trace.xspace import Plane, Trace
+from pytest_tfperf.trace.xspace import HOST, Plane, Trace
 from pytest_tfperf.values import Table
 
 HOST_SIDE, DATA_SIDE, GPU_SIDE, TPU_SIDE = "host", "tf.data", "GPU", "TPU"

@@ -14,12 +14,11 @@ from itertools import pairwise
 import numpy as np
 
 from pytest_tfperf.analysis.host.activity import DATA_RUNS, PYTHON_OPS, op_type, process_ids
-from pytest_tfperf.analysis.steps.detect import HOST
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.events import Events, joined
 from pytest_tfperf.trace.intervals import EMPTY, Spans, covered, intersect, merge
 from pytest_tfperf.trace.nesting import enclosing, parents
-from pytest_tfperf.trace.xspace import Trace
+from pytest_tfperf.trace.xspace import HOST, Trace
 from pytest_tfperf.values import Table
 
 ASYNC = frozenset(

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from pytest_tfperf.analysis.input.stages import ASYNC, first_input, stage_type
-from pytest_tfperf.analysis.steps.detect import HOST, Steps
+from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.intervals import Spans
 from pytest_tfperf.trace.nesting import enclosing
-from pytest_tfperf.trace.xspace import Trace
+from pytest_tfperf.trace.xspace import HOST, Trace
 from pytest_tfperf.values import FETCH
 
 _MIN_PRODUCED = 4  # fewer produced elements give no rate

@@ -11,9 +11,8 @@ from pytest_tfperf.errors import TraceError
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.devices import accelerators
 from pytest_tfperf.trace.events import Events
-from pytest_tfperf.trace.xspace import Trace
+from pytest_tfperf.trace.xspace import HOST, Trace
 
-HOST = "/host:CPU"
 _INNER = "they were ended before they were whole, or lie within another step"
 OF_DEVICES = ("Steps", "XLA Modules")
 """Sources of steps that are lines of devices."""

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from pytest_tfperf.analysis.steps.detect import HOST, OF_DEVICES, Steps
+from pytest_tfperf.analysis.steps.detect import OF_DEVICES, Steps
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.devices import gpus, stream_events, tpus
 from pytest_tfperf.trace.events import Events, joined
 from pytest_tfperf.trace.nesting import enclosing
-from pytest_tfperf.trace.xspace import Plane, Trace
+from pytest_tfperf.trace.xspace import HOST, Plane, Trace
 
 
 def own_steps(plane: Plane, steps: Steps) -> Steps:

@@ -9,9 +9,9 @@ from pytest_tfperf.analysis import diagnosis
 from pytest_tfperf.analysis.input.stages import Stage, input_capacity
 from pytest_tfperf.analysis.input.waits import Drain
 from pytest_tfperf.analysis.steps.breakdown import Breakdown
-from pytest_tfperf.analysis.steps.detect import HOST, Steps
+from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.trace.intervals import covered
-from pytest_tfperf.trace.xspace import Trace
+from pytest_tfperf.trace.xspace import HOST, Trace
 from pytest_tfperf.values import Source, Value
 
 _DRAINED = 0.95  # elements produced ÷ consumed, below which a share is corrected

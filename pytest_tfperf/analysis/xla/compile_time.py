@@ -14,7 +14,6 @@ from pytest_tfperf.analysis.host.activity import (
     compiled_modules,
     xla_executions,
 )
-from pytest_tfperf.analysis.steps.detect import HOST
 from pytest_tfperf.analysis.xla.executions import full_names, short_module
 from pytest_tfperf.metrics import format_quantity
 from pytest_tfperf.protobuf import Ints
@@ -24,7 +23,7 @@ from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.hlo_modules import live_modules
 from pytest_tfperf.trace.intervals import Spans, merge
 from pytest_tfperf.trace.nesting import enclosing
-from pytest_tfperf.trace.xspace import Trace
+from pytest_tfperf.trace.xspace import HOST, Trace
 from pytest_tfperf.values import Source, Value
 
 # xla/service/cpu/cpu_compiler.cc: the pipelines before the backend, and the backend

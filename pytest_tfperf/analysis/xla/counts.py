@@ -16,12 +16,12 @@ from pytest_tfperf.analysis.host.activity import (
     traced_again,
     traced_late,
 )
-from pytest_tfperf.analysis.steps.detect import HOST, Steps
+from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.analysis.xla.executions import XlaUse, compiled_late, compiled_outside
 from pytest_tfperf.analysis.xla.recompilations import recompilations
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.recording import Recording
-from pytest_tfperf.trace.xspace import Trace
+from pytest_tfperf.trace.xspace import HOST, Trace
 from pytest_tfperf.values import Source, Value
 
 

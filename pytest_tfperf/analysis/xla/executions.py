@@ -11,11 +11,11 @@ from typing import TypeVar
 import numpy as np
 
 from pytest_tfperf.analysis.host.activity import compilations, compiled_modules, xla_executions
-from pytest_tfperf.analysis.steps.detect import HOST, Steps
+from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.devices import accelerators, tpus
 from pytest_tfperf.trace.events import Events
-from pytest_tfperf.trace.xspace import Trace
+from pytest_tfperf.trace.xspace import HOST, Trace
 
 T = TypeVar("T")
 

@@ -136,10 +136,10 @@ def test_waiting_is_nobody_s_time(world_of):
     world = world_of(waits=[100.0])
     profile = world.windows()
     world.play(profile)
-    assert profile.seen.first_step_s == pytest.approx(STEP_S)
-    assert profile.seen.blocks == [(pytest.approx(4 * STEP_S), 4)]
-    assert profile.seen.step_seconds == pytest.approx([STEP_S] * 4)
-    assert profile.seen.notes == []  # of windows that the time has cut
+    assert profile.observations.first_step_s == pytest.approx(STEP_S)
+    assert profile.observations.blocks == [(pytest.approx(4 * STEP_S), 4)]
+    assert profile.observations.step_seconds == pytest.approx([STEP_S] * 4)
+    assert profile.observations.notes == []  # of windows that the time has cut
     assert len(world.steps) == 1 + 3 + 4 + 2 + 1
 
 
@@ -155,7 +155,7 @@ def test_a_second_round_drains_with_others_kept_out_and_has_its_time_left_after_
     world.play(profile)
     assert world.steps == [False] * 4 + [True] * (4 + 2) + [True] * (5 + 4 + 2) + [False]
     assert (world.taken, world.settled_after) == (2, [0, 5])
-    assert profile.seen.settled
+    assert profile.observations.settled
 
 
 def test_a_round_that_the_time_has_no_room_for_is_not_begun(world_of):
@@ -163,7 +163,7 @@ def test_a_round_that_the_time_has_no_room_for_is_not_begun(world_of):
     profile = world.windows()
     world.play(profile)
     assert world.taken == 1
-    assert not profile.seen.settled
+    assert not profile.observations.settled
 
 
 @pytest.mark.parametrize("n_steps", [5, 8, 9])
