@@ -28,7 +28,7 @@ def test_an_example_runs(example):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "example",
-    ["grappler", "input_pipeline", "mixed_precision", "own_metric", "tpu_padding", "xla_mnist"],
+    ["grappler", "input_pipeline", "mixed_precision", "custom_metric", "tpu_padding", "xla_mnist"],
 )
 def test_an_example_passes(example):
     done = run(EXAMPLES / example)
