@@ -26,7 +26,9 @@ guide](https://cloud.google.com/tpu/docs/performance-guide); no TPU is needed. T
 calls, as Python traced them: with what they call, gradients, loops and branches, without what nothing needs.
 
 ```python
-@pytest.mark.tfperf(max_op_guide_findings=0, findings=["PADDED_RESHAPE"], ignore_findings=["SPACE_BATCH"])
+@pytest.mark.tfperf(
+    max_op_guide_findings=0, findings=["PADDED_RESHAPE"], ignore_findings=["SPACE_BATCH"]
+)
 def test_train_step(tf_profile):
     tf_profile(train_step, dataset)
 ```
@@ -47,7 +49,7 @@ FAIL: op_guide_findings was 1, wanted at most 0 (max_op_guide_findings=0)
 - Sizes are compared with tiles of 8 x 128 elements in row-major order, of convolutions' data in the order that [padding.md](padding.md)
   gives. XLA may choose another order, or take a transpose or a reshape out altogether; what a finding costs was not measured on a TPU.
 
-This page is written by `docs/generate.py` from the registry (`pytest_tfperf/padding/lint.py`).
+This page is written by `docs/generate.py` from the registry (`pytest_tfperf/op_guide/rules.py`).
 """
 
 

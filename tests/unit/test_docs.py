@@ -17,9 +17,9 @@ def test_the_generated_pages_are_what_the_registries_say():
 def test_the_readme_names_every_option_and_ini_value():
     readme, plugin = (
         (ROOT / "README.md").read_text(encoding="utf-8"),
-        (ROOT / "pytest_tfperf" / "plugin.py").read_text(encoding="utf-8"),
+        (ROOT / "pytest_tfperf" / "plugin" / "hooks.py").read_text(encoding="utf-8"),
     )
-    options = set(re.findall(r'add\("(--tfperf-[a-z-]+)"', plugin))
+    options = set(re.findall(r'add\(\s*"(--tfperf-[a-z-]+)"', plugin))
     inis = set(re.findall(r'^    "(tfperf_[a-z_]+)": "(?!see --)', plugin, re.MULTILINE)) - {
         "tfperf_baseline",
         "tfperf_update",

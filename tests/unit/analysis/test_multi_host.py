@@ -88,7 +88,8 @@ def test_one_damaged_host_is_named_and_the_others_are_shown(logdir, capsys):
     assert profiles[0].step_skew == pytest.approx(0)
 
 
-def test_a_check_of_several_hosts_says_which_failed(logdir, capsys):
+def test_a_check_of_several_hosts_says_which_failed(logdir, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")  # long paths stay on the line of their verdict
     assert main(["check", str(logdir), "--max-host-overhead", "1%"]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert [text.partition(": ")[0].rpartition("/")[2] for text in lines if "FAIL" in text] == [
