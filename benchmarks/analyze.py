@@ -1,12 +1,13 @@
 """
-What `tfperf analyze` costs, beside XProf's `overview_page` on the same traces.
+Measure the cost of `tfperf analyze`, beside XProf's `overview_page` on the same traces.
 
-    python benchmarks/analyze.py --xprof XPROF/bin/python              # any Python that has the wheel xprof==2.24.2
+    python benchmarks/analyze.py --xprof XPROF/bin/python              # any Python with the wheel xprof==2.24.2
     python benchmarks/analyze.py --hosts 8                             # one logdir of eight hosts
 
-Each figure is of a new process, interpreter start included, and the two commands take turns; pinned to one core, and to two. The
-slope is that of log cost over log events: 1 is proportional to the trace. XProf gets a fresh folder each time, since it keeps
-what it computed beside the trace. The larger traces take up to a minute each to make; `--traces DIR` keeps them.
+Each figure comes from a new process, interpreter start included. The two commands run alternately, pinned to
+one core and to two. The slope is that of log cost over log events: 1 is proportional to the trace. XProf gets
+a fresh folder each time, since it caches its results beside the trace. The larger traces take up to a minute
+each to make; `--traces DIR` keeps them.
 """
 
 import argparse
@@ -30,7 +31,7 @@ SAMPLE_S = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Wall and processor seconds of a process, the peak of its largest process in MB, and that of it and its children together."""
+    """Wall and processor seconds, the peak memory of the largest process in MB, and that of all processes together."""
 
     wall_s: float
     cpu_s: float
@@ -39,7 +40,7 @@ class Cost:
 
 
 def cost(command, cores, sampled=False):
-    """What a command costs on so many cores; what it prints is thrown away. Sampling its children costs some time itself."""
+    """Measure a command on `cores` cores and discard its output. Sampling its children costs some time itself."""
     pinned = [
         "taskset",
         "-c",
@@ -122,7 +123,7 @@ def slope(sizes, values):
 
 
 def sizes_table(arguments, folder):
-    """A row for each size and number of cores, then the slopes."""
+    """Print a row for each size and number of cores, then the slopes."""
     rows, slopes = [], []
     for cores in arguments.cores:
         costs = []
@@ -165,7 +166,7 @@ def compared(ours, theirs):
 
 
 def hosts_table(arguments, folder):
-    """One host's trace, and all hosts' in one call."""
+    """Measure one host's trace, and all hosts' traces in one call."""
     rows = []
     for millions in arguments.sizes:
         logdir = make_trace(

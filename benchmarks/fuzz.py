@@ -1,10 +1,11 @@
 """
-Damaged traces, for as long as one likes.
+Analyse damaged traces for a given time.
 
     python benchmarks/fuzz.py --minutes 10 [TRACE...]
 
-Analyses mutants of traces (of those that the tests make, where none is given) and prints each kind of fault once, with what brings
-it back: `found(mutant(Path(trace).read_bytes(), seed))` of tests/damage.py. Exit status 1 if there is any.
+Analyses mutants of traces (by default of those that the tests make). It prints each kind of fault once, with
+the call that reproduces it: `found(mutant(Path(trace).read_bytes(), seed))` of tests/helpers/fuzz.py. The exit
+status is 1 if there is any fault.
 """
 
 import argparse
@@ -22,7 +23,7 @@ sys.path[:0] = [str(TESTS), str(TESTS / "analysis")]
 
 
 def fault(raw):
-    """What kind of fault a trace's analysis has, None if it has none: the error and the line it comes from."""
+    """Return the kind of fault in a trace's analysis (the error and its line), or None."""
     from helpers.fuzz import found
 
     signal.alarm(SLOWEST_S)

@@ -1,13 +1,13 @@
 """
-A large CPU trace: some steps of a real one, over and over.
+Write a large CPU trace by repeating some steps of a real one.
 
     python benchmarks/large_trace.py OUT.xplane.pb --events 3000000
     python benchmarks/large_trace.py LOGDIR --events 1000000 --hosts 8
 
-Records a few dozen steps of a small Keras model behind a parallel input pipeline with TensorFlow's profiler, and repeats what is
-in their middle with later times, later step numbers, and ids of their own for function runs and elements. Lines, names, stats
-and nesting are the recorded ones. Memory does not grow with the number of events. Field numbers are those of xplane.proto
-(openxla/xla, xla/tsl/profiler/protobuf).
+Records a few dozen steps of a small Keras model behind a parallel input pipeline, with TensorFlow's profiler.
+It repeats the steps in the middle with later times, later step numbers, and new ids of function runs and
+elements. Lines, names, stats and nesting are the recorded ones. Memory does not grow with the number of events.
+Field numbers are those of xplane.proto (openxla/xla, xla/tsl/profiler/protobuf).
 """
 
 import argparse
@@ -30,7 +30,7 @@ _ALL_BITS = (1 << 64) - 1
 
 
 def record(folder):
-    """The XSpace of a short recording."""
+    """Record a short run and return its XSpace."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import keras
     import tensorflow as tf
@@ -72,7 +72,7 @@ def record(folder):
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The stretch of a recording that is repeated: whole steps, in picoseconds of the line clocks."""
+    """The repeated part of a recording: whole steps, in picoseconds of the line clocks."""
 
     begin: int
     end: int
@@ -103,7 +103,7 @@ class Window:
         )
 
     def moved(self, plane, event, stat, turn):
-        """A stat's integer in a later turn of the window, as 64 bits."""
+        """A stat's integer in a later repetition of the window, as 64 bits."""
         name, value = (
             plane.stat_metadata[stat.metadata_id].name,
             getattr(stat, stat.WhichOneof("value")),
@@ -119,7 +119,7 @@ class Window:
         )
 
     def moves(self, plane, event, stat):
-        """Whether a stat differs from turn to turn; the ids of iterators stay."""
+        """Return whether a stat differs between repetitions; the ids of iterators stay."""
         name = plane.stat_metadata[stat.metadata_id].name
         iterator = plane.event_metadata[event.metadata_id].name.startswith("Iterator::")
         return name in ("step_num", "element_id") or (name in RUNS and not iterator)
@@ -156,7 +156,7 @@ def sized(number, content):
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """An event of the window: bytes that stay, its start in the first turn, and the stats that move (XStat: head, field, value by turn)."""
+    """An event of the window: constant bytes, its start in the first repetition, and the stats that change."""
 
     head: bytes
     offset: int
@@ -165,7 +165,7 @@ class Template:
 
     @classmethod
     def of(cls, plane, line, event, window):
-        """XEvent: metadata_id = 1, offset_ps = 2, duration_ps = 3, stats = 4. What runs into the next turn ends with this one."""
+        """XEvent: metadata_id = 1, offset_ps = 2, duration_ps = 3, stats = 4. An event ends with its repetition."""
         duration = min(event.duration_ps, window.end - start_of(line, event))
         moves = [window.moves(plane, event, stat) for stat in event.stats]
         fixed = b"".join(
@@ -184,7 +184,7 @@ class Template:
 
 
 def encode_line(file, plane, line, window, n_turns):
-    """Write the events of a line, and how many they are."""
+    """Write the events of a line, and return their number."""
     events = [event for event in line.events if window.begin <= start_of(line, event) < window.end]
     templates = [(Template.of(plane, line, event, window), event) for event in events]
     heads = {3: b"\x18", 4: b"\x20"}  # XStat: uint64_value = 3, int64_value = 4
@@ -224,7 +224,11 @@ def without(message, *fields):
 
 
 def assemble(out, recording, host, bodies, clock_ns, hostname):
-    """One XSpace file of the encoded lines, by a clock that is some nanoseconds ahead. XSpace: planes = 1, hostnames = 4; XPlane: lines = 3."""
+    """
+    One XSpace file of the encoded lines, with a clock offset in nanoseconds.
+
+    XSpace: planes = 1, hostnames = 4; XPlane: lines = 3.
+    """
     heads = []
     for line, body in zip(host.lines, bodies, strict=True):
         line.timestamp_ns += clock_ns
@@ -254,9 +258,9 @@ def assemble(out, recording, host, bodies, clock_ns, hostname):
 
 def write_traces(outs, n_events):
     """
-    Traces of one job's hosts, each with at least so many events, by clocks that are 37 ms apart.
+    Write the traces of one job's hosts, with clocks that are 37 ms apart.
 
-    Gives the number of events and steps of each.
+    Returns the number of events and steps of each.
     """
     with tempfile.TemporaryDirectory(dir=outs[0].parent) as name:
         folder = Path(name)

@@ -1,10 +1,11 @@
 """
-What the op guide says of models as they are, and their padding: ResNet50, MobileNetV3Small, EfficientNetV2B0 and a small transformer.
+Apply the op guide and the padding prediction to four models as they are.
 
     python benchmarks/op_guide.py [-v]
 
-Their training steps are traced and not run. Every finding is printed, of many alike the first with their number; then what tiles would
-cost on a TPU; at the end the time of all four, which is held to 60 s on two cores.
+The models are ResNet50, MobileNetV3Small, EfficientNetV2B0 and a small transformer. Their training steps are
+traced and not run. It prints every finding (of equal ones the first, with their number) and the cost of tiles on
+a TPU. At the end it prints the time of all four, which must be at most 60 s on two cores.
 """
 
 import os
@@ -104,7 +105,7 @@ def shown_padding(values, tables):
 
 
 def told(name, verbose):
-    """All about a model, as text."""
+    """Report on a model, as text."""
     started = time.perf_counter()
     step, data = step_of(MODELS[name])
     traced = time.perf_counter()

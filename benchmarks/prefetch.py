@@ -1,10 +1,11 @@
 """
-Whether a filled prefetch buffer hides a slow input pipeline.
+Measure how much a full prefetch buffer hides a slow input pipeline.
 
     python benchmarks/prefetch.py
 
-A producer of 12 ms, a step of 10 ms, several buffers, each also after a first step of 1.5 s in which the buffer fills; against
-the share of time in `next()` over 500 steps of the same pipeline with prefetch(1), without a profiler.
+A producer of 12 ms, a step of 10 ms, several buffers. Each case also runs after a first step of 1.5 s, in which
+the buffer fills. The truth is the share of time in `next()` over 500 steps of the same pipeline with
+prefetch(1), without a profiler.
 """
 
 import os

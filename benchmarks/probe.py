@@ -1,10 +1,11 @@
 """
-Whether the probe, with all that is looked at in the step's graphs after it, leaves a step as fast as it was.
+Measure whether the probe leaves a step as fast as it was.
 
     python benchmarks/probe.py
 
-Three steps: a Keras training step, a function of many small ops, one that XLA compiles. In a round a block of steps is timed
-before and after a probe, or after nothing, in random order; the ratio after ÷ before is given with its 99 % interval.
+Three steps: a Keras training step, a function of many small ops, and one that XLA compiles. In a round a block of
+steps is timed before and after a probe, or after nothing, in random order. The result is the ratio after ÷
+before with its 99 % interval.
 """
 
 import os
@@ -73,7 +74,7 @@ def probe(step):
 
 
 def logs_of(step):
-    """The log ratios after ÷ before, of a probe and of nothing between."""
+    """Log ratios after ÷ before, with a probe and with nothing in between."""
     for _ in range(300):
         step()
     n_steps = max(3, math.ceil(BLOCK_S / seconds_of(step, 50)))

@@ -1,13 +1,14 @@
 """
-Records step times of fresh processes as CI has them, for benchmarks/stored.py; beside them what pytest-benchmark says.
+Record step times of fresh processes, as in CI, for benchmarks/stored.py, with pytest-benchmark beside them.
 
     pip install pytest-benchmark
     python benchmarks/record_runs.py DATA.jsonl SAME SLOWED
 
-So many runs of the same code, and so many slowed down by 5 %, in mixed order, of the three steps in benchmarks/paired_steps. A run is a
-new process of pytest with tfperf, then one with pytest-benchmark: `--benchmark-compare --benchmark-compare-fail=median:5%` against
-its own stored file, the last run of the same code. A line of the data is a run: {"planted", "when", "machine", "ours": {step:
-seconds}, "theirs": {step: seconds}, "alarms": [step] or null where there was nothing stored yet}. Adds to the file.
+Records SAME runs of the same code, and SLOWED runs slowed down by 5 %, in mixed order, of the three steps in
+benchmarks/paired_steps. A run is a new process of pytest with tfperf, then one with pytest-benchmark:
+`--benchmark-compare --benchmark-compare-fail=median:5%` against the stored file of its last run of the same code.
+A line of the data is a run: {"planted", "when", "machine", "ours": {step: seconds}, "theirs": {step: seconds},
+"alarms": [step], or null if nothing was stored yet}. The command adds to the file.
 """
 
 import argparse
@@ -69,13 +70,13 @@ def ours(planted, folder):
 
 
 def theirs(planted, folder, has_stored):
-    """Seconds by step, and which of them it says are slower; a run of slower code is not stored."""
+    """Seconds by step, and the steps reported as slower; a run of slower code is not stored."""
     result, stored = folder / "result.json", folder / "stored"
     keep = [] if planted else ["--benchmark-autosave"]
     said = pytest(
         "benchmark",
         [
-            "neighbour_steps",
+            "benchmark_steps",
             f"--benchmark-storage=file://{stored}",
             f"--benchmark-json={result}",
             *keep,

@@ -1,12 +1,12 @@
 """
-How often verdicts are right where all is drawn: stored runs against a new one, and what tfperf doctor says turns can resolve.
+Simulate verdicts: stored runs against a new one, and the resolution that tfperf doctor states.
 
     python benchmarks/simulate.py
 
-Stored runs are log-normal; the new one and the second process, which is asked where it looks slower, are of the same code, or slowed
-down by what the decision says it can see. Then runs of which one in twenty is 20 to 80 % slower for reasons outside of the code. Turns
-are normal or heavy-tailed (Student's t, 3 degrees of freedom), their process pairs differ as pinned ones do; a measurement of them is a
-doctor's, its trials are tests slowed down by what that says it finds.
+Stored runs are log-normal. The new run and its confirming second process have the same code, or are slowed down
+by the minimum detectable change. A second case has one run in twenty that is 20 to 80 % slower for outside
+reasons. Turns are normal or heavy-tailed (Student's t, 3 degrees of freedom), and their process pairs differ as
+pinned ones do. A measurement is one of the doctor; its trials are tests slowed down by the change it states.
 """
 
 import math
@@ -25,7 +25,7 @@ TURNS, MEASUREMENTS, TESTS, BUDGET_S, PAIR_S, NOISE = 160, 20, 200, 30, 0.15, 0.
 
 
 def history(seconds):
-    """Of the runs that are kept, with the anchor, as an update leaves it."""
+    """The history of the kept runs, with the anchor, as an update leaves it."""
     return History(
         runs=tuple(seconds[-KEPT_RUNS:]),
         anchor=statistics.median(seconds[:RUNS_TO_DECIDE]),
@@ -38,7 +38,7 @@ def is_slower(new, past, tolerance):
 
 
 def stored(random, n, differ, tolerance):
-    """Shares of false alarms of one process alone and of two, and of slow-downs that both find of those that it says it can see."""
+    """Shares of false alarms of one process and of two, and of detectable slow-downs that both find."""
     one, both, found = 0, 0, 0
     for *runs, first, second in np.exp(random.normal(0, differ, (TRIALS, n + 2))):
         past = history(runs)
@@ -52,7 +52,7 @@ def stored(random, n, differ, tolerance):
 
 
 def disturbed(random, n=10, differ=0.01):
-    """Shares of false alarms, of one process alone and of two, where some are slowed down from outside."""
+    """Shares of false alarms, of one process and of two, if outside causes slow down some runs."""
     one, both = 0, 0
     for runs in np.exp(random.normal(0, differ, (TRIALS, n + 2))):
         *past, first, second = (
@@ -77,7 +77,7 @@ def process_pair(random, draw, n, slower=0.0):
 
 
 def resolved(random, draw):
-    """For one measurement: shares of the slow-downs found, and of the same code passed, of those that it says there are."""
+    """Shares of the stated slow-downs found, and of the same code passed, for one measurement."""
     noise = noise_of(
         [(math.exp(log), 1.0, True) for log in draw(random, TURNS)], TURNS * PAIR_S, PINNED_SPREAD
     )

@@ -1,11 +1,11 @@
 """
-How often the first blocks of a profile are dropped, and called a trend, where nothing changes, and how often a slow start is found.
+Measure how often steady series lose blocks or show a trend, and how often a slow start is found.
 
     python benchmarks/steady.py
 
-Series that are steady by construction, series with a slow start, and stretches of the recorded blocks in blocks.json: of a small
-step (0.3 ms) and a convolution step (4 ms), 260 blocks of 20 ms in each of 6 processes, on a shared virtual machine of two cores.
-Of a recorded series the first 60 blocks are its warm-up.
+The series are steady by construction, have a slow start, or are parts of the recorded blocks in blocks.json. Those
+come from a small step (0.3 ms) and a convolution step (4 ms), 260 blocks of 20 ms in each of 6 processes, on a
+shared virtual machine of two cores. The first 60 blocks of a recorded series are its warm-up.
 """
 
 import json
@@ -35,7 +35,7 @@ def autocorrelated(r: float) -> Callable[[int], Series]:
 
 
 def bursts(n: int) -> Series:
-    """Half as long again for 2.5 blocks on end, a fifth of the time."""
+    """Bursts of +50 % for 2.5 blocks, a fifth of the time."""
     on, chance = np.zeros((N_SERIES, n + 20), dtype=bool), RNG.random((N_SERIES, n + 20))
     for i in range(1, n + 20):
         on[:, i] = np.where(on[:, i - 1], chance[:, i] < 0.6, chance[:, i] < 0.1)
@@ -67,7 +67,7 @@ SLOW_STARTS: dict[str, Callable[[int], Series]] = {
 
 
 def recorded(step: str, n: int) -> Series:
-    """Stretches of the recorded series, that begin a quarter of their length apart."""
+    """Parts of the recorded series that begin a quarter of their length apart."""
     series = json.loads((Path(__file__).parent / "blocks.json").read_text("utf-8"))[step]
     return np.array(
         [
@@ -79,7 +79,7 @@ def recorded(step: str, n: int) -> Series:
 
 
 def rates(drawn: Series) -> str:
-    """Shares of series that are dropped from and called a trend, and the mean of the median of all blocks and of those that count."""
+    """Shares of series with dropped blocks and with a trend, and the mean medians of all and of the counted blocks."""
     dropped = [slow_start(times) for times in drawn]
     kept = [times[n:] for times, n in zip(drawn, dropped, strict=True)]
     share, trends = (
@@ -94,7 +94,7 @@ def rates(drawn: Series) -> str:
 
 
 def lines() -> Iterator[str]:
-    """The table, kind by kind."""
+    """Print the table, kind by kind."""
     yield f"{'':30}{'n':>4} dropped   trend    median"
     for kinds in (STEADY, SLOW_STARTS):
         yield from (

@@ -1,12 +1,12 @@
 """
-How often one run against twelve stored ones is right, from recorded runs; beside it pytest-benchmark against its own stored run.
+Measure how often one run against twelve stored ones is decided right, with pytest-benchmark beside it.
 
     python benchmarks/stored.py DATA.jsonl
 
-The data are those of benchmarks/record_runs.py. Histories are twelve runs of the same code (ten are kept, and the middle one of the
-first five as the anchor), drawn without order, and as they came: twelve in a row and the next, with the one after it as the second
-process that is asked where it looks slower. In brackets are 95 % intervals; where histories are drawn they overlap, so the trials that
-count are the recorded runs.
+The data are those of benchmarks/record_runs.py. Histories are twelve runs of the same code (ten are kept, with the
+median of the first five as anchor). They are drawn without order, and also taken in their recorded order: twelve
+runs, the next one, and the one after it as the confirming second process. Brackets hold 95 % intervals. Drawn
+histories overlap, so the trials that count are the recorded runs.
 """
 
 import argparse
@@ -41,7 +41,7 @@ def percent(share):
 
 
 def rate(hits, trials):
-    """A share of what was tried, and its interval for so many independent trials (Clopper and Pearson 1934)."""
+    """A share of trials, and its interval for n independent trials (Clopper and Pearson 1934)."""
     share = float(np.mean(hits))
     interval = scipy.stats.binomtest(round(share * trials), trials).proportion_ci(
         0.95, method="exact"
@@ -50,7 +50,7 @@ def rate(hits, trials):
 
 
 def is_regression(seconds, stored):
-    """What a run of this process and, where it looks slower, of a second one comes to."""
+    """The verdict of a run and, if it looks slower, of a second process."""
     return all(
         stand(one, history(stored), TOLERANCE).verdict is Verdict.REGRESSION for one in seconds
     )
@@ -58,8 +58,9 @@ def is_regression(seconds, stored):
 
 def drawn(same, slowed, random):
     """
-    Whether each draw is a false alarm, is one by its first process alone, finds the change that it says it can see, and finds the runs
-    that were slowed down.
+    Flags of each draw: false alarm, false alarm of its first process, and found slow-downs.
+
+    The slow-downs are the minimum detectable change, and the runs that were slowed down.
     """
     alarms, first, seen, found, smallest = [], [], [], [], []
     for _ in range(DRAWS):

@@ -1,4 +1,4 @@
-"""Two metrics that this project adds: what its model is compared by with others."""
+"""Two metrics of this project, by which it compares its model with others."""
 
 from pytest_tfperf.errors import UnknownMetric
 
@@ -23,13 +23,13 @@ def pytest_tfperf_metrics(registry):
 
 
 def tokens_per_second(profile):
-    """Unknown where the step time is, and for the same reason."""
+    """Return tokens a second; unknown if the step time is, for the same reason."""
     return tokens(profile) / profile.step_time
 
 
 def tokens(profile):
-    """Of a step, whatever the size of its batch."""
-    import language  # with TensorFlow, which has started when there is a profile
+    """Return the FLOPs of a token, for any batch size."""
+    import language  # imports TensorFlow, which a profile has started
 
     if profile.workload["batch"] is None:
         raise UnknownMetric("the step has no batches whose tokens could be counted")

@@ -1,4 +1,4 @@
-"""A language model of one layer: it predicts each next token of its sequences."""
+"""A language model of one layer that predicts each next token."""
 
 import numpy as np
 import tensorflow as tf
@@ -7,12 +7,12 @@ TOKENS, WIDTH, BATCH, LENGTH = 256, 32, 16, 64
 
 
 def sequences(n=8 * BATCH, seed=0):
-    """Sequences of tokens, each with the one that follows its last."""
+    """Make sequences of tokens, each with the token after its last."""
     return np.random.default_rng(seed).integers(0, TOKENS, (n, LENGTH + 1)).astype("int32")
 
 
 def training_step():
-    """A step with weights of its own: sequences in, the loss out."""
+    """Make a step with its own weights: sequences in, the loss out."""
     start = tf.keras.initializers.GlorotUniform(seed=0)
     embedding, head = tf.Variable(start((TOKENS, WIDTH))), tf.Variable(start((WIDTH, TOKENS)))
 

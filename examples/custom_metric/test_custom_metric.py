@@ -1,4 +1,4 @@
-"""The project's own metrics have limits, are attributes, and say why they are unknown, as the built-in ones."""
+"""Custom metrics have limits, are attributes, and say why they are unknown, as built-in ones do."""
 
 import language
 import pytest
@@ -20,7 +20,7 @@ def data():
 @pytest.mark.tfperf(min_tokens_per_second=1000, max_flops_per_token="0.1 MFLOP")
 def test_a_training_step(tf_profile, data):
     profile = tf_profile(language.training_step(), data)
-    # the product with the head, and its gradient for both of its sides: 2 FLOP for each of their elements
+    # the product with the head and both of its gradients: 2 FLOP an element
     assert profile.flops_per_token >= 3 * 2 * language.WIDTH * language.TOKENS
 
 

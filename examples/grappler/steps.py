@@ -8,7 +8,7 @@ N_PRODUCTS = 50
 
 
 def products():
-    """A step that multiplies a constant by itself again and again, which has nothing to do with what it is given."""
+    """Make a step that multiplies a constant by itself many times, independent of its input."""
     start = (
         np.random.default_rng(0).normal(0, SIZE**-0.5, (SIZE, SIZE)).astype("float32")
     )  # keeps the sizes of the products
@@ -24,7 +24,7 @@ def products():
 
 
 def checked():
-    """A step with a check that helped while it was written."""
+    """Make a step with a numeric check from its development."""
 
     @tf.function
     def step(x):

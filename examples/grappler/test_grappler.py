@@ -1,4 +1,4 @@
-"""What Grappler does to a step, held by limits: constants are folded, and a check costs an op until the debug stripper takes it out."""
+"""Grappler's effect on a step, held by limits: it folds constants, and its debug stripper removes a check."""
 
 import pytest
 import steps
@@ -7,7 +7,7 @@ import tensorflow as tf
 
 @pytest.fixture(autouse=True)
 def same_options():
-    """Whatever a test sets in a context, the optimiser options of the process are the same afterwards."""
+    """Hold that each test leaves the optimiser options of the process unchanged."""
     before = tf.config.optimizer.get_experimental_options()
     yield
     assert tf.config.optimizer.get_experimental_options() == before
@@ -27,8 +27,10 @@ def test_products_of_a_constant_fold_to_none(tf_profile, x):
 @pytest.mark.tfperf(min_graph_ops=steps.N_PRODUCTS)
 def test_folding_moves_work_to_the_first_step_and_takes_none_from_the_others(tf_profile, x):
     """
-    Without constant folding all products are in the graph. The steps are no slower: the runtime computes what depends on constants
-    alone once, when the function is first called. So what is won is in the graph and in the first step, not in the warm time.
+    All products are in the graph without constant folding, and the steps are not slower.
+
+    The runtime computes values of constants once, when the function is first called. So folding saves graph ops
+    and time of the first step, not time of the later ones.
     """
     with tf_profile.grappler(constant_folding=False):
         unfolded = tf_profile(steps.products(), [x] * 200, name="unfolded")

@@ -1,6 +1,7 @@
 """
-Input pipelines: two for the same images, one as it is often written first and one as tf.data is meant to be used; and one for
-records that are waited for, as in the talk on TensorFlow's profiler that made its input five times as fast by a parallel map.
+Three input pipelines: a slow and a fast one for the same images, and one for records with a delay.
+
+The last one follows the talk on TensorFlow's profiler that made its input five times as fast by a parallel map.
 """
 
 import time
@@ -17,7 +18,7 @@ AUTOTUNE = tf.data.AUTOTUNE
 
 
 def write_images(folder, n_images=48):
-    """Make JPEG files: smooth noise, as hard to decode as photographs. Gives their paths."""
+    """Make JPEG files of smooth noise, as hard to decode as photographs, and return their paths."""
     random = np.random.default_rng(0)
     paths = []
     for number in range(n_images):
@@ -61,7 +62,7 @@ def augment(image, label):
 
 
 def sequential(paths, labels):
-    """Load one image after the other, in Python, while the model waits."""
+    """Load one image at a time, in Python, while the model waits."""
 
     def load(path, label):
         image, label = tf.py_function(load_in_python, [path, label], [tf.float32, tf.int64])
@@ -75,7 +76,7 @@ def sequential(paths, labels):
 
 
 def parallel(paths, labels):
-    """Decode once, augment with TensorFlow ops on all cores, and have the next batch ready."""
+    """Decode once, augment with TensorFlow ops on all cores, and prefetch."""
     data = tf.data.Dataset.from_tensor_slices((paths, labels))
     data = data.map(decode, AUTOTUNE, name="decode").cache().repeat()
     return (
@@ -85,12 +86,12 @@ def parallel(paths, labels):
     )
 
 
-RECORD_S = 0.005  # until storage answers
+RECORD_S = 0.005  # delay of the storage
 AT_A_TIME = 8
 
 
 def records(at_a_time=None):
-    """Batches of records from a slow storage, asked for one after the other, or so many at a time."""
+    """Make batches of records from a slow storage, one request at a time or several in parallel."""
 
     def fetch(number):
         time.sleep(RECORD_S)
@@ -101,7 +102,7 @@ def records(at_a_time=None):
 
     options = tf.data.Options()
     options.threading.private_threadpool_size = (
-        AT_A_TIME  # threads that wait; without a word there are as many as cores
+        AT_A_TIME  # threads that wait; the default is one a core
     )
     return (
         tf.data.Dataset.range(100_000)

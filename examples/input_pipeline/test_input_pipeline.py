@@ -1,4 +1,4 @@
-"""An image model whose input pipeline must keep up with it."""
+"""An image model and an input pipeline that must keep up with it."""
 
 import keras
 import numpy as np

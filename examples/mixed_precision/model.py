@@ -1,4 +1,4 @@
-"""A small image model, whose precision is the policy under which it is built."""
+"""A small image model whose precision is the current dtype policy."""
 
 import keras
 
@@ -7,7 +7,7 @@ CLASSES = 10
 
 
 def build():
-    """A compiled classifier; its logits are float32 under every policy, so that the loss is exact."""
+    """Make a compiled classifier; its logits are float32 under every policy, so that the loss is exact."""
     model = keras.Sequential(
         [
             keras.Input((SIZE, SIZE, 3)),

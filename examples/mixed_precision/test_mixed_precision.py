@@ -1,4 +1,4 @@
-"""A model that must train in bfloat16: a layer that falls back to float32 turns its test red, also on a machine without one."""
+"""A model that must train in bfloat16: a layer that falls back to float32 turns its test red, on any machine."""
 
 import keras
 import model
@@ -8,7 +8,7 @@ import pytest
 
 @pytest.fixture
 def policy():
-    """Sets the dtype policy for one test."""
+    """Set the dtype policy for one test."""
     before = keras.config.dtype_policy()
     yield keras.config.set_dtype_policy
     keras.config.set_dtype_policy(before)

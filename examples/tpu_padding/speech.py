@@ -7,7 +7,7 @@ FRAMES = BANDS = 32
 
 
 def training_step(channels, vocabulary):
-    """A step of training, which is the same whatever it is to run on."""
+    """Make a training step, the same for every device."""
     rng = np.random.default_rng(0)
 
     def variable(*shape):
@@ -35,7 +35,7 @@ def training_step(channels, vocabulary):
 
 
 def batches(size, vocabulary, number=8):
-    """Random spectrograms with their words."""
+    """Make random spectrograms with their words."""
     rng = np.random.default_rng(1)
     for _ in range(number):
         spectrograms = rng.normal(size=(size, FRAMES, BANDS, 1)).astype("float32")

@@ -1,4 +1,4 @@
-"""What a TPU's tiles would waste on a model's sizes, held by limits on a machine without one."""
+"""Limits on the memory that a TPU's tiles would waste, without a TPU."""
 
 import pytest
 from speech import batches, training_step
@@ -9,7 +9,7 @@ SUGGESTED = {"batch": 128, "channels": 24, "vocabulary": 30_592}
 
 @pytest.fixture
 def profiled(tf_profile):
-    """Profiles the training step at given sizes."""
+    """Profile the training step at given sizes."""
 
     def profile(batch, channels, vocabulary, **options):
         data = list(batches(batch, vocabulary))
@@ -28,7 +28,7 @@ def profiled(tf_profile):
 
 @pytest.mark.tfperf(min_padding_overhead="25%")
 def test_the_sizes_waste_a_quarter_and_more(profiled):
-    """The profile names the arrays, their lines, and the sizes that would fill their tiles."""
+    """The profile names the arrays, their lines, and sizes that fill their tiles."""
     profile = profiled(**AS_IT_IS)
     rows = profile.tables["padding"].rows
     assert rows[0][2:4] == ("f32[100,32,32,20]", "f32[128,32,32,24]{0,3,2,1:T(8,128)}")
@@ -38,7 +38,7 @@ def test_the_sizes_waste_a_quarter_and_more(profiled):
 
 @pytest.mark.tfperf(max_padding_overhead="2%", tpu="v5e")
 def test_the_suggested_sizes_waste_next_to_nothing(profiled):
-    """The limit holds for the upper bound: whichever layouts a compiler for TPUs chooses."""
+    """The limit holds for the upper bound, so for any layout of a TPU compiler."""
     profiled(**SUGGESTED)
 
 

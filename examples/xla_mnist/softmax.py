@@ -1,4 +1,4 @@
-"""Softmax regression on images of digits, trained by a step that XLA may compile."""
+"""Softmax regression on images of digits, with a step that XLA can compile."""
 
 import numpy as np
 import tensorflow as tf
@@ -7,7 +7,7 @@ PIXELS, CLASSES, BATCH = 28 * 28, 10, 128
 
 
 def digits(n=10 * BATCH, seed=0):
-    """Images and labels of MNIST's shape: each class a pattern of its own under noise, so that nothing has to be downloaded."""
+    """Make images and labels of MNIST's shape without a download: each class is a pattern under noise."""
     random = np.random.default_rng(seed)
     patterns, labels = random.random((CLASSES, PIXELS), "float32"), random.integers(0, CLASSES, n)
     images = patterns[labels] + random.normal(0, 0.5, (n, PIXELS)).astype("float32")
@@ -15,7 +15,7 @@ def digits(n=10 * BATCH, seed=0):
 
 
 def training_step(jit_compile):
-    """A step with weights of its own: images and labels in, the loss out."""
+    """Make a step with its own weights: images and labels in, the loss out."""
     weights, bias = tf.Variable(tf.zeros((PIXELS, CLASSES))), tf.Variable(tf.zeros((CLASSES,)))
 
     @tf.function(jit_compile=jit_compile)

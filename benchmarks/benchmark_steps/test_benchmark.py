@@ -1,4 +1,4 @@
-"""The same steps as a user of pytest-benchmark has them."""
+"""The same steps under pytest-benchmark."""
 
 import sys
 from pathlib import Path
