@@ -16,7 +16,8 @@ from pytest_tfperf.errors import TfperfError, UnknownMetric
 from pytest_tfperf.metrics import METRICS, Metric, nearest
 from pytest_tfperf.values import Advice, Json, Step, Table, Value
 
-FORMAT = 1
+FORMAT = 2
+"""Version of run files and of `--json`; in format 1 the columns of tables had no keys."""
 
 """Name of the trace event around a loop's `next()` on a tf.data iterator."""
 """The same around the `next()` on a Python iterator; by its prefix XProf takes it for input too."""
@@ -248,12 +249,13 @@ class Run:
         Raises:
             TfperfError: If it is no run file, or one of a newer format.
         """
-        found = data.get("format") if isinstance(data, dict) else None
-        if not isinstance(found, int):
+        version = data.get("format") if isinstance(data, dict) else None
+        if not isinstance(version, int) or version < 1:
             raise TfperfError(f"{where}: not a run file of pytest --tfperf-report")
-        if found > FORMAT:
+        if version > FORMAT:
             raise TfperfError(
-                f"{where}: format {found}, this version reads up to {FORMAT}; upgrade pytest-tfperf"
+                f"{where}: format {version}, this version reads up to {FORMAT};"
+                " upgrade pytest-tfperf"
             )
         try:
             created, commit = _text(data["created"]), _text(data.get("commit", ""))

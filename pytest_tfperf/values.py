@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -117,37 +118,116 @@ class Step:
     parts_s: Mapping[str, float]
 
 
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a table."""
+
+    key: str
+    """Name of its cells in a record; titles may change between versions, keys do not."""
+    title: str
+    unit: str = ""
+    """Unit of the numbers, one of `metrics`; empty for text."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Rows behind the metrics; `columns` are (title, unit of `metrics`, or "" for text), `n_more` rows were left out."""
+    """Rows behind the metrics."""
 
     title: str
-    columns: tuple[tuple[str, str], ...]
+    columns: tuple[Column, ...]
     rows: tuple[tuple[Any, ...], ...]
+    """Cells in the order of the columns: text, numbers, booleans or None."""
     n_more: int = 0
+    """Number of rows left out."""
 
     @classmethod
     def of(
         cls,
         title: str,
-        columns: Sequence[tuple[str, str]],
+        columns: Sequence[Column],
         rows: Sequence[Sequence[Any]],
         limit: int = 50,
     ) -> Table:
-        """The first `limit` rows; their cells are text, numbers, booleans or None."""
+        """
+        Make a table of the first `limit` rows.
+
+        Args:
+            title: Title of the table.
+            columns: Columns with different keys.
+            rows: Cells in the order of the columns: text, numbers, booleans or None.
+            limit: Number of rows to keep.
+        """
         kept = tuple(tuple(row) for row in rows[:limit])
         return cls(title=title, columns=tuple(columns), rows=kept, n_more=len(rows) - len(kept))
 
+    def records(self) -> list[dict[str, Any]]:
+        """Return each row as a mapping from the keys of the columns to its cells."""
+        keys = [column.key for column in self.columns]
+        return [dict(zip(keys, row, strict=True)) for row in self.rows]
+
     @classmethod
     def from_json(cls, data: Json) -> Table:
-        """The inverse of `asdict`."""
-        return cls(
-            **{
-                **data,
-                "columns": tuple(map(tuple, data["columns"])),
-                "rows": tuple(map(tuple, data["rows"])),
-            }
-        )
+        """
+        Make a table from the output of `asdict`, or from that of format 1.
+
+        Raises:
+            ValueError: If a row has more or fewer cells than there are columns.
+        """
+        columns, rows = _columns(data["columns"]), tuple(map(tuple, data["rows"]))
+        if any(len(row) != len(columns) for row in rows):
+            raise ValueError(f"rows of {data['title']!r} without one cell for each column")
+        return cls(title=data["title"], columns=columns, rows=rows, n_more=data.get("n_more", 0))
+
+
+def titled_columns(columns: Iterable[tuple[str, str]]) -> tuple[Column, ...]:
+    """
+    Make columns from titles and units, with keys derived from the titles.
+
+    A key that two titles would share gets a number.
+    """
+    found: dict[str, Column] = {}
+    for title, unit in columns:
+        words = _NO_KEY.sub("_", title.lower()).strip("_")
+        key = first = _KEYS_OF_TITLES.get(title, words) or "column"
+        number = 1
+        while key in found:
+            number += 1
+            key = f"{first}_{number}"
+        found[key] = Column(key, title, unit)
+    return tuple(found.values())
+
+
+_NO_KEY = re.compile(r"\W+")
+_KEYS_OF_TITLES = {
+    "FLOP": "flops",
+    "an element": "element_s",
+    "before Grappler": "before",
+    "blocks a step": "blocking_s",
+    "calls a step": "calls",
+    "compiled in": "compile_s",
+    "into the step": "into_step_s",
+    "max": "max_s",
+    "mean": "mean_s",
+    "min": "min_s",
+    "more than the median": "over_median",
+    "of": "buffer_limit",
+    "rows × columns × depth": "size",
+    "self": "self_s",
+    "self time a step": "self_s",
+    "total": "total_s",
+}
+"""Keys of the titles in format 1, where columns had no keys, unless the title itself is the key."""
+
+
+def _columns(columns: Sequence[Any]) -> tuple[Column, ...]:
+    """Read columns from JSON: objects, or `[title, unit]` in format 1."""
+    if all(isinstance(column, dict) for column in columns):
+        found = tuple(Column(one["key"], one["title"], one["unit"]) for one in columns)
+    else:
+        found = titled_columns((title, unit) for title, unit in columns)
+    if not all(isinstance(text, str) for one in found for text in (one.key, one.title, one.unit)):
+        raise ValueError(f"columns {columns!r}, whose key, title and unit are not text")
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

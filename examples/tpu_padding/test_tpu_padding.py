@@ -30,10 +30,11 @@ def profiled(tf_profile):
 def test_the_sizes_waste_a_quarter_and_more(profiled):
     """The profile names the arrays, their lines, and sizes that fill their tiles."""
     profile = profiled(**AS_IT_IS)
-    rows = profile.tables["padding"].rows
-    assert rows[0][2:4] == ("f32[100,32,32,20]", "f32[128,32,32,24]{0,3,2,1:T(8,128)}")
-    assert rows[0][6].startswith("speech.py:")
-    assert rows[0][7].startswith("100 → 128, 20 → 24: saves ")
+    worst, *_ = profile.tables["padding"].records()
+    assert worst["shape"] == "f32[100,32,32,20]"
+    assert worst["padded"] == "f32[128,32,32,24]{0,3,2,1:T(8,128)}"
+    assert worst["line"].startswith("speech.py:")
+    assert worst["try"].startswith("100 → 128, 20 → 24: saves ")
 
 
 @pytest.mark.tfperf(max_padding_overhead="2%", tpu="v5e")

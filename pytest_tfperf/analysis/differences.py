@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from difflib import SequenceMatcher
 from typing import Any
@@ -177,10 +177,13 @@ def _groups(before: Table | None, after: Table | None) -> dict[tuple[str, str], 
 def _op_rows(table: Table | None) -> tuple[dict[_Key, tuple[float, float]], float]:
     """(side, type, op) with occurrences and self seconds in a step; and the most that an op takes which was left out."""
     rows: dict[_Key, tuple[float, float]] = {}
-    for side, name, kind, runs, _, self_s, *_ in table.rows if table else ():
-        before = rows.get((side, kind, name), (0.0, 0.0))
-        rows[side, kind, name] = (before[0] + runs, before[1] + self_s)
-    return rows, min((row[5] for row in table.rows), default=0.0) if table and table.n_more else 0.0
+    records = table.records() if table else []
+    for row in records:
+        key = row["where"], row["type"], row["op"]
+        runs, self_s = rows.get(key, (0.0, 0.0))
+        rows[key] = (runs + row["occurrences"], self_s + row["self_s"])
+    is_cut = table is not None and table.n_more > 0
+    return rows, min((row["self_s"] for row in records), default=0.0) if is_cut else 0.0
 
 
 def _mean_s(row: tuple[float, float] | None) -> float:
@@ -214,61 +217,72 @@ def _names(come: Sequence[str], gone: Sequence[str]) -> str:
 def _stages(before: Profile, after: Profile, least_s: float) -> Iterator[Difference]:
     """Stage by stage from the step down, those of one type and name in the same order."""
     old, new = (
-        _merged(profile.tables["stages"].rows) if "stages" in profile.tables else []
-        for profile in (before, after)
+        _merged(profile.tables.get("stages", _NONE).records()) for profile in (before, after)
     )
     matcher = SequenceMatcher(
-        a=[_stage(row) for row in old], b=[_stage(row) for row in new], autojunk=False
+        a=[stage.label for stage in old], b=[stage.label for stage in new], autojunk=False
     )
     for tag, i, j, k, m in matcher.get_opcodes():
         if tag == "equal":
             for a, b in zip(old[i:j], new[k:m], strict=True):
-                change_s = max(b[3] - a[3], b[4] - a[4], key=abs)
+                change_s = max(b.self_s - a.self_s, b.blocking_s - a.blocking_s, key=abs)
                 if abs(change_s) >= least_s:
                     yield Difference(what=_changed_stage(a, b, least_s), seconds=change_s)
             continue
         yield from (
-            Difference(what=f"input stage {_stage(row)} lost", seconds=-row[3])
-            for row in old[i:j]
-            if row[2] >= _LEAST_RUNS
+            Difference(what=f"input stage {stage.label} lost", seconds=-stage.self_s)
+            for stage in old[i:j]
+            if stage.calls >= _LEAST_RUNS
         )
         yield from (
-            Difference(what=f"input stage {_stage(row)} new", seconds=row[3])
-            for row in new[k:m]
-            if row[2] >= _LEAST_RUNS
+            Difference(what=f"input stage {stage.label} new", seconds=stage.self_s)
+            for stage in new[k:m]
+            if stage.calls >= _LEAST_RUNS
         )
 
 
-def _merged(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
-    """Those of one place in the tree as one: where a pipeline repeats, each epoch that falls into the window has its own."""
-    found: dict[tuple[str, ...], list[Any]] = {}
+@dataclass(slots=True)
+class _Stage:
+    """One place in the tree of input stages, per step."""
+
+    label: str
+    """Type of the stage, and the name that the user gave it."""
+    parallelism: float | None
+    buffer_limit: float | None
+    calls: float = 0.0
+    self_s: float = 0.0
+    blocking_s: float = 0.0
+
+
+def _merged(rows: Iterable[Mapping[str, Any]]) -> list[_Stage]:
+    """Merge the rows of one place in the tree: a repeated pipeline has one for each epoch."""
+    found: dict[tuple[str, ...], _Stage] = {}
     path: tuple[str, ...] = ()
     for row in rows:
-        path = (*path[: (len(row[0]) - len(row[0].lstrip())) // 2], _stage(row))
-        one = found.setdefault(path, [*row[:2], 0.0, 0.0, 0.0, *row[5:]])
-        one[2:5] = [a + b for a, b in zip(one[2:5], row[2:5], strict=True)]
+        name = row["stage"].lstrip()
+        depth = (len(row["stage"]) - len(name)) // 2
+        label = f"{name.strip()} {_short(row['name'])}".strip()
+        path = (*path[:depth], label)
+        stage = found.setdefault(path, _Stage(label, row["parallelism"], row["buffer_limit"]))
+        stage.calls += row["calls"]
+        stage.self_s += row["self_s"]
+        stage.blocking_s += row["blocking_s"]
     return list(found.values())
 
 
-def _stage(row: Sequence[Any]) -> str:
-    """The type of a stage, and the name that the user gave it."""
-    return f"{row[0].strip()} {_short(row[1])}".strip()
+def _changed_stage(old: _Stage, new: _Stage, least_s: float) -> str:
+    said = [f"self time {_times(old.self_s, new.self_s)}"]
+    if abs(new.blocking_s - old.blocking_s) >= least_s:
+        said.append(f"blocks the step {_times(old.blocking_s, new.blocking_s)}")
+    said += _changed_setting("parallelism", old.parallelism, new.parallelism)
+    said += _changed_setting("buffer", old.buffer_limit, new.buffer_limit)
+    return f"input stage {new.label}: {', '.join(said)}"
 
 
-def _changed_stage(old: Sequence[Any], new: Sequence[Any], least_s: float) -> str:
-    said = [f"self time {_times(old[3], new[3])}"]
-    if abs(new[4] - old[4]) >= least_s:
-        said.append(f"blocks the step {_times(old[4], new[4])}")
-    said += [
-        f"{title} {_count(old[at])} → {_count(new[at])}"
-        for title, at in (("parallelism", 6), ("buffer", 8))
-        if _differ(old[at], new[at])
-    ]
-    return f"input stage {_stage(new)}: {', '.join(said)}"
-
-
-def _differ(old: float | None, new: float | None) -> bool:
-    return old is not None and new is not None and old != new
+def _changed_setting(title: str, old: float | None, new: float | None) -> list[str]:
+    if old is None or new is None or old == new:
+        return []
+    return [f"{title} {_count(old)} → {_count(new)}"]
 
 
 def _executables(before: Profile, after: Profile) -> Iterator[Difference]:
@@ -301,11 +315,14 @@ def _programs(table: Table | None) -> dict[str, tuple[tuple[float, ...], list[st
     Those that run once an epoch, for a last batch that is smaller, may or may not fall into the window: they are left out.
     """
     found: dict[str, tuple[tuple[float, ...], list[str]]] = {}
-    for row in (row for row in table.rows if row[1] >= _LEAST_RUNS) if table else ():
-        counts, hashes = found.get(row[0], ((0, 0, 0), []))
-        found[row[0]] = (
-            tuple(a + b for a, b in zip(counts, row[1:4], strict=True)),
-            sorted([*hashes, *row[10:]]),
+    for row in table.records() if table else ():
+        if row["runs"] < _LEAST_RUNS:
+            continue
+        counts, hashes = found.get(row["executable"], ((0, 0, 0), []))
+        more = (row["runs"], row["ops"], row["fusions"])
+        found[row["executable"]] = (
+            tuple(a + b for a, b in zip(counts, more, strict=True)),
+            sorted([*hashes, row["hlo"]] if row.get("hlo") else hashes),
         )
     return found
 
@@ -315,7 +332,8 @@ def _graph(before: Profile, after: Profile) -> Iterator[Difference]:
     if "graph" not in before.tables or "graph" not in after.tables:
         return
     old, new = (
-        {row[0]: row[2] for row in profile.tables["graph"].rows} for profile in (before, after)
+        {row["type"]: row["after"] for row in profile.tables["graph"].records()}
+        for profile in (before, after)
     )
     changed = [name for name in dict.fromkeys([*old, *new]) if old.get(name, 0) != new.get(name, 0)]
     changed.sort(key=lambda name: -abs(new.get(name, 0) - old.get(name, 0)))
@@ -329,11 +347,11 @@ def _outside(before: Profile, after: Profile) -> Iterator[Difference]:
     """What XLA compiled before, or was not there, and runs outside of it now."""
     if "executables" not in before.tables or before.tables.get("outside_xla", _NONE).n_more:
         return
-    there = {(row[1], row[3]) for row in before.tables.get("outside_xla", _NONE).rows}
+    there = {(row["type"], row["why"]) for row in before.tables.get("outside_xla", _NONE).records()}
     now = [
-        f"{_short(row[1])}{f' at {row[2]}' if row[2] else ''} ({row[3]})"
-        for row in after.tables.get("outside_xla", _NONE).rows
-        if (row[1], row[3]) not in there
+        _short(row["type"]) + (f" at {row['line']}" if row["line"] else "") + f" ({row['why']})"
+        for row in after.tables.get("outside_xla", _NONE).records()
+        if (row["type"], row["why"]) not in there
     ]
     if now:
         yield Difference(what=f"outside XLA now: {_few(now)}")

@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 from pytest_tfperf.analysis.diagnosis import outside_cause
 from pytest_tfperf.hlo.module import HloModule
+from pytest_tfperf.metrics import COUNT
 from pytest_tfperf.op_types import EAGER, FELL_BACK, WHY_OUTSIDE, computes
 from pytest_tfperf.recording import Cluster, Recording, StepGraph
-from pytest_tfperf.values import Source, Table, Value
+from pytest_tfperf.values import Column, Source, Table, Value
 
 _NOT_SEEN = "no step was run for the graphs"
 _NO_FUNCTION = "the step calls no tf.function, so it has no graph"
@@ -173,12 +174,24 @@ def _type_table(graph: StepGraph) -> Table:
     ]
     rows.sort(key=lambda row: (-abs(row[1] - row[2]), -row[1], row[0]))
     return Table.of(
-        "ops by type", (("type", ""), ("before Grappler", "count"), ("after", "count")), rows
+        "ops by type",
+        (
+            Column("type", "type"),
+            Column("before", "before Grappler", COUNT),
+            Column("after", "after", COUNT),
+        ),
+        rows,
     )
 
 
 def _outside_table(outside: Sequence[Outside]) -> Table:
-    columns = (("op", ""), ("type", ""), ("line", ""), ("why", ""), ("ops", "count"))
+    columns = (
+        Column("op", "op"),
+        Column("type", "type"),
+        Column("line", "line"),
+        Column("why", "why"),
+        Column("ops", "ops", COUNT),
+    )
     return Table.of(
         "outside XLA",
         columns,
@@ -217,10 +230,10 @@ def optimizer_table(graph: StepGraph) -> Table:
         for option in order
     ]
     columns = [
-        ("optimiser", ""),
-        ("option", ""),
-        ("ops without it", "count"),
-        ("removed by it", "count"),
+        Column("optimiser", "optimiser"),
+        Column("option", "option"),
+        Column("ops_without_it", "ops without it", COUNT),
+        Column("removed_by_it", "removed by it", COUNT),
     ]
     return Table.of(f"Grappler's optimisers, offline: {with_all} ops with all", columns, rows)
 
@@ -235,6 +248,12 @@ def surviving_table(graph: StepGraph) -> Table:
     ]
     return Table.of(
         "ops that Grappler left",
-        [("type", ""), ("ops", "count"), ("line", ""), ("why", ""), ("first", "")],
+        [
+            Column("type", "type"),
+            Column("ops", "ops", COUNT),
+            Column("line", "line"),
+            Column("why", "why"),
+            Column("first", "first"),
+        ],
         rows,
     )

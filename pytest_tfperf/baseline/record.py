@@ -9,10 +9,17 @@ from typing import Any
 
 from pytest_tfperf.baseline.history import merge_runs, rounded
 from pytest_tfperf.baseline.step_time import why_not_timed
-from pytest_tfperf.baseline.store import Place, entry_key, locked, read_file, write_files
+from pytest_tfperf.baseline.store import (
+    BASELINE_FORMAT,
+    Place,
+    entry_key,
+    locked,
+    read_file,
+    write_files,
+)
 from pytest_tfperf.checks.limits import DEFAULT_TOLERANCE
 from pytest_tfperf.metrics import MACHINE, PLATFORM, PROGRAM, Metric, format_quantity, told_apart
-from pytest_tfperf.results import FORMAT, Profile, Run, TestRecord
+from pytest_tfperf.results import Profile, Run, TestRecord
 from pytest_tfperf.values import Json
 
 _SHOWN_CHANGES = 4
@@ -170,7 +177,7 @@ def _good(found: Sequence[_Found]) -> tuple[list[_Found], Recorded]:
 
 def _structure(found: Sequence[_Found], only_new: bool, contents: dict[Path, Json]) -> Recorded:
     path, key, workload = found[0].place.structure, found[0].key, found[0].profile.workload
-    content = contents.get(path) or read_file(path) or {"format": FORMAT, "tests": {}}
+    content = contents.get(path) or read_file(path) or {"format": BASELINE_FORMAT, "tests": {}}
     old = content["tests"].get(key)
     if only_new and old is not None and old["workload"] != workload:
         return Recorded()
@@ -247,7 +254,7 @@ def _times(
     content = (
         contents.get(path)
         or read_file(path)
-        or {"format": FORMAT, "machine": dict(found[0].machine), "tests": {}}
+        or {"format": BASELINE_FORMAT, "machine": dict(found[0].machine), "tests": {}}
     )
     key, tests = found[0].key, content["tests"]
     name = found[0].place.timing_key(key)

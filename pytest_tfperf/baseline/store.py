@@ -21,10 +21,11 @@ from filelock import FileLock, Timeout
 
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.files import lock_folder, replacing
-from pytest_tfperf.results import FORMAT
 from pytest_tfperf.values import Json
 
 FOLDER = "__tfperf__"
+BASELINE_FORMAT = 1
+"""Version of the baseline files."""
 _LOCK_SECONDS = 60
 
 
@@ -117,9 +118,9 @@ def read_file(path: Path) -> Json:
             f"baseline {path}: not JSON ({error}); restore it from git, or delete it and run --tfperf-update"
         ) from error
     version = content.get("format") if isinstance(content, dict) else None
-    if isinstance(version, int) and version > FORMAT:
+    if isinstance(version, int) and version > BASELINE_FORMAT:
         raise BaselineError(
-            f"baseline {path}: format {version}, this version reads up to {FORMAT}; upgrade pytest-tfperf"
+            f"baseline {path}: format {version}, this version reads up to {BASELINE_FORMAT}; upgrade pytest-tfperf"
         )
     if not isinstance(version, int) or not _well_formed(content):
         raise BaselineError(

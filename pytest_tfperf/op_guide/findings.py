@@ -8,7 +8,7 @@ from dataclasses import replace
 from pytest_tfperf.op_guide.rules import ALL, INFO, OFF, ON, SUPPRESSED, Finding, findings
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.results import Profile
-from pytest_tfperf.values import Source, Table, Value
+from pytest_tfperf.values import Column, Source, Table, Value
 
 METRIC, TABLE = "op_guide_findings", "op_guide"
 _SHOWN = 3
@@ -52,14 +52,14 @@ def _value(recording: Recording, found: Sequence[Finding] | None) -> Value:
 
 def _table(found: Sequence[Finding] | None) -> dict[str, Table]:
     columns = (
-        ("code", ""),
-        ("level", ""),
-        ("op", ""),
-        ("type", ""),
-        ("line", ""),
-        ("what", ""),
-        ("why", ""),
-        ("rewrite", ""),
+        Column("code", "code"),
+        Column("level", "level"),
+        Column("op", "op"),
+        Column("type", "type"),
+        Column("line", "line"),
+        Column("what", "what"),
+        Column("why", "why"),
+        Column("rewrite", "rewrite"),
     )
     rows = [
         (one.code, one.level, one.op, one.op_type, one.line, one.what, one.why, one.rewrite)

@@ -17,7 +17,7 @@ from pytest_tfperf.padding.sizes import good_size
 from pytest_tfperf.trace.devices import gpus
 from pytest_tfperf.trace.stats import plane_stats
 from pytest_tfperf.trace.xspace import Trace
-from pytest_tfperf.values import Advice, Table
+from pytest_tfperf.values import Advice, Column, Table
 
 TILES = ((256, 128), (128, 128), (64, 64))
 """Rows and columns of the result that one block of threads computes: the largest, the usual and a small one of cuBLAS."""
@@ -28,17 +28,17 @@ _ALWAYS_GOOD_BITS, _BEST_BITS = 16 * 8, 128 * 8
 _FIRST_WITH_TF32, _HALF = 8, 16
 _LITTLE = 16  # a size may change by this part for the best alignment
 _COLUMNS = (
-    ("op", ""),
-    ("rows × columns × depth", ""),
-    ("type", ""),
-    ("not aligned", ""),
-    ("good size", ""),
-    ("alignment_overhead", RATIO),
-    ("at most", RATIO),
-    ("wave overhead", ""),
-    ("FLOPs", FLOP),
-    ("times", COUNT),
-    ("line", ""),
+    Column("op", "op"),
+    Column("size", "rows × columns × depth"),
+    Column("type", "type"),
+    Column("not_aligned", "not aligned"),
+    Column("good_size", "good size"),
+    Column("alignment_overhead", "alignment_overhead", RATIO),
+    Column("at_most", "at most", RATIO),
+    Column("wave_overhead", "wave overhead"),
+    Column("flops", "FLOPs", FLOP),
+    Column("times", "times", COUNT),
+    Column("line", "line"),
 )
 
 

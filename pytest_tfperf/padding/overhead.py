@@ -18,7 +18,7 @@ from pytest_tfperf.padding.measured import has_tiles, measured_padding
 from pytest_tfperf.padding.predict import predict
 from pytest_tfperf.padding.tpu import DEFAULT, Generation, generation
 from pytest_tfperf.recording import Recording
-from pytest_tfperf.values import Source, Table, Value
+from pytest_tfperf.values import Column, Source, Table, Value
 
 MEMORY, MATRIX_UNIT = "padding_overhead", "mxu_padding_overhead"
 Modules = Sequence[tuple[HloModule, float]]
@@ -27,14 +27,14 @@ Modules = Sequence[tuple[HloModule, float]]
 _WORST = 5
 _MATRIX_OPS = re.compile(r"MatMul|Conv|Einsum|CudnnRNN")
 _COLUMNS = (
-    ("array", ""),
-    ("made by", ""),
-    ("shape", ""),
-    ("padded", ""),
-    ("bytes", BYTES),
-    ("padded bytes", BYTES),
-    ("line", ""),
-    ("try", ""),
+    Column("array", "array"),
+    Column("made_by", "made by"),
+    Column("shape", "shape"),
+    Column("padded", "padded"),
+    Column("bytes", "bytes", BYTES),
+    Column("padded_bytes", "padded bytes", BYTES),
+    Column("line", "line"),
+    Column("try", "try"),
 )
 _CALL = "StatefulPartitionedCall/"
 _NO_HLO = "the trace does not hold the HLO of what ran on the TPU"

@@ -81,13 +81,13 @@ def render_table(table: Table, verbose: bool, width: int = BOUNDLESS) -> list[st
     """A table's title, its first rows (with `verbose` all that were kept) that wide, and how many more there are."""
     shown = table.rows if verbose else table.rows[:_FEW]
     cells = [
-        [_cell(value, unit) for value, (_, unit) in zip(row, table.columns, strict=True)]
+        [_cell(value, column.unit) for value, column in zip(row, table.columns, strict=True)]
         for row in shown
     ]
-    sides = ["right" if unit else "left" for _, unit in table.columns]
+    sides = ["right" if column.unit else "left" for column in table.columns]
     more = table.n_more + len(table.rows) - len(shown)
     hint = "" if verbose else " (-v shows more)"
-    titles = [title for title, _ in table.columns]
+    titles = [column.title for column in table.columns]
     return [
         table.title,
         *fitted_table(titles, cells, sides, width),

@@ -17,7 +17,7 @@ from pytest_tfperf.stats.signed_rank import (
     needed_pairs,
     ratio_interval,
 )
-from pytest_tfperf.values import Json, Table, Value
+from pytest_tfperf.values import Json, Table, Value, titled_columns
 from pytest_tfperf.variants.outputs import Leaves, Tolerance
 
 CONFIDENCE = 0.99
@@ -151,7 +151,7 @@ class Comparison:
                 rows.append([metric, *cells])
         return Table.of(
             "comparison",
-            [("metric", ""), *((name, "") for name in self.variants)],
+            titled_columns((title, "") for title in ("metric", *self.variants)),
             rows,
             limit=len(rows),
         )

@@ -5,7 +5,7 @@ from dataclasses import replace
 from helpers.builders import check, profile, record_of, value
 
 from pytest_tfperf.results import Run, Verdict
-from pytest_tfperf.values import PARTS, Advice, Step, Table
+from pytest_tfperf.values import PARTS, Advice, Column, Step, Table
 
 LONG = "TestModels::test_train_step[resnet50-batch_size_256-mixed_bfloat16]"
 DIFFERENCES = (
@@ -53,7 +53,7 @@ TRAIN = replace(
     tables={
         "stages": Table.of(
             "input pipeline",
-            (("stage", ""), ("self time a step", "s")),
+            [Column("stage", "stage"), Column("self_s", "self time a step", "s")],
             [("Map", 0.003), ("Batch", None)],
         )
     },

@@ -9,7 +9,7 @@ from helpers.builders import LAPTOP, check, profile, record_of, run_of, value
 
 from pytest_tfperf.metrics import Metric
 from pytest_tfperf.report.html.page import render_html
-from pytest_tfperf.values import PARTS, Advice, Source, Step, Table, Value
+from pytest_tfperf.values import PARTS, Advice, Column, Source, Step, Table, Value
 
 pytestmark = pytest.mark.skipif(
     CHROMIUM is None,
@@ -47,7 +47,12 @@ SHOWN = "[...document.querySelectorAll('.test')].filter((test) => test.checkVisi
 
 def nasty_run():
     """Names that mean harm wherever a project, a model or a damaged run file has a name."""
-    columns = (("op", ""), ("type", ""), ("self", "s"), (NASTY, NASTY))
+    columns = (
+        Column("op", "op"),
+        Column("type", "type"),
+        Column("self_s", "self", "s"),
+        Column(NASTY, NASTY, NASTY),
+    )
     measured = replace(
         profile(
             NASTY,
@@ -104,12 +109,12 @@ def drawn_run():
     }
     held = Table.of(
         "memory over train 1",
-        (("into the step", "s"), ("held", "bytes")),
+        [Column("into_step_s", "into the step", "s"), Column("held", "held", "bytes")],
         [(n / 1000, 2**20 + n) for n in range(10)],
     )
     wide = Table.of(
         "ops",
-        tuple((f"column {n}", "s" if n % 2 else "") for n in range(10)),
+        [Column(f"column_{n}", f"column {n}", "s" if n % 2 else "") for n in range(10)],
         [("layer/dense/MatMul", 0.00123) * 5],
     )
     parts = dict.fromkeys(PARTS, 0.001)
@@ -129,7 +134,12 @@ def drawn_run():
 
 def sorted_run():
     """A table whose rows stand in none of its orders."""
-    columns = (("op", ""), ("self", "s"), ("size", "bytes"), ("share", "0..1"))
+    columns = (
+        Column("op", "op"),
+        Column("self_s", "self", "s"),
+        Column("size", "size", "bytes"),
+        Column("share", "share", "0..1"),
+    )
     rows = (("b", 0.0012, 2**20, 0.09), ("c", 1.0, None, 0.5), ("A", 0.0009, 3000.0, 0.1))
     return run_of(
         record_of(

@@ -9,7 +9,7 @@ from helpers.builders import WORKLOAD, check, profile, record_of, value
 
 from pytest_tfperf.errors import TfperfError, UnknownMetric
 from pytest_tfperf.results import Check, Profile, Run, TestRecord, Verdict
-from pytest_tfperf.values import PARTS, Advice, Source, Step, Table, Value
+from pytest_tfperf.values import PARTS, Advice, Column, Source, Step, Table, Value, titled_columns
 
 
 def through_json(data):
@@ -36,7 +36,7 @@ def full_profile():
         tables={
             "ops": Table.of(
                 "ops of a step",
-                (("op", ""), ("self time", "s"), ("eager", "")),
+                [Column("op", "op"), Column("self_s", "self time", "s"), Column("eager", "eager")],
                 [("MatMul", 0.001, False), ("Add", None, True)],
                 1,
             )
@@ -58,9 +58,46 @@ def test_a_number_survives_json(source):
 
 
 def test_a_table_keeps_its_first_rows_and_says_how_many_it_left_out():
-    table = Table.of("t", (("n", "count"),), [(n,) for n in range(7)], 3)
+    table = Table.of("t", [Column("n", "n", "count")], [(n,) for n in range(7)], 3)
     assert (table.rows, table.n_more) == (((0,), (1,), (2,)), 4)
-    assert Table.of("t", (("n", "count"),), [(1,)]).n_more == 0
+    assert Table.of("t", [Column("n", "n", "count")], [(1,)]).n_more == 0
+
+
+def test_the_records_of_a_table_have_its_cells_by_key():
+    columns = [Column("op", "op"), Column("self_s", "self", "s")]
+    assert Table.of("t", columns, [("MatMul", 0.5), ("Add", None)]).records() == [
+        {"op": "MatMul", "self_s": 0.5},
+        {"op": "Add", "self_s": None},
+    ]
+
+
+def test_columns_of_format_1_get_their_keys_from_their_titles():
+    data = {
+        "title": "stages",
+        "columns": [["stage", ""], ["self time a step", "s"], ["of", "count"], ["told by", ""]],
+        "rows": [["Map", 0.5, 8, "the data"]],
+        "n_more": 2,
+    }
+    table = Table.from_json(data)
+    assert table.columns == (
+        Column("stage", "stage"),
+        Column("self_s", "self time a step", "s"),
+        Column("buffer_limit", "of", "count"),
+        Column("told_by", "told by"),
+    )
+    assert (table.records()[0]["self_s"], table.n_more) == (0.5, 2)
+
+
+def test_titles_that_are_alike_get_different_keys():
+    columns = titled_columns([("Self", "s"), ("self!", "s"), ("÷", ""), ("", "")])
+    assert [column.key for column in columns] == ["self", "self_2", "column", "column_2"]
+
+
+@pytest.mark.parametrize("row", [["MatMul"], ["MatMul", 0.5, 1]])
+def test_a_row_without_one_cell_for_each_column_is_refused(row):
+    data = {"title": "t", "columns": [["op", ""], ["self", "s"]], "rows": [row]}
+    with pytest.raises(ValueError, match="one cell for each column"):
+        Table.from_json(data)
 
 
 def test_an_unknown_value_survives_json_with_its_reason():
@@ -130,7 +167,7 @@ def test_a_run_survives_json():
         commit="abc",
     )
     assert Run.from_json(through_json(before.to_json()), "run.json") == before
-    assert before.to_json()["format"] == 1
+    assert before.to_json()["format"] == 2
 
 
 def test_a_metric_is_an_attribute():
@@ -207,7 +244,18 @@ def test_low_and_high_are_the_number_where_steps_do_not_differ():
 
 
 @pytest.mark.parametrize(
-    "data", [[], "text", 5, None, {}, {"tests": []}, {"format": "1", "tests": []}], ids=str
+    "data",
+    [
+        [],
+        "text",
+        5,
+        None,
+        {},
+        {"tests": []},
+        {"format": "1", "tests": []},
+        {"format": 0, "tests": []},
+    ],
+    ids=str,
 )
 def test_what_is_no_run_file_is_refused(data):
     with pytest.raises(TfperfError, match=r"^run\.json: not a run file of pytest --tfperf-report$"):
@@ -217,9 +265,9 @@ def test_what_is_no_run_file_is_refused(data):
 def test_a_newer_format_is_refused_whatever_is_in_it():
     with pytest.raises(
         TfperfError,
-        match=r"^run\.json: format 2, this version reads up to 1; upgrade pytest-tfperf$",
+        match=r"^run\.json: format 3, this version reads up to 2; upgrade pytest-tfperf$",
     ):
-        Run.from_json({"format": 2, "suites": {}}, "run.json")
+        Run.from_json({"format": 3, "suites": {}}, "run.json")
 
 
 def damage(*path, to):
@@ -251,6 +299,9 @@ def damage(*path, to):
         damage("tests", 0, "profiles", 0, "metrics", "step_time", "value", to=float("nan")),
         damage("tests", 0, "profiles", 0, "metrics", "step_time", "source", to="guess"),
         damage("tests", 0, "checks", 0, "verdict", to="FINE"),
+        damage("tests", 0, "profiles", 0, "tables", "ops", "columns", 0, to="op"),
+        damage("tests", 0, "profiles", 0, "tables", "ops", "columns", 0, "title", to=5),
+        damage("tests", 0, "profiles", 0, "tables", "ops", "rows", 0, to=["MatMul"]),
     ],
 )
 def test_a_damaged_run_file_is_named_and_refused(data):

@@ -29,7 +29,7 @@ from pytest_tfperf.metrics import BYTES, COUNT, SECONDS, SHARE
 from pytest_tfperf.trace.devices import gpus, stream_events
 from pytest_tfperf.trace.stats import labels
 from pytest_tfperf.trace.xspace import Plane, Trace
-from pytest_tfperf.values import Source, Table, Value
+from pytest_tfperf.values import Column, Source, Table, Value
 
 _PAIR = re.compile(r"([a-z_]+):([0-9.,]+)")
 _SHARED = ("static_shared", "dynamic_shared", "shm", "group_mem")
@@ -93,20 +93,20 @@ def find_kernels(trace: Trace, steps: Steps) -> list[Kernel]:
 def kernel_table(kernels: Sequence[Kernel], n_steps: int) -> Table:
     """The kernels by total time; launches and total are per step, all GPUs together."""
     columns = [
-        ("kernel", ""),
-        ("op", ""),
-        ("ops", COUNT),
-        ("launches", COUNT),
-        ("total", SECONDS),
-        ("mean", SECONDS),
-        ("min", SECONDS),
-        ("max", SECONDS),
-        ("registers", COUNT),
-        ("shared memory", BYTES),
-        ("grid", ""),
-        ("block", ""),
-        ("occupancy", SHARE),
-        ("tensor cores", ""),
+        Column("kernel", "kernel"),
+        Column("op", "op"),
+        Column("ops", "ops", COUNT),
+        Column("launches", "launches", COUNT),
+        Column("total_s", "total", SECONDS),
+        Column("mean_s", "mean", SECONDS),
+        Column("min_s", "min", SECONDS),
+        Column("max_s", "max", SECONDS),
+        Column("registers", "registers", COUNT),
+        Column("shared_memory", "shared memory", BYTES),
+        Column("grid", "grid"),
+        Column("block", "block"),
+        Column("occupancy", "occupancy", SHARE),
+        Column("tensor_cores", "tensor cores"),
     ]
     rows = [
         (

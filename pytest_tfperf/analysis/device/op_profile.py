@@ -9,21 +9,21 @@ from pytest_tfperf.analysis.device.roofline import AROUND_OTHERS, rate_of
 from pytest_tfperf.analysis.host.op_times import Op
 from pytest_tfperf.metrics import BYTES, COUNT, FLOP, FLOP_RATE, SECONDS, SHARE
 from pytest_tfperf.trace.device_spec import DeviceSpec
-from pytest_tfperf.values import Table
+from pytest_tfperf.values import Column, Table
 
 IDLE = "idle"
 COLUMNS = (
-    ("module", ""),
-    ("category", ""),
-    ("op", ""),
-    ("occurrences", COUNT),
-    ("self", SECONDS),
-    ("share", SHARE),
-    ("FLOP", FLOP),
-    ("memory", BYTES),
-    ("FLOP rate", FLOP_RATE),
-    ("of peak", SHARE),
-    ("of peak bandwidth", SHARE),
+    Column("module", "module"),
+    Column("category", "category"),
+    Column("op", "op"),
+    Column("occurrences", "occurrences", COUNT),
+    Column("self_s", "self", SECONDS),
+    Column("share", "share", SHARE),
+    Column("flops", "FLOP", FLOP),
+    Column("memory", "memory", BYTES),
+    Column("flop_rate", "FLOP rate", FLOP_RATE),
+    Column("of_peak", "of peak", SHARE),
+    Column("of_peak_bandwidth", "of peak bandwidth", SHARE),
 )
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pytest_tfperf.analysis.host.op_times import Op
 from pytest_tfperf.metrics import BANDWIDTH, FLOP, FLOP_RATE, SECONDS, SHARE
 from pytest_tfperf.trace.device_spec import DeviceSpec
-from pytest_tfperf.values import Source, Table, Value
+from pytest_tfperf.values import Column, Source, Table, Value
 
 AROUND_OTHERS = frozenset({"while", "conditional", "call", "megacore fusion"})
 """Categories of ops that run others."""
@@ -83,15 +83,15 @@ def is_async(op: Op) -> bool:
 def roofline_table(ops: Sequence[Op], spec: DeviceSpec | None, n_steps: int) -> Table:
     """The ops of a device with known cost, by self time: rates, what bounds them, and the share of that roof."""
     columns = [
-        ("op", ""),
-        ("category", ""),
-        ("self", SECONDS),
-        ("FLOP", FLOP),
-        ("FLOP rate", FLOP_RATE),
-        ("bandwidth", BANDWIDTH),
-        ("FLOP per byte", ""),
-        ("bound by", ""),
-        ("share of the roof", SHARE),
+        Column("op", "op"),
+        Column("category", "category"),
+        Column("self_s", "self", SECONDS),
+        Column("flops", "FLOP", FLOP),
+        Column("flop_rate", "FLOP rate", FLOP_RATE),
+        Column("bandwidth", "bandwidth", BANDWIDTH),
+        Column("flop_per_byte", "FLOP per byte"),
+        Column("bound_by", "bound by"),
+        Column("share_of_the_roof", "share of the roof", SHARE),
     ]
     known = [
         op

@@ -16,7 +16,7 @@ from pytest_tfperf.trace.devices import TPU, accelerators, tpu_ops
 from pytest_tfperf.trace.intervals import Spans, covered, merge
 from pytest_tfperf.trace.nesting import self_times
 from pytest_tfperf.trace.xspace import Plane, Trace
-from pytest_tfperf.values import Source, Table, Value
+from pytest_tfperf.values import Column, Source, Table, Value
 
 Seconds = npt.NDArray[np.float64]
 
@@ -91,11 +91,11 @@ def step_skew(times: DeviceTimes) -> Value:
 def device_table(times: DeviceTimes, steps: Steps) -> Table:
     """The devices by the time of their own work: seconds per step, share of the period, and how much more than the median device."""
     columns = [
-        ("device", ""),
-        ("busy", SECONDS),
-        ("working", SECONDS),
-        ("busy share", SHARE),
-        ("more than the median", RATIO),
+        Column("device", "device"),
+        Column("busy", "busy", SECONDS),
+        Column("working", "working", SECONDS),
+        Column("busy_share", "busy share", SHARE),
+        Column("over_median", "more than the median", RATIO),
     ]
     period, n_steps = float(steps.period_ps.sum()) * 1e-12, steps.n_steps
     working = times.working.sum(axis=1)

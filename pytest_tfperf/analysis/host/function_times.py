@@ -18,7 +18,7 @@ from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.nesting import self_times
 from pytest_tfperf.trace.stats import labels
 from pytest_tfperf.trace.xspace import HOST, Trace
-from pytest_tfperf.values import Table
+from pytest_tfperf.values import Column, Table
 
 MODES = ("traced", "notTraced", "eager", "concrete")
 
@@ -79,16 +79,16 @@ def _mode(text: str) -> int:
 def function_table(uses: list[FunctionUse], steps: Steps) -> Table:
     """The functions by self time: calls and seconds per step, share of the steps, and share of that time that was traced or run eagerly."""
     columns = [
-        ("function", ""),
-        ("calls", COUNT),
-        ("traced", COUNT),
-        ("eager", COUNT),
-        ("concrete", COUNT),
-        ("with XLA", COUNT),
-        ("traces so far", COUNT),
-        ("self", SECONDS),
-        ("share", SHARE),
-        ("traced or eager", SHARE),
+        Column("function", "function"),
+        Column("calls", "calls", COUNT),
+        Column("traced", "traced", COUNT),
+        Column("eager", "eager", COUNT),
+        Column("concrete", "concrete", COUNT),
+        Column("with_xla", "with XLA", COUNT),
+        Column("traces_so_far", "traces so far", COUNT),
+        Column("self_s", "self", SECONDS),
+        Column("share", "share", SHARE),
+        Column("traced_or_eager", "traced or eager", SHARE),
     ]
     period, n_steps = float(steps.period_ps.sum()) * 1e-12, steps.n_steps
     rows = [

@@ -15,7 +15,7 @@ from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.events import Events, Mask
 from pytest_tfperf.trace.stats import labels
 from pytest_tfperf.trace.xspace import HOST, Trace
-from pytest_tfperf.values import Table
+from pytest_tfperf.values import Column, Table
 
 ALLOCATION = "MemoryAllocation"
 
@@ -177,14 +177,14 @@ def memory_peaks(trace: Trace, steps: Steps) -> list[MemoryPeak]:
 def memory_table(peaks: Sequence[MemoryPeak]) -> Table:
     """The allocators by their peak in the steps."""
     columns = [
-        ("allocator", ""),
-        ("peak", BYTES),
-        ("step", ""),
-        ("into the step", SECONDS),
-        ("capacity", BYTES),
-        ("of capacity", SHARE),
-        ("lifetime peak", BYTES),
-        ("fragmentation", SHARE),
+        Column("allocator", "allocator"),
+        Column("peak", "peak", BYTES),
+        Column("step", "step"),
+        Column("into_step_s", "into the step", SECONDS),
+        Column("capacity", "capacity", BYTES),
+        Column("of_capacity", "of capacity", SHARE),
+        Column("lifetime_peak", "lifetime peak", BYTES),
+        Column("fragmentation", "fragmentation", SHARE),
     ]
     rows = [
         (
@@ -205,19 +205,23 @@ def memory_table(peaks: Sequence[MemoryPeak]) -> Table:
 def over_step_table(peak: MemoryPeak) -> Table:
     """What an allocator held over the step of its peak."""
     title = f"memory of {peak.allocator} over {peak.step}, the most in each part of it"
-    return Table.of(title, [("into the step", SECONDS), ("held", BYTES)], peak.over_step)
+    return Table.of(
+        title,
+        [Column("into_step_s", "into the step", SECONDS), Column("held", "held", BYTES)],
+        peak.over_step,
+    )
 
 
 def live_table(peak: MemoryPeak) -> Table:
     """What lived at an allocator's peak, the largest first, with what no allocation in the trace explains."""
     columns = [
-        ("op", ""),
-        ("region", ""),
-        ("type", ""),
-        ("shape", ""),
-        ("allocations", COUNT),
-        ("size", BYTES),
-        ("share", SHARE),
+        Column("op", "op"),
+        Column("region", "region"),
+        Column("type", "type"),
+        Column("shape", "shape"),
+        Column("allocations", "allocations", COUNT),
+        Column("size", "size", BYTES),
+        Column("share", "share", SHARE),
     ]
     rest = [(RESERVED, peak.reserved_bytes), (EARLIER, peak.earlier_bytes)]
     rows: list[tuple[Any, ...]] = [

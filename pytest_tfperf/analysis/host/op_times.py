@@ -27,7 +27,7 @@ from pytest_tfperf.trace.events import Events, Mask, metadata_texts
 from pytest_tfperf.trace.nesting import enclosing, self_times
 from pytest_tfperf.trace.stats import labels
 from pytest_tfperf.trace.xspace import HOST, Plane, Trace
-from pytest_tfperf.values import Table
+from pytest_tfperf.values import Column, Table
 
 HOST_SIDE, DATA_SIDE, GPU_SIDE, TPU_SIDE = "host", "tf.data", "GPU", "TPU"
 _MOVES = {
@@ -127,14 +127,14 @@ def with_costs(ops: Sequence[Op], modules: Mapping[str, Costs]) -> list[Op]:
 def op_table(ops: Sequence[Op], n_steps: int) -> Table:
     """The ops by their self time, seconds and occurrences per step; a share is of its side's self time."""
     columns = [
-        ("where", ""),
-        ("op", ""),
-        ("type", ""),
-        ("occurrences", COUNT),
-        ("total", SECONDS),
-        ("self", SECONDS),
-        ("share", SHARE),
-        ("eager", SHARE),
+        Column("where", "where"),
+        Column("op", "op"),
+        Column("type", "type"),
+        Column("occurrences", "occurrences", COUNT),
+        Column("total_s", "total", SECONDS),
+        Column("self_s", "self", SECONDS),
+        Column("share", "share", SHARE),
+        Column("eager", "eager", SHARE),
     ]
     sides: dict[str, float] = {}
     for op in ops:

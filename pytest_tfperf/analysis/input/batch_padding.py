@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pytest_tfperf.metrics import format_quantity
+from pytest_tfperf.metrics import COUNT, SHARE, format_quantity
 from pytest_tfperf.recording import Batches, BatchRows, Recording
 from pytest_tfperf.results import Profile
-from pytest_tfperf.values import Source, Table, Value
+from pytest_tfperf.values import Column, Source, Table, Value
 
 _NOT_SEEN = "batches are seen where tf_profile drives the steps: tf_profile(step, data), tf_profile.steps(data) or a Keras loop"
 _EMPTY = "the batches have no elements"
@@ -20,15 +20,15 @@ _WORTH = 0.02  # what a change must win of the elements to be suggested
 _MOST_BUCKETS, _CANDIDATES = 8, 32
 
 _COLUMNS = (
-    ("component", ""),
-    ("type", ""),
-    ("rows", "count"),
-    ("longest", "count"),
-    ("real elements", "count"),
-    ("elements", "count"),
-    ("padding", "0..1"),
-    ("pad value", ""),
-    ("told by", ""),
+    Column("component", "component"),
+    Column("type", "type"),
+    Column("rows", "rows", COUNT),
+    Column("longest", "longest", COUNT),
+    Column("real_elements", "real elements", COUNT),
+    Column("elements", "elements", COUNT),
+    Column("padding", "padding", SHARE),
+    Column("pad_value", "pad value"),
+    Column("told_by", "told by"),
 )
 
 Lengths = npt.NDArray[np.int64]

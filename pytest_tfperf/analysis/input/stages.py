@@ -14,12 +14,13 @@ from itertools import pairwise
 import numpy as np
 
 from pytest_tfperf.analysis.host.activity import DATA_RUNS, PYTHON_OPS, op_type, process_ids
+from pytest_tfperf.metrics import COUNT, SECONDS
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.events import Events, joined
 from pytest_tfperf.trace.intervals import EMPTY, Spans, covered, intersect, merge
 from pytest_tfperf.trace.nesting import enclosing, parents
 from pytest_tfperf.trace.xspace import HOST, Trace
-from pytest_tfperf.values import Table
+from pytest_tfperf.values import Column, Table
 
 ASYNC = frozenset(
     {
@@ -174,16 +175,16 @@ def input_capacity(stages: Sequence[Stage]) -> float | None:
 def stage_table(stages: Sequence[Stage], n_steps: int) -> Table:
     """The tree of stages, the step's side on top."""
     columns = (
-        ("stage", ""),
-        ("name", ""),
-        ("calls a step", "count"),
-        ("self time a step", "s"),
-        ("blocks a step", "s"),
-        ("an element", "s"),
-        ("parallelism", "count"),
-        ("buffered", "count"),
-        ("of", "count"),
-        ("kind", ""),
+        Column("stage", "stage"),
+        Column("name", "name"),
+        Column("calls", "calls a step", COUNT),
+        Column("self_s", "self time a step", SECONDS),
+        Column("blocking_s", "blocks a step", SECONDS),
+        Column("element_s", "an element", SECONDS),
+        Column("parallelism", "parallelism", COUNT),
+        Column("buffered", "buffered", COUNT),
+        Column("buffer_limit", "of", COUNT),
+        Column("kind", "kind"),
     )
     rows = [
         (

@@ -18,20 +18,20 @@ from pytest_tfperf.hlo.module import Buffers, HloComputation, HloInstruction, Hl
 from pytest_tfperf.metrics import BYTES, COUNT, FLOP, SECONDS
 from pytest_tfperf.trace.hlo_modules import buffer_sizes, live_modules, modules_of
 from pytest_tfperf.trace.xspace import Trace
-from pytest_tfperf.values import Source, Table, Value
+from pytest_tfperf.values import Column, Source, Table, Value
 
 _COLUMNS = (
-    ("executable", ""),
-    ("runs", COUNT),
-    ("ops", COUNT),
-    ("fusions", COUNT),
-    ("FLOPs", FLOP),
-    ("accessed", BYTES),
-    ("arguments", BYTES),
-    ("outputs", BYTES),
-    ("temporaries", BYTES),
-    ("compiled in", SECONDS),
-    ("HLO", ""),
+    Column("executable", "executable"),
+    Column("runs", "runs", COUNT),
+    Column("ops", "ops", COUNT),
+    Column("fusions", "fusions", COUNT),
+    Column("flops", "FLOPs", FLOP),
+    Column("accessed", "accessed", BYTES),
+    Column("arguments", "arguments", BYTES),
+    Column("outputs", "outputs", BYTES),
+    Column("temporaries", "temporaries", BYTES),
+    Column("compile_s", "compiled in", SECONDS),
+    Column("hlo", "HLO"),
 )
 _NO_OPS = frozenset(
     {"tuple", "get-tuple-element", "bitcast"}

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 from pytest_tfperf.analysis.xla.programs import Program
 from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule, Shape
 from pytest_tfperf.metrics import COUNT
-from pytest_tfperf.values import Table
+from pytest_tfperf.values import Column, Table
 
 _PLUMBING = frozenset(["parameter", "constant", "tuple", "get-tuple-element", "bitcast"])
 _NUMBERED = re.compile(r"(.*)_([0-9]{1,18})", re.DOTALL)
@@ -62,19 +62,25 @@ def hlo_diff(before: Sequence[Program], after: Sequence[Program]) -> dict[str, T
 
 def _op_table(old: _Counts, new: _Counts) -> Table:
     columns = [
-        ("opcode", ""),
-        ("op type", ""),
-        ("op", ""),
-        ("before", COUNT),
-        ("after", COUNT),
-        ("difference", COUNT),
+        Column("opcode", "opcode"),
+        Column("op_type", "op type"),
+        Column("op", "op"),
+        Column("before", "before", COUNT),
+        Column("after", "after", COUNT),
+        Column("difference", "difference", COUNT),
     ]
     rows = [(*op, n_old, n_new, n_new - n_old) for op, n_old, n_new in _changed(old.ops, new.ops)]
     return Table.of("instructions that differ, by op", columns, rows)
 
 
 def _fusion_table(old: _Counts, new: _Counts) -> Table:
-    columns = [("fusions", ""), ("covers", COUNT), ("ops", ""), ("before", COUNT), ("after", COUNT)]
+    columns = [
+        Column("fusions", "fusions"),
+        Column("covers", "covers", COUNT),
+        Column("ops", "ops"),
+        Column("before", "before", COUNT),
+        Column("after", "after", COUNT),
+    ]
     rows = [
         ("gained" if n_new > n_old else "lost", len(names), _few(sorted(names)), n_old, n_new)
         for names, n_old, n_new in _changed(old.fusions, new.fusions)
@@ -83,7 +89,13 @@ def _fusion_table(old: _Counts, new: _Counts) -> Table:
 
 
 def _shape_table(old: _Counts, new: _Counts) -> Table:
-    columns = [("opcode", ""), ("op type", ""), ("op", ""), ("before", ""), ("after", "")]
+    columns = [
+        Column("opcode", "opcode"),
+        Column("op_type", "op type"),
+        Column("op", "op"),
+        Column("before", "before"),
+        Column("after", "after"),
+    ]
     rows = []
     for op in sorted(set(old.shapes) & set(new.shapes)):
         changed = list(_changed(old.shapes[op], new.shapes[op]))

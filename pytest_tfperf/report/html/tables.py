@@ -118,19 +118,23 @@ def tables_view(tables: Mapping[str, Table], room: float) -> TablesView:
 
 def _table(key: str, table: Table, n_rows: int) -> TableView:
     rows = [
-        [cell(value, unit) for value, (_, unit) in zip(row, table.columns, strict=True)]
+        [cell(value, column.unit) for value, column in zip(row, table.columns, strict=True)]
         for row in table.rows[:n_rows]
     ]
     kept = [n for n in range(len(table.columns)) if not rows or any(row[n].shown for row in rows)]
     return TableView(
         title=table.title,
-        columns=tuple(table.columns[n][0] for n in kept),
-        numeric=tuple(place for place, n in enumerate(kept, 1) if table.columns[n][1]),
+        columns=tuple(table.columns[n].title for n in kept),
+        numeric=tuple(place for place, n in enumerate(kept, 1) if table.columns[n].unit),
         rows=tuple(tuple(row[n] for n in kept) for row in rows),
         n_more=table.n_more + len(table.rows) - len(rows),
         is_tree=key in TREES,
-        chart=memory_chart([(row[0], row[1]) for row in table.rows]) if key == _OVER_STEP else None,
+        chart=_chart(table) if key == _OVER_STEP else None,
     )
+
+
+def _chart(table: Table) -> MemoryChart | None:
+    return memory_chart([(row.get("into_step_s", 0.0), row.get("held")) for row in table.records()])
 
 
 def _sizes(table: Table, chart: int) -> list[int]:

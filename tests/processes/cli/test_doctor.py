@@ -39,7 +39,7 @@ def test_a_real_machine(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert (found["format"], found["good"]) == (1, True)
+    assert (found["format"], found["good"]) == (2, True)
     assert found["machine"]["machine"]["tensorflow"]
     assert [check["passed"] for check in found["profiler"]["checks"]] == [True] * 4
     assert (

@@ -115,7 +115,7 @@ def test_compare_prints_one_json_object(trace, capsys):
     assert main(["compare", "--json", before, after]) == 0
     content = json.loads(capsys.readouterr().out)
     assert (content["format"], content["before"], content["after"], content["notes"]) == (
-        1,
+        2,
         before,
         after,
         [],

@@ -156,8 +156,8 @@ def test_the_exit_status_says_whether_a_check_failed_or_is_unknown(
         ),
         ("[]", "not a run file of pytest --tfperf-report"),
         (
-            '{"format": 2, "tests": []}',
-            "format 2, this version reads up to 1; upgrade pytest-tfperf",
+            '{"format": 3, "tests": []}',
+            "format 3, this version reads up to 2; upgrade pytest-tfperf",
         ),
         ('{"format": 1, "tests": []}', "damaged run file: KeyError at 'created'"),
     ],

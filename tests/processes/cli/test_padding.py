@@ -39,7 +39,7 @@ def printed(capsys, *arguments):
     """The one profile in the JSON, and the exit status."""
     status = main(["padding", "--json", *arguments])
     content = json.loads(capsys.readouterr().out)
-    assert content["format"] == 1
+    assert content["format"] == 2
     (profile,) = content["profiles"]
     return profile, status
 

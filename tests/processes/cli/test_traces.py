@@ -36,7 +36,7 @@ def test_analyze_says_where_the_time_of_a_step_went(trace, capsys):
 def test_analyze_prints_one_json_object(trace, capsys):
     assert main(["analyze", "--json", trace]) == 0
     content = json.loads(capsys.readouterr().out)
-    assert content["format"] == 1
+    assert content["format"] == 2
     profile = content["profiles"][0]
     assert [step["name"] for step in profile["steps"]] == ["train 0", "train 1", "train 2"]
     assert (profile["n_dropped"], profile["step_source"]) == (0, "step_num")

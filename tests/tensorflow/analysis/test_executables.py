@@ -55,11 +55,9 @@ def live(tmp_path_factory):
     }
     protos = {name: ir(stage="optimized_hlo_proto_serialized") for name, ir in irs.items()}
     profile = profile_of(driven, warm, cold)
-    table = profile.tables["executables"]
-    titles = [title for title, _ in table.columns]
     return SimpleNamespace(
         profile=profile,
-        rows={row[0]: dict(zip(titles, row, strict=True)) for row in table.rows},
+        rows={row["executable"]: row for row in profile.tables["executables"].records()},
         cold_step_s=profile_of(driven, cold, cold).steps[0].period_s,
         text={name: ir(stage="optimized_hlo") for name, ir in irs.items()},
         proto={name: hlo_pb2.HloProto.FromString(raw) for name, raw in protos.items()},
@@ -96,21 +94,20 @@ def test_buffers_are_those_of_tensorflow_s_own_proto(live):
 def test_each_ran_once_a_step(live):
     assert {name: row["runs"] for name, row in live.rows.items()} == {"train": 1, "evaluate": 1}
     assert all(
-        row["FLOPs"] >= 2 * 8 * 64 * 32 and row["accessed"] >= 4 * (8 * 64 + 64 * 32)
+        row["flops"] >= 2 * 8 * 64 * 32 and row["accessed"] >= 4 * (8 * 64 + 64 * 32)
         for row in live.rows.values()
     )
 
 
 def test_both_were_compiled_in_the_cold_step_and_none_later(live):
-    assert all(0 < row["compiled in"] < live.cold_step_s for row in live.rows.values())
+    assert all(0 < row["compile_s"] < live.cold_step_s for row in live.rows.values())
     assert (
-        max(row["compiled in"] for row in live.rows.values())
+        max(row["compile_s"] for row in live.rows.values())
         <= live.profile.xla_compile_time
         < live.cold_step_s
     )
     assert (
-        live.profile.xla_compile_time
-        <= sum(row["compiled in"] for row in live.rows.values()) + 1e-9
+        live.profile.xla_compile_time <= sum(row["compile_s"] for row in live.rows.values()) + 1e-9
     )
     where = live.profile.value("xla_compile_time").detail["where"]
     assert where.startswith("compiled: ")

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.tables import cells
 from tensorflow.python.distribute.values import PerReplica
 
 from pytest_tfperf.analysis.input.batch_padding import batch_padding
@@ -27,11 +28,11 @@ def length(row):
 
 
 def measured(elements, data=None, sampled=False):
-    """The value and the table's rows of these elements."""
+    """The value and the table's records of these elements."""
     batches = batches_seen(list(elements), data, sampled)
     known = {"batches_why": batches} if isinstance(batches, str) else {"batches": batches}
     value, tables = batch_padding(Recording(name="", trace=None, workload={}, **known))
-    return value, tables["batch_padding"].rows if tables else ()
+    return value, tables["batch_padding"].records() if tables else []
 
 
 @pytest.mark.parametrize(
@@ -157,7 +158,7 @@ CASES = {
 @pytest.mark.parametrize(("element", "real"), CASES.values(), ids=CASES)
 def test_what_is_padding(element, real):
     _, rows = measured([element])
-    assert sum(row[4] for row in rows) == real
+    assert sum(row["real_elements"] for row in rows) == real
 
 
 NOTHING = {
@@ -184,7 +185,7 @@ def test_what_cannot_be_told_is_unknown(element):
     value, rows = measured([element])
     assert value.number is None
     assert "no component of the batches shows padding" in value.why
-    assert rows == ()
+    assert rows == []
 
 
 def test_elements_that_cannot_be_read_are_unknown():
@@ -201,7 +202,7 @@ def test_what_replicas_get_are_batches_of_their_own():
     distributed = PerReplica((TOKENS, TOKENS[:, :3]))
     value, rows = measured([distributed])
     assert value.detail["n_batches"] == 2
-    assert rows[0][4:6] == (12, 24)
+    assert (rows[0]["real_elements"], rows[0]["elements"]) == (12, 24)
 
 
 @pytest.mark.parametrize(("mebibytes", "kept"), [(0, 20), (1, 20), (16, 4), (48, 1), (100, 1)])
@@ -227,7 +228,7 @@ def test_a_step_is_told_the_padding_that_it_consumed(profile):
         False,
         6,
     )  # those of the traced window
-    assert result.tables["batch_padding"].rows[0][:2] == ("element", "int64")
+    assert cells(result.tables["batch_padding"], "component", "type")[0] == ("element", "int64")
 
 
 def test_the_users_own_loop_is_told_too(profile):

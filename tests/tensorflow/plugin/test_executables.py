@@ -9,9 +9,9 @@ def test_fit(tf_profile):
     model.compile("sgd", "mse", jit_compile=True)
     x, y = np.ones((37, 3), "float32"), np.ones((37, 1), "float32")
     profile = tf_profile.fit(model, x, y, batch_size=8, epochs=12, verbose=0, warmup=6, trace_steps=10)
-    rows = profile.tables["executables"].rows
-    assert {row[0] for row in rows} == {"one_step_on_data"} and len(rows) == 2
-    assert sum(row[1] for row in rows) == 1
+    rows = profile.tables["executables"].records()
+    assert {row["executable"] for row in rows} == {"one_step_on_data"} and len(rows) == 2
+    assert sum(row["runs"] for row in rows) == 1
     assert 0 < profile.xla_compile_time < profile.first_step_time
 """
 

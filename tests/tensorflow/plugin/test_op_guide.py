@@ -23,8 +23,8 @@ def test_findings_fail_a_limit_with_line_and_rewrite(suite):
 def test_step(tf_profile):
     profile = tf_profile(step, CUBES)
     table = profile.tables["op_guide"]
-    assert [title for title, _ in table.columns] == ["code", "level", "op", "type", "line", "what", "why", "rewrite"]
-    rows = [(row[0], row[1], row[3], row[4]) for row in table.rows]
+    assert [column.key for column in table.columns] == ["code", "level", "op", "type", "line", "what", "why", "rewrite"]
+    rows = [(row["code"], row["level"], row["type"], row["line"]) for row in table.records()]
     assert rows == [
         ("TRANSPOSE", "on", "Transpose", "test_suite.py:10"),
         ("REDUCE_THEN_MUL", "info", "Mul", "test_suite.py:14"),
@@ -47,7 +47,7 @@ def test_codes_are_switched_on_and_suppressed(suite):
 @pytest.mark.tfperf(op_guide_findings=0, ignore_findings=["TRANSPOSE", "UNFUSED_BN"], **STEP_ARGUMENTS)
 def test_suppressed(tf_profile):
     profile = tf_profile(step, CUBES)
-    assert [row[1] for row in profile.tables["op_guide"].rows if row[0] == "TRANSPOSE"] == ["suppressed"]
+    assert [row["level"] for row in profile.tables["op_guide"].records() if row["code"] == "TRANSPOSE"] == ["suppressed"]
     assert "ignore_findings names UNFUSED_BN, and the step has no such finding" in profile.notes
 
 @pytest.mark.tfperf(op_guide_findings=2, findings="REDUCE_THEN_MUL", **STEP_ARGUMENTS)
@@ -97,8 +97,9 @@ def test_fit(tf_profile):
     model.compile("sgd", "mse")
     data = tf.data.Dataset.from_tensors((np.ones((16, 16, 4), "float32"), np.ones(1, "float32"))).repeat(160).batch(8, drop_remainder={drop})
     profile = tf_profile.fit(model, data, epochs=2, verbose=0)
-    assert {{row[0] for row in profile.tables["op_guide"].rows}} == {{"MAXPOOL_GRAD", "SPACE_BATCH", *{also}}}
-    assert profile.tables["op_guide"].rows[0][4] == "test_suite.py:16"
+    rows = profile.tables["op_guide"].records()
+    assert {{row["code"] for row in rows}} == {{"MAXPOOL_GRAD", "SPACE_BATCH", *{also}}}
+    assert rows[0]["line"] == "test_suite.py:16"
 """
     )
     suite().assert_outcomes(passed=1)

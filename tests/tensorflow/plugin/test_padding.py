@@ -20,11 +20,12 @@ def images(batch):
 def test_fit(tf_profile):
     profile = tf_profile.fit(build(20), *images(100), batch_size=100, verbose=0, warmup=1, trace_steps=2)
     assert profile.tables["padding"].title == "Padding on a TPU v6e (predicted)"
-    activations = [row for row in profile.tables["padding"].rows if row[2].startswith("f32[100,32,32,")]
-    logical, padded = (sum(row[column] for row in activations) for column in (4, 5))
+    arrays = profile.tables["padding"].records()
+    activations = [row for row in arrays if row["shape"].startswith("f32[100,32,32,")]
+    logical, padded = (sum(row[key] for row in activations) for key in ("bytes", "padded_bytes"))
     assert (logical, padded) == (25804800, 39845888)
     assert round(padded / logical - 1, 6) == 0.544127
-    assert all(row[6].startswith("test_suite.py:") for row in activations)
+    assert all(row["line"].startswith("test_suite.py:") for row in activations)
 """
 
 

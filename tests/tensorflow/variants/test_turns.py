@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.tables import cells
 
 from pytest_tfperf import tf_runtime
 from pytest_tfperf.errors import CaptureError, UnknownMetric
@@ -426,9 +427,9 @@ def test_profiles_made_of_the_variants_first_stand_side_by_side(profile, short):
     variants = variants_of({"plain": product(False), "xla": product(True)})
     profiles = {variant.name: profile(variant, name=variant.name) for variant in variants}
     found = compare_steps(variants, profiles, EXACT, 30.0)
-    rows = {row[0]: row[1:] for row in found.table().rows}
-    assert rows["xla_clusters"] == ("0", "1")
-    assert rows["retraces"] == ("0", "0")
-    assert rows["eager_ops"] == ("0", "0")
+    rows = {metric: both for metric, *both in cells(found.table(), "metric", "plain", "xla")}
+    assert rows["xla_clusters"] == ["0", "1"]
+    assert rows["retraces"] == ["0", "0"]
+    assert rows["eager_ops"] == ["0", "0"]
     assert None not in rows["first_step_time"]
     assert found.profiles["xla"].xla_clusters == 1

@@ -14,27 +14,33 @@ from pytest_tfperf.analysis.differences import (
     with_differences,
     with_reasons,
 )
-from pytest_tfperf.values import PARTS, Step, Table
+from pytest_tfperf.values import PARTS, Column, Step, Table
 
-OPS = ("where", "op", "type", "occurrences", "total", "self", "share", "eager")
-STAGES = (
-    "stage",
-    "name",
-    "calls",
-    "self",
-    "blocks",
-    "an element",
-    "parallelism",
-    "buffered",
-    "of",
-    "kind",
-)
+OPS = ("where", "op", "type", "occurrences", "total_s", "self_s", "share", "eager")
+KEYS = {
+    "host_ops": OPS,
+    "device_ops": OPS,
+    "stages": (
+        "stage",
+        "name",
+        "calls",
+        "self_s",
+        "blocking_s",
+        "element_s",
+        "parallelism",
+        "buffered",
+        "buffer_limit",
+        "kind",
+    ),
+    "executables": ("executable", "runs", "ops", "fusions", "hlo"),
+    "graph": ("type", "before", "after"),
+    "outside_xla": ("op", "type", "line", "why", "ops"),
+}
 
 
 def table(*rows, n_more=0):
-    return Table(
-        title="", columns=(("", ""),) * max(map(len, rows), default=0), rows=rows, n_more=n_more
-    )
+    """Rows whose columns `profiled` adds."""
+    return Table(title="", columns=(), rows=rows, n_more=n_more)
 
 
 def steps(**parts_s):
@@ -69,11 +75,21 @@ def stage(depth, kind, self_ms, blocks_ms=0.0, name="", parallelism=None, limit=
 
 
 def program(hlo):
-    return ("step", 1.0, 10, 3, *[None] * 6, hlo)
+    return ("step", 1.0, 10, 3, hlo)
 
 
 def profiled(parts=None, **tables):
-    return replace(profile(steps=steps(**(parts or {}))), tables=tables)
+    found = {key: with_columns(rows, KEYS[key]) for key, rows in tables.items()}
+    return replace(profile(steps=steps(**(parts or {}))), tables=found)
+
+
+def with_columns(rows, keys):
+    width = max(map(len, rows.rows), default=0)
+    return replace(
+        rows,
+        columns=tuple(Column(key, key) for key in keys[:width]),
+        rows=tuple((*row, *[None] * (width - len(row))) for row in rows.rows),
+    )
 
 
 def lines(before, after):
@@ -373,7 +389,10 @@ def test_what_left_xla_is_told_with_its_reason():
         executables=table(("step", 1.0, 10, 3)),
         outside_xla=table((*outside[0][:2], "model.py:2", *outside[0][3:])),
     )
-    after = replace(before, tables={**before.tables, "outside_xla": table(*outside)})
+    after = replace(
+        before,
+        tables={**before.tables, "outside_xla": with_columns(table(*outside), KEYS["outside_xla"])},
+    )
     assert lines(before, after) == ["outside XLA now: Unique (its output has no fixed shape)"]
     assert lines(profiled(), profiled(outside_xla=table(*outside))) == []
 

@@ -1,6 +1,7 @@
 """The tables of a profile, and the metrics that come with them."""
 
 import pytest
+from helpers.tables import cells
 from helpers.traces import real
 from helpers.xspace import at, line, plane, space
 
@@ -33,7 +34,11 @@ def test_a_cpu_has_tables_of_its_ops_and_says_that_it_has_no_accelerator():
     )
     profile = profiled(decode_trace(space(host)))
     assert set(profile.tables) == {"host_ops", "functions"}
-    assert profile.tables["host_ops"].rows[0][:3] == ("host", "dense/MatMul", "MatMul")
+    assert cells(profile.tables["host_ops"], "where", "op", "type")[0] == (
+        "host",
+        "dense/MatMul",
+        "MatMul",
+    )
     assert profile.value("retraces").detail.get("expensive_share") == 1
     for metric in (
         "kernel_launches",
@@ -57,7 +62,7 @@ def test_the_v100_trace_gets_a_full_answer(profiles):
         "host_ops",
         "stages",
     } <= set(profile.tables)
-    assert profile.tables["memory"].rows[0][:2] == (
+    assert cells(profile.tables["memory"], "allocator", "peak")[0] == (
         "GPU_6_bfc",
         pytest.approx(5.78 * 2**30, rel=1e-3),
     )  # XProf's memory_profile

@@ -123,7 +123,7 @@ def test_rootdir_and_baseline_dir_say_where_files_go(project, write, monkeypatch
         (["run.json", "--rootdir", "elsewhere"], "no test file test_model.py in "),
         (["absent.json"], "absent.json: cannot be read: No such file or directory"),
         (["damaged.json"], "damaged.json: not a run file"),
-        (["newer.json"], "newer.json: format 2, this version reads up to 1; upgrade pytest-tfperf"),
+        (["newer.json"], "newer.json: format 3, this version reads up to 2; upgrade pytest-tfperf"),
         (["conflict.json"], "conflict.json: not a run file"),
         (["undated.json"], "undated.json: damaged run file: TypeError at None, which is no text"),
     ],
@@ -131,7 +131,7 @@ def test_rootdir_and_baseline_dir_say_where_files_go(project, write, monkeypatch
 def test_what_cannot_be_accepted_is_said_and_nothing_written(project, write, capsys, words, said):
     good = json.loads((project / write("run.json", 1)).read_text())
     (project / "damaged.json").write_text("{")
-    (project / "newer.json").write_text(json.dumps({**good, "format": 2}))
+    (project / "newer.json").write_text(json.dumps({**good, "format": 3}))
     (project / "conflict.json").write_text("<<<<<<< HEAD\n")
     (project / "undated.json").write_text(json.dumps({**good, "created": None}))
     assert main(["accept", *words]) == 2

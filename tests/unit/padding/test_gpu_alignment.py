@@ -284,24 +284,22 @@ def test_what_no_tensor_core_multiplies_is_left_out(ops):
 def test_the_table_has_each_product_once_with_its_overheads():
     gemms = gemms_of([dense(2304, 1793, 64), dense(64, 64, 64), dense(64, 64, 64)])
     table = alignment_table(gemms)
-    rows = [
-        dict(zip((title for title, _ in table.columns), row, strict=True)) for row in table.rows
-    ]
-    assert [row["rows × columns × depth"] for row in rows] == ["2304 × 1793 × 64", "64 × 64 × 64"]
-    assert (rows[0]["not aligned"], rows[0]["good size"], rows[1]["times"]) == (
+    rows = table.records()
+    assert [row["size"] for row in rows] == ["2304 × 1793 × 64", "64 × 64 × 64"]
+    assert (rows[0]["not_aligned"], rows[0]["good_size"], rows[1]["times"]) == (
         "columns 1793",
         "1793 → 1792",
         2,
     )
-    assert round(rows[0]["at most"], 6) == 0.070831
+    assert round(rows[0]["at_most"], 6) == 0.070831
     assert rows[0]["alignment_overhead"] == tile_overhead(2304, 1793, (64, 64))
-    assert (rows[1]["alignment_overhead"], rows[1]["at most"], rows[1]["wave overhead"]) == (
+    assert (rows[1]["alignment_overhead"], rows[1]["at_most"], rows[1]["wave_overhead"]) == (
         0.0,
         7.0,
         "",
     )  # 256 × 128 for 64 × 64
-    assert rows[0]["wave overhead"].startswith("A100 ")
-    assert not alignment_table(gemms, sms=80).rows[0][7].startswith("A100")
+    assert rows[0]["wave_overhead"].startswith("A100 ")
+    assert not alignment_table(gemms, sms=80).records()[0]["wave_overhead"].startswith("A100")
 
 
 def test_the_advice_names_the_largest_product_that_is_not_aligned():

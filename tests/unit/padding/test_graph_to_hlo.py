@@ -2,6 +2,7 @@
 
 import pytest
 from helpers.hlo import labels
+from helpers.tables import cells
 
 from pytest_tfperf.hlo.traversal import is_kernel_gradient
 from pytest_tfperf.padding.graph_to_hlo import NotStatic, module_of
@@ -196,7 +197,7 @@ def test_a_step_that_is_not_lowered_is_predicted_from_its_graph_at_the_batch_of_
         values["padding_overhead"].detail["notes"]
         == "predicted from the step's graph, since there is no HLO of it: XLA cannot"
     )
-    assert tables["padding"].rows[0][2] == "f32[128,8,8,20]"
+    assert cells(tables["padding"], "shape")[0] == "f32[128,8,8,20]"
     unknown, _ = padding_values(
         Recording(name="", trace=None, workload={}, lowered_why="XLA cannot", ops=ops)
     )

@@ -2,12 +2,13 @@
 
 import pytest
 from helpers.hlo import dot, encoded, module, op, parameters
+from helpers.tables import cells
 
 from pytest_tfperf.metrics import BYTES
 from pytest_tfperf.padding.overhead import padding_values, values_of
 from pytest_tfperf.padding.tpu import generation
 from pytest_tfperf.recording import Op, OpGraph, Recording
-from pytest_tfperf.values import Source
+from pytest_tfperf.values import Column, Source
 
 
 def recording(*modules, **more):
@@ -38,7 +39,7 @@ def test_a_parameter_is_between_its_best_order_and_its_own():
     )
     assert value.detail["try"] == "10 → 16: saves 24 KiB"
     assert tables["padding"].title == "Padding on a TPU v5e (predicted)"
-    assert tables["padding"].columns[4] == ("bytes", BYTES)
+    assert tables["padding"].columns[4] == Column("bytes", "bytes", BYTES)
     assert tables["padding"].rows == (
         (
             "p0",
@@ -58,7 +59,7 @@ def test_lines_are_those_of_the_graph():
         ops=(Op(name="net/sum", op_type="Sum", line="model.py:3"), Op(name="other", op_type="Sum"))
     )
     values, tables = padding_values(recording(ADD, ops=graph))
-    assert tables["padding"].rows[0][6] == "model.py:3"
+    assert cells(tables["padding"], "line")[0] == "model.py:3"
     assert " at model.py:3: " in values["padding_overhead"].detail["where"]
 
 
@@ -66,7 +67,8 @@ def test_lines_are_found_where_xla_leaves_out_the_call():
     graph = OpGraph(
         ops=(Op(name="StatefulPartitionedCall/net/sum", op_type="Sum", line="model.py:4"),)
     )
-    assert padding_values(recording(ADD, ops=graph))[1]["padding"].rows[0][6] == "model.py:4"
+    _, tables = padding_values(recording(ADD, ops=graph))
+    assert cells(tables["padding"], "line") == ["model.py:4"]
 
 
 def test_the_generation_is_that_which_was_asked_for():

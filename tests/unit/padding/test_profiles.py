@@ -1,6 +1,7 @@
 """Padding and alignment in the profiles of traces: of a GPU's products, and of TPUs whose HLO is not all there."""
 
 from helpers.hlo import dot, encoded, module, op, parameters
+from helpers.tables import cells
 from helpers.traces import real_trace
 from helpers.xspace import at, field, line, plane, space, varint
 
@@ -39,7 +40,7 @@ def test_a_profile_on_a_gpu_has_the_alignment_of_the_steps_products():
     raw = _lowered(4096, 50257, 768)
     recording = Recording(name="step", trace=None, workload={}, lowered=((raw, 1.0),))
     found = profile_of(recording, decode_trace(space(STEP, gpu), "t"))
-    assert [row[3:5] for row in found.tables["alignment"].rows] == [
+    assert cells(found.tables["alignment"], "not_aligned", "good_size") == [
         ("columns 50257", "50257 → 50304")
     ]
     assert found.advice[-1].what.endswith("columns 50257 → 50304")

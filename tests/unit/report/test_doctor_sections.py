@@ -198,7 +198,7 @@ def test_one_object_for_machines():
         resolution_section([turns(True)], 30),
     ]
     data = json.loads(json.dumps(sections_json(sections), allow_nan=False))
-    assert (data["format"], data["good"]) == (1, False)
+    assert (data["format"], data["good"]) == (2, False)
     assert data["machine"]["machine"]["cores"] == 2
     assert [
         part["failed"]

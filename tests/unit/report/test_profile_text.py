@@ -7,11 +7,17 @@ import pytest
 from helpers.builders import profile, value
 
 from pytest_tfperf.report.profile_text import render_profile, render_table
-from pytest_tfperf.values import PARTS, Advice, Step, Table
+from pytest_tfperf.values import PARTS, Advice, Column, Step, Table
 
 TABLE = Table.of(
     "ops of a step",
-    (("op", ""), ("self time", "s"), ("runs", "count"), ("eager", ""), ("share", "0..1")),
+    [
+        Column("op", "op"),
+        Column("self_s", "self time", "s"),
+        Column("runs", "runs", "count"),
+        Column("eager", "eager"),
+        Column("share", "share", "0..1"),
+    ],
     [
         ("MatMul", 0.0015, 2, False, 0.5),
         ("x" * 100, None, 1, True, 0.001),
@@ -45,7 +51,8 @@ def test_a_table_says_how_much_of_it_is_not_shown(verbose, shown, said):
 
 def test_a_number_without_a_unit_has_three_digits():
     lines = render_table(
-        Table.of("t", (("FLOP per byte", ""),), [(56.4965517,), (0.125,)]), verbose=False
+        Table.of("t", [Column("intensity", "FLOP per byte")], [(56.4965517,), (0.125,)]),
+        verbose=False,
     )
     assert [line.strip() for line in lines[-2:]] == ["56.5", "0.125"]
 
@@ -53,7 +60,7 @@ def test_a_number_without_a_unit_has_three_digits():
 def test_what_a_row_is_part_of_shows():
     stages = Table.of(
         "input pipeline",
-        (("stage", ""), ("name", "")),
+        [Column("stage", "stage"), Column("name", "name")],
         [("Prefetch", ""), ("  Map", "load"), ("    TensorSlice", "")],
     )
     assert render_table(stages, verbose=False)[3:] == [
@@ -72,7 +79,7 @@ def test_a_profile_fits_the_terminal_but_for_what_it_says():
 
 
 def test_a_short_table_says_nothing_more():
-    assert len(render_table(Table.of("t", (("a", ""),), [("b",)]), verbose=False)) == 4
+    assert len(render_table(Table.of("t", [Column("a", "a")], [("b",)]), verbose=False)) == 4
 
 
 def test_advice_comes_with_what_it_could_win_its_reason_and_where_to_look():

@@ -8,7 +8,7 @@ from helpers.golden import assert_golden
 
 from pytest_tfperf.baseline.compare_runs import compare_runs
 from pytest_tfperf.report.run_comparison import compared_runs_json, render_compared_runs
-from pytest_tfperf.values import PARTS, Step, Table
+from pytest_tfperf.values import PARTS, Column, Step, Table
 
 NEWER = {**LAPTOP, "setting": {"tensorflow": "2.21.1", "precision": "float32"}}
 
@@ -19,8 +19,8 @@ def traced(input_s, retraces=0, ops=()):
     steps = tuple(Step(name=f"step {n}", period_s=0.1, parts_s=parts) for n in range(3))
     table = Table(
         title="ops",
-        columns=(("", ""),) * 8,
-        rows=tuple(("host", name, kind, 1.0, s, s, None, 0.0) for name, kind, s in ops),
+        columns=tuple(Column(key, key) for key in ("where", "op", "type", "occurrences", "self_s")),
+        rows=tuple(("host", name, kind, 1.0, seconds) for name, kind, seconds in ops),
     )
     return replace(
         profile(step_time=0.1 + input_s, retraces=retraces, steps=steps), tables={"host_ops": table}

@@ -61,7 +61,7 @@ def test_a_folder_in_place_of_the_file_is_an_error_and_nothing_is_left_beside_it
         (b'{"format": 1, "tes', "not a run file of pytest --tfperf-report: "),
         (b"\xff\xfe", "not a run file of pytest --tfperf-report: "),
         (b"[]", "not a run file of pytest --tfperf-report"),
-        (b'{"format": 2}', "format 2, this version reads up to 1; upgrade pytest-tfperf"),
+        (b'{"format": 3}', "format 3, this version reads up to 2; upgrade pytest-tfperf"),
         (b'{"format": 1}', "damaged run file: KeyError at 'created'"),
     ],
 )

@@ -11,7 +11,7 @@ from helpers.sample_run import a_run
 
 from pytest_tfperf.metrics import PLATFORM, PROGRAM, UNITS, Metric
 from pytest_tfperf.results import FORMAT, Check, Profile, Run, TestRecord, Verdict
-from pytest_tfperf.values import PARTS, Advice, Source, Step, Table, Value
+from pytest_tfperf.values import PARTS, Advice, Column, Source, Step, Table, Value
 
 SCHEMA = json.loads((ROOT / "docs" / "run.schema.json").read_text(encoding="utf-8"))
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
@@ -61,6 +61,7 @@ def test_what_is_written_keeps_to_it(run):
         ("profile", Profile),
         ("step", Step),
         ("table", Table),
+        ("column", Column),
         ("advice", Advice),
         ("check", Check),
         ("metric", Metric),
@@ -80,7 +81,7 @@ def test_every_field_of_what_is_written_otherwise_is_described():
 
 
 def test_every_choice_is_one_of_the_code():
-    assert SCHEMA["properties"]["format"] == {"const": FORMAT}
+    assert SCHEMA["properties"]["format"]["enum"] == [*range(1, FORMAT + 1)]
     assert choices("check", "verdict") == [one.value for one in Verdict]
     assert choices("value", "source") == [*(one.value for one in Source), None]
     assert set(choices("value", "unit")) == set(choices("metric", "unit")) == set(UNITS)
@@ -91,7 +92,7 @@ def test_every_choice_is_one_of_the_code():
 @pytest.mark.parametrize(
     ("where", "wrong"),
     [
-        (["format"], 2),
+        (["format"], 3),
         (["created"], None),
         (["tests", 0, "outcome"], "perhaps"),
         (["tests", 0, "checks", 0, "verdict"], "GOOD"),

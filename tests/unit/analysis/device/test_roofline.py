@@ -1,6 +1,7 @@
 """Peaks, rates and duty cycles counted by hand, and XProf's figures (wheel 2.24.2) for the real traces."""
 
 import pytest
+from helpers.tables import cells
 from helpers.traces import real
 from helpers.xspace import at, field, line, plane, space
 
@@ -150,7 +151,7 @@ def test_costs_of_loops_and_of_asynchronous_copies_are_left_out():
     ]
     rate = rate_of(ops, CHIP)
     assert (rate.flops, rate.bandwidth) == (15.0, 2.0)
-    assert [row[0] for row in roofline_table(ops, CHIP, 1).rows] == ["a"]
+    assert cells(roofline_table(ops, CHIP, 1), "op") == ["a"]
 
 
 def test_without_peaks_rates_are_known_and_bounds_are_not():
@@ -198,7 +199,7 @@ def test_the_op_profile_adds_up_to_the_devices_time():
         op("c", "copy", "n", self_s=2.0),
     ]
     table = op_profile_table(ops, idle_s=2.0, spec=CHIP, n_steps=2)
-    assert [row[:3] for row in table.rows] == [
+    assert cells(table, "module", "category", "op") == [
         ("m", "", ""),
         ("m", "fusion", ""),
         ("m", "fusion", "a"),
@@ -209,9 +210,9 @@ def test_the_op_profile_adds_up_to_the_devices_time():
         ("n", "copy", "c"),
         ("idle", "", ""),
     ]
-    assert sum(row[5] for row in table.rows if not row[1]) == pytest.approx(1)
-    assert table.rows[0][4:] == (2.0, 0.5, 30.0, 6.0, 15.0, 0.15, 0.3)
-    assert table.rows[5][6:] == (None,) * 5
+    assert sum(row["share"] for row in table.records() if not row["category"]) == pytest.approx(1)
+    assert tuple(table.records()[0].values())[4:] == (2.0, 0.5, 30.0, 6.0, 15.0, 0.15, 0.3)
+    assert tuple(table.records()[5].values())[6:] == (None,) * 5
 
 
 def core(number, *ops, chip=None, modules=()):
@@ -267,19 +268,18 @@ def test_the_roofline_of_the_real_tpu_trace_agrees_with_xprof():
     For copy-start.4 it says 546,269 times the roof: 5 GiB in the 6 ns that it takes to start them. Ours has no row for it.
     """
     trace, _ = real("tpu_v6e_jax_inference")
-    rows = {
-        row[0]: row
-        for row in roofline_table(
-            device_ops(*real("tpu_v6e_jax_inference")), device_spec(trace.plane("/device:TPU:0")), 1
-        ).rows
-    }
-    _, category, _, _, flops, bandwidth, intensity, bound, share = rows["broadcast_add_fusion.1"]
-    assert (category, intensity, bound) == ("loop fusion", 0.125, "memory")
-    assert (flops, bandwidth / 2**30) == (
+    table = roofline_table(
+        device_ops(*real("tpu_v6e_jax_inference")), device_spec(trace.plane("/device:TPU:0")), 1
+    )
+    rows = {row["op"]: row for row in table.records()}
+    fusion = rows["broadcast_add_fusion.1"]
+    assert (fusion["category"], fusion["flop_per_byte"]) == ("loop fusion", 0.125)
+    assert fusion["bound_by"] == "memory"
+    assert (fusion["flop_rate"], fusion["bandwidth"] / 2**30) == (
         pytest.approx(164.5779380951876e9),
         pytest.approx(1226.2011922537356),
     )
-    assert share == pytest.approx(0.8038028136700988)
+    assert fusion["share_of_the_roof"] == pytest.approx(0.8038028136700988)
     assert not [name for name in rows if "copy" in name]
 
 
@@ -289,15 +289,15 @@ def test_the_op_profile_of_the_real_tpu_trace_agrees_with_xprof():
     table = op_profile_table(
         device_ops(trace, steps), 48.6117950625, device_spec(trace.plane("/device:TPU:0")), 1
     )
-    rows = {row[:3]: row for row in table.rows}
+    rows = {(row["module"], row["category"], row["op"]): row for row in table.records()}
     module = rows[("jit_f(12190760917235803885)", "", "")]
-    assert (module[4], module[5]) == (
+    assert (module["self_s"], module["share"]) == (
         pytest.approx(313.65311468125),
         pytest.approx(313.65311468125 / 363.72969876875),
     )
     fusions = rows[("jit_f(12190760917235803885)", "loop fusion", "")]
-    assert (fusions[4], fusions[10]) == (
+    assert (fusions["self_s"], fusions["of_peak_bandwidth"]) == (
         pytest.approx(9.6198936375),
         pytest.approx(0.8177089736558968),
     )
-    assert fusions[9] == pytest.approx(1610612736000 / 9.6198936375 / 918e12)
+    assert fusions["of_peak"] == pytest.approx(1610612736000 / 9.6198936375 / 918e12)

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from helpers.tables import cells
 
 from pytest_tfperf.analysis.input.batch_padding import batch_padding, bucketed, padded_to_longest
 from pytest_tfperf.recording import Batches, BatchRows, Recording
@@ -60,14 +61,15 @@ def test_the_share_is_that_of_sums_over_batches_and_components():
     )
     value, tables = batch_padding(recorded(one, other, n_batches=2))
     assert value.number == pytest.approx(2 / 52)
-    assert [row[0] for row in tables["batch_padding"].rows] == ["ids", "mask"]
-    assert tables["batch_padding"].rows[0][2:7] == (4, 4, 10, 12, pytest.approx(2 / 12))
+    assert cells(tables["batch_padding"], "component") == ["ids", "mask"]
+    keys = ("rows", "longest", "real_elements", "elements", "padding")
+    assert cells(tables["batch_padding"], *keys)[0] == (4, 4, 10, 12, pytest.approx(2 / 12))
     assert "ids (int32): 10 of 12 elements are real in 2 batches" in value.detail["where"]
 
 
 def test_positions_of_several_features_are_lengths_still():
     value, tables = batch_padding(recorded(component(((30, 60),), (120,), features=30)))
-    assert tables["batch_padding"].rows[0][3] == 2
+    assert cells(tables["batch_padding"], "longest")[0] == 2
     assert "pad to 2, the longest row seen, not to 4" in value.detail["try"]
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers.tables import cells
 from helpers.xspace import MS, at, line, plane, space
 
 from pytest_tfperf.analysis.input.stages import find_stages, input_capacity, stage_table
@@ -314,8 +315,8 @@ def test_without_a_pipeline_nothing_is_known_of_its_capacity():
 
 def test_the_table_is_the_tree_from_the_step_down():
     table = stage_table(list(stages_of(batch_of_two(), (2, 6)).values()), n_steps=2)
-    assert [row[0] for row in table.rows] == ["  Batch", "    Map"]
-    assert table.rows[1][2:6] == (
+    assert cells(table, "stage") == ["  Batch", "    Map"]
+    assert cells(table, "calls", "self_s", "blocking_s", "element_s")[1] == (
         1,
         pytest.approx(3e-3),
         pytest.approx(1.5e-3),

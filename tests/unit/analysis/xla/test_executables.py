@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from helpers.hlo import module, op, parameters
+from helpers.tables import cells
 from helpers.xspace import Uint, at, field, line, plane, space
 
 from pytest_tfperf.analysis.profile import profile_of
@@ -156,11 +157,6 @@ def table(modules, buffers=None, compiled_s=None):
     return executable_table(with_buffers(buffers or {}), use, modules, costs, compiled_s or {})
 
 
-def cells(found, *titles):
-    places = [[title for title, _ in found.columns].index(title) for title in titles]
-    return [tuple(row[place] for place in places) for row in found.rows]
-
-
 def test_a_row_tells_what_one_run_of_an_executable_does():
     inner = [
         *parameters("f32[8]"),
@@ -177,10 +173,10 @@ def test_a_row_tells_what_one_run_of_an_executable_does():
     ]
     found = table({"a_inference_step_7__.2(3)": module(fused=inner, main=main)})
     # a fusion of 2 × 8 and a sum of 8; it reads 32 bytes and writes 32, the sum reads 64 and writes 32
-    assert cells(found, "executable", "runs", "ops", "fusions", "FLOPs", "accessed") == [
+    assert cells(found, "executable", "runs", "ops", "fusions", "flops", "accessed") == [
         ("step", 0.5, 2, 1, 24, 160)
     ]
-    assert cells(found, "arguments", "outputs", "temporaries", "compiled in") == [
+    assert cells(found, "arguments", "outputs", "temporaries", "compile_s") == [
         (None, None, None, None)
     ]
 
@@ -201,11 +197,11 @@ def looped(backend_config):
 def test_a_loop_counts_as_often_as_it_runs():
     found = table({"f(1)": looped('{"known_trip_count": {"n": "10"}}')})
     # the sum reads its operand twice, 96 bytes in all and 8 FLOPs; the copy 64
-    assert cells(found, "ops", "FLOPs", "accessed") == [(3, 80, 10 * 96 + 64)]
+    assert cells(found, "ops", "flops", "accessed") == [(3, 80, 10 * 96 + 64)]
 
 
 def test_a_loop_that_does_not_say_how_often_it_runs_leaves_them_unknown():
-    assert cells(table({"f(1)": looped("")}), "ops", "FLOPs", "accessed") == [(3, None, None)]
+    assert cells(table({"f(1)": looped("")}), "ops", "flops", "accessed") == [(3, None, None)]
 
 
 def test_of_a_conditional_the_larger_branch_counts():
@@ -219,7 +215,7 @@ def test_of_a_conditional_the_larger_branch_counts():
         op("p1", "parameter", "f32[8]", parameter_number=1),
         choice,
     ]
-    assert cells(table({"f(1)": module(**branches, main=main)}), "FLOPs", "accessed") == [(8, 96)]
+    assert cells(table({"f(1)": module(**branches, main=main)}), "flops", "accessed") == [(8, 96)]
 
 
 def test_buffers_are_told_apart_by_what_they_are_for():
@@ -248,7 +244,7 @@ def test_most_flops_come_first_then_names():
         {"b(1)": fused(1), "a(2)": fused(1), "big(3)": big, "loop(4)": looped("")},
         compiled_s={"a(2)": 1.5},
     )
-    assert cells(found, "executable", "compiled in") == [
+    assert cells(found, "executable", "compile_s") == [
         ("big", None),
         ("a", 1.5),
         ("b", None),

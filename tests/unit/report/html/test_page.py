@@ -13,7 +13,7 @@ from helpers.builders import LAPTOP, SERVER, check, profile, record_of, value
 from pytest_tfperf.metrics import METRICS, Metric
 from pytest_tfperf.report.html.page import PAGE_BYTES, render_html
 from pytest_tfperf.results import Run, Verdict
-from pytest_tfperf.values import PARTS, Advice, Source, Step, Table, Value
+from pytest_tfperf.values import PARTS, Advice, Column, Source, Step, Table, Value
 
 CELLS = ("td", "th")
 VOID = {"meta", "link", "input", "br", "hr", "img"}
@@ -86,12 +86,12 @@ def step(number, **parts):
 
 def ops(n_rows, name="MatMul", n_more=0):
     columns = (
-        ("op", ""),
-        ("type", ""),
-        ("occurrences", "count"),
-        ("self", "s"),
-        ("share", "0..1"),
-        ("note", ""),
+        Column("op", "op"),
+        Column("type", "type"),
+        Column("occurrences", "occurrences", "count"),
+        Column("self_s", "self", "s"),
+        Column("share", "share", "0..1"),
+        Column("note", "note"),
     )
     rows = tuple(
         (f"{name}_{n}", "MatMul", 2, 0.001 / (n + 1), 0.5 / (n + 1), None) for n in range(n_rows)
@@ -125,7 +125,10 @@ def full_test(key="test_step", **fields):
                 "input_bound", 0.19, low=0.1, high=0.25, where="90 % in Map", **{"try": "prefetch"}
             ),
         ),
-        tables={"host_ops": ops(4), "own": Table.of("own table", (("what", ""),), [("this",)])},
+        tables={
+            "host_ops": ops(4),
+            "own": Table.of("own table", [Column("what", "what")], [("this",)]),
+        },
         advice=(
             Advice(
                 what="use bfloat16", because="half_precision is 0", win_s=0.004, look="the op table"
@@ -417,7 +420,10 @@ def test_names_that_mean_harm_are_text(where):
         named = replace(named, tables={"host_ops": ops(1, NASTY[:40])})
     if where == "unit":
         named = replace(
-            named, tables={"x": Table(title=NASTY, columns=((NASTY, NASTY),), rows=((1.5,),))}
+            named,
+            tables={
+                "x": Table(title=NASTY, columns=(Column(NASTY, NASTY, NASTY),), rows=((1.5,),))
+            },
         )
     if where == "advice":
         named = replace(named, advice=(Advice(what=NASTY, because="", win_s=None, look=""),))
@@ -496,7 +502,7 @@ def test_links_lead_from_the_report_to_kept_files(tmp_path):
 def test_memory_over_a_step_is_a_chart_and_a_table():
     held = Table.of(
         "memory over train 1",
-        (("into the step", "s"), ("held", "bytes")),
+        [Column("into_step_s", "into the step", "s"), Column("held", "held", "bytes")],
         [(0.0, 2**20), (0.001, 4 * 2**20)],
     )
     page = page_of(record_of(replace(profile(), tables={"memory_over_step": held})))
