@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import getpass
 import os
+import re
 import secrets
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
+
+_INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
+
+
+def is_installed(path: str) -> bool:
+    """Return whether a file belongs to an installed package."""
+    return bool(_INSTALLED.search(path))
 
 
 def lock_folder() -> Path:

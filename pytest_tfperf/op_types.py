@@ -1,4 +1,9 @@
-"""TensorFlow's op types: which of them compute; and why XLA does not compile some."""
+"""
+Catalogues of TensorFlow's op types, and the reasons why XLA leaves an op out.
+
+The names are those of tensorflow/core/ops/*.cc and, with a leading underscore, of ops that the
+runtime adds (tensorflow/core/ops/function_ops.cc, sendrecv_ops.cc; tensorflow/compiler/jit/ops).
+"""
 
 from __future__ import annotations
 
@@ -7,19 +12,45 @@ import re
 TEXT = "handles text, which XLA has no type for"
 PYTHON = "a Python function"
 NO_KERNEL = "XLA has no kernel for it"
-DYNAMIC = "how large its result is shows only when it runs"
+DYNAMIC = "the size of its result is known only when it runs"
 RANDOM = "draws random numbers from a hidden state"
 EAGER = "run eagerly"
 FELL_BACK = (
     "its cluster did not run: TensorFlow fell back to single ops, as after a change of shapes"
 )
-UNASKED = "nobody asked for XLA"
-LEFT_OUT = "auto-clustering left it out: too small a cluster, or one that would wait for itself"
+UNASKED = "XLA was not requested"
+LEFT_OUT = "auto-clustering left it out: its cluster is too small, or would wait for itself"
 WHY_OUTSIDE = (TEXT, PYTHON, NO_KERNEL, DYNAMIC, RANDOM, EAGER, FELL_BACK, LEFT_OUT, UNASKED)
-"""Why an op is outside XLA: what it cannot compile first."""
+"""Why an op is outside XLA; the reasons that no flag can change come first."""
 
-_CONSTANTS = {"Const", "HostConst", "_EagerConst", "FakeParam", "GuaranteeConst", "ImmutableConst"}
-_COPIES = {
+FUNCTION_CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
+"""Calls of a tf.function (functional_ops.cc)."""
+CALLS = FUNCTION_CALLS | {"TPUPartitionedCall", "RemoteCall"}
+LOOPS = frozenset({"While", "StatelessWhile"})
+"""Functional loops; their cond and body are functions (functional_ops.cc)."""
+BRANCHES = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
+"""Functional conditionals; their branches are functions (functional_ops.cc)."""
+_LOWERED = frozenset({"Switch", "Merge", "Enter", "Exit", "NextIteration"})
+_NO_WORK = frozenset({"NoOp", "ControlTrigger"})
+CONTROL = (
+    LOOPS
+    | BRANCHES
+    | _LOWERED
+    | {f"Ref{op_type}" for op_type in _LOWERED}
+    | {"_SwitchN", "LoopCond"}
+    | _NO_WORK
+)
+"""Control flow, functional and lowered (control_flow_ops.cc)."""
+
+FUNCTION_ARGUMENTS = frozenset({"_Arg", "_Retval", "_DeviceArg", "_DeviceRetval"})
+"""Arguments and results of an instantiated function (function_ops.cc)."""
+ARGUMENTS = FUNCTION_ARGUMENTS | {"Placeholder"}
+CONSTANTS = frozenset(
+    {"Const", "HostConst", "_EagerConst", "FakeParam", "GuaranteeConst", "ImmutableConst"}
+)
+TRANSFERS = frozenset({"_Send", "_Recv", "_HostSend", "_HostRecv"})
+"""Transfers between the partitions of a graph (sendrecv_ops.cc)."""
+COPIES = TRANSFERS | {
     "Identity",
     "IdentityN",
     "Snapshot",
@@ -28,83 +59,102 @@ _COPIES = {
     "DeepCopy",
     "_HostIdentity",
     "RefIdentity",
-    "_Send",
-    "_Recv",
-    "_HostSend",
-    "_HostRecv",
     "_SyncDevice",
     "SyncDevice",
     "Copy",
     "CopyHost",
     "PlaceholderWithDefault",
 }
-_VARIABLES = {
-    "VarHandleOp",
-    "_VarHandlesOp",
-    "Variable",
-    "VariableV2",
-    "ReadVariableOp",
-    "_ReadVariablesOp",
-    "AssignVariableOp",
-    "Assign",
-    "VarIsInitializedOp",
-    "IsVariableInitialized",
-    "DestroyResourceOp",
-    "MutexV2",
-    "DisableCopyOnRead",
-}
-_IDLE = frozenset(_CONSTANTS | _COPIES | _VARIABLES | {"NoOp", "ControlTrigger"})
+PASS_THROUGH = _LOWERED | {"Identity", "IdentityN"}
+"""Ops that hand on a resource handle as it is."""
+TRIVIAL = frozenset({"Const", "Identity", "IdentityN", "NoOp", "Placeholder"})
+"""Ops of functions that compute nothing."""
+VARIABLES = frozenset(
+    {
+        "VarHandleOp",
+        "_VarHandlesOp",
+        "Variable",
+        "VariableV2",
+        "ReadVariableOp",
+        "_ReadVariablesOp",
+        "AssignVariableOp",
+        "Assign",
+        "VarIsInitializedOp",
+        "IsVariableInitialized",
+        "DestroyResourceOp",
+        "MutexV2",
+        "DisableCopyOnRead",
+    }
+)
+"""Handles, reads and plain assignments of variables (resource_variable_ops.cc, state_ops.cc)."""
+
+XLA_SHELLS = frozenset({"_XlaCompile", "_XlaRun", "_XlaMerge"})
+"""Ops that compile and run an auto-cluster (tensorflow/compiler/jit/build_xla_ops_pass.cc)."""
+PYTHON_OPS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
+"""Ops that call a Python function (script_ops.cc)."""
+MATMULS = frozenset({"MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"})
+"""Products of dense matrices (math_ops.cc)."""
+REDUCTIONS = frozenset({"Sum", "Mean", "Max", "Min", "Prod", "All", "Any"})
+"""Reductions over given axes (math_ops.cc)."""
+KEEPS_BATCHES = frozenset(
+    {
+        "Prefetch",
+        "Cache",
+        "MemoryCache",
+        "MemoryCacheImpl",
+        "FileCache",
+        "Repeat",
+        "ForeverRepeat",
+        "FiniteRepeat",
+        "Shuffle",
+        "ShuffleAndRepeat",
+        "Take",
+        "FiniteTake",
+        "Skip",
+        "FiniteSkip",
+        "Shard",
+        "Options",
+        "Model",
+        "MaxIntraOpParallelism",
+        "PrivateThreadPool",
+        "AssertCardinality",
+        "Generator",
+    }
+)
+"""Stages of tf.data that keep the shape of an element (tensorflow/core/kernels/data)."""
+
+_IDLE = CONSTANTS | COPIES | VARIABLES | _NO_WORK
 _INPUT = re.compile(r"Iterator|Optional|Dataset")
+_MATRIX_OPS = re.compile(r"MatMul|Conv|Einsum|CudnnRNN")
+_WAITING = CALLS - {"TPUPartitionedCall"} | LOOPS | BRANCHES | {"SymbolicGradient", "NoOp"}
+_RECEIVES = frozenset({"Recv", "HostRecv"})
 
 
 def computes(op_type: str) -> bool:
     """
-    Whether an op computes: it is no constant, no copy, no variable's handle, read or plain assignment, and fetches no input.
+    Return whether an op computes.
 
-    What updates a variable computes (AssignAddVariableOp, ResourceApplyAdam).
+    Constants, copies, handles, reads and plain assignments of variables, and ops that fetch input
+    do not compute. Updates of variables do (AssignAddVariableOp, ResourceApplyAdam).
     """
     return op_type not in _IDLE and not _INPUT.search(op_type)
 
 
-ARGUMENTS = frozenset({"_Arg", "_Retval", "_DeviceArg", "_DeviceRetval", "Placeholder"})
-
-
-CALLS = frozenset(
-    {"PartitionedCall", "StatefulPartitionedCall", "TPUPartitionedCall", "RemoteCall"}
-)
-
-
-CONTROL = frozenset(
-    {
-        "While",
-        "StatelessWhile",
-        "If",
-        "StatelessIf",
-        "Case",
-        "StatelessCase",
-        "Switch",
-        "_SwitchN",
-        "Merge",
-        "Enter",
-        "Exit",
-    }
-    | {
-        "RefSwitch",
-        "RefMerge",
-        "RefEnter",
-        "RefExit",
-        "NextIteration",
-        "RefNextIteration",
-        "LoopCond",
-        "NoOp",
-        "ControlTrigger",
-    }
-)
-
-
-_NO_OPS = ARGUMENTS | CALLS | CONTROL
-
-
 def is_op(op_type: str) -> bool:
-    """Whether a node is an op that counts: no argument, result, call, or shell of control flow."""
-    return op_type not in _NO_OPS
+    """Return whether a node counts as an op: not an argument, a result, a call or control flow."""
+    return op_type not in ARGUMENTS | CALLS | CONTROL
+
+
+def multiplies_matrices(op_type: str) -> bool:
+    """Return whether an op is a matrix multiplication, a convolution, or made of them."""
+    return bool(_MATRIX_OPS.search(op_type))
+
+
+def waits_for_others(op_type: str) -> bool:
+    """Return whether the time of an op is the time of other ops, which it waits for or runs."""
+    plain = op_type.removeprefix("_")
+    return (
+        plain in _WAITING
+        or plain.removeprefix("_") in _RECEIVES
+        or plain.startswith("IteratorGetNext")
+    )

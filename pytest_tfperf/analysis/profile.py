@@ -46,6 +46,7 @@ from pytest_tfperf.analysis.xla.step_flops import (
 )
 from pytest_tfperf.metrics import METRICS
 from pytest_tfperf.op_guide.findings import with_op_guide
+from pytest_tfperf.op_types import KEEPS_BATCHES
 from pytest_tfperf.padding.gpu_alignment import gpu_alignment
 from pytest_tfperf.padding.measured import trace_generation
 from pytest_tfperf.padding.overhead import lowered_modules, padding_values
@@ -56,31 +57,6 @@ from pytest_tfperf.trace.intervals import intersect, merge
 from pytest_tfperf.trace.xspace import Trace
 from pytest_tfperf.values import Source, Step, Table, Value
 
-_KEEP_BATCHES = frozenset(
-    {
-        "Prefetch",
-        "Cache",
-        "MemoryCache",
-        "MemoryCacheImpl",
-        "FileCache",
-        "Repeat",
-        "ForeverRepeat",
-        "FiniteRepeat",
-        "Shuffle",
-        "ShuffleAndRepeat",
-        "Take",
-        "FiniteTake",
-        "Skip",
-        "FiniteSkip",
-        "Shard",
-        "Options",
-        "Model",
-        "MaxIntraOpParallelism",
-        "PrivateThreadPool",
-        "AssertCardinality",
-        "Generator",
-    }
-)
 _TRACKED_BYTES = 1 << 20  # below this, what bypasses the allocator outweighs what it knows
 _INPUT_BOUND_MATTERS = (
     0.10  # below this share an unsettled buffer changes step_time by no more than noise does
@@ -215,7 +191,7 @@ def _with_batch(recording: Recording, stages: Sequence[Stage]) -> Recording:
     if (
         batch is None
         or recording.workload.get("batch", 0) is not None
-        or any(stage.name not in _KEEP_BATCHES for stage in behind)
+        or any(stage.name not in KEEPS_BATCHES for stage in behind)
     ):
         return recording
     return replace(

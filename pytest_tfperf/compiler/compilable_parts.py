@@ -20,16 +20,13 @@ from pytest_tfperf.compiler.functions import (
     reached_from,
     without_traced_shapes,
 )
+from pytest_tfperf.op_types import BRANCHES, FUNCTION_CALLS, LOOPS, TRIVIAL
 
 _FETCHES = ("IteratorGetNext", "IteratorGetNextSync", "IteratorGetNextAsOptional")
 _GIVE_ELEMENTS = (*_FETCHES[:2], "OptionalGetValue")
 _COMPUTE_NOTHING = re.compile(
     r"Iterator|MultiDeviceIterator|Optional|Print|String|AsString|LookupTable|Write\w*Summary|Identity"
 )
-_TRIVIAL = {"Const", "Identity", "IdentityN", "NoOp", "Placeholder"}
-_CALLS = {"PartitionedCall", "StatefulPartitionedCall"}
-_LOOPS = {"While", "StatelessWhile"}
-_BRANCHES = {"If", "StatelessIf", "Case", "StatelessCase"}
 
 
 class Cannot(Exception):
@@ -156,7 +153,7 @@ def parts_of(
         Cannot: If what is left out may compute something, or if it is not known how often a part runs.
     """
     definition = definition_of(function.name)
-    if all(node.op in _TRIVIAL for node in definition.node_def):
+    if all(node.op in TRIVIAL for node in definition.node_def):
         return
     if not _is_foreign(function.name) and not any(
         getattr(arg, "dtype", None) in ("string", "variant") for arg in function.args
@@ -183,13 +180,13 @@ def _parts_within(
 ) -> Iterator[tuple[Function, float]]:
     """The parts of the functions that an operation calls which cannot be compiled as a whole."""
     called = [Function(name=name, args=args) for name in called_by(op.node_def)]
-    if op.type in _CALLS:
+    if op.type in FUNCTION_CALLS:
         yield from parts_of(called[0], batch, steps)
-    elif op.type in _LOOPS:
+    elif op.type in LOOPS:
         body = Function(name=op.get_attr("body").name, args=args)
         in_loop = _iterations(function, body, steps)
         yield from ((part, runs * in_loop) for part, runs in parts_of(body, batch, steps))
-    elif op.type in _BRANCHES:
+    elif op.type in BRANCHES:
         branches = [
             list(parts_of(Function(name=branch.name, args=args[1:]), batch, steps))
             for branch in called
@@ -321,7 +318,7 @@ def _without(
 ) -> Function | None:
     """What remains of a function, as one with other arguments and results; None if nothing is left that computes."""
     kept = [node for node in definition.node_def if node.name not in foreign]
-    if all(node.op in _TRIVIAL for node in kept):
+    if all(node.op in TRIVIAL for node in kept):
         return None
     rest = type(definition)()
     rest.signature.name = f"{function.name}_without_{len(foreign)}"

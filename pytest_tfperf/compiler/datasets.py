@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_tfperf.compiler.functions import definition_of, graph_of
+from pytest_tfperf.op_types import KEEPS_BATCHES
 from pytest_tfperf.tf_runtime import load_tensorflow
 
-_KEEP_SHAPES = {"Prefetch", "Repeat", "Shuffle", "Take", "Skip", "Cache", "Options", "Shard"}
 _MAPS = {"Map", "ParallelMap"}
 
 
@@ -38,7 +38,7 @@ def _shapes(data: Any) -> list[Any] | None:
             else [tf.TensorShape([int(size)]).concatenate(leaf.shape[1:]) for leaf in leaves]
         )
     stage = type(data).__name__.strip("_").removesuffix("Dataset").removesuffix("V2")
-    shapes = _shapes(data._input_dataset) if stage in _KEEP_SHAPES | _MAPS else None
+    shapes = _shapes(data._input_dataset) if stage in KEEPS_BATCHES | _MAPS else None
     return _mapped(data, shapes) if shapes and stage in _MAPS else shapes
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from pytest_tfperf.graphs import reached
+
 _GROWS = {
     "TensorListSetItem": "resize_if_index_out_of_bounds",
     "TensorArrayV3": "dynamic_size",
@@ -36,14 +38,13 @@ def must_compile(node: Any) -> bool:
 
 def reached_from(names: Iterable[str]) -> list[Any]:
     """The definitions of these functions and of all that they call, directly or not, each once."""
-    found: dict[str, Any] = {}
-    waiting = list(names)
-    while waiting:
-        name = waiting.pop()
-        if name not in found:
-            found[name] = definition_of(name)
-            waiting += [called for node in found[name].node_def for called in called_by(node)]
-    return list(found.values())
+    definitions: dict[str, Any] = {}
+
+    def callees(name: str) -> list[str]:
+        definitions[name] = definition_of(name)
+        return [called for node in definitions[name].node_def for called in called_by(node)]
+
+    return [definitions[name] for name in reached(names, callees)]
 
 
 def grows_array(definition: Any) -> bool:

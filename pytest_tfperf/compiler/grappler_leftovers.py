@@ -17,13 +17,12 @@ from pytest_tfperf.compiler.compilable_parts import Function
 from pytest_tfperf.compiler.grappler_ablation import rewriter_config, running
 from pytest_tfperf.compiler.instances import counts
 from pytest_tfperf.compiler.source_lines import lines_in
-from pytest_tfperf.op_types import is_op
+from pytest_tfperf.op_types import BRANCHES, is_op
 from pytest_tfperf.recording import GraphOp
 
 DEBUG_OPS = frozenset({"Assert", "CheckNumerics", "Print", "PrintV2"})
 LARGEST_CONSTANT = 100 * 1024
 """Bytes of a result that are folded whatever the size of the inputs (kMaxConstantSize in constant_folding.cc)."""
-_BRANCHES = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
 _NOT_FOLDED = ("Quantize", "FakeQuant", "Dequantize", "Sparse", "Placeholder", "_Fused")
 _NO_OPTIMIZER = ""
 
@@ -129,7 +128,7 @@ def _dead_branch(node: Any, view: View) -> Found | None:
     """A branch that is always or never taken."""
     if node.op == "Switch":
         chosen = view.source(node, 1)
-    elif node.op in _BRANCHES:
+    elif node.op in BRANCHES:
         chosen = view.source(node)
     else:
         return None

@@ -13,15 +13,11 @@ from pytest_tfperf.compiler.functions import called_by, definition_of, must_comp
 from pytest_tfperf.compiler.instantiation import instantiated, unclustered
 from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.session_runs import SessionRun
-from pytest_tfperf.op_types import is_op
+from pytest_tfperf.op_types import TRANSFERS, XLA_SHELLS, is_op
 
-_TRANSFERS = frozenset(
-    {"_Send", "_Recv", "_HostSend", "_HostRecv"}
-)  # between the partitions of a Session's graph
 _ONEDNN = re.compile(
     r"^_Mkl(Native)?(Fused)?"
 )  # what kernel runs an op is decided after Grappler (mkl_layout_pass.cc)
-_SHELLS = frozenset({"_XlaCompile", "_XlaRun", "_XlaMerge"})
 _MADE_BY_LOWERING = re.compile(
     r"/_\d+$"
 )  # pivots and inputs of branches, control nodes of loops: Graph::NewName
@@ -55,7 +51,7 @@ class Instance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Op:
+class InstanceNode:
     """
     A node that counts as an op, with the names of its callers before its own; `top` is the node in the graph itself that it is or
     belongs to, `owner` the function whose body it is in, and `compiled` the call and the function that the user asked XLA to compile.
@@ -91,7 +87,7 @@ def instances(probe: Probe) -> list[Instance]:
     ]
 
 
-def ops_in(nodes: Iterable[Any]) -> Iterator[Op]:
+def ops_in(nodes: Iterable[Any]) -> Iterator[InstanceNode]:
     """
     The ops of a graph, and of what it calls, once for each call; bodies of loops and branches once.
 
@@ -99,17 +95,17 @@ def ops_in(nodes: Iterable[Any]) -> Iterator[Op]:
     given: Grappler inlines functions, and what it does to the few that stay apart is not seen.
     """
     for node in nodes:
-        yield from _ops_of(node, Op(name=node.name, node=node, top=node.name), _DEEPEST)
+        yield from _ops_of(node, InstanceNode(name=node.name, node=node, top=node.name), _DEEPEST)
 
 
 def has_clusters(nodes: Iterable[Any]) -> bool:
     """Whether there are shells of auto-clusters among nodes."""
-    return any(node.op in _SHELLS for node in nodes)
+    return any(node.op in XLA_SHELLS for node in nodes)
 
 
 def counts(node: Any) -> bool:
     """Whether a node is an op that the user's code, or Grappler, made."""
-    if not is_op(node.op) or node.op in _SHELLS | _TRANSFERS or node.op.startswith("__"):
+    if not is_op(node.op) or node.op in XLA_SHELLS | TRANSFERS or node.op.startswith("__"):
         return False
     made_by = {
         "Identity": _MADE_BY_LOWERING,
@@ -119,7 +115,7 @@ def counts(node: Any) -> bool:
     return made_by is None or not made_by.search(node.name)
 
 
-def _ops_of(node: Any, op: Op, depth: int) -> Iterator[Op]:
+def _ops_of(node: Any, op: InstanceNode, depth: int) -> Iterator[InstanceNode]:
     if counts(node):
         yield op
     if "Dataset" in node.op or not depth:

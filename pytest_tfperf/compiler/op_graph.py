@@ -12,7 +12,7 @@ from pytest_tfperf.compiler.functions import definition_of
 from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.source_lines import user_line
 from pytest_tfperf.graphs import reached
-from pytest_tfperf.op_types import computes
+from pytest_tfperf.op_types import BRANCHES, FUNCTION_CALLS, LOOPS, computes
 from pytest_tfperf.recording import Edge, Ints, Op, OpGraph, Tensor
 
 MAX_OPS, UNASKED_OPS = 20_000, 10_000
@@ -20,9 +20,6 @@ MAX_OPS, UNASKED_OPS = 20_000, 10_000
 _NO_FUNCTION = "the step calls no tf.function, so it has no graph"
 _LARGE = "the step's functions hold more than {:,} ops, with what they call once for each call{}"
 _ASK = "; a limit on op_guide_findings (max_op_guide_findings=) asks for it"
-_CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
-_LOOPS = frozenset({"While", "StatelessWhile"})
-_BRANCHES = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
 _DEEPEST = 50  # calls within calls; TensorFlow runs no function that calls itself without end
 _MOST_ELEMENTS = 512
 _WHOLE = frozenset({"int32", "int64"})
@@ -96,7 +93,7 @@ class _Flat:
                 continue
             inputs = tuple(edges.get(_key(tensor)) for tensor in op.inputs)
             inner = _called(graph, op) if depth else {}
-            if op.type in _CALLS and inner:
+            if op.type in FUNCTION_CALLS and inner:
                 found = self.add(
                     next(iter(inner.values())), inputs, f"{scope}{op.name}/", in_loop, depth - 1
                 )
@@ -127,17 +124,17 @@ class _Flat:
 
 def _args_of(op: Any, name: str, body: Any, inputs: Sequence[Edge | None]) -> list[Edge | None]:
     """What the body of a loop, or a branch, is given; None for what a loop may give anew in each turn."""
-    if op.type in _LOOPS:
+    if op.type in LOOPS:
         return [
             edge if name == "body" and _same(*ends) else None
             for edge, *ends in zip(inputs, body.inputs, body.outputs, strict=False)
         ]
-    return list(inputs[1:]) if op.type in _BRANCHES else [None] * len(body.inputs)
+    return list(inputs[1:]) if op.type in BRANCHES else [None] * len(body.inputs)
 
 
 def _is_inner_loop(op: Any, body: Any) -> bool:
     """Whether an op is a loop in a step; where each turn fetches from an iterator the turns are steps."""
-    return op.type in _LOOPS and not _fetches(body, _DEEPEST)
+    return op.type in LOOPS and not _fetches(body, _DEEPEST)
 
 
 def _fetches(graph: Any, depth: int) -> bool:

@@ -10,7 +10,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-_INSTALLED = ("/site-packages/", "/dist-packages/")
+from pytest_tfperf.files import is_installed
+from pytest_tfperf.graphs import reached
+
 _PYTHON_OPS = "tensorflow/python/ops/script_ops.py"
 _FRAMEWORKS = ("tensorflow", "keras", "tf_keras")
 _GENERATED = (
@@ -66,18 +68,15 @@ def _closest_op(graph: Any, name: str) -> Any:
 
 
 def _graphs(graph: Any) -> dict[str, Any]:
-    """The graphs of the functions that a graph calls, directly or not, by name."""
-    found: dict[str, Any] = {}
-    waiting = [graph]
-    while waiting:
-        for name, function in getattr(
-            waiting.pop(), "_functions", {}
-        ).items():  # private: the functions that a graph knows
-            inner = getattr(function, "graph", None)
-            if name not in found and inner is not None:
-                found[name] = inner
-                waiting.append(inner)
-    return found
+    """Return the graphs of the functions that a graph calls, directly or not, by name."""
+
+    def named(owner: Any) -> list[tuple[str, Any]]:
+        functions = getattr(owner, "_functions", {})  # private: the functions that a graph knows
+        graphs = ((name, getattr(function, "graph", None)) for name, function in functions.items())
+        return [(name, inner) for name, inner in graphs if inner is not None]
+
+    owners = reached([graph], lambda owner: [inner for _, inner in named(owner)])
+    return {name: inner for owner in owners for name, inner in named(owner)}
 
 
 def _frames() -> Iterator[tuple[str, int]]:
@@ -124,11 +123,7 @@ def _as_written(file: str, line: int) -> tuple[str, int]:
 @cache
 def _is_user_file(file: str) -> bool:
     path = file.replace("\\", "/")
-    if (
-        path.startswith(_GENERATED[0])
-        or _GENERATED[1] in path
-        or any(part in path for part in _INSTALLED)
-    ):
+    if path.startswith(_GENERATED[0]) or _GENERATED[1] in path or is_installed(path):
         return False
     return not path.startswith(_others())
 

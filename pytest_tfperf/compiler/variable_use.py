@@ -16,6 +16,7 @@ from typing import Any
 
 from pytest_tfperf.compiler.functions import called_by, definition_of
 from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.op_types import BRANCHES, FUNCTION_CALLS, LOOPS, PASS_THROUGH
 
 _READS = {
     "ReadVariableOp",
@@ -27,14 +28,8 @@ _READS = {
     "DisableCopyOnRead",
 }
 """Stateful operations that leave a variable as it is (tensorflow/core/ops/resource_variable_ops.cc)."""
-_HANDS_ON = {"Identity", "IdentityN", "Switch", "Merge", "Enter", "Exit", "NextIteration"}
-_CALLS = {"PartitionedCall": 0, "StatefulPartitionedCall": 0, "While": 0, "StatelessWhile": 0}
-_CALLS |= {
-    "If": 1,
-    "StatelessIf": 1,
-    "Case": 1,
-    "StatelessCase": 1,
-}  # how many inputs come before the function's arguments
+_BEFORE_ARGUMENTS = dict.fromkeys(FUNCTION_CALLS | LOOPS, 0) | dict.fromkeys(BRANCHES, 1)
+"""The number of inputs before the function's arguments, by type of the call."""
 _FEW = 3
 
 
@@ -147,9 +142,9 @@ def _of_node(
     node: Any, inputs: Sequence[frozenset[int]], known: dict[str, _Arguments]
 ) -> _Arguments:
     """What a node does with the resources among the arguments of the function that it is in."""
-    if node.op not in _CALLS:
+    if node.op not in _BEFORE_ARGUMENTS:
         return _of_op(node.op, frozenset().union(*inputs))
-    given = inputs[_CALLS[node.op] :]
+    given = inputs[_BEFORE_ARGUMENTS[node.op] :]
     found = _Arguments()
     for name in called_by(node):
         inner = _of_function(name, known)
@@ -164,7 +159,7 @@ def _of_op(op_type: str, resources: Iterable[int]) -> _Arguments:
     """An operation that has a state and is no known reader may write what it is given."""
     from tensorflow.python.framework import op_def_registry
 
-    if op_type in _HANDS_ON:
+    if op_type in PASS_THROUGH:
         return _Arguments()
     definition = op_def_registry.get(op_type)
     writes = op_type not in _READS and definition is not None and definition.is_stateful
@@ -202,7 +197,7 @@ class _Origins:
         inputs = [] if node is None else [ref for ref in node.input if not ref.startswith("^")]
         if node is not None and node.op in ("While", "StatelessWhile", "IdentityN"):
             return [inputs[int(output.rpartition(":")[2])]]
-        return inputs if node is not None and node.op in _HANDS_ON else []
+        return inputs if node is not None and node.op in PASS_THROUGH else []
 
 
 def _is_resource(tensor: Any) -> bool:

@@ -12,9 +12,10 @@ from collections.abc import Mapping
 from graphlib import TopologicalSorter
 from typing import Any
 
+from pytest_tfperf.op_types import FUNCTION_ARGUMENTS
+
 _NEW = re.compile(r"/_\d+(?=/|$)")  # numbers that the lowering of loops and branches gives
 _MOVED = "/declustered"  # copied out of a cluster again (partially_decluster_pass.cc)
-_ARGUMENTS = frozenset({"_Arg", "_Retval", "_DeviceArg", "_DeviceRetval"})
 
 Sources = Mapping[str, list[str]]
 
@@ -32,7 +33,7 @@ def cluster_of(unclustered: Any, clustered: Any) -> dict[str, str]:
     inside = {
         node.name
         for node in unclustered.node
-        if _plain(node.name) not in outside and node.op not in _ARGUMENTS
+        if _plain(node.name) not in outside and node.op not in FUNCTION_ARGUMENTS
     }
     rank = _rank(clustered, shells)
     known = _takers(unclustered, clustered, shells, inside) | _givers(unclustered, outside, shells)

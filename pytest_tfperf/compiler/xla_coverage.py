@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pytest_tfperf.compiler.compilable_parts import has_kernel
-from pytest_tfperf.compiler.instances import Instance, Op, ops_in
+from pytest_tfperf.compiler.instances import Instance, InstanceNode, ops_in
 from pytest_tfperf.compiler.source_lines import lines_in
 from pytest_tfperf.compiler.xla_clusters import cluster_of
 from pytest_tfperf.op_types import (
@@ -15,6 +15,7 @@ from pytest_tfperf.op_types import (
     LEFT_OUT,
     NO_KERNEL,
     PYTHON,
+    PYTHON_OPS,
     RANDOM,
     TEXT,
     UNASKED,
@@ -22,7 +23,6 @@ from pytest_tfperf.op_types import (
 )
 from pytest_tfperf.recording import Cluster, GraphOp
 
-_PYTHON_OPS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 _DYNAMIC_OPS = frozenset({"Where", "Unique"})
 """Those that `allow_where_op` and `allow_unique_op` are for (tensorflow/compiler/jit/compilability_check_util.cc)."""
 _RANDOM_OPS = frozenset(
@@ -49,7 +49,7 @@ def clusters_in(instance: Instance, auto: bool) -> tuple[list[Cluster], list[Gra
         return [_asked(instance.compiled.name, ops)], []
     line = lines_in(instance.graph)
 
-    def listed(op: Op, why: str) -> GraphOp:
+    def listed(op: InstanceNode, why: str) -> GraphOp:
         return GraphOp(name=op.name, op_type=op.node.op, line=line(op.node, op.owner), why=why)
 
     found = (
@@ -73,7 +73,7 @@ def why_outside(node: Any, auto: bool) -> str:
     """Why XLA does not compile a node, where auto-clustering is on or off."""
     if handles_text(node):
         return TEXT
-    if node.op in _PYTHON_OPS:
+    if node.op in PYTHON_OPS:
         return PYTHON
     if not has_kernel(node.op) and not node.op.startswith(
         "_"
@@ -118,7 +118,7 @@ def _types(args: Iterable[Any], attrs: Mapping[str, Any]) -> set[int]:
     return found
 
 
-def _asked(name: str, ops: Iterable[Op]) -> Cluster:
+def _asked(name: str, ops: Iterable[InstanceNode]) -> Cluster:
     """One that the user asked for; it always runs, so that nobody asks for its lines, which take long to find."""
     return Cluster(
         name=name,

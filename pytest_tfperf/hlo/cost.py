@@ -9,10 +9,8 @@ from pytest_tfperf.errors import TraceError
 from pytest_tfperf.hlo.flops import applications, matmul_flops, own_flops
 from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule
 from pytest_tfperf.hlo.operand_types import OperandTypes
+from pytest_tfperf.hlo.traversal import bodies
 
-_CONTAINERS = frozenset(
-    ["while", "call", "conditional", "async-start"]
-)  # what they call has events of its own
 _MARKS = frozenset(
     [  # custom calls that compute nothing
         "AllocateBuffer",
@@ -139,7 +137,7 @@ def _costs(module: HloModule) -> Costs:
             op.id: _work(types, part, op, totals) for op in part.instructions.values()
         }
         totals[part.id] = sum(works[part.id].values(), Work())
-    executed = _executed(module)
+    executed = bodies(module)
     ops = [(part, op) for part in executed for op in part.instructions.values()]
     return Costs(
         work=totals[module.entry_id],
@@ -169,19 +167,6 @@ def _work(
         for key, times in zip(op.called, applications(op, operands), strict=False)
     )
     return sum(inside, Work(own_flops(op, operands)))
-
-
-def _executed(module: HloModule) -> list[HloComputation]:
-    """The computations whose instructions run as such: the entry, and what loops, calls and conditionals reach from it."""
-    found = {module.entry_id: module.entry}
-    waiting = [module.entry]
-    while waiting:
-        for op in waiting.pop().instructions.values():
-            for key in op.called if op.opcode in _CONTAINERS else ():
-                if key not in found:
-                    found[key] = module.computations[key]
-                    waiting.append(found[key])
-    return list(found.values())
 
 
 def _uncounted(module: HloModule, executed: list[HloComputation]) -> Iterator[str]:

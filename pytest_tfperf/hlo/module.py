@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
+from pytest_tfperf.files import is_installed
+
 # xla_data.proto, PrimitiveType, spelled as in HLO text
 DTYPES = {
     1: "pred",
@@ -238,11 +240,8 @@ class Buffers:
     temporaries: int
 
 
-_PACKAGES = re.compile(r"[/\\](site|dist)-packages[/\\]")
-
-
 def source_line(op: HloInstruction) -> str | None:
     """`model.py:12`; None where the module does not say, or names a line of an installed package, as TensorFlow's own are."""
-    if not op.source_file or _PACKAGES.search(op.source_file):
+    if not op.source_file or is_installed(op.source_file):
         return None
     return f"{op.source_file}:{op.source_line}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytest_tfperf.op_guide.graph import Links, dtype, result, shown
 from pytest_tfperf.op_guide.layout_rules import Found
-from pytest_tfperf.op_types import computes
+from pytest_tfperf.op_types import FUNCTION_CALLS, REDUCTIONS, computes
 from pytest_tfperf.recording import Dims, Ints, Op
 
 TPU_OPS_DATE = "2026-04-09"
@@ -30,7 +30,6 @@ NOT_ON_TPUS = frozenset(
 )
 """Ops that XLA compiles for CPUs, that this list lacks, and whose Python functions stand among its "Unavailable Python APIs"."""
 
-_REDUCTIONS = frozenset({"Sum", "Mean", "Max", "Min", "Prod", "All", "Any"})
 _RESHAPES = frozenset({"Reshape", "Squeeze", "ExpandDims", "BroadcastTo", "Tile"})
 _KEEPS = frozenset({"Identity", "StopGradient", "Cast", "Reshape", "Squeeze", "ExpandDims"})
 _PRODUCERS = frozenset({"Placeholder", "ReadVariableOp", "Const", "IteratorGetNext"})
@@ -110,7 +109,7 @@ def reduced_then_multiplied(links: Links) -> Found:
 
 def reductions_in_turn(links: Links) -> Found:
     """A reduction of what another reduction, of the same shape over the same axes, is part of."""
-    reductions = {index: _reduced(links, index) for index, _ in links.typed(_REDUCTIONS)}
+    reductions = {index: _reduced(links, index) for index, _ in links.typed(REDUCTIONS)}
     for index, key in reductions.items():
         before = None if key is None else _reduction_behind(links, index, key, reductions)
         if before is not None:
@@ -144,7 +143,7 @@ def _is_foreign(op: Op) -> bool:
     return (
         not op.compiles
         and computes(op.op_type)
-        and op.op_type not in ("Placeholder", "PartitionedCall", "StatefulPartitionedCall")
+        and op.op_type not in FUNCTION_CALLS | {"Placeholder"}
     )
 
 

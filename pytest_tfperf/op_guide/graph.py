@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
+from pytest_tfperf.op_types import MATMULS
 from pytest_tfperf.recording import Dims, Edge, Ints, Op, OpGraph, Tensor
 
-MATMULS = frozenset({"MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"})
 CONVOLUTIONS = frozenset({"Conv2D", "Conv3D", "DepthwiseConv2dNative"})
 CONVOLUTION_GRADIENTS = frozenset(
     {
@@ -21,8 +21,10 @@ CONVOLUTION_GRADIENTS = frozenset(
 )
 EINSUMS = frozenset({"Einsum", "XlaEinsum"})
 PRODUCTS = MATMULS | CONVOLUTIONS | EINSUMS
-COPIES = frozenset({"Identity", "StopGradient", "PreventGradient", "Snapshot", "ReadVariableOp"})
-IN_PLACE = COPIES | {"Cast", "BiasAdd", "BiasAddV1"}
+IDENTITIES = frozenset(
+    {"Identity", "StopGradient", "PreventGradient", "Snapshot", "ReadVariableOp"}
+)
+IN_PLACE = IDENTITIES | {"Cast", "BiasAdd", "BiasAddV1"}
 """What hands its first operand on with every element where it was."""
 
 
@@ -68,7 +70,7 @@ class Links:
     def value(self, index: int, position: int) -> Ints | None:
         """Of an operand that is a small constant."""
         source = self.source(index, position)
-        while source is not None and self.graph.ops[source].op_type in COPIES:
+        while source is not None and self.graph.ops[source].op_type in IDENTITIES:
             source = self.source(source)
         return None if source is None else self.graph.ops[source].value
 

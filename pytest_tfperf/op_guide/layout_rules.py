@@ -9,7 +9,6 @@ from pytest_tfperf.op_guide.graph import (
     CONVOLUTIONS,
     EINSUMS,
     IN_PLACE,
-    MATMULS,
     PRODUCTS,
     Links,
     all_users,
@@ -17,6 +16,7 @@ from pytest_tfperf.op_guide.graph import (
     result,
     shown,
 )
+from pytest_tfperf.op_types import MATMULS
 from pytest_tfperf.recording import Dims, Op
 
 LANES, ROWS = 128, 8

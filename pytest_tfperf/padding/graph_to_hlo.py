@@ -20,6 +20,7 @@ from pytest_tfperf.hlo.module import (
     Shape,
     WindowDimension,
 )
+from pytest_tfperf.op_types import MATMULS, REDUCTIONS
 from pytest_tfperf.recording import Edge, Op, OpGraph, Tensor
 
 _DTYPES = {
@@ -43,11 +44,10 @@ _DTYPES = {
     "complex128": "c128",
 }
 _PARAMETERS = re.compile(r"Placeholder|ReadVariableOp|IteratorGetNext")
-_MATMULS = frozenset({"MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "SparseMatMul"})
+_MATMULS = MATMULS | {"SparseMatMul"}
 _CONVOLUTION = re.compile(
     r"(Conv2D|Conv3D|DepthwiseConv2dNative)(BackpropInput|BackpropFilter)?(V2)?"
 )
-_REDUCTIONS = frozenset({"Sum", "Mean", "Max", "Min", "Prod", "All", "Any"})
 _UNREAD = "the graph has {}, whose product of matrices is not read from its attributes"
 _OPEN = "the shape of {} ({}) is not known in the step's graph"
 _OPAQUE = frozenset({"XlaEinsum", "XlaDotV2", "XlaConvV2", "CudnnRNNV3"})
@@ -154,7 +154,7 @@ def _other(made: _Made, graph: OpGraph, op: Op, shape: Shape, operands: Sequence
         return made.variables[variable]
     if op.op_type == "Const":
         return made.add("constant", op, shape)
-    if op.op_type in _REDUCTIONS and operands:
+    if op.op_type in REDUCTIONS and operands:
         rank = len(made.ops[operands[0]].shape.dimensions)
         axes = _ints(graph, op, 1)
         kept_rank = len(shape.dimensions) == rank

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,6 +10,7 @@ from pytest_tfperf.errors import LayoutError, TfperfError
 from pytest_tfperf.hlo.decode import decode_module
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.metrics import BYTES
+from pytest_tfperf.op_types import multiplies_matrices
 from pytest_tfperf.padding.arrays import LARGEST_SKIPPED, Padding
 from pytest_tfperf.padding.graph_to_hlo import NotStatic, module_of
 from pytest_tfperf.padding.matrix_unit import matrix_work
@@ -25,7 +25,6 @@ Modules = Sequence[tuple[HloModule, float]]
 """The modules of a step, and how often each runs in one."""
 
 _WORST = 5
-_MATRIX_OPS = re.compile(r"MatMul|Conv|Einsum|CudnnRNN")
 _COLUMNS = (
     Column("array", "array"),
     Column("made_by", "made by"),
@@ -78,7 +77,7 @@ def padding_values(
 
 def predicted_values(recording: Recording) -> Found:
     """The padding that the step would have on a TPU: from its HLO, or from its graph where it was not lowered to HLO."""
-    outside = sorted({op for op, *_ in recording.eager if _MATRIX_OPS.search(op)})
+    outside = sorted({op for op, *_ in recording.eager if multiplies_matrices(op)})
     if outside:
         return _unknown(_EAGER.format(", ".join(outside)))
     tpu = generation(recording.tpu or DEFAULT)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from pytest_tfperf.graphs import reached
 from pytest_tfperf.hlo.layout import (
     layout_text,
     leaves,
@@ -130,17 +131,13 @@ def _sources(
     fuses: Callable[[HloInstruction, HloComputation], bool],
 ) -> list[HloInstruction]:
     """What the reader of an instruction reads when all that fuses into it does."""
-    found: dict[int, HloInstruction] = {}
-    waiting, seen = [op], {op.id}
-    while waiting:
-        one = waiting.pop()
-        if fuses(one, part):
-            more = [operand for operand in part.operands(one) if operand.id not in seen]
-            seen.update(operand.id for operand in more)
-            waiting += more
-        elif one.opcode not in _NOWHERE:
-            found[one.id] = one
-    return list(found.values())
+
+    def reads(key: int) -> tuple[int, ...]:
+        source = part.instructions[key]
+        return source.operands if fuses(source, part) else ()
+
+    sources = (part.instructions[key] for key in reached([op.id], reads))
+    return [one for one in sources if one.opcode not in _NOWHERE and not fuses(one, part)]
 
 
 def _fuses(op: HloInstruction, part: HloComputation) -> bool:

@@ -1,6 +1,6 @@
 import pytest
 
-from pytest_tfperf.op_types import computes
+from pytest_tfperf.op_types import computes, is_op, multiplies_matrices, waits_for_others
 
 
 @pytest.mark.parametrize(
@@ -16,7 +16,7 @@ from pytest_tfperf.op_types import computes
         "Cast",
     ],
 )
-def test_what_computes(op_type):
+def test_ops_that_compute(op_type):
     assert computes(op_type)
 
 
@@ -41,5 +41,54 @@ def test_what_computes(op_type):
         "_Send",
     ],
 )
-def test_what_does_not(op_type):
+def test_ops_that_compute_nothing(op_type):
     assert not computes(op_type)
+
+
+@pytest.mark.parametrize(
+    ("op_type", "counts"),
+    [
+        ("MatMul", True),
+        ("Const", True),
+        ("Placeholder", False),
+        ("_Retval", False),
+        ("StatefulPartitionedCall", False),
+        ("RefNextIteration", False),
+        ("_SwitchN", False),
+        ("NoOp", False),
+    ],
+)
+def test_control_flow_calls_and_arguments_are_not_ops(op_type, counts):
+    assert is_op(op_type) is counts
+
+
+@pytest.mark.parametrize(
+    ("op_type", "waits"),
+    [
+        ("MatMul", False),
+        ("IteratorGetNextAsOptional", True),
+        ("StatefulPartitionedCall", True),
+        ("_While", True),
+        ("Case", True),
+        ("_Recv", True),
+        ("_HostRecv", True),
+        ("_Send", False),
+        ("NoOp", True),
+    ],
+)
+def test_ops_that_wait_for_others(op_type, waits):
+    assert waits_for_others(op_type) is waits
+
+
+@pytest.mark.parametrize(
+    ("op_type", "multiplies"),
+    [
+        ("BatchMatMulV2", True),
+        ("Conv2DBackpropFilter", True),
+        ("XlaEinsum", True),
+        ("CudnnRNNV3", True),
+        ("Mul", False),
+    ],
+)
+def test_ops_that_multiply_matrices(op_type, multiplies):
+    assert multiplies_matrices(op_type) is multiplies

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pytest_tfperf.analysis.steps.detect import Steps
+from pytest_tfperf.op_types import waits_for_others
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.events import Events, Mask
 from pytest_tfperf.trace.intervals import Spans, merge
@@ -18,11 +19,6 @@ from pytest_tfperf.values import FETCH, FETCH_PYTHON
 
 # `node name:Op type`, the grammar of XProf's ParseTfOpFullname (xla/tsl/profiler/convert or utils/tf_op_utils.cc)
 _OP = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*:([A-Z_][a-zA-Z0-9_]*)\Z")
-# ops that wait for others or run them, and so are not work themselves
-_SHELLS = re.compile(
-    r"_?(IteratorGetNext.*|Stateful?PartitionedCall|PartitionedCall|While|StatelessWhile|If|StatelessIf|Case|StatelessCase"
-    r"|RemoteCall|SymbolicGradient|_?Recv|_?HostRecv|NoOp)\Z"
-)
 _RUNTIME = frozenset(
     {
         "EagerExecute",
@@ -42,7 +38,6 @@ CPU_COMPILER = "CpuCompiler::RunBackend"
 """What XLA's backend for CPUs does, whose stat `name` is the module's (xla/service/cpu/cpu_compiler.cc)."""
 GPU_COMPILER = "HLO Transforms:"
 """What GpuCompiler::RunHloPasses does, with the module's name behind it (xla/service/gpu/gpu_compiler.cc); its backend has no event."""
-PYTHON_OPS = frozenset({"PyFunc", "EagerPyFunc", "PyFuncStateless"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -229,7 +224,7 @@ def _model_ops(host: Events) -> Events:
     ops = host.named(
         lambda name: (
             (kind := op_type(name)) is not None
-            and not _SHELLS.match(kind)
+            and not waits_for_others(kind)
             and "Iterator::" not in name
         )
     )

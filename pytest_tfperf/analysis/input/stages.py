@@ -13,8 +13,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from pytest_tfperf.analysis.host.activity import DATA_RUNS, PYTHON_OPS, op_type, process_ids
+from pytest_tfperf.analysis.host.activity import DATA_RUNS, op_type, process_ids
 from pytest_tfperf.metrics import COUNT, SECONDS
+from pytest_tfperf.op_types import PYTHON_OPS
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.events import Events, joined
 from pytest_tfperf.trace.intervals import EMPTY, Spans, covered, intersect, merge

@@ -15,6 +15,7 @@ from pytest_tfperf.hlo.cost import Costs
 from pytest_tfperf.hlo.fingerprint import hlo_hash
 from pytest_tfperf.hlo.flops import applications
 from pytest_tfperf.hlo.module import Buffers, HloComputation, HloInstruction, HloModule
+from pytest_tfperf.hlo.traversal import BODIES
 from pytest_tfperf.metrics import BYTES, COUNT, FLOP, SECONDS
 from pytest_tfperf.trace.hlo_modules import buffer_sizes, live_modules, modules_of
 from pytest_tfperf.trace.xspace import Trace
@@ -36,7 +37,6 @@ _COLUMNS = (
 _NO_OPS = frozenset(
     {"tuple", "get-tuple-element", "bitcast"}
 )  # with parameters and constants, of which `Costs` has none
-_CALLS = frozenset({"while", "call", "conditional", "async-start"})
 
 
 def step_executables(trace: Trace, use: XlaUse) -> dict[str, HloModule]:
@@ -134,7 +134,7 @@ def _accessed_inside(
     part: HloComputation, op: HloInstruction, totals: Mapping[int, int | None]
 ) -> int | None:
     """Bytes of what one run of an instruction calls; of a conditional, the branch with most."""
-    called = [totals[key] for key in op.called] if op.opcode in _CALLS else []
+    called = [totals[key] for key in op.called] if op.opcode in BODIES else []
     if None in called or (op.opcode == "while" and op.trip_count is None):
         return None
     each = [total or 0 for total in called]

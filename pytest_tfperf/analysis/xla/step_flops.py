@@ -10,13 +10,13 @@ from pytest_tfperf.analysis.xla.executions import XlaUse
 from pytest_tfperf.hlo.cost import Costs, module_costs
 from pytest_tfperf.hlo.decode import decode_module
 from pytest_tfperf.hlo.module import HloModule
+from pytest_tfperf.op_types import multiplies_matrices
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.values import Source, Value
 
 Programs = Sequence[tuple[Costs, float]]
 """The costs of each module of a step, and how often it runs in one."""
 
-_MATRIX_OPS = re.compile(r"MatMul|Conv|Einsum|CudnnRNN")
 _LIBRARY_WORK = re.compile(
     r"onednn|mkldnn|cudnn|cublas|miopen|hipblas|fmha|attention|gemm|matmul|conv", re.IGNORECASE
 )
@@ -33,7 +33,7 @@ def lowered_programs(recording: Recording, eager: Iterable[str] = ()) -> Program
     """Of a recording that lowered the functions of its steps, which also ran ops of these types eagerly; or why it could not."""
     if recording.lowered is None:
         return recording.lowered_why or "the step's functions were not lowered to HLO"
-    outside = sorted(op for op in set(eager) if _MATRIX_OPS.search(op))
+    outside = sorted(op for op in set(eager) if multiplies_matrices(op))
     if outside:
         return f"the step runs {', '.join(outside)} eagerly, whose shapes and types the trace does not tell; put them into a tf.function"
     return [
