@@ -12,12 +12,12 @@ from pytest_tfperf.analysis.steps.detect import find_steps
 from pytest_tfperf.analysis.xla.executions import find_xla_use
 from pytest_tfperf.analysis.xla.programs import programs_of
 from pytest_tfperf.errors import LayoutError, TraceError
-from pytest_tfperf.hlo.matmuls import gemms_of
 from pytest_tfperf.hlo.module import HloModule, source_line
 from pytest_tfperf.hlo.parser import read_hlo
 from pytest_tfperf.hlo.traversal import without_dead_code
 from pytest_tfperf.metrics import METRICS, format_quantity
 from pytest_tfperf.padding.arrays import Padding
+from pytest_tfperf.padding.gemms import gemms_of
 from pytest_tfperf.padding.gpu_alignment import alignment_table, gpu_alignment
 from pytest_tfperf.padding.measured import has_tiles, measured_padding, trace_generation
 from pytest_tfperf.padding.overhead import MATRIX_UNIT, MEMORY, Modules, padding_table, values_of

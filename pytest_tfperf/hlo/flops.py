@@ -11,9 +11,8 @@ from __future__ import annotations
 from functools import lru_cache
 from math import gcd, prod
 
-from pytest_tfperf.hlo.module import DotDimensions, HloInstruction, Shape, WindowDimension
-
-Operands = tuple[HloInstruction, ...]
+from pytest_tfperf.hlo.matmuls import Operands, convolution_shapes, matmul_of
+from pytest_tfperf.hlo.module import HloInstruction, Shape, WindowDimension
 
 _ELEMENTWISE = frozenset(
     [
@@ -53,31 +52,17 @@ _ELEMENTWISE = frozenset(
         "xor",
     ]
 )
-_GEMMS = (
-    "__cublas$gemm",
-    "__cublas$lt$matmul",
-)  # and __cublas$lt$matmul$f8: xla/service/gpu/cublas_cudnn.cc
-# where the input, the kernel and the output of the forward convolution stand: operand 0, operand 1, result (2)
-_CONVOLUTIONS = {
-    "__cudnn$convForward": (0, 1, 2),
-    "__cudnn$convForwardGraph": (0, 1, 2),
-    "__cudnn$convBiasActivationForward": (0, 1, 2),
-    "__cudnn$convBackwardInput": (2, 1, 0),
-    "__cudnn$convBackwardFilter": (0, 2, 1),
-}
 _COMPLEX_MULTIPLY_ADDS = 4
 _LONGEST_WINDOW = 1 << 20  # positions; far above what a model has
 
 
 def matmul_flops(op: HloInstruction, operands: Operands) -> int | None:
-    """FLOPs of a matrix multiplication or convolution, XLA's own or a library's; None for any other instruction."""
-    if op.opcode in ("dot", "scaled-dot") and op.dot:
-        return _dot_flops(op.dot, operands[0].shape, op.shape)
-    if op.opcode == "convolution":
-        return _convolution_flops(op, operands[0].shape, operands[1].shape, op.shape)
-    if op.opcode == "custom-call":
-        return _library_flops(op, operands)
-    return None
+    """Count the FLOPs of a matrix multiplication or convolution, XLA's or a library's; else None."""
+    shapes = convolution_shapes(op, operands)
+    if shapes is not None:
+        return _convolution_flops(op, *shapes)
+    matmul = matmul_of(op, operands)
+    return None if matmul is None else matmul.flops
 
 
 def own_flops(op: HloInstruction, operands: Operands) -> int:
@@ -119,58 +104,6 @@ def applications(op: HloInstruction, operands: Operands) -> tuple[int, ...]:
     if op.opcode == "scatter":
         return (operands[len(operands) // 2 + 1].shape.elements,)
     return ()
-
-
-def _dot_flops(dot: DotDimensions, lhs: Shape, result: Shape) -> int:
-    return (
-        2 * result.elements * prod(lhs.dimensions[dimension] for dimension in dot.lhs_contracting)
-    )
-
-
-def _library_flops(op: HloInstruction, operands: Operands) -> int | None:
-    result = next(op.shape.arrays(), op.shape)  # behind it is scratch memory
-    forward = library_convolution(op, operands)
-    if forward is not None:
-        return _convolution_flops(op, *forward)
-    dot = library_dot(op)
-    return None if dot is None else _dot_flops(dot, operands[0].shape, result)
-
-
-def library_convolution(
-    op: HloInstruction, operands: Operands
-) -> tuple[Shape, Shape, Shape] | None:
-    """Input, kernel and output of the forward convolution that a call of cuDNN belongs to; None for any other instruction."""
-    places = _CONVOLUTIONS.get(op.custom_call_target)
-    if places is None:
-        return None
-    shapes = (
-        operands[0].shape,
-        operands[1].shape,
-        next(op.shape.arrays(), op.shape),
-    )  # behind it is scratch memory
-    data, kernel, output = (shapes[place] for place in places)
-    return data, kernel, output
-
-
-def library_dot(op: HloInstruction) -> DotDimensions | None:
-    """
-    The dimensions that a call of cuBLAS multiplies; None for any other instruction.
-
-    GemmBackendConfig.dot_dimension_numbers (xla/service/gpu/backend_configs.proto), which had no message around it once.
-    """
-    if not op.custom_call_target.startswith(_GEMMS):
-        return None
-    config = op.config
-    inner = config.get("gemm_backend_config", config)
-    numbers = inner.get("dot_dimension_numbers") if isinstance(inner, dict) else None
-    if not isinstance(numbers, dict):
-        return None
-    sides = [
-        f"{side}_{what}_dimensions" for what in ("contracting", "batch") for side in ("lhs", "rhs")
-    ]
-    return DotDimensions(
-        *(tuple(int(number) for number in numbers.get(side, ())) for side in sides)
-    )
 
 
 def _convolution_flops(op: HloInstruction, data: Shape, kernel: Shape, output: Shape) -> int | None:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from pytest_tfperf.hlo.matmuls import Gemm, bits, gemms_of
+from pytest_tfperf.hlo.matmuls import Matmul
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.metrics import COUNT, FLOP, RATIO
+from pytest_tfperf.padding.gemms import Gemm, bits, gemms_of
 from pytest_tfperf.padding.sizes import good_size
 from pytest_tfperf.trace.devices import gpus
 from pytest_tfperf.trace.stats import plane_stats
@@ -82,7 +83,9 @@ def misaligned(gemm: Gemm) -> tuple[tuple[str, int, int], ...]:
     """The sizes that are no multiple of 16 bytes: name, size and the nearest good size."""
     step = always_good(gemm.dtype)
     return tuple(
-        (name, size, aligned_size(size, gemm.dtype)) for name, size in gemm.sizes if size % step
+        (name, size, aligned_size(size, gemm.dtype))
+        for name, size in gemm.matmul.aligned_sizes
+        if size % step
     )
 
 
@@ -120,7 +123,7 @@ def alignment_table(gemms: Sequence[Gemm], sms: int | None = None) -> Table | No
     times: dict[Gemm, int] = {}
     for gemm in gemms:
         times[gemm] = times.get(gemm, 0) + 1
-    ordered = sorted(times.items(), key=lambda item: (-item[0].flops * item[1], item[0].op))
+    ordered = sorted(times.items(), key=lambda item: (-item[0].matmul.flops * item[1], item[0].op))
     rows = [_row(gemm, n, sms) for gemm, n in ordered]
     return Table.of("GPU alignment (by NVIDIA's rules)", _COLUMNS, rows) if rows else None
 
@@ -128,7 +131,9 @@ def alignment_table(gemms: Sequence[Gemm], sms: int | None = None) -> Table | No
 def alignment_advice(gemms: Sequence[Gemm]) -> tuple[Advice, ...]:
     """The size to change first: that of the product with most FLOPs whose sizes are not aligned."""
     worst = max(
-        (gemm for gemm in gemms if misaligned(gemm)), key=lambda gemm: gemm.flops, default=None
+        (gemm for gemm in gemms if misaligned(gemm)),
+        key=lambda gemm: gemm.matmul.flops,
+        default=None,
     )
     if worst is None:
         return ()
@@ -136,7 +141,7 @@ def alignment_advice(gemms: Sequence[Gemm]) -> tuple[Advice, ...]:
     n_others = len({gemm for gemm in gemms if misaligned(gemm)}) - 1
     more = f"; {n_others} more such products" if n_others else ""
     because = (
-        f"{worst.op} multiplies {worst.rows} × {worst.columns} × {worst.depth} in {worst.dtype}, whose tensor cores want multiples of "
+        f"{worst.op} multiplies {_sizes(worst.matmul)} in {worst.dtype}, whose tensor cores want multiples of "
         f"{always_good(worst.dtype)}{more}"
     )
     what = f"make sizes multiples of 16 bytes for the tensor cores: {changes}"
@@ -145,27 +150,32 @@ def alignment_advice(gemms: Sequence[Gemm]) -> tuple[Advice, ...]:
 
 def _row(gemm: Gemm, times: int, sms: int | None) -> tuple[object, ...]:
     wrong = misaligned(gemm)
-    overheads = [tile_overhead(gemm.rows, gemm.columns, tile) for tile in TILES]
+    matmul = gemm.matmul
+    overheads = [tile_overhead(matmul.rows, matmul.columns, tile) for tile in TILES]
     return (
         gemm.op,
-        f"{gemm.rows} × {gemm.columns} × {gemm.depth}",
+        _sizes(matmul),
         gemm.dtype,
         ", ".join(f"{name} {size}" for name, size, _ in wrong),
         ", ".join(f"{size} → {good}" for _, size, good in wrong),
         min(overheads),
         max(overheads),
-        _waves(gemm, {"": sms} if sms else SMS),
-        gemm.flops,
+        _waves(matmul, {"": sms} if sms else SMS),
+        matmul.flops,
         times,
         gemm.line,
     )
 
 
-def _waves(gemm: Gemm, gpus: dict[str, int]) -> str:
+def _sizes(matmul: Matmul) -> str:
+    return f"{matmul.rows} × {matmul.columns} × {matmul.depth}"
+
+
+def _waves(matmul: Matmul, gpus: dict[str, int]) -> str:
     """Wave overheads over the tiles, of each GPU; nothing where a product fills no whole wave."""
     said = []
     for name, sms in gpus.items():
-        counts = [gemm.batch * tiles_of(gemm.rows, gemm.columns, tile) for tile in TILES]
+        counts = [matmul.batch * tiles_of(matmul.rows, matmul.columns, tile) for tile in TILES]
         found = [wave_overhead(count, sms) for count in counts if count >= sms]
         if found:
             low, high = f"{min(found):.1%}", f"{max(found):.1%}"

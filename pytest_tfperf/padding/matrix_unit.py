@@ -11,14 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from pytest_tfperf.hlo.module import (
-    ConvolutionDimensions,
-    DotDimensions,
-    HloComputation,
-    HloInstruction,
-    HloModule,
-)
-from pytest_tfperf.hlo.traversal import BODIES, bodies, is_convolution, is_kernel_gradient
+from pytest_tfperf.hlo.matmuls import Matmul, matmul_of
+from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule
+from pytest_tfperf.hlo.traversal import BODIES, bodies
 from pytest_tfperf.padding.tpu import SUBLANES, Generation
 
 
@@ -98,48 +93,27 @@ def matrix_work(modules: Iterable[tuple[HloModule, float]]) -> MatrixWork:
 
 def product_of(op: HloInstruction, part: HloComputation) -> Product | None:
     """The product that a dot or convolution is; None for anything else."""
-    name = op.op_name or op.name
-    if op.opcode == "dot" and op.dot is not None:
-        return _dot(name, op.dot, *(operand.shape.dimensions for operand in part.operands(op)[:2]))
-    if op.opcode == "convolution" and op.convolution is not None:
-        return _convolution(name, op, op.convolution, part)
-    return None
+    if op.opcode not in ("dot", "convolution"):
+        return None
+    matmul = matmul_of(op, part.operands(op))
+    return None if matmul is None else _product(op.op_name or op.name, matmul)
 
 
-def _dot(name: str, dims: DotDimensions, lhs: Sequence[int], rhs: Sequence[int]) -> Product:
-    def free(sizes: Sequence[int], *taken: Sequence[int]) -> int:
-        return prod(
-            size for number, size in enumerate(sizes) if not any(number in some for some in taken)
-        )
-
-    m = free(lhs, dims.lhs_contracting, dims.lhs_batch)
-    n = free(rhs, dims.rhs_contracting, dims.rhs_batch)
-    k = prod(lhs[number] for number in dims.lhs_contracting)
-    return Product(name, (m, 1), (n, 1), (k, 1), prod(lhs[number] for number in dims.lhs_batch))
-
-
-def _convolution(
-    name: str, op: HloInstruction, dims: ConvolutionDimensions, part: HloComputation
-) -> Product:
+def _product(name: str, matmul: Matmul) -> Product:
     """
-    The windows, rows of M, times the kernel. Of the gradient of a kernel the window is what stays, and the examples are summed.
+    Split a convolution's sizes into features and what repeats them.
 
-    Where the input is dilated, as in gradients of strided convolutions, only its own positions count.
+    Where the input is dilated, as in gradients of strided convolutions, only its own positions
+    count. In the gradient of a kernel the examples are summed and the window is the result.
     """
-    data, kernel = (operand.shape.dimensions for operand in part.operands(op)[:2])
-    result = op.shape.dimensions
-    dilated = any(window.base_dilation > 1 for window in op.window)
-    where = (
-        prod(data[number] for number in dims.input_spatial)
-        if dilated
-        else prod(result[number] for number in dims.output_spatial)
-    )
-    window = prod(kernel[number] for number in dims.kernel_spatial)
-    features, outputs = kernel[dims.kernel_input_feature], result[dims.output_feature]
-    batch = result[dims.output_batch]
-    if is_convolution(op) and is_kernel_gradient(op):
-        return Product(name, (batch, where), (outputs, 1), (features * window, 1))
-    return Product(name, (batch * where, 1), (outputs, 1), (features, window))
+    m, n, k = (matmul.rows, 1), (matmul.columns, 1), (matmul.depth, 1)
+    windows = matmul.windows
+    if windows is None:
+        return Product(name, m, n, k, matmul.batch)
+    if windows.is_kernel_gradient:
+        return Product(name, (windows.examples, windows.own_positions), n, k)
+    rows = windows.examples * windows.own_positions
+    return Product(name, (rows, 1), n, (windows.channels_in, windows.taps))
 
 
 def _least(sizes: Sequence[Sequence[int]]) -> int:

@@ -61,7 +61,7 @@ import json, sys
 import tensorflow as tf
 from tensorflow.python.ops import collective_ops
 from helpers.function_graphs import after
-from pytest_tfperf.compiler.grappler import grappler_options
+from pytest_tfperf.compiler.grappler_options import grappler_options
 
 tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2)
 inner = tf.function(lambda x, y: tf.nn.relu(x) + y, experimental_attributes={"_noinline": True})

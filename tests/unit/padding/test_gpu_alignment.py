@@ -5,7 +5,7 @@ from helpers.hlo import dot, labels, module, op, parameters, window
 from helpers.traces import real
 from helpers.xspace import at, line, plane, space
 
-from pytest_tfperf.hlo.matmuls import gemms_of
+from pytest_tfperf.padding.gemms import gemms_of
 from pytest_tfperf.padding.gpu_alignment import (
     SMS,
     aligned_size,
@@ -103,7 +103,14 @@ def only(made):
 
 def test_a_dot():
     found = only(dense(512, 30522, 768, op_name="logits", source_file="m.py", source_line=3))
-    assert (found.op, found.line, found.rows, found.columns, found.depth, found.batch) == (
+    assert (
+        found.op,
+        found.line,
+        found.matmul.rows,
+        found.matmul.columns,
+        found.matmul.depth,
+        found.matmul.batch,
+    ) == (
         "logits",
         "m.py:3",
         512,
@@ -111,7 +118,7 @@ def test_a_dot():
         768,
         1,
     )
-    assert found.flops == 2 * 512 * 30522 * 768
+    assert found.matmul.flops == 2 * 512 * 30522 * 768
     assert misaligned(found) == (("columns", 30522, 30528),)
 
 
@@ -124,7 +131,12 @@ def test_a_batched_dot_of_any_order():
         ]
     )
     found = only(made)
-    assert (found.rows, found.columns, found.depth, found.batch) == (100, 50, 64, 84)
+    assert (found.matmul.rows, found.matmul.columns, found.matmul.depth, found.matmul.batch) == (
+        100,
+        50,
+        64,
+        84,
+    )
     assert misaligned(found) == (("rows", 100, 104), ("columns", 50, 56))
 
 
@@ -241,7 +253,12 @@ def test_a_batched_dot_of_any_order():
 )
 def test_convolutions_and_library_calls(ops, expected):
     found = only(module(main=ops))
-    assert (found.rows, found.columns, found.depth, found.sizes) == expected
+    assert (
+        found.matmul.rows,
+        found.matmul.columns,
+        found.matmul.depth,
+        found.matmul.aligned_sizes,
+    ) == expected
 
 
 @pytest.mark.parametrize(
@@ -351,6 +368,6 @@ def test_a_recorded_convolution():
     from pytest_tfperf.analysis.xla.programs import programs_of
 
     (found,) = gemms_of([program.module for program in programs_of(trace)])
-    assert found.sizes == (("channels in", 16), ("channels out", 5120))
-    assert (found.columns, found.depth) == (5120, 16 * 4)
+    assert found.matmul.aligned_sizes == (("channels in", 16), ("channels out", 5120))
+    assert (found.matmul.columns, found.matmul.depth) == (5120, 16 * 4)
     assert gpu_alignment(trace, []) == (None, ())  # AMD's
