@@ -91,7 +91,7 @@ def padded_moves(links: Links) -> Found:
         parts = [links.shape(index, at) for at in range(len(op.inputs))]
         parts = parts[:-1] if op.op_type == "ConcatV2" else parts[1:]
         shape = result(op)
-        if not isinstance(axis, int) or shape is None or len(parts) < 2:
+        if not isinstance(axis, int) or not shape or len(parts) < 2:
             continue
         if _unaligned(links, index, [axis % len(shape)], (*parts, shape)):
             yield (

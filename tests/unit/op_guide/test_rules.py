@@ -402,6 +402,12 @@ VALUES = (
 SOURCES = st.lists(st.none() | st.integers(0, 7), max_size=4)
 
 
+def test_a_concatenation_to_a_scalar_has_no_findings():
+    ops = Ops()
+    part, axis = ops("Placeholder", shape=()), ops("Const", shape=(), value=0)
+    assert ops.found(ops("ConcatV2", part, part, axis, shape=())) == []
+
+
 @given(st.lists(st.tuples(st.sampled_from(TYPES), SOURCES, SHAPES, VALUES), min_size=1, max_size=8))
 def test_no_graph_is_too_odd(rows):
     ops = Ops()
