@@ -1,1 +1,1 @@
-"""HLO modules: decoding, parsing, printing, costs, layouts."""
+"""XLA's programs: values, decoding, parsing, printing, and the cost of instructions."""

@@ -1,4 +1,6 @@
-"""The work of an XLA module: FLOPs, those of matrix multiplications and convolutions, and with how many bits."""
+"""
+The cost of an XLA module: FLOPs, those of matrix multiplications, their bits, and bytes moved.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from pytest_tfperf.hlo.operand_types import OperandTypes
 from pytest_tfperf.hlo.traversal import bodies
 
 _MARKS = frozenset(
-    [  # custom calls that compute nothing
+    [
         "AllocateBuffer",
         "MoveToDevice",
         "MoveToHost",
@@ -22,19 +24,21 @@ _MARKS = frozenset(
         "annotate_device_placement",
     ]
 )
+"""Custom calls that compute nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """
-    FLOPs: all; those of matrix multiplications and convolutions; and of the latter those whose operands have 16 bits or fewer, and
-    those of which the module does not tell.
-    """
+    """FLOPs by kind."""
 
     flops: int = 0
+    """All FLOPs."""
     matmul_flops: int = 0
+    """FLOPs of matrix multiplications and convolutions."""
     half_flops: int = 0
+    """Those of them whose operands have 16 bits or fewer."""
     unsure_flops: int = 0
+    """Those of them whose operand types the module does not tell."""
 
     def __add__(self, other: Work) -> Work:
         return Work(
@@ -55,33 +59,29 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class OpCost:
-    """
-    One run of an instruction that a trace has events of.
-
-    `dtype` is its result's; `bytes` it reads and writes, without padding. A loop's or a call's work is that of what it runs.
-    """
+    """The cost of one run of an instruction that a trace has events of."""
 
     name: str
     opcode: str
     op_name: str
     dtype: str
+    """Type of the result, as in HLO text."""
     work: Work
+    """FLOPs; those of a loop or a call include what it runs."""
     bytes: int
+    """Bytes read and written, without padding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """
-    The work of one run of a module.
-
-    `uncounted` are the targets of custom calls whose FLOPs nobody knows, `once` the loops that were counted as one round since
-    the module does not say how many they make.
-    """
+    """The cost of one run of a module."""
 
     work: Work
     ops: tuple[OpCost, ...]
     uncounted: tuple[str, ...]
+    """Targets of custom calls whose FLOPs are unknown."""
     once: tuple[str, ...]
+    """Loops counted as one iteration, since the module does not name their number."""
 
     @property
     def flops(self) -> int:
@@ -95,27 +95,28 @@ class Costs:
 
     @property
     def half_flops(self) -> int | None:
-        """Those of them whose operands have 16 bits or fewer; None where the module does not tell (see `why`)."""
+        """Matmul FLOPs whose operands have 16 bits or fewer; None if unknown (see `why`)."""
         return None if self.work.unsure_flops else self.work.half_flops
 
     @property
     def why(self) -> str:
-        """Why `half_flops` is None."""
+        """The reason why `half_flops` is None, else an empty text."""
         if not self.work.unsure_flops:
             return ""
         share = self.work.unsure_flops / self.work.matmul_flops
         return (
-            f"the CPU's compiler computes 16-bit matrix multiplications in float32, and of {share:.0%} of the matmul FLOPs"
-            " the compiled module does not show which type they were written with"
+            "the CPU's compiler computes 16-bit matrix multiplications in float32, and for"
+            f" {share:.0%} of the matmul FLOPs the compiled module does not show the original type"
         )
 
 
 def module_costs(module: HloModule) -> Costs:
     """
-    FLOPs of one run of a module, by the rules of XLA's HloCostAnalysis, and what each instruction costs.
+    Compute the FLOPs of one run of a module and the cost of each of its instructions.
 
-    A loop counts as often as it runs, if the compiler knows; of a conditional the largest branch counts. Every instruction
-    counts, also one without a use, of which a module that no compiler has optimised may hold some.
+    The rules are those of XLA's HloCostAnalysis. A loop counts as often as it runs, if the compiler
+    knows; the largest branch of a conditional counts. Instructions without a use count as well; a
+    module that no compiler has optimised may hold some.
 
     Raises:
         TraceError: If an instruction does not fit its operands.
@@ -154,7 +155,15 @@ def _costs(module: HloModule) -> Costs:
 def _work(
     types: OperandTypes, part: HloComputation, op: HloInstruction, totals: dict[int, Work]
 ) -> Work:
-    """The work of one run of an instruction, with that of what it calls."""
+    """
+    Compute the work of one run of an instruction, with that of what it calls.
+
+    Args:
+        types: Operand types of the module.
+        part: The computation of the instruction.
+        op: The instruction.
+        totals: Work of the computations before, by id.
+    """
     operands = part.operands(op)
     flops = matmul_flops(op, operands)
     if flops is not None:
@@ -170,7 +179,7 @@ def _work(
 
 
 def _uncounted(module: HloModule, executed: list[HloComputation]) -> Iterator[str]:
-    """The targets of custom calls whose work is not known, also those in fusions."""
+    """Yield the targets of custom calls whose work is unknown, also those in fusions."""
     fused = [
         module.computations[op.called[0]]
         for part in executed
@@ -212,11 +221,22 @@ _FREE = frozenset(
 )
 
 
-_IMMEDIATE = 16  # elements of a constant in a fusion that is part of the code (immediate_constant_max_elements)
+_IMMEDIATE = 16
+"""Elements of a constant that is part of a fusion's code (immediate_constant_max_elements)."""
 
 
 def traffic(module: HloModule, computation: HloComputation, op: HloInstruction) -> int:
-    """Bytes that an instruction reads and writes in one run; 0 for what moves none, and for loops and calls, whose inside does."""
+    """
+    Count the bytes that an instruction reads and writes in one run.
+
+    Args:
+        module: The module.
+        computation: The computation of the instruction.
+        op: The instruction.
+
+    Returns:
+        0 for instructions that move nothing, and for loops and calls, whose bodies count instead.
+    """
     operands = [operand.shape.bytes for operand in computation.operands(op)]
     result = op.shape.bytes
     if op.opcode in _FREE:
@@ -237,12 +257,16 @@ def traffic(module: HloModule, computation: HloComputation, op: HloInstruction) 
     if op.opcode.endswith(("-done", "-update")):
         return result if op.opcode.endswith("-done") else 0
     if op.opcode == "custom-call" and op.custom_call_target.startswith("__cu"):
-        result = next(op.shape.arrays(), op.shape).bytes  # behind it is scratch memory
+        result = next(op.shape.arrays(), op.shape).bytes  # without scratch memory
     return sum(operands) + result
 
 
 def _fusion(inside: HloComputation) -> int:
-    """What a fusion reads of its parameters and large constants, and writes of its results; what is between stays in registers."""
+    """
+    Count the bytes that a fusion reads of parameters and large constants, and writes.
+
+    Values in between stay in registers.
+    """
     users: dict[int, list[HloInstruction]] = {}
     for op in inside.instructions.values():
         for key in dict.fromkeys(op.operands):
@@ -260,7 +284,12 @@ def _fusion(inside: HloComputation) -> int:
 
 
 def _read(value: HloInstruction, users: dict[int, list[HloInstruction]]) -> int:
-    """Bytes read of a parameter: of a slice that which is cut out, of a buffer that is updated in place none; else all, once."""
+    """
+    Count the bytes read of a parameter.
+
+    Of a slice only the part that is cut out counts, of a buffer that is updated in place nothing.
+    All other uses read the whole parameter, once.
+    """
     if value.shape.dtype == "tuple":
         return sum(
             _read(user, users)
@@ -278,7 +307,7 @@ def _read(value: HloInstruction, users: dict[int, list[HloInstruction]]) -> int:
 
 
 def _written(inside: HloComputation, root: HloInstruction) -> int:
-    """Bytes written of a result: of a buffer that is updated in place, only the update."""
+    """Count the bytes written of a result; of a buffer that is updated in place only the update."""
     return (
         inside.operands(root)[1].shape.bytes
         if root.opcode == "dynamic-update-slice"

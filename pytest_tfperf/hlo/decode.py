@@ -1,5 +1,5 @@
 """
-XLA modules from their bytes, and the executables in a trace's metadata, without a protobuf library.
+Decoding of XLA modules from their bytes, without a protobuf library.
 
 Field numbers are those of xla/service/hlo.proto and xla/xla_data.proto (openxla/xla).
 """
@@ -21,7 +21,7 @@ from pytest_tfperf.hlo.module import (
 )
 from pytest_tfperf.protobuf import BYTES, VARINT, Message
 
-_SCALARS = {  # fields of LiteralProto: of these types all numbers are varints, of those bytes
+_SCALARS = {
     "pred": (2, ""),
     "s32": (4, ""),
     "s64": (5, ""),
@@ -36,21 +36,33 @@ _SCALARS = {  # fields of LiteralProto: of these types all numbers are varints, 
     "f32": (8, "<f"),
     "f64": (9, "<d"),
 }
-_DEEPEST = 100  # shapes within each other; protobuf's own limit
+"""Fields of LiteralProto with their codes for `struct`; types without a code are varints."""
+_DEEPEST = 100  # nested shapes; protobuf's own limit
 
 
 def decode_module(raw: bytes, name: str) -> HloModule:
     """
-    The module in the bytes of an HloModuleProto; `name` stands in error messages.
+    Decode the bytes of an HloModuleProto; `name` stands in error messages.
 
     Raises:
-        TraceError: If the bytes are no HloModuleProto, or one that cannot be run: operands or callees that are missing or follow.
+        TraceError: If the bytes are not an HloModuleProto, or operands or callees are missing or
+            come after their users.
     """
     return module_at(Message(raw, name), 0, len(raw))
 
 
 def module_at(message: Message, begin: int, end: int) -> HloModule:
-    """Decode the HloModuleProto in this part of a message; errors as in `decode_module`."""
+    """
+    Decode the HloModuleProto in this part of a message.
+
+    Args:
+        message: The message.
+        begin: Offset of the module's first byte.
+        end: Offset behind its last byte.
+
+    Raises:
+        TraceError: As in `decode_module`.
+    """
     reader = _Reader(message)
     fields = reader.fields(begin, end, "HloModuleProto")
     computations: dict[int, HloComputation] = {}
@@ -64,7 +76,7 @@ def module_at(message: Message, begin: int, end: int) -> HloModule:
 
 
 def shape_at(message: Message, begin: int, end: int) -> Shape:
-    """Decode the ShapeProto in this part of a message."""
+    """Decode the ShapeProto in bytes `begin:end` of a message."""
     return _Reader(message).shape(begin, end)
 
 
@@ -85,7 +97,7 @@ class _Fields:
         return self.message.signed(values[-1]) if values else default
 
     def integers(self, number: int) -> tuple[int, ...]:
-        """A repeated number, packed or not."""
+        """Return the values of a repeated number, packed or not."""
         values: list[int] = []
         for wire, value, behind in self.found.get(number, ()):
             if wire == VARINT:
@@ -106,7 +118,7 @@ class _Fields:
 
 
 class _Reader:
-    """Decodes the parts of one module; equal shapes are decoded once."""
+    """Decoder of the parts of one module; equal shapes are decoded once."""
 
     __slots__ = ("message", "shapes")
 
@@ -129,16 +141,16 @@ class _Reader:
             ]
             if missing or found.id in instructions:
                 what = (
-                    f"{found.name!r} needs {missing[0]}, which is not there yet"
+                    f"{found.name!r} needs {missing[0]}, which does not come before it"
                     if missing
-                    else f"two instructions are {found.id}"
+                    else f"two instructions have the id {found.id}"
                 )
                 raise self.message.error("HloInstructionProto", span[0], what)
             instructions[found.id] = found
         root, key = fields.integer(6), fields.integer(5)
         if root not in instructions or key in before:
             what = (
-                f"there are two computations {key}"
+                f"two computations have the id {key}"
                 if key in before
                 else f"there is no instruction {root} to return"
             )
@@ -192,7 +204,7 @@ class _Reader:
         return fields.integer(1), fields.integer(2), fields.integer(3)
 
     def scalar(self, shape: Shape, begin: int, end: int) -> bool | float | None:
-        """The number in a LiteralProto, None for an array or a type that is none of the ordinary ones."""
+        """Return the number in a LiteralProto; None for arrays and other types."""
         number, code = _SCALARS.get(shape.dtype, (0, ""))
         if shape.dimensions or not number:
             return None
@@ -221,17 +233,19 @@ class _Reader:
 
     def _shape(self, begin: int, end: int, depth: int) -> Shape:
         """
-        ShapeProto; its LayoutProto has minor_to_major = 1, tiles = 6, element_size_in_bits = 7, memory_space = 8 and
-        tail_padding_alignment_in_elements = 16.
+        Decode a ShapeProto.
+
+        Its LayoutProto has minor_to_major = 1, tiles = 6, element_size_in_bits = 7, memory_space =
+        8 and tail_padding_alignment_in_elements = 16.
         """
         if depth > _DEEPEST:
             raise self.message.error(
-                "ShapeProto", begin, f"more than {_DEEPEST} shapes within each other"
+                "ShapeProto", begin, f"more than {_DEEPEST} nested shapes"
             )
         fields = self.fields(begin, end, "ShapeProto")
         dimensions = fields.integers(3)
         if any(size < 0 for size in dimensions):
-            raise self.message.error("ShapeProto", begin, f"a dimension of {min(dimensions)}")
+            raise self.message.error("ShapeProto", begin, f"a dimension has the size {min(dimensions)}")
         layout = [self.fields(*span, "LayoutProto") for span in fields.spans(5)][-1:] or [
             self.fields(0, 0, "LayoutProto")
         ]

@@ -1,4 +1,4 @@
-"""Whether two executables are the same program: a hash of what HLO computes, not of what it is called."""
+"""A hash of the program that a module computes, whatever the names in it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from operator import attrgetter
 
 from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule
 
-# ids and names are numbered anew in every process; lines move as code around them does; a backend's notes may hold what was tuned
+# Ids and names are numbered anew in every process, source lines move with the code around them,
+# and the backend's configuration may hold the results of autotuning.
 _LEFT_OUT = frozenset(
     {
         "id",
@@ -30,9 +31,9 @@ _computed = attrgetter(
 
 def hlo_hash(module: HloModule) -> str:
     """
-    Eight hexadecimal digits, the same for modules whose instructions are the same in the same order: opcodes, shapes, layouts, operands.
+    Return eight hexadecimal digits, equal for modules with equal instructions in equal order.
 
-    Of constants only scalars count.
+    Opcodes, shapes, layouts and operands count; of constants only scalars count.
     """
     parts = {key: place for place, key in enumerate(module.computations)}
     digest = hashlib.blake2b(digest_size=4)
@@ -42,7 +43,7 @@ def hlo_hash(module: HloModule) -> str:
 
 
 def _text(part: HloComputation, parts: Mapping[int, int]) -> str:
-    """A computation, with what it refers to by place."""
+    """Write a computation with references by position."""
     places = {key: place for place, key in enumerate(part.instructions)}
     return repr(
         [

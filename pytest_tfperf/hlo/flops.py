@@ -1,9 +1,9 @@
 """
-How many floating-point operations an HLO instruction does, by the rules of XLA's HloCostAnalysis.
+FLOPs of single HLO instructions, by the rules of XLA's HloCostAnalysis.
 
-They are those of xla/service/hlo_cost_analysis.cc (openxla/xla): a multiply-add is two, an element of an elementwise
-result is one, and transcendental functions (exp, tanh, …) are none. GPU libraries are counted by the matrix multiplication or
-convolution they stand for, as in xla/service/gpu/model/gpu_hlo_cost_analysis.cc.
+Source: xla/service/hlo_cost_analysis.cc (openxla/xla). A multiply-add counts as two operations, an
+element of an elementwise result as one, and transcendental functions (exp, tanh, …) as none. Calls
+of GPU libraries count as the product or convolution they stand for.
 """
 
 from __future__ import annotations
@@ -53,11 +53,15 @@ _ELEMENTWISE = frozenset(
     ]
 )
 _COMPLEX_MULTIPLY_ADDS = 4
-_LONGEST_WINDOW = 1 << 20  # positions; far above what a model has
+_LONGEST_WINDOW = 1 << 20  # positions; far more than a model's window has
 
 
 def matmul_flops(op: HloInstruction, operands: Operands) -> int | None:
-    """Count the FLOPs of a matrix multiplication or convolution, XLA's or a library's; else None."""
+    """
+    Count the FLOPs of a matrix multiplication or convolution; None for other instructions.
+
+    Calls of GPU libraries count as well.
+    """
     shapes = convolution_shapes(op, operands)
     if shapes is not None:
         return _convolution_flops(op, *shapes)
@@ -66,7 +70,7 @@ def matmul_flops(op: HloInstruction, operands: Operands) -> int | None:
 
 
 def own_flops(op: HloInstruction, operands: Operands) -> int:
-    """FLOPs of any other instruction, without those of the computations it calls."""
+    """Count the FLOPs of another instruction, without those of the computations it calls."""
     if op.opcode in _ELEMENTWISE:
         return op.shape.elements
     if op.opcode in ("all-reduce", "all-reduce-start"):
@@ -85,7 +89,11 @@ def own_flops(op: HloInstruction, operands: Operands) -> int:
 
 
 def applications(op: HloInstruction, operands: Operands) -> tuple[int, ...]:
-    """How often each computation that an instruction calls is run; of a conditional, where one of them is, none."""
+    """
+    Return how often an instruction runs each computation that it calls.
+
+    The result is empty for a conditional, which runs one of several.
+    """
     if op.opcode in ("fusion", "call", "async-start"):
         return (1,)
     if op.opcode == "while":
@@ -107,7 +115,11 @@ def applications(op: HloInstruction, operands: Operands) -> tuple[int, ...]:
 
 
 def _convolution_flops(op: HloInstruction, data: Shape, kernel: Shape, output: Shape) -> int | None:
-    """Multiply-adds with an element of the input; those with its padding, or with holes of its dilation, are not done."""
+    """
+    Count the multiply-adds with elements of the input, times two.
+
+    Positions in the padding and in the holes of a dilated input are not computed.
+    """
     d = op.convolution
     if d is None:
         return None
@@ -125,10 +137,20 @@ def _convolution_flops(op: HloInstruction, data: Shape, kernel: Shape, output: S
 @lru_cache(maxsize=4096)
 def _taps(window: WindowDimension, n_input: int, n_kernel: int, n_output: int) -> int:
     """
-    The pairs of a kernel and an output position, along one dimension, that meet an element of the input.
+    Count the pairs of a kernel and an output position, along one dimension, that meet an element.
 
-    Output o and kernel k meet place o × stride + k × window dilation − padding, where there is an element at each multiple
-    of the base dilation. For each position of the shorter side the longer one's are counted, which solve a congruence.
+    Output o and kernel k meet place o × stride + k × window dilation − padding. An element lies at
+    each multiple of the base dilation. For each position of the shorter of kernel and output, the
+    matching positions of the longer one are counted; they solve a congruence.
+
+    Args:
+        window: The window along this dimension.
+        n_input: Size of the input.
+        n_kernel: Size of the kernel.
+        n_output: Size of the output.
+
+    Raises:
+        ValueError: If kernel and output are both longer than 2^20.
     """
     (n_few, few), (n_many, many) = sorted(
         [(n_kernel, window.window_dilation), (n_output, window.stride)]

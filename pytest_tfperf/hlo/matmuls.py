@@ -29,7 +29,7 @@ _CONVOLUTIONS = {
     _INPUT_GRADIENT: (2, 1, 0),
     _KERNEL_GRADIENT: (0, 2, 1),
 }
-"""Places of a forward convolution's input, kernel and output: 0 and 1 are operands, 2 the result."""
+"""Places of the forward convolution's input, kernel and output: operands 0 and 1, the result 2."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

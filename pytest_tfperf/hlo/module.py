@@ -1,5 +1,7 @@
 """
-XLA modules as plain frozen values. Names are XLA's own: xla/service/hlo.proto and xla/xla_data.proto (openxla/xla).
+XLA modules as frozen values.
+
+Names are XLA's own: xla/service/hlo.proto and xla/xla_data.proto (openxla/xla).
 """
 
 from __future__ import annotations
@@ -57,42 +59,48 @@ _BITS = {
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """
-    An array (`dtype` as in HLO text, `f32`), or a tuple of shapes (`dtype` is `tuple`, the shapes are `parts`).
-
-    `minor_to_major`, `tiles`, `memory_space`, `element_bits` (0: as many as the dtype has) and `tail_alignment`, which the number
-    of elements is rounded up to, are the layout's.
-    """
+    """An array with its layout, or a tuple of shapes."""
 
     dtype: str
+    """Type of the elements as in HLO text (`f32`), or `tuple`."""
     dimensions: tuple[int, ...] = ()
     dynamic: tuple[bool, ...] = ()
+    """For each dimension, whether its size is an upper bound."""
     minor_to_major: tuple[int, ...] = ()
+    """Dimensions of the layout, the fastest first; empty if there is no layout."""
     tiles: tuple[tuple[int, ...], ...] = ()
+    """Tiles of the layout, the outermost first."""
     memory_space: int = 0
     element_bits: int = 0
+    """Bits that the layout stores for an element; 0 for those of the dtype."""
     parts: tuple[Shape, ...] = ()
+    """The shapes of a tuple."""
     tail_alignment: int = 1
+    """Number of elements that the layout rounds the array up to a multiple of."""
 
     @property
     def bits(self) -> int:
-        """Bits of an element's type; 0 for a tuple, a token and what else has no elements."""
+        """Bits of an element; 0 for tuples, tokens and other types without elements."""
         return _BITS.get(self.dtype, 0)
 
     @property
     def elements(self) -> int:
-        """Elements of an array; 0 for what is none."""
+        """Number of elements of an array; 0 for other types."""
         return prod(self.dimensions) if self.bits else 0
 
     @property
     def bytes(self) -> int:
-        """Bytes of an array without padding, of a tuple those of its parts; a narrow type takes a byte unless the layout packs it."""
+        """
+        Bytes without padding; those of a tuple are the sum of its parts.
+
+        A type of less than 8 bits takes a byte unless the layout packs it.
+        """
         return -(-self.elements * (self.element_bits or max(8, self.bits)) // 8) + sum(
             part.bytes for part in self.parts
         )
 
     def arrays(self) -> Iterator[Shape]:
-        """The arrays in it, in order."""
+        """Yield the arrays in the shape, in order."""
         if self.bits:
             yield self
         for part in self.parts:
@@ -101,7 +109,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class WindowDimension:
-    """How a window moves along one dimension."""
+    """The movement of a window along one dimension."""
 
     size: int
     stride: int = 1
@@ -114,7 +122,7 @@ class WindowDimension:
 
 @dataclass(frozen=True, slots=True)
 class DotDimensions:
-    """Which dimensions of a dot's operands are contracted, and which are batches."""
+    """The contracted dimensions and the batch dimensions of a dot's operands."""
 
     lhs_contracting: tuple[int, ...]
     rhs_contracting: tuple[int, ...]
@@ -124,7 +132,7 @@ class DotDimensions:
 
 @dataclass(frozen=True, slots=True)
 class ConvolutionDimensions:
-    """What each dimension of a convolution's input, kernel and output means."""
+    """The meaning of each dimension of a convolution's input, kernel and output."""
 
     input_batch: int
     input_feature: int
@@ -139,25 +147,26 @@ class ConvolutionDimensions:
 
 @dataclass(frozen=True, slots=True)
 class HloInstruction:
-    """
-    One instruction; `operands` are ids in its own computation, `called` ids of computations.
-
-    `constant` is the value of a scalar constant, where its type is an ordinary one; `slices` are (start, limit, stride) and
-    `padding` (low, high, interior) of each dimension.
-    """
+    """One instruction of a computation."""
 
     id: int
     name: str
     opcode: str
     shape: Shape
     operands: tuple[int, ...] = ()
+    """Ids of instructions of the same computation."""
     called: tuple[int, ...] = ()
+    """Ids of computations."""
     op_type: str = ""
+    """Type of the framework's op."""
     op_name: str = ""
+    """Name of the framework's op, with its scopes."""
     source_file: str = ""
     source_line: int = 0
     parameter_number: int = 0
+    """Number of a parameter."""
     tuple_index: int = 0
+    """Index of a get-tuple-element."""
     dimensions: tuple[int, ...] = ()
     fft_length: tuple[int, ...] = ()
     window: tuple[WindowDimension, ...] = ()
@@ -170,12 +179,15 @@ class HloInstruction:
     backend_config: str = ""
     direction: str = ""
     constant: bool | float | None = None
+    """Value of a scalar constant of an ordinary type; None for other constants."""
     slices: tuple[tuple[int, int, int], ...] = ()
+    """(start, limit, stride) of each dimension of a slice."""
     padding: tuple[tuple[int, int, int], ...] = ()
+    """(low, high, interior) of each dimension of a pad."""
 
     @property
     def config(self) -> dict[str, object]:
-        """The backend's configuration as the JSON object it is; empty where there is none."""
+        """The backend's configuration as a JSON object; empty if it is not one."""
         try:
             found = json.loads(self.backend_config or "{}")
         except (ValueError, RecursionError):
@@ -184,7 +196,11 @@ class HloInstruction:
 
     @property
     def trip_count(self) -> int | None:
-        """How often a loop runs, where the compiler found out (xla_data.proto, WhileLoopBackendConfig.known_trip_count)."""
+        """
+        Number of iterations of a loop; None if the compiler does not know it.
+
+        Source: WhileLoopBackendConfig.known_trip_count (xla_data.proto).
+        """
         known = self.config.get("known_trip_count")
         text = str(known.get("n", "")) if isinstance(known, dict) else ""
         return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else None
@@ -192,38 +208,41 @@ class HloInstruction:
 
 @dataclass(frozen=True, slots=True)
 class HloComputation:
-    """A function of a module: its instructions by id, operands before their users."""
+    """A function of a module."""
 
     id: int
     name: str
     root_id: int
     instructions: dict[int, HloInstruction]
+    """Instructions by id, operands before their users."""
 
     @property
     def root(self) -> HloInstruction:
-        """The instruction whose value it returns."""
+        """The instruction whose value the computation returns."""
         return self.instructions[self.root_id]
 
     @property
     def parameters(self) -> dict[int, HloInstruction]:
-        """Its parameters by number."""
+        """The parameters by number."""
         return {
             op.parameter_number: op for op in self.instructions.values() if op.opcode == "parameter"
         }
 
     def operands(self, instruction: HloInstruction) -> tuple[HloInstruction, ...]:
-        """The operands of one of its instructions."""
+        """Return the operands of one of its instructions."""
         return tuple(self.instructions[key] for key in instruction.operands)
 
 
 @dataclass(frozen=True, slots=True)
 class HloModule:
-    """A program of XLA: its computations by id, callees before their callers. `scheduled`: a backend has compiled it."""
+    """A program of XLA."""
 
     name: str
     entry_id: int
     computations: dict[int, HloComputation]
+    """Computations by id, callees before their callers."""
     scheduled: bool
+    """True if a backend has compiled the module."""
 
     @property
     def entry(self) -> HloComputation:
@@ -233,15 +252,24 @@ class HloModule:
 
 @dataclass(frozen=True, slots=True)
 class Buffers:
-    """Bytes of an executable's arguments, of its results (what is updated in place is both), and of what it needs in between."""
+    """Bytes that an executable needs."""
 
     arguments: int
+    """Bytes of the arguments."""
     outputs: int
+    """Bytes of the results; what is updated in place is an argument and a result."""
     temporaries: int
+    """Bytes of everything in between."""
 
 
 def source_line(op: HloInstruction) -> str | None:
-    """`model.py:12`; None where the module does not say, or names a line of an installed package, as TensorFlow's own are."""
+    """
+    Return the user's source line of an instruction (`model.py:12`).
+
+    Returns:
+        None if the module does not name a line, or names one of an installed package such as
+            TensorFlow.
+    """
     if not op.source_file or is_installed(op.source_file):
         return None
     return f"{op.source_file}:{op.source_line}"

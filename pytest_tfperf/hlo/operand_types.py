@@ -1,8 +1,9 @@
 """
-Of which type the operands of a matrix multiplication are, also where XLA has widened them.
+The operand types that matrix multiplications were written with, before XLA widened them.
 
-A CPU has no 16-bit units: XLA turns a bfloat16 dot into a float32 one of converted operands
-(xla/service/cpu/cpu_compiler.cc, float normalization; openxla/xla), and what was asked for shows in the conversions alone.
+A CPU has no 16-bit units: XLA turns a bfloat16 dot into a float32 dot of converted operands
+(xla/service/cpu/cpu_compiler.cc, float normalization; openxla/xla). Only the conversions show the
+original types.
 """
 
 from __future__ import annotations
@@ -50,7 +51,11 @@ class OperandTypes:
         self.module = module
 
     def half(self, computation: HloComputation, op: HloInstruction) -> bool | None:
-        """Whether both factors of a matrix multiplication have 16 bits or fewer; None where the module does not tell."""
+        """
+        Return whether both factors of a matrix multiplication have 16 bits or fewer.
+
+        None means that the module does not tell.
+        """
         factors = computation.operands(op)[:2]
         if all(0 < factor.shape.bits <= _HALF for factor in factors):
             return True
@@ -66,7 +71,11 @@ class OperandTypes:
 
     @cached_property
     def _widens(self) -> bool:
-        """Whether a CPU's compiler may have widened types: a TPU's has tiles in its layouts, a GPU's its own calls and configuration."""
+        """
+        True if a CPU's compiler may have widened types.
+
+        A TPU's layouts have tiles; a GPU's modules have calls and configurations of its own.
+        """
         ops = [
             op for part in self.module.computations.values() for op in part.instructions.values()
         ]
@@ -82,7 +91,7 @@ class OperandTypes:
 
     @cached_property
     def _has_half(self) -> bool:
-        """Whether any value has a floating type of 16 bits or fewer."""
+        """True if any value has a floating type of 16 bits or fewer."""
         return any(
             _is_half(array.dtype, array.bits)
             for part in self.module.computations.values()
@@ -93,10 +102,11 @@ class OperandTypes:
     @cached_property
     def _keeps_conversions(self) -> bool:
         """
-        Whether a value goes to 16 bits and straight back somewhere.
+        True if a value is converted to 16 bits and straight back somewhere.
 
-        XLA removes such pairs everywhere if it may (xla_allow_excess_precision, on by default, off for TensorFlow). Where
-        one stands, a float32 operand without a conversion has been float32 from the start.
+        XLA removes such pairs everywhere if it may (xla_allow_excess_precision, on by default, off
+        for TensorFlow). If one remains, a float32 operand without a conversion has been float32
+        from the start.
         """
         for part in self.module.computations.values():
             for op in part.instructions.values():
@@ -121,10 +131,11 @@ class OperandTypes:
 
     def _origins(self, value: _Value) -> Iterator[bool | None]:
         """
-        Whether each of the values that an operand is moved or converted from is a wide one.
+        Yield whether each value that an operand is moved or converted from is a wide one.
 
-        None where the program's own cast widened it: the product was meant to be wide, or that cast replaces an equal one of
-        the compiler's. Constants and small integers fit any type and are not told of.
+        None means that the program's own cast widened it. Then the product was meant to be wide, or
+        that cast replaces an equal one of the compiler's. Constants and small integers fit any type
+        and are skipped.
         """
         waiting, seen = [value], {value}
         while waiting:
@@ -146,7 +157,14 @@ class OperandTypes:
     def _sources(
         self, part: HloComputation, op: HloInstruction, path: tuple[int, ...]
     ) -> Iterator[_Value]:
-        """The values that an instruction passes on as they are, or merely wider."""
+        """
+        Yield the values that an instruction passes on unchanged, or only wider.
+
+        Args:
+            part: The computation of the instruction.
+            op: The instruction.
+            path: Indices of the part of a tuple result.
+        """
         operands = part.operands(op)
         if op.opcode in _MOVES or (op.opcode == "convert" and _fits(operands[0].shape)):
             yield part.id, operands[0].id, path
@@ -168,7 +186,16 @@ class OperandTypes:
 
 
 def _argument(call: HloInstruction, computation: int, number: int) -> tuple[int, ...]:
-    """The operand of a call that is a parameter of the computation it calls; the state of a loop also comes from its body."""
+    """
+    Return the operands of a call that a parameter of the called computation may hold.
+
+    The state of a loop also comes from its body.
+
+    Args:
+        call: The call.
+        computation: Id of the called computation.
+        number: Number of the parameter.
+    """
     if call.opcode in ("fusion", "call"):
         return call.operands[number : number + 1]
     if call.opcode == "while":
@@ -183,14 +210,18 @@ def _argument(call: HloInstruction, computation: int, number: int) -> tuple[int,
 
 
 def _is_cast(op: HloInstruction) -> bool:
-    """Whether TensorFlow's Cast or JAX's convert_element_type stands in the program where this conversion does."""
+    """Return whether a conversion is TensorFlow's Cast or JAX's convert_element_type."""
     return op.opcode == "convert" and (
         op.op_type == "Cast" or op.op_name.endswith("convert_element_type")
     )
 
 
 def _fits(shape: Shape) -> bool:
-    """Whether a conversion from this type to a wide one may be the compiler's: from a float, or an integer that 16 bits can hold."""
+    """
+    Return whether the compiler may have widened this type.
+
+    It widens floats, and integers that 16 bits hold.
+    """
     return _is_float(shape.dtype) or shape.bits <= _EXACT
 
 

@@ -1,4 +1,4 @@
-"""Walks through the computations of a module."""
+"""Traversal of a module's computations, and the roles of its instructions."""
 
 from __future__ import annotations
 
@@ -70,15 +70,22 @@ BODIES = frozenset({"while", "call", "conditional", "async-start"})
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """An array that a convolution reads or writes, with the dimensions that are its examples and its features."""
+    """An array of examples that a convolution reads or writes."""
 
     id: int
+    """Id of the instruction that makes the array."""
     batch: int
+    """Number of the dimension of the examples."""
     feature: int
+    """Number of the dimension of the features."""
 
 
 def bodies(module: HloModule, callers: Collection[str] = BODIES) -> list[HloComputation]:
-    """The entry and what instructions of these kinds call, once: the bodies of loops and branches, and functions."""
+    """
+    List the entry and the computations that it reaches through some opcodes, each once.
+
+    By default these are the bodies of loops, branches and functions.
+    """
 
     def called_by(key: int) -> list[int]:
         return [
@@ -92,7 +99,7 @@ def bodies(module: HloModule, callers: Collection[str] = BODIES) -> list[HloComp
 
 
 def is_convolution(op: HloInstruction) -> bool:
-    """Whether it moves a window; a convolution without one is a matrix multiplication."""
+    """Return whether an instruction moves a window; without one it is a matrix multiplication."""
     return (
         op.opcode == "convolution"
         and op.convolution is not None
@@ -101,7 +108,11 @@ def is_convolution(op: HloInstruction) -> bool:
 
 
 def is_kernel_gradient(op: HloInstruction) -> bool:
-    """Whether a convolution gives the gradient of a kernel: by the op that made it, else by its examples being the features of HLO."""
+    """
+    Return whether a convolution computes the gradient of a kernel.
+
+    The framework's op tells; without one, HLO's features tell, which are then the examples.
+    """
     dims = op.convolution
     return dims is not None and (
         "BackpropFilter" in op.op_type or (dims.input_feature == 0 and dims.input_batch != 0)
@@ -109,7 +120,7 @@ def is_kernel_gradient(op: HloInstruction) -> bool:
 
 
 def data_of(op: HloInstruction) -> tuple[Data, ...]:
-    """The arrays of examples that a convolution reads and writes; not its kernel."""
+    """Return the arrays of examples that a convolution reads and writes, without its kernel."""
     dims = op.convolution
     assert dims is not None
     lhs, rhs = op.operands[:2]
@@ -123,14 +134,20 @@ def data_of(op: HloInstruction) -> tuple[Data, ...]:
 
 
 def is_identity(op: HloInstruction, part: HloComputation) -> bool:
-    """Whether it moves no element: reshapes to the same sizes, transposes and reverses of nothing."""
+    """
+    Return whether an instruction moves no element.
+
+    True for a reshape to the same sizes and for a transpose that exchanges no dimensions.
+    """
     if op.opcode == "reshape":
         return op.shape.dimensions == part.instructions[op.operands[0]].shape.dimensions
     return op.opcode == "transpose" and op.dimensions == tuple(range(len(op.shape.dimensions)))
 
 
 def without_dead_code(module: HloModule) -> HloModule:
-    """The module with the instructions that its result needs, with all parameters, and the computations that those call."""
+    """
+    Keep only the instructions that a module's result needs, all parameters, and what they call.
+    """
     parts = {key: _used(part) for key, part in module.computations.items()}
     live = reached(
         [module.entry_id],
@@ -140,6 +157,7 @@ def without_dead_code(module: HloModule) -> HloModule:
 
 
 def _used(part: HloComputation) -> HloComputation:
+    """Keep only the instructions that a computation's result needs, and all parameters."""
     used = reached(
         [part.root_id, *(op.id for op in part.parameters.values())],
         lambda key: part.instructions[key].operands,

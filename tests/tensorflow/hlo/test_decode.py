@@ -328,7 +328,7 @@ PARAMETER = instruction(1, "a", "parameter")
         (module(computation(3, PARAMETER, root=1), entry=4), "there is no computation 4 to enter"),
         (module(computation(3, PARAMETER, root=2), entry=3), "there is no instruction 2 to return"),
         (module(computation(3, root=2), entry=3), "there is no instruction 2 to return"),
-        (module(computation(3, PARAMETER, PARAMETER, root=1), entry=3), "two instructions are 1"),
+        (module(computation(3, PARAMETER, PARAMETER, root=1), entry=3), "two instructions have the id 1"),
         (
             module(computation(3, PARAMETER, root=1), computation(3, PARAMETER, root=1), entry=3),
             "two computations 3",
@@ -355,7 +355,7 @@ PARAMETER = instruction(1, "a", "parameter")
                 ),
                 entry=3,
             ),
-            "a dimension of -1",
+            "a dimension has the size -1",
         ),
     ],
     ids=range(10),
@@ -375,7 +375,7 @@ def test_shapes_too_deep_within_each_other_are_an_error():
     shape = message((2, 11))
     for _ in range(101):
         shape = message((2, 13), (4, shape))
-    with pytest.raises(TraceError, match="more than 100 shapes within each other"):
+    with pytest.raises(TraceError, match="more than 100 nested shapes"):
         one(shape=shape)
 
 

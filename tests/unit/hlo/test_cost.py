@@ -350,8 +350,8 @@ def test_float32_without_a_conversion_is_not_known_where_conversions_may_have_be
     costs = work(scheduled=True, main=[*parameters(A, W), matmul("d", "p0", "p1"), *ops])
     assert (costs.half_flops, costs.matmul_flops) == (None, FLOPS)
     assert costs.why == (
-        "the CPU's compiler computes 16-bit matrix multiplications in float32, and of 100% of the matmul FLOPs"
-        " the compiled module does not show which type they were written with"
+        "the CPU's compiler computes 16-bit matrix multiplications in float32, and for 100% of the"
+        " matmul FLOPs the compiled module does not show the original type"
     )
 
 
