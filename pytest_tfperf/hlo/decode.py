@@ -239,13 +239,13 @@ class _Reader:
         8 and tail_padding_alignment_in_elements = 16.
         """
         if depth > _DEEPEST:
-            raise self.message.error(
-                "ShapeProto", begin, f"more than {_DEEPEST} nested shapes"
-            )
+            raise self.message.error("ShapeProto", begin, f"more than {_DEEPEST} nested shapes")
         fields = self.fields(begin, end, "ShapeProto")
         dimensions = fields.integers(3)
         if any(size < 0 for size in dimensions):
-            raise self.message.error("ShapeProto", begin, f"a dimension has the size {min(dimensions)}")
+            raise self.message.error(
+                "ShapeProto", begin, f"a dimension has the size {min(dimensions)}"
+            )
         layout = [self.fields(*span, "LayoutProto") for span in fields.spans(5)][-1:] or [
             self.fields(0, 0, "LayoutProto")
         ]

@@ -328,25 +328,28 @@ PARAMETER = instruction(1, "a", "parameter")
         (module(computation(3, PARAMETER, root=1), entry=4), "there is no computation 4 to enter"),
         (module(computation(3, PARAMETER, root=2), entry=3), "there is no instruction 2 to return"),
         (module(computation(3, root=2), entry=3), "there is no instruction 2 to return"),
-        (module(computation(3, PARAMETER, PARAMETER, root=1), entry=3), "two instructions have the id 1"),
+        (
+            module(computation(3, PARAMETER, PARAMETER, root=1), entry=3),
+            "two instructions have the id 1",
+        ),
         (
             module(computation(3, PARAMETER, root=1), computation(3, PARAMETER, root=1), entry=3),
-            "two computations 3",
+            "two computations have the id 3",
         ),
         (
             module(
                 computation(3, instruction(2, "b", "copy", operands=[1]), PARAMETER, root=1),
                 entry=3,
             ),
-            "'b' needs 1, which is not there",
+            "'b' needs 1, which does not come before it",
         ),
         (
             module(computation(3, instruction(2, "b", "copy", operands=[2]), root=2), entry=3),
-            "'b' needs 2, which is not there",
+            "'b' needs 2, which does not come before it",
         ),
         (
             module(computation(3, instruction(2, "b", "call", called=[3]), root=2), entry=3),
-            "'b' needs 3, which is not there",
+            "'b' needs 3, which does not come before it",
         ),
         (
             module(

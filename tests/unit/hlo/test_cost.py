@@ -398,7 +398,7 @@ def test_one_product_that_is_not_known_makes_the_share_unknown():
         FLOPS,
         2 * 8 * 16 * 4,
     )
-    assert "of 50% of the matmul FLOPs" in costs.why
+    assert "for 50% of the matmul FLOPs" in costs.why
 
 
 # what does not fit
