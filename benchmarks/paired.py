@@ -27,11 +27,11 @@ import scipy.stats
 
 from pytest_tfperf.results import Verdict
 from pytest_tfperf.stats.sequential_test import (
-    LOOKS,
+    INTERIM_SIZES,
     PAIR_SHARE,
-    PINNED_SPREAD,
-    UNPINNED_SPREAD,
-    Rule,
+    PINNED_PROCESS_SD,
+    UNPINNED_PROCESS_SD,
+    StoppingRule,
     decide,
 )
 from pytest_tfperf.stats.signed_rank import estimate, ratio_interval
@@ -98,7 +98,7 @@ def mean_ratio(pairs):
 
 def affordable(pair, budget_s):
     """How many pairs of turns the share of a process pair pays for."""
-    return max(1, min(LOOKS[-1], int(PAIR_SHARE * budget_s / pair.cost_s)))
+    return max(1, min(INTERIM_SIZES[-1], int(PAIR_SHARE * budget_s / pair.cost_s)))
 
 
 def replayed(pairs, rule, budget_s, shifts=None):
@@ -160,7 +160,11 @@ def said(outcomes):
 
 
 def show_rule(rule):
-    raised = f", raised to {percent(rule.held)}" if rule.held > rule.tolerance else ""
+    raised = (
+        f", raised to {percent(rule.effective_tolerance)}"
+        if rule.effective_tolerance > rule.tolerance
+        else ""
+    )
     return f"tolerance {percent(rule.tolerance)}{raised}"
 
 
@@ -222,7 +226,7 @@ def first_turn(pair):
 
 
 def show_same_code(pairs, spread):
-    rule = Rule(tolerance=0.02, n_tests=1, spread=spread)
+    rule = StoppingRule(tolerance=0.02, n_tests=1, process_sd=spread)
     outcomes = replayed(pairs, rule, BUDGET_S)
     verdicts = [verdict for verdict, _ in outcomes]
     rate, interval = regressions(pairs, verdicts)
@@ -247,7 +251,7 @@ def shift(pair, ratio, measured):
 def show_found(name, pairs, measured, spread):
     """How often slow-downs are found, those that were planted and those that the pairs stand for."""
     for ratio, tolerance, budget_s in FOUND:
-        rule = Rule(tolerance=tolerance, n_tests=1, spread=spread)
+        rule = StoppingRule(tolerance=tolerance, n_tests=1, process_sd=spread)
         outcomes = replayed(pairs, rule, budget_s, [shift(pair, ratio, measured) for pair in pairs])
         rate, interval = regressions(pairs, [verdict for verdict, _ in outcomes])
         print(
@@ -271,7 +275,7 @@ def show_virtual_runs(steps, spread):
     if not steps:
         return
     rule, random = (
-        Rule(tolerance=0.02, n_tests=VIRTUAL_TESTS, spread=spread),
+        StoppingRule(tolerance=0.02, n_tests=VIRTUAL_TESTS, process_sd=spread),
         np.random.default_rng(0),
     )
     suspected = [
@@ -346,9 +350,9 @@ def replay(arguments):
         spread = (
             arguments.spread
             if arguments.spread is not None
-            else PINNED_SPREAD
+            else PINNED_PROCESS_SD
             if pinned
-            else UNPINNED_SPREAD
+            else UNPINNED_PROCESS_SD
         )
         print(f"\n{'pinned' if pinned else 'not pinned'}: a spread of {percent(spread)} is assumed")
         show_pairs([pair for pair in recorded if pair.pinned is pinned], spread)

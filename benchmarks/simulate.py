@@ -17,8 +17,8 @@ import numpy as np
 from pytest_tfperf.baseline.history import KEPT_RUNS
 from pytest_tfperf.results import Verdict
 from pytest_tfperf.stats.detectable_change import needed_tolerance, noise_of, resolution
-from pytest_tfperf.stats.prediction_interval import RUNS_TO_DECIDE, History, stand
-from pytest_tfperf.stats.sequential_test import PAIR_SHARE, PINNED_SPREAD, Rule, decide
+from pytest_tfperf.stats.prediction_interval import RUNS_TO_DECIDE, History, compare_to_history
+from pytest_tfperf.stats.sequential_test import PAIR_SHARE, PINNED_PROCESS_SD, StoppingRule, decide
 
 TRIALS, RECORDED, DIFFER = 4_000, (5, 7, 12, 30), (0.002, 0.01, 0.03, 0.06, 0.145)
 TURNS, MEASUREMENTS, TESTS, BUDGET_S, PAIR_S, NOISE = 160, 20, 200, 30, 0.15, 0.04
@@ -34,7 +34,7 @@ def history(seconds):
 
 
 def is_slower(new, past, tolerance):
-    return stand(new, past, tolerance).verdict is Verdict.REGRESSION
+    return compare_to_history(new, past, tolerance).verdict is Verdict.REGRESSION
 
 
 def stored(random, n, differ, tolerance):
@@ -42,7 +42,7 @@ def stored(random, n, differ, tolerance):
     one, both, found = 0, 0, 0
     for *runs, first, second in np.exp(random.normal(0, differ, (TRIALS, n + 2))):
         past = history(runs)
-        slower = 1 + stand(first, past, tolerance).smallest
+        slower = 1 + compare_to_history(first, past, tolerance).minimum_detectable_change
         one += is_slower(first, past, tolerance)
         both += is_slower(first, past, tolerance) and is_slower(second, past, tolerance)
         found += is_slower(first * slower, past, tolerance) and is_slower(
@@ -73,21 +73,23 @@ def heavy_tailed(random, n):
 
 def process_pair(random, draw, n, slower=0.0):
     """The log ratios of its turns."""
-    return math.log1p(slower) + random.normal(0, PINNED_SPREAD) + draw(random, n)
+    return math.log1p(slower) + random.normal(0, PINNED_PROCESS_SD) + draw(random, n)
 
 
 def resolved(random, draw):
     """Shares of the stated slow-downs found, and of the same code passed, for one measurement."""
     noise = noise_of(
-        [(math.exp(log), 1.0, True) for log in draw(random, TURNS)], TURNS * PAIR_S, PINNED_SPREAD
+        [(math.exp(log), 1.0, True) for log in draw(random, TURNS)],
+        TURNS * PAIR_S,
+        PINNED_PROCESS_SD,
     )
-    rule = Rule(tolerance=0.05, n_tests=1, spread=PINNED_SPREAD)
+    rule = StoppingRule(tolerance=0.05, n_tests=1, process_sd=PINNED_PROCESS_SD)
     slower, tolerance = (
-        resolution(noise, rule, BUDGET_S).smallest,
+        resolution(noise, rule, BUDGET_S).minimum_detectable_change,
         needed_tolerance(noise, rule, BUDGET_S),
     )
     lax, n = (
-        Rule(tolerance=tolerance, n_tests=1, spread=PINNED_SPREAD),
+        StoppingRule(tolerance=tolerance, n_tests=1, process_sd=PINNED_PROCESS_SD),
         math.floor(BUDGET_S * PAIR_SHARE / PAIR_S),
     )
     found = [

@@ -20,7 +20,7 @@ import scipy.stats
 
 from pytest_tfperf.baseline.history import KEPT_RUNS
 from pytest_tfperf.results import Verdict
-from pytest_tfperf.stats.prediction_interval import RUNS_TO_DECIDE, History, stand
+from pytest_tfperf.stats.prediction_interval import RUNS_TO_DECIDE, History, compare_to_history
 
 STORED, TOLERANCE, DRAWS = 12, 0.05, 5_000
 
@@ -52,7 +52,8 @@ def rate(hits, trials):
 def is_regression(seconds, stored):
     """The verdict of a run and, if it looks slower, of a second process."""
     return all(
-        stand(one, history(stored), TOLERANCE).verdict is Verdict.REGRESSION for one in seconds
+        compare_to_history(one, history(stored), TOLERANCE).verdict is Verdict.REGRESSION
+        for one in seconds
     )
 
 
@@ -67,7 +68,9 @@ def drawn(same, slowed, random):
         *stored, one, two = random.choice(same, STORED + 2, replace=False)
         alarms.append(is_regression((one, two), stored))
         first.append(is_regression((one,), stored))
-        smallest.append(stand(one, history(stored), TOLERANCE).smallest)
+        smallest.append(
+            compare_to_history(one, history(stored), TOLERANCE).minimum_detectable_change
+        )
         seen.append(is_regression(np.array((one, two)) * (1 + smallest[-1]), stored))
         if slowed:
             found.append(is_regression(random.choice(slowed, 2, replace=False), stored))

@@ -7,7 +7,7 @@ in `to_json`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import Enum
 from typing import Any
@@ -37,6 +37,18 @@ class Verdict(str, Enum):
     NEW = "NEW"
 
 
+WORST_FIRST = (
+    Verdict.FAIL,
+    Verdict.REGRESSION,
+    Verdict.UNKNOWN,
+    Verdict.MISSING,
+    Verdict.INCONCLUSIVE,
+    Verdict.INCOMPARABLE,
+    Verdict.NEW,
+    Verdict.IMPROVED,
+    Verdict.PASS,
+)
+"""Verdicts by how much attention they need."""
 DECIDED = frozenset({Verdict.PASS, Verdict.FAIL, Verdict.REGRESSION, Verdict.IMPROVED})
 BROKEN = frozenset({Verdict.FAIL, Verdict.REGRESSION, Verdict.UNKNOWN, Verdict.MISSING})
 
@@ -141,47 +153,88 @@ class Profile:
         )
 
 
+Labelled = tuple[str, str]
+"""A label and a text, as in `where: 90 % in Map`; the label is empty where the text stands alone."""
+
+
+def headline(text: str) -> tuple[str, tuple[Labelled, ...]]:
+    """
+    Split a text of several lines for a check.
+
+    Returns:
+        The first line, and the others as details without a label.
+    """
+    sentence, *lines = text.splitlines() or [""]
+    return sentence, tuple(("", line.removeprefix("  ")) for line in lines)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """
-    One limit or comparison, decided or not; `kind` is `limit`, `baseline`, `against` or `profile`.
-
-    `detail` of a comparison holds what a report shows of it, as plain JSON values: `before` and `after` in the metric's unit; of a step
-    time `ratio`, `low`, `high`, `confidence`, `smallest`, its samples (`runs` and `anchor`, or `turns`, pairs of after and before),
-    `second`, what a second process took, and `differences` of the traces, `{"what", "seconds"}`.
-    """
+    """One limit or comparison, decided or not."""
 
     profile: str
+    """Name of the profile, empty for a test's only one."""
     metric: str
+    """The metric, or what else the check is about."""
     kind: str
+    """`limit`, `baseline`, `against`, `compare` or `profile`."""
     verdict: Verdict
     wanted: str
-    message: str
+    """The limit or reference, for people."""
+    sentence: str
+    """The headline: what was found, and what was wanted."""
+    details: tuple[Labelled, ...] = ()
+    """Causes and circumstances, as in `("where", "90 % in Map")`."""
+    advice: tuple[Labelled, ...] = ()
+    """What to do: `("try", ...)`, `("if it is meant", ...)`."""
     detail: Mapping[str, Any] = field(default_factory=dict)
+    """
+    Numbers of a comparison for reports, as plain JSON values: `before` and `after` in the metric's unit.
 
-    def adding(self, lines: Iterable[str]) -> Check:
-        """The check with these lines in its message, before what to try."""
-        said = self.message.splitlines()
-        at = next(
-            (
-                place
-                for place, line in enumerate(said)
-                if line.startswith(("  try: ", "  if it is meant: "))
-            ),
-            len(said),
+    A step time also has `ratio`, `low`, `high`, `confidence`, `smallest` and its samples (`runs` and
+    `anchor`, or `turns`, pairs of after and before); `second`, the time in a second process; and
+    `differences` of the traces, `{"what", "seconds"}`.
+    """
+
+    @property
+    def message(self) -> str:
+        """The whole text: the sentence, then details and advice, an indented line each."""
+        return "\n".join([self.sentence, *(f"  {line}" for line in self.lines)])
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The lines below the sentence."""
+        return tuple(
+            f"{label}: {text}" if label else text for label, text in (*self.details, *self.advice)
         )
-        return replace(
-            self, message="\n".join([*said[:at], *(f"  {line}" for line in lines), *said[at:]])
-        )
+
+    def with_details(self, *details: Labelled) -> Check:
+        """Return the check with further details."""
+        return replace(self, details=(*self.details, *details))
 
     def to_json(self) -> Json:
-        """All fields."""
-        return {**asdict(self), "verdict": self.verdict.value}
+        """All fields, and the whole text as `message`."""
+        return {
+            "profile": self.profile,
+            "metric": self.metric,
+            "kind": self.kind,
+            "verdict": self.verdict.value,
+            "wanted": self.wanted,
+            "message": self.message,
+            "sentence": self.sentence,
+            "details": [list(row) for row in self.details],
+            "advice": [list(row) for row in self.advice],
+            "detail": dict(self.detail),
+        }
 
     @classmethod
     def from_json(cls, data: Json) -> Check:
-        """The inverse of `to_json`."""
-        return cls(**{**data, "verdict": Verdict(data["verdict"])})
+        """The inverse of `to_json`; earlier run files have only `message`, which is the sentence then."""
+        fields = {"sentence": data["message"], **data}
+        del fields["message"]
+        for name in ("details", "advice"):
+            fields[name] = tuple((label, text) for label, text in fields.get(name, ()))
+        return cls(**{**fields, "verdict": Verdict(data["verdict"])})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

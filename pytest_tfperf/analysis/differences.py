@@ -371,6 +371,19 @@ def setting_differences(
     )
 
 
+def workload_differences(
+    before: Mapping[str, Any], after: Mapping[str, Any], ref: str | None = None
+) -> str:
+    """The fields of two workloads that differ; the first one is stored, or that of a git ref."""
+    texts = []
+    for name in sorted({*before, *after}):
+        old, new = before.get(name), after.get(name)
+        if old != new:
+            shown = f"stored {old}" if ref is None else f"{old} on {ref}"
+            texts.append(f"{name}: {shown}, now {new}")
+    return "; ".join(texts)
+
+
 def metric_differences(runs: Sequence[Mapping[str, Any]], after: Profile) -> tuple[Difference, ...]:
     """
     The shares of a step that are not as in any of these runs, and 2 % of it from their median, the most on top.
@@ -397,7 +410,7 @@ def with_differences(check: Check, found: Sequence[Difference]) -> Check:
     if not found:
         return check
     told = (
-        check.adding(one.line for one in most_telling(found, _LINES))
+        check.with_details(*(("", one.line) for one in most_telling(found, _LINES)))
         if check.verdict is Verdict.REGRESSION
         else check
     )
@@ -420,7 +433,7 @@ def with_reasons(check: Check, before: Profile, after: Profile) -> Check:
     """A regression of a number that counts something, with what of that is not as it was."""
     find = _COUNTED.get(check.metric)
     return (
-        check.adding(one.line for one in find(before, after))
+        check.with_details(*(("", one.line) for one in find(before, after)))
         if find and check.verdict is Verdict.REGRESSION
         else check
     )

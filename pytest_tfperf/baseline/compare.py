@@ -6,10 +6,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pytest_tfperf.analysis.differences import metric_differences, with_differences, with_reasons
+from pytest_tfperf.analysis.differences import (
+    metric_differences,
+    setting_differences,
+    with_differences,
+    with_reasons,
+    workload_differences,
+)
 from pytest_tfperf.baseline.history import history_of, rounded
 from pytest_tfperf.baseline.record import structure_of
-from pytest_tfperf.baseline.step_time import Past, figures, judge, next_step, why_not_timed
+from pytest_tfperf.baseline.step_time import StoredRuns, figures, judge, next_step, why_not_timed
 from pytest_tfperf.baseline.store import Place, entry_key, read_entries, read_machine
 from pytest_tfperf.checks.limits import DEFAULT_TOLERANCE, explanation
 from pytest_tfperf.machine.classes import differences, nearest_class
@@ -101,26 +107,32 @@ def structure_checks(
     elif entry["platform"]:
         known = " | ".join(sorted(entry["platform"]))
         message = f"platform metrics of {reference.name} are for {known}, this is {environment['platform']}"
-        on_it = next_step(reference.record and f"{reference.record} on this platform")
+        advice = next_step(reference.record and f"{reference.record} on this platform")
         yield check(
-            profile, "platform", Verdict.INCOMPARABLE, "the same platform", f"{message}{on_it}"
+            profile, "platform", Verdict.INCOMPARABLE, "the same platform", message, advice=advice
         )
 
 
 def time_check(
-    profile: Profile, past: Past, max_regression: float | None, why_not: str | None, changed: str
+    profile: Profile,
+    stored: StoredRuns,
+    max_regression: float | None,
+    why_not: str | None,
+    changed: str,
 ) -> Check:
     """The check of a known step time against others of its machine class."""
     tolerance = DEFAULT_TOLERANCE if max_regression is None else max_regression
     value = profile.value("step_time")
-    verdict, message = judge(value, past, tolerance, why_not, changed)
+    found = judge(value, stored, tolerance, why_not, changed)
     return check(
         profile,
         "step_time",
-        verdict,
+        found.verdict,
         _at_most(max_regression),
-        message,
-        **figures(value, past, tolerance),
+        found.sentence,
+        details=found.details,
+        advice=found.advice,
+        detail=figures(value, stored, tolerance),
     )
 
 
@@ -131,19 +143,20 @@ def _missing(profile: Profile, entry: Json | None, key: str, where: str) -> Chec
             "baseline",
             Verdict.MISSING,
             "an entry",
-            f"no baseline for {key!r} in {where}\n  try: {_UPDATE}",
+            f"no baseline for {key!r} in {where}",
+            advice=next_step(_UPDATE),
         )
     if entry["workload"] == profile.workload:
         return None
-    shown = differing_workload(entry["workload"], profile.workload)
-    message = f"the baseline of {key!r} in {where} is for another workload ({shown})\n  try: pytest --tfperf-update, if the change is meant"
-    return check(profile, "baseline", Verdict.MISSING, "an entry for this workload", message)
-
-
-def differing_workload(stored: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """In what two workloads differ, field by field."""
-    names = sorted(name for name in {*stored, *now} if stored.get(name) != now.get(name))
-    return "; ".join(f"{name}: stored {stored.get(name)}, now {now.get(name)}" for name in names)
+    shown = workload_differences(entry["workload"], profile.workload)
+    return check(
+        profile,
+        "baseline",
+        Verdict.MISSING,
+        "an entry for this workload",
+        f"the baseline of {key!r} in {where} is for another workload ({shown})",
+        advice=next_step("pytest --tfperf-update, if the change is meant"),
+    )
 
 
 def _scope(
@@ -161,10 +174,14 @@ def _scope(
             )
         elif value.number is not None:
             shown = format_quantity(value.number, metric.unit)
-            message = (
-                f"{name} is {shown}, and {reference.name} has none{next_step(reference.record)}"
+            yield check(
+                profile,
+                name,
+                Verdict.NEW,
+                f"a value in {reference.name}",
+                f"{name} is {shown}, and {reference.name} has none",
+                advice=next_step(reference.record),
             )
-            yield check(profile, name, Verdict.NEW, f"a value in {reference.name}", message)
 
 
 def _against(
@@ -218,18 +235,21 @@ def _against(
             metric.name,
             Verdict.INCONCLUSIVE,
             wanted,
-            f"{change}: {why}\n  try: batches of one shape",
+            f"{change}: {why}",
+            advice=next_step("batches of one shape"),
         )
     better = metric.better is not None and (now < before) == (metric.better == LOWER)
     verdict = Verdict.IMPROVED if better else Verdict.REGRESSION
     message = f"{metric.name} changed from {shown} to {format_quantity(now, metric.unit)}{told_apart(before, now, metric.unit)}"
-    lines = [message, *explanation(value)] + ([f"  changed besides: {changed}"] if changed else [])
-    lines += [f"  if it is meant: {reference.meant}"] if reference.meant else []
     if better:
-        lines = [
-            message + next_step(reference.accept and f"{reference.accept}, to hold it from now on")
-        ]
-    return check(profile, metric.name, verdict, wanted, "\n".join(lines))
+        advice = next_step(reference.accept and f"{reference.accept}, to hold it from now on")
+        return check(profile, metric.name, verdict, wanted, message, advice=advice)
+    details, advice = explanation(value)
+    if changed:
+        details = (*details, ("changed besides", changed))
+    if reference.meant:
+        advice = (*advice, ("if it is meant", reference.meant))
+    return check(profile, metric.name, verdict, wanted, message, details=details, advice=advice)
 
 
 def _timing(
@@ -258,20 +278,25 @@ def _timing(
             "step_time",
             Verdict.INCOMPARABLE,
             wanted,
-            f"{message}\n  try: {_UPDATE} on this machine",
+            message,
+            advice=next_step(f"{_UPDATE} on this machine"),
         )
     else:
         timed = time_check(
-            profile, _past(entry), max_regression, why_not_timed(profile, shared_cpu), changed
+            profile,
+            _stored_runs(entry),
+            max_regression,
+            why_not_timed(profile, shared_cpu),
+            changed,
         )
         yield with_differences(timed, metric_differences(entry["runs"], profile))
 
 
-def _past(entry: Json) -> Past:
+def _stored_runs(entry: Json) -> StoredRuns:
     """The history of a timing file, in words."""
     history, first = history_of(entry), entry["anchor"].get("commit")
     n, since = history.n_anchor, f", from commit {first} on" if first else ""
-    return Past(
+    return StoredRuns(
         history=history,
         runs=f"the last {len(history.runs)} runs"
         if len(history.runs) > 1
@@ -308,14 +333,12 @@ def _at_most(max_regression: float | None) -> str:
 
 
 def changed_setting(stored: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """What is not as it was of versions, precision policy and flags."""
-    return "; ".join(
-        f"{n} {stored[n]} → {now[n]}" for n in sorted(now) if n in stored and stored[n] != now[n]
-    )
+    """What differs in versions, precision policy and flags, in one line."""
+    return "; ".join(one.what for one in setting_differences(stored, now))
 
 
 def check(
-    profile: Profile, metric: str, verdict: Verdict, wanted: str, message: str, **detail: Any
+    profile: Profile, metric: str, verdict: Verdict, wanted: str, sentence: str, **fields: Any
 ) -> Check:
     """A check of a comparison."""
     return Check(
@@ -324,6 +347,6 @@ def check(
         kind="baseline",
         verdict=verdict,
         wanted=wanted,
-        message=message,
-        detail=detail,
+        sentence=sentence,
+        **fields,
     )

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from pytest_tfperf.analysis.differences import differences, with_differences
+from pytest_tfperf.analysis.differences import differences, with_differences, workload_differences
 from pytest_tfperf.baseline.accepted_runs import check_environment
 from pytest_tfperf.baseline.compare import (
     Reference,
     changed_setting,
     check,
-    differing_workload,
     structure_checks,
     time_check,
 )
 from pytest_tfperf.baseline.record import ENDED, structure_of
-from pytest_tfperf.baseline.step_time import Past, why_not_timed
+from pytest_tfperf.baseline.step_time import StoredRuns, why_not_timed
 from pytest_tfperf.baseline.store import entry_key
 from pytest_tfperf.machine.classes import differences as class_differences
 from pytest_tfperf.metrics import SECONDS, format_quantity
@@ -102,7 +101,8 @@ def _compared(
     before: Profile, old: TestRecord, profile: Profile, test: TestRecord
 ) -> Iterator[Check]:
     if before.workload != profile.workload:
-        message = f"the first file has it for another workload ({differing_workload(before.workload, profile.workload)})"
+        both = workload_differences(before.workload, profile.workload)
+        message = f"the first file has it for another workload ({both})"
         yield check(profile, "profile", Verdict.MISSING, "the same workload", message)
         return
     yield from structure_checks(
@@ -130,12 +130,12 @@ def _timing(before: Profile, old: TestRecord, profile: Profile, test: TestRecord
         return check(profile, "step_time", Verdict.INCOMPARABLE, wanted, message)
     why_then = why_not_timed(before, old.shared_cpu)
     why = why_not_timed(profile, test.shared_cpu) or (why_then and f"in the first file {why_then}")
-    past = Past(
+    stored = StoredRuns(
         history=History(runs=(then.number,)), runs="the first file", few=_ONE, collect=_MORE_RUNS
     )
     return time_check(
         profile,
-        past,
+        stored,
         test.max_regression,
         why,
         changed_setting(old.environment["setting"], test.environment["setting"]),

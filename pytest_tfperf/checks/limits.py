@@ -11,7 +11,7 @@ from pytest_tfperf.metrics import (
     format_quantity,
     told_apart,
 )
-from pytest_tfperf.results import Check, Profile, Verdict
+from pytest_tfperf.results import Check, Labelled, Profile, Verdict
 from pytest_tfperf.values import Value
 
 STRUCTURAL, TIMING = "structural", "timing"
@@ -71,34 +71,34 @@ def asked_for(metric: Metric, only: str | None) -> bool:
 
 
 def _check(profile: Profile, limit: Limit, parallel: bool) -> Check:
-    value = profile.value(limit.metric.name)
+    name = limit.metric.name
+    value = profile.value(name)
+    wanted = f"wanted {limit.wanted} ({limit.argument})"
+    details: tuple[Labelled, ...] = ()
+    advice: tuple[Labelled, ...] = ()
     if value.number is None:
-        verdict, message = (
-            Verdict.UNKNOWN,
-            f"{limit.metric.name} is unknown, wanted {limit.wanted} ({limit.argument}): {value.why}",
-        )
+        verdict = Verdict.UNKNOWN
+        sentence = f"{name} is unknown, {wanted}: {value.why}"
     elif limit.metric.scope == MACHINE and (why := why_disturbed(profile, parallel)):
         shown = format_quantity(value.number, limit.metric.unit)
         verdict = Verdict.INCONCLUSIVE
-        message = (
-            f"{limit.metric.name} was {shown}, wanted {limit.wanted} ({limit.argument}): {why}"
-        )
+        sentence = f"{name} was {shown}, {wanted}: {why}"
     elif limit.holds(value):
-        verdict, message = (
-            Verdict.PASS,
-            f"{limit.metric.name} {_shown(value, limit)}, wanted {limit.wanted}",
-        )
-    elif limit.may_hold(value):
-        verdict, message = Verdict.INCONCLUSIVE, _failure(value, limit)
+        verdict = Verdict.PASS
+        sentence = f"{name} {_shown(value, limit)}, wanted {limit.wanted}"
     else:
-        verdict, message = Verdict.FAIL, _failure(value, limit)
+        verdict = Verdict.INCONCLUSIVE if limit.may_hold(value) else Verdict.FAIL
+        sentence = f"{name} was {_shown(value, limit)}, {wanted}{_exactly(value, limit)}"
+        details, advice = explanation(value)
     return Check(
         profile=profile.name,
-        metric=limit.metric.name,
+        metric=name,
         kind="limit",
         verdict=verdict,
         wanted=limit.wanted,
-        message=message,
+        sentence=sentence,
+        details=details,
+        advice=advice,
     )
 
 
@@ -109,25 +109,25 @@ def why_disturbed(profile: Profile, shared_cpu: bool) -> str | None:
     return INSTRUMENTED if profile.value("step_time").detail.get("instrumented") else None
 
 
-def _failure(value: Value, limit: Limit) -> str:
-    """Measured value and limit in one sentence, then where it comes from and what to try."""
-    exactly = told_apart(
-        value.high() if limit.relation == "max" else value.low(), limit.bound, limit.metric.unit
-    )
-    sentence = f"{limit.metric.name} was {_shown(value, limit)}, wanted {limit.wanted} ({limit.argument}){exactly}"
-    return "\n".join([sentence, *explanation(value)])
+def _exactly(value: Value, limit: Limit) -> str:
+    """Both numbers in full where rounding makes them look equal."""
+    worst = value.high() if limit.relation == "max" else value.low()
+    return told_apart(worst, limit.bound, limit.metric.unit)
 
 
-def explanation(value: Value) -> list[str]:
-    """The lines below a failure: over how many steps, how it was corrected, where it comes from, what to try."""
+def explanation(value: Value) -> tuple[tuple[Labelled, ...], tuple[Labelled, ...]]:
+    """
+    Explain a value that failed.
+
+    Returns:
+        Details (over how many steps, how it was corrected, where it comes from), and advice.
+    """
     detail = value.detail
-    lines = []
+    details = [(key, str(detail[key])) for key in ("corrected", "where") if detail.get(key)]
     if "n_epoch_ends" in detail:
-        lines.append(
-            f"over: {detail['n_steps']} steps after the first and {detail['n_epoch_ends']} epoch ends"
-        )
-    lines += [f"{key}: {detail[key]}" for key in ("corrected", "where", "try") if detail.get(key)]
-    return [f"  {line}" for line in lines]
+        n_steps, n_ends = detail["n_steps"], detail["n_epoch_ends"]
+        details.insert(0, ("over", f"{n_steps} steps after the first and {n_ends} epoch ends"))
+    return tuple(details), (("try", str(detail["try"])),) if detail.get("try") else ()
 
 
 def _shown(value: Value, limit: Limit) -> str:

@@ -32,7 +32,7 @@ from pytest_tfperf.machine.description import describe
 from pytest_tfperf.paired.coordinator import Turns as Played
 from pytest_tfperf.paired.coordinator import run_match, take_turns
 from pytest_tfperf.stats.detectable_change import needed_tolerance, noise_of, resolution
-from pytest_tfperf.stats.sequential_test import PINNED_SPREAD, UNPINNED_SPREAD, Rule
+from pytest_tfperf.stats.sequential_test import PINNED_PROCESS_SD, UNPINNED_PROCESS_SD, StoppingRule
 from pytest_tfperf.tf_runtime import load_tensorflow, sync_devices
 
 TOLERANCES = (0.01, 0.02, 0.05)
@@ -144,15 +144,16 @@ def _run_for(step: Callable[[], Any], seconds: float) -> None:
 
 def _turns(cores: Sequence[int], seconds: float, janitor: Janitor) -> Turns:
     """Turns of two fresh processes of the same code: pinned to all but the first of these cores, or without any on any core."""
-    spread = PINNED_SPREAD if cores else UNPINNED_SPREAD
+    process_sd = PINNED_PROCESS_SD if cores else UNPINNED_PROCESS_SD
     before = _reading()
     try:
         played = _play(cores, seconds, janitor)
     except PairedError as error:
         return Turns(pinned=bool(cores), why=str(error), failed=True)
-    noise = noise_of(played.played, played.spent_s, spread)
+    noise = noise_of(played.played, played.spent_s, process_sd)
     rules = {
-        tolerance: Rule(tolerance=tolerance, n_tests=1, spread=spread) for tolerance in TOLERANCES
+        tolerance: StoppingRule(tolerance=tolerance, n_tests=1, process_sd=process_sd)
+        for tolerance in TOLERANCES
     }
     return Turns(
         pinned=bool(cores),

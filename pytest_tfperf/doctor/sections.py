@@ -256,7 +256,7 @@ def _noise_cells(noise: Noise | None) -> list[str]:
         over_time,
         str(noise.n),
         _seconds(noise.pair_s),
-        _share(noise.spread),
+        _share(noise.pair_sd),
         format_ratio(noise.ratio),
         interval,
     ]
@@ -274,7 +274,7 @@ def _noise_advice(kind: Turns, noise: Noise) -> list[str]:
         found.append(
             f"{kind.label}: the step {what} by {_share(abs(noise.trend))} over these turns (heat, a CPU quota, other load)"
         )
-    if kind.pinned and noise.spread is not None and noise.spread > 2 * _WIDE:
+    if kind.pinned and noise.pair_sd is not None and noise.pair_sd > 2 * _WIDE:
         found.append(
             "single pairs of turns differ much even where they are pinned: stop what else runs, or take another machine"
         )
@@ -284,8 +284,12 @@ def _noise_advice(kind: Turns, noise: Noise) -> list[str]:
 def _resolution_cell(found: Resolution | None) -> str:
     if found is None:
         return "too few turns"
-    raised = f" (held: {_share(found.held)})" if found.held > found.tolerance else ""
-    return f"{_share(found.smallest)}{raised}"
+    raised = (
+        f" (held: {_share(found.effective_tolerance)})"
+        if found.effective_tolerance > found.tolerance
+        else ""
+    )
+    return f"{_share(found.minimum_detectable_change)}{raised}"
 
 
 def _what_it_takes(kinds: Sequence[Turns]) -> list[str]:

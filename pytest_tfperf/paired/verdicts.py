@@ -1,54 +1,82 @@
-"""From a match to checks: what each profile of the working tree is, held against that of the ref."""
+"""Checks of a paired test: each profile of the working tree compared with that of the ref."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from pytest_tfperf.analysis.differences import differences, setting_differences, with_differences
+from pytest_tfperf.analysis.differences import (
+    differences,
+    setting_differences,
+    with_differences,
+    workload_differences,
+)
 from pytest_tfperf.baseline.compare import against_profile
 from pytest_tfperf.checks.limits import DEFAULT_TOLERANCE, STRUCTURAL, TIMING
 from pytest_tfperf.metrics import RATIO, SECONDS, format_quantity
 from pytest_tfperf.paired.coordinator import Match, Turns
-from pytest_tfperf.results import Check, Profile, Verdict
-from pytest_tfperf.stats.sequential_test import PAIR_SHARE, Decision, Rule, decide, message
+from pytest_tfperf.paired.decision_message import decision_message
+from pytest_tfperf.results import Check, Labelled, Profile, Verdict, headline
+from pytest_tfperf.stats.sequential_test import PAIR_SHARE, Decision, StoppingRule, decide
 from pytest_tfperf.stats.signed_rank import needed_pairs
 from pytest_tfperf.turns import TURNS_WITH
 from pytest_tfperf.values import Json
 
 KIND = "against"
-_NEW = "is on the working tree alone"
+
+_NO_TURNS = (
+    "this form of profiling gives no times; "
+    "use tf_profile(step, data), tf_profile.steps(data) or a Keras loop"
+)
+_APART = "it was measured in a process of its own, in turns with {} and not with the ref"
+_MISSED = (
+    "the two versions make different profiles, or in another order, "
+    "so this one was never measured side by side"
+)
+_TOO_SHORT = "the loop had no steps left for turns; give it more data or epochs"
+_DRAINING = (
+    "the input's buffers were still draining on {}, so a slow pipeline may not show yet; "
+    "give it more time (tfperf_max_seconds) or data"
+)
+_LOADED = (
+    "other processes used {:.0%} of the cores meanwhile, "
+    "which makes the turns differ more: stop what else runs there"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What a paired run asks for: the name of the ref, how many tests are compared, the spread of process pairs, `--tfperf-only`."""
+    """What a paired run asks for."""
 
     ref: str
+    """Name of the git ref."""
     n_tests: int
-    spread: float
+    """Number of tests that are compared."""
+    process_sd: float
+    """Standard deviation of the log ratio between process pairs of the same code."""
     only: str | None = None
+    """Value of `--tfperf-only`."""
 
-    def rule(self, tolerance: float | None) -> Rule:
-        """What decides on a test that allows this slow-down."""
-        return Rule(
+    def rule(self, tolerance: float | None) -> StoppingRule:
+        """The stopping rule for a test that allows this slow-down."""
+        return StoppingRule(
             tolerance=DEFAULT_TOLERANCE if tolerance is None else tolerance,
             n_tests=self.n_tests,
-            spread=self.spread,
+            process_sd=self.process_sd,
         )
 
 
 def suspected(match: Match, terms: Terms) -> list[str]:
-    """The profiles that the first pair of processes says are slower."""
-    return [
-        name
-        for name, turns in match.turns.items()
-        if turns.played
-        and decide([turns.log_ratios], terms.rule(match.openings[name].tolerance)).pairs[0].verdict
-        is Verdict.REGRESSION
-    ]
+    """Names of the profiles that the first pair of processes shows as slower."""
+    names = []
+    for name, turns in match.turns.items():
+        if turns.played:
+            rule = terms.rule(match.openings[name].tolerance)
+            if decide([turns.log_ratios], rule).pairs[0].verdict is Verdict.REGRESSION:
+                names.append(name)
+    return names
 
 
 def verdicts(
@@ -58,185 +86,168 @@ def verdicts(
     The checks of a test.
 
     Args:
-        again: The turns of a second, fresh pair of processes, of the profiles that were suspected.
-        absent: What is to be said of every profile, where the ref's side has none to compare with.
+        match: The test in both versions.
+        again: Turns of a second, fresh pair of processes, for the suspected profiles.
+        terms: What the run asks for.
+        absent: The check of every profile where the ref has nothing to compare with, else None.
     """
+    tree = {data["name"]: Profile.from_json(data) for data in match.tree_profiles or ()}
     ref = {data["name"]: Profile.from_json(data) for data in match.ref_profiles or ()}
+    if absent is not None:
+        return [replace(absent, profile=name) for name in tree]
     checks: list[Check] = []
-    for data in match.tree_profiles or ():
-        profile = Profile.from_json(data)
-        if absent is not None:
-            checks.append(_of(profile, absent))
-        elif profile.name not in ref:
-            checks.append(
-                _check(
-                    profile, Verdict.NEW, f"the profile {_NEW}: {terms.ref} has none of this name"
-                )
-            )
-        elif profile.workload != ref[profile.name].workload:
-            before, now = ref[profile.name].workload, profile.workload
-            differing = [
-                key for key in dict.fromkeys([*now, *before]) if before.get(key) != now.get(key)
-            ]
-            both = "; ".join(
-                f"{key}: {before.get(key)} on {terms.ref}, now {now.get(key)}" for key in differing
-            )
-            checks.append(_check(profile, Verdict.NEW, f"its workload {_NEW} ({both})"))
-        else:
-            checks += _compared(profile, ref[profile.name], match, again, terms)
-    here = {data["name"] for data in match.tree_profiles or ()}
-    gone = [profile for name, profile in ref.items() if name not in here and absent is None]
-    return checks + [
-        _check(
-            profile,
-            Verdict.NEW,
-            f"the profile is on {terms.ref} alone: the working tree has none of this name",
-        )
-        for profile in gone
-    ]
+    for name, profile in tree.items():
+        checks += _of_profile(profile, ref.get(name), match, again, terms)
+    for name in [name for name in ref if name not in tree]:
+        sentence = f"the profile is on {terms.ref} alone: the working tree has none of this name"
+        checks.append(_check(ref[name], Verdict.NEW, sentence))
+    return checks
 
 
-def _compared(
-    profile: Profile, ref: Profile, match: Match, again: Mapping[str, Turns], terms: Terms
-) -> list[Check]:
-    checks = [] if terms.only == TIMING else list(against_profile(profile, ref, terms.ref, KIND))
-    if terms.only == STRUCTURAL:
-        return checks
-    opening, turns = match.openings.get(profile.name), match.turns.get(profile.name)
-    if others := profile.value("step_time").detail.get(TURNS_WITH):
-        return [
-            *checks,
-            _check(
-                profile,
-                Verdict.INCONCLUSIVE,
-                f"step_time is not compared: {_APART.format(', '.join(others))}",
-                "step_time",
-            ),
-        ]
-    if profile.name in match.missed:
-        return [
-            *checks,
-            _check(
-                profile, Verdict.INCONCLUSIVE, f"step_time is not compared: {_MISSED}", "step_time"
-            ),
-        ]
-    if opening is None or turns is None:
-        verdict = (
-            Verdict.INCONCLUSIVE if match.tolerance is None else Verdict.UNKNOWN
-        )  # which fails what was asked for
-        return [
-            *checks,
-            _check(profile, verdict, f"step_time is unknown: {_NO_TURNS}", "step_time"),
-        ]
-    if not turns.played:
-        return [
-            *checks,
-            _check(profile, Verdict.UNKNOWN, f"step_time is unknown: {_TOO_SHORT}", "step_time"),
-        ]
-    second = again.get(profile.name, Turns())
-    pairs = [turns.log_ratios, *([second.log_ratios] if second.played else [])]
-    timed = _timing(
-        profile, ref, decide(pairs, terms.rule(opening.tolerance)), turns, second, terms
-    )
-    tree_setting, ref_setting = match.settings
-    return [
-        *checks,
-        with_differences(
-            timed, (*setting_differences(ref_setting, tree_setting), *differences(ref, profile))
-        ),
-    ]
+def absent_check(verdict: Verdict, text: str, advice: str = "") -> Check:
+    """
+    The check of each profile of a test that the ref cannot run.
 
-
-_NO_TURNS = "this form of profiling gives no times; use tf_profile(step, data), tf_profile.steps(data) or a Keras loop"
-_APART = "it was measured in a process of its own, in turns with {} and not with the ref"
-_MISSED = "the test's other profiles are others on the ref, or in another order, and the two sides did not meet here"
-_TOO_SHORT = "the loop had no steps left for turns; give it more data or epochs"
-_DRAINING = "the input's buffers were still draining on {}, so a slow pipeline may not show yet; give it more time (tfperf_max_seconds) or data"
-
-_LOADED = "other processes used {:.0%} of the sides' cores meanwhile, which makes the turns differ more: stop what else runs there"
-
-
-def _is_draining(profile: Profile) -> bool:
-    return profile.value("step_time").detail.get("settled") is False
-
-
-def _timing(
-    profile: Profile, ref: Profile, decision: Decision, turns: Turns, second: Turns, terms: Terms
-) -> Check:
-    wanted = f"at most {format_quantity(decision.tolerance, RATIO)} slower"
-    verdict, said = decision.verdict, message(decision, "step_time", terms.ref)
-    if draining := [
-        side for side, one in (("the working tree", profile), (terms.ref, ref)) if _is_draining(one)
-    ]:
-        verdict, said = (
-            Verdict.INCONCLUSIVE,
-            f"{said}\n  but: {_DRAINING.format(' and '.join(draining))}",
-        )
-    elif turns.over and verdict is Verdict.INCONCLUSIVE:
-        said = f"{said}\n  the loop ended after {len(turns.played)} pairs of turns: give it more data or epochs"
-    elif decision.pairs[-1].low is None:
-        said = f"{said}\n  {_more_turns(second if second.played else turns, decision.confidence)}"
-    lines = [f"the second pair of processes could not run: {second.lost}"] if second.lost else []
-    if verdict is not Verdict.PASS and (
-        load := [share for share in (turns.others, second.others) if share is not None]
-    ):
-        lines.append(_LOADED.format(max(load)))
-    return replace(
-        _check(profile, verdict, said, "step_time", wanted).adding(lines),
-        detail=_figures(decision, turns),
-    )
-
-
-def _more_turns(turns: Turns, confidence: float) -> str:
-    """The budget that would have given enough turns for an interval."""
-    needed, pair_s = needed_pairs(confidence), turns.spent_s / len(turns.played)
-    budget_s = math.ceil(needed * pair_s / PAIR_SHARE)
-    return f"a pair of turns took {format_quantity(pair_s, SECONDS)}, and {needed} are needed: --tfperf-budget {budget_s} at least"
-
-
-def _figures(decision: Decision, turns: Turns) -> Json:
-    """What a report shows: see `results.Check`."""
-    pairs = [[tree_s, ref_s] for tree_s, ref_s, _ in turns.played]
-    after, before = (statistics.median(seconds) for seconds in zip(*pairs, strict=True))
-    bounds = {"low": decision.low, "high": decision.high, "confidence": decision.confidence}
-    return {
-        "before": before,
-        "after": after,
-        "ratio": decision.ratio,
-        **bounds,
-        "smallest": decision.smallest,
-        "turns": pairs,
-    }
-
-
-def absent_check(verdict: Verdict, message: str) -> Check:
-    """What is said of each profile of a test that the ref's side could not run."""
+    Args:
+        verdict: The verdict.
+        text: The reason; lines after the first are an excerpt of what a process wrote.
+        advice: What to try, if anything.
+    """
+    sentence, details = headline(text)
     return Check(
         profile="",
         metric=KIND,
         kind=KIND,
         verdict=verdict,
         wanted="the same test on the ref",
-        message=message,
+        sentence=sentence,
+        details=details,
+        advice=(("try", advice),) if advice else (),
     )
 
 
-def _of(profile: Profile, check: Check) -> Check:
-    return replace(check, profile=profile.name)
-
-
-def _check(
+def _of_profile(
     profile: Profile,
-    verdict: Verdict,
-    message: str,
-    metric: str = KIND,
-    wanted: str = "the same on the ref",
+    ref: Profile | None,
+    match: Match,
+    again: Mapping[str, Turns],
+    terms: Terms,
+) -> Iterator[Check]:
+    alone = "is on the working tree alone"
+    if ref is None:
+        sentence = f"the profile {alone}: {terms.ref} has none of this name"
+        yield _check(profile, Verdict.NEW, sentence)
+        return
+    if profile.workload != ref.workload:
+        both = workload_differences(ref.workload, profile.workload, terms.ref)
+        yield _check(profile, Verdict.NEW, f"its workload {alone} ({both})")
+        return
+    if terms.only != TIMING:
+        yield from against_profile(profile, ref, terms.ref, KIND)
+    if terms.only != STRUCTURAL:
+        yield _step_time(profile, ref, match, again, terms)
+
+
+def _step_time(
+    profile: Profile, ref: Profile, match: Match, again: Mapping[str, Turns], terms: Terms
 ) -> Check:
+    """The check of a step time, or why there is nothing to compare."""
+    opening, turns = match.openings.get(profile.name), match.turns.get(profile.name)
+    if others := profile.value("step_time").detail.get(TURNS_WITH):
+        why = _APART.format(", ".join(others))
+        return _not_timed(profile, Verdict.INCONCLUSIVE, f"not compared: {why}")
+    if profile.name in match.missed:
+        return _not_timed(profile, Verdict.INCONCLUSIVE, f"not compared: {_MISSED}")
+    if opening is None or turns is None:
+        # UNKNOWN fails the test, so only where the test asks for the comparison
+        verdict = Verdict.INCONCLUSIVE if match.tolerance is None else Verdict.UNKNOWN
+        return _not_timed(profile, verdict, f"unknown: {_NO_TURNS}")
+    if not turns.played:
+        return _not_timed(profile, Verdict.UNKNOWN, f"unknown: {_TOO_SHORT}")
+    second = again.get(profile.name, Turns())
+    pairs = [turns.log_ratios, *([second.log_ratios] if second.played else [])]
+    decision = decide(pairs, terms.rule(opening.tolerance))
+    timed = _timing(profile, ref, decision, turns, second, terms)
+    tree_setting, ref_setting = match.settings
+    found = (*setting_differences(ref_setting, tree_setting), *differences(ref, profile))
+    return with_differences(timed, found)
+
+
+def _timing(
+    profile: Profile, ref: Profile, decision: Decision, turns: Turns, second: Turns, terms: Terms
+) -> Check:
+    sentence, advice = decision_message(decision, "step_time", terms.ref)
+    versions = (("the working tree", profile), (terms.ref, ref))
+    draining = [name for name, one in versions if _is_draining(one)]
+    verdict = Verdict.INCONCLUSIVE if draining else decision.verdict
     return Check(
         profile=profile.name,
-        metric=metric,
+        metric="step_time",
         kind=KIND,
         verdict=verdict,
-        wanted=wanted,
-        message=message,
+        wanted=f"at most {format_quantity(decision.tolerance, RATIO)} slower",
+        sentence=sentence,
+        details=tuple(_circumstances(decision, turns, second, verdict, draining)),
+        advice=(("try", advice),) if advice else (),
+        detail=_figures(decision, turns),
+    )
+
+
+def _circumstances(
+    decision: Decision, turns: Turns, second: Turns, verdict: Verdict, draining: list[str]
+) -> Iterator[Labelled]:
+    """Circumstances that limit what the turns can show."""
+    if draining:
+        yield "but", _DRAINING.format(" and ".join(draining))
+    elif turns.over and verdict is Verdict.INCONCLUSIVE:
+        n = len(turns.played)
+        yield "", f"the loop ended after {n} pairs of turns: give it more data or epochs"
+    elif decision.pairs[-1].low is None:
+        yield "", _needed_budget(second if second.played else turns, decision.confidence)
+    if second.lost:
+        yield "", f"the second pair of processes could not run: {second.lost}"
+    load = [share for share in (turns.others, second.others) if share is not None]
+    if load and verdict is not Verdict.PASS:
+        yield "", _LOADED.format(max(load))
+
+
+def _needed_budget(turns: Turns, confidence: float) -> str:
+    """The budget that would have given enough turns for an interval."""
+    needed, pair_s = needed_pairs(confidence), turns.spent_s / len(turns.played)
+    took = f"a pair of turns took {format_quantity(pair_s, SECONDS)}, and {needed} are needed"
+    return f"{took}: --tfperf-budget {math.ceil(needed * pair_s / PAIR_SHARE)} at least"
+
+
+def _is_draining(profile: Profile) -> bool:
+    return profile.value("step_time").detail.get("settled") is False
+
+
+def _figures(decision: Decision, turns: Turns) -> Json:
+    """Numbers for reports: see `results.Check`."""
+    pairs = [[tree_s, ref_s] for tree_s, ref_s, _ in turns.played]
+    after, before = (statistics.median(seconds) for seconds in zip(*pairs, strict=True))
+    return {
+        "before": before,
+        "after": after,
+        "ratio": decision.ratio,
+        "low": decision.low,
+        "high": decision.high,
+        "confidence": decision.confidence,
+        "smallest": decision.minimum_detectable_change,
+        "turns": pairs,
+    }
+
+
+def _not_timed(profile: Profile, verdict: Verdict, why: str) -> Check:
+    return replace(_check(profile, verdict, f"step_time is {why}"), metric="step_time")
+
+
+def _check(profile: Profile, verdict: Verdict, sentence: str) -> Check:
+    return Check(
+        profile=profile.name,
+        metric=KIND,
+        kind=KIND,
+        verdict=verdict,
+        wanted="the same on the ref",
+        sentence=sentence,
     )

@@ -16,8 +16,9 @@ from pytest_tfperf.errors import CaptureError, PairedError
 from pytest_tfperf.machine.locks import Exclusive
 from pytest_tfperf.metrics import SECONDS, format_quantity
 from pytest_tfperf.paired.coordinator import run_match
-from pytest_tfperf.results import Check, Profile, Verdict
+from pytest_tfperf.results import Check, Profile, Verdict, headline
 from pytest_tfperf.tf_runtime import takes_whole_gpus
+from pytest_tfperf.values import Unknown
 from pytest_tfperf.variants.in_processes import can_run_apart
 
 
@@ -39,7 +40,7 @@ def profiled_again(
     janitor = Janitor()
     try:
         with exclusive(announce):
-            announce("slower, it seems: asking a second process")
+            announce("possible regression: re-measuring in a second process")
             return {profile.name: profile for profile in _run(item, janitor)}
     except CaptureError as error:
         raise PairedError(str(error)) from error
@@ -80,7 +81,7 @@ def _why_not(item: pytest.Item, player: Player, stopped: str | None) -> str:
 
 
 def is_suspected(check: Check) -> bool:
-    """Whether a check is of a step time that is slower than those recorded."""
+    """Return whether a check is of a step time that is slower than the recorded ones."""
     return (check.kind, check.metric, check.verdict) == (
         "baseline",
         "step_time",
@@ -88,26 +89,37 @@ def is_suspected(check: Check) -> bool:
     )
 
 
-def confirmed(check: Check, second: Check | str) -> Check:
+def confirmed(check: Check, second: Check | Unknown) -> Check:
     """
-    What stands of a suspected check: it stays a regression unless a second process is not slower.
+    Confirm a suspected check: it stays a regression unless a second process is not slower.
 
     Args:
-        second: The check of the same step time in the second process; or why there is none, which is said and changes nothing.
+        check: The suspected check.
+        second: The check of the same step time in the second process, or why there is none; then
+            the check stands, and says so.
     """
-    if isinstance(second, str):
-        return check.adding([f"no second process could say the same: {second}"])
+    if isinstance(second, Unknown):
+        return _unconfirmed(check, second.why)
     if "after" not in second.detail:
-        return check.adding([f"no second process could say the same: {second.message}"])
+        return _unconfirmed(check, second.sentence)
     took = format_quantity(second.detail["after"], SECONDS)
-    told = {**check.detail, "second": second.detail["after"]}
+    figures = {**check.detail, "second": second.detail["after"]}
     if is_suspected(second):
-        return replace(
-            check.adding([f"a second, fresh process says the same: {took}"]), detail=told
-        )
-    sentence = f"{check.message.splitlines()[0]}; but {took} in a second, fresh process, which is no regression"
-    message = f"{sentence}\n  processes of the same code differ as much here\n  try: {_HELPS}"
-    return replace(check, verdict=Verdict.INCONCLUSIVE, message=message, detail=told)
+        told = check.with_details(("", f"a second, fresh process says the same: {took}"))
+        return replace(told, detail=figures)
+    return replace(
+        check,
+        verdict=Verdict.INCONCLUSIVE,
+        sentence=f"{check.sentence}; but {took} in a second, fresh process, which is no regression",
+        details=(("", "processes of the same code differ as much here"),),
+        advice=(("try", _HELP),),
+        detail=figures,
+    )
 
 
-_HELPS = "pytest --tfperf-against REF, which compares in turns; or a quieter machine"
+def _unconfirmed(check: Check, why: str) -> Check:
+    first, excerpt = headline(f"could not be confirmed in a second process: {why}")
+    return check.with_details(("", first), *excerpt)
+
+
+_HELP = "pytest --tfperf-against REF, which compares in turns; or a quieter machine"

@@ -12,7 +12,7 @@ from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.machine.description import describe
 from pytest_tfperf.metrics import RATIO, format_quantity
 from pytest_tfperf.plugin.options import Options
-from pytest_tfperf.results import BROKEN, DECIDED, Check, Profile, Verdict
+from pytest_tfperf.results import BROKEN, DECIDED, Check, Profile, Verdict, headline
 
 
 def decide(
@@ -63,24 +63,26 @@ def fails(check: Check, options: Options) -> bool:
 
 
 def _unknown(kind: str, message: str, profile: str = "") -> Check:
+    sentence, details = headline(message)
     return Check(
         profile=profile,
         metric=kind,
         kind=kind,
         verdict=Verdict.UNKNOWN,
         wanted="a decision",
-        message=message,
+        sentence=sentence,
+        details=details,
     )
 
 
 def _nothing_to_compare(profile: Profile, tolerance: float) -> Check:
     shown = format_quantity(tolerance, RATIO)
-    message = f"max_regression of {shown} has nothing to compare with\n  try: run with --tfperf-baseline, or --tfperf-against a git ref"
     return Check(
         profile=profile.name,
         metric="step_time",
         kind="baseline",
         verdict=Verdict.INCONCLUSIVE,
         wanted=f"at most {shown} slower",
-        message=message,
+        sentence=f"max_regression of {shown} has nothing to compare with",
+        advice=(("try", "run with --tfperf-baseline, or --tfperf-against a git ref"),),
     )

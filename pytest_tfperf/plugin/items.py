@@ -26,6 +26,7 @@ from pytest_tfperf.plugin.profiles import Settings
 from pytest_tfperf.plugin.progress import announcer
 from pytest_tfperf.report.ci import PREFIX, properties
 from pytest_tfperf.results import Check, TestRecord
+from pytest_tfperf.values import Unknown
 from pytest_tfperf.variants.comparison import Apart
 from pytest_tfperf.variants.in_processes import Part, Variants, can_run_apart
 
@@ -84,7 +85,10 @@ def _confirmed(
     try:
         again = profiled_again(item, announcer(item, on_terminal), _exclusive(_side(item)))
     except PairedError as error:
-        return [confirmed(check, str(error)) if is_suspected(check) else check for check in checks]
+        return [
+            confirmed(check, Unknown(str(error))) if is_suspected(check) else check
+            for check in checks
+        ]
     second = {
         check.profile: check
         for check in decide(
@@ -92,7 +96,7 @@ def _confirmed(
         )
         if check.metric == "step_time"
     }
-    none = "it has no such profile there, or no time to compare with"
+    none = Unknown("the second process produced no such profile, or no step time")
     return [
         confirmed(check, second.get(check.profile, none)) if is_suspected(check) else check
         for check in checks

@@ -33,11 +33,11 @@ from pytest_tfperf.paired.verdicts import Terms, absent_check, suspected, verdic
 from pytest_tfperf.plugin.progress import announcer
 from pytest_tfperf.results import Check, Verdict
 from pytest_tfperf.stats.sequential_test import (
-    LOOKS,
+    INTERIM_SIZES,
     PAIR_SHARE,
-    PINNED_SPREAD,
-    UNPINNED_SPREAD,
-    look,
+    PINNED_PROCESS_SD,
+    UNPINNED_PROCESS_SD,
+    interim_analysis,
 )
 
 NAME = "tfperf-referee"
@@ -206,11 +206,11 @@ class PairedRun:
             announce("")
 
     def _terms(self, sides: Sides) -> Terms:
-        spread = PINNED_SPREAD if sides.cores else UNPINNED_SPREAD
+        process_sd = PINNED_PROCESS_SD if sides.cores else UNPINNED_PROCESS_SD
         return Terms(
             ref=self._ref,
             n_tests=max(1, sum(map(len, self._items.values()))),
-            spread=spread,
+            process_sd=process_sd,
             only=self._only,
         )
 
@@ -229,8 +229,8 @@ class PairedRun:
         rule = terms.rule(opening.tolerance)
 
         def is_enough(logs: Sequence[float]) -> bool:
-            return len(logs) >= LOOKS[-1] or (
-                len(logs) in LOOKS and look(logs, rule).verdict is not None
+            return len(logs) >= INTERIM_SIZES[-1] or (
+                len(logs) in INTERIM_SIZES and interim_analysis(logs, rule).verdict is not None
             )
 
         seconds = self._budget_s * PAIR_SHARE
@@ -254,7 +254,7 @@ class PairedRun:
         """The turns of a fresh pair of processes, of the profiles with these names."""
         if not names:
             return {}
-        announce("slower, it seems: asking a second pair of processes")
+        announce("possible regression: re-measuring in a second pair of processes")
         found: dict[str, Turns] = {}
         try:
             pair = sides.fresh_pair(self._is_clustered(item), [item])
@@ -276,14 +276,15 @@ class PairedRun:
         """What there is to say where the ref has nothing to compare with."""
         if pair.ref is None:
             return absent_check(
-                Verdict.UNKNOWN, f"on {self._ref} no test can run: {pair.why}{_ANOTHER}"
+                Verdict.UNKNOWN, f"on {self._ref} no test can run: {pair.why}", _ANOTHER
             )
         if ref is None:
             errors = pair.ref.errors_of(test)
             if errors:
                 return absent_check(
                     Verdict.UNKNOWN,
-                    f"on {self._ref} the test cannot be collected:\n{errors}{_ANOTHER}",
+                    f"on {self._ref} the test cannot be collected:\n{errors}",
+                    _ANOTHER,
                 )
             return absent_check(
                 Verdict.NEW,
@@ -295,7 +296,7 @@ class PairedRun:
             )
         if match.lost is not None:
             return absent_check(
-                Verdict.UNKNOWN, f"on {self._ref} the test did not end: {match.lost}{_ANOTHER}"
+                Verdict.UNKNOWN, f"on {self._ref} the test did not end: {match.lost}", _ANOTHER
             )
         return (
             _outcome([report_from(item, report) for report in ref.reports], self._ref)
@@ -361,7 +362,8 @@ def _outcome(reports: list[pytest.TestReport], ref: str) -> Check | None:
     if bad:
         return absent_check(
             Verdict.UNKNOWN,
-            f"on {ref} the test fails:\n{last_lines(bad[0].longreprtext)}{_ANOTHER}",
+            f"on {ref} the test fails:\n{last_lines(bad[0].longreprtext)}",
+            _ANOTHER,
         )
     skipped = [report for report in reports if report.skipped]
     if skipped:
@@ -373,6 +375,6 @@ def _outcome(reports: list[pytest.TestReport], ref: str) -> Check | None:
     )
 
 
-_ANOTHER = "\n  try: a ref on which it runs, or stored values (--tfperf-baseline)"
+_ANOTHER = "a ref on which it runs, or stored values (--tfperf-baseline)"
 _ALONE = "\n  try: the test without --tfperf-against, to see whether it comes to its end there"
 _NOT_AGAIN = "  collected a second time, the tests have other names; see that parameters and their ids are the same each time"

@@ -10,23 +10,21 @@ from itertools import accumulate
 
 from pytest_tfperf.analysis.differences import Difference
 from pytest_tfperf.metrics import METRICS, format_quantity
-from pytest_tfperf.results import BROKEN, DECIDED, Check, Profile, Run, TestRecord, Verdict
+from pytest_tfperf.results import (
+    BROKEN,
+    DECIDED,
+    WORST_FIRST,
+    Check,
+    Profile,
+    Run,
+    TestRecord,
+    Verdict,
+)
 from pytest_tfperf.stats.signed_rank import format_ratio
 
 MOST = 65_536
 """Characters that the comment of a pull request may have (github.com: "body is too long (maximum is 65536 characters)")."""
 
-_ORDER = (
-    Verdict.REGRESSION,
-    Verdict.FAIL,
-    Verdict.UNKNOWN,
-    Verdict.MISSING,
-    Verdict.INCONCLUSIVE,
-    Verdict.INCOMPARABLE,
-    Verdict.NEW,
-    Verdict.IMPROVED,
-    Verdict.PASS,
-)
 _MEASURED = (
     "step_time",
     "input_bound",
@@ -133,7 +131,7 @@ def _head(run: Run) -> str:
 def _checks(run: Run) -> Iterator[_Found]:
     """All checks with their tests, the worst on top."""
     found = [(test, check) for test in run.tests for check in test.checks]
-    return iter(sorted(found, key=lambda one: _ORDER.index(one[1].verdict)))
+    return iter(sorted(found, key=lambda one: WORST_FIRST.index(one[1].verdict)))
 
 
 def _compared(run: Run) -> list[_Found]:
@@ -242,7 +240,7 @@ def _undecided(run: Run) -> _Section:
     """A line for each check that is not decided and does not stand above with all that it says."""
     open_ = [(test, check) for test, check in _checks(run) if check.verdict not in DECIDED | BROKEN]
     lines = (
-        f"- {check.verdict.value} {_name(test, check.profile)}: {_code(check.message.partition(chr(10))[0], 300)}"
+        f"- {check.verdict.value} {_name(test, check.profile)}: {_code(check.sentence, 300)}"
         for test, check in open_
     )
     return _Section("Not decided", "", tuple(lines))

@@ -158,9 +158,8 @@ def _checks(test: TestRecord, alike: Counter[tuple[Verdict, str]]) -> Iterator[T
 def _all_checks(test: TestRecord) -> Iterator[TextLine]:
     for check in test.checks:
         yield _first(test, check)
-        yield from (
-            TextLine(f"{'':<12} {line}", colour(check)) for line in check.message.splitlines()[1:]
-        )
+        for line in check.message.splitlines()[1:]:
+            yield TextLine(f"{'':<12} {line}", colour(check))
 
 
 def _first(test: TestRecord, check: Check, others: str = "") -> TextLine:
@@ -172,7 +171,7 @@ def _first(test: TestRecord, check: Check, others: str = "") -> TextLine:
 
 
 def _said(check: Check) -> tuple[Verdict, str]:
-    return check.verdict, check.message.partition("\n")[0]
+    return check.verdict, check.sentence.partition("\n")[0]
 
 
 def colour(check: Check) -> str:

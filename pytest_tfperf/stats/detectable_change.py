@@ -1,4 +1,4 @@
-"""How noisy turns of the same code are, and the change that a decision could find in them within a budget."""
+"""Noise of turns of the same code, and the slow-down that can be detected within a budget."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytest_tfperf.stats.sequential_test import (
-    LOOKS,
+    INTERIM_SIZES,
     PAIR_SHARE,
-    Rule,
-    look,
+    StoppingRule,
+    interim_analysis,
+    minimum_detectable_change,
     passing_tolerance,
-    smallest_change,
 )
 from pytest_tfperf.stats.signed_rank import needed_pairs, ratio_interval
 from pytest_tfperf.stats.steady_state import find_trend
@@ -23,113 +23,125 @@ _PARTS = 4  # of the time that the turns took, whose medians are shown
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noise:
-    """
-    What turns of two processes of the same code show, all times in seconds.
-
-    `spread` is the standard deviation of the log ratios of single pairs of turns, None of one pair. `error` is the standard error
-    that one pair stands for: that of n is it ÷ √n; None where there are too few for an interval. `over_time` are the medians of one
-    side's step in the quarters of the time, `trend` by how much it rose over all of it where that is no chance. `ratio`, `low` and
-    `high` are what a decision makes of the turns, at this confidence and with the spread of process pairs; None are too few turns.
-    """
+    """The noise in turns of two processes of the same code; all times in seconds."""
 
     n: int
+    """Pairs of turns."""
     step_s: float
+    """Median step time of the first process."""
     pair_s: float
-    spread: float | None
+    """Mean time of a pair of turns."""
+    pair_sd: float | None
+    """Standard deviation of the log ratios of single pairs of turns; None for one pair."""
     error: float | None
+    """Standard error of one pair (of n it is this ÷ √n); None for too few pairs."""
     over_time: tuple[float, ...]
+    """Medians of the first process's step time in the quarters of the time."""
     trend: float | None
+    """Relative rise of the step time over all turns; None where it is not significant."""
     ratio: float
+    """Estimated ratio of the two processes' step times."""
     low: float | None
+    """Lower bound of the ratio, including differences between processes; None for too few pairs."""
     high: float | None
+    """Upper bound of the ratio; None for too few pairs."""
     confidence: float
+    """Confidence of the interval."""
 
     @property
     def holds_one(self) -> bool | None:
-        """Whether the interval holds 1, as it should; None where there is none."""
+        """Return whether the interval includes 1, as it should; None where there is no interval."""
         return None if self.low is None or self.high is None else self.low <= 1 <= self.high
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolution:
-    """
-    What one test could decide within a budget at a tolerance: `held` is the tolerance that is held, raised where process pairs
-    differ by more, and `smallest` the slow-down that is found in 9 of 10 cases, from `n` pairs of turns of either process pair.
-    """
+    """What one test could decide within a budget."""
 
     tolerance: float
-    held: float
-    smallest: float
+    """Requested tolerance."""
+    effective_tolerance: float
+    """The tolerance, raised where processes of the same code differ by more."""
+    minimum_detectable_change: float
+    """The slow-down that is found in 9 of 10 cases."""
     n: int
+    """Pairs of turns of each process pair."""
 
 
-def noise_of(played: Sequence[tuple[float, float, bool]], spent_s: float, spread: float) -> Noise:
+def noise_of(
+    played: Sequence[tuple[float, float, bool]], spent_s: float, process_sd: float
+) -> Noise:
     """
-    The noise of turns of the same code on both sides.
+    The noise of turns of two processes of the same code.
 
     Args:
-        played: The seconds of a step on either side, for each pair of turns; and who was first.
-        spent_s: What all of them took.
-        spread: Standard deviation of the log ratio between process pairs.
+        played: Seconds of a step in the first and the second process, for each pair of turns; and
+            which of them was first.
+        spent_s: Seconds that all pairs took.
+        process_sd: Standard deviation of the log ratio between process pairs.
 
     Raises:
         ValueError: If there are no turns.
     """
     if not played:
         raise ValueError("no turns were played")
-    logs = [math.log(one / other) for one, other, _ in played]
-    times = [one for one, _, _ in played]
-    rule = Rule(tolerance=0.0, n_tests=1, spread=spread)
-    trend, seen = find_trend(times), look(logs, rule, final=True)
+    logs = [math.log(first / second) for first, second, _ in played]
+    times = [first for first, _, _ in played]
+    rule = StoppingRule(tolerance=0.0, n_tests=1, process_sd=process_sd)
+    trend, found = find_trend(times), interim_analysis(logs, rule, final=True)
     return Noise(
         n=len(played),
         step_s=statistics.median(times),
         pair_s=spent_s / len(played),
-        spread=statistics.stdev(logs) if len(logs) > 1 else None,
+        pair_sd=statistics.stdev(logs) if len(logs) > 1 else None,
         error=_error(logs, rule),
         over_time=tuple(statistics.median(part) for part in _parts(times)),
         trend=trend.in_all if trend else None,
-        ratio=seen.ratio,
-        low=seen.low,
-        high=seen.high,
-        confidence=seen.confidence,
+        ratio=found.ratio,
+        low=found.low,
+        high=found.high,
+        confidence=found.confidence,
     )
 
 
-def resolution(noise: Noise, rule: Rule, budget_s: float) -> Resolution | None:
-    """What a test with this rule could decide; None where there are too few turns, measured or within the budget."""
-    half = _half_width(noise, rule, budget_s)
-    if half is None:
+def resolution(noise: Noise, rule: StoppingRule, budget_s: float) -> Resolution | None:
+    """What a test could decide; None for too few turns, measured or within the budget."""
+    half_width = _half_width(noise, rule, budget_s)
+    if half_width is None:
         return None
     return Resolution(
         tolerance=rule.tolerance,
-        held=rule.held,
-        smallest=smallest_change(half, rule),
+        effective_tolerance=rule.effective_tolerance,
+        minimum_detectable_change=minimum_detectable_change(half_width, rule),
         n=_affordable(noise, budget_s),
     )
 
 
-def needed_tolerance(noise: Noise, rule: Rule, budget_s: float) -> float | None:
-    """The tolerance that the same code passes in 9 of 10 cases; None where `resolution` is."""
-    half = _half_width(noise, rule, budget_s)
-    return None if half is None else passing_tolerance(half, rule)
+def needed_tolerance(noise: Noise, rule: StoppingRule, budget_s: float) -> float | None:
+    """Tolerance that the same code passes in 9 of 10 cases; None where `resolution` is."""
+    half_width = _half_width(noise, rule, budget_s)
+    return None if half_width is None else passing_tolerance(half_width, rule)
 
 
-def _half_width(noise: Noise, rule: Rule, budget_s: float) -> float | None:
-    """That of the interval at the last look, on the log scale, with the spread of process pairs as `decision.look` adds it."""
+def _half_width(noise: Noise, rule: StoppingRule, budget_s: float) -> float | None:
+    """The interval's half width at the final analysis, on the log scale, with `process_sd`."""
     n = _affordable(noise, budget_s)
     if noise.error is None or n < needed_pairs(rule.confidence):
         return None
-    return rule.z * math.hypot(noise.error / math.sqrt(n), rule.spread)
+    return rule.z * math.hypot(noise.error / math.sqrt(n), rule.process_sd)
 
 
 def _affordable(noise: Noise, budget_s: float) -> int:
-    """How many pairs of turns one pair of processes may have: the other part of the budget is a second one's."""
-    return min(LOOKS[-1], math.floor(budget_s * PAIR_SHARE / noise.pair_s))
+    """Pairs of turns of one process pair; the rest of the budget belongs to a second one."""
+    return min(INTERIM_SIZES[-1], math.floor(budget_s * PAIR_SHARE / noise.pair_s))
 
 
-def _error(logs: Sequence[float], rule: Rule) -> float | None:
-    """The standard error that the rank interval is z of (Lehmann 1963), × √n: wild turns count in it as little as they do there."""
+def _error(logs: Sequence[float], rule: StoppingRule) -> float | None:
+    """
+    The standard error of one pair, from the rank interval, which is z of them (Lehmann 1963).
+
+    So outlying turns count as little in it as in the interval.
+    """
     n = len(logs)
     if n < needed_pairs(rule.confidence):
         return None
@@ -138,6 +150,6 @@ def _error(logs: Sequence[float], rule: Rule) -> float | None:
 
 
 def _parts(times: Sequence[float]) -> list[Sequence[float]]:
-    """The quarters of the times, in their order; fewer where there are fewer times."""
+    """Quarters of the times, in their order; fewer where there are fewer times."""
     n = min(_PARTS, len(times))
     return [times[len(times) * i // n : len(times) * (i + 1) // n] for i in range(n)]

@@ -19,7 +19,7 @@ from pytest_tfperf.stats.signed_rank import POWER, Interval
 
 RUNS_TO_DECIDE = 5
 """Runs below which the spread between them is not known well enough to decide anything but a doubled time."""
-LEAST_SPREAD = 0.005
+LEAST_RUN_SD = 0.005
 """
 Standard deviation of the log time between runs that is assumed at least, since few runs may agree by chance.
 
@@ -47,7 +47,7 @@ class History:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class HistoryComparison:
     """
     How one new run stands to those recorded: `level` is their typical time, `ratio` the new one's to it.
 
@@ -57,19 +57,19 @@ class Standing:
     """
 
     verdict: Verdict
-    level: float
+    typical_s: float
     ratio: float
     n: int
     tolerance: float
-    raised_from: float | None = None
+    requested_tolerance: float
     recent: Interval | None = None
     anchor: Interval | None = None
     drift: bool = False
-    spread: float | None = None
-    smallest: float | None = None
+    run_sd: float | None = None
+    minimum_detectable_change: float | None = None
 
 
-def stand(seconds: float, history: History, tolerance: float) -> Standing:
+def compare_to_history(seconds: float, history: History, tolerance: float) -> HistoryComparison:
     """
     The verdict on one new run's step time.
 
@@ -82,9 +82,9 @@ def stand(seconds: float, history: History, tolerance: float) -> Standing:
         )
     if len(history.runs) < RUNS_TO_DECIDE:
         return _collecting(seconds, history, tolerance)
-    level, spread, n = _level(history.runs), _spread(history.runs), len(history.runs)
-    held = max(tolerance, LEAST_SECONDS / level)
-    recent = _interval(seconds / level, 1 + 1 / n, spread, n)
+    typical_s, run_sd, n = _typical_s(history.runs), _run_sd(history.runs), len(history.runs)
+    held = max(tolerance, LEAST_SECONDS / typical_s)
+    recent = _interval(seconds / typical_s, 1 + 1 / n, run_sd, n)
     anchor = _against_anchor([seconds], history)
     both = [interval for interval in (recent, anchor) if interval is not None]
     slower, outright = (
@@ -97,33 +97,33 @@ def stand(seconds: float, history: History, tolerance: float) -> Standing:
         verdict = Verdict.INCONCLUSIVE
     else:
         verdict = Verdict.IMPROVED if recent.high < 1 else Verdict.PASS
-    return Standing(
+    return HistoryComparison(
         verdict=verdict,
-        level=level,
+        typical_s=typical_s,
         ratio=recent.ratio,
         n=n,
         tolerance=held,
-        raised_from=tolerance if tolerance < held else None,
+        requested_tolerance=tolerance,
         recent=recent,
         anchor=anchor,
         drift=verdict is Verdict.REGRESSION and recent.high < 1 + held,
-        spread=spread,
-        smallest=_smallest(spread, n, held),
+        run_sd=run_sd,
+        minimum_detectable_change=_minimum_detectable_change(run_sd, n, held),
     )
 
 
 def is_another_level(recorded: Sequence[float], history: History, tolerance: float) -> bool:
     """
-    Whether runs that are recorded now belong to another level than those recorded before, faster or slower.
+    Whether runs that are recorded now belong to another typical_s than those recorded before, faster or slower.
 
     They do where their median is outside the prediction interval of the latest runs, and where drift has taken it further from
     the anchor than is tolerated. A history of fewer than five runs goes on up to twice or half its median.
     """
-    now, before = statistics.median(recorded), _level(history.runs)
+    now, before = statistics.median(recorded), _typical_s(history.runs)
     if len(history.runs) < RUNS_TO_DECIDE:
         return not 1 / OUTRIGHT <= now / before <= OUTRIGHT
-    spread, n = _spread(history.runs), len(history.runs)
-    recent = _interval(now / before, _of_median(len(recorded)) + 1 / n, spread, n)
+    run_sd, n = _run_sd(history.runs), len(history.runs)
+    recent = _interval(now / before, _of_median(len(recorded)) + 1 / n, run_sd, n)
     anchor = _against_anchor(recorded, history)
     bound = 1 + max(tolerance, LEAST_SECONDS / before)
     drifted = anchor is not None and (anchor.low > bound or anchor.high < 1 / bound)
@@ -156,41 +156,41 @@ def _within(angle: float, freedom: int) -> float:
     return 2 / math.pi * (angle + math.sin(angle) * total) if odd else math.sin(angle) * total
 
 
-def _collecting(seconds: float, history: History, tolerance: float) -> Standing:
-    level = _level(history.runs)
-    held = max(tolerance, LEAST_SECONDS / level)
-    return Standing(
+def _collecting(seconds: float, history: History, tolerance: float) -> HistoryComparison:
+    typical_s = _typical_s(history.runs)
+    held = max(tolerance, LEAST_SECONDS / typical_s)
+    return HistoryComparison(
         verdict=Verdict.REGRESSION
-        if seconds > max(OUTRIGHT, 1 + held) * level
+        if seconds > max(OUTRIGHT, 1 + held) * typical_s
         else Verdict.INCONCLUSIVE,
-        level=level,
-        ratio=seconds / level,
+        typical_s=typical_s,
+        ratio=seconds / typical_s,
         n=len(history.runs),
         tolerance=held,
-        raised_from=tolerance if tolerance < held else None,
+        requested_tolerance=tolerance,
     )
 
 
-def _level(runs: Sequence[float]) -> float:
+def _typical_s(runs: Sequence[float]) -> float:
     """The typical time of runs: the middle one of a few, in which one may be far off, else e to the mean of the logarithms."""
     return (
         statistics.median(runs) if len(runs) < RUNS_TO_DECIDE else statistics.geometric_mean(runs)
     )
 
 
-def _spread(runs: Sequence[float]) -> float:
+def _run_sd(runs: Sequence[float]) -> float:
     """Standard deviation of the log time between runs."""
-    return max(LEAST_SPREAD, statistics.stdev(map(math.log, runs)))
+    return max(LEAST_RUN_SD, statistics.stdev(map(math.log, runs)))
 
 
-def _spread_about_line(runs: Sequence[float]) -> float:
+def _run_sd_about_line(runs: Sequence[float]) -> float:
     """The same about a straight line through the runs: drift, which widens the other, is no part of it. Of n runs it has n − 2 degrees."""
     logs, places = [math.log(run) for run in runs], range(len(runs))
     slope, start = statistics.linear_regression(places, logs)
     squares = math.fsum(
         (value - start - slope * place) ** 2 for place, value in zip(places, logs, strict=True)
     )
-    return max(LEAST_SPREAD, math.sqrt(squares / (len(runs) - 2)))
+    return max(LEAST_RUN_SD, math.sqrt(squares / (len(runs) - 2)))
 
 
 def _against_anchor(recorded: Sequence[float], history: History) -> Interval | None:
@@ -200,8 +200,8 @@ def _against_anchor(recorded: Sequence[float], history: History) -> Interval | N
     runs, ratio = history.runs, statistics.median(recorded) / history.anchor
     variance, n = _of_median(len(recorded)) + _of_median(history.n_anchor), len(runs)
     found = (
-        _interval(ratio, variance, _spread(runs), n),
-        _interval(ratio, variance, _spread_about_line(runs), n, fitted=2),
+        _interval(ratio, variance, _run_sd(runs), n),
+        _interval(ratio, variance, _run_sd_about_line(runs), n, fitted=2),
     )
     return min(found, key=lambda interval: interval.high)
 
@@ -210,15 +210,15 @@ def _of_median(n: int) -> float:
     return _VARIANCE_OF_MEDIAN[min(n, 5)]
 
 
-def _interval(ratio: float, variance: float, spread: float, n: int, fitted: int = 1) -> Interval:
-    """The interval of a ratio whose logarithm has this variance in units of the spread: of n runs, about so many fitted parameters."""
-    factor = math.exp(t_quantile(1 - _TAIL, n - fitted) * spread * math.sqrt(variance))
+def _interval(ratio: float, variance: float, run_sd: float, n: int, fitted: int = 1) -> Interval:
+    """The interval of a ratio whose logarithm has this variance in units of the run_sd: of n runs, about so many fitted parameters."""
+    factor = math.exp(t_quantile(1 - _TAIL, n - fitted) * run_sd * math.sqrt(variance))
     return Interval(
         ratio=ratio, low=ratio / factor, high=ratio * factor, confidence=1 - 2 * _TAIL, n=n
     )
 
 
-def _smallest(spread: float, n: int, tolerance: float) -> float:
+def _minimum_detectable_change(run_sd: float, n: int, tolerance: float) -> float:
     """
     The slow-down that this run finds and a second process confirms, with 90 % or more: √90 % for each, which resemble each other.
 
@@ -226,4 +226,4 @@ def _smallest(spread: float, n: int, tolerance: float) -> float:
     log(1 + tolerance)) ÷ (s √(1 + 1/n)); the left side has Student's t distribution. No approximation: it holds over all histories.
     """
     quantiles = t_quantile(1 - _TAIL, n - 1) + t_quantile(math.sqrt(POWER), n - 1)
-    return (1 + tolerance) * math.exp(quantiles * spread * math.sqrt(1 + 1 / n)) - 1
+    return (1 + tolerance) * math.exp(quantiles * run_sd * math.sqrt(1 + 1 / n)) - 1

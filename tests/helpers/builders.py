@@ -47,7 +47,7 @@ def profile(name="", workload=WORKLOAD, notes=(), steps=(), **metrics):
 def check(
     verdict,
     metric="input_bound",
-    message="input_bound was 9 %, wanted at most 5 %",
+    sentence="input_bound was 9 %, wanted at most 5 %",
     name="",
     kind="limit",
     **fields,
@@ -58,7 +58,7 @@ def check(
         kind=kind,
         verdict=Verdict(verdict),
         wanted="at most 5 %",
-        message=message,
+        sentence=sentence,
         **fields,
     )
 

@@ -18,8 +18,10 @@ DIFFERENCES = (
 )
 
 
-def compared(verdict, metric, message, name="", kind="against", **detail):
-    return replace(check(verdict, metric, message, name, kind), detail=detail)
+def compared(verdict, metric, sentence, name="", kind="against", details=(), advice=(), **detail):
+    return check(
+        verdict, metric, sentence, name, kind, details=details, advice=advice, detail=detail
+    )
 
 
 def steps(*periods_s):
@@ -69,7 +71,9 @@ EVAL = replace(
 CHECKS = (
     check(
         "FAIL",
-        message="input_bound was 19 %, wanted at most 5 % (max_input_bound='5%')\n  where: 90 % in Map\n  try: prefetch",
+        sentence="input_bound was 19 %, wanted at most 5 % (max_input_bound='5%')",
+        details=(("where", "90 % in Map"),),
+        advice=(("try", "prefetch"),),
     ),
     check("PASS", "retraces", "retraces 0, wanted at most 0"),
     check(
@@ -81,7 +85,8 @@ CHECKS = (
     compared(
         "REGRESSION",
         "step_time",
-        "step_time is 1.231 times main\n  +1.2 ms: 3 new Transpose on the GPU",
+        "step_time is 1.231 times main",
+        details=(("", "+1.2 ms: 3 new Transpose on the GPU"),),
         before=0.0101,
         after=0.0125,
         ratio=1.231,
@@ -115,7 +120,8 @@ OTHERS = (
     compared(
         "MISSING",
         "baseline",
-        "no baseline for 'test_new' in tests/__tfperf__/test_model.json\n  try: record it",
+        "no baseline for 'test_new' in tests/__tfperf__/test_model.json",
+        advice=(("try", "record it"),),
         kind="baseline",
     ),
     compared(

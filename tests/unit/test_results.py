@@ -8,7 +8,7 @@ import pytest
 from helpers.builders import WORKLOAD, check, profile, record_of, value
 
 from pytest_tfperf.errors import TfperfError, UnknownMetric
-from pytest_tfperf.results import Check, Profile, Run, TestRecord, Verdict
+from pytest_tfperf.results import Check, Profile, Run, TestRecord, Verdict, headline
 from pytest_tfperf.values import PARTS, Advice, Column, Source, Step, Table, Value, titled_columns
 
 
@@ -147,6 +147,35 @@ def test_a_profile_s_json_is_the_documented_object():
 def test_a_check_survives_json(verdict):
     before = check(verdict, name="train")
     assert Check.from_json(through_json(before.to_json())) == before
+
+
+def test_a_message_is_the_sentence_then_details_then_advice():
+    found = check(
+        "FAIL",
+        sentence="slow",
+        details=(("where", "Map"), ("", "+1 ms")),
+        advice=(("try", "prefetch"),),
+    )
+    assert found.message == "slow\n  where: Map\n  +1 ms\n  try: prefetch"
+    more = found.with_details(("over", "3 steps"))
+    assert more.lines == ("where: Map", "+1 ms", "over: 3 steps", "try: prefetch")
+    assert found.to_json()["message"] == found.message
+    assert Check.from_json(through_json(more.to_json())) == more
+
+
+def test_a_check_of_an_earlier_run_file_has_its_message_as_the_sentence():
+    found = check("FAIL", details=(("where", "Map"),))
+    data = through_json(found.to_json())
+    for name in ("sentence", "details", "advice"):
+        del data[name]
+    earlier = Check.from_json(data)
+    assert (earlier.sentence, earlier.lines) == (found.message, ())
+    assert earlier.message == found.message
+
+
+def test_a_text_of_several_lines_is_a_sentence_and_details():
+    assert headline("it failed:\n  E  no\nend") == ("it failed:", (("", "E  no"), ("", "end")))
+    assert headline("") == ("", ())
 
 
 def test_a_test_record_survives_json():

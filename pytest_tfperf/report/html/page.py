@@ -16,9 +16,9 @@ from typing import Any
 from pytest_tfperf.metrics import METRICS, Metric
 from pytest_tfperf.report.html.charts import short
 from pytest_tfperf.report.html.tables import cut, quantity, tables_view
-from pytest_tfperf.report.html.views import WORST_FIRST, Detail, TestView, views_of
+from pytest_tfperf.report.html.views import Detail, TestView, views_of
 from pytest_tfperf.report.terminal import count_line
-from pytest_tfperf.results import BROKEN, DECIDED, Run, Verdict
+from pytest_tfperf.results import BROKEN, DECIDED, WORST_FIRST, Run, Verdict
 from pytest_tfperf.values import Json
 
 _HERE = Path(__file__).parent

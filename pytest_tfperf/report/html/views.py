@@ -19,22 +19,9 @@ from pytest_tfperf.report.html.charts import (
     step_chart,
 )
 from pytest_tfperf.report.html.tables import WIDEST, cell, cut, quantity
-from pytest_tfperf.results import BROKEN, Check, Profile, TestRecord, Verdict
+from pytest_tfperf.results import BROKEN, WORST_FIRST, Check, Profile, TestRecord, Verdict
 from pytest_tfperf.stats.signed_rank import format_ratio
 from pytest_tfperf.values import PARTS, Value
-
-WORST_FIRST = (
-    Verdict.FAIL,
-    Verdict.REGRESSION,
-    Verdict.UNKNOWN,
-    Verdict.MISSING,
-    Verdict.INCONCLUSIVE,
-    Verdict.INCOMPARABLE,
-    Verdict.NEW,
-    Verdict.IMPROVED,
-    Verdict.PASS,
-)
-"""Verdicts by how much they ask for attention."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

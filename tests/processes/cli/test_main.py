@@ -16,7 +16,9 @@ from pytest_tfperf.results import Run
 
 FAILED = check(
     "FAIL",
-    message="input_bound was 19 %, wanted at most 5 % (max_input_bound='5%')\n  where: 90 % in Map\n  try: prefetch",
+    sentence="input_bound was 19 %, wanted at most 5 % (max_input_bound='5%')",
+    details=(("where", "90 % in Map"),),
+    advice=(("try", "prefetch"),),
 )
 PASSED = check("PASS", "retraces", "retraces 0, wanted at most 0")
 

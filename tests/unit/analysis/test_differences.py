@@ -462,7 +462,9 @@ def test_a_share_that_was_so_in_one_of_the_runs_is_no_difference():
 
 def test_of_a_regression_the_message_says_what_differs_and_of_others_the_detail_alone():
     bad, good = (
-        with_differences(check(verdict, message="said\n  try: this"), [*TIMED, *OTHERS])
+        with_differences(
+            check(verdict, sentence="said", advice=(("try", "this"),)), [*TIMED, *OTHERS]
+        )
         for verdict in ("REGRESSION", "PASS")
     )
     assert bad.message.splitlines() == [
@@ -483,7 +485,9 @@ def test_of_a_regression_the_message_says_what_differs_and_of_others_the_detail_
 def test_a_number_of_ops_that_regressed_says_which_are_new():
     before, after = (profiled(graph=table(("Mul", 2, 2), ("Transpose", n, n))) for n in (0, 4))
     bad, other, good = (
-        with_reasons(check(verdict, metric, "said\n  try: this"), before, after).message
+        with_reasons(
+            check(verdict, metric, "said", advice=(("try", "this"),)), before, after
+        ).message
         for verdict, metric in (
             ("REGRESSION", "graph_ops"),
             ("REGRESSION", "flops"),

@@ -138,8 +138,8 @@ def test_a_regression_says_where_what_to_try_and_what_changed_besides(place):
         "retraces changed from 0 to 3",
         "  over: 79 steps after the first and 2 epoch ends",
         "  where: step ×3",
-        "  try: an input_signature",
         "  changed besides: tensorflow 2.21.0 → 2.21.1",
+        "  try: an input_signature",
         "  if it is meant: pytest --tfperf-update",
     ]
     assert found.wanted == "0 (baseline)"

@@ -3,7 +3,7 @@
 import pytest
 from helpers.builders import profile, value
 
-from pytest_tfperf.baseline.step_time import Past, judge, why_not_timed
+from pytest_tfperf.baseline.step_time import StoredRuns, judge, why_not_timed
 from pytest_tfperf.stats.prediction_interval import History
 
 MS = 1e-3
@@ -16,9 +16,14 @@ def said(now, runs, anchor=None, tolerance=0.05, why_not=None, changed="", **wor
         "anchor": "the first 5 runs, from commit abc on",
         "accept": "pytest --tfperf-update",
     } | words
-    past = Past(history=History(runs=tuple(runs), anchor=anchor, n_anchor=5), **words)
-    verdict, message = judge(value("step_time", now), past, tolerance, why_not, changed)
-    return verdict.value, message.splitlines()
+    past = StoredRuns(history=History(runs=tuple(runs), anchor=anchor, n_anchor=5), **words)
+    found = judge(value("step_time", now), past, tolerance, why_not, changed)
+    return found.verdict.value, [found.sentence, *lines_of(found)]
+
+
+def lines_of(found):
+    """What stands below the sentence."""
+    return [f"  {label}: {text}" for label, text in (*found.details, *found.advice)]
 
 
 QUIET = (10 * MS,) * 10
@@ -101,18 +106,18 @@ def test_a_doubled_time_says_that_it_is_one(runs, which):
 
 
 def test_a_regression_says_since_when_where_and_what_changed():
-    past = Past(
+    past = StoredRuns(
         history=History(runs=QUIET),
         runs="the last 10 runs",
         newest="def",
         accept="pytest --tfperf-update",
     )
     now = value("step_time", 12 * MS, where="Map", **{"try": "prefetch"})
-    assert judge(now, past, 0.05, None, "keras 3.14 → 3.15")[1].splitlines()[1:] == [
+    assert lines_of(judge(now, past, 0.05, None, "keras 3.14 → 3.15")) == [
         "  newest recorded: commit def",
         "  where: Map",
-        "  try: prefetch",
         "  changed besides: keras 3.14 → 3.15",
+        "  try: prefetch",
         "  try: pytest --tfperf-update, if the slow-down is meant",
     ]
 

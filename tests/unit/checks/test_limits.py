@@ -120,11 +120,10 @@ def test_an_explanation_says_over_how_many_steps_and_how_it_was_corrected():
         "where": "",
         "low": 1,
     }
-    lines = explanation(value("retraces", 3, **detail))
-    assert lines == [
-        "  over: 79 steps after the first and 2 epoch ends",
-        "  corrected: buffers drained",
-    ]
+    assert explanation(value("retraces", 3, **detail)) == (
+        (("over", "79 steps after the first and 2 epoch ends"), ("corrected", "buffers drained")),
+        (),
+    )
 
 
 def test_a_limit_on_what_is_unknown_is_unknown_and_says_why():

@@ -9,15 +9,15 @@ from helpers.builders import profile, value
 from pytest_tfperf.paired.coordinator import Match, Opening, Turns
 from pytest_tfperf.paired.verdicts import Terms, absent_check, suspected, verdicts
 from pytest_tfperf.results import Verdict
-from pytest_tfperf.stats.sequential_test import LOOKS
+from pytest_tfperf.stats.sequential_test import INTERIM_SIZES
 from pytest_tfperf.turns import Ready
 from pytest_tfperf.values import PARTS, Step
 
-TERMS = Terms(ref="main", n_tests=1, spread=0.0045)
+TERMS = Terms(ref="main", n_tests=1, process_sd=0.0045)
 READY = Ready(workload={}, call_s=0.001, least_s=0.02, most_calls=None)
 
 
-def turns_of(ratio, n=LOOKS[2], noise=0.001, **fields):
+def turns_of(ratio, n=INTERIM_SIZES[2], noise=0.001, **fields):
     """Turns whose middle ratio is this; above and below it by turns."""
     signs = itertools.islice(itertools.cycle([1, -1]), n)
     return Turns(
@@ -100,11 +100,9 @@ def test_a_second_pair_that_could_not_run_says_why():
 def test_what_other_processes_used_is_said_unless_it_is_a_pass(ratio, first, second, said):
     message = timing(turns_of(ratio, others=first), turns_of(ratio, others=second)).message
     assert ("other processes used" in message) == (said is not None)
-    assert (
-        said is None
-        or f"other processes used {said} of the sides' cores meanwhile"
-        in message.replace("%", " %").replace("  ", " ")
-    )
+    assert said is None or f"other processes used {said} of the cores meanwhile" in message.replace(
+        "%", " %"
+    ).replace("  ", " ")
 
 
 def test_a_setting_that_differs_is_among_the_differences():
@@ -167,7 +165,7 @@ def test_a_tolerance_that_processes_of_the_same_code_break_is_raised_and_said():
         (Turns(over=True), (), "UNKNOWN", "the loop had no steps left for turns"),
         (turns_of(1.05, 3, over=True), (), "INCONCLUSIVE", "the loop ended after 3 pairs of turns"),
         (turns_of(1.0, 3), (), "INCONCLUSIVE", "too few for an interval"),
-        (None, ("",), "INCONCLUSIVE", "the two sides did not meet here"),
+        (None, ("",), "INCONCLUSIVE", "never measured side by side"),
     ],
 )
 def test_what_is_not_timed_says_why(turns, missed, verdict, text):
@@ -222,7 +220,7 @@ def test_structure_is_compared_too():
 )
 def test_only_what_is_asked_for(only, metrics):
     here = profile(step_time=1.0, retraces=0)
-    terms = Terms(ref="main", n_tests=1, spread=0.0045, only=only)
+    terms = Terms(ref="main", n_tests=1, process_sd=0.0045, only=only)
     assert (
         set(by_metric(verdicts(match_of([here], [here], turns_of(1.0)), {}, terms, None)))
         == metrics
@@ -234,7 +232,7 @@ def test_what_is_on_one_side_only_is_new_by_name():
     found = [
         (check.profile, check.verdict)
         for check in verdicts(
-            match, {}, Terms(ref="main", n_tests=1, spread=0, only="structural"), None
+            match, {}, Terms(ref="main", n_tests=1, process_sd=0, only="structural"), None
         )
     ]
     assert found == [("b", Verdict.NEW), ("old", Verdict.NEW)]

@@ -11,7 +11,7 @@ from pytest_tfperf.report.ci import MOST_BYTES, annotate, append_summary
 from pytest_tfperf.report.markdown import render_markdown
 from pytest_tfperf.results import BROKEN, Run
 
-FAILED = check("FAIL", message="input_bound was 9 %, wanted at most 5 %\n  try: prefetch")
+FAILED = check("FAIL", advice=(("try", "prefetch"),))
 ROOT = Path("/repository")
 
 
@@ -65,7 +65,7 @@ def test_what_would_end_a_property_or_a_message_is_escaped():
     [line] = said(
         record_of(
             key="test_x[a:b,c%\r\n::error::]",
-            checks=[check("FAIL", message="one\r\ntwo::three")],
+            checks=[check("FAIL", sentence="one\r\ntwo::three")],
             line=1,
         )
     )
@@ -89,7 +89,9 @@ def test_no_more_than_github_shows(n_tests, n_shown, last):
 
 
 def test_long_names_and_messages_are_cut():
-    [line] = said(record_of(key="k" * 10_000, checks=[check("FAIL", message="m" * 10_000)], line=1))
+    [line] = said(
+        record_of(key="k" * 10_000, checks=[check("FAIL", sentence="m" * 10_000)], line=1)
+    )
     assert len(line) < 5000
 
 

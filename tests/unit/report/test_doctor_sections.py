@@ -17,7 +17,7 @@ from pytest_tfperf.doctor.sections import (
     sections_json,
 )
 from pytest_tfperf.stats.detectable_change import needed_tolerance, noise_of, resolution
-from pytest_tfperf.stats.sequential_test import PINNED_SPREAD, UNPINNED_SPREAD, Rule
+from pytest_tfperf.stats.sequential_test import PINNED_PROCESS_SD, UNPINNED_PROCESS_SD, StoppingRule
 
 ENVIRONMENT = {
     "platform": "cpu, TensorFlow 2.21, oneDNN on",
@@ -30,13 +30,16 @@ BAD = SelfCheck(name="device plane", passed=False, found="none", advice="ask the
 
 def turns(pinned, step_s=0.005, off=1.0, n=64):
     """64 pairs of turns that are alternately 1 % more and less."""
-    spread = PINNED_SPREAD if pinned else UNPINNED_SPREAD
+    process_sd = PINNED_PROCESS_SD if pinned else UNPINNED_PROCESS_SD
     noise = noise_of(
         [(step_s * off * (1.01 if i % 2 else 1 / 1.01), step_s, True) for i in range(n)],
         n * 0.05,
-        spread,
+        process_sd,
     )
-    rules = [Rule(tolerance=tolerance, n_tests=1, spread=spread) for tolerance in (0.01, 0.05)]
+    rules = [
+        StoppingRule(tolerance=tolerance, n_tests=1, process_sd=process_sd)
+        for tolerance in (0.01, 0.05)
+    ]
     return Turns(
         pinned=pinned,
         noise=noise,
@@ -146,7 +149,7 @@ def test_what_the_machine_did_besides_is_told_of_the_turns_that_it_fell_in():
 
 def test_a_step_that_gets_slower_and_wild_pairs_are_advised_upon():
     rising = turns(True)
-    rising = replace(rising, noise=replace(rising.noise, trend=0.12, spread=0.06))
+    rising = replace(rising, noise=replace(rising.noise, trend=0.12, pair_sd=0.06))
     first, second = noise_section([rising]).advice
     assert first.startswith("pinned: the step rose by 12 % over these turns")
     assert second.startswith("single pairs of turns differ much")

@@ -29,7 +29,8 @@ def many(n_tests, name="test_step"):
         compared(
             "REGRESSION",
             "step_time",
-            "slower\n" + "  why\n" * 9,
+            "slower",
+            details=(("", "why"),) * 9,
             before=0.1,
             after=0.2,
             ratio=2.0,
@@ -99,7 +100,7 @@ def test_values_that_are_as_they_were_are_counted():
 
 def test_nothing_is_read_into_names_and_messages():
     checks = [
-        check("FAIL", message=f"````\n{NASTY}"),
+        check("FAIL", sentence=f"````\n{NASTY}"),
         compared("REGRESSION", "step_time", NASTY, before=1.0, after=2.0),
     ]
     text = render_markdown(
@@ -119,7 +120,7 @@ def test_nothing_is_read_into_names_and_messages():
 
 def test_what_no_file_can_hold_is_left_out():
     checks = [
-        check("FAIL", message="c\udcffd"),
+        check("FAIL", sentence="c\udcffd"),
         compared("REGRESSION", "step_time", "e\udcfff", before=1.0, after=2.0),
     ]
     assert (
@@ -132,7 +133,7 @@ def test_what_no_file_can_hold_is_left_out():
 
 def test_long_names_and_messages_are_cut():
     checks = [
-        check("FAIL", message="m" * 10_000),
+        check("FAIL", sentence="m" * 10_000),
         compared("REGRESSION", "step_time", "m" * 10_000, before=1.0, after=2.0),
     ]
     text = render_markdown(

@@ -69,7 +69,8 @@ def test_what_is_written_keeps_to_it(run):
 )
 def test_every_field_is_described(key, row):
     found = row._fields if row is Metric else [field.name for field in fields(row)]
-    assert names(key) == set(found) - ({"result"} if row is Profile else set())
+    derived = {"message"} if row is Check else set()
+    assert names(key) == (set(found) | derived) - ({"result"} if row is Profile else set())
 
 
 def test_every_field_of_what_is_written_otherwise_is_described():

@@ -29,7 +29,9 @@ EVAL = profile(
 )
 FAILED = check(
     "FAIL",
-    message="input_bound was 19 %, wanted at most 5 % (max_input_bound='5%')\n  where: 90 % in Map\n  try: prefetch",
+    sentence="input_bound was 19 %, wanted at most 5 % (max_input_bound='5%')",
+    details=(("where", "90 % in Map"),),
+    advice=(("try", "prefetch"),),
 )
 PASSED = check("PASS", "retraces", "retraces 0, wanted at most 0")
 UNKNOWN = check(
@@ -178,7 +180,7 @@ def test_red_fails_yellow_is_not_decided_green_is_good(verdict, colour):
 def test_an_improvement_is_said_also_without_verbose():
     run = Run(
         created="",
-        tests=(record_of(checks=[check("IMPROVED", message="retraces changed from 2 to 1")]),),
+        tests=(record_of(checks=[check("IMPROVED", sentence="retraces changed from 2 to 1")]),),
     )
     assert shown(run, 80, 0).startswith(
         "IMPROVED     test_model.py::test_step: retraces changed from 2 to 1\n"
@@ -218,7 +220,14 @@ def test_the_count_says_what_was_decided_and_names_what_was_not(verdicts, text):
 def test_what_is_not_decided_for_the_same_reason_is_one_line_unless_all_is_asked_for():
     alike = [
         record_of(
-            checks=[check("INCONCLUSIVE", "step_time", "nothing to compare with\n  try: a ref")],
+            checks=[
+                check(
+                    "INCONCLUSIVE",
+                    "step_time",
+                    "nothing to compare with",
+                    advice=(("try", "a ref"),),
+                )
+            ],
             key=f"test_{n}",
         )
         for n in range(3)
@@ -239,7 +248,7 @@ def test_what_fails_tests_for_the_same_reason_is_a_line_each():
     run = Run(
         created="",
         tests=tuple(
-            record_of(checks=[check("UNKNOWN", message="no device")], key=f"test_{n}")
+            record_of(checks=[check("UNKNOWN", sentence="no device")], key=f"test_{n}")
             for n in range(3)
         ),
     )

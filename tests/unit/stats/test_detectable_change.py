@@ -9,13 +9,13 @@ import pytest
 
 from pytest_tfperf.results import Verdict
 from pytest_tfperf.stats.detectable_change import needed_tolerance, noise_of, resolution
-from pytest_tfperf.stats.sequential_test import Rule, decide, look
+from pytest_tfperf.stats.sequential_test import StoppingRule, decide, interim_analysis
 
 PINNED = 0.0045
 
 
-def rule(tolerance=0.02, spread=PINNED):
-    return Rule(tolerance=tolerance, n_tests=1, spread=spread)
+def rule(tolerance=0.02, process_sd=PINNED):
+    return StoppingRule(tolerance=tolerance, n_tests=1, process_sd=process_sd)
 
 
 def played(log_ratios, step_s=0.005):
@@ -33,13 +33,13 @@ def test_turns_counted_by_hand():
         (0.010, 0.011, True),
         (0.012, 0.012, False),
     ] * 2
-    noise = noise_of(turns, 0.8, spread=0.0)
+    noise = noise_of(turns, 0.8, process_sd=0.0)
     assert (noise.n, noise.trend) == (8, None)
     assert noise.step_s == pytest.approx(0.0105)
     assert noise.pair_s == pytest.approx(0.1)
     assert noise.over_time == pytest.approx((0.0105, 0.011, 0.0105, 0.011))
     step = math.log(1.1)
-    assert noise.spread == pytest.approx(math.sqrt(4 * step**2 / 7))
+    assert noise.pair_sd == pytest.approx(math.sqrt(4 * step**2 / 7))
     assert noise.ratio == pytest.approx(1)
     assert (noise.low, noise.high) == pytest.approx(
         (1 / 1.1, 1.1)
@@ -51,7 +51,9 @@ def test_turns_counted_by_hand():
 def test_the_interval_is_that_of_a_decision():
     turns = played(normal(40, 0.03))
     noise = noise_of(turns, 2.0, PINNED)
-    seen = look([math.log(one / other) for one, other, _ in turns], rule(0.0), final=True)
+    seen = interim_analysis(
+        [math.log(one / other) for one, other, _ in turns], rule(0.0), final=True
+    )
     assert (noise.ratio, noise.low, noise.high, noise.confidence) == (
         seen.ratio,
         seen.low,
@@ -73,7 +75,7 @@ def test_too_few_turns_are_no_figures(n):
     noise = noise_of(played([0.01] * n), 0.05 * n, PINNED)
     assert noise.ratio == pytest.approx(math.exp(0.01))
     assert (noise.error, noise.low, noise.high, noise.holds_one) == (None, None, None, None)
-    assert (noise.spread is None) == (n == 1)
+    assert (noise.pair_sd is None) == (n == 1)
     assert len(noise.over_time) == min(n, 4)
     assert resolution(noise, rule(), 30) is needed_tolerance(noise, rule(), 30) is None
 
@@ -103,23 +105,31 @@ def test_a_pair_of_processes_has_half_of_the_budget_and_no_more_than_the_last_lo
 
 
 def test_what_is_found_by_hand():
-    noise = noise_of(played([0.0] * 64), 64 * 0.05, spread=0.01)
-    asked = rule(0.05, spread=0.01)
+    noise = noise_of(played([0.0] * 64), 64 * 0.05, process_sd=0.01)
+    asked = rule(0.05, process_sd=0.01)
     found = resolution(noise, asked, 30)
-    # turns without noise: all is the spread, and both pairs are found with the root of 90 %, 1.6323 standard deviations
-    assert (found.tolerance, found.held, found.n) == (0.05, 0.05, 300)
-    assert found.smallest == pytest.approx(1.05 * math.exp(0.01 * (asked.z + 1.6323)) - 1, rel=1e-4)
+    # turns without noise: all is process_sd, and both pairs are found with the root of 90 %, 1.6323 standard deviations
+    assert (found.tolerance, found.effective_tolerance, found.n) == (0.05, 0.05, 300)
+    assert found.minimum_detectable_change == pytest.approx(
+        1.05 * math.exp(0.01 * (asked.z + 1.6323)) - 1, rel=1e-4
+    )
     assert needed_tolerance(noise, asked, 30) == pytest.approx(
         math.expm1(0.01 * (asked.z + 1.2816)), rel=1e-4
     )
-    raised = resolution(noise, rule(0.01, spread=0.01), 30)
-    assert (raised.tolerance, raised.held) == (0.01, asked.floor)
+    raised = resolution(noise, rule(0.01, process_sd=0.01), 30)
+    assert (raised.tolerance, raised.effective_tolerance) == (0.01, asked.resolvable_tolerance)
 
 
 def test_noisier_turns_find_less_and_more_seconds_find_more():
     quiet, noisy = (noise_of(played(normal(100, sd)), 5.0, PINNED) for sd in (0.01, 0.1))
-    assert resolution(quiet, rule(), 30).smallest < resolution(noisy, rule(), 30).smallest
-    assert resolution(noisy, rule(), 30).smallest < resolution(noisy, rule(), 5).smallest
+    assert (
+        resolution(quiet, rule(), 30).minimum_detectable_change
+        < resolution(noisy, rule(), 30).minimum_detectable_change
+    )
+    assert (
+        resolution(noisy, rule(), 30).minimum_detectable_change
+        < resolution(noisy, rule(), 5).minimum_detectable_change
+    )
     assert needed_tolerance(quiet, rule(), 30) < needed_tolerance(noisy, rule(), 30)
 
 
@@ -144,8 +154,8 @@ def test_the_change_is_found_in_nine_of_ten_cases_and_half_of_it_is_not(toleranc
         )
         return np.mean([decide(pair, asked).verdict is Verdict.REGRESSION for pair in pairs])
 
-    assert rate(found.smallest) >= 0.86  # 90 % less 2.5 standard errors
-    assert rate((found.smallest + asked.held) / 2) < 0.7
+    assert rate(found.minimum_detectable_change) >= 0.86  # 90 % less 2.5 standard errors
+    assert rate((found.minimum_detectable_change + asked.effective_tolerance) / 2) < 0.7
 
 
 @pytest.mark.parametrize("sd", [0.02, 0.1])
@@ -164,7 +174,7 @@ def test_the_same_code_passes_at_the_tolerance_that_is_needed(sd):
         )
 
     assert rate(needed) >= 0.86
-    if needed / 2 > rule().floor:  # below, the tolerance is raised to the floor
+    if needed / 2 > rule().resolvable_tolerance:  # below, the tolerance is raised to the floor
         assert rate(needed / 2) < 0.6
 
 

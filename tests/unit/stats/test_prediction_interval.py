@@ -7,7 +7,12 @@ import pytest
 from scipy import integrate, stats
 
 from pytest_tfperf.results import Verdict
-from pytest_tfperf.stats.prediction_interval import History, is_another_level, stand, t_quantile
+from pytest_tfperf.stats.prediction_interval import (
+    History,
+    compare_to_history,
+    is_another_level,
+    t_quantile,
+)
 from pytest_tfperf.stats.signed_rank import POWER
 
 MS = 1e-3
@@ -20,7 +25,7 @@ def history(runs, anchor=None, n_anchor=5):
 
 
 def verdict(now, runs, tolerance=0.05, anchor=None):
-    return stand(now, history(runs, anchor), tolerance).verdict.value
+    return compare_to_history(now, history(runs, anchor), tolerance).verdict.value
 
 
 @pytest.mark.parametrize("freedom", [*range(1, 13), 30, 31])
@@ -33,9 +38,9 @@ def test_quantiles_of_student_s_t_are_scipy_s(probability, freedom):
 
 def test_the_interval_is_that_of_one_further_observation():
     logs = np.array([0.0, 0.01, 0.02, 0.03, 0.04])  # mean 0.02, standard deviation 0.01 × √2.5
-    found = stand(math.exp(0.05), history(np.exp(logs)), 0.05)
+    found = compare_to_history(math.exp(0.05), history(np.exp(logs)), 0.05)
     half = stats.t.ppf(0.9975, 4) * 0.01 * math.sqrt(2.5) * math.sqrt(1 + 1 / 5)
-    assert (found.n, found.level, found.ratio) == (
+    assert (found.n, found.typical_s, found.ratio) == (
         5,
         pytest.approx(math.exp(0.02)),
         pytest.approx(math.exp(0.03)),
@@ -45,14 +50,14 @@ def test_the_interval_is_that_of_one_further_observation():
         pytest.approx(math.exp(0.03 + half)),
     )
     assert found.recent.confidence == pytest.approx(0.995)
-    assert found.spread == pytest.approx(0.01 * math.sqrt(2.5))
+    assert found.run_sd == pytest.approx(0.01 * math.sqrt(2.5))
 
 
 def test_runs_that_agree_to_the_last_digit_are_given_half_a_per_cent_of_spread():
-    found = stand(10 * MS, history(QUIET), 0.05)
+    found = compare_to_history(10 * MS, history(QUIET), 0.05)
     half = T_9 * 0.005 * math.sqrt(1.1)
-    assert (found.spread, found.recent.high) == (0.005, pytest.approx(math.exp(half)))
-    assert found.smallest == pytest.approx(
+    assert (found.run_sd, found.recent.high) == (0.005, pytest.approx(math.exp(half)))
+    assert found.minimum_detectable_change == pytest.approx(
         1.05 * math.exp((T_9 + stats.t.ppf(0.9**0.5, 9)) * 0.005 * math.sqrt(1.1)) - 1
     )
 
@@ -77,9 +82,11 @@ def test_where_the_verdict_changes(ratio, expected):
 
 
 def test_the_ends_of_the_interval_are_on_the_side_of_not_knowing():
-    found = stand(11 * MS, history(QUIET), 0.05)
+    found = compare_to_history(11 * MS, history(QUIET), 0.05)
     for bound in (found.recent.low, found.recent.high):
-        assert stand(11 * MS, history(QUIET), bound - 1).verdict is Verdict.INCONCLUSIVE
+        assert (
+            compare_to_history(11 * MS, history(QUIET), bound - 1).verdict is Verdict.INCONCLUSIVE
+        )
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4])
@@ -88,13 +95,20 @@ def test_the_ends_of_the_interval_are_on_the_side_of_not_knowing():
     [(1.0, "INCONCLUSIVE"), (0.1, "INCONCLUSIVE"), (2.0, "INCONCLUSIVE"), (2.001, "REGRESSION")],
 )
 def test_under_five_runs_only_a_doubled_time_is_decided(n, ratio, expected):
-    found = stand(10 * MS * ratio, history(QUIET[:n]), 0.05)
-    assert (found.verdict.value, found.n, found.recent, found.smallest) == (expected, n, None, None)
+    found = compare_to_history(10 * MS * ratio, history(QUIET[:n]), 0.05)
+    assert (found.verdict.value, found.n, found.recent, found.minimum_detectable_change) == (
+        expected,
+        n,
+        None,
+        None,
+    )
 
 
 def test_of_few_runs_the_middle_one_counts():
     assert verdict(21 * MS, [10 * MS, 10 * MS, 90 * MS]) == "REGRESSION"
-    assert stand(21 * MS, history([10 * MS, 10 * MS, 90 * MS]), 0.05).level == 10 * MS
+    assert (
+        compare_to_history(21 * MS, history([10 * MS, 10 * MS, 90 * MS]), 0.05).typical_s == 10 * MS
+    )
 
 
 @pytest.mark.parametrize("n", [1, 10])
@@ -114,8 +128,8 @@ def test_a_doubled_time_is_a_regression_also_where_the_runs_differ_too_much_to_d
     [(100e-6, "PASS"), (118e-6, "INCONCLUSIVE"), (119e-6, "INCONCLUSIVE"), (124e-6, "REGRESSION")],
 )
 def test_less_than_20_us_a_step_is_never_slower(now, expected):
-    found = stand(now, history([100e-6] * 10), 0.05)
-    assert (found.verdict.value, found.tolerance, found.raised_from) == (
+    found = compare_to_history(now, history([100e-6] * 10), 0.05)
+    assert (found.verdict.value, found.tolerance, found.requested_tolerance) == (
         expected,
         pytest.approx(0.2),
         0.05,
@@ -128,11 +142,11 @@ def test_few_short_steps_are_no_regression_within_20_us():
 
 
 def test_a_tolerance_above_20_us_is_as_it_was_given():
-    assert stand(10 * MS, history(QUIET), 0.05).raised_from is None
+    assert compare_to_history(10 * MS, history(QUIET), 0.05).requested_tolerance == 0.05
 
 
 def test_slow_drift_is_held_to_the_anchor():
-    found = stand(11 * MS, history([11 * MS] * 10, anchor=10 * MS), 0.05)
+    found = compare_to_history(11 * MS, history([11 * MS] * 10, anchor=10 * MS), 0.05)
     assert (found.verdict, found.drift, found.recent.ratio, found.anchor.ratio) == (
         Verdict.REGRESSION,
         True,
@@ -143,7 +157,7 @@ def test_slow_drift_is_held_to_the_anchor():
 
 
 def test_a_sudden_slow_down_is_no_drift():
-    assert not stand(11 * MS, history(QUIET, anchor=10 * MS), 0.05).drift
+    assert not compare_to_history(11 * MS, history(QUIET, anchor=10 * MS), 0.05).drift
 
 
 def test_what_the_anchor_leaves_open_is_open():
@@ -157,7 +171,7 @@ def test_a_faster_step_than_an_old_anchor_is_no_improvement_on_the_latest_runs()
 @pytest.mark.parametrize("runs", [(), (0.0, 1.0), (-1.0,)])
 def test_nothing_recorded_is_an_error(runs):
     with pytest.raises(ValueError, match="above zero"):
-        stand(1.0, history(runs), 0.05)
+        compare_to_history(1.0, history(runs), 0.05)
 
 
 @pytest.mark.parametrize(
@@ -183,36 +197,42 @@ def test_the_variance_of_a_median_is_that_of_the_normal_distribution(n, variance
             * stats.norm.pdf(high)
         )
         found = (((low + high) / 2) ** 2 * joint * (np.sign(high - low) + 1) / 2).sum() * width**2
-    anchored = stand(1.0, history([1.0] * 10, anchor=1.0, n_anchor=n), 0.05).anchor
+    anchored = compare_to_history(1.0, history([1.0] * 10, anchor=1.0, n_anchor=n), 0.05).anchor
     assert found == pytest.approx(variance, abs=2e-4)
     assert math.log(anchored.high) == pytest.approx(T_9 * 0.005 * math.sqrt(1 + variance))
 
 
-def simulated(spread, n_runs, n_trials, seed=6):
+def simulated(process_sd, n_runs, n_trials, seed=6):
     """Runs and one more of the same code, log-normal: shape (trials, runs + 1); the last ten are kept and the first five frozen."""
     times = np.exp(
-        np.random.default_rng(seed).normal(math.log(10 * MS), spread, (n_trials, n_runs + 1))
+        np.random.default_rng(seed).normal(math.log(10 * MS), process_sd, (n_trials, n_runs + 1))
     )
     return [(history(row[:-1][-10:], float(np.median(row[:5]))), float(row[-1])) for row in times]
 
 
 @pytest.mark.parametrize("n_runs", [5, 12])
-@pytest.mark.parametrize("spread", [0.01, 0.03, 0.145])
+@pytest.mark.parametrize("process_sd", [0.01, 0.03, 0.145])
 @pytest.mark.parametrize("tolerance", [1e-9, 0.05])
-def test_the_same_code_is_a_false_alarm_in_at_most_1_per_cent(spread, n_runs, tolerance):
-    found = [stand(now, past, tolerance).verdict for past, now in simulated(spread, n_runs, 1500)]
+def test_the_same_code_is_a_false_alarm_in_at_most_1_per_cent(process_sd, n_runs, tolerance):
+    found = [
+        compare_to_history(now, past, tolerance).verdict
+        for past, now in simulated(process_sd, n_runs, 1500)
+    ]
     assert found.count(Verdict.REGRESSION) <= stats.binom.ppf(0.999, 1500, 0.005)
 
 
 @pytest.mark.parametrize("n_runs", [5, 12])
-@pytest.mark.parametrize("spread", [0.01, 0.145])
-def test_the_change_that_could_be_seen_is_seen_by_two_processes_in_9_of_10(spread, n_runs):
-    seconds = np.random.default_rng(7).normal(math.log(10 * MS), spread, 1500)
+@pytest.mark.parametrize("process_sd", [0.01, 0.145])
+def test_the_change_that_could_be_seen_is_seen_by_two_processes_in_9_of_10(process_sd, n_runs):
+    seconds = np.random.default_rng(7).normal(math.log(10 * MS), process_sd, 1500)
     found = 0
-    for (past, now), second in zip(simulated(spread, n_runs, 1500), np.exp(seconds), strict=True):
-        slower = 1 + stand(now, past, 0.05).smallest
+    for (past, now), second in zip(
+        simulated(process_sd, n_runs, 1500), np.exp(seconds), strict=True
+    ):
+        slower = 1 + compare_to_history(now, past, 0.05).minimum_detectable_change
         found += all(
-            stand(one * slower, past, 0.05).verdict is Verdict.REGRESSION for one in (now, second)
+            compare_to_history(one * slower, past, 0.05).verdict is Verdict.REGRESSION
+            for one in (now, second)
         )
     assert found >= stats.binom.ppf(0.001, 1500, POWER)
 
@@ -223,7 +243,9 @@ def test_drift_that_is_recorded_run_by_run_is_found():
     for day in range(100):
         runs.append(10 * MS * 1.002**day * math.exp(rng.normal(0, 0.003)))
         if day >= 10:
-            found = stand(runs[-1], history(runs[-11:-1], float(np.median(runs[:5]))), 0.05)
+            found = compare_to_history(
+                runs[-1], history(runs[-11:-1], float(np.median(runs[:5]))), 0.05
+            )
             if found.verdict is Verdict.REGRESSION:
                 break
     assert (found.verdict, found.drift) == (Verdict.REGRESSION, True)
@@ -240,7 +262,7 @@ def test_steep_drift_does_not_hide_in_the_spread_that_it_makes(n_runs, tolerance
             (runs[k], history(runs[max(0, k - 10) : k], float(np.median(runs[:5]))))
             for k in range(5, n_runs)
         ]
-        verdicts = [stand(now, past, tolerance).verdict for now, past in pasts]
+        verdicts = [compare_to_history(now, past, tolerance).verdict for now, past in pasts]
         found_at.append(6 + verdicts.index(Verdict.REGRESSION))
     assert np.quantile(found_at, 0.9) <= runs_until
 
@@ -251,7 +273,7 @@ def test_the_spread_about_a_line_has_one_degree_of_freedom_less():
     half = (
         stats.t.ppf(0.9975, 8) * rest.stderr * math.sqrt(82.5) * math.sqrt(1 + 0.28683)
     )  # 82.5: the squares of the places about 4.5
-    found = stand(1.2, history(np.exp(logs), anchor=1.0), 0.05).anchor
+    found = compare_to_history(1.2, history(np.exp(logs), anchor=1.0), 0.05).anchor
     assert math.log(found.high / found.ratio) == pytest.approx(half)
     assert math.log(found.ratio / found.low) == pytest.approx(half)
 

@@ -141,7 +141,12 @@ def full_test(key="test_step", **fields):
         check("FAIL", name="train"),
         replace(
             check(
-                "REGRESSION", "step_time", "step_time is 12 ms\n  try: less", "train", "baseline"
+                "REGRESSION",
+                "step_time",
+                "step_time is 12 ms",
+                "train",
+                "baseline",
+                advice=(("try", "less"),),
             ),
             detail=TIMED,
         ),
@@ -163,7 +168,10 @@ def full_test(key="test_step", **fields):
             record_of(outcome="failed", environment={}),
         ],
         list(shown_run.a_run().tests),
-        [full_test(NASTY, file=NASTY), record_of(checks=[check("FAIL", message=NASTY)], key=NASTY)],
+        [
+            full_test(NASTY, file=NASTY),
+            record_of(checks=[check("FAIL", sentence=NASTY)], key=NASTY),
+        ],
     ],
     ids=["nothing", "no profile", "nothing known", "one", "some", "every verdict", "nasty"],
 )
@@ -427,7 +435,7 @@ def test_names_that_mean_harm_are_text(where):
         )
     if where == "advice":
         named = replace(named, advice=(Advice(what=NASTY, because="", win_s=None, look=""),))
-    checks = [check("FAIL", message=NASTY, name=named.name)] if where == "message" else []
+    checks = [check("FAIL", sentence=NASTY, name=named.name)] if where == "message" else []
     test = record_of(
         named,
         key=NASTY if where == "key" else "test_step",

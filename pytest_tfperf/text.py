@@ -1,0 +1,55 @@
+"""Text for people: cut strings, counted nouns, shortened lists, aligned columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def elide(text: str, width: int) -> str:
+    """
+    Replace the middle of a text longer than `width` characters by an ellipsis.
+
+    Two thirds of what is kept are the end, since names of tests, ops and files differ there.
+    """
+    if len(text) <= width:
+        return text
+    head = (width - 1) // 3
+    tail = width - 1 - head
+    return f"{text[:head]}…{text[len(text) - tail :]}"
+
+
+def plural(n: int, noun: str, nouns: str = "") -> str:
+    """A number with its noun: `1 test`, `2 tests`; `nouns` is a plural without a plain s."""
+    return f"{n} {noun if n == 1 else nouns or f'{noun}s'}"
+
+
+def and_more(items: Sequence[str], limit: int, separator: str = ", ") -> str:
+    """
+    Join the first items, and count the others: `a, b, and 3 more`.
+
+    Args:
+        items: All items.
+        limit: Number of items that are named.
+        separator: Text between items.
+    """
+    named = list(items[:limit])
+    if len(items) > limit:
+        named.append(f"and {len(items) - limit} more")
+    return separator.join(named)
+
+
+def aligned(rows: Sequence[Sequence[str]], sides: Sequence[str] = ()) -> list[str]:
+    """
+    Lines of cells in columns, two spaces apart.
+
+    Args:
+        rows: Cells of each row, the same number in all.
+        sides: `left` or `right` for each column; left by default.
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    sides = sides or ["left"] * len(widths)
+    return ["  ".join(map(_padded, row, widths, sides)).rstrip() for row in rows]
+
+
+def _padded(cell: str, width: int, side: str) -> str:
+    return cell.rjust(width) if side == "right" else cell.ljust(width)
