@@ -23,18 +23,20 @@ def plural(n: int, noun: str, nouns: str = "") -> str:
     return f"{n} {noun if n == 1 else nouns or f'{noun}s'}"
 
 
-def and_more(items: Sequence[str], limit: int, separator: str = ", ") -> str:
+def and_more(items: Sequence[str], limit: int, separator: str = ", ", n_more: int = 0) -> str:
     """
     Join the first items, and count the others: `a, b, and 3 more`.
 
     Args:
-        items: All items.
+        items: The items.
         limit: Number of items that are named.
         separator: Text between items.
+        n_more: Number of further things that are not among the items.
     """
     named = list(items[:limit])
-    if len(items) > limit:
-        named.append(f"and {len(items) - limit} more")
+    left = len(items) - len(named) + n_more
+    if left:
+        named.append(f"and {left} more")
     return separator.join(named)
 
 

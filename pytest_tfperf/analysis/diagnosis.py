@@ -9,6 +9,7 @@ from pytest_tfperf import op_types
 from pytest_tfperf.analysis.input.stages import Stage
 from pytest_tfperf.analysis.xla.executions import short_module
 from pytest_tfperf.metrics import format_quantity
+from pytest_tfperf.text import and_more
 
 _SHOWN = 5
 _INTO_XLA = {
@@ -47,7 +48,7 @@ def stage_cause(stage: Stage, stages: Sequence[Stage]) -> dict[str, str]:
 def compile_cause(modules: Sequence[str], changes: Sequence[str] = ()) -> dict[str, str]:
     """`where` and `try` for executables compiled after the first step; `changes` says of the first of them what was different."""
     left = len(modules) - len(changes)
-    described = "; ".join([*changes, f"and {left} more"] if left else changes)
+    described = and_more(changes, len(changes), "; ", left)
     return {
         "where": f"compiled: {described if changes else _tally(map(short_module, modules))}",
         "try": "give every batch the same shape (batch(..., drop_remainder=True), or pad the last one)",
@@ -58,7 +59,7 @@ def retrace_cause(traced: Iterable[tuple[str, int, str]]) -> dict[str, str]:
     """`where` and `try` for functions traced after the first step: (function, step, what changed)."""
     traced = list(traced)
     steps = sorted({step for _, step, _ in traced})
-    shown = ", ".join(map(str, steps[:5])) + (", …" if len(steps) > 5 else "")
+    shown = and_more(list(map(str, steps)), 5)
     return {
         "where": f"traced again: {_tally(_with_change(name, change) for name, _, change in traced)}, in step {shown}",
         "try": "pass tensors instead of Python numbers, keep shapes constant or set reduce_retracing=True, and create the "
@@ -75,11 +76,7 @@ def eager_cause(types: Counter[str], seen: Iterable[tuple[str, str | None, int]]
     lines: dict[str, list[str]] = {}
     for op_type, line, _ in seen:
         lines.setdefault(op_type, []).extend([line] if line else [])
-    named = {
-        op: f"{op} at {', '.join(lines[op][:3])}{', …' if len(lines[op]) > 3 else ''}"
-        for op in types
-        if lines.get(op)
-    }
+    named = {op: f"{op} at {and_more(lines[op], 3)}" for op in types if lines.get(op)}
     return {
         "where": "eager: " + _tally(named.get(op, op) for op in types.elements()),
         "try": "move them into the tf.function that the step calls",
@@ -97,7 +94,7 @@ def outside_cause(outside: Sequence[tuple[str, str | None, str, int]]) -> dict[s
     ]
     left = sum(count for *_, count in outside[_SHOWN:])
     return {
-        "where": "outside XLA: " + "; ".join(shown) + (f"; and {left} more" if left else ""),
+        "where": f"outside XLA: {and_more(shown, _SHOWN, '; ', left)}",
         "try": _INTO_XLA[outside[0][2]],
     }
 
@@ -143,5 +140,5 @@ def _remedies(stage: Stage, stages: Sequence[Stage]) -> list[str]:
 
 def _tally(names: Iterable[str]) -> str:
     counts = Counter(names)
-    shown = [name if count == 1 else f"{name} ×{count}" for name, count in counts.most_common(5)]
-    return ", ".join(shown) + (f", and {len(counts) - 5} more" if len(counts) > 5 else "")
+    shown = [name if count == 1 else f"{name} ×{count}" for name, count in counts.most_common()]
+    return and_more(shown, 5)

@@ -12,6 +12,7 @@ from typing import Any
 from pytest_tfperf.analysis.host.op_times import DATA_SIDE, HOST_SIDE
 from pytest_tfperf.metrics import COUNT, SECONDS, SHARE, format_quantity
 from pytest_tfperf.results import Check, Profile, Verdict
+from pytest_tfperf.text import and_more, elide
 from pytest_tfperf.values import PARTS, Table
 
 _LEAST_SHARE = (
@@ -440,13 +441,11 @@ def with_reasons(check: Check, before: Profile, after: Profile) -> Check:
 
 
 def _few(names: Sequence[str], most: int = _NAMED) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(map(_short, names[:most])) + more
+    return and_more(list(map(_short, names)), most)
 
 
 def _short(text: str) -> str:
-    """The text with its middle left out where it is too long."""
-    return text if len(text) <= _WIDEST else f"{text[: _WIDEST // 2 - 1]}…{text[-_WIDEST // 2 :]}"
+    return elide(text, _WIDEST)
 
 
 def _times(old: float, new: float) -> str:

@@ -11,6 +11,7 @@ from pytest_tfperf.baseline.record import Recorded, record
 from pytest_tfperf.baseline.store import Place
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.results import Run, TestRecord
+from pytest_tfperf.text import and_more
 
 _LISTED = 10
 
@@ -81,8 +82,7 @@ def _check_names(names: Sequence[str], profiled: Sequence[TestRecord]) -> None:
 def _nearest(name: str, known: Sequence[str]) -> str:
     close = difflib.get_close_matches(name, known, 1, cutoff=0.4)
     meant = f"did you mean {close[0]!r}? " if close else ""
-    more = f", and {len(known) - _LISTED} more names" if len(known) > _LISTED else ""
-    return f"{meant}there are {', '.join(known[:_LISTED])}{more}"
+    return f"{meant}there are {and_more(known, _LISTED)}"
 
 
 def _part(run: Run, wanted: Callable[[TestRecord], bool]) -> Run:

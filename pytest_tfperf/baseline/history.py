@@ -10,6 +10,7 @@ from typing import Any
 
 from pytest_tfperf.metrics import SECONDS, format_quantity
 from pytest_tfperf.stats.prediction_interval import RUNS_TO_DECIDE, History, is_another_level
+from pytest_tfperf.text import plural
 from pytest_tfperf.values import Json
 
 KEPT_RUNS = 10
@@ -32,7 +33,7 @@ class Merged:
     @property
     def what(self) -> str:
         """What was done, in words."""
-        added = f"{self.n_added} run{'s' * (self.n_added != 1)}"
+        added = plural(self.n_added, "run")
         if self.level is None:
             return f"times: {added} added, {len(self.entry['runs']) if self.entry else 0} kept"
         before, now = (format_quantity(seconds, SECONDS) for seconds in self.level)

@@ -20,6 +20,7 @@ from pytest_tfperf.baseline.store import (
 from pytest_tfperf.checks.limits import DEFAULT_TOLERANCE
 from pytest_tfperf.metrics import MACHINE, PLATFORM, PROGRAM, Metric, format_quantity, told_apart
 from pytest_tfperf.results import Profile, Run, TestRecord
+from pytest_tfperf.text import and_more
 from pytest_tfperf.values import Json
 
 _SHOWN_CHANGES = 4
@@ -222,8 +223,7 @@ def _what_changed(old: Json | None, new: Json, rows: Mapping[str, Metric]) -> st
         changes += (
             [f"platform {platform} added"] if known is None else _differing(known, values, rows)
         )
-    more = f", and {len(changes) - _SHOWN_CHANGES} more" if len(changes) > _SHOWN_CHANGES else ""
-    return f"updated: {', '.join(changes[:_SHOWN_CHANGES])}{more}"
+    return f"updated: {and_more(changes, _SHOWN_CHANGES)}"
 
 
 def _differing(old: Json, new: Json, rows: Mapping[str, Metric]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pytest_tfperf.baseline.history import KNOWN
 from pytest_tfperf.baseline.record import Recorded
+from pytest_tfperf.text import and_more, plural
 
 _NAMED = 3
 
@@ -18,10 +19,10 @@ def render_accepted(recorded: Recorded, n_runs: int) -> str:
     """A line for each entry and history that changed, and for what was left out of which runs, and why."""
     n_histories = len(recorded.added) + len(recorded.anew)
     entries, histories = (
-        _count(len(recorded.entries), "entry", "entries"),
-        _count(n_histories, "history", "histories"),
+        plural(len(recorded.entries), "entry", "entries"),
+        plural(n_histories, "history", "histories"),
     )
-    head = f"{_count(n_runs, 'run', 'runs')}: {entries} and {histories} changed"
+    head = f"{plural(n_runs, 'run', 'runs')}: {entries} and {histories} changed"
     changes = [
         f"  {change.what}: {change.key} in {change.path}"
         for change in (*recorded.entries, *recorded.anew, *recorded.added)
@@ -35,10 +36,5 @@ def render_accepted(recorded: Recorded, n_runs: int) -> str:
     return "\n".join([head, *changes, *left_out])
 
 
-def _count(n: int, one: str, many: str) -> str:
-    return f"{n} {one if n == 1 else many}"
-
-
 def _named(runs: list[str]) -> str:
-    more = f" and {len(runs) - _NAMED} more" if len(runs) > _NAMED else ""
-    return f"run of {', '.join(runs[:_NAMED])}{more}"
+    return f"run of {and_more(runs, _NAMED)}"

@@ -27,6 +27,7 @@ from pytest_tfperf.compiler.compilable_parts import (
 )
 from pytest_tfperf.compiler.functions import reached_from
 from pytest_tfperf.compiler.unused_hlo import without_unused
+from pytest_tfperf.text import elide
 
 _CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
 _LONGEST_WHY = 300
@@ -282,4 +283,4 @@ def short_message(error: Exception) -> str:
             0
         ].split()
     )
-    return text if len(text) <= _LONGEST_WHY else text[:_LONGEST_WHY] + "…"
+    return elide(text, _LONGEST_WHY)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from pytest_tfperf.text import and_more, elide
+
 _MADE_ANEW = "a new tf.function of a Python function that was traced before"
 _ELSEWHERE = "the same arguments in another context: a device scope, strategy or tape"
 _MOST_CHANGES, _LONGEST = 3, 60
@@ -63,8 +65,7 @@ def _why(function_type: Any, options: Any, known: bool) -> str:
         return _MADE_ANEW if known else ""
     now = _leaves_of(function_type)
     changes = min((_changes(_leaves_of(before), now) for before in reversed(earlier)), key=len)
-    more = f" and {len(changes) - _MOST_CHANGES} more" if len(changes) > _MOST_CHANGES else ""
-    return ", ".join(changes[:_MOST_CHANGES]) + more if changes else _ELSEWHERE
+    return and_more(changes, _MOST_CHANGES) or _ELSEWHERE
 
 
 def _changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
@@ -113,4 +114,4 @@ def _text(kind: Any) -> str:
         )
         return f"{kind.dtype.name}[{sizes}]"
     text = repr(kind.value) if hasattr(kind, "value") else str(kind)
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+    return elide(text, _LONGEST)

@@ -17,6 +17,7 @@ from typing import Any
 from pytest_tfperf.compiler.functions import called_by, definition_of
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.op_types import BRANCHES, FUNCTION_CALLS, LOOPS, PASS_THROUGH
+from pytest_tfperf.text import and_more
 
 _READS = {
     "ReadVariableOp",
@@ -222,5 +223,4 @@ def _names(handles: Iterable[Any]) -> str:
     found = [one for one in alive if id(getattr(one, "_handle", None)) in held]
     ordered = sorted((not one.trainable, one.name.partition(":")[0]) for one in found)
     names = list(dict.fromkeys(name for _, name in ordered)) or [f"{len(held)} variables"]
-    more = f" and {len(names) - _FEW} more" if len(names) > _FEW else ""
-    return ", ".join(names[:_FEW]) + more
+    return and_more(names, _FEW)

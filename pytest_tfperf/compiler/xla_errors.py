@@ -12,6 +12,7 @@ from pytest_tfperf.compiler.instances import ops_in
 from pytest_tfperf.compiler.source_lines import lines_in
 from pytest_tfperf.compiler.xla_coverage import why_outside
 from pytest_tfperf.op_types import NO_KERNEL, PYTHON, TEXT
+from pytest_tfperf.text import and_more
 
 # tensorflow/compiler/tf2xla/tf2xla_util.cc and xla_compiler.cc: "when trying to compile graph f[…] on XLA_CPU_JIT"
 _FUNCTION = re.compile(r"trying to compile graph (\S+?)\[")
@@ -30,13 +31,7 @@ def explain(error: BaseException) -> None:
     if lines:
         _add_note(
             error,
-            "\n".join(
-                [
-                    "tfperf: XLA cannot compile",
-                    *lines[:_MOST],
-                    *([f"  and {len(lines) - _MOST} more"] * (len(lines) > _MOST)),
-                ]
-            ),
+            "\n  ".join(["tfperf: XLA cannot compile", and_more(lines, _MOST, "\n  ")]),
         )
 
 
@@ -46,7 +41,7 @@ def _ops_in_the_way(name: str) -> Iterator[str]:
         why = why_outside(op.node, auto=False)
         if why in (TEXT, PYTHON, NO_KERNEL):
             made = line(op.node, op.owner)
-            yield f"  {op.node.op} ({op.name}){f' at {made}' if made else ''}: {why}"
+            yield f"{op.node.op} ({op.name}){f' at {made}' if made else ''}: {why}"
 
 
 def _graph_of(name: str) -> Any:

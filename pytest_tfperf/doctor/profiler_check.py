@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pytest_tfperf.analysis.steps.detect import find_steps
 from pytest_tfperf.analysis.trace_errors import faults
 from pytest_tfperf.errors import TraceError
+from pytest_tfperf.text import plural
 from pytest_tfperf.trace.devices import accelerators
 from pytest_tfperf.trace.xspace import Trace
 
@@ -79,7 +80,7 @@ def _n_steps(trace: Trace) -> int:
 def _planes(n_planes: int, n_devices: int) -> SelfCheck:
     if not n_devices:
         return SelfCheck(name="device plane", passed=True, found="no accelerator: CPU only")
-    found = f"{n_planes or 'none'} in the trace; TensorFlow has {n_devices} accelerator{'s' * (n_devices > 1)}, the steps ran on one"
+    found = f"{n_planes or 'none'} in the trace; TensorFlow has {plural(n_devices, 'accelerator')}, the steps ran on one"
     return SelfCheck(
         name="device plane", passed=n_planes > 0, found=found, advice="" if n_planes else _NO_PLANE
     )

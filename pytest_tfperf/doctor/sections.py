@@ -13,6 +13,7 @@ from pytest_tfperf.metrics import RATIO, SECONDS, format_quantity
 from pytest_tfperf.results import FORMAT
 from pytest_tfperf.stats.detectable_change import Noise, Resolution
 from pytest_tfperf.stats.signed_rank import format_ratio
+from pytest_tfperf.text import aligned, plural
 from pytest_tfperf.values import Json
 
 _WIDE = 0.02  # on a quiet machine, pinned turns are pairwise within 2 %; see docs/noise.md
@@ -84,7 +85,7 @@ def machine_section(environment: Json) -> Section:
     return Section(
         key="machine",
         title="machine class, which times hold for",
-        lines=_aligned(rows),
+        lines=aligned(rows),
         data=environment,
     )
 
@@ -97,7 +98,7 @@ def profiler_section(checks: Sequence[SelfCheck]) -> Section:
     return Section(
         key="profiler",
         title="profiler",
-        lines=_aligned(rows),
+        lines=aligned(rows),
         data={"checks": [asdict(check) for check in checks]},
         advice=tuple(dict.fromkeys(check.advice for check in checks if check.advice)),
         failed=not all(check.passed for check in checks),
@@ -118,11 +119,7 @@ def machine_noise_section(
         load: The load average of the last minute before, and the cores.
         remarks: What was noticed while steps ran for `watched_s` seconds.
     """
-    rows = (
-        [("load average", f"{load[0]:.2f} on {load[1]} core{'s' * (load[1] != 1)}, before")]
-        if load
-        else []
-    )
+    rows = [("load average", f"{load[0]:.2f} on {plural(load[1], 'core')}, before")] if load else []
     quiet = f"nothing noticed in {watched_s:.0f} s of steps (other load, clocks, heat, quotas, as far as the system tells)"
     rows += [("besides", remark) for remark in remarks] or [("besides", quiet)]
     rows.append(
@@ -161,7 +158,7 @@ def machine_noise_section(
     return Section(
         key="conditions",
         title="conditions",
-        lines=_aligned(rows),
+        lines=aligned(rows),
         data=data,
         advice=advice,
         failed=not can_stop,
@@ -310,11 +307,6 @@ def _table(
     rows = [[name, *(column[i] for column in cells)] for i, name in enumerate(names)]
     sides = ["left", *["right"] * len(cells)]
     return tabulate(rows, columns, "simple", disable_numparse=True, colalign=sides).splitlines()
-
-
-def _aligned(rows: Sequence[tuple[str, str]]) -> list[str]:
-    width = max((len(name) for name, _ in rows), default=0)
-    return [f"{name:{width}}  {text}" for name, text in rows]
 
 
 def _share(share: float | None) -> str:

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pytest_tfperf.errors import ExportError
 from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule
 from pytest_tfperf.hlo.printer import callees, instruction_text, literal_text, shape_text
+from pytest_tfperf.text import elide
 
 _DOT_SECONDS = 120.0
 _LONGEST = 60  # characters of a line in a node
@@ -93,7 +94,7 @@ def dot_of(module: HloModule) -> str:
     return (
         "\n".join(
             [
-                f"digraph {_label([_cut(module.name)])} {{",
+                f"digraph {_label([elide(module.name, _LONGEST)])} {{",
                 "  compound=true; rankdir=TB; newrank=true;",
                 '  graph [fontname="Helvetica", fontsize=11, style="rounded,filled"];',
                 '  node [shape=box, style="rounded,filled", fontname="Helvetica", fontsize=10, margin="0.1,0.05"];',
@@ -171,9 +172,12 @@ class _Graph:
         """A computation with the nodes and frames in it, as the fusion's that it is of."""
         fill, line = _FUSION if fusion else _FRAME
         lines = (
-            [_cut(f"fusion {fusion.name} {fusion.fusion_kind}".rstrip()), *_named(fusion)]
+            [
+                elide(f"fusion {fusion.name} {fusion.fusion_kind}".rstrip(), _LONGEST),
+                *_named(fusion),
+            ]
             if fusion
-            else [_cut(self.title(part))]
+            else [elide(self.title(part), _LONGEST)]
         )
         yield f"subgraph cluster_{part.id} {{"
         yield f'  label={_label(lines)}; fillcolor="{fill}"; color="{line}";'
@@ -194,8 +198,14 @@ class _Graph:
         width = 2 if op.id == part.root_id else 1
         given = literal_text(op)
         what = f"{op.opcode}({given}) {op.name}" if given else f"{op.opcode} {op.name}"
-        label = _label([_cut(what), _cut(shape_text(op.shape, layout=False)), *_named(op)])
-        tip = _label([_cut(instruction_text(self.module, part, op), _LONGEST_TIP)])
+        label = _label(
+            [
+                elide(what, _LONGEST),
+                elide(shape_text(op.shape, layout=False), _LONGEST),
+                *_named(op),
+            ]
+        )
+        tip = _label([elide(instruction_text(self.module, part, op), _LONGEST_TIP)])
         return f'{_id(part, op)} [label={label}, tooltip={tip}, fillcolor="{fill}", color="{line}", fontcolor="{text}", penwidth={width}];'
 
     def edges(self, part: HloComputation) -> Iterator[str]:
@@ -225,16 +235,8 @@ def _id(part: HloComputation, op: HloInstruction) -> str:
 
 
 def _named(op: HloInstruction) -> list[str]:
-    """The framework's name of an instruction, its end if it is long."""
-    return (
-        [op.op_name if len(op.op_name) <= _LONGEST else f"…{op.op_name[1 - _LONGEST :]}"]
-        if op.op_name
-        else []
-    )
-
-
-def _cut(text: str, longest: int = _LONGEST) -> str:
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+    """The framework's name of an instruction, if it has one."""
+    return [elide(op.op_name, _LONGEST)] if op.op_name else []
 
 
 def _label(lines: list[str]) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 from pytest_tfperf.errors import LayoutError
 from pytest_tfperf.hlo.module import DTYPES, Shape
 from pytest_tfperf.metrics import nearest
+from pytest_tfperf.text import elide
 
 COMBINED = -(1 << 63)
 """A tile's `*`: the dimension is one with the next faster one (xla/layout.h, Tile::kCombineDimension)."""
@@ -185,7 +186,9 @@ def _shape(text: str, begin: int, whole: str) -> tuple[Shape, int]:
             open_tuples.append([])
             place += 1
             if len(open_tuples) > _DEEPEST:
-                raise LayoutError(f"{whole[:40]!r}…: more than {_DEEPEST} tuples within each other")
+                raise LayoutError(
+                    f"{elide(whole, 40)!r}: more than {_DEEPEST} tuples within each other"
+                )
             if not text.startswith(")", place):
                 continue
             found = Shape("tuple", parts=tuple(open_tuples.pop()))

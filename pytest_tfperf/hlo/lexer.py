@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pytest_tfperf.errors import TraceError
+from pytest_tfperf.text import elide
 
 _STRING = r'"(?:\\.|[^"\\])*"'
 _QUOTED = re.compile(_STRING, re.DOTALL)
@@ -238,5 +239,4 @@ def _end_of(text: str, begin: int, until: str) -> int:
 
 
 def _short(text: str) -> str:
-    text = " ".join(text.split())
-    return repr(text if len(text) <= 80 else f"{text[:79]}…")
+    return repr(elide(" ".join(text.split()), 80))

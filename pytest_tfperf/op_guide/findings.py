@@ -8,6 +8,7 @@ from dataclasses import replace
 from pytest_tfperf.op_guide.rules import ALL, INFO, OFF, ON, SUPPRESSED, Finding, findings
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.results import Profile
+from pytest_tfperf.text import and_more
 from pytest_tfperf.values import Column, Source, Table, Value
 
 METRIC, TABLE = "op_guide_findings", "op_guide"
@@ -86,8 +87,5 @@ def _level(one: Finding, wanted: Collection[str], ignored: Collection[str]) -> s
 
 
 def _where(counted: Sequence[Finding]) -> str:
-    shown = [
-        f"{one.code} at {one.line or one.op}: {one.op_type}, {one.what}" for one in counted[:_SHOWN]
-    ]
-    more = len(counted) - len(shown)
-    return "; ".join(shown) + (f"; and {more} more" if more else "")
+    shown = [f"{one.code} at {one.line or one.op}: {one.op_type}, {one.what}" for one in counted]
+    return and_more(shown, _SHOWN, "; ")

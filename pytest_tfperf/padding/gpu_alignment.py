@@ -15,6 +15,7 @@ from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.metrics import COUNT, FLOP, RATIO
 from pytest_tfperf.padding.gemms import Gemm, bits, gemms_of
 from pytest_tfperf.padding.sizes import good_size
+from pytest_tfperf.text import plural
 from pytest_tfperf.trace.devices import gpus
 from pytest_tfperf.trace.stats import plane_stats
 from pytest_tfperf.trace.xspace import Trace
@@ -139,7 +140,7 @@ def alignment_advice(gemms: Sequence[Gemm]) -> tuple[Advice, ...]:
         return ()
     changes = ", ".join(f"{name} {size} → {good}" for name, size, good in misaligned(worst))
     n_others = len({gemm for gemm in gemms if misaligned(gemm)}) - 1
-    more = f"; {n_others} more such products" if n_others else ""
+    more = f"; {plural(n_others, 'more such product')}" if n_others else ""
     because = (
         f"{worst.op} multiplies {_sizes(worst.matmul)} in {worst.dtype}, whose tensor cores want multiples of "
         f"{always_good(worst.dtype)}{more}"

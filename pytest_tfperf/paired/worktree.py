@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 
 from pytest_tfperf.errors import PairedError
 from pytest_tfperf.paired.git import WORK_S, complaint, git, line, paths
+from pytest_tfperf.text import and_more
 
 _GITLINK = b"160000"
 _COMPILED = (".so", ".pyd")
@@ -313,6 +314,4 @@ def _working_tree(
 
 def _some(names: Iterable[str]) -> str:
     """The first names, and how many more."""
-    every = list(names)
-    more = f" and {len(every) - _SHOWN} more" if len(every) > _SHOWN else ""
-    return ", ".join(every[:_SHOWN]) + more
+    return and_more(list(names), _SHOWN)

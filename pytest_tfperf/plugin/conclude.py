@@ -16,6 +16,7 @@ from pytest_tfperf.report.ci import annotate, append_summary
 from pytest_tfperf.report.run_file import write_run
 from pytest_tfperf.report.terminal import TextLine, render
 from pytest_tfperf.results import DECIDED, Run, TestRecord
+from pytest_tfperf.text import and_more, plural
 from pytest_tfperf.values import Json
 
 Line = tuple[str, "str | None"]
@@ -51,7 +52,8 @@ def conclude(records: Iterable[Json], options: Options, whole: bool) -> tuple[li
     decided = sum(check.verdict in DECIDED for test in tests for check in test.checks)
     if decided < options.min_checks:
         bad.append(
-            f"{decided} checks were decided, fewer than the {options.min_checks} that --tfperf-min-checks asks for"
+            f"{plural(decided, 'check was', 'checks were')} decided, "
+            f"fewer than the {options.min_checks} that --tfperf-min-checks asks for"
         )
     return lines + [(f"tfperf: {text}", "red") for text in bad], not bad
 
@@ -111,7 +113,8 @@ def _told(recorded: Recorded, n_passed: int) -> list[Line]:
     """What an update did, entry by entry; of histories those that start anew."""
     lines: list[Line] = [
         (
-            f"tfperf: baseline: {len(recorded.entries)} entries written for {n_passed} passing tests",
+            f"tfperf: baseline: {plural(len(recorded.entries), 'entry', 'entries')} written for "
+            f"{plural(n_passed, 'passing test')}",
             None,
         )
     ]
@@ -123,14 +126,16 @@ def _told(recorded: Recorded, n_passed: int) -> list[Line]:
     ]
     if recorded.added:
         lines.append(
-            (f"  times: a run added to the history of {len(recorded.added)} profiles", None)
+            (
+                f"  times: a run added to the history of {plural(len(recorded.added), 'profile')}",
+                None,
+            )
         )
     by_reason: dict[str, list[str]] = {}
     for change in recorded.left_out:
         by_reason.setdefault(change.what, []).append(change.key)
     for why, keys in by_reason.items():
-        more = f", and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
-        lines.append((f"  not recorded: {', '.join(keys[:_NAMED])}{more}: {why}", "yellow"))
+        lines.append((f"  not recorded: {and_more(keys, _NAMED)}: {why}", "yellow"))
     return lines
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from pytest_tfperf.machine.gpu_share import visible_gpus
 from pytest_tfperf.markers import is_whole
+from pytest_tfperf.text import plural
 
 if TYPE_CHECKING:
     from pytest_tfperf.plugin.options import Options
@@ -43,9 +44,7 @@ class Controller:
             said.append("times are measured and not decided with more than one worker on a CPU")
             gpus = visible_gpus()
             said += (
-                [
-                    f"{len(gpus)} GPU{'s are' if len(gpus) > 1 else ' is'} shared out among {workers} workers"
-                ]
+                [f"{plural(len(gpus), 'GPU is', 'GPUs are')} shared out among {workers} workers"]
                 if gpus
                 else []
             )

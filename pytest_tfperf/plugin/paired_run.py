@@ -39,6 +39,7 @@ from pytest_tfperf.stats.sequential_test import (
     UNPINNED_PROCESS_SD,
     interim_analysis,
 )
+from pytest_tfperf.text import and_more
 
 NAME = "tfperf-referee"
 _NAMED = 5  # tests in a line
@@ -117,8 +118,7 @@ class PairedRun:
             self._sides.only_on_ref() if self._sides is not None and is_whole(self._config) else []
         )
         if gone:
-            more = f", and {len(gone) - _NAMED} more" if len(gone) > _NAMED else ""
-            names = f"{', '.join(gone[:_NAMED])}{more}"
+            names = and_more(gone, _NAMED)
             terminalreporter.write_line(
                 f"tfperf: NEW: on {self._ref} alone, so not compared: {names}", yellow=True
             )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 
 from pytest_tfperf.analysis.differences import Difference
 from pytest_tfperf.metrics import METRICS, format_quantity
+from pytest_tfperf.report.check_counts import CheckCounts
 from pytest_tfperf.results import (
     BROKEN,
     DECIDED,
@@ -21,6 +21,7 @@ from pytest_tfperf.results import (
     Verdict,
 )
 from pytest_tfperf.stats.signed_rank import format_ratio
+from pytest_tfperf.text import elide, plural
 
 MOST = 65_536
 """Characters that the comment of a pull request may have (github.com: "body is too long (maximum is 65536 characters)")."""
@@ -110,22 +111,18 @@ def render_markdown(run: Run, most: int = MOST) -> str:
 
 
 def _head(run: Run) -> str:
-    verdicts = Counter(check.verdict for _, check in _checks(run))
-    failed = sum(verdicts[verdict] for verdict in (Verdict.FAIL, Verdict.REGRESSION))
-    decided = sum(verdicts[verdict] for verdict in DECIDED)
-    rest = sum(verdicts.values()) - decided
-    title = f"# {_sign(verdicts)} tfperf: {decided} check{'s' * (decided != 1)} decided ({decided - failed} pass, {failed} fail)"
+    checks = [check for _, check in _checks(run)]
+    title = f"# {_sign(check.verdict for check in checks)} tfperf: {CheckCounts.of(checks)}"
     platforms = sorted(
         {str(test.environment["platform"]) for test in run.tests if "platform" in test.environment}
     )
-    tests = f"{len(run.tests)} test{'s' * (len(run.tests) != 1)}"
     facts = [
-        tests,
+        plural(len(run.tests), "test"),
         run.created,
         run.commit and f"commit {_code(run.commit)}",
         *(_code(name) for name in platforms[:3]),
     ]
-    return f"{title}{f', {rest} not decided' * bool(rest)}\n\n{' · '.join(filter(None, facts))}\n"
+    return f"{title}\n\n{' · '.join(filter(None, facts))}\n"
 
 
 def _checks(run: Run) -> Iterator[_Found]:
@@ -216,7 +213,7 @@ def _explained(test: TestRecord, check: Check) -> str:
     found = [Difference(**one).line for one in check.detail.get("differences", ())]
     if not found:
         return text
-    some = f"{len(found)} difference{'s' * (len(found) > 1)}"
+    some = plural(len(found), "difference")
     return f"{text}\n<details><summary>{some}</summary>\n\n{_fenced(chr(10).join(found), len(found) * 200)}\n\n</details>\n"
 
 
@@ -290,11 +287,7 @@ def _row(*cells: str) -> str:
 
 def _code(text: str, widest: int = _WIDEST) -> str:
     """Text that nothing is read into (no mention, link, tag or emphasis), on one line, its middle left out where it is too long."""
-    cut = (
-        text
-        if len(text) <= widest
-        else f"{text[: widest // 3]}…{text[-(widest - widest // 3 - 1) :]}"
-    )
+    cut = elide(text, widest)
     plain = "".join(letter if letter.isprintable() else " " for letter in cut).strip() or " "
     fence = "`" * (_longest_ticks(plain) + 1)
     space = " " if plain.startswith("`") or plain.endswith("`") else ""
@@ -303,7 +296,7 @@ def _code(text: str, widest: int = _WIDEST) -> str:
 
 def _fenced(text: str, longest: int = _LONGEST) -> str:
     """Lines as they are."""
-    cut = text if len(text) <= longest else f"{text[:longest]}…"
+    cut = elide(text, longest)
     plain = "".join(letter if letter.isprintable() or letter == "\n" else " " for letter in cut)
     fence = "`" * max(3, _longest_ticks(plain) + 1)
     return f"{fence}text\n{plain}\n{fence}"

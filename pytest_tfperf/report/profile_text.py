@@ -9,6 +9,7 @@ from tabulate import tabulate
 from pytest_tfperf.metrics import format_quantity
 from pytest_tfperf.report.text_layout import BOUNDLESS, fitted_table
 from pytest_tfperf.results import Profile
+from pytest_tfperf.text import plural
 from pytest_tfperf.values import PARTS, Advice, Table
 
 _TITLES = {part: part.replace("_", " ") for part in PARTS}
@@ -18,7 +19,7 @@ _FEW = 5  # rows of a table that are shown without -v
 def render_profile(profile: Profile, verbose: bool, width: int = BOUNDLESS) -> str:
     """Steps, parts and metrics of a profile, its tables that wide; with `verbose` also the metrics that are unknown, and why."""
     n_dropped = profile.n_dropped
-    dropped = f", {n_dropped} other event{'s' * (n_dropped != 1)} dropped" if n_dropped else ""
+    dropped = f", {plural(n_dropped, 'other event')} dropped" if n_dropped else ""
     head = f"{said_steps(profile)}, from {profile.step_source}{dropped}"
     parts = [
         (title, format_quantity(mean, "s"), format_quantity(share, "0..1"))
@@ -60,8 +61,7 @@ def render_profile(profile: Profile, verbose: bool, width: int = BOUNDLESS) -> s
 
 def said_steps(profile: Profile) -> str:
     """`trace.xplane.pb: 20 steps`."""
-    n = len(profile.steps)
-    return f"{profile.name}: {n} step{'s' * (n != 1)}"
+    return f"{profile.name}: {plural(len(profile.steps), 'step')}"
 
 
 def _reasons(profile: Profile) -> list[str]:

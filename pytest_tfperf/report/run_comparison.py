@@ -11,6 +11,7 @@ from pytest_tfperf.baseline.store import entry_key
 from pytest_tfperf.report.terminal import TextLine, render
 from pytest_tfperf.report.trace_comparison import compared_metrics
 from pytest_tfperf.results import FORMAT, Run
+from pytest_tfperf.text import plural
 from pytest_tfperf.values import Json
 
 _FEW, _MANY = 5, 50  # differences of a profile without and with -v
@@ -96,7 +97,7 @@ def _differences(before: Run, after: Run, most: int) -> Iterator[str]:
 
 
 def _described(run: Run) -> str:
-    tests = f"{len(run.tests)} test{'s' * (len(run.tests) != 1)}"
+    tests = plural(len(run.tests), "test")
     failed = sum(test.outcome != "passed" for test in run.tests)
     return ", ".join(
         filter(

@@ -9,7 +9,9 @@ from typing import NamedTuple
 from tabulate import tabulate
 
 from pytest_tfperf.metrics import format_quantity
+from pytest_tfperf.report.check_counts import CheckCounts
 from pytest_tfperf.results import BROKEN, DECIDED, Check, Profile, Run, TestRecord, Verdict
+from pytest_tfperf.text import and_more, elide
 
 # in the order in which they are given up where the terminal is narrow, from the end
 _COLUMNS = (
@@ -28,6 +30,7 @@ _COLUMNS = (
 _BEFORE_OWN = 2
 _UNKNOWN = "?"
 _NAME_WIDTH = (24, 48)
+_NAMED_CHECKS = 3
 _VERDICT = 13  # columns
 
 
@@ -71,22 +74,20 @@ def render(run: Run, width: int, verbosity: int) -> list[TextLine]:
 
 
 def count_line(tests: Iterable[TestRecord]) -> TextLine:
-    """`tfperf: 41 checks decided (39 pass, 2 fail), 3 not decided: …`."""
+    """`tfperf: 41 checks decided (39 pass, 2 fail), 3 not decided: ...`, with their names."""
     checks = [(test, check) for test in tests for check in test.checks]
-    verdicts = Counter(check.verdict for _, check in checks)
-    failed = verdicts[Verdict.FAIL] + verdicts[Verdict.REGRESSION]
-    decided = sum(verdicts[verdict] for verdict in DECIDED)
-    text = f"tfperf: {decided} check{'' if decided == 1 else 's'} decided ({decided - failed} pass, {failed} fail)"
-    rest = [(test, check) for test, check in checks if check.verdict not in DECIDED]
-    if rest:
+    counts = CheckCounts.of(check for _, check in checks)
+    text = f"tfperf: {counts}"
+    if counts.undecided:
         named = [
-            f"{check.metric} {check.verdict.value} in {_shorten(test.key, _NAME_WIDTH[1])}"
-            for test, check in rest
+            f"{check.metric} {check.verdict.value} in {elide(test.key, _NAME_WIDTH[1])}"
+            for test, check in checks
+            if check.verdict not in DECIDED
         ]
-        more = f", and {len(named) - 3} more" if len(named) > 3 else ""
-        text += f", {len(rest)} not decided: {', '.join(named[:3])}{more}"
-    broken = any(check.verdict in BROKEN for _, check in checks)
-    return TextLine(text, "red" if broken else "yellow" if rest else "green")
+        text = f"{text}: {and_more(named, _NAMED_CHECKS)}"
+    if any(check.verdict in BROKEN for _, check in checks):
+        return TextLine(text, "red")
+    return TextLine(text, "yellow" if counts.undecided else "green")
 
 
 def _table(tests: Sequence[TestRecord], width: int) -> list[str]:
@@ -124,7 +125,7 @@ def _lines(
     head = ["test", *(title for _, title in columns)]
     body = [
         [
-            _shorten(_title(test, profile), name_width),
+            elide(_title(test, profile), name_width),
             *(_cell(profile, name) for name, _ in columns),
         ]
         for test, profile in rows
@@ -183,11 +184,3 @@ def colour(check: Check) -> str:
 
 def _title(test: TestRecord, profile: Profile) -> str:
     return f"{test.key}/{profile.name}" if profile.name else test.key
-
-
-def _shorten(text: str, width: int) -> str:
-    """The text with its middle left out where it is too long: both ends tell tests apart."""
-    if len(text) <= width:
-        return text
-    head = (width - 1) // 3
-    return f"{text[:head]}…{text[-(width - 1 - head) :]}"

@@ -6,17 +6,14 @@ import textwrap
 from collections.abc import Sequence
 from itertools import zip_longest
 
+from pytest_tfperf.text import elide
+
 BOUNDLESS = 1_000_000
 """Columns of what is no terminal, such as a file or a pipe: what is written there is searched, and not cut."""
 
 _WIDEST = 60  # characters of a cell
 _NARROWER = (60, 40, 28, 20)  # before a column is left out
 _DEEPER = 2
-
-
-def cut(text: str, widest: int = _WIDEST) -> str:
-    """Both ends of a text that is longer."""
-    return text if len(text) <= widest else f"{text[: widest // 2 - 1]}…{text[-widest // 2 :]}"
 
 
 def wrapped(text: str, width: int, deeper: int = _DEEPER) -> str:
@@ -44,7 +41,7 @@ def fitted_table(
     Where it is wider, titles go over several lines and columns without any value are left out, then long cells lose their middle, and
     then columns are left out from the end, which a line below says.
     """
-    lines = _lines(titles, [[cut(cell) for cell in row] for row in rows], sides)
+    lines = _lines(titles, [[elide(cell, _WIDEST) for cell in row] for row in rows], sides)
     if _width(lines) <= width:
         return lines
     kept = [n for n in range(len(titles)) if any(row[n] for row in rows)]
@@ -53,7 +50,7 @@ def fitted_table(
         *((n, _NARROWER[-1]) for n in range(len(kept) - 1, 0, -1)),
     ]:
         shown = kept[:n_kept]
-        cells = [[cut(row[n], widest) for n in shown] for row in rows]
+        cells = [[elide(row[n], widest) for n in shown] for row in rows]
         broken = [_broken(titles[n], [row[at] for row in cells]) for at, n in enumerate(shown)]
         lines = _lines(broken, cells, [sides[n] for n in shown])
         if _width(lines) <= width:

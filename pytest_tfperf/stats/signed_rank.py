@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_tfperf.errors import UnknownMetric
+from pytest_tfperf.text import plural
 
 Floats = npt.NDArray[np.float64]
 
@@ -64,7 +65,8 @@ def ratio_interval(log_ratios: Sequence[float], confidence: float) -> Interval:
     n = len(samples)
     if n < needed:
         raise UnknownMetric(
-            f"{n} pair{'s' * (n != 1)} of turns cannot give an interval of {confidence:.4g}: that needs {needed}"
+            f"{plural(n, 'pair')} of turns cannot give an interval of {confidence:.4g}: "
+            f"that needs {needed}"
         )
     averages = np.sort(_walsh_averages(samples))
     rank, tail = _critical(n, (1 - confidence) / 2)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from pytest_tfperf.text import and_more
 from pytest_tfperf.tf_runtime import load_tensorflow
 from pytest_tfperf.values import Json
 
@@ -130,10 +131,9 @@ def check_outputs(outputs: Mapping[str, Leaves], tolerance: Tolerance) -> tuple[
             if (text := _difference(path, expected[path], found[path], tolerance))
         ]
         if differences:
-            more = f"\n  and {len(differences) - _FEW} more" if len(differences) > _FEW else ""
-            shown = "".join(f"\n  {text}" for text in differences[:_FEW])
+            shown = and_more(differences, _FEW, "\n  ")
             raise AssertionError(
-                f"variants {first!r} and {name!r} return different outputs in their first step:{shown}{more}{_TRY}"
+                f"variants {first!r} and {name!r} return different outputs in their first step:\n  {shown}{_TRY}"
             )
     kinds = sorted(
         {

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 
+from pytest_tfperf.text import plural
 from pytest_tfperf.variants.comparison import NEEDED_ROUNDS, Comparison
 
 SECONDS = 10.0
@@ -88,7 +89,7 @@ def _too_few(turns: Mapping[str, Sequence[float]], spent: float) -> tuple[str, .
     if n_rounds >= NEEDED_ROUNDS:
         return ()
     enough = math.ceil(spent * (NEEDED_ROUNDS + 1) / n_rounds)
-    took = f"{n_rounds} round{'s' * (n_rounds > 1)} of turns took {spent:.0f} s"
+    took = f"{plural(n_rounds, 'round')} of turns took {spent:.0f} s"
     return (
         f"{took}; an interval needs {NEEDED_ROUNDS}, so tfperf_max_seconds = {enough} or shorter steps",
     )

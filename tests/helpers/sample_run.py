@@ -10,7 +10,7 @@ from pytest_tfperf.values import PARTS, Advice, Column, Step, Table
 LONG = "TestModels::test_train_step[resnet50-batch_size_256-mixed_bfloat16]"
 DIFFERENCES = (
     {
-        "what": "3 new Transpose on the GPU (encoder/transpose, encoder/transpose_1 and 1 more)",
+        "what": "3 new Transpose on the GPU (encoder/transpose, encoder/transpose_1, and 1 more)",
         "seconds": 0.0012,
     },
     {"what": "1 fewer fusion on the GPU (12 → 11 a step); fusion.17 lost", "seconds": -0.0004},

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from pytest_tfperf.metrics import COUNT, SHARE, format_quantity
 from pytest_tfperf.recording import Batches, BatchRows, Recording
 from pytest_tfperf.results import Profile
+from pytest_tfperf.text import plural
 from pytest_tfperf.values import Column, Source, Table, Value
 
 _NOT_SEEN = "batches are seen where tf_profile drives the steps: tf_profile(step, data), tf_profile.steps(data) or a Keras loop"
@@ -132,7 +133,7 @@ def _share(component: BatchRows) -> float:
 
 
 def _where(worst: BatchRows, batches: Batches) -> str:
-    seen = f"{batches.n_batches} {'batch' if batches.n_batches == 1 else 'batches'}"
+    seen = plural(batches.n_batches, "batch", "batches")
     seen += " taken from the same data after the steps" if batches.sampled else ""
     if worst.ragged:
         return f"{worst.name} stays ragged in {seen}; made dense, {format_quantity(_share(worst), '0..1')} of it would be padding"

@@ -18,6 +18,7 @@ from pytest_tfperf.analysis.xla.executions import full_names, short_module
 from pytest_tfperf.metrics import format_quantity
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.recording import Recording
+from pytest_tfperf.text import and_more
 from pytest_tfperf.trace.devices import accelerators
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.hlo_modules import live_modules
@@ -141,6 +142,5 @@ def _given(host: Events, ops: Events, parts: Events) -> Ints:
 def _where(seconds: dict[str, float]) -> dict[str, str]:
     """`where` for executables compiled in so many seconds: those that took longest."""
     longest = sorted(seconds.items(), key=lambda item: -item[1])
-    shown = [f"{short_module(name)} {format_quantity(length, 's')}" for name, length in longest[:3]]
-    more = f", and {len(longest) - 3} more" if len(longest) > 3 else ""
-    return {"where": "compiled: " + ", ".join(shown) + more} if shown else {}
+    shown = [f"{short_module(name)} {format_quantity(length, 's')}" for name, length in longest]
+    return {"where": f"compiled: {and_more(shown, 3)}"} if shown else {}

@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeVar
 from pytest_tfperf.analysis.xla.programs import Program
 from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule, Shape
 from pytest_tfperf.metrics import COUNT
+from pytest_tfperf.text import and_more
 from pytest_tfperf.values import Column, Table
 
 _PLUMBING = frozenset(["parameter", "constant", "tuple", "get-tuple-element", "bitcast"])
@@ -202,5 +203,4 @@ def _shape(shape: Shape) -> str:
 
 
 def _few(texts: Sequence[str]) -> str:
-    more = len(texts) - _SHOWN
-    return ", ".join(texts[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    return and_more(texts, _SHOWN)

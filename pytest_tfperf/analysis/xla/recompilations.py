@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from pytest_tfperf.analysis.xla.executions import full_names, program_id, short_module
 from pytest_tfperf.hlo.module import Shape
+from pytest_tfperf.text import and_more
 from pytest_tfperf.trace.hlo_modules import argument_shapes, live_modules
 from pytest_tfperf.trace.xspace import Trace
 
@@ -68,8 +69,7 @@ def _describe(name: str, before: str | None, shapes: dict[str, tuple[Shape, ...]
             if _function(name) != _function(before)
             else f"{title}: with arguments of the same shapes"
         )
-    more = f", and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
-    return f"{title}: {', '.join(changed[:_NAMED])}{more}"
+    return f"{title}: {and_more(changed, _NAMED)}"
 
 
 def _text(shape: Shape) -> str:

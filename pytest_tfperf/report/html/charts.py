@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_tfperf.metrics import BYTES, SECONDS, format_quantity
+from pytest_tfperf.text import plural
 from pytest_tfperf.values import PARTS, Step
 
 WIDTH, LEFT, RIGHT = 360, 48, 8
@@ -151,7 +152,7 @@ def step_chart(steps: Sequence[Step], lines: Mapping[str, float]) -> StepChart |
             for name, seconds in lines.items()
         ),
         n_more=len(steps) - len(shown),
-        label=f"{len(steps)} traced step{'s' * (len(steps) != 1)} by part, {_range(periods)}",
+        label=f"{plural(len(steps), 'traced step')} by part, {_range(periods)}",
     )
 
 
@@ -242,7 +243,7 @@ def history_chart(
         now=places[-1],
         span=span,
         anchor=None if anchor is None else Mark(level(anchor), f"anchor {_seconds(anchor)}"),
-        label=f"{len(runs)} recorded run{'s' * (len(runs) != 1)} of {_range(runs)}, now {_seconds(now)}"
+        label=f"{plural(len(runs), 'recorded run')} of {_range(runs)}, now {_seconds(now)}"
         + (f", anchor {_seconds(anchor)}" if anchor is not None else ""),
     )
 

@@ -8,6 +8,7 @@ from itertools import accumulate
 
 from pytest_tfperf.metrics import format_quantity
 from pytest_tfperf.report.html.charts import MemoryChart, memory_chart
+from pytest_tfperf.text import elide
 from pytest_tfperf.values import Table
 
 WIDEST = 60  # characters of a cell
@@ -70,11 +71,7 @@ def cell(value: object, unit: str = "") -> Cell:
 
 def cut(text: str, width: int) -> Cell:
     """Both ends of a text that is longer, with the whole of it."""
-    return (
-        Cell(text)
-        if len(text) <= width
-        else Cell(f"{text[: width // 2 - 1]}…{text[-width // 2 :]}", text)
-    )
+    return Cell(text) if len(text) <= width else Cell(elide(text, width), text)
 
 
 def quantity(number: float, unit: str) -> str:

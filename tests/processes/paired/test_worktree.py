@@ -420,7 +420,7 @@ def test_compiled_code_that_is_tracked(root, tmp_path):
         "built",
         {f"pkg/_{i}.so": b"" for i in range(6)} | {"pkg/_w.pyd": b"", "pkg/so.py": ""},
     )
-    assert "pkg/_0.so, pkg/_1.so, pkg/_2.so, pkg/_3.so, pkg/_4.so and 2 more" in refused(
+    assert "pkg/_0.so, pkg/_1.so, pkg/_2.so, pkg/_3.so, pkg/_4.so, and 2 more" in refused(
         "HEAD", root, tmp_path / "side"
     )
     assert write_tree("v1", root, tmp_path / "before").tracked

@@ -86,7 +86,7 @@ def test_many_changes_are_cut():
     f = make()
     assert (
         reports(f([1, 2, 3, 4, 5]), f([6, 7, 8, 9, 10]))[1][1]
-        == "x[0] 1 → 6, x[1] 2 → 7, x[2] 3 → 8 and 2 more"
+        == "x[0] 1 → 6, x[1] 2 → 7, x[2] 3 → 8, and 2 more"
     )
 
 

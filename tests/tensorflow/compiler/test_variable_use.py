@@ -165,7 +165,7 @@ def test_two_steps_that_train_one_model_are_refused():
     steps = uses(plain=lambda: shared.train_on_batch(X, Y), fit=lambda: shared.fit(X, Y, verbose=0))
     with pytest.raises(
         CaptureError,
-        match=rf"^variants 'plain' and 'fit' both train .*dense/kernel.* and \d+ more; {OWN}$",
+        match=rf"^variants 'plain' and 'fit' both train .*dense/kernel.*, and \d+ more; {OWN}$",
     ):
         refuse_shared(steps)
 

@@ -45,9 +45,9 @@ def test_every_op_is_named_with_its_line_also_in_nested_functions():
     explain(error)
     assert notes(error).splitlines() == [
         "tfperf: XLA cannot compile",
-        f"  EagerPyFunc (EagerPyFunc) at test_uncompilable.py:{LINES['PYTHON LINE']}: a Python function",
-        f"  AsString (PartitionedCall/AsString) at test_uncompilable.py:{LINES['TEXT LINE']}: handles text, which XLA has no type for",
-        f"  StringToNumber (PartitionedCall/StringToNumber) at test_uncompilable.py:{LINES['TEXT LINE']}: "
+        f"  EagerPyFunc (EagerPyFunc) at test_xla_errors.py:{LINES['PYTHON LINE']}: a Python function",
+        f"  AsString (PartitionedCall/AsString) at test_xla_errors.py:{LINES['TEXT LINE']}: handles text, which XLA has no type for",
+        f"  StringToNumber (PartitionedCall/StringToNumber) at test_xla_errors.py:{LINES['TEXT LINE']}: "
         "handles text, which XLA has no type for",
     ]
 

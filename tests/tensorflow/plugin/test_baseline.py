@@ -43,7 +43,7 @@ def test_update_then_compare_is_green(suite):
     suite.write(STRUCTURE)
     update = record(suite)
     update.assert_outcomes(passed=1)
-    update.stdout.fnmatch_lines(["tfperf: baseline: 1 entries written for 1 passing tests"])
+    update.stdout.fnmatch_lines(["tfperf: baseline: 1 entry written for 1 passing test"])
     entry = stored(suite)["tests"]["test_step"]
     assert entry["program"]["eager_ops"] == 0
     assert next(iter(entry["platform"].values()))["xla_clusters"] == 1

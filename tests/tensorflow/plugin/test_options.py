@@ -152,7 +152,7 @@ def test_min_checks_comes_from_the_ini(suite):
     result = suite(*as_override(suite.path, INIS | {"tfperf_min_checks": "2"}))
     assert result.ret == 1
     result.stdout.fnmatch_lines(
-        ["tfperf: 1 checks were decided, fewer than the 2 that --tfperf-min-checks asks for"]
+        ["tfperf: 1 check was decided, fewer than the 2 that --tfperf-min-checks asks for"]
     )
 
 

@@ -69,7 +69,7 @@ def test_accept_says_what_it_changed_and_what_it_left_out(project, write, capsys
 def test_what_is_left_out_of_many_runs_is_one_line(project, write, capsys):
     assert main(["accept", *(write(f"{n}.json", n, outcome="failed") for n in range(5))]) == 1
     assert printed(capsys)[1:] == [
-        f"  left out: test_step: the test failed (run of {created(0)}, {created(1)}, {created(2)} and 2 more)"
+        f"  left out: test_step: the test failed (run of {created(0)}, {created(1)}, {created(2)}, and 2 more)"
     ]
     assert not structure(project).exists()
 

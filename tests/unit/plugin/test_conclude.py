@@ -156,7 +156,7 @@ def test_an_update_records_tests_that_passed_and_no_others(tmp_path):
     path = Place.of(FILE, tmp_path, None).structure
     assert (lines, good) == (
         [
-            "tfperf: baseline: 1 entries written for 1 passing tests",
+            "tfperf: baseline: 1 entry written for 1 passing test",
             f"  recorded: test_passed in {path}",
         ],
         True,
@@ -180,7 +180,7 @@ def test_an_update_mirrors_the_tests_below_a_baseline_dir(tmp_path):
 def test_update_new_leaves_what_is_stored(tmp_path):
     update(tmp_path, record_of(profile(retraces=0)))
     lines, good = concluded(Options(rootdir=tmp_path, update="new"), record_of(profile(retraces=9)))
-    assert (lines, good) == (["tfperf: baseline: 0 entries written for 1 passing tests"], True)
+    assert (lines, good) == (["tfperf: baseline: 0 entries written for 1 passing test"], True)
     assert stored(tmp_path)["test_step"]["program"] == {"retraces": 0}
 
 
@@ -208,7 +208,7 @@ def test_an_update_says_which_histories_go_on_and_which_start_anew(tmp_path):
     path = Place.of(FILE, tmp_path, None).timing_file(LAPTOP["machine"])
     assert times(a=0.3, b=0.1) == [
         f"  times: the history starts anew with 1 run: step_time was 100 ms, and is 300 ms now: test_a in {path}",
-        "  times: a run added to the history of 1 profiles",
+        "  times: a run added to the history of 1 profile",
     ]
 
 
@@ -231,7 +231,7 @@ def test_times_beside_other_workers_are_not_recorded_on_a_cpu(tmp_path, environm
 def test_what_ended_early_is_not_recorded_and_said(tmp_path):
     lines, _ = update(tmp_path, record_of(replace(profile(retraces=0), ended="the data ended")))
     assert lines == [
-        "tfperf: baseline: 0 entries written for 1 passing tests",
+        "tfperf: baseline: 0 entries written for 1 passing test",
         "  not recorded: test_step: the data ended",
     ]
 

@@ -41,7 +41,7 @@ def test_then_long_cells_lose_their_middle():
                                  step
         --------------------  -------  ------  --------------------
         Root                     1 ms  2.5 ms  Python
-          Map of …and longer  10.5 ms          put in by TensorFlow
+          Map …e, and longer  10.5 ms          put in by TensorFlow
         """)
 
 
@@ -52,7 +52,7 @@ def test_then_columns_go_from_the_end():
                                  step
         --------------------  -------  ------
         Root                     1 ms  2.5 ms
-          Map of …and longer  10.5 ms
+          Map …e, and longer  10.5 ms
         no room for: kind
         """)
 

@@ -127,7 +127,7 @@ def test_fusions_are_known_by_what_they_cover():
 
 def test_a_fusion_of_many_ops_names_three():
     assert rows(hlo_diff([], [fusing(["a", "b", "c", "d", "e"])]), "fusions") == [
-        ("gained", 5, "a, b, c and 2 more", 0, 1)
+        ("gained", 5, "a, b, c, and 2 more", 0, 1)
     ]
 
 
