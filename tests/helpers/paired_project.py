@@ -101,7 +101,7 @@ class Run:
         )
 
     def janitor(self):
-        return next(pid for pid in self.processes() if "janitor.py" in _command(pid))
+        return next(pid for pid in self.processes() if "cleanup_script.py" in _command(pid))
 
     def left(self):
         """What is left: processes and temporary files, but for the files that are locked."""

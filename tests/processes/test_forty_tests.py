@@ -198,7 +198,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from pytest_tfperf.capture.profiler import user_session_runs
+from pytest_tfperf.capture.sessions import user_session_runs
 
 ONES = [tf.ones((8, 8))] * 4
 pytestmark = pytest.mark.tfperf(max_retraces=0)

@@ -188,7 +188,7 @@ SLOW = """
 import os, time
 from contextlib import nullcontext
 import pytest
-from pytest_tfperf.capture.exclusive import held
+from pytest_tfperf.machine.locks import held
 
 def measuring():
     # what a profile does; of two sides their referee holds the lock

@@ -12,7 +12,7 @@ from helpers.paths import ROOT
 SUITE = dedent("""\
     import os
     import pytest
-    from pytest_tfperf.announce import announcer
+    from pytest_tfperf.plugin.progress import announcer
 
     @pytest.mark.parametrize("kind", ["short", "long" * 20])
     def test_step(request, kind):

@@ -22,17 +22,17 @@ from helpers import builders
 import pytest
 
 import pytest_tfperf.plugin.items
-from pytest_tfperf import variant_run
-from pytest_tfperf.apart import Asked
-from pytest_tfperf.capture import exclusive
-from pytest_tfperf.capture.outputs import Tolerance
-from pytest_tfperf.paired import player
-from pytest_tfperf.turn import Ready
+from pytest_tfperf.variants import in_processes
+from pytest_tfperf.variants.comparison import Asked
+from pytest_tfperf.machine import locks
+from pytest_tfperf.variants.outputs import Tolerance
+from pytest_tfperf.child import process
+from pytest_tfperf.turns import Ready
 
 pytest_tfperf.plugin.items.describe = lambda: builders.LAPTOP
-variant_run.takes_whole_gpus = lambda: False
-exclusive.n_gpus = lambda: 0
-player.READY_S = 5.0
+in_processes.takes_whole_gpus = lambda: False
+locks.n_gpus = lambda: 0
+process.READY_S = 5.0
 
 class Light:
     def __init__(self, settings):
@@ -473,7 +473,7 @@ def test_pipelines(tf_profile):
 def test_real_pipelines(tmp_path):
     project = Project(tmp_path, test_live=LIVE)
     (project.path / "conftest.py").write_text(
-        "from pytest_tfperf import variant_run\nvariant_run._TIMED_S = variant_run._UNTIMED_S = 0.02\n"
+        "from pytest_tfperf.variants import in_processes\nin_processes._TIMED_S = in_processes._UNTIMED_S = 0.02\n"
     )
     outcomes, output = project.run("-o", "tfperf_max_seconds=1", "--tfperf-trace-dir=traces")
     assert "[plain] FAIL: xla_clusters was 0, wanted exactly 1" in str(

@@ -27,7 +27,7 @@ import signal
 
 import pytest
 
-from pytest_tfperf.capture.exclusive import held
+from pytest_tfperf.machine.locks import held
 
 @pytest.mark.tfperf(max_retraces=3)
 @pytest.mark.parametrize("n", range(6))

@@ -194,7 +194,7 @@ def test_version(capsys):
 
 SHOW_AND_LIST = """
 import sys
-from pytest_tfperf.cli import main
+from pytest_tfperf.cli.main import main
 status = main(["show", sys.argv[1]])
 heavy = {"tensorflow", "keras", "numpy", "pytest"} & set(sys.modules)
 assert not heavy, heavy

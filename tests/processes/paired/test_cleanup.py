@@ -73,7 +73,7 @@ def test_who_kills_the_janitor_does_not_keep_its_work_from_being_done(janitor, i
 
 OWNER = """
 import subprocess, sys, time
-from pytest_tfperf.paired.cleaning import Janitor
+from pytest_tfperf.child.cleanup import Janitor
 
 janitor = Janitor()
 process = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"], start_new_session=True)

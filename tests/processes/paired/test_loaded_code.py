@@ -246,8 +246,8 @@ def test_a_module_that_waits_for_its_use_is_not_loaded():
 CHILD = """
 import json, site, sys
 from pathlib import Path
-from pytest_tfperf.paired.loaded import import_hooks, module_files, module_loaders, outside_tree
-from pytest_tfperf.paired.tree import Tree, mapped
+from pytest_tfperf.paired.loaded_code import import_hooks, module_files, module_loaders, outside_tree
+from pytest_tfperf.paired.worktree import Tree, mapped
 
 root, path, side, tracked, entries, folder = json.loads(sys.argv[1])
 site.addsitedir(folder)

@@ -497,7 +497,7 @@ def test_a_test_on_the_ref_alone_is_named_unless_tests_are_left_out(tmp_path, ar
 
 HELD = """
 from filelock import FileLock, Timeout
-from pytest_tfperf.capture.exclusive import lock_file
+from pytest_tfperf.machine.locks import lock_file
 import model
 
 def is_held():

@@ -68,9 +68,9 @@ def test_auto_clustering_makes_one_cluster(tmp_path):
         import sys
         import tensorflow as tf
         from pytest_tfperf.capture.plan import Plan
-        from pytest_tfperf.checks import Wanted
-        from pytest_tfperf.fixture import TfProfile
-        from pytest_tfperf.profiles import Settings
+        from pytest_tfperf.checks.arguments import Wanted
+        from pytest_tfperf.plugin.fixture import TfProfile
+        from pytest_tfperf.plugin.profiles import Settings
 
         w = tf.Variable(tf.ones((64, 64)))
 

@@ -15,7 +15,7 @@ fcntl = pytest.importorskip("fcntl")
 
 HOLDER = """
 import sys
-from pytest_tfperf.capture.exclusive import held
+from pytest_tfperf.machine.locks import held
 
 def say(text):
     print(text, flush=True)
