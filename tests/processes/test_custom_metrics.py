@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 
 import numpy as np
 import pytest
@@ -167,7 +168,7 @@ def test_a_function_that_fails_makes_its_metric_unknown_and_says_where():
     line = tokens.__code__.co_firstlineno + 1
     assert (
         measured(tokens).why
-        == f"its function raised KeyError: 'no such table' (test_own_metrics.py:{line})"
+        == f"its function raised KeyError: 'no such table' (test_custom_metrics.py:{line})"
     )
 
 
@@ -244,7 +245,7 @@ def test_a_limit_on_one_whose_function_failed_is_unknown_with_the_reason():
     )
     assert found.verdict.value == "UNKNOWN"
     assert (
-        "its function raised ZeroDivisionError: division by zero (test_own_metrics.py:"
+        "its function raised ZeroDivisionError: division by zero (test_custom_metrics.py:"
         in found.message
     )
 
@@ -361,7 +362,7 @@ def test_tokens(tf_profile):
 @pytest.fixture
 def project(pytester, monkeypatch):
     """Runs pytest on a project, in processes in which a stand-in measures; the project's own metric is `tokens`."""
-    monkeypatch.setenv("PYTHONPATH", str(TESTS))
+    monkeypatch.setenv("PYTHONPATH", str(TESTS), prepend=os.pathsep)
     monkeypatch.setenv("COLUMNS", "100")
 
     def write(path, text):

@@ -234,7 +234,7 @@ class Project:
         own = {
             "TMPDIR": str(self.temporary),
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-            "PYTHONPATH": str(TESTS),
+            "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")]),
         }
         command = [sys.executable, "-m", "pytest", *arguments]
         return subprocess.Popen(

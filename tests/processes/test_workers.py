@@ -1,5 +1,6 @@
 """Workers of pytest-xdist, and what the controller makes of their reports."""
 
+import os
 from copy import deepcopy
 from itertools import chain, zip_longest
 from types import SimpleNamespace
@@ -197,7 +198,7 @@ def test_fails_otherwise(request):
 
 
 def test_what_a_run_said_of_a_test_is_not_said_of_the_next_one(pytester, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(TESTS))
+    monkeypatch.setenv("PYTHONPATH", str(TESTS), prepend=os.pathsep)
     monkeypatch.setenv("COLUMNS", "100")
     pytester.makeconftest(AGAIN)
     pytester.makepyfile(GETS_BETTER)

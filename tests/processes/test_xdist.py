@@ -1,6 +1,7 @@
 """Runs with pytest-xdist, from the outside; a stand-in measures, all else is real."""
 
 import json
+import os
 
 import pytest
 from helpers.paths import TESTS
@@ -42,7 +43,7 @@ def test_step(tf_profile, n):
 @pytest.fixture
 def run(pytester, monkeypatch):
     """Runs pytest in a process of its own, and gives what it printed and the tests of its run file by their names."""
-    monkeypatch.setenv("PYTHONPATH", str(TESTS))
+    monkeypatch.setenv("PYTHONPATH", str(TESTS), prepend=os.pathsep)
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("TMPDIR", str(pytester.path))
 
@@ -242,7 +243,7 @@ SHARE = """{"gw0": "0,2", "gw1": "1"}[os.environ["PYTEST_XDIST_WORKER"]]"""
 def test_gpus_are_shared_out_where_a_run_profiles(
     pytester, monkeypatch, arguments, at_import, in_test, ini
 ):
-    monkeypatch.setenv("PYTHONPATH", str(TESTS))
+    monkeypatch.setenv("PYTHONPATH", str(TESTS), prepend=os.pathsep)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
     pytester.makeini(f"[pytest]\n{ini}")
     profiles = "tf_profile(0.5)" if arguments else ""
