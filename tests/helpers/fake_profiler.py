@@ -19,8 +19,8 @@ from pytest_tfperf.child import process
 from pytest_tfperf.turns import Ready
 
 pytest_tfperf.plugin.items.describe = pytest_tfperf.plugin.decide.describe = lambda: LAPTOP
-pytest_tfperf.plugin.paired_run.UNPINNED_SPREAD = (
-    pytest_tfperf.plugin.paired_run.PINNED_SPREAD
+pytest_tfperf.plugin.paired_run.UNPINNED_PROCESS_SD = (
+    pytest_tfperf.plugin.paired_run.PINNED_PROCESS_SD
 )  # one core is enough for these
 PATIENCE_S = 3  # with a test that hangs; all others may take as long as ever
 
