@@ -1,9 +1,10 @@
-"""Write docs/metrics.md and docs/op_guide.md from the registries."""
+"""Write docs/metrics.md, docs/op_guide.md and docs/options.md from the registries."""
 
 from pathlib import Path
 
 from pytest_tfperf.metrics import METRICS, Metric
 from pytest_tfperf.op_guide.rules import RULES, Rule
+from pytest_tfperf.plugin.options import LINES, TABLE, Option
 
 HEAD = """# Metrics
 
@@ -53,6 +54,26 @@ This page is written by `docs/generate.py` from the registry (`pytest_tfperf/op_
 """
 
 
+OPTIONS_HEAD = """# Options and ini values
+
+A flag goes before the ini value of the same name. Ini values belong in `pytest.ini`, `tox.ini`, `setup.cfg` or
+`pyproject.toml`, or on the command line after `-o`. Numbers may be numbers or strings in either TOML table:
+
+```toml
+[tool.pytest]                # read by pytest 9 and later; earlier versions: [tool.pytest.ini_options]
+tfperf_steps = 50
+tfperf_max_seconds = 30.5    # or "30.5 s"
+tfperf_max_regression = "5%"
+tfperf_limits = ["max_input_bound = 5%", "max_retraces = 0"]
+```
+
+Paths on the command line are relative to the working directory, paths in ini values to the rootdir. A value that cannot
+be understood ends the run with exit status 4 and a message that names the option. This page is written by
+`docs/generate.py` from `pytest_tfperf/plugin/options.py`.
+
+"""
+
+
 ON_GPUS = (
     "device_busy",
     "collective_time",
@@ -97,7 +118,43 @@ def op_guide_page() -> str:
     return OP_GUIDE_HEAD + "".join(map(rule, RULES.values()))
 
 
-PAGES = {"metrics.md": page, "op_guide.md": op_guide_page}
+def options_page() -> str:
+    """Return the page of the options: a table of flags, and one of values that only ini files have."""
+    flags = [option for option in TABLE.values() if option.flag]
+    inis = [option for option in TABLE.values() if not option.flag]
+    return (
+        f"{OPTIONS_HEAD}## Flags\n\n| flag | ini value | type | default | meaning |\n|---|---|---|---|---|\n"
+        + "".join(f"| `{flag_form(option)}` {ini_cells(option)}" for option in flags)
+        + "\n## Further ini values\n\n| ini value | type | default | meaning |\n|---|---|---|---|\n"
+        + "".join(ini_cells(option) for option in inis)
+    )
+
+
+def flag_form(option: Option) -> str:
+    """Return a flag with the name of its value, or its choices."""
+    choices = "\\|".join(option.argument.get("choices", ()))
+    value = option.argument.get("metavar") or choices
+    return f"{option.flag} {value}" if value else option.flag
+
+
+def ini_cells(option: Option) -> str:
+    """Return the cells of a row from the ini value on."""
+    cells = (
+        f"`{option.ini}`" if option.ini else "–",
+        ini_type(option) if option.ini else "–",
+        option.default.replace("__tfperf__/", "`__tfperf__/`") or "–",
+        option.help,
+    )
+    return f"| {' | '.join(cells)} |\n"
+
+
+def ini_type(option: Option) -> str:
+    """Return the type of an ini value in words."""
+    names = {str: "string", str | int: "whole number", str | float: "number or string with a unit"}
+    return "list of strings" if option.ini_type == LINES else names[option.ini_type]
+
+
+PAGES = {"metrics.md": page, "op_guide.md": op_guide_page, "options.md": options_page}
 
 if __name__ == "__main__":
     for name, make in PAGES.items():

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from pytest_tfperf.machine.gpu_share import visible_gpus
 from pytest_tfperf.markers import is_whole
+from pytest_tfperf.plugin.options import TABLE, Options
 from pytest_tfperf.text import plural
-
-if TYPE_CHECKING:
-    from pytest_tfperf.plugin.options import Options
-
-_MODES = {
-    "tfperf_baseline": "comparing with the stored baseline",
-    "tfperf_update": "recording a new baseline",
-    "tfperf_update_new": "recording what is missing from the baseline",
-    "tfperf_disable": "disabled, profiled tests are skipped",
-}
 
 
 class Controller:
@@ -38,7 +29,11 @@ class Controller:
 
     def pytest_report_header(self) -> str | None:
         """What the options ask for, if they do, and what workers mean for it."""
-        said = [text for name, text in _MODES.items() if getattr(self._config.option, name)]
+        said = [
+            option.header
+            for option in TABLE.values()
+            if option.header and option.flag_value(self._config)
+        ]
         workers = n_workers(self._config)
         if workers > 1 and self._asked:
             said.append("times are measured and not decided with more than one worker on a CPU")

@@ -16,12 +16,18 @@ import pytest
 
 from pytest_tfperf.errors import LimitError, TfperfError
 from pytest_tfperf.markers import is_marked, is_profiled
+from pytest_tfperf.plugin.options import (
+    REPORT_SUFFIXES,
+    Options,
+    add_options,
+    is_used,
+    read_options,
+)
 
 if TYPE_CHECKING:
     from pytest_tfperf.checks.arguments import Wanted
     from pytest_tfperf.plugin.custom_metrics import Registry
     from pytest_tfperf.plugin.fixture import TfProfile
-    from pytest_tfperf.plugin.options import Options
     from pytest_tfperf.results import Check, TestRecord
 
 _PROFILER: pytest.StashKey[TfProfile] = pytest.StashKey()
@@ -37,95 +43,11 @@ _MARKER = (
     "tf_profile or without; values are numbers or strings such as '5%', '20 ms', '1.5 GiB', as in tfperf(max_input_bound='5%', "
     "max_retraces=0). Metrics: "
 )
-_ENDINGS = (".json", ".html", ".md", ".csv")
-_INIS = {
-    "tfperf_limits": "limits for every profiled test, one a line: max_input_bound = 5%",
-    "tfperf_max_regression": "the slow-down of step_time that is tolerated, for tests that name none: 5%",
-    "tfperf_warmup": "steps before the clock starts (default 10)",
-    "tfperf_steps": "timed steps (default 50, and more where they are short)",
-    "tfperf_trace_steps": "traced steps (default 20)",
-    "tfperf_max_seconds": "the longest that the windows of a profile may take after its first step (default 30)",
-    "tfperf_tpu": "the TPU generation that padding is predicted for (default v5e)",
-    "tfperf_baseline_dir": "see --tfperf-baseline-dir",
-    "tfperf_budget": "see --tfperf-budget",
-    "tfperf_missing": "see --tfperf-missing",
-    "tfperf_min_checks": "see --tfperf-min-checks",
-    "tfperf_trace_dir": "see --tfperf-trace-dir",
-}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Options and ini values."""
-    group = parser.getgroup("tfperf", "performance of TensorFlow code (pytest-tfperf)")
-    add = group.addoption
-    add(
-        "--tfperf-baseline",
-        action="store_true",
-        help="compare with the stored baseline; what has none fails",
-    )
-    add(
-        "--tfperf-update",
-        action="store_true",
-        help="record every test that passes, and compare nothing",
-    )
-    add(
-        "--tfperf-update-new",
-        action="store_true",
-        help="record what is missing from the baseline, and compare nothing",
-    )
-    add(
-        "--tfperf-baseline-dir",
-        metavar="DIR",
-        help="keep baselines under DIR (default: __tfperf__/ beside each test file)",
-    )
-    add(
-        "--tfperf-against",
-        metavar="REF",
-        help="compare with the code of a git ref: both run in turns, in two processes",
-    )
-    add(
-        "--tfperf-budget",
-        metavar="S",
-        help="seconds of turns of a profile, under --tfperf-against (default: 30)",
-    )
-    add(
-        "--tfperf-missing",
-        choices=("fail", "allow"),
-        help="what a missing baseline entry means (default: fail)",
-    )
-    add(
-        "--tfperf-only",
-        choices=("structural", "timing"),
-        help="ask only for what holds on every machine, or only for times",
-    )
-    add("--tfperf-strict", action="store_true", help="fail whatever was asked for and not decided")
-    add(
-        "--tfperf-min-checks",
-        metavar="N",
-        help="exit with status 1 if fewer than N limits and comparisons were decided",
-    )
-    add(
-        "--tfperf-report",
-        action="append",
-        default=[],
-        metavar="PATH",
-        help=f"write the results to PATH ({', '.join(_ENDINGS)})",
-    )
-    add(
-        "--tfperf-trace-dir",
-        metavar="DIR",
-        help="keep traces under DIR, as XProf and TensorBoard open them",
-    )
-    add(
-        "--tfperf-disable",
-        action="store_true",
-        help="run each profiled step once and skip its test",
-    )
-    for name, text in _INIS.items():
-        if name == "tfperf_limits":
-            parser.addini(name, text, type="linelist")
-        else:
-            parser.addini(name, text)
+    """Add the options and ini values."""
+    add_options(parser)
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -141,41 +63,48 @@ def pytest_configure(config: pytest.Config) -> None:
 
     config.stash[_REGISTRY] = new_registry(config)
     config.addinivalue_line("markers", f"{_MARKER}{', '.join(config.stash[_REGISTRY].rows)}.")
-    option = config.option
-    if option.tfperf_baseline and (option.tfperf_update or option.tfperf_update_new):
-        raise pytest.UsageError(
-            "--tfperf-update records and compares nothing: it cannot be given together with --tfperf-baseline"
-        )
-    if option.tfperf_against and (option.tfperf_update or option.tfperf_update_new):
-        raise pytest.UsageError(
-            "--tfperf-update records and compares nothing: it cannot be given together with --tfperf-against"
-        )
-    wrong = [path for path in option.tfperf_report if Path(path).suffix.lower() not in _ENDINGS]
-    if wrong:
-        raise pytest.UsageError(
-            f"--tfperf-report {wrong[0]}: the file ending must be one of {', '.join(_ENDINGS)}"
-        )
-    if (
-        any(config.getini(name) for name in _INIS)
-        or option.tfperf_min_checks
-        or option.tfperf_budget
-    ):
+    _refuse_contradictions(config)
+    used = is_used(config)
+    if used:
         try:
             _options(config)
         except LimitError as error:
             raise pytest.UsageError(str(error)) from error
     config.stash[_ON_TERMINAL] = sys.stdout.isatty()  # later, output is captured
-    asked = any(config.getini(name) for name in _INIS) or any(
-        given for name, given in vars(option).items() if name.startswith("tfperf_")
-    )
     if hasattr(config, "workerinput"):
-        _spread_gpus(asked)
+        _spread_gpus(used)
     else:
         from pytest_tfperf.plugin.controller import Controller
 
-        config.pluginmanager.register(Controller(config, _options, asked), "tfperf-controller")
-    if option.tfperf_against:
+        config.pluginmanager.register(Controller(config, _options, used), "tfperf-controller")
+    if config.option.tfperf_against:
         _referee(config)
+
+
+def _refuse_contradictions(config: pytest.Config) -> None:
+    """
+    Check flags that exclude each other, and the suffixes of reports.
+
+    Raises:
+        pytest.UsageError: If they cannot be used together, or a report has another suffix.
+    """
+    option = config.option
+    if option.tfperf_update or option.tfperf_update_new:
+        for flag, value in (
+            ("--tfperf-baseline", option.tfperf_baseline),
+            ("--tfperf-against", option.tfperf_against),
+        ):
+            if value:
+                raise pytest.UsageError(
+                    "--tfperf-update records and compares nothing: "
+                    f"it cannot be given together with {flag}"
+                )
+    for path in option.tfperf_report or ():
+        if Path(path).suffix.lower() not in REPORT_SUFFIXES:
+            raise pytest.UsageError(
+                f"--tfperf-report {path}: the file ending must be one of "
+                f"{', '.join(REPORT_SUFFIXES)}"
+            )
 
 
 def _referee(config: pytest.Config) -> None:
@@ -308,7 +237,6 @@ def _options(config: pytest.Config) -> Options:
     """The options of this run, read once."""
     if _OPTIONS not in config.stash:
         from pytest_tfperf.plugin.controller import n_workers
-        from pytest_tfperf.plugin.options import read_options
 
         config.stash[_OPTIONS] = read_options(
             config, n_workers(config), config.stash[_REGISTRY].rows
@@ -320,7 +248,7 @@ def _wanted(item: pytest.Item) -> Wanted:
     """What the markers of a test and the ini values ask for; of each argument the nearest marker's."""
     from pytest_tfperf.checks.arguments import Wanted
 
-    arguments: dict[str, Any] = dict(_options(item.config).limits)
+    arguments: dict[str, Any] = _options(item.config).marker_arguments
     for marker in reversed(list(item.iter_markers("tfperf"))):
         if marker.args:
             raise LimitError(

@@ -188,7 +188,10 @@ def test_tensorflow_is_imported_in_functions_of_three_packages():
 def test_pytest_loads_little_in_projects_that_do_not_use_the_plugin():
     light = {
         f"pytest_tfperf.{name}"
-        for name in ("errors", "markers", "metrics", "plugin", "plugin.hooks")
+        for name in (
+            *("errors", "markers", "metrics", "plugin"),
+            *("plugin.hooks", "plugin.options", "plugin.option_parsers"),
+        )
     }
     loaded = imports_at_load(TREES["pytest_tfperf.plugin.hooks"])
     assert loaded & set(TREES) <= light

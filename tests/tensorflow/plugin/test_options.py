@@ -200,7 +200,7 @@ def test_the_tpu_generation_is_accepted(suite):
             ["-o", "tfperf_missing=perhaps"],
             "*ini tfperf_missing: 'perhaps' is neither fail nor allow*",
         ),
-        (["--tfperf-min-checks=x"], "*tfperf_min_checks: 'x' is not a whole number*"),
+        (["--tfperf-min-checks=x"], "*--tfperf-min-checks: 'x' is not a whole number*"),
         (
             ["--tfperf-report=run.pdf"],
             "*--tfperf-report run.pdf: the file ending must be one of .json, .html, .md, .csv*",

@@ -45,7 +45,7 @@ def concluded(options, *records, whole=True):
 
 
 def update(tmp_path, *records, **options):
-    return concluded(Options(rootdir=tmp_path, update="all", **options), *records)
+    return concluded(Options(rootdir=tmp_path, update_all=True, **options), *records)
 
 
 def stored(tmp_path):
@@ -67,7 +67,7 @@ def test_asking_for_something_and_profiling_nothing_is_unknown(options, argument
     assert fails(found, options)
 
 
-@pytest.mark.parametrize("options", [Options(), Options(update="all")])
+@pytest.mark.parametrize("options", [Options(), Options(update_all=True)])
 def test_asking_for_nothing_and_profiling_nothing_is_fine(options):
     assert decided(options) == []
 
@@ -101,7 +101,7 @@ def test_max_regression_without_a_baseline_has_nothing_to_compare_with():
     )
 
 
-@pytest.mark.parametrize("options", [Options(only="structural"), Options(update="all")])
+@pytest.mark.parametrize("options", [Options(only="structural"), Options(update_all=True)])
 def test_max_regression_is_no_check_where_times_are_not_asked_for_or_recorded(options):
     assert decided(options, profile(step_time=0.1), max_regression="5%") == []
 
@@ -179,7 +179,9 @@ def test_an_update_mirrors_the_tests_below_a_baseline_dir(tmp_path):
 
 def test_update_new_leaves_what_is_stored(tmp_path):
     update(tmp_path, record_of(profile(retraces=0)))
-    lines, good = concluded(Options(rootdir=tmp_path, update="new"), record_of(profile(retraces=9)))
+    lines, good = concluded(
+        Options(rootdir=tmp_path, update_new=True), record_of(profile(retraces=9))
+    )
     assert (lines, good) == (["tfperf: baseline: 0 entries written for 1 passing test"], True)
     assert stored(tmp_path)["test_step"]["program"] == {"retraces": 0}
 
@@ -267,7 +269,7 @@ def test_an_update_that_cannot_be_written_is_red_and_leaves_other_files_to_be_wr
         record_of(profile(retraces=0), file=name) for name in ("a/test_one.py", "b/test_two.py")
     ]
     lines, good = conclude(
-        [found.to_json() for found in records], Options(rootdir=tmp_path, update="all"), True
+        [found.to_json() for found in records], Options(rootdir=tmp_path, update_all=True), True
     )
     text, colour = lines[-1]
     assert (good, colour) == (False, "red")
@@ -276,7 +278,7 @@ def test_an_update_that_cannot_be_written_is_red_and_leaves_other_files_to_be_wr
 
 
 @pytest.mark.parametrize(("whole", "listed"), [(True, True), (False, False)])
-@pytest.mark.parametrize("mode", [{"update": "all"}, {"update": "new"}, {"baseline": True}])
+@pytest.mark.parametrize("mode", [{"update_all": True}, {"update_new": True}, {"baseline": True}])
 def test_unused_entries_are_listed_where_no_test_was_left_out(tmp_path, mode, whole, listed):
     update(
         tmp_path,

@@ -1,0 +1,215 @@
+"""The table of options, and ini values in every file format that pytest reads."""
+
+import json
+
+import pytest
+
+from pytest_tfperf.capture.plan import Plan
+from pytest_tfperf.errors import LimitError
+from pytest_tfperf.plugin.options import LINES, TABLE, Options, read_options
+
+TEXTS = {
+    "tfperf_warmup": "3",
+    "tfperf_steps": "7",
+    "tfperf_trace_steps": "4",
+    "tfperf_limits": "max_eager_ops = 0, max_step_time = 1 ns",
+    "tfperf_max_regression": "7%",
+    "tfperf_max_seconds": "30.5 s",
+    "tfperf_budget": "12",
+    "tfperf_missing": "allow",
+    "tfperf_min_checks": "2",
+    "tfperf_trace_dir": "traces",
+    "tfperf_baseline_dir": "kept",
+    "tfperf_tpu": "v4",
+}
+NUMBERS = {
+    "tfperf_warmup": 3,
+    "tfperf_steps": 7,
+    "tfperf_trace_steps": 4,
+    "tfperf_max_regression": 0.07,
+    "tfperf_max_seconds": 30.5,
+    "tfperf_budget": 12,
+    "tfperf_min_checks": 2,
+}
+
+
+def as_ini(path, values):
+    lines = [f"{name} = {value}" for name, value in values.items()]
+    (path / "pytest.ini").write_text("\n".join(["[pytest]", *lines]) + "\n")
+    return []
+
+
+def as_ini_options(path, values):
+    return as_toml(path, "[tool.pytest.ini_options]", values)
+
+
+def as_native_table(path, values):
+    if limits := values.get("tfperf_limits"):
+        values = {**values, "tfperf_limits": [limits]}
+    return as_toml(path, "[tool.pytest]", values)
+
+
+def as_toml(path, table, values):
+    lines = [f"{name} = {json.dumps(value)}" for name, value in values.items()]
+    (path / "pyproject.toml").write_text("\n".join([table, *lines]) + "\n")
+    return []
+
+
+def as_override(path, values):
+    return [argument for name, value in values.items() for argument in ("-o", f"{name}={value}")]
+
+
+native = pytest.param(
+    as_native_table,
+    marks=pytest.mark.skipif(
+        pytest.version_tuple < (9,), reason="pytest reads [tool.pytest] from version 9 on"
+    ),
+)
+every_form = pytest.mark.parametrize("form", [as_ini, as_ini_options, native, as_override])
+
+
+def test_every_option_is_a_field_with_its_default():
+    assert {name: getattr(Options(), name) for name in TABLE}.items() >= {
+        "baseline": False,
+        "budget_s": 30.0,
+        "missing": "fail",
+        "reports": (),
+        "trace_dir": None,
+        "limits": None,
+    }.items()
+    for name, option in TABLE.items():
+        assert option.flag or option.ini, name
+        assert option.help, name
+
+
+def test_flags_and_ini_values_are_named_alike():
+    for option in TABLE.values():
+        if option.flag:
+            assert option.flag.startswith("--tfperf-")
+            assert option.ini in ("", option.flag[2:].replace("-", "_"))
+        else:
+            assert option.ini.startswith("tfperf_")
+
+
+def test_the_samples_have_every_ini_value():
+    assert set(TEXTS) == {option.ini for option in TABLE.values() if option.ini}
+    assert set(NUMBERS) == {
+        option.ini
+        for option in TABLE.values()
+        if option.ini and option.ini_type not in (str, LINES)
+    }
+
+
+@every_form
+@pytest.mark.parametrize("given", [TEXTS, TEXTS | NUMBERS], ids=["texts", "numbers"])
+def test_ini_values_are_read_from_every_format(pytester, form, given):
+    options = read_options(pytester.parseconfig(*form(pytester.path, given)), 0)
+    assert options.plan == Plan(warmup=3, steps=7, trace_steps=4, max_seconds=30.5)
+    assert options.marker_arguments == {
+        "max_eager_ops": "0",
+        "max_step_time": "1 ns",
+        "max_regression": 0.07,
+        "tpu": "v4",
+    }
+    assert (options.missing, options.min_checks, options.budget_s) == ("allow", 2, 12.0)
+    assert options.trace_dir == pytester.path / "traces"
+    assert options.baseline_dir == pytester.path / "kept"
+
+
+@every_form
+def test_ini_values_that_are_empty_are_not_set(pytester, form):
+    given = {name: "" for name in TEXTS if name != "tfperf_limits"}
+    options = read_options(pytester.parseconfig(*form(pytester.path, given)), 0)
+    assert options == Options(rootdir=pytester.path)
+
+
+def test_flags_override_ini_values(pytester):
+    as_ini(pytester.path, TEXTS)
+    config = pytester.parseconfig(
+        "--tfperf-budget=5", "--tfperf-missing=fail", "--tfperf-trace-dir=other"
+    )
+    options = read_options(config, 0)
+    assert (options.budget_s, options.missing) == (5.0, "fail")
+    assert options.trace_dir == pytester.path / "other"
+
+
+def test_flags_are_read(pytester):
+    config = pytester.parseconfig(
+        *("--tfperf-baseline", "--tfperf-strict", "--tfperf-only=timing"),
+        *("--tfperf-report=a.html", "--tfperf-report=b.json", "--tfperf-against=HEAD"),
+    )
+    options = read_options(config, 2)
+    assert options == Options(
+        baseline=True,
+        strict=True,
+        only="timing",
+        against="HEAD",
+        reports=(pytester.path / "a.html", pytester.path / "b.json"),
+        rootdir=pytester.path,
+        parallel=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "update"),
+    [([], None), (["--tfperf-update"], "all"), (["--tfperf-update-new"], "new")],
+)
+def test_update_names_what_is_recorded(pytester, flags, update):
+    assert read_options(pytester.parseconfig(*flags), 0).update == update
+
+
+BAD = [
+    ("tfperf_steps", "many", "ini tfperf_steps: 'many' is not a quantity"),
+    ("tfperf_steps", "0", "ini tfperf_steps: '0' is not a positive whole number"),
+    ("tfperf_warmup", "2.5", "ini tfperf_warmup: '2.5' is not a whole number"),
+    ("tfperf_max_seconds", "5%", "ini tfperf_max_seconds: '5%' is not a quantity"),
+    ("tfperf_budget", "0", "ini tfperf_budget: '0' is not above zero"),
+    ("tfperf_max_regression", "5 s", "ini tfperf_max_regression: '5 s' is not a quantity"),
+    ("tfperf_min_checks", "-1", "ini tfperf_min_checks: '-1' is not a whole number"),
+    ("tfperf_missing", "perhaps", "ini tfperf_missing: 'perhaps' is neither fail nor allow"),
+    ("tfperf_tpu", "v99", "ini tfperf_tpu: 'v99' is no"),
+    ("tfperf_limits", "max_input_bound", "ini tfperf_limits: 'max_input_bound' is not of the form"),
+]
+
+
+@every_form
+@pytest.mark.parametrize(("name", "value", "message"), BAD)
+def test_bad_ini_values_are_named(pytester, form, name, value, message):
+    config = pytester.parseconfig(*form(pytester.path, {name: value}))
+    with pytest.raises(LimitError) as caught:
+        read_options(config, 0)
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.skipif(pytest.version_tuple < (9,), reason="pytest reads [tool.pytest] from 9 on")
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("tfperf_steps", 0, "*tfperf_steps: 0 is not a positive whole number*"),
+        ("tfperf_min_checks", -1, "*tfperf_min_checks: -1 is not a whole number*"),
+        ("tfperf_budget", -2.5, "*tfperf_budget: -2.5 is not above zero*"),
+        ("tfperf_steps", True, "*tfperf_steps*True*"),
+        ("tfperf_steps", ["7"], "*tfperf_steps*['7']*"),
+        ("tfperf_tpu", 4, "*tfperf_tpu*4*"),
+    ],
+)
+def test_bad_native_values_are_usage_errors(pytester, name, value, message):
+    as_native_table(pytester.path, {name: value})
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([message.replace("[", "[[]")])
+
+
+def test_help_lists_every_flag_and_ini_value(pytester, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    text = pytester.runpytest_inprocess("--help").stdout.str()
+    for option in TABLE.values():
+        assert option.flag in text
+        assert not option.ini or f"  {option.ini} (" in text
+    squeezed = " ".join(text.split())
+    assert "check only machine-independent metrics, or only timings" in squeezed
+    assert (
+        "seconds of alternating runs for each profile, under --tfperf-against (default: 30)"
+        in squeezed
+    )
+    assert "see --tfperf-budget" in squeezed
