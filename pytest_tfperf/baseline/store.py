@@ -122,7 +122,7 @@ def read_file(path: Path) -> Json:
         raise BaselineError(
             f"baseline {path}: format {version}, this version reads up to {BASELINE_FORMAT}; upgrade pytest-tfperf"
         )
-    if not isinstance(version, int) or not _well_formed(content):
+    if not isinstance(version, int) or version < 1 or not _well_formed(content):
         raise BaselineError(
             f"baseline {path}: not a baseline file; restore it from git, or delete it and run --tfperf-update"
         )

@@ -39,7 +39,7 @@ def test_ops_outside_a_function_are_eager_ops(profile):
     assert result.eager_ops == 3
     assert (
         result.value("eager_ops").detail["where"]
-        == "eager: Mul at test_counts.py:37 ×6, AddV2 at test_counts.py:37 ×6, Sum at test_counts.py:37 ×6"
+        == "eager: Mul at test_counts.py:38 ×6, AddV2 at test_counts.py:38 ×6, Sum at test_counts.py:38 ×6"
     )
 
 

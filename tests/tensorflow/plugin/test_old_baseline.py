@@ -1,0 +1,41 @@
+"""`--tfperf-baseline` with the baselines of the version before, on real TensorFlow."""
+
+import shutil
+
+import keras  # noqa: F401  # before any test, since pytester forgets what a test imports
+import pytest
+from helpers.paths import DATA
+
+OLD = DATA / "previous_version"
+
+
+@pytest.fixture
+def old_suite(suite):
+    """Run the old test file beside a copy of its baselines."""
+    shutil.copytree(OLD, suite.path, dirs_exist_ok=True)
+    return lambda *arguments: suite("suite.py", "-p", "no:randomly", *arguments)
+
+
+def stored(path):
+    return {file: file.read_bytes() for file in (path / "__tfperf__").rglob("*.json")}
+
+
+def test_a_suite_keeps_to_its_old_baseline_and_leaves_it_as_it_is(suite, old_suite):
+    before = stored(suite.path)
+    result = old_suite("--tfperf-baseline", "--tfperf-report", "new.json")
+    result.assert_outcomes(passed=3, failed=1)
+    shown = result.stdout.str()
+    assert "REGRESSION" not in shown
+    result.stdout.fnmatch_lines(["*test_eager*no baseline*"])
+    assert stored(suite.path) == before
+
+
+def test_a_newer_baseline_is_refused_by_name(suite, old_suite):
+    path = suite.path / "__tfperf__" / "suite.json"
+    path.write_text(path.read_text().replace('"format": 1', '"format": 9'))
+    before = stored(suite.path)
+    for option in ("--tfperf-baseline", "--tfperf-update"):
+        result = old_suite(option, "-k", "test_loop")
+        assert result.ret != 0
+        assert "suite.json: format 9, this version reads up to 1" in result.stdout.str()
+    assert stored(suite.path) == before
