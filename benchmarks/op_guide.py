@@ -23,8 +23,9 @@ import numpy as np
 import tensorflow as tf
 from keras import layers
 
-from pytest_tfperf.compiler.lowering import Calls, lower
+from pytest_tfperf.compiler.lowering import lower
 from pytest_tfperf.compiler.op_graph import graph_of
+from pytest_tfperf.compiler.step_calls import Calls
 from pytest_tfperf.op_guide.rules import RULES, findings
 from pytest_tfperf.padding.overhead import padding_values
 from pytest_tfperf.recording import Recording

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from pytest_tfperf.capture.windows import Windows
-from pytest_tfperf.compiler.lowering import Calls
+from pytest_tfperf.compiler.step_calls import Calls
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.tf_runtime import load_tensorflow
 

@@ -9,9 +9,10 @@ from typing import Any
 
 from pytest_tfperf.capture.batch_rows import batches_seen
 from pytest_tfperf.capture.elements import Elements
-from pytest_tfperf.compiler.lowering import Calls, lower
+from pytest_tfperf.compiler.lowering import lower
 from pytest_tfperf.compiler.op_graph import op_graph
 from pytest_tfperf.compiler.probe import Probe
+from pytest_tfperf.compiler.step_calls import Calls
 from pytest_tfperf.compiler.step_graph import step_graph
 from pytest_tfperf.recording import Recording
 

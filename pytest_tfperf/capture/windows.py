@@ -22,8 +22,8 @@ from pytest_tfperf.capture.observations import Depth, Observations
 from pytest_tfperf.capture.phases import Progress
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.capture.sessions import Session, StepMark, fetch_mark, read_session
-from pytest_tfperf.compiler.lowering import calls_recorded
 from pytest_tfperf.compiler.probe import probed
+from pytest_tfperf.compiler.step_calls import calls_recorded
 from pytest_tfperf.machine.conditions import conditions_noted, is_traced
 from pytest_tfperf.machine.locks import Exclusive
 from pytest_tfperf.machine.stopwatch import Stopwatch

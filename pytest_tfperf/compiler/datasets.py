@@ -1,4 +1,4 @@
-"""How many examples an element of a dataset holds, where its signature leaves that open."""
+"""Batch sizes of datasets, and the padding of their batches."""
 
 from __future__ import annotations
 
@@ -11,13 +11,18 @@ from pytest_tfperf.op_types import KEEPS_BATCHES
 from pytest_tfperf.tf_runtime import load_tensorflow
 
 _MAPS = {"Map", "ParallelMap"}
+_PADS = "PaddedBatchDataset"
 
 
 def batch_size(data: Any) -> int | None:
-    """The first size of all parts of an element: that of the last `batch`, through what later stages make of it; None if not known."""
+    """
+    Return the number of examples in an element of a dataset whose signature leaves it open.
+
+    It is the size given to the last `batch`, followed through later stages; None if unknown.
+    """
     try:
         shapes = _shapes(data)
-    except Exception:  # private parts of TensorFlow, which must not end the user's test
+    except Exception:  # an error in TensorFlow's private parts must not end the user's test
         return None
     if not shapes or any(shape.rank is None for shape in shapes):
         return None
@@ -26,24 +31,23 @@ def batch_size(data: Any) -> int | None:
 
 
 def _shapes(data: Any) -> list[Any] | None:
-    """The shapes of an element's parts with full batches."""
-    # private: the chain of datasets, what batching ones are told, and what mapping ones call (2.16 to 2.21)
+    """Return the shapes of an element's components in a full batch."""
+    # private: the chain of datasets, arguments of batching ones, functions of mapping ones
+    # (2.16 to 2.21)
     tf = load_tensorflow()
     leaves = tf.nest.flatten(data.element_spec)
     if hasattr(data, "_batch_size"):
         size = tf.get_static_value(data._batch_size)
-        return (
-            None
-            if size is None
-            else [tf.TensorShape([int(size)]).concatenate(leaf.shape[1:]) for leaf in leaves]
-        )
+        if size is None:
+            return None
+        return [tf.TensorShape([int(size)]).concatenate(leaf.shape[1:]) for leaf in leaves]
     stage = type(data).__name__.strip("_").removesuffix("Dataset").removesuffix("V2")
     shapes = _shapes(data._input_dataset) if stage in KEEPS_BATCHES | _MAPS else None
     return _mapped(data, shapes) if shapes and stage in _MAPS else shapes
 
 
 def _mapped(data: Any, shapes: list[Any]) -> list[Any] | None:
-    """What the function of a mapping dataset makes of tensors of these shapes, as far as TensorFlow infers it."""
+    """Return the result shapes of a mapping dataset's function, where TensorFlow infers them."""
     tf = load_tensorflow()
     specs = tf.nest.flatten([data._input_dataset.element_spec, data.element_spec])
     if not all(type(spec) is tf.TensorSpec for spec in specs):
@@ -53,49 +57,45 @@ def _mapped(data: Any, shapes: list[Any]) -> list[Any] | None:
     return [tensor.shape for tensor in graph_of(definition, [*shapes, *captured]).outputs]
 
 
-_PADS = "PaddedBatchDataset"
-
-
 @dataclass(frozen=True, slots=True)
 class PaddedComponent:
-    """
-    A component that a `padded_batch` pads: its dtype, the value (None where it is not a constant), and the axes of the batch.
-
-    The axes are those that are padded to the longest of a batch, or to more than the examples have.
-    """
+    """A component of a batch that `padded_batch` pads."""
 
     dtype: str
+    """Name of its dtype."""
     value: Any
+    """Value that it is filled with; None if that is not a constant."""
     axes: tuple[int, ...]
+    """Axes of the batch padded to the longest example, or to more than the examples have."""
 
 
 def padded_batches(data: Any) -> list[tuple[PaddedComponent, ...]]:
     """
-    What each `padded_batch` of a tf.data.Dataset pads, the last one of the pipeline first; empty for other data.
+    Return the components padded by each `padded_batch` of a tf.data.Dataset, the last stage first.
 
-    `bucket_by_sequence_length` hides its own in the function of a `group_by_window`. Stages and functions are read as Python
-    holds them: a serialised pipeline (DatasetToGraphV2) would carry all data of `from_tensor_slices` with it.
+    The result is empty for other data. `bucket_by_sequence_length` holds its `padded_batch` in the
+    function of a `group_by_window`. Stages and functions are read as Python objects: a serialised
+    pipeline (DatasetToGraphV2) would carry all data of `from_tensor_slices`.
     """
     try:
-        return list(_found(data))
-    except Exception:  # private parts of TensorFlow, which must not end the user's test
+        return list(_padded_in(data))
+    except Exception:  # an error in TensorFlow's private parts must not end the user's test
         return []
 
 
-def _found(data: Any) -> Iterator[tuple[PaddedComponent, ...]]:
+def _padded_in(data: Any) -> Iterator[tuple[PaddedComponent, ...]]:
     # private: the inputs and functions of a dataset (2.16 to 2.21)
     import tensorflow as tf
 
-    waiting = [getattr(data, "_original_dataset", data)]  # of one that is distributed
+    waiting = [getattr(data, "_original_dataset", data)]  # set on a distributed dataset
     while waiting:
         stage = waiting.pop(0)
         if not isinstance(stage, tf.data.Dataset):
             continue
         if hasattr(stage, "_padded_shapes") and hasattr(stage, "_padding_values"):
-            given = [spec.shape for spec in tf.nest.flatten(stage._input_dataset.element_spec)]
-            yield _components(
-                tf.nest.flatten(stage._padded_shapes), tf.nest.flatten(stage._padding_values), given
-            )
+            examples = [spec.shape for spec in tf.nest.flatten(stage._input_dataset.element_spec)]
+            shapes = tf.nest.flatten(stage._padded_shapes)
+            yield _components(shapes, tf.nest.flatten(stage._padding_values), examples)
         for function in stage._functions():
             for op in function.function.graph.get_operations():
                 if op.type.startswith(_PADS):
@@ -104,35 +104,46 @@ def _found(data: Any) -> Iterator[tuple[PaddedComponent, ...]]:
 
 
 def _of_op(op: Any) -> tuple[PaddedComponent, ...]:
-    """The inputs are the dataset, the batch size, n shapes, n values and drop_remainder (tensorflow/core/ops/dataset_ops.cc)."""
-    n = op.get_attr("N")
+    """
+    Return the components that a PaddedBatchDataset op pads.
+
+    Its inputs are the dataset, the batch size, n shapes, n values and drop_remainder
+    (tensorflow/core/ops/dataset_ops.cc).
+    """
     import tensorflow as tf
 
+    n = op.get_attr("N")
     shapes = op.inputs[2 : 2 + n]
-    whole = [tf.get_static_value(shape) for shape in shapes]
-    known = not all(
-        sizes is not None and (sizes >= 0).all() for sizes in whole
-    )  # where all sizes are given, any may be padded
-    given = [
+    sizes_of = [tf.get_static_value(shape) for shape in shapes]
+    # Where all sizes are fixed, any axis may be padded.
+    all_fixed = all(sizes is not None and (sizes >= 0).all() for sizes in sizes_of)
+    examples = [
         None
-        if sizes is None or not known
+        if sizes is None or all_fixed
         else tf.TensorShape([None if size < 0 else size for size in sizes])
-        for sizes in whole
+        for sizes in sizes_of
     ]
-    return _components(shapes, op.inputs[2 + n : 2 + 2 * n], given)
+    return _components(shapes, op.inputs[2 + n : 2 + 2 * n], examples)
 
 
-def _components(shapes: Any, values: Any, given: Any) -> tuple[PaddedComponent, ...]:
-    """Of the padded shapes, the values, and the shapes of the examples, None where these are not known."""
+def _components(shapes: Any, values: Any, examples: Any) -> tuple[PaddedComponent, ...]:
+    """
+    Return the padded components.
+
+    Args:
+        shapes: Padded shape of each component, as a tensor.
+        values: Fill value of each component.
+        examples: Shape of each component in the examples, None where unknown.
+    """
     import tensorflow as tf
 
     return tuple(
         PaddedComponent(
             value.dtype.name,
             _constant(tf.get_static_value(value)),
-            _axes(tf.get_static_value(shape), examples),
+            _axes(tf.get_static_value(shape), example),
         )
-        for shape, value, examples in zip(shapes, values, given, strict=True)
+        for shape, value, example in zip(shapes, values, examples, strict=True)
     )
 
 
@@ -140,16 +151,13 @@ def _constant(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else value
 
 
-def _axes(sizes: Any, examples: Any) -> tuple[int, ...]:
+def _axes(sizes: Any, example: Any) -> tuple[int, ...]:
     if sizes is None:
         return (1,)
-    before = (
-        [None] * len(sizes)
-        if examples is None or examples.rank != len(sizes)
-        else examples.as_list()
-    )
+    unknown = example is None or example.rank != len(sizes)
+    before = [None] * len(sizes) if unknown else example.as_list()
     return tuple(
         axis
-        for axis, (size, had) in enumerate(zip(sizes, before, strict=True), 1)
-        if had is None or size > had
+        for axis, (size, old) in enumerate(zip(sizes, before, strict=True), 1)
+        if old is None or size > old
     )

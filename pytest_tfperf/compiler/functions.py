@@ -1,8 +1,10 @@
-"""The definitions of functions in TensorFlow's runtime, and what they call."""
+"""Functions in TensorFlow's runtime: their definitions, arguments, callees and graphs."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pytest_tfperf.graphs import reached
@@ -14,15 +16,139 @@ _GROWS = {
 }
 
 
+class Unsupported(Exception):
+    """The reason why the modules or graphs of a function are not available."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Function:
+    """A function in TensorFlow's runtime and the arguments of one call."""
+
+    name: str
+    """Name in the runtime."""
+    args: tuple[Any, ...]
+    """A TensorSpec for each tensor, and resources themselves (None: unknown)."""
+    definition: Any = None
+    """FunctionDef of a function that the runtime does not know yet."""
+    keep: Any = None
+    """Concrete function to hold a reference to, so that the runtime keeps the function."""
+
+    @property
+    def title(self) -> str:
+        """Name of its Python function."""
+        name = re.sub(r"(_without_\d+|_in_order)+$", "", self.name)
+        return re.sub(r"^__(?:inference|forward)_(__backward_)?(.+?)_\d+(?(1)_\d+)$", r"\2", name)
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of operations in its own graph."""
+        return len(self.load_definition().node_def)
+
+    @property
+    def n_elements(self) -> int:
+        """Number of elements of its tensor arguments, as far as their sizes are known."""
+        return sum(arg.shape.num_elements() or 0 for arg in self.args if not is_resource(arg))
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Key that is equal for functions lowered to the same module."""
+        return self.name, *(str(getattr(arg, "shape", None)) for arg in self.args)
+
+    def load_definition(self) -> Any:
+        """Return its FunctionDef."""
+        return self.definition if self.definition is not None else definition_of(self.name)
+
+
+def spec(tensor: Any) -> Any:
+    """Return the TensorSpec of a tensor; a resource itself, since XLA asks it for its shape."""
+    import tensorflow as tf
+
+    return tensor if tensor.dtype == tf.resource else tf.TensorSpec(tensor.shape, tensor.dtype)
+
+
+def is_resource(arg: Any) -> bool:
+    """Return whether an argument of a `Function` is a resource instead of a specification."""
+    return arg is None or bool(arg.dtype.name == "resource")
+
+
+def in_order(function: Function) -> Function:
+    """Return the function with its resources last, the only order that XLA's front end takes."""
+    order = sorted(range(len(function.args)), key=lambda index: is_resource(function.args[index]))
+    if order == list(range(len(function.args))):
+        return function
+    definition = _copy(function.load_definition())
+    inputs = list(definition.signature.input_arg)
+    del definition.signature.input_arg[:]
+    definition.signature.input_arg.extend(inputs[index] for index in order)
+    definition.arg_attr.clear()
+    definition.resource_arg_unique_id.clear()
+    definition.signature.name = f"{function.name}_in_order"
+    return Function(
+        name=definition.signature.name,
+        args=tuple(function.args[index] for index in order),
+        definition=definition,
+        keep=function.keep,
+    )
+
+
+def check_arguments(function: Function) -> None:
+    """
+    Refuse arguments for which XLA's front end ends the process, since it checks nothing itself.
+
+    Raises:
+        Unsupported: If it cannot take the arguments.
+    """
+    for arg in function.args:
+        _check_argument(function, arg)
+    types = [arg.type for arg in function.load_definition().signature.input_arg]
+    if types != [arg.dtype.as_datatype_enum for arg in function.args]:
+        raise Unsupported(
+            f"{function.title} is called with other types of arguments than it was traced with"
+        )
+
+
+def _check_argument(function: Function, arg: Any) -> None:
+    from tensorflow.python.ops import gen_resource_variable_ops
+
+    if is_resource(arg):
+        if arg is None or not gen_resource_variable_ops.var_is_initialized_op(arg):
+            raise Unsupported(
+                f"{function.title} takes a resource that is not a variable with a value"
+            )
+    elif not arg.shape.is_fully_defined():
+        fix = (
+            ""
+            if arg.shape.rank is None
+            else "; batch(…, drop_remainder=True) fixes the sizes of a dataset's elements"
+        )
+        raise Unsupported(
+            f"{function.title} takes a {arg.dtype.name} tensor of unknown size, {arg.shape}{fix}"
+        )
+
+
+def check_arrays(function: Function) -> None:
+    """
+    Refuse TensorArrays that grow: XLA silently drops writes beyond the end, and their inputs.
+
+    Raises:
+        Unsupported: If the function or what it calls may write beyond the end.
+    """
+    if any(map(grows_array, reached_from([function.name]))):
+        raise Unsupported(
+            f"{function.title} writes to a TensorArray that grows (dynamic_size=True), and XLA "
+            "drops what is beyond its size; give it its final size: tf.TensorArray(dtype, size)"
+        )
+
+
 def definition_of(name: str) -> Any:
-    """The FunctionDef of a function that the runtime knows."""
+    """Return the FunctionDef of a function that the runtime knows."""
     from tensorflow.python.eager import context
 
     return context.context().get_function_def(name)
 
 
 def called_by(node: Any) -> list[str]:
-    """The functions that a NodeDef names in its attributes."""
+    """Return the names of the functions in a NodeDef's attributes."""
     values = node.attr.values()
     return [
         func.name
@@ -32,12 +158,12 @@ def called_by(node: Any) -> list[str]:
 
 
 def must_compile(node: Any) -> bool:
-    """Whether the user asked XLA to compile (jit_compile=True) what a NodeDef calls, or a FunctionDef."""
+    """Return whether a FunctionDef, or the callee of a NodeDef, has jit_compile=True."""
     return "_XlaMustCompile" in node.attr and bool(node.attr["_XlaMustCompile"].b)
 
 
 def reached_from(names: Iterable[str]) -> list[Any]:
-    """The definitions of these functions and of all that they call, directly or not, each once."""
+    """Return the definitions of these functions and of their direct and indirect callees."""
     definitions: dict[str, Any] = {}
 
     def callees(name: str) -> list[str]:
@@ -48,7 +174,7 @@ def reached_from(names: Iterable[str]) -> list[Any]:
 
 
 def grows_array(definition: Any) -> bool:
-    """Whether a function itself writes to a TensorArray that may grow."""
+    """Return whether a function itself writes to a TensorArray that may grow."""
     return any(
         node.attr[_GROWS[node.op]].b or node.op == "TensorListResize"
         for node in definition.node_def
@@ -57,7 +183,7 @@ def grows_array(definition: Any) -> bool:
 
 
 def graph_of(definition: Any, shapes: Sequence[Any]) -> Any:
-    """A function as a graph, with all shapes that follow from those of its arguments; None is one that is not known."""
+    """Return a function's FuncGraph with shapes inferred from those of its arguments (or None)."""
     from tensorflow.python.framework import function_def_to_graph
 
     return function_def_to_graph.function_def_to_graph(
@@ -66,9 +192,14 @@ def graph_of(definition: Any, shapes: Sequence[Any]) -> Any:
 
 
 def without_traced_shapes(definition: Any) -> Any:
-    """A copy whose arguments do not insist on the shapes that they were traced with."""
-    copy = type(definition)()
-    copy.CopyFrom(definition)
+    """Return a copy whose arguments do not require the shapes that they were traced with."""
+    copy = _copy(definition)
     for arg in copy.arg_attr.values():
         arg.attr.pop("_output_shapes", None)
+    return copy
+
+
+def _copy(definition: Any) -> Any:
+    copy = type(definition)()
+    copy.CopyFrom(definition)
     return copy

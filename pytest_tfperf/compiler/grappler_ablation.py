@@ -1,9 +1,10 @@
 """
-What each of Grappler's optimisers contributed to a step: its functions are optimised again, offline, with one of them left out.
+Ablation of Grappler's passes: optimise a step's functions again, offline, with one pass left out.
 
-As the runtime does it, functions are inlined first. `tf_optimizer.OptimizeGraph` takes a MetaGraphDef whose `train_op` names what
-is fetched (tensorflow/python/grappler/tf_optimizer.py). What would end the process is never asked of it: no optimiser is taken
-from a user's ConfigProto by name, none that parallelises or plans memory runs, and no device is opened.
+Functions are inlined first, as the runtime does. `tf_optimizer.OptimizeGraph` takes a MetaGraphDef
+whose `train_op` names the fetches (tensorflow/python/grappler/tf_optimizer.py). Nothing that would
+end the process is requested: no pass is taken by name from a user's ConfigProto, no pass that
+parallelises or plans memory runs, and no device is opened.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-from pytest_tfperf.compiler.compilable_parts import Function
 from pytest_tfperf.compiler.functions import (
+    Function,
     called_by,
     definition_of,
     must_compile,
@@ -26,18 +27,25 @@ from pytest_tfperf.compiler.instances import counts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """How large the definitions of a step's functions may be, in nodes and bytes, and how many seconds it may take."""
+    """Bounds of an ablation."""
 
     nodes: int
+    """Largest number of nodes in the definitions of a step's functions."""
     size: int
+    """Largest size of the definitions, in bytes."""
     seconds: float
+    """Time limit."""
 
 
 UNASKED = Effort(nodes=150, size=4_000_000, seconds=1.0)
-"""Mostly under half a second: 0.3 ms a node for each optimiser, measured with Keras models, and 13 ms a megabyte of constants."""
+"""
+Bounds that keep an ablation mostly under half a second.
+
+Measured: 0.3 ms a node for each pass with Keras models, and 13 ms a megabyte of constants.
+"""
 ASKED = Effort(nodes=20_000, size=400_000_000, seconds=20.0)
 LARGEST_ARGUMENTS = 50_000_000
-"""Elements of a function's arguments: Grappler makes tensors as large."""
+"""Most elements of the functions' arguments: Grappler creates tensors as large."""
 DEFAULT_ON = (
     "layout_optimizer",
     "constant_folding",
@@ -49,7 +57,7 @@ DEFAULT_ON = (
     "function_optimization",
     "disable_model_pruning",
 )
-"""Optimisers that run if nobody says anything, by option (tensorflow/core/grappler/optimizers/meta_optimizer.cc)."""
+"""Passes that run by default, by option (tensorflow/core/grappler/optimizers/meta_optimizer.cc)."""
 DEFAULT_OFF = (
     "debug_stripper",
     "pin_to_host_optimization",
@@ -57,7 +65,7 @@ DEFAULT_OFF = (
     "auto_mixed_precision_onednn_bfloat16",
     "auto_mixed_precision_mkl",
 )
-"""Optimisers that run if they are turned on."""
+"""Passes that run if they are turned on."""
 _OTHERS = (
     "implementation_selector",
     "use_plugin_optimizers",
@@ -71,10 +79,15 @@ def optimizers_left_out(
     functions: Sequence[tuple[Function, int]], asked: bool = False
 ) -> dict[str, int]:
     """
-    How many ops remain of functions, each with how often a step calls it: under "" with the options of this process, under the
-    option of each optimiser that runs without that one.
+    Count the ops that remain of functions with each Grappler pass left out.
 
-    Empty if it would take long, which may be longer where it was `asked` for, or if TensorFlow cannot do it.
+    Args:
+        functions: Each function, and how often a step calls it.
+        asked: Whether somebody asked for it, so that it may take longer.
+
+    Returns:
+        The count under "" with all passes of this process, and under the option of each running
+        pass without it. Empty if it would take too long, or if TensorFlow fails.
     """
     called = [
         (function, runs)
@@ -86,7 +99,7 @@ def optimizers_left_out(
         return {}
     try:
         return _left_out(called, perf_counter() + effort.seconds)
-    except Exception:  # an explanation is not worth a test that fails
+    except Exception:  # a missing explanation must not fail the test
         return {}
 
 
@@ -94,34 +107,28 @@ def _is_large(functions: Sequence[tuple[Function, int]], effort: Effort) -> bool
     definitions = [
         definition for function, _ in functions for definition in reached_from([function.name])
     ]
-    n_nodes, size = (
-        sum(len(one.node_def) for one in definitions),
-        sum(one.ByteSize() for one in definitions),
-    )
     return (
-        n_nodes > effort.nodes
-        or size > effort.size
+        sum(len(definition.node_def) for definition in definitions) > effort.nodes
+        or sum(definition.ByteSize() for definition in definitions) > effort.size
         or sum(function.n_elements for function, _ in functions) > LARGEST_ARGUMENTS
     )
 
 
 def rewriter_config() -> Any:
-    """The RewriterConfig that `set_experimental_options` gave this process, less what cannot be run offline safely."""
+    """Return this process's RewriterConfig, without passes that cannot safely run offline."""
     from tensorflow.core.protobuf import rewriter_config_pb2
     from tensorflow.python.eager import context
 
-    ours, theirs = (
-        rewriter_config_pb2.RewriterConfig(),
-        context.context().config.graph_options.rewrite_options,
-    )
+    config = rewriter_config_pb2.RewriterConfig()
+    of_process = context.context().config.graph_options.rewrite_options
     for name in (*DEFAULT_ON, *DEFAULT_OFF, *_OTHERS):
-        setattr(ours, name, getattr(theirs, name))
-    ours.memory_optimization = ours.NO_MEM_OPT
-    return ours
+        setattr(config, name, getattr(of_process, name))
+    config.memory_optimization = config.NO_MEM_OPT
+    return config
 
 
 def running(config: Any) -> list[str]:
-    """The options of those optimisers that run under a RewriterConfig."""
+    """Return the options of the passes that run under a RewriterConfig."""
     if config.disable_meta_optimizer:
         return []
     return [name for name in DEFAULT_ON if _is_on(config, name, True)] + [
@@ -131,11 +138,9 @@ def running(config: Any) -> list[str]:
 
 def _is_on(config: Any, name: str, by_default: bool) -> bool:
     value = getattr(config, name)
-    return (
-        not value
-        if name == _INVERTED
-        else value == config.ON or (value == config.DEFAULT and by_default)
-    )
+    if name == _INVERTED:
+        return not value
+    return bool(value == config.ON or (value == config.DEFAULT and by_default))
 
 
 def _without(config: Any, name: str) -> Any:
@@ -162,8 +167,10 @@ def _remaining(graphs: Iterable[tuple[Any, int]], config: Any) -> int:
 
 def n_ops(graph: Any) -> int:
     """
-    How many ops a GraphDef has, with those of the functions of its library that it calls: each as often as it is called in the
-    graph, bodies of loops and branches once, and what only tf.data calls not at all.
+    Count the ops of a GraphDef and of the library functions that it calls.
+
+    A function counts once for each call, the body of a loop or branch once. Functions that only
+    tf.data calls do not count.
     """
     library = {
         definition.signature.name: definition.node_def for definition in graph.library.function
@@ -186,7 +193,7 @@ def n_ops(graph: Any) -> int:
 
 
 def _inlined(function: Function) -> Any:
-    """A MetaGraphDef of a function in which the runtime's first passes are done: calls inlined, control flow lowered."""
+    """Return a function's MetaGraphDef with calls inlined and control flow lowered."""
     from tensorflow.core.protobuf import rewriter_config_pb2
 
     meta_graph = _meta_graph(function)
@@ -196,7 +203,7 @@ def _inlined(function: Function) -> Any:
 
 
 def _meta_graph(function: Function) -> Any:
-    """A function as a graph that is placed, in which its results and side effects are fetched."""
+    """Return a function as a placed graph that fetches its results and side effects."""
     from tensorflow.core.protobuf import meta_graph_pb2
     from tensorflow.python.framework import function_def_to_graph
 
@@ -216,11 +223,9 @@ def _meta_graph(function: Function) -> Any:
     fetched = [node.name for node in graph.node if node.op == "_Retval"]
     del graph.library.function[:]
     graph.library.function.extend(reached_from([function.name])[1:])
+    inner = [node for called in graph.library.function for node in called.node_def]
     place = _devices()[0].name
-    for node in [
-        *graph.node,
-        *(node for called in graph.library.function for node in called.node_def),
-    ]:
+    for node in [*graph.node, *inner]:
         node.device = node.device or place
     meta_graph = meta_graph_pb2.MetaGraphDef(graph_def=graph)
     meta_graph.collection_def["train_op"].node_list.value.extend(
@@ -230,7 +235,7 @@ def _meta_graph(function: Function) -> Any:
 
 
 def _optimized(meta_graph: Any, config: Any) -> Any:
-    """The GraphDef as Grappler leaves it."""
+    """Return the GraphDef after Grappler."""
     from tensorflow.core.protobuf import config_pb2
     from tensorflow.python.grappler import cluster, tf_optimizer
 
@@ -244,22 +249,21 @@ def _optimized(meta_graph: Any, config: Any) -> Any:
 
 
 def _devices() -> list[Any]:
-    """The devices that ops are placed on, the one that is preferred first, as descriptions: none is opened."""
+    """Return descriptions of the devices for ops, the preferred one first; open none of them."""
     import tensorflow as tf
     from tensorflow.core.protobuf import device_properties_pb2
 
     prefix = "/job:localhost/replica:0/task:0/device:"
     cpu = device_properties_pb2.NamedDevice(name=f"{prefix}CPU:0")
     cpu.properties.type = "CPU"
-    found = [cpu]
+    devices = [cpu]
     for gpu in tf.config.list_physical_devices("GPU")[:1]:
         capability = tf.config.experimental.get_device_details(gpu).get(
             "compute_capability", (0, 0)
         )
         named = device_properties_pb2.NamedDevice(name=f"{prefix}GPU:0")
         named.properties.type = "GPU"
-        named.properties.environment["architecture"] = ".".join(
-            map(str, capability)
-        )  # its optimisers end the process without
-        found.insert(0, named)
-    return found
+        # Grappler's passes for GPUs end the process if the architecture is missing.
+        named.properties.environment["architecture"] = ".".join(map(str, capability))
+        devices.insert(0, named)
+    return devices

@@ -1,9 +1,9 @@
 """
-Ops that are still in a graph when Grappler is done with it, although one of its optimisers could have taken them out.
+Grappler leftovers: superfluous ops that are still in a graph after Grappler.
 
-Only what is certain is listed: each rule below holds for every value that the graph may be given. What each optimiser takes out
-is in tensorflow/core/grappler/optimizers: debug_stripper.cc, dependency_optimizer.cc, loop_optimizer.cc, constant_folding.cc,
-arithmetic_optimizer.cc.
+Each rule below holds for every value that the graph may receive. The passes that remove such ops
+are in tensorflow/core/grappler/optimizers: debug_stripper.cc, dependency_optimizer.cc,
+loop_optimizer.cc, constant_folding.cc, arithmetic_optimizer.cc.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from pytest_tfperf.compiler.compilable_parts import Function
+from pytest_tfperf.compiler.functions import Function
 from pytest_tfperf.compiler.grappler_ablation import rewriter_config, running
 from pytest_tfperf.compiler.instances import counts
 from pytest_tfperf.compiler.source_lines import lines_in
@@ -22,59 +22,68 @@ from pytest_tfperf.recording import GraphOp
 
 DEBUG_OPS = frozenset({"Assert", "CheckNumerics", "Print", "PrintV2"})
 LARGEST_CONSTANT = 100 * 1024
-"""Bytes of a result that are folded whatever the size of the inputs (kMaxConstantSize in constant_folding.cc)."""
+"""
+Largest result, in bytes, that is folded whatever the size of its inputs.
+
+Source: kMaxConstantSize in constant_folding.cc.
+"""
 _NOT_FOLDED = ("Quantize", "FakeQuant", "Dequantize", "Sparse", "Placeholder", "_Fused")
-_NO_OPTIMIZER = ""
+_NO_PASS = ""
 
-Found = tuple[str, str]
-"""What is superfluous about an op, and the option of the optimiser that takes it out; "" if there is none."""
+Leftover = tuple[str, str]
+"""Why an op is superfluous, and the option of the Grappler pass that removes it ("": none)."""
 
 
-def surviving(graphs: Iterable[tuple[Function, Any]]) -> tuple[GraphOp, ...]:
-    """What should have been taken out of functions, each with the GraphDef that Grappler left of it."""
+def leftovers(graphs: Iterable[tuple[Function, Any]]) -> tuple[GraphOp, ...]:
+    """Return the superfluous ops of functions, each with its GraphDef after Grappler."""
     config = rewriter_config()
-    return tuple(op for function, graph in graphs for op in _survivors(function, graph, config))
+    return tuple(op for function, graph in graphs for op in _leftovers(function, graph, config))
 
 
-def _survivors(function: Function, graph: Any, config: Any) -> Iterator[GraphOp]:
-    view, line_of, constant = (
-        View.of(graph),
-        lines_in(getattr(function.keep, "graph", None)),
-        computed_from_constants(graph),
-    )
+def _leftovers(function: Function, graph: Any, config: Any) -> Iterator[GraphOp]:
+    view = View.of(graph)
+    line_of = lines_in(getattr(function.keep, "graph", None))
+    constant = computed_from_constants(graph)
     for node in graph.node:
-        found = next(filter(None, (rule(node, view) for rule in _RULES)), None)
-        if found is None and node.name in constant:
-            found = "is computed from constants alone", "constant_folding"
-        if found is not None:
-            yield GraphOp(
-                name=node.name, op_type=node.op, line=line_of(node), why=_why(*found, config)
-            )
+        leftover = next(filter(None, (rule(node, view) for rule in _RULES)), None)
+        if leftover is None and node.name in constant:
+            leftover = "is computed from constants alone", "constant_folding"
+        if leftover is not None:
+            why = _why(*leftover, config)
+            yield GraphOp(name=node.name, op_type=node.op, line=line_of(node), why=why)
 
 
-def _why(what: str, option: str, config: Any) -> str:
-    if option == _NO_OPTIMIZER:
-        return f"{what}; no optimiser takes it out: do so in the code"
+def _why(reason: str, option: str, config: Any) -> str:
+    if option == _NO_PASS:
+        return f"{reason}; no Grappler pass removes it: do so in the code"
     if option in running(config):
-        return f"{what}; {option} runs, and left it: take it out of the code"
-    off, value = (
-        ("disable_meta_optimizer", False) if config.disable_meta_optimizer else (option, True)
-    )
-    state = f"Grappler is off by {off}" if off != option else f"{option} is off"
-    return f"{what}; {state}: tf.config.optimizer.set_experimental_options({{'{off}': {value}}})"
+        return f"{reason}; {option} runs, and left it: remove it from the code"
+    if config.disable_meta_optimizer:
+        option, value, state = (
+            "disable_meta_optimizer",
+            False,
+            "Grappler is off by disable_meta_optimizer",
+        )
+    else:
+        value, state = True, f"{option} is off"
+    call = f"tf.config.optimizer.set_experimental_options({{'{option}': {value}}})"
+    return f"{reason}; {state}: {call}"
 
 
 @dataclass(frozen=True)
 class View:
-    """A GraphDef whose nodes are found by name; `fetched` are the names of those that give results, `anchors` order others."""
+    """Index of a GraphDef by node names."""
 
     nodes: Mapping[str, Any]
+    """Each node by its name."""
     fetched: frozenset[str]
+    """Names of the nodes that give results."""
     anchors: frozenset[str]
+    """Names of the nodes that others wait for by a control edge."""
 
     @classmethod
     def of(cls, graph: Any) -> View:
-        """Of a GraphDef."""
+        """Index a GraphDef."""
         results = {
             ref.partition(":")[0]
             for node in graph.node
@@ -89,26 +98,30 @@ class View:
         )
 
     def sources(self, node: Any) -> list[Any]:
-        """The nodes whose results a node takes."""
+        """Return the nodes whose results a node takes."""
         return [
             self.nodes.get(ref.partition(":")[0]) for ref in node.input if not ref.startswith("^")
         ]
 
     def source(self, node: Any, index: int = 0) -> Any:
-        """The node whose result is a node's input, None where there is none."""
+        """Return the node of an input, None if there is none."""
         return next(iter(self.sources(node)[index:]), None)
 
     def is_free(self, node: Any) -> bool:
-        """Whether a node neither waits for others, nor others for it."""
+        """Return whether no control edge leads to or from a node."""
         return node.name not in self.anchors and not any(ref.startswith("^") for ref in node.input)
 
 
-def _debug(node: Any, _view: View) -> Found | None:
-    return ("helps debugging alone", "debug_stripper") if node.op in DEBUG_OPS else None
+def _debug(node: Any, _view: View) -> Leftover | None:
+    return ("only helps debugging", "debug_stripper") if node.op in DEBUG_OPS else None
 
 
-def _identity(node: Any, view: View) -> Found | None:
-    """An Identity of an Identity on the same device; one that orders others, or gives a result, may be there for that."""
+def _identity(node: Any, view: View) -> Leftover | None:
+    """
+    Find an Identity of an Identity on the same device.
+
+    One that has control edges, or gives a result, may exist for that purpose.
+    """
     source = view.source(node)
     chained = (
         node.op == "Identity"
@@ -124,8 +137,8 @@ def _identity(node: Any, view: View) -> Found | None:
     return None
 
 
-def _dead_branch(node: Any, view: View) -> Found | None:
-    """A branch that is always or never taken."""
+def _dead_branch(node: Any, view: View) -> Leftover | None:
+    """Find a branch that is always or never taken."""
     if node.op == "Switch":
         chosen = view.source(node, 1)
     elif node.op in BRANCHES:
@@ -137,8 +150,8 @@ def _dead_branch(node: Any, view: View) -> Found | None:
     return f"chooses a branch by a constant, {_value(chosen).item()}", "loop_optimization"
 
 
-def _transposes(node: Any, view: View) -> Found | None:
-    """A Transpose that takes another one back."""
+def _transposes(node: Any, view: View) -> Leftover | None:
+    """Find a Transpose that reverses another one."""
     inner = view.source(node)
     if node.op != "Transpose" or inner is None or inner.op != "Transpose":
         return None
@@ -149,28 +162,28 @@ def _transposes(node: Any, view: View) -> Found | None:
         return None
     first, second = map(_value, orders)
     if [first[axis] for axis in second] == list(range(len(first))):
-        return f"takes the transpose {inner.name} back", "arithmetic_optimization"
+        return f"reverses the transpose {inner.name}", "arithmetic_optimization"
     return None
 
 
-def _casts(node: Any, view: View) -> Found | None:
-    """A Cast to the type that there is, or back from a wider one."""
+def _casts(node: Any, view: View) -> Leftover | None:
+    """Find a Cast to the type of its input, or back from a wider type."""
     if node.op != "Cast" or not view.is_free(node):
         return None
-    given, wanted, inner = node.attr["SrcT"].type, node.attr["DstT"].type, view.source(node)
-    if given == wanted:
+    source, target, inner = node.attr["SrcT"].type, node.attr["DstT"].type, view.source(node)
+    if source == target:
         return "casts to the type that its input has", "arithmetic_optimization"
     if (
         inner is not None
         and inner.op == "Cast"
-        and inner.attr["SrcT"].type == wanted
-        and _holds(given, wanted)
+        and inner.attr["SrcT"].type == target
+        and _holds(source, target)
     ):
-        return f"takes the cast {inner.name} back, which lost nothing", _NO_OPTIMIZER
+        return f"reverses the cast {inner.name}, which lost nothing", _NO_PASS
     return None
 
 
-_RULES: tuple[Callable[[Any, View], Found | None], ...] = (
+_RULES: tuple[Callable[[Any, View], Leftover | None], ...] = (
     _debug,
     _identity,
     _dead_branch,
@@ -180,13 +193,13 @@ _RULES: tuple[Callable[[Any, View], Found | None], ...] = (
 
 
 def _holds(wider: int, narrower: int) -> bool:
-    """Whether a type holds all values of another, both of real numbers or both of whole ones."""
+    """Return whether a type holds all values of another, both floating or both integer."""
     import numpy as np
     import tensorflow as tf
 
-    one, other = tf.as_dtype(wider), tf.as_dtype(narrower)
-    alike = (one.is_floating and other.is_floating) or (one.is_integer and other.is_integer)
-    return alike and bool(np.can_cast(other.as_numpy_dtype, one.as_numpy_dtype, "safe"))
+    wide, narrow = tf.as_dtype(wider), tf.as_dtype(narrower)
+    alike = (wide.is_floating and narrow.is_floating) or (wide.is_integer and narrow.is_integer)
+    return alike and bool(np.can_cast(narrow.as_numpy_dtype, wide.as_numpy_dtype, "safe"))
 
 
 def _value(constant: Any) -> Any:
@@ -196,7 +209,7 @@ def _value(constant: Any) -> Any:
 
 
 def computed_from_constants(graph: Any) -> frozenset[str]:
-    """Names of the ops of a GraphDef that compute small results from constants alone, directly or not."""
+    """Return the names of the ops that compute small results from constants alone."""
     view = View.of(graph)
     unknown = {
         node.name: {source.name for source in view.sources(node) if source is not None}
@@ -219,7 +232,7 @@ def computed_from_constants(graph: Any) -> frozenset[str]:
 
 
 def _is_foldable(node: Any) -> bool:
-    """Whether constant folding takes an op whose inputs are constants: it always gives the same, and stands for nothing else."""
+    """Return whether constant folding may remove an op: it has no state and no side effect."""
     from tensorflow.python.framework import op_def_registry
 
     if (
@@ -233,7 +246,7 @@ def _is_foldable(node: Any) -> bool:
 
 
 def _small(nodes: Iterable[Any], view: View) -> frozenset[str]:
-    """Those of them whose results TensorFlow knows to be small."""
+    """Return the names of the nodes whose results TensorFlow infers to be small."""
     import tensorflow as tf
 
     part = tf.compat.v1.GraphDef()
@@ -241,15 +254,15 @@ def _small(nodes: Iterable[Any], view: View) -> frozenset[str]:
         {one.name: one for node in nodes for one in (node, *view.sources(node))}.values()
     )
     for node in part.node:
-        del node.input[
-            next((i for i, ref in enumerate(node.input) if ref.startswith("^")), len(node.input)) :
-        ]
+        data = [ref for ref in node.input if not ref.startswith("^")]
+        del node.input[:]
+        node.input.extend(data)
         node.device = ""
-        node.attr.pop("_class", None)  # says with what it is placed
+        node.attr.pop("_class", None)  # names the nodes that it is placed with
     with tf.Graph().as_default() as graph:
         try:
             tf.graph_util.import_graph_def(part, name="")
-        except (ValueError, tf.errors.OpError):  # an op that only the runtime may make
+        except (ValueError, tf.errors.OpError):  # an op that only the runtime may create
             return frozenset()
     return frozenset(
         node.name
@@ -259,7 +272,7 @@ def _small(nodes: Iterable[Any], view: View) -> frozenset[str]:
 
 
 def _bytes(op: Any) -> float:
-    """Of all results of an op; infinite if they are not known, or are no numbers."""
+    """Return the size of all results of an op; infinite if unknown, or not numeric."""
     results = [(result.shape.num_elements(), result.dtype) for result in op.outputs]
     if any(
         n is None

@@ -1,4 +1,4 @@
-"""Grappler's options for the length of a context: checked before, put back exactly afterwards."""
+"""Set Grappler's options for the length of a context, and restore them exactly."""
 
 from __future__ import annotations
 
@@ -29,7 +29,11 @@ TOGGLES = (
     "use_plugin_optimizers",
     "disable_meta_optimizer",
 )
-"""What `tf.config.optimizer.set_experimental_options` knows and takes True or False for (tensorflow/python/eager/context.py)."""
+"""
+Boolean options of `tf.config.optimizer.set_experimental_options`.
+
+Source: tensorflow/python/eager/context.py.
+"""
 NUMBERS = ("min_graph_nodes",)
 _INT32 = 2**31  # rewriter_config.proto
 
@@ -37,14 +41,15 @@ _INT32 = 2**31  # rewriter_config.proto
 @contextmanager
 def grappler_options(**options: Any) -> Iterator[None]:
     """
-    Within the context Grappler runs with these options besides those that are set, also on functions that were traced before.
+    Let Grappler run with additional options within the context, also on functions traced before.
 
-    TensorFlow merges options into those of the process and cannot take one back; here all are as they were afterwards. A thread
-    keeps the options with which it first called a function; so this works in the thread that enters it.
+    TensorFlow merges options into those of the process and cannot unset one. This context restores
+    all of them. A thread keeps the options of its first call of a function, so the context
+    works in the thread that enters it.
 
     Raises:
-        CaptureError: If an option is unknown or its value of the wrong type; TensorFlow itself ignores the one, and fails later at
-            the other.
+        CaptureError: If an option is unknown or its value has the wrong type. TensorFlow itself
+            ignores an unknown option, and fails later on a wrong type.
     """
     _check(options)
     context = _context()
@@ -68,18 +73,19 @@ def _check(options: dict[str, Any]) -> None:
         if name in NUMBERS and (isinstance(value, bool) or not isinstance(value, int)):
             raise CaptureError(f"Grappler's {name} is a whole number, not {value!r}")
         if name in NUMBERS and not -_INT32 <= value < _INT32:
-            raise CaptureError(f"Grappler's {name} is a number of 32 bits, and {value} is not")
+            raise CaptureError(f"Grappler's {name} is a 32-bit number, and {value} is not")
 
 
 def _context() -> Any:
-    # private: the only way to take an option back
+    # private: the only way to unset an option
     from tensorflow.python.eager import context
 
-    found = context.context()
-    if not isinstance(getattr(found, "_optimizer_experimental_options", None), dict):
+    runtime = context.context()
+    if not isinstance(getattr(runtime, "_optimizer_experimental_options", None), dict):
         import tensorflow
 
         raise CaptureError(
-            f"TensorFlow {tensorflow.__version__} does not show its Grappler options, so they could not be put back"
+            f"TensorFlow {tensorflow.__version__} does not show its Grappler options, so they "
+            "could not be restored"
         )
-    return found
+    return runtime

@@ -1,8 +1,9 @@
 """
-A function's graphs as TensorFlow's runtime makes them, without running it: with auto-clusters, or with nothing clustered.
+Instantiate functions in TensorFlow's runtime without running them, to get their optimised graphs.
 
-A function that is called with a cancelled CancellationManager is instantiated, with all its passes, and then not started
-(FunctionLibraryRuntimeImpl::Run in tensorflow/core/common_runtime/function.cc). So nothing is computed, and no variable changes.
+The runtime instantiates a function called with a cancelled CancellationManager, with all passes,
+and then does not start it (FunctionLibraryRuntimeImpl::Run in
+tensorflow/core/common_runtime/function.cc). So nothing is computed, and no variable changes.
 """
 
 from __future__ import annotations
@@ -14,37 +15,44 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from pytest_tfperf.compiler.compilable_parts import Cannot, Function, is_resource
-from pytest_tfperf.compiler.functions import called_by, definition_of, must_compile
+from pytest_tfperf.compiler.functions import (
+    Function,
+    Unsupported,
+    called_by,
+    definition_of,
+    is_resource,
+    must_compile,
+)
 
-_SEEN, _UNCLUSTERED = "_seen_by_tfperf", "_without_clusters"  # what copies are named
+_COPY, _UNCLUSTERED = "_seen_by_tfperf", "_without_clusters"  # suffixes of the names of copies
 _REQUESTS = ("_XlaCompile", "_XlaScope", "_XlaMustCompile", "_XlaSeparateCompiledGradients")
 _MIN_CLUSTER = re.compile(r"--tf_xla_min_cluster_size=(\d+)")
 _MIN_CLUSTER_DEFAULT = 4  # tensorflow/compiler/jit/flags.cc
 _NO_CLUSTER = 2**31 - 1
-_TRIES = 3  # what other threads run at the same time may mix in
+_TRIES = 3  # graphs of other threads may be mixed in
 
 
 def instantiated(function: Function) -> Any:
     """
-    The FunctionGraphs of a function: before Grappler, after it and auto-clustering, and in partitions.
+    Return the FunctionGraphs of a function: before Grappler, after auto-clustering, in partitions.
 
-    A copy is instantiated, so that the function itself stays as warm as it is.
+    A copy is instantiated, so that the cached state of the function itself does not change.
 
     Raises:
-        Cannot: If it cannot be instantiated without running it.
+        Unsupported: If it cannot be instantiated without running it.
     """
-    definition = _copy_of(function.name, _SEEN)
+    definition = _copy_of(function.name, _COPY)
     return _graphs_of(function, [definition])
 
 
 def unclustered(function: Function) -> Any:
     """
-    The same with no clusters at all: what the user wants compiled (jit_compile) is a call there that stays one, as it is without
-    auto-clustering.
+    Return the FunctionGraphs of a function with nothing clustered.
+
+    Calls of functions with jit_compile=True stay calls, as without auto-clustering.
 
     Raises:
-        Cannot: If it cannot be instantiated without running it.
+        Unsupported: If it cannot be instantiated without running it.
     """
     copies: dict[str, Any] = {}
     _copy_without_requests(function.name, copies)
@@ -54,58 +62,56 @@ def unclustered(function: Function) -> Any:
         for value in node.attr.values():
             if value.HasField("func"):
                 value.func.name = value.func.name.removesuffix(_UNCLUSTERED)
-        made_from = [
-            name.removesuffix(_UNCLUSTERED)
-            for name in node.experimental_debug_info.original_func_names
-        ]
-        node.experimental_debug_info.original_func_names[:] = made_from
+        origin = node.experimental_debug_info
+        names = [name.removesuffix(_UNCLUSTERED) for name in origin.original_func_names]
+        origin.original_func_names[:] = names
     return graphs
 
 
 def _graphs_of(function: Function, copies: list[Any]) -> Any:
-    """The FunctionGraphs of the first of these FunctionDefs, which the runtime does not know yet, called like the function."""
+    """Return the FunctionGraphs of the first FunctionDef, called with the function's arguments."""
     from tensorflow.python.eager import context
 
     definition = copies[0]
     if len(function.args) != len(definition.signature.input_arg):
-        raise Cannot(f"{function.title} takes other arguments than it was called with")
+        raise Unsupported(f"{function.title} takes other arguments than it was called with")
     if not _cancelled_calls_do_not_run():
-        raise Cannot(
+        raise Unsupported(
             "this version of TensorFlow does not instantiate a function without running it"
         )
-    args = list(map(_stand_in, function.args))
+    args = list(map(_fake_argument, function.args))
+    name, n_results = definition.signature.name, len(definition.signature.output_arg)
     for copy in copies:
         context.context().add_function_def(copy)
     try:
         for _ in range(_TRIES):
-            for entry in _instantiate(
-                definition.signature.name, args, len(definition.signature.output_arg)
-            ):
+            for entry in _instantiate(name, args, n_results):
                 if shows(entry, definition):
                     return entry
     finally:
         for copy in copies:
             context.context().remove_function(copy.signature.name)
-    raise Cannot(f"the graphs of {function.title} were not seen apart from those of other threads")
+    raise Unsupported(
+        f"the graphs of {function.title} could not be told from those of other threads"
+    )
 
 
 def shows(entry: Any, definition: Any) -> bool:
-    """Whether FunctionGraphs are those of a function and of nothing besides."""
+    """Return whether FunctionGraphs are those of a function and of nothing else."""
     nodes, signature = entry.pre_optimization_graph.node, definition.signature
-    if len(nodes) != len(signature.input_arg) + len(definition.node_def) + len(
-        signature.output_arg
-    ):
+    n_arguments = len(signature.input_arg) + len(signature.output_arg)
+    if len(nodes) != n_arguments + len(definition.node_def):
         return False
     return names_of(definition.node_def) <= names_of(nodes)
 
 
 def names_of(nodes: Any) -> set[tuple[str, str]]:
-    """Names and types of nodes."""
+    """Return names and types of nodes."""
     return {(node.name, node.op) for node in nodes}
 
 
 def _instantiate(name: str, args: list[Any], n_results: int) -> list[Any]:
-    """What the runtime shows of one function; an op that is run when it ends makes it show what there is."""
+    """Return the graphs that the runtime shows for one function; a NoOp flushes its records."""
     import tensorflow as tf
     from tensorflow.python.eager import context
 
@@ -121,7 +127,7 @@ def _instantiate(name: str, args: list[Any], n_results: int) -> list[Any]:
 
 
 def _call_cancelled(name: str, args: list[Any], n_results: int) -> bool:
-    """Whether a call was not started, as it was cancelled before."""
+    """Call a function that is already cancelled; return whether the runtime refused to start it."""
     import tensorflow as tf
     from tensorflow.python.eager import cancellation, context
 
@@ -137,7 +143,7 @@ def _call_cancelled(name: str, args: list[Any], n_results: int) -> bool:
 
 @cache
 def _cancelled_calls_do_not_run() -> bool:
-    """Tried with a function that does no harm."""
+    """Try it with a function that has no effects."""
     import tensorflow as tf
 
     harmless = tf.function(tf.negative, autograph=False).get_concrete_function(
@@ -149,8 +155,8 @@ def _cancelled_calls_do_not_run() -> bool:
         return False
 
 
-def _stand_in(arg: Any) -> Any:
-    """What a function may be given that is not run: a resource itself, of other arguments only their type matters."""
+def _fake_argument(arg: Any) -> Any:
+    """Return an argument for a call that does not run: only the type matters, except resources."""
     import tensorflow as tf
 
     if is_resource(arg):
@@ -170,7 +176,7 @@ def _copy_of(name: str, suffix: str) -> Any:
 
 
 def _copy_without_requests(name: str, copies: dict[str, Any]) -> None:
-    """Copy a function, and then those that it calls: nobody asks for XLA in them, and what must be compiled is not inlined."""
+    """Copy a function and its callees without requests for XLA; do not inline jit_compile=True."""
     if name in copies:
         return
     definition = copies[name] = _copy_of(name, _UNCLUSTERED)
@@ -182,24 +188,24 @@ def _copy_without_requests(name: str, copies: dict[str, Any]) -> None:
             node.attr.pop(request, None)
         for called in called_by(node) if "Dataset" not in node.op else ():
             _copy_without_requests(called, copies)
-            _call(node, called, called + _UNCLUSTERED)
+            _redirect(node, called, called + _UNCLUSTERED)
 
 
-def _call(node: Any, called: str, instead: str) -> None:
+def _redirect(node: Any, old: str, new: str) -> None:
     """Let a node call another function."""
     for value in node.attr.values():
         for func in [value.func] if value.HasField("func") else value.list.func:
-            func.name = instead if func.name == called else func.name
+            func.name = new if func.name == old else func.name
 
 
 @contextmanager
 def _no_clusters() -> Iterator[None]:
-    """Within the context auto-clustering finds every cluster too small."""
+    """Let auto-clustering find every cluster too small within the context."""
     from tensorflow.python import pywrap_tfe
 
-    given = _MIN_CLUSTER.search(os.environ.get("TF_XLA_FLAGS", ""))
+    flag = _MIN_CLUSTER.search(os.environ.get("TF_XLA_FLAGS", ""))
     pywrap_tfe.TF_SetXlaMinClusterSize(_NO_CLUSTER)
     try:
         yield
     finally:
-        pywrap_tfe.TF_SetXlaMinClusterSize(int(given[1]) if given else _MIN_CLUSTER_DEFAULT)
+        pywrap_tfe.TF_SetXlaMinClusterSize(int(flag[1]) if flag else _MIN_CLUSTER_DEFAULT)

@@ -1,4 +1,8 @@
-"""The functions that a step calls as one graph of ops, from the graphs that Python traced; nothing is run or instantiated."""
+"""
+The functions that a step calls as one graph of ops.
+
+It comes from the graphs that Python traced; nothing is run or instantiated.
+"""
 
 from __future__ import annotations
 
@@ -16,25 +20,45 @@ from pytest_tfperf.op_types import BRANCHES, FUNCTION_CALLS, LOOPS, computes
 from pytest_tfperf.recording import Edge, Ints, Op, OpGraph, Tensor
 
 MAX_OPS, UNASKED_OPS = 20_000, 10_000
-"""Ops of a step whose graph is made, with functions once for each call, where a limit asks for it and else: 0.1 ms each in Keras models."""
+"""
+Most ops of a step's graph where a limit asks for it, and by default.
+
+A function counts once for each call. Measured: 0.1 ms an op in Keras models.
+"""
 _NO_FUNCTION = "the step calls no tf.function, so it has no graph"
-_LARGE = "the step's functions hold more than {:,} ops, with what they call once for each call{}"
+_LARGE = "the step's functions hold more than {:,} ops, with each callee once for each call{}"
 _ASK = "; a limit on op_guide_findings (max_op_guide_findings=) asks for it"
-_DEEPEST = 50  # calls within calls; TensorFlow runs no function that calls itself without end
+_DEEPEST = 50  # nested calls; TensorFlow runs no endless recursion
 _MOST_ELEMENTS = 512
 _WHOLE = frozenset({"int32", "int64"})
 _READ_ATTRS = ("data_format", "equation")
+_STATIC = frozenset(
+    {
+        "Const",
+        "Pack",
+        "ConcatV2",
+        "Range",
+        "Fill",
+        "Shape",
+        "Cast",
+        "StridedSlice",
+        "Squeeze",
+        "Size",
+        "Rank",
+    }
+)
+"""Ops whose results may be static values."""
 
 
 class _TooLarge(Exception):
-    """A step with more ops than are looked at."""
+    """A step has too many ops."""
 
 
 def op_graph(probe: Probe, asked: bool = True) -> OpGraph | str:
     """
-    The ops of the functions that Python called in the probe's step, each function once, or why they are not known.
+    Return the ops of the functions called in the probe's step, or a reason why they are unknown.
 
-    Where nobody `asked`, a large step is not looked at.
+    Each function counts once. A large step has no op graph unless somebody `asked` for it.
     """
     if probe.why is not None or probe.calls.why is not None:
         return str(probe.why or probe.calls.why)
@@ -50,12 +74,12 @@ def op_graph(probe: Probe, asked: bool = True) -> OpGraph | str:
         return graph_of(graphs.values(), MAX_OPS if asked else UNASKED_OPS)
     except _TooLarge:
         return _LARGE.format(MAX_OPS, "") if asked else _LARGE.format(UNASKED_OPS, _ASK)
-    except Exception as error:  # whatever TensorFlow says must not end the user's test
+    except Exception as error:  # an error of TensorFlow's must not end the user's test
         return f"the step's graphs could not be read: {type(error).__name__}: {error}"
 
 
 def graph_of(graphs: Iterable[Any], max_ops: int = MAX_OPS) -> OpGraph:
-    """The ops of FuncGraphs, with what they call in place of the calls, as far as their results and effects need them."""
+    """Return the ops of FuncGraphs that results and effects need, with callees inlined."""
     flat = _Flat(max_ops)
     results = [
         edge
@@ -68,51 +92,67 @@ def graph_of(graphs: Iterable[Any], max_ops: int = MAX_OPS) -> OpGraph:
 
 @dataclass(slots=True)
 class _Flat:
-    """Ops so far; `bodies` holds what the loops and branches among them need from within, `effects` those that run for what they do."""
+    """Flat list of ops, with callees inlined."""
 
     max_ops: int
+    """Largest number of ops."""
     ops: list[Op] = field(default_factory=list)
+    """Ops so far."""
     bodies: dict[int, list[int]] = field(default_factory=dict)
+    """For each loop or branch, by index, the ops in it that its results need."""
     effects: list[int] = field(default_factory=list)
+    """Indices of the ops that run for their side effects."""
 
     def add(
         self, graph: Any, args: Sequence[Edge | None], scope: str, in_loop: bool, depth: int
     ) -> list[Edge | None]:
-        """The edges of a FuncGraph's results, after its ops were added; `args` are those of its arguments, None where none is known."""
-        given = {
+        """
+        Add the ops of a FuncGraph.
+
+        Args:
+            graph: The FuncGraph.
+            args: Edge of each of its arguments, None where unknown.
+            scope: Prefix of its op names.
+            in_loop: Whether it runs in a loop within the step.
+            depth: Largest number of nested calls left.
+
+        Returns:
+            The edges of its results.
+
+        Raises:
+            _TooLarge: If there are too many ops.
+        """
+        known = {
             _key(tensor): edge
             for tensor, edge in zip(graph.inputs, args, strict=False)
             if edge is not None
         }
-        edges: dict[tuple[str, int], Edge | None] = dict(given)
+        edges: dict[tuple[str, int], Edge | None] = dict(known)
         ops = graph.get_operations()
-        if len(self.ops) + len(ops) - len(given) > self.max_ops:
+        if len(self.ops) + len(ops) - len(known) > self.max_ops:
             raise _TooLarge
         for op in ops:
-            if (op.name, 0) in given:
+            if (op.name, 0) in known:
                 continue
             inputs = tuple(edges.get(_key(tensor)) for tensor in op.inputs)
             inner = _called(graph, op) if depth else {}
             if op.type in FUNCTION_CALLS and inner:
-                found = self.add(
-                    next(iter(inner.values())), inputs, f"{scope}{op.name}/", in_loop, depth - 1
-                )
-                edges |= {(op.name, index): edge for index, edge in enumerate(found)}
+                callee = next(iter(inner.values()))
+                results = self.add(callee, inputs, f"{scope}{op.name}/", in_loop, depth - 1)
+                edges |= {(op.name, index): edge for index, edge in enumerate(results)}
                 continue
             place = self._append(op, inputs, scope, in_loop)
             edges |= {(op.name, index): (place, index) for index in range(len(op.outputs))}
             for name, body in inner.items():
-                args_of = _args_of(op, name, body, inputs)
                 results = self.add(
                     body,
-                    args_of,
+                    _args_of(op, name, body, inputs),
                     f"{scope}{op.name}/",
                     in_loop or _is_inner_loop(op, body),
                     depth - 1,
                 )
-                self.bodies.setdefault(place, []).extend(
-                    edge[0] for edge in results if edge is not None
-                )
+                needed = [edge[0] for edge in results if edge is not None]
+                self.bodies.setdefault(place, []).extend(needed)
         return [edges.get(_key(tensor)) for tensor in graph.outputs]
 
     def _append(self, op: Any, inputs: tuple[Edge | None, ...], scope: str, in_loop: bool) -> int:
@@ -123,7 +163,7 @@ class _Flat:
 
 
 def _args_of(op: Any, name: str, body: Any, inputs: Sequence[Edge | None]) -> list[Edge | None]:
-    """What the body of a loop, or a branch, is given; None for what a loop may give anew in each turn."""
+    """Return the arguments of a loop's body, or of a branch; None for those that a loop changes."""
     if op.type in LOOPS:
         return [
             edge if name == "body" and _same(*ends) else None
@@ -133,12 +173,12 @@ def _args_of(op: Any, name: str, body: Any, inputs: Sequence[Edge | None]) -> li
 
 
 def _is_inner_loop(op: Any, body: Any) -> bool:
-    """Whether an op is a loop in a step; where each turn fetches from an iterator the turns are steps."""
+    """Return whether an op is a loop within a step, not a loop over steps that fetch elements."""
     return op.type in LOOPS and not _fetches(body, _DEEPEST)
 
 
 def _fetches(graph: Any, depth: int) -> bool:
-    """Whether a graph, or what it calls, takes elements from an iterator."""
+    """Return whether a graph, or a callee, takes elements from an iterator."""
     return any(
         op.type.startswith("IteratorGetNext")
         or (depth and any(_fetches(inner, depth - 1) for inner in _called(graph, op).values()))
@@ -165,7 +205,7 @@ def _op(op: Any, inputs: tuple[Edge | None, ...], scope: str, in_loop: bool) -> 
 
 
 def _may_be_listed(op_type: str) -> bool:
-    """Whether somebody may ask for an op's line, which takes longer to find than all else of it."""
+    """Return whether an op's source line may be needed; it is the slowest to find."""
     return computes(op_type) and op_type != "Placeholder"
 
 
@@ -178,7 +218,7 @@ def _key(tensor: Any) -> tuple[str, int]:
 
 
 def _value(op: Any) -> Ints | None:
-    """The result of an op, where it is a small constant of whole numbers."""
+    """Return the result of an op, if it is a small integer constant."""
     import tensorflow as tf
 
     if (
@@ -187,19 +227,7 @@ def _value(op: Any) -> Ints | None:
         or (op.outputs[0].shape.num_elements() or 0) > _MOST_ELEMENTS
     ):
         return None
-    if op.type not in (
-        "Const",
-        "Pack",
-        "ConcatV2",
-        "Range",
-        "Fill",
-        "Shape",
-        "Cast",
-        "StridedSlice",
-        "Squeeze",
-        "Size",
-        "Rank",
-    ):
+    if op.type not in _STATIC:
         return None
     value = tf.get_static_value(op.outputs[0])
     return None if value is None or value.size > _MOST_ELEMENTS else _tuples(value.tolist())
@@ -210,24 +238,23 @@ def _tuples(value: Any) -> Ints:
 
 
 def _called(graph: Any, op: Any) -> dict[str, Any]:
-    """The graphs that an op runs, by the attribute that names them; none of tf.data's."""
+    """Return the graphs that an op runs, by the attribute that names them; none for tf.data."""
     if "Dataset" in op.type or not any(
         value.HasField("func") or value.list.func for value in op.node_def.attr.values()
     ):
         return {}
-    found = {}
+    called = {}
     for key, value in op.node_def.attr.items():
-        for position, func in enumerate(
-            [value.func] if value.HasField("func") else value.list.func
-        ):
+        single = value.HasField("func")
+        for position, func in enumerate([value.func] if single else value.list.func):
             inner = _graph_named(graph, func.name)
             if inner is not None:
-                found[key if value.HasField("func") else f"{key}{position}"] = inner
-    return found
+                called[key if single else f"{key}{position}"] = inner
+    return called
 
 
 def _graph_named(graph: Any, name: str) -> Any:
-    """The FuncGraph of a function that a graph knows; made anew, without lines, where Python did not keep it."""
+    """Return a callee's FuncGraph, rebuilt without source lines if Python did not keep it."""
     # private: the functions that a graph, or one around it, knows
     while graph is not None:
         function = getattr(graph, "_functions", {}).get(name)
@@ -244,14 +271,14 @@ def _rebuilt(name: str) -> Any:
 
 
 def _same(arg: Any, result: Any) -> bool:
-    """Whether a loop's body gives an argument on as it is."""
+    """Return whether a loop's body returns an argument unchanged."""
     while result.op.type == "Identity":
         result = result.op.inputs[0]
     return _key(arg) == _key(result)
 
 
 def _compiles(op: Any) -> bool:
-    """Whether XLA has a kernel for an op and its types."""
+    """Return whether XLA has a kernel for an op and its types."""
     if not has_kernel(op.type):
         return False
     types = {name: value.type for name, value in op.node_def.attr.items() if value.type}
@@ -263,19 +290,18 @@ def _compiles(op: Any) -> bool:
 
 @cache
 def _kernels(op_type: str) -> list[list[tuple[str, frozenset[int]]]]:
-    """Of each kernel that XLA has for ops of a type the types that it takes, by attribute."""
+    """Return, for each XLA kernel of an op type, the allowed types by attribute."""
     from tensorflow.python.framework import kernels
 
-    found = kernels.get_registered_kernels_for_op(op_type).kernel
-    compiled = [kernel for kernel in found if kernel.device_type == "XLA_CPU_JIT"]
     return [
         [(limit.name, frozenset(limit.allowed_values.list.type)) for limit in kernel.constraint]
-        for kernel in compiled
+        for kernel in kernels.get_registered_kernels_for_op(op_type).kernel
+        if kernel.device_type == "XLA_CPU_JIT"
     ]
 
 
 def _needed(flat: _Flat, results: Sequence[Edge]) -> OpGraph:
-    """The graph without what neither results nor effects need."""
+    """Return the graph without ops that neither results nor effects need."""
     live = reached(
         [edge[0] for edge in results] + flat.effects,
         lambda index: (

@@ -1,8 +1,8 @@
 """
-The probe: one step after all others that is watched for what Python runs in it: functions, single ops, Sessions.
+The probe: one step after all others in which functions, single ops and Session runs are recorded.
 
-The functions' graphs are then had without running anything (instances.py). Nothing is traced or compiled again, and the step
-is an ordinary one; but it is watched, so nothing of it is timed.
+Their graphs are then available without running anything (instances.py). Nothing is traced or
+compiled again. Recording slows the step down, so it is not timed.
 """
 
 from __future__ import annotations
@@ -13,31 +13,43 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from pytest_tfperf.compiler.lowering import Calls, calls_recorded
-from pytest_tfperf.compiler.session_runs import SessionRun, session_runs_recorded
 from pytest_tfperf.compiler.source_lines import in_python_op, user_line_now
+from pytest_tfperf.compiler.step_calls import Calls, calls_recorded
+from pytest_tfperf.graphs import reached
 
 NO_PROBE = "no step was run for the graphs (the probe)"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRun:
+    """One run of a `tf.compat.v1.Session`."""
+
+    graph: Any
+    """Graph of the Session."""
+    ops: tuple[Any, ...]
+    """Ops that the run needed, without those whose results were fed."""
+    partitions: tuple[Any, ...]
+    """GraphDefs that ran, one for each device."""
+
+
 @dataclass(slots=True)
 class Probe:
-    """
-    What Python ran in one step: the functions that it called, its runs of a Session, and single ops.
-
-    `eager` counts ops by type and the user's source line; a function's type is its name. `why` says why nothing is known.
-    """
+    """Python's actions in one step."""
 
     calls: Calls = field(default_factory=Calls)
+    """Functions that it called."""
     eager: Counter[tuple[str, str | None]] = field(default_factory=Counter)
+    """Count of ops by type and the user's source line; the type of a function is its name."""
     sessions: Sequence[SessionRun] = ()
+    """Runs of Sessions."""
     why: str | None = NO_PROBE
+    """Reason why nothing is known."""
 
 
 @contextmanager
 def probed(in_step: Callable[[], bool] = lambda: True) -> Iterator[Probe]:
-    """Within the context, note what Python runs while `in_step` says so; all is there when it has ended."""
-    # private: what sees every op and function that Python runs
+    """Record Python's actions while `in_step` returns True; complete when the context has ended."""
+    # private: callbacks for every op and function that Python runs
     try:
         from tensorflow.python.framework import op_callbacks
     except ImportError:
@@ -47,9 +59,8 @@ def probed(in_step: Callable[[], bool] = lambda: True) -> Iterator[Probe]:
 
     def ran(op_type: str | bytes, *_: Any, graph: Any = None, **__: Any) -> None:
         if graph is None and in_step() and not in_python_op():
-            name = (
-                op_type.decode() if isinstance(op_type, bytes) else op_type
-            )  # bytes: from the slow path, as for Keras variables
+            # The slow path passes bytes, for example for Keras variables.
+            name = op_type.decode() if isinstance(op_type, bytes) else op_type
             probe.eager[name, user_line_now()] += 1
 
     with ExitStack() as stack:
@@ -60,3 +71,67 @@ def probed(in_step: Callable[[], bool] = lambda: True) -> Iterator[Probe]:
         yield probe
         probe.calls.end_step()
         probe.why = None
+
+
+@contextmanager
+def session_runs_recorded(in_step: Callable[[], bool]) -> Iterator[list[SessionRun]]:
+    """
+    Record each run of a Session while `in_step` returns True.
+
+    Runs for which the user asks for metadata are not recorded.
+    """
+    import tensorflow as tf
+    from tensorflow.python.client import session  # private: the base of all kinds of sessions
+
+    runs: list[SessionRun] = []
+    original = session.BaseSession.run
+
+    def running(
+        self: Any,
+        fetches: Any,
+        feed_dict: Any = None,
+        options: Any = None,
+        run_metadata: Any = None,
+    ) -> Any:
+        if options is not None or run_metadata is not None or not in_step():
+            return original(self, fetches, feed_dict, options, run_metadata)
+        metadata = tf.compat.v1.RunMetadata()
+        with_graphs = tf.compat.v1.RunOptions(output_partition_graphs=True)
+        result = original(self, fetches, feed_dict, with_graphs, metadata)
+        runs.append(
+            SessionRun(
+                graph=self.graph,
+                ops=_needed(self.graph, fetches, feed_dict),
+                partitions=tuple(metadata.partition_graphs),
+            )
+        )
+        return result
+
+    session.BaseSession.run = running
+    try:
+        yield runs
+    finally:
+        session.BaseSession.run = original
+
+
+def _needed(graph: Any, fetches: Any, feed_dict: Any) -> tuple[Any, ...]:
+    """Return the ops that a run needs, in the order of the graph."""
+    import tensorflow as tf
+
+    fed = {_element(graph, key).ref() for key in tf.nest.flatten(list(feed_dict or ()))}
+    fetched = [_element(graph, fetch) for fetch in tf.nest.flatten(fetches)]
+    needed = reached(
+        [getattr(element, "op", element) for element in fetched],
+        lambda op: [
+            *(tensor.op for tensor in op.inputs if tensor.ref() not in fed),
+            *op.control_inputs,
+        ],
+    )
+    return tuple(op for op in graph.get_operations() if op in needed)
+
+
+def _element(graph: Any, name: Any) -> Any:
+    """Return the op or dense tensor of a fetch or feed; the values of a sparse tensor."""
+    return graph.as_graph_element(
+        getattr(name, "values", name) if not isinstance(name, str) else name
+    )

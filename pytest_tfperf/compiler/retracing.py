@@ -1,4 +1,4 @@
-"""tf.function traces as they happen, in any thread of the process, whether or not a profiler runs, and what brought them about."""
+"""Report tf.function traces and their causes as they happen, in any thread, without a profiler."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ from typing import Any
 
 from pytest_tfperf.text import and_more, elide
 
-_MADE_ANEW = "a new tf.function of a Python function that was traced before"
+_NEW_FUNCTION = "a new tf.function of a Python function that was traced before"
 _ELSEWHERE = "the same arguments in another context: a device scope, strategy or tape"
 _MOST_CHANGES, _LONGEST = 3, 60
 
 Report = Callable[[str, str], None]
-"""Told the name of a function that is traced, and what changed since it was traced before; "" where nothing did."""
+"""Receives the name of a traced function, and the change since its last trace ("": none)."""
 
 
 @contextmanager
 def traces_reported_to(report: Report) -> Iterator[bool]:
     """
-    Within the context, call `report` each time TensorFlow traces a Python function.
+    Call `report` within the context each time TensorFlow traces a Python function.
 
-    Gives False, and reports nothing, where TensorFlow's private tracing function is not what it was in 2.16 to 2.21.
+    The result is False, and nothing is reported, if TensorFlow's private tracing function differs
+    from 2.16 to 2.21.
     """
-    # private: the one place where a tf.function becomes a graph
+    # private: the only place where a tf.function becomes a graph
     try:
         from tensorflow.python.eager.polymorphic_function import tracing_compilation
 
@@ -32,18 +33,18 @@ def traces_reported_to(report: Report) -> Iterator[bool]:
         yield False
         return
 
-    seen: set[Any] = set()
+    traced: set[Any] = set()
 
     def reporting(*args: Any, **kwargs: Any) -> Any:
-        given = (*args, *kwargs.values())
-        options = next((value for value in given if hasattr(value, "python_function")), None)
-        function_type = next((value for value in given if hasattr(value, "parameters")), None)
+        values = (*args, *kwargs.values())
+        options = next((value for value in values if hasattr(value, "python_function")), None)
+        function_type = next((value for value in values if hasattr(value, "parameters")), None)
         code = getattr(getattr(options, "python_function", None), "__code__", None)
         report(
             str(getattr(options, "name", None) or "function"),
-            _why(function_type, options, code in seen and code is not None),
+            _change(function_type, options, code in traced and code is not None),
         )
-        seen.add(code)
+        traced.add(code)
         return original(*args, **kwargs)
 
     tracing_compilation._create_concrete_function = reporting
@@ -53,8 +54,15 @@ def traces_reported_to(report: Report) -> Iterator[bool]:
         tracing_compilation._create_concrete_function = original
 
 
-def _why(function_type: Any, options: Any, known: bool) -> str:
-    """What changed since the nearest earlier trace of a tf.function; `known` says that its Python code was traced before."""
+def _change(function_type: Any, options: Any, known: bool) -> str:
+    """
+    Describe the change since the nearest earlier trace of a tf.function.
+
+    Args:
+        function_type: FunctionType of the new trace.
+        options: TracingOptions, which hold the cache of earlier traces.
+        known: Whether its Python code was traced before.
+    """
     cache = getattr(options, "function_cache", None)
     earlier = (
         [concrete.function_type for concrete in cache.values()]
@@ -62,14 +70,14 @@ def _why(function_type: Any, options: Any, known: bool) -> str:
         else []
     )
     if not earlier or function_type is None:
-        return _MADE_ANEW if known else ""
+        return _NEW_FUNCTION if known else ""
     now = _leaves_of(function_type)
     changes = min((_changes(_leaves_of(before), now) for before in reversed(earlier)), key=len)
     return and_more(changes, _MOST_CHANGES) or _ELSEWHERE
 
 
 def _changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Every argument, or part of one, that is not what it was: `x float32[8,3] → float32[5,3]`."""
+    """Describe each argument, or part of one, that changed: `x float32[8,3] → float32[5,3]`."""
     paths = dict.fromkeys((*now, *before))
     nothing = "nothing"
     return [
@@ -88,9 +96,13 @@ def _leaves_of(function_type: Any) -> dict[str, str]:
 
 
 def _leaves(path: str, kind: Any) -> Iterator[tuple[str, str]]:
-    """The parts of an argument's trace type (tensorflow/core/function/trace_type/default_types.py), each with a text for it."""
-    kind = getattr(kind, "components_tuple", kind)  # of a list
-    kind = getattr(kind, "named_attributes", kind)  # of an attrs class
+    """
+    Yield the parts of an argument's trace type, each with its path and a text.
+
+    Source: tensorflow/core/function/trace_type/default_types.py.
+    """
+    kind = getattr(kind, "components_tuple", kind)  # a list
+    kind = getattr(kind, "named_attributes", kind)  # an attrs class
     if hasattr(kind, "attribute_names"):
         for name, part in zip(kind.attribute_names, kind.attributes.components, strict=True):
             yield from _leaves(f"{path}.{name}", part)
@@ -105,13 +117,11 @@ def _leaves(path: str, kind: Any) -> Iterator[tuple[str, str]]:
 
 
 def _text(kind: Any) -> str:
-    """`float32[8,3]` of a tensor, the value of a Python literal, else TensorFlow's own words."""
+    """Return `float32[8,3]` for a tensor, the value of a Python literal, else TensorFlow's text."""
     if hasattr(kind, "shape") and hasattr(kind, "dtype"):
-        sizes = (
-            ",".join("?" if size is None else str(size) for size in kind.shape)
-            if kind.shape.rank is not None
-            else "…"
-        )
+        if kind.shape.rank is None:
+            return f"{kind.dtype.name}[…]"
+        sizes = ",".join("?" if size is None else str(size) for size in kind.shape)
         return f"{kind.dtype.name}[{sizes}]"
     text = repr(kind.value) if hasattr(kind, "value") else str(kind)
     return elide(text, _LONGEST)

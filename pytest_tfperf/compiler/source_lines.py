@@ -1,4 +1,4 @@
-"""Where in the user's code an op was made: not in TensorFlow, an installed package, or the standard library."""
+"""Source lines of ops in the user's code, outside TensorFlow, packages and the standard library."""
 
 from __future__ import annotations
 
@@ -15,34 +15,37 @@ from pytest_tfperf.graphs import reached
 
 _PYTHON_OPS = "tensorflow/python/ops/script_ops.py"
 _FRAMEWORKS = ("tensorflow", "keras", "tf_keras")
-_GENERATED = (
-    "<",
-    "__autograph_generated_file",
-)  # of AutoGraph (tensorflow/python/autograph/pyct/loader.py), exec and the like
+_AUTOGRAPH = "__autograph_generated_file"  # tensorflow/python/autograph/pyct/loader.py
+_NO_FILE = "<"  # exec and the like
 
 
 def user_line_now() -> str | None:
-    """The innermost line of the user's in this thread's stack, as `model.py:12`."""
+    """Return the innermost line of the user's code in this thread's stack, as `model.py:12`."""
     return _first_user_line(_frames())
 
 
 def in_python_op() -> bool:
-    """Whether this thread runs a Python function that an op of a graph calls: of tf.py_function, tf.numpy_function or from_generator."""
+    """
+    Return whether this thread runs a Python function called by an op of a graph.
+
+    Such ops come from tf.py_function, tf.numpy_function and from_generator.
+    """
     return any(file.endswith(_PYTHON_OPS) for file, _ in _frames())
 
 
 def user_line(op: Any) -> str | None:
-    """The innermost line of the user's that made an op of a graph; None where it is not known."""
+    """Return the innermost line of the user's code that created an op, None if unknown."""
     frames = reversed(op.traceback or ())
     return _first_user_line((frame.filename, frame.lineno) for frame in frames)
 
 
 def lines_in(graph: Any) -> Callable[..., str | None]:
     """
-    Gives the user's line of a NodeDef that the runtime has in a FuncGraph, or in what that calls: `owner` is the function whose
-    body it is in, if it was not inlined.
+    Return a function that finds the user's line of a NodeDef in a FuncGraph or its callees.
 
-    A node that stands in place of a call, a loop or a branch has the line of that; of others that Grappler made none is known.
+    It takes the NodeDef and `owner`, the name of the function that holds it if it was not inlined.
+    A node that replaces a call, a loop or a branch has the line of that op. Other nodes that
+    Grappler created have none.
     """
     graphs = _graphs(graph)
 
@@ -57,8 +60,8 @@ def lines_in(graph: Any) -> Callable[..., str | None]:
 
 
 def _closest_op(graph: Any, name: str) -> Any:
-    """The op of a name, or of the scope around it that is an op."""
-    parts = name.removesuffix("_0").split("/")  # _0: so functions that run under a tape rename ops
+    """Return the op of a name, or the op whose name is the scope around it."""
+    parts = name.removesuffix("_0").split("/")  # functions under a tape add _0 to names of ops
     for candidate in [name, *("/".join(parts[:length]) for length in range(len(parts), 0, -1))]:
         try:
             return graph.get_operation_by_name(candidate)
@@ -68,7 +71,7 @@ def _closest_op(graph: Any, name: str) -> Any:
 
 
 def _graphs(graph: Any) -> dict[str, Any]:
-    """Return the graphs of the functions that a graph calls, directly or not, by name."""
+    """Return the graphs of a graph's direct and indirect callees, by name."""
 
     def named(owner: Any) -> list[tuple[str, Any]]:
         functions = getattr(owner, "_functions", {})  # private: the functions that a graph knows
@@ -80,7 +83,7 @@ def _graphs(graph: Any) -> dict[str, Any]:
 
 
 def _frames() -> Iterator[tuple[str, int]]:
-    """Files and lines of the stack, innermost first."""
+    """Yield files and lines of the stack, innermost first."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         yield frame.f_code.co_filename, frame.f_lineno
@@ -89,7 +92,7 @@ def _frames() -> Iterator[tuple[str, int]]:
 
 def _first_user_line(frames: Iterable[tuple[str, int]]) -> str | None:
     written = (
-        _as_written(file, line) if _GENERATED[1] in file else (file, line) for file, line in frames
+        _as_written(file, line) if _AUTOGRAPH in file else (file, line) for file, line in frames
     )
     return next(
         (f"{Path(file).name}:{line}" for file, line in written if _is_user_file(file)), None
@@ -98,11 +101,14 @@ def _first_user_line(frames: Iterable[tuple[str, int]]) -> str | None:
 
 @cache
 def _as_written(file: str, line: int) -> tuple[str, int]:
-    """The line that AutoGraph made a generated one of; TensorFlow maps stacks back itself, but not in tf.distribute's threads."""
+    """
+    Return the user's line from which AutoGraph generated a line.
+
+    TensorFlow maps stacks back itself, but not in tf.distribute's threads.
+    """
     try:
-        from tensorflow.python.autograph.impl.api import (
-            _TRANSPILER,  # private: it keeps the map of every function that it converted
-        )
+        # private: it keeps the source map of every converted function
+        from tensorflow.python.autograph.impl.api import _TRANSPILER
 
         maps = [
             factory.source_map
@@ -111,26 +117,26 @@ def _as_written(file: str, line: int) -> tuple[str, int]:
         ]
     except (ImportError, AttributeError):
         return file, line
-    found = (
+    origins = (
         origin.loc
         for lines in maps
-        for made, origin in lines.items()
-        if (made.filename, made.lineno) == (file, line)
+        for generated, origin in lines.items()
+        if (generated.filename, generated.lineno) == (file, line)
     )
-    return next(((place.filename, place.lineno) for place in found), (file, line))
+    return next(((place.filename, place.lineno) for place in origins), (file, line))
 
 
 @cache
 def _is_user_file(file: str) -> bool:
     path = file.replace("\\", "/")
-    if path.startswith(_GENERATED[0]) or _GENERATED[1] in path or is_installed(path):
+    if path.startswith(_NO_FILE) or _AUTOGRAPH in path or is_installed(path):
         return False
-    return not path.startswith(_others())
+    return not path.startswith(_library_folders())
 
 
 @cache
-def _others() -> tuple[str, ...]:
-    """Folders of the standard library, of installed commands, of this package and of TensorFlow."""
+def _library_folders() -> tuple[str, ...]:
+    """Return the folders of the standard library, commands, this package and TensorFlow."""
     paths = sysconfig.get_paths()
     modules = [__package__.partition(".")[0], *_FRAMEWORKS]
     packages = [
@@ -140,5 +146,5 @@ def _others() -> tuple[str, ...]:
     ]
     folders = [Path(paths[key]) for key in ("stdlib", "platstdlib", "scripts")] + packages
     return tuple(
-        {f"{found.as_posix()}/" for folder in folders for found in (folder, folder.resolve())}
+        {f"{path.as_posix()}/" for folder in folders for path in (folder, folder.resolve())}
     )

@@ -1,8 +1,8 @@
 """
-Which nodes auto-clustering put into which cluster: the runtime shows the shells of clusters, not what is in them.
+Assign nodes to auto-clusters: the runtime shows the shells of clusters, not their contents.
 
-So a function's graph is compared with the same graph in which nothing is clustered. What is missing is inside; which cluster a
-node is in follows from what the shells take and give.
+A function's graph is compared with the same graph without clusters. Nodes missing from it are
+inside a cluster. The inputs and results of the shells show which one.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any
 
 from pytest_tfperf.op_types import FUNCTION_ARGUMENTS
 
-_NEW = re.compile(r"/_\d+(?=/|$)")  # numbers that the lowering of loops and branches gives
-_MOVED = "/declustered"  # copied out of a cluster again (partially_decluster_pass.cc)
+_NEW = re.compile(r"/_\d+(?=/|$)")  # numbers added by the lowering of loops and branches
+_MOVED = "/declustered"  # copied back out of a cluster (partially_decluster_pass.cc)
 
 Sources = Mapping[str, list[str]]
 
 
 def cluster_of(unclustered: Any, clustered: Any) -> dict[str, str]:
-    """The cluster of each node of the unclustered GraphDef that is inside one, by name."""
+    """Return the cluster of each node of the unclustered GraphDef that is inside one, by name."""
     shells = {
         _shell(node.name): node.attr["function"].func.name
         for node in clustered.node
@@ -45,20 +45,20 @@ def _plain(name: str) -> str:
 
 
 def _shell(name: str) -> str:
-    """The name that all nodes of a cluster's shell begin with."""
+    """Return the common prefix of the nodes of a cluster's shell."""
     return name.rpartition("/")[0]
 
 
 def _source(ref: str) -> str:
-    """The node that an input is from."""
+    """Return the name of the node that an input comes from."""
     return ref.removeprefix("^").partition(":")[0]
 
 
 def _data_sources(graph: Any) -> Sources:
-    """The nodes whose results each node takes; loops are cut where they begin anew."""
-    again = {node.name for node in graph.node if "NextIteration" in node.op}
+    """Return the nodes whose results each node takes, without the back edges of loops."""
+    back = {node.name for node in graph.node if "NextIteration" in node.op}
     return {
-        node.name: [one for one in map(_source, _data(node)) if one not in again]
+        node.name: [source for source in map(_source, _data(node)) if source not in back]
         for node in graph.node
     }
 
@@ -68,10 +68,10 @@ def _data(node: Any) -> list[str]:
 
 
 def _rank(clustered: Any, shells: Mapping[str, str]) -> dict[str, int]:
-    """The place of each cluster in an order in which they may run."""
-    again = {node.name for node in clustered.node if "NextIteration" in node.op}
+    """Return the position of each cluster in a possible order of execution."""
+    back = {node.name for node in clustered.node if "NextIteration" in node.op}
     sources = {
-        node.name: [one for one in map(_source, node.input) if one not in again]
+        node.name: [source for source in map(_source, node.input) if source not in back]
         for node in clustered.node
     }
     runs = [
@@ -85,66 +85,74 @@ def _rank(clustered: Any, shells: Mapping[str, str]) -> dict[str, int]:
 def _givers(
     unclustered: Any, outside: Mapping[str, Any], shells: Mapping[str, str]
 ) -> dict[str, set[str]]:
-    """The cluster of each node whose result is used by one outside, which after clustering takes it from a shell."""
-    found: dict[str, set[str]] = {}
+    """Return the cluster of each node whose result a node outside takes from a shell."""
+    clusters: dict[str, set[str]] = {}
     for node in unclustered.node:
         same = outside.get(_plain(node.name))
-        for ours, theirs in zip(_data(node), _data(same) if same is not None else (), strict=False):
-            shell = _shell(_source(theirs))
+        if same is None:
+            continue
+        for before, after in zip(_data(node), _data(same), strict=False):
+            shell = _shell(_source(after))
             if shell in shells:
-                found[_source(ours)] = {shells[shell]}
-    return found
+                clusters[_source(before)] = {shells[shell]}
+    return clusters
 
 
 def _takers(
     unclustered: Any, clustered: Any, shells: Mapping[str, str], inside: set[str]
 ) -> dict[str, set[str]]:
-    """The clusters that take all that a node inside takes from outside; none is listed if that is not known."""
+    """Return, for each node inside, the clusters that take all its inputs from outside."""
     takers: dict[str, set[str]] = {}
     for node in clustered.node:
-        for one in map(_source, _data(node)) if node.op in ("_XlaCompile", "_XlaRun") else ():
-            takers.setdefault(_plain(one), set()).add(shells[_shell(node.name)])
-    found = {}
+        if node.op in ("_XlaCompile", "_XlaRun"):
+            for source in map(_source, _data(node)):
+                takers.setdefault(_plain(source), set()).add(shells[_shell(node.name)])
+    clusters = {}
     for node in unclustered.node:
-        taking = [
-            takers[_plain(one)]
-            for one in map(_source, _data(node))
-            if one not in inside and _plain(one) in takers
+        possible = [
+            takers[_plain(source)]
+            for source in map(_source, _data(node))
+            if source not in inside and _plain(source) in takers
         ]
-        if node.name in inside and taking and (common := set.intersection(*taking)):
-            found[node.name] = common
-    return found
+        if node.name in inside and possible and (common := set.intersection(*possible)):
+            clusters[node.name] = common
+    return clusters
 
 
 def _assigned(
     sources: Sources, inside: set[str], known: Mapping[str, set[str]], rank: Mapping[str, int]
 ) -> dict[str, str]:
     """
-    The cluster of each node inside, one of those that are `known` to be possible for it.
+    Return the cluster of each node inside.
 
-    What something in a cluster is computed from is in that cluster too, and if it is for several clusters, in the first of them;
-    what nobody in a cluster uses, as it writes a variable, is in that of what it is computed from.
+    A node is in the cluster of its users, and in the first one if these are in several. A node
+    without users in a cluster, such as a write to a variable, is in the cluster of its sources.
+
+    Args:
+        sources: Sources of each node.
+        inside: Names of the nodes inside clusters.
+        known: Possible clusters of a node, where known.
+        rank: Position of each cluster in the order of execution.
     """
     order = list(TopologicalSorter(sources).static_order())
-    found = {
+    cluster = {
         name: next(iter(possible))
         for name, possible in known.items()
         if len(possible) == 1 and name in inside
     }
     users: dict[str, list[str]] = {}
     for name in order:
-        for one in sources[name]:
-            users.setdefault(one, []).append(name)
+        for source in sources[name]:
+            users.setdefault(source, []).append(name)
     backwards, forwards = (users, min, order[::-1]), (sources, max, order)
-    for near, choose, nodes in (backwards, forwards, backwards):
-        for name in nodes:
-            close = {found[one] for one in near.get(name, ()) if one in found} & known.get(
-                name, set(rank)
-            )
-            if name in inside and name not in found and close:
-                found[name] = choose(close, key=rank.__getitem__)
+    for neighbours, choose, names in (backwards, forwards, backwards):
+        for name in names:
+            near = {cluster[other] for other in neighbours.get(name, ()) if other in cluster}
+            near &= known.get(name, set(rank))
+            if name in inside and name not in cluster and near:
+                cluster[name] = choose(near, key=rank.__getitem__)
     return {
-        name: found.get(name) or min(known.get(name, rank), key=rank.__getitem__)
+        name: cluster.get(name) or min(known.get(name, rank), key=rank.__getitem__)
         for name in order
         if name in inside
     }

@@ -1,4 +1,4 @@
-"""What of a step XLA compiles, what it does not, and why."""
+"""Which ops of a step XLA compiles, which it does not, and why."""
 
 from __future__ import annotations
 
@@ -24,7 +24,12 @@ from pytest_tfperf.op_types import (
 from pytest_tfperf.recording import Cluster, GraphOp
 
 _DYNAMIC_OPS = frozenset({"Where", "Unique"})
-"""Those that `allow_where_op` and `allow_unique_op` are for (tensorflow/compiler/jit/compilability_check_util.cc)."""
+"""
+Ops with results of dynamic size.
+
+Source: `allow_where_op` and `allow_unique_op` in
+tensorflow/compiler/jit/compilability_check_util.cc.
+"""
 _RANDOM_OPS = frozenset(
     {
         "RandomUniform",
@@ -35,16 +40,17 @@ _RANDOM_OPS = frozenset(
         "Multinomial",
     }
 )
-"""IsStatefulRandomOp there."""
+"""Ops with a hidden random state (IsStatefulRandomOp in compilability_check_util.cc)."""
 
 
 def clusters_in(instance: Instance, auto: bool) -> tuple[list[Cluster], list[GraphOp]]:
     """
-    The clusters of what Python ran and its compute nodes outside them, for one of its runs.
+    Return the clusters of one run of an instance, and its compute nodes outside them.
 
-    Each call of a function that the user wants compiled is a cluster, unless auto-clustering took it into one of its own.
+    Each call of a function with jit_compile=True is a cluster, unless auto-clustering took it into
+    one of its own.
     """
-    ops = [op for op in ops_in(instance.left) if computes(op.node.op)]
+    ops = [op for op in ops_in(instance.after) if computes(op.node.op)]
     if instance.compiled is not None:
         return [_asked(instance.compiled.name, ops)], []
     line = lines_in(instance.graph)
@@ -52,40 +58,42 @@ def clusters_in(instance: Instance, auto: bool) -> tuple[list[Cluster], list[Gra
     def listed(op: InstanceNode, why: str) -> GraphOp:
         return GraphOp(name=op.name, op_type=op.node.op, line=line(op.node, op.owner), why=why)
 
-    found = (
-        {} if instance.clustered is None else cluster_of(instance.unclustered, instance.clustered)
-    )
+    if instance.clustered is None:
+        names = {}
+    else:
+        names = cluster_of(instance.unclustered, instance.clustered)
     clusters = [
         Cluster(
             name=name,
-            nodes=tuple(listed(op, "") for op in ops if found.get(op.top) == name),
+            nodes=tuple(listed(op, "") for op in ops if names.get(op.top) == name),
             asked=False,
         )
-        for name in dict.fromkeys(found.values())
+        for name in dict.fromkeys(names.values())
     ]
-    rest = [op for op in ops if op.top not in found]
+    rest = [op for op in ops if op.top not in names]
     calls = dict.fromkeys(op.compiled for op in rest if op.compiled)
     clusters += [_asked(call[1], [op for op in rest if op.compiled == call]) for call in calls]
     return clusters, [listed(op, why_outside(op.node, auto)) for op in rest if op.compiled is None]
 
 
 def why_outside(node: Any, auto: bool) -> str:
-    """Why XLA does not compile a node, where auto-clustering is on or off."""
+    """Return the reason why XLA does not compile a node, with auto-clustering on or off."""
     if handles_text(node):
         return TEXT
     if node.op in PYTHON_OPS:
         return PYTHON
-    if not has_kernel(node.op) and not node.op.startswith(
-        "_"
-    ):  # with _: what Grappler made of ops that it has kernels for
+    # Grappler made ops that begin with _ of ops with kernels.
+    if not has_kernel(node.op) and not node.op.startswith("_"):
         return NO_KERNEL
     if not auto:
         return UNASKED
-    return DYNAMIC if node.op in _DYNAMIC_OPS else RANDOM if node.op in _RANDOM_OPS else LEFT_OUT
+    if node.op in _DYNAMIC_OPS:
+        return DYNAMIC
+    return RANDOM if node.op in _RANDOM_OPS else LEFT_OUT
 
 
 def handles_text(node: Any) -> bool:
-    """Whether a NodeDef takes or gives strings."""
+    """Return whether a NodeDef takes or gives strings."""
     import tensorflow as tf
     from tensorflow.python.framework import op_def_registry
 
@@ -96,7 +104,11 @@ def handles_text(node: Any) -> bool:
 
 
 def autoclusters() -> bool:
-    """Whether auto-clustering is on for what this process runs, on its CPU or its GPU (tensorflow/compiler/jit/flags.cc)."""
+    """
+    Return whether auto-clustering is on in this process, on its CPU or its GPU.
+
+    Source: tensorflow/compiler/jit/flags.cc.
+    """
     import tensorflow as tf
 
     flags = os.environ.get("TF_XLA_FLAGS", "")
@@ -109,17 +121,21 @@ def autoclusters() -> bool:
 
 
 def _types(args: Iterable[Any], attrs: Mapping[str, Any]) -> set[int]:
-    """The types of an OpDef's arguments in a node with these attributes."""
-    found: set[int] = set()
+    """Return the types of an OpDef's arguments in a node with these attributes."""
+    types: set[int] = set()
     for arg in args:
         if arg.type_list_attr in attrs:
-            found |= set(attrs[arg.type_list_attr].list.type)
-        found.add(attrs[arg.type_attr].type if arg.type_attr in attrs else arg.type)
-    return found
+            types |= set(attrs[arg.type_list_attr].list.type)
+        types.add(attrs[arg.type_attr].type if arg.type_attr in attrs else arg.type)
+    return types
 
 
 def _asked(name: str, ops: Iterable[InstanceNode]) -> Cluster:
-    """One that the user asked for; it always runs, so that nobody asks for its lines, which take long to find."""
+    """
+    Return a cluster of jit_compile=True.
+
+    It always runs. Nobody needs its source lines, which take long to find.
+    """
     return Cluster(
         name=name,
         nodes=tuple(GraphOp(name=op.name, op_type=op.node.op, line=None, why="") for op in ops),

@@ -1,4 +1,4 @@
-"""TensorFlow's error about a function that XLA cannot compile, with every op that is in the way and the line that made it."""
+"""Add to XLA's compile errors every op that XLA cannot compile, with its source line."""
 
 from __future__ import annotations
 
@@ -14,54 +14,53 @@ from pytest_tfperf.compiler.xla_coverage import why_outside
 from pytest_tfperf.op_types import NO_KERNEL, PYTHON, TEXT
 from pytest_tfperf.text import and_more
 
-# tensorflow/compiler/tf2xla/tf2xla_util.cc and xla_compiler.cc: "when trying to compile graph f[…] on XLA_CPU_JIT"
+# "when trying to compile graph f[…] on XLA_CPU_JIT" in tf2xla_util.cc and xla_compiler.cc
+# (tensorflow/compiler/tf2xla).
 _FUNCTION = re.compile(r"trying to compile graph (\S+?)\[")
 _MOST = 10
 
 
 def explain(error: BaseException) -> None:
-    """Add to an error of TensorFlow's, if it says that XLA cannot compile a function, which ops of it are outside XLA and why."""
+    """Add a note with the ops that XLA cannot compile to an error about a function."""
     function = _FUNCTION.search(str(error))
     if function is None:
         return
     try:
-        lines = list(_ops_in_the_way(function[1]))
+        lines = list(_uncompilable_ops(function[1]))
     except Exception:  # the error itself matters more
         return
     if lines:
-        _add_note(
-            error,
-            "\n  ".join(["tfperf: XLA cannot compile", and_more(lines, _MOST, "\n  ")]),
-        )
+        note = "\n  ".join(["tfperf: XLA cannot compile", and_more(lines, _MOST, "\n  ")])
+        _add_note(error, note)
 
 
-def _ops_in_the_way(name: str) -> Iterator[str]:
+def _uncompilable_ops(name: str) -> Iterator[str]:
     line = lines_in(_graph_of(name))
     for op in ops_in(definition_of(name).node_def):
         why = why_outside(op.node, auto=False)
         if why in (TEXT, PYTHON, NO_KERNEL):
-            made = line(op.node, op.owner)
-            yield f"{op.node.op} ({op.name}){f' at {made}' if made else ''}: {why}"
+            source = line(op.node, op.owner)
+            at = f" at {source}" if source else ""
+            yield f"{op.node.op} ({op.name}){at}: {why}"
 
 
 def _graph_of(name: str) -> Any:
-    """The graph of a function that somebody still holds, which knows the lines; None if nobody does."""
+    """Return the graph of a function that is still referenced, with source lines, or None."""
     from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
 
-    found = (
+    functions = (
         thing
         for thing in gc.get_objects()
         if type(thing) is ConcreteFunction and thing.name.decode() == name
     )
-    return next((function.graph for function in found), None)
+    return next((function.graph for function in functions), None)
 
 
 def _add_note(error: BaseException, note: str) -> None:
     if hasattr(error, "add_note"):
         error.add_note(note)
-    elif hasattr(
-        error, "_message"
-    ):  # Python 3.10 has no notes; TensorFlow's errors keep their text here
+    elif hasattr(error, "_message"):
+        # Python 3.10 has no notes; private: TensorFlow's errors keep their text here
         error._message = f"{error._message}\n{note}"
     else:
         error.args = (f"{error}\n{note}",)

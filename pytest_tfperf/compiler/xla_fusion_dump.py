@@ -1,8 +1,9 @@
 """
-A step's HLO before and after XLA fuses instructions, which only a dump of its compiler's passes tells.
+A step's HLO before and after XLA's fusion passes, from a dump of its compiler.
 
-XLA reads where to dump from the environment when it starts. So a process of its own compiles the functions of the step again: it is
-given their definitions and what their arguments look like; variables hold nothing there, since nothing is run.
+XLA reads its dump options from the environment when it starts. So a child process compiles the
+functions of the step again, from their definitions and the specifications of their arguments.
+Variables hold no values there, since nothing runs.
 """
 
 from __future__ import annotations
@@ -18,23 +19,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_tfperf.compiler.compilable_parts import (
-    Cannot,
+from pytest_tfperf.compiler.compilable_parts import parts_of
+from pytest_tfperf.compiler.functions import (
     Function,
+    Unsupported,
+    called_by,
     check_arguments,
     check_arrays,
     in_order,
     is_resource,
-    parts_of,
+    reached_from,
 )
-from pytest_tfperf.compiler.functions import called_by, reached_from
 from pytest_tfperf.compiler.lowering import (
-    Calls,
     device_of,
     replica_batch,
     short_message,
     typical_functions,
 )
+from pytest_tfperf.compiler.step_calls import Calls
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.hlo.decode import decode_module
 from pytest_tfperf.hlo.module import HloModule
@@ -43,32 +45,48 @@ from pytest_tfperf.values import Json
 
 _FUNCTIONS, _REQUEST, _RESULT = "functions.pb", "request.json", "dumped.json"
 _LAST_LINES = 10
-_FUSING = "fusion|library-rewriter"  # in the names of passes; the CPU's dot-library-rewriter puts products and reductions in fusions too
-# names of dumped files: xla/service/dump.cc, DumpHloModuleBetweenPassesIfEnabled
+# Names of fusion passes; the CPU's dot-library-rewriter also fuses products and reductions.
+_FUSING = "fusion|library-rewriter"
+# Names of dumped files: xla/service/dump.cc, DumpHloModuleBetweenPassesIfEnabled.
 _DUMP = re.compile(
-    r"(?P<module>module_\d+)\..*\.(?P<number>\d{4,})\.[^.]*\.after_(?P<after>.+)\.before_(?P<before>.+)\.txt"
+    r"(?P<module>module_\d+)\..*\.(?P<number>\d{4,})\.[^.]*"
+    r"\.after_(?P<after>.+)\.before_(?P<before>.+)\.txt"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class FusionStage:
-    """A function's HLO before XLA's first pass that fuses and after its last: XLA's own text, and the modules."""
+    """A function's HLO before XLA's first fusion pass and after its last."""
 
     name: str
+    """Name of the function."""
     before: str
+    """XLA's text before the first pass."""
     after: str
+    """XLA's text after the last pass."""
     before_module: HloModule
+    """Module before the first pass."""
     after_module: HloModule
+    """Module after the last pass."""
 
 
 def fusion_stages(
     calls: Calls, workload: Mapping[str, Any], timeout_s: float
 ) -> tuple[FusionStage, ...]:
     """
-    The stages of each function that the typical step calls, as XLA compiles it whole for the device of its variables.
+    Compile the functions of the typical step again, as a whole for the device of their variables.
+
+    Args:
+        calls: Functions called in the steps.
+        workload: Its batch size stands in where the input pipeline leaves it open.
+        timeout_s: Time limit for the child process.
+
+    Returns:
+        The stages of each function.
 
     Raises:
-        CaptureError: If the step calls no function, XLA cannot compile one, or the process fails or takes too long; with its last words.
+        CaptureError: If the step calls no function, XLA cannot compile one, or the process fails
+            or takes too long. The message ends with the last lines of its output.
     """
     parts = _parts(calls, workload)
     with tempfile.TemporaryDirectory(prefix="tfperf-fusion-") as name:
@@ -82,30 +100,29 @@ def fusion_stages(
 
 
 def _parts(calls: Calls, workload: Mapping[str, Any]) -> list[Function]:
-    """What XLA is to compile, resources last; each once."""
+    """Return the functions for XLA to compile, with resources last, each once."""
     functions = typical_functions(calls) if calls.steps and not calls.why else []
-    found: dict[Any, Function] = {}
+    parts: dict[Any, Function] = {}
     for function, per_step in functions:
         try:
             check_arrays(function)
             for part, _ in parts_of(function, replica_batch(workload), 1 / per_step):
-                found[part.key] = in_order(part)
-                check_arguments(found[part.key])
-        except Cannot as error:
+                parts[part.key] = in_order(part)
+                check_arguments(parts[part.key])
+        except Unsupported as error:
             raise CaptureError(f"no HLO before and after fusion: {error}") from error
-        except Exception as error:  # whatever TensorFlow says
+        except Exception as error:  # any error of TensorFlow's compiler
             raise CaptureError(
                 f"no HLO before and after fusion of {function.title}: {short_message(error)}"
             ) from error
-    if not found:
-        raise CaptureError(
-            f"no HLO before and after fusion: {calls.why or 'the step calls no tf.function that computes'}"
-        )
-    return list(found.values())
+    if not parts:
+        why = calls.why or "the step calls no tf.function that computes"
+        raise CaptureError(f"no HLO before and after fusion: {why}")
+    return list(parts.values())
 
 
 def _write_request(parts: Sequence[Function], folder: Path) -> None:
-    """What the process needs: a FunctionDefLibrary, and for each function its device and arguments."""
+    """Write the child's input: a FunctionDefLibrary, and each function's device and arguments."""
     from tensorflow.core.framework import function_pb2
 
     own = {part.name: part.definition for part in parts if part.definition is not None}
@@ -122,14 +139,14 @@ def _write_request(parts: Sequence[Function], folder: Path) -> None:
     library.function.extend(own.values())
     (folder / _FUNCTIONS).write_bytes(library.SerializeToString())
     request = [
-        {"name": part.name, "device": device_of(part), "args": [_looks(arg) for arg in part.args]}
+        {"name": part.name, "device": device_of(part), "args": list(map(_describe, part.args))}
         for part in parts
     ]
     (folder / _REQUEST).write_text(json.dumps(request), "utf-8")
 
 
-def _looks(arg: Any) -> Json:
-    """Dtype and shape of a tensor, or of a variable's value."""
+def _describe(arg: Any) -> Json:
+    """Return dtype and shape of a tensor, or of a variable's value."""
     from tensorflow.python.ops import gen_resource_variable_ops
 
     if not is_resource(arg):
@@ -138,12 +155,10 @@ def _looks(arg: Any) -> Json:
             "dtype": arg.dtype.as_datatype_enum,
             "shape": arg.shape.as_list(),
         }
-    dtype = arg._handle_data.shape_and_type[
-        0
-    ].dtype  # private: a handle says what its variable holds nowhere else
     return {
         "variable": True,
-        "dtype": dtype,
+        # private: the only place where a handle keeps the type of its variable
+        "dtype": arg._handle_data.shape_and_type[0].dtype,
         "shape": gen_resource_variable_ops.variable_shape(arg).numpy().tolist(),
     }
 
@@ -156,22 +171,25 @@ def _run_child(folder: Path, timeout_s: float) -> None:
         )
     except subprocess.TimeoutExpired as error:
         raise CaptureError(
-            f"compiling the step again takes longer than {timeout_s:g} s{_last_words(error.stderr)}"
+            f"compiling the step again takes longer than {timeout_s:g} s{_last_lines(error.stderr)}"
         ) from error
     except subprocess.CalledProcessError as error:
         raise CaptureError(
-            f"compiling the step again failed with status {error.returncode}{_last_words(error.stderr)}"
+            f"compiling the step again failed with status {error.returncode}"
+            f"{_last_lines(error.stderr)}"
         ) from error
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """The environment of this process, in which XLA dumps what is around its passes that fuse; the GPU is shared with this process."""
+    """Return the child's environment: XLA dumps around fusion passes, and it shares the GPU."""
     flags = os.environ.get("XLA_FLAGS", "")
-    if flags.strip() and not flags.lstrip().startswith(
-        "-"
-    ):  # the name of a file (xla/parse_flags_from_env.cc)
+    if flags.strip() and not flags.lstrip().startswith("-"):
+        # Then it is the name of a file (xla/parse_flags_from_env.cc).
         flags = Path(flags.strip()).read_text("utf-8")
-    dump = f'--xla_dump_to="{folder / "dump"}" --xla_dump_hlo_pass_re=".*({_FUSING}).*" --xla_dump_hlo_as_text --xla_dump_hlo_as_proto'
+    dump = (
+        f'--xla_dump_to="{folder / "dump"}" --xla_dump_hlo_pass_re=".*({_FUSING}).*" '
+        "--xla_dump_hlo_as_text --xla_dump_hlo_as_proto"
+    )
     path = os.pathsep.join(
         [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
     )
@@ -183,22 +201,22 @@ def _environment(folder: Path) -> dict[str, str]:
     }
 
 
-def _last_words(output: bytes | None) -> str:
+def _last_lines(output: bytes | None) -> str:
     lines = (output or b"").decode("utf-8", "replace").strip().splitlines()
     return ":\n  " + "\n  ".join(lines[-_LAST_LINES:]) if lines else ""
 
 
 def _stage(title: str, folder: Path, names: Iterable[str]) -> FusionStage:
-    """Of the files dumped for a function those around its passes that fuse; what XLA compiled meanwhile comes later."""
-    found = [match for match in map(_DUMP.fullmatch, sorted(names)) if match]
-    found = [match for match in found if match["module"] == found[0]["module"]]
-    before = next((match[0] for match in found if re.search(_FUSING, match["before"])), None)
+    """Read the dump around a function's fusion passes, without modules compiled later."""
+    dumped = [match for match in map(_DUMP.fullmatch, sorted(names)) if match]
+    dumped = [match for match in dumped if match["module"] == dumped[0]["module"]]
+    before = next((match[0] for match in dumped if re.search(_FUSING, match["before"])), None)
     after = next(
-        (match[0] for match in reversed(found) if re.search(_FUSING, match["after"])), None
+        (match[0] for match in reversed(dumped) if re.search(_FUSING, match["after"])), None
     )
     if before is None or after is None:
         raise CaptureError(
-            f"XLA dumped nothing around a pass that fuses when it compiled {title} again"
+            f"XLA dumped nothing around a fusion pass when it compiled {title} again"
         )
     dump = folder / "dump"
     texts = [(dump / name).read_text("utf-8", "replace") for name in (before, after)]
@@ -207,22 +225,21 @@ def _stage(title: str, folder: Path, names: Iterable[str]) -> FusionStage:
 
 
 def _module(path: Path) -> HloModule:
-    """HloProto hlo_module = 1 (xla/service/hlo.proto)."""
+    """Read a dumped HloProto: hlo_module = 1 (xla/service/hlo.proto)."""
     message = Message(path.read_bytes(), str(path))
     span = next(iter(message.inside(0, message.size, 1)), (0, 0))
     return decode_module(message.slice(*span), str(path))
 
 
 def _compile_all(folder: Path) -> None:
-    """In the process of its own: compile each function, and write which files XLA dumped for it."""
+    """Compile each function, in the child process, and write the names of the files XLA dumped."""
     from tensorflow.core.framework import function_pb2
     from tensorflow.python.eager import context
 
     runtime = context.context()
     runtime.ensure_initialized()
-    for definition in function_pb2.FunctionDefLibrary.FromString(
-        (folder / _FUNCTIONS).read_bytes()
-    ).function:
+    library = function_pb2.FunctionDefLibrary.FromString((folder / _FUNCTIONS).read_bytes())
+    for definition in library.function:
         runtime.add_function_def(definition)
     dumped: list[list[str]] = []
     seen: set[str] = set()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pytest_tfperf.analysis.xla.programs import programs_of
 from pytest_tfperf.capture.sessions import read_session
-from pytest_tfperf.compiler.lowering import Calls
+from pytest_tfperf.compiler.step_calls import Calls
 from pytest_tfperf.compiler.xla_fusion_dump import fusion_stages
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.export.formats import export_hlo, export_traces, shows_hlo

@@ -16,7 +16,7 @@ from pytest_tfperf.capture.windows import Windows
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.checks.limits import Limit
 from pytest_tfperf.compiler.grappler_options import grappler_options
-from pytest_tfperf.compiler.lowering import Calls, calls_recorded
+from pytest_tfperf.compiler.step_calls import Calls, calls_recorded
 from pytest_tfperf.errors import CaptureError, TraceError
 from pytest_tfperf.plugin.export import OPTIMIZED, export_profile
 from pytest_tfperf.plugin.marker_only import profiled_body

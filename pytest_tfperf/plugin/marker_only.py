@@ -10,7 +10,7 @@ from typing import Any
 from pytest_tfperf.analysis.steps.detect import find_steps
 from pytest_tfperf.capture.keras import loops_replaced
 from pytest_tfperf.capture.sessions import read_session
-from pytest_tfperf.compiler.lowering import Calls, calls_recorded
+from pytest_tfperf.compiler.step_calls import Calls, calls_recorded
 from pytest_tfperf.errors import CaptureError, TraceError
 from pytest_tfperf.plugin.profiles import Profiles
 

@@ -25,8 +25,9 @@ from pytest_tfperf.capture.sessions import (
 from pytest_tfperf.capture.windows import Windows
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.checks.limits import Limit
-from pytest_tfperf.compiler.lowering import UNASKED_NODES, Calls, lower
+from pytest_tfperf.compiler.lowering import UNASKED_NODES, lower
 from pytest_tfperf.compiler.retracing import traces_reported_to
+from pytest_tfperf.compiler.step_calls import Calls
 from pytest_tfperf.compiler.step_graph import UNASKED_NODES as UNASKED_GRAPH_NODES
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.machine.locks import Exclusive, measuring_alone

@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 from pytest_tfperf.compiler import xla_fusion_dump as module
-from pytest_tfperf.compiler.lowering import Calls, calls_recorded
+from pytest_tfperf.compiler.step_calls import Calls, calls_recorded
 from pytest_tfperf.compiler.xla_fusion_dump import fusion_stages
 from pytest_tfperf.errors import CaptureError
 
@@ -174,6 +174,6 @@ def test_a_dump_without_a_pass_that_fuses_is_said(tmp_path):
     for dumped in (names, []):
         with pytest.raises(
             CaptureError,
-            match="XLA dumped nothing around a pass that fuses when it compiled f again",
+            match="XLA dumped nothing around a fusion pass when it compiled f again",
         ):
             module._stage("f", tmp_path, dumped)

@@ -252,8 +252,8 @@ def test_the_graphs_are_those_of_the_most_common_step_wherever_the_probe_falls(p
     result = profile(step, DATA)
     assert result.graph_ops == 3  # Tanh, Mul, Const
     assert (
-        "2 of 6 traced steps call other functions or shapes than the step whose graphs were looked at; graph_ops, graph_reduction and "
-        "xla_coverage are those of that one" in result.notes
+        "2 of 6 traced steps call other functions or shapes than the step whose graphs were analysed; graph_ops, graph_reduction and "
+        "xla_coverage describe that step" in result.notes
     )
 
 

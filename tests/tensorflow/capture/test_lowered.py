@@ -135,7 +135,7 @@ def test_the_end_of_data_of_unknown_length_is_no_step(short, recordings, per_exe
     data = tf.data.Dataset.from_tensor_slices((X[:6], Y[:6])).batch(2).filter(lambda x, y: True)
     short.fit(model_of(steps_per_execution=per_execution), data, epochs=6, verbose=0, shuffle=False)
     assert (
-        "whose size is not known, (None, 8, 8, 3)" in recordings[0].lowered_why
+        "of unknown size, (None, 8, 8, 3)" in recordings[0].lowered_why
     )  # the filter might change the batch
     fixed = (
         tf.data.Dataset.from_tensor_slices((X[:6], Y[:6]))
@@ -167,7 +167,7 @@ def test_a_map_after_the_batch_changes_what_a_step_computes(short, recordings, c
     short.fit(model_of(), data, verbose=0, shuffle=False)
     assert recordings[0].workload["batch"] == recordings[0].examples_per_step == batch
     if batch is None:
-        assert "whose size is not known" in recordings[0].lowered_why
+        assert "of unknown size" in recordings[0].lowered_why
     else:
         assert of_step(recordings[0].lowered) == [(training(batch), 1)]
 

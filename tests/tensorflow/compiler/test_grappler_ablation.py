@@ -169,7 +169,7 @@ def test_what_xla_compiles_is_not_counted():
 
 
 def left_out_of_compiled():
-    from pytest_tfperf.compiler.lowering import calls_recorded
+    from pytest_tfperf.compiler.step_calls import calls_recorded
 
     with calls_recorded() as recorded:
         compiled(ONES)

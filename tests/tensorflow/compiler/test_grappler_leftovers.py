@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from helpers.function_graphs import grappled
 
-from pytest_tfperf.compiler.grappler_leftovers import computed_from_constants, surviving
+from pytest_tfperf.compiler.grappler_leftovers import computed_from_constants, leftovers
 from pytest_tfperf.compiler.grappler_options import grappler_options
 
 ONES = tf.ones((4, 4))
@@ -17,7 +17,7 @@ def survivors(function, *args, **options):
     """Types of the ops that are listed, in the order of their names, and all of them."""
     with grappler_options(**options):
         called, _, graph = grappled(function, *args or (ONES,))
-        found = surviving([(called, graph)])
+        found = leftovers([(called, graph)])
     return sorted(op.op_type for op in found), found
 
 
@@ -41,7 +41,7 @@ def test_debug_ops_are_listed_with_what_takes_them_out():
     check = next(op for op in found if op.op_type == "CheckNumerics")
     assert check.line == line_in(debugging, "check_numerics")
     assert check.why == (
-        "helps debugging alone; debug_stripper is off: tf.config.optimizer.set_experimental_options({'debug_stripper': True})"
+        "only helps debugging; debug_stripper is off: tf.config.optimizer.set_experimental_options({'debug_stripper': True})"
     )
 
 
@@ -215,9 +215,7 @@ def turned(x):
 def test_transposes_that_cancel_are_listed():
     types, (found,) = survivors(there_and_back, tf.ones((2, 3, 4)), arithmetic_optimization=False)
     assert types == ["Transpose"]
-    assert found.why.startswith(
-        "takes the transpose transpose back; arithmetic_optimization is off"
-    )
+    assert found.why.startswith("reverses the transpose transpose; arithmetic_optimization is off")
     assert survivors(there_and_back, tf.ones((2, 3, 4)))[0] == []
 
 
@@ -251,7 +249,7 @@ def test_a_cast_back_from_a_wider_type_is_listed_although_no_optimiser_takes_it_
     assert found.line == line_in(widened, "tf.cast")
     assert (
         found.why
-        == "takes the cast Cast back, which lost nothing; no optimiser takes it out: do so in the code"
+        == "reverses the cast Cast, which lost nothing; no Grappler pass removes it: do so in the code"
     )
 
 
@@ -285,8 +283,8 @@ def test_an_op_of_a_function_that_is_called_in_a_loop_has_the_line_that_made_it(
 def test_of_a_function_whose_graph_is_not_known_the_line_is_not_either():
     called_function, _, graph = grappled(debugging, ONES)
     lost = type(called_function)(name=called_function.name, args=called_function.args)
-    assert {op.line for op in surviving([(lost, graph)])} == {None}
+    assert {op.line for op in leftovers([(lost, graph)])} == {None}
 
 
 def test_nothing_of_no_graphs():
-    assert surviving([]) == ()
+    assert leftovers([]) == ()

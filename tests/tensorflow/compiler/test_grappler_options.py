@@ -130,7 +130,7 @@ def test_what_the_user_had_set_stays():
         ({"min_graph_nodes": 4.0}, "min_graph_nodes is a whole number, not 4.0"),
         (
             {"min_graph_nodes": 2**31},
-            "min_graph_nodes is a number of 32 bits, and 2147483648 is not",
+            "min_graph_nodes is a 32-bit number, and 2147483648 is not",
         ),
     ],
 )

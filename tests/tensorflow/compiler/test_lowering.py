@@ -12,7 +12,8 @@ from helpers.hlo_products import of_step
 from tensorflow.python.eager import context
 from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
 
-from pytest_tfperf.compiler.lowering import Lowered, calls_recorded, lower
+from pytest_tfperf.compiler.lowering import Lowered, lower
+from pytest_tfperf.compiler.step_calls import calls_recorded
 
 X = tf.ones((3, 4))
 W = tf.Variable(tf.ones((4, 4)))
@@ -79,7 +80,7 @@ def test_each_function_of_a_step_is_there_as_often_as_it_runs_in_one():
 once, twice = tf.function(lambda x: x @ W), tf.function(lambda x: x @ W @ W)
 by_shape = tf.function(lambda x: x @ W, input_signature=[tf.TensorSpec((None, 4))])
 FIVE, SEVEN = tf.ones((5, 4)), tf.ones((7, 4))
-OTHERS = "{} traced steps call other functions or shapes than the most common step; flops and half_precision are those of that one"
+OTHERS = "{} traced steps call other functions or shapes than the most common step; flops and half_precision describe that step"
 
 
 @pytest.mark.parametrize("first", range(4))
@@ -288,7 +289,7 @@ def elements():
 def test_an_iterator_in_the_function_gives_elements_of_the_batch(elements):
     step = tf.function(lambda iterator: next(iterator) @ W)
     assert products_of(lambda: step(elements), batch=5) == [(["dot f32[5,4] f32[4,4]"], 1)]
-    assert r"whose size is not known, (None, 4); batch(…, drop_remainder=True)" in why_not(
+    assert r"of unknown size, (None, 4); batch(…, drop_remainder=True)" in why_not(
         lambda: step(elements)
     )
 
@@ -398,7 +399,7 @@ def test_resources_that_are_no_variables_are_refused_before_xla_sees_them():
     table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer([1], [2]), 0)
     inner = tf.function(lambda x, _: x @ W)
     step = tf.function(lambda x, handle: inner(x, handle))
-    assert "a resource that is no variable with a value" in why_not(
+    assert "a resource that is not a variable with a value" in why_not(
         lambda: step(X, table.resource_handle)
     )
 
@@ -426,7 +427,7 @@ def test_a_step_with_more_operations_than_allowed_is_not_lowered():
     n_nodes = counted(step) + counted(inner)  # each once, whoever calls it
     assert of_step(lower(calls, {}, 30, n_nodes).modules) == [(ONCE * 2, 1), (ONCE * 4, 1)]
     assert lower(calls, {}, 30, n_nodes - 1) == Lowered(
-        why=f"the step has {n_nodes} operations, which takes long to lower to HLO; a limit on flops or half_precision (max_flops=) asks for it"
+        why=f"the step has {n_nodes} operations, which take long to lower to HLO; a limit on flops or half_precision (max_flops=) asks for it"
     )
 
 

@@ -195,7 +195,7 @@ def test_why_there_is_no_graph(monkeypatch):
     monkeypatch.setattr(module, "UNASKED_OPS", 2)
     with probed() as probe:
         compiled(X)
-    large = "the step's functions hold more than {} ops, with what they call once for each call"
+    large = "the step's functions hold more than {} ops, with each callee once for each call"
     assert op_graph(probe) == large.format(3)
     assert (
         op_graph(probe, asked=False)

@@ -41,7 +41,7 @@ def coverage(graph):
 
 
 def line(function, offset):
-    return f"test_graphs.py:{function.python_function.__code__.co_firstlineno + offset}"
+    return f"test_step_graph.py:{function.python_function.__code__.co_firstlineno + offset}"
 
 
 @tf.function
@@ -324,7 +324,7 @@ def test_keras(jit):
         assert graph.before["AssignSubVariableOp"] == 4  # two kernels, two biases
         assert coverage(graph).number == (1.0 if jit else 0.0)
         assert len(graph.clusters) == int(jit)
-        assert all(op.line.startswith("test_graphs.py:") for op in graph.outside if op.line)
+        assert all(op.line.startswith("test_step_graph.py:") for op in graph.outside if op.line)
         # forward 2, of the second layer 2, of the first 1, whose input needs no gradient
         assert sum(n for op_type, n in graph.after.items() if "MatMul" in op_type) == 5
     assert graph.before["IteratorGetNext"] == 1
@@ -357,7 +357,7 @@ def test_a_session_shows_its_graph_too():
                 "Relu": 1,
             }
             assert {op.line for op in graph.outside if op.op_type == "Tanh"} == {
-                f"test_graphs.py:{line_of_hidden()}"
+                f"test_step_graph.py:{line_of_hidden()}"
             }
             graph = graph_of(lambda: session.run([result.name], {hidden: np.ones((8, 8))}))
             assert "Tanh" not in graph.before

@@ -189,7 +189,7 @@ def test_a_step_that_reads_what_another_trains_is_refused(order):
     }
     with pytest.raises(
         CaptureError,
-        match=r"^variant 'train' trains .*dense/kernel.*, which 'predict' reads, so .* turn it was before; each",
+        match=r"^variant 'train' trains .*dense/kernel.*, which 'predict' reads, so .* depend on the order of the turns; each",
     ):
         refuse_shared(uses(**{name: steps[name] for name in order}))
 

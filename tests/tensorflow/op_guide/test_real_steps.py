@@ -349,7 +349,7 @@ def test_the_line_is_the_users():
     def step(x):
         return tf.transpose(x, (0, 2, 1))
 
-    assert found(step, CUBE)[0].line == f"test_op_guide_live.py:{step.__code__.co_firstlineno + 1}"
+    assert found(step, CUBE)[0].line == f"test_real_steps.py:{step.__code__.co_firstlineno + 1}"
 
 
 def random(*shape):

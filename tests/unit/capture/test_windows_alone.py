@@ -8,8 +8,8 @@ import pytest
 from pytest_tfperf.capture import windows
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.capture.windows import Windows
-from pytest_tfperf.compiler.lowering import Calls
 from pytest_tfperf.compiler.probe import Probe
+from pytest_tfperf.compiler.step_calls import Calls
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.machine import stopwatch
 from pytest_tfperf.variants import in_process, rounds

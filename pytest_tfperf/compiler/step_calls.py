@@ -1,0 +1,135 @@
+"""Record the concrete functions that Python calls in each step."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from pytest_tfperf.compiler.functions import Function, spec
+
+_OTHER_GRAPHS = (
+    "{} of {} traced steps call other functions or shapes than the step whose graphs were "
+    "analysed; graph_ops, graph_reduction and xla_coverage describe that step"
+)
+
+StepCalls = tuple[int, frozenset[tuple[Any, int]]]
+"""Number of steps that Python ran at once, and (key, count) of the functions called in them."""
+
+
+@dataclass(slots=True)
+class Calls:
+    """The functions that Python called in each step."""
+
+    n_steps: int = 0
+    """Number of steps that have ended."""
+    why: str | None = None
+    """Reason why the calls are not known."""
+    functions: dict[Any, Function] = field(default_factory=dict)
+    """Each called function with the shapes of its call, by a key of both."""
+    steps: Counter[StepCalls] = field(default_factory=Counter)
+    """Number of occurrences of each kind of step."""
+    _of_step: list[Any] = field(default_factory=list)
+
+    def add(self, function: Any, tensors: Any, captured: Any) -> None:
+        """Add one call; keep its resources, and the specifications of its other tensors."""
+        key = (id(function), *(tuple(tensor.shape) for tensor in tensors))
+        if key not in self.functions:
+            args = (*tensors, *captured)
+            self.functions[key] = Function(
+                name=function.name.decode(), args=tuple(map(spec, args)), keep=function
+            )
+        self._of_step.append(key)
+
+    def end_step(self, size: int = 1) -> None:
+        """Assign the calls since the last step to a step that stands for `size` steps."""
+        self._end(size, self._of_step)
+        self._of_step.clear()
+
+    def abort_step(self) -> None:
+        """Discard the calls since the last step."""
+        self._of_step.clear()
+
+    def each_is_step(self) -> None:
+        """Take each call as a step where no steps were marked, if there is only one function."""
+        if len({self.functions[key].title for key in self._of_step}) > 1:
+            self.why = "it calls several functions, and which of them is the step is not known"
+        for key in self._of_step:
+            self._end(1, [key])
+        self._of_step.clear()
+
+    def typical(self) -> StepCalls:
+        """Return the most common kind of step; among equals the one with the largest calls."""
+        return max(self.steps, key=lambda step: (self.steps[step], *self._amount(step)))
+
+    def like(self, others: Calls) -> bool:
+        """Return whether a step here is like the typical step of `others`, or that is unknown."""
+        _, typical = others.typical() if others.steps else (0, None)
+        return any(typical is None or called == typical for _, called in self.steps)
+
+    def notes(self, others: Calls) -> tuple[str, ...]:
+        """Return a note if steps of `others` call something else than these."""
+        called = {functions for _, functions in self.steps}
+        different = sum(
+            count for (_, functions), count in others.steps.items() if functions not in called
+        )
+        if not called or not different:
+            return ()
+        return (_OTHER_GRAPHS.format(different, others.steps.total()),)
+
+    def _end(self, size: int, keys: list[Any]) -> None:
+        self.n_steps += size
+        self.steps[size, frozenset(Counter(keys).items())] += 1
+
+    def _amount(self, step: StepCalls) -> tuple[Any, ...]:
+        """Return a sort key: number of calls, then elements, steps, and the functions."""
+        size, called = step
+        functions = sorted(
+            (
+                self.functions[key].n_elements,
+                self.functions[key].title,
+                self.functions[key].n_nodes,
+                count,
+            )
+            for key, count in called
+        )
+        return (
+            sum(count for *_, count in functions),
+            sum(elements * count for elements, *_, count in functions),
+            size,
+            functions,
+        )
+
+
+@contextmanager
+def calls_recorded(in_step: Callable[[], bool] = lambda: True) -> Iterator[Calls]:
+    """
+    Record, within the context, each call of a concrete function while `in_step` returns True.
+
+    The result holds only a reason if TensorFlow's private function differs from 2.16 to 2.21.
+    """
+    # private: every call of a tf.function, and of its gradient, passes through here
+    try:
+        from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
+
+        original = ConcreteFunction._call_flat
+    except (ImportError, AttributeError):
+        yield Calls(why="this version of TensorFlow does not show which functions a step calls")
+        return
+    import tensorflow as tf
+
+    calls = Calls()
+
+    def recording(self: Any, tensor_inputs: Any, captured_inputs: Any) -> Any:
+        result = original(self, tensor_inputs, captured_inputs)
+        if tf.executing_eagerly() and in_step():
+            calls.add(self, tensor_inputs, captured_inputs)
+        return result
+
+    ConcreteFunction._call_flat = recording
+    try:
+        yield calls
+    finally:
+        ConcreteFunction._call_flat = original
