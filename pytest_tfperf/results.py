@@ -1,7 +1,7 @@
 """
 What is measured and decided, as frozen values, and their JSON.
 
-`Profile`, `Check`, `TestRecord` and `Run` go from analysis to everything that is shown or stored. Only plain JSON values are
+`Profile`, `Check`, `ProfiledTest` and `Run` go from analysis to everything that is shown or stored. Only plain JSON values are
 in `to_json`.
 """
 
@@ -238,14 +238,12 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TestRecord:
+class ProfiledTest:
     """
     What one test measured and what its checks say; `file` is relative to the rootdir, `key` names the test in it, at `line` from 1 on.
 
     `max_regression` is the slow-down that it tolerates, if it says so; `shared_cpu` that other workers used the CPU that it ran on.
     """
-
-    __test__ = False  # not a test class, whatever pytest makes of the name
 
     nodeid: str
     file: str
@@ -268,7 +266,7 @@ class TestRecord:
         }
 
     @classmethod
-    def from_json(cls, data: Json) -> TestRecord:
+    def from_json(cls, data: Json) -> ProfiledTest:
         """The inverse of `to_json`."""
         profiles, checks = (
             map(Profile.from_json, data["profiles"]),
@@ -282,7 +280,7 @@ class Run:
     """Everything one pytest run measured and decided, when and of which commit."""
 
     created: str
-    tests: tuple[TestRecord, ...]
+    tests: tuple[ProfiledTest, ...]
     commit: str = ""
 
     def to_json(self) -> Json:
@@ -314,7 +312,7 @@ class Run:
             created, commit = _text(data["created"]), _text(data.get("commit", ""))
             return cls(
                 created=created,
-                tests=tuple(map(TestRecord.from_json, data["tests"])),
+                tests=tuple(map(ProfiledTest.from_json, data["tests"])),
                 commit=commit,
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:

@@ -10,7 +10,7 @@ from pathlib import Path
 from pytest_tfperf.baseline.record import Recorded, record
 from pytest_tfperf.baseline.store import Place
 from pytest_tfperf.errors import BaselineError
-from pytest_tfperf.results import Run, TestRecord
+from pytest_tfperf.results import ProfiledTest, Run
 from pytest_tfperf.text import and_more
 
 _LISTED = 10
@@ -52,7 +52,7 @@ def accept(
     )
 
 
-def check_environment(test: TestRecord) -> None:
+def check_environment(test: ProfiledTest) -> None:
     """
     See that a test says where it ran.
 
@@ -68,7 +68,7 @@ def check_environment(test: TestRecord) -> None:
         )
 
 
-def _check_names(names: Sequence[str], profiled: Sequence[TestRecord]) -> None:
+def _check_names(names: Sequence[str], profiled: Sequence[ProfiledTest]) -> None:
     known = dict.fromkeys(name for test in profiled for name in (test.key, test.nodeid))
     for name in names:
         if name not in known:
@@ -85,7 +85,7 @@ def _nearest(name: str, known: Sequence[str]) -> str:
     return f"{meant}there are {and_more(known, _LISTED)}"
 
 
-def _part(run: Run, wanted: Callable[[TestRecord], bool]) -> Run:
+def _part(run: Run, wanted: Callable[[ProfiledTest], bool]) -> Run:
     return replace(run, tests=tuple(filter(wanted, run.tests)))
 
 

@@ -19,7 +19,7 @@ from pytest_tfperf.baseline.step_time import StoredRuns, why_not_timed
 from pytest_tfperf.baseline.store import entry_key
 from pytest_tfperf.machine.classes import differences as class_differences
 from pytest_tfperf.metrics import SECONDS, format_quantity
-from pytest_tfperf.results import Check, Profile, Run, TestRecord, Verdict
+from pytest_tfperf.results import Check, Profile, ProfiledTest, Run, Verdict
 from pytest_tfperf.stats.prediction_interval import History
 
 KIND = "compare"
@@ -59,7 +59,7 @@ def compare_runs(before: Run, after: Run) -> Run:
     return replace(after, tests=(*tests, *gone))
 
 
-def profiles_by_key(run: Run) -> dict[Key, tuple[Profile, TestRecord]]:
+def profiles_by_key(run: Run) -> dict[Key, tuple[Profile, ProfiledTest]]:
     """
     The profiles of a run.
 
@@ -76,7 +76,7 @@ def profiles_by_key(run: Run) -> dict[Key, tuple[Profile, TestRecord]]:
     }
 
 
-def _of(test: TestRecord, checks: dict[Key, list[Check]]) -> tuple[Check, ...]:
+def _of(test: ProfiledTest, checks: dict[Key, list[Check]]) -> tuple[Check, ...]:
     return tuple(
         one
         for (file, name, _), found in checks.items()
@@ -85,7 +85,7 @@ def _of(test: TestRecord, checks: dict[Key, list[Check]]) -> tuple[Check, ...]:
     )
 
 
-def _alone(profile: Profile, verdict: Verdict, which: str, test: TestRecord, other: Run) -> Check:
+def _alone(profile: Profile, verdict: Verdict, which: str, test: ProfiledTest, other: Run) -> Check:
     """What is in one file only; where the test is in the other one and did not pass, that may be why."""
     ended = {one.outcome for one in other.tests if (one.file, one.key) == (test.file, test.key)} - {
         "passed"
@@ -98,7 +98,7 @@ def _alone(profile: Profile, verdict: Verdict, which: str, test: TestRecord, oth
 
 
 def _compared(
-    before: Profile, old: TestRecord, profile: Profile, test: TestRecord
+    before: Profile, old: ProfiledTest, profile: Profile, test: ProfiledTest
 ) -> Iterator[Check]:
     if before.workload != profile.workload:
         both = workload_differences(before.workload, profile.workload)
@@ -115,7 +115,7 @@ def _compared(
         yield with_differences(_timing(before, old, profile, test), differences(before, profile))
 
 
-def _timing(before: Profile, old: TestRecord, profile: Profile, test: TestRecord) -> Check:
+def _timing(before: Profile, old: ProfiledTest, profile: Profile, test: ProfiledTest) -> Check:
     """The ratio of two step times; one run against one decides nothing but a doubled time."""
     wanted, then, now = "the same step_time", before.value("step_time"), profile.value("step_time")
     if now.number is None or now.number <= 0:

@@ -19,7 +19,7 @@ from pytest_tfperf.baseline.store import (
 )
 from pytest_tfperf.checks.limits import DEFAULT_TOLERANCE
 from pytest_tfperf.metrics import MACHINE, PLATFORM, PROGRAM, Metric, format_quantity, told_apart
-from pytest_tfperf.results import Profile, Run, TestRecord
+from pytest_tfperf.results import Profile, ProfiledTest, Run
 from pytest_tfperf.text import and_more
 from pytest_tfperf.values import Json
 
@@ -63,7 +63,7 @@ class _Found:
     place: Place
     key: str
     profile: Profile
-    test: TestRecord
+    test: ProfiledTest
     run: Run
 
     @property
@@ -280,7 +280,7 @@ def _times(
     return done + (Recorded(anew=change) if merged.level else Recorded(added=change))
 
 
-def _tolerance(test: TestRecord) -> float:
+def _tolerance(test: ProfiledTest) -> float:
     return DEFAULT_TOLERANCE if test.max_regression is None else test.max_regression
 
 

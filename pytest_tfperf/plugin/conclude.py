@@ -15,7 +15,7 @@ from pytest_tfperf.plugin.options import Options
 from pytest_tfperf.report.ci import annotate, append_summary
 from pytest_tfperf.report.run_file import write_run
 from pytest_tfperf.report.terminal import TextLine, render
-from pytest_tfperf.results import DECIDED, Run, TestRecord
+from pytest_tfperf.results import DECIDED, ProfiledTest, Run
 from pytest_tfperf.text import and_more, plural
 from pytest_tfperf.values import Json
 
@@ -60,7 +60,7 @@ def conclude(records: Iterable[Json], options: Options, whole: bool) -> tuple[li
 
 def summary(records: Iterable[Json], width: int, verbosity: int) -> list[TextLine]:
     """The lines that sum a run up on a terminal of that width."""
-    run = Run(created=_now(), tests=tuple(TestRecord.from_json(data) for data in records))
+    run = Run(created=_now(), tests=tuple(ProfiledTest.from_json(data) for data in records))
     return render(run, width, verbosity) if run.tests else []
 
 
@@ -82,7 +82,7 @@ def _told_github(run: Run, options: Options) -> list[Line]:
 
 def _run_of(records: Iterable[Json], options: Options) -> Run:
     """All that was measured, with what is the same for all tests."""
-    tests = [TestRecord.from_json(data) for data in records]
+    tests = [ProfiledTest.from_json(data) for data in records]
     shared = [
         options.parallel and test.environment.get("machine", {}).get("accelerators") == "none"
         for test in tests
@@ -139,9 +139,9 @@ def _told(recorded: Recorded, n_passed: int) -> list[Line]:
     return lines
 
 
-def _unused_entries(tests: Iterable[TestRecord], options: Options) -> list[str]:
+def _unused_entries(tests: Iterable[ProfiledTest], options: Options) -> list[str]:
     """Baseline entries of the files that ran, whose test did not; one that failed may not have come to its profiles."""
-    by_file: dict[str, list[TestRecord]] = {}
+    by_file: dict[str, list[ProfiledTest]] = {}
     for test in tests:
         by_file.setdefault(test.file, []).append(test)
     found = []
@@ -158,7 +158,7 @@ def _unused_entries(tests: Iterable[TestRecord], options: Options) -> list[str]:
     return found
 
 
-def _uses(test: TestRecord, key: str) -> bool:
+def _uses(test: ProfiledTest, key: str) -> bool:
     if test.outcome != "passed" and f"{key}/".startswith(f"{test.key}/"):
         return True
     return key in {entry_key(test.key, profile.name) for profile in test.profiles}

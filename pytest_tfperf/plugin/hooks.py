@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pytest_tfperf.checks.arguments import Wanted
     from pytest_tfperf.plugin.custom_metrics import Registry
     from pytest_tfperf.plugin.fixture import TfProfile
-    from pytest_tfperf.results import Check, TestRecord
+    from pytest_tfperf.results import Check, ProfiledTest
 
 _PROFILER: pytest.StashKey[TfProfile] = pytest.StashKey()
 _CHECKS: pytest.StashKey[tuple[Check, ...]] = pytest.StashKey()
@@ -301,7 +301,7 @@ def _decide(item: pytest.Item) -> None:
         )
 
 
-def _record(item: pytest.Item, report: pytest.TestReport) -> TestRecord:
+def _record(item: pytest.Item, report: pytest.TestReport) -> ProfiledTest:
     from pytest_tfperf.plugin.items import record_of, set_properties
 
     record = record_of(

@@ -25,7 +25,7 @@ from pytest_tfperf.plugin.options import Options
 from pytest_tfperf.plugin.profiles import Settings
 from pytest_tfperf.plugin.progress import announcer
 from pytest_tfperf.report.ci import PREFIX, properties
-from pytest_tfperf.results import Check, TestRecord
+from pytest_tfperf.results import Check, ProfiledTest
 from pytest_tfperf.values import Unknown
 from pytest_tfperf.variants.comparison import Apart
 from pytest_tfperf.variants.in_processes import Part, Variants, can_run_apart
@@ -105,9 +105,9 @@ def _confirmed(
 
 def record_of(
     item: pytest.Item, profiler: TfProfile, wanted: Wanted, checks: tuple[Check, ...], outcome: str
-) -> TestRecord:
+) -> ProfiledTest:
     """What a test measured, and what its checks say."""
-    return TestRecord(
+    return ProfiledTest(
         nodeid=_nodeid(item),
         file=_file(item),
         key=_key(item),
@@ -120,7 +120,7 @@ def record_of(
     )
 
 
-def set_properties(item: pytest.Item, report: pytest.TestReport, record: TestRecord) -> None:
+def set_properties(item: pytest.Item, report: pytest.TestReport, record: ProfiledTest) -> None:
     """Give the reports of a test its metrics as JUnit properties; of one that runs again those of the last time."""
     found = properties(record.profiles)
     item.user_properties[:] = [

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.report.markdown import render_markdown
-from pytest_tfperf.results import Check, Profile, Run, TestRecord
+from pytest_tfperf.results import Check, Profile, ProfiledTest, Run
 
 PREFIX = "tfperf."
 
@@ -57,7 +57,7 @@ def annotate(run: Run, rootdir: Path, workspace: Path, fails: Callable[[Check], 
     return lines
 
 
-def _annotation(test: TestRecord, checks: list[Check], rootdir: Path, workspace: Path) -> str:
+def _annotation(test: ProfiledTest, checks: list[Check], rootdir: Path, workspace: Path) -> str:
     file = Path(os.path.relpath(rootdir / test.file, workspace)).as_posix()
     line = f",line={test.line}" if test.line is not None else ""
     title = f"{test.key}: {', '.join(dict.fromkeys(f'{check.metric} {check.verdict.value}' for check in checks))}"

@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pytest_tfperf.results import Check, Profile, Run, TestRecord
+from pytest_tfperf.results import Check, Profile, ProfiledTest, Run
 from pytest_tfperf.values import Value
 
 COLUMNS = (
@@ -61,7 +61,7 @@ def render_csv(run: Run) -> str:
     return text.getvalue().encode(errors="replace").decode()  # halves of surrogate pairs
 
 
-def _metrics(test: TestRecord, profile: Profile) -> Iterator[list[Any]]:
+def _metrics(test: ProfiledTest, profile: Profile) -> Iterator[list[Any]]:
     for name, value in profile.metrics.items():
         metric = profile.registry.get(
             name
@@ -87,7 +87,7 @@ def _metrics(test: TestRecord, profile: Profile) -> Iterator[list[Any]]:
         ]
 
 
-def _check(test: TestRecord, profile: Profile, metric: str, is_limit: bool) -> Check | None:
+def _check(test: ProfiledTest, profile: Profile, metric: str, is_limit: bool) -> Check | None:
     found = [
         one
         for one in test.checks

@@ -16,8 +16,8 @@ from pytest_tfperf.results import (
     WORST_FIRST,
     Check,
     Profile,
+    ProfiledTest,
     Run,
-    TestRecord,
     Verdict,
 )
 from pytest_tfperf.stats.signed_rank import format_ratio
@@ -39,7 +39,7 @@ _MEASURED = (
 )
 _WIDEST, _LONGEST = 120, 1500  # characters of a name, of a message
 _AROUND = 8  # characters of the empty lines around a section's blocks
-_Found = tuple[TestRecord, Check]
+_Found = tuple[ProfiledTest, Check]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ def _changed(run: Run) -> _Section:
     )
 
 
-def _unit(test: TestRecord, check: Check) -> str | None:
+def _unit(test: ProfiledTest, check: Check) -> str | None:
     """The unit of what a check is about, if that is a metric; of a profile that is gone, the registry's."""
     found = [
         profile.metrics
@@ -208,7 +208,7 @@ def _why(run: Run) -> _Section:
     return _Section("Why", "", tuple(_explained(test, check) for test, check in shown))
 
 
-def _explained(test: TestRecord, check: Check) -> str:
+def _explained(test: ProfiledTest, check: Check) -> str:
     text = f"{_verdict(check)} {_name(test, check.profile)}\n\n{_fenced(check.message)}\n"
     found = [Difference(**one).line for one in check.detail.get("differences", ())]
     if not found:
@@ -273,7 +273,7 @@ def _verdict(check: Check) -> str:
     return f"{_sign([check.verdict])} {check.verdict.value}"
 
 
-def _name(test: TestRecord, profile: str) -> str:
+def _name(test: ProfiledTest, profile: str) -> str:
     return _code(f"{test.nodeid} [{profile}]" if profile else test.nodeid)
 
 

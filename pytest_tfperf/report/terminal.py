@@ -10,7 +10,7 @@ from tabulate import tabulate
 
 from pytest_tfperf.metrics import format_quantity
 from pytest_tfperf.report.check_counts import CheckCounts
-from pytest_tfperf.results import BROKEN, DECIDED, Check, Profile, Run, TestRecord, Verdict
+from pytest_tfperf.results import BROKEN, DECIDED, Check, Profile, ProfiledTest, Run, Verdict
 from pytest_tfperf.text import and_more, elide
 
 # in the order in which they are given up where the terminal is narrow, from the end
@@ -73,7 +73,7 @@ def render(run: Run, width: int, verbosity: int) -> list[TextLine]:
     return [*lines, count_line(run.tests)]
 
 
-def count_line(tests: Iterable[TestRecord]) -> TextLine:
+def count_line(tests: Iterable[ProfiledTest]) -> TextLine:
     """`tfperf: 41 checks decided (39 pass, 2 fail), 3 not decided: ...`, with their names."""
     checks = [(test, check) for test in tests for check in test.checks]
     counts = CheckCounts.of(check for _, check in checks)
@@ -90,7 +90,7 @@ def count_line(tests: Iterable[TestRecord]) -> TextLine:
     return TextLine(text, "yellow" if counts.undecided else "green")
 
 
-def _table(tests: Sequence[TestRecord], width: int) -> list[str]:
+def _table(tests: Sequence[ProfiledTest], width: int) -> list[str]:
     rows = [(test, profile) for test in tests for profile in test.profiles]
     if not rows:
         return []
@@ -120,7 +120,9 @@ def _columns(profiles: Iterable[Profile]) -> list[tuple[str, str]]:
 
 
 def _lines(
-    rows: Sequence[tuple[TestRecord, Profile]], columns: Sequence[tuple[str, str]], name_width: int
+    rows: Sequence[tuple[ProfiledTest, Profile]],
+    columns: Sequence[tuple[str, str]],
+    name_width: int,
 ) -> list[str]:
     head = ["test", *(title for _, title in columns)]
     body = [
@@ -147,7 +149,7 @@ def _cell(profile: Profile, name: str) -> str:
     )
 
 
-def _checks(test: TestRecord, alike: Counter[tuple[Verdict, str]]) -> Iterator[TextLine]:
+def _checks(test: ProfiledTest, alike: Counter[tuple[Verdict, str]]) -> Iterator[TextLine]:
     """Those that did not pass, without causes; of what is not decided, and is said of so many, the first."""
     for check in test.checks:
         is_open = check.verdict not in BROKEN | DECIDED
@@ -156,14 +158,14 @@ def _checks(test: TestRecord, alike: Counter[tuple[Verdict, str]]) -> Iterator[T
             yield _first(test, check, f" and {n_alike - 1} more" if n_alike > 1 else "")
 
 
-def _all_checks(test: TestRecord) -> Iterator[TextLine]:
+def _all_checks(test: ProfiledTest) -> Iterator[TextLine]:
     for check in test.checks:
         yield _first(test, check)
         for line in check.message.splitlines()[1:]:
             yield TextLine(f"{'':<12} {line}", colour(check))
 
 
-def _first(test: TestRecord, check: Check, others: str = "") -> TextLine:
+def _first(test: ProfiledTest, check: Check, others: str = "") -> TextLine:
     """The verdict on a check, whose it is, and the first line of what it says."""
     where = f"{test.nodeid} [{check.profile}]" if check.profile else test.nodeid
     return TextLine(
@@ -182,5 +184,5 @@ def colour(check: Check) -> str:
     return "green" if check.verdict in DECIDED else "yellow"
 
 
-def _title(test: TestRecord, profile: Profile) -> str:
+def _title(test: ProfiledTest, profile: Profile) -> str:
     return f"{test.key}/{profile.name}" if profile.name else test.key

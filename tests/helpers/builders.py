@@ -3,7 +3,7 @@
 import itertools
 
 from pytest_tfperf.metrics import METRICS
-from pytest_tfperf.results import Check, Profile, Run, TestRecord, Verdict
+from pytest_tfperf.results import Check, Profile, ProfiledTest, Run, Verdict
 from pytest_tfperf.values import Source, Value
 
 WORKLOAD = {"inputs": ["float32[8, 4]"], "batch": 8}
@@ -72,7 +72,7 @@ def record_of(
     environment=LAPTOP,
     **fields,
 ):
-    return TestRecord(
+    return ProfiledTest(
         nodeid=f"{file}::{key}",
         file=file,
         key=key,

@@ -8,7 +8,7 @@ import pytest
 from helpers.builders import WORKLOAD, check, profile, record_of, value
 
 from pytest_tfperf.errors import TfperfError, UnknownMetric
-from pytest_tfperf.results import Check, Profile, Run, TestRecord, Verdict, headline
+from pytest_tfperf.results import Check, Profile, ProfiledTest, Run, Verdict, headline
 from pytest_tfperf.values import PARTS, Advice, Column, Source, Step, Table, Value, titled_columns
 
 
@@ -186,7 +186,7 @@ def test_a_test_record_survives_json():
         max_regression=0.1,
         shared_cpu=True,
     )
-    assert TestRecord.from_json(through_json(before.to_json())) == before
+    assert ProfiledTest.from_json(through_json(before.to_json())) == before
 
 
 def test_a_run_survives_json():

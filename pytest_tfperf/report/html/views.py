@@ -19,7 +19,7 @@ from pytest_tfperf.report.html.charts import (
     step_chart,
 )
 from pytest_tfperf.report.html.tables import WIDEST, cell, cut, quantity
-from pytest_tfperf.results import BROKEN, WORST_FIRST, Check, Profile, TestRecord, Verdict
+from pytest_tfperf.results import BROKEN, WORST_FIRST, Check, Profile, ProfiledTest, Verdict
 from pytest_tfperf.stats.signed_rank import format_ratio
 from pytest_tfperf.values import PARTS, Value
 
@@ -94,7 +94,7 @@ class TestView:
     __test__ = False
 
     number: int
-    record: TestRecord
+    record: ProfiledTest
     verdict: Verdict | None
     is_broken: bool
     n_checks: tuple[int, int]
@@ -102,7 +102,7 @@ class TestView:
     profiles: tuple[ProfileView, ...]
 
 
-def views_of(tests: Sequence[TestRecord], folder: Path | None, detail: Detail) -> list[TestView]:
+def views_of(tests: Sequence[ProfiledTest], folder: Path | None, detail: Detail) -> list[TestView]:
     """
     The tests, those that ask for most attention first.
 
@@ -114,7 +114,7 @@ def views_of(tests: Sequence[TestRecord], folder: Path | None, detail: Detail) -
     return sorted(found, key=_urgency)
 
 
-def _test(number: int, test: TestRecord, folder: Path | None, detail: Detail) -> TestView:
+def _test(number: int, test: ProfiledTest, folder: Path | None, detail: Detail) -> TestView:
     verdicts = [check.verdict for check in test.checks]
     worst = min(verdicts, key=WORST_FIRST.index, default=None)
     names = {profile.name for profile in test.profiles}

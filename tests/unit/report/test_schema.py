@@ -10,7 +10,7 @@ from helpers.paths import ROOT
 from helpers.sample_run import a_run
 
 from pytest_tfperf.metrics import PLATFORM, PROGRAM, UNITS, Metric
-from pytest_tfperf.results import FORMAT, Check, Profile, Run, TestRecord, Verdict
+from pytest_tfperf.results import FORMAT, Check, Profile, ProfiledTest, Run, Verdict
 from pytest_tfperf.values import PARTS, Advice, Column, Source, Step, Table, Value
 
 SCHEMA = json.loads((ROOT / "docs" / "run.schema.json").read_text(encoding="utf-8"))
@@ -57,7 +57,7 @@ def test_what_is_written_keeps_to_it(run):
 @pytest.mark.parametrize(
     ("key", "row"),
     [
-        ("test", TestRecord),
+        ("test", ProfiledTest),
         ("profile", Profile),
         ("step", Step),
         ("table", Table),
