@@ -81,7 +81,7 @@ def padding_of(step, data, graph):
     done = lower(calls, {}, MOST_S)
     return padding_values(
         Recording(
-            name="", trace=None, workload={}, lowered=done.modules, lowered_why=done.why, ops=graph
+            name="", trace=None, workload={}, lowered=getattr(done, "modules", done), ops=graph
         )
     )
 

@@ -1,4 +1,4 @@
-"""What one run of the user's steps left behind, as frozen values: it goes from capture to analysis."""
+"""Recordings: frozen values that go from capture to analysis."""
 
 from __future__ import annotations
 
@@ -7,172 +7,209 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pytest_tfperf.values import Unknown
+
 Dims = tuple[int | None, ...]
-
-
+"""Dimensions of a tensor, None where one is not known."""
 Edge = tuple[int, int]
-
-
+"""A result of an op: the op's place, and the result's."""
 Ints = int | tuple["Ints", ...]
+"""Whole numbers in any nesting."""
+Modules = tuple[tuple[bytes, float], ...]
+"""Serialised HloModuleProtos, and how often each runs in a step."""
+UNSEEN = Unknown("")
+"""Nobody looked; whoever reads it knows why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tensor:
-    """A result of an op: its dimensions, None where one is not known, or None altogether, and the name of its type."""
+    """A result of an op."""
 
     shape: Dims | None
+    """Its dimensions, None where one is not known, or None altogether."""
     dtype: str
+    """The name of its type."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Op:
-    """
-    An op: where its operands come from, None where that is not known; its results; the user's line that made it.
-
-    `value` is the first result, where it is a small constant of whole numbers. `attrs` are those that a rule reads (`data_format`).
-    `in_loop` says that it runs in a loop within the step, `compiles` that XLA has a kernel for it and its types.
-    """
+class OpNode:
+    """An op of a step's functions."""
 
     name: str
+    """Its name."""
     op_type: str
+    """Its type, as TensorFlow registers it."""
     inputs: tuple[Edge | None, ...] = ()
+    """The result that each operand is, None where that is not known."""
     outputs: tuple[Tensor, ...] = ()
+    """Its results."""
     value: Ints | None = None
+    """The first result, where it is a small constant of whole numbers."""
     attrs: Mapping[str, str] = field(default_factory=dict)
+    """Those attributes that a rule reads (`data_format`)."""
     line: str | None = None
+    """The user's line that made it."""
     in_loop: bool = False
+    """True if it runs in a loop within the step."""
     compiles: bool = True
+    """True if XLA has a kernel for it and its types."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpGraph:
     """
-    The ops that a step's results and effects need, in the order in which they were made, and the results themselves.
+    The ops that a step's results and effects need, in the order in which they were made.
 
-    What a function calls stands in place of the call, so that an op's operands are known through it; bodies of loops and branches
-    stand behind the ops that run them, and what changes from turn to turn comes from a Placeholder.
+    The body of a function stands in place of its call, so that operands are known through it.
+    Bodies of loops and branches stand behind the ops that run them. A value that changes from
+    iteration to iteration comes from a Placeholder.
     """
 
-    ops: tuple[Op, ...]
+    ops: tuple[OpNode, ...]
+    """The ops."""
     results: tuple[Edge, ...] = ()
+    """The step's results."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphOp:
-    """An op of the step's graph: its name and type, the user's source line that made it (`model.py:12`), and why it is listed."""
+    """An op of the step's graph that is listed for a reason."""
 
     name: str
+    """Its name."""
     op_type: str
+    """Its type."""
     line: str | None
+    """The user's source line that made it (`model.py:12`)."""
     why: str
+    """The reason why it is listed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """
-    What XLA compiles as one: the function's name, and the compute nodes in it, whose `why` is empty.
-
-    `asked` says that the user asked for it (jit_compile); others were found by auto-clustering, which may not run them after all.
-    """
+    """A part of the step's graph that XLA compiles as one."""
 
     name: str
+    """The function's name."""
     nodes: tuple[GraphOp, ...]
+    """The compute nodes in it, whose `why` is empty."""
     asked: bool
+    """True for jit_compile; False for auto-clustering, whose clusters may not run after all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepGraph:
     """
-    The graphs of one step, as TensorFlow's runtime instantiated them; a function that is called twice is counted twice.
+    The graphs of one step, as TensorFlow's runtime instantiated them.
 
-    `before` and `after` count the ops by type that Grappler was given and left, without arguments, results, calls and the shells
-    of control flow. `clusters` hold the compute nodes that XLA compiles, `outside` are the others. `surviving` are ops that an
-    optimiser should have removed. `without` is the number of ops that remain when one optimiser is left out, by its option;
-    under "" with all of them; empty where that was not tried.
+    A function that is called twice is counted twice.
     """
 
     before: Mapping[str, int]
+    """Ops by type that Grappler was given, without arguments, results, calls and control flow."""
     after: Mapping[str, int]
+    """The same of the ops that it left."""
     clusters: tuple[Cluster, ...] = ()
+    """The compute nodes that XLA compiles."""
     outside: tuple[GraphOp, ...] = ()
+    """The other compute nodes."""
     surviving: tuple[GraphOp, ...] = ()
+    """Ops that a Grappler pass should have removed."""
     without: Mapping[str, int] = field(default_factory=dict)
+    """Ops that remain when one Grappler pass is left out, by its option; under "" with all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRows:
-    """
-    A component of the batches whose rows can be padded, in elements: `rows` the real ones of each row, batch by batch, `widths`
-    those that a row has with its padding.
-
-    `features` are the elements at one position of a row, 0 where rows are padded along several axes. `how` says what tells padding
-    from data, `pad` the value that fills. Rows that stay `ragged` have no padding; their `widths` are what they would be padded to.
-    """
+    """A component of the batches whose rows can be padded."""
 
     name: str
+    """Its name in an element."""
     dtype: str
+    """The name of its type."""
     rows: tuple[tuple[int, ...], ...]
+    """The real elements of each row, batch by batch."""
     widths: tuple[int, ...]
+    """The elements that a row of each batch has with padding; of ragged rows it would have."""
     features: int
+    """Elements at one position of a row, 0 where rows are padded along several axes."""
     how: str
+    """The way in which padding is told from data."""
     pad: str = ""
+    """The value that fills."""
     ragged: bool = False
+    """True if rows stay ragged, which have no padding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batches:
-    """What can be padded in the batches of the traced steps; `sampled` are those that the same data gave again after the steps."""
+    """Components of the batches of the traced steps that can be padded."""
 
     components: tuple[BatchRows, ...]
+    """The components."""
     n_batches: int
+    """The number of batches."""
     sampled: bool = False
+    """True if the same data gave these batches again after the steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """
-    What one run of the user's steps left behind: times, and where the traces are.
-
-    `blocks` are (seconds, steps) of the timed window, `step_seconds` those of a step in its single calls; `compiled` names the XLA
-    executables and `traced` the (function, step, what changed) of the tf.function traces that came after step 0. `lowered` are the
-    XLA modules of a step before optimisation, each a serialised HloModuleProto with how often it runs in a step, or `lowered_why`
-    there are none. `cold` is the trace of step 0. `graph` is what the probe saw of the step's graphs, or `graph_why` it saw nothing;
-    `ops` are the ops of its functions, or `ops_why` they are not known, and `findings` and `ignore_findings` the codes of the op guide
-    that are switched on and suppressed; padding is predicted for the generation `tpu`; `eager` the ops that Python ran in it, each type
-    with the user's source line and how often. `batches` are what the steps consumed, or `batches_why` that is not known. Of a `bare`
-    trace nothing more is known than what is in it, and its steps are all there were.
-    """
+    """Times and observations of one run of the user's steps, and where its traces are."""
 
     name: str
+    """Name of the profile."""
     trace: Path | None
+    """The trace of its steps, if there is one."""
     workload: Mapping[str, Any]
+    """The step's inputs, batch size, replicas and whatever else two runs must share."""
     bare: bool = False
-    first_step_s: float | None = None
-    first_step_why: str | None = None
+    """True if nothing is known but the trace, whose steps are all there were."""
+    first_step_s: float | Unknown | None = None
+    """Seconds of the first step, or why it was not a first step; None if it was not timed."""
     blocks: tuple[tuple[float, int], ...] = ()
+    """(seconds, steps) of each block of the timed window."""
     step_seconds: tuple[float, ...] = ()
+    """Seconds of a step in each single call of the timed window."""
     epoch_gaps_s: tuple[float, ...] = ()
+    """Seconds from the last step of an epoch to the first of the next."""
     n_steps: int = 0
+    """Steps up to the end of the last window."""
     n_epochs: int = 0
+    """Epochs that ended meanwhile."""
     compiled: tuple[str, ...] | None = None
+    """XLA executables compiled after the first step; None if that was not watched."""
     traced: tuple[tuple[str, int, str], ...] | None = None
-    lowered: tuple[tuple[bytes, float], ...] | None = None
-    lowered_why: str | None = None
+    """(function, step, change) of each tf.function trace after step 0; None if not watched."""
+    lowered: Modules | Unknown = UNSEEN
+    """The XLA modules of a step before optimisation."""
     cold: Path | None = None
-    graph: StepGraph | None = None
-    graph_why: str | None = None
-    ops: OpGraph | None = None
-    ops_why: str | None = None
+    """The trace of step 0, if it had a session of its own."""
+    graph: StepGraph | Unknown = UNSEEN
+    """The step's graphs, as the probe saw them."""
+    ops: OpGraph | Unknown = UNSEEN
+    """The ops of the step's functions."""
     eager: tuple[tuple[str, str | None, int], ...] = ()
-    batches: Batches | None = None
-    batches_why: str | None = None
+    """(type, the user's line, count) of the ops that Python ran in the probe's step."""
+    batches: Batches | Unknown = UNSEEN
+    """The batches that the steps consumed."""
     target_step_time_s: float | None = None
+    """The step time that the input pipeline should be able to feed."""
     tpu: str | None = None
+    """The TPU generation that padding is predicted for."""
     findings: tuple[str, ...] = ()
+    """Codes of the op guide that are switched on."""
     ignore_findings: tuple[str, ...] = ()
+    """Codes of the op guide that are suppressed."""
     examples_per_step: float | None = None
+    """Examples in a step, for throughput."""
     settled: bool = True
+    """False if input buffers were still draining in the timed window."""
     instrumented: bool = False
+    """True if Python was traced in the timed window."""
     ended: str | None = None
+    """The reason why the windows are not full, if they are not."""
     notes: tuple[str, ...] = ()
+    """Notes on the run."""
     result: Any = None
+    """The last output of the steps."""

@@ -8,11 +8,13 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from pytest_tfperf.analysis.diagnosis import outside_cause
+from pytest_tfperf.analysis.evidence import Evidence, Findings
+from pytest_tfperf.analysis.xla.counts import why_unknown
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.metrics import COUNT
 from pytest_tfperf.op_types import EAGER, FELL_BACK, WHY_OUTSIDE, computes
 from pytest_tfperf.recording import Cluster, Recording, StepGraph
-from pytest_tfperf.values import Column, Source, Table, Value
+from pytest_tfperf.values import Column, Source, Table, Unknown, Value
 
 _NOT_SEEN = "no step was run for the graphs"
 _NO_FUNCTION = "the step calls no tf.function, so it has no graph"
@@ -31,13 +33,27 @@ class Outside(NamedTuple):
     n_ops: int
 
 
+def analyse(evidence: Evidence) -> Findings:
+    """Find what Grappler and XLA made of the step's graphs."""
+    recording, known = evidence.completed, _known_executables(evidence)
+    return Findings(values=graph_values(recording, known), tables=graph_tables(recording, known))
+
+
+def _known_executables(evidence: Evidence) -> Mapping[str, HloModule] | None:
+    """Return all executables that ran in the traced steps, None if not all are known."""
+    if evidence.trace is None or why_unknown(evidence.trace, evidence.xla):
+        return None
+    found = evidence.executables
+    return found if len(found) == len(evidence.xla.modules) else None
+
+
 def graph_values(
     recording: Recording, executables: Mapping[str, HloModule] | None
 ) -> dict[str, Value]:
     """graph_ops, graph_reduction and xla_coverage; `executables` are all that ran in the traced steps, None if they are not known."""
     graph = recording.graph
-    if graph is None:
-        why = recording.graph_why or _NOT_SEEN
+    if isinstance(graph, Unknown):
+        why = graph.why or _NOT_SEEN
         return {
             name: Value.unknown(name, why)
             for name in ("graph_ops", "graph_reduction", "xla_coverage")
@@ -50,7 +66,7 @@ def graph_tables(
 ) -> dict[str, Table]:
     """Ops by type before and after Grappler; what is outside XLA; what each optimiser removed, and what they left."""
     graph = recording.graph
-    if graph is None:
+    if isinstance(graph, Unknown):
         return {}
     tables = {
         "graph": _type_table(graph),

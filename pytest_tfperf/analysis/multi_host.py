@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.analysis.profile import profile_of
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.recording import Recording
@@ -81,7 +82,7 @@ def _profile(trace: Path, target_step_time_s: float | None) -> Profile | TraceEr
         name=str(trace), trace=trace, workload={}, bare=True, target_step_time_s=target_step_time_s
     )
     try:
-        return profile_of(recording, read_trace(trace))
+        return profile_of(Evidence(recording, read_trace(trace)))
     except TraceError as error:
         return error
 

@@ -6,12 +6,21 @@ import math
 import statistics
 from collections.abc import Sequence
 
+from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.stats.steady_state import find_trend, slow_start
-from pytest_tfperf.values import Source, Value
+from pytest_tfperf.values import Source, Unknown, Value
 
 _INSTRUMENTED = "Python was traced in the timed window (coverage, a debugger), which takes time of its own: no time is recorded as a baseline"
+_DRAINING = "the input buffers were still draining: step_time is not recorded as a baseline"
 NO_TIMES = "nothing was timed: only tf_profile(step, data), tf_profile.steps(data) and Keras loops give times"
+
+
+def analyse(evidence: Evidence) -> Findings:
+    """Find the times of steps that were not profiled, and what to know of them."""
+    recording = evidence.completed
+    draining = () if recording.settled else (_DRAINING,)
+    return Findings(values=timed_values(recording), notes=(*draining, *timing_notes(recording)))
 
 
 def timed_values(recording: Recording) -> dict[str, Value]:
@@ -21,7 +30,7 @@ def timed_values(recording: Recording) -> dict[str, Value]:
     if not recording.blocks:
         unknown = ("step_time", "step_time_p90", "throughput", "epoch_gap")
         return values | {name: Value.unknown(name, why) for name in unknown}
-    values["step_time"] = step_time = _step_time(recording)
+    values["step_time"] = step_time = timed_step(recording)
     single = _steady_calls(recording)
     values["step_time_p90"] = Value.of(
         "step_time_p90", _quantile(single, 0.9), Source.TIMED, n_steps=len(single)
@@ -83,9 +92,11 @@ def median_precision(samples: Sequence[float]) -> float | None:
     return 1.96 * 1.2533 * sigma / math.sqrt(len(samples)) / middle if middle else None
 
 
-def _step_time(recording: Recording) -> Value:
-    """Median over the steady blocks of block time ÷ steps."""
+def timed_step(recording: Recording) -> Value:
+    """Return step_time: the median over the steady blocks of block time ÷ steps."""
     per_step = block_seconds(recording)
+    if not per_step:
+        return Value.unknown("step_time", recording.ended or NO_TIMES)
     n_dropped = slow_start(per_step)
     counted = per_step[n_dropped:]
     return Value.of(
@@ -115,8 +126,8 @@ def _steady_calls(recording: Recording) -> tuple[float, ...]:
 def _first_step(recording: Recording, why: str) -> Value:
     if recording.first_step_s is None:
         return Value.unknown("first_step_time", why)
-    if recording.first_step_why:
-        return Value.unknown("first_step_time", recording.first_step_why)
+    if isinstance(recording.first_step_s, Unknown):
+        return Value.unknown("first_step_time", recording.first_step_s.why)
     return Value.of("first_step_time", recording.first_step_s, Source.TIMED)
 
 

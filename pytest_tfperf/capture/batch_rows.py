@@ -18,6 +18,7 @@ import numpy as np
 from pytest_tfperf.compiler.datasets import PaddedComponent, padded_batches
 from pytest_tfperf.recording import Batches, BatchRows
 from pytest_tfperf.tf_runtime import load_tensorflow
+from pytest_tfperf.values import Unknown
 
 _TOKENS = frozenset({"int16", "int32", "int64", "uint16", "uint32", "uint64"})
 _LONGEST_LIST = 100  # a list of more items is data, not the structure of an element
@@ -34,19 +35,19 @@ NOTHING_TO_PAD = (
 Batch = Mapping[str, Any]
 
 
-def batches_seen(elements: Sequence[Any], data: Any, sampled: bool) -> Batches | str:
+def batches_seen(elements: Sequence[Any], data: Any, sampled: bool) -> Batches | Unknown:
     """What can be padded in these elements of the data, or why that is not known."""
     if not elements:
-        return "no batch was traced"
+        return Unknown("no batch was traced")
     try:
         components = _components(
             [dict(_named(part)) for element in elements for part in _replicas(element)],
             padded_batches(data),
         )
     except Exception as error:  # whatever an element of the user's may be
-        return f"the batches could not be read: {type(error).__name__}: {error!s:.80}"
+        return Unknown(f"the batches could not be read: {type(error).__name__}: {error!s:.80}")
     if not components:
-        return NOTHING_TO_PAD
+        return Unknown(NOTHING_TO_PAD)
     return Batches(components=components, n_batches=len(components[0].widths), sampled=sampled)
 
 

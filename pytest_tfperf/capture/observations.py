@@ -9,12 +9,13 @@ from typing import Any
 
 from pytest_tfperf.capture.batch_rows import batches_seen
 from pytest_tfperf.capture.elements import Elements
-from pytest_tfperf.compiler.lowering import lower
+from pytest_tfperf.compiler.lowering import Lowered, lower
 from pytest_tfperf.compiler.op_graph import op_graph
 from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.step_calls import Calls
 from pytest_tfperf.compiler.step_graph import step_graph
-from pytest_tfperf.recording import Recording
+from pytest_tfperf.recording import Modules, Recording
+from pytest_tfperf.values import Unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +41,7 @@ class Observations:
     `conditions` are notes on what the machine did besides in the timed window.
     """
 
-    first_step_s: float | None = None
-    first_step_why: str | None = None
+    first_step_s: float | Unknown | None = None
     blocks: list[tuple[float, int]] = field(default_factory=list)
     step_seconds: list[float] = field(default_factory=list)
     epoch_gaps_s: list[float] = field(default_factory=list)
@@ -70,28 +70,27 @@ class Observations:
         graph = step_graph(self.probe, depth.optimizers, depth.graphs)
         ops = op_graph(self.probe, depth.op_guide)
         elements = self.elements
-        batches = elements.why or batches_seen(elements.kept, elements.data, elements.sampled)
+        batches = (
+            Unknown(elements.why)
+            if elements.why
+            else batches_seen(elements.kept, elements.data, elements.sampled)
+        )
         return Recording(
             name=name,
             trace=self.trace,
             workload=workload,
             first_step_s=self.first_step_s,
-            first_step_why=self.first_step_why,
             blocks=tuple(self.blocks),
             step_seconds=tuple(self.step_seconds),
             epoch_gaps_s=tuple(self.epoch_gaps_s),
-            lowered=lowered.modules,
-            lowered_why=lowered.why if self.trace else self.ended or lowered.why,
+            lowered=self._modules(lowered),
             cold=self.cold,
-            graph=None if isinstance(graph, str) else graph,
-            graph_why=graph if isinstance(graph, str) else None,
-            ops=None if isinstance(ops, str) else ops,
-            ops_why=ops if isinstance(ops, str) else None,
+            graph=graph,
+            ops=ops,
             eager=tuple(
                 (op_type, line, count) for (op_type, line), count in self.probe.eager.items()
             ),
-            batches=None if isinstance(batches, str) else batches,
-            batches_why=batches if isinstance(batches, str) else None,
+            batches=batches,
             settled=self.settled,
             instrumented=self.instrumented,
             ended=self.ended,
@@ -100,10 +99,15 @@ class Observations:
                     (
                         *self.notes,
                         *self.conditions,
-                        *lowered.notes,
+                        *(() if isinstance(lowered, Unknown) else lowered.notes),
                         *self.probe.calls.notes(self.calls),
                     )
                 )
             ),
             **others,
         )
+
+    def _modules(self, lowered: Lowered | Unknown) -> Modules | Unknown:
+        if not isinstance(lowered, Unknown):
+            return lowered.modules
+        return Unknown(self.ended) if self.trace is None and self.ended else lowered

@@ -31,6 +31,7 @@ from pytest_tfperf.recording import Recording
 from pytest_tfperf.tf_runtime import fetch, least_block, sync_devices
 from pytest_tfperf.trace.events import runs_functions
 from pytest_tfperf.turns import Ready, Seat
+from pytest_tfperf.values import Unknown
 
 _MAX_ROUNDS, _MAX_PROBES = 3, 10
 _SHARES = {"warm-up": 0.2, "timed": 0.45, "traced": 0.3}  # of max_seconds, for one round of windows
@@ -260,7 +261,7 @@ class Windows:
         trace = read_session(self.observations.cold)
         self._executables.begin(trace)
         if runs_functions(trace) and not self._cold_traces:
-            self.observations.first_step_why = (
+            self.observations.first_step_s = Unknown(
                 "its functions had been traced before, so this was no first step"
             )
         self._lap_timer.restart()

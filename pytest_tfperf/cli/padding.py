@@ -29,7 +29,7 @@ from pytest_tfperf.results import Profile
 from pytest_tfperf.trace.devices import tpus
 from pytest_tfperf.trace.logdir import find_traces
 from pytest_tfperf.trace.xspace import Trace, read_trace
-from pytest_tfperf.values import Source, Value
+from pytest_tfperf.values import Source, Unknown, Value
 
 _TEXT = (".hlo", ".txt")
 _HEAD = b"HloModule"
@@ -199,7 +199,7 @@ def _profile(name: str, read: _Read, asked: Generation, verbose: bool) -> Profil
     return Profile(name=name, metrics=metrics, notes=notes, tables=tables, advice=advice)
 
 
-def _predicted(modules: Sequence[HloModule], tpu: Generation) -> Padding | str:
+def _predicted(modules: Sequence[HloModule], tpu: Generation) -> Padding | Unknown:
     ops = (
         op
         for module in modules
@@ -210,7 +210,7 @@ def _predicted(modules: Sequence[HloModule], tpu: Generation) -> Padding | str:
     try:
         return predict(modules, tpu, lines)
     except LayoutError as error:
-        return str(error)
+        return Unknown(str(error))
 
 
 def _number(name: str, value: Value) -> str:

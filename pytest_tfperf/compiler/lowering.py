@@ -25,7 +25,9 @@ from pytest_tfperf.compiler.functions import (
 )
 from pytest_tfperf.compiler.step_calls import Calls
 from pytest_tfperf.graphs import reached
+from pytest_tfperf.recording import Modules
 from pytest_tfperf.text import elide
+from pytest_tfperf.values import Unknown
 
 _CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
 _LONGEST_WHY = 300
@@ -45,25 +47,20 @@ Most operations of a step lowered unasked, within about a second.
 Measured: 0.4 ms an operation in Keras models, 2 ms in chains of elementwise ops.
 """
 
-Modules = tuple[tuple[bytes, float], ...]
-"""Serialised HloModuleProtos, and how often each runs in a step."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lowered:
     """The HLO modules of a step."""
 
-    modules: Modules | None = None
-    """The modules; None if not all of them are available."""
-    why: str | None = None
-    """Reason why they are not available."""
+    modules: Modules
+    """The modules, and how often each runs in a step."""
     notes: tuple[str, ...] = ()
     """Notes on what the modules leave out."""
 
 
 def lower(
     calls: Calls, workload: Mapping[str, Any], max_seconds: float, max_nodes: int | None = None
-) -> Lowered:
+) -> Lowered | Unknown:
     """
     Lower the typical step: the most common of those that call different functions.
 
@@ -77,21 +74,21 @@ def lower(
         max_nodes: Largest number of operations to lower; None is any number.
     """
     if calls.why or not calls.steps:
-        return Lowered(why=calls.why or _NO_FUNCTION)
+        return Unknown(calls.why or _NO_FUNCTION)
     n_traced = calls.steps.total()
     n_others = n_traced - calls.steps[calls.typical()]
     functions = typical_functions(calls)
     if not functions and n_others:
-        return Lowered(why=f"{n_traced - n_others} of {n_traced} traced steps call no tf.function")
+        return Unknown(f"{n_traced - n_others} of {n_traced} traced steps call no tf.function")
     if not functions:
-        return Lowered(why=_NO_FUNCTION)
+        return Unknown(_NO_FUNCTION)
     if max_nodes is not None:
         definitions = reached_from(function.name for function, _ in functions)
         n_nodes = sum(len(definition.node_def) for definition in definitions)
         if n_nodes > max_nodes:
-            return Lowered(why=_LARGE.format(n_nodes))
+            return Unknown(_LARGE.format(n_nodes))
     result = _lower(functions, replica_batch(workload), max_seconds)
-    if not n_others or result.modules is None:
+    if not n_others or isinstance(result, Unknown):
         return result
     return replace(result, notes=(_OTHERS.format(n_others, n_traced),))
 
@@ -112,7 +109,7 @@ def replica_batch(workload: Mapping[str, Any]) -> int | None:
 
 def _lower(
     functions: Iterable[tuple[Function, float]], batch: int | None, max_seconds: float
-) -> Lowered:
+) -> Lowered | Unknown:
     """Lower functions, each with how often it runs in a step."""
     deadline = perf_counter() + max_seconds
     modules: dict[Any, bytes] = {}
@@ -122,18 +119,16 @@ def _lower(
             check_arrays(function)
             for part, per_call in parts_of(function, batch, 1 / per_step):
                 if perf_counter() > deadline:
-                    return Lowered(
-                        why=(
-                            "lowering its functions to HLO takes longer than "
-                            f"{max_seconds:g} s (tfperf_max_seconds)"
-                        )
+                    return Unknown(
+                        "lowering its functions to HLO takes longer than "
+                        f"{max_seconds:g} s (tfperf_max_seconds)"
                     )
                 modules[part.key] = modules.get(part.key) or _hlo(part)
                 runs[part.key] = runs.get(part.key, 0.0) + per_call * per_step
         except Unsupported as error:
-            return Lowered(why=str(error))
+            return Unknown(str(error))
         except Exception as error:  # an error of TensorFlow's compiler must not end the test
-            return Lowered(why=f"{function.title} cannot be lowered to HLO: {short_message(error)}")
+            return Unknown(f"{function.title} cannot be lowered to HLO: {short_message(error)}")
     return Lowered(modules=tuple((module, runs[key]) for key, module in modules.items()))
 
 

@@ -17,7 +17,8 @@ from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.source_lines import user_line
 from pytest_tfperf.graphs import reached
 from pytest_tfperf.op_types import BRANCHES, FUNCTION_CALLS, LOOPS, computes
-from pytest_tfperf.recording import Edge, Ints, Op, OpGraph, Tensor
+from pytest_tfperf.recording import Edge, Ints, OpGraph, OpNode, Tensor
+from pytest_tfperf.values import Unknown
 
 MAX_OPS, UNASKED_OPS = 20_000, 10_000
 """
@@ -54,28 +55,31 @@ class _TooLarge(Exception):
     """A step has too many ops."""
 
 
-def op_graph(probe: Probe, asked: bool = True) -> OpGraph | str:
+def op_graph(probe: Probe, asked: bool = True) -> OpGraph | Unknown:
     """
     Return the ops of the functions called in the probe's step, or a reason why they are unknown.
 
     Each function counts once. A large step has no op graph unless somebody `asked` for it.
     """
     if probe.why is not None or probe.calls.why is not None:
-        return str(probe.why or probe.calls.why)
+        return Unknown(str(probe.why or probe.calls.why))
     graphs = {
         function.name: getattr(function.keep, "graph", None)
         for function in probe.calls.functions.values()
     }
     if not graphs:
-        return _NO_FUNCTION
+        return Unknown(_NO_FUNCTION)
     if None in graphs.values():
-        return "the graphs of the step's functions are not kept by this version of TensorFlow"
+        return Unknown(
+            "the graphs of the step's functions are not kept by this version of TensorFlow"
+        )
     try:
         return graph_of(graphs.values(), MAX_OPS if asked else UNASKED_OPS)
     except _TooLarge:
-        return _LARGE.format(MAX_OPS, "") if asked else _LARGE.format(UNASKED_OPS, _ASK)
+        why = _LARGE.format(MAX_OPS, "") if asked else _LARGE.format(UNASKED_OPS, _ASK)
+        return Unknown(why)
     except Exception as error:  # an error of TensorFlow's must not end the user's test
-        return f"the step's graphs could not be read: {type(error).__name__}: {error}"
+        return Unknown(f"the step's graphs could not be read: {type(error).__name__}: {error}")
 
 
 def graph_of(graphs: Iterable[Any], max_ops: int = MAX_OPS) -> OpGraph:
@@ -96,7 +100,7 @@ class _Flat:
 
     max_ops: int
     """Largest number of ops."""
-    ops: list[Op] = field(default_factory=list)
+    ops: list[OpNode] = field(default_factory=list)
     """Ops so far."""
     bodies: dict[int, list[int]] = field(default_factory=dict)
     """For each loop or branch, by index, the ops in it that its results need."""
@@ -186,10 +190,10 @@ def _fetches(graph: Any, depth: int) -> bool:
     )
 
 
-def _op(op: Any, inputs: tuple[Edge | None, ...], scope: str, in_loop: bool) -> Op:
+def _op(op: Any, inputs: tuple[Edge | None, ...], scope: str, in_loop: bool) -> OpNode:
     node = op.node_def
     attrs = {name: node.attr[name].s.decode() for name in _READ_ATTRS if name in node.attr}
-    return Op(
+    return OpNode(
         name=f"{scope}{op.name}",
         op_type=op.type,
         inputs=inputs,

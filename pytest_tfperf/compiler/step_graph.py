@@ -13,6 +13,7 @@ from pytest_tfperf.compiler.instances import Instance, instances, ops_in
 from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.xla_coverage import autoclusters, clusters_in
 from pytest_tfperf.recording import Cluster, GraphOp, StepGraph
+from pytest_tfperf.values import Unknown
 
 _LARGE = (
     "the step's functions hold {:,} nodes, and optimising them again takes long; a limit on "
@@ -26,7 +27,9 @@ Measured: 0.4 ms a node with Keras models.
 """
 
 
-def step_graph(probe: Probe, asked: bool = False, max_nodes: int | None = None) -> StepGraph | str:
+def step_graph(
+    probe: Probe, asked: bool = False, max_nodes: int | None = None
+) -> StepGraph | Unknown:
     """
     Return the graphs of the functions called in the probe's step, or a reason why they are unknown.
 
@@ -38,18 +41,18 @@ def step_graph(probe: Probe, asked: bool = False, max_nodes: int | None = None) 
         max_nodes: Largest number of nodes in the step's functions; None is any number.
     """
     if probe.why is not None or probe.calls.why is not None:
-        return str(probe.why or probe.calls.why)
+        return Unknown(str(probe.why or probe.calls.why))
     try:
         if max_nodes is not None:
             names = [function.name for function in probe.calls.functions.values()]
             n_nodes = sum(len(definition.node_def) for definition in reached_from(names))
             if n_nodes > max_nodes:
-                return _LARGE.format(n_nodes)
+                return Unknown(_LARGE.format(n_nodes))
         return _graph_of(instances(probe), asked)
     except Unsupported as error:
-        return str(error)
+        return Unknown(str(error))
     except Exception as error:  # an error of TensorFlow's must not end the user's test
-        return f"the step's graphs could not be read: {type(error).__name__}: {error}"
+        return Unknown(f"the step's graphs could not be read: {type(error).__name__}: {error}")
 
 
 def _graph_of(found: Sequence[Instance], asked: bool) -> StepGraph:

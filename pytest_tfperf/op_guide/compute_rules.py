@@ -5,7 +5,7 @@ from __future__ import annotations
 from pytest_tfperf.op_guide.graph import Links, dtype, result, shown
 from pytest_tfperf.op_guide.layout_rules import Found
 from pytest_tfperf.op_types import FUNCTION_CALLS, REDUCTIONS, computes
-from pytest_tfperf.recording import Dims, Ints, Op
+from pytest_tfperf.recording import Dims, Ints, OpNode
 
 TPU_OPS_DATE = "2026-04-09"
 """When the list was last changed: https://cloud.google.com/tpu/docs/tensorflow-ops, "Available graph operators"."""
@@ -139,7 +139,7 @@ def without_kernel(links: Links) -> Found:
             )
 
 
-def _is_foreign(op: Op) -> bool:
+def _is_foreign(op: OpNode) -> bool:
     return (
         not op.compiles
         and computes(op.op_type)

@@ -7,25 +7,13 @@ from dataclasses import replace
 
 from pytest_tfperf.op_guide.rules import ALL, INFO, OFF, ON, SUPPRESSED, Finding, findings
 from pytest_tfperf.recording import Recording
-from pytest_tfperf.results import Profile
 from pytest_tfperf.text import and_more
-from pytest_tfperf.values import Column, Source, Table, Value
+from pytest_tfperf.values import Column, Source, Table, Unknown, Value
 
 METRIC, TABLE = "op_guide_findings", "op_guide"
 _SHOWN = 3
 _NOT_SEEN = "no step was run for the graphs"
 _RANK = {ON: 0, INFO: 1, SUPPRESSED: 2}
-
-
-def with_op_guide(profile: Profile, recording: Recording) -> Profile:
-    """A profile with the number of findings, their table, and a note on codes that are suppressed without need."""
-    found = shown_findings(recording)
-    return replace(
-        profile,
-        metrics={**profile.metrics, METRIC: _value(recording, found)},
-        tables={**profile.tables, **_table(found)},
-        notes=profile.notes + _notes(found, recording.ignore_findings),
-    )
 
 
 def shown_findings(recording: Recording) -> list[Finding] | None:
@@ -34,7 +22,7 @@ def shown_findings(recording: Recording) -> list[Finding] | None:
 
     A code that is switched on besides counts, with "all" every one; one that is suppressed does not, whatever else is said.
     """
-    if recording.ops is None:
+    if isinstance(recording.ops, Unknown):
         return None
     leveled = [
         replace(one, level=_level(one, recording.findings, recording.ignore_findings))
@@ -43,15 +31,18 @@ def shown_findings(recording: Recording) -> list[Finding] | None:
     return sorted((one for one in leveled if one.level != OFF), key=lambda one: _RANK[one.level])
 
 
-def _value(recording: Recording, found: Sequence[Finding] | None) -> Value:
+def value(recording: Recording, found: Sequence[Finding] | None) -> Value:
+    """Return op_guide_findings: the number of findings that count."""
     if found is None:
-        return Value.unknown(METRIC, recording.ops_why or recording.graph_why or _NOT_SEEN)
+        whys = [one.why for one in (recording.ops, recording.graph) if isinstance(one, Unknown)]
+        return Value.unknown(METRIC, next(filter(None, whys), _NOT_SEEN))
     counted = [one for one in found if one.level == ON]
     detail = {"where": _where(counted), "try": counted[0].rewrite} if counted else {}
     return Value.of(METRIC, len(counted), Source.GRAPH, **detail)
 
 
-def _table(found: Sequence[Finding] | None) -> dict[str, Table]:
+def table(found: Sequence[Finding] | None) -> dict[str, Table]:
+    """Return the table of all findings that are shown, by its key; empty if there are none."""
     columns = (
         Column("code", "code"),
         Column("level", "level"),
@@ -69,7 +60,8 @@ def _table(found: Sequence[Finding] | None) -> dict[str, Table]:
     return {TABLE: Table.of("op guide", columns, rows)} if rows else {}
 
 
-def _notes(found: Sequence[Finding] | None, ignored: Collection[str]) -> tuple[str, ...]:
+def notes(found: Sequence[Finding] | None, ignored: Collection[str]) -> tuple[str, ...]:
+    """Return a note on suppressed codes that the step does not break."""
     if found is None:
         return ()
     idle = sorted(set(ignored) - {one.code for one in found if one.level == SUPPRESSED})

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from pytest_tfperf.op_types import MATMULS
-from pytest_tfperf.recording import Dims, Edge, Ints, Op, OpGraph, Tensor
+from pytest_tfperf.recording import Dims, Edge, Ints, OpGraph, OpNode, Tensor
 
 CONVOLUTIONS = frozenset({"Conv2D", "Conv3D", "DepthwiseConv2dNative"})
 CONVOLUTION_GRADIENTS = frozenset(
@@ -47,7 +47,7 @@ class Links:
             found[edge[0]].append((-1, 0))
         return cls(graph, tuple(map(tuple, found)))
 
-    def typed(self, types: Collection[str]) -> Iterator[tuple[int, Op]]:
+    def typed(self, types: Collection[str]) -> Iterator[tuple[int, OpNode]]:
         """The ops of these types, with their indices."""
         return ((index, op) for index, op in enumerate(self.graph.ops) if op.op_type in types)
 
@@ -96,17 +96,17 @@ class Links:
         return found
 
 
-def result(op: Op) -> Dims | None:
+def result(op: OpNode) -> Dims | None:
     """The shape of an op's first result."""
     return op.outputs[0].shape if op.outputs else None
 
 
-def dtype(op: Op) -> str:
+def dtype(op: OpNode) -> str:
     """The type of an op's first result."""
     return op.outputs[0].dtype if op.outputs else "?"
 
 
-def shown(op: Op, shape: Dims | None) -> str:
+def shown(op: OpNode, shape: Dims | None) -> str:
     """`float32[8,?,64]`."""
     dims = "?" if shape is None else ",".join("?" if dim is None else str(dim) for dim in shape)
     return f"{dtype(op)}[{dims}]"

@@ -17,7 +17,7 @@ from pytest_tfperf.op_guide.graph import (
     shown,
 )
 from pytest_tfperf.op_types import MATMULS
-from pytest_tfperf.recording import Dims, Op
+from pytest_tfperf.recording import Dims, OpNode
 
 LANES, ROWS = 128, 8
 _SMALL = 1024  # elements of one 8x128 tile: what fits into it costs nothing to move
@@ -178,7 +178,7 @@ def _is_free(links: Links, index: int) -> bool:
     return all_users(links, index, reads)
 
 
-def _batch_feature(op: Op) -> str:
+def _batch_feature(op: OpNode) -> str:
     return (
         "first and second"
         if op.attrs.get("data_format", "NHWC").startswith("NC")
@@ -293,7 +293,7 @@ def _is_fed_flat(links: Links, index: int, before: Dims) -> bool:
     return len(before) == 1 and fed
 
 
-def _candidates(links: Links, index: int, op: Op) -> list[int]:
+def _candidates(links: Links, index: int, op: OpNode) -> list[int]:
     """Which operands of an epilogue may be the product: of a sum the one that is not the bias."""
     if op.op_type not in ("AddV2", "Add"):
         return [0]

@@ -15,7 +15,7 @@ from pytest_tfperf.metrics import nearest
 from pytest_tfperf.op_guide import compute_rules as compute
 from pytest_tfperf.op_guide import layout_rules as layout
 from pytest_tfperf.op_guide.graph import Links
-from pytest_tfperf.recording import Op, OpGraph
+from pytest_tfperf.recording import OpGraph, OpNode
 
 ON, INFO, OFF, SUPPRESSED = "on", "info", "off", "suppressed"
 ALL = "all"
@@ -40,7 +40,7 @@ class Rule:
     why: str
     rewrite: str
     example: str
-    level_of: Callable[[Op], str] | None = None
+    level_of: Callable[[OpNode], str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,7 +216,7 @@ def findings(graph: OpGraph) -> list[Finding]:
     ]
 
 
-def _finding(rule: Rule, op: Op, what: str) -> Finding:
+def _finding(rule: Rule, op: OpNode, what: str) -> Finding:
     return Finding(
         code=rule.code,
         level=rule.level if rule.level_of is None else rule.level_of(op),

@@ -21,7 +21,7 @@ from pytest_tfperf.hlo.module import (
     WindowDimension,
 )
 from pytest_tfperf.op_types import MATMULS, REDUCTIONS
-from pytest_tfperf.recording import Edge, Op, OpGraph, Tensor
+from pytest_tfperf.recording import Edge, OpGraph, OpNode, Tensor
 
 _DTYPES = {
     "bool": "pred",
@@ -67,7 +67,7 @@ class _Made:
     variables: dict[Edge, int] = field(default_factory=dict)
 
     def add(
-        self, opcode: str, op: Op, shape: Shape, operands: Sequence[int] = (), **more: object
+        self, opcode: str, op: OpNode, shape: Shape, operands: Sequence[int] = (), **more: object
     ) -> int:
         key = len(self.ops)
         instruction = HloInstruction(
@@ -97,14 +97,14 @@ def module_of(graph: OpGraph, batch: int | None) -> HloModule:
     results = [made.places[edge] for edge in graph.results if edge in made.places]
     root = made.add(
         "tuple",
-        Op(name="results", op_type="Identity"),
+        OpNode(name="results", op_type="Identity"),
         Shape("tuple", parts=tuple(made.ops[key].shape for key in results)),
         results,
     )
     return HloModule("graph", 1, {1: HloComputation(1, "graph", root, made.ops)}, False)
 
 
-def _add(made: _Made, graph: OpGraph, index: int, op: Op, batch: int | None) -> None:
+def _add(made: _Made, graph: OpGraph, index: int, op: OpNode, batch: int | None) -> None:
     convolution = _CONVOLUTION.fullmatch(op.op_type)
     if op.op_type in _OPAQUE:
         raise NotStatic(_UNREAD.format(op.op_type))
@@ -140,7 +140,7 @@ def _shape(tensor: Tensor, batch: int | None) -> Shape | None:
     return Shape(_DTYPES[tensor.dtype], known) if len(known) == len(sizes) else None
 
 
-def _other(made: _Made, graph: OpGraph, op: Op, shape: Shape, operands: Sequence[int]) -> int:
+def _other(made: _Made, graph: OpGraph, op: OpNode, shape: Shape, operands: Sequence[int]) -> int:
     if _PARAMETERS.fullmatch(op.op_type):
         variable = op.inputs[0] if op.op_type == "ReadVariableOp" else None
         if variable is None or variable not in made.variables:
@@ -183,7 +183,7 @@ def _other(made: _Made, graph: OpGraph, op: Op, shape: Shape, operands: Sequence
     )
 
 
-def _ints(graph: OpGraph, op: Op, number: int) -> tuple[int, ...] | None:
+def _ints(graph: OpGraph, op: OpNode, number: int) -> tuple[int, ...] | None:
     """The whole numbers that an operand is, where that is known."""
     edge = op.inputs[number] if len(op.inputs) > number else None
     value = graph.ops[edge[0]].value if edge is not None else None
@@ -192,7 +192,7 @@ def _ints(graph: OpGraph, op: Op, number: int) -> tuple[int, ...] | None:
     return tuple(one for one in value if isinstance(one, int)) if value is not None else None
 
 
-def _dot(made: _Made, op: Op, shape: Shape, operands: Sequence[int]) -> int:
+def _dot(made: _Made, op: OpNode, shape: Shape, operands: Sequence[int]) -> int:
     """Which dimension is contracted follows from the result: it is the one that the result has not; of square ones it does not matter."""
     left, right = (made.ops[key].shape.dimensions for key in operands[:2])
     rank = len(shape.dimensions)
@@ -207,7 +207,7 @@ def _dot(made: _Made, op: Op, shape: Shape, operands: Sequence[int]) -> int:
     return made.add("dot", op, shape, operands[:2], dot=dims)
 
 
-def _einsum(made: _Made, op: Op, shape: Shape, operands: Sequence[int]) -> int:
+def _einsum(made: _Made, op: OpNode, shape: Shape, operands: Sequence[int]) -> int:
     """What both operands have is contracted, or a batch where the result has it too."""
     equation = _EINSUM.fullmatch(op.attrs.get("equation", "").replace(" ", ""))
     if equation is None or len(operands) != 2:
@@ -224,7 +224,7 @@ def _einsum(made: _Made, op: Op, shape: Shape, operands: Sequence[int]) -> int:
     return made.add("dot", op, shape, operands, dot=dims)
 
 
-def _convolution(made: _Made, op: Op, shape: Shape, kind: re.Match[str]) -> int:
+def _convolution(made: _Made, op: OpNode, shape: Shape, kind: re.Match[str]) -> int:
     """
     A convolution, or a gradient of one, as XLA writes it (tensorflow/compiler/tf2xla/kernels/conv_op_helpers.cc).
 

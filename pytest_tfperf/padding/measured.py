@@ -33,6 +33,7 @@ from pytest_tfperf.padding.tpu import Generation, generation
 from pytest_tfperf.trace.device_spec import device_spec
 from pytest_tfperf.trace.devices import tpus
 from pytest_tfperf.trace.xspace import Trace
+from pytest_tfperf.values import Unknown
 
 _MEMORIES = frozenset({0, 1})
 _NOT_NEW = frozenset(
@@ -70,7 +71,7 @@ _TYPES = {
 _TYPES |= {"7": "v7x", "7x": "v7x"}
 
 
-def measured_padding(modules: Iterable[HloModule], tpu: Generation) -> Padding | str:
+def measured_padding(modules: Iterable[HloModule], tpu: Generation) -> Padding | Unknown:
     """
     The arrays that executables compiled for a TPU keep in memory, those of all of them together; or why there is none.
 
@@ -83,16 +84,16 @@ def measured_padding(modules: Iterable[HloModule], tpu: Generation) -> Padding |
             for op, number, leaf in _arrays(module)
         ]
     except LayoutError as error:
-        return str(error)
+        return Unknown(str(error))
     kept = [
         (leaf, buffer)
         for leaf, buffer in found
         if buffer.padded_bytes > LARGEST_SKIPPED and buffer.logical_bytes
     ]
     if not kept:
-        return (
-            f"none of the {len(found)} arrays that the executables keep in the TPU's memory takes more than "
-            f"{format_quantity(LARGEST_SKIPPED, BYTES)}, which is one tile"
+        return Unknown(
+            f"none of the {len(found)} arrays that the executables keep in the TPU's memory takes "
+            f"more than {format_quantity(LARGEST_SKIPPED, BYTES)}, which is one tile"
         )
     guessed = sum(not leaf.tiles for leaf, _ in kept)
     notes = (

@@ -18,7 +18,7 @@ from pytest_tfperf.padding.measured import has_tiles, measured_padding
 from pytest_tfperf.padding.predict import predict
 from pytest_tfperf.padding.tpu import DEFAULT, Generation, generation
 from pytest_tfperf.recording import Recording
-from pytest_tfperf.values import Column, Source, Table, Value
+from pytest_tfperf.values import Column, Source, Table, Unknown, Value
 
 MEMORY, MATRIX_UNIT = "padding_overhead", "mxu_padding_overhead"
 Modules = Sequence[tuple[HloModule, float]]
@@ -84,11 +84,9 @@ def predicted_values(recording: Recording) -> Found:
     try:
         modules = _modules(recording)
         found = predict([module for module, _ in modules], tpu, _lines(recording))
-        if recording.lowered is None:
-            found = replace(
-                found,
-                notes=(*found.notes, _FROM_GRAPH.format(recording.lowered_why or _NOT_LOWERED)),
-            )
+        if isinstance(recording.lowered, Unknown):
+            why = recording.lowered.why or _NOT_LOWERED
+            found = replace(found, notes=(*found.notes, _FROM_GRAPH.format(why)))
         return values_of(found, modules, tpu, Source.PREDICTED)
     except TfperfError as error:
         return _unknown(str(error))
@@ -101,12 +99,12 @@ def _modules(recording: Recording) -> Modules:
     Raises:
         TfperfError: If there is none.
     """
-    if recording.lowered is not None:
-        return list(
-            zip(lowered_modules(recording), (runs for _, runs in recording.lowered), strict=True)
-        )
-    if recording.ops is None:
-        raise LayoutError(recording.lowered_why or _NOT_LOWERED)
+    if not isinstance(recording.lowered, Unknown):
+        runs = [runs for _, runs in recording.lowered]
+        return list(zip(lowered_modules(recording), runs, strict=True))
+    why = recording.lowered.why or _NOT_LOWERED
+    if isinstance(recording.ops, Unknown):
+        raise LayoutError(why)
     batch = recording.workload.get("batch")
     try:
         return [
@@ -116,18 +114,21 @@ def _modules(recording: Recording) -> Modules:
             )
         ]
     except NotStatic as error:
-        raise LayoutError(f"{recording.lowered_why or _NOT_LOWERED}; and {error}") from error
+        raise LayoutError(f"{why}; and {error}") from error
 
 
 def _lines(recording: Recording) -> dict[str, str]:
     """The user's lines by the names of ops; XLA names some without the call that they are in."""
-    full = {op.name: op.line for op in recording.ops.ops if op.line} if recording.ops else {}
+    ops = () if isinstance(recording.ops, Unknown) else recording.ops.ops
+    full = {op.name: op.line for op in ops if op.line}
     return {name.removeprefix(_CALL): line for name, line in full.items()} | full
 
 
 def lowered_modules(recording: Recording) -> Iterator[HloModule]:
     """The modules of a step before any optimisation; none where it was not lowered."""
-    for n, (raw, _) in enumerate(recording.lowered or ()):
+    if isinstance(recording.lowered, Unknown):
+        return
+    for n, (raw, _) in enumerate(recording.lowered):
         yield decode_module(raw, f"{recording.name or 'step'}, module {n}")
 
 
@@ -150,14 +151,14 @@ def padding_table(padding: Padding, limit: int = _WORST) -> Table:
     return Table.of(title, _COLUMNS, rows, limit)
 
 
-def values_of(padding: Padding | str, modules: Modules, tpu: Generation, source: Source) -> Found:
+def values_of(
+    padding: Padding | Unknown, modules: Modules, tpu: Generation, source: Source
+) -> Found:
     """The metrics and the table of a padding that is known, or why it is not, of a step of these modules."""
     products = _matrix_unit(modules, tpu, source)
-    if isinstance(padding, str) or padding.overhead is None:
-        return {
-            MEMORY: Value.unknown(MEMORY, padding if isinstance(padding, str) else _NOTHING),
-            MATRIX_UNIT: products,
-        }, {}
+    if isinstance(padding, Unknown) or padding.overhead is None:
+        why = padding.why if isinstance(padding, Unknown) else _NOTHING
+        return {MEMORY: Value.unknown(MEMORY, why), MATRIX_UNIT: products}, {}
     detail = (
         _bounds(padding.low, padding.high, _UNCERTAIN)
         | {"padding": padding.source, "tpu": tpu.name}

@@ -15,6 +15,7 @@ from pytest_tfperf.hlo.decode import decode_module
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.metrics import nearest
 from pytest_tfperf.recording import Recording
+from pytest_tfperf.values import Unknown
 
 OPTIMIZED = "optimized"
 _DUMP_S = 120.0  # for a process that imports TensorFlow and compiles the step
@@ -56,11 +57,11 @@ def _optimized(recording: Recording, _: Calls) -> list[HloModule]:
 
 
 def _unoptimized(recording: Recording, _: Calls) -> list[HloModule]:
-    if not recording.lowered:
-        raise CaptureError(
-            f"the step has no HLO: {recording.lowered_why or 'it calls no tf.function that computes'}"
-        )
-    modules = [decode_module(raw, f"module {n}") for n, (raw, _) in enumerate(recording.lowered)]
+    lowered = recording.lowered
+    if isinstance(lowered, Unknown) or not lowered:
+        why = lowered.why if isinstance(lowered, Unknown) else ""
+        raise CaptureError(f"the step has no HLO: {why or 'it calls no tf.function that computes'}")
+    modules = [decode_module(raw, f"module {n}") for n, (raw, _) in enumerate(lowered)]
     return sorted(
         modules,
         key=lambda module: -sum(len(part.instructions) for part in module.computations.values()),

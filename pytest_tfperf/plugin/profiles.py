@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.analysis.profile import profile_of, settling_steps
 from pytest_tfperf.capture.elements import sample_again
 from pytest_tfperf.capture.keras import KINDS, examples_per_step, keras_workload, run_keras
@@ -37,7 +38,7 @@ from pytest_tfperf.recording import Recording
 from pytest_tfperf.results import Profile
 from pytest_tfperf.tf_runtime import load_tensorflow, warm_runtime
 from pytest_tfperf.turns import Seats
-from pytest_tfperf.values import Table
+from pytest_tfperf.values import Table, Unknown
 from pytest_tfperf.variants.comparison import Apart
 
 _FROM_GRAPPLER = ("graph_ops", "graph_reduction")
@@ -235,11 +236,10 @@ class Profiles:
             trace=trace,
             workload={},
             bare=True,
-            lowered=done.modules,
-            lowered_why=done.why,
-            graph_why=_BARE,
-            ops_why=_BARE,
-            notes=done.notes,
+            lowered=done if isinstance(done, Unknown) else done.modules,
+            graph=Unknown(_BARE),
+            ops=Unknown(_BARE),
+            notes=() if isinstance(done, Unknown) else done.notes,
         )
         return self._store(recording, calls, wanted)
 
@@ -291,7 +291,7 @@ class Profiles:
             ignore_findings=wanted.ignore_findings,
         )
         profile = self.settings.registry.measured(
-            profile_of(replace(asked, notes=notes, tpu=wanted.tpu), trace, cold)
+            profile_of(Evidence(replace(asked, notes=notes, tpu=wanted.tpu), trace, cold))
         )
         self.results[recording.name] = profile, wanted.limits
         self.recordings[recording.name] = recording, calls

@@ -13,6 +13,7 @@ import random
 
 from helpers.xspace import varint
 
+from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.analysis.profile import profile_of
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.metrics import METRICS, SHARE
@@ -296,7 +297,9 @@ def found(raw):
     """The profile of a bare trace in these bytes, None where it is a TraceError; an AssertionError if the profile is not sound."""
     try:
         profile = profile_of(
-            Recording(name="damaged", trace=None, workload={}, bare=True), decode_trace(raw)
+            Evidence(
+                Recording(name="damaged", trace=None, workload={}, bare=True), decode_trace(raw)
+            )
         )
     except TraceError:
         return None

@@ -1,7 +1,7 @@
 """Graphs of ops, written by hand: each op by its type, operands and shape."""
 
 from pytest_tfperf.op_guide.rules import findings
-from pytest_tfperf.recording import Op, OpGraph, Tensor
+from pytest_tfperf.recording import OpGraph, OpNode, Tensor
 
 
 class Ops:
@@ -14,7 +14,7 @@ class Ops:
         outputs = (Tensor(shape=shape, dtype=dtype),)
         inputs = tuple(self.const(one) if isinstance(one, (int, list)) else one for one in inputs)
         self.ops.append(
-            Op(
+            OpNode(
                 name=f"{op_type}_{len(self.ops)}",
                 op_type=op_type,
                 inputs=inputs,

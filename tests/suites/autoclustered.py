@@ -12,12 +12,12 @@ import tensorflow as tf
 
 from pytest_tfperf.analysis.graph_ops import _op_names, graph_values
 from pytest_tfperf.analysis.steps.detect import find_steps
-from pytest_tfperf.analysis.xla.executables import step_executables
-from pytest_tfperf.analysis.xla.executions import find_xla_use
+from pytest_tfperf.analysis.xla.executions import find_xla_use, step_executables
 from pytest_tfperf.compiler.probe import probed
 from pytest_tfperf.compiler.step_graph import step_graph
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import read_trace
+from pytest_tfperf.values import Unknown
 
 X = tf.ones((8, 8)) * 0.01
 VARIABLE = tf.Variable(X)
@@ -167,7 +167,7 @@ def seen(step):
         step()
     executables = traced(step)
     graph = graph_of(step)
-    if isinstance(graph, str):
+    if isinstance(graph, Unknown):
         return {"why": graph}
     recording = Recording(name="", trace=None, workload={}, graph=graph)
     coverage = graph_values(recording, executables)["xla_coverage"]

@@ -23,6 +23,7 @@ from pytest_tfperf.analysis.device.kernel_names import (
     uses_tensor_cores,
 )
 from pytest_tfperf.analysis.device.planes import gpu_kind
+from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.analysis.steps.on_devices import own_steps
 from pytest_tfperf.metrics import BYTES, COUNT, SECONDS, SHARE
@@ -73,6 +74,15 @@ class Kernel:
     def mean_s(self) -> float:
         """Seconds of a launch."""
         return self.total_s / self.launches
+
+
+def analyse(evidence: Evidence) -> Findings:
+    """Find the kernels that GPUs ran, and the share of their time on tensor cores."""
+    if evidence.trace is None:
+        return evidence.untraced("tensor_core_time")
+    kernels = find_kernels(evidence.trace, evidence.steps)
+    tables = {"kernels": kernel_table(kernels, evidence.steps.n_steps)} if kernels else {}
+    return Findings(values={"tensor_core_time": tensor_core_time(kernels)}, tables=tables)
 
 
 def is_kernel(name: str) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 
 from pytest_tfperf.analysis.device.kernels import NO_GPU, is_kernel
 from pytest_tfperf.analysis.device.planes import gpu_kind
+from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.analysis.steps.on_devices import linked_kernels, own_steps
 from pytest_tfperf.analysis.xla.counts import per_step
@@ -30,6 +31,15 @@ _NO_TRANSFER = (
     "the trace of a TPU shows infeed, outfeed and copies from and to host memory within a program; this one has none of them, and what "
     "the host sends between programs is not recorded"
 )
+
+
+def analyse(evidence: Evidence) -> Findings:
+    """Find the kernels that a step launches, and its copies between host and device."""
+    trace, steps = evidence.trace, evidence.launched if evidence.trace else None
+    if trace is None or steps is None:
+        return evidence.untraced("kernel_launches", COPIES, BYTES)
+    launches = kernel_launches(trace, steps)
+    return Findings(values={"kernel_launches": launches, **copy_values(trace, steps)})
 
 
 def kernel_launches(trace: Trace, steps: Steps) -> Value:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
-from pytest_tfperf.analysis.device.roofline import AROUND_OTHERS, rate_of
-from pytest_tfperf.analysis.host.op_times import Op
+from pytest_tfperf.analysis.device.busy_times import idle_seconds
+from pytest_tfperf.analysis.device.roofline import AROUND_OTHERS, rate_of, roofline_table
+from pytest_tfperf.analysis.evidence import Evidence, Findings
+from pytest_tfperf.analysis.host.op_times import OpTime, op_table
 from pytest_tfperf.metrics import BYTES, COUNT, FLOP, FLOP_RATE, SECONDS, SHARE
 from pytest_tfperf.trace.device_spec import DeviceSpec
 from pytest_tfperf.values import Column, Table
@@ -27,8 +30,23 @@ COLUMNS = (
 )
 
 
+def analyse(evidence: Evidence) -> Findings:
+    """Find the ops that took the devices' time, and what bounds them."""
+    if evidence.trace is None or not evidence.device_ops:
+        return Findings()
+    ops, steps = evidence.device_ops, evidence.steps
+    spec = next(iter(evidence.device_specs), None)
+    idle_s = idle_seconds(evidence.device_times, steps)
+    roofline = roofline_table(ops, spec, steps.n_steps)
+    tables = {
+        "device_ops": replace(op_table(ops, steps.n_steps), title="ops on the devices"),
+        "op_profile": op_profile_table(ops, idle_s, spec, steps.n_steps),
+    }
+    return Findings(tables=tables | ({"roofline": roofline} if roofline.rows else {}))
+
+
 def op_profile_table(
-    ops: Sequence[Op], idle_s: float, spec: DeviceSpec | None, n_steps: int
+    ops: Sequence[OpTime], idle_s: float, spec: DeviceSpec | None, n_steps: int
 ) -> Table:
     """
     Modules, below each its categories, below each its ops, by self time; per step, all devices together.
@@ -37,7 +55,7 @@ def op_profile_table(
     """
     whole = sum(op.self_s for op in ops) + idle_s
 
-    def row(module: str, category: str, name: str, some: Sequence[Op]) -> tuple[Any, ...]:
+    def row(module: str, category: str, name: str, some: Sequence[OpTime]) -> tuple[Any, ...]:
         rate, time = rate_of(some, spec), sum(op.self_s for op in some)
         flops, size = (total_cost(some, cost) for cost in ("flops", "bytes"))
         return (
@@ -62,13 +80,13 @@ def op_profile_table(
     return Table.of("op profile", COLUMNS, rows)
 
 
-def total_cost(ops: Sequence[Op], cost: str) -> float | None:
+def total_cost(ops: Sequence[OpTime], cost: str) -> float | None:
     """Σ of `flops` or `bytes` of the ops, without those around others, whose cost is that of what they run; None where one is unknown."""
     costs = [getattr(op, cost) for op in ops if op.kind not in AROUND_OTHERS]
     return None if None in costs or not costs else float(sum(costs))
 
 
-def _tree(ops: Sequence[Op]) -> Iterator[tuple[tuple[str, str, str], list[Op]]]:
+def _tree(ops: Sequence[OpTime]) -> Iterator[tuple[tuple[str, str, str], list[OpTime]]]:
     """(module, category, op) and its ops, each level below the one that it is part of."""
     for module, some in _by(ops, lambda op: op.module):
         yield (module, "", ""), some
@@ -78,9 +96,9 @@ def _tree(ops: Sequence[Op]) -> Iterator[tuple[tuple[str, str, str], list[Op]]]:
                 yield (module, category, name), one
 
 
-def _by(ops: Sequence[Op], key: Callable[[Op], str]) -> list[tuple[str, list[Op]]]:
+def _by(ops: Sequence[OpTime], key: Callable[[OpTime], str]) -> list[tuple[str, list[OpTime]]]:
     """The ops by key, what took longest first."""
-    groups: dict[str, list[Op]] = {}
+    groups: dict[str, list[OpTime]] = {}
     for op in ops:
         groups.setdefault(key(op), []).append(op)
     return sorted(groups.items(), key=lambda item: -sum(op.self_s for op in item[1]))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytest_tfperf.analysis.host.op_times import Op
+from pytest_tfperf.analysis.host.op_times import OpTime
 from pytest_tfperf.metrics import BANDWIDTH, FLOP, FLOP_RATE, SECONDS, SHARE
 from pytest_tfperf.trace.device_spec import DeviceSpec
 from pytest_tfperf.values import Column, Source, Table, Value
@@ -48,7 +48,7 @@ class Rate:
         return max(shares, default=None)
 
 
-def rate_of(ops: Sequence[Op], spec: DeviceSpec | None) -> Rate:
+def rate_of(ops: Sequence[OpTime], spec: DeviceSpec | None) -> Rate:
     """
     The rate at which ops of devices of one kind ran, by their self time.
 
@@ -75,12 +75,12 @@ def rate_of(ops: Sequence[Op], spec: DeviceSpec | None) -> Rate:
     )
 
 
-def is_async(op: Op) -> bool:
+def is_async(op: OpTime) -> bool:
     """Whether an op starts or awaits work that goes on beside others."""
     return op.kind.endswith(("-start", "-done"))
 
 
-def roofline_table(ops: Sequence[Op], spec: DeviceSpec | None, n_steps: int) -> Table:
+def roofline_table(ops: Sequence[OpTime], spec: DeviceSpec | None, n_steps: int) -> Table:
     """The ops of a device with known cost, by self time: rates, what bounds them, and the share of that roof."""
     columns = [
         Column("op", "op"),

@@ -2,60 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
-import numpy.typing as npt
 
-from pytest_tfperf.analysis.device.planes import kinds_by_name, kinds_of_spans
-from pytest_tfperf.analysis.host.op_times import on_device_clock
+from pytest_tfperf.analysis.device.busy_times import DeviceTimes
+from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.steps.detect import Steps
-from pytest_tfperf.analysis.steps.on_devices import own_steps
 from pytest_tfperf.metrics import RATIO, SECONDS, SHARE
-from pytest_tfperf.trace.devices import TPU, accelerators, tpu_ops
-from pytest_tfperf.trace.intervals import Spans, covered, merge
-from pytest_tfperf.trace.nesting import self_times
-from pytest_tfperf.trace.xspace import Plane, Trace
 from pytest_tfperf.values import Column, Source, Table, Value
 
-Seconds = npt.NDArray[np.float64]
 
-_SHARED = ("collective", "device_to_device")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class DeviceTimes:
-    """
-    Seconds of each device in each step, shape (n_devices, n_steps): in which it was `busy`, and in which it did its own work, `working`.
-
-    Collectives and transfers between devices are no work of its own: in them a fast device waits for a slow one.
-    """
-
-    names: tuple[str, ...]
-    busy: Seconds
-    working: Seconds
-
-
-def device_times(trace: Trace, steps: Steps) -> DeviceTimes:
-    """The times of the devices that did anything in the steps, each in the steps as it ran them."""
-    rows = [
-        (plane.name.removeprefix("/device:"), *_times(plane, own_steps(plane, steps)))
-        for plane in accelerators(trace)
-    ]
-    rows = [row for row in rows if row[1].any()]
-    shape = (len(rows), len(steps))
-    return DeviceTimes(
-        tuple(name for name, _, _ in rows),
-        np.array([busy for _, busy, _ in rows], np.float64).reshape(shape),
-        np.array([working for _, _, working in rows], np.float64).reshape(shape),
-    )
-
-
-def idle_seconds(times: DeviceTimes, steps: Steps) -> float:
-    """Seconds of the steps in which devices that worked in them did nothing, over all steps and devices."""
-    return max(
-        len(times.names) * float(steps.period_ps.sum()) * 1e-12 - float(times.busy.sum()), 0.0
-    )
+def analyse(evidence: Evidence) -> Findings:
+    """Find how unevenly the devices work."""
+    if evidence.trace is None:
+        return evidence.untraced("step_skew")
+    times = evidence.device_times
+    tables = {"devices": device_table(times, evidence.steps)} if times.names else {}
+    return Findings(values={"step_skew": step_skew(times)}, tables=tables)
 
 
 def step_skew(times: DeviceTimes) -> Value:
@@ -111,29 +73,3 @@ def device_table(times: DeviceTimes, steps: Steps) -> Table:
         for i in np.argsort(-working, kind="stable").tolist()
     ]
     return Table.of("devices", columns, rows)
-
-
-def _times(plane: Plane, steps: Steps) -> tuple[Seconds, Seconds]:
-    """Busy and working seconds of one device in its steps, each of shape (n_steps,)."""
-    if TPU.match(plane.name):
-        return _tpu_times(plane, steps)
-    spans = dict(kinds_of_spans(plane))
-    busy, working = (
-        merge(*spans.values()),
-        merge(*(span for kind, span in spans.items() if kind not in _SHARED)),
-    )
-    return _seconds(busy, steps), _seconds(working, steps)
-
-
-def _tpu_times(plane: Plane, steps: Steps) -> tuple[Seconds, Seconds]:
-    """Of a TPU core by its own clock: on the trace's, the times of single steps are off by more than cores differ."""
-    ops, kind_of = tpu_ops(plane), kinds_by_name(plane)
-    alone = ops.named(lambda name: kind_of(name) not in _SHARED)
-    seconds, step = self_times(on_device_clock(ops)) * 1e-12, steps.of(ops.start)
-    working = (step >= 0) & np.isin(ops.rows, alone.rows)
-    busy: Seconds = np.bincount(step[step >= 0], seconds[step >= 0], len(steps)).astype(np.float64)
-    return busy, np.bincount(step[working], seconds[working], len(steps)).astype(np.float64)
-
-
-def _seconds(spans: Spans, steps: Steps) -> Seconds:
-    return covered(spans, steps.start_ps, steps.end_ps).astype(np.float64) * 1e-12

@@ -109,6 +109,12 @@ def xla_executions(host: Events) -> Events:
     )  # JAX' way to the same
 
 
+def shows_host(trace: Trace) -> bool:
+    """True if the trace has events of the host."""
+    host = trace.plane(HOST)
+    return host is not None and host.start_ps.size > 0
+
+
 def shows_runtime(trace: Trace) -> bool:
     """Whether the trace has events of TensorFlow's runtime at all; a trace of JAX or of a device alone has none."""
     return (

@@ -41,7 +41,7 @@ _PROGRAM = re.compile(r"\((\d+)\)\Z")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Op:
+class OpTime:
     """
     One op over all steps and devices: `side` is where it ran, `kind` its op type or HLO category, `module` its XLA module.
 
@@ -62,7 +62,7 @@ class Op:
     bytes: float | None = None
 
 
-def host_ops(trace: Trace, steps: Steps) -> list[Op]:
+def host_ops(trace: Trace, steps: Steps) -> list[OpTime]:
     """
     The TensorFlow ops and, on a CPU, XLA instructions that the host's threads started in the steps; those that run for the input
     pipeline are `tf.data`'s.
@@ -80,7 +80,7 @@ def host_ops(trace: Trace, steps: Steps) -> list[Op]:
     key = np.r_[host.plane.name_index[ops.rows], len(host.plane.names) + code] * 2 + data
     run_eagerly = np.repeat([False, True], [len(ops), len(eager)])
 
-    def op(key: int) -> Op:
+    def op(key: int) -> OpTime:
         name = names[key // 2]
         node, _, kind = name.rpartition(":")
         return _op(DATA_SIDE if key % 2 else HOST_SIDE, node or name, kind or name)
@@ -91,14 +91,14 @@ def host_ops(trace: Trace, steps: Steps) -> list[Op]:
     ]
 
 
-def _xla_ops(host: Events, steps: Steps) -> list[Op]:
+def _xla_ops(host: Events, steps: Steps) -> list[OpTime]:
     """The XLA instructions that the host's threads ran themselves, where there is no accelerator to run them."""
     events = host.named(lambda name: ":" not in name)
     events = events.having("hlo_op")
     code, found = launchers(events)
     module, modules = labels(events, "hlo_module")
 
-    def op(key: int) -> Op:
+    def op(key: int) -> OpTime:
         launcher = found[key // len(modules)]
         return _op(HOST_SIDE, launcher.name, launcher.kind, modules[key % len(modules)])
 
@@ -107,14 +107,14 @@ def _xla_ops(host: Events, steps: Steps) -> list[Op]:
     )
 
 
-def device_ops(trace: Trace, steps: Steps) -> list[Op]:
+def device_ops(trace: Trace, steps: Steps) -> list[OpTime]:
     """What the GPUs and TPUs of a host ran in the steps, all devices together; the steps are those as the devices ran them."""
     eager = _eager_launches(trace) if gpus(trace) else np.empty(0, np.int64)
     of_gpus = [op for plane in gpus(trace) for op in _gpu_ops(plane, eager, steps)]
     return _together([*of_gpus, *(op for plane in tpus(trace) for op in _tpu_ops(plane, steps))])
 
 
-def with_costs(ops: Sequence[Op], modules: Mapping[str, Costs]) -> list[Op]:
+def with_costs(ops: Sequence[OpTime], modules: Mapping[str, Costs]) -> list[OpTime]:
     """The ops with FLOPs, bytes and opcode of the XLA instructions that they are; `modules` by name, with or without `(program id)`."""
     costs = {
         (module.partition("(")[0], cost.name): cost
@@ -124,7 +124,7 @@ def with_costs(ops: Sequence[Op], modules: Mapping[str, Costs]) -> list[Op]:
     return [_with_cost(op, costs.get((op.module.partition("(")[0], op.name))) for op in ops]
 
 
-def op_table(ops: Sequence[Op], n_steps: int) -> Table:
+def op_table(ops: Sequence[OpTime], n_steps: int) -> Table:
     """The ops by their self time, seconds and occurrences per step; a share is of its side's self time."""
     columns = [
         Column("where", "where"),
@@ -155,7 +155,7 @@ def op_table(ops: Sequence[Op], n_steps: int) -> Table:
     return Table.of("ops", columns, rows)
 
 
-def eager_share(ops: Iterable[Op]) -> float | None:
+def eager_share(ops: Iterable[OpTime]) -> float | None:
     """The share of the ops' self time that was run eagerly, None of no time."""
     found = list(ops)
     return _part(sum(op.eager_s for op in found), sum(op.self_s for op in found))
@@ -165,13 +165,13 @@ def _part(some: float, of_all: float) -> float | None:
     return min(some / of_all, 1.0) if of_all > 0 else None
 
 
-def _op(side: str, name: str, kind: str, module: str = "") -> Op:
-    return Op(side=side, name=name, kind=kind, module=module, count=0, total_s=0.0, self_s=0.0)
+def _op(side: str, name: str, kind: str, module: str = "") -> OpTime:
+    return OpTime(side=side, name=name, kind=kind, module=module, count=0, total_s=0.0, self_s=0.0)
 
 
 def _sums(
-    events: Events, timed: Events, key: Ints, eager: Mask, steps: Steps, op: Callable[[int], Op]
-) -> list[Op]:
+    events: Events, timed: Events, key: Ints, eager: Mask, steps: Steps, op: Callable[[int], OpTime]
+) -> list[OpTime]:
     """For each distinct key the op that it stands for, with the times of its events in the steps; `timed` are they on their own clock."""
     inside = steps.of(events.start) >= 0
     keys, group = np.unique(key[inside], return_inverse=True)
@@ -203,7 +203,7 @@ def _eager_launches(trace: Trace) -> Ints:
     return calls.where(enclosing(eager, calls) >= 0).integers("correlation_id")
 
 
-def _gpu_ops(plane: Plane, eager_launches: Ints, steps: Steps) -> list[Op]:
+def _gpu_ops(plane: Plane, eager_launches: Ints, steps: Steps) -> list[OpTime]:
     """Kernels by the op that launched them, else by their own names; copies and collectives always by theirs."""
     events, steps = stream_events(plane), own_steps(plane, steps)
     moves = np.isin(events.rows, events.named(lambda name: gpu_kind(name) in _MOVES).rows)
@@ -214,7 +214,7 @@ def _gpu_ops(plane: Plane, eager_launches: Ints, steps: Steps) -> list[Op]:
         events.integers("correlation_id", -1), eager_launches
     )
 
-    def op(key: int) -> Op:
+    def op(key: int) -> OpTime:
         launcher, in_module = found[key // len(modules)], modules[key % len(modules)]
         kind = launcher.kind if launcher.source else _MOVES.get(gpu_kind(launcher.name), "kernel")
         return _op(GPU_SIDE, launcher.name, kind, in_module)
@@ -229,7 +229,7 @@ def _gpu_ops(plane: Plane, eager_launches: Ints, steps: Steps) -> list[Op]:
     ]
 
 
-def _tpu_ops(plane: Plane, steps: Steps) -> list[Op]:
+def _tpu_ops(plane: Plane, steps: Steps) -> list[OpTime]:
     """The ops of a TPU core by instruction; FLOPs and bytes are XLA's, from the event's metadata."""
     events, steps = tpu_ops(plane), own_steps(plane, steps)
     timed = on_device_clock(events)
@@ -237,7 +237,7 @@ def _tpu_ops(plane: Plane, steps: Steps) -> list[Op]:
     costs = {stat: metadata_texts(plane, stat) for stat in ("flops", "bytes_accessed")}
     modules = {match[1]: name for name in plane.names if (match := _PROGRAM.search(name))}
 
-    def op(key: int) -> Op:
+    def op(key: int) -> OpTime:
         name = plane.names[key]
         return _op(
             TPU_SIDE,
@@ -292,23 +292,23 @@ def _cost(text: str | None, count: int) -> float | None:
     return cost if 0 <= cost < math.inf else None
 
 
-def _with_cost(op: Op, cost: OpCost | None) -> Op:
+def _with_cost(op: OpTime, cost: OpCost | None) -> OpTime:
     if cost is None or op.flops is not None:
         return op
     runs = op.count / op.kernels
     return replace(op, kind=cost.opcode, flops=cost.work.flops * runs, bytes=cost.bytes * runs)
 
 
-def _together(ops: Iterable[Op]) -> list[Op]:
+def _together(ops: Iterable[OpTime]) -> list[OpTime]:
     """The ops of several devices, those of one name and module added up."""
-    found: dict[tuple[str, ...], Op] = {}
+    found: dict[tuple[str, ...], OpTime] = {}
     for op in ops:
         key = (op.side, op.module, op.name, op.kind)
         found[key] = _sum(found[key], op) if key in found else op
     return list(found.values())
 
 
-def _sum(one: Op, other: Op) -> Op:
+def _sum(one: OpTime, other: OpTime) -> OpTime:
     return replace(
         one,
         count=one.count + other.count,

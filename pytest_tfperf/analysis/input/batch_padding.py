@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.metrics import COUNT, SHARE, format_quantity
 from pytest_tfperf.recording import Batches, BatchRows, Recording
-from pytest_tfperf.results import Profile
 from pytest_tfperf.text import plural
-from pytest_tfperf.values import Column, Source, Table, Value
+from pytest_tfperf.values import Column, Source, Table, Unknown, Value
 
 _NOT_SEEN = "batches are seen where tf_profile drives the steps: tf_profile(step, data), tf_profile.steps(data) or a Keras loop"
 _EMPTY = "the batches have no elements"
@@ -35,23 +34,18 @@ _COLUMNS = (
 Lengths = npt.NDArray[np.int64]
 
 
-def with_batch_padding(profile: Profile, recording: Recording) -> Profile:
-    """A profile with the share of padding and its table; neither needs the trace."""
-    value, tables = batch_padding(recording)
-    return replace(
-        profile,
-        metrics={**profile.metrics, "batch_padding": value},
-        tables={**profile.tables, **tables},
-    )
+def analyse(evidence: Evidence) -> Findings:
+    """Find the share of padding in the batches, which needs no trace."""
+    value, tables = batch_padding(evidence.recording)
+    return Findings(values={"batch_padding": value}, tables=tables)
 
 
 def batch_padding(recording: Recording) -> tuple[Value, dict[str, Table]]:
     """Padding ÷ all elements of the components that can be padded, and a table with a row for each of them."""
     batches = recording.batches
-    if batches is None:
-        return Value.unknown(
-            "batch_padding", recording.batches_why or recording.ended or _NOT_SEEN
-        ), {}
+    if isinstance(batches, Unknown):
+        why = batches.why or recording.ended or _NOT_SEEN
+        return Value.unknown("batch_padding", why), {}
     elements = sum(map(_elements, batches.components))
     if not elements:
         return Value.unknown("batch_padding", _EMPTY), {}

@@ -14,14 +14,12 @@ from itertools import pairwise
 import numpy as np
 
 from pytest_tfperf.analysis.host.activity import DATA_RUNS, op_type, process_ids
-from pytest_tfperf.metrics import COUNT, SECONDS
 from pytest_tfperf.op_types import PYTHON_OPS
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.events import Events, joined
 from pytest_tfperf.trace.intervals import EMPTY, Spans, covered, intersect, merge
 from pytest_tfperf.trace.nesting import enclosing, parents
 from pytest_tfperf.trace.xspace import HOST, Trace
-from pytest_tfperf.values import Column, Table
 
 ASYNC = frozenset(
     {
@@ -159,52 +157,6 @@ def find_stages(trace: Trace, waits: Spans = EMPTY) -> tuple[Stage, ...]:
     )
 
 
-def input_capacity(stages: Sequence[Stage]) -> float | None:
-    """
-    Elements of the pipeline's end that it could deliver a second with nobody else running; None without a known cost.
-
-    Threads work side by side, so the slowest decides. The stages that share a thread are those down to the next one that
-    has threads of its own; they take their turns, and so do all functions on the pipeline's threads for these.
-    """
-    threads: dict[str, float] = {}
-    for stage in stages:
-        threads[_thread(stage)] = threads.get(_thread(stage), 0.0) + stage.cost_s
-    slowest = max(*threads.values(), sum(stage.pool_s for stage in stages), 0.0)
-    return 1 / slowest if slowest > 0 else None
-
-
-def stage_table(stages: Sequence[Stage], n_steps: int) -> Table:
-    """The tree of stages, the step's side on top."""
-    columns = (
-        Column("stage", "stage"),
-        Column("name", "name"),
-        Column("calls", "calls a step", COUNT),
-        Column("self_s", "self time a step", SECONDS),
-        Column("blocking_s", "blocks a step", SECONDS),
-        Column("element_s", "an element", SECONDS),
-        Column("parallelism", "parallelism", COUNT),
-        Column("buffered", "buffered", COUNT),
-        Column("buffer_limit", "of", COUNT),
-        Column("kind", "kind"),
-    )
-    rows = [
-        (
-            "  " * (stage.depth - 1) + stage.name,
-            stage.node,
-            stage.calls / n_steps,
-            stage.self_s / n_steps,
-            stage.blocking_s / n_steps,
-            stage.cost_s,
-            stage.parallelism,
-            stage.buffered if stage.buffer_limit else None,
-            stage.buffer_limit or None,
-            _kind(stage),
-        )
-        for stage in sorted(stages, key=lambda stage: stage.path)
-    ]
-    return Table.of("input pipeline, from the step down", columns, rows)
-
-
 def stage_type(name: str) -> str:
     """The stage's type: the last part of an iterator's long name, without version and input index."""
     return _SUFFIX.sub("", name.rpartition("::")[2])
@@ -218,16 +170,6 @@ def first_input(producers: Events, iterators: Events) -> Ints:
     late_first = late_first[inside[late_first] >= 0]
     first[inside[late_first]] = late_first
     return first
-
-
-def _kind(stage: Stage) -> str:
-    facts = {
-        "Python": stage.python,
-        "put in by TensorFlow": stage.injected,
-        "reads files": stage.reads_files,
-        "on the device": stage.on_device,
-    }
-    return ", ".join(fact for fact, holds in facts.items() if holds)
 
 
 def _groups(iterators: Events) -> tuple[list[str], Ints]:
@@ -306,7 +248,7 @@ def _runs_per_call(
 
 def _shared_by(path: str, nodes: Mapping[str, _Node]) -> int:
     """How many threads call a stage: those of the parallel interleave above, else one."""
-    above = _asynchronous_above(path)
+    above = asynchronous_above(path)
     return (
         nodes[above].parallelism
         if above in nodes and stage_type(above) == "ParallelInterleave"
@@ -372,12 +314,8 @@ def _given_name(node: str) -> str:
     )
 
 
-def _thread(stage: Stage) -> str:
-    """On whose threads a stage works: its functions on their own, else those of the next stage above that has some, else the step's."""
-    return f"functions of {stage.path}" if stage.name in ASYNC else _asynchronous_above(stage.path)
-
-
-def _asynchronous_above(path: str) -> str:
+def asynchronous_above(path: str) -> str:
+    """Return the path of the next stage above that has threads of its own, empty without one."""
     above = _above(path)
     while above and stage_type(above) not in ASYNC:
         above = _above(above)

@@ -29,7 +29,7 @@ class Breakdown:
         return float(self.parts_ps[part].sum() / max(self.period_ps.sum(), 1))
 
 
-def break_down(trace: Trace, steps: Steps) -> Breakdown:
+def break_down(trace: Trace, steps: Steps, waits: Spans | None = None) -> Breakdown:
     """
     The parts of each step of a host, device and host sides together.
 
@@ -37,19 +37,27 @@ def break_down(trace: Trace, steps: Steps) -> Breakdown:
     in a collective; the step waits for input (with no device busy and, without devices, no model op on another thread), or its
     input is copied to the device; a kernel is launched; something is compiled; TensorFlow is active on the host. What is left
     is other: Python and the loop.
+
+    Args:
+        trace: The trace of the steps.
+        steps: The steps as the devices ran them.
+        waits: The waits for input (`input_waits`), if they are at hand.
     """
     activity, device = find_activity(trace), find_device_activity(trace)
     parts = {part: np.zeros(len(steps), np.int64) for part in PARTS}
     taken: Spans = merge()
-    for part, spans in _in_order(trace, activity, device):
+    waits = input_waits(trace) if waits is None else waits
+    for part, spans in _in_order(trace, waits, activity, device):
         parts[part] = parts[part] + covered(subtract(spans, taken), steps.start_ps, steps.end_ps)
         taken = merge(taken, spans)
     parts["other"] = steps.period_ps - sum(parts.values(), np.zeros(len(steps), np.int64))
     return Breakdown(parts, steps.period_ps, device)
 
 
-def _in_order(trace: Trace, activity: Activity, device: DeviceActivity) -> list[tuple[str, Spans]]:
-    waiting = merge(input_waits(trace))
+def _in_order(
+    trace: Trace, waits: Spans, activity: Activity, device: DeviceActivity
+) -> list[tuple[str, Spans]]:
+    waiting = merge(waits)
     if not device.n_devices:
         waiting = subtract(waiting, activity.model)
     copied_in = device.spans["input"]

@@ -2,19 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pytest_tfperf.analysis import diagnosis
-from pytest_tfperf.analysis.input.stages import Stage, input_capacity
+from pytest_tfperf.analysis.device.duty_cycle import duty_cycle, duty_cycles, idle_share
+from pytest_tfperf.analysis.evidence import Evidence, Findings
+from pytest_tfperf.analysis.host.op_times import OpTime
+from pytest_tfperf.analysis.input.stages import Stage
 from pytest_tfperf.analysis.input.waits import Drain
 from pytest_tfperf.analysis.steps.breakdown import Breakdown
 from pytest_tfperf.analysis.steps.detect import Steps
+from pytest_tfperf.analysis.timing import timed_step
 from pytest_tfperf.trace.intervals import covered
 from pytest_tfperf.trace.xspace import HOST, Trace
 from pytest_tfperf.values import Source, Value
 
 _DRAINED = 0.95  # elements produced ÷ consumed, below which a share is corrected
+
+
+def analyse(evidence: Evidence) -> Findings:
+    """Find the shares of the steps that wait for input, run Python and keep devices busy."""
+    trace = evidence.trace
+    if trace is None:
+        return evidence.untraced(
+            "input_bound", "input_wait", "host_overhead", "device_busy", "collective_time"
+        )
+    values = host_values(trace, evidence.stages, evidence.breakdown, evidence.drain)
+    wait = input_wait(values["input_bound"], timed_step(evidence.completed))
+    device = device_values(evidence.steps, evidence.breakdown, _device_detail(evidence, trace))
+    return Findings(values={**values, "input_wait": wait, **device})
+
+
+def _device_detail(evidence: Evidence, trace: Trace) -> dict[str, float]:
+    """Return what belongs to device_busy besides, as far as it is known and not zero."""
+    cycles = duty_cycles(trace)
+    detail = {
+        "awaiting_share": _awaiting_share(evidence.device_ops),
+        "duty_cycle": duty_cycle(cycles),
+        "idle_share": idle_share(cycles),
+    }
+    return {key: share for key, share in detail.items() if share}
+
+
+def _awaiting_share(ops: Sequence[OpTime]) -> float | None:
+    """Return the share of the ops' time in which asynchronous work is awaited, None without ops."""
+    total = sum(op.self_s for op in ops)
+    awaiting = sum(op.self_s for op in ops if op.kind.endswith("-done"))
+    return awaiting / total if total > 0 else None
 
 
 def waiting_share(breakdown: Breakdown, drain: Drain) -> tuple[float, Source]:
@@ -53,16 +89,19 @@ def host_values(
     }
 
 
-def device_values(steps: Steps, breakdown: Breakdown) -> dict[str, Value]:
+def device_values(
+    steps: Steps, breakdown: Breakdown, detail: Mapping[str, float]
+) -> dict[str, Value]:
     """device_busy and collective_time."""
     device = breakdown.device
     if not device.n_devices:
         why = "the trace has no device plane: it is of a CPU, or the profiler had no access to the accelerator"
-        return {name: Value.unknown(name, why) for name in ("device_busy", "collective_time")}
-    busy = covered(device.busy, steps.start_ps, steps.end_ps).sum() / max(steps.period_ps.sum(), 1)
+        busy = replace(Value.unknown("device_busy", why), detail=dict(detail))
+        return {"device_busy": busy, "collective_time": Value.unknown("collective_time", why)}
+    share = covered(device.busy, steps.start_ps, steps.end_ps).sum() / max(steps.period_ps.sum(), 1)
     return {
         "device_busy": Value.of(
-            "device_busy", float(busy), Source.TRACE, n_devices=device.n_devices
+            "device_busy", float(share), Source.TRACE, n_devices=device.n_devices, **detail
         ),
         "collective_time": Value.of(
             "collective_time",
@@ -80,40 +119,3 @@ def input_wait(bound: Value, time: Value) -> Value:
     return Value.of(
         "input_wait", bound.number * time.number, bound.source or Source.TRACE, **bound.detail
     )
-
-
-def capacity_values(
-    stages: Sequence[Stage], elements_per_step: float, target_s: float | None
-) -> dict[str, Value]:
-    """
-    input_capacity, and input_bound_at_target: what a step of the target's time would wait for a pipeline of that capacity.
-
-    Such a step takes as long as its elements: period = max(target, elements a step ÷ capacity), share = 1 − target ÷ period.
-    """
-    capacity = input_capacity(stages)
-    if capacity is None:
-        why = "no tf.data stage made an element while the steps were traced, so what the pipeline costs is not known"
-        return {
-            name: Value.unknown(name, why) for name in ("input_capacity", "input_bound_at_target")
-        }
-    slowest = max(stages, key=lambda stage: stage.cost_s)
-    found = Value.of(
-        "input_capacity", capacity, Source.TRACE, **diagnosis.stage_cause(slowest, stages)
-    )
-    if target_s is None:
-        return {
-            "input_capacity": found,
-            "input_bound_at_target": Value.unknown(
-                "input_bound_at_target", "no target: give target_step_time, as in '12 ms'"
-            ),
-        }
-    period = max(target_s, elements_per_step / capacity)
-    share = 1 - target_s / period
-    at_target = Value.of(
-        "input_bound_at_target",
-        share,
-        Source.PREDICTED,
-        target_step_time_s=target_s,
-        **found.detail,
-    )
-    return {"input_capacity": found, "input_bound_at_target": at_target}

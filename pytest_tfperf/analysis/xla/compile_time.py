@@ -7,6 +7,7 @@ from collections import Counter
 
 import numpy as np
 
+from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.host.activity import (
     CPU_COMPILER,
     GPU_COMPILER,
@@ -25,7 +26,7 @@ from pytest_tfperf.trace.hlo_modules import live_modules
 from pytest_tfperf.trace.intervals import Spans, merge
 from pytest_tfperf.trace.nesting import enclosing
 from pytest_tfperf.trace.xspace import HOST, Trace
-from pytest_tfperf.values import Source, Value
+from pytest_tfperf.values import Source, Unknown, Value
 
 # xla/service/cpu/cpu_compiler.cc: the pipelines before the backend, and the backend
 _CPU = frozenset(
@@ -39,6 +40,12 @@ _REGION_START, _REGION_STOP = "ThreadpoolListener::StartRegion", "ThreadpoolList
 _NO_COLD_TRACE = "only steps that tf_profile drives have a first step under a session of its own"
 
 
+def analyse(evidence: Evidence) -> Findings:
+    """Find how long XLA compiled in the first step."""
+    value = compile_time(evidence.first_step_trace, evidence.recording)
+    return Findings(values={"xla_compile_time": value})
+
+
 def compile_time(cold: Trace | None, recording: Recording) -> Value:
     """xla_compile_time: how long XLA compiled in the first step, whose trace this is; what compiles at once counts once."""
     if cold is None:
@@ -47,10 +54,10 @@ def compile_time(cold: Trace | None, recording: Recording) -> Value:
         )
     host = Events.of(cold.plane(HOST))
     ran = len(xla_executions(host)) > 0
-    if ran and recording.first_step_why:
+    if ran and isinstance(recording.first_step_s, Unknown):
         return Value.unknown(
             "xla_compile_time",
-            f"{recording.first_step_why}; executables may have been compiled before",
+            f"{recording.first_step_s.why}; executables may have been compiled before",
         )
     start, end = merge(
         _stretches(host, host.named(lambda name: name in _CPU or name.startswith(GPU_COMPILER)))

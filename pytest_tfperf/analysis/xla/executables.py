@@ -7,7 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.steps.detect import Steps
+from pytest_tfperf.analysis.xla.compile_time import compile_seconds
 from pytest_tfperf.analysis.xla.counts import per_step, why_unknown
 from pytest_tfperf.analysis.xla.executions import XlaUse, short_module
 from pytest_tfperf.analysis.xla.step_flops import work_values
@@ -17,7 +19,7 @@ from pytest_tfperf.hlo.flops import applications
 from pytest_tfperf.hlo.module import Buffers, HloComputation, HloInstruction, HloModule
 from pytest_tfperf.hlo.traversal import BODIES
 from pytest_tfperf.metrics import BYTES, COUNT, FLOP, SECONDS
-from pytest_tfperf.trace.hlo_modules import buffer_sizes, live_modules, modules_of
+from pytest_tfperf.trace.hlo_modules import buffer_sizes
 from pytest_tfperf.trace.xspace import Trace
 from pytest_tfperf.values import Column, Source, Table, Value
 
@@ -39,14 +41,24 @@ _NO_OPS = frozenset(
 )  # with parameters and constants, of which `Costs` has none
 
 
-def step_executables(trace: Trace, use: XlaUse) -> dict[str, HloModule]:
-    """
-    The executables that ran in the steps, as XLA optimised them, by their names in the trace's metadata; those that the trace holds.
+def analyse(evidence: Evidence) -> Findings:
+    """Find the fusions of the executables that ran, and the executables themselves."""
+    trace = evidence.trace
+    if trace is None:
+        return evidence.untraced("fusions")
+    use, found = evidence.xla, evidence.executables
+    tables = {}
+    if found:
+        tables["executables"] = executable_table(
+            trace, use, found, evidence.costs, _compiled_s(evidence, trace)
+        )
+    return Findings(values={"fusions": fusions(trace, evidence.steps, use, found)}, tables=tables)
 
-    Raises:
-        TraceError: If one of them is damaged.
-    """
-    return modules_of(trace, use.in_metadata(live_modules(trace)))
+
+def _compiled_s(evidence: Evidence, trace: Trace) -> dict[str, float]:
+    """Return the seconds that each executable was compiled in, in the first step or later."""
+    first = evidence.first_step_trace
+    return compile_seconds(trace) | (compile_seconds(first) if first else {})
 
 
 def fusions(trace: Trace, steps: Steps, use: XlaUse, executables: Mapping[str, HloModule]) -> Value:

@@ -12,9 +12,11 @@ import numpy as np
 
 from pytest_tfperf.analysis.host.activity import compilations, compiled_modules, xla_executions
 from pytest_tfperf.analysis.steps.detect import Steps
+from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.devices import accelerators, tpus
 from pytest_tfperf.trace.events import Events
+from pytest_tfperf.trace.hlo_modules import live_modules, modules_of
 from pytest_tfperf.trace.xspace import HOST, Trace
 
 T = TypeVar("T")
@@ -90,6 +92,16 @@ def find_xla_use(trace: Trace, steps: Steps) -> XlaUse:
     return XlaUse(
         launches // max(len(gpus), 1), steps.counts(pairs[0]), _each_step(runs, steps), ran
     )
+
+
+def step_executables(trace: Trace, use: XlaUse) -> dict[str, HloModule]:
+    """
+    The executables that ran in the steps, as XLA optimised them, by their names in the trace's metadata; those that the trace holds.
+
+    Raises:
+        TraceError: If one of them is damaged.
+    """
+    return modules_of(trace, use.in_metadata(live_modules(trace)))
 
 
 def _tpu_executions(trace: Trace) -> list[Events]:

@@ -6,13 +6,15 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from pytest_tfperf.analysis.device.roofline import flops_utilization
+from pytest_tfperf.analysis.evidence import Evidence, Findings
+from pytest_tfperf.analysis.timing import timed_step
 from pytest_tfperf.analysis.xla.executions import XlaUse
 from pytest_tfperf.hlo.cost import Costs, module_costs
 from pytest_tfperf.hlo.decode import decode_module
-from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.op_types import multiplies_matrices
 from pytest_tfperf.recording import Recording
-from pytest_tfperf.values import Source, Value
+from pytest_tfperf.values import Source, Unknown, Value
 
 Programs = Sequence[tuple[Costs, float]]
 """The costs of each module of a step, and how often it runs in one."""
@@ -22,20 +24,53 @@ _LIBRARY_WORK = re.compile(
 )
 
 
-def work_values(programs: Programs | str) -> dict[str, Value]:
+def analyse(evidence: Evidence) -> Findings:
+    """Find the FLOPs of a step, their precision, and the share of the devices' peak."""
+    if evidence.trace is None:
+        return evidence.untraced("flops", "half_precision", "flops_utilization")
+    values = work_values(_programs(evidence))
+    utilization = _utilization(evidence, values["flops"].number)
+    return Findings(values={**values, "flops_utilization": utilization})
+
+
+def _programs(evidence: Evidence) -> Programs | Unknown:
+    """Return the modules of a step: as it was lowered, else as the executables of a bare trace."""
+    recording = evidence.recording
+    lowered = recording.lowered
+    if recording.bare and (isinstance(lowered, Unknown) or not lowered):
+        return traced_programs(evidence.costs, evidence.xla, evidence.runs_executor)
+    return lowered_programs(recording, evidence.eager_ops[1])
+
+
+def _utilization(evidence: Evidence, flops: float | None) -> Value:
+    """
+    Return flops_utilization: each device runs the program whose FLOPs were counted.
+
+    The time is that of steps that were not profiled, else the period of those that were.
+    """
+    steps, specs = evidence.steps, evidence.device_specs
+    traced_s = float(steps.period_ps.sum()) * 1e-12 / steps.n_steps
+    period_s = timed_step(evidence.completed).number or traced_s
+    return flops_utilization(None if flops is None else flops * len(specs), period_s, specs)
+
+
+def work_values(programs: Programs | Unknown) -> dict[str, Value]:
     """The metrics flops and half_precision of a step of these modules, or why they are not known."""
-    if isinstance(programs, str):
-        return {name: Value.unknown(name, programs) for name in ("flops", "half_precision")}
+    if isinstance(programs, Unknown):
+        return {name: Value.unknown(name, programs.why) for name in ("flops", "half_precision")}
     return {"flops": _flops(programs), "half_precision": _half_precision(programs)}
 
 
-def lowered_programs(recording: Recording, eager: Iterable[str] = ()) -> Programs | str:
+def lowered_programs(recording: Recording, eager: Iterable[str] = ()) -> Programs | Unknown:
     """Of a recording that lowered the functions of its steps, which also ran ops of these types eagerly; or why it could not."""
-    if recording.lowered is None:
-        return recording.lowered_why or "the step's functions were not lowered to HLO"
+    if isinstance(recording.lowered, Unknown):
+        return Unknown(recording.lowered.why or "the step's functions were not lowered to HLO")
     outside = sorted(op for op in set(eager) if multiplies_matrices(op))
     if outside:
-        return f"the step runs {', '.join(outside)} eagerly, whose shapes and types the trace does not tell; put them into a tf.function"
+        return Unknown(
+            f"the step runs {', '.join(outside)} eagerly, whose shapes and types the trace does "
+            "not tell; put them into a tf.function"
+        )
     return [
         (module_costs(decode_module(raw, f"{recording.name or 'step'}, module {n}")), runs)
         for n, (raw, runs) in enumerate(recording.lowered)
@@ -44,26 +79,25 @@ def lowered_programs(recording: Recording, eager: Iterable[str] = ()) -> Program
 
 def traced_programs(
     executables: Mapping[str, Costs], use: XlaUse, runs_ops: bool
-) -> Programs | str:
+) -> Programs | Unknown:
     """Of a trace alone: the executables that ran, as XLA optimised them; `runs_ops` says that ops outside of them ran too."""
     if not use.modules:
-        return "the steps ran no XLA executable, and the trace says nothing of the shapes and types of other ops"
+        return Unknown(
+            "the steps ran no XLA executable, and the trace says nothing of the shapes and types "
+            "of other ops"
+        )
     if runs_ops:
-        return "the steps also ran ops outside XLA, and the trace says nothing of their shapes and types"
+        return Unknown(
+            "the steps also ran ops outside XLA, and the trace says nothing of their shapes and "
+            "types"
+        )
     if len(executables) < len(use.modules):
-        return f"the trace holds the HLO of {len(executables)} of the {len(use.modules)} executables that ran"
+        return Unknown(
+            f"the trace holds the HLO of {len(executables)} of the {len(use.modules)} executables "
+            "that ran"
+        )
     runs = use.in_metadata(executables)
     return [(costs, runs[name]) for name, costs in executables.items()]
-
-
-def executable_costs(executables: Mapping[str, HloModule]) -> dict[str, Costs]:
-    """
-    What one run of each of these executables costs.
-
-    Raises:
-        TraceError: If one of them is damaged.
-    """
-    return {name: module_costs(module) for name, module in executables.items()}
 
 
 def _flops(programs: Programs) -> Value:

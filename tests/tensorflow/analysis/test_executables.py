@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.compiler.xla.service import hlo_pb2
 
+from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.analysis.profile import profile_of
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import read_trace
@@ -54,11 +55,11 @@ def live(tmp_path_factory):
         for name, found in (("train", train), ("evaluate", evaluate))
     }
     protos = {name: ir(stage="optimized_hlo_proto_serialized") for name, ir in irs.items()}
-    profile = profile_of(driven, warm, cold)
+    profile = profile_of(Evidence(driven, warm, cold))
     return SimpleNamespace(
         profile=profile,
         rows={row["executable"]: row for row in profile.tables["executables"].records()},
-        cold_step_s=profile_of(driven, cold, cold).steps[0].period_s,
+        cold_step_s=profile_of(Evidence(driven, cold, cold)).steps[0].period_s,
         text={name: ir(stage="optimized_hlo") for name, ir in irs.items()},
         proto={name: hlo_pb2.HloProto.FromString(raw) for name, raw in protos.items()},
     )

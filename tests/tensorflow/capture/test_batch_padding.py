@@ -30,8 +30,7 @@ def length(row):
 def measured(elements, data=None, sampled=False):
     """The value and the table's records of these elements."""
     batches = batches_seen(list(elements), data, sampled)
-    known = {"batches_why": batches} if isinstance(batches, str) else {"batches": batches}
-    value, tables = batch_padding(Recording(name="", trace=None, workload={}, **known))
+    value, tables = batch_padding(Recording(name="", trace=None, workload={}, batches=batches))
     return value, tables["batch_padding"].records() if tables else []
 
 

@@ -5,6 +5,7 @@ import tensorflow as tf
 from pytest_tfperf.compiler import op_graph as module
 from pytest_tfperf.compiler.op_graph import graph_of, op_graph
 from pytest_tfperf.compiler.probe import NO_PROBE, Probe, probed
+from pytest_tfperf.values import Unknown
 
 X = tf.ones((8, 32, 64))
 
@@ -187,18 +188,18 @@ def test_the_graph_of_what_a_step_called():
 
 
 def test_why_there_is_no_graph(monkeypatch):
-    assert op_graph(Probe()) == NO_PROBE
+    assert op_graph(Probe()) == Unknown(NO_PROBE)
     with probed() as probe:
         tf.exp(X)
-    assert op_graph(probe) == "the step calls no tf.function, so it has no graph"
+    assert op_graph(probe).why == "the step calls no tf.function, so it has no graph"
     monkeypatch.setattr(module, "MAX_OPS", 3)
     monkeypatch.setattr(module, "UNASKED_OPS", 2)
     with probed() as probe:
         compiled(X)
     large = "the step's functions hold more than {} ops, with each callee once for each call"
-    assert op_graph(probe) == large.format(3)
+    assert op_graph(probe).why == large.format(3)
     assert (
-        op_graph(probe, asked=False)
+        op_graph(probe, asked=False).why
         == f"{large.format(2)}; a limit on op_guide_findings (max_op_guide_findings=) asks for it"
     )
     monkeypatch.undo()

@@ -14,6 +14,7 @@ from pytest_tfperf.compiler.probe import NO_PROBE, Probe, probed
 from pytest_tfperf.compiler.step_graph import step_graph
 from pytest_tfperf.op_types import NO_KERNEL, PYTHON, TEXT, UNASKED
 from pytest_tfperf.recording import Recording
+from pytest_tfperf.values import Unknown
 
 X = tf.ones((8, 8))
 
@@ -385,24 +386,24 @@ def test_nothing_runs_again_and_no_variable_changes():
 
 
 def test_without_a_graph_there_is_a_reason():
-    assert step_graph(Probe()) == NO_PROBE
+    assert step_graph(Probe()) == Unknown(NO_PROBE)
     probe = Probe(why=None)
     probe.calls.why = "it is not known which functions were called"
-    assert step_graph(probe) == probe.calls.why
+    assert step_graph(probe) == Unknown(probe.calls.why)
     broken = Probe(why=None)
     broken.calls.add(SimpleNamespace(name=b"nobody_knows_it"), [], [])
     broken.calls.end_step()
-    assert step_graph(broken).startswith("the step's graphs could not be read: NotFoundError")
+    assert step_graph(broken).why.startswith("the step's graphs could not be read: NotFoundError")
 
 
 def test_a_step_that_is_larger_than_wanted_is_left_alone():
     for _ in range(2):
         with probed() as probe:
             twice(X)
-    assert step_graph(probe, max_nodes=12).startswith(
+    assert step_graph(probe, max_nodes=12).why.startswith(
         "the step's functions hold 13 nodes"
     )  # 3 of square, 10 of twice
-    assert not isinstance(step_graph(probe, max_nodes=13), str)
+    assert not isinstance(step_graph(probe, max_nodes=13), Unknown)
 
 
 def test_eager_steps_have_no_graph_and_are_outside():

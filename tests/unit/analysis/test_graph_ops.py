@@ -9,7 +9,7 @@ from pytest_tfperf.analysis.diagnosis import outside_cause
 from pytest_tfperf.analysis.graph_ops import graph_tables, graph_values, outside_xla
 from pytest_tfperf.op_types import EAGER, FELL_BACK, NO_KERNEL, PYTHON, TEXT, UNASKED, WHY_OUTSIDE
 from pytest_tfperf.recording import Cluster, GraphOp, Recording, StepGraph
-from pytest_tfperf.values import PARTS, Source, Step
+from pytest_tfperf.values import PARTS, Source, Step, Unknown
 
 
 def outside(*whys):
@@ -25,7 +25,9 @@ def cluster(*nodes, asked=False, name="cluster_7"):
 
 
 def recording(graph=None, eager=(), why=None):
-    return Recording(name="", trace=None, workload={}, graph=graph, graph_why=why, eager=eager)
+    return Recording(
+        name="", trace=None, workload={}, graph=graph or Unknown(why or ""), eager=eager
+    )
 
 
 def graph(clusters=(), outside=(), before=None, after=None):

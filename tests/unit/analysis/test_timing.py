@@ -7,6 +7,7 @@ from pytest_tfperf.analysis.timing import (
     timing_notes,
 )
 from pytest_tfperf.recording import Recording
+from pytest_tfperf.values import Unknown
 
 
 def values(**recorded):
@@ -98,10 +99,7 @@ def test_throughput_is_examples_by_step_time():
 def test_what_was_not_timed_is_unknown_with_the_reason():
     assert "nothing was timed" in values()["step_time"].why
     assert values(ended="fit ended after 3 steps")["step_time"].why == "fit ended after 3 steps"
-    assert (
-        values(first_step_s=1.0, first_step_why="traced before")["first_step_time"].why
-        == "traced before"
-    )
+    assert values(first_step_s=Unknown("traced before"))["first_step_time"].why == "traced before"
     assert (
         values(blocks=((1.0, 1),), step_seconds=(1.0,))["epoch_gap"].why
         == "no epoch ended in the timed window"

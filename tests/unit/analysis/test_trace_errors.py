@@ -4,6 +4,7 @@ import pytest
 from helpers.builders import value
 from helpers.xspace import at, line, plane, space
 
+from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.analysis.profile import profile_of
 from pytest_tfperf.analysis.trace_errors import faults, remarks, without_incomplete
 from pytest_tfperf.recording import Recording
@@ -15,7 +16,7 @@ STEPS = line("python", at("train", 0, 10, step_num=0, _r=1), at("train", 10, 20,
 
 def profiled(*planes, **texts):
     trace = decode_trace(space(*planes, **texts))
-    return profile_of(Recording(name="", trace=None, workload={}, bare=True), trace)
+    return profile_of(Evidence(Recording(name="", trace=None, workload={}, bare=True), trace))
 
 
 def test_a_complete_trace_has_no_fault():

@@ -10,14 +10,15 @@ from pytest_tfperf.padding.matrix_unit import matrix_work
 from pytest_tfperf.padding.overhead import padding_values
 from pytest_tfperf.padding.predict import predict
 from pytest_tfperf.padding.tpu import generation
-from pytest_tfperf.recording import Op, OpGraph, Recording, Tensor
+from pytest_tfperf.recording import OpGraph, OpNode, Recording, Tensor
+from pytest_tfperf.values import Unknown
 
 
 def graph(*rows):
     """Ops of (name, type, shape of the result, names of operands, more)."""
     places = {row[0]: place for place, row in enumerate(rows)}
     ops = [
-        Op(
+        OpNode(
             name=name,
             op_type=kind,
             outputs=(Tensor(shape=shape, dtype=more.pop("dtype", "float32")),),
@@ -188,7 +189,7 @@ def test_a_step_that_is_not_lowered_is_predicted_from_its_graph_at_the_batch_of_
         name="",
         trace=None,
         workload={"batch": 256, "replicas": 2},
-        lowered_why="XLA cannot",
+        lowered=Unknown("XLA cannot"),
         ops=ops,
     )
     values, tables = padding_values(recording)
@@ -199,7 +200,7 @@ def test_a_step_that_is_not_lowered_is_predicted_from_its_graph_at_the_batch_of_
     )
     assert cells(tables["padding"], "shape")[0] == "f32[128,8,8,20]"
     unknown, _ = padding_values(
-        Recording(name="", trace=None, workload={}, lowered_why="XLA cannot", ops=ops)
+        Recording(name="", trace=None, workload={}, lowered=Unknown("XLA cannot"), ops=ops)
     )
     assert (
         unknown["padding_overhead"].why

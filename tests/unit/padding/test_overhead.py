@@ -7,8 +7,8 @@ from helpers.tables import cells
 from pytest_tfperf.metrics import BYTES
 from pytest_tfperf.padding.overhead import padding_values, values_of
 from pytest_tfperf.padding.tpu import generation
-from pytest_tfperf.recording import Op, OpGraph, Recording
-from pytest_tfperf.values import Column, Source
+from pytest_tfperf.recording import OpGraph, OpNode, Recording
+from pytest_tfperf.values import Column, Source, Unknown
 
 
 def recording(*modules, **more):
@@ -56,7 +56,10 @@ def test_a_parameter_is_between_its_best_order_and_its_own():
 
 def test_lines_are_those_of_the_graph():
     graph = OpGraph(
-        ops=(Op(name="net/sum", op_type="Sum", line="model.py:3"), Op(name="other", op_type="Sum"))
+        ops=(
+            OpNode(name="net/sum", op_type="Sum", line="model.py:3"),
+            OpNode(name="other", op_type="Sum"),
+        )
     )
     values, tables = padding_values(recording(ADD, ops=graph))
     assert cells(tables["padding"], "line")[0] == "model.py:3"
@@ -65,7 +68,7 @@ def test_lines_are_those_of_the_graph():
 
 def test_lines_are_found_where_xla_leaves_out_the_call():
     graph = OpGraph(
-        ops=(Op(name="StatefulPartitionedCall/net/sum", op_type="Sum", line="model.py:4"),)
+        ops=(OpNode(name="StatefulPartitionedCall/net/sum", op_type="Sum", line="model.py:4"),)
     )
     _, tables = padding_values(recording(ADD, ops=graph))
     assert cells(tables["padding"], "line") == ["model.py:4"]
@@ -103,7 +106,7 @@ def test_aligned_arrays_have_no_overhead_and_no_table():
             "padding is predicted",
         ),
         (
-            Recording(name="", trace=None, workload={}, lowered_why="it is too large"),
+            Recording(name="", trace=None, workload={}, lowered=Unknown("it is too large")),
             "it is too large",
             "it is too large",
         ),
@@ -162,7 +165,7 @@ def test_products_of_a_step():
         op("y", "dot", "f32[100,1000]", "p0", "p1", dot=dot([1], [0]), op_name="net/dot"),
     ]
     values, _ = values_of(
-        "nothing", [(module(main=layer), 2.0)], generation("v5e"), Source.PREDICTED
+        Unknown("nothing"), [(module(main=layer), 2.0)], generation("v5e"), Source.PREDICTED
     )
     value = values["mxu_padding_overhead"]
     assert round(value.number, 6) == 0.06496

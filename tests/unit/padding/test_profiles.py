@@ -5,6 +5,7 @@ from helpers.tables import cells
 from helpers.traces import real_trace
 from helpers.xspace import at, field, line, plane, space, varint
 
+from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.analysis.multi_host import profiles_of_job
 from pytest_tfperf.analysis.profile import profile_of
 from pytest_tfperf.recording import Recording
@@ -39,12 +40,12 @@ def test_a_profile_on_a_gpu_has_the_alignment_of_the_steps_products():
     )
     raw = _lowered(4096, 50257, 768)
     recording = Recording(name="step", trace=None, workload={}, lowered=((raw, 1.0),))
-    found = profile_of(recording, decode_trace(space(STEP, gpu), "t"))
+    found = profile_of(Evidence(recording, decode_trace(space(STEP, gpu), "t")))
     assert cells(found.tables["alignment"], "not_aligned", "good_size") == [
         ("columns 50257", "50257 → 50304")
     ]
     assert found.advice[-1].what.endswith("columns 50257 → 50304")
-    cpu = profile_of(recording, decode_trace(space(STEP), "t"))
+    cpu = profile_of(Evidence(recording, decode_trace(space(STEP), "t")))
     assert "alignment" not in cpu.tables
     assert not any("tensor cores" in advice.what for advice in cpu.advice)
 
@@ -88,8 +89,10 @@ def test_a_tpu_whose_hlo_is_not_all_in_the_trace_is_unknown():
     )
     for metadata in ([kept], []):
         found = profile_of(
-            Recording(name="t", trace=None, workload={}, bare=True),
-            decode_trace(space(STEP, tpu, *metadata), "t"),
+            Evidence(
+                Recording(name="t", trace=None, workload={}, bare=True),
+                decode_trace(space(STEP, tpu, *metadata), "t"),
+            )
         )
         value = found.value("padding_overhead")
         assert value.number is None

@@ -5,6 +5,7 @@ from helpers.tables import cells
 from helpers.traces import real
 from helpers.xspace import MS, Uint, at, event, line, plane, space
 
+from pytest_tfperf.analysis.device.busy_times import device_times, idle_seconds
 from pytest_tfperf.analysis.device.kernels import (
     find_kernels,
     half_share,
@@ -13,7 +14,7 @@ from pytest_tfperf.analysis.device.kernels import (
     tensor_core_time,
 )
 from pytest_tfperf.analysis.device.launches import copy_values, is_host_transfer, kernel_launches
-from pytest_tfperf.analysis.device.skew import device_table, device_times, idle_seconds, step_skew
+from pytest_tfperf.analysis.device.skew import device_table, step_skew
 from pytest_tfperf.analysis.host.op_times import device_ops
 from pytest_tfperf.analysis.steps.detect import find_steps
 from pytest_tfperf.analysis.steps.on_devices import own_steps

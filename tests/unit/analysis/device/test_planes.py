@@ -4,6 +4,7 @@ import pytest
 from helpers.xspace import MS, at, event, line, plane, space
 
 from pytest_tfperf.analysis.device.planes import find_device_activity, gpu_kind, tpu_kind
+from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.analysis.profile import profile_of
 from pytest_tfperf.analysis.steps.breakdown import break_down
 from pytest_tfperf.analysis.steps.detect import find_steps
@@ -124,7 +125,7 @@ def test_device_busy_is_the_union_over_devices_of_the_period():
             gpu(1, [at("ncclKernel", 3, 5)]),
         )
     )
-    profile = profile_of(Recording(name="", trace=None, workload={}, bare=True), trace)
+    profile = profile_of(Evidence(Recording(name="", trace=None, workload={}, bare=True), trace))
     assert profile.device_busy == pytest.approx(0.3)
     assert profile.collective_time == pytest.approx(0.1)
     assert profile.xla_launches == 0
@@ -134,7 +135,7 @@ def test_without_a_device_plane_its_metrics_are_unknown():
     trace = decode_trace(
         space(plane("/host:CPU", line("python", event("train", 0, 10, step_num=0, _r=1))))
     )
-    profile = profile_of(Recording(name="", trace=None, workload={}, bare=True), trace)
+    profile = profile_of(Evidence(Recording(name="", trace=None, workload={}, bare=True), trace))
     assert "no device plane" in profile.value("device_busy").why
     assert find_device_activity(trace).n_devices == 0
 

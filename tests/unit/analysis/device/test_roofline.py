@@ -8,7 +8,7 @@ from helpers.xspace import at, field, line, plane, space
 from pytest_tfperf.analysis.device.duty_cycle import duty_cycle, duty_cycles, idle_share
 from pytest_tfperf.analysis.device.op_profile import op_profile_table
 from pytest_tfperf.analysis.device.roofline import flops_utilization, rate_of, roofline_table
-from pytest_tfperf.analysis.host.op_times import Op, device_ops
+from pytest_tfperf.analysis.host.op_times import OpTime, device_ops
 from pytest_tfperf.trace.device_spec import DeviceSpec, device_spec
 from pytest_tfperf.trace.xspace import decode_trace
 
@@ -105,7 +105,7 @@ def test_units_of_a_tpu_are_decimal():
 
 
 def op(name="a", kind="fusion", module="m", count=1, self_s=1.0, flops=None, size=None):
-    return Op(
+    return OpTime(
         side="TPU",
         name=name,
         kind=kind,

@@ -8,7 +8,7 @@ from helpers.tables import cells
 
 from pytest_tfperf.analysis.input.batch_padding import batch_padding, bucketed, padded_to_longest
 from pytest_tfperf.recording import Batches, BatchRows, Recording
-from pytest_tfperf.values import Value
+from pytest_tfperf.values import Unknown, Value
 
 LENGTHS = np.array([3, 5, 7, 9, 100, 4, 6, 8])
 
@@ -115,7 +115,7 @@ def test_shapes_that_differ_are_named():
     ("recording", "why"),
     [
         (Recording(name="", trace=None, workload={}), "where tf_profile drives the steps"),
-        (Recording(name="", trace=None, workload={}, batches_why="mine"), "mine"),
+        (Recording(name="", trace=None, workload={}, batches=Unknown("mine")), "mine"),
         (recorded(component(((),), (0,))), "no elements"),
         (recorded(n_batches=0), "no elements"),
     ],

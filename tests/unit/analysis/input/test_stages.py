@@ -5,7 +5,8 @@ import pytest
 from helpers.tables import cells
 from helpers.xspace import MS, at, line, plane, space
 
-from pytest_tfperf.analysis.input.stages import find_stages, input_capacity, stage_table
+from pytest_tfperf.analysis.input.capacity import input_capacity, stage_table
+from pytest_tfperf.analysis.input.stages import find_stages
 from pytest_tfperf.trace.xspace import decode_trace
 
 

@@ -3,11 +3,12 @@
 import pytest
 from helpers.xspace import at, field, line, plane, space
 
+from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.analysis.profile import profile_of
 from pytest_tfperf.analysis.xla.compile_time import compile_seconds, compile_time
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import decode_trace
-from pytest_tfperf.values import Source
+from pytest_tfperf.values import Source, Unknown
 
 DRIVEN = Recording(name="", trace=None, workload={})
 START = "ExecutorState::ProcessAsync::Start"
@@ -153,7 +154,7 @@ WARM = "its functions had been traced before, so this was no first step"
 
 
 def test_a_first_step_that_was_none_may_run_what_was_compiled_before():
-    recording = Recording(name="", trace=None, workload={}, first_step_why=WARM)
+    recording = Recording(name="", trace=None, workload={}, first_step_s=Unknown(WARM))
     assert seconds(traced([at("a/MatMul:MatMul", 1, 9)]), recording) == 0
     for events in ([at(RUN, 1, 2)], [at(START, 0, 50), *cpu(20, 40), at(RUN, 42, 50)]):
         value = compile_time(traced(events), recording)
@@ -182,8 +183,8 @@ def test_without_a_trace_of_the_first_step_it_is_unknown(recording, why):
 
 def test_a_profile_without_a_traced_window_has_it_too():
     cold = traced([at(START, 0, 50), *cpu(20, 50)])
-    assert profile_of(DRIVEN, None, cold).xla_compile_time == pytest.approx(50e-3)
-    assert profile_of(DRIVEN, None).value("xla_compile_time").number is None
+    assert profile_of(Evidence(DRIVEN, None, cold)).xla_compile_time == pytest.approx(50e-3)
+    assert profile_of(Evidence(DRIVEN, None)).value("xla_compile_time").number is None
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4])

@@ -2,6 +2,7 @@
 
 from helpers.xspace import at, line, plane, space
 
+from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.analysis.profile import profile_of
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import decode_trace
@@ -12,7 +13,9 @@ STEPS = [at("train", n * 10, n * 10 + 9, step_num=n, _r=1) for n in range(3)]
 
 def profiled(*planes):
     return profile_of(
-        Recording(name="", trace=None, workload={}, bare=True), decode_trace(space(*planes))
+        Evidence(
+            Recording(name="", trace=None, workload={}, bare=True), decode_trace(space(*planes))
+        )
     )
 
 

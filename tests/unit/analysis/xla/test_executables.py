@@ -6,6 +6,7 @@ from helpers.hlo import module, op, parameters
 from helpers.tables import cells
 from helpers.xspace import Uint, at, field, line, plane, space
 
+from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.analysis.profile import profile_of
 from pytest_tfperf.analysis.steps.detect import find_steps
 from pytest_tfperf.analysis.xla.executables import count_fusions, executable_table, fusions
@@ -116,7 +117,7 @@ def test_fusions_are_unknown_where_an_executable_s_hlo_is_missing():
 
 
 def profiled(trace):
-    return profile_of(Recording(name="", trace=None, workload={}, bare=True), trace)
+    return profile_of(Evidence(Recording(name="", trace=None, workload={}, bare=True), trace))
 
 
 def test_executions_that_no_event_names_leave_it_open_which_they_were():

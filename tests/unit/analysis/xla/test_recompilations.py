@@ -3,8 +3,9 @@
 import pytest
 from helpers.xspace import at, field, line, plane, space
 
+from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.analysis.profile import profile_of
-from pytest_tfperf.analysis.xla.counts import counted_values
+from pytest_tfperf.analysis.xla.counts import compiles
 from pytest_tfperf.analysis.xla.executions import full_names, program_id
 from pytest_tfperf.analysis.xla.recompilations import recompilations
 from pytest_tfperf.recording import Recording
@@ -135,7 +136,7 @@ def test_what_the_trace_does_not_hold_is_not_described(compiled):
 
 def compiled_late(executables, *names):
     recording = Recording(name="", trace=None, workload={}, compiled=names, n_steps=9)
-    return counted_values(recording, trace_of(executables))["xla_compiles"]
+    return compiles(recording, trace_of(executables), None)
 
 
 def test_at_most_three_are_described_and_the_others_counted():
@@ -154,16 +155,16 @@ def test_without_their_hlo_they_are_named():
         == "compiled: step ×2, other"
     )
     recording = Recording(name="", trace=None, workload={}, compiled=(f"{STEP}(3)",), n_steps=9)
-    assert counted_values(recording)["xla_compiles"].detail["where"] == "compiled: step"
+    assert compiles(recording, None, None).detail["where"] == "compiled: step"
 
 
 def test_a_trace_alone_tells_it_too():
     marks = [at("train", n * 10, n * 10 + 9, step_num=n, _r=1) for n in range(2)]
     compilation = at("CpuCompiler::RunBackend", 12, 13, name=STEP)
     trace = trace_of({f"{STEP}(3)": ("f32[8]",), f"{STEP}(9)": ("f32[5]",)}, *marks, compilation)
-    value = profile_of(Recording(name="", trace=None, workload={}, bare=True), trace).value(
-        "xla_compiles"
-    )
+    value = profile_of(
+        Evidence(Recording(name="", trace=None, workload={}, bare=True), trace)
+    ).value("xla_compiles")
     assert (value.number, value.detail["where"]) == (
         1,
         "compiled: step: argument 0 f32[8] → f32[5]",

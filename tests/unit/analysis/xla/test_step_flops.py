@@ -6,6 +6,7 @@ from pytest_tfperf.analysis.xla.executions import XlaUse
 from pytest_tfperf.analysis.xla.step_flops import lowered_programs, traced_programs, work_values
 from pytest_tfperf.hlo.cost import Costs, Work
 from pytest_tfperf.recording import Recording
+from pytest_tfperf.values import Unknown
 
 
 def costs(flops=0, matmul=0, half=0, unsure=0, uncounted=(), once=()):
@@ -21,8 +22,8 @@ def test_modules_count_as_often_as_they_run():
 @pytest.mark.parametrize(
     ("programs", "metric", "why"),
     [
-        ("nothing was lowered", "flops", "nothing was lowered"),
-        ("nothing was lowered", "half_precision", "nothing was lowered"),
+        (Unknown("nothing was lowered"), "flops", "nothing was lowered"),
+        (Unknown("nothing was lowered"), "half_precision", "nothing was lowered"),
         ([(costs(100), 1.0)], "half_precision", "no matrix multiplication"),
         ([(costs(100, 80, 0, unsure=40), 1.0)], "half_precision", "50% of the matmul FLOPs"),
         (
@@ -57,17 +58,17 @@ def test_a_custom_call_that_is_no_matmul_leaves_the_flops():
 
 
 def test_without_lowering_the_recording_says_why():
-    assert (
-        lowered_programs(Recording(name="", trace=None, workload={}, lowered_why="it has strings"))
-        == "it has strings"
-    )
-    assert "not lowered" in lowered_programs(Recording(name="", trace=None, workload={}))
+    assert lowered_programs(
+        Recording(name="", trace=None, workload={}, lowered=Unknown("it has strings"))
+    ) == Unknown("it has strings")
+    assert "not lowered" in lowered_programs(Recording(name="", trace=None, workload={})).why
 
 
 def test_eager_matmuls_are_in_no_module():
     recording = Recording(name="", trace=None, workload={}, lowered=())
-    assert "runs Conv2D, MatMul eagerly" in lowered_programs(
-        recording, ["MatMul", "Conv2D", "AddV2"]
+    assert (
+        "runs Conv2D, MatMul eagerly"
+        in lowered_programs(recording, ["MatMul", "Conv2D", "AddV2"]).why
     )
     assert lowered_programs(recording, ["AddV2"]) == []
 
@@ -81,7 +82,7 @@ def test_eager_matmuls_are_in_no_module():
     ],
 )
 def test_of_a_trace_alone_all_work_must_be_in_executables_that_it_holds(modules, runs_ops, why):
-    assert why in traced_programs({}, XlaUse(None, None, modules), runs_ops)
+    assert why in traced_programs({}, XlaUse(None, None, modules), runs_ops).why
 
 
 def test_executables_of_a_trace_count_as_often_as_they_ran():

@@ -5,13 +5,14 @@ from helpers.tables import cells
 from helpers.traces import real
 from helpers.xspace import at, line, plane, space
 
+from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.analysis.profile import profile_of
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import decode_trace
 
 
 def profiled(trace):
-    return profile_of(Recording(name="", trace=None, workload={}, bare=True), trace)
+    return profile_of(Evidence(Recording(name="", trace=None, workload={}, bare=True), trace))
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,77 @@
+"""A recording with what only its trace tells: counts of a bare trace, the batch of its pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import takewhile
+
+from pytest_tfperf.analysis.host.activity import (
+    compiled_again,
+    shows_host,
+    shows_runtime,
+    traced_again,
+    traced_late,
+)
+from pytest_tfperf.analysis.input.stages import Stage
+from pytest_tfperf.analysis.steps.detect import Steps
+from pytest_tfperf.analysis.xla.executions import compiled_late
+from pytest_tfperf.op_types import KEEPS_BATCHES
+from pytest_tfperf.recording import Recording
+from pytest_tfperf.trace.xspace import Trace
+
+
+def completed(
+    recording: Recording, trace: Trace, steps: Steps, stages: Sequence[Stage]
+) -> Recording:
+    """
+    Return the recording with counts and batch size from its trace.
+
+    Args:
+        recording: The recording as it was made.
+        trace: The trace of its steps.
+        steps: The steps of that trace.
+        stages: The stages of the input pipelines.
+    """
+    return _with_batch(_with_counts(recording, trace, steps), stages)
+
+
+def _with_counts(recording: Recording, trace: Trace, steps: Steps) -> Recording:
+    """
+    Count what was compiled and traced after the first step of a bare trace.
+
+    Steps that are calls of functions have no first step: there it is each function's first call.
+    """
+    if not recording.bare:
+        return recording
+    unmarked = steps.source == "function"
+    compiled = traced = None
+    if shows_host(trace):
+        compiled = tuple(compiled_again(trace) if unmarked else compiled_late(trace, steps))
+    if shows_runtime(trace):
+        traced = tuple(traced_again(trace) if unmarked else traced_late(trace, steps))
+    return replace(
+        recording, compiled=compiled, traced=traced, n_steps=len(steps), n_epochs=steps.n_epochs - 1
+    )
+
+
+def _with_batch(recording: Recording, stages: Sequence[Stage]) -> Recording:
+    """
+    Take the batch of the last batching stage where the input's signature leaves it open.
+
+    It stays open where a stage behind may change the batches.
+    """
+    by_depth = sorted(stages, key=lambda stage: stage.depth)
+    behind = list(takewhile(lambda stage: not stage.batch_size, by_depth))
+    batch = next((stage.batch_size for stage in by_depth if stage.batch_size), None)
+    if (
+        batch is None
+        or recording.workload.get("batch", 0) is not None
+        or any(stage.name not in KEEPS_BATCHES for stage in behind)
+    ):
+        return recording
+    return replace(
+        recording,
+        workload={**recording.workload, "batch": batch},
+        examples_per_step=recording.examples_per_step or batch,
+    )

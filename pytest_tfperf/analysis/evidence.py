@@ -1,0 +1,163 @@
+"""All that is known of one profile, and what an analysis finds in it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from pytest_tfperf.analysis.completion import completed
+from pytest_tfperf.analysis.device.busy_times import DeviceTimes, device_times
+from pytest_tfperf.analysis.host.activity import eager_ops, model_processes
+from pytest_tfperf.analysis.host.op_times import OpTime, device_ops, host_ops, with_costs
+from pytest_tfperf.analysis.input.stages import Stage, find_stages
+from pytest_tfperf.analysis.input.waits import Drain, find_drain, input_waits
+from pytest_tfperf.analysis.steps.breakdown import Breakdown, break_down
+from pytest_tfperf.analysis.steps.detect import Steps, find_steps
+from pytest_tfperf.analysis.steps.on_devices import on_the_device
+from pytest_tfperf.analysis.xla.executions import XlaUse, find_xla_use, step_executables
+from pytest_tfperf.hlo.cost import Costs, module_costs
+from pytest_tfperf.hlo.module import HloModule
+from pytest_tfperf.protobuf import Ints
+from pytest_tfperf.recording import Recording
+from pytest_tfperf.trace.device_spec import DeviceSpec, device_spec
+from pytest_tfperf.trace.devices import accelerators
+from pytest_tfperf.trace.intervals import Spans, intersect, merge
+from pytest_tfperf.trace.xspace import Trace
+from pytest_tfperf.values import Advice, Table, Value
+
+_NOTHING_TRACED = "nothing was traced"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """The contribution of one analysis to a profile."""
+
+    values: Mapping[str, Value] = field(default_factory=dict)
+    """Metrics by name."""
+    tables: Mapping[str, Table] = field(default_factory=dict)
+    """Tables by key."""
+    notes: tuple[str, ...] = ()
+    """Notes on the profile."""
+    advice: tuple[Advice, ...] = ()
+    """Advice that no rule of the whole profile gives."""
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """A recording with its traces; facts derived from them are computed once, when first asked for."""
+
+    recording: Recording
+    """The recording as it was made."""
+    trace: Trace | None = None
+    """The trace of its steps; the facts below, except `completed`, exist only where there is one."""
+    first_step_trace: Trace | None = None
+    """The trace of its first step, if that had a session of its own."""
+
+    def untraced(self, *metrics: str) -> Findings:
+        """Return these metrics as unknown, since there is no trace."""
+        why = self.recording.ended or _NOTHING_TRACED
+        return Findings(values={name: Value.unknown(name, why) for name in metrics})
+
+    @cached_property
+    def completed(self) -> Recording:
+        """The recording, with counts and batch size that only the trace tells."""
+        if self.trace is None:
+            return self.recording
+        return completed(self.recording, self.trace, self.steps, self.stages)
+
+    @cached_property
+    def launched(self) -> Steps:
+        """
+        The steps as the host launched them.
+
+        Raises:
+            TraceError: If the trace holds no step.
+        """
+        return find_steps(self._trace)
+
+    @cached_property
+    def steps(self) -> Steps:
+        """The steps as the devices ran them. Raises: as `launched`."""
+        return on_the_device(self._trace, self.launched)
+
+    @cached_property
+    def breakdown(self) -> Breakdown:
+        """The parts of each step's time."""
+        return break_down(self._trace, self.steps, self.waits)
+
+    @cached_property
+    def waits(self) -> Spans:
+        """The times in which a step waited for its next element, not merged."""
+        return input_waits(self._trace)
+
+    @cached_property
+    def stages(self) -> tuple[Stage, ...]:
+        """The stages of the input pipelines."""
+        inside = merge((self.steps.start_ps, self.steps.end_ps))
+        return find_stages(self._trace, intersect(merge(self.waits), inside))
+
+    @cached_property
+    def drain(self) -> Drain:
+        """The draining of the pipeline's buffers during the steps."""
+        return find_drain(self._trace, self.steps, self.breakdown.parts_ps["input"])
+
+    @cached_property
+    def xla(self) -> XlaUse:
+        """The XLA executables that ran in the steps, and how often."""
+        return find_xla_use(self._trace, self.steps)
+
+    @cached_property
+    def executables(self) -> dict[str, HloModule]:
+        """
+        Those executables whose optimised HLO the trace holds, by their names in its metadata.
+
+        Raises:
+            TraceError: If one of them is damaged.
+        """
+        return step_executables(self._trace, self.xla)
+
+    @cached_property
+    def costs(self) -> dict[str, Costs]:
+        """The cost of one run of each executable. Raises: as `executables`."""
+        return {name: module_costs(module) for name, module in self.executables.items()}
+
+    @cached_property
+    def runs_executor(self) -> bool:
+        """True if TensorFlow's executor ran ops in the steps, outside XLA."""
+        return bool((self.steps.of(model_processes(self._trace).start) >= 0).any())
+
+    @cached_property
+    def eager_ops(self) -> tuple[Ints, Counter[str]]:
+        """The number of ops run eagerly in each step, shape (n_steps,), and how often each type."""
+        return eager_ops(self._trace, self.launched)
+
+    @cached_property
+    def host_ops(self) -> list[OpTime]:
+        """The ops that the host ran in the steps."""
+        return host_ops(self._trace, self.launched)
+
+    @cached_property
+    def device_ops(self) -> list[OpTime]:
+        """The ops that accelerators ran in the steps, with their costs."""
+        return with_costs(device_ops(self._trace, self.steps), self.costs)
+
+    @cached_property
+    def device_times(self) -> DeviceTimes:
+        """The seconds in which each device worked in each step."""
+        return device_times(self._trace, self.steps)
+
+    @cached_property
+    def device_specs(self) -> list[DeviceSpec]:
+        """The peak rates of each accelerator that did anything in the steps."""
+        return [
+            device_spec(plane)
+            for plane in accelerators(self._trace)
+            if plane.name.removeprefix("/device:") in self.device_times.names
+        ]
+
+    @property
+    def _trace(self) -> Trace:
+        assert self.trace is not None, "an analysis asks for facts of a trace that there is not"
+        return self.trace

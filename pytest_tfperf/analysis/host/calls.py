@@ -1,0 +1,67 @@
+"""Calls from Python in the steps: ops run eagerly, and functions that were traced again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pytest_tfperf.analysis import diagnosis
+from pytest_tfperf.analysis.evidence import Evidence, Findings
+from pytest_tfperf.analysis.host.activity import shows_host
+from pytest_tfperf.analysis.host.function_times import FunctionUse, function_table, function_uses
+from pytest_tfperf.analysis.host.op_times import eager_share, op_table
+from pytest_tfperf.analysis.xla.counts import counted_over, per_step, why_uncounted
+from pytest_tfperf.recording import Recording
+from pytest_tfperf.trace.xspace import Trace
+from pytest_tfperf.values import Source, Value
+
+
+def analyse(evidence: Evidence) -> Findings:
+    """Find the ops that Python ran eagerly, and the functions that it called and traced."""
+    recording, trace = evidence.completed, evidence.trace
+    if trace is None:
+        untraced = evidence.untraced("eager_ops").values
+        return Findings(values={**untraced, "retraces": retraces(recording, ())})
+    uses = function_uses(trace, evidence.launched)
+    tables = {}
+    if evidence.host_ops:
+        ops = op_table(evidence.host_ops, evidence.launched.n_steps)
+        tables["host_ops"] = replace(ops, title="ops on the host")
+    if uses:
+        tables["functions"] = function_table(uses, evidence.launched)
+    values = {"eager_ops": _eager_ops(evidence, trace), "retraces": retraces(recording, uses)}
+    return Findings(values=values, tables=tables)
+
+
+def retraces(recording: Recording, uses: Sequence[FunctionUse]) -> Value:
+    """
+    Return retraces: the traces of functions after the first step.
+
+    Its `expensive_share` is the share of the functions' time in calls that traced or ran eagerly.
+    """
+    share = _expensive_share(uses)
+    detail = {"expensive_share": share} if share else {}
+    traced, over = recording.traced, counted_over(recording)
+    if traced is None or not over["n_steps"]:
+        unknown = Value.unknown("retraces", why_uncounted(recording, "TensorFlow's runtime"))
+        return replace(unknown, detail=detail)
+    source = Source.TRACE if recording.bare else Source.GRAPH
+    cause = diagnosis.retrace_cause(traced) if traced else {}
+    return Value.of("retraces", len(traced), source, **over, **cause, **detail)
+
+
+def _eager_ops(evidence: Evidence, trace: Trace) -> Value:
+    """Return eager_ops, with the share of the host ops' time that is theirs."""
+    share = eager_share(evidence.host_ops)
+    detail = {"time_share": share} if share else {}
+    if not shows_host(trace):
+        unknown = Value.unknown("eager_ops", "the trace has no event of the host")
+        return replace(unknown, detail=detail)
+    counts, types = evidence.eager_ops
+    cause = diagnosis.eager_cause(types, evidence.recording.eager) if types else {}
+    return per_step("eager_ops", counts, evidence.launched.sizes, **cause, **detail)
+
+
+def _expensive_share(uses: Sequence[FunctionUse]) -> float | None:
+    total = sum(use.self_s for use in uses)
+    return sum(use.expensive_s for use in uses) / total if total > 0 else None

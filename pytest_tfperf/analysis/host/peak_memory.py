@@ -1,0 +1,57 @@
+"""Memory that a step needs at its peak."""
+
+from __future__ import annotations
+
+from pytest_tfperf.analysis.evidence import Evidence, Findings
+from pytest_tfperf.analysis.host.memory import (
+    live_table,
+    memory_peaks,
+    memory_table,
+    over_step_table,
+    reports_device_memory,
+    step_peaks,
+)
+from pytest_tfperf.trace.hlo_modules import buffer_bytes
+from pytest_tfperf.trace.xspace import Trace
+from pytest_tfperf.values import Source, Table, Value
+
+_TRACKED_BYTES = 1 << 20
+"""Below this, what bypasses the allocator outweighs what it knows."""
+_UNTRACKED = (
+    "not every step allocates 1 MiB that the trace knows of; on a CPU only oneDNN's allocator "
+    "reports, and small tensors bypass it"
+)
+
+
+def analyse(evidence: Evidence) -> Findings:
+    """Find the peak of a step's memory, and what is allocated then."""
+    trace = evidence.trace
+    if trace is None:
+        return evidence.untraced("peak_memory")
+    tables: dict[str, Table] = {}
+    if peaks := memory_peaks(trace, evidence.launched):
+        tables = {
+            "memory": memory_table(peaks),
+            "memory_over_step": over_step_table(peaks[0]),
+            "memory_at_peak": live_table(peaks[0]),
+        }
+    return Findings(values={"peak_memory": _peak_memory(evidence, trace)}, tables=tables)
+
+
+def _peak_memory(evidence: Evidence, trace: Trace) -> Value:
+    """Return XLA's own plan where XLA alone ran the steps, else what allocators reported."""
+    if evidence.xla.modules and not evidence.runs_executor:
+        sizes = buffer_bytes(trace)
+        known = [sizes[name] for name in evidence.xla.in_metadata(sizes) if sizes[name]]
+        if known:
+            return Value.of("peak_memory", max(known), Source.HLO)
+    peaks = step_peaks(trace, evidence.steps)
+    if peaks is None or peaks.min() < _TRACKED_BYTES:
+        return Value.unknown("peak_memory", _UNTRACKED)
+    return Value.of(
+        "peak_memory",
+        int(peaks.min()),
+        Source.TRACE,
+        largest=int(peaks.max()),
+        on_device=reports_device_memory(trace),
+    )
