@@ -1,8 +1,9 @@
 """
-XLA modules as graphs in Graphviz' DOT language, and as SVG where its `dot` is there.
+XLA modules as graphs in Graphviz' DOT language, and as SVG if Graphviz is installed.
 
-A node is an instruction, an edge goes from an operand to its user. A fusion is a frame around its fused computation; loop bodies,
-reducers and what else is called are frames of their own, with a dashed line to the caller.
+A node is an instruction; an edge goes from an operand to its user. A fusion is a frame around its
+fused computation. Loop bodies, reducers and other called computations are frames of their own, with
+a dashed line to the caller.
 """
 
 from __future__ import annotations
@@ -23,11 +24,9 @@ _LONGEST = 60  # characters of a line in a node
 _LONGEST_TIP = 2000  # a string of more than 16,384 bytes is an error to Graphviz 2
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
-# tints of Okabe and Ito's eight colours, which people of any colour vision tell apart (jfly.uni-koeln.de/color)
-_QUIET = (
-    "#f7f7f7",
-    "#999999",
-)  # fill and line: parameters, constants, and what only gives names to parts
+# Tints of Okabe and Ito's eight colours, which people of any colour vision can distinguish
+# (jfly.uni-koeln.de/color). Each pair is the fill and the line of a node.
+_QUIET = ("#f7f7f7", "#999999")
 _COLOURS = {
     **dict.fromkeys(["dot", "convolution"], ("#fbd98f", "#e69f00")),  # orange: matrix units
     **dict.fromkeys(
@@ -83,7 +82,7 @@ _FRAME = ("#fcfcfc", "#bbbbbb")
 
 
 def dot_of(module: HloModule) -> str:
-    """The module as one directed graph."""
+    """Write a module as one directed graph."""
     uses = Counter(
         key
         for part in module.computations.values()
@@ -97,7 +96,8 @@ def dot_of(module: HloModule) -> str:
                 f"digraph {_label([elide(module.name, _LONGEST)])} {{",
                 "  compound=true; rankdir=TB; newrank=true;",
                 '  graph [fontname="Helvetica", fontsize=11, style="rounded,filled"];',
-                '  node [shape=box, style="rounded,filled", fontname="Helvetica", fontsize=10, margin="0.1,0.05"];',
+                '  node [shape=box, style="rounded,filled", fontname="Helvetica", fontsize=10,'
+                ' margin="0.1,0.05"];',
                 '  edge [color="#777777", arrowsize=0.6, fontname="Helvetica", fontsize=9];',
                 *(
                     f"  {line}"
@@ -119,7 +119,7 @@ def dot_of(module: HloModule) -> str:
 
 def svg_of(dot: str) -> bytes:
     """
-    The picture of a graph.
+    Draw a DOT graph as SVG.
 
     Raises:
         ExportError: If Graphviz is not installed, fails, or takes longer than two minutes.
@@ -137,7 +137,8 @@ def svg_of(dot: str) -> bytes:
         )
     except subprocess.TimeoutExpired as error:
         raise ExportError(
-            f"Graphviz's dot takes longer than {_DOT_SECONDS:g} s for this module; write a .dot or .txt file instead"
+            f"Graphviz's dot takes longer than {_DOT_SECONDS:g} s for this module; write a .dot or"
+            " .txt file instead"
         ) from error
     if done.returncode:
         said = (
@@ -148,7 +149,7 @@ def svg_of(dot: str) -> bytes:
 
 
 class _Graph:
-    """A module's frames, nodes and edges; `once` are the computations that one instruction alone calls."""
+    """Writer of a module's frames, nodes and edges."""
 
     __slots__ = ("fused", "module", "once")
 
@@ -161,7 +162,7 @@ class _Graph:
         )
 
     def inside(self, op: HloInstruction) -> HloComputation | None:
-        """The computation whose frame stands for a fusion; None where a node does."""
+        """Return the computation whose frame stands for a fusion; None if a node does."""
         return (
             self.module.computations[op.called[0]]
             if op.opcode == "fusion" and op.called and op.called[0] in self.once
@@ -169,7 +170,7 @@ class _Graph:
         )
 
     def frame(self, part: HloComputation, fusion: HloInstruction | None = None) -> Iterator[str]:
-        """A computation with the nodes and frames in it, as the fusion's that it is of."""
+        """Yield the lines of a computation's frame, or of the fusion's that it belongs to."""
         fill, line = _FUSION if fusion else _FRAME
         lines = (
             [
@@ -206,10 +207,15 @@ class _Graph:
             ]
         )
         tip = _label([elide(instruction_text(self.module, part, op), _LONGEST_TIP)])
-        return f'{_id(part, op)} [label={label}, tooltip={tip}, fillcolor="{fill}", color="{line}", fontcolor="{text}", penwidth={width}];'
+        colours = f'fillcolor="{fill}", color="{line}", fontcolor="{text}"'
+        return f"{_id(part, op)} [label={label}, tooltip={tip}, {colours}, penwidth={width}];"
 
     def edges(self, part: HloComputation) -> Iterator[str]:
-        """From operands to their users, into a fusion to its parameters, and dashed from what is called to its caller."""
+        """
+        Yield edges from operands to users, and dashed ones from called computations to callers.
+
+        The edges of a fusion's operands end at its parameters.
+        """
         for op in part.instructions.values():
             inner = self.inside(op)
             for place, operand in enumerate(part.operands(op)):
@@ -220,12 +226,11 @@ class _Graph:
                 )
                 yield f"{self.result(part, operand)} -> {user};"
             for title, called in callees(self.module, part, op) if inner is None else ():
-                yield (
-                    f'{self.result(called, called.root)} -> {_id(part, op)} [style=dashed, ltail=cluster_{called.id}, label="{title}"];'
-                )
+                style = f'style=dashed, ltail=cluster_{called.id}, label="{title}"'
+                yield f"{self.result(called, called.root)} -> {_id(part, op)} [{style}];"
 
     def result(self, part: HloComputation, op: HloInstruction) -> str:
-        """The node that computes an instruction's value: of a fusion the root within."""
+        """Name the node that computes an instruction's value; of a fusion the root in it."""
         inner = self.inside(op)
         return _id(part, op) if inner is None else self.result(inner, inner.root)
 
@@ -235,20 +240,24 @@ def _id(part: HloComputation, op: HloInstruction) -> str:
 
 
 def _named(op: HloInstruction) -> list[str]:
-    """The framework's name of an instruction, if it has one."""
+    """Return the framework's name of an instruction, if it has one."""
     return [elide(op.op_name, _LONGEST)] if op.op_name else []
 
 
 def _label(lines: list[str]) -> str:
-    r"""Lines one below the other; a backslash starts an escape in labels, so that one that is meant is written twice."""
+    """
+    Write lines one below the other.
+
+    A backslash starts an escape in labels, so a literal one is doubled.
+    """
     return _quoted(r"\n".join(_entities(line).replace("\\", r"\\") for line in lines))
 
 
 def _entities(text: str) -> str:
-    """DOT reads HTML's entities in texts, as `&lt;`; an & that is meant is one too."""
+    """Escape HTML's entities, which DOT reads in texts (`&lt;`)."""
     return _CONTROL.sub(" ", text).replace("&", "&amp;")
 
 
 def _quoted(text: str) -> str:
-    """A string of DOT, in which only the quotation mark has to be escaped (graphviz.org/doc/info/lang.html)."""
+    """Quote a DOT string; only the quotation mark is escaped (graphviz.org/doc/info/lang.html)."""
     return '"' + _CONTROL.sub(" ", text).replace('"', r"\"") + '"'

@@ -1,8 +1,9 @@
 """
-Tiled layouts of arrays: their text, and how many bytes an array takes in one.
+Tiled layouts of arrays: their text, and the bytes an array takes in one.
 
-The text is that of HLO, `f32[1024,10]{1,0:T(8,128)}`: dimensions, their order with the fastest first, and the tiles over the
-fastest dimensions. Rules: openxla.org/xla/tiled_layout, and ShapeUtil::ArraySize in xla/shape_util.cc (openxla/xla).
+The text is that of HLO, `f32[1024,10]{1,0:T(8,128)}`: dimensions, their order with the fastest
+first, and the tiles over the fastest dimensions. Sources: openxla.org/xla/tiled_layout, and
+ShapeUtil::ArraySize in xla/shape_util.cc (openxla/xla).
 """
 
 from __future__ import annotations
@@ -19,9 +20,12 @@ from pytest_tfperf.metrics import nearest
 from pytest_tfperf.text import elide
 
 COMBINED = -(1 << 63)
-"""A tile's `*`: the dimension is one with the next faster one (xla/layout.h, Tile::kCombineDimension)."""
+"""A tile's `*`, which combines a dimension with the next faster one.
 
-_DEEPEST = 100  # as protobuf allows for
+Source: Tile::kCombineDimension (xla/layout.h).
+"""
+
+_DEEPEST = 100  # nested tuples; protobuf's own limit
 _HAS_NO_ELEMENTS = frozenset({"tuple", "opaque", "token", "buffer"})
 _ARRAY = re.compile(r"(\w+)\[([^\]]*)\](?:\{([^{}]*)\})?")
 _SIZE = re.compile(r"(<=)?(\d{1,18})")
@@ -33,7 +37,7 @@ _NUMBERS = {"L": "tail_alignment", "E": "element_bits", "S": "memory_space"}
 
 
 def leaves(shape: Shape) -> Iterator[Shape]:
-    """The arrays in a shape; of a tuple those of its parts, without its own table of pointers."""
+    """Yield the arrays in a shape; a tuple's own table of pointers is left out."""
     if shape.dtype not in _HAS_NO_ELEMENTS:
         yield shape
     for part in shape.parts:
@@ -42,51 +46,55 @@ def leaves(shape: Shape) -> Iterator[Shape]:
 
 def padded_bytes(shape: Shape) -> int:
     """
-    Bytes that the arrays of a shape take in their layouts.
+    Count the bytes that the arrays of a shape take in their layouts.
 
-    Only the first tile pads; further ones order the elements within it (XLA's ArraySize takes that for granted too).
+    Only the first tile pads; further ones order the elements within it, as XLA's ArraySize assumes.
 
     Raises:
-        LayoutError: If the type is not known, or the layout fits no array of that rank.
+        LayoutError: If the type is unknown, or the layout does not fit the array's rank.
     """
     return sum(-(-_padded_elements(leaf) * _stored_bits(leaf) // 8) for leaf in leaves(shape))
 
 
 def logical_bytes(shape: Shape) -> int:
     """
-    Bytes that the arrays of a shape hold. A type that the layout widens counts as narrow as it is, one that it packs as packed.
+    Count the bytes that the arrays of a shape hold.
 
-    A dynamic dimension counts with its bound.
+    A type that the layout widens counts with its own bits, a packed one as packed. A dynamic
+    dimension counts with its bound.
 
     Raises:
-        LayoutError: If the type is not known.
+        LayoutError: If the type is unknown.
     """
     return sum(-(-leaf.elements * _needed_bits(leaf) // 8) for leaf in leaves(shape))
 
 
 def physical_dimensions(shape: Shape) -> tuple[int, ...]:
     """
-    The sizes of an array as they lie in memory, the fastest first; without a layout the last dimension is the fastest.
+    Return an array's sizes in memory order, the fastest first.
+
+    Without a layout the last dimension is the fastest.
 
     Raises:
-        LayoutError: If the layout is of another rank.
+        LayoutError: If the layout has another rank.
     """
     order = shape.minor_to_major or tuple(reversed(range(len(shape.dimensions))))
     if sorted(order) != list(range(len(shape.dimensions))):
         raise LayoutError(
-            f"{shape_text(shape)}: {{{','.join(map(str, order))}}} does not order {len(shape.dimensions)} dimensions"
+            f"{shape_text(shape)}: {{{','.join(map(str, order))}}} is not an order of"
+            f" {len(shape.dimensions)} dimensions"
         )
     return tuple(shape.dimensions[number] for number in order)
 
 
 def padded_dimensions(shape: Shape) -> tuple[int, ...]:
     """
-    The sizes of an array as its tiles round them up, in the order of its dimensions; as they are where none is rounded.
+    Return an array's sizes rounded up to its tiles, in the order of its dimensions.
 
-    A tile over more dimensions than there are, or over combined ones, has no such sizes of its own and changes none.
+    A tile over more dimensions than the array has, or over combined ones, changes no size.
 
     Raises:
-        LayoutError: If the layout is of another rank.
+        LayoutError: If the layout has another rank.
     """
     sizes = list(physical_dimensions(shape))
     tile = tuple(reversed(shape.tiles[0])) if shape.tiles else ()
@@ -100,10 +108,14 @@ def padded_dimensions(shape: Shape) -> tuple[int, ...]:
 
 def parse_shape(text: str) -> Shape:
     """
-    The shape that HLO text writes: `f32[1024,10]{1,0:T(8,128)}`, a dynamic bound `f32[<=100]`, tuples `(f32[], u8[4]{0})`.
+    Read a shape from HLO text.
+
+    Examples are `f32[1024,10]{1,0:T(8,128)}`, a dynamic bound `f32[<=100]`, and a tuple `(f32[],
+    u8[4]{0})`.
 
     Raises:
-        LayoutError: If it is none, of an unknown type, or if its layout fits no array of that rank.
+        LayoutError: If the text is not a shape, its type is unknown, or its layout does not fit its
+            rank.
     """
     plain = re.sub(r"/\*.*?\*/|\s", "", text)
     shape, end = _shape(plain, 0, text)
@@ -113,14 +125,14 @@ def parse_shape(text: str) -> Shape:
 
 
 def shape_text(shape: Shape) -> str:
-    """An array's type and sizes, `f32[1024,10]`; of a tuple those of its parts."""
+    """Write an array's type and sizes, `f32[1024,10]`, or those of a tuple's parts."""
     if shape.dtype == "tuple":
         return f"({', '.join(map(shape_text, shape.parts))})"
     return f"{shape.dtype}[{','.join(map(str, shape.dimensions))}]"
 
 
 def layout_text(shape: Shape) -> str:
-    """An array's order and tiles as in HLO text, `{1,0:T(8,128)}`."""
+    """Write an array's order and tiles as in HLO text, `{1,0:T(8,128)}`."""
     tiles = "".join(
         f"({','.join('*' if size == COMBINED else str(size) for size in tile)})"
         for tile in shape.tiles
@@ -137,7 +149,14 @@ def _padded_elements(shape: Shape) -> int:
 
 
 def _tiled(sizes: tuple[int, ...], tile: tuple[int, ...], shape: Shape) -> tuple[int, ...]:
-    """Sizes rounded up to a tile; both the fastest first, where the tile is written the other way round."""
+    """
+    Round sizes, the fastest first, up to a tile, which is written the other way round.
+
+    Args:
+        sizes: Sizes in memory order.
+        tile: The tile, the fastest dimension last.
+        shape: The shape that error messages name.
+    """
     steps = tuple(reversed(tile))
     known = sizes + (1,) * (
         len(steps) - len(sizes)
@@ -148,7 +167,7 @@ def _tiled(sizes: tuple[int, ...], tile: tuple[int, ...], shape: Shape) -> tuple
             found[-1] *= size
             continue
         if step < 1:
-            raise LayoutError(f"{shape_text(shape)}: {step} is no size of a tile")
+            raise LayoutError(f"{shape_text(shape)}: {step} is not the size of a tile")
         found.append(size)
     whole = [step for step in steps if step != COMBINED]
     return (
@@ -163,10 +182,13 @@ def _up(size: int, step: int) -> int:
 
 def _bits(shape: Shape) -> int:
     if not shape.bits:
-        raise LayoutError(
-            f"{shape.dtype!r} is no element type; {nearest(shape.dtype, set(DTYPES.values()) - _HAS_NO_ELEMENTS)}"
-        )
+        raise LayoutError(_not_a_type(shape.dtype))
     return shape.bits
+
+
+def _not_a_type(dtype: str) -> str:
+    known = set(DTYPES.values()) - _HAS_NO_ELEMENTS
+    return f"{dtype!r} is not an element type; {nearest(dtype, known)}"
 
 
 def _stored_bits(shape: Shape) -> int:
@@ -178,7 +200,7 @@ def _needed_bits(shape: Shape) -> int:
 
 
 def _shape(text: str, begin: int, whole: str) -> tuple[Shape, int]:
-    """The shape that begins there, and where it ends."""
+    """Read the shape that begins at an offset, and return it with the offset behind it."""
     open_tuples: list[list[Shape]] = []
     place = begin
     while True:
@@ -186,9 +208,7 @@ def _shape(text: str, begin: int, whole: str) -> tuple[Shape, int]:
             open_tuples.append([])
             place += 1
             if len(open_tuples) > _DEEPEST:
-                raise LayoutError(
-                    f"{elide(whole, 40)!r}: more than {_DEEPEST} tuples within each other"
-                )
+                raise LayoutError(f"{elide(whole, 40)!r}: more than {_DEEPEST} nested tuples")
             if not text.startswith(")", place):
                 continue
             found = Shape("tuple", parts=tuple(open_tuples.pop()))
@@ -197,7 +217,8 @@ def _shape(text: str, begin: int, whole: str) -> tuple[Shape, int]:
             match = _ARRAY.match(text, place)
             if match is None:
                 raise LayoutError(
-                    f"{whole!r}: no shape at {text[place : place + 20]!r}; one looks like f32[1024,10]{{1,0:T(8,128)}}"
+                    f"{whole!r}: no shape at {text[place : place + 20]!r}; a shape looks like"
+                    " f32[1024,10]{1,0:T(8,128)}"
                 )
             found, place = _array(match, whole), match.end()
         while open_tuples:
@@ -216,13 +237,11 @@ def _array(match: re.Match[str], whole: str) -> Shape:
     dtype, sizes, layout = match.groups()
     bounds = [_SIZE.fullmatch(size) for size in sizes.split(",")] if sizes else []
     if dtype not in set(DTYPES.values()) - {"tuple"}:
-        raise LayoutError(
-            f"{whole!r}: {dtype!r} is no element type; {nearest(dtype, set(DTYPES.values()) - _HAS_NO_ELEMENTS)}"
-        )
+        raise LayoutError(f"{whole!r}: {_not_a_type(dtype)}")
     known = [bound for bound in bounds if bound]
     if len(known) < len(bounds):
         raise LayoutError(
-            f"{whole!r}: [{sizes}] are no sizes; a size is a number, or <= and its bound"
+            f"{whole!r}: [{sizes}] are not sizes; a size is a number, or <= and a bound"
         )
     shape = Shape(
         dtype, tuple(int(bound[2]) for bound in known), tuple(bool(bound[1]) for bound in known)
@@ -234,7 +253,7 @@ def _array(match: re.Match[str], whole: str) -> Shape:
         or not re.fullmatch(r"(\d+(,\d+)*)?", order)
         or len(order) > 999
     ):
-        raise LayoutError(f"{whole!r}: {{{layout}}} is no layout; one looks like {{1,0:T(8,128)}}")
+        raise LayoutError(f"{whole!r}: {{{layout}}} is not a layout; one is {{1,0:T(8,128)}}")
     shape = replace(shape, minor_to_major=tuple(map(int, order.split(","))) if order else ())
     physical_dimensions(shape)
     return replace(
@@ -244,7 +263,14 @@ def _array(match: re.Match[str], whole: str) -> Shape:
 
 
 def _property(name: str, value: str, whole: str) -> tuple[str, Any]:
-    """`T(8,128)(2,1)`, `L(16)`, `E(4)` or `S(1)` as the shape's field and its value."""
+    """
+    Read `T(8,128)(2,1)`, `L(16)`, `E(4)` or `S(1)` as the shape's field and its value.
+
+    Args:
+        name: The letters in front.
+        value: The brackets with their contents.
+        whole: The text that error messages quote.
+    """
     groups = value[1:-1].split(")(")
     if name == "T" and all(
         re.fullmatch(r"(\*|[1-9]\d{0,17})(,(\*|[1-9]\d{0,17}))*", group) for group in groups
@@ -257,5 +283,5 @@ def _property(name: str, value: str, whole: str) -> tuple[str, Any]:
     elif name in _NUMBERS and re.fullmatch(r"\d{1,18}", groups[0]) and len(groups) == 1:
         return _NUMBERS[name], int(groups[0])
     raise LayoutError(
-        f"{whole!r}: {name}{value} is no part of a layout; it has T(8,128), L(16), E(4) or S(1)"
+        f"{whole!r}: {name}{value} is not part of a layout; parts are T(8,128), L(16), E(4), S(1)"
     )

@@ -1,7 +1,7 @@
 """
-The syntax of HLO text: modules, computations, instructions and their attributes, with the lines that they stand on.
+The syntax of HLO text: modules, computations, instructions and attributes, with line numbers.
 
-It is that of xla/hlo/parser/hlo_parser.cc and hlo_lexer.cc (openxla/xla), in which XLA dumps its modules.
+Source: xla/hlo/parser/hlo_parser.cc and hlo_lexer.cc (openxla/xla).
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ _CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """A line of a computation: an instruction `name = shape opcode(inside), attributes`."""
+class InstructionText:
+    """An instruction: `name = shape opcode(inside), attributes`."""
 
     where: str
+    """File and line, for error messages."""
     root: bool
     name: str
     shape: str
@@ -38,31 +39,41 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """A computation: the one that is entered, or one that is called."""
+class ComputationText:
+    """A computation with its instructions."""
 
     where: str
+    """File and line, for error messages."""
     entry: bool
+    """True for the computation that is run."""
     name: str
-    lines: tuple[Line, ...]
+    instructions: tuple[InstructionText, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ModuleText:
-    """A module's first line, the computations in order, and the other lines: tables of files and stack frames."""
+    """A module."""
 
     where: str
+    """File and line, for error messages."""
     head: str
-    blocks: tuple[Block, ...]
+    """The first line."""
+    blocks: tuple[ComputationText, ...]
+    """The computations, in order."""
     others: tuple[str, ...]
+    """All other lines: tables of files and stack frames."""
 
 
 def modules_in(text: str, name: str) -> Iterator[ModuleText]:
     """
-    The modules of a text, which begin with a line `HloModule NAME`; `name` stands in error messages.
+    Yield the modules of a text, each of which begins with a line `HloModule NAME`.
+
+    Args:
+        text: HLO text.
+        name: Its name in error messages.
 
     Raises:
-        TraceError: If there is none, or what is none stands where an instruction should, with its line.
+        TraceError: If there is no module, or a line cannot be read; with its line number.
     """
     statements = list(_statements(_without_comments(text), name))
     starts = [
@@ -71,19 +82,23 @@ def modules_in(text: str, name: str) -> Iterator[ModuleText]:
     if not starts:
         where, line = statements[0] if statements else (name, "")
         raise TraceError(
-            f"{where}: no HLO text, which begins with a line 'HloModule …'"
+            f"{where}: not HLO text, which begins with a line 'HloModule …'"
             + (f": {_short(line)}" if line else "")
         )
     if starts[0]:
         raise TraceError(
-            f"{statements[0][0]}: before the first HloModule stands {_short(statements[0][1])}"
+            f"{statements[0][0]}: a line before the first HloModule: {_short(statements[0][1])}"
         )
     for begin, end in zip(starts, [*starts[1:], len(statements)], strict=True):
         yield _module(statements[begin:end])
 
 
 def parts(text: str) -> list[str]:
-    """What stands between the commas of a text, but for those within brackets and strings; of an empty text nothing."""
+    """
+    Split a text at its commas, except those within brackets and strings.
+
+    An empty text has no parts.
+    """
     found, depth, begin = [], 0, 0
     for match in re.finditer(rf"{_STRING}|[()\[\]{{}},]", text, re.DOTALL):
         token = match[0]
@@ -96,17 +111,22 @@ def parts(text: str) -> list[str]:
 
 
 def unquoted(text: str) -> str:
-    """A string without its quotes and C's escapes; any other text as it is."""
+    """Return a string without its quotes and C's escapes, and any other text unchanged."""
     if not _QUOTED.fullmatch(text):
         return text
     return re.sub(r"\\(x[0-9a-fA-F]{2}|[0-7]{3}|.)", _escaped, text[1:-1], flags=re.DOTALL)
 
 
 def pairs(text: str, of: str) -> dict[str, str]:
-    """`{key=value key="a value"}`: values by key."""
+    """
+    Read `{key=value key="a value"}` as values by key.
+
+    Raises:
+        TraceError: If the text has another form; `of` names it.
+    """
     found = re.findall(rf"(\w+)=({_STRING}|\{{[^{{}}]*\}}|[^\s{{}},]+)", text, re.DOTALL)
     if text.strip()[:1] != "{" or (not found and text.strip("{} ")):
-        raise TraceError(f"{of} is {_short(text)}, no {{key=value}}")
+        raise TraceError(f"{of} is {_short(text)}, not {{key=value}}")
     return dict(found)
 
 
@@ -119,7 +139,7 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 def _without_comments(text: str) -> str:
-    """The text with comments away, but for the ends of their lines."""
+    """Remove the comments of a text, but not their line ends."""
 
     def kept(match: re.Match[str]) -> str:
         return match[0] if match[0][0] == '"' else "\n" * match[0].count("\n")
@@ -129,9 +149,10 @@ def _without_comments(text: str) -> str:
 
 def _statements(text: str, name: str) -> Iterator[tuple[str, str]]:
     """
-    Lines that say something, each with where it stands.
+    Yield the statements of a text, each with file and line.
 
-    A line goes on in the next while its brackets are open, behind a comma, and where the next begins with an opcode.
+    A statement continues on the next line while its brackets are open, after a comma, and if the
+    next line begins with an opcode.
     """
     open_lines: list[str] = []
     depth, where = 0, name
@@ -146,13 +167,14 @@ def _statements(text: str, name: str) -> Iterator[tuple[str, str]]:
         open_lines.append(line)
         depth += _depth(line)
         if depth < 0 and line[0] != "}":
-            raise TraceError(f"{where}: a bracket closes that was not opened: {_short(line)}")
+            raise TraceError(f"{where}: a bracket is closed that was not opened: {_short(line)}")
         if depth < 0 or (depth == 1 and line.endswith("{") and _HEAD.match(open_lines[0])):
             yield where, " ".join(open_lines)
             open_lines, depth = [], 0
     if depth > 0:
         raise TraceError(
-            f"{where}: brackets or a string are not closed before the text ends: {_short(open_lines[0])}"
+            f"{where}: brackets or a string are not closed at the end of the text:"
+            f" {_short(open_lines[0])}"
         )
     if open_lines:
         yield where, " ".join(open_lines)
@@ -172,13 +194,13 @@ def _depth(line: str) -> int:
 
 def _module(statements: list[tuple[str, str]]) -> ModuleText:
     (where, head), *rest = statements
-    blocks: list[Block] = []
+    blocks: list[ComputationText] = []
     others: list[str] = []
     begun: tuple[str, re.Match[str]] | None = None
-    lines: list[Line] = []
+    lines: list[InstructionText] = []
     for place, line in rest:
         if begun and line.startswith("}"):
-            blocks.append(Block(begun[0], bool(begun[1][1]), begun[1][2], tuple(lines)))
+            blocks.append(ComputationText(begun[0], bool(begun[1][1]), begun[1][2], tuple(lines)))
             begun, lines = None, []
         elif begun:
             lines.append(_instruction(line, place))
@@ -193,27 +215,28 @@ def _module(statements: list[tuple[str, str]]) -> ModuleText:
     return ModuleText(where, head, tuple(blocks), tuple(others))
 
 
-def _instruction(text: str, where: str) -> Line:
+def _instruction(text: str, where: str) -> InstructionText:
     start = _INSTRUCTION.match(text)
     if start is None:
         raise TraceError(
-            f"{where}: no instruction, which is 'name = shape opcode(…)': {_short(text)}"
+            f"{where}: not an instruction, which is 'name = shape opcode(…)': {_short(text)}"
         )
     shape_end = _end_of(text, start.end(), " ")
     opcode = _OPCODE.match(text, shape_end)
     if opcode is None:
         raise TraceError(
-            f"{where}: no opcode with its operands behind the shape {_short(text[start.end() : shape_end])}"
+            f"{where}: no opcode with operands behind the shape"
+            f" {_short(text[start.end() : shape_end])}"
         )
     inside_end = _end_of(text, opcode.end() - 1, "")
     attributes = {}
     for part in parts(text[inside_end:].lstrip(" ,")):
         match = _ATTRIBUTE.fullmatch(part)
         if match is None:
-            raise TraceError(f"{where}: {_short(part)} is no attribute, which is key=value")
+            raise TraceError(f"{where}: {_short(part)} is not an attribute, which is key=value")
         attributes[match[1]] = match[2].strip()
     inside = text[opcode.end() : inside_end - 1].strip()
-    return Line(
+    return InstructionText(
         where,
         bool(start[1]),
         start[2],
@@ -225,7 +248,14 @@ def _instruction(text: str, where: str) -> Line:
 
 
 def _end_of(text: str, begin: int, until: str) -> int:
-    """Where the brackets that open from there on are closed, and `until` follows."""
+    """
+    Find the offset at which the brackets from `begin` on are closed and `until` follows.
+
+    Args:
+        text: The text.
+        begin: The offset to start from.
+        until: The text behind; if it is empty, the first closing bracket ends the search.
+    """
     depth, place = 0, begin
     for match in _BRACKET.finditer(text, begin):
         if depth == 0 and until and until in text[place : match.start()]:

@@ -33,7 +33,7 @@ _CONVOLUTIONS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Windows:
+class ConvolutionWindows:
     """The windows of a convolution, which factor the rows and the depth of its multiplication."""
 
     examples: int
@@ -56,7 +56,7 @@ class Matmul:
     columns: int
     depth: int
     batch: int = 1
-    windows: Windows | None = None
+    windows: ConvolutionWindows | None = None
     """The windows of a convolution; None for one without spatial dimensions, which has none."""
 
     @property
@@ -154,7 +154,7 @@ def _convolved(
     positions = prod(output[number] for number in dims.output_spatial)
     taps = prod(kernel[number] for number in dims.kernel_spatial)
     dilated = any(window.base_dilation > 1 for window in op.window)
-    windows = Windows(
+    windows = ConvolutionWindows(
         examples=examples,
         positions=positions,
         own_positions=prod(data[number] for number in dims.input_spatial) if dilated else positions,
@@ -190,7 +190,7 @@ def _by_library(
         examples = data[dims.input_batch]
         positions = prod(data[number] for number in dims.input_spatial)
         rows, columns, depth = examples * positions, channels, taps * features
-    windows = Windows(
+    windows = ConvolutionWindows(
         examples=examples,
         positions=positions,
         own_positions=positions,

@@ -1,8 +1,10 @@
 """
-XLA modules as HLO text, in XLA's own syntax (openxla/xla, hlo_instruction.cc, hlo_computation.cc, hlo_module.cc).
+XLA modules as HLO text, in XLA's own syntax.
 
-Left out is what few read: frontend attributes, shardings, the values of arrays, how a gather or a scatter indexes, and which
-replicas a collective joins. Instructions stand in the order of the module's proto, which is that of their operands.
+Sources: hlo_instruction.cc, hlo_computation.cc and hlo_module.cc (openxla/xla). Left out are
+frontend attributes, shardings, values of arrays, the indexing of a gather or a scatter, and the
+replicas of a collective. Instructions keep the order of the module's proto: operands come before
+their users.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ _SAY_DIMENSIONS = frozenset(
         "transpose",
     ]
 )
-_CALLEES = {  # xla/hlo/ir/hlo_instruction.h: the order of a while's and a select-and-scatter's computations
+# The order of a while's and a select-and-scatter's computations: xla/hlo/ir/hlo_instruction.h.
+_CALLEES = {
     "while": ("body", "condition"),
     "select-and-scatter": ("select", "scatter"),
     "fusion": ("calls",),
@@ -53,7 +56,7 @@ _COMMENT_EVERY = 5
 
 
 def text_of(module: HloModule) -> str:
-    """The whole module, callees before their callers."""
+    """Write a module, callees before their callers."""
     entry = module.entry
     layouts = ", ".join(shape_text(op.shape) for op in _parameters(entry))
     head = [f"HloModule {module.name}", *(["is_scheduled=true"] if module.scheduled else [])]
@@ -63,7 +66,16 @@ def text_of(module: HloModule) -> str:
 
 
 def instruction_text(module: HloModule, part: HloComputation, op: HloInstruction) -> str:
-    """One instruction of a computation, without indentation: `%add.1 = f32[8]{0} add(%a, %b), metadata={…}`."""
+    """
+    Write one instruction without indentation.
+
+    Example: `%add.1 = f32[8]{0} add(%a, %b), metadata={…}`.
+
+    Args:
+        module: The module.
+        part: The computation of the instruction.
+        op: The instruction.
+    """
     inside = literal_text(op) or _listed(f"%{operand.name}" for operand in part.operands(op))
     call = f"%{op.name} = {shape_text(op.shape)} {op.opcode}({inside})"
     return ("ROOT " if op.id == part.root_id else "") + ", ".join(
@@ -72,7 +84,7 @@ def instruction_text(module: HloModule, part: HloComputation, op: HloInstruction
 
 
 def shape_text(shape: Shape, layout: bool = True) -> str:
-    """`f32[8,4]{1,0}`, a tuple `(f32[8]{0}, s32[])`; without its layouts if it is not wanted."""
+    """Write a shape, `f32[8,4]{1,0}` or `(f32[8]{0}, s32[])`, with or without layouts."""
     if shape.dtype == "tuple":
         return f"({_listed(shape_text(part, layout) for part in shape.parts)})"
     if shape.dtype in ("token", "opaque"):
@@ -86,7 +98,11 @@ def shape_text(shape: Shape, layout: bool = True) -> str:
 
 
 def literal_text(op: HloInstruction) -> str | None:
-    """What stands between the brackets of a parameter or constant, None of others; of an array's values nothing is known."""
+    """
+    Return the text between the brackets of a parameter or a constant; None for other opcodes.
+
+    The values of arrays are unknown and shown as dots.
+    """
     if op.opcode == "parameter":
         return str(op.parameter_number)
     if op.opcode != "constant":
@@ -97,7 +113,14 @@ def literal_text(op: HloInstruction) -> str | None:
 def callees(
     module: HloModule, part: HloComputation, op: HloInstruction
 ) -> Iterator[tuple[str, HloComputation]]:
-    """The computations that an instruction calls, each with what it is to it: `body`, `to_apply`, `calls`."""
+    """
+    Yield the computations that an instruction calls, each with its role, such as `body`.
+
+    Args:
+        module: The module.
+        part: The computation of the instruction.
+        op: The instruction.
+    """
     titles = _CALLEES.get(op.opcode, ())
     if op.opcode == "conditional":
         two = op.operands and part.operands(op)[0].shape.dtype == "pred"
@@ -129,7 +152,7 @@ def _parameters(part: HloComputation) -> list[HloInstruction]:
 
 
 def _listed(items: Iterable[str]) -> str:
-    """Items with a comma between them and, as XLA has it, the number of every fifth."""
+    """Join items with commas and, as XLA does, a comment with the number of every fifth."""
     return ", ".join(
         f"/*index={place}*/{item}" if place and place % _COMMENT_EVERY == 0 else item
         for place, item in enumerate(items)
@@ -137,7 +160,9 @@ def _listed(items: Iterable[str]) -> str:
 
 
 def _layout(shape: Shape) -> str:
-    """`{1,0:T(8,128)E(4)S(1)}` (xla/layout.cc): tiles, bits of an element, memory space."""
+    """
+    Write tiles, bits of an element and memory space: `{1,0:T(8,128)E(4)S(1)}` (xla/layout.cc).
+    """
     order = ",".join(map(str, shape.minor_to_major))
     tiles = "".join(
         f"({','.join('*' if size < 0 else str(size) for size in tile)})" for tile in shape.tiles
@@ -149,7 +174,11 @@ def _layout(shape: Shape) -> str:
 
 
 def _number(dtype: str, value: bool | float) -> str:
-    """As few digits as give the same number again, but XLA knows two lengths only (xla/util.cc, RoundTripFpToString)."""
+    """
+    Write the shorter of XLA's two lengths that gives the same number again.
+
+    Source: RoundTripFpToString (xla/util.cc).
+    """
     if isinstance(value, int):  # a bool is one too
         return str(value).lower()
     if dtype in ("f16", "bf16"):
@@ -162,7 +191,7 @@ def _number(dtype: str, value: bool | float) -> str:
 
 
 def _attributes(module: HloModule, part: HloComputation, op: HloInstruction) -> Iterator[str]:
-    """`key=value` in XLA's order: the opcode's own, what is called, metadata, the backend's configuration."""
+    """Yield `key=value` in XLA's order: the opcode's own, callees, metadata, configuration."""
     yield from _own_attributes(op)
     yield from _calls(module, part, op)
     texts = {"op_type": op.op_type, "op_name": op.op_name, "source_file": op.source_file}
@@ -175,7 +204,7 @@ def _attributes(module: HloModule, part: HloComputation, op: HloInstruction) -> 
 
 
 def _own_attributes(op: HloInstruction) -> Iterator[str]:
-    """What an instruction does beside its opcode."""
+    """Yield the attributes that belong to the opcode."""
     if op.opcode == "iota":
         yield f"iota_dimension={op.dimensions[0] if op.dimensions else 0}"
     elif op.dimensions or op.opcode in _SAY_DIMENSIONS:
@@ -193,7 +222,11 @@ def _own_attributes(op: HloInstruction) -> Iterator[str]:
         yield f"dynamic_slice_sizes={_braced(op.shape.dimensions)}"
     if op.padding:
         inner = any(interior for *_, interior in op.padding)
-        yield f"padding={'x'.join(f'{low}_{high}' + (f'_{between}' if inner else '') for low, high, between in op.padding)}"
+        edges = (
+            f"{low}_{high}_{between}" if inner else f"{low}_{high}"
+            for low, high, between in op.padding
+        )
+        yield f"padding={'x'.join(edges)}"
     if op.direction:
         yield f"direction={op.direction}"
     yield from _products(op)
@@ -206,7 +239,7 @@ def _own_attributes(op: HloInstruction) -> Iterator[str]:
 
 
 def _products(op: HloInstruction) -> Iterator[str]:
-    """Windows, and which dimensions a dot or a convolution multiplies."""
+    """Yield the windows and dimensions of a dot or a convolution."""
     if op.window:
         yield f"window={{{_window(op.window)}}}"
     if op.convolution:
@@ -227,7 +260,11 @@ def _products(op: HloInstruction) -> Iterator[str]:
 
 
 def _calls(module: HloModule, part: HloComputation, op: HloInstruction) -> Iterator[str]:
-    """`to_apply=%add`; a while's condition stands before its body; those that have one title are one list."""
+    """
+    Yield the callees, `to_apply=%add`.
+
+    The condition of a while comes before its body; callees with the same role form one list.
+    """
     named: dict[str, list[str]] = {}
     for title, called in callees(module, part, op):
         named.setdefault(title, []).append(f"%{called.name}")
@@ -237,7 +274,11 @@ def _calls(module: HloModule, part: HloComputation, op: HloInstruction) -> Itera
 
 
 def _window(window: Sequence[WindowDimension]) -> str:
-    """`size=3x3 stride=2x2 pad=1_1x1_1` (xla/window_util.cc); what is as usual in all dimensions is not said."""
+    """
+    Write a window, `size=3x3 stride=2x2 pad=1_1x1_1`, without what has its default everywhere.
+
+    Source: xla/window_util.cc.
+    """
     said = (
         ("size", [str(one.size) for one in window], None),
         ("stride", [str(one.stride) for one in window], "1"),
@@ -252,7 +293,7 @@ def _window(window: Sequence[WindowDimension]) -> str:
 
 
 def _labels(dims: ConvolutionDimensions) -> str:
-    """`b01f_01io->b01f`: what each dimension of input, kernel and output is."""
+    """Write the labels of a convolution's input, kernel and output: `b01f_01io->b01f`."""
 
     def side(
         first: int, first_label: str, second: int, second_label: str, spatial: Sequence[int]
@@ -268,7 +309,8 @@ def _labels(dims: ConvolutionDimensions) -> str:
     kernel = side(
         dims.kernel_input_feature, "i", dims.kernel_output_feature, "o", dims.kernel_spatial
     )
-    return f"{given}_{kernel}->{side(dims.output_batch, 'b', dims.output_feature, 'f', dims.output_spatial)}"
+    output = side(dims.output_batch, "b", dims.output_feature, "f", dims.output_spatial)
+    return f"{given}_{kernel}->{output}"
 
 
 def _braced(numbers: Iterable[int]) -> str:
@@ -276,5 +318,5 @@ def _braced(numbers: Iterable[int]) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A string in C's escapes, but for what is no ASCII."""
+    """Quote a string with C's escapes; non-ASCII characters stay as they are."""
     return json.dumps(text, ensure_ascii=False)

@@ -141,12 +141,12 @@ def test_nothing_that_counts_is_unknown_and_status_3(file, capsys):
         (TILED.replace("{1,0:T(8,128)} dot", "{1:T(8,128)} dot"), "a.hlo:6: "),
         (
             TILED.replace("f32[100,1000]", "f33[100,1000]"),
-            "'f33' is no element type; did you mean 'f32'?",
+            "'f33' is not an element type; did you mean 'f32'?",
         ),
         (TILED.replace("f32[100,1000]", "f32[?,1000]"), "a.hlo:4: "),
         (
             "no HLO at all",
-            "a.hlo:1: no HLO text, which begins with a line 'HloModule …': 'no HLO at all'",
+            "a.hlo:1: not HLO text, which begins with a line 'HloModule …': 'no HLO at all'",
         ),
         ("", "a.hlo is empty: it takes HLO text"),
     ],

@@ -201,25 +201,25 @@ def test_attributes(line, expected):
 @pytest.mark.parametrize(
     ("text", "error", "words"),
     [
-        ("", TraceError, "a.hlo: no HLO text, which begins with a line 'HloModule …'"),
+        ("", TraceError, "a.hlo: not HLO text, which begins with a line 'HloModule …'"),
         (
             "\n\nhello {",
             TraceError,
-            "a.hlo:3: no HLO text, which begins with a line 'HloModule …': 'hello {'",
+            "a.hlo:3: not HLO text, which begins with a line 'HloModule …': 'hello {'",
         ),
         (
             "HloModule m\n/*\n*/ENTRY e (a: f32[]",
             TraceError,
-            "a.hlo:3: brackets or a string are not closed before the text ends: 'ENTRY e",
+            "a.hlo:3: brackets or a string are not closed at the end of the text: 'ENTRY e",
         ),
-        ("HloModule m\n)", TraceError, "a.hlo:2: a bracket closes that was not opened"),
-        ("hello\nHloModule m", TraceError, "a.hlo:1: before the first HloModule stands 'hello'"),
+        ("HloModule m\n)", TraceError, "a.hlo:2: a bracket is closed that was not opened"),
+        ("hello\nHloModule m", TraceError, "a.hlo:1: a line before the first HloModule: 'hello'"),
         (
             "HloModule\nENTRY e {\na = f32[] parameter(0)\n}",
             TraceError,
             "a.hlo:1: the module has no name",
         ),
-        ("HloModule m", TraceError, "a.hlo:1: a module has one ENTRY computation, this one 0"),
+        ("HloModule m", TraceError, "a.hlo:1: a module has one ENTRY computation, this one has 0"),
         (
             "HloModule m\nENTRY e {\n}",
             TraceError,
@@ -233,58 +233,58 @@ def test_attributes(line, expected):
         (
             "HloModule m\nENTRY e {\na = f32[] parameter(0)\na = f32[] parameter(1)\n}",
             TraceError,
-            "a.hlo:4: there are two instructions 'a'",
+            "a.hlo:4: two instructions have the name 'a'",
         ),
         (
             "HloModule m\nENTRY e {\nb = f32[] negate(a)\n}",
             TraceError,
-            "a.hlo:3: 'b' needs 'a', which does not stand before it",
+            "a.hlo:3: 'b' needs 'a', which does not come before it",
         ),
         (
             "HloModule m\nENTRY e {\nb = f32[] map(), to_apply=f\n}",
             TraceError,
-            "a.hlo:3: it calls the computation 'f', which does not stand before it",
+            "a.hlo:3: it calls the computation 'f', which does not come before it",
         ),
         (
             "HloModule m\nENTRY e {\n\nb = f32[8]{1,0} parameter(0)\n}",
             LayoutError,
-            r"a.hlo:4: .*does not order 1 dimensions",
+            r"a.hlo:4: .*is not an order of 1 dimensions",
         ),
         (
             "HloModule m\nENTRY e {\nb = f33[8] parameter(0)\n}",
             LayoutError,
-            "a.hlo:3: .*'f33' is no element type; did you mean 'f32'",
+            "a.hlo:3: .*'f33' is not an element type; did you mean 'f32'",
         ),
         ("HloModule m\nENTRY e {\nb = f32[8]{0:T(8} parameter(0)\n}", TfperfError, "a.hlo:3: "),
         (
             "HloModule m\nENTRY e {\nb = f32[?] parameter(0)\n}",
             LayoutError,
-            "a.hlo:3: .*are no sizes",
+            "a.hlo:3: .*are not sizes",
         ),
         (
             "HloModule m\nENTRY e {\nb = f32[8] parameter(x)\n}",
             TraceError,
-            "a.hlo:3: an attribute of 'b' cannot be understood: .*'x' is no number",
+            "a.hlo:3: an attribute of 'b' cannot be read: .*'x' is not a number",
         ),
         (
             "HloModule m\nENTRY e {\nb is no instruction\n}",
             TraceError,
-            "a.hlo:3: no instruction, which is 'name = shape opcode",
+            "a.hlo:3: not an instruction, which is 'name = shape opcode",
         ),
         (
             "HloModule m\nENTRY e {\nb = f32[8] and nothing\n}",
             TraceError,
-            "a.hlo:3: no opcode with its operands behind the shape 'f32",
+            "a.hlo:3: no opcode with operands behind the shape 'f32",
         ),
         (
             "HloModule m\nENTRY e {\nb = f32[] parameter(0), metadata={op}\n}",
             TraceError,
-            "a.hlo:3: metadata is '{op}', no {key=value}",
+            "a.hlo:3: metadata is '{op}', not {key=value}",
         ),
         (
             "HloModule m\nENTRY e {\nb = f32[] parameter(0), loose\n}",
             TraceError,
-            "a.hlo:3: 'loose' is no attribute",
+            "a.hlo:3: 'loose' is not an attribute",
         ),
         (
             "HloModule m\nENTRY e {\nb = f32[] parameter(0)\nc = f32[] convolution(b, b)\n}",
@@ -318,7 +318,7 @@ def test_damaged_text_raises_only_our_errors(seed):
 def test_a_long_constant_and_many_tuples_take_no_time_or_stack():
     numbers = "{ " + ", ".join(["{ 1.5, 2.5 }"] * 100_000) + " }"
     assert last(f"c = f32[100000,2]{{1,0}} constant({numbers})").shape.elements == 200_000
-    with pytest.raises(LayoutError, match="tuples within each other"):
+    with pytest.raises(LayoutError, match="nested tuples"):
         last(f"c = {'(' * 5000}f32[]{')' * 5000} parameter(0)")
 
 

@@ -66,19 +66,19 @@ def test_every_part_of_a_layout_is_read():
         ("", "no shape at ''"),
         ("f32", "no shape at 'f32'"),
         ("f33[8]", "did you mean 'f32'"),
-        ("f32[8,x]", "are no sizes"),
-        ("f32[-1]", "are no sizes"),
-        ("f32[?]", "are no sizes"),
+        ("f32[8,x]", "are not sizes"),
+        ("f32[-1]", "are not sizes"),
+        ("f32[?]", "are not sizes"),
         ("f32[8]{0}{0}", "follows the shape"),
-        ("f32[8,4]{1}", "does not order 2 dimensions"),
-        ("f32[8,4]{1,1}", "does not order 2 dimensions"),
-        ("f32[8,4]{a,b}", "is no layout"),
-        ("f32[8,4]{1,0:T}", "is no layout"),
-        ("f32[8,4]{1,0:T()}", "T() is no part"),
-        ("f32[8,4]{1,0:T(8,*)}", "T(8,*) is no part"),
-        ("f32[8,4]{1,0:T(0,128)}", "T(0,128) is no part"),
-        ("f32[8,4]{1,0:Q(7)}", "Q(7) is no part"),
-        ("f32[8,4]{1,0:E(x)}", "E(x) is no part"),
+        ("f32[8,4]{1}", "is not an order of 2 dimensions"),
+        ("f32[8,4]{1,1}", "is not an order of 2 dimensions"),
+        ("f32[8,4]{a,b}", "is not a layout"),
+        ("f32[8,4]{1,0:T}", "is not a layout"),
+        ("f32[8,4]{1,0:T()}", "T() is not part"),
+        ("f32[8,4]{1,0:T(8,*)}", "T(8,*) is not part"),
+        ("f32[8,4]{1,0:T(0,128)}", "T(0,128) is not part"),
+        ("f32[8,4]{1,0:Q(7)}", "Q(7) is not part"),
+        ("f32[8,4]{1,0:E(x)}", "E(x) is not part"),
         ("(f32[8]", "a tuple is not closed"),
         ("(f32[8],", "no shape at ''"),
     ],
@@ -112,7 +112,7 @@ def test_a_token_is_no_leaf():
 
 def test_tuples_within_each_other_end_somewhere():
     assert padded_bytes(parse_shape("(" * 100 + "f32[2]" + ")" * 100)) == 8
-    with pytest.raises(LayoutError, match="more than 100 tuples"):
+    with pytest.raises(LayoutError, match="more than 100 nested tuples"):
         parse_shape("(" * 5000 + "f32[2]" + ")" * 5000)
 
 

@@ -134,7 +134,7 @@ def test_a_type_that_is_not_known_is_told():
     odd = module(main=parameters("f32[2000]"))
     raw = encoded(odd).replace(b"\x10\x0b", b"\x10\x63")  # ShapeProto element_type = 2: 99
     values, _ = padding_values(Recording(name="", trace=None, workload={}, lowered=((raw, 1.0),)))
-    assert "'type 99' is no element type" in values["padding_overhead"].why
+    assert "'type 99' is not an element type" in values["padding_overhead"].why
 
 
 def tiled_module():
