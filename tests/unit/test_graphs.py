@@ -1,4 +1,4 @@
-"""What is reached in a graph, by hand."""
+"""Graph reachability, by hand."""
 
 import pytest
 
@@ -21,11 +21,11 @@ BEYOND = {"a": ["b", "c"], "b": ["d"], "c": ["d", "a"], "d": [], "e": ["a"], "f"
         ("fa", "acdbf"),
     ],
 )
-def test_what_is_reached_is_found_once_the_last_first(start, found):
+def test_reached_lists_each_node_once_the_last_successor_first(start, found):
     assert "".join(reached(start, BEYOND.__getitem__)) == found
 
 
-def test_what_lies_beyond_is_asked_once():
+def test_successors_are_called_once_for_each_node():
     asked = []
     reached("ea", lambda key: asked.append(key) or BEYOND[key])
     assert asked == ["a", "c", "d", "b", "e"]

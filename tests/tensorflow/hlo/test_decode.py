@@ -43,7 +43,7 @@ def test_an_executable_needs_the_sum_of_its_allocations(sizes):
     ) == {"jit_f(1)": sum(sizes)}
 
 
-def test_what_lies_in_the_host_s_memory_is_not_the_device_s():
+def test_allocations_in_host_memory_do_not_count():
     from tensorflow.compiler.xla.service import hlo_pb2
 
     message = hlo_pb2.HloProto()
@@ -54,7 +54,7 @@ def test_what_lies_in_the_host_s_memory_is_not_the_device_s():
     ) == {"a": 107}
 
 
-def test_each_executable_is_counted_for_itself():
+def test_each_executable_is_counted_separately():
     assert buffer_bytes(
         decode_trace(space(metadata_plane({"a": hlo_proto(1, 2), "b": hlo_proto(10)})))
     ) == {"a": 3, "b": 10}
@@ -68,11 +68,11 @@ def test_a_trace_without_executables_has_none(planes):
 
 
 @pytest.mark.parametrize("value", [5, "text", 1.5, b""])
-def test_a_stat_that_holds_no_proto_counts_nothing(value):
+def test_a_stat_without_a_proto_counts_nothing(value):
     assert buffer_bytes(decode_trace(space(metadata_plane({"a": value})))) == {"a": 0}
 
 
-def test_stats_of_other_planes_are_no_executables():
+def test_stats_of_other_planes_are_ignored():
     other = plane(
         "/device:GPU:0", line("a", event("x", 0, 1)), metadata={"x": {"Hlo Proto": hlo_proto(5)}}
     )
@@ -89,7 +89,7 @@ def test_a_damaged_proto_is_an_error():
         buffer_bytes(decode_trace(space(metadata_plane({"a": damaged})), "some.pb"))
 
 
-def test_buffers_are_told_apart_as_xla_does():
+def test_buffers_are_classified_as_in_xla():
     from tensorflow.compiler.xla.service import hlo_pb2
 
     message = hlo_pb2.HloProto()
@@ -111,7 +111,7 @@ def test_buffers_are_told_apart_as_xla_does():
     assert buffer_sizes(decode_trace(space(plane("/host:CPU")))) == {}
 
 
-def test_arguments_have_the_shapes_of_the_program():
+def test_argument_shapes_are_those_of_the_program():
     from tensorflow.compiler.xla.service import hlo_pb2
 
     message = hlo_pb2.HloProto()
@@ -135,7 +135,7 @@ def test_arguments_have_the_shapes_of_the_program():
 
 
 def message(*fields):
-    """An embedded message of (number, value) pairs; a list is a packed field."""
+    """Encode an embedded message of (number, value) pairs; a list is a packed field."""
     return b"".join(
         field(n, b"".join(map(varint, value)) if isinstance(value, list) else value)
         for n, value in fields
@@ -173,7 +173,7 @@ def module(*computations, entry, fields=()):
 
 
 def one(*fields, **options):
-    """The instruction that these fields make."""
+    """Decode the instruction that these fields make."""
     found = decode_module(
         module(
             computation(1, instruction(7, "a", "parameter", *fields, **options), root=7), entry=1
@@ -190,7 +190,7 @@ def test_a_shape_has_dtype_dimensions_and_layout():
     assert (shape.elements, shape.bits, shape.bytes) == (32, 32, 128)
 
 
-def test_a_tuple_is_made_of_shapes_in_shapes():
+def test_a_tuple_has_nested_shapes():
     scalar = message((2, 16))
     shape = one(
         shape=message(
@@ -231,14 +231,14 @@ def test_a_layout_may_pack_narrow_types():
     assert one(shape=message((2, 21), (3, [5]), (5, message((7, 4))))).shape.bytes == 3
 
 
-def test_a_layout_may_round_up_the_number_of_elements():
+def test_a_layout_may_round_up_elements():
     assert one(shape=message((2, 6), (3, [5]), (5, message((1, [0]), (16, 16))))).shape == Shape(
         "u8", (5,), (), (0,), tail_alignment=16
     )
     assert one(shape=message((2, 6), (3, [5]))).shape.tail_alignment == 1
 
 
-def test_a_type_that_is_not_known_yet_has_its_number_and_no_size():
+def test_an_unknown_type_has_its_number_and_no_size():
     assert one(shape=message((2, 99), (3, [3]))).shape == Shape("type 99", (3,))
 
 
@@ -254,7 +254,7 @@ def test_a_tile_may_combine_dimensions():
     assert shape.tiles == ((-(2**63), 2),)
 
 
-def test_fields_that_are_missing_have_their_defaults():
+def test_missing_fields_have_their_defaults():
     assert one() == HloInstruction(7, "a", "parameter", one().shape)
 
 
@@ -273,11 +273,11 @@ def test_fields_that_are_missing_have_their_defaults():
     ],
     ids=range(9),
 )
-def test_the_trip_count_of_a_loop_stands_in_its_configuration(config, trips):
+def test_the_trip_count_of_a_loop_is_read_from_its_configuration(config, trips):
     assert one((43, config)).trip_count == trips
 
 
-def test_a_module_that_a_backend_compiled_has_a_schedule():
+def test_a_compiled_module_has_a_schedule():
     part = computation(1, instruction(7, "a", "parameter"), root=7)
     assert decode_module(module(part, entry=1, fields=[(7, b"")]), "m").scheduled
     assert not decode_module(module(part, entry=1), "m").scheduled
@@ -311,7 +311,7 @@ def test_the_value_of_a_scalar_constant(dtype, literal, value):
     assert (found.constant, type(found.constant)) == (value, type(value))
 
 
-def test_an_array_s_values_are_left_out():
+def test_values_of_arrays_are_left_out():
     assert (
         one((8, message((8, struct.pack("<f", 1.0)))), shape=message((2, 11), (3, [1]))).constant
         is None
@@ -363,7 +363,7 @@ PARAMETER = instruction(1, "a", "parameter")
     ],
     ids=range(10),
 )
-def test_a_module_that_cannot_be_run_is_an_error(raw, words):
+def test_an_inconsistent_module_is_an_error(raw, words):
     with pytest.raises(
         TraceError,
         match=r"trace m\.hlo: Hlo\w+Proto at byte \d+ of \d+: .*"
@@ -374,7 +374,7 @@ def test_a_module_that_cannot_be_run_is_an_error(raw, words):
         decode_module(raw, "m.hlo")
 
 
-def test_shapes_too_deep_within_each_other_are_an_error():
+def test_too_deeply_nested_shapes_are_an_error():
     shape = message((2, 11))
     for _ in range(101):
         shape = message((2, 13), (4, shape))
@@ -384,7 +384,7 @@ def test_shapes_too_deep_within_each_other_are_an_error():
 
 @cache
 def small_module():
-    """A module with every kind of message that is decoded."""
+    """Encode a module with every kind of message that is decoded."""
     window = message((1, message((1, 3), (2, 2), (3, 1), (4, -1), (5, 2), (6, 2), (7, 1))))
     inner = computation(
         1,
@@ -439,7 +439,7 @@ def small_module():
 @given(at=st.integers(0, len(small_module()) - 1), bits=st.integers(1, 255), cut=st.booleans())
 @example(at=0, bits=255, cut=True)
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_damaged_bytes_are_decoded_or_are_a_trace_error(at, bits, cut):
+def test_damaged_bytes_are_decoded_or_raise_a_trace_error(at, bits, cut):
     raw = bytearray(small_module())
     raw[at] ^= bits
     try:
@@ -454,7 +454,7 @@ def test_damaged_bytes_are_decoded_or_are_a_trace_error(at, bits, cut):
 # the executables of a trace
 
 
-def test_executables_have_their_names_and_other_metadata_is_none():
+def test_executables_are_found_by_name_among_other_metadata():
     proto = field(1, small_module())
     metadata = {
         "jit_f(1)": {"Hlo Proto": proto},
@@ -503,7 +503,7 @@ def shape_of(proto):
 
 
 def as_protobuf_reads_it(op):
-    """The fields of an instruction, in the order of ours."""
+    """Return the fields of a protobuf instruction in the order of HloInstruction."""
     dot, conv = op.dot_dimension_numbers, op.convolution_dimension_numbers
     return (
         op.id,
@@ -569,7 +569,7 @@ def as_protobuf_reads_it(op):
 
 
 def scalar_of(op):
-    """The one number in a scalar constant's literal."""
+    """Return the only number in a scalar constant's literal."""
     dtype = DTYPES[op.shape.element_type]
     if op.opcode != "constant" or op.shape.dimensions or dtype == "tuple":
         return None
@@ -585,7 +585,7 @@ def scalar_of(op):
 
 
 def plain(value):
-    """A dataclass of ours as the tuple of its fields, but for shapes."""
+    """Convert a dataclass to the tuple of its fields, except shapes."""
     slots = () if isinstance(value, Shape) else getattr(value, "__slots__", ())
     if slots:
         return tuple(plain(getattr(value, name)) for name in slots)
@@ -611,7 +611,7 @@ def assert_read_alike(ours, raw):
 
 
 @pytest.mark.parametrize("stage", ["hlo_serialized", "optimized_hlo_serialized"])
-def test_modules_of_tensorflow_are_read_as_protobuf_reads_them(stage):
+def test_modules_of_tensorflow_equal_those_of_the_protobuf_library(stage):
     import tensorflow as tf
 
     @tf.function(jit_compile=True)
@@ -662,7 +662,7 @@ def test_modules_of_tensorflow_are_read_as_protobuf_reads_them(stage):
     ("name", "n_modules"),
     [("tpu_v6e_jax_inference", 4), ("gpu_mi300_jax_conv", 8), ("gpu_v100_tf_bert_multiworker", 0)],
 )
-def test_modules_of_real_traces_are_read_as_protobuf_reads_them(name, n_modules):
+def test_modules_of_real_traces_equal_those_of_the_protobuf_library(name, n_modules):
     from tensorflow.compiler.xla.service import hlo_pb2
 
     trace, _ = real(name)

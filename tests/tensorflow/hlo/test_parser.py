@@ -1,4 +1,4 @@
-"""HLO text to modules: by hand, from what we write ourselves, and against what XLA's own bytes say of the same functions."""
+"""HLO text to modules: by hand, from printed modules, and against XLA's bytes."""
 
 import random
 from dataclasses import fields
@@ -74,7 +74,7 @@ def test_a_module_by_hand():
     assert [made.computations[key].name for key in ops["r"].called] == ["add"]
 
 
-def test_instructions_may_go_on_in_the_next_line():
+def test_instructions_may_span_lines():
     lines = """HloModule m,
         is_scheduled=true
         e (a: f32[2]) -> f32[2] {
@@ -112,7 +112,7 @@ def test_instructions_may_go_on_in_the_next_line():
         'metadata={op_name="a" profile_type={1} source_end_line=3 scheduling_name="b, c=d"}',
     ],
 )
-def test_attributes_that_are_not_kept_do_no_harm(attributes):
+def test_unused_attributes_are_skipped(attributes):
     assert last(f"a = f32[9]{{0}} all-gather(p), {attributes}", P).opcode == "all-gather"
 
 
@@ -125,7 +125,7 @@ def test_several_modules_in_one_text():
 
 
 def last(line, *before):
-    """The last instruction of a module of these lines."""
+    """Return the last instruction of a module of these lines."""
     (made,) = read_hlo(
         "\n".join(
             [
@@ -193,7 +193,7 @@ P = "p = f32[2,9,9,4]{3,2,1,0} parameter(0)"
     ],
     ids=lambda value: value.split(" = ")[1][:24] if isinstance(value, str) else "",
 )
-def test_attributes(line, expected):
+def test_attributes_are_read(line, expected):
     found = last(line, P)
     assert {name: getattr(found, name) for name in expected} == expected
 
@@ -293,7 +293,7 @@ def test_attributes(line, expected):
         ),
     ],
 )
-def test_what_is_no_hlo_is_named_with_its_line(text, error, words):
+def test_invalid_hlo_raises_with_its_line(text, error, words):
     with pytest.raises(error, match=words):
         read_hlo(text, "a.hlo")
 
@@ -315,7 +315,7 @@ def test_damaged_text_raises_only_our_errors(seed):
             assert str(error).startswith("a.hlo")  # noqa: PT017 (what comes out may also be a module)
 
 
-def test_a_long_constant_and_many_tuples_take_no_time_or_stack():
+def test_long_constants_and_deep_tuples_are_read_quickly():
     numbers = "{ " + ", ".join(["{ 1.5, 2.5 }"] * 100_000) + " }"
     assert last(f"c = f32[100000,2]{{1,0}} constant({numbers})").shape.elements == 200_000
     with pytest.raises(LayoutError, match="nested tuples"):
@@ -327,7 +327,7 @@ def test_a_long_constant_and_many_tuples_take_no_time_or_stack():
 
 @pytest.fixture(scope="module")
 def compiled():
-    """Optimised functions as XLA's text, and the same modules as bytes."""
+    """Compile functions and return XLA's text and bytes of their modules."""
     import tensorflow as tf
 
     def dense(x, w, b):
@@ -367,7 +367,7 @@ def compiled():
 
 
 def known(module):
-    """Each instruction by name, with names in place of ids."""
+    """Return the instructions by name, with names in place of ids."""
     return {
         (part.name, op.name): {
             **{one.name: getattr(op, one.name) for one in fields(op)},
@@ -381,7 +381,7 @@ def known(module):
 
 
 @pytest.mark.parametrize("number", range(6))
-def test_text_and_bytes_of_xla_give_the_same_module(compiled, number):
+def test_text_and_bytes_from_xla_give_equal_modules(compiled, number):
     text, decoded = compiled[number]
     (read,) = read_hlo(text, "m")
     assert (read.name, read.scheduled, read.entry.name) == (
@@ -392,7 +392,7 @@ def test_text_and_bytes_of_xla_give_the_same_module(compiled, number):
     assert known(read) == known(decoded)
 
 
-def test_our_own_text_gives_the_module_again(compiled):
+def test_printed_text_is_parsed_back(compiled):
     for _, decoded in compiled:
         (read,) = read_hlo(text_of(decoded), "m")
         assert known(read) == known(decoded)

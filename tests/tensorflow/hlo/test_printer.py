@@ -1,4 +1,4 @@
-"""HLO text: by hand, and against what XLA itself prints."""
+"""HLO text: by hand, and against the text that XLA prints."""
 
 import re
 from textwrap import dedent
@@ -13,7 +13,7 @@ from pytest_tfperf.hlo.printer import instruction_text, shape_text, text_of
 ADD = [*parameters("f32[]", "f32[]"), op("sum", "add", "f32[]", "p0", "p1")]
 
 
-def test_a_module_reads_as_xla_writes_it():
+def test_a_module_is_written_as_in_xla():
     fused = [
         *parameters("f32[8,4]", "f32[]"),
         op("reduce.1", "reduce", "f32[8]", "p0", "p1", called=["add"], dimensions=(1,)),
@@ -60,7 +60,7 @@ metadata={op_type="Sum" op_name="loss/Sum" source_file="model.py" source_line=12
         """)
 
 
-def test_in_a_head_every_parameter_stands_in_order_and_without_number():
+def test_the_head_lists_parameters_in_order():
     main = [
         *reversed(parameters(*["s32[]"] * 6)),
         op("t", "tuple", "(s32[], s32[], s32[], s32[], s32[], s32[])", *["p0"] * 6),
@@ -75,7 +75,7 @@ def test_in_a_head_every_parameter_stands_in_order_and_without_number():
 
 
 def root_text(*ops, **called):
-    """The text of the last instruction, without what is before the opcode."""
+    """Return the text of the last instruction from its opcode on."""
     made = module(**called, main=ops)
     return instruction_text(made, made.entry, made.entry.root).partition(" = ")[2].partition(" ")[2]
 
@@ -227,7 +227,7 @@ BODY = [op("t", "parameter", "(s32[], f32[8])")]
     ],
     ids=lambda value: value.partition("(")[0] if isinstance(value, str) else "",
 )
-def test_each_opcode_says_what_it_does(ops, called, text):
+def test_attributes_of_each_opcode(ops, called, text):
     assert root_text(*ops, **called) == text
 
 
@@ -274,11 +274,11 @@ def test_scalars_are_written_in_full(dtype, value, text):
         (Shape("tuple"), "()"),
     ],
 )
-def test_shapes(made, text):
+def test_shape_text(made, text):
     assert shape_text(made) == text
 
 
-def test_a_shape_can_be_without_layouts_inside_a_tuple_too():
+def test_shape_text_without_layouts():
     inner = shape("f32[8]", minor_to_major=(0,))
     assert (
         shape_text(Shape("tuple", parts=(inner, Shape("tuple", parts=(inner,)))), layout=False)
@@ -295,7 +295,7 @@ _LEFT_OUT = re.compile(
 
 
 def computations(text):
-    """Head of each computation, and of the module, to its lines without order, with what we leave out left out."""
+    """Return the unordered lines of each computation by its head, without what is never printed."""
     text = re.sub(r"constant\(\{[^()]*\}\)", "constant({...})", _LEFT_OUT.sub("", text))
     return {
         head: sorted(lines)
@@ -305,7 +305,7 @@ def computations(text):
 
 @pytest.fixture(scope="module")
 def compiled():
-    """What XLA prints of optimised functions, and the same modules as bytes."""
+    """Compile functions and return XLA's text and bytes of their modules."""
     import tensorflow as tf
 
     def dense(x, w, b):
@@ -342,12 +342,12 @@ def compiled():
 
 
 @pytest.mark.parametrize("number", range(3), ids=["dense", "loop", "image"])
-def test_the_text_is_that_of_xla(compiled, number):
+def test_printed_text_equals_that_of_xla(compiled, number):
     text, raw = compiled[number]
     assert computations(text_of(decode_module(raw, "m"))) == computations(text)
 
 
-def test_what_is_compared_holds_what_matters(compiled):
+def test_the_compared_modules_cover_the_main_opcodes(compiled):
     every = "".join(text for text, _ in compiled)
     opcodes = [
         "dot",

@@ -1,4 +1,4 @@
-"""The op guide on real functions and Keras models: what breaks each rule, and what does not; rewrites that claim to be equal are."""
+"""The op guide on real functions and Keras models, and the equality of its rewrites."""
 
 import keras
 import numpy as np
@@ -14,7 +14,7 @@ IMAGES, KERNEL = tf.ones((8, 16, 16, 16)), tf.ones((3, 3, 16, 16))
 
 
 def found(function, *args, autograph=True):
-    """The findings of a function, called by one that XLA compiles, called by one that TensorFlow runs."""
+    """Return the findings of a function within a compiled function within a tf.function."""
     inner = tf.function(function, jit_compile=True, autograph=autograph)
     middle = tf.function(lambda *args: inner(*args))
     graph = tf.function(lambda *args: middle(*args)).get_concrete_function(*args).graph
@@ -202,13 +202,13 @@ FUNCTIONS = [
     FUNCTIONS,
     ids=[f"{row[0]}-{i}" for i, row in enumerate(FUNCTIONS)],
 )
-def test_functions(code, breaks, keeps, args):
+def test_findings_of_functions(code, breaks, keeps, args):
     assert code in codes(breaks, *args)
     assert code not in codes(keeps, *args)
 
 
 def of_keras(*stack, inputs=IMAGES, train=False):
-    """The codes of a Keras model, in inference, or in a training step as fit runs it."""
+    """Return the codes of a Keras model in inference, or in a training step as fit runs it."""
     model = keras.Sequential([keras.Input(inputs.shape[1:], batch_size=len(inputs)), *stack])
     if not train:
         graph = tf.function(model).get_concrete_function(inputs, training=False).graph
@@ -221,7 +221,7 @@ def of_keras(*stack, inputs=IMAGES, train=False):
 
 
 class Function(keras.layers.Layer):
-    """A layer that is a function."""
+    """A layer that calls a function."""
 
     def __init__(self, function):
         super().__init__()
@@ -232,7 +232,11 @@ class Function(keras.layers.Layer):
 
 
 class SelfAttention(keras.layers.Layer):
-    """Keras' attention of a sequence to itself: by products of transposes if there is a dropout, by einsums if there is none."""
+    """
+    Keras' attention of a sequence to itself.
+
+    With a dropout it uses products of transposes, without one einsums.
+    """
 
     def __init__(self, dropout):
         super().__init__()
@@ -329,23 +333,23 @@ KERAS = [
     KERAS,
     ids=[f"{row[0]}-{i}" for i, row in enumerate(KERAS)],
 )
-def test_keras(code, breaks, keeps, train):
+def test_findings_of_keras_models(code, breaks, keeps, train):
     assert breaks is None or code in of_keras(*breaks, train=train)
     assert code not in of_keras(*keeps, train=train)
 
 
-def test_every_code_has_cases():
+def test_every_code_has_a_case():
     assert {row[0] for row in FUNCTIONS} == {row[0] for row in KERAS} == set(RULES)
 
 
-def test_what_is_drawn_in_a_loop_counts():
+def test_categorical_sampling_in_a_loop_counts():
     assert [(one.code, one.level) for one in found(drawn_in_loop, PLAIN)] == [("CATEGORICAL", "on")]
     assert [
         (one.code, one.level) for one in found(lambda x: tf.random.categorical(x, 1), PLAIN)
     ] == [("CATEGORICAL", "info")]
 
 
-def test_the_line_is_the_users():
+def test_a_finding_has_the_users_source_line():
     def step(x):
         return tf.transpose(x, (0, 2, 1))
 
@@ -362,7 +366,7 @@ def test_multiplying_before_a_sum_is_equal(axis):
     np.testing.assert_allclose(tf.reduce_sum(x, axis) * y, tf.reduce_sum(x * y, axis), rtol=1e-12)
 
 
-def test_multiplying_before_a_sum_by_what_varies_along_it_is_not_equal():
+def test_multiplying_before_a_sum_by_a_varying_factor_is_not_equal():
     x, y = random(60, 60), random(60)
     assert not np.allclose(tf.reduce_sum(x, 1) * y, tf.reduce_sum(x * y, 1))
     assert "REDUCE_THEN_MUL" not in codes(lambda x, y: tf.reduce_sum(x, 1) * y, x, y)

@@ -19,7 +19,7 @@ def decode_one(*lines, **options):
 
 
 def rows(decoded):
-    """Every event as (line, name, start, duration)."""
+    """Return every event as (line, name, start, duration)."""
     events = Events.of(decoded)
     lines = [decoded.lines[index].name for index in events.line]
     return list(
@@ -65,7 +65,7 @@ def test_a_line_knows_its_id_and_its_rows():
     ]
 
 
-def test_a_line_shows_its_display_name_where_it_has_one():
+def test_the_display_name_of_a_line_is_preferred():
     assert [part.name for part in decode_one(line("1", display_name="Steps"), line("2")).lines] == [
         "Steps",
         "2",
@@ -84,7 +84,7 @@ def test_starts_count_from_the_earliest_line_that_has_events():
     assert [part.start_ps.tolist() for part in trace.planes] == [[5000], [2000]]
 
 
-def test_fields_that_are_zero_may_be_omitted_or_written():
+def test_zero_fields_may_be_omitted():
     written = field(4, field(1, 1) + field(2, 0) + field(3, 0))
     assert rows(decode_one(line("a", event("x", 0, 0), written, field(4, b"")))) == [
         ("a", "x", 0, 0),
@@ -105,7 +105,7 @@ def test_a_start_of_any_encoded_length_is_exact(start):
     ("start", "duration"),
     [(2**61 + 1, 0), (-(2**61) - 1, 0), (-(2**63), 0), (2**63 - 1, 0), (0, 2**61 + 1), (0, -1)],
 )
-def test_a_time_that_cannot_be_is_an_error(start, duration):
+def test_an_impossible_time_is_an_error(start, duration):
     with pytest.raises(
         TraceError, match=f"XEvent at byte .* an event starts at {start} ps and takes {duration} ps"
     ):
@@ -132,17 +132,17 @@ def test_names_are_found_under_any_metadata_id(first_id):
     assert Events.of(decoded).texts("s") == ["t", ""]
 
 
-def test_an_event_without_metadata_is_called_by_its_id():
+def test_an_event_without_metadata_is_named_by_its_id():
     assert rows(decode_one(line("a", field(4, field(1, 99))))) == [("a", "event 99", 0, 0)]
 
 
-def test_two_metadata_of_one_name_are_one_name():
+def test_metadata_with_the_same_name_are_merged():
     same = field(4, field(1, 5) + field(2, field(2, "x")))
     decoded = decode_one(line("a", event("x", 0, 1), field(4, field(1, 5))), same)
     assert (decoded.names, decoded.name_index.tolist()) == (("x",), [0, 0])
 
 
-def test_text_of_a_name_that_is_not_utf8_shows_replacements():
+def test_a_name_that_is_not_utf8_has_replacement_characters():
     assert decode_trace(space(field(2, b"\xff"))).planes[0].name == "\ufffd"
 
 
@@ -167,13 +167,13 @@ def test_hostnames_errors_and_warnings_are_kept():
     )
 
 
-def test_a_plane_is_found_by_its_name_the_first_of_them():
+def test_the_first_plane_of_a_name_is_found():
     trace = decode_trace(space(plane("a"), plane("b", line("first")), plane("b")))
     assert trace.plane("b") is trace.planes[1]
     assert trace.plane("c") is None
 
 
-def test_a_plane_without_lines_has_columns_without_rows():
+def test_a_plane_without_lines_has_empty_columns():
     decoded = decode_one()
     assert (decoded.lines, decoded.names, decoded.start_ps.size, decoded.name_index.size) == (
         (),
@@ -211,7 +211,7 @@ ORDERS = [
 
 
 @pytest.mark.parametrize("parts", ORDERS, ids=range(len(ORDERS)))
-def test_fields_of_an_event_may_stand_in_any_order(parts):
+def test_fields_of_an_event_may_have_any_order(parts):
     decoded = decode_one(
         line("a", event("x", 1, 2, s=3), field(4, b"".join(parts)), event("x", 4, 5, s=6))
     )
@@ -221,7 +221,7 @@ def test_fields_of_an_event_may_stand_in_any_order(parts):
 
 @pytest.mark.parametrize("unknown", UNKNOWN)
 @pytest.mark.parametrize("place", range(5))
-def test_unknown_fields_of_an_event_are_passed_over(unknown, place):
+def test_unknown_fields_of_an_event_are_skipped(unknown, place):
     parts = [ID, OFFSET, DURATION, STAT]
     parts.insert(place, unknown)
     decoded = decode_one(line("a", event("x", 1, 2, s=3), field(4, b"".join(parts))))
@@ -230,7 +230,7 @@ def test_unknown_fields_of_an_event_are_passed_over(unknown, place):
 
 
 @pytest.mark.parametrize("count", [b"", field(4, field(1, 1) + field(4, 50))])
-def test_an_event_that_stands_for_many_has_no_start(count):
+def test_an_aggregated_event_starts_at_its_line(count):
     decoded = decode_one(
         line("a", event("x", 1, 2, s=3), field(4, ID + DURATION + count + field(5, 1000)))
     )
@@ -238,7 +238,7 @@ def test_an_event_that_stands_for_many_has_no_start(count):
 
 
 @pytest.mark.parametrize("unknown", UNKNOWN)
-def test_unknown_fields_of_a_line_a_plane_and_a_space_are_passed_over(unknown):
+def test_unknown_fields_of_lines_planes_and_spaces_are_skipped(unknown):
     parts = (
         unknown,
         line("a", unknown, event("x", 1, 2), unknown, event("x", 3, 4), unknown),
@@ -248,7 +248,7 @@ def test_unknown_fields_of_a_line_a_plane_and_a_space_are_passed_over(unknown):
     assert rows(decoded) == [("a", "x", 1, 2), ("a", "x", 3, 4)]
 
 
-def test_a_line_may_say_its_name_and_time_behind_its_events():
+def test_name_and_time_of_a_line_may_follow_its_events():
     late = line("", event("x", 1, 2), field(2, "late") + field(3, 1000), event("x", 3, 4))
     assert rows(decode_one(line("a", event("x", 0, 1), timestamp_ns=999), late)) == [
         ("a", "x", 0, 1),
@@ -257,7 +257,7 @@ def test_a_line_may_say_its_name_and_time_behind_its_events():
     ]
 
 
-def test_a_plane_may_name_its_events_before_they_come():
+def test_metadata_may_precede_the_events():
     head = field(4, field(1, 7) + field(2, field(2, "early"))) + field(2, "p")
     (decoded,) = decode_trace(space(head + field(3, field(4, field(1, 7))))).planes
     assert decoded.names == ("early",)
@@ -275,7 +275,7 @@ def test_a_plane_may_name_its_events_before_they_come():
         field(2, 2.0),
     ],
 )
-def test_a_field_of_a_line_in_the_encoding_of_another_type_is_unknown(wrong):
+def test_a_line_field_of_the_wrong_wire_type_is_skipped(wrong):
     (part,) = decode_one(line("a", wrong, id=3)).lines
     assert (part.id, part.name) == (3, "a")
 
@@ -291,7 +291,7 @@ def test_a_missing_file_is_named(tmp_path):
         read_trace(path)
 
 
-def test_a_file_is_read_and_named_in_its_trace(tmp_path):
+def test_a_trace_names_its_file(tmp_path):
     path = tmp_path / "here.xplane.pb"
     path.write_bytes(space(plane("p")))
     assert read_trace(path).path == read_trace(str(path)).path == str(path)
@@ -324,19 +324,19 @@ def test_bytes_without_a_plane_are_an_error(raw):
         (space(field(3, b"\x22")), "XLine.events at byte 5 of 5: a varint does not end"),
     ],
 )
-def test_a_message_names_file_part_byte_and_reason(raw, what):
+def test_an_error_names_file_part_byte_and_reason(raw, what):
     with pytest.raises(TraceError, match=re.escape(f"trace some.pb: {what}")):
         decode_trace(raw, "some.pb")
 
 
 @pytest.mark.parametrize("tag", [b"\xa2\x00", b"\xa2\x80\x00"])
-def test_a_tag_in_more_bytes_than_it_needs_is_an_error_and_no_endless_loop(tag):
+def test_an_overlong_tag_is_an_error(tag):
     with pytest.raises(TraceError, match="XLine at byte"):
         decode_one(line("a", event("x", 1, 2), tag + b"\x02\x08\x01"))
 
 
 def sample():
-    """The fields of a small trace with everything in it."""
+    """Return the fields of a small trace with everything in it."""
     stats = {
         "int": -1,
         "uint": xspace.Uint(2**64 - 1),
@@ -468,7 +468,7 @@ def add_event(chance, row):
 
 
 def facts_of_protobuf(message):
-    """What `facts` says of a decoded trace, read from the generated class."""
+    """Return the `facts` of a decoded trace, read by the protobuf library."""
     used = [row for part in message.planes for row in part.lines if row.events]
     origin = min((row.timestamp_ns for row in used), default=0)
 
@@ -512,7 +512,7 @@ def facts(trace):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_trace_decodes_as_the_generated_class_decodes_it(seed):
+def test_a_trace_equals_that_of_the_protobuf_library(seed):
     message = random_space(seed)
     trace = decode_trace(message.SerializeToString())
     assert facts(trace) == facts_of_protobuf(message)
@@ -524,7 +524,7 @@ def test_a_trace_decodes_as_the_generated_class_decodes_it(seed):
     [*sorted(SYNTHETIC.glob("*.xplane.pb")), "tpu_v6e_jax_inference", "gpu_mi300_jax_conv"],
     ids=lambda path: getattr(path, "name", path),
 )
-def test_a_real_trace_has_the_planes_and_events_that_the_generated_class_finds(path):
+def test_a_real_trace_equals_that_of_the_protobuf_library(path):
     from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
     path = real_trace(path) if isinstance(path, str) else path

@@ -32,14 +32,14 @@ def test_an_instruction_reads_its_operands_and_writes_its_result(opcode, result,
     assert traffic(opcode, result, *shapes) == size
 
 
-def test_scatter_reads_and_writes_what_it_updates_alone():
+def test_scatter_reads_and_writes_only_the_updated_elements():
     add = [*parameters("f32[]", "f32[]"), op("s", "add", "f32[]", "p0", "p1")]
     assert (
         traffic("scatter", "f32[1000]", "f32[1000]", "s32[3]", "f32[3]", inside=add) == 3 * 12 + 12
     )
 
 
-def test_scratch_memory_of_a_library_is_no_traffic():
+def test_scratch_memory_of_a_library_does_not_count():
     assert (
         traffic("custom-call", "(f16[8], u8[4096])", "f16[8]", custom_call_target="__cublas$gemm")
         == 32
@@ -125,7 +125,7 @@ def test_scratch_memory_of_a_library_is_no_traffic():
         ),
     ],
 )
-def test_a_fusion_moves_what_it_reads_of_its_parameters_and_writes_of_its_results(
+def test_a_fusion_counts_the_read_parts_of_parameters_and_the_written_parts_of_results(
     result, shapes, inside, size
 ):
     assert traffic("fusion", result, *shapes, inside=[*parameters(*shapes), *inside]) == size

@@ -28,7 +28,7 @@ def work(**computations):
 
 
 def shares(costs):
-    """FLOPs of matrix multiplications, and of those with 16 bits, in multiples of the test's one."""
+    """Return matmul FLOPs and those with 16 bits, in multiples of the test's product."""
     return (
         costs.matmul_flops / FLOPS,
         costs.half_flops if costs.half_flops is None else costs.half_flops / FLOPS,
@@ -42,7 +42,7 @@ BODY = [*parameters(A, W), matmul("d", "p0", "p1"), op("n", "negate", Y, "d")]
 
 
 @pytest.mark.parametrize("opcode", ["fusion", "call", "async-start"])
-def test_what_is_called_counts_once(opcode):
+def test_a_called_computation_counts_once(opcode):
     costs = work(
         body=BODY,
         main=[
@@ -54,7 +54,7 @@ def test_what_is_called_counts_once(opcode):
     assert (costs.flops, costs.matmul_flops) == (FLOPS + 2 * 128, FLOPS)
 
 
-def test_what_an_asynchronous_call_ends_with_counts_nothing_again():
+def test_the_end_of_an_asynchronous_call_counts_nothing():
     start = op("x", "async-start", Y, "p0", "p1", called=("body",))
     costs = work(
         body=BODY, main=[*parameters(A, W), start, op("y", "async-done", Y, "x", called=("body",))]
@@ -102,7 +102,7 @@ def test_a_loop_of_unknown_length_counts_once_and_is_named():
     assert (costs.flops, costs.matmul_flops, costs.once) == (FLOPS + 1, FLOPS, ("loop",))
 
 
-def test_of_a_conditional_the_largest_branch_counts():
+def test_the_largest_branch_of_a_conditional_counts():
     branch = op("x", "conditional", Y, "p2", "t", "t", called=("add", "body"))
     add = [*parameters(f"({A}, {W})"), op("a", "constant", Y), op("b", "add", Y, "a", "a")]
     inside = [
@@ -119,7 +119,7 @@ def test_of_a_conditional_the_largest_branch_counts():
     assert (costs.flops, costs.matmul_flops) == (FLOPS, FLOPS)
 
 
-def test_every_instruction_that_runs_has_its_costs_and_none_inside_a_fusion():
+def test_instructions_that_run_have_costs_and_those_in_fusions_have_none():
     fusion = op("f", "fusion", Y, "p0", "p1", called=("body",), op_name="model/dense")
     costs = work(body=BODY, main=[*parameters(A, W), fusion, op("y", "negate", Y, "f")])
     assert [
@@ -132,7 +132,7 @@ def test_every_instruction_that_runs_has_its_costs_and_none_inside_a_fusion():
     assert [cost.bytes for cost in costs.ops] == [4 * (32 + 64 + 128), 4 * 256]
 
 
-def test_the_instructions_of_a_loop_have_the_costs_of_one_round():
+def test_the_instructions_of_a_loop_have_the_costs_of_one_iteration():
     costs = {
         cost.name: cost.work.matmul_flops
         for cost in work(**loop('{"known_trip_count":{"n":"7"}}')).ops
@@ -171,7 +171,9 @@ def test_a_module_without_work_has_none():
     ],
 )
 @pytest.mark.parametrize("scheduled", [False, True])
-def test_both_operands_have_to_be_narrow_whatever_the_result_is(lhs, rhs, share, scheduled):
+def test_half_precision_needs_two_narrow_operands_and_ignores_the_result(
+    lhs, rhs, share, scheduled
+):
     ops = [*parameters(A.replace("f32", lhs), W.replace("f32", rhs)), matmul("d", "p0", "p1")]
     costs = work(scheduled=scheduled, main=[*ops, op("sum", "convert", Y, "d")])
     if scheduled and {lhs, rhs} == {"bf16", "f32"}:
@@ -180,7 +182,7 @@ def test_both_operands_have_to_be_narrow_whatever_the_result_is(lhs, rhs, share,
         assert shares(costs) == (1, share)
 
 
-def test_a_share_is_of_flops():
+def test_the_half_precision_share_is_weighted_by_flops():
     ops = [
         *parameters(half(A), half(W), "f32[16,2]"),
         matmul("d", "p0", "p1"),
@@ -247,13 +249,13 @@ def test_a_float32_program_has_no_half_precision():
     assert compiled(*parameters(A, W), matmul("d", "p0", "p1")) == (1, 0)
 
 
-def test_operands_that_are_converted_count_as_what_they_were():
+def test_converted_operands_count_with_their_original_type():
     ops = [op("a", "convert", A, "p0"), op("w", "convert", W, "p1"), matmul("d", "a", "w")]
     assert compiled(*parameters(half(A), half(W)), *ops) == (1, 1)
 
 
 def moved(opcode, *more, result=A):
-    """A 16-bit value converted and then moved."""
+    """Convert a 16-bit value and move it."""
     return [
         op("c", "convert", A, "p0"),
         op("a", opcode, result, "c", *more),
@@ -266,11 +268,11 @@ def moved(opcode, *more, result=A):
     "opcode",
     ["copy", "bitcast", "transpose", "broadcast", "reshape", "reverse", "slice", "copy-done"],
 )
-def test_conversions_are_seen_through_moves(opcode):
+def test_conversions_are_found_through_moves(opcode):
     assert compiled(*parameters(half(A), half(W)), *moved(opcode)) == (1, 1)
 
 
-def test_and_through_what_is_put_together_of_several():
+def test_conversions_are_found_through_concatenations():
     zero = op("z", "constant", "f32[]")
     assert compiled(*parameters(half(A), half(W)), zero, *moved("pad", "z")) == (1, 1)
     assert compiled(*parameters(half(A), half(W)), *moved("concatenate", "c")) == (1, 1)
@@ -283,7 +285,7 @@ def test_and_through_what_is_put_together_of_several():
     ) == (1, 1)
 
 
-def test_one_wide_part_makes_the_whole_wide():
+def test_one_wide_part_makes_the_operand_wide():
     kept = [
         op("k", "convert", A, "p0"),
         op("kh", "convert", half(A), "p2"),
@@ -293,7 +295,7 @@ def test_one_wide_part_makes_the_whole_wide():
     assert compiled(*parameters(half(A), half(W), A), *kept, *moved("concatenate", "p2")) == (1, 0)
 
 
-def test_and_through_the_branches_of_a_conditional():
+def test_conversions_are_found_through_branches():
     branch = [*parameters(A), op("w", "constant", W), matmul("d", "p0", "w")]
     unused = [*parameters(A), op("z", "constant", Y)]
     choose = op("x", "conditional", Y, "p0", "p2", "a", called=("unused", "branch"))
@@ -301,7 +303,7 @@ def test_and_through_the_branches_of_a_conditional():
     assert compiled(*main, unused=unused, branch=branch) == (1, 1)
 
 
-def test_and_through_fusions_their_parameters_and_tuples():
+def test_conversions_are_found_through_fusions_parameters_and_tuples():
     both = f"({A}, {W})"
     convert = [
         *parameters(half(A), half(W)),
@@ -324,7 +326,7 @@ def test_and_through_fusions_their_parameters_and_tuples():
 
 
 @pytest.mark.parametrize("weights", [half(W), W])
-def test_and_through_the_state_of_a_loop(weights):
+def test_conversions_are_found_through_the_state_of_a_loop(weights):
     parts = loop('{"known_trip_count":{"n":"2"}}')
     _, *start = parts["main"][2:]
     begin = [
@@ -337,7 +339,7 @@ def test_and_through_the_state_of_a_loop(weights):
     assert shares(work(scheduled=True, **parts)) == (2, 2 if weights != W else None)
 
 
-def test_a_constant_or_small_integers_take_the_other_operands_type():
+def test_constants_and_small_integers_take_the_type_of_the_second_operand():
     ops = [op("a", "convert", A, "p0"), op("w", "constant", W), matmul("d", "a", "w")]
     assert compiled(*parameters(half(A)), *ops) == (1, 1)
     ops = [op("a", "convert", A, "p0"), op("w", "convert", W, "p1"), matmul("d", "a", "w")]
@@ -345,7 +347,7 @@ def test_a_constant_or_small_integers_take_the_other_operands_type():
     assert compiled(*parameters("s32[8,4]", half(W)), *ops) == (1, None)
 
 
-def test_float32_without_a_conversion_is_not_known_where_conversions_may_have_been_removed():
+def test_float32_without_a_conversion_is_unknown_if_conversions_may_be_removed():
     ops = [op("c", "convert", half(Y), "d")]
     costs = work(scheduled=True, main=[*parameters(A, W), matmul("d", "p0", "p1"), *ops])
     assert (costs.half_flops, costs.matmul_flops) == (None, FLOPS)
@@ -355,7 +357,7 @@ def test_float32_without_a_conversion_is_not_known_where_conversions_may_have_be
     )
 
 
-def test_it_is_float32_where_they_are_kept():
+def test_float32_without_a_conversion_is_float32_if_conversions_are_kept():
     other = [
         *widened("a", "p0", A),
         *widened("w", "p1", W),
@@ -367,7 +369,7 @@ def test_it_is_float32_where_they_are_kept():
 
 
 @pytest.mark.parametrize("cast", [{"op_type": "Cast"}, {"op_name": "jit(f)/convert_element_type"}])
-def test_a_cast_of_the_programs_own_may_be_the_compilers_too(cast):
+def test_a_cast_in_the_program_may_replace_one_of_the_compiler(cast):
     assert compiled(
         *parameters(A, W),
         *widened("a", "p0", A, **cast),
@@ -383,7 +385,7 @@ def test_a_cast_of_the_programs_own_may_be_the_compilers_too(cast):
     assert compiled(*parameters(A, W), *narrowed) == (1, 1)
 
 
-def test_one_product_that_is_not_known_makes_the_share_unknown():
+def test_one_unknown_product_makes_the_share_unknown():
     known = [op("a", "convert", A, "p0"), op("w", "convert", W, "p1"), matmul("d", "a", "w")]
     costs = work(
         scheduled=True,
@@ -417,7 +419,7 @@ def test_one_product_that_is_not_known_makes_the_share_unknown():
         op("d", "fusion", Y, "p0"),
     ],
 )
-def test_an_instruction_that_does_not_fit_is_an_error_or_no_work(broken):
+def test_an_instruction_that_does_not_fit_its_operands_is_an_error_or_free(broken):
     parts = {"main": [*parameters(A, W, "f32[]"), broken]}
     if broken.opcode == "slice":
         assert work(**parts).flops == 0
@@ -473,7 +475,7 @@ def einsum(lhs, rhs):
 
 
 def mixed(x, w, v):
-    """A product in bfloat16 and one in float32."""
+    """Make a module with a product in bfloat16 and one in float32."""
     import tensorflow as tf
 
     return product(tf.cast(product(*as_bfloat16(x, w)), tf.float32), v)
@@ -552,9 +554,7 @@ CASES = {
 
 @pytest.mark.parametrize("stage", ["hlo_serialized", "optimized_hlo_serialized"])
 @pytest.mark.parametrize("name", CASES)
-def test_modules_of_tensorflow_cost_what_is_counted_by_hand_before_and_after_compilation(
-    name, stage
-):
+def test_costs_of_tensorflow_modules_equal_hand_counts_before_and_after_compilation(name, stage):
     function, shapes, flops, share = CASES[name]
     costs = module_costs(decode_module(lowered(function, *shapes, stage=stage), name))
     assert (costs.matmul_flops, costs.half_flops) == (flops, flops * share)
@@ -562,7 +562,7 @@ def test_modules_of_tensorflow_cost_what_is_counted_by_hand_before_and_after_com
     assert costs.uncounted == costs.once == ()
 
 
-def test_a_cast_back_to_float32_is_seen_before_compilation_and_not_known_after_it():
+def test_a_cast_back_to_float32_is_known_only_before_compilation():
     import tensorflow as tf
 
     def lost(x, w):
@@ -589,7 +589,7 @@ def real_module():
 
 @given(at=st.integers(0, 1 << 20), bits=st.integers(1, 255))
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_a_damaged_module_has_costs_or_is_a_trace_error(at, bits):
+def test_a_damaged_module_has_costs_or_raises_a_trace_error(at, bits):
     raw = bytearray(real_module())
     raw[at % len(raw)] ^= bits
     try:
@@ -603,7 +603,9 @@ def test_a_damaged_module_has_costs_or_is_a_trace_error(at, bits):
 
 
 def said_by_the_tpu(tpu):
-    """(flops, bytes_accessed) of each operation, by program and name: stats of the metadata of the device's events."""
+    """
+    Return (flops, bytes_accessed) of each operation by program and name, from the event metadata.
+    """
     plane = tpu.plane("/device:TPU:0")
     said = {}
     for text, spans in plane.metadata_stats.items():
@@ -623,7 +625,7 @@ def said_by_the_tpu(tpu):
     return said
 
 
-def test_costs_are_those_that_the_tpu_reports():
+def test_costs_equal_those_that_the_tpu_reports():
     tpu, _ = real("tpu_v6e_jax_inference")
     said = said_by_the_tpu(tpu)
     ours = {

@@ -1,4 +1,4 @@
-"""Modules as graphs: structure and text by hand, and how Graphviz is asked, with a stand-in for it."""
+"""Graphs of modules, and calls of a fake Graphviz."""
 
 import re
 from dataclasses import replace
@@ -42,7 +42,7 @@ def edges(text):
 
 
 def nodes(text):
-    """The label's lines of each node."""
+    """Return the label's lines of each node."""
     found = re.finditer(r'^\s*(n\d+_\d+) \[label="((?:[^"\\]|\\.)*)"', text, re.MULTILINE)
     return {name: label.split(r"\n") for name, label in (match.groups() for match in found)}
 
@@ -74,7 +74,7 @@ def test_edges_go_into_a_fusion_and_out_of_its_root():
     }
 
 
-def test_frames_lie_in_each_other_as_the_computations_do():
+def test_frames_are_nested_like_the_computations():
     frames = re.findall(
         r'^( *)subgraph cluster_(\d) \{\n *label="(.*?)"', dot_of(SMALL), re.MULTILINE
     )
@@ -115,7 +115,7 @@ def test_a_fusion_within_a_fusion():
     }
 
 
-def test_a_loop_s_computations_are_frames_of_their_own():
+def test_the_computations_of_a_loop_have_their_own_frames():
     part = [*parameters("s32[]"), op("n", "negate", "s32[]", "p0")]
     main = [*parameters("s32[]"), op("w", "while", "s32[]", "p0", called=["body", "test"])]
     found = edges(dot_of(module(body=part, test=part, main=main)))
@@ -125,7 +125,7 @@ def test_a_loop_s_computations_are_frames_of_their_own():
     } < found
 
 
-def test_what_only_names_or_gives_values_is_quieter():
+def test_parameters_and_constants_are_grey():
     text = dot_of(SMALL)
     colours = {match[1]: match[2] for match in re.finditer(r'(n\d_\d) .*? fontcolor="(\S+)"', text)}
     assert {name for name, colour in colours.items() if colour == "#666666"} == {
@@ -144,7 +144,7 @@ def test_a_long_op_name_shows_both_ends():
     assert "model/xxx" in dot_of(made)  # where the pointer stays
 
 
-def test_lines_and_tips_are_cut_before_they_are_too_long_for_graphviz():
+def test_long_lines_and_tooltips_are_cut():
     made = module(
         main=[
             op(
@@ -178,7 +178,7 @@ def test_lines_and_tips_are_cut_before_they_are_too_long_for_graphviz():
         ("two\nlines", "two lines"),
     ],
 )
-def test_any_text_is_escaped_as_dot_reads_strings(name, written):
+def test_texts_are_escaped_for_dot(name, written):
     made = replace(module(main=[op(name, "iota", "f32[8]", op_name=name)]), name=name)
     graph, *lines = dot_of(made).splitlines()
     (node,) = (line.strip() for line in lines if "n1_0" in line)
@@ -214,7 +214,7 @@ def test_the_whole_text_of_a_small_graph():
         """).removeprefix("\n")
 
 
-def test_graphviz_is_asked_for_svg_of_the_text_and_its_answer_is_the_picture(fake_graphviz):
+def test_graphviz_is_called_for_svg(fake_graphviz):
     folder = fake_graphviz(
         'printf "%s" "$*" >"$0.arguments"; cat >"$0.text"; printf "<svg>\\351</svg>"; echo warning >&2'
     )
@@ -224,7 +224,7 @@ def test_graphviz_is_asked_for_svg_of_the_text_and_its_answer_is_the_picture(fak
     assert (folder / "dot.text").read_bytes() == text.encode()
 
 
-def test_without_graphviz_there_is_no_svg(monkeypatch, tmp_path):
+def test_missing_graphviz_raises_an_export_error(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(
         ExportError, match=re.escape("needs Graphviz's dot in PATH; write a .dot file instead")
@@ -248,7 +248,9 @@ def test_without_graphviz_there_is_no_svg(monkeypatch, tmp_path):
         ),
     ],
 )
-def test_a_graphviz_that_fails_is_said(monkeypatch, fake_graphviz, script, seconds, words):
+def test_failing_graphviz_raises_an_export_error(
+    monkeypatch, fake_graphviz, script, seconds, words
+):
     fake_graphviz(script)
     monkeypatch.setattr(dot, "_DOT_SECONDS", seconds)
     with pytest.raises(ExportError, match=re.escape(words)):

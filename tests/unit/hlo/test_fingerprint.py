@@ -1,4 +1,4 @@
-"""Which modules are the same program."""
+"""Hashes of modules."""
 
 from dataclasses import replace
 
@@ -9,7 +9,9 @@ from pytest_tfperf.hlo.fingerprint import hlo_hash
 
 
 def made(*, opcode="add", result="f32[8]", operands=("p0", "p1"), called=("first",), **more):
-    """A module with two functions, of which a fusion calls one, and an instruction after it."""
+    """
+    Make a module with two functions, one of them called by a fusion, and an instruction after it.
+    """
     functions = {
         name: [*parameters("f32[8]"), op(f"{name}_op", opcode_, "f32[8]", "p0")]
         for name, opcode_ in (("first", "negate"), ("second", "exponential"))
@@ -25,7 +27,7 @@ def made(*, opcode="add", result="f32[8]", operands=("p0", "p1"), called=("first
 SAME = hlo_hash(made())
 
 
-def test_it_is_eight_digits():
+def test_the_hash_has_eight_digits():
     assert len(SAME) == 8
     assert int(SAME, 16) >= 0
 
@@ -38,12 +40,12 @@ def test_it_is_eight_digits():
         {"backend_config": '{"tuned": 1}'},
     ],
 )
-def test_names_lines_and_notes_of_the_backend_do_not_count(named):
+def test_names_lines_and_backend_configurations_do_not_count(named):
     assert hlo_hash(made(**named)) == SAME
 
 
 def renumbered(found):
-    """The same with other ids and other names."""
+    """Make the same module with other ids and names."""
 
     def part(one):
         ops = {
@@ -84,11 +86,11 @@ def test_ids_and_names_do_not_count():
         {"layout": {"minor_to_major": (0,)}},
     ],
 )
-def test_whatever_is_computed_otherwise_counts(other):
+def test_every_computed_field_counts(other):
     assert hlo_hash(made(**other)) != SAME
 
 
-def test_an_instruction_more_counts():
+def test_an_additional_instruction_counts():
     assert hlo_hash(
         module(main=[*parameters("f32[8]"), op("n", "negate", "f32[8]", "p0")])
     ) != hlo_hash(module(main=parameters("f32[8]")))

@@ -12,7 +12,7 @@ from pytest_tfperf.hlo.module import WindowDimension
 
 
 def cost(opcode, result, *shapes, **more):
-    """FLOPs of a module of one instruction: all, and those of matrix multiplications."""
+    """Return the FLOPs of a one-instruction module, and those of matrix multiplications."""
     names = [f"p{number}" for number in range(len(shapes))]
     costs = module_costs(
         module(main=[*parameters(*shapes), op("x", opcode, result, *names, **more)])
@@ -38,7 +38,7 @@ def matmul(*args, **more):
         ("f32[0,16]", "f32[0,4]", "f32[4,16]", dot([1], [0]), 0),
     ],
 )
-def test_a_dot_multiplies_and_adds_for_each_result_along_what_is_contracted(
+def test_a_dot_counts_a_multiply_add_for_each_result_and_contracted_element(
     result, lhs, rhs, dimensions, flops
 ):
     assert matmul("dot", result, lhs, rhs, dot=dimensions) == flops
@@ -99,7 +99,7 @@ def test_a_dot_multiplies_and_adds_for_each_result_along_what_is_contracted(
         ("f32[1,0,2,5]", "f32[1,2,4,3]", "f32[3,3,3,5]", window(3, 3), {}, 0),
     ],
 )
-def test_a_convolution_multiplies_where_there_is_an_input_element(
+def test_a_convolution_counts_only_elements_of_the_input(
     result, data, kernel, windows, more, flops
 ):
     assert (
@@ -137,7 +137,7 @@ def test_the_gradient_of_a_kernel_is_a_convolution_whose_window_is_the_gradient(
 
 
 def slowly_counted(window, n_input, n_kernel, n_output):
-    """One pair after another."""
+    """Count the pairs one by one."""
     places = [
         output * window.stride + kernel * window.window_dilation - window.padding_low
         for kernel, output in product(range(n_kernel), range(n_output))
@@ -157,7 +157,7 @@ small = st.integers(1, 7)
     st.integers(0, 9),
     st.integers(0, 9),
 )
-def test_pairs_are_counted_as_one_after_another_would_be(window, n_input, n_kernel, n_output):
+def test_closed_form_pair_count_equals_enumeration(window, n_input, n_kernel, n_output):
     assert _taps(window, n_input, n_kernel, n_output) == slowly_counted(
         window, n_input, n_kernel, n_output
     )
@@ -176,9 +176,7 @@ GEMM = {
 
 @pytest.mark.parametrize("target", ["__cublas$gemm", "__cublas$lt$matmul", "__cublas$lt$matmul$f8"])
 @pytest.mark.parametrize("config", [{"gemm_backend_config": GEMM, "operation_queue_id": "0"}, GEMM])
-def test_a_matrix_multiplication_of_a_library_has_its_dimensions_in_its_configuration(
-    target, config
-):
+def test_a_library_matmul_reads_its_dimensions_from_its_configuration(target, config):
     flops = matmul(
         "custom-call",
         "(f16[8,16], s8[4096])",
@@ -190,7 +188,7 @@ def test_a_matrix_multiplication_of_a_library_has_its_dimensions_in_its_configur
     assert flops == 2 * 8 * 4 * 16
 
 
-def test_a_batched_one_too():
+def test_a_batched_library_matmul_counts_its_batch():
     numbers = {
         "lhs_contracting_dimensions": [2],
         "rhs_contracting_dimensions": [1],
@@ -222,10 +220,8 @@ DATA, KERNEL, OUTPUT = "f16[8,4,4,3]", "f16[3,3,3,5]", "f16[8,2,2,5]"
         ("__cudnn$convBackwardFilter", (DATA, OUTPUT), KERNEL),
     ],
 )
-def test_a_convolution_of_a_library_multiplies_as_often_forward_and_backward(
-    target, operands, result
-):
-    """Window and dimensions are always the forward convolution's."""
+def test_a_library_convolution_and_its_gradients_have_equal_flops(target, operands, result):
+    """Window and dimensions are always those of the forward convolution."""
     flops = matmul(
         "custom-call",
         f"({result}, u8[77])",
@@ -249,7 +245,7 @@ def test_a_convolution_of_a_library_multiplies_as_often_forward_and_backward(
         ("__onednn$matmul", ""),
     ],
 )
-def test_calls_whose_work_is_not_known_are_named(target, config):
+def test_calls_of_unknown_work_are_named(target, config):
     ops = [
         *parameters("f32[8,4]", "f32[4,16]"),
         op(
@@ -274,7 +270,7 @@ def test_calls_whose_work_is_not_known_are_named(target, config):
     assert module_costs(fused).uncounted == (target,)
 
 
-def test_marks_of_the_compiler_are_no_work():
+def test_compiler_markers_are_free():
     ops = [
         *parameters("f32[8]"),
         op("x", "custom-call", "f32[8]", "p0", custom_call_target="Sharding"),
@@ -330,7 +326,7 @@ LARGER = [*parameters("f32[]", "f32[]"), op("s", "compare", "pred[]", "p0", "p1"
         ("all-reduce", "f32[8]", ["f32[8]"], {}, 8),
     ],
 )
-def test_a_reducer_is_run_as_often_as_it_is_needed(opcode, result, shapes, more, flops):
+def test_a_reducer_counts_each_of_its_runs(opcode, result, shapes, more, flops):
     names = [f"p{number}" for number in range(len(shapes))]
     costs = module_costs(
         module(
@@ -341,7 +337,7 @@ def test_a_reducer_is_run_as_often_as_it_is_needed(opcode, result, shapes, more,
     assert costs.flops == flops
 
 
-def test_select_and_scatter_compares_within_a_window_and_adds_once():
+def test_select_and_scatter_compares_within_the_window_and_adds_once():
     ops = [
         *parameters("f32[8]", "f32[4]", "f32[]"),
         op(

@@ -1,4 +1,4 @@
-"""Layouts and the bytes that arrays take in them, against the tables of the reference and against placing every element."""
+"""Layouts and padded bytes, against reference tables and against the placement of each element."""
 
 from dataclasses import replace
 from itertools import product
@@ -48,12 +48,12 @@ LAYOUTS = [
 
 
 @pytest.mark.parametrize(("text", "logical", "padded"), LAYOUTS)
-def test_a_layout_takes_so_many_bytes(text, logical, padded):
+def test_padded_bytes_of_a_layout(text, logical, padded):
     shape = parse_shape(text)
     assert (logical_bytes(shape), padded_bytes(shape)) == (logical, padded)
 
 
-def test_every_part_of_a_layout_is_read():
+def test_all_parts_of_a_layout_are_read():
     text = "bf16[<=100,60]{1,0:D(D,C)T(8,128)(2,1)L(16)#(u32)*(s64)E(8)S(5)SC(0:10,20)M(7)}"
     assert parse_shape(text) == Shape(
         "bf16", (100, 60), (True, False), (1, 0), ((8, 128), (2, 1)), 5, 8, tail_alignment=16
@@ -83,7 +83,7 @@ def test_every_part_of_a_layout_is_read():
         ("(f32[8],", "no shape at ''"),
     ],
 )
-def test_what_is_no_layout_is_told_so(text, says):
+def test_an_invalid_shape_raises_a_layout_error(text, says):
     with pytest.raises(LayoutError) as error:
         parse_shape(text)
     assert says in str(error.value)
@@ -98,19 +98,19 @@ def test_what_is_no_layout_is_told_so(text, says):
         Shape("f32", (8,), (), (0,), ((COMBINED,),)),
     ],
 )
-def test_a_decoded_shape_that_fits_no_array_is_no_number(shape):
+def test_a_decoded_shape_of_an_impossible_array_raises(shape):
     with pytest.raises(LayoutError):
         padded_bytes(shape)
 
 
-def test_a_token_is_no_leaf():
+def test_a_token_is_not_a_leaf():
     assert [leaf.dtype for leaf in leaves(parse_shape("(token[], (f32[2], opaque[]), u8[])"))] == [
         "f32",
         "u8",
     ]
 
 
-def test_tuples_within_each_other_end_somewhere():
+def test_deeply_nested_tuples_raise():
     assert padded_bytes(parse_shape("(" * 100 + "f32[2]" + ")" * 100)) == 8
     with pytest.raises(LayoutError, match="more than 100 nested tuples"):
         parse_shape("(" * 5000 + "f32[2]" + ")" * 5000)
@@ -127,7 +127,7 @@ def tiled(draw, combine=True):
 
 
 def tile_of(shape, index):
-    """Which tile holds an element: its places over the tile's sizes, where a combined dimension is one with the next."""
+    """Return the tile that holds an element."""
     tile, slowest_first = shape.tiles[0], list(reversed(shape.minor_to_major))
     places = [(shape.dimensions[number], index[number]) for number in slowest_first]
     places = [(1, 0)] * (len(tile) - len(places)) + places
@@ -142,7 +142,7 @@ def tile_of(shape, index):
 
 
 @given(tiled())
-def test_an_array_takes_all_the_tiles_that_hold_an_element(shape):
+def test_padded_bytes_cover_every_tile_that_holds_an_element(shape):
     tiles = {tile_of(shape, index) for index in product(*map(range, shape.dimensions))}
     volume = prod(size for size in shape.tiles[0] if size != COMBINED)
     assert padded_bytes(shape) == len(tiles) * volume
@@ -155,7 +155,7 @@ def test_an_array_takes_all_the_tiles_that_hold_an_element(shape):
     st.sampled_from([0, 1, 2, 4, 8, 16, 32]),
     st.sampled_from(["pred", "s4", "u2", "bf16", "f32", "c128"]),
 )
-def test_padded_is_never_below_logical(shape, alignment, bits, dtype):
+def test_padded_bytes_are_at_least_logical_bytes(shape, alignment, bits, dtype):
     shape = replace(shape, dtype=dtype, tail_alignment=alignment, element_bits=bits)
     assert padded_bytes(shape) >= logical_bytes(shape) > 0
 
@@ -172,7 +172,7 @@ def test_an_array_of_whole_tiles_is_not_padded(shape):
 
 
 @given(tiled(combine=False), st.data())
-def test_growing_a_dimension_up_to_its_tile_costs_nothing(shape, data):
+def test_growing_a_dimension_to_a_full_tile_adds_no_bytes(shape, data):
     padded = padded_dimensions(shape)
     grown = tuple(
         data.draw(st.integers(size, most))
@@ -182,6 +182,6 @@ def test_growing_a_dimension_up_to_its_tile_costs_nothing(shape, data):
 
 
 @given(tiled())
-def test_a_layout_is_written_as_it_is_read(shape):
+def test_layout_text_is_parsed_back(shape):
     text = f"u8[{','.join(map(str, shape.dimensions))}]{layout_text(shape)}"
     assert parse_shape(text) == replace(shape, dynamic=(False,) * len(shape.dimensions))

@@ -1,4 +1,4 @@
-"""Dead code, counted by hand; and the lines that are the user's."""
+"""Dead code, counted by hand, and the user's source lines."""
 
 import pytest
 from helpers.hlo import module, op, parameters
@@ -7,7 +7,7 @@ from pytest_tfperf.hlo.module import source_line
 from pytest_tfperf.hlo.traversal import without_dead_code
 
 
-def test_what_the_result_needs_stays_with_all_parameters_and_what_is_called():
+def test_dead_code_is_removed_but_parameters_and_callees_stay():
     add, idle = parameters("f32[]"), [op("i", "parameter", "f32[]")]
     main = [
         *parameters("f32[8]", "f32[9]"),
@@ -33,5 +33,5 @@ def test_what_the_result_needs_stays_with_all_parameters_and_what_is_called():
         ("/usr/lib/python3/dist-packages/jax/core.py", None),
     ],
 )
-def test_lines_of_installed_packages_are_not_the_users(file, line):
+def test_source_line_ignores_installed_packages(file, line):
     assert source_line(op("a", "tanh", "f32[8]", source_file=file, source_line=7)) == line

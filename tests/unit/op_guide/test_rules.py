@@ -1,4 +1,4 @@
-"""The op guide's rules on graphs written by hand: what breaks each, what does not, and where shapes are not known."""
+"""The op guide's rules on graphs written by hand, also with unknown shapes."""
 
 from dataclasses import replace
 
@@ -52,11 +52,11 @@ def transposed(shape, perm, consumer=None, source=None, out=None, **others):
         ((0, 32, 64), (0, 2, 1), [("AddV2", "y")], None, False),
     ],
 )
-def test_transposes(shape, perm, consumers, source, fires):
+def test_transposes_that_copy(shape, perm, consumers, source, fires):
     assert transposed(shape, perm, consumers, source).count("TRANSPOSE") == fires
 
 
-def test_a_transpose_is_free_only_where_every_consumer_takes_it():
+def test_a_transpose_is_free_only_if_every_consumer_absorbs_it():
     ops = Ops()
     y = ops("Transpose", ops.arg(8, 32, 64), [0, 2, 1], shape=(8, 64, 32))
     product = ops("BatchMatMulV2", y, ops.arg(8, 32, 4), shape=(8, 64, 4))
@@ -64,21 +64,21 @@ def test_a_transpose_is_free_only_where_every_consumer_takes_it():
     assert ops.codes(product, y) == ["TRANSPOSE"]
 
 
-def test_the_order_of_a_transpose_that_is_not_known_says_nothing():
+def test_a_transpose_of_unknown_order_has_no_finding():
     ops = Ops()
     y = ops("Transpose", ops.arg(8, 32, 64), ops.arg(3), shape=(None, None, None))
     z = ops("Transpose", ops("Placeholder", shape=None), [0, 2, 1], shape=None)
     assert ops.codes(y, z) == []
 
 
-def test_a_transpose_of_a_gradient_goes_the_other_way():
+def test_the_transpose_of_a_gradient_is_inverted():
     ops = Ops()
     perm = ops("InvertPermutation", [1, 2, 0], shape=(3,), dtype="int32")
     ops_found = ops.found(ops("Transpose", ops.arg(8, 32, 64), perm, shape=(64, 8, 32)))
     assert [one.what for one in ops_found] == ["float32[8,32,64] by (2,0,1)"]
 
 
-def test_the_features_of_a_convolution_may_be_second():
+def test_convolutions_with_features_second():
     swapped = transposed(
         (16, 8, 6, 6), (1, 0, 2, 3), [("Conv2D", "y")], attrs={"data_format": "NCHW"}
     )
@@ -135,7 +135,7 @@ def test_moves_along_padded_dimensions(op_type, before, after, more, fires):
         ((100, 31, 31, 60), (100, 31, 31, 64), True),
     ],
 )
-def test_beside_a_convolution_its_features_and_batch_are_padded(before, after, fires):
+def test_features_and_batch_are_padded_beside_a_convolution(before, after, fires):
     ops = Ops()
     padded = ops("Pad", ops.arg(*before), ops.arg(4, 2), shape=after)
     assert (
@@ -168,7 +168,7 @@ def test_reshapes_of_padded_rows(before, after, fires):
     assert ops.codes(ops("Reshape", x, ops.arg(2), shape=after)) == ["PADDED_RESHAPE"] * fires
 
 
-def test_an_argument_of_rank_1_is_meant_to_be_reshaped():
+def test_reshaping_a_flat_argument_is_allowed():
     ops = Ops()
     assert ops.codes(ops("Reshape", ops.arg(6400), ops.arg(2), shape=(100, 64))) == []
     assert ops.codes(
@@ -179,7 +179,7 @@ def test_an_argument_of_rank_1_is_meant_to_be_reshaped():
 @pytest.mark.parametrize(
     "op_type", ["SpaceToBatchND", "BatchToSpaceND", "SpaceToDepth", "DepthToSpace"]
 )
-def test_space_and_batch(op_type):
+def test_space_to_batch_ops(op_type):
     ops = Ops()
     (one,) = ops.found(ops(op_type, ops.arg(8, 8, 8, 16), shape=(8, 4, 4, 64), line="model.py:3"))
     assert (one.code, one.level, one.line, one.what) == (
@@ -199,14 +199,14 @@ def batch_norm(axes, shape=(8, 6, 6, 16), epsilon=()):
     )
 
 
-def test_batch_norm_that_is_not_fused():
+def test_unfused_batch_norm():
     assert batch_norm([0, 1, 2]) == batch_norm([0, 1, -2]) == ["UNFUSED_BN"]
     assert batch_norm([3]) == batch_norm([1, 2]) == []  # of a layer, of an instance
     assert batch_norm([0, 1, 2], epsilon=(16,)) == []
     assert batch_norm([0, 1, 2], shape=(None, None, None, 16)) == ["UNFUSED_BN"]
 
 
-def test_batch_norm_of_moving_statistics():
+def test_unfused_batch_norm_with_moving_statistics():
     ops = Ops()
     variance = ops("ReadVariableOp", ops.arg(), shape=(16,))
     scale = ops("Rsqrt", ops("AddV2", variance, ops("Const", shape=()), shape=(16,)), shape=(16,))
@@ -214,7 +214,7 @@ def test_batch_norm_of_moving_statistics():
     assert ops.codes(ops("Mul", ops.arg(8, 16), scale, shape=(8, 16))) == ["UNFUSED_BN"]
 
 
-def test_the_fused_batch_norm_is_none():
+def test_fused_batch_norm_has_no_finding():
     ops = Ops()
     assert ops.codes(ops("FusedBatchNormV3", ops.arg(8, 6, 6, 16), shape=(8, 6, 6, 16))) == []
 
@@ -239,7 +239,7 @@ def test_gradients_of_max_pooling_and_normal_samples():
 
 
 @pytest.mark.parametrize(("in_loop", "level"), [(False, "info"), (True, "on")])
-def test_categories_count_in_loops(in_loop, level):
+def test_categorical_sampling_counts_in_loops(in_loop, level):
     ops = Ops()
     (one,) = ops.found(
         ops("Multinomial", ops.arg(4, 32), 1, shape=(4, 1), dtype="int64", in_loop=in_loop)
@@ -271,21 +271,21 @@ def in_turn(first_axes, second_axes, between="Sub", shape=(8, 64)):
     return ops.codes(ops("Mean", spread, second_axes, shape=(8,)))
 
 
-def test_reductions_in_turn():
+def test_sequential_reductions():
     assert in_turn([1], [-1]) == ["SEQ_REDUCTION"]
     assert in_turn([1], [0]) == []
     assert in_turn([1], [1], between="MatMul") == []
     assert in_turn([1], [1], shape=(8, 1)) == []  # reduces nothing
 
 
-def test_reductions_side_by_side():
+def test_parallel_reductions_have_no_finding():
     ops = Ops()
     x = ops.arg(8, 64)
     means = [ops("Mean", y, [1], shape=(8,)) for y in (x, ops("Square", x, shape=(8, 64)))]
     assert ops.codes(ops("Sub", means[1], ops("Square", means[0], shape=(8,)), shape=(8,))) == []
 
 
-def test_what_a_tpu_cannot_run():
+def test_ops_without_a_tpu_kernel():
     ops = Ops()
     x = ops.arg(8, 64)
     fetched = ops("IteratorGetNext", x, shape=(8,), compiles=False)
@@ -297,7 +297,7 @@ def test_what_a_tpu_cannot_run():
     ]
 
 
-def test_what_only_another_op_without_a_kernel_takes_is_part_of_that():
+def test_consecutive_ops_without_a_kernel_are_one_finding():
     ops = Ops()
     text = ops("StringFormat", ops.arg(8), dtype="string", shape=(), compiles=False)
     printed = ops("PrintV2", text, compiles=False)
@@ -313,7 +313,7 @@ def epilogue(mover, moved_shape, op_type="Relu", perm=None, product="Conv2D", sh
     return ops.codes(ops(op_type, y, *[bias] * (op_type != "Relu"), shape=moved_shape))
 
 
-def test_epilogues_apart_from_their_product():
+def test_epilogues_separated_from_their_product():
     assert epilogue("Transpose", (8, 16, 6, 6), perm=[0, 3, 1, 2]) == [
         "TRANSPOSE",
         "UNFUSED_EPILOGUE",
@@ -331,7 +331,7 @@ def test_epilogues_apart_from_their_product():
     assert epilogue("Transpose", (8, 16, 6, 6), "AddN", perm=[0, 3, 1, 2]) == ["TRANSPOSE"]
 
 
-def test_the_registry():
+def test_parse_codes_accepts_registered_codes_only():
     assert [rule.code for rule in RULES.values() if rule.level == "on"] == [
         "TRANSPOSE",
         "SPACE_BATCH",
@@ -345,7 +345,7 @@ def test_the_registry():
     assert parse_codes("TRANSPOSE") == parse_codes(["TRANSPOSE"]) == ("TRANSPOSE",)
 
 
-def test_of_several_replicas_the_first_counts():
+def test_only_the_first_replica_counts():
     names = [
         "outer/transpose",
         "outer/replica_1/transpose",
@@ -360,7 +360,7 @@ def test_of_several_replicas_the_first_counts():
     assert [one.op for one in ops.found(*results)] == [names[0], *names[3:]]
 
 
-def test_an_empty_graph_breaks_nothing():
+def test_an_empty_graph_has_no_findings():
     assert Ops().codes() == []
 
 
@@ -409,7 +409,7 @@ def test_a_concatenation_to_a_scalar_has_no_findings():
 
 
 @given(st.lists(st.tuples(st.sampled_from(TYPES), SOURCES, SHAPES, VALUES), min_size=1, max_size=8))
-def test_no_graph_is_too_odd(rows):
+def test_any_graph_is_checked_without_error(rows):
     ops = Ops()
     for op_type, sources, shape, value in rows:
         inputs = [
@@ -422,7 +422,7 @@ def test_no_graph_is_too_odd(rows):
 
 
 @given(st.lists(st.tuples(st.sampled_from(TYPES[:20]), SOURCES), min_size=1, max_size=8))
-def test_where_no_shape_is_known_nothing_is_said(rows):
+def test_unknown_shapes_have_no_shape_findings(rows):
     ops = Ops()
     for op_type, sources in rows:
         ops(

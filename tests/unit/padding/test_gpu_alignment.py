@@ -33,7 +33,7 @@ from pytest_tfperf.trace.xspace import decode_trace
         ("f64", 2, 16),
     ],
 )
-def test_alignment_is_in_bytes(dtype, good, at_best):
+def test_good_alignment_depends_on_bytes(dtype, good, at_best):
     assert (always_good(dtype), best(dtype)) == (good, at_best)
 
 
@@ -48,7 +48,7 @@ def test_alignment_is_in_bytes(dtype, good, at_best):
         (4096, 50304, (256, 128), 0.0),
     ],
 )
-def test_whole_tiles_are_computed(rows, columns, tile, overhead):
+def test_tile_overhead_counts_whole_tiles(rows, columns, tile, overhead):
     assert round(tile_overhead(rows, columns, tile), 6) == overhead
 
 
@@ -59,7 +59,7 @@ def test_whole_tiles_are_computed(rows, columns, tile, overhead):
         (512, 30522, (128, 128), 956, 0.016736, 0.104603),
     ],
 )
-def test_the_last_wave_is_not_full(rows, columns, tile, tiles, a100, h100):
+def test_wave_overhead_counts_the_last_wave(rows, columns, tile, tiles, a100, h100):
     assert tiles_of(rows, columns, tile) == tiles
     assert [round(wave_overhead(tiles, sms), 6) for sms in (SMS["A100"], SMS["H100 SXM"])] == [
         a100,
@@ -82,7 +82,7 @@ def test_the_last_wave_is_not_full(rows, columns, tile, tiles, a100, h100):
         (64, "bf16", 64),
     ],
 )
-def test_the_good_size(size, dtype, good):
+def test_aligned_size(size, dtype, good):
     assert aligned_size(size, dtype) == good
 
 
@@ -101,7 +101,7 @@ def only(made):
     return found
 
 
-def test_a_dot():
+def test_a_dot_is_a_gemm():
     found = only(dense(512, 30522, 768, op_name="logits", source_file="m.py", source_line=3))
     assert (
         found.op,
@@ -122,7 +122,7 @@ def test_a_dot():
     assert misaligned(found) == (("columns", 30522, 30528),)
 
 
-def test_a_batched_dot_of_any_order():
+def test_a_batched_dot_in_any_dimension_order():
     ops = parameters("f16[7,64,12,100]", "f16[7,12,50,64]")
     made = module(
         main=[
@@ -251,7 +251,7 @@ def test_a_batched_dot_of_any_order():
         "cublas",
     ],
 )
-def test_convolutions_and_library_calls(ops, expected):
+def test_sizes_of_convolutions_and_library_calls(ops, expected):
     found = only(module(main=ops))
     assert (
         found.matmul.rows,
@@ -293,12 +293,12 @@ def test_convolutions_and_library_calls(ops, expected):
     ],
     ids=["vector", "integers", "empty", "depthwise", "unknown call"],
 )
-def test_what_no_tensor_core_multiplies_is_left_out(ops):
+def test_products_that_tensor_cores_do_not_compute_are_left_out(ops):
     assert gemms_of([module(main=ops)]) == []
     assert alignment_table([]) is None
 
 
-def test_the_table_has_each_product_once_with_its_overheads():
+def test_the_table_lists_each_product_once_with_its_overheads():
     gemms = gemms_of([dense(2304, 1793, 64), dense(64, 64, 64), dense(64, 64, 64)])
     table = alignment_table(gemms)
     rows = table.records()
@@ -319,7 +319,7 @@ def test_the_table_has_each_product_once_with_its_overheads():
     assert not alignment_table(gemms, sms=80).records()[0]["wave_overhead"].startswith("A100")
 
 
-def test_the_advice_names_the_largest_product_that_is_not_aligned():
+def test_the_advice_names_the_largest_misaligned_product():
     (advice,) = alignment_advice(
         gemms_of([dense(4096, 50257, 768), dense(100, 64, 64), dense(8192, 65536, 1024)])
     )
@@ -340,7 +340,7 @@ def gpu_trace(**stats):
     )
 
 
-def test_gpus_of_nvidia_alone_get_table_and_advice():
+def test_only_nvidia_gpus_have_table_and_advice():
     made = dense(4096, 50257, 768)
     table, advice = gpu_alignment(gpu_trace(compute_cap_major=8, core_count=108), [made])
     assert len(table.rows) == len(advice) == 1
@@ -356,7 +356,7 @@ def test_gpus_of_nvidia_alone_get_table_and_advice():
     ("capability", "dtype", "known"),
     [(7, "f32", False), (7, "f16", True), (8, "f32", True), (8, "f64", True)],
 )
-def test_older_gpus_have_tensor_cores_for_16_bits_alone(capability, dtype, known):
+def test_older_gpus_have_tensor_cores_only_for_16_bits(capability, dtype, known):
     table, _ = gpu_alignment(
         gpu_trace(compute_cap_major=capability, core_count=80), [dense(256, 256, 256, dtype)]
     )

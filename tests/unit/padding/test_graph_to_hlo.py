@@ -1,4 +1,6 @@
-"""The graph of a step in place of its HLO: products, convolutions, reductions and arrays as XLA would write them."""
+"""
+HLO made from a step's graph: products, convolutions, reductions and arrays as XLA writes them.
+"""
 
 import pytest
 from helpers.hlo import labels
@@ -15,7 +17,7 @@ from pytest_tfperf.values import Unknown
 
 
 def graph(*rows):
-    """Ops of (name, type, shape of the result, names of operands, more)."""
+    """Make a graph of ops (name, type, shape of the result, names of operands, further fields)."""
     places = {row[0]: place for place, row in enumerate(rows)}
     ops = [
         OpNode(
@@ -72,13 +74,13 @@ def test_convolutions_and_their_gradients(row, how, product):
     assert (work.m, work.n, work.k) == product
 
 
-def test_features_before_the_picture():
+def test_convolutions_with_features_before_the_image():
     row = ("c", "Conv2D", (2, 20, 8, 8), ("x", "k"), {"attrs": {"data_format": "NCHW"}})
     made = module_of(graph(("x", "Placeholder", (2, 3, 8, 8), ()), K, row), None)
     assert only(made, "convolution").convolution == labels("bf01_01io->bf01")
 
 
-def test_of_depthwise_convolutions_nothing_is_said():
+def test_depthwise_convolutions_are_skipped():
     made = module_of(
         graph(
             X,
@@ -115,7 +117,7 @@ def test_of_depthwise_convolutions_nothing_is_said():
         ),
     ],
 )
-def test_products(left, right, result, kind, more, product):
+def test_matrix_multiplications(left, right, result, kind, more, product):
     made = module_of(
         graph(
             ("l", "Placeholder", left, ()),
@@ -128,7 +130,7 @@ def test_products(left, right, result, kind, more, product):
     assert (work.m[0], work.n[0], work.k[0], work.count) == product
 
 
-def test_arrays_are_those_of_hlo():
+def test_arrays_equal_those_of_hlo():
     made = module_of(
         graph(
             X,
@@ -178,12 +180,12 @@ def test_a_variable_counts_once_however_often_it_is_read():
         ([("q", "Placeholder", (4, 4), ()), ("e", "XlaDotV2", (4, 4), ("q", "q"))], "XlaDotV2"),
     ],
 )
-def test_what_is_not_known_is_told(rows, says):
+def test_an_unknown_size_raises_with_its_op(rows, says):
     with pytest.raises(NotStatic, match=says):
         module_of(graph(*rows), None)
 
 
-def test_a_step_that_is_not_lowered_is_predicted_from_its_graph_at_the_batch_of_a_replica():
+def test_a_step_without_hlo_is_predicted_from_its_graph_at_the_replica_batch():
     ops = graph(X, K, ("c", "Conv2D", (None, 8, 8, 20), ("x", "k")))
     recording = Recording(
         name="",

@@ -1,4 +1,4 @@
-"""What a matrix unit computes for sizes that do not fill it, against the table of the reference."""
+"""The overhead of sizes that do not fill the matrix unit, against the reference table."""
 
 import pytest
 from helpers.hlo import dot, labels, module, op, parameters, window
@@ -28,7 +28,7 @@ def product(m, n, k):
         ((2048, 2048, 64), 3.0, "v7x"),
     ],
 )
-def test_a_product(sizes, expected, name):
+def test_overhead_of_one_product(sizes, expected, name):
     low, high = MatrixWork((product(*sizes),)).overhead(generation(name))
     assert round(low, 6) == round(high, 6) == expected
 
@@ -54,7 +54,7 @@ def convolution(data, kernel, result, how="b01f_01io->b01f", **more):
     ]
 
 
-def test_a_first_convolution_is_a_range():
+def test_a_convolution_with_few_channels_has_a_range():
     found = work(*convolution("f32[128,224,224,3]", "f32[7,7,3,128]", "f32[128,218,218,128]"))
     low, high = found.overhead(generation("v5e"))
     assert (round(low, 2), round(high, 1)) == (0.74, 41.7)
@@ -78,7 +78,7 @@ def test_gradients_have_the_flops_of_their_convolution():
     assert of_kernel.products == (Product("y", (3, 9), (5, 1), (640, 1)),)
 
 
-def test_the_gradient_of_a_strided_convolution_counts_its_own_positions():
+def test_the_gradient_of_a_strided_convolution_counts_only_input_positions():
     ops = [
         *parameters("f32[10,4,4,5]", "f32[3,3,3,5]"),
         op(
@@ -103,7 +103,7 @@ def test_a_convolution_without_a_window_is_a_product():
 
 
 @pytest.mark.parametrize("groups", [{"feature_groups": 3}, {"batch_groups": 3}])
-def test_of_grouped_convolutions_nothing_is_said(groups):
+def test_grouped_convolutions_are_skipped(groups):
     found = work(
         *convolution(
             "f32[8,8,8,3]", "f32[3,3,1,3]", "f32[8,8,8,3]", op_name="net/depthwise", **groups
@@ -116,7 +116,7 @@ def test_of_grouped_convolutions_nothing_is_said(groups):
     )
 
 
-def test_products_weigh_as_often_as_they_run():
+def test_products_are_weighted_by_their_runs():
     first = module(
         main=[
             *parameters("f32[8,128]", "f32[128,128]"),

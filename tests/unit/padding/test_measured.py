@@ -1,4 +1,4 @@
-"""Which arrays of a TPU's executables count, and what their layouts cost."""
+"""Arrays of a TPU's executables that count, and the cost of their layouts."""
 
 from dataclasses import replace
 
@@ -33,7 +33,7 @@ def counted(*lines, before="", tpu=V5E):
     )
 
 
-def test_padding_is_of_bytes_over_all_arrays():
+def test_overhead_is_the_ratio_of_bytes_of_all_arrays():
     module = hlo(
         f'p = {THIN} parameter(0), metadata={{op_name="x"}}',
         f'ROOT a = {BIG} custom-call(p), metadata={{op_type="MatMul" op_name="model/dense" source_file="model.py" source_line=7}}',
@@ -74,7 +74,7 @@ def test_padding_is_of_bytes_over_all_arrays():
         ),  # of the tuple's arrays the one in HBM
     ],
 )
-def test_known_layouts(shape, overhead):
+def test_overhead_of_known_layouts(shape, overhead):
     found = measured_padding([hlo(f"p = {shape} parameter(0)")], V5E)
     assert (round(found.low, 6), round(found.high, 6), found.source) == (
         overhead,
@@ -92,7 +92,7 @@ def test_known_layouts(shape, overhead):
         "f32[0,128]{1,0:T(8,128)}",
     ],
 )
-def test_arrays_of_one_tile_alone_have_no_overhead_to_speak_of(shape):
+def test_arrays_of_one_tile_have_no_overhead(shape):
     assert isinstance(measured_padding([hlo(f"p = {shape} parameter(0)")], V5E), Unknown)
 
 
@@ -119,7 +119,7 @@ def test_several_executables_count_together():
     ],
     ids=lambda line: line.split("} ")[-1].split("]")[0] + line[4:15],
 )
-def test_what_is_no_array_of_its_own_does_not_count(line):
+def test_instructions_that_make_no_array_do_not_count(line):
     assert counted(f"p = {THIN} parameter(0)", line) == ["p"]
 
 
@@ -136,18 +136,18 @@ def test_what_is_no_array_of_its_own_does_not_count(line):
         ("a = f32[4096,10]{1,0:T(8,128)} all-gather-done(p)", ["a"]),
     ],
 )
-def test_what_is_made_counts(line, names):
+def test_new_arrays_count(line, names):
     assert counted(f"p = {THIN} parameter(0)", line) == ["p", *names]
 
 
-def test_what_a_fusion_holds_inside_is_never_in_memory():
+def test_arrays_inside_a_fusion_do_not_count():
     inside = f"f {{\nq = {THIN} parameter(0)\nROOT n = {THIN} negate(q)\n}}"
     assert counted(
         f"p = {THIN} parameter(0)", f"a = {BIG} fusion(p), kind=kLoop, calls=f", before=inside
     ) == ["p", "a"]
 
 
-def test_what_a_loop_is_given_and_hands_on_counts_once():
+def test_the_state_of_a_loop_counts_once():
     body = f"""
         body {{
         t = ({THIN}, {BIG}) parameter(0)
@@ -172,13 +172,13 @@ def test_what_a_loop_is_given_and_hands_on_counts_once():
     assert sorted(counted(*lines, before=body)) == ["b", "many", "own", "p"]
 
 
-def test_the_result_of_a_branch_is_that_of_the_conditional():
+def test_the_result_of_a_branch_counts_once():
     branch = f"f {{\nq = {THIN} parameter(0)\nown = {THIN} abs(q)\nROOT n = {THIN} negate(own)\n}}"
     line = f"c = {THIN} conditional(p, p, p), branch_computations={{f, f}}"
     assert sorted(counted(f"p = {THIN} parameter(0)", line, before=branch)) == ["c", "own", "p"]
 
 
-def test_arrays_without_tiles_get_those_of_the_generation_and_are_an_estimate():
+def test_arrays_without_tiles_are_estimated_with_those_of_the_generation():
     lines = ["p = f32[128,3]{1,0} parameter(0)", f"a = {BIG} parameter(1)"]
     found = measured_padding([hlo(*lines)], V5E)
     assert (found.source, found.notes) == (
@@ -194,7 +194,7 @@ def test_arrays_without_tiles_get_those_of_the_generation_and_are_an_estimate():
     assert measured_padding([one_row], generation("v3")).low == 1.0
 
 
-def test_arrays_of_dynamic_sizes_are_said_to_count_at_their_bounds():
+def test_a_note_names_arrays_of_dynamic_sizes():
     found = measured_padding([hlo("p = f32[<=100,60]{1,0:T(8,128)} parameter(0)")], V5E)
     assert (round(found.low, 6), found.notes) == (
         1.218667,
@@ -202,13 +202,13 @@ def test_arrays_of_dynamic_sizes_are_said_to_count_at_their_bounds():
     )
 
 
-def test_where_nothing_counts_there_is_a_reason():
+def test_a_module_without_large_arrays_has_a_reason():
     words = "none of the 1 arrays that the executables keep in the TPU's memory takes more than 4 KiB, which is one tile"
     assert measured_padding([hlo("p = f32[8]{0:T(128)} parameter(0)")], V5E) == Unknown(words)
     assert measured_padding([], V5E).why.startswith("none of the 0 arrays")
 
 
-def test_a_type_that_is_not_known_is_a_reason():
+def test_an_unknown_type_is_a_reason():
     part = hlo(f"p = {BIG} parameter(0)").computations[1]
     damaged = {
         key: replace(op, shape=Shape("type 77", (8, 8))) for key, op in part.instructions.items()
@@ -222,7 +222,7 @@ def test_has_tiles():
     assert not has_tiles(hlo("p = f32[1024,10]{1,0} parameter(0)"))
 
 
-def test_the_recorded_tpu_trace_holds_aligned_arrays_alone():
+def test_the_recorded_tpu_trace_holds_only_aligned_arrays():
     trace, _ = real("tpu_v6e_jax_inference")
     tpu = trace_generation(trace)
     found = measured_padding([program.module for program in programs_of(trace)], tpu)

@@ -1,4 +1,4 @@
-"""The padding of a step as metrics: their bounds, what they say, and why they are unknown."""
+"""The padding of a step as metrics: bounds, details, and reasons for unknown values."""
 
 import pytest
 from helpers.hlo import dot, encoded, module, op, parameters
@@ -26,7 +26,7 @@ ADD = module(
 )
 
 
-def test_a_parameter_is_between_its_best_order_and_its_own():
+def test_the_range_of_a_parameter_spans_its_best_order_and_its_own():
     values, tables = padding_values(recording(ADD))
     value = values["padding_overhead"]
     assert (value.number, value.low(), value.high()) == pytest.approx(
@@ -54,7 +54,7 @@ def test_a_parameter_is_between_its_best_order_and_its_own():
     )
 
 
-def test_lines_are_those_of_the_graph():
+def test_source_lines_come_from_the_graph():
     graph = OpGraph(
         ops=(
             OpNode(name="net/sum", op_type="Sum", line="model.py:3"),
@@ -66,7 +66,7 @@ def test_lines_are_those_of_the_graph():
     assert " at model.py:3: " in values["padding_overhead"].detail["where"]
 
 
-def test_lines_are_found_where_xla_leaves_out_the_call():
+def test_source_lines_are_found_without_the_name_of_the_call():
     graph = OpGraph(
         ops=(OpNode(name="StatefulPartitionedCall/net/sum", op_type="Sum", line="model.py:4"),)
     )
@@ -74,7 +74,7 @@ def test_lines_are_found_where_xla_leaves_out_the_call():
     assert cells(tables["padding"], "line") == ["model.py:4"]
 
 
-def test_the_generation_is_that_which_was_asked_for():
+def test_the_requested_generation_is_used():
     ops = parameters("bf16[17,1024]")
     assert [
         padding_values(recording(module(main=ops), tpu=tpu))[0]["padding_overhead"].number
@@ -122,7 +122,7 @@ def test_aligned_arrays_have_no_overhead_and_no_table():
         ),
     ],
 )
-def test_what_is_not_known_has_a_reason(made, memory, matrix_unit):
+def test_unknown_padding_has_a_reason(made, memory, matrix_unit):
     values, tables = padding_values(made)
     assert [value.number for value in values.values()] == [None, None]
     assert memory in values["padding_overhead"].why
@@ -130,7 +130,7 @@ def test_what_is_not_known_has_a_reason(made, memory, matrix_unit):
     assert tables == {}
 
 
-def test_a_type_that_is_not_known_is_told():
+def test_an_unknown_type_is_named():
     odd = module(main=parameters("f32[2000]"))
     raw = encoded(odd).replace(b"\x10\x0b", b"\x10\x63")  # ShapeProto element_type = 2: 99
     values, _ = padding_values(Recording(name="", trace=None, workload={}, lowered=((raw, 1.0),)))
@@ -154,12 +154,12 @@ def test_executables_with_tiles_are_measured():
     assert tables["padding"].title == "Padding on a TPU v5e (measured)"
 
 
-def test_a_trace_of_a_tpu_without_hlo_says_nothing():
+def test_a_tpu_trace_without_hlo_is_unknown():
     values, _ = padding_values(recording(ADD), (), generation("v6e"))
     assert "does not hold the HLO of what ran on the TPU" in values["padding_overhead"].why
 
 
-def test_products_of_a_step():
+def test_matrix_unit_overhead_of_a_step():
     layer = [
         *parameters("f32[100,2048]", "f32[2048,1000]"),
         op("y", "dot", "f32[100,1000]", "p0", "p1", dot=dot([1], [0]), op_name="net/dot"),

@@ -1,4 +1,4 @@
-"""The layouts and bytes that a TPU would give arrays, against the tables of the reference, and which arrays are counted."""
+"""Predicted layouts and bytes of arrays, against reference tables, and the arrays that count."""
 
 from dataclasses import replace
 
@@ -47,7 +47,7 @@ def overhead(made):
         ("f32[1025]", (2048,), 0.998049, "v5e"),
     ],
 )
-def test_row_major(text, padded, expected, name):
+def test_row_major_layouts(text, padded, expected, name):
     made = row_major(shape(text), generation(name))
     assert (padded_dimensions(made), overhead(made)) == (padded, expected)
 
@@ -65,7 +65,7 @@ def test_row_major(text, padded, expected, name):
         ("f32[]", 127, ()),
     ],
 )
-def test_parameters_lie_as_they_need_least(text, expected, order):
+def test_parameters_are_laid_out_compactly(text, expected, order):
     made = compact(shape(text), V5E)
     assert (overhead(made), made.minor_to_major) == (expected, order)
 
@@ -87,13 +87,13 @@ def test_parameters_lie_as_they_need_least(text, expected, order):
         ((1, 224, 224, 3), "[2,224,224,128]{3,0,2,1:T(2,128)}", 84.333333, "v3"),
     ],
 )
-def test_what_convolutions_read_and_write(sizes, layout, expected, name):
+def test_layouts_of_convolution_data(sizes, layout, expected, name):
     plain = shape(f"f32[{','.join(map(str, sizes))}]")
     made = tiled(plain, convolution_order(4, Data(0, 0, 3), sizes[0]), generation(name))
     assert (padded_text(made), overhead(made)) == (f"f32{layout}", expected)
 
 
-def test_features_before_the_picture_are_the_second():
+def test_layouts_with_features_before_the_image():
     assert convolution_order(4, Data(0, 0, 1), 128) == (0, 1, 3, 2)
 
 
@@ -111,7 +111,9 @@ def conv(name, result, data, kernel, how="b01f_01io->b01f", **more):
 
 
 def two_convolutions(batch):
-    """A training step: two convolutions, the gradients of both kernels and of what lies between; nothing fuses in between."""
+    """
+    Make a training step of two convolutions with both kernel gradients and the gradient in between.
+    """
     activation, image = f"f32[{batch},32,32,20]", f"f32[{batch},32,32,3]"
     return module(
         main=[
@@ -161,14 +163,14 @@ def test_the_batch_of_a_kernel_gradient_is_that_of_its_data():
     assert common_batches([two_convolutions(100)]) == (100,)
 
 
-def test_kernels_may_lie_either_way():
+def test_kernels_may_have_either_order():
     kernel = next(one for one in predict([two_convolutions(100)], V5E).buffers if one.name == "p1")
     assert (kernel.logical_bytes, kernel.lower_bytes) == (3 * 3 * 3 * 20 * 4, 9 * 4 * 128 * 4)
     assert (kernel.padded_bytes, kernel.upper_bytes) == (9 * 4 * 128 * 4, 9 * 24 * 128 * 4)
 
 
 def one_convolution(first, second, **more):
-    """Two convolutions of different batches."""
+    """Make two convolutions of different batches."""
     parts = []
     for name, batch in (("a", first), ("b", second)):
         parts += [
@@ -181,7 +183,7 @@ def one_convolution(first, second, **more):
     )
 
 
-def test_equally_common_batches_on_both_sides_of_64_leave_it_open():
+def test_equally_common_batches_above_and_below_64_give_a_range():
     made = predict([one_convolution(32, 128)], V5E)
     result = next(one for one in made.buffers if one.name == "by")
     assert (
@@ -191,7 +193,7 @@ def test_equally_common_batches_on_both_sides_of_64_leave_it_open():
     assert "128 and 32 are equally common" in made.notes[0]
 
 
-def test_equally_common_batches_on_one_side_do_not():
+def test_equally_common_batches_on_one_side_give_no_range():
     made = predict([one_convolution(256, 128)], V5E)
     assert not made.notes
     assert all(
@@ -199,7 +201,7 @@ def test_equally_common_batches_on_one_side_do_not():
     )
 
 
-def test_a_depthwise_convolution_lays_its_data_out_as_any_other():
+def test_a_depthwise_convolution_has_the_usual_layout():
     x, k = parameters("f32[128,8,8,20]", "f32[3,3,1,20]")
     made = predict(
         [module(main=[x, k, conv("y", "f32[128,8,8,20]", "p0", "p1", feature_groups=20)])], V5E
@@ -211,7 +213,7 @@ def test_a_depthwise_convolution_lays_its_data_out_as_any_other():
 
 
 def around(*after, root=None):
-    """What follows a convolution with a batch of 128."""
+    """Return the layouts of ops behind a convolution with a batch of 128."""
     return module(
         main=[
             *parameters("f32[128,8,8,20]", "f32[3,3,20,20]"),
@@ -241,7 +243,7 @@ def around(*after, root=None):
         ),
     ],
 )
-def test_ops_behind_a_convolution(after, expected):
+def test_layouts_of_ops_behind_a_convolution(after, expected):
     made = predict([around(after)], V5E)
     assert next(one for one in made.buffers if one.name == "z").padded_shape == expected
 
@@ -259,7 +261,7 @@ def test_elementwise_ops_fuse_and_scalars_and_single_tiles_do_not_count():
     assert made.overhead == 0
 
 
-def test_what_a_product_reads_through_a_move_is_in_memory():
+def test_the_operand_behind_a_move_is_in_memory():
     ops = [
         *parameters("f32[100,1000]", "f32[1000,100]"),
         op("t", "transpose", "f32[1000,100]", "p0", dimensions=(1, 0)),
@@ -269,7 +271,7 @@ def test_what_a_product_reads_through_a_move_is_in_memory():
     assert [one.name for one in key_arrays(entry, True)] == ["p0", "p1", "t", "y"]
 
 
-def test_bodies_of_loops_are_walked_and_reducers_are_not():
+def test_bodies_of_loops_count_and_reducers_do_not():
     body = [
         *parameters("f32[300,300]"),
         op("y", "dot", "f32[300,300]", "p0", "p0", dot=dot([1], [0])),
@@ -292,7 +294,7 @@ def test_bodies_of_loops_are_walked_and_reducers_are_not():
     ]
 
 
-def test_a_better_size_says_what_it_saves():
+def test_a_better_size_names_its_saving():
     made = predict([around()], V5E).buffers
     assert [one.advice for one in made if one.name == "y"] == ["20 → 24: saves 128 KiB"]
     assert not [
@@ -300,7 +302,7 @@ def test_a_better_size_says_what_it_saves():
     ]
 
 
-def test_lines_are_those_of_the_op_or_of_what_reads_a_parameter():
+def test_source_lines_come_from_the_op_or_the_reader_of_a_parameter():
     x, k = parameters("f32[128,8,8,20]", "f32[3,3,20,20]")
     made = predict(
         [module(main=[x, k, conv("y", "f32[128,8,8,20]", "p0", "p1", op_name="net/conv")])],
@@ -310,7 +312,7 @@ def test_lines_are_those_of_the_op_or_of_what_reads_a_parameter():
     assert {one.line for one in made.buffers} == {"model.py:12"}
 
 
-def test_a_parameter_has_the_line_of_its_first_use_and_other_arrays_none_but_their_own():
+def test_only_parameters_take_the_source_line_of_their_first_use():
     ops = [
         *parameters("f32[300,300]"),
         op("r", "reshape", "f32[300,300]", "p0"),
@@ -334,7 +336,7 @@ def test_a_parameter_has_the_line_of_its_first_use_and_other_arrays_none_but_the
     }
 
 
-def test_a_step_of_nothing_large_has_no_overhead():
+def test_a_step_without_large_arrays_has_no_overhead():
     made = predict([module(main=[*parameters("f32[8]"), op("y", "tanh", "f32[8]", "p0")])], V5E)
     assert (made.buffers, made.overhead, made.low, made.high) == ((), None, None, None)
 
@@ -348,7 +350,7 @@ def test_arrays_without_elements_do_not_count():
     st.sampled_from(["f32", "bf16", "s8", "pred", "f64", "s4"]),
     st.sampled_from(["v3", "v5e", "v7x"]),
 )
-def test_compact_is_never_above_row_major_and_never_below_logical(sizes, dtype, name):
+def test_compact_bytes_lie_between_logical_and_row_major(sizes, dtype, name):
     plain = replace(shape(f"{dtype}[1]"), dimensions=tuple(sizes))
     least, usual = compact(plain, generation(name)), row_major(plain, generation(name))
     assert logical_bytes(least) <= padded_bytes(least) <= padded_bytes(usual)

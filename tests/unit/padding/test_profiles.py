@@ -1,4 +1,4 @@
-"""Padding and alignment in the profiles of traces: of a GPU's products, and of TPUs whose HLO is not all there."""
+"""Padding and alignment in the profiles of traces."""
 
 from helpers.hlo import dot, encoded, module, op, parameters
 from helpers.tables import cells
@@ -32,7 +32,7 @@ def dense(rows, columns, depth):
     )
 
 
-def test_a_profile_on_a_gpu_has_the_alignment_of_the_steps_products():
+def test_a_gpu_profile_has_the_alignment_of_its_products():
     gpu = plane(
         "/device:GPU:0",
         line("stream", at("kernel", 1, 2)),
@@ -51,7 +51,10 @@ def test_a_profile_on_a_gpu_has_the_alignment_of_the_steps_products():
 
 
 def _lowered(rows, columns, depth):
-    """A module's bytes: DotDimensionNumbers lhs_contracting_dimensions = 1, rhs_contracting_dimensions = 2."""
+    """
+    Encode a module: DotDimensionNumbers lhs_contracting_dimensions = 1, rhs_contracting_dimensions
+    = 2.
+    """
 
     def shape(*sizes):
         return field(2, 16) + field(3, b"".join(map(varint, sizes)))
@@ -76,7 +79,7 @@ def _lowered(rows, columns, depth):
     return field(1, "m") + field(6, 1) + field(3, part)
 
 
-def test_a_tpu_whose_hlo_is_not_all_in_the_trace_is_unknown():
+def test_a_tpu_profile_with_missing_hlo_is_unknown():
     modules = line("XLA Modules", at("jit_f(1)", 1, 2), at("jit_g(2)", 3, 4))
     tpu = plane(
         "/device:TPU:0",

@@ -25,7 +25,7 @@ from pytest_tfperf.padding.sizes import better_size, good_size
         (0, 8, 8),
     ],
 )
-def test_the_good_size_is_the_next_multiple_unless_little_is_over(size, step, good):
+def test_the_good_size_is_the_next_multiple_or_a_close_lower_one(size, step, good):
     assert good_size(size, step) == good
 
 
@@ -53,5 +53,5 @@ def test_the_good_size_is_the_next_multiple_unless_little_is_over(size, step, go
         ("f32[]{:T(128)}", ""),
     ],
 )
-def test_the_nearest_good_size_and_what_it_spares(text, advice):
+def test_better_size_names_the_saving(text, advice):
     assert better_size(parse_shape(text)) == advice

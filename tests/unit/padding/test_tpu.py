@@ -23,7 +23,7 @@ ROWS = [  # bits, rows of the array, rows of its tile on v3, v5e, v7x
 
 
 @pytest.mark.parametrize(("bits", "rows", *"abc"), ROWS)
-def test_rows_of_a_tile(bits, rows, a, b, c):
+def test_rows_of_a_tile_by_generation(bits, rows, a, b, c):
     assert [generation(name).tile(bits, (128, rows)) for name in ("v3", "v5e", "v7x")] == [
         (a, 128),
         (b, 128),
@@ -42,7 +42,7 @@ def test_rows_of_a_tile(bits, rows, a, b, c):
         (8, (1,), 1024, 512),
     ],
 )
-def test_an_array_of_one_dimension_has_a_tile_of_one(bits, sizes, v3, v5e):
+def test_an_array_of_one_dimension_has_a_flat_tile(bits, sizes, v3, v5e):
     assert [generation(name).tile(bits, sizes) for name in ("v3", "v5e")] == [(v3,), (v5e,)]
 
 
@@ -63,7 +63,7 @@ def test_all_generations_are_known_by_name():
 
 
 @pytest.mark.parametrize("name", ["v5", "V6E", "", "gpu"])
-def test_another_name_is_told_the_nearest(name):
+def test_an_unknown_generation_names_the_nearest(name):
     with pytest.raises(
         LimitError, match=r"no TPU generation.*valid: v2, v3, v4, v5e, v5p, v6e, v7x"
     ):

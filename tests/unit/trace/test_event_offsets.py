@@ -1,4 +1,4 @@
-"""Where events begin: many walks at once find what one walk finds."""
+"""Offsets of events: parallel walks against one walk."""
 
 import random
 
@@ -14,7 +14,7 @@ from pytest_tfperf.trace.event_offsets import event_tags
 
 
 def one_by_one(raw, begin, end):
-    """The tags and the offset behind the last, from the definition of the format."""
+    """Return the tags and the offset behind the last, from the definition of the format."""
     tags, at = [], begin
     while at < end and raw[at] == 0x22:
         tags.append(at)
@@ -37,7 +37,7 @@ def framed(raw, begin, end, stretch):
 
 
 def events_of(seed, n_events, longest):
-    """Events whose content is full of bytes that look like tags."""
+    """Encode events whose content is full of bytes that look like tags."""
     chance = random.Random(seed)
     return b"".join(
         field(
@@ -54,7 +54,7 @@ def events_of(seed, n_events, longest):
 @pytest.mark.parametrize("stretch", [1, 2, 7, 64, 1 << 13])
 @pytest.mark.parametrize("longest", [0, 1, 5, 40, 700])
 @pytest.mark.parametrize("seed", range(4))
-def test_walks_side_by_side_find_what_one_walk_finds(seed, longest, stretch):
+def test_parallel_walks_find_the_offsets_of_one_walk(seed, longest, stretch):
     raw = field(1, 7) + events_of(seed, 120, longest) + field(9, 3)
     assert framed(raw, 2, len(raw), stretch) == one_by_one(raw, 2, len(raw))
 
@@ -70,19 +70,19 @@ def test_real_events_with_stats_in_them(stretch):
 
 
 @pytest.mark.parametrize("stretch", [1, 3, 1 << 13])
-def test_an_event_longer_than_what_is_left_is_an_error(stretch):
+def test_an_event_longer_than_the_rest_is_an_error(stretch):
     raw = events_of(0, 50, 20) + b"\x22" + varint(9) + b"short"
     with pytest.raises(TraceError, match="an event needs 9 bytes, 5 are left"):
         event_tags(Message(raw, "x"), 0, len(raw), stretch)
 
 
-def test_nothing_to_frame():
+def test_bytes_without_events_have_no_offsets():
     assert framed(b"\x08\x01", 0, 2, 4) == ([], 0)
     assert framed(b"", 0, 0, 4) == ([], 0)
 
 
 @given(st.binary(max_size=300), st.integers(1, 40))
-def test_on_any_bytes_both_agree_or_both_refuse(raw, stretch):
+def test_both_walks_agree_or_both_fail_on_any_bytes(raw, stretch):
     message = Message(raw, "x")
 
     def outcome(stretch):

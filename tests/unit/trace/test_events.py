@@ -14,7 +14,7 @@ def events_of(*events, **options):
 
 
 def with_stats(*stats):
-    """One event for each mapping of stats."""
+    """Encode one event for each mapping of stats."""
     return events_of(*(event("x", 0, 1, part) for part in stats))
 
 
@@ -30,7 +30,7 @@ def three():
 # selections
 
 
-def test_events_of_a_plane_are_all_of_them_in_order(three):
+def test_a_plane_has_all_its_events_in_order(three):
     assert len(three) == 3
     assert three.names == ["train", "op", "op"]
     assert (three.start.tolist(), three.end.tolist()) == (
@@ -56,7 +56,7 @@ def test_an_event_knows_its_line():
         with_stats({"s": 1}).within(5, 5),
     ],
 )
-def test_a_selection_of_nothing_answers_everything_with_nothing(nothing):
+def test_an_empty_selection_has_empty_columns(nothing):
     assert (
         len(nothing)
         == len(nothing.named(str.isupper))
@@ -83,7 +83,7 @@ def test_called_selects_exact_names(three, names, starts):
     assert three.called(*names).start.tolist() == starts
 
 
-def test_named_asks_once_for_each_distinct_name(three):
+def test_named_calls_its_predicate_once_for_each_name(three):
     asked = []
     assert three.named(lambda name: asked.append(name) or name == "op").names == ["op", "op"]
     assert sorted(asked) == ["op", "train"]
@@ -107,7 +107,7 @@ def test_where_selects_by_a_mask(three):
     assert three.where(three.end == 4 * MS).texts("kind") == ["b"]
 
 
-def test_selections_follow_each_other_and_keep_their_stats(three):
+def test_selections_can_be_chained_and_keep_their_stats(three):
     late = three.called("op").within(2 * MS, 9 * MS)
     assert late.rows.tolist() == [2]
     assert late.texts("kind") == ["b"]
@@ -163,7 +163,7 @@ def test_having_selects_the_events_that_carry_a_stat(three):
     ],
     ids=lambda value: repr(value)[:30],
 )
-def test_a_stat_shows_as_integer_and_as_text(value, integer, text):
+def test_a_stat_is_read_as_integer_and_as_text(value, integer, text):
     events = with_stats({}, {"before": 1, "s": value, "after": "z"}, {"s": 3})
     assert events.integers("s", -5).tolist() == [-5, integer, 3]
     assert events.texts("s") == ["", text, "3"]
@@ -176,12 +176,12 @@ def test_an_absent_stat_gives_the_default():
     assert with_stats({"s": 1}, {}).integers("s", 9).tolist() == [1, 9]
 
 
-def test_of_a_stat_that_an_event_carries_twice_the_last_counts():
+def test_the_last_of_two_equal_stats_counts():
     twice = field(4, field(1, 1) + field(4, 8)) + field(4, field(1, 1) + field(4, 9))
     assert events_of(event("x", 0, 1, s=7), field(4, twice)).integers("s").tolist() == [7, 9]
 
 
-def test_two_ids_of_one_name_are_one_stat():
+def test_stats_with_the_same_name_are_merged():
     other = field(5, field(1, 70) + field(2, field(2, "s")))
     (part,) = decode_trace(
         space(
@@ -195,13 +195,13 @@ def test_two_ids_of_one_name_are_one_stat():
     assert Events.of(part).integers("s").tolist() == [7, 8]
 
 
-def test_a_reference_to_nothing_is_no_text():
+def test_a_dangling_reference_is_an_empty_text():
     assert events_of(event("x", 0, 1, s=7), field(4, field(4, field(1, 1) + field(7, 70)))).texts(
         "s"
     ) == ["7", ""]
 
 
-def test_a_stat_without_value_is_the_number_zero():
+def test_a_stat_without_value_is_zero():
     events = events_of(
         event("x", 0, 1, s=7), field(4, field(4, field(1, 1))), field(4, field(4, b""))
     )
@@ -219,7 +219,7 @@ def test_a_stat_without_value_is_the_number_zero():
         field(1, 1) + field(2, 1.5) + field(5, "text") + field(4, 9),
     ],
 )
-def test_fields_of_a_stat_may_stand_in_any_order(stat):
+def test_fields_of_a_stat_may_have_any_order(stat):
     events = events_of(
         event("x", 0, 1, s=7, t=0), field(4, field(4, stat) + field(4, field(1, 2) + field(4, 8)))
     )
@@ -227,7 +227,7 @@ def test_fields_of_a_stat_may_stand_in_any_order(stat):
     assert events.integers("t").tolist() == [0, 8]
 
 
-def test_a_double_may_look_like_a_varint_that_does_not_end():
+def test_a_double_that_looks_like_an_endless_varint():
     every_byte_goes_on = field(1, 1) + field(2, -1.9999999999999998) + field(2**20, 0)
     assert events_of(event("x", 0, 1, s=1.5), field(4, field(4, every_byte_goes_on))).texts(
         "s"
@@ -312,7 +312,7 @@ def text_of(stat, names):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_stats_decode_as_the_generated_class_decodes_them(seed):
+def test_stats_equal_those_of_the_protobuf_library(seed):
     from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
     chance = random.Random(seed)
@@ -349,7 +349,7 @@ def test_stats_decode_as_the_generated_class_decodes_them(seed):
 
 
 @pytest.mark.parametrize("first_id", [1, 127, 128, 16_384, 1 << 40])
-def test_the_events_that_carry_a_stat_are_found_whatever_its_id(first_id):
+def test_having_finds_stats_of_any_id(first_id):
     marked = [
         event("a", n, 1, {"other": n, "wanted": n})
         if n % 3 == 0
@@ -370,7 +370,7 @@ def test_the_events_that_carry_a_stat_are_found_whatever_its_id(first_id):
     assert len(events.having("never")) == 0
 
 
-def test_joining_gives_the_value_of_the_last_equal_key():
+def test_joined_takes_the_last_of_equal_keys():
     wanted, keys, values = (
         np.array([5, 7, 9, -1, 5]),
         np.array([7, 5, 5, 8]),

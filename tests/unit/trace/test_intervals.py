@@ -27,7 +27,7 @@ def pairs(intervals):
 
 
 def axis(intervals):
-    """Whether each unit of time is in some interval."""
+    """Return whether each unit of time is in some interval."""
     time = np.arange(FIRST, LAST)[:, None]
     return ((intervals[0] <= time) & (time < intervals[1])).any(axis=1)
 
@@ -54,7 +54,7 @@ def test_merge_is_the_union(sets):
 
 
 @given(ANY, WINDOW)
-def test_clip_keeps_what_lies_in_the_window(intervals, window):
+def test_clip_keeps_the_part_in_the_window(intervals, window):
     clipped = clip(intervals, *window)
     assert (axis(clipped) == axis(intervals) & axis(spans(window))).all()
     assert (clipped[0] < clipped[1]).all()
@@ -68,14 +68,14 @@ def test_complement_is_the_rest_of_the_window(intervals, window):
 
 
 @given(MERGED, MERGED)
-def test_intersect_is_what_both_have(one, other):
+def test_intersect_is_the_intersection(one, other):
     both = intersect(one, other)
     check_merged(both)
     assert (axis(both) == axis(one) & axis(other)).all()
 
 
 @given(MERGED, MERGED)
-def test_subtract_is_what_only_the_first_has(one, other):
+def test_subtract_is_the_difference(one, other):
     rest = subtract(one, other)
     check_merged(rest)
     assert (axis(rest) == axis(one) & ~axis(other)).all()
@@ -111,7 +111,7 @@ def test_covered_counts_the_units_of_each_window(intervals, windows):
         ),
     ],
 )
-def test_merge_joins_what_touches_and_drops_what_has_no_length(given_pairs, union):
+def test_merge_joins_touching_spans_and_drops_empty_ones(given_pairs, union):
     assert pairs(merge(spans(*given_pairs))) == union
     assert pairs(merge(*(spans(pair) for pair in given_pairs))) == union
 
@@ -142,12 +142,12 @@ def test_complement_of_nothing_is_the_window():
     ("one", "other"),
     [([], []), ([], [(0, 1)]), ([(0, 1)], []), ([(0, 1)], [(1, 2)]), ([(0, 1)], [(5, 6)])],
 )
-def test_sets_that_only_touch_have_nothing_in_common(one, other):
+def test_touching_sets_have_an_empty_intersection(one, other):
     assert pairs(intersect(spans(*one), spans(*other))) == []
     assert pairs(subtract(spans(*one), spans(*other))) == one
 
 
-def test_a_set_without_itself_is_nothing():
+def test_a_set_minus_itself_is_empty():
     assert pairs(subtract(spans((0, 2), (4, 6)), spans((0, 2), (4, 6)))) == []
 
 
@@ -171,12 +171,12 @@ def test_covered_in_windows_before_across_and_behind(window, length):
     assert covered(spans((2, 4), (6, 8)), *spans(window)).tolist() == [length]
 
 
-def test_covered_is_exact_where_doubles_are_not():
+def test_covered_is_exact_beyond_double_precision():
     assert covered(
         spans((2**61, 2**61 + 3)), *spans((2**61 + 1, 2**61 + 2), (0, 2**62))
     ).tolist() == [1, 3]
 
 
-def test_covered_by_nothing_and_of_no_window():
+def test_covered_without_spans_or_windows():
     assert covered(EMPTY, *spans((0, 5), (1, 2))).tolist() == [0, 0]
     assert covered(spans((0, 5)), *EMPTY).tolist() == []

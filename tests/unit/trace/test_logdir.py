@@ -13,11 +13,11 @@ def write(path, age):
     return path
 
 
-def test_a_file_is_itself(tmp_path):
+def test_a_file_is_returned_as_it_is(tmp_path):
     assert find_traces(tmp_path / "any.pb") == [tmp_path / "any.pb"]
 
 
-def test_of_a_logdir_the_newest_run_counts_with_all_its_hosts(tmp_path):
+def test_a_logdir_gives_all_hosts_of_its_newest_run(tmp_path):
     write(tmp_path / "plugins" / "profile" / "old" / "a.xplane.pb", age=50)
     new = [
         write(tmp_path / "train" / "plugins" / "profile" / "new" / f"{host}.xplane.pb", age=5)
@@ -31,6 +31,6 @@ def test_a_folder_of_traces_gives_all_of_them(tmp_path):
     assert find_traces(tmp_path) == files
 
 
-def test_a_folder_without_traces_says_so(tmp_path):
+def test_a_folder_without_traces_raises(tmp_path):
     with pytest.raises(TraceError, match="is this the logdir of a profile"):
         find_traces(tmp_path)

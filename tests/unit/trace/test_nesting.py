@@ -13,7 +13,7 @@ from pytest_tfperf.trace.xspace import decode_trace
 
 
 def events_of(*lines):
-    """Events from the (start, end) of each line."""
+    """Make events from the (start, end) of each line."""
     encoded = (
         line(f"line {row}", *(event("x", start, end - start) for start, end in spans))
         for row, spans in enumerate(lines)
@@ -22,7 +22,7 @@ def events_of(*lines):
 
 
 def places(events):
-    """What `including` compares, a row for each event; of equal events the first includes the others."""
+    """Return a row of sort keys for each event; the first of equal events encloses the others."""
     return list(
         zip(
             events.line.tolist(),
@@ -35,7 +35,7 @@ def places(events):
 
 
 def innermost(candidates, one):
-    """The index of the last candidate, by start, end and place, that includes one; -1 where none does."""
+    """Return the index of the last candidate, by start, end and place, that encloses one, or -1."""
     including = [
         other
         for other in candidates
@@ -55,7 +55,11 @@ def enclosing_by_search(outer, inner):
 
 
 def nested(chance, begin, end, depth):
-    """Spans in begin:end, in any order, that include each other or do not overlap; they may touch, be equal or without length."""
+    """
+    Draw spans in begin:end that enclose each other or do not overlap.
+
+    They come in any order and may touch, be equal or empty.
+    """
     if depth == 0:
         return []
     cuts = sorted(chance.randint(begin, end) for _ in range(chance.randrange(7)))
@@ -73,14 +77,14 @@ LINES = st.lists(SPANS, max_size=3)
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_parents_of_nested_events_are_those_that_a_search_finds(seed):
+def test_parents_of_nested_events_equal_those_of_a_search(seed):
     chance = random.Random(seed)
     events = events_of(*(nested(chance, 0, 30, 5)[:80] for _ in range(chance.randrange(1, 4))))
     assert parents(events).tolist() == parents_by_search(events)
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_enclosing_events_are_those_that_a_search_finds(seed):
+def test_enclosing_events_equal_those_of_a_search(seed):
     chance = random.Random(seed)
     events = events_of(*(nested(chance, 0, 30, 5)[:80] for _ in range(chance.randrange(1, 4))))
     outer, inner = (
@@ -91,13 +95,13 @@ def test_enclosing_events_are_those_that_a_search_finds(seed):
 
 
 @given(LINES)
-def test_parents_of_events_that_overlap_are_those_that_a_search_finds(lines):
+def test_parents_of_overlapping_events_equal_those_of_a_search(lines):
     events = events_of(*lines)
     assert parents(events).tolist() == parents_by_search(events)
 
 
 @given(LINES, st.lists(st.booleans(), min_size=21, max_size=21))
-def test_enclosing_events_that_overlap_are_those_that_a_search_finds(lines, chosen):
+def test_enclosing_overlapping_events_equal_those_of_a_search(lines, chosen):
     events = events_of(*lines)
     mask = np.array(chosen[: len(events)], bool)
     assert enclosing(events.where(mask), events.where(~mask)).tolist() == enclosing_by_search(
@@ -127,11 +131,11 @@ def test_enclosing_events_that_overlap_are_those_that_a_search_finds(lines, chos
         ([(0, 5), (3, 9), (4, 5)], [-1, -1, 1]),
     ],
 )
-def test_the_parent_is_the_innermost_event_that_includes(spans, expected):
+def test_the_parent_is_the_innermost_enclosing_event(spans, expected):
     assert parents(events_of(spans)).tolist() == expected
 
 
-def test_an_event_of_another_line_is_no_parent():
+def test_an_event_of_another_line_is_not_a_parent():
     assert parents(events_of([(0, 9)], [(1, 2), (1, 1)], [], [(0, 20), (0, 9)])).tolist() == [
         -1,
         -1,
@@ -141,13 +145,13 @@ def test_an_event_of_another_line_is_no_parent():
     ]
 
 
-def test_an_event_encloses_itself_where_it_is_in_both():
+def test_an_event_in_both_sets_encloses_itself():
     events = events_of([(0, 9), (1, 2)])
     assert enclosing(events, events).tolist() == [0, 1]
 
 
 @pytest.mark.parametrize(("outer", "inner"), [(0, 0), (0, 2), (2, 0)])
-def test_nothing_encloses_nothing(outer, inner):
+def test_empty_sets_have_no_enclosing_events(outer, inner):
     events = events_of([(0, 9), (1, 2)])
     assert (
         enclosing(events.where(np.arange(2) < outer), events.where(np.arange(2) < inner)).tolist()
@@ -162,7 +166,7 @@ def test_thousands_of_siblings_have_one_parent():
     assert enclosing(events.where(np.arange(len(events)) < 1), events).tolist() == [0] * len(events)
 
 
-def test_an_event_behind_a_deep_stack_finds_its_way_out():
+def test_an_event_behind_a_deep_stack_has_the_outer_parent():
     depth = 3000
     stack = [(place, 20_000 - place) for place in range(depth)]
     events = events_of([*stack, (19_999, 20_000), (17_500, 17_501)])

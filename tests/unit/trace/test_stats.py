@@ -31,12 +31,12 @@ def test_each_distinct_text_has_one_label(values, codes, texts):
     assert sorted(names) == sorted(texts)
 
 
-def test_labels_of_a_stat_that_nobody_has_are_empty():
+def test_labels_of_an_absent_stat_are_empty():
     found, names = labels(Events.of(only_plane(at("e", 0, 1, other="x"))), "op")
     assert (found.tolist(), names) == ([0], [""])
 
 
-def test_a_plane_s_stats_have_their_own_types():
+def test_plane_stats_keep_their_types():
     stats = {
         "clock_rate": 1530000,
         "size": Uint(1 << 63),
@@ -55,7 +55,7 @@ def test_a_plane_s_stats_have_their_own_types():
     }
 
 
-def test_a_plane_without_stats_says_nothing():
+def test_a_plane_without_stats_has_an_empty_mapping():
     assert plane_stats(only_plane()) == {}
 
 
