@@ -1,3 +1,57 @@
-"""pytest-tfperf: the performance of TensorFlow models, under test."""
+"""
+pytest-tfperf: the performance of TensorFlow models, under test.
+
+Names are imported when they are first used, so that `import pytest_tfperf` stays light.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # as in `typing`, which would be imported for this alone
+if TYPE_CHECKING:
+    from pytest_tfperf.errors import TfperfError, UnknownMetric
+    from pytest_tfperf.plugin.custom_metrics import Registry
+    from pytest_tfperf.plugin.fixture import TfProfile
+    from pytest_tfperf.results import Profile, Verdict
+    from pytest_tfperf.values import Table, Value
+    from pytest_tfperf.variants.comparison import Comparison
 
 __version__ = "0.1.0"
+__all__ = [
+    "Comparison",
+    "Profile",
+    "Registry",
+    "Table",
+    "TfProfile",
+    "TfperfError",
+    "UnknownMetric",
+    "Value",
+    "Verdict",
+]
+_MODULES = {
+    "Comparison": "variants.comparison",
+    "Profile": "results",
+    "Registry": "plugin.custom_metrics",
+    "Table": "values",
+    "TfProfile": "plugin.fixture",
+    "TfperfError": "errors",
+    "UnknownMetric": "errors",
+    "Value": "values",
+    "Verdict": "results",
+}
+
+
+if not TYPE_CHECKING:  # type checkers know the names, and find misspelt ones
+
+    def __getattr__(name: str) -> object:
+        """Import one of the names in `__all__` (PEP 562)."""
+        from importlib import import_module
+
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+        globals()[name] = found
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pytest_tfperf.errors import TfperfError, UnknownMetric
-from pytest_tfperf.metrics import METRICS, Metric, nearest
+from pytest_tfperf.metric_properties import MetricProperties
+from pytest_tfperf.metrics import COUNT, METRICS, Metric, nearest
+from pytest_tfperf.summary import summary
+from pytest_tfperf.text import plural
 from pytest_tfperf.values import Advice, Json, Step, Table, Value
 
 FORMAT = 2
 """Version of run files and of `--json`; in format 1 the columns of tables had no keys."""
-
-"""Name of the trace event around a loop's `next()` on a tf.data iterator."""
-"""The same around the `next()` on a Python iterator; by its prefix XProf takes it for input too."""
 
 
 class Verdict(str, Enum):
@@ -54,7 +54,7 @@ BROKEN = frozenset({Verdict.FAIL, Verdict.REGRESSION, Verdict.UNKNOWN, Verdict.M
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
+class Profile(MetricProperties):
     """
     What was measured of one step; every metric is an attribute; `ended` says why its windows are not full, if they are not.
 
@@ -94,23 +94,40 @@ class Profile:
             raise UnknownMetric(f"no metric {metric!r}; {nearest(metric, self.metrics)}")
         return self.metrics[metric]
 
-    def __getattr__(self, name: str) -> float:
-        if (
-            name.startswith("_") or name == "metrics"
-        ):  # what copy and pickle ask for, also before there are any fields
-            raise AttributeError(f"a profile has no {name!r}")
-        if name not in self.metrics:
-            raise AttributeError(
-                f"a profile has no {name!r}; {nearest(name, self.metrics) if self.metrics else ''}"
-            )
-        value = self.metrics[name]
+    def _number(self, metric: str) -> float:
+        __tracebackhide__ = True
+        if metric not in self.metrics:
+            known = f"; {nearest(metric, self.metrics)}" if self.metrics else ""
+            raise AttributeError(f"a profile has no {metric!r}{known}")
+        value = self.metrics[metric]
         if value.number is None:
-            raise UnknownMetric(f"{name} is unknown: {value.why}")
-        return (
-            int(value.number)
-            if value.unit == "count" and value.number.is_integer()
-            else value.number
-        )
+            raise UnknownMetric(f"{metric} is unknown: {value.why}")
+        return value.number
+
+    def _count(self, metric: str) -> int:
+        """Return a whole number; a median of steps that differ may be a fraction, and stays one."""
+        __tracebackhide__ = True
+        number = self._number(metric)
+        return int(number) if number.is_integer() else cast("int", number)
+
+    if not TYPE_CHECKING:  # type checkers know the properties, and find misspelt names
+
+        def __getattr__(self, name: str) -> float:
+            """Return the number of a custom metric."""
+            __tracebackhide__ = True
+            # copy and pickle look for special methods before there are any fields
+            if name.startswith("_") or name == "metrics":
+                raise AttributeError(f"a profile has no {name!r}")
+            value = self.metrics.get(name)
+            is_count = value is not None and value.unit == COUNT
+            return self._count(name) if is_count else self._number(name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*object.__dir__(self), *self.metrics})
+
+    def __str__(self) -> str:
+        title = f"{self.name or 'profile'}: {plural(len(self.steps), 'traced step')}"
+        return summary(title, self.metrics, self.own)
 
     def to_json(self) -> Json:
         """The object that `tfperf --json` and a run file hold for a profile."""

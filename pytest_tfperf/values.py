@@ -25,10 +25,9 @@ PARTS = (
 
 
 FETCH = "tfperf::next"
-
-
+"""Name of the trace event around a loop's `next()` on a tf.data iterator."""
 FETCH_PYTHON = "IteratorGetNext::python"
-
+"""Same around the `next()` on a Python iterator; XProf takes it for input by its prefix."""
 
 Json = dict[str, Any]
 

@@ -8,27 +8,11 @@ from typing import NamedTuple
 
 from tabulate import tabulate
 
-from pytest_tfperf.metrics import format_quantity
 from pytest_tfperf.report.check_counts import CheckCounts
 from pytest_tfperf.results import BROKEN, DECIDED, Check, Profile, ProfiledTest, Run, Verdict
+from pytest_tfperf.summary import UNKNOWN_CELL, shown_value, summary_columns
 from pytest_tfperf.text import and_more, elide
 
-# in the order in which they are given up where the terminal is narrow, from the end
-_COLUMNS = (
-    ("step_time", "step"),
-    ("input_bound", "input"),
-    ("xla_compiles", "compiles"),
-    ("retraces", "retraces"),
-    ("eager_ops", "eager ops"),
-    ("host_overhead", "overhead"),
-    ("first_step_time", "first step"),
-    ("xla_launches", "launches"),
-    ("peak_memory", "memory"),
-    ("throughput", "throughput"),
-    ("epoch_gap", "epoch gap"),
-)
-_BEFORE_OWN = 2
-_UNKNOWN = "?"
 _NAME_WIDTH = (24, 48)
 _NAMED_CHECKS = 3
 _VERDICT = 13  # columns
@@ -96,8 +80,8 @@ def _table(tests: Sequence[ProfiledTest], width: int) -> list[str]:
         return []
     wanted = [
         column
-        for column in _columns(profile for _, profile in rows)
-        if any(_cell(profile, column[0]) != _UNKNOWN for _, profile in rows)
+        for column in summary_columns(name for _, profile in rows for name in profile.own)
+        if any(_cell(profile, column[0]) != UNKNOWN_CELL for _, profile in rows)
     ]
     for name_width in reversed(_NAME_WIDTH):
         for n_columns in range(len(wanted), 0, -1):
@@ -107,16 +91,6 @@ def _table(tests: Sequence[ProfiledTest], width: int) -> list[str]:
             ):
                 return lines
     return _lines(rows, wanted[:2], _NAME_WIDTH[0])
-
-
-def _columns(profiles: Iterable[Profile]) -> list[tuple[str, str]]:
-    """Of every metric that may have one, its name and title; the project's own are among the first."""
-    own = dict.fromkeys(name for profile in profiles for name in profile.own)
-    return [
-        *_COLUMNS[:_BEFORE_OWN],
-        *((name, name.replace("_", " ")) for name in own),
-        *_COLUMNS[_BEFORE_OWN:],
-    ]
 
 
 def _lines(
@@ -139,14 +113,7 @@ def _lines(
 
 def _cell(profile: Profile, name: str) -> str:
     value = profile.metrics.get(name)  # a run file of an earlier version may lack it
-    if value is None or value.number is None:
-        return _UNKNOWN
-    low, high, unit = value.low(), value.high(), profile.registry[name].unit
-    return (
-        format_quantity(value.number, unit)
-        if low == high
-        else f"{format_quantity(low, unit)}…{format_quantity(high, unit)}"
-    )
+    return shown_value(value, profile.registry[name].unit)
 
 
 def _checks(test: ProfiledTest, alike: Counter[tuple[Verdict, str]]) -> Iterator[TextLine]:

@@ -1,0 +1,60 @@
+"""Short summary of a profile: its most telling metrics, with a title for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from pytest_tfperf.metrics import format_quantity
+from pytest_tfperf.text import aligned
+from pytest_tfperf.values import Value
+
+UNKNOWN_CELL = "?"
+"""Cell of a metric without a number."""
+_COLUMNS = (
+    ("step_time", "step"),
+    ("input_bound", "input"),
+    ("xla_compiles", "compiles"),
+    ("retraces", "retraces"),
+    ("eager_ops", "eager ops"),
+    ("host_overhead", "overhead"),
+    ("first_step_time", "first step"),
+    ("xla_launches", "launches"),
+    ("peak_memory", "memory"),
+    ("throughput", "throughput"),
+    ("epoch_gap", "epoch gap"),
+)
+"""Metrics and their titles, the most telling first."""
+_BEFORE_CUSTOM = 2
+
+
+def summary_columns(custom: Iterable[str]) -> list[tuple[str, str]]:
+    """Names and titles of the metrics of a summary; custom metrics are among the first."""
+    titles = ((name, name.replace("_", " ")) for name in dict.fromkeys(custom))
+    return [*_COLUMNS[:_BEFORE_CUSTOM], *titles, *_COLUMNS[_BEFORE_CUSTOM:]]
+
+
+def shown_value(value: Value | None, unit: str) -> str:
+    """A number with its unit, its range where steps differ, or `?` if it is unknown."""
+    if value is None or value.number is None:
+        return UNKNOWN_CELL
+    low, high = value.low(), value.high()
+    if low == high:
+        return format_quantity(value.number, unit)
+    return f"{format_quantity(low, unit)}…{format_quantity(high, unit)}"
+
+
+def summary(title: str, metrics: Mapping[str, Value], custom: Iterable[str]) -> str:
+    """
+    Summarise a profile in about ten lines.
+
+    Args:
+        title: First line.
+        metrics: Values by metric; those without a number are left out.
+        custom: Names of the project's own metrics.
+    """
+    rows = [
+        (f"  {name_shown}", shown_value(metrics[name], metrics[name].unit))
+        for name, name_shown in summary_columns(custom)
+        if name in metrics and metrics[name].number is not None
+    ]
+    return "\n".join([title, *(aligned(rows, ["left", "right"]) if rows else [])])
