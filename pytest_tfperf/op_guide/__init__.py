@@ -1,1 +1,1 @@
-"""Rules of the TPU op guide, applied to HLO modules."""
+"""Rules of the Cloud TPU op guide, applied to a step's graph."""

@@ -1,4 +1,4 @@
-"""Rules of the op guide about what is computed: ops that are dear on a TPU, cannot run there, or keep XLA from fusing."""
+"""Rules about computation: ops that are expensive on a TPU, cannot run there, or prevent fusion."""
 
 from __future__ import annotations
 
@@ -49,7 +49,11 @@ _FARTHEST = 5  # ops between two reductions: moments, a softmax and normalisatio
 
 
 def unfused_batch_norms(links: Links) -> Found:
-    """1 / √(variance + ε), whose variance is a mean over all dimensions but the last, or a moving one that scales features."""
+    """
+    Yield 1 / √(variance + ε) of a batch normalisation.
+
+    The variance is a mean over all dimensions but the last, or a moving one that scales features.
+    """
     for index, op in links.typed({"Rsqrt"}):
         added = links.source(index)
         if added is None or links.graph.ops[added].op_type not in ("AddV2", "Add"):
@@ -66,7 +70,7 @@ def unfused_batch_norms(links: Links) -> Found:
 
 
 def max_pool_gradients(links: Links) -> Found:
-    """Gradients of max pooling."""
+    """Yield gradients of max pooling."""
     for index, op in links.typed(
         {"MaxPoolGrad", "MaxPoolGradV2", "MaxPool3DGrad", "MaxPoolGradWithArgmax"}
     ):
@@ -74,7 +78,7 @@ def max_pool_gradients(links: Links) -> Found:
 
 
 def categorical(links: Links) -> Found:
-    """Draws from categories."""
+    """Yield samples from categorical distributions."""
     for index, op in links.typed({"Multinomial", "StatelessMultinomial"}):
         yield (
             index,
@@ -83,7 +87,7 @@ def categorical(links: Links) -> Found:
 
 
 def reduced_then_multiplied(links: Links) -> Found:
-    """A sum that nothing but a product takes, whose other factor is one number: sum(x) * y is sum(x * y)."""
+    """Yield sums that only a product with one number takes: sum(x) * y equals sum(x * y)."""
     for index, op in links.typed({"Mul"}):
         for position in (0, 1):
             total, factor = links.source(index, position), links.shape(index, 1 - position)
@@ -108,7 +112,7 @@ def reduced_then_multiplied(links: Links) -> Found:
 
 
 def reductions_in_turn(links: Links) -> Found:
-    """A reduction of what another reduction, of the same shape over the same axes, is part of."""
+    """Yield reductions of the result of an equal reduction: same shape, same axes."""
     reductions = {index: _reduced(links, index) for index, _ in links.typed(REDUCTIONS)}
     for index, key in reductions.items():
         before = None if key is None else _reduction_behind(links, index, key, reductions)
@@ -122,9 +126,10 @@ def reductions_in_turn(links: Links) -> Found:
 
 def without_kernel(links: Links) -> Found:
     """
-    Ops that XLA has no kernel for, or that the public list of TPU ops lacks; fetching input is the host's.
+    Yield ops that XLA has no kernel for, or that the public list of TPU ops lacks.
 
-    What only another such op takes, as the text that tf.print prints, is part of that.
+    Fetching input is left out, since the host does it. An op whose consumers all lack a kernel is
+    part of their finding, such as the text that tf.print prints.
     """
     foreign = {index for index, op in enumerate(links.graph.ops) if _is_foreign(op)}
     for index, op in enumerate(links.graph.ops):
@@ -148,7 +153,7 @@ def _is_foreign(op: OpNode) -> bool:
 
 
 def normal_sampling(links: Links) -> Found:
-    """Draws from a normal distribution."""
+    """Yield samples from normal distributions."""
     for index, op in links.typed(_NORMALS):
         yield index, f"{shown(op, result(op))}"
 
@@ -166,7 +171,7 @@ def _is_variance(links: Links, root: int, variance: int) -> bool:
 
 
 def _scales_features(links: Links, index: int) -> bool:
-    """Whether a vector is multiplied with something of more dimensions, be it after a product with another vector."""
+    """Return whether a vector scales an array, directly or after a product with another vector."""
     for user, position in links.users(index, _KEEPS):
         if user < 0 or links.graph.ops[user].op_type != "Mul":
             continue
@@ -189,7 +194,7 @@ def _long_product(links: Links, user: int, position: int) -> bool:
 
 
 def _axes(value: Ints | None, shape: Dims | None) -> frozenset[int] | None:
-    """Reduced axes, counted from the first."""
+    """Return the reduced axes, counted from the first."""
     if value is None or shape is None or not shape:
         return None
     axes = (value,) if isinstance(value, int) else value
@@ -197,7 +202,7 @@ def _axes(value: Ints | None, shape: Dims | None) -> frozenset[int] | None:
 
 
 def _reduced(links: Links, index: int) -> tuple[Dims, frozenset[int]] | None:
-    """The shape and axes of a reduction, if they are known and it reduces anything."""
+    """Return the shape and axes of a reduction; None if unknown, or if it reduces nothing."""
     shape, axes = links.shape(index), _axes(links.value(index, 1), links.shape(index))
     if shape is None or not axes or any(shape[axis] == 1 for axis in axes):
         return None
@@ -210,7 +215,15 @@ def _reduction_behind(
     key: tuple[Dims, frozenset[int]],
     reductions: dict[int, tuple[Dims, frozenset[int]] | None],
 ) -> int | None:
-    """The nearest reduction with the same key that an op's operand was computed from, element by element."""
+    """
+    Find the nearest equal reduction that an operand was computed from, element by element.
+
+    Args:
+        links: The graph.
+        index: Index of the reduction.
+        key: Its shape and axes.
+        reductions: Shape and axes of all reductions by index.
+    """
     waiting, seen = [(links.source(index), 0)], set()
     while waiting:
         found, steps = waiting.pop(0)

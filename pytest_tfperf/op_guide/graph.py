@@ -1,4 +1,4 @@
-"""A graph of ops as the rules of the op guide walk it: producers, consumers, and what lies between without changing where data are."""
+"""The op graph as the rules walk it: producers, consumers, and ops in between that move no data."""
 
 from __future__ import annotations
 
@@ -30,14 +30,19 @@ IN_PLACE = IDENTITIES | {"Cast", "BiasAdd", "BiasAddV1"}
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """A graph with the consumers of each op: (index of the consumer, which operand); results of the step have one at -1."""
+    """A graph with the consumers of each op."""
 
     graph: OpGraph
     consumers: tuple[tuple[tuple[int, int], ...], ...]
+    """
+    For each op its consumers: (index of the consumer, number of the operand).
+
+    A result of the step has the consumer -1.
+    """
 
     @classmethod
     def of(cls, graph: OpGraph) -> Links:
-        """The links of a graph."""
+        """Link the ops of a graph."""
         found: list[list[tuple[int, int]]] = [[] for _ in graph.ops]
         for index, op in enumerate(graph.ops):
             for position, edge in enumerate(op.inputs):
@@ -48,27 +53,27 @@ class Links:
         return cls(graph, tuple(map(tuple, found)))
 
     def typed(self, types: Collection[str]) -> Iterator[tuple[int, OpNode]]:
-        """The ops of these types, with their indices."""
+        """Yield the ops of some types, with their indices."""
         return ((index, op) for index, op in enumerate(self.graph.ops) if op.op_type in types)
 
     def source(self, index: int, position: int = 0) -> int | None:
-        """Which op gives an operand."""
+        """Return the index of the op that makes an operand."""
         inputs = self.graph.ops[index].inputs
         edge = inputs[position] if 0 <= position < len(inputs) else None
         return None if edge is None else edge[0]
 
     def tensor(self, edge: Edge | None) -> Tensor | None:
-        """What an op gave."""
+        """Return the result that an edge names."""
         return None if edge is None else self.graph.ops[edge[0]].outputs[edge[1]]
 
     def shape(self, index: int, position: int = 0) -> Dims | None:
-        """Of an operand."""
+        """Return the shape of an operand."""
         inputs = self.graph.ops[index].inputs
         tensor = self.tensor(inputs[position]) if 0 <= position < len(inputs) else None
         return None if tensor is None else tensor.shape
 
     def value(self, index: int, position: int) -> Ints | None:
-        """Of an operand that is a small constant."""
+        """Return the value of an operand that is a small constant."""
         source = self.source(index, position)
         while source is not None and self.graph.ops[source].op_type in IDENTITIES:
             source = self.source(source)
@@ -77,14 +82,24 @@ class Links:
     def origin(
         self, index: int, position: int = 0, through: Collection[str] = IN_PLACE
     ) -> int | None:
-        """The op behind an operand, seen through others."""
+        """
+        Return the index of the op behind an operand, past ops of some types.
+
+        Args:
+            index: Index of the consumer.
+            position: Number of the operand.
+            through: Types of the ops to pass.
+        """
         found = self.source(index, position)
         while found is not None and self.graph.ops[found].op_type in through:
             found = self.source(found)
         return found
 
     def users(self, index: int, through: Collection[str] = IN_PLACE) -> list[tuple[int, int]]:
-        """The consumers behind an op, seen through others that take it as their first operand."""
+        """
+        Return the consumers behind an op, past ops of some types that take it as their first
+        operand.
+        """
         found, waiting, seen = [], list(self.consumers[index]), set()
         while waiting:
             user, position = waiting.pop()
@@ -97,23 +112,23 @@ class Links:
 
 
 def result(op: OpNode) -> Dims | None:
-    """The shape of an op's first result."""
+    """Return the shape of an op's first result."""
     return op.outputs[0].shape if op.outputs else None
 
 
 def dtype(op: OpNode) -> str:
-    """The type of an op's first result."""
+    """Return the type of an op's first result."""
     return op.outputs[0].dtype if op.outputs else "?"
 
 
 def shown(op: OpNode, shape: Dims | None) -> str:
-    """`float32[8,?,64]`."""
+    """Write the type of an op's result with a shape: `float32[8,?,64]`."""
     dims = "?" if shape is None else ",".join("?" if dim is None else str(dim) for dim in shape)
     return f"{dtype(op)}[{dims}]"
 
 
 def at_least(shape: Dims | None) -> int:
-    """How many elements a shape holds at least; what is not known may be one."""
+    """Return the least number of elements of a shape; unknown sizes count as one."""
     total = 0 if shape is None else 1
     for dim in shape or ():
         total *= 1 if dim is None else dim
@@ -121,6 +136,13 @@ def at_least(shape: Dims | None) -> int:
 
 
 def all_users(links: Links, index: int, free: Callable[[int, int], bool]) -> bool:
-    """Whether an op has consumers, and each of them is such a one."""
+    """
+    Return whether an op has consumers and each of them satisfies `free`.
+
+    Args:
+        links: The graph.
+        index: Index of the op.
+        free: Predicate of a consumer's index and the number of its operand.
+    """
     users = links.users(index)
     return bool(users) and all(user >= 0 and free(user, position) for user, position in users)

@@ -1,4 +1,4 @@
-"""Rules of the op guide about where data lie: what moves them between the padded dimensions and the others."""
+"""Rules about layouts: ops that move data between the padded dimensions and the others."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ Found = Iterator[tuple[int, str]]
 
 
 def transposes(links: Links) -> Found:
-    """Transposes that move data, and that nothing beside them takes over."""
+    """Yield transposes that move data and that no neighbour absorbs."""
     for index, op in links.typed({"Transpose", "ConjugateTranspose"}):
         if _moves(links, index) and not _is_free(links, index):
             perm = ",".join(map(str, _perm(links, index) or ()))
@@ -73,7 +73,7 @@ def transposes(links: Links) -> Found:
 
 
 def padded_moves(links: Links) -> Found:
-    """Slices, concatenations and paddings along a dimension that is padded, at sizes that are no multiples of the tile's."""
+    """Yield slices, concatenations and pads along a padded dimension, at unaligned sizes."""
     for index, op in links.typed(_SLICES):
         position = 1 if op.op_type == "Split" else 0
         before = links.shape(index, position)
@@ -101,20 +101,20 @@ def padded_moves(links: Links) -> Found:
 
 
 def padded_reshapes(links: Links) -> Found:
-    """Reshapes that take padded rows apart or put them together."""
+    """Yield reshapes that split or merge padded rows."""
     for index, op in links.typed({"Reshape"}):
         if _rearranges(links, index):
             yield index, f"{shown(op, links.shape(index))} to {shown(op, result(op))}"
 
 
 def space_batch(links: Links) -> Found:
-    """Ops that carry spatial dimensions into batch or depth, or back."""
+    """Yield ops that move spatial dimensions into batch or depth, or back."""
     for index, op in links.typed(_CROSSING):
         yield index, f"{shown(op, links.shape(index))} to {shown(op, result(op))}"
 
 
 def unfused_epilogues(links: Links) -> Found:
-    """A bias or an activation that something that moves data keeps from its product."""
+    """Yield biases and activations that a data movement separates from their product."""
     for index, op in links.typed(_ACTIVATIONS | {"BiasAdd", "BiasAddV1", "AddV2", "Add"}):
         for position in _candidates(links, index, op):
             chain = _chain(links, index, position)
@@ -128,7 +128,7 @@ def unfused_epilogues(links: Links) -> Found:
 
 
 def _perm(links: Links, index: int) -> tuple[int, ...] | None:
-    """The order of a transpose; that of a gradient's is the inverse of one."""
+    """Return the order of a transpose; that of a gradient is given as its inverse."""
     source = links.source(index, 1)
     inverse = source is not None and links.graph.ops[source].op_type == "InvertPermutation"
     given = links.value(source, 0) if inverse and source is not None else links.value(index, 1)
@@ -141,7 +141,7 @@ def _perm(links: Links, index: int) -> tuple[int, ...] | None:
 
 
 def _moves(links: Links, index: int) -> bool:
-    """Whether a transpose changes the order of dimensions that are known to be longer than one."""
+    """Return whether a transpose reorders dimensions that are known to be longer than one."""
     shape, perm = links.shape(index), _perm(links, index)
     if shape is None or perm is None or len(shape) != len(perm):
         return False
@@ -150,7 +150,7 @@ def _moves(links: Links, index: int) -> bool:
 
 
 def _is_free(links: Links, index: int) -> bool:
-    """Whether what takes the result, or what gave the operand, reads or writes in any such order."""
+    """Return whether the producer or all consumers read or write in the transposed order."""
     shape, perm = links.shape(index), _perm(links, index)
     assert shape is not None
     assert perm is not None
@@ -187,7 +187,7 @@ def _batch_feature(op: OpNode) -> str:
 
 
 def _kinds(shape: Dims, perm: tuple[int, ...]) -> set[str]:
-    """Which exchanges of two dimensions a transpose is, if those of length one do not count."""
+    """Return the exchanges of two dimensions that a transpose is, ignoring those of length one."""
     rank = len(perm)
     swaps = {
         "matrix": (rank - 2, rank - 1),
@@ -210,7 +210,7 @@ def _swapped(rank: int, first: int, second: int) -> list[int]:
 
 
 def _changed(before: Dims | None, after: Dims | None) -> list[int]:
-    """The dimensions whose known sizes differ; none where the rank changes."""
+    """Return the dimensions whose known sizes differ; none if the rank changes."""
     if before is None or after is None or len(before) != len(after):
         return []
     return [
@@ -223,7 +223,15 @@ def _changed(before: Dims | None, after: Dims | None) -> list[int]:
 def _unaligned(
     links: Links, index: int, changed: list[int], shapes: tuple[Dims | None, ...]
 ) -> bool:
-    """Whether one of the changed dimensions is padded, and one of its sizes no multiple of what it is padded to."""
+    """
+    Return whether a changed dimension is padded and has a size that is not a multiple of its tile.
+
+    Args:
+        links: The graph.
+        index: Index of the op.
+        changed: The changed dimensions.
+        shapes: Shapes of the operands and the result.
+    """
     whole = max(shapes, key=at_least)
     if whole is None or at_least(whole) <= _SMALL:
         return False
@@ -240,7 +248,16 @@ def _unaligned(
 
 
 def _multiples(links: Links, index: int, shape: Dims) -> dict[int, int]:
-    """What the padded dimensions are padded to: of a convolution's data batch and features, else the last two."""
+    """
+    Return the multiples to which the padded dimensions are padded.
+
+    These are batch and features of a convolution's data, else the last two dimensions.
+
+    Args:
+        links: The graph.
+        index: Index of the op.
+        shape: The larger of the op's shapes.
+    """
     rank = len(shape)
     if rank >= 4:
         beside = [
@@ -264,9 +281,10 @@ def _multiples(links: Links, index: int, shape: Dims) -> dict[int, int]:
 
 def _rearranges(links: Links, index: int) -> bool:
     """
-    Whether a reshape changes the last dimension, or takes the one before apart, or merges it, at a size that is no multiple of 8.
+    Return whether a reshape changes the last dimension, or splits or merges unaligned rows.
 
-    Dimensions of one do not count. What the host feeds as rank 1 is meant to be reshaped.
+    Unaligned means that the size of the second-last dimension is not a multiple of 8. Dimensions of
+    one do not count. Arrays that the host feeds as rank 1 are meant to be reshaped.
     """
     before, after = links.shape(index), result(links.graph.ops[index])
     if (
@@ -294,14 +312,16 @@ def _is_fed_flat(links: Links, index: int, before: Dims) -> bool:
 
 
 def _candidates(links: Links, index: int, op: OpNode) -> list[int]:
-    """Which operands of an epilogue may be the product: of a sum the one that is not the bias."""
+    """
+    Return the operands of an epilogue that may be the product; of a sum the one beside the bias.
+    """
     if op.op_type not in ("AddV2", "Add"):
         return [0]
     return [position for position in (0, 1) if _is_bias(links, index, 1 - position)]
 
 
 def _is_bias(links: Links, index: int, position: int) -> bool:
-    """A variable, or an argument, of one dimension."""
+    """Return whether an operand is a variable or an argument of one dimension."""
     origin = links.origin(
         index, position, IN_PLACE - {"ReadVariableOp"} | {"Reshape", "ExpandDims"}
     )
@@ -315,7 +335,14 @@ def _is_bias(links: Links, index: int, position: int) -> bool:
 
 
 def _chain(links: Links, index: int, position: int) -> tuple[int, int] | None:
-    """The op that moves data and the product behind it, where nothing but these leads to an operand, and nothing else takes them."""
+    """
+    Find the op that moves data and the product behind it on the only path to an operand.
+
+    Args:
+        links: The graph.
+        index: Index of the epilogue.
+        position: Number of the operand.
+    """
     found, mover = links.source(index, position), None
     while found is not None and len(links.consumers[found]) == 1:
         op = links.graph.ops[found]

@@ -1,8 +1,9 @@
 """
-The Cloud TPU op guide as rules: what breaks them in a step's graph, why that is dear, and what to write instead.
+The Cloud TPU op guide as rules: patterns in a step's graph, their costs and rewrites.
 
-After https://cloud.google.com/tpu/docs/performance-guide and https://cloud.google.com/tpu/docs/tensorflow-ops, in own words. Shapes
-have to be known; where one is not, a rule says nothing.
+After https://cloud.google.com/tpu/docs/performance-guide and
+https://cloud.google.com/tpu/docs/tensorflow-ops, in our own words. A rule has no findings where
+shapes are unknown.
 """
 
 from __future__ import annotations
@@ -26,35 +27,43 @@ _OTHER_REPLICA = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """
-    A rule: what it detects, its level, and for the reader why and the rewrite, with an example of what breaks it.
-
-    `on` is counted, `info` is shown, `off` is neither unless it is asked for; `level_of` an op may differ from `level`.
-    """
+    """A rule of the op guide."""
 
     code: str
     level: str
+    """`on` findings are counted, `info` findings are shown, `off` ones only on request."""
     find: Callable[[Links], layout.Found]
+    """Yields the indices of ops that break the rule, each with its description."""
     _: KW_ONLY
     detects: str
+    """The pattern, for the reader."""
     why: str
+    """The cost of the pattern."""
     rewrite: str
+    """The better pattern."""
     example: str
+    """Code that breaks the rule."""
     level_of: Callable[[OpNode], str] | None = None
+    """Level of a finding, if it differs by op."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """An op that breaks a rule: its name, type and the user's line, what it does in `what`, and the rule's reason and rewrite."""
+    """An op that breaks a rule."""
 
     code: str
     level: str
     op: str
+    """Name of the op."""
     op_type: str
     line: str | None
+    """The user's source line, if known."""
     what: str
+    """Description of this occurrence."""
     why: str
+    """The rule's reason."""
     rewrite: str
+    """The rule's rewrite."""
 
 
 _ROWS = (
@@ -185,10 +194,10 @@ RULES: dict[str, Rule] = {rule.code: rule for rule in _ROWS}
 
 def parse_codes(value: object) -> tuple[str, ...]:
     """
-    Codes of rules, from one or several.
+    Read one or several codes of rules.
 
     Raises:
-        ValueError: If there is no such rule.
+        ValueError: If a rule does not exist.
     """
     names = (value,) if isinstance(value, str) else value
     if not isinstance(names, (list, tuple, set)) or not all(
@@ -203,9 +212,10 @@ def parse_codes(value: object) -> tuple[str, ...]:
 
 def findings(graph: OpGraph) -> list[Finding]:
     """
-    All that breaks a rule in a step, whatever its level, in the order of the rules and then of the graph.
+    List all findings of a step, of any level, by rule and then by position in the graph.
 
-    Of a step that tf.distribute runs on several devices the first replica counts, so that the number is the same on every machine.
+    If tf.distribute runs the step on several devices, only the first replica counts, so that the
+    number is the same on every machine.
     """
     links = Links.of(graph)
     found = (

@@ -1,1 +1,1 @@
-"""How much memory and matrix-unit work the tiled layouts of a TPU waste on shapes that do not fill their tiles."""
+"""Memory and matrix-unit work that a TPU wastes on shapes that do not fill their tiles."""

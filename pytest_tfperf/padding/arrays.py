@@ -1,4 +1,4 @@
-"""The arrays of a step that a TPU keeps in memory, and what their padding costs; measured and predicted alike."""
+"""The arrays of a step in a TPU's memory, and the cost of their padding, measured or predicted."""
 
 from __future__ import annotations
 
@@ -10,23 +10,26 @@ LARGEST_SKIPPED = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Buffer:
-    """
-    One array: its name, the `what` that made it (opcode, operation), its shape as it is and as it is padded, and their bytes.
-
-    `line` is the user's source line; where the layout is not certain `upper_bytes` is what it takes at most, and `lower_bytes` at
-    least, if that is below `padded_bytes`. `advice` is a better size and what it saves.
-    """
+    """One array."""
 
     name: str
     what: str
+    """The opcode and the op that made it."""
     shape: str
+    """Its shape with its layout."""
     padded_shape: str
+    """Its shape rounded up to its tiles."""
     logical_bytes: int
     padded_bytes: int
+    """Bytes in the likely layout."""
     upper_bytes: int
+    """Bytes in the largest possible layout."""
     lower_bytes: int | None = None
+    """Bytes in the smallest possible layout; None if they equal `padded_bytes`."""
     line: str | None = None
+    """The user's source line."""
     advice: str = ""
+    """A better size and its saving."""
 
     @property
     def waste(self) -> int:
@@ -36,11 +39,13 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Padding:
-    """The arrays of a step; `source` is measured, estimated or predicted, `generation` that of the TPU."""
+    """The arrays of a step."""
 
     buffers: tuple[Buffer, ...]
     source: str
+    """`measured`, `estimated` or `predicted`."""
     generation: str
+    """Name of the TPU's generation."""
     notes: tuple[str, ...] = field(default=())
 
     @property
@@ -50,12 +55,12 @@ class Padding:
 
     @property
     def overhead(self) -> float | None:
-        """Padded ÷ logical bytes − 1; None if there is no array."""
+        """Padded ÷ logical bytes − 1; None if there are no arrays."""
         return self._overhead(sum(buffer.padded_bytes for buffer in self.buffers))
 
     @property
     def low(self) -> float | None:
-        """The same at least."""
+        """Lower bound of `overhead`."""
         sizes = [
             buffer.padded_bytes if buffer.lower_bytes is None else buffer.lower_bytes
             for buffer in self.buffers
@@ -64,11 +69,11 @@ class Padding:
 
     @property
     def high(self) -> float | None:
-        """The same at most."""
+        """Upper bound of `overhead`."""
         return self._overhead(sum(buffer.upper_bytes for buffer in self.buffers))
 
     def worst(self, number: int = 5) -> tuple[Buffer, ...]:
-        """The arrays that waste most bytes."""
+        """Return the arrays that waste most bytes."""
         return tuple(
             sorted(
                 (one for one in self.buffers if one.waste), key=lambda one: (-one.waste, one.name)

@@ -1,10 +1,11 @@
 """
-Which dimensions of a step's arrays lie next to each other on a TPU, as far as convolutions decide it.
+Dimension orders of a step's arrays on a TPU, as far as convolutions determine them.
 
-Batch and features of what a convolution reads and writes are its two fastest dimensions: the batch the fastest where the most
-common one is at least 64, else the features (the performance guide of cloud.google.com/tpu). Layouts are an array's, so the
-gradient of a kernel, whose HLO names batch and features the other way round, changes nothing. Parameters, results and all else
-lie as they need the least memory.
+Batch and features of a convolution's data are its two fastest dimensions. The batch is the fastest
+if the most common one is at least 64, else the features are (the performance guide of
+cloud.google.com/tpu). Layouts belong to arrays, so the gradient of a kernel, whose HLO exchanges
+batch and features, changes nothing. Parameters, results and all other arrays take the order that
+needs the least memory.
 """
 
 from __future__ import annotations
@@ -47,9 +48,9 @@ _SAME_DIMENSIONS = frozenset(
 
 def common_batches(modules: Iterable[HloModule]) -> tuple[int, ...]:
     """
-    The most common batch of the convolutions; of equally common ones the largest first.
+    Return the most common batch of the convolutions; equally common ones by size, largest first.
 
-    Which of them XLA takes is not documented.
+    XLA's choice among them is not documented.
     """
     counts = Counter(
         part.instructions[data.id].shape.dimensions[data.batch]
@@ -65,16 +66,24 @@ def common_batches(modules: Iterable[HloModule]) -> tuple[int, ...]:
 
 
 def convolution_order(rank: int, data: Data, batch: int) -> Order:
-    """The order of what a convolution reads or writes where this is the most common batch."""
+    """
+    Return the order of a convolution's data.
+
+    Args:
+        rank: Number of dimensions.
+        data: The array.
+        batch: The most common batch of the step.
+    """
     fastest = (data.batch, data.feature) if batch >= LARGE_BATCH else (data.feature, data.batch)
     return *fastest, *(number for number in reversed(range(rank)) if number not in fastest)
 
 
 def convolution_orders(part: HloComputation, batch: int) -> dict[int, Order]:
     """
-    The orders that convolutions give arrays, by instruction: their own, and those of what lies around them.
+    Return the orders of convolutions' data and of the arrays around them, by instruction.
 
-    Elementwise ops have the order of what they read; pooling, slices and concatenations too; reductions what is left of it.
+    Elementwise ops, pooling, slices and concatenations have the order of their operand. Reductions
+    keep the order of the remaining dimensions.
     """
     found: dict[int, Order] = {}
     for op in reversed(part.instructions.values()):
@@ -94,7 +103,7 @@ def convolution_orders(part: HloComputation, batch: int) -> dict[int, Order]:
 
 
 def kernels(part: HloComputation) -> frozenset[int]:
-    """The kernels of convolutions and their gradients, and what they are read from through ops that change no size."""
+    """Return the kernels of convolutions, their gradients, and their sources of the same size."""
     found: set[int] = set()
     for op in reversed(part.instructions.values()):
         if is_convolution(op):
@@ -111,7 +120,10 @@ def kernels(part: HloComputation) -> frozenset[int]:
 
 
 def compact(shape: Shape, generation: Generation) -> Shape:
-    """The array in the order that needs the least memory; of equally good ones that which is most like its own."""
+    """
+    Lay out an array in the order that needs the least memory, among equal ones the closest to its
+    own.
+    """
     rank = len(shape.dimensions)
     pairs: Sequence[Order] = (
         list(permutations(reversed(range(rank)), 2)) if rank > 1 else [tuple(range(rank))]
@@ -124,18 +136,25 @@ def compact(shape: Shape, generation: Generation) -> Shape:
 
 
 def row_major(shape: Shape, generation: Generation) -> Shape:
-    """The array with its last dimension the fastest."""
+    """Lay out an array with its last dimension the fastest."""
     return tiled(shape, tuple(reversed(range(len(shape.dimensions)))), generation)
 
 
 def swapped_rows(shape: Shape, generation: Generation) -> Shape:
-    """The array with its last dimension but one the fastest, and then the last."""
+    """Lay out an array with its second-last dimension the fastest, then the last."""
     *major, second, last = range(len(shape.dimensions))
     return tiled(shape, (second, last, *reversed(major)), generation)
 
 
 def tiled(shape: Shape, order: Order, generation: Generation) -> Shape:
-    """The array in this order with the tile that a TPU gives it; types of less than 8 bits are packed."""
+    """
+    Lay out an array in an order, with a TPU's tile; types of less than 8 bits are packed.
+
+    Args:
+        shape: The array.
+        order: Its dimensions, the fastest first.
+        generation: The TPU.
+    """
     bits = shape.element_bits or shape.bits
     tile = generation.tile(max(1, bits), tuple(shape.dimensions[number] for number in order))
     return replace(
@@ -147,7 +166,7 @@ def tiled(shape: Shape, order: Order, generation: Generation) -> Shape:
 
 
 def _alike(op: HloInstruction, part: HloComputation) -> list[HloInstruction]:
-    """The operands that have the order of an instruction's result."""
+    """Return the operands that have the order of an instruction's result."""
     operands = part.operands(op)
     if op.opcode in ELEMENTWISE or is_identity(op, part):
         return [operand for operand in operands if operand.shape.dimensions == op.shape.dimensions]

@@ -1,9 +1,10 @@
 """
 Sizes of matrix multiplications and convolutions that do not suit a GPU's tensor cores.
 
-Rules: NVIDIA, Matrix Multiplication Background User's Guide (alignment, tile and wave quantization) and Convolutional Layers User's
-Guide. They are about time on tensor cores, never about memory: a GPU does not pad arrays. Tiles and waves are a model; which tile
-a library takes, and whether it splits the product further, it decides itself.
+Sources: NVIDIA, Matrix Multiplication Background User's Guide (alignment, tile and wave
+quantization) and Convolutional Layers User's Guide. The rules concern time on tensor cores, not
+memory: a GPU does not pad arrays. Tiles and waves are a model; the library chooses its tile and may
+split the product.
 """
 
 from __future__ import annotations
@@ -45,12 +46,16 @@ _COLUMNS = (
 
 
 def always_good(dtype: str) -> int:
-    """Elements in 16 bytes: sizes that are multiples of it reach the tensor cores at full rate on every generation so far."""
+    """
+    Return the elements in 16 bytes.
+
+    Multiples of it reach the full rate of tensor cores on every generation so far.
+    """
     return max(1, _ALWAYS_GOOD_BITS // bits(dtype))
 
 
 def best(dtype: str) -> int:
-    """Elements in 128 bytes, the alignment that is best on A100 and later."""
+    """Return the elements in 128 bytes, the best alignment on A100 and later."""
     return max(1, _BEST_BITS // bits(dtype))
 
 
@@ -66,22 +71,36 @@ def aligned_size(size: int, dtype: str) -> int:
 
 
 def tile_overhead(rows: int, columns: int, tile: tuple[int, int]) -> float:
-    """Computed ÷ wanted elements of the result − 1, where whole tiles are computed."""
+    """
+    Compute the computed ÷ wanted elements of the result − 1 if whole tiles are computed.
+
+    Args:
+        rows: Rows of the result.
+        columns: Columns of the result.
+        tile: Rows and columns of a tile.
+    """
     return _up(rows, tile[0]) * tile[0] * _up(columns, tile[1]) * tile[1] / (rows * columns) - 1
 
 
 def tiles_of(rows: int, columns: int, tile: tuple[int, int]) -> int:
-    """The tiles that cover a result."""
+    """
+    Count the tiles that cover a result.
+
+    Args:
+        rows: Rows of the result.
+        columns: Columns of the result.
+        tile: Rows and columns of a tile.
+    """
     return _up(rows, tile[0]) * _up(columns, tile[1])
 
 
 def wave_overhead(tiles: int, sms: int) -> float:
-    """Places for tiles in whole waves ÷ tiles − 1: the multiprocessors that have nothing to do in the last wave."""
+    """Compute the tiles of whole waves ÷ tiles − 1: idle multiprocessors in the last wave."""
     return _up(tiles, sms) * sms / tiles - 1
 
 
 def misaligned(gemm: Gemm) -> tuple[tuple[str, int, int], ...]:
-    """The sizes that are no multiple of 16 bytes: name, size and the nearest good size."""
+    """Return the sizes that are not multiples of 16 bytes: name, size and the nearest good size."""
     step = always_good(gemm.dtype)
     return tuple(
         (name, size, aligned_size(size, gemm.dtype))
@@ -94,9 +113,10 @@ def gpu_alignment(
     trace: Trace, modules: Iterable[HloModule]
 ) -> tuple[Table | None, tuple[Advice, ...]]:
     """
-    The table and the advice for the modules that the GPUs of a trace ran; nothing where there is no GPU of NVIDIA's.
+    Make the table and the advice for the modules that the GPUs of a trace ran.
 
-    GPUs before compute capability 8.0 have no tensor cores for float32 and float64.
+    Both are empty without an NVIDIA GPU. GPUs before compute capability 8.0 have no tensor cores
+    for float32 and float64.
     """
     stats = [plane_stats(plane) for plane in gpus(trace)]
     nvidia = next(
@@ -116,10 +136,13 @@ def gpu_alignment(
 
 def alignment_table(gemms: Sequence[Gemm], sms: int | None = None) -> Table | None:
     """
-    Each different product, those with most FLOPs first; None if there is none.
+    Make a table of the distinct products, those with most FLOPs first; None if there are none.
 
-    `sms` are the multiprocessors of the GPU; where they are not known, waves are those of A100 and H100. The overhead is of the tile
-    that suits best, and at most of the one that suits least; waves are shown where there is at least one whole one.
+    The overhead is that of the best and of the worst tile. Waves are shown if there is a whole one.
+
+    Args:
+        gemms: The products.
+        sms: Multiprocessors of the GPU; if they are unknown, waves are those of A100 and H100.
     """
     times: dict[Gemm, int] = {}
     for gemm in gemms:
@@ -130,7 +153,7 @@ def alignment_table(gemms: Sequence[Gemm], sms: int | None = None) -> Table | No
 
 
 def alignment_advice(gemms: Sequence[Gemm]) -> tuple[Advice, ...]:
-    """The size to change first: that of the product with most FLOPs whose sizes are not aligned."""
+    """Advise a better size for the misaligned product with most FLOPs."""
     worst = max(
         (gemm for gemm in gemms if misaligned(gemm)),
         key=lambda gemm: gemm.matmul.flops,
@@ -173,7 +196,7 @@ def _sizes(matmul: Matmul) -> str:
 
 
 def _waves(matmul: Matmul, gpus: dict[str, int]) -> str:
-    """Wave overheads over the tiles, of each GPU; nothing where a product fills no whole wave."""
+    """Write the range of wave overheads over the tiles, for each GPU that a product fills."""
     said = []
     for name, sms in gpus.items():
         counts = [matmul.batch * tiles_of(matmul.rows, matmul.columns, tile) for tile in TILES]
@@ -185,7 +208,7 @@ def _waves(matmul: Matmul, gpus: dict[str, int]) -> str:
 
 
 def _number(stats: Mapping[str, object], name: str) -> int:
-    """A stat that is a whole number, some profilers write it as text; 0 where there is none."""
+    """Read a whole number from a stat, which some profilers write as text; 0 if there is none."""
     text = str(stats.get(name, ""))
     return int(text) if text.isdecimal() and len(text) < 10 else 0
 

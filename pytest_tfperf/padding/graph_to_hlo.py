@@ -1,7 +1,8 @@
 """
-The ops of a step as HLO, as far as padding asks for it: arrays, matrix multiplications, convolutions and reductions.
+HLO made from a step's op graph, with what padding needs: arrays, products and reductions.
 
-It stands in for a step that cannot be lowered. Ops that only read and write arrays of one shape are elementwise.
+It replaces the HLO of a step that cannot be lowered. Ops that only read and write arrays of one
+shape become elementwise ones.
 """
 
 from __future__ import annotations
@@ -55,12 +56,12 @@ _EINSUM = re.compile(r"([a-zA-Z]+),([a-zA-Z]+)->([a-zA-Z]*)")
 
 
 class NotStatic(Exception):
-    """An array of which a size is not known, or an op that is not understood."""
+    """Raised for an array with an unknown size, or an op whose product cannot be read."""
 
 
 @dataclass(slots=True)
 class _Made:
-    """Instructions so far, which of them holds the result of an op, and which a variable that was read."""
+    """The instructions made so far, and the places of op results and of variables in them."""
 
     ops: dict[int, HloInstruction] = field(default_factory=dict)
     places: dict[Edge, int] = field(default_factory=dict)
@@ -86,10 +87,10 @@ class _Made:
 
 def module_of(graph: OpGraph, batch: int | None) -> HloModule:
     """
-    The module of a step's graph; a leading size that is not known is the batch.
+    Make the module of a step's graph; an unknown leading size is the batch.
 
     Raises:
-        NotStatic: If another size of an array that matters is not known.
+        NotStatic: If another size of a relevant array is unknown.
     """
     made = _Made()
     for index, op in enumerate(graph.ops):
@@ -184,7 +185,7 @@ def _other(made: _Made, graph: OpGraph, op: OpNode, shape: Shape, operands: Sequ
 
 
 def _ints(graph: OpGraph, op: OpNode, number: int) -> tuple[int, ...] | None:
-    """The whole numbers that an operand is, where that is known."""
+    """Return the whole numbers of a constant operand, else None."""
     edge = op.inputs[number] if len(op.inputs) > number else None
     value = graph.ops[edge[0]].value if edge is not None else None
     if isinstance(value, int):
@@ -193,7 +194,11 @@ def _ints(graph: OpGraph, op: OpNode, number: int) -> tuple[int, ...] | None:
 
 
 def _dot(made: _Made, op: OpNode, shape: Shape, operands: Sequence[int]) -> int:
-    """Which dimension is contracted follows from the result: it is the one that the result has not; of square ones it does not matter."""
+    """
+    Make a dot.
+
+    The contracted dimension is the one that the result lacks; for square operands either will do.
+    """
     left, right = (made.ops[key].shape.dimensions for key in operands[:2])
     rank = len(shape.dimensions)
     if min(len(left), len(right), rank) < 2:
@@ -208,7 +213,9 @@ def _dot(made: _Made, op: OpNode, shape: Shape, operands: Sequence[int]) -> int:
 
 
 def _einsum(made: _Made, op: OpNode, shape: Shape, operands: Sequence[int]) -> int:
-    """What both operands have is contracted, or a batch where the result has it too."""
+    """
+    Make a dot of an einsum; shared letters are batches if the result has them, else contracted.
+    """
     equation = _EINSUM.fullmatch(op.attrs.get("equation", "").replace(" ", ""))
     if equation is None or len(operands) != 2:
         raise NotStatic(_UNREAD.format(f"Einsum({op.attrs.get('equation', '')})"))
@@ -226,9 +233,10 @@ def _einsum(made: _Made, op: OpNode, shape: Shape, operands: Sequence[int]) -> i
 
 def _convolution(made: _Made, op: OpNode, shape: Shape, kind: re.Match[str]) -> int:
     """
-    A convolution, or a gradient of one, as XLA writes it (tensorflow/compiler/tf2xla/kernels/conv_op_helpers.cc).
+    Make a convolution or the gradient of one, as XLA writes it.
 
-    Of the operands that give sizes only, nothing is read.
+    Operands that only give sizes are ignored. Source:
+    tensorflow/compiler/tf2xla/kernels/conv_op_helpers.cc.
     """
     keys = [made.places[edge] for edge in op.inputs if edge is not None and edge in made.places]
     keys = [key for key in keys if len(made.ops[key].shape.dimensions) > 2]

@@ -1,8 +1,9 @@
 """
-What a TPU's matrix unit computes beyond what was asked for, because sizes do not fill it.
+Work of a TPU's matrix unit on padding, because sizes do not fill it.
 
-A model, checked against no hardware: one operand streams through in rows of 8, the other two sizes fill the square array. The FLOPs
-of M × N × K are 2·M·N·K; a convolution is the product of its windows and its kernel.
+This is a model, not checked against hardware: one operand streams through in rows of 8, the
+remaining two sizes fill the square array. The FLOPs of M × N × K are 2·M·N·K; a convolution is the
+product of its windows and its kernel.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from pytest_tfperf.padding.tpu import SUBLANES, Generation
 @dataclass(frozen=True, slots=True)
 class Product:
     """
-    A matrix multiplication, `count` times: M × K by K × N. Each size is (size, repeats): a window's positions repeat the features.
+    A matrix multiplication, M × K by K × N.
 
-    They may fill the matrix unit together, or each position for itself.
+    Each size is (size, repeats): the positions of a window repeat the features. They may fill the
+    matrix unit together, or each position alone.
     """
 
     name: str
@@ -30,19 +32,20 @@ class Product:
     n: tuple[int, int]
     k: tuple[int, int]
     count: float = 1
+    """Number of multiplications."""
 
     @property
     def text(self) -> str:
-        """`100×1000×2048`: M, N and K."""
+        """M, N and K: `100×1000×2048`."""
         return "×".join(str(prod(size)) for size in (self.m, self.n, self.k))
 
     @property
     def macs(self) -> float:
-        """Multiplications."""
+        """Number of multiply-adds."""
         return self.count * prod(self.m) * prod(self.n) * prod(self.k)
 
     def padded(self, width: int) -> tuple[float, float]:
-        """Multiplications with padding, at least and at most, on a matrix unit of this width."""
+        """Compute lower and upper bound of the multiply-adds with padding on a matrix unit."""
         together = [size * repeats for size, repeats in (self.m, self.n, self.k)]
         least = _least([[_up(size, step) for size in together] for step in (SUBLANES, width)])
         alone = [
@@ -54,13 +57,14 @@ class Product:
 
 @dataclass(frozen=True, slots=True)
 class MatrixWork:
-    """The products of a step; `skipped` names the grouped convolutions, of which nothing can be said."""
+    """The products of a step."""
 
     products: tuple[Product, ...]
     skipped: tuple[str, ...] = ()
+    """Names of grouped convolutions, which the model does not cover."""
 
     def overhead(self, generation: Generation) -> tuple[float, float] | None:
-        """Padded ÷ logical FLOPs − 1, at least and at most; None if there are none."""
+        """Compute lower and upper bound of padded ÷ logical FLOPs − 1; None without products."""
         macs = sum(one.macs for one in self.products)
         padded = [one.padded(generation.matrix_width) for one in self.products]
         return (
@@ -70,7 +74,7 @@ class MatrixWork:
         )
 
     def worst(self, generation: Generation, number: int = 3) -> list[Product]:
-        """The products that waste most."""
+        """Return the products that waste most."""
         waste = {one: one.padded(generation.matrix_width)[0] - one.macs for one in self.products}
         return sorted(
             (one for one, padding in waste.items() if padding), key=lambda one: -waste[one]
@@ -78,7 +82,7 @@ class MatrixWork:
 
 
 def matrix_work(modules: Iterable[tuple[HloModule, float]]) -> MatrixWork:
-    """The products of modules, each with how often it runs in a step; what is in a loop counts once."""
+    """Collect the products of modules with their runs in a step; loop bodies count once."""
     products: list[Product] = []
     skipped: list[str] = []
     for module, runs in modules:
@@ -92,7 +96,7 @@ def matrix_work(modules: Iterable[tuple[HloModule, float]]) -> MatrixWork:
 
 
 def product_of(op: HloInstruction, part: HloComputation) -> Product | None:
-    """The product that a dot or convolution is; None for anything else."""
+    """Read a dot or a convolution as a product; None for other instructions."""
     if op.opcode not in ("dot", "convolution"):
         return None
     matmul = matmul_of(op, part.operands(op))
@@ -101,7 +105,7 @@ def product_of(op: HloInstruction, part: HloComputation) -> Product | None:
 
 def _product(name: str, matmul: Matmul) -> Product:
     """
-    Split a convolution's sizes into features and what repeats them.
+    Split a convolution's sizes into features and their repeats.
 
     Where the input is dilated, as in gradients of strided convolutions, only its own positions
     count. In the gradient of a kernel the examples are summed and the window is the result.
@@ -117,7 +121,11 @@ def _product(name: str, matmul: Matmul) -> Product:
 
 
 def _least(sizes: Sequence[Sequence[int]]) -> int:
-    """The cheaper of the two ways: M streams and N × K fill the array, or N streams and M × K do; by (streamed, filling) sizes."""
+    """
+    Return the lower cost: M streams and N × K fill the array, or N streams and M × K do.
+
+    The sizes are (streamed, filling).
+    """
     (m_rows, n_rows, _), (m, n, k) = sizes
     return min(m_rows * n * k, n_rows * m * k)
 

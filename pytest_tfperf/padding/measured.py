@@ -1,10 +1,10 @@
 """
-Padding of executables that were compiled for a TPU: what their layouts say, of the arrays that they keep in memory.
+Padding of executables compiled for a TPU, from the layouts of the arrays in its memory.
 
-An array counts once, where an instruction of the entry computation, or of a loop or call in it, makes it: what a fusion holds inside is
-never in memory, and tuples, bitcasts and what a loop hands on are arrays that are there already. Buffers of one tile, scalars, and
-other memories than HBM (space 0) and VMEM (1) are passed over, and so are copies into VMEM ahead of time. Memory spaces: xla/layout.h
-and libtpu's own dumps.
+An array counts once, where an instruction of the entry computation, or of a loop or call in it,
+makes it. Values inside a fusion are never in memory; tuples, bitcasts and the state of a loop are
+existing arrays. Left out are buffers of one tile, scalars, memories other than HBM (space 0) and
+VMEM (1), and prefetches into VMEM. Memory spaces: xla/layout.h and libtpu's own dumps.
 """
 
 from __future__ import annotations
@@ -73,9 +73,10 @@ _TYPES |= {"7": "v7x", "7x": "v7x"}
 
 def measured_padding(modules: Iterable[HloModule], tpu: Generation) -> Padding | Unknown:
     """
-    The arrays that executables compiled for a TPU keep in memory, those of all of them together; or why there is none.
+    Measure the arrays that executables compiled for a TPU keep in memory.
 
-    An array whose layout prints no tile has one all the same: that of the generation, and the padding is then estimated.
+    An array whose layout prints no tile gets the tile of the generation; the padding is then
+    estimated.
     """
     try:
         found = [
@@ -117,7 +118,7 @@ def measured_padding(modules: Iterable[HloModule], tpu: Generation) -> Padding |
 
 
 def has_tiles(module: HloModule) -> bool:
-    """Whether a compiler for TPUs laid out the arrays of a module."""
+    """Return whether a compiler for TPUs laid out the arrays of a module."""
     return any(
         leaf.tiles
         for part in module.computations.values()
@@ -127,14 +128,16 @@ def has_tiles(module: HloModule) -> bool:
 
 
 def trace_generation(trace: Trace) -> Generation | None:
-    """The generation of the TPUs of a trace; None where it has none, or does not say."""
+    """Return the generation of a trace's TPUs; None if unknown."""
     names = (re.fullmatch(r"TPU ?v?(.+)", device_spec(plane).name) for plane in tpus(trace))
     known = (_TYPES.get(name[1].lower()) for name in names if name)
     return next((generation(name) for name in known if name), None)
 
 
 def _arrays(module: HloModule) -> Iterator[tuple[HloInstruction, int, Shape]]:
-    """The arrays in a TPU's memory, with the instruction that makes each and its number among the instruction's."""
+    """
+    Yield the arrays in a TPU's memory, with their instruction and their number among its results.
+    """
     for part in bodies(module):
         is_entry = part.id == module.entry_id
         handed_on = (
@@ -170,7 +173,7 @@ def _buffer(op: HloInstruction, number: int, leaf: Shape, tpu: Generation) -> Bu
 
 @lru_cache(maxsize=4096)
 def _sized(leaf: Shape, tpu: Generation) -> Buffer:
-    """An array of that shape, without what is known of its instruction."""
+    """Measure an array of a shape, without the facts of its instruction."""
     bits = leaf.element_bits or max(8, leaf.bits)
     shape = (
         leaf

@@ -1,4 +1,4 @@
-"""The padding of a step as metrics and a table: measured where it was compiled for a TPU, else predicted from its HLO."""
+"""The padding of a step as metrics and a table: measured if compiled for a TPU, else predicted."""
 
 from __future__ import annotations
 

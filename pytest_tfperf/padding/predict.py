@@ -1,9 +1,10 @@
 """
-What the arrays of a step would take on a TPU, from its HLO before any layout was chosen.
+Prediction of the arrays of a step in a TPU's memory, from HLO without layouts.
 
-Counted are the arrays that are surely in memory: parameters, results, and what matrix multiplications, convolutions, reductions
-and custom calls read and write; elementwise ops fuse into them, and updated variables keep their place. What takes no more than one
-tile is left out. Layouts are a guess: of each array there is a least, a likely and a largest size.
+Arrays that are surely in memory count: parameters, results, and operands and results of matrix
+multiplications, convolutions, reductions and custom calls. Elementwise ops fuse into them, updated
+variables keep their place, and arrays of at most one tile are left out. Layouts are estimates: each
+array has a smallest, a likely and a largest size.
 """
 
 from __future__ import annotations
@@ -49,13 +50,15 @@ _TIE = "{} are equally common as batch of the convolutions; which of them decide
 
 @dataclass(frozen=True, slots=True)
 class _Orders:
-    """Orders that convolutions give, by instruction: of the most common batch, then of another that is as common; and their kernels."""
+    """The orders that convolutions give the arrays of a computation."""
 
     given: tuple[Mapping[int, Order], ...]
+    """Orders by instruction, for the most common batch and for another equally common one."""
     kernels: frozenset[int]
+    """Ids of the kernels."""
 
     def of(self, op: HloInstruction, shape: Shape) -> list[Order]:
-        """Those of one array of an instruction."""
+        """Return the orders of one array of an instruction."""
         return [
             orders[op.id]
             for orders in self.given
@@ -67,10 +70,15 @@ def predict(
     modules: Sequence[HloModule], generation: Generation, lines: Mapping[str, str] | None = None
 ) -> Padding:
     """
-    The arrays of a step of these modules, in HLO without dead code; `lines` are the user's by the name of the op that made them.
+    Predict the arrays of a step.
+
+    Args:
+        modules: The step's modules, without dead code.
+        generation: The TPU.
+        lines: The user's source lines by op name.
 
     Raises:
-        LayoutError: If an array is of a type that is not known.
+        LayoutError: If the type of an array is unknown.
     """
     batches = common_batches(modules)
     others = [
@@ -93,7 +101,7 @@ def predict(
 
 
 def key_arrays(part: HloComputation, is_entry: bool) -> tuple[HloInstruction, ...]:
-    """The instructions of a computation whose arrays are surely in memory, in their order."""
+    """Return the instructions of a computation whose arrays are surely in memory, in order."""
     keys = {
         op.id
         for op in part.instructions.values()
@@ -121,7 +129,7 @@ def key_arrays(part: HloComputation, is_entry: bool) -> tuple[HloInstruction, ..
 
 
 def padded_text(shape: Shape) -> str:
-    """An array as its tiles round it up, with its layout: `f32[104,1024]{1,0:T(8,128)}`."""
+    """Write an array rounded up to its tiles, with its layout: `f32[104,1024]{1,0:T(8,128)}`."""
     return shape_text(replace(shape, dimensions=padded_dimensions(shape))) + layout_text(shape)
 
 
@@ -130,7 +138,14 @@ def _sources(
     part: HloComputation,
     fuses: Callable[[HloInstruction, HloComputation], bool],
 ) -> list[HloInstruction]:
-    """What the reader of an instruction reads when all that fuses into it does."""
+    """
+    Return the instructions that an operand's reader reads from memory after fusion.
+
+    Args:
+        op: The operand.
+        part: Its computation.
+        fuses: Predicate of the instructions that fuse into the reader.
+    """
 
     def reads(key: int) -> tuple[int, ...]:
         source = part.instructions[key]
@@ -141,12 +156,12 @@ def _sources(
 
 
 def _fuses(op: HloInstruction, part: HloComputation) -> bool:
-    """Whether an instruction computes as its reader reads."""
+    """Return whether an instruction fuses into its reader."""
     return op.opcode in ELEMENTWISE or op.opcode in _FUSED or is_identity(op, part)
 
 
 def _fuses_or_views(op: HloInstruction, part: HloComputation) -> bool:
-    """The same, or only adds or drops dimensions of one element."""
+    """Return whether an instruction fuses, or only adds or drops dimensions of one element."""
     views = op.opcode in _VIEWS and [_sizes(operand) for operand in part.operands(op)] == [
         _sizes(op)
     ]
@@ -182,7 +197,7 @@ def _buffers(
 def _layouts(
     shape: Shape, op: HloInstruction, orders: _Orders, generation: Generation
 ) -> list[Shape]:
-    """The layouts that an array may get, the likely one first."""
+    """Return the layouts that an array may have, the likely one first."""
     if known := orders.of(op, shape):
         given = [tiled(shape, order, generation) for order in known]
         return [*given, compact(shape, generation)] if op.opcode == "parameter" else given
@@ -191,7 +206,7 @@ def _layouts(
 
 
 def _lines_of(part: HloComputation, lines: Mapping[str, str]) -> dict[int, str]:
-    """The user's line that made an instruction; of a parameter the first that uses it, directly or not."""
+    """Return the user's source line of each instruction; of a parameter that of its first use."""
     known: dict[int, str] = {}
     for op in reversed(part.instructions.values()):
         line = lines.get(_made_by(op), known.get(op.id))
@@ -205,5 +220,5 @@ def _lines_of(part: HloComputation, lines: Mapping[str, str]) -> dict[int, str]:
 
 
 def _made_by(op: HloInstruction) -> str:
-    """The op of the graph that an instruction was made for: of several that XLA names the first."""
+    """Return the op that an instruction was made for, the first if XLA names several."""
     return op.op_name.partition(";")[0]

@@ -1,4 +1,4 @@
-"""Sizes that fill their tiles, close to those that do not."""
+"""Sizes that fill their tiles, close to given sizes."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def good_size(size: int, step: int) -> int:
 
 def better_size(shape: Shape) -> str:
     """
-    The one change of a size to the nearest multiple of its tile that spares most padding: "100 → 104: saves 12.3 MiB".
+    Suggest the change of one size to a multiple of its tile that saves most padding.
 
-    Of changes that spare as much it is the one to the smaller array. Empty where no size pads. The tile is taken as it is; a compiler
-    may choose another one for other sizes.
+    Example: "100 → 104: saves 12.3 MiB". Among equal changes the smaller array wins. The text is
+    empty if no size pads. The tile is fixed; a compiler may choose another one for other sizes.
     """
     order = shape.minor_to_major or tuple(reversed(range(len(shape.dimensions))))
     steps = zip(order, reversed(shape.tiles[0] if shape.tiles else ()), strict=False)
@@ -45,9 +45,10 @@ def better_size(shape: Shape) -> str:
 
 def filling_sizes(shape: Shape, generation: Generation | None) -> str:
     """
-    Sizes that fill the tiles of a padded array, and the bytes of padding that they save: "100 → 128, 20 → 24: saves 12.3 MiB".
+    Suggest sizes that fill the tiles of a padded array, with the padding they save.
 
-    With a generation the larger array is laid out anew, as it needs the least memory.
+    Example: "100 → 128, 20 → 24: saves 12.3 MiB". If a generation is given, the larger array gets
+    the layout that needs the least memory.
     """
     larger = replace(shape, dimensions=padded_dimensions(shape))
     return _saving(shape, compact(larger, generation) if generation else larger)
@@ -64,7 +65,7 @@ def _padding(shape: Shape) -> int:
 
 
 def _saving(shape: Shape, other: Shape) -> str:
-    """The sizes in which another array differs and the bytes of padding that it spares; empty if there are none."""
+    """Write the sizes in which another array differs and its saving; empty if there is none."""
     spared = _padding(shape) - _padding(other)
     changes = [
         f"{old:,} → {new:,}"

@@ -1,8 +1,8 @@
 """
-The generations of TPUs, as far as their tiles and matrix units differ.
+The generations of TPUs: tiles and matrix units.
 
-Sublanes: jax, tpu_info.get_sublane_tiling; small tiles of few rows: openxla.org/xla/tiled_layout; widths of the matrix unit: the
-system architecture pages of cloud.google.com/tpu.
+Sources: jax, tpu_info.get_sublane_tiling (sublanes); openxla.org/xla/tiled_layout (small tiles);
+the system architecture pages of cloud.google.com/tpu (widths of the matrix unit).
 """
 
 from __future__ import annotations
@@ -19,20 +19,26 @@ DEFAULT = "v5e"
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """
-    A generation: its name, the fewest rows of 32 bits that a tile has, and rows and columns of its matrix unit.
-
-    `rows` are the most rows of a tile for elements of 16 bits and `narrow_rows` says whether narrower ones have more than 8.
-    """
+    """A generation of TPUs."""
 
     name: str
     least_rows: int
+    """Fewest rows of a tile of 32-bit elements."""
     rows_of_16_bits: int
+    """Most rows of a tile of 16-bit elements."""
     narrow_rows: bool
+    """True if narrower elements have tiles of more than 8 rows."""
     matrix_width: int
+    """Rows and columns of the matrix unit."""
 
     def tile(self, bits: int, sizes: tuple[int, ...]) -> tuple[int, ...]:
-        """The first tile of an array of such elements; its sizes with the fastest first."""
+        """
+        Return the first tile of an array.
+
+        Args:
+            bits: Bits of an element.
+            sizes: The array's sizes, the fastest first.
+        """
         packed = max(1, 32 // bits)  # elements of 64 bits lie as two of 32
         least = self.least_rows * packed
         if len(sizes) < 2:
@@ -63,10 +69,10 @@ _GENERATIONS = {
 
 def generation(name: str) -> Generation:
     """
-    The generation of that name: v2, v3, v4, v5e, v5p, v6e or v7x.
+    Return the generation of a name: v2, v3, v4, v5e, v5p, v6e or v7x.
 
     Raises:
-        LimitError: If there is none.
+        LimitError: If it does not exist.
     """
     if name not in _GENERATIONS:
         raise LimitError(f"{name!r} is no TPU generation; {nearest(name, _GENERATIONS)}")
@@ -74,5 +80,5 @@ def generation(name: str) -> Generation:
 
 
 def _power_of_two(number: int) -> int:
-    """The least power of two that is not below."""
+    """Return the least power of two that is not below a number."""
     return 1 << max(0, number - 1).bit_length()
