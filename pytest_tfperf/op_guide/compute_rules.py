@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pytest_tfperf.op_guide.graph import Links, dtype, result, shown
-from pytest_tfperf.op_guide.layout_rules import Found
+from pytest_tfperf.op_guide.graph import Found, Links, dtype, result, shown
 from pytest_tfperf.op_types import FUNCTION_CALLS, REDUCTIONS, computes
 from pytest_tfperf.recording import Dims, Ints, OpNode
 
 TPU_OPS_DATE = "2026-04-09"
-"""When the list was last changed: https://cloud.google.com/tpu/docs/tensorflow-ops, "Available graph operators"."""
+"""Date of the list "Available graph operators", https://cloud.google.com/tpu/docs/tensorflow-ops."""
 NOT_ON_TPUS = frozenset(
     {
         "Betainc",
@@ -28,7 +27,10 @@ NOT_ON_TPUS = frozenset(
         "Zeta",
     }
 )
-"""Ops that XLA compiles for CPUs, that this list lacks, and whose Python functions stand among its "Unavailable Python APIs"."""
+"""Ops that XLA compiles for CPUs, but that this list lacks.
+
+Their Python functions are among its "Unavailable Python APIs".
+"""
 
 _RESHAPES = frozenset({"Reshape", "Squeeze", "ExpandDims", "BroadcastTo", "Tile"})
 _KEEPS = frozenset({"Identity", "StopGradient", "Cast", "Reshape", "Squeeze", "ExpandDims"})
@@ -45,7 +47,8 @@ _NORMALS = frozenset(
         "StatelessParameterizedTruncatedNormal",
     }
 )
-_FARTHEST = 5  # ops between two reductions: moments, a softmax and normalisations have fewer, gradients more
+_FARTHEST = 5
+"""Most ops between two reductions; moments, softmax and normalisations have fewer."""
 
 
 def unfused_batch_norms(links: Links) -> Found:
@@ -62,9 +65,10 @@ def unfused_batch_norms(links: Links) -> Found:
             variance = links.origin(added, position, _KEEPS)
             epsilon = links.shape(added, 1 - position)
             if epsilon == () and variance is not None and _is_variance(links, index, variance):
+                source = links.graph.ops[variance]
                 yield (
                     index,
-                    f"of a variance from {links.graph.ops[variance].op_type} ({links.graph.ops[variance].name}), {shown(op, result(op))}",
+                    f"of a variance from {source.op_type} ({source.name}), {shown(op, result(op))}",
                 )
                 break
 
@@ -80,10 +84,8 @@ def max_pool_gradients(links: Links) -> Found:
 def categorical(links: Links) -> Found:
     """Yield samples from categorical distributions."""
     for index, op in links.typed({"Multinomial", "StatelessMultinomial"}):
-        yield (
-            index,
-            f"from {shown(op, links.shape(index)).replace(dtype(op), 'logits', 1)}{' in a loop' if op.in_loop else ''}",
-        )
+        logits = shown(op, links.shape(index)).replace(dtype(op), "logits", 1)
+        yield index, f"from {logits}{' in a loop' if op.in_loop else ''}"
 
 
 def reduced_then_multiplied(links: Links) -> Found:
@@ -104,10 +106,8 @@ def reduced_then_multiplied(links: Links) -> Found:
                 and summed is not None
                 and len(factor) <= len(summed)
             ):
-                yield (
-                    index,
-                    f"sum of {shown(op, links.shape(total))} to {shown(op, summed)}, then a product with one number",
-                )
+                before, after = shown(op, links.shape(total)), shown(op, summed)
+                yield index, f"sum of {before} to {after}, then a product with one number"
                 break
 
 
@@ -118,10 +118,8 @@ def reductions_in_turn(links: Links) -> Found:
         before = None if key is None else _reduction_behind(links, index, key, reductions)
         if before is not None:
             op, first = links.graph.ops[index], links.graph.ops[before]
-            yield (
-                index,
-                f"of {shown(op, links.shape(index))}, after {first.op_type} ({first.name}) of the same",
-            )
+            what = f"of {shown(op, links.shape(index))}"
+            yield index, f"{what}, after an equal {first.op_type} ({first.name})"
 
 
 def without_kernel(links: Links) -> Found:

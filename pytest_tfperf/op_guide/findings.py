@@ -1,4 +1,4 @@
-"""The op guide's verdict on a step: how many findings are on, and all that are shown."""
+"""The op guide's findings on a step: the number that counts, and all that are shown."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ _RANK = {ON: 0, INFO: 1, SUPPRESSED: 2}
 
 def shown_findings(recording: Recording) -> list[Finding] | None:
     """
-    The findings that are shown, those that count first; None where the step's graphs are not known.
+    Return the findings to show, those that count first; None if the step's graph is unknown.
 
-    A code that is switched on besides counts, with "all" every one; one that is suppressed does not, whatever else is said.
+    `findings` of the recording names codes that count as well, "all" every code. `ignore_findings`
+    suppresses codes in any case.
     """
     if isinstance(recording.ops, Unknown):
         return None

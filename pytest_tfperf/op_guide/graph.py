@@ -25,7 +25,11 @@ IDENTITIES = frozenset(
     {"Identity", "StopGradient", "PreventGradient", "Snapshot", "ReadVariableOp"}
 )
 IN_PLACE = IDENTITIES | {"Cast", "BiasAdd", "BiasAddV1"}
-"""What hands its first operand on with every element where it was."""
+"""Ops that pass on their first operand with every element in its place."""
+
+
+Found = Iterator[tuple[int, str]]
+"""Indices of ops that break a rule, each with a description."""
 
 
 @dataclass(frozen=True, slots=True)

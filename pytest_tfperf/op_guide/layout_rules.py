@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from pytest_tfperf.op_guide.graph import (
     CONVOLUTION_GRADIENTS,
     CONVOLUTIONS,
-    EINSUMS,
     IN_PLACE,
     PRODUCTS,
+    Found,
     Links,
-    all_users,
     at_least,
     result,
     shown,
 )
-from pytest_tfperf.op_types import MATMULS
+from pytest_tfperf.op_guide.transpose_rules import is_free, moves
 from pytest_tfperf.recording import Dims, OpNode
 
 LANES, ROWS = 128, 8
-_SMALL = 1024  # elements of one 8x128 tile: what fits into it costs nothing to move
-_MANY = 64  # examples of a batch from which on a convolution's batch lies along the lanes
+_SMALL = 1024  # elements of one 8x128 tile; smaller arrays cost nothing to move
+_MANY = 64  # examples; a convolution with this batch or more has it along the lanes
 _SLICES = frozenset({"Slice", "StridedSlice", "Split", "SplitV"})
 _CONCATS = frozenset({"Concat", "ConcatV2"})
 _PADS = frozenset({"Pad", "PadV2", "MirrorPad"})
@@ -59,17 +56,6 @@ _ELEMENTWISE = (
     | {"AddV2", "Add", "Mul", "Sub", "FusedBatchNormV3", "ReluGrad", "Relu6Grad", "Rsqrt"}
 )
 _MOVES = frozenset({"Transpose", "Reshape"})
-
-Found = Iterator[tuple[int, str]]
-"""The index of an op that breaks a rule, and what it does."""
-
-
-def transposes(links: Links) -> Found:
-    """Yield transposes that move data and that no neighbour absorbs."""
-    for index, op in links.typed({"Transpose", "ConjugateTranspose"}):
-        if _moves(links, index) and not _is_free(links, index):
-            perm = ",".join(map(str, _perm(links, index) or ()))
-            yield index, f"{shown(op, links.shape(index))} by ({perm})"
 
 
 def padded_moves(links: Links) -> Found:
@@ -122,91 +108,10 @@ def unfused_epilogues(links: Links) -> Found:
                 mover, product = (links.graph.ops[one] for one in chain)
                 yield (
                     index,
-                    f"{mover.op_type} ({mover.name}) stands between it and {product.op_type} ({product.name})",
+                    f"{mover.op_type} ({mover.name}) separates it from"
+                    f" {product.op_type} ({product.name})",
                 )
                 break
-
-
-def _perm(links: Links, index: int) -> tuple[int, ...] | None:
-    """Return the order of a transpose; that of a gradient is given as its inverse."""
-    source = links.source(index, 1)
-    inverse = source is not None and links.graph.ops[source].op_type == "InvertPermutation"
-    given = links.value(source, 0) if inverse and source is not None else links.value(index, 1)
-    perm = (
-        tuple(axis for axis in given if isinstance(axis, int)) if isinstance(given, tuple) else ()
-    )
-    if sorted(perm) != list(range(len(perm))) or not perm:
-        return None
-    return tuple(map(perm.index, range(len(perm)))) if inverse else perm
-
-
-def _moves(links: Links, index: int) -> bool:
-    """Return whether a transpose reorders dimensions that are known to be longer than one."""
-    shape, perm = links.shape(index), _perm(links, index)
-    if shape is None or perm is None or len(shape) != len(perm):
-        return False
-    order = [axis for axis in perm if shape[axis] not in (0, 1, None)]
-    return order != sorted(order) and 0 not in shape
-
-
-def _is_free(links: Links, index: int) -> bool:
-    """Return whether the producer or all consumers read or write in the transposed order."""
-    shape, perm = links.shape(index), _perm(links, index)
-    assert shape is not None
-    assert perm is not None
-    kinds = _kinds(shape, perm)
-
-    def reads(user: int, position: int) -> bool:
-        op = links.graph.ops[user]
-        if op.op_type in EINSUMS:
-            return True
-        if op.op_type in MATMULS:
-            return "matrix" in kinds
-        if op.op_type in CONVOLUTIONS:
-            return ("kernel" if position else _batch_feature(op)) in kinds
-        return False
-
-    source = links.origin(index)
-    if source is not None:
-        op = links.graph.ops[source]
-        if op.op_type in EINSUMS or (op.op_type in MATMULS and "matrix" in kinds):
-            return True
-        if op.op_type in CONVOLUTIONS | CONVOLUTION_GRADIENTS:
-            kind = "kernel" if "Filter" in op.op_type else _batch_feature(op)
-            if kind in kinds:
-                return True
-    return all_users(links, index, reads)
-
-
-def _batch_feature(op: OpNode) -> str:
-    return (
-        "first and second"
-        if op.attrs.get("data_format", "NHWC").startswith("NC")
-        else "first and last"
-    )
-
-
-def _kinds(shape: Dims, perm: tuple[int, ...]) -> set[str]:
-    """Return the exchanges of two dimensions that a transpose is, ignoring those of length one."""
-    rank = len(perm)
-    swaps = {
-        "matrix": (rank - 2, rank - 1),
-        "kernel": (rank - 2, rank - 1),
-        "first and last": (0, rank - 1),
-        "first and second": (0, 1),
-    }
-    order = [axis for axis in perm if shape[axis] != 1]
-    return {
-        kind
-        for kind, ends in swaps.items()
-        if rank >= 2 and order == [axis for axis in _swapped(rank, *ends) if shape[axis] != 1]
-    }
-
-
-def _swapped(rank: int, first: int, second: int) -> list[int]:
-    axes = list(range(rank))
-    axes[first], axes[second] = axes[second], axes[first]
-    return axes
 
 
 def _changed(before: Dims | None, after: Dims | None) -> list[int]:
@@ -352,7 +257,7 @@ def _chain(links: Links, index: int, position: int) -> tuple[int, int] | None:
             moving = (
                 _rearranges(links, found)
                 if op.op_type == "Reshape"
-                else _moves(links, found) and not _is_free(links, found)
+                else moves(links, found) and not is_free(links, found)
             )
             mover = found if moving else mover
         elif op.op_type not in IN_PLACE | {"Squeeze", "ExpandDims"}:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 LARGEST_SKIPPED = 4096
-"""Padded bytes of an array that takes no more than one tile of 32 bits; such arrays say nothing of a model."""
+"""Padded bytes of one tile of 32-bit elements; arrays of this size or less are ignored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,13 +23,16 @@ from pytest_tfperf.trace.xspace import Trace
 from pytest_tfperf.values import Advice, Column, Table
 
 TILES = ((256, 128), (128, 128), (64, 64))
-"""Rows and columns of the result that one block of threads computes: the largest, the usual and a small one of cuBLAS."""
+"""Rows and columns of the result that one thread block computes.
+
+They are the largest, the usual and a small tile of cuBLAS.
+"""
 
 SMS = {"A100": 108, "H100 SXM": 132}
 
 _ALWAYS_GOOD_BITS, _BEST_BITS = 16 * 8, 128 * 8
 _FIRST_WITH_TF32, _HALF = 8, 16
-_LITTLE = 16  # a size may change by this part for the best alignment
+_LITTLE = 16  # a size may change by a sixteenth for the best alignment
 _COLUMNS = (
     Column("op", "op"),
     Column("size", "rows × columns × depth"),
@@ -61,7 +64,7 @@ def best(dtype: str) -> int:
 
 def aligned_size(size: int, dtype: str) -> int:
     """
-    The size that is aligned and close: to 128 bytes where that changes it by at most a sixteenth, else to 16.
+    Return the nearest good size: of 128 bytes if it changes by at most a sixteenth, else of 16.
 
     >>> aligned_size(50257, "bf16"), aligned_size(100, "f16"), aligned_size(30522, "f16")
     (50304, 104, 30528)
@@ -165,8 +168,8 @@ def alignment_advice(gemms: Sequence[Gemm]) -> tuple[Advice, ...]:
     n_others = len({gemm for gemm in gemms if misaligned(gemm)}) - 1
     more = f"; {plural(n_others, 'more such product')}" if n_others else ""
     because = (
-        f"{worst.op} multiplies {_sizes(worst.matmul)} in {worst.dtype}, whose tensor cores want multiples of "
-        f"{always_good(worst.dtype)}{more}"
+        f"{worst.op} multiplies {_sizes(worst.matmul)} in {worst.dtype}, for which tensor cores"
+        f" need multiples of {always_good(worst.dtype)}{more}"
     )
     what = f"make sizes multiples of 16 bytes for the tensor cores: {changes}"
     return (Advice(what=what, because=because, win_s=None, look="the table GPU alignment"),)

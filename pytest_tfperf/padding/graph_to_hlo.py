@@ -49,8 +49,8 @@ _MATMULS = MATMULS | {"SparseMatMul"}
 _CONVOLUTION = re.compile(
     r"(Conv2D|Conv3D|DepthwiseConv2dNative)(BackpropInput|BackpropFilter)?(V2)?"
 )
-_UNREAD = "the graph has {}, whose product of matrices is not read from its attributes"
-_OPEN = "the shape of {} ({}) is not known in the step's graph"
+_UNREAD = "the graph has {}, whose matrix product cannot be read from its attributes"
+_OPEN = "the shape of {} ({}) is unknown in the step's graph"
 _OPAQUE = frozenset({"XlaEinsum", "XlaDotV2", "XlaConvV2", "CudnnRNNV3"})
 _EINSUM = re.compile(r"([a-zA-Z]+),([a-zA-Z]+)->([a-zA-Z]*)")
 
@@ -251,14 +251,14 @@ def _convolution(made: _Made, op: OpNode, shape: Shape, kind: re.Match[str]) -> 
     gradient = kind[2] or ""
     groups = 2 if kind[1].startswith("Depthwise") else 1
     if gradient == "BackpropInput":
-        keys.reverse()  # it is given the kernel, then the gradient of the result
+        keys.reverse()  # its operands are the kernel and the gradient of the result
         dims = ConvolutionDimensions(0, feature, spatial, outer, inner, window, 0, feature, spatial)
     elif gradient:
         dims = ConvolutionDimensions(feature, 0, spatial, 0, feature, spatial, inner, outer, window)
     else:
         dims = ConvolutionDimensions(0, feature, spatial, inner, outer, window, 0, feature, spatial)
     data = made.ops[keys[0]].shape.dimensions
-    # the attributes that were kept do not name strides: at least two leave half of the positions
+    # The recorded attributes lack strides; a stride of two or more leaves half of the positions.
     strided = gradient == "BackpropInput" and any(
         2 * data[number] <= shape.dimensions[number] + 1 for number in spatial
     )

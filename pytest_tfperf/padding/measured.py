@@ -37,7 +37,7 @@ from pytest_tfperf.values import Unknown
 
 _MEMORIES = frozenset({0, 1})
 _NOT_NEW = frozenset(
-    {  # nothing new, or a copy of what is in HBM on its way to VMEM and back
+    {
         "add-dependency",
         "after-all",
         "async-update",
@@ -54,8 +54,9 @@ _NOT_NEW = frozenset(
         "while",
     }
 )
-_BEGINS = "-start"  # what it gives is there when its -done is
-# what a TPU's plane says of its type (openxla/xprof, hardware_type_utils.cc)
+"""Opcodes that make no new array, or copy one between HBM and VMEM."""
+_BEGINS = "-start"  # its -done gives the result
+# Types of TPUs in the names of their planes' devices (openxla/xprof, hardware_type_utils.cc).
 _TYPES = {
     "2": "v2",
     "3": "v3",
@@ -97,17 +98,17 @@ def measured_padding(modules: Iterable[HloModule], tpu: Generation) -> Padding |
             f"more than {format_quantity(LARGEST_SKIPPED, BYTES)}, which is one tile"
         )
     guessed = sum(not leaf.tiles for leaf, _ in kept)
-    notes = (
-        [f"{guessed} of {len(kept)} arrays print no tile: they are counted with that of {tpu.name}"]
-        if guessed
-        else []
-    )
+    notes = []
+    if guessed:
+        notes.append(
+            f"{guessed} of {len(kept)} arrays have no tile in their layout: they are counted with"
+            f" that of {tpu.name}"
+        )
     dynamic = sum(any(leaf.dynamic) for leaf, _ in kept)
-    notes += (
-        [f"{dynamic} of {len(kept)} arrays have dynamic sizes: they are counted at their bounds"]
-        if dynamic
-        else []
-    )
+    if dynamic:
+        notes.append(
+            f"{dynamic} of {len(kept)} arrays have dynamic sizes: they are counted at their bounds"
+        )
     buffers = tuple(buffer for _, buffer in kept)
     return Padding(
         buffers=buffers,

@@ -18,11 +18,12 @@ from pytest_tfperf.padding.measured import has_tiles, measured_padding
 from pytest_tfperf.padding.predict import predict
 from pytest_tfperf.padding.tpu import DEFAULT, Generation, generation
 from pytest_tfperf.recording import Recording
+from pytest_tfperf.text import plural
 from pytest_tfperf.values import Column, Source, Table, Unknown, Value
 
 MEMORY, MATRIX_UNIT = "padding_overhead", "mxu_padding_overhead"
 Modules = Sequence[tuple[HloModule, float]]
-"""The modules of a step, and how often each runs in one."""
+"""The modules of a step, each with its runs in one step."""
 
 _WORST = 5
 _COLUMNS = (
@@ -37,17 +38,25 @@ _COLUMNS = (
 )
 _CALL = "StatefulPartitionedCall/"
 _NO_HLO = "the trace does not hold the HLO of what ran on the TPU"
-_NOT_LOWERED = "nothing in the trace was compiled for a TPU, and padding is predicted where pytest runs the step"
+_NOT_LOWERED = (
+    "nothing in the trace was compiled for a TPU, and padding is predicted only if pytest runs the"
+    " step"
+)
 _EAGER = (
-    "the step runs {} eagerly, whose shapes the trace does not tell; put them into a tf.function"
+    "the step runs {} eagerly, whose shapes the trace does not have; put them into a tf.function"
 )
 _FROM_GRAPH = "predicted from the step's graph, since there is no HLO of it: {}"
 _NOTHING = f"no array of the step takes more than the {LARGEST_SKIPPED:,} bytes of one tile"
-_NO_PRODUCT = "the step's HLO has no matrix multiplication and no convolution; what library calls compute does not count"
-_GROUPED = "the matrix multiplications of the step are grouped convolutions alone ({}), of which nothing can be said"
+_NO_PRODUCT = (
+    "the step's HLO has no matrix multiplication and no convolution; library calls do not count"
+)
+_GROUPED = (
+    "the only matrix multiplications of the step are grouped convolutions ({}), which the model"
+    " does not cover"
+)
 _MISSING = "the trace holds the HLO of {} of the {} executables that ran on the TPU"
-_TOGETHER = "whether the positions of a window fill the matrix unit together is not known"
-_UNCERTAIN = "layouts are not certain before a compiler for TPUs has chosen them"
+_TOGETHER = "it is unknown whether the positions of a window fill the matrix unit together"
+_UNCERTAIN = "only a compiler for TPUs decides the layouts"
 
 Found = tuple[dict[str, Value], dict[str, Table]]
 """The metrics of this module, and the tables behind them."""
@@ -60,9 +69,13 @@ def padding_values(
     n_missing: int = 0,
 ) -> Found:
     """
-    The padding of a step that ran these executables, on TPUs of a generation, if it did, and others whose HLO is missing.
+    Compute the padding of a step: measured on a TPU, else predicted.
 
-    Without a TPU it is predicted for the generation that the recording asks for.
+    Args:
+        recording: The recording of the step; it names the generation to predict for.
+        executables: The executables that the step ran.
+        tpu: The generation of the TPU that ran them; None if it did not run on one.
+        n_missing: Number of further executables whose HLO is missing.
     """
     if tpu is not None and not executables:
         return _unknown(_NO_HLO)
@@ -76,7 +89,7 @@ def padding_values(
 
 
 def predicted_values(recording: Recording) -> Found:
-    """The padding that the step would have on a TPU: from its HLO, or from its graph where it was not lowered to HLO."""
+    """Predict the padding of a step on a TPU from its HLO, or from its graph if it has no HLO."""
     outside = sorted({op for op, *_ in recording.eager if multiplies_matrices(op)})
     if outside:
         return _unknown(_EAGER.format(", ".join(outside)))
@@ -94,10 +107,10 @@ def predicted_values(recording: Recording) -> Found:
 
 def _modules(recording: Recording) -> Modules:
     """
-    The modules of a step, or what stands in for them.
+    Return the modules of a step, or one made from its graph.
 
     Raises:
-        TfperfError: If there is none.
+        TfperfError: If it has neither.
     """
     if not isinstance(recording.lowered, Unknown):
         runs = [runs for _, runs in recording.lowered]
@@ -118,14 +131,18 @@ def _modules(recording: Recording) -> Modules:
 
 
 def _lines(recording: Recording) -> dict[str, str]:
-    """The user's lines by the names of ops; XLA names some without the call that they are in."""
+    """
+    Return the user's source lines by op name, with and without the call's name in front.
+
+    XLA leaves out the name of the call for some ops.
+    """
     ops = () if isinstance(recording.ops, Unknown) else recording.ops.ops
     full = {op.name: op.line for op in ops if op.line}
     return {name.removeprefix(_CALL): line for name, line in full.items()} | full
 
 
 def lowered_modules(recording: Recording) -> Iterator[HloModule]:
-    """The modules of a step before any optimisation; none where it was not lowered."""
+    """Yield the modules of a step before any optimisation; none if it was not lowered."""
     if isinstance(recording.lowered, Unknown):
         return
     for n, (raw, _) in enumerate(recording.lowered):
@@ -133,7 +150,7 @@ def lowered_modules(recording: Recording) -> Iterator[HloModule]:
 
 
 def padding_table(padding: Padding, limit: int = _WORST) -> Table:
-    """The arrays that waste most, with a size that would not."""
+    """Make the table of the arrays that waste most, with better sizes."""
     title = f"Padding on a TPU {padding.generation} ({padding.source})"
     rows = [
         (
@@ -154,7 +171,15 @@ def padding_table(padding: Padding, limit: int = _WORST) -> Table:
 def values_of(
     padding: Padding | Unknown, modules: Modules, tpu: Generation, source: Source
 ) -> Found:
-    """The metrics and the table of a padding that is known, or why it is not, of a step of these modules."""
+    """
+    Return the metrics and the table of a step's padding.
+
+    Args:
+        padding: The padding, or the reason why it is unknown.
+        modules: The step's modules, for the matrix unit.
+        tpu: The generation.
+        source: Source of the values.
+    """
     products = _matrix_unit(modules, tpu, source)
     if isinstance(padding, Unknown) or padding.overhead is None:
         why = padding.why if isinstance(padding, Unknown) else _NOTHING
@@ -185,9 +210,8 @@ def _matrix_unit(modules: Modules, tpu: Generation, source: Source) -> Value:
         "tpu": tpu.name,
     }
     if work.skipped:
-        detail["without"] = (
-            f"{len(work.skipped)} grouped convolutions, of which nothing can be said"
-        )
+        skipped = plural(len(work.skipped), "grouped convolution")
+        detail["without"] = f"{skipped}, which the model does not cover"
     if worst := work.worst(tpu):
         detail["where"] = ", ".join(f"{one.name} ({one.text})" for one in worst)
     return Value.of(MATRIX_UNIT, low, source, **detail)
@@ -198,7 +222,7 @@ def _bounds(low: float | None, high: float | None, why: str) -> dict[str, Any]:
 
 
 def _explained(padding: Padding) -> dict[str, str]:
-    """Where the padding is, and what to try."""
+    """Return the largest waste and the advice as details."""
     detail = {}
     for one in padding.worst(1):
         line = f" at {one.line}" if one.line else ""

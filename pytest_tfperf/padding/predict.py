@@ -40,12 +40,15 @@ from pytest_tfperf.padding.tpu import Generation
 
 _MATRIX = frozenset({"dot", "scaled-dot", "convolution"})
 _WRITES = _MATRIX | {"reduce", "custom-call"}
-_FUSED = frozenset({"broadcast", "reverse"})  # a kernel is reversed by the window that reads it
+_FUSED = frozenset({"broadcast", "reverse"})  # the window that reads a kernel reverses it
 _VIEWS = frozenset({"reshape", "concatenate"})
 _NOWHERE = frozenset(
     {"constant", "iota", "get-tuple-element", "tuple", "after-all", "partition-id", "replica-id"}
 )
-_TIE = "{} are equally common as batch of the convolutions; which of them decides the layout is not documented"
+_TIE = (
+    "batches of {} are equally common among the convolutions; it is not documented which of them"
+    " determines the layout"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,14 @@ from pytest_tfperf.metrics import BYTES, format_quantity
 from pytest_tfperf.padding.dimension_order import compact
 from pytest_tfperf.padding.tpu import Generation
 
-_OVER = 8  # what is over a multiple by no more than an eighth of the step is better left away
+_OVER = 8  # an excess over a multiple by at most an eighth of the step is rounded down
 
 
 def good_size(size: int, step: int) -> int:
     """
-    The multiple of a step that a size had better be: mostly the next larger, which costs nothing more; 50257 of 64 is 50304.
+    Return the multiple of a step to use for a size.
+
+    Mostly this is the next larger one, which costs nothing more; for 50257 and 64 it is 50304.
 
     >>> good_size(100, 8), good_size(129, 128), good_size(1024, 128)
     (104, 128, 1024)

@@ -39,7 +39,7 @@ class Generation:
             bits: Bits of an element.
             sizes: The array's sizes, the fastest first.
         """
-        packed = max(1, 32 // bits)  # elements of 64 bits lie as two of 32
+        packed = max(1, 32 // bits)  # an element of 64 bits takes two of 32
         least = self.least_rows * packed
         if len(sizes) < 2:
             return (
@@ -75,7 +75,7 @@ def generation(name: str) -> Generation:
         LimitError: If it does not exist.
     """
     if name not in _GENERATIONS:
-        raise LimitError(f"{name!r} is no TPU generation; {nearest(name, _GENERATIONS)}")
+        raise LimitError(f"{name!r} is not a TPU generation; {nearest(name, _GENERATIONS)}")
     return _GENERATIONS[name]
 
 

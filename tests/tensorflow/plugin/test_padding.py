@@ -76,9 +76,9 @@ def test_between_the_bounds_nothing_is_decided(suite):
 def test_a_generation_that_there_is_not_is_told_the_nearest(suite):
     suite.gives(
         "@pytest.mark.tfperf(tpu='v6')\ndef test_it(tf_profile): tf_profile(lambda: 1, **STEP_ARGUMENTS)\n",
-        "*tpu: 'v6' is no TPU generation; did you mean 'v6e'?*",
+        "*tpu: 'v6' is not a TPU generation; did you mean 'v6e'?*",
         errors=1,
     )
-    assert "tfperf_tpu: 'v9' is no TPU generation" in "\n".join(
+    assert "tfperf_tpu: 'v9' is not a TPU generation" in "\n".join(
         suite("-o", "tfperf_tpu=v9").errlines
     )

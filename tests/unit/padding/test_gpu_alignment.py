@@ -329,7 +329,7 @@ def test_the_advice_names_the_largest_misaligned_product():
     )
     assert (
         advice.because
-        == "d multiplies 4096 × 50257 × 768 in bf16, whose tensor cores want multiples of 8; 1 more such product"
+        == "d multiplies 4096 × 50257 × 768 in bf16, for which tensor cores need multiples of 8; 1 more such product"
     )
     assert alignment_advice(gemms_of([dense(64, 64, 64)])) == ()
 

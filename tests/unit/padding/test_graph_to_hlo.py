@@ -166,10 +166,10 @@ def test_a_variable_counts_once_however_often_it_is_read():
     [
         (
             [X, K, ("c", "Conv2D", (None, 8, 8, 20), ("x", "k"))],
-            r"the shape of x \(Placeholder\) is not known",
+            r"the shape of x \(Placeholder\) is unknown",
         ),
-        ([("x", "Placeholder", None, ())], "is not known"),
-        ([("x", "Placeholder", (4, None), ())], "is not known"),
+        ([("x", "Placeholder", None, ())], "is unknown"),
+        ([("x", "Placeholder", (4, None), ())], "is unknown"),
         (
             [
                 ("q", "Placeholder", (4, 4), ()),
@@ -206,5 +206,5 @@ def test_a_step_without_hlo_is_predicted_from_its_graph_at_the_replica_batch():
     )
     assert (
         unknown["padding_overhead"].why
-        == "XLA cannot; and the shape of x (Placeholder) is not known in the step's graph"
+        == "XLA cannot; and the shape of x (Placeholder) is unknown in the step's graph"
     )

@@ -183,7 +183,7 @@ def test_arrays_without_tiles_are_estimated_with_those_of_the_generation():
     found = measured_padding([hlo(*lines)], V5E)
     assert (found.source, found.notes) == (
         "estimated",
-        ("1 of 2 arrays print no tile: they are counted with that of v5e",),
+        ("1 of 2 arrays have no tile in their layout: they are counted with that of v5e",),
     )
     assert (found.buffers[0].padded_bytes, found.buffers[0].shape) == (
         65536,

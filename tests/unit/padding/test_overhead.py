@@ -102,7 +102,7 @@ def test_aligned_arrays_have_no_overhead_and_no_table():
         (recording(), "no array of the step", "no matrix"),
         (
             Recording(name="", trace=None, workload={}),
-            "padding is predicted where pytest runs the step",
+            "padding is predicted only if pytest runs the step",
             "padding is predicted",
         ),
         (

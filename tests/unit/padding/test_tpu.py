@@ -65,6 +65,6 @@ def test_all_generations_are_known_by_name():
 @pytest.mark.parametrize("name", ["v5", "V6E", "", "gpu"])
 def test_an_unknown_generation_names_the_nearest(name):
     with pytest.raises(
-        LimitError, match=r"no TPU generation.*valid: v2, v3, v4, v5e, v5p, v6e, v7x"
+        LimitError, match=r"not a TPU generation.*valid: v2, v3, v4, v5e, v5p, v6e, v7x"
     ):
         generation(name)
