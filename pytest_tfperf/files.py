@@ -42,7 +42,7 @@ def replace_file(path: Path, text: str) -> None:
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """
-    A file to write to that takes the place of `path` when all is written, making its folder where there is none.
+    Return a file to write to that takes the place of `path` when all is written, making its folder where there is none.
 
     Raises:
         OSError: If that cannot be done; the file is then as it was, as it is after any other error.

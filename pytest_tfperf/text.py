@@ -19,7 +19,7 @@ def elide(text: str, width: int) -> str:
 
 
 def plural(n: int, noun: str, nouns: str = "") -> str:
-    """A number with its noun: `1 test`, `2 tests`; `nouns` is a plural without a plain s."""
+    """Return a number with its noun: `1 test`, `2 tests`; `nouns` is a plural without a plain s."""
     return f"{n} {noun if n == 1 else nouns or f'{noun}s'}"
 
 

@@ -66,7 +66,7 @@ def compare_with_baseline(
     shared_cpu: bool = False,
 ) -> list[Check]:
     """
-    The checks of one profile under `--tfperf-baseline`; `shared_cpu` says that other tests used the CPU that it ran on.
+    Return the checks of one profile under `--tfperf-baseline`; `shared_cpu` says that other tests used the CPU that it ran on.
 
     Raises:
         BaselineError: If a baseline file cannot be read.
@@ -88,7 +88,7 @@ def compare_with_baseline(
 
 
 def against_profile(profile: Profile, before: Profile, name: str, kind: str) -> list[Check]:
-    """The structural checks of a profile against another of the same machine and workload, which messages call by this name."""
+    """Return the structural checks of a profile against another of the same machine and workload, which messages call by this name."""
     same: Json = {"platform": "", "setting": {}}
     reference = Reference(name, meant=f"--tfperf-only timing, until {name} has it too")
     checks = structure_checks(profile, structure_of(before, same), same, reference)
@@ -98,7 +98,7 @@ def against_profile(profile: Profile, before: Profile, name: str, kind: str) -> 
 def structure_checks(
     profile: Profile, entry: Json, environment: Mapping[str, Any], reference: Reference
 ) -> Iterator[Check]:
-    """The checks of what holds on every machine, and of what holds on the platform where that is the same; `entry` as it is stored."""
+    """Return the checks of what holds on every machine, and of what holds on the platform where that is the same; `entry` as it is stored."""
     changed = changed_setting(entry["setting"], environment["setting"])
     yield from _scope(profile, entry["program"], PROGRAM, changed, reference)
     values = entry["platform"].get(environment["platform"])
@@ -120,7 +120,7 @@ def time_check(
     why_not: str | None,
     changed: str,
 ) -> Check:
-    """The check of a known step time against others of its machine class."""
+    """Return the check of a known step time against others of its machine class."""
     tolerance = DEFAULT_TOLERANCE if max_regression is None else max_regression
     value = profile.value("step_time")
     found = judge(value, stored, tolerance, why_not, changed)
@@ -293,7 +293,7 @@ def _timing(
 
 
 def _stored_runs(entry: Json) -> StoredRuns:
-    """The history of a timing file, in words."""
+    """Return the history of a timing file, in words."""
     history, first = history_of(entry), entry["anchor"].get("commit")
     n, since = history.n_anchor, f", from commit {first} on" if first else ""
     return StoredRuns(
@@ -340,7 +340,7 @@ def changed_setting(stored: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 def check(
     profile: Profile, metric: str, verdict: Verdict, wanted: str, sentence: str, **fields: Any
 ) -> Check:
-    """A check of a comparison."""
+    """Return a check of a comparison."""
     return Check(
         profile=profile.name,
         metric=metric,

@@ -32,7 +32,7 @@ Key = tuple[str, str, str]
 
 def compare_runs(before: Run, after: Run) -> Run:
     """
-    The second run's tests with the checks of their profiles against the first's; tests that it lacks come last, without profiles.
+    Return the second run's tests with the checks of their profiles against the first's; tests that it lacks come last, without profiles.
 
     Raises:
         BaselineError: If a test does not say where it ran.
@@ -61,7 +61,7 @@ def compare_runs(before: Run, after: Run) -> Run:
 
 def profiles_by_key(run: Run) -> dict[Key, tuple[Profile, ProfiledTest]]:
     """
-    The profiles of a run.
+    Return the profiles of a run.
 
     Raises:
         BaselineError: If a test does not say where it ran.
@@ -116,7 +116,7 @@ def _compared(
 
 
 def _timing(before: Profile, old: ProfiledTest, profile: Profile, test: ProfiledTest) -> Check:
-    """The ratio of two step times; one run against one decides nothing but a doubled time."""
+    """Return the ratio of two step times; one run against one decides nothing but a doubled time."""
     wanted, then, now = "the same step_time", before.value("step_time"), profile.value("step_time")
     if now.number is None or now.number <= 0:
         message = f"step_time is unknown, {format_quantity(then.number or 0.0, SECONDS)} in the first file: {now.why}"

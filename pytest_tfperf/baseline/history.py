@@ -43,7 +43,7 @@ class Merged:
 
 
 def history_of(entry: Json) -> History:
-    """The step times in an entry."""
+    """Return the step times in an entry."""
     return History(
         runs=_step_times(entry["runs"]),
         anchor=entry["anchor"].get("step_time"),
@@ -61,7 +61,7 @@ def merge_runs(
     old: Json | None, new: Sequence[Json], workload: Mapping[str, Any], tolerance: float
 ) -> Merged:
     """
-    An entry with runs added in the order in which they were made; a run that is in it already does not count twice.
+    Return an entry with runs added in the order in which they were made; a run that is in it already does not count twice.
 
     Where what is new is of another level than what is there (`is_another_level`), the history starts anew with it, and its anchor
     too. An entry for another workload counts as none.
@@ -118,7 +118,7 @@ def _why_not(
 
 
 def middle(runs: Sequence[Json]) -> Json:
-    """The median of each metric over the runs; commit and time are those of the first."""
+    """Return the median of each metric over the runs; commit and time are those of the first."""
     names = dict.fromkeys(name for run in runs for name in run if name not in ("commit", "created"))
     middle = {
         name: rounded(statistics.median(run[name] for run in runs if name in run)) for name in names

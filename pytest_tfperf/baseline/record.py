@@ -106,7 +106,7 @@ def record(wanted: Mapping[Place, Sequence[Run]], only_new: bool) -> Recorded:
 
 
 def stored(profile: Profile, scope: str) -> Json:
-    """The known metrics of a scope, as they are stored."""
+    """Return the known metrics of a scope, as they are stored."""
     rows = profile.registry
     known = {
         name: value.number for name, value in profile.metrics.items() if value.number is not None
@@ -119,7 +119,7 @@ def stored(profile: Profile, scope: str) -> Json:
 
 
 def structure_of(profile: Profile, environment: Mapping[str, Any]) -> Json:
-    """A profile as the entry of a structure file, but for the commit."""
+    """Return a profile as the entry of a structure file, but for the commit."""
     return {
         "workload": dict(profile.workload),
         "program": stored(profile, PROGRAM),
@@ -158,7 +158,7 @@ def _of_file(
 
 
 def _good(found: Sequence[_Found]) -> tuple[list[_Found], Recorded]:
-    """The profiles of tests that passed and went to their end, with the workload of the newest; and the others, with the reason."""
+    """Return the profiles of tests that passed and went to their end, with the workload of the newest; and the others, with the reason."""
     good: list[_Found] = []
     left_out = Recorded()
     for one in reversed(found):
@@ -197,7 +197,7 @@ def _structure(found: Sequence[_Found], only_new: bool, contents: dict[Path, Jso
 
 
 def _entry(old: Json | None, one: _Found, only_new: bool) -> Json:
-    """The structure of one profile over that which is stored for the same workload, or under it."""
+    """Return the structure of one profile over that which is stored for the same workload, or under it."""
     entry, platform = (
         structure_of(one.profile, one.test.environment),
         one.test.environment["platform"],

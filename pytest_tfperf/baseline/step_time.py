@@ -121,7 +121,7 @@ def why_not_timed(profile: Profile, shared_cpu: bool) -> str | None:
 
 
 def wanted(result: HistoryComparison) -> str:
-    """The tolerance, and why it is larger than requested."""
+    """Return the tolerance, and why it is larger than requested."""
     text = f"wanted at most {format_quantity(result.tolerance, RATIO)} slower"
     if result.requested_tolerance == result.tolerance:
         return text
@@ -162,7 +162,7 @@ def _regression(
 
 
 def _slower(value: Value, result: HistoryComparison, stored: StoredRuns) -> str:
-    """The sentence of a regression: by the latest runs, by the anchor, or beyond any noise."""
+    """Return the sentence of a regression: by the latest runs, by the anchor, or beyond any noise."""
     assert value.number is not None
     now, bound = format_quantity(value.number, SECONDS), 1 + result.tolerance
     recent, anchor = result.recent, result.anchor
@@ -186,7 +186,7 @@ def _slower(value: Value, result: HistoryComparison, stored: StoredRuns) -> str:
 
 
 def _why_undecided(result: HistoryComparison, stored: StoredRuns) -> str:
-    """The reason why it is not decided, and the smallest slow-down that would have been."""
+    """Return the reason why it is not decided, and the smallest slow-down that would have been."""
     recent, anchor = result.recent, result.anchor
     assert result.run_sd is not None
     assert result.minimum_detectable_change is not None

@@ -53,22 +53,22 @@ class Place:
         )
 
     def timing_file(self, machine: Mapping[str, Any]) -> Path:
-        """The timing file of a machine class."""
+        """Return the timing file of a machine class."""
         return self.timing / f"{machine_slug(machine)}.json"
 
     def timing_key(self, key: str) -> str:
-        """The name of an entry in a timing file, which several test files share."""
+        """Return the name of an entry in a timing file, which several test files share."""
         return f"{self.test_file}::{key}"
 
 
 def entry_key(test: str, profile: str) -> str:
-    """The name of a profile's entry: the test's, with `/name` where the profile has one."""
+    """Return the name of a profile's entry: the test's, with `/name` where the profile has one."""
     return f"{test}/{profile}" if profile else test
 
 
 def read_entries(path: Path) -> dict[str, Json]:
     """
-    The entries of a baseline file by key, none where there is no file.
+    Return the entries of a baseline file by key, none where there is no file.
 
     Raises:
         BaselineError: If it is no baseline file, damaged, in conflict, or of a newer format.
@@ -78,13 +78,13 @@ def read_entries(path: Path) -> dict[str, Json]:
 
 
 def read_machine(path: Path) -> Json:
-    """The machine class that a timing file is for. Raises: as `read_entries`."""
+    """Return the machine class that a timing file is for. Raises: as `read_entries`."""
     machine = read_file(path).get("machine", {})
     return machine if isinstance(machine, dict) else {}
 
 
 def machine_slug(machine: Mapping[str, Any]) -> str:
-    """A file name for a machine class: readable, and distinct for distinct fields."""
+    """Return a file name for a machine class: readable, and distinct for distinct fields."""
     words = re.sub(
         r"[^a-z0-9]+",
         "-",

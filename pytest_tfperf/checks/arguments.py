@@ -43,7 +43,7 @@ class Wanted:
     @classmethod
     def read(cls, arguments: Mapping[str, Any], metrics: Mapping[str, Metric] = METRICS) -> Wanted:
         """
-        The meaning of marker arguments, where these are all metrics.
+        Return the meaning of marker arguments, where these are all metrics.
 
         Raises:
             LimitError: If a name is not known or a value cannot be understood.
@@ -97,7 +97,7 @@ def parse_limit_lines(
 
 def parse_steps(value: object, least: int = 1) -> int:
     """
-    A number of steps.
+    Return a number of steps.
 
     Raises:
         ValueError: If it is no whole number, or below the least.
@@ -128,7 +128,7 @@ def _limit(name: str, value: object, metrics: Mapping[str, Metric]) -> Limit:
 
 
 def _unknown_argument(name: str, metrics: Mapping[str, Metric]) -> str:
-    """The nearest name, and all names, those that the registry gives in short."""
+    """Return the nearest name, and all names, those that the registry gives in short."""
     close = difflib.get_close_matches(name, argument_names(metrics), 1)
     meant = f"did you mean {close[0]!r}? " if close else ""
     counts = ", ".join(metric.name for metric in metrics.values() if metric.unit == COUNT)

@@ -60,7 +60,7 @@ def check_limits(
     profile: Profile, limits: Iterable[Limit], only: str | None, parallel: bool
 ) -> list[Check]:
     """
-    The verdict on each limit that is asked for under `--tfperf-only`; `parallel` says that other tests used the CPU meanwhile.
+    Return the verdict on each limit that is asked for under `--tfperf-only`; `parallel` says that other tests used the CPU meanwhile.
     """
     return [_check(profile, limit, parallel) for limit in limits if asked_for(limit.metric, only)]
 

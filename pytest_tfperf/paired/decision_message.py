@@ -45,7 +45,7 @@ def decision_message(decision: Decision, metric: str, ref: str) -> tuple[str, st
 
 
 def _found(decision: Decision, metric: str, ref: str) -> str:
-    """The ratio, with its bounds, and the tolerance."""
+    """Return the ratio, with its bounds, and the tolerance."""
     first, *second = decision.pairs
     bounds = _bounds(first, f"{100 * decision.confidence:.3g} % interval")
     for one in second:
@@ -66,7 +66,7 @@ def _bounds(one: InterimResult, confidence: str = "") -> str:
 
 
 def _why_undecided(decision: Decision) -> str:
-    """The reason, and the slow-down that would have been found."""
+    """Return the reason, and the slow-down that would have been found."""
     why = ""
     if decision.pairs[0].verdict is Verdict.REGRESSION:
         why = (

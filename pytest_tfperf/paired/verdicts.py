@@ -60,7 +60,7 @@ class Terms:
     """Value of `--tfperf-only`."""
 
     def rule(self, tolerance: float | None) -> StoppingRule:
-        """The stopping rule for a test that allows this slow-down."""
+        """Return the stopping rule for a test that allows this slow-down."""
         return StoppingRule(
             tolerance=DEFAULT_TOLERANCE if tolerance is None else tolerance,
             n_tests=self.n_tests,
@@ -83,7 +83,7 @@ def verdicts(
     match: Match, again: Mapping[str, Turns], terms: Terms, absent: Check | None
 ) -> list[Check]:
     """
-    The checks of a test.
+    Return the checks of a test.
 
     Args:
         match: The test in both versions.
@@ -106,7 +106,7 @@ def verdicts(
 
 def absent_check(verdict: Verdict, text: str, advice: str = "") -> Check:
     """
-    The check of each profile of a test that the ref cannot run.
+    Return the check of each profile of a test that the ref cannot run.
 
     Args:
         verdict: The verdict.
@@ -151,7 +151,7 @@ def _of_profile(
 def _step_time(
     profile: Profile, ref: Profile, match: Match, again: Mapping[str, Turns], terms: Terms
 ) -> Check:
-    """The check of a step time, or why there is nothing to compare."""
+    """Return the check of a step time, or why there is nothing to compare."""
     opening, turns = match.openings.get(profile.name), match.turns.get(profile.name)
     if others := profile.value("step_time").detail.get(TURNS_WITH):
         why = _APART.format(", ".join(others))
@@ -212,7 +212,7 @@ def _circumstances(
 
 
 def _needed_budget(turns: Turns, confidence: float) -> str:
-    """The budget that would have given enough turns for an interval."""
+    """Return the budget that would have given enough turns for an interval."""
     needed, pair_s = needed_pairs(confidence), turns.spent_s / len(turns.played)
     took = f"a pair of turns took {format_quantity(pair_s, SECONDS)}, and {needed} are needed"
     return f"{took}: --tfperf-budget {math.ceil(needed * pair_s / PAIR_SHARE)} at least"

@@ -59,7 +59,7 @@ def conclude(records: Iterable[Json], options: Options, whole: bool) -> tuple[li
 
 
 def summary(records: Iterable[Json], width: int, verbosity: int) -> list[TextLine]:
-    """The lines that sum a run up on a terminal of that width."""
+    """Return the lines that sum a run up on a terminal of that width."""
     run = Run(created=_now(), tests=tuple(ProfiledTest.from_json(data) for data in records))
     return render(run, width, verbosity) if run.tests else []
 

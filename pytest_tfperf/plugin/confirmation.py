@@ -26,7 +26,7 @@ def profiled_again(
     item: pytest.Item, announce: Callable[[str], None], exclusive: Exclusive
 ) -> Mapping[str, Profile]:
     """
-    The profiles of a test, by name, from a process that is new.
+    Return the profiles of a test, by name, from a process that is new.
 
     Raises:
         PairedError: If there can be no such process, or the test does not come to its end there; with why.

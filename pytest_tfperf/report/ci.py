@@ -25,7 +25,7 @@ def properties(profiles: Iterable[Profile]) -> list[tuple[str, float]]:
 
 
 def _plain(name: str) -> str:
-    """A name that XML can hold: pytest escapes what a property's value may not have, and not what its name may not."""
+    """Return a name that XML can hold: pytest escapes what a property's value may not have, and not what its name may not."""
     return "".join(letter if letter.isprintable() else "?" for letter in name)
 
 
@@ -37,7 +37,7 @@ MOST_BYTES = 1 << 20
 
 def annotate(run: Run, rootdir: Path, workspace: Path, fails: Callable[[Check], bool]) -> list[str]:
     """
-    A workflow command for each test that checks fail (not of one that is expected to), `::error file=…,line=…,title=…::message`.
+    Return a workflow command for each test that checks fail (not of one that is expected to), `::error file=…,line=…,title=…::message`.
 
     Args:
         workspace: The repository's folder, which the files of annotations are relative to.

@@ -39,7 +39,7 @@ COLUMNS = (
 
 
 def render_csv(run: Run) -> str:
-    """The table, with its titles on top; a metric that has several limits has the first one's that is not PASS, else the first one's."""
+    """Return the table, with its titles on top; a metric that has several limits has the first one's that is not PASS, else the first one's."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)

@@ -1,11 +1,11 @@
-"""A run as GitHub's Markdown, for a job summary or a comment on a pull request: what changed and why on top, cut to what these hold."""
+"""A run as GitHub's Markdown, for a job summary or a comment on a pull request."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, starmap
 
 from pytest_tfperf.analysis.differences import Difference
 from pytest_tfperf.metrics import METRICS, format_quantity
@@ -16,15 +16,19 @@ from pytest_tfperf.results import (
     WORST_FIRST,
     Check,
     Profile,
-    ProfiledTest,
     Run,
+    ProfiledTest,
     Verdict,
 )
 from pytest_tfperf.stats.signed_rank import format_ratio
 from pytest_tfperf.text import elide, plural
 
 MOST = 65_536
-"""Characters that the comment of a pull request may have (github.com: "body is too long (maximum is 65536 characters)")."""
+"""
+Characters that the comment of a pull request may have.
+
+Source: github.com, "body is too long (maximum is 65536 characters)".
+"""
 
 _MEASURED = (
     "step_time",
@@ -37,77 +41,54 @@ _MEASURED = (
     "peak_memory",
     "throughput",
 )
-_WIDEST, _LONGEST = 120, 1500  # characters of a name, of a message
-_AROUND = 8  # characters of the empty lines around a section's blocks
+_NAME_WIDTH, _MESSAGE_WIDTH, _SENTENCE_WIDTH, _DIFFERENCE_WIDTH = 120, 1500, 300, 200  # characters
 _Found = tuple[ProfiledTest, Check]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Section:
-    """A title, what stands above the blocks (the head of a table), blocks, of which the last ones may be left out, and a last line."""
+    """A title, and blocks of text, of which the last ones may be left out."""
 
     title: str
-    head: str
+    share: float
+    """The part of the page that it may take."""
+    head: str = ""
+    """Lines above the blocks: the head of a table."""
     blocks: tuple[str, ...]
     tail: str = ""
+    """A last line."""
 
-    @property
-    def least(self) -> int:
-        """The characters that it takes without any block."""
-        return len(self.text(0))
+    def text(self, limit: int) -> str:
+        """The section in at most `limit` characters, and the number of blocks left out."""
+        whole = self._text(len(self.blocks))
+        if len(whole) <= limit:
+            return whole
+        room = limit - len(self._text(0)) - len(self.head) - len("\n\n")
+        sizes = accumulate(len(block) + 1 for block in self.blocks)
+        return self._text(sum(size <= room for size in sizes))
 
-    @property
-    def whole(self) -> int:
-        """The characters that all blocks take besides."""
-        return self.used(len(self.blocks))
-
-    def used(self, n_shown: int) -> int:
-        """The characters that the first blocks take besides."""
-        return (
-            len(self.head) + _AROUND + sum(len(block) + 1 for block in self.blocks[:n_shown])
-            if n_shown
-            else 0
-        )
-
-    def fitting(self, room: int) -> int:
-        """How many of the first blocks so many characters hold."""
-        sizes = accumulate(
-            (len(block) + 1 for block in self.blocks), initial=len(self.head) + _AROUND
-        )
-        return max(sum(size <= room for size in sizes) - 1, 0)
-
-    def text(self, n_shown: int) -> str:
-        """The section with its first blocks, and how many more there are."""
+    def _text(self, n_shown: int) -> str:
         n_more = len(self.blocks) - n_shown
-        body = "\n".join(
-            [self.head, *self.blocks[:n_shown]] if self.head and n_shown else self.blocks[:n_shown]
-        )
+        shown = self.blocks[:n_shown]
+        body = "\n".join([self.head, *shown] if self.head and shown else shown)
         more = f"… and {n_more:,} more, left out to fit" if n_more else ""
         return "\n\n".join(filter(None, (f"## {self.title}", body, more, self.tail))) + "\n"
 
 
 def render_markdown(run: Run, most: int = MOST) -> str:
     """
-    A page of so many characters at most.
+    Render a run: what changed and why, broken limits, what is not decided, what was measured.
 
-    First the values that are not as they were and why, then the limits that are broken, what is not decided, and what was measured. What
-    does not fit is counted; each of these has its share of the room where it needs that, and what another leaves.
+    Args:
+        run: The run.
+        most: Largest number of characters; each section has a fixed share of them.
     """
     head = _head(run)
-    sections = [
-        section
-        for section in (_changed(run), _why(run), _limits(run), _undecided(run), _measured(run))
-        if section.blocks or section.tail
-    ]
-    room = most - len(head) - sum(section.least + 1 for section in sections)
-    share = room // max(len(sections), 1)
-    parts = [head]
-    for place, section in enumerate(sections, 1):
-        kept = sum(min(later.whole, share) for later in sections[place:])
-        n_shown = section.fitting(room - kept)
-        parts.append(section.text(n_shown))
-        room -= section.used(n_shown)
-    return "\n".join(parts)
+    sections = (_changed(run), _why(run), _limits(run), _undecided(run), _measured(run))
+    shown = [section for section in sections if section.blocks or section.tail]
+    room = most - len(head) - len(shown)
+    texts = [section.text(int(section.share * room)) for section in shown]
+    return "\n".join([head, *texts])
 
 
 def _head(run: Run) -> str:
@@ -126,7 +107,7 @@ def _head(run: Run) -> str:
 
 
 def _checks(run: Run) -> Iterator[_Found]:
-    """All checks with their tests, the worst on top."""
+    """All checks with their tests, the worst first."""
     found = [(test, check) for test in run.tests for check in test.checks]
     return iter(sorted(found, key=lambda one: WORST_FIRST.index(one[1].verdict)))
 
@@ -136,45 +117,32 @@ def _compared(run: Run) -> list[_Found]:
 
 
 def _changed(run: Run) -> _Section:
-    """A row for each value that is not as it was, and for each step time."""
+    """A row for each value that changed, and for each step time."""
     compared = _compared(run)
     shown = [
         one for one in compared if one[1].verdict is not Verdict.PASS or "ratio" in one[1].detail
     ]
+    rows = []
+    for test, check in shown:
+        figures = _figures(check, _unit(test, check))
+        rows.append(_row(_verdict(check), _name(test, check.profile), check.metric, *figures))
     n_same = len(compared) - len(shown)
-    rows = [
-        _row(
-            _verdict(check),
-            _name(test, check.profile),
-            check.metric,
-            *_figures(check, _unit(test, check)),
-        )
-        for test, check in shown
-    ]
-    same = (
-        f"{n_same:,} {'values are as they were' if n_same > 1 else 'value is as it was'}."
-        if n_same
-        else ""
-    )
+    same = f"{n_same:,} {'value is as it was' if n_same == 1 else 'values are as they were'}."
     return _Section(
-        "What changed", _table("", "test", "metric", "before", "after", "ratio"), tuple(rows), same
+        title="What changed",
+        share=0.2,
+        head=_table("", "test", "metric", "before", "after", "ratio"),
+        blocks=tuple(rows),
+        tail=same if n_same else "",
     )
 
 
 def _unit(test: ProfiledTest, check: Check) -> str | None:
-    """The unit of what a check is about, if that is a metric; of a profile that is gone, the registry's."""
-    found = [
-        profile.metrics
-        for profile in test.profiles
-        if profile.name == check.profile and check.metric in profile.metrics
-    ]
-    return (
-        found[0][check.metric].unit
-        if found
-        else METRICS[check.metric].unit
-        if check.metric in METRICS
-        else None
-    )
+    """The unit of a check's metric, from its profile or, if that is gone, the registry."""
+    for profile in test.profiles:
+        if profile.name == check.profile and check.metric in profile.metrics:
+            return profile.metrics[check.metric].unit
+    return METRICS[check.metric].unit if check.metric in METRICS else None
 
 
 def _figures(check: Check, unit: str | None) -> tuple[str, str, str]:
@@ -198,61 +166,60 @@ def _figures(check: Check, unit: str | None) -> tuple[str, str, str]:
 
 
 def _why(run: Run) -> _Section:
-    """What each comparison that is not good says, and what else differs, also where times changed for the better or nothing is decided."""
-    found = [(test, check) for test, check in _compared(run) if check.verdict is not Verdict.PASS]
+    """The message of each comparison that failed, and every list of differences."""
     shown = [
         (test, check)
-        for test, check in found
-        if check.verdict in BROKEN or check.detail.get("differences")
+        for test, check in _compared(run)
+        if check.verdict is not Verdict.PASS
+        and (check.verdict in BROKEN or check.detail.get("differences"))
     ]
-    return _Section("Why", "", tuple(_explained(test, check) for test, check in shown))
+    return _Section(title="Why", share=0.35, blocks=tuple(starmap(_explained, shown)))
 
 
 def _explained(test: ProfiledTest, check: Check) -> str:
-    text = f"{_verdict(check)} {_name(test, check.profile)}\n\n{_fenced(check.message)}\n"
+    text = _message(test, check)
     found = [Difference(**one).line for one in check.detail.get("differences", ())]
     if not found:
         return text
-    some = plural(len(found), "difference")
-    return f"{text}\n<details><summary>{some}</summary>\n\n{_fenced(chr(10).join(found), len(found) * 200)}\n\n</details>\n"
+    lines = _fenced("\n".join(found), len(found) * _DIFFERENCE_WIDTH)
+    summary = f"<summary>{plural(len(found), 'difference')}</summary>"
+    return f"{text}\n<details>{summary}\n\n{lines}\n\n</details>\n"
 
 
 def _limits(run: Run) -> _Section:
     broken = [
-        (test, check)
+        _message(test, check)
         for test, check in _checks(run)
         if check.kind == "limit" and check.verdict in BROKEN
     ]
-    return _Section(
-        "Limits",
-        "",
-        tuple(
-            f"{_verdict(check)} {_name(test, check.profile)}\n\n{_fenced(check.message)}\n"
-            for test, check in broken
-        ),
-    )
+    return _Section(title="Limits", share=0.2, blocks=tuple(broken))
+
+
+def _message(test: ProfiledTest, check: Check) -> str:
+    return f"{_verdict(check)} {_name(test, check.profile)}\n\n{_fenced(check.message)}\n"
 
 
 def _undecided(run: Run) -> _Section:
-    """A line for each check that is not decided and does not stand above with all that it says."""
-    open_ = [(test, check) for test, check in _checks(run) if check.verdict not in DECIDED | BROKEN]
-    lines = (
-        f"- {check.verdict.value} {_name(test, check.profile)}: {_code(check.sentence, 300)}"
-        for test, check in open_
-    )
-    return _Section("Not decided", "", tuple(lines))
+    """A line for each check that is not decided and whose message is not in another section."""
+    lines = []
+    for test, check in _checks(run):
+        if check.verdict not in DECIDED | BROKEN:
+            sentence = _code(check.sentence.partition("\n")[0], _SENTENCE_WIDTH)
+            lines.append(f"- {check.verdict.value} {_name(test, check.profile)}: {sentence}")
+    return _Section(title="Not decided", share=0.1, blocks=tuple(lines))
 
 
 def _measured(run: Run) -> _Section:
-    """A row for each profile, with the most telling metrics that any of them knows, and the project's own."""
+    """A row for each profile: main metrics that any of them knows, and custom ones."""
     profiles = [(test, profile) for test in run.tests for profile in test.profiles]
     wanted = dict.fromkeys([*_MEASURED, *(name for _, profile in profiles for name in profile.own)])
     names = [name for name in wanted if any(_cell(profile, name) != "?" for _, profile in profiles)]
-    rows = (
-        _row(_name(test, profile.name), test.outcome, *(_cell(profile, name) for name in names))
-        for test, profile in profiles
-    )
-    return _Section("Measured", _table("test", "outcome", *names), tuple(rows))
+    rows = []
+    for test, profile in profiles:
+        cells = (_cell(profile, name) for name in names)
+        rows.append(_row(_name(test, profile.name), test.outcome, *cells))
+    head = _table("test", "outcome", *names)
+    return _Section(title="Measured", share=0.15, head=head, blocks=tuple(rows))
 
 
 def _cell(profile: Profile, name: str) -> str:
@@ -264,7 +231,7 @@ def _cell(profile: Profile, name: str) -> str:
 
 
 def _sign(verdicts: Iterable[Verdict]) -> str:
-    """A sign beside the words, for those who skim."""
+    """A sign for the worst of the verdicts."""
     found = set(verdicts)
     return "❌" if found & BROKEN else "⚠️" if found - DECIDED else "✅"
 
@@ -285,18 +252,18 @@ def _row(*cells: str) -> str:
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
-def _code(text: str, widest: int = _WIDEST) -> str:
-    """Text that nothing is read into (no mention, link, tag or emphasis), on one line, its middle left out where it is too long."""
-    cut = elide(text, widest)
+def _code(text: str, width: int = _NAME_WIDTH) -> str:
+    """Text on one line, without mentions, links, tags or emphasis."""
+    cut = elide(text, width)
     plain = "".join(letter if letter.isprintable() else " " for letter in cut).strip() or " "
     fence = "`" * (_longest_ticks(plain) + 1)
     space = " " if plain.startswith("`") or plain.endswith("`") else ""
     return f"{fence}{space}{plain}{space}{fence}"
 
 
-def _fenced(text: str, longest: int = _LONGEST) -> str:
-    """Lines as they are."""
-    cut = elide(text, longest)
+def _fenced(text: str, width: int = _MESSAGE_WIDTH) -> str:
+    """Lines as a code block."""
+    cut = elide(text, width)
     plain = "".join(letter if letter.isprintable() or letter == "\n" else " " for letter in cut)
     fence = "`" * max(3, _longest_ticks(plain) + 1)
     return f"{fence}text\n{plain}\n{fence}"

@@ -78,7 +78,7 @@ def _reasons(profile: Profile) -> list[str]:
 
 
 def render_table(table: Table, verbose: bool, width: int = BOUNDLESS) -> list[str]:
-    """A table's title, its first rows (with `verbose` all that were kept) that wide, and how many more there are."""
+    """Return a table's title, its first rows (with `verbose` all that were kept) that wide, and how many more there are."""
     shown = table.rows if verbose else table.rows[:_FEW]
     cells = [
         [_cell(value, column.unit) for value, column in zip(row, table.columns, strict=True)]

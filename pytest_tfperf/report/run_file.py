@@ -47,7 +47,7 @@ def _rendered(run: Run, path: Path) -> str:
 
 def read_run(path: Path) -> Run:
     """
-    The run in a file.
+    Return the run in a file.
 
     Raises:
         TfperfError: If it cannot be read or holds none.

@@ -28,7 +28,7 @@ class TextLine(NamedTuple):
 
 def render(run: Run, width: int, verbosity: int) -> list[TextLine]:
     """
-    The lines for a terminal of that width.
+    Return the lines for a terminal of that width.
 
     Below 0 the count alone; at 0 the table and the checks that did not pass, of those that say the same and fail nothing one; above all,
     and notes.
@@ -133,7 +133,7 @@ def _all_checks(test: ProfiledTest) -> Iterator[TextLine]:
 
 
 def _first(test: ProfiledTest, check: Check, others: str = "") -> TextLine:
-    """The verdict on a check, whose it is, and the first line of what it says."""
+    """Return the verdict on a check, whose it is, and the first line of what it says."""
     where = f"{test.nodeid} [{check.profile}]" if check.profile else test.nodeid
     return TextLine(
         f"{check.verdict.value:<12} {where}{others}: {_said(check)[1]}", colour(check), _VERDICT

@@ -17,7 +17,7 @@ _DEEPER = 2
 
 
 def wrapped(text: str, width: int, deeper: int = _DEEPER) -> str:
-    """The text with its lines ended where the terminal does; they go on `deeper` columns to the right of where they began."""
+    """Return the text with its lines ended where the terminal does; they go on `deeper` columns to the right of where they began."""
     return "\n".join(part for line in text.splitlines() for part in _parts(line, width, deeper))
 
 
@@ -36,7 +36,7 @@ def fitted_table(
     titles: Sequence[str], rows: Sequence[Sequence[str]], sides: Sequence[str], width: int
 ) -> list[str]:
     """
-    The lines of a table of that width.
+    Return the lines of a table of that width.
 
     Where it is wider, titles go over several lines and columns without any value are left out, then long cells lose their middle, and
     then columns are left out from the end, which a line below says.
@@ -60,7 +60,7 @@ def fitted_table(
 
 
 def _broken(title: str, cells: Sequence[str]) -> str:
-    """A title over as many lines as its column is narrower."""
+    """Return a title over as many lines as its column is narrower."""
     widest = max(map(len, (*cells, *title.split())), default=len(title))
     return "\n".join(
         textwrap.wrap(title, max(widest, 1), break_long_words=False, break_on_hyphens=False)

@@ -49,7 +49,7 @@ def compared_metrics(old: Profile, new: Profile) -> Json:
 
 
 def render_compared(before: Side, after: Side, verbose: bool, width: int = BOUNDLESS) -> str:
-    """The metrics that are known of one or both, and what differs in the HLO, in tables that wide; with `verbose` more rows of it."""
+    """Return the metrics that are known of one or both, and what differs in the HLO, in tables that wide; with `verbose` more rows of it."""
     units = {name: value.unit for name, value in before.profile.metrics.items()}
     rows = [
         (
@@ -94,7 +94,7 @@ class Side:
 
 def read_side(path: Path) -> Side:
     """
-    A trace, or of the newest run in a logdir the first host's.
+    Return a trace, or of the newest run in a logdir the first host's.
 
     Raises:
         TraceError: If it cannot be read or has no step.
@@ -130,7 +130,7 @@ def _notes(before: Side, after: Side) -> list[str]:
 
 
 def _pairs(old: Profile, new: Profile) -> dict[str, Pair]:
-    """The numbers of each metric that at least one side knows."""
+    """Return the numbers of each metric that at least one side knows."""
     pairs = {
         name: (value.number, new.metrics[name].number)
         for name, value in old.metrics.items()

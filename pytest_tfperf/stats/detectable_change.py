@@ -72,7 +72,7 @@ def noise_of(
     played: Sequence[tuple[float, float, bool]], spent_s: float, process_sd: float
 ) -> Noise:
     """
-    The noise of turns of two processes of the same code.
+    Return the noise of turns of two processes of the same code.
 
     Args:
         played: Seconds of a step in the first and the second process, for each pair of turns; and
@@ -124,7 +124,7 @@ def needed_tolerance(noise: Noise, rule: StoppingRule, budget_s: float) -> float
 
 
 def _half_width(noise: Noise, rule: StoppingRule, budget_s: float) -> float | None:
-    """The interval's half width at the final analysis, on the log scale, with `process_sd`."""
+    """Return the interval's half width at the final analysis, on the log scale, with `process_sd`."""
     n = _affordable(noise, budget_s)
     if noise.error is None or n < needed_pairs(rule.confidence):
         return None
@@ -138,7 +138,7 @@ def _affordable(noise: Noise, budget_s: float) -> int:
 
 def _error(logs: Sequence[float], rule: StoppingRule) -> float | None:
     """
-    The standard error of one pair, from the rank interval, which is z of them (Lehmann 1963).
+    Return the standard error of one pair, from the rank interval, which is z of them (Lehmann 1963).
 
     So outlying turns count as little in it as in the interval.
     """

@@ -71,7 +71,7 @@ class HistoryComparison:
 
 def compare_to_history(seconds: float, history: History, tolerance: float) -> HistoryComparison:
     """
-    The verdict on one new run's step time.
+    Return the verdict on one new run's step time.
 
     Raises:
         ValueError: If nothing is recorded, or a time is not above zero.
@@ -172,7 +172,7 @@ def _collecting(seconds: float, history: History, tolerance: float) -> HistoryCo
 
 
 def _typical_s(runs: Sequence[float]) -> float:
-    """The typical time of runs: the middle one of a few, in which one may be far off, else e to the mean of the logarithms."""
+    """Return the typical time of runs: the middle one of a few, in which one may be far off, else e to the mean of the logarithms."""
     return (
         statistics.median(runs) if len(runs) < RUNS_TO_DECIDE else statistics.geometric_mean(runs)
     )
@@ -184,7 +184,7 @@ def _run_sd(runs: Sequence[float]) -> float:
 
 
 def _run_sd_about_line(runs: Sequence[float]) -> float:
-    """The same about a straight line through the runs: drift, which widens the other, is no part of it. Of n runs it has n − 2 degrees."""
+    """Return the same about a straight line through the runs: drift, which widens the other, is no part of it. Of n runs it has n − 2 degrees."""
     logs, places = [math.log(run) for run in runs], range(len(runs))
     slope, start = statistics.linear_regression(places, logs)
     squares = math.fsum(
@@ -211,7 +211,7 @@ def _of_median(n: int) -> float:
 
 
 def _interval(ratio: float, variance: float, run_sd: float, n: int, fitted: int = 1) -> Interval:
-    """The interval of a ratio whose logarithm has this variance in units of the run_sd: of n runs, about so many fitted parameters."""
+    """Return the interval of a ratio whose logarithm has this variance in units of the run_sd: of n runs, about so many fitted parameters."""
     factor = math.exp(t_quantile(1 - _TAIL, n - fitted) * run_sd * math.sqrt(variance))
     return Interval(
         ratio=ratio, low=ratio / factor, high=ratio * factor, confidence=1 - 2 * _TAIL, n=n
@@ -220,7 +220,7 @@ def _interval(ratio: float, variance: float, run_sd: float, n: int, fitted: int 
 
 def _minimum_detectable_change(run_sd: float, n: int, tolerance: float) -> float:
     """
-    The slow-down that this run finds and a second process confirms, with 90 % or more: √90 % for each, which resemble each other.
+    Return the slow-down that this run finds and a second process confirms, with 90 % or more: √90 % for each, which resemble each other.
 
     Of a log ratio d the lower end is above log(1 + tolerance) where (d' − d) ÷ (s √(1 + 1/n)) is above t of the interval − (d −
     log(1 + tolerance)) ÷ (s √(1 + 1/n)); the left side has Student's t distribution. No approximation: it holds over all histories.

@@ -239,7 +239,7 @@ def passing_tolerance(half_width: float, rule: StoppingRule) -> float:
 
 
 def _widened(factor: float, rule: StoppingRule) -> float:
-    """A half width, as a factor, with `process_sd` added: squares of independent errors add up."""
+    """Return a half width, as a factor, with `process_sd` added: squares of independent errors add up."""
     return math.exp(math.hypot(math.log(factor), rule.z * rule.process_sd))
 
 
@@ -250,7 +250,7 @@ def _verdict(low: float, high: float, bound: float) -> Verdict | None:
 
 
 def _stopped(log_ratios: Sequence[float], rule: StoppingRule) -> InterimResult:
-    """The first analysis that decides, or the final one."""
+    """Return the first analysis that decides, or the final one."""
     for size in INTERIM_SIZES[:-1]:
         if size <= len(log_ratios):
             found = interim_analysis(log_ratios[:size], rule)
@@ -260,7 +260,7 @@ def _stopped(log_ratios: Sequence[float], rule: StoppingRule) -> InterimResult:
 
 
 def _overall(results: Sequence[InterimResult]) -> Verdict:
-    """The verdict of the first process pair; a regression only if a second pair shows it too."""
+    """Return the verdict of the first process pair; a regression only if a second pair shows it too."""
     verdict = results[0].verdict or Verdict.INCONCLUSIVE
     if verdict is not Verdict.REGRESSION:
         return verdict
@@ -271,7 +271,7 @@ def _overall(results: Sequence[InterimResult]) -> Verdict:
 def _minimum_detectable_change(
     results: Sequence[InterimResult], rule: StoppingRule
 ) -> float | None:
-    """The change by the noisier process pair; None where one has no interval."""
+    """Return the change by the noisier process pair; None where one has no interval."""
     half_widths = [math.log(one.ratio / one.low) for one in results if one.low is not None]
     if len(half_widths) < len(results):
         return None

@@ -41,7 +41,7 @@ class Interval:
 
 def estimate(log_ratios: Sequence[float]) -> float:
     """
-    The ratio that the pairs speak for: e to the Hodges–Lehmann estimate, the median of the means of all two samples.
+    Return the ratio that the pairs speak for: e to the Hodges–Lehmann estimate, the median of the means of all two samples.
 
     Raises:
         ValueError: If there is no sample, or one that is not finite.
@@ -51,7 +51,7 @@ def estimate(log_ratios: Sequence[float]) -> float:
 
 def ratio_interval(log_ratios: Sequence[float], confidence: float) -> Interval:
     """
-    The ratio of two times, and the interval that holds it with at least this confidence.
+    Return the ratio of two times, and the interval that holds it with at least this confidence.
 
     Args:
         log_ratios: The natural logarithm of one time ÷ the other, one for each randomised pair of turns; independent samples.
@@ -82,7 +82,7 @@ def ratio_interval(log_ratios: Sequence[float], confidence: float) -> Interval:
 
 def needed_pairs(confidence: float) -> int:
     """
-    The fewest pairs that can give an interval of this confidence: all on one side has a chance of 2 ÷ 2^n (8 for 99 %).
+    Return the fewest pairs that can give an interval of this confidence: all on one side has a chance of 2 ÷ 2^n (8 for 99 %).
 
     Raises:
         ValueError: If the confidence is not between 0 and 1.
@@ -93,7 +93,7 @@ def needed_pairs(confidence: float) -> int:
 
 
 def format_ratio(ratio: float) -> str:
-    """A ratio with as many digits as differ from 1 by a thousandth."""
+    """Return a ratio with as many digits as differ from 1 by a thousandth."""
     return f"{ratio:.3f}" if 0.1 <= ratio < 10 else f"{ratio:.3g}"
 
 
@@ -105,14 +105,14 @@ def _samples(log_ratios: Sequence[float]) -> Floats:
 
 
 def _walsh_averages(samples: Floats) -> Floats:
-    """The means of all two samples, each with itself too; shape (n (n + 1) ÷ 2,)."""
+    """Return the means of all two samples, each with itself too; shape (n (n + 1) ÷ 2,)."""
     first, second = np.triu_indices(len(samples))
     averages: Floats = (samples[first] + samples[second]) / 2
     return averages
 
 
 def _critical(n: int, tail: float) -> tuple[int, float]:
-    """The rank, from either end, of the Walsh averages that bound the interval, and the chance of lying beyond one of them."""
+    """Return the rank, from either end, of the Walsh averages that bound the interval, and the chance of lying beyond one of them."""
     if n > _EXACT:
         # the rank sum is about normal, with a correction for being discrete (the large-sample approximation there)
         law = NormalDist(n * (n + 1) / 4, math.sqrt(n * (n + 1) * (2 * n + 1) / 24))

@@ -54,7 +54,7 @@ def slow_start(times: Sequence[float]) -> int:
 
 def find_trend(times: Sequence[float]) -> Trend | None:
     """
-    The trend of a series that is not steady: one that is no chance, and moves the blocks by 5 % or more in all.
+    Return the trend of a series that is not steady: one that is no chance, and moves the blocks by 5 % or more in all.
 
     Kendall's test of a trend (Mann 1945) at 1 %, its variance that of a series with the lag-1 correlation around the trend (Yue and
     Wang 2004, Water Resources Management 18: 201–218); the slope is the median of those of all pairs (Sen 1968).
@@ -94,7 +94,7 @@ def _ranks(values: Floats) -> Floats:
 
 def _inflation(values: Floats) -> float:
     """
-    The variance of a sum over a series ÷ that of independent values: (1 + r)/(1 − r) with the lag-1 correlation r of its ranks.
+    Return the variance of a sum over a series ÷ that of independent values: (1 + r)/(1 − r) with the lag-1 correlation r of its ranks.
 
     r is estimated too low in a short series, by about 1/n where there is none; that is added. A negative one counts as 0.
     """

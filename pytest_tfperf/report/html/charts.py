@@ -19,7 +19,7 @@ WIDTH, LEFT, RIGHT = 360, 48, 8
 PLOT = WIDTH - LEFT - RIGHT
 STEPS_HEIGHT, HISTORY_HEIGHT, ROW_HEIGHT = 160, 100, 44
 TOP = 10
-MOST_STEPS = 100
+MOST_STEPS, MOST_DOTS = 100, 40
 _WIDEST_BAR = 40.0
 _FAR = 5  # interquartile ranges above the upper quartile
 _DOT, _PILE = 5.0, 22.0  # the size of a dot, and how high dots pile up
@@ -122,7 +122,7 @@ def tick_texts(ticks: Sequence[float]) -> list[str]:
 
 def step_chart(steps: Sequence[Step], lines: Mapping[str, float]) -> StepChart | None:
     """
-    The first `MOST_STEPS` steps by part, on an axis from zero; `lines` are seconds of a step to compare with, by name.
+    Return the first `MOST_STEPS` steps by part, on an axis from zero; `lines` are seconds of a step to compare with, by name.
 
     None where there is no step that took any time.
     """
@@ -157,7 +157,7 @@ def step_chart(steps: Sequence[Step], lines: Mapping[str, float]) -> StepChart |
 
 
 def spread_chart(
-    samples: Mapping[str, tuple[str, Sequence[float]]], most: int
+    samples: Mapping[str, tuple[str, Sequence[float]]], most: int = MOST_DOTS
 ) -> SpreadChart | None:
     """
     Samples of seconds by name, each with its kind (dot, square, tick), over one axis; None where there are none.
@@ -279,7 +279,7 @@ def memory_chart(parts: Sequence[tuple[float, float | None]]) -> MemoryChart | N
 
 
 def _far(values: Sequence[float]) -> float:
-    """The seconds above which a sample is far from the others; few samples have no others to be far from."""
+    """Return the seconds above which a sample is far from the others; few samples have no others to be far from."""
     if len(values) < 8:
         return math.inf
     low, middle, high = statistics.quantiles(values, n=4)
@@ -303,7 +303,7 @@ def _samples(
     place: Callable[[float], float],
     base: float,
 ) -> Samples:
-    """A dot for each of the sorted values that are drawn, on top of those that it would cover."""
+    """Return a dot for each of the sorted values that are drawn, on top of those that it would cover."""
     piles: dict[int, list[int]] = {}
     for value in drawn:
         piles.setdefault(int(place(value) / _DOT), []).append(round(place(value)))

@@ -1,19 +1,17 @@
-"""Tables as the HTML report shows them: grouped by what they tell, cut to the rows that the page has room for."""
+"""Tables of the HTML report: grouped by subject, each with its first rows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import accumulate
 
 from pytest_tfperf.metrics import format_quantity
 from pytest_tfperf.report.html.charts import MemoryChart, memory_chart
 from pytest_tfperf.text import elide
 from pytest_tfperf.values import Table
 
-WIDEST = 60  # characters of a cell
-_TAGS, _CHART = 5, 1200  # bytes around a cell, and of a chart
-_ROWS = (50, 30, 20, 12, 8, 5, 3)
+CELL_WIDTH = 60
+"""Characters of a cell."""
 _OVER_STEP = "memory_over_step"
 _GROUPS = (
     ("Variants", ("comparison",)),
@@ -26,91 +24,70 @@ _GROUPS = (
     ("Memory", ("memory", _OVER_STEP, "memory_at_peak")),
 )
 TREES = frozenset({"stages", "op_profile"})
-"""Tables whose rows stand below what they are part of, and are not to be sorted."""
+"""Tables whose rows form a tree, so that they must not be sorted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What is shown, and the whole of it where that is longer."""
+    """A text, cut to its width."""
 
     shown: str
     whole: str = ""
+    """The whole text if it was cut."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableView:
-    """The rows that are shown, without columns that are empty in all of them; `numeric` are the columns of numbers, from 1."""
+    """A table without columns that are empty in all of its rows."""
 
     title: str
     columns: tuple[str, ...]
     numeric: tuple[int, ...]
+    """Columns of numbers, counted from 1."""
     rows: tuple[tuple[Cell, ...], ...]
     n_more: int
+    """Number of rows left out."""
     is_tree: bool
     chart: MemoryChart | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TablesView:
-    """Tables in groups with a title, and the titles of those that there is no room for."""
-
-    groups: tuple[tuple[str, tuple[TableView, ...]], ...]
-    left_out: tuple[str, ...]
+TableGroups = tuple[tuple[str, tuple[TableView, ...]], ...]
+"""Titles of groups, and their tables."""
 
 
 def cell(value: object, unit: str = "") -> Cell:
-    """A cell of a table: quantities by their unit, text cut in the middle."""
+    """Return a cell of a table: a quantity in its unit, or text."""
     if value is None:
         return Cell("")
     if isinstance(value, bool):
         return Cell("yes" if value else "no")
     if isinstance(value, (int, float)):
         return Cell(quantity(value, unit) if unit else f"{value:.3g}")
-    return cut(str(value), WIDEST)
+    return cut(str(value), CELL_WIDTH)
 
 
 def cut(text: str, width: int) -> Cell:
-    """Both ends of a text that is longer, with the whole of it."""
+    """Both ends of a text that is longer than the width."""
     return Cell(text) if len(text) <= width else Cell(elide(text, width), text)
 
 
 def quantity(number: float, unit: str) -> str:
-    """As everywhere; in a unit that only a newer version knows as it is."""
+    """Return a number in a unit, which may be one that only a newer version knows."""
     try:
         return format_quantity(number, unit)
     except KeyError:
         return f"{number:.4g} {unit}"
 
 
-def tables_view(tables: Mapping[str, Table], room: float) -> TablesView:
-    """
-    The tables by what they tell, each with as many rows as there is room for, in bytes of the page.
-
-    Where there is not even room for a few rows of each, tables are left out.
-    """
+def table_groups(tables: Mapping[str, Table], n_rows: int) -> TableGroups:
+    """Return the tables by subject, at most `n_rows` rows of each."""
     grouped = {key for _, keys in _GROUPS for key in keys}
     groups = (*_GROUPS, ("More", tuple(key for key in tables if key not in grouped)))
-    keys = [key for _, some in groups for key in some if key in tables]
-    kept: dict[str, TableView] = {}
-    if room > 0:
-        sizes = {key: _sizes(tables[key], _CHART if key == _OVER_STEP else 0) for key in keys}
-        n_rows = next(
-            (
-                n
-                for n in _ROWS
-                if sum(size[min(n, len(size) - 1)] for size in sizes.values()) <= room
-            ),
-            _ROWS[-1],
-        )
-        for key, size in sizes.items():
-            needed = size[min(n_rows, len(size) - 1)]
-            if needed <= room:
-                room, kept[key] = room - needed, _table(key, tables[key], n_rows)
-    shown = [(title, tuple(kept[key] for key in some if key in kept)) for title, some in groups]
-    return TablesView(
-        groups=tuple((title, views) for title, views in shown if views),
-        left_out=tuple(tables[key].title for key in keys if key not in kept),
-    )
+    shown = [
+        (title, tuple(_table(key, tables[key], n_rows) for key in keys if key in tables))
+        for title, keys in groups
+    ]
+    return tuple((title, views) for title, views in shown if views)
 
 
 def _table(key: str, table: Table, n_rows: int) -> TableView:
@@ -132,20 +109,3 @@ def _table(key: str, table: Table, n_rows: int) -> TableView:
 
 def _chart(table: Table) -> MemoryChart | None:
     return memory_chart([(row.get("into_step_s", 0.0), row.get("held")) for row in table.records()])
-
-
-def _sizes(table: Table, chart: int) -> list[int]:
-    """About how many bytes the table takes on the page with no row, one, two and so on, and its chart if it has one."""
-    head = chart + 120 + 2 * len(table.title) + 20 * len(table.columns)
-    return list(
-        accumulate(
-            (_TAGS + sum(map(_cell_bytes, row)) for row in table.rows[: _ROWS[0]]), initial=head
-        )
-    )
-
-
-def _cell_bytes(value: object) -> int:
-    if not isinstance(value, str):
-        return _TAGS if value is None else _TAGS + 7
-    size = _TAGS + (len(value) if value.isascii() else len(value.encode("utf-8", "replace")))
-    return size if len(value) <= WIDEST else size + 4 * WIDEST

@@ -1,4 +1,9 @@
-"""What the HTML report shows of each test, ready for its template: in which order, grouped how, and how much of each table."""
+"""
+What the HTML report shows of each test, ready for its template.
+
+The page has fixed limits. The most urgent profiles are shown in full; of the others it leaves out
+metrics, tables and advice, and says so. A hundred profiles then take less than 1 MB.
+"""
 
 from __future__ import annotations
 
@@ -18,40 +23,35 @@ from pytest_tfperf.report.html.charts import (
     spread_chart,
     step_chart,
 )
-from pytest_tfperf.report.html.tables import WIDEST, cell, cut, quantity
+from pytest_tfperf.report.html.tables import TableGroups, cell, quantity, table_groups
 from pytest_tfperf.results import BROKEN, WORST_FIRST, Check, Profile, ProfiledTest, Verdict
 from pytest_tfperf.stats.signed_rank import format_ratio
+from pytest_tfperf.text import elide, plural
 from pytest_tfperf.values import PARTS, Value
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Detail:
-    """
-    How much is shown: the characters of messages and remarks, the dots in a row of samples.
-
-    `whole` also shows where metrics come from, and what advice rests on.
-    """
-
-    message: int
-    remark: int
-    dots: int
-    whole: bool = True
+MOST_IN_FULL = 10
+"""Profiles that are shown in full."""
+_ROWS = ((3, 50), (MOST_IN_FULL, 20))  # rows of a table, on a page of up to so many profiles
+_FEWEST_ROWS = 5  # on a page of more profiles
+_MESSAGE, _REMARK = 2000, 180  # characters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricView:
-    """A metric that is known, with the check that says most of it."""
+    """A metric that is known."""
 
     name: str
     value: str
     source: str
     check: Check | None
+    """The worst check of it."""
     where: str
+    """Where its time goes, and what to try."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """A value that was held against one from before."""
+class ValueChange:
+    """A value compared with one from before."""
 
     metric: str
     before: str
@@ -67,118 +67,152 @@ class ProfileView:
 
     profile: Profile
     messages: tuple[tuple[Check, str], ...]
-    changes: tuple[Change, ...]
+    """Checks that did not pass, with their texts, the worst first."""
+    changes: tuple[ValueChange, ...]
     n_unchanged: int
     differences: tuple[str, ...]
+    """What differs between the traces."""
     steps: StepChart | None
     parts: tuple[tuple[str, str, str], ...]
+    """Part, mean seconds and share of a step, the largest first."""
     spread: SpreadChart | None
     history: HistoryChart | None
+    summary: Mapping[str, str]
+    """Values of the metrics that are known, by name."""
     metrics: tuple[MetricView, ...]
     unknown: tuple[tuple[str, tuple[str, ...]], ...]
+    """Reasons, each with the metrics that are unknown for it."""
+    tables: TableGroups
+    in_full: bool
+    """Whether metrics, tables and advice are shown."""
     files: tuple[tuple[str, str, str], ...]
+    """Kind, path and link of each kept file."""
 
-    def brief(self, name: str) -> str:
-        """A metric in a few characters, "" if it is not known; of no name the ratio of the step time to the one before."""
-        if not name:
-            return next(
-                (change.ratio for change in self.changes if change.metric == "step_time"), ""
-            )
-        return next((metric.value for metric in self.metrics if metric.name == name), "")
+    @property
+    def ratio(self) -> str:
+        """The ratio of the step time to the one before, if they were compared."""
+        ratios = [change.ratio for change in self.changes if change.metric == "step_time"]
+        return ratios[0] if ratios else ""
+
+    @property
+    def left_out(self) -> str:
+        """What is left out of a profile that is not shown in full."""
+        n_metrics, n_tables = len(self.summary), len(self.profile.tables)
+        counted = (
+            plural(n_metrics, "metric") if n_metrics else "",
+            plural(n_tables, "table") if n_tables else "",
+            "advice" if self.profile.advice else "",
+        )
+        return "" if self.in_full else ", ".join(filter(None, counted))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TestView:
-    """One test; `verdict` is its worst, None where nothing was checked, and `is_broken` that it asks for attention."""
+class ReportedTest:
+    """One test."""
 
     __test__ = False
 
     number: int
     record: ProfiledTest
     verdict: Verdict | None
+    """The worst verdict, None where nothing was checked."""
     is_broken: bool
+    """Whether it needs attention: it failed, or one of its checks did."""
     n_checks: tuple[int, int]
+    """Checks that failed, and all checks."""
     messages: tuple[tuple[Check, str], ...]
+    """Checks of no profile of the test, with their texts."""
     profiles: tuple[ProfileView, ...]
 
 
-def views_of(tests: Sequence[ProfiledTest], folder: Path | None, detail: Detail) -> list[TestView]:
+def views_of(tests: Sequence[ProfiledTest], folder: Path | None) -> list[ReportedTest]:
     """
-    The tests, those that ask for most attention first.
+    The tests, the most urgent first.
 
     Args:
-        folder: What links to files are relative to, if that is known.
-        detail: How much of everything else is shown.
+        tests: The tests of a run.
+        folder: The folder of the page, which links to files are relative to, if it is known.
     """
-    found = [_test(n, test, folder, detail) for n, test in enumerate(tests, 1)]
-    return sorted(found, key=_urgency)
+    numbered = sorted(enumerate(tests, 1), key=lambda one: _urgency(one[1]))
+    n_profiles = sum(len(test.profiles) for test in tests)
+    n_rows = next((rows for most, rows in _ROWS if n_profiles <= most), _FEWEST_ROWS)
+    views, n_full = [], MOST_IN_FULL
+    for number, test in numbered:
+        views.append(_test(number, test, folder, n_full, n_rows))
+        n_full = max(n_full - len(test.profiles), 0)
+    return views
 
 
-def _test(number: int, test: ProfiledTest, folder: Path | None, detail: Detail) -> TestView:
-    verdicts = [check.verdict for check in test.checks]
-    worst = min(verdicts, key=WORST_FIRST.index, default=None)
+def _urgency(test: ProfiledTest) -> tuple[bool, int, float]:
+    """Sort key: a worse verdict first, then a slower step."""
+    slowest = max((check.detail.get("ratio") or 0.0 for check in test.checks), default=0.0)
+    return (not _is_broken(test), verdict_rank(_worst(test)), -slowest)
+
+
+def verdict_rank(verdict: Verdict | None) -> int:
+    """The place of a verdict among all, the worst first and none last."""
+    return len(WORST_FIRST) if verdict is None else WORST_FIRST.index(verdict)
+
+
+def _worst(test: ProfiledTest) -> Verdict | None:
+    return min((check.verdict for check in test.checks), key=WORST_FIRST.index, default=None)
+
+
+def _is_broken(test: ProfiledTest) -> bool:
+    return _worst(test) in BROKEN or test.outcome not in ("passed", "skipped")
+
+
+def _test(
+    number: int, test: ProfiledTest, folder: Path | None, n_full: int, n_rows: int
+) -> ReportedTest:
     names = {profile.name for profile in test.profiles}
-    return TestView(
+    of_none = [check for check in test.checks if check.profile not in names]
+    return ReportedTest(
         number=number,
         record=test,
-        verdict=worst,
-        is_broken=worst in BROKEN or test.outcome not in ("passed", "skipped"),
-        n_checks=(sum(verdict in BROKEN for verdict in verdicts), len(verdicts)),
-        messages=_messages(
-            [check for check in test.checks if check.profile not in names], detail.message
-        ),
+        verdict=_worst(test),
+        is_broken=_is_broken(test),
+        n_checks=(sum(check.verdict in BROKEN for check in test.checks), len(test.checks)),
+        messages=_messages(of_none),
         profiles=tuple(
             _profile(
                 profile,
                 [check for check in test.checks if check.profile == profile.name],
                 folder,
-                detail,
+                n_rows if place < n_full else 0,
             )
-            for profile in test.profiles
+            for place, profile in enumerate(test.profiles)
         ),
-    )
-
-
-def _urgency(test: TestView) -> tuple[bool, int, float]:
-    """The worse verdict first, and among those that are alike the slower step."""
-    slowest = max((check.detail.get("ratio") or 0.0 for check in test.record.checks), default=0.0)
-    return (
-        not test.is_broken,
-        len(WORST_FIRST) if test.verdict is None else WORST_FIRST.index(test.verdict),
-        -slowest,
     )
 
 
 def _profile(
-    profile: Profile, checks: Sequence[Check], folder: Path | None, detail: Detail
+    profile: Profile, checks: Sequence[Check], folder: Path | None, n_rows: int
 ) -> ProfileView:
+    """One profile; in full if tables may have rows."""
     compared = [check for check in checks if "before" in check.detail]
     timed = next((check for check in compared if "ratio" in check.detail), None)
-    alike = [check for check in compared if check.verdict is Verdict.PASS and check is not timed]
-    step_time = profile.metrics.get("step_time")
+    same = [check for check in compared if check.verdict is Verdict.PASS and check is not timed]
+    known = {n: value for n, value in profile.metrics.items() if value.number is not None}
+    differing = [one for check in checks for one in check.detail.get("differences", ())]
     return ProfileView(
         profile=profile,
-        messages=_messages(checks, detail.message),
+        messages=_messages(checks),
         changes=tuple(
-            _change(profile, check) for check in _worst_first(compared) if check not in alike
+            _change(profile, check) for check in _worst_first(compared) if check not in same
         ),
-        n_unchanged=len(alike),
-        differences=tuple(
-            Difference(**one).line
-            for check in checks
-            for one in check.detail.get("differences", ())
-        ),
-        steps=step_chart(profile.steps, _levels(step_time, timed)),
-        parts=_parts(profile),
-        spread=spread_chart(_samples(profile, timed), detail.dots),
+        n_unchanged=len(same),
+        differences=tuple(Difference(**one).line for one in differing),
+        steps=step_chart(profile.steps, _levels(profile.metrics.get("step_time"), timed)),
+        parts=_parts(profile) if n_rows else (),
+        spread=spread_chart(_samples(profile, timed)),
         history=_history(timed),
-        metrics=tuple(
-            _metric(name, value, checks, detail.remark)
-            for name, value in profile.metrics.items()
-            if value.number is not None
-        ),
-        unknown=_unknown(profile, detail.remark),
-        files=tuple((what, path, _link(path, folder)) for what, path in profile.files.items()),
+        summary={name: _shown(value) for name, value in known.items()},
+        metrics=tuple(_metric(*row, checks) for row in known.items()) if n_rows else (),
+        unknown=_unknown(profile) if n_rows else (),
+        tables=table_groups(profile.tables, n_rows) if n_rows else (),
+        in_full=n_rows > 0,
+        files=tuple((kind, path, _link(path, folder)) for kind, path in profile.files.items()),
     )
 
 
@@ -186,21 +220,17 @@ def _worst_first(checks: Sequence[Check]) -> list[Check]:
     return sorted(checks, key=lambda check: WORST_FIRST.index(check.verdict))
 
 
-def _messages(checks: Sequence[Check], width: int) -> tuple[tuple[Check, str], ...]:
-    """The checks that did not pass, the worst first, with what they say."""
-    return tuple(
-        (check, cut(check.message, width).shown)
-        for check in _worst_first(checks)
-        if check.verdict is not Verdict.PASS
-    )
+def _messages(checks: Sequence[Check]) -> tuple[tuple[Check, str], ...]:
+    failed = [check for check in _worst_first(checks) if check.verdict is not Verdict.PASS]
+    return tuple((check, elide(check.message, _MESSAGE)) for check in failed)
 
 
-def _change(profile: Profile, check: Check) -> Change:
+def _change(profile: Profile, check: Check) -> ValueChange:
     value, detail = profile.metrics.get(check.metric), check.detail
     unit = value.unit if value else ""
     before, after = detail["before"], detail.get("after")
     ratio = detail.get("ratio") or (after / before if before and after is not None else None)
-    return Change(
+    return ValueChange(
         metric=check.metric,
         before=cell(before, unit).shown,
         after=cell(after, unit).shown or "unknown",
@@ -218,33 +248,35 @@ def _interval(detail: Mapping[str, Any]) -> str:
 
 
 def _levels(step_time: Value | None, timed: Check | None) -> dict[str, float]:
-    """Seconds of a step that was not profiled, and of one before, taken in the same way."""
+    """Seconds of a step without the profiler, and of one before, measured in the same way."""
+    levels = {}
     if timed and timed.kind == "against" and timed.detail.get("after") is not None:
-        levels = {"in turns": float(timed.detail["after"])}
-    else:
-        levels = {"timed": step_time.number} if step_time and step_time.number is not None else {}
-    return levels | ({_before(timed): float(timed.detail["before"])} if timed else {})
-
-
-def _before(check: Check) -> str:
-    return "ref" if check.kind == "against" else "baseline"
+        levels["in turns"] = float(timed.detail["after"])
+    elif step_time and step_time.number is not None:
+        levels["timed"] = step_time.number
+    if timed:
+        before = "ref" if timed.kind == "against" else "baseline"
+        levels[before] = float(timed.detail["before"])
+    return levels
 
 
 def _samples(profile: Profile, timed: Check | None) -> dict[str, tuple[str, Sequence[float]]]:
-    """The timed blocks without those of a slow start, and beside them what they are held against."""
+    """Timed blocks without those of a slow start, and the samples that they are compared with."""
     step_time = profile.metrics.get("step_time")
     n_dropped = int(step_time.detail.get("n_dropped", 0)) if step_time else 0
     slow = f", without {n_dropped} of a slow start" if n_dropped else ""
     samples: dict[str, tuple[str, Sequence[float]]] = {
         f"timed blocks{slow}": ("dot", profile.blocks_s[n_dropped:])
     }
-    if timed and timed.detail.get("turns"):
-        after, before = zip(*timed.detail["turns"], strict=True)
-        samples |= {"turns of this tree": ("dot", after), "turns of the ref": ("square", before)}
-    if timed and timed.detail.get("runs"):
-        samples["baseline, run by run"] = ("square", timed.detail["runs"])
-    if timed and timed.detail.get("anchor") is not None:
-        samples["anchor, the first runs"] = ("tick", [timed.detail["anchor"]])
+    detail = timed.detail if timed else {}
+    if detail.get("turns"):
+        after, before = zip(*detail["turns"], strict=True)
+        samples["turns of this tree"] = ("dot", after)
+        samples["turns of the ref"] = ("square", before)
+    if detail.get("runs"):
+        samples["baseline, run by run"] = ("square", detail["runs"])
+    if detail.get("anchor") is not None:
+        samples["anchor, the first runs"] = ("tick", [detail["anchor"]])
     return samples
 
 
@@ -252,63 +284,57 @@ def _history(timed: Check | None) -> HistoryChart | None:
     if timed is None or not timed.detail.get("runs"):
         return None
     detail = timed.detail
-    known = detail.get("low") is not None and detail.get("high") is not None
-    bounds = (
-        (detail["before"] * detail["low"], detail["before"] * detail["high"]) if known else None
-    )
+    bounds = None
+    if detail.get("low") is not None and detail.get("high") is not None:
+        bounds = (detail["before"] * detail["low"], detail["before"] * detail["high"])
     return history_chart(detail["runs"], detail["after"], detail.get("anchor"), bounds)
 
 
 def _parts(profile: Profile) -> tuple[tuple[str, str, str], ...]:
-    """Part, mean seconds and share of the period of each part that there is, the largest first."""
     period, n_steps = sum(step.period_s for step in profile.steps), len(profile.steps)
     sums = {part: sum(step.parts_s.get(part, 0.0) for step in profile.steps) for part in PARTS}
-    order = sorted((part for part in PARTS if sums[part] > 0), key=lambda part: -sums[part])
-    return tuple(
-        (
-            part,
-            quantity(sums[part] / n_steps, "s"),
-            quantity(sums[part] / period, "0..1") if period else "",
-        )
-        for part in order
-    )
+    rows = []
+    for part in sorted(PARTS, key=lambda part: -sums[part]):
+        if sums[part] > 0:
+            share = quantity(sums[part] / period, "0..1") if period else ""
+            rows.append((part, quantity(sums[part] / n_steps, "s"), share))
+    return tuple(rows)
 
 
-def _metric(name: str, value: Value, checks: Sequence[Check], width: int) -> MetricView:
-    assert value.number is not None
+def _shown(value: Value) -> str:
+    """A known value, over all steps."""
     low, high = (quantity(number, value.unit) for number in (value.low(), value.high()))
+    if low != high:
+        return f"{low}…{high}"
+    assert value.number is not None
+    return quantity(value.number, value.unit)
+
+
+def _metric(name: str, value: Value, checks: Sequence[Check]) -> MetricView:
     worst = _worst_first([check for check in checks if check.metric == name])
     where = "; ".join(str(value.detail[key]) for key in ("where", "try") if value.detail.get(key))
     return MetricView(
         name=name,
-        value=quantity(value.number, value.unit) if low == high else f"{low}…{high}",
+        value=_shown(value),
         source=value.source.value if value.source else "",
         check=worst[0] if worst else None,
-        where=_remark(where, width),
+        where=elide(where, _REMARK),
     )
 
 
-def _remark(text: str, width: int) -> str:
-    """The beginning of it; nothing where there is no room for any."""
-    return text if len(text) <= width else f"{text[: width - 1]}…" if width else ""
-
-
-def _unknown(profile: Profile, width: int) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Reasons, each with the metrics that are unknown for it."""
+def _unknown(profile: Profile) -> tuple[tuple[str, tuple[str, ...]], ...]:
     reasons: dict[str, list[str]] = {}
     for name, value in profile.metrics.items():
         if value.number is None:
-            reasons.setdefault(_remark(value.why or "", max(width, WIDEST)), []).append(name)
+            reasons.setdefault(elide(value.why or "", _REMARK), []).append(name)
     return tuple((why, tuple(names)) for why, names in reasons.items())
 
 
 def _link(path: str, folder: Path | None) -> str:
-    """From the report to a file; never another scheme, whatever a damaged run file says."""
+    """The link to a file; never another scheme, even in a damaged run file."""
     target = Path(path)
     if not target.is_absolute():
         return quote(path, safe="/")
-    return (
-        target.as_uri()
-        if folder is None
-        else quote(Path(os.path.relpath(target, folder.resolve())).as_posix())
-    )
+    if folder is None:
+        return target.as_uri()
+    return quote(Path(os.path.relpath(target, folder.resolve())).as_posix())
