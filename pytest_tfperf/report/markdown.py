@@ -16,8 +16,8 @@ from pytest_tfperf.results import (
     WORST_FIRST,
     Check,
     Profile,
-    Run,
     ProfiledTest,
+    Run,
     Verdict,
 )
 from pytest_tfperf.stats.signed_rank import format_ratio
@@ -59,7 +59,7 @@ class _Section:
     """A last line."""
 
     def text(self, limit: int) -> str:
-        """The section in at most `limit` characters, and the number of blocks left out."""
+        """Return the section in at most `limit` characters, and the number of blocks left out."""
         whole = self._text(len(self.blocks))
         if len(whole) <= limit:
             return whole
@@ -117,7 +117,7 @@ def _compared(run: Run) -> list[_Found]:
 
 
 def _changed(run: Run) -> _Section:
-    """A row for each value that changed, and for each step time."""
+    """Return a row for each value that changed, and for each step time."""
     compared = _compared(run)
     shown = [
         one for one in compared if one[1].verdict is not Verdict.PASS or "ratio" in one[1].detail
@@ -138,7 +138,7 @@ def _changed(run: Run) -> _Section:
 
 
 def _unit(test: ProfiledTest, check: Check) -> str | None:
-    """The unit of a check's metric, from its profile or, if that is gone, the registry."""
+    """Return the unit of a check's metric, from its profile or, if that is gone, the registry."""
     for profile in test.profiles:
         if profile.name == check.profile and check.metric in profile.metrics:
             return profile.metrics[check.metric].unit
@@ -166,7 +166,7 @@ def _figures(check: Check, unit: str | None) -> tuple[str, str, str]:
 
 
 def _why(run: Run) -> _Section:
-    """The message of each comparison that failed, and every list of differences."""
+    """Return the message of each comparison that failed, and every list of differences."""
     shown = [
         (test, check)
         for test, check in _compared(run)
@@ -200,7 +200,7 @@ def _message(test: ProfiledTest, check: Check) -> str:
 
 
 def _undecided(run: Run) -> _Section:
-    """A line for each check that is not decided and whose message is not in another section."""
+    """Return a line for each check that is not decided and whose message is not in another section."""
     lines = []
     for test, check in _checks(run):
         if check.verdict not in DECIDED | BROKEN:
@@ -210,7 +210,7 @@ def _undecided(run: Run) -> _Section:
 
 
 def _measured(run: Run) -> _Section:
-    """A row for each profile: main metrics that any of them knows, and custom ones."""
+    """Return a row for each profile: main metrics that any of them knows, and custom ones."""
     profiles = [(test, profile) for test in run.tests for profile in test.profiles]
     wanted = dict.fromkeys([*_MEASURED, *(name for _, profile in profiles for name in profile.own)])
     names = [name for name in wanted if any(_cell(profile, name) != "?" for _, profile in profiles)]
@@ -231,7 +231,7 @@ def _cell(profile: Profile, name: str) -> str:
 
 
 def _sign(verdicts: Iterable[Verdict]) -> str:
-    """A sign for the worst of the verdicts."""
+    """Return a sign for the worst of the verdicts."""
     found = set(verdicts)
     return "❌" if found & BROKEN else "⚠️" if found - DECIDED else "✅"
 

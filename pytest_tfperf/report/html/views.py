@@ -127,7 +127,7 @@ class ReportedTest:
 
 def views_of(tests: Sequence[ProfiledTest], folder: Path | None) -> list[ReportedTest]:
     """
-    The tests, the most urgent first.
+    Return the tests, the most urgent first.
 
     Args:
         tests: The tests of a run.
@@ -150,7 +150,7 @@ def _urgency(test: ProfiledTest) -> tuple[bool, int, float]:
 
 
 def verdict_rank(verdict: Verdict | None) -> int:
-    """The place of a verdict among all, the worst first and none last."""
+    """Return the place of a verdict among all, the worst first and none last."""
     return len(WORST_FIRST) if verdict is None else WORST_FIRST.index(verdict)
 
 
@@ -302,7 +302,7 @@ def _parts(profile: Profile) -> tuple[tuple[str, str, str], ...]:
 
 
 def _shown(value: Value) -> str:
-    """A known value, over all steps."""
+    """Return a known value, over all steps."""
     low, high = (quantity(number, value.unit) for number in (value.low(), value.high()))
     if low != high:
         return f"{low}…{high}"
@@ -331,7 +331,7 @@ def _unknown(profile: Profile) -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 
 def _link(path: str, folder: Path | None) -> str:
-    """The link to a file; never another scheme, even in a damaged run file."""
+    """Return the link to a file; never another scheme, even in a damaged run file."""
     target = Path(path)
     if not target.is_absolute():
         return quote(path, safe="/")
