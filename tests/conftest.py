@@ -37,7 +37,9 @@ def pytester(pytester, pytestconfig, monkeypatch):
 
 
 def _without_neighbours(config):
-    return " ".join(option for option in config.getini("addopts") if option.startswith("-pno:"))
+    """No plugins but xdist in the runs that tests start; importing Hypothesis takes as long as all of pytest."""
+    others = [option for option in config.getini("addopts") if option.startswith("-pno:")]
+    return " ".join([*others, "-pno:hypothesispytest"])
 
 
 def pytest_collection_modifyitems(items):

@@ -1,5 +1,6 @@
 """The examples are suites that users could have written: they must run, and show what they are there to show."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -16,13 +17,13 @@ def run(folder, *arguments):
     return subprocess.run(command, capture_output=True, text=True)
 
 
-@pytest.mark.parametrize(
-    "example", [path for path in EXAMPLES.iterdir() if path.is_dir()], ids=lambda path: path.name
-)
-def test_an_example_runs(example):
-    done = run(example, "--tfperf-disable")
+def test_all_examples_run():
+    done = run(EXAMPLES, "-v", "-c", os.devnull, "--rootdir", str(EXAMPLES), "--tfperf-disable")
     assert done.returncode == 0, done.stdout
     assert "failed" not in done.stdout
+    folders = [path.name for path in EXAMPLES.iterdir() if any(path.glob("test_*.py"))]
+    assert len(folders) >= 6
+    assert all(f"{folder}/test_" in done.stdout for folder in folders), done.stdout
 
 
 @pytest.mark.slow
