@@ -385,7 +385,7 @@ def test_a_row_names_options_that_there_are_and_a_test_or_why_there_is_none(row)
     assert set(keys) <= set(TOGGLES)
     assert keys or option.startswith("none")
     test = re.match(r"`(test_\w+)`", shown_by)
-    assert callable(globals()[test[1]]) if test else re.match("not here: .{20}", shown_by)
+    assert callable(globals()[test[1]]) if test else re.match("not tested: .{20}", shown_by)
 
 
 def test_every_option_that_is_left_out_is_on_the_page():
