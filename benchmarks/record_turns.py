@@ -18,12 +18,11 @@ import sys
 from datetime import datetime, timezone
 from pathlib import Path
 
-from pytest_tfperf.child.cleanup import Janitor
-from pytest_tfperf.child.process import Player
-from pytest_tfperf.child.server import PLUGIN
-from pytest_tfperf.machine.cores import pinned
+from pytest_tfperf.child.cleanup import Cleanup
+from pytest_tfperf.child.command import PytestRun, start_pytest
+from pytest_tfperf.machine.cores import pinnable_cores, pinned
 from pytest_tfperf.machine.description import describe
-from pytest_tfperf.paired.coordinator import run_match, take_turns
+from pytest_tfperf.paired.coordinator import run_paired_test, run_turns
 
 SUITE = Path(__file__).parent / "paired_steps"
 FILE = "test_steps.py"
@@ -31,63 +30,52 @@ PLANTED = {"pipeline_20ms": 0.1}
 PATIENCE_S = 300
 
 
-def player(label, root, planted, cores, janitor):
-    def command(fd):
-        return [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "tfperf",
-            "-p",
-            PLUGIN,
-            f"--tfperf-side={fd}",
-            "-p",
-            "no:cacheprovider",
-        ]
-
-    environment = {
-        **os.environ,
-        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-        "PLANTED": str(planted),
-        "SHORT": "",
-        "PYTHONHASHSEED": "0",
-        "PWD": str(root),
-    }
-    side = Player(label, command, root, environment, cores, janitor)
-    side.say(
-        root=str(root),
+def pytest_run(label, root, planted, cores):
+    return PytestRun(
+        label=label,
+        root=root,
         files=[FILE],
-        basetemp=None,
-        argv=sys.argv[:1],
-        tree=None,
-        scratch=str(janitor.folder),
+        path=sys.path,
+        arguments=["-q", "-p", "tfperf", "-p", "no:cacheprovider"],
+        folder=root,
+        environment={
+            **os.environ,
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            "PLANTED": str(planted),
+            "SHORT": "",
+            "PYTHONHASHSEED": "0",
+            "PWD": str(root),
+        },
+        options={},
+        cores=cores,
     )
-    return side
 
 
-def one_pair(step, planted, seconds, copy, cores, janitor):
-    """The turns of two fresh processes: a on a copy of the suite, as on a ref; b where it is, slowed down by what is planted."""
-    sides = (
-        player("b", SUITE, planted, cores[1:], janitor),
-        player("a", copy, 0.0, cores[1:], janitor),
-    )
+def one_pair(step, planted, seconds, copy, cores, cleanup):
+    """
+    Return the turns of two fresh processes, and the continuous step time of the first.
+
+    The first runs the suite where it is, slowed down by `planted`; the second runs the copy.
+    """
+    runs = (pytest_run("b", SUITE, planted, cores[1:]), pytest_run("a", copy, 0.0, cores[1:]))
+    children = []
     try:
-        for side in sides:
-            side.await_collected(PATIENCE_S)
+        for run in runs:
+            children.append(start_pytest(run, cleanup))
+        for child in children:
+            child.await_collected(PATIENCE_S)
         with pinned(cores[:1]):
-            played = run_match(
-                *sides,
+            paired = run_paired_test(
+                *children,
                 f"{FILE}::test_{step}",
                 (None, None),
-                lambda opening: take_turns(*sides, opening, seconds, lambda _: False),
+                lambda ready: run_turns(*children, ready, seconds, lambda _: False),
             )
     finally:
-        for side in sides:
-            side.kill()
-    turns = played.turns[""]
-    continuous = played.tree_profiles[0]["metrics"]["step_time"]["value"]
+        for child in children:
+            child.kill()
+    turns = paired.turns[""]
+    continuous = paired.tree_profiles[0]["metrics"]["step_time"]["value"]
     return turns, continuous
 
 
@@ -101,7 +89,7 @@ def main():
     )
     parser.add_argument("steps", nargs="+", metavar="STEP SAME SLOWED")
     options = parser.parse_args()
-    cores = sorted(os.sched_getaffinity(0))
+    cores = pinnable_cores()
     names, same, slowed = (
         options.steps[::3],
         map(int, options.steps[1::3]),
@@ -115,11 +103,11 @@ def main():
     ]
     random.shuffle(wanted)
     machine = describe()["machine"]
-    janitor = Janitor()
+    cleanup = Cleanup()
     try:
-        copy = Path(shutil.copytree(SUITE, janitor.folder / "files"))
+        copy = Path(shutil.copytree(SUITE, cleanup.folder / "files"))
         for step, planted in wanted:
-            turns, continuous = one_pair(step, planted, options.seconds, copy, cores, janitor)
+            turns, continuous = one_pair(step, planted, options.seconds, copy, cores, cleanup)
             line = {
                 "step": step,
                 "planted": planted,
@@ -130,16 +118,16 @@ def main():
                 "continuous_b_s": continuous,
                 "turns": [
                     [float(f"{a:.5g}"), float(f"{b:.5g}"), not b_first]
-                    for b, a, b_first in turns.played
+                    for b, a, b_first in turns.pairs
                 ],
             }
             with options.data.open("a", encoding="utf-8") as data:
                 data.write(json.dumps(line) + "\n")
             print(
-                f"{line['when']} {step} {planted:g}: {len(turns.played)} pairs of turns", flush=True
+                f"{line['when']} {step} {planted:g}: {len(turns.pairs)} pairs of turns", flush=True
             )
     finally:
-        janitor.close()
+        cleanup.close()
 
 
 if __name__ == "__main__":

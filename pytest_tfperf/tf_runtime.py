@@ -6,7 +6,6 @@ import functools
 import os
 import platform
 import statistics
-import subprocess
 import time
 from importlib import metadata
 from pathlib import Path
@@ -89,14 +88,6 @@ def fetch(output: Any) -> None:
         if hasattr(tensor, "numpy"):
             tensor.numpy()
     sync_devices()
-
-
-def _git(folder: Path, *arguments: str) -> str:
-    """What git answers; the index is left alone, which `describe --dirty` would write anew (git, builtin/describe.c)."""
-    command = ["git", "--no-optional-locks", *arguments]
-    return subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=10, check=False
-    ).stdout.strip()
 
 
 def _accelerators(tf: Any) -> list[str]:

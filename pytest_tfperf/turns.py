@@ -1,4 +1,4 @@
-"""Turns: what a profile says when it is ready to be timed, what a referee then asks of it, and the seat where they meet."""
+"""The protocol for measuring profiles alternately: turns, and the client that takes them."""
 
 from __future__ import annotations
 
@@ -7,41 +7,46 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 TURNS_WITH = "turns_with"
-"""In the detail of a step_time: the variants that it took turns with, in a process of its own, as `compare` with data lets it."""
+"""Key in the detail of a step_time: the variants measured alternately with this one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """So many calls that are not timed, to fill caches that others have emptied; then so many that are, as one block."""
+    """The calls that one process runs before it is another's turn."""
 
     untimed: int
+    """Calls that refill the caches which other processes have emptied."""
     timed: int
+    """Calls that are timed as one block, after the untimed ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """
-    A profile whose other windows are full, and that waits for its turns.
-
-    `call_s` are the seconds of a call so far, `least_s` those that a turn takes at least, `most_calls` how many there can be
-    (None: as many as are asked for).
-    """
+    """A profile that has filled its other windows and waits for its turns."""
 
     workload: Mapping[str, Any]
+    """Workload of the profile."""
     call_s: float
+    """Seconds of a call so far."""
     least_s: float
+    """Shortest timed part of a turn, in seconds."""
     most_calls: int | None
+    """Calls that are left; None if they do not run out."""
 
 
-class Seat(Protocol):
-    """Where one profile meets its referee; both methods wait until it is its turn, and give None when there are no more."""
+class TurnClient(Protocol):
+    """The child's side of turns; each method waits for an answer, None after the last turn."""
 
     def ready(self, ready: Ready) -> Turn | None:
-        """Say that the profile can be timed."""
+        """Announce that the profile can be timed."""
 
-    def played(self, step_s: float) -> Turn | None:
-        """Say how many seconds a step took in the last turn."""
+    def ran(self, step_s: float) -> Turn | None:
+        """Report the seconds of a step in the last turn."""
 
 
-Seats = Callable[[str, "float | None"], "Seat | None"]
-"""Gives the seat of a profile by its name, and the slow-down that its test allows (None: it says nothing); None without turns."""
+TurnClients = Callable[[str, "float | None"], "TurnClient | None"]
+"""
+Gives the turn client of a profile, None without turns.
+
+The arguments are the name of the profile and the slow-down that its test allows, if it names one.
+"""

@@ -59,11 +59,11 @@ def place(tmp_path):
 
 
 @pytest.fixture
-def janitor():
+def cleanup():
     """A cleanup process, ended with the test."""
-    from pytest_tfperf.child.cleanup import Janitor
+    from pytest_tfperf.child.cleanup import Cleanup
 
-    one = Janitor()
+    one = Cleanup()
     yield one
     one.close()
 

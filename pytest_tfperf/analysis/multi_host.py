@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import statistics
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -14,6 +13,7 @@ from pathlib import Path
 from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.analysis.profile import profile_of
 from pytest_tfperf.errors import TraceError
+from pytest_tfperf.machine.cores import usable_cores
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.results import Profile
 from pytest_tfperf.trace.xspace import read_trace
@@ -36,7 +36,7 @@ def profiles_of_job(
         found = [analyse(traces[0])]
     else:
         with ProcessPoolExecutor(
-            min(_cores(), len(traces)), multiprocessing.get_context("spawn")
+            min(len(usable_cores()), len(traces)), multiprocessing.get_context("spawn")
         ) as pool:
             found = list(pool.map(analyse, traces))
     profiles = [profile for profile in found if isinstance(profile, Profile)]
@@ -89,7 +89,3 @@ def _profile(trace: Path, target_step_time_s: float | None) -> Profile | TraceEr
 
 def _work(step: Step) -> float:
     return step.period_s - sum(step.parts_s[part] for part in _IDLE)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

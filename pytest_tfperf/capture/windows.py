@@ -1,7 +1,7 @@
 """
 The windows of a profile: consecutive stretches of one run of the user's steps.
 
-cold (step 0) → warm-up → timed (profiler off) → traced → turns (where a referee asks for them) → probe (a step that shows its
+cold (step 0) → warm-up → timed (profiler off) → traced → turns (with other processes) → probe (a step that shows its
 graphs). Whoever drives the steps calls `begin` and `end` around each, `turn_over` between epochs, and stops when `done`.
 """
 
@@ -30,7 +30,7 @@ from pytest_tfperf.machine.stopwatch import Stopwatch
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.tf_runtime import fetch, least_block, sync_devices
 from pytest_tfperf.trace.events import runs_functions
-from pytest_tfperf.turns import Ready, Seat
+from pytest_tfperf.turns import Ready, TurnClient
 from pytest_tfperf.values import Unknown
 
 _MAX_ROUNDS, _MAX_PROBES = 3, 10
@@ -43,7 +43,7 @@ class Windows:
 
     `settle(trace, steps since the last pause)` says how many steps must pass before the windows are measured again,
     because the input's buffers were still draining, or 0; `announce` is told what takes long, and an empty text at the end;
-    `exclusive` keeps others from measuring meanwhile; `seat` is where a referee asks for turns.
+    `exclusive` keeps others from measuring meanwhile; `turn_client` takes turns with other processes.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Windows:
         settle: Callable[[Path, int], int],
         announce: Callable[[str], None],
         exclusive: Exclusive,
-        seat: Seat | None = None,
+        turn_client: TurnClient | None = None,
     ) -> None:
         self.plan, self.kind = plan, kind
         self.done = False
@@ -63,7 +63,7 @@ class Windows:
         self.n_steps = 0
         self.inputs: Mapping[str, Any] = {"inputs": [], "batch": None}
         self.last_output: Any = None
-        self._folder, self._settle, self._seat = folder, settle, seat
+        self._folder, self._settle, self._turn_client = folder, settle, turn_client
         self._progress, self._exclusive = (
             Progress(announce, plan.max_seconds),
             functools.partial(exclusive, announce),
@@ -372,13 +372,13 @@ class Windows:
         self.observations.trace = self._stop()
 
     def _turns(self, call_s: float) -> Generator[None]:
-        if self._seat is None:
+        if self._turn_client is None:
             return
         most = (
             None if self.plan.available is None else max(0, self.plan.available - self.n_steps - 1)
         )
-        yield from play_turns(
-            self._seat,
+        yield from run_turns(
+            self._turn_client,
             Ready(workload=self.inputs, call_s=call_s, least_s=least_block(), most_calls=most),
             self._turn,
         )
@@ -426,18 +426,18 @@ class Windows:
             mark.end()
 
 
-def play_turns(
-    seat: Seat, ready: Ready, block: Callable[[int], Generator[None, None, float]]
+def run_turns(
+    turn_client: TurnClient, ready: Ready, block: Callable[[int], Generator[None, None, float]]
 ) -> Generator[None]:
     """
-    Blocks for as long as the referee asks for them; in between this process stands still.
+    Blocks for as long as the coordinator asks for them; in between this process stands still.
 
     Args:
         block: So many calls, of which it gives the seconds of a step.
     """
-    turn = seat.ready(ready)
+    turn = turn_client.ready(ready)
     with garbage_held_off() as sweep:
         while turn is not None:
             sweep()
             yield from block(turn.untimed)
-            turn = seat.played((yield from block(turn.timed)))
+            turn = turn_client.ran((yield from block(turn.timed)))

@@ -1,4 +1,4 @@
-"""What every pytest of ours in a process of its own does: be silent, leave to its parent what is a whole run's, and send reports."""
+"""Common behaviour of child pytest processes: silent, no run-wide side effects, reports sent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-# what selects, distributes, stops, asks or writes for a whole run; the process that was asked for it does it
+# options that select, distribute, stop, ask or write for a whole run, which the parent does
 _OPTIONS: dict[str, Any] = {
     "numprocesses": None,
     "dist": "no",
@@ -39,34 +39,38 @@ _OPTIONS: dict[str, Any] = {
     "json_report": False,
     "allure_report_dir": None,
 }
-_PLUGINS = ("lfplugin", "nfplugin", "stepwiseplugin", "tfperf-controller", "tfperf-referee")
+_PLUGINS = ("lfplugin", "nfplugin", "stepwiseplugin", "tfperf-controller", "tfperf-coordinator")
 _SILENCE = "tfperf-silence"
 
 
-def run_only(
-    config: pytest.Config,
-    files: Sequence[str],
-    basetemp: str | None,
-    argv: Sequence[str],
-    options: Mapping[str, Any],
-) -> None:
-    """Before it is configured, let a run be of these files alone, ask for nothing else, and have these options."""
-    for name, value in {**_OPTIONS, **options}.items():
+def run_only(config: pytest.Config, files: Sequence[str], task: Mapping[str, Any]) -> None:
+    """
+    Restrict a run to some files, before it is configured, and drop what concerns whole runs.
+
+    Args:
+        config: The run's configuration.
+        files: The test files.
+        task: `basetemp`, `argv` and the `options` of the run.
+    """
+    for name, value in {**_OPTIONS, **task["options"]}.items():
         if hasattr(config.option, name):
             setattr(config.option, name, value)
     for name in _PLUGINS:
         config.pluginmanager.set_blocked(name)
-    config.option.basetemp = basetemp
-    if not any(
-        "[" in file or "::" in file for file in files
-    ):  # which pytest does not take for a path
+    config.option.basetemp = task["basetemp"]
+    # pytest does not take arguments with these for paths
+    if not any("[" in file or "::" in file for file in files):
         config.args[:] = files
-    sys.argv[:] = argv
+    sys.argv[:] = task["argv"]
 
 
 @contextmanager
 def silenced(config: pytest.Config) -> Iterator[None]:
-    """Let the terminal's reporter, which pytest and its plugins cannot do without, write to nowhere; tests print where they did."""
+    """
+    Let pytest's terminal reporter write to nowhere within the context.
+
+    pytest and its plugins need the reporter. Tests print where they did.
+    """
     with Path(os.devnull).open("w", encoding="utf-8") as nothing:
         config.pluginmanager.register(_Silence(sys.stdout), _SILENCE)
         sys.stdout = nothing
@@ -79,12 +83,12 @@ class _Silence:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
-        """When all is configured, print what is printed."""
+        """Restore stdout after all is configured."""
         sys.stdout = self._stdout
 
 
 class Reporting:
-    """A plugin that sends what is to be known of tests as it becomes known; how, is `send`'s."""
+    """A plugin that sends reports, warnings and collection errors; subclasses define `send`."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -95,23 +99,20 @@ class Reporting:
         raise NotImplementedError
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Keep what could not be collected."""
+        """Keep collection errors."""
         if report.failed:
             self.errors[report.nodeid] = report.longreprtext
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Send a phase's report; before, the terminal's reporter lets a test fail with its subtests."""
-        self.send(
-            report=self._config.hook.pytest_report_to_serializable(
-                config=self._config, report=report
-            )
-        )
+        """Send a report; the terminal reporter, before, lets a test fail with its subtests."""
+        hook = self._config.hook.pytest_report_to_serializable
+        self.send(report=hook(config=self._config, report=report))
 
     def pytest_warning_recorded(
         self, warning_message: warnings.WarningMessage, when: str, location: Any
     ) -> None:
-        """Send a warning of the test; what is warned of before is known where the run began."""
+        """Send a warning of the test; the parent has seen those of collection itself."""
         if when == "runtest":
             category = warning_message.category
             self.send(
@@ -127,9 +128,13 @@ class Reporting:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
-        """Let pytest, which collects garbage five times when it ends, not look through all of a loaded TensorFlow: that takes a second."""
+        """
+        Exclude all objects so far from garbage collection.
+
+        pytest collects five times when it ends; through a loaded TensorFlow that takes a second.
+        """
         gc.freeze()
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Send that the test stopped the run."""
+        """Tell the parent that the test stopped the run."""
         self.send(stopped=str(excinfo.value) or type(excinfo.value).__name__)

@@ -1,4 +1,4 @@
-"""JSON objects, one a line, between two processes that share a pair of sockets."""
+"""JSON objects, one per line, between two processes that share a pair of sockets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CHUNK = 1 << 16
 
 
 class Channel:
-    """One end. Nobody else can connect to it, and it leaves nothing behind."""
+    """One end of the pair. Nobody else can connect to it, and it leaves nothing behind."""
 
     def __init__(self, end: socket.socket) -> None:
         self._socket = end
@@ -24,7 +24,7 @@ class Channel:
 
         Raises:
             EOFError: If the other end is closed.
-            TimeoutError: If it has not taken all of it within so many seconds.
+            TimeoutError: If the other end does not take all of it within `seconds`.
         """
         self._socket.settimeout(seconds)
         try:
@@ -36,11 +36,11 @@ class Channel:
 
     def receive(self, seconds: float | None = None) -> dict[str, Any]:
         """
-        The next object.
+        Receive one object.
 
         Raises:
             EOFError: If the other end is closed.
-            TimeoutError: If there is none within so many seconds.
+            TimeoutError: If none arrives within `seconds`.
         """
         deadline = None if seconds is None else time.monotonic() + seconds
         while b"\n" not in self._rest:
@@ -53,11 +53,11 @@ class Channel:
         return message
 
     def close(self) -> None:
-        """Let the other end know that nothing more comes."""
+        """Close this end, which tells the other one that nothing more comes."""
         self._socket.close()
 
     def _can_read(self, seconds: float | None) -> bool:
-        """Waits so long at most; select.select could not where a process has over 1,000 files open."""
+        """Wait at most `seconds`; select.select fails in a process with over 1,000 open files."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._socket, selectors.EVENT_READ)
             return bool(selector.select(seconds))

@@ -1,4 +1,4 @@
-"""A folder and processes that are gone when this process is, even if it is killed."""
+"""A folder and child processes that are gone when this process is, even if it is killed."""
 
 from __future__ import annotations
 
@@ -12,22 +12,25 @@ from contextlib import suppress
 from pathlib import Path
 
 from pytest_tfperf.child import cleanup_script
+from pytest_tfperf.child.cleanup_script import GRACE_S
 from pytest_tfperf.errors import PairedError
 
+__all__ = ["GRACE_S", "Cleanup"]
 
-class Janitor:
+
+class Cleanup:
     """
-    Holds a folder, and the process groups that work for this process, until it is closed; `janitor` is the process that waits.
+    Holds a folder and process groups until it is closed; a cleanup process outlives this one.
 
     Raises:
-        PairedError: If there can be no folder or no such process.
+        PairedError: If the folder or the cleanup process cannot be created.
     """
 
     def __init__(self) -> None:
         try:
-            self.folder = Path(tempfile.mkdtemp(prefix="tfperf-paired-"))
+            self.folder = Path(tempfile.mkdtemp(prefix="tfperf-child-"))
         except OSError as error:
-            raise PairedError(f"there can be no temporary folder: {error}") from error
+            raise PairedError(f"no temporary folder can be created: {error}") from error
         self._groups: set[int] = set()
         try:
             self._process = subprocess.Popen(
@@ -36,35 +39,39 @@ class Janitor:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 text=True,
-                start_new_session=True,  # out of the reach of Ctrl-C
+                start_new_session=True,  # Ctrl-C does not reach it
             )
         except OSError as error:
             self.folder.rmdir()
-            raise PairedError(f"the process that cleans up cannot be started: {error}") from error
+            raise PairedError(f"the cleanup process cannot be started: {error}") from error
+
+    @property
+    def pid(self) -> int:
+        """Process id of the cleanup process."""
+        return self._process.pid
 
     def watch(self, group: int) -> None:
-        """Kill this process group when all ends."""
+        """Add a process group that is to be ended."""
         self._groups.add(group)
         self._tell(f"+{group}\n")
 
     def forget(self, group: int) -> None:
-        """It has ended."""
+        """Remove a process group that has ended."""
         self._groups.discard(group)
         self._tell(f"-{group}\n")
 
     def close(self) -> None:
-        """End all now."""
+        """End all groups at once, and remove the folder."""
         assert self._process.stdin is not None
-        self._tell(
-            cleanup_script.END
-        )  # a process that was forked from this one may hold the other end, and keep it open
+        # closing alone is not enough: a process forked from this one may hold the pipe open
+        self._tell(cleanup_script.END)
         with suppress(OSError):
             self._process.stdin.close()
         if self._process.wait() != 0:
-            self._do_its_work()
+            self._clean_up_here()
 
-    def _do_its_work(self) -> None:
-        """What the process that waits would have done, had nobody killed it."""
+    def _clean_up_here(self) -> None:
+        """Do the work of the cleanup process, which was killed."""
         for group in self._groups:
             with suppress(OSError):
                 os.killpg(group, signal.SIGKILL)

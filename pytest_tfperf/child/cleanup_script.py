@@ -1,9 +1,10 @@
 """
-Ends processes and removes a folder when whoever asked for it is gone, however that came about.
+End processes and remove a folder after the process that started this script has ended.
 
-Run as a script of its own, without site-packages: `python -I -S janitor.py FOLDER`. Lines on its stdin name the process groups
-that are to be killed (`+1234`), or no longer (`-1234`), or say that it is time (`end`). Its stdin ends when the last process that
-holds the other end does.
+Runs as a script of its own, without site-packages: `python -I -S cleanup_script.py FOLDER`. Lines on
+its stdin add a process group (`+1234`), remove one (`-1234`), or ask it to end all at once (`end`).
+Its stdin ends when the last process that holds the other end does, as after a kill: then groups get
+a SIGINT first and a few seconds, so that their tests tear down fixtures.
 """
 
 from __future__ import annotations
@@ -15,23 +16,66 @@ import sys
 import time
 
 END = "end\n"
+GRACE_S = 5.0
+"""Seconds that a process may take to end in order when it is asked to."""
+_POLL_S = 0.02
 
 
 def main() -> None:
-    """Wait for the word, or the end of stdin; then clean up."""
+    """Wait for `end` or the end of stdin, then clean up."""
     groups: set[int] = set()
+    is_asked = False
     for line in iter(sys.stdin.readline, ""):
         if line == END:
+            is_asked = True
             break
-        (groups.add if line[0] == "+" else groups.discard)(int(line[1:]))
+        group = int(line[1:])
+        if line[0] == "+":
+            groups.add(group)
+        else:
+            groups.discard(group)
+    if not is_asked:
+        _interrupt(groups)
     for group in groups:
-        try:
-            os.killpg(group, signal.SIGKILL)
-        except OSError:
-            continue  # it has ended by itself
-    for _ in range(50):  # what is being killed may still write
-        shutil.rmtree(sys.argv[1], ignore_errors=True)
-        if not os.path.exists(sys.argv[1]):  # noqa: PTH110 - pathlib takes longer to load than all of this
+        _send(group, signal.SIGKILL)
+    _remove(sys.argv[1])
+
+
+def _interrupt(groups: set[int]) -> None:
+    """Interrupt the groups, and wait until they have ended or their time is over."""
+    for group in groups:
+        _send(group, signal.SIGCONT)
+        _send(group, signal.SIGINT)
+    deadline = time.monotonic() + GRACE_S
+    while any(_runs(group) for group in groups) and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
+
+
+def _send(group: int, number: int) -> bool:
+    """Send a signal, and return whether the group exists."""
+    try:
+        os.killpg(group, number)
+    except OSError:
+        return False
+    return True
+
+
+def _runs(group: int) -> bool:
+    """Return whether the first process of a group still runs; a zombie, which nobody reaps, not."""
+    if not _send(group, 0):
+        return False
+    try:
+        with open(f"/proc/{group}/stat", encoding="utf-8") as file:  # noqa: PTH123 - pathlib is slow to load
+            state = file.read().rpartition(")")[2].split()[0]
+    except OSError:  # not Linux, or it was reaped while others of its group run
+        return True
+    return state not in ("Z", "X")
+
+
+def _remove(folder: str) -> None:
+    for _ in range(50):  # processes that are being killed may still write
+        shutil.rmtree(folder, ignore_errors=True)
+        if not os.path.exists(folder):  # noqa: PTH110 - pathlib takes longer to load than all this
             return
         time.sleep(0.1)
 

@@ -1,4 +1,4 @@
-"""A side as its referee sees it: a process that is stopped whenever it is not its turn."""
+"""Parent side of a child process: start it, talk to it, stop it and end it."""
 
 from __future__ import annotations
 
@@ -6,123 +6,148 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from pytest_tfperf.child.channel import Channel
-from pytest_tfperf.child.cleanup import Janitor
-from pytest_tfperf.child.reports import (
-    GRACE_S,
-    alike_options,
-    excerpt,
-    given_arguments,
-    kill,
-    pytest_command,
-    status_text,
-    uncovered_environment,
-)
-from pytest_tfperf.child.server import PLUGIN
+from pytest_tfperf.child.cleanup import GRACE_S, Cleanup
 from pytest_tfperf.errors import PairedError
 from pytest_tfperf.machine.cores import pinned
 
 READY_S = 600.0
-"""How long a side may take to answer where it is not told how long: it collects, compiles and trains meanwhile."""
+"""Seconds that a child may take to answer by default: it collects, compiles and trains in them."""
 _STOP_S, _STOP_POLL_S = 1.0, 0.0002
 _STOPPED = sum(getattr(os, name, 0) for name in ("WSTOPPED", "WEXITED", "WNOHANG", "WNOWAIT"))
-_GLANCE_S = 1.0  # what a process has started may keep its connection open when it is no more: it is looked after this often
+# seconds between two looks whether the process has ended: what it started may hold its connection
+_GLANCE_S = 1.0
+_OUTPUT_LINES = 12
 
 
-class Lost(PairedError):
-    """A process ended, or did not answer in time; it is no more."""
+class ProcessLost(PairedError):
+    """A child process ended, or did not answer in time and was ended."""
+
+    def __init__(self, label: str, how: str, output: str) -> None:
+        super().__init__(f"{label} {how}{output}")
+        self.status = how.removeprefix("ended with ")
+        """How it ended: an exit status, a signal, or that it did not answer."""
+        self.output = output
+        """The last lines that it printed."""
 
 
-class Player:
+class RunStopped(PairedError):
+    """A child process stopped its run before it had collected, as pytest.exit does."""
+
+    def __init__(self, label: str, why: str, output: str) -> None:
+        super().__init__(f"{label} stopped before it had collected: {why}{output}")
+        self.why = why
+        """The message of pytest.exit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """How a child process is started."""
+
+    label: str
+    """Name of the process in messages."""
+    command: Callable[[int], Sequence[str]]
+    """Gives the command, from the file descriptor of the process's socket."""
+    folder: Path
+    """Working directory."""
+    environment: Mapping[str, str]
+    """Environment variables, all of them."""
+    cores: Sequence[int] = ()
+    """Cores that the process is pinned to; empty for any."""
+    shows_output: bool = False
+    """True if it prints where this process does; else its output is kept for messages."""
+    pauses: bool = True
+    """True if the process is stopped while nobody waits for it."""
+    patience_s: float | None = None
+    """Longest wait for an answer, in seconds; None for READY_S."""
+
+
+class ChildProcess:
     """
-    A process that plays turns, in a process group of its own.
+    A process, in a group of its own, that runs tests which this one names.
 
-    `command` gives what is run, told the file descriptor of the socket that it has. `label` names it in messages; `reports` and
-    `warnings` are what it has sent of the running test. After `next_event` it stands still until the next call; `is_awaited` says
-    that it has not answered one, also where that was given up.
+    If it pauses, it stands still after `next_event` until the next call. `reports` and `warnings`
+    are what it sent of the running test. `is_awaited` tells that it has not answered a call of
+    `next_event`, also one that was given up.
 
     Raises:
         PairedError: If it cannot be started.
     """
 
-    def __init__(
-        self,
-        label: str,
-        command: Callable[[int], Sequence[str]],
-        cwd: Path,
-        environment: Mapping[str, str],
-        cores: Sequence[int],
-        janitor: Janitor,
-        shows_output: bool = False,
-    ) -> None:
-        self.label = label
+    def __init__(self, launch: Launch, cleanup: Cleanup) -> None:
+        self.label = launch.label
         self.reports: list[Any] = []
         self.warnings: list[Any] = []
         self.collected: frozenset[str] = frozenset()
         self.profiled: tuple[str, ...] = ()
-        self._errors: dict[str, str] = {}
         self.has_ended = False
         self.is_awaited = False
+        self._errors: dict[str, str] = {}
         self._next: dict[str, Any] | None = None
+        self._pauses, self._patience_s = launch.pauses, launch.patience_s
+        self._cleanup = cleanup
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - until it is killed
-        self._janitor = janitor
         ours, theirs = socket.socketpair()
         self._channel = Channel(ours)
         try:
-            with theirs, pinned(cores):
-                self._process = subprocess.Popen(
-                    command(theirs.fileno()),
-                    stdin=subprocess.DEVNULL,
-                    stdout=None if shows_output else self._output,
-                    stderr=None if shows_output else subprocess.STDOUT,
-                    cwd=cwd,
-                    env=dict(environment),
-                    pass_fds=[theirs.fileno()],
-                    start_new_session=True,
-                )
+            with theirs, pinned(launch.cores):
+                self._process = self._start(launch, theirs.fileno())
         except OSError as error:
             self._channel.close()
             self._output.close()
-            raise PairedError(f"{label} cannot be started in {cwd}: {error}") from error
-        janitor.watch(self._process.pid)
+            raise PairedError(
+                f"{self.label} cannot be started in {launch.folder}: {error}"
+            ) from error
+        cleanup.watch(self._process.pid)
+
+    def _start(self, launch: Launch, fd: int) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            launch.command(fd),
+            stdin=subprocess.DEVNULL,
+            stdout=None if launch.shows_output else self._output,
+            stderr=None if launch.shows_output else subprocess.STDOUT,
+            cwd=launch.folder,
+            env=dict(launch.environment),
+            pass_fds=[fd],
+            start_new_session=True,
+        )
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """Process id."""
         return self._process.pid
+
+    @property
+    def status(self) -> str:
+        """Exit status, or the signal that ended it; call after its end."""
+        return _status(self._process.returncode)
 
     def await_collected(self, seconds: float | None = None) -> None:
         """
-        Wait until it has collected what it was told to: its tests are then in `collected`, those that are profiled in `profiled`.
+        Wait until it has collected; then the attributes `collected` and `profiled` are set.
 
         Raises:
             PairedError: If it ended, or was not ready in time.
         """
         event = self.next_event(seconds)
         if "collected" not in event:
-            error = PairedError(
-                f"{self.label} stopped before it had collected: {event.get('stopped')}{self.output()}"
-            )
+            error = RunStopped(self.label, str(event.get("stopped")), self.output())
             self.kill()
             raise error
-        self.collected, self.profiled, self._errors = (
-            frozenset(event["collected"]),
-            tuple(event["profiled"]),
-            event["errors"],
-        )
+        self.collected = frozenset(event["collected"])
+        self.profiled = tuple(event["profiled"])
+        self._errors = event["errors"]
 
     def errors_of(self, test: str) -> str:
-        """What could not be collected of a test's file, or of the folders that it is in."""
+        """Return the collection errors of a test's file, and of the folders that hold it."""
         file = test.partition("::")[0]
         return "\n".join(
             text
@@ -130,14 +155,14 @@ class Player:
             if file == node or file.startswith(f"{node}/") or node in ("", ".")
         )
 
-    def say(self, **message: Any) -> None:
+    def send(self, **message: Any) -> None:
         """
-        Answer what it has asked last, or name a test, and let it go on; what it does then is for `next_event`.
+        Send a message, such as an answer or a test, and let the process go on.
 
         Raises:
-            PairedError: If it has ended, or does not listen.
+            PairedError: If it has ended, or does not read.
         """
-        self._signal(signal.SIGCONT)  # it could not take in a long message otherwise
+        self._signal(signal.SIGCONT)  # or it could not read a long message
         try:
             self._channel.send(READY_S, **message)
         except EOFError as error:
@@ -146,27 +171,41 @@ class Player:
             raise self._hung(READY_S) from error
 
     def run(self, test: str, following: str | None, part: Mapping[str, Any] | None = None) -> None:
-        """Name the test that it is to run, and what its part is if it runs it for one variant. Raises: as `say`."""
+        """
+        Name the test that it is to run.
+
+        Args:
+            test: Node key of the test.
+            following: Node key of the test that runs next; fixtures which it uses stay set up.
+            part: The variant that the test runs for, if it runs for one.
+
+        Raises:
+            PairedError: If it has ended, or does not read.
+        """
         self.reports, self.warnings = [], []
-        self.say(run=test, next=following, part=part)
+        self.send(run=test, next=following, part=part)
 
     def end_turns(self) -> None:
-        """Answer a profile that waits for turns that there are no more. Raises: as `say`."""
+        """Tell a profile that waits for turns that there are no more. Raises: as `send`."""
         if self._next is None:
-            self.say(turn=None)
+            self.send(turn=None)
 
     def put_back(self, event: dict[str, Any]) -> None:
-        """Give this event again when it is asked for the next."""
+        """Return this event again from the next call of `next_event`."""
         self._next = event
 
     def next_event(self, seconds: float | None = None) -> dict[str, Any]:
         """
-        Let it go on until it says something that wants an answer, and then stop it; reports and warnings are kept.
+        Let it run until it sends an event that wants an answer; keep its reports and warnings.
+
+        Args:
+            seconds: Longest wait for a message, if it is shorter than the patience of the launch.
 
         Raises:
-            PairedError: If it ended, or said nothing for so long (None: READY_S, which is the most); then it is ended.
+            ProcessLost: If it ended, or sent nothing in time, after which it is ended.
         """
-        seconds = READY_S if seconds is None else min(seconds, READY_S)
+        patience_s = READY_S if self._patience_s is None else self._patience_s
+        seconds = patience_s if seconds is None else min(seconds, patience_s)
         if self._next is not None:
             event, self._next = self._next, None
             return event
@@ -187,21 +226,26 @@ class Player:
         except TimeoutError as error:
             raise self._hung(seconds) from error
         finally:
-            if not self.has_ended:
+            if not self.has_ended and self._pauses:
                 self._stop()
 
-    def close(self) -> None:
-        """End it in order, or else at once."""
+    def close(self, grace_s: float | None = None) -> None:
+        """
+        End it in order, or else at once.
+
+        Args:
+            grace_s: Seconds that it may take to end in order; None for the default.
+        """
         if self.has_ended:
             return
         self._channel.close()
         self._signal(signal.SIGCONT)
         with suppress(subprocess.TimeoutExpired):
-            self._process.wait(GRACE_S)
+            self._process.wait(GRACE_S if grace_s is None else grace_s)
         self.kill()
 
     def interrupt(self) -> None:
-        """End it as Ctrl-C does, so that its fixtures are torn down and what its libraries remove at exit is removed; or else at once."""
+        """End it as Ctrl-C does, with fixtures torn down and exit handlers run, or else at once."""
         if not self.has_ended:
             self._signal(signal.SIGINT)
         self.close()
@@ -212,16 +256,17 @@ class Player:
             return
         self.has_ended = True
         self._channel.close()
-        kill(self._process)
-        self._janitor.forget(self._process.pid)
+        self._signal(signal.SIGKILL)
+        self._process.wait()
+        self._cleanup.forget(self._process.pid)
         self._output.close()
 
     def output(self) -> str:
-        """The last lines that it has printed, each on a line of its own, or nothing."""
+        """Return the last lines that it printed, each on a line of its own, or nothing."""
         if self._output.closed:
             return ""
         self._output.seek(0)
-        return excerpt(self._output.read().decode(errors="replace"))
+        return _excerpt(self._output.read().decode(errors="replace"))
 
     def _receive(self, seconds: float) -> dict[str, Any]:
         deadline = time.monotonic() + seconds
@@ -235,27 +280,26 @@ class Player:
                 if time.monotonic() >= deadline:
                     raise
 
-    def _lost(self) -> Lost:
+    def _lost(self) -> ProcessLost:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(GRACE_S)
         code = self._process.poll()
-        how = "closed its connection" if code is None else f"ended with {status_text(code)}"
-        error = Lost(f"{self.label} {how}{self.output()}")
+        how = "closed its connection" if code is None else f"ended with {_status(code)}"
+        error = ProcessLost(self.label, how, self.output())
         self.kill()
         return error
 
-    def _hung(self, seconds: float) -> Lost:
-        error = Lost(f"{self.label} did not answer within {seconds:.0f} s{self.output()}")
+    def _hung(self, seconds: float) -> ProcessLost:
+        error = ProcessLost(self.label, f"did not answer within {seconds:.0f} s", self.output())
         self.kill()
         return error
 
     def _stop(self) -> None:
-        """Stop it, and wait until each of its threads stands still: on a busy machine that is not at once."""
+        """Stop it, and wait until all its threads stand still: a busy machine takes a moment."""
         self._signal(signal.SIGSTOP)
         deadline = time.monotonic() + _STOP_S
-        with suppress(
-            ChildProcessError, AttributeError
-        ):  # it has ended; macOS has no waitid before Python 3.13
+        # it may have ended, and macOS has no waitid before Python 3.13
+        with suppress(ChildProcessError, AttributeError):
             while (
                 time.monotonic() < deadline
                 and os.waitid(os.P_PID, self._process.pid, _STOPPED) is None
@@ -267,58 +311,22 @@ class Player:
             os.killpg(self._process.pid, number)
 
 
-ALIKE = {
-    "PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0"),
-    "TF_FORCE_GPU_ALLOW_GROWTH": "true",
-}
+def _status(code: int) -> str:
+    """Return an exit status as text, or the name of the signal that a negative one stands for."""
+    if code >= 0:
+        return f"exit status {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"
 
 
-def start_side(
-    config: pytest.Config,
-    label: str,
-    janitor: Janitor,
-    cores: Sequence[int],
-    *,
-    root: Path,
-    files: Sequence[str],
-    tree: Mapping[str, Any] | None = None,
-    path: Sequence[str] | None = None,
-    arguments: Sequence[str] | None = None,
-    cwd: Path | None = None,
-    environment: Mapping[str, str] | None = None,
-    shows_output: bool = False,
-) -> Player:
-    """
-    A process that collects these files below the root; path, arguments, folder and environment are this run's unless others are given.
-
-    It does so from now on, while others start; `await_collected` waits for it.
-
-    Raises:
-        PairedError: If it cannot be started, has ended, or does not listen.
-    """
-    given = given_arguments(config) if arguments is None else arguments
-    player = Player(
-        label,
-        lambda fd: pytest_command(
-            config,
-            sys.path if path is None else path,
-            ["-p", PLUGIN, f"--tfperf-side={fd}", *given],
-        ),
-        Path(config.invocation_params.dir) if cwd is None else cwd,
-        {**uncovered_environment(), **ALIKE} if environment is None else environment,
-        cores,
-        janitor,
-        shows_output=shows_output,
-    )
-    factory = getattr(config, "_tmp_path_factory", None)
-    player.say(
-        root=str(root),
-        files=list(files),
-        basetemp=str(factory.mktemp("paired")) if factory else None,
-        argv=sys.argv,
-        options=alike_options(config),
-        tree=tree,
-        scratch=str(janitor.folder),
-        workerinput=getattr(config, "workerinput", None),
-    )
-    return player
+def _excerpt(output: str) -> str:
+    """Return the lines from where faulthandler shows the line that crashed, else the last ones."""
+    lines = output.rstrip().splitlines()
+    if not lines:
+        return ""
+    crash = (n for n, line in enumerate(lines) if line.startswith("Current thread"))
+    start = next(crash, max(len(lines) - _OUTPUT_LINES, 0))
+    shown = ["its stderr:", *lines[start : start + _OUTPUT_LINES]]
+    return "".join(f"\n  {line}" for line in shown)

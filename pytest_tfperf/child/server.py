@@ -1,121 +1,98 @@
 """
-The pytest plugin of a side: a process that collects once, and then runs the test that its referee names and plays the turns it asks for.
+The pytest plugin of a child process: collect once, then run the tests that the parent names.
 
-It is loaded by name, in the processes of a paired run and of variants alone.
+`child.command` loads it by name. Its `CoordinatedServer` also lets profiles take turns.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
+import importlib
 import socket
-import sys
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, NoReturn, Protocol
 
 import pytest
 
 from pytest_tfperf.child.base_plugin import Reporting, run_only, silenced
 from pytest_tfperf.child.channel import Channel
-from pytest_tfperf.child.reports import names_in_file
-from pytest_tfperf.machine.conditions import is_traced
+from pytest_tfperf.child.reports import node_key
 from pytest_tfperf.markers import is_profiled
-from pytest_tfperf.paired.loaded_code import (
-    import_hooks,
-    module_files,
-    module_loaders,
-    outside_tree,
-)
-from pytest_tfperf.paired.worktree import Tree
 from pytest_tfperf.results import Check, Profile
 from pytest_tfperf.turns import Ready, Turn
 from pytest_tfperf.values import Json
 
-PLUGIN, NAME = "pytest_tfperf.child.server", "tfperf-side"
+NAME = "tfperf-child"
 _RUN_AGAIN = ("rerunfailures", "pytest_rerunfailures")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The file descriptor of the socket to the referee."""
-    parser.addoption("--tfperf-side", type=int, metavar="FD", help=argparse.SUPPRESS)
+    """Add the hidden option for the file descriptor of the socket to the parent."""
+    parser.addoption("--tfperf-child", type=int, metavar="FD", help=argparse.SUPPRESS)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object]:
-    """Collect the files that the referee names, as far as they are here, and nothing else."""
-    channel = Channel(socket.socket(fileno=config.option.tfperf_side))
+    """Receive the task, and restrict the run to its files."""
+    channel = Channel(socket.socket(fileno=config.option.tfperf_child))
     task = channel.receive()
     root = Path(task["root"])
     if task.get("workerinput") is not None:
-        config.workerinput, config.workeroutput = task["workerinput"], {}  # type: ignore[attr-defined]
-    run_only(
-        config,
-        [str(root / file) for file in task["files"] if (root / file).exists()],
-        task["basetemp"],
-        task["argv"],
-        task.get("options", {}),
-    )
-    config.pluginmanager.register(Side(config, channel, task), NAME)
+        config.workerinput = task["workerinput"]  # type: ignore[attr-defined]
+        config.workeroutput = {}  # type: ignore[attr-defined]
+    files = [root / file for file in task["files"]]
+    run_only(config, [str(file) for file in files if file.exists()], task)
+    kind = CoordinatedServer if task["coordinated"] else ChildServer
+    config.pluginmanager.register(kind(config, channel, task), NAME)
     with silenced(config):
         return (yield)
 
 
-def test_name(item: pytest.Item, root: Path) -> str:
-    """What both sides and their referee call a test: its file below the root of its tree, and the names in it."""
-    return "::".join([Path(os.path.relpath(item.path, root)).as_posix(), *names_in_file(item)])
+class Extension(Protocol):
+    """Additional duties of a child process; its module defines `extension(root, data)`."""
+
+    def void_reasons(self) -> list[str]:
+        """Return why the code that was loaded makes a comparison void."""
+
+    def keeps_traces(self) -> bool:
+        """Return whether traces of this process are kept, if traces are."""
 
 
-test_name.__test__ = False  # type: ignore[attr-defined]  # not a test, whatever pytest makes of the name
-
-
-class Side(Reporting):
-    """
-    Serves a referee.
-
-    `scratch` is a folder that is removed even if this process crashes; `part` says which variant of a comparison the running test
-    is for, if it is: `{"variant", "profile", "earlier"}`, the last being the comparisons before it.
-    """
+class ChildServer(Reporting):
+    """Runs the tests that the parent names, and sends their reports."""
 
     def __init__(self, config: pytest.Config, channel: Channel, task: Mapping[str, Any]) -> None:
         super().__init__(config)
         self._channel = channel
         self._root = Path(task["root"])
-        self._tree = _tree(task["tree"]) if task["tree"] else None
-        self.scratch: str | None = task.get("scratch")
+        self.scratch: str = task["scratch"]
+        """A folder that is removed even if this process crashes."""
         self.part: Mapping[str, Any] | None = None
+        """The variant that the running test is for: `variant`, `profile`, `earlier` comparisons."""
         self._items: dict[str, pytest.Item] = {}
 
     def send(self, **event: Any) -> None:
-        """To the referee; without one there is nobody to run for."""
+        """Send an event; end the run if the parent has ended."""
         try:
             self._channel.send(**event)
         except EOFError:
-            pytest.exit(
-                "the referee of this paired run has ended", returncode=pytest.ExitCode.INTERRUPTED
-            )
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionstart(self) -> None:
-        """Let no plugin run a test again: it meets its referee once."""
-        manager = self._config.pluginmanager
-        for plugin in filter(None, map(manager.get_plugin, _RUN_AGAIN)):
-            manager.unregister(plugin)
+            _exit()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(
         self, items: list[pytest.Item]
     ) -> Generator[None, None, None]:
-        """Every test, whatever the options of the run select: the referee names them."""
-        self._items = {test_name(item, self._root): item for item in items}
+        """Keep every test, whatever the options of the run select: the parent names them."""
+        self._items = {node_key(item, self._root): item for item in items}
         yield
         items[:] = self._items.values()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self) -> bool:
-        """Run what the referee names, until it closes its end."""
-        profiled = [name for name, item in self._items.items() if is_profiled(item)]
+        """Run the tests that the parent names, until it closes its end."""
+        profiled = [key for key, item in self._items.items() if is_profiled(item)]
         self.send(collected=list(self._items), profiled=profiled, errors=self.errors)
         while (command := self._receive()) is not None:
             self.part = command.get("part")
@@ -124,67 +101,6 @@ class Side(Reporting):
             self.send(ended=True)
         return True
 
-    def seat(self, profile: str, tolerance: float | None) -> _Seat | None:
-        """Where a profile of the running test meets the referee; of a test that runs for one variant that profile alone does."""
-        if not self.counts(profile):
-            return None
-        return _Seat(self, profile, tolerance)
-
-    def counts(self, profile: str) -> bool:
-        """Whether the profile of this name is wanted of this process; of a test that runs for one variant that variant's alone is."""
-        return self.part is None or self.part["profile"] == profile
-
-    def keeps(self, profile: str) -> bool:
-        """
-        Whether the trace of the profile of this name is kept, if traces are.
-
-        Not the ref's, which would lie among the working tree's, nor that of a test that has run before and is asked again.
-        """
-        return self.counts(profile) and (
-            self.part is not None if self._tree is None else self._root == self._tree.root
-        )
-
-    def checks(
-        self, profiles: Iterable[Profile], tolerance: float | None, setting: Json
-    ) -> list[Check] | None:
-        """
-        What the referee says of the profiles of the running test, which allows this slow-down (None: it says nothing of it).
-
-        `setting` is what is recorded of the environment that they were taken in.
-
-        None where it is not to be judged here.
-        """
-        told = {
-            "profiles": [profile.to_json() for profile in profiles],
-            "tolerance": tolerance,
-            "setting": setting,
-        }
-        found = self.ask(**told, void=self._void_reasons())["checks"]
-        return None if found is None else [Check.from_json(check) for check in found]
-
-    def ask(self, **question: Any) -> dict[str, Any]:
-        """What the referee answers, when it does: until then this process may be stopped."""
-        self.send(**question)
-        answer = self._receive()
-        if answer is None:
-            pytest.exit(
-                "the referee of this paired run has ended", returncode=pytest.ExitCode.INTERRUPTED
-            )
-        return answer
-
-    def _void_reasons(self) -> list[str]:
-        """Why what has been loaded here makes a comparison void."""
-        if self._tree is None:
-            return []
-        traced = [_TRACED] if is_traced() else []
-        side: Literal["tree", "ref"] = "tree" if self._root == self._tree.root else "ref"
-        files = module_files(sys.modules)
-        return (
-            traced
-            + outside_tree(files, self._tree, side, sys.path)
-            + import_hooks(files, module_loaders(sys.modules), self._tree)
-        )
-
     def _receive(self) -> dict[str, Any] | None:
         try:
             return self._channel.receive()
@@ -192,36 +108,92 @@ class Side(Reporting):
             return None
 
 
-_TRACED = "a tracer or profiler of Python runs in both processes (coverage, a debugger), which costs more than what is compared; run without it"
+class CoordinatedServer(ChildServer):
+    """A child whose profiles take turns with those of other processes and are judged there."""
+
+    def __init__(self, config: pytest.Config, channel: Channel, task: Mapping[str, Any]) -> None:
+        super().__init__(config, channel, task)
+        self._extension = _extension(self._root, task["extension"])
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self) -> None:
+        """Unload plugins that run failed tests again: each test is paired once."""
+        manager = self._config.pluginmanager
+        for plugin in filter(None, map(manager.get_plugin, _RUN_AGAIN)):
+            manager.unregister(plugin)
+
+    def turn_client(self, profile: str, tolerance: float | None) -> _ChildTurnClient | None:
+        """Return the turn client of a profile of the running test, None if it takes no turns."""
+        return _ChildTurnClient(self, profile, tolerance) if self.counts(profile) else None
+
+    def counts(self, profile: str) -> bool:
+        """Return whether this process is to measure a profile: a variant's process only its own."""
+        return self.part is None or self.part["profile"] == profile
+
+    def keeps(self, profile: str) -> bool:
+        """
+        Return whether the trace of a profile is kept, if traces are.
+
+        Those of the ref would lie among the working tree's. Those of a second process for the same
+        test repeat the first one's.
+        """
+        if not self.counts(profile):
+            return False
+        return self.part is not None if self._extension is None else self._extension.keeps_traces()
+
+    def checks(
+        self, profiles: Iterable[Profile], tolerance: float | None, setting: Json
+    ) -> list[Check] | None:
+        """
+        Return the coordinator's checks of the running test; None where it is not judged here.
+
+        Args:
+            profiles: Profiles of the test.
+            tolerance: The slow-down that it allows; None if it names none.
+            setting: Recorded setting of the environment that they were taken in.
+        """
+        answer = self.ask(
+            profiles=[profile.to_json() for profile in profiles],
+            tolerance=tolerance,
+            setting=setting,
+            void=self._extension.void_reasons() if self._extension is not None else [],
+        )
+        checks = answer["checks"]
+        return None if checks is None else [Check.from_json(check) for check in checks]
+
+    def ask(self, **question: Any) -> dict[str, Any]:
+        """Ask the coordinator, and wait for its answer; until then this process may be stopped."""
+        self.send(**question)
+        answer = self._receive()
+        if answer is None:
+            _exit()
+        return answer
 
 
-class _Seat:
-    """See `turn.Seat`."""
+class _ChildTurnClient:
+    """See `turns.TurnClient`."""
 
-    def __init__(self, side: Side, profile: str, tolerance: float | None) -> None:
-        self._side, self._profile, self._tolerance = side, profile, tolerance
+    def __init__(self, server: CoordinatedServer, profile: str, tolerance: float | None) -> None:
+        self._server, self._profile, self._tolerance = server, profile, tolerance
 
     def ready(self, ready: Ready) -> Turn | None:
-        return _turn(
-            self._side.ask(ready=asdict(ready), profile=self._profile, tolerance=self._tolerance)
-        )
+        return self._turn(ready=asdict(ready), profile=self._profile, tolerance=self._tolerance)
 
-    def played(self, step_s: float) -> Turn | None:
-        return _turn(self._side.ask(played=step_s))
+    def ran(self, step_s: float) -> Turn | None:
+        return self._turn(step_s=step_s)
 
-
-def _tree(data: dict[str, Any]) -> Tree:
-    tracked, here = (frozenset(data[name]) for name in ("tracked", "here"))
-    return Tree(
-        Path(data["root"]),
-        Path(data["path"]),
-        data["commit"],
-        data["ref"],
-        data["same"],
-        tracked,
-        here,
-    )
+    def _turn(self, **question: Any) -> Turn | None:
+        turn = self._server.ask(**question)["turn"]
+        return Turn(**turn) if turn else None
 
 
-def _turn(answer: dict[str, Any]) -> Turn | None:
-    return Turn(**answer["turn"]) if answer["turn"] else None
+def _extension(root: Path, wanted: tuple[str, Json] | None) -> Extension | None:
+    if wanted is None:
+        return None
+    module, data = wanted
+    extension: Extension = importlib.import_module(module).extension(root, data)
+    return extension
+
+
+def _exit() -> NoReturn:
+    pytest.exit("the parent of this child process has ended", returncode=2)

@@ -11,14 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pytest_tfperf.child.cleanup import Janitor
-from pytest_tfperf.child.process import ALIKE, Player
-from pytest_tfperf.child.server import PLUGIN
+from pytest_tfperf.child.cleanup import Cleanup
+from pytest_tfperf.child.command import SAME_ENVIRONMENT, PytestRun, start_pytest
+from pytest_tfperf.child.process import ChildProcess
 from pytest_tfperf.doctor.profiler_check import SelfCheck, check_traces, reads_admin_only
 from pytest_tfperf.doctor.sample_steps import convolution_step, record_steps, refuses_second
 from pytest_tfperf.doctor.sections import (
+    SameCodeTurns,
     Section,
-    Turns,
     machine_noise_section,
     machine_section,
     noise_section,
@@ -27,13 +27,20 @@ from pytest_tfperf.doctor.sections import (
 )
 from pytest_tfperf.errors import CaptureError, PairedError, TraceError
 from pytest_tfperf.machine.conditions import Conditions, conditions_noted, read_conditions, remarks
-from pytest_tfperf.machine.cores import can_pin, can_stop, pinned
+from pytest_tfperf.machine.cores import (
+    can_pin,
+    can_stop,
+    load_average,
+    pinnable_cores,
+    pinned,
+    usable_cores,
+)
 from pytest_tfperf.machine.description import describe
-from pytest_tfperf.paired.coordinator import Turns as Played
-from pytest_tfperf.paired.coordinator import run_match, take_turns
+from pytest_tfperf.paired.coordinator import PairedTurns, run_paired_test, run_turns
 from pytest_tfperf.stats.detectable_change import needed_tolerance, noise_of, resolution
 from pytest_tfperf.stats.sequential_test import PINNED_PROCESS_SD, UNPINNED_PROCESS_SD, StoppingRule
 from pytest_tfperf.tf_runtime import load_tensorflow, sync_devices
+from pytest_tfperf.values import Unknown
 
 TOLERANCES = (0.01, 0.02, 0.05)
 BUDGET_S = 30.0
@@ -44,7 +51,7 @@ _DRIVER = Path("/proc/driver/nvidia/params")
 _SHOWN = 500  # characters
 _FILE, _TEST = "test_doctor.py", "test_step"
 _TEST_FILE = f"""\
-from pytest_tfperf.capture.self_check import convolution_step
+from pytest_tfperf.doctor.sample_steps import convolution_step
 
 
 def {_TEST}(tf_profile):
@@ -65,21 +72,21 @@ def examine(seconds: float) -> Iterator[Section]:
     os.environ.setdefault(
         "TF_CPP_MIN_LOG_LEVEL", "1"
     )  # without TensorFlow's notes; its warnings may say what is wrong
-    os.environ |= ALIKE  # above all, leave GPU memory to the processes that take turns
+    os.environ |= SAME_ENVIRONMENT  # above all, leave GPU memory to the processes that take turns
     load = _load()
     load_tensorflow()
     environment = describe()
     yield machine_section(environment)
-    with closing(Janitor()) as janitor:
+    with closing(Cleanup()) as cleanup:
         yield profiler_section(
-            _profiler_checks(janitor.folder, environment["machine"]["accelerators"])
+            _profiler_checks(cleanup.folder, environment["machine"]["accelerators"])
         )
-        cores = _cores()
+        cores = pinnable_cores()
         stops, pins = can_stop(), can_pin(cores)
         yield machine_noise_section(load, _remarks(_WATCHED_S), _WATCHED_S, stops, pins)
         kinds = (
             [
-                _turns(cores if pinned_ else (), seconds, janitor)
+                _turns(cores if pinned_ else (), seconds, cleanup)
                 for pinned_ in (True, False)
                 if pins or not pinned_
             ]
@@ -142,20 +149,20 @@ def _run_for(step: Callable[[], Any], seconds: float) -> None:
     sync_devices()
 
 
-def _turns(cores: Sequence[int], seconds: float, janitor: Janitor) -> Turns:
+def _turns(cores: Sequence[int], seconds: float, cleanup: Cleanup) -> SameCodeTurns:
     """Turns of two fresh processes of the same code: pinned to all but the first of these cores, or without any on any core."""
     process_sd = PINNED_PROCESS_SD if cores else UNPINNED_PROCESS_SD
     before = _reading()
     try:
-        played = _play(cores, seconds, janitor)
+        turns = _run_turns(cores, seconds, cleanup)
     except PairedError as error:
-        return Turns(pinned=bool(cores), why=str(error), failed=True)
-    noise = noise_of(played.played, played.spent_s, process_sd)
+        return SameCodeTurns(pinned=bool(cores), why=str(error), failed=True)
+    noise = noise_of(turns.pairs, turns.spent_s, process_sd)
     rules = {
         tolerance: StoppingRule(tolerance=tolerance, n_tests=1, process_sd=process_sd)
         for tolerance in TOLERANCES
     }
-    return Turns(
+    return SameCodeTurns(
         pinned=bool(cores),
         noise=noise,
         remarks=remarks(before, _reading()),
@@ -171,40 +178,42 @@ def _reading() -> Conditions:
     return replace(read_conditions(), clock_mhz=None, gpus=())
 
 
-def _play(cores: Sequence[int], seconds: float, janitor: Janitor) -> Played:
+def _run_turns(cores: Sequence[int], seconds: float, cleanup: Cleanup) -> PairedTurns:
     """
-    Turns of two fresh processes.
+    Run turns of two fresh processes.
 
     Raises:
-        PairedError: If they could not be taken.
+        PairedError: If that fails.
     """
-    players: list[Player] = []
-    folder = _suite(janitor.folder / "step")
+    children: list[ChildProcess] = []
+    folder = _suite(cleanup.folder / "step")
     try:
+        # both collect at the same time: one that starts well before the other is slower
         for label in ("the first process", "the second process"):
-            players.append(_player(label, folder, cores[1:], janitor))
-        for player in (
-            players
-        ):  # which collect at the same time: one that starts well before the other is slower
-            player.await_collected()
-        one, other = players
+            children.append(start_pytest(_pytest_run(label, folder, cores[1:]), cleanup))
+        for child in children:
+            child.await_collected()
+        first, second = children
         with pinned(cores[:1]):
-            match = run_match(
-                one,
-                other,
+            paired = run_paired_test(
+                first,
+                second,
                 f"{_FILE}::{_TEST}",
                 (None, None),
-                lambda opening: take_turns(one, other, opening, seconds, _never),
+                lambda ready: run_turns(first, second, ready, seconds, lambda _: False),
             )
-        played = match.turns.get("")
-        if played is None or not played.played:
+        turns = paired.turns.get("")
+        if turns is None or not turns.pairs:
+            lost = paired.ref_profiles
             raise PairedError(
-                match.lost or f"the profile of the step ended without turns{_failures(players)}"
+                lost.why
+                if isinstance(lost, Unknown)
+                else f"the profile of the step ended without turns{_failures(children)}"
             )
-        return played
+        return turns
     finally:
-        for player in players:
-            player.kill()
+        for child in children:
+            child.kill()
 
 
 def _suite(folder: Path) -> Path:
@@ -215,66 +224,44 @@ def _suite(folder: Path) -> Path:
     return folder
 
 
-def _player(label: str, folder: Path, cores: Sequence[int], janitor: Janitor) -> Player:
-    """A process that collects the step's test, without plugins but ours."""
-    given = {
+def _pytest_run(label: str, folder: Path, cores: Sequence[int]) -> PytestRun:
+    """Return a run of the step's test, without plugins but ours."""
+    kept = {
         name: value
         for name, value in os.environ.items()
         if name not in ("PYTEST_ADDOPTS", "PYTEST_PLUGINS")
     }
-    environment = {
-        **given,
-        **ALIKE,
-        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-        "PWD": str(folder),
-        "TMPDIR": str(folder),
-    }
-    arguments = ["-q", "-p", "tfperf", "-p", PLUGIN, "-p", "no:cacheprovider"]
-    player = Player(
-        label,
-        lambda fd: [sys.executable, "-m", "pytest", *arguments, f"--tfperf-side={fd}"],
-        folder,
-        environment,
-        cores,
-        janitor,
+    return PytestRun(
+        label=label,
+        root=folder,
+        files=[_FILE],
+        path=sys.path,
+        arguments=["-q", "-p", "tfperf", "-p", "no:cacheprovider"],
+        folder=folder,
+        environment={
+            **kept,
+            **SAME_ENVIRONMENT,
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            "PWD": str(folder),
+            "TMPDIR": str(folder),
+        },
+        options={},
+        cores=cores,
     )
-    try:
-        player.say(
-            root=str(folder),
-            files=[_FILE],
-            basetemp=None,
-            argv=sys.argv[:1],
-            tree=None,
-            scratch=str(janitor.folder),
-        )
-    except BaseException:
-        player.kill()
-        raise
-    return player
 
 
-def _failures(players: Sequence[Player]) -> str:
+def _failures(children: Sequence[ChildProcess]) -> str:
     """The end of what the step's test has said where it failed."""
     texts = [
         str(report["longrepr"])
-        for player in players
-        for report in player.reports
+        for child in children
+        for report in child.reports
         if report["outcome"] == "failed"
     ]
     return "".join(f": {text[-_SHOWN:]}" for text in texts[:1])
 
 
-def _never(_: Sequence[float]) -> bool:
-    return False
-
-
-def _cores() -> Sequence[int]:
-    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else ()
-
-
 def _load() -> tuple[float, int] | None:
-    """The load average of the last minute, where there is one, and the cores."""
-    try:
-        return os.getloadavg()[0], len(_cores()) or os.cpu_count() or 1
-    except (OSError, AttributeError):
-        return None
+    """Return the load average of the last minute, where there is one, and the cores."""
+    load = load_average()
+    return None if load is None else (load, len(usable_cores()))

@@ -33,7 +33,7 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turns:
+class SameCodeTurns:
     """
     Turns of one kind, `pinned` or on any core: their `noise`, or `why` there is none; `remarks` on what the machine did besides.
 
@@ -165,7 +165,7 @@ def machine_noise_section(
     )
 
 
-def noise_section(kinds: Sequence[Turns]) -> Section:
+def noise_section(kinds: Sequence[SameCodeTurns]) -> Section:
     """How much turns of the same code differ."""
     columns = ["two processes of the same code", *(kind.label for kind in kinds)]
     table = _table(columns, [_noise_cells(kind.noise) for kind in kinds], _NOISE_ROWS)
@@ -194,7 +194,7 @@ def noise_section(kinds: Sequence[Turns]) -> Section:
     )
 
 
-def resolution_section(kinds: Sequence[Turns], budget_s: float) -> Section:
+def resolution_section(kinds: Sequence[SameCodeTurns], budget_s: float) -> Section:
     """The slow-down that one test could find within the budget, at some tolerances, and the tolerance that the same code passes."""
     tolerances = list(dict.fromkeys(tolerance for kind in kinds for tolerance in kind.resolutions))
     cells = [
@@ -259,7 +259,7 @@ def _noise_cells(noise: Noise | None) -> list[str]:
     ]
 
 
-def _noise_advice(kind: Turns, noise: Noise) -> list[str]:
+def _noise_advice(kind: SameCodeTurns, noise: Noise) -> list[str]:
     found = []
     if noise.holds_one is False:
         found.append(
@@ -289,7 +289,7 @@ def _resolution_cell(found: Resolution | None) -> str:
     return f"{_share(found.minimum_detectable_change)}{raised}"
 
 
-def _what_it_takes(kinds: Sequence[Turns]) -> list[str]:
+def _what_it_takes(kinds: Sequence[SameCodeTurns]) -> list[str]:
     """What to do where the tolerance of tests that ask for none is too small for this machine, or not known to be enough."""
     known = [kind.needed for kind in kinds if kind.needed is not None]
     if not known:

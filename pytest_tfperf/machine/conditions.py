@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pytest_tfperf.machine.cores import load_average, usable_cores
 from pytest_tfperf.machine.gpu_conditions import Gpu, clock_remark, gpu_remarks, read_gpus
 
 _MATTERS = 0.05  # of the cores: by so much a step is longer that would keep all of them busy
@@ -76,7 +77,7 @@ def read_cpu(
         cores: Those that matter; of none given all that this process may use.
         processes: The ids of those that are measured; of none given this one.
     """
-    cores = tuple(cores) or _own_cores()
+    cores = tuple(cores) or usable_cores()
     cpu = _cpu_seconds(_text(root / "proc/stat"), cores)
     return Conditions(
         at_s=time.perf_counter(),
@@ -90,7 +91,7 @@ def read_cpu(
         clock_mhz=_clock_mhz(root, cores),
         hot=_hot(root, cores),
         quota=_quota(root),
-        load=None if cpu else _load(),
+        load=None if cpu else load_average(),
     )
 
 
@@ -177,13 +178,6 @@ def _cores(conditions: Conditions) -> str:
     return f"{conditions.cores} cores" if conditions.cores > 1 else "core"
 
 
-def _own_cores() -> tuple[int, ...]:
-    """The cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return tuple(sorted(os.sched_getaffinity(0)))
-    return tuple(range(os.cpu_count() or 1))
-
-
 def _own_seconds() -> float:
     spent = os.times()
     return time.process_time() + spent.children_user + spent.children_system
@@ -264,14 +258,6 @@ def _interruptions() -> int | None:
     except ImportError:  # Windows
         return None
     return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
-
-
-def _load() -> float | None:
-    """The load average of the last minute, where there is one (macOS)."""
-    try:
-        return os.getloadavg()[0]
-    except (OSError, AttributeError):
-        return None
 
 
 def _text(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""Whether processes can be stopped and pinned here, as turns want it."""
+"""CPU cores: which this process may use, how loaded they are, and pinning and stopping processes."""
 
 from __future__ import annotations
 
@@ -13,8 +13,28 @@ from contextlib import contextmanager, suppress
 _PATIENCE_S, _PAUSE_S = 2.0, 0.01
 
 
+def pinnable_cores() -> tuple[int, ...]:
+    """Return the cores that this process may run on; empty on a system without CPU affinity."""
+    if not hasattr(os, "sched_getaffinity"):
+        return ()
+    return tuple(sorted(os.sched_getaffinity(0)))
+
+
+def usable_cores() -> tuple[int, ...]:
+    """Return the cores that this process may run on, on any system."""
+    return pinnable_cores() or tuple(range(os.cpu_count() or 1))
+
+
+def load_average() -> float | None:
+    """Return the load average of the last minute; None on a system without one."""
+    try:
+        return os.getloadavg()[0]
+    except (OSError, AttributeError):
+        return None
+
+
 def can_stop() -> bool:
-    """Whether SIGSTOP stops a process and SIGCONT lets it go on."""
+    """Return whether SIGSTOP stops a process and SIGCONT lets it go on."""
     if not hasattr(signal, "SIGSTOP"):
         return False
     child = subprocess.Popen(
@@ -24,42 +44,36 @@ def can_stop() -> bool:
     )
     try:
         os.kill(child.pid, signal.SIGSTOP)
-        stopped = _became(child.pid, os.WUNTRACED, os.WIFSTOPPED)
+        stopped = _has_become(child.pid, os.WUNTRACED, os.WIFSTOPPED)
         os.kill(child.pid, signal.SIGCONT)
-        return stopped and _became(child.pid, os.WCONTINUED, os.WIFCONTINUED)
+        return stopped and _has_become(child.pid, os.WCONTINUED, os.WIFCONTINUED)
     except OSError:
         return False
     finally:
         with suppress(OSError):
             child.kill()
-        child.communicate()  # which ends it too, if it was not to be killed
+        child.communicate()  # ends it too, by closing its stdin, if the kill was refused
 
 
 def can_pin(cores: Sequence[int]) -> bool:
-    """Whether a process can be held to some of these cores: there are at least two, and the system does as it is told."""
-    if len(cores) < 2 or not hasattr(os, "sched_getaffinity"):
+    """Return whether a process keeps to the first of these cores; there must be at least two."""
+    if len(cores) < 2 or not pinnable_cores():
         return False
     try:
         with pinned(cores[:1]):
-            return os.sched_getaffinity(0) == set(cores[:1])
+            return pinnable_cores() == tuple(cores[:1])
     except OSError:
         return False
 
 
-def _became(pid: int, option: int, is_so: Callable[[int], bool]) -> bool:
-    """Whether the child reported this change of its state within a short while."""
-    deadline = time.monotonic() + _PATIENCE_S
-    while time.monotonic() < deadline:
-        changed, status = os.waitpid(pid, option | os.WNOHANG)
-        if changed:
-            return is_so(status)
-        time.sleep(_PAUSE_S)
-    return False
-
-
 @contextmanager
 def pinned(cores: Sequence[int]) -> Iterator[None]:
-    """Within the context this thread runs on these cores alone, and so do the processes that it starts; no cores: on any."""
+    """
+    Pin this thread and the processes that it starts to some cores within the context.
+
+    Args:
+        cores: The cores; empty for any.
+    """
     if not cores or not hasattr(os, "sched_setaffinity"):
         yield
         return
@@ -72,16 +86,33 @@ def pinned(cores: Sequence[int]) -> Iterator[None]:
 
 
 def split_cores(least: int = 1) -> tuple[list[int], list[int]]:
-    """One core for the referee and all others for its sides; none for either where fewer than so many would be left to them."""
-    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    """
+    Return one core for this process and all others for its child processes.
+
+    Args:
+        least: Cores that the child processes need; with fewer, both lists are empty.
+    """
+    cores = list(pinnable_cores())
     return (cores[:1], cores[1:]) if len(cores) > least else ([], [])
 
 
-def ranges(cores: Sequence[int]) -> str:
-    """`0`, `1-3`, `0, 2-5`."""
+def format_cores(cores: Sequence[int]) -> str:
+    """Return `core 0`, `cores 1-3` or `cores 0, 2-5`."""
     starts = [core for core in cores if core - 1 not in cores]
     ends = [core for core in cores if core + 1 not in cores]
-    return ", ".join(
+    ranges = [
         str(start) if start == end else f"{start}-{end}"
         for start, end in zip(starts, ends, strict=True)
-    )
+    ]
+    return f"core{'s' * (len(cores) > 1)} {', '.join(ranges)}"
+
+
+def _has_become(pid: int, option: int, is_so: Callable[[int], bool]) -> bool:
+    """Return whether a child process reported a change of its state within a short while."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < deadline:
+        changed, status = os.waitpid(pid, option | os.WNOHANG)
+        if changed:
+            return is_so(status)
+        time.sleep(_PAUSE_S)
+    return False

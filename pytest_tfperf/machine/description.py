@@ -5,18 +5,21 @@ from __future__ import annotations
 import functools
 import os
 import platform
-import subprocess
 from pathlib import Path
 
+from pytest_tfperf.errors import PairedError
+from pytest_tfperf.machine.cores import usable_cores
+from pytest_tfperf.machine.git import git, line
 from pytest_tfperf.tf_runtime import (
     _accelerators,
     _cpu_model,
-    _git,
     _precision,
     _version,
     load_tensorflow,
 )
 from pytest_tfperf.values import Json
+
+_GIT_S = 10.0
 
 
 @functools.cache
@@ -38,9 +41,7 @@ def describe() -> Json:
         "machine": {
             "accelerators": ", ".join(devices) or "none",
             "cpu": _cpu_model(),
-            "cores": len(os.sched_getaffinity(0))
-            if hasattr(os, "sched_getaffinity")
-            else os.cpu_count(),
+            "cores": len(usable_cores()),
             "tensorflow": minor,
             "system": f"{platform.system()} {platform.machine()}",
         },
@@ -57,10 +58,15 @@ def describe() -> Json:
 
 @functools.cache
 def commit(folder: Path) -> str:
-    """The git commit of a folder, with `+` where its work tree differs from it; empty outside git."""
+    """Return the git commit of a folder, with `+` if its work tree differs; empty without git."""
     try:
-        head = _git(folder, "rev-parse", "--verify", "--quiet", "--short=12", "HEAD")
-        differs = bool(head) and bool(_git(folder, "status", "--porcelain", "--untracked-files=no"))
-    except (OSError, subprocess.TimeoutExpired):
+        found = git(
+            folder, "rev-parse", "--verify", "--quiet", "--short=12", "HEAD", limit_s=_GIT_S
+        )
+        head = line(found.stdout)
+        if not head:
+            return ""
+        changed = git(folder, "status", "--porcelain", "--untracked-files=no", limit_s=_GIT_S)
+    except PairedError:  # git is not installed, or does not answer
         return ""
-    return f"{head}+" if differs else head
+    return f"{head}+" if changed.stdout.strip() else head

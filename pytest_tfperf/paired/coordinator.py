@@ -1,4 +1,4 @@
-"""Two sides under one referee: a test runs on both, one at a time, and where both are ready they take turns."""
+"""Run one test in both versions, one at a time, with turns where both are ready for them."""
 
 from __future__ import annotations
 
@@ -9,208 +9,240 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
-from pytest_tfperf.child.process import Player
-from pytest_tfperf.child.turn_client import Over, play_turn, size_of_turn
+from pytest_tfperf.child.process import ChildProcess
+from pytest_tfperf.child.turn_runner import StepsExhausted, run_turn, turn_size
 from pytest_tfperf.errors import PairedError
 from pytest_tfperf.turns import Ready
-from pytest_tfperf.values import Json
+from pytest_tfperf.values import Json, Unknown
 
-_REF_S, _REF_PATIENCE = (
-    120.0,
-    5.0,
-)  # the ref's side may take so long to come to a profile, or so many times as long as this one did
+# the ref may take so long to come to a profile, or so many times as long as the working tree did
+_REF_S, _REF_PATIENCE = 120.0, 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turns:
-    """
-    What was played: for each pair of turns the seconds of a step in the working tree and on the ref, and whether the tree was first.
+class PairedTurns:
+    """The turns of one profile in a pair of processes."""
 
-    `spent_s` are the seconds that all of it took; `over` says that there were no more steps to play with, `lost` why there could be
-    no turns. `others` is the share of the sides' cores that other processes used meanwhile, where it matters.
+    pairs: tuple[tuple[float, float, bool], ...] = ()
+    """Seconds of a step in the working tree and on the ref, and whether the working tree ran first.
     """
-
-    played: tuple[tuple[float, float, bool], ...] = ()
     spent_s: float = 0.0
-    over: bool = False
-    lost: str = ""
-    others: float | None = None
+    """Seconds that all of it took."""
+    exhausted: bool = False
+    """True if a version had no more steps to run."""
+    other_load: float | None = None
+    """Share of the cores that other processes used meanwhile, where it matters."""
 
     @property
     def log_ratios(self) -> list[float]:
         """The natural logarithm of tree ÷ ref, for each pair of turns."""
-        return [math.log(tree_s / ref_s) for tree_s, ref_s, _ in self.played]
+        return [math.log(tree_s / ref_s) for tree_s, ref_s, _ in self.pairs]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opening:
-    """Both sides are ready to time the profile of this name."""
+class ReadyPair:
+    """A profile that both versions are ready to time."""
 
     profile: str
+    """Its name."""
     tree: Ready
+    """The profile in the working tree."""
     ref: Ready
+    """The profile on the ref."""
     tolerance: float | None
+    """The slow-down that the test allows; None if it names none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Match:
-    """
-    A test on both sides, up to where the working tree's side asks what is said of it.
+class PairedTest:
+    """A test in both versions, up to where the working tree's process asks for its checks."""
 
-    `profiles` are those of each side as JSON, None of a side whose test did not come to its end; `lost` says why the ref's
-    process is no more, `void` why the two cannot be compared, `stopped` that the test has stopped the run, `tolerance` the
-    slow-down that it allows. `missed` are the profiles that both were ready for, but not while the other waited: it has passed
-    them to look for one that it never had. `settings` are those of the working tree and of the ref, as `environment.describe` has them.
-    """
-
-    turns: Mapping[str, Turns] = field(default_factory=dict)
-    openings: Mapping[str, Opening] = field(default_factory=dict)
+    turns: Mapping[str, PairedTurns] = field(default_factory=dict)
+    """Turns by profile."""
+    ready_pairs: Mapping[str, ReadyPair] = field(default_factory=dict)
+    """Profiles that both versions were ready to time, by name."""
     tree_profiles: list[Json] | None = None
-    ref_profiles: list[Json] | None = None
-    lost: str | None = None
+    """Profiles of the working tree; None if its test did not come to its end."""
+    ref_profiles: list[Json] | Unknown | None = None
+    """
+    Profiles of the ref; None if its test did not come to its end, Unknown if its process was lost.
+    """
     void: tuple[str, ...] = ()
+    """Reasons why the two cannot be compared."""
     stopped: str | None = None
+    """Why the test stopped the run, if it did."""
     missed: frozenset[str] = frozenset()
+    """
+    Profiles that both were ready for, but not at the same time.
+
+    The ref's process had passed them, to look for a profile that it never made.
+    """
     tolerance: float | None = None
+    """The slow-down that the test allows; None if it names none."""
     settings: tuple[Json, Json] = field(default_factory=lambda: ({}, {}))
+    """Settings of the working tree and of the ref, as `description.describe` has them."""
 
 
-Play = Callable[[Opening], "Turns | None"]
+TakeTurns = Callable[[ReadyPair], "PairedTurns | None"]
+"""Lets both versions take turns with a profile; None where no turns are wanted."""
 
 
-def run_match(
-    tree: Player,
-    ref: Player | None,
+def run_paired_test(
+    tree: ChildProcess,
+    ref: ChildProcess | None,
     test: str,
     following: tuple[str | None, str | None],
-    play: Play,
-) -> Match:
+    take_turns: TakeTurns,
+) -> PairedTest:
     """
-    Run a test on both sides; without a ref's side on the working tree's alone. Each side goes on alone while the other stands still.
+    Run a test in both versions; one runs alone while the other stands still.
 
     Args:
-        following: The test that runs next on either side.
-        play: Lets the sides take turns, where both have come to the same profile; None where none are wanted.
+        tree: The working tree's process.
+        ref: The ref's process; None to run the test in the working tree alone.
+        test: Node key of the test.
+        following: Node keys of the tests that run next in either version.
+        take_turns: Called where both have come to the same profile.
 
     Raises:
         PairedError: If the working tree's process ended or hung.
     """
-    began = perf_counter()
-    tree.run(test, following[0])
-    at_tree = tree.next_event()
-    limit_s = max(_REF_S, _REF_PATIENCE * (perf_counter() - began))
-    at_ref: dict[str, Any] = (
-        {"absent": True}
-        if ref is None
-        else _tried(lambda: ref.run(test, following[1]), ref, limit_s)
-    )
-    turns: dict[str, Turns] = {}
-    openings: dict[str, Opening] = {}
-    met: set[str] = set()
-    passed: set[str] = set()
-    while "ready" in at_tree:
+    return _Run(tree, ref, take_turns).run(test, following)
+
+
+class _Run:
+    """One call of `run_paired_test`; `_at_ref` is the last event of the ref."""
+
+    def __init__(self, tree: ChildProcess, ref: ChildProcess | None, take_turns: TakeTurns) -> None:
+        self._tree, self._ref, self._take_turns = tree, ref, take_turns
+        self._at_ref: dict[str, Any] = {}
+        self._ref_s = _REF_S
+        self._turns: dict[str, PairedTurns] = {}
+        self._ready_pairs: dict[str, ReadyPair] = {}
+        self._came_to: set[str] = set()
+        self._passed: set[str] = set()
+
+    def run(self, test: str, following: tuple[str | None, str | None]) -> PairedTest:
+        """See `run_paired_test`."""
+        began = perf_counter()
+        self._tree.run(test, following[0])
+        at_tree = self._tree.next_event()
+        self._ref_s = max(_REF_S, _REF_PATIENCE * (perf_counter() - began))
+        if self._ref is not None:
+            self._at_ref = self._event_of(self._ref, lambda ref: ref.run(test, following[1]))
+        while "ready" in at_tree:
+            self._meet(at_tree)
+            self._tree.end_turns()
+            at_tree = self._tree.next_event()
+        self._pass_until(lambda _: False)
+        if self._ref is not None and "stopped" in self._at_ref:
+            self._ref.close()
+            self._at_ref = {"lost": f"it stopped the run: {self._at_ref['stopped']}"}
+        return self._result(at_tree)
+
+    def _meet(self, at_tree: Mapping[str, Any]) -> None:
+        """Take turns with the profile that the working tree is ready for, if the ref makes it."""
         name = at_tree["profile"]
-        met.add(name)
-        while ref is not None and "ready" in at_ref and at_ref["profile"] != name:
-            passed.add(at_ref["profile"])
-            at_ref = _go_on(ref, limit_s)
-        if ref is not None and "ready" in at_ref:
-            openings[name] = _opening(at_tree, at_ref)
-            try:
-                played = play(openings[name])
-            except PairedError as error:
-                if tree.has_ended:
-                    raise
-                at_ref = {"lost": str(error)}
-            else:
-                turns |= {} if played is None else {name: played}
-                at_ref = _go_on(ref, limit_s)
-        tree.end_turns()
-        at_tree = tree.next_event()
-    while ref is not None and "ready" in at_ref:
-        passed.add(at_ref["profile"])
-        at_ref = _go_on(ref, limit_s)
-    if ref is not None and "stopped" in at_ref:
-        ref.close()
-        at_ref = {"lost": f"it stopped the run: {at_ref['stopped']}"}
-    void = dict.fromkeys(
-        [*at_tree.get("void", ()), *at_ref.get("void", ())]
-    )  # both may have the same reason
-    return Match(
-        turns=turns,
-        openings=openings,
-        tree_profiles=at_tree.get("profiles"),
-        ref_profiles=at_ref.get("profiles"),
-        lost=at_ref.get("lost"),
-        void=tuple(void),
-        stopped=at_tree.get("stopped"),
-        tolerance=at_tree.get("tolerance"),
-        missed=frozenset(met & passed),
-        settings=(at_tree.get("setting", {}), at_ref.get("setting", {})),
-    )
+        self._came_to.add(name)
+        self._pass_until(lambda profile: profile == name)
+        if self._ref is None or "ready" not in self._at_ref:
+            return
+        self._ready_pairs[name] = _ready_pair(at_tree, self._at_ref)
+        try:
+            turns = self._take_turns(self._ready_pairs[name])
+        except PairedError as error:
+            if self._tree.has_ended:
+                raise
+            self._at_ref = {"lost": str(error)}
+            return
+        if turns is not None:
+            self._turns[name] = turns
+        self._at_ref = self._event_of(self._ref, lambda ref: ref.end_turns())
+
+    def _pass_until(self, is_wanted: Callable[[str], bool]) -> None:
+        """Let the ref finish its profiles without turns, up to the wanted one."""
+        while (
+            self._ref is not None
+            and "ready" in self._at_ref
+            and not is_wanted(self._at_ref["profile"])
+        ):
+            self._passed.add(self._at_ref["profile"])
+            self._at_ref = self._event_of(self._ref, lambda ref: ref.end_turns())
+
+    def _event_of(self, ref: ChildProcess, start: Callable[[ChildProcess], None]) -> dict[str, Any]:
+        """Return the next event of the ref, or that it is lost."""
+        try:
+            start(ref)
+            return ref.next_event(self._ref_s)
+        except PairedError as error:
+            return {"lost": str(error)}
+
+    def _result(self, at_tree: Mapping[str, Any]) -> PairedTest:
+        at_ref = self._at_ref
+        void = [*at_tree.get("void", ()), *at_ref.get("void", ())]
+        return PairedTest(
+            turns=self._turns,
+            ready_pairs=self._ready_pairs,
+            tree_profiles=at_tree.get("profiles"),
+            ref_profiles=Unknown(at_ref["lost"]) if "lost" in at_ref else at_ref.get("profiles"),
+            void=tuple(dict.fromkeys(void)),  # both may have the same reason
+            stopped=at_tree.get("stopped"),
+            tolerance=at_tree.get("tolerance"),
+            missed=frozenset(self._came_to & self._passed),
+            settings=(at_tree.get("setting", {}), at_ref.get("setting", {})),
+        )
 
 
-def take_turns(
-    tree: Player,
-    ref: Player,
-    opening: Opening,
+def run_turns(
+    tree: ChildProcess,
+    ref: ChildProcess,
+    ready_pair: ReadyPair,
     seconds: float,
     is_enough: Callable[[Sequence[float]], bool],
-) -> Turns:
+) -> PairedTurns:
     """
-    Pairs of turns, in random order within a pair, until there are enough or the seconds are over.
+    Run pairs of turns, in random order within a pair, until there are enough or time is over.
 
     Args:
-        is_enough: Told the log ratios of the pairs so far.
+        tree: The working tree's process.
+        ref: The ref's process.
+        ready_pair: The profile that waits in both.
+        seconds: Time for all turns.
+        is_enough: Called with the log ratios of the pairs so far.
 
     Raises:
-        PairedError: If a side ended or hung.
+        PairedError: If a process ended or hung.
     """
-    readies = opening.tree, opening.ref
-    most = min(
-        (ready.most_calls for ready in readies if ready.most_calls is not None), default=None
-    )
+    readies = ready_pair.tree, ready_pair.ref
+    limits = [ready.most_calls for ready in readies if ready.most_calls is not None]
     chance = random.SystemRandom()
     n_calls = 0
-    played: list[tuple[float, float, bool]] = []
+    exhausted = False
+    pairs: list[tuple[float, float, bool]] = []
     logs: list[float] = []
     began = perf_counter()
     while perf_counter() - began < seconds and not (logs and is_enough(logs)):
-        turn, tree_first = size_of_turn(readies, chance), chance.random() < 0.5
+        turn, tree_first = turn_size(readies, chance), chance.random() < 0.5
         n_calls += turn.untimed + turn.timed
-        if most is not None and n_calls > most:
-            return Turns(played=tuple(played), spent_s=perf_counter() - began, over=True)
-        sides = [(tree, opening.tree), (ref, opening.ref)]
+        if limits and n_calls > min(limits):
+            exhausted = True
+            break
+        versions = [(tree, ready_pair.tree), (ref, ready_pair.ref)]
+        order = versions if tree_first else versions[::-1]
         try:
-            times = {
-                player.label: play_turn(player, turn, ready)
-                for player, ready in (sides if tree_first else sides[::-1])
-            }
-        except Over:
-            return Turns(played=tuple(played), spent_s=perf_counter() - began, over=True)
-        played.append((times[tree.label], times[ref.label], tree_first))
+            times = {child.label: run_turn(child, turn, ready) for child, ready in order}
+        except StepsExhausted:
+            exhausted = True
+            break
+        pairs.append((times[tree.label], times[ref.label], tree_first))
         logs.append(math.log(times[tree.label] / times[ref.label]))
-    return Turns(played=tuple(played), spent_s=perf_counter() - began)
+    return PairedTurns(pairs=tuple(pairs), spent_s=perf_counter() - began, exhausted=exhausted)
 
 
-def _opening(at_tree: Mapping[str, Any], at_ref: Mapping[str, Any]) -> Opening:
-    return Opening(
+def _ready_pair(at_tree: Mapping[str, Any], at_ref: Mapping[str, Any]) -> ReadyPair:
+    return ReadyPair(
         profile=at_tree["profile"],
         tree=Ready(**at_tree["ready"]),
         ref=Ready(**at_ref["ready"]),
         tolerance=at_tree["tolerance"],
     )
-
-
-def _go_on(ref: Player, limit_s: float) -> dict[str, Any]:
-    """Let the ref's profile end without more turns."""
-    return _tried(ref.end_turns, ref, limit_s)
-
-
-def _tried(start: Callable[[], None], ref: Player, limit_s: float) -> dict[str, Any]:
-    """What the ref's side says next; that it is lost, where it is."""
-    try:
-        start()
-        return ref.next_event(limit_s)
-    except PairedError as error:
-        return {"lost": str(error)}

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pytest_tfperf.paired.worktree import Tree, place
 
-Side = Literal["tree", "ref"]
+Version = Literal["tree", "ref"]
 
 _WHOSE = {"tree": "the working tree", "ref": "the ref's files"}
 _OF_PYTHON = sys.stdlib_module_names | {"test", "__main__"}  # its own tests are not named there
@@ -43,7 +43,7 @@ def module_loaders(modules: Mapping[str, Any]) -> dict[str, str]:
 
 
 def outside_tree(
-    files: Mapping[str, str], tree: Tree, side: Side, path: Iterable[str | Path] = ()
+    files: Mapping[str, str], tree: Tree, version: Version, path: Iterable[str | Path] = ()
 ) -> list[str]:
     """
     Why a side does not run its own code, a sentence for each top-level module that it has from another place.
@@ -51,7 +51,7 @@ def outside_tree(
     Args:
         files: Of the modules that the side has loaded, by name.
         tree: The files of the ref, and the working tree beside them.
-        side: Which of the two it is.
+        version: The version that the process is of.
         path: Its sys.path; entries within either are where its modules may be.
     """
     sources = _Sources(tree, path)
@@ -60,14 +60,14 @@ def outside_tree(
         whose, _ = place(file, tree)
         if whose == "elsewhere":
             kind = "copy" if sources.of(name) else ""
-        elif whose != side:
+        elif whose != version:
             kind = "other"
         else:
             kind = "compiled" if file.endswith(_COMPILED) else ""
         if kind:
             found[kind, name.partition(".")[0]].append(name)
     return [
-        _reason(kind, names, files, tree, side, sources)
+        _reason(kind, names, files, tree, version, sources)
         for (kind, _), names in sorted(found.items())
     ]
 
@@ -127,7 +127,12 @@ def _below(entry: Path, tree: Tree) -> Path | None:
 
 
 def _reason(
-    kind: str, names: list[str], files: Mapping[str, str], tree: Tree, side: Side, sources: _Sources
+    kind: str,
+    names: list[str],
+    files: Mapping[str, str],
+    tree: Tree,
+    version: Version,
+    sources: _Sources,
 ) -> str:
     """One sentence: the modules, their file, what is wrong with it, and what to do."""
     name = _shallowest(names)
@@ -145,7 +150,7 @@ def _reason(
         )
     whose, relative = place(files[name], tree)
     return (
-        f"on the side of {_WHOSE[side]} {_first(names)} is loaded from {_WHOSE[whose]} ({files[name]}): both sides "
+        f"on the side of {_WHOSE[version]} {_first(names)} is loaded from {_WHOSE[whose]} ({files[name]}): both sides "
         f"would run the same code; {_own_path(name, str(relative))}"
     )
 

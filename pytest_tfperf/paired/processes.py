@@ -1,90 +1,108 @@
-"""The ref's files and the processes that a paired run's tests have: a pair that all share, and fresh ones where they are asked for."""
+"""The processes of a paired run: a pair that all tests share, and fresh pairs where wanted."""
 
 from __future__ import annotations
 
 import os
 import random
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from pytest_tfperf.child.cleanup import Janitor
-from pytest_tfperf.child.isolated_test import autoclustering_flags
-from pytest_tfperf.child.process import ALIKE, Player, start_side
-from pytest_tfperf.child.reports import given_arguments, uncovered_environment
-from pytest_tfperf.child.server import test_name
+from pytest_tfperf.child.cleanup import Cleanup
+from pytest_tfperf.child.command import (
+    PytestRun,
+    invocation_arguments,
+    same_run,
+    shows_output,
+    start_pytest,
+)
+from pytest_tfperf.child.process import ChildProcess
+from pytest_tfperf.child.reports import node_key
+from pytest_tfperf.child.xla_flags import autoclustering_environment
 from pytest_tfperf.errors import PairedError
 from pytest_tfperf.machine.cores import split_cores
-from pytest_tfperf.paired.worktree import Tree, mapped, mapped_argument, write_tree
+from pytest_tfperf.paired import child_extension
+from pytest_tfperf.paired.worktree import Tree, mapped, mapped_argument, tree_to_json, write_tree
+from pytest_tfperf.values import Unknown
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
-    """Two sides; of the ref's `why` there is none."""
+class ProcessPair:
+    """A process for each version; that of the ref is Unknown if it could not start."""
 
-    tree: Player
-    ref: Player | None
-    why: str = ""
+    tree: ChildProcess
+    """The working tree's process."""
+    ref: ChildProcess | Unknown
+    """The ref's process."""
 
     @property
-    def players(self) -> list[Player]:
-        """Those that there are."""
-        return [self.tree] if self.ref is None else [self.tree, self.ref]
+    def processes(self) -> list[ChildProcess]:
+        """The processes that could start."""
+        return [self.tree] if isinstance(self.ref, Unknown) else [self.tree, self.ref]
 
     @property
     def is_whole(self) -> bool:
-        """Whether none has ended."""
-        return not any(player.has_ended for player in self.players)
+        """True if none of the processes has ended."""
+        return not any(process.has_ended for process in self.processes)
+
+    def ref_with(self, test: str | None) -> ChildProcess | None:
+        """Return the ref's process if it has collected a test."""
+        if isinstance(self.ref, Unknown) or test not in self.ref.collected:
+            return None
+        return self.ref
 
     def close(self) -> None:
-        """End them in order, or else at once."""
-        for player in self.players:
-            player.close()
+        """End the processes in order, or else at once."""
+        for process in self.processes:
+            process.close()
 
     def interrupt(self) -> None:
-        """End them as Ctrl-C does."""
-        for player in self.players:
-            player.interrupt()
+        """End the processes as Ctrl-C does."""
+        for process in self.processes:
+            process.interrupt()
 
 
-class Sides:
+class VersionProcesses:
     """
-    Writes the ref's files, starts processes on the working tree and on them, and keeps those that the next test can have too.
+    Writes the ref's files, starts processes for both versions, and keeps a pair for later tests.
 
-    TensorFlow reads XLA's flags when it starts: tests with autocluster=True, which are `clustered`, have a pair of their own.
+    TensorFlow reads XLA's flags when it starts. So tests with autocluster=True (`clustered`) have a
+    pair of their own.
 
     Raises:
-        PairedError: If the files cannot be had.
+        PairedError: If the ref's files cannot be written.
     """
 
     def __init__(self, config: pytest.Config, ref: str) -> None:
-        self.referee_cores, self.cores = split_cores()
+        self.coordinator_cores, self.cores = split_cores()
         self._config = config
-        self._pairs: dict[bool, Pair] = {}
-        self._janitor = Janitor()
+        self._pairs: dict[bool, ProcessPair] = {}
+        self._cleanup = Cleanup()
         try:
-            self.tree = write_tree(ref, Path(config.invocation_params.dir), self._janitor.folder)
+            self.tree = write_tree(ref, Path(config.invocation_params.dir), self._cleanup.folder)
         except BaseException:
-            self._janitor.close()
+            self._cleanup.close()
             raise
         self._order = [self.tree, replace(self.tree, path=self.tree.root)]
         random.SystemRandom().shuffle(self._order)
 
-    def name(self, item: pytest.Item) -> str:
-        """What the sides call a test."""
-        return test_name(item, self.tree.root)
+    def key(self, item: pytest.Item) -> str:
+        """Return the node key of a test in both versions."""
+        return node_key(item, self.tree.root)
 
-    def pair(self, clustered: bool, items: Sequence[pytest.Item]) -> Pair:
+    def pair(self, clustered: bool, items: Sequence[pytest.Item]) -> ProcessPair:
         """
-        The sides that all these tests run on: those of the test before, or new ones where there are none or one has ended.
+        Return the pair of the test before, or a new one if there is none or a process has ended.
+
+        Args:
+            clustered: True for tests with autocluster=True.
+            items: All tests that run in the pair.
 
         Raises:
-            PairedError: If the working tree's cannot start.
+            PairedError: If the working tree's process cannot start.
         """
         pair = self._pairs.get(clustered)
         if pair is None or not pair.is_whole:
@@ -93,121 +111,122 @@ class Sides:
             pair = self._pairs[clustered] = self.fresh_pair(clustered, items)
         return pair
 
-    def fresh_pair(self, clustered: bool, items: Sequence[pytest.Item]) -> Pair:
+    def fresh_pair(self, clustered: bool, items: Sequence[pytest.Item]) -> ProcessPair:
         """
-        Two new processes that have collected the files of these tests, both at once where there are cores for it.
+        Start two processes that collect the files of some tests at the same time.
 
-        The first pair starts in random order, each later one in the other: of two processes of the same code the one that started well
-        before the other was 0.3 % slower (22 pairs of either order), so a second pair shall not favour the side that the first one did.
+        The first pair starts in random order, each later one in reverse. Of two processes of the
+        same code, the one that started well before the other was 0.3 % slower (22 pairs of either
+        order). So a second pair does not favour the version that the first one did.
+
+        Args:
+            clustered: True for tests with autocluster=True.
+            items: The tests.
 
         Raises:
-            PairedError: If the working tree's cannot.
+            PairedError: If the working tree's process cannot start.
         """
-        files = sorted(
-            {Path(os.path.relpath(item.path, self.tree.root)).as_posix() for item in items}
-        )
+        paths = {Path(os.path.relpath(item.path, self.tree.root)).as_posix() for item in items}
         self._order.reverse()
-        players: dict[Path, Player] = {}
+        started: dict[Path, ChildProcess] = {}
         why = ""
         try:
             for tree in self._order:
                 try:
-                    players[tree.path] = self._started(tree, clustered, files)
+                    started[tree.path] = start_pytest(
+                        self._run(tree, clustered, sorted(paths)), self._cleanup
+                    )
                 except PairedError as error:
                     if tree.path == tree.root:
                         raise
                     why = str(error)
-            with awaited_named(list(players.values())):
-                ours = players[self.tree.root]
+            with naming_awaited(list(started.values())):
+                ours = started[self.tree.root]
                 ours.await_collected()
-                return Pair(ours, *_collected(players.get(self.tree.path), why))
+                return ProcessPair(ours, _collected(started.get(self.tree.path), why))
         except BaseException:  # a limit of time, or Ctrl-C
-            for player in players.values():
-                player.kill()
+            for process in started.values():
+                process.kill()
             raise
 
     def only_on_ref(self) -> list[str]:
-        """The profiled tests that the ref's processes have collected, and the working tree's have not."""
-        refs = [(pair.ref, pair.tree) for pair in self._pairs.values() if pair.ref is not None]
+        """Return the profiled tests that the ref's processes alone have collected."""
         return sorted(
-            {test for ref, tree in refs for test in ref.profiled if test not in tree.collected}
+            {
+                test
+                for pair in self._pairs.values()
+                if not isinstance(pair.ref, Unknown)
+                for test in pair.ref.profiled
+                if test not in pair.tree.collected
+            }
         )
 
     def interrupt(self) -> None:
-        """End all as Ctrl-C does."""
+        """End all processes as Ctrl-C does."""
         for pair in self._pairs.values():
             pair.interrupt()
         self._pairs.clear()
 
     def close(self) -> None:
-        """End all in order, or else at once, and remove the ref's files."""
+        """End all processes in order, or else at once, and remove the ref's files."""
         try:
             for pair in self._pairs.values():
                 pair.close()
         finally:
-            self._janitor.close()
+            self._cleanup.close()
 
-    def _started(self, tree: Tree, clustered: bool, files: Sequence[str]) -> Player:
-        is_ours = tree.path == tree.root
-        cwd = mapped(Path(self._config.invocation_params.dir), tree)
-        cwd.mkdir(parents=True, exist_ok=True)
-        return start_side(
-            self._config,
-            "the working tree's process" if is_ours else f"the process on {tree.ref}",
-            self._janitor,
-            self.cores,
-            root=tree.path,
-            files=files,
-            tree=_json(self.tree),
-            path=[_mapped(entry, tree) for entry in sys.path],
+    def _run(self, tree: Tree, clustered: bool, files: Sequence[str]) -> PytestRun:
+        """Return how the process of a version is started; `tree.path` is the version's folder."""
+        is_tree = tree.path == tree.root
+        folder = mapped(Path(self._config.invocation_params.dir), tree)
+        folder.mkdir(parents=True, exist_ok=True)
+        label = "the working tree's process" if is_tree else f"the process on {tree.ref}"
+        run = same_run(self._config, label, tree.path, files)
+        return replace(
+            run,
+            path=[_mapped_entry(entry, tree) for entry in run.path],
             arguments=[
-                mapped_argument(argument, tree) for argument in given_arguments(self._config)
+                mapped_argument(argument, tree) for argument in invocation_arguments(self._config)
             ],
-            cwd=cwd,
-            environment=_environment(tree, clustered),
-            shows_output=is_ours and getattr(self._config.option, "capture", "no") != "fd",
+            folder=folder,
+            environment=_environment(run.environment, tree, clustered),
+            cores=self.cores,
+            shows_output=is_tree and shows_output(self._config),
+            extension=(child_extension.MODULE, tree_to_json(self.tree)),
         )
 
 
 @contextmanager
-def awaited_named(players: Sequence[Player]) -> Iterator[None]:
-    """Within the context a limit of time that strikes names the process that was waited for, with what that has printed."""
+def naming_awaited(processes: Sequence[ChildProcess]) -> Iterator[None]:
+    """Add the process that was waited for to the message of a time limit within the context."""
     try:
         yield
-    except pytest.fail.Exception as error:  # which plugins for time limits raise
-        asked = [player for player in players if player.is_awaited and not player.has_ended]
-        said = "".join(f"\n  {player.label} had not answered{player.output()}" for player in asked)
-        raise pytest.fail.Exception(f"{error}{said}", pytrace=False) from None
+    except pytest.fail.Exception as error:  # plugins for time limits raise it
+        awaited = [one for one in processes if one.is_awaited and not one.has_ended]
+        lines = "".join(f"\n  {one.label} had not answered{one.output()}" for one in awaited)
+        raise pytest.fail.Exception(f"{error}{lines}", pytrace=False) from None
 
 
-def _collected(ref: Player | None, why: str) -> tuple[Player | None, str]:
-    """The ref's process when it has collected, or why there is none."""
+def _collected(ref: ChildProcess | None, why: str) -> ChildProcess | Unknown:
+    """Return the ref's process after it has collected, or why there is none."""
+    if ref is None:
+        return Unknown(why)
     try:
-        if ref is not None:
-            ref.await_collected()
-        return ref, why
+        ref.await_collected()
     except PairedError as error:
-        return None, str(error)
+        return Unknown(str(error))
+    return ref
 
 
-def _environment(tree: Tree, clustered: bool) -> Mapping[str, str]:
-    """That of this process, with Python's paths mapped, and what must be alike on both sides."""
-    given = uncovered_environment()
-    paths = [entry for entry in given.get("PYTHONPATH", "").split(os.pathsep) if entry]
-    own = {"PYTHONPATH": os.pathsep.join(_mapped(entry, tree) for entry in paths)} if paths else {}
-    flags = (
-        {"TF_XLA_FLAGS": autoclustering_flags(given.get("TF_XLA_FLAGS", ""))} if clustered else {}
-    )
-    return {**given, **ALIKE, **own, **flags, "PWD": str(mapped(Path.cwd(), tree))}
+def _environment(same: Mapping[str, str], tree: Tree, clustered: bool) -> Mapping[str, str]:
+    """Return the environment of a version, with Python's paths mapped to its folder."""
+    environment = {**same, "PWD": str(mapped(Path.cwd(), tree))}
+    entries = [entry for entry in same.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    if entries:
+        environment["PYTHONPATH"] = os.pathsep.join(_mapped_entry(entry, tree) for entry in entries)
+    return autoclustering_environment(environment) if clustered else environment
 
 
-def _mapped(entry: str, tree: Tree) -> str:
-    """An entry of sys.path; the empty one is the current folder, which is mapped by itself."""
+def _mapped_entry(entry: str, tree: Tree) -> str:
+    """Map an entry of sys.path; the empty one is the working directory, which is mapped anyway."""
     return str(mapped(entry, tree)) if entry else ""
-
-
-def _json(tree: Tree) -> dict[str, Any]:
-    return {
-        name: sorted(value) if isinstance(value, frozenset) else value
-        for name, value in asdict(tree).items()
-    }

@@ -16,13 +16,13 @@ from pytest_tfperf.analysis.differences import (
 from pytest_tfperf.baseline.compare import against_profile
 from pytest_tfperf.checks.limits import DEFAULT_TOLERANCE, STRUCTURAL, TIMING
 from pytest_tfperf.metrics import RATIO, SECONDS, format_quantity
-from pytest_tfperf.paired.coordinator import Match, Turns
+from pytest_tfperf.paired.coordinator import PairedTest, PairedTurns
 from pytest_tfperf.paired.decision_message import decision_message
 from pytest_tfperf.results import Check, Labelled, Profile, Verdict, headline
 from pytest_tfperf.stats.sequential_test import PAIR_SHARE, Decision, StoppingRule, decide
 from pytest_tfperf.stats.signed_rank import needed_pairs
 from pytest_tfperf.turns import TURNS_WITH
-from pytest_tfperf.values import Json
+from pytest_tfperf.values import Json, Unknown
 
 KIND = "against"
 
@@ -68,36 +68,40 @@ class Terms:
         )
 
 
-def suspected(match: Match, terms: Terms) -> list[str]:
+def suspected(paired: PairedTest, terms: Terms) -> list[str]:
     """Names of the profiles that the first pair of processes shows as slower."""
     names = []
-    for name, turns in match.turns.items():
-        if turns.played:
-            rule = terms.rule(match.openings[name].tolerance)
+    for name, turns in paired.turns.items():
+        if turns.pairs:
+            rule = terms.rule(paired.ready_pairs[name].tolerance)
             if decide([turns.log_ratios], rule).pairs[0].verdict is Verdict.REGRESSION:
                 names.append(name)
     return names
 
 
 def verdicts(
-    match: Match, again: Mapping[str, Turns], terms: Terms, absent: Check | None
+    paired: PairedTest,
+    again: Mapping[str, PairedTurns | Unknown],
+    terms: Terms,
+    absent: Check | None,
 ) -> list[Check]:
     """
     Return the checks of a test.
 
     Args:
-        match: The test in both versions.
+        paired: The test in both versions.
         again: Turns of a second, fresh pair of processes, for the suspected profiles.
         terms: What the run asks for.
         absent: The check of every profile where the ref has nothing to compare with, else None.
     """
-    tree = {data["name"]: Profile.from_json(data) for data in match.tree_profiles or ()}
-    ref = {data["name"]: Profile.from_json(data) for data in match.ref_profiles or ()}
+    tree = {data["name"]: Profile.from_json(data) for data in paired.tree_profiles or ()}
+    ref_profiles = paired.ref_profiles if isinstance(paired.ref_profiles, list) else ()
+    ref = {data["name"]: Profile.from_json(data) for data in ref_profiles}
     if absent is not None:
         return [replace(absent, profile=name) for name in tree]
     checks: list[Check] = []
     for name, profile in tree.items():
-        checks += _of_profile(profile, ref.get(name), match, again, terms)
+        checks += _of_profile(profile, ref.get(name), paired, again, terms)
     for name in [name for name in ref if name not in tree]:
         sentence = f"the profile is on {terms.ref} alone: the working tree has none of this name"
         checks.append(_check(ref[name], Verdict.NEW, sentence))
@@ -129,8 +133,8 @@ def absent_check(verdict: Verdict, text: str, advice: str = "") -> Check:
 def _of_profile(
     profile: Profile,
     ref: Profile | None,
-    match: Match,
-    again: Mapping[str, Turns],
+    paired: PairedTest,
+    again: Mapping[str, PairedTurns | Unknown],
     terms: Terms,
 ) -> Iterator[Check]:
     alone = "is on the working tree alone"
@@ -145,36 +149,45 @@ def _of_profile(
     if terms.only != TIMING:
         yield from against_profile(profile, ref, terms.ref, KIND)
     if terms.only != STRUCTURAL:
-        yield _step_time(profile, ref, match, again, terms)
+        yield _step_time(profile, ref, paired, again, terms)
 
 
 def _step_time(
-    profile: Profile, ref: Profile, match: Match, again: Mapping[str, Turns], terms: Terms
+    profile: Profile,
+    ref: Profile,
+    paired: PairedTest,
+    again: Mapping[str, PairedTurns | Unknown],
+    terms: Terms,
 ) -> Check:
     """Return the check of a step time, or why there is nothing to compare."""
-    opening, turns = match.openings.get(profile.name), match.turns.get(profile.name)
+    ready_pair, turns = paired.ready_pairs.get(profile.name), paired.turns.get(profile.name)
     if others := profile.value("step_time").detail.get(TURNS_WITH):
         why = _APART.format(", ".join(others))
         return _not_timed(profile, Verdict.INCONCLUSIVE, f"not compared: {why}")
-    if profile.name in match.missed:
+    if profile.name in paired.missed:
         return _not_timed(profile, Verdict.INCONCLUSIVE, f"not compared: {_MISSED}")
-    if opening is None or turns is None:
+    if ready_pair is None or turns is None:
         # UNKNOWN fails the test, so only where the test asks for the comparison
-        verdict = Verdict.INCONCLUSIVE if match.tolerance is None else Verdict.UNKNOWN
+        verdict = Verdict.INCONCLUSIVE if paired.tolerance is None else Verdict.UNKNOWN
         return _not_timed(profile, verdict, f"unknown: {_NO_TURNS}")
-    if not turns.played:
+    if not turns.pairs:
         return _not_timed(profile, Verdict.UNKNOWN, f"unknown: {_TOO_SHORT}")
-    second = again.get(profile.name, Turns())
-    pairs = [turns.log_ratios, *([second.log_ratios] if second.played else [])]
-    decision = decide(pairs, terms.rule(opening.tolerance))
+    second = again.get(profile.name, PairedTurns())
+    pairs = [one.log_ratios for one in _measured(turns, second)]
+    decision = decide(pairs, terms.rule(ready_pair.tolerance))
     timed = _timing(profile, ref, decision, turns, second, terms)
-    tree_setting, ref_setting = match.settings
+    tree_setting, ref_setting = paired.settings
     found = (*setting_differences(ref_setting, tree_setting), *differences(ref, profile))
     return with_differences(timed, found)
 
 
 def _timing(
-    profile: Profile, ref: Profile, decision: Decision, turns: Turns, second: Turns, terms: Terms
+    profile: Profile,
+    ref: Profile,
+    decision: Decision,
+    turns: PairedTurns,
+    second: PairedTurns | Unknown,
+    terms: Terms,
 ) -> Check:
     sentence, advice = decision_message(decision, "step_time", terms.ref)
     versions = (("the working tree", profile), (terms.ref, ref))
@@ -194,26 +207,35 @@ def _timing(
 
 
 def _circumstances(
-    decision: Decision, turns: Turns, second: Turns, verdict: Verdict, draining: list[str]
+    decision: Decision,
+    turns: PairedTurns,
+    second: PairedTurns | Unknown,
+    verdict: Verdict,
+    draining: list[str],
 ) -> Iterator[Labelled]:
     """Circumstances that limit what the turns can show."""
     if draining:
         yield "but", _DRAINING.format(" and ".join(draining))
-    elif turns.over and verdict is Verdict.INCONCLUSIVE:
-        n = len(turns.played)
+    elif turns.exhausted and verdict is Verdict.INCONCLUSIVE:
+        n = len(turns.pairs)
         yield "", f"the loop ended after {n} pairs of turns: give it more data or epochs"
     elif decision.pairs[-1].low is None:
-        yield "", _needed_budget(second if second.played else turns, decision.confidence)
-    if second.lost:
-        yield "", f"the second pair of processes could not run: {second.lost}"
-    load = [share for share in (turns.others, second.others) if share is not None]
+        yield "", _needed_budget(_measured(turns, second)[-1], decision.confidence)
+    if isinstance(second, Unknown):
+        yield "", f"the second pair of processes could not run: {second.why}"
+    load = [one.other_load for one in _measured(turns, second) if one.other_load is not None]
     if load and verdict is not Verdict.PASS:
         yield "", _LOADED.format(max(load))
 
 
-def _needed_budget(turns: Turns, confidence: float) -> str:
+def _measured(turns: PairedTurns, second: PairedTurns | Unknown) -> list[PairedTurns]:
+    """Return the turns of the first pair of processes, and of a second one that had any."""
+    return [turns, second] if isinstance(second, PairedTurns) and second.pairs else [turns]
+
+
+def _needed_budget(turns: PairedTurns, confidence: float) -> str:
     """Return the budget that would have given enough turns for an interval."""
-    needed, pair_s = needed_pairs(confidence), turns.spent_s / len(turns.played)
+    needed, pair_s = needed_pairs(confidence), turns.spent_s / len(turns.pairs)
     took = f"a pair of turns took {format_quantity(pair_s, SECONDS)}, and {needed} are needed"
     return f"{took}: --tfperf-budget {math.ceil(needed * pair_s / PAIR_SHARE)} at least"
 
@@ -222,9 +244,9 @@ def _is_draining(profile: Profile) -> bool:
     return profile.value("step_time").detail.get("settled") is False
 
 
-def _figures(decision: Decision, turns: Turns) -> Json:
+def _figures(decision: Decision, turns: PairedTurns) -> Json:
     """Numbers for reports: see `results.Check`."""
-    pairs = [[tree_s, ref_s] for tree_s, ref_s, _ in turns.played]
+    pairs = [[tree_s, ref_s] for tree_s, ref_s, _ in turns.pairs]
     after, before = (statistics.median(seconds) for seconds in zip(*pairs, strict=True))
     return {
         "before": before,

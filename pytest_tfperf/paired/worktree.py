@@ -1,8 +1,8 @@
 """
-The files of a git ref, written beside the working tree through an index of their own.
+Write the files of a git ref beside the working tree, through an index of their own.
 
-Working tree, index, stashes and `.git/worktrees` are left alone, no hook runs, and nothing is to be pruned after a kill: what is
-written lies in one folder.
+Working tree, index, stashes and `.git/worktrees` stay as they are, and no hook runs. All that is
+written lies in one folder, so nothing is to be pruned after a kill.
 """
 
 from __future__ import annotations
@@ -12,28 +12,29 @@ import os
 import re
 import shutil
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
 
 from pytest_tfperf.errors import PairedError
-from pytest_tfperf.paired.git import WORK_S, complaint, git, line, paths
+from pytest_tfperf.machine.git import WORK_S, complaint, git, line, paths
 from pytest_tfperf.text import and_more
+from pytest_tfperf.values import Json
 
 _GITLINK = b"160000"
 _COMPILED = (".so", ".pyd")
 _SHOWN = 5
-# of `--opt=/x`, `opt=/x`, `-c/x` and `/x::test` what stands before the path, the path, and the test
+# the parts of `--opt=/x`, `opt=/x`, `-c/x` and `/x::test`
 _ARGUMENT = re.compile(r"(?P<before>-[A-Za-z]|[^/=]*=)?(?P<path>/.*?)(?P<test>::.*)?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Tree:
     """
-    The files of a commit in a folder of their own, beside the working tree of its repository.
+    The tracked files of a commit in a folder of their own, beside its repository's working tree.
 
-    They are what git tracks there. Data, generated modules and built extensions that git ignores or does not know are in the working
-    tree alone, and so is `.git`.
+    Data, generated modules and built extensions that git ignores or does not track are in the
+    working tree alone, and so is `.git`.
     """
 
     root: Path
@@ -45,11 +46,32 @@ class Tree:
     ref: str
     """The commit as it was typed."""
     same: bool
-    """Whether no tracked file of the working tree differs from the commit."""
+    """True if no tracked file of the working tree differs from the commit."""
     tracked: frozenset[str]
-    """What the commit tracks: paths from the top level on, with slashes."""
+    """Paths that the commit tracks, from the top level on, with slashes."""
     here: frozenset[str]
-    """What the working tree tracks."""
+    """Paths that the working tree tracks."""
+
+
+def tree_to_json(tree: Tree) -> Json:
+    """Return a tree as plain JSON values."""
+    return {
+        name: sorted(value) if isinstance(value, frozenset) else value
+        for name, value in asdict(tree).items()
+    }
+
+
+def tree_from_json(data: Json) -> Tree:
+    """Return the inverse of `tree_to_json`, whose paths are text after a journey as JSON."""
+    return Tree(
+        root=Path(data["root"]),
+        path=Path(data["path"]),
+        commit=data["commit"],
+        ref=data["ref"],
+        same=data["same"],
+        tracked=frozenset(data["tracked"]),
+        here=frozenset(data["here"]),
+    )
 
 
 def write_tree(ref: str, start: Path, folder: Path) -> Tree:

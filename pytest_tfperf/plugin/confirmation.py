@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from pytest_tfperf.child.cleanup import Janitor
-from pytest_tfperf.child.process import Player, start_side
-from pytest_tfperf.child.reports import last_lines, report_from
-from pytest_tfperf.child.server import test_name
+from pytest_tfperf.child.cleanup import Cleanup
+from pytest_tfperf.child.command import same_run, start_pytest
+from pytest_tfperf.child.process import ChildProcess
+from pytest_tfperf.child.reports import last_lines, node_key, report_from
 from pytest_tfperf.errors import CaptureError, PairedError
 from pytest_tfperf.machine.locks import Exclusive
 from pytest_tfperf.metrics import SECONDS, format_quantity
-from pytest_tfperf.paired.coordinator import run_match
+from pytest_tfperf.paired.coordinator import run_paired_test
 from pytest_tfperf.results import Check, Profile, Verdict, headline
 from pytest_tfperf.tf_runtime import takes_whole_gpus
 from pytest_tfperf.values import Unknown
-from pytest_tfperf.variants.in_processes import can_run_apart
+from pytest_tfperf.variants.in_processes import can_start_processes
 
 
 def profiled_again(
@@ -31,50 +31,49 @@ def profiled_again(
     Raises:
         PairedError: If there can be no such process, or the test does not come to its end there; with why.
     """
-    if not can_run_apart():
+    if not can_start_processes():
         raise PairedError("this system cannot stop processes")
     if takes_whole_gpus():
         raise PairedError(
             "TensorFlow gives this process all memory of the GPU; set TF_FORCE_GPU_ALLOW_GROWTH=true"
         )
-    janitor = Janitor()
+    cleanup = Cleanup()
     try:
         with exclusive(announce):
             announce("possible regression: re-measuring in a second process")
-            return {profile.name: profile for profile in _run(item, janitor)}
+            return {profile.name: profile for profile in _run(item, cleanup)}
     except CaptureError as error:
         raise PairedError(str(error)) from error
     finally:
-        janitor.close()
+        cleanup.close()
         announce("")
 
 
-def _run(item: pytest.Item, janitor: Janitor) -> list[Profile]:
+def _run(item: pytest.Item, cleanup: Cleanup) -> list[Profile]:
     root = item.config.rootpath
-    test = test_name(item, root)
-    player = start_side(
-        item.config, "the second process", janitor, (), root=root, files=[test.partition("::")[0]]
-    )
+    test = node_key(item, root)
+    run = same_run(item.config, "the second process", root, [test.partition("::")[0]])
+    child = start_pytest(replace(run, pauses=False), cleanup)
     try:
-        player.await_collected()
-        if test not in player.collected:
-            raise PairedError(f"it has no test of this name:\n{player.errors_of(test)}")
-        match = run_match(player, None, test, (None, None), lambda _: None)
-        if match.tree_profiles is None:
-            raise PairedError(_why_not(item, player, match.stopped))
-        player.say(checks=None)  # it is not judged
-        player.next_event()
-        return [Profile.from_json(profile) for profile in match.tree_profiles]
+        child.await_collected()
+        if test not in child.collected:
+            raise PairedError(f"it has no test of this name:\n{child.errors_of(test)}")
+        paired = run_paired_test(child, None, test, (None, None), lambda _: None)
+        if paired.tree_profiles is None:
+            raise PairedError(_why_not(item, child, paired.stopped))
+        child.send(checks=None)  # it is not judged
+        child.next_event()
+        return [Profile.from_json(profile) for profile in paired.tree_profiles]
     except BaseException:  # a limit of time, or Ctrl-C
-        player.kill()
+        child.kill()
         raise
     finally:
-        player.close()
+        child.close()
 
 
-def _why_not(item: pytest.Item, player: Player, stopped: str | None) -> str:
-    """Why the test did not come to its end."""
-    reports: list[Any] = [report_from(item, data) for data in player.reports]
+def _why_not(item: pytest.Item, child: ChildProcess, stopped: str | None) -> str:
+    """Return why the test did not come to its end."""
+    reports: list[Any] = [report_from(item, data) for data in child.reports]
     bad = [report for report in reports if report.failed or report.skipped]
     text = last_lines(bad[0].longreprtext) if bad else f"  it stopped the run: {stopped}"
     return f"the test does not come to its end there:\n{text}"

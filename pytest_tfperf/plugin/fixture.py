@@ -22,7 +22,7 @@ from pytest_tfperf.plugin.export import OPTIMIZED, export_profile
 from pytest_tfperf.plugin.marker_only import profiled_body
 from pytest_tfperf.plugin.profiles import Profiles, Settings
 from pytest_tfperf.results import Profile
-from pytest_tfperf.variants.comparison import Asked, Comparison
+from pytest_tfperf.variants.comparison import Comparison, ComparisonCall
 from pytest_tfperf.variants.in_process import compare_steps
 from pytest_tfperf.variants.outputs import Leaves, Tolerance
 from pytest_tfperf.variants.steps import FirstOutput, data_of, profile_names, variants_of
@@ -189,7 +189,7 @@ class TfProfile:
             steps: The variants by name; the first is what the others are compared with.
             data: What the variants iterate over, by their names, or one for all; None if they take nothing. With data each variant
                 runs in a process of its own, in which this test runs again up to this call and whose other variants stand still
-                meanwhile, so that no input pipeline fills its buffers while another one plays.
+                meanwhile, so that no input pipeline fills its buffers while another one runs.
             name: Of this comparison, before those of the variants in the names of their profiles; needed for a second one of the same.
             unpack: How steps take the elements of data, as in `tf_profile(step, data)`.
             check_outputs: Whether what the variants return in their first step must agree; without a word it must where there are
@@ -207,7 +207,7 @@ class TfProfile:
         options: dict[str, Any] = {"limits": limits, "warmup": warmup, "trace_steps": trace_steps}
         if data is not None:
             tolerance = Tolerance(rtol, atol) if check_outputs else None
-            return self._compare_apart(
+            return self._compare_in_processes(
                 steps, data_of(steps, data), name, tolerance, restore, {**options, "unpack": unpack}
             )
         variants = variants_of(steps)
@@ -234,7 +234,7 @@ class TfProfile:
         self._profiles.add_table(names[variants[0].name], "comparison", found.table())
         return found
 
-    def _compare_apart(
+    def _compare_in_processes(
         self,
         steps: Mapping[str, Callable[..., Any]],
         data: Mapping[str, Iterable[Any]],
@@ -252,7 +252,7 @@ class TfProfile:
             for variant, step in steps.items():
                 run_once(step, data[variant], options["unpack"])
             _skip()
-        if settings.apart is None:
+        if settings.compare_in_processes is None:
             raise CaptureError(
                 "compare with data runs each variant in a process of its own that can be stopped (SIGSTOP): not here"
             )
@@ -266,8 +266,8 @@ class TfProfile:
             return profile, getattr(step, "leaves", None) or {}
 
         plan = settings.plan
-        found = settings.apart(
-            Asked(
+        found = settings.compare_in_processes(
+            ComparisonCall(
                 profiles=names, max_seconds=plan.max_seconds, tolerance=tolerance, measure=measure
             )
         )

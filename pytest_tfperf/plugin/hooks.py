@@ -78,7 +78,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
         config.pluginmanager.register(Controller(config, _options, used), "tfperf-controller")
     if config.option.tfperf_against:
-        _referee(config)
+        _coordinate(config)
 
 
 def _refuse_contradictions(config: pytest.Config) -> None:
@@ -107,26 +107,24 @@ def _refuse_contradictions(config: pytest.Config) -> None:
             )
 
 
-def _referee(config: pytest.Config) -> None:
-    """Let this process referee a paired run, unless it is a side of one."""
+def _coordinate(config: pytest.Config) -> None:
+    """Make this process the coordinator of a paired run; `run_only` blocks that in its children."""
     from pytest_tfperf.plugin.controller import n_workers
 
     if n_workers(config):
         raise pytest.UsageError(
             "--tfperf-against takes turns on one machine: run it without -n (pytest -n 0)"
         )
-    from pytest_tfperf.plugin.paired_run import NAME, PairedRun
+    from pytest_tfperf.plugin.paired_run import NAME, PairedOptions, PairedRun
 
-    options, on_terminal = _options(config), config.stash[_ON_TERMINAL]
-    run = PairedRun(
-        config,
-        config.option.tfperf_against,
-        options.budget_s,
-        options.only,
-        _has_own_flags,
-        on_terminal,
+    options = _options(config)
+    paired = PairedOptions(
+        ref=config.option.tfperf_against,
+        budget_s=options.budget_s,
+        only=options.only,
+        on_terminal=config.stash[_ON_TERMINAL],
     )
-    config.pluginmanager.register(run, NAME)
+    config.pluginmanager.register(PairedRun(config, paired, _has_own_flags), NAME)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -163,9 +161,9 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     """A test with autocluster=True runs in a process of its own, since TensorFlow reads XLA's flags when it starts."""
     if not is_profiled(item) or not _has_own_flags(item):
         return None
-    from pytest_tfperf.child.isolated_test import can_leave, run_test
+    from pytest_tfperf.child.isolated_test import can_isolate, run_test
 
-    if not can_leave(item.config):
+    if not can_isolate(item.config):
         return None
     run_test(item, nextitem)
     return True

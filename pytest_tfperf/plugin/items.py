@@ -6,13 +6,13 @@ import os
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pytest_tfperf.checks.arguments import Wanted
-from pytest_tfperf.child.isolated_test import other_flags
+from pytest_tfperf.child.isolated_test import differing_flags_of
 from pytest_tfperf.child.reports import names_in_file
+from pytest_tfperf.child.server import NAME, ChildServer, CoordinatedServer
 from pytest_tfperf.errors import CaptureError, LimitError, PairedError
 from pytest_tfperf.machine.description import describe
 from pytest_tfperf.machine.gpu_share import is_to_share
@@ -27,10 +27,12 @@ from pytest_tfperf.plugin.progress import announcer
 from pytest_tfperf.report.ci import PREFIX, properties
 from pytest_tfperf.results import Check, ProfiledTest
 from pytest_tfperf.values import Unknown
-from pytest_tfperf.variants.comparison import Apart
-from pytest_tfperf.variants.in_processes import Part, Variants, can_run_apart
-
-_SIDE = "tfperf-side"
+from pytest_tfperf.variants.comparison import CompareInProcesses
+from pytest_tfperf.variants.in_processes import (
+    VariantClient,
+    VariantProcesses,
+    can_start_processes,
+)
 
 
 def new_profiler(
@@ -42,21 +44,24 @@ def new_profiler(
     Raises:
         pytest.fail.Exception: If it cannot be profiled as it is asked for.
     """
-    side = _side(item)
+    child = _coordinated(item)
     try:
         settings = Settings(
             wanted=wanted,
             plan=options.plan,
             keep=options.trace_dir / _slug(_nodeid(item)) if options.trace_dir else None,
-            scratch=_scratch(item.config, side),
+            scratch=_scratch(item.config),
             disabled=options.disable,
-            notes=(*(other_flags(item.config) if wanted.autocluster else ()), *_shared_gpus()),
+            notes=(
+                *(differing_flags_of(item.config) if wanted.autocluster else ()),
+                *_shared_gpus(),
+            ),
             announce=announcer(item, on_terminal),
-            seats=side.seat if side else None,
-            apart=_apart(item, side, options, on_terminal),
-            keeps=side.keeps if side else lambda _: True,
+            turn_clients=child.turn_client if child else None,
+            compare_in_processes=_compare_in_processes(item, child, options, on_terminal),
+            keeps=child.keeps if child else lambda _: True,
             registry=registry,
-            exclusive=_exclusive(side),
+            exclusive=_exclusive(child),
         )
         return TfProfile(settings)
     except (CaptureError, LimitError) as error:
@@ -66,10 +71,10 @@ def new_profiler(
 def checks_of(
     item: pytest.Item, profiler: TfProfile, wanted: Wanted, options: Options, on_terminal: bool
 ) -> list[Check]:
-    """Every check of a test whose body ended well; none on the ref's side of a paired run, which is not judged."""
-    side = _side(item)
+    """Every check of a test whose body ended well; none on the ref in a paired run, which is not judged."""
+    child = _coordinated(item)
     profiles = [profile for profile, _ in profiler.results()]
-    against = side.checks(profiles, wanted.max_regression, describe()["setting"]) if side else []
+    against = child.checks(profiles, wanted.max_regression, describe()["setting"]) if child else []
     if against is None:
         return []
     checks = decide(profiler.results(), wanted, _file(item), _key(item), options)
@@ -83,7 +88,7 @@ def _confirmed(
 ) -> list[Check]:
     """The checks with those of step times that looked slower held against a second process."""
     try:
-        again = profiled_again(item, announcer(item, on_terminal), _exclusive(_side(item)))
+        again = profiled_again(item, announcer(item, on_terminal), _exclusive(_coordinated(item)))
     except PairedError as error:
         return [
             confirmed(check, Unknown(str(error))) if is_suspected(check) else check
@@ -130,36 +135,46 @@ def set_properties(item: pytest.Item, report: pytest.TestReport, record: Profile
     report.user_properties[:] = item.user_properties
 
 
-def _side(item: pytest.Item) -> Any:
-    """What stands between this process and its referee, in a paired run."""
-    return item.config.pluginmanager.get_plugin(_SIDE)
+def _server(config: pytest.Config) -> ChildServer | None:
+    """Return the plugin of a child process, if this process is one."""
+    server = config.pluginmanager.get_plugin(NAME)
+    return server if isinstance(server, ChildServer) else None
 
 
-def _scratch(config: pytest.Config, side: Any) -> str | None:
-    """A folder that is removed even if this process crashes: at once where another process sees to it, else by the third run after this."""
-    if side is not None:
-        scratch: str | None = side.scratch
-        return scratch
-    own, factory = (
-        getattr(config.option, "tfperf_own_process", None),
-        getattr(config, "_tmp_path_factory", None),
-    )
-    return str(factory.getbasetemp()) if own is None and factory is not None else own
+def _coordinated(item: pytest.Item) -> CoordinatedServer | None:
+    """Return the plugin of a child process whose profiles a coordinator times and judges."""
+    server = _server(item.config)
+    return server if isinstance(server, CoordinatedServer) else None
 
 
-def _apart(item: pytest.Item, side: Any, options: Options, on_terminal: bool) -> Apart | None:
-    """What runs variants in processes of their own, or stands for it in one of them."""
-    if side is not None and side.part is not None:
-        return Part(side, side.part)
-    if not can_run_apart():
+def _scratch(config: pytest.Config) -> str | None:
+    """
+    Return a folder that is removed even if this process crashes.
+
+    The parent of a child process sees to it at once, pytest by the third run after this one.
+    """
+    server = _server(config)
+    if server is not None:
+        return server.scratch
+    factory = getattr(config, "_tmp_path_factory", None)
+    return None if factory is None else str(factory.getbasetemp())
+
+
+def _compare_in_processes(
+    item: pytest.Item, child: CoordinatedServer | None, options: Options, on_terminal: bool
+) -> CompareInProcesses | None:
+    """Return what runs variants in processes of their own, or answers in one of them."""
+    if child is not None and child.part is not None:
+        return VariantClient(child, child.part)
+    if not can_start_processes():
         return None
     shares_cpu = options.parallel and describe()["machine"]["accelerators"] == "none"
-    return Variants(item, shares_cpu, announcer(item, on_terminal), _exclusive(side))
+    return VariantProcesses(item, shares_cpu, announcer(item, on_terminal), _exclusive(child))
 
 
-def _exclusive(side: Any) -> Exclusive:
-    """What keeps other tests from measuring meanwhile; nothing in a process that has a referee, which lets one run at a time."""
-    return measuring_alone if side is None else measuring_anyway
+def _exclusive(child: CoordinatedServer | None) -> Exclusive:
+    """Return what keeps other tests from measuring meanwhile; a coordinator does so itself."""
+    return measuring_alone if child is None else measuring_anyway
 
 
 def _shared_gpus() -> tuple[str, ...]:

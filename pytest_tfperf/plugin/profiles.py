@@ -37,9 +37,9 @@ from pytest_tfperf.plugin.custom_metrics import Registry
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.results import Profile
 from pytest_tfperf.tf_runtime import load_tensorflow, warm_runtime
-from pytest_tfperf.turns import Seats
+from pytest_tfperf.turns import TurnClients
 from pytest_tfperf.values import Table, Unknown
-from pytest_tfperf.variants.comparison import Apart
+from pytest_tfperf.variants.comparison import CompareInProcesses
 
 _FROM_GRAPPLER = ("graph_ops", "graph_reduction")
 _FROM_GRAPHS = (*_FROM_GRAPPLER, "xla_coverage")
@@ -58,8 +58,8 @@ class Settings:
     """
     How the profiles of one test are made.
 
-    `keep` is the folder that traces are kept under, if they are, `scratch` that of all else; `seats` where they meet a referee;
-    `apart` runs variants in processes of their own, where that can be done; `keeps` says of which profiles traces are kept, by name;
+    `keep` is the folder that traces are kept under, if they are, `scratch` that of all else; `turn_clients` gives their turn clients;
+    `compare_in_processes` runs variants in processes of their own, where that can be done; `keeps` says of which profiles traces are kept, by name;
     `registry` has the project's own metrics; `exclusive` keeps others from measuring meanwhile.
     """
 
@@ -70,8 +70,8 @@ class Settings:
     disabled: bool = False
     announce: Callable[[str], None] = lambda _: None
     notes: tuple[str, ...] = ()
-    seats: Seats | None = None
-    apart: Apart | None = None
+    turn_clients: TurnClients | None = None
+    compare_in_processes: CompareInProcesses | None = None
     keeps: Callable[[str], bool] = lambda _: True
     registry: Registry = field(default_factory=Registry)
     exclusive: Exclusive = measuring_alone
@@ -149,7 +149,9 @@ class Profiles:
             lambda path, before: settling_steps(read_session(path), before),
             self.settings.announce,
             self.settings.exclusive,
-            self.settings.seats(name, wanted.max_regression) if self.settings.seats else None,
+            self.settings.turn_clients(name, wanted.max_regression)
+            if self.settings.turn_clients
+            else None,
         )
         self._open.append(windows)
         try:

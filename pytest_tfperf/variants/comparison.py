@@ -195,7 +195,7 @@ def _cell(value: Value | None) -> str | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ComparisonCall:
     """
     One call of `compare` with data.
 
@@ -209,4 +209,4 @@ class Asked:
     measure: Callable[[str], tuple[Profile, Leaves]]
 
 
-Apart = Callable[[Asked], Comparison]
+CompareInProcesses = Callable[[ComparisonCall], Comparison]

@@ -19,7 +19,7 @@ from pytest_tfperf.results import Profile
 from pytest_tfperf.tf_runtime import least_block, sync_devices, warm_runtime
 from pytest_tfperf.variants.comparison import Comparison
 from pytest_tfperf.variants.outputs import Tolerance
-from pytest_tfperf.variants.rounds import SECONDS, Played, play_rounds
+from pytest_tfperf.variants.rounds import SECONDS, RoundTimes, run_rounds
 from pytest_tfperf.variants.steps import Variant, check_variants
 
 _MOST_STEPS = 10_000  # of a turn
@@ -28,7 +28,7 @@ _AGREE = 0.1  # two blocks of the warm-up: as the turns of one step spread on a 
 
 
 @dataclass(frozen=True, slots=True)
-class _Player:
+class _Repeated:
     """A variant, and how many of its steps a turn has."""
 
     step: Callable[[], Any]
@@ -52,7 +52,7 @@ def compare_steps(
     Let variants take turns until every ratio to the first is known within 1 %, or the time is over.
 
     Each is warmed up first. In a round every variant has one turn, in random order; a turn is one untimed step and then as many as
-    last 20 ms, with the devices synchronised at its end. When rounds end is `play_rounds`'s rule.
+    last 20 ms, with the devices synchronised at its end. When rounds end is `run_rounds`'s rule.
 
     Args:
         profiles: What was measured of the variants besides, by name; goes into the comparison as it is.
@@ -76,29 +76,31 @@ def compare_steps(
     return Comparison(turns=turns, profiles=profiles, notes=notes + more)
 
 
-def _rounds(variants: Sequence[Variant], max_seconds: float, sweep: Callable[[], object]) -> Played:
+def _rounds(
+    variants: Sequence[Variant], max_seconds: float, sweep: Callable[[], object]
+) -> RoundTimes:
     began = perf_counter()
-    players, notes = _warmed_up(variants, began, min(SECONDS, max_seconds) * _WARM_UP_SHARE)
-    turns, more = play_rounds(
-        {name: player.turn for name, player in players.items()}, max_seconds, began, sweep
+    repeated, notes = _warmed_up(variants, began, min(SECONDS, max_seconds) * _WARM_UP_SHARE)
+    turns, more = run_rounds(
+        {name: one.turn for name, one in repeated.items()}, max_seconds, began, sweep
     )
     return turns, notes + more
 
 
 def _warmed_up(
     variants: Sequence[Variant], began: float, seconds: float
-) -> tuple[dict[str, _Player], tuple[str, ...]]:
+) -> tuple[dict[str, _Repeated], tuple[str, ...]]:
     """The variants with the sizes of their turns, and notes on those that had not settled in their share of the time."""
     target = least_block()
-    players, notes = {}, []
+    repeated, notes = {}, []
     for index, variant in enumerate(variants, 1):
         size, settled = _warm_up(variant.step, target, began + seconds * index / len(variants))
-        players[variant.name] = _Player(variant.step, size)
+        repeated[variant.name] = _Repeated(variant.step, size)
         if not settled:
             notes.append(
                 f"the warm-up of {variant.name} was over before two of its blocks agreed within 10 %"
             )
-    return players, tuple(notes)
+    return repeated, tuple(notes)
 
 
 def _warm_up(step: Callable[[], Any], target: float, deadline: float) -> tuple[int, bool]:

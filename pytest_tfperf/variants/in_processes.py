@@ -1,5 +1,8 @@
 """
-`compare` with data: each variant runs in a process of its own, which runs the same test again up to this call; this one referees.
+Compare variants with data, each in a process of its own.
+
+A variant's process runs the same test again, up to this call of `compare`. This process is the
+coordinator.
 """
 
 from __future__ import annotations
@@ -15,38 +18,46 @@ from typing import Any
 import pytest
 
 from pytest_tfperf.checks.limits import SHARED_CPU
-from pytest_tfperf.child.cleanup import Janitor
-from pytest_tfperf.child.process import Player, start_side
-from pytest_tfperf.child.reports import last_lines, report_from
-from pytest_tfperf.child.server import Side, test_name
-from pytest_tfperf.child.turn_client import Over, play_turn, size_of_turn
+from pytest_tfperf.child.cleanup import Cleanup
+from pytest_tfperf.child.command import same_run, start_pytest
+from pytest_tfperf.child.process import ChildProcess
+from pytest_tfperf.child.reports import last_lines, node_key, report_from
+from pytest_tfperf.child.server import CoordinatedServer
+from pytest_tfperf.child.turn_runner import StepsExhausted, run_turn, turn_size
 from pytest_tfperf.errors import CaptureError, PairedError
-from pytest_tfperf.machine.cores import pinned, ranges, split_cores
+from pytest_tfperf.machine.cores import format_cores, pinned, split_cores
 from pytest_tfperf.machine.locks import Exclusive
 from pytest_tfperf.results import Profile
 from pytest_tfperf.tf_runtime import takes_whole_gpus
 from pytest_tfperf.turns import TURNS_WITH, Ready
 from pytest_tfperf.values import Json
-from pytest_tfperf.variants.comparison import Asked, Comparison
+from pytest_tfperf.variants.comparison import Comparison, ComparisonCall
 from pytest_tfperf.variants.outputs import check_outputs, leaves_from_json, leaves_to_json
-from pytest_tfperf.variants.rounds import SECONDS, NoMoreSteps, Played, play_rounds
+from pytest_tfperf.variants.rounds import SECONDS, NoMoreSteps, RoundTimes, run_rounds
 
-_LEAST_CORES = (
-    2  # a pipeline on one core is not what it is elsewhere: TensorFlow has as many threads as cores
+# TensorFlow has as many threads as cores: on one core a pipeline is not what it is elsewhere
+_LEAST_CORES = 2
+_WHOLE_GPU = (
+    "compare with data runs variants in processes of their own, and TensorFlow gives this process "
+    "all memory of the GPU: set TF_FORCE_GPU_ALLOW_GROWTH=true"
 )
-_GPU = (
-    "compare with data runs variants in processes of their own, and TensorFlow gives this process all memory of the GPU: "
-    "set TF_FORCE_GPU_ALLOW_GROWTH=true"
-)
 
 
-def can_run_apart() -> bool:
-    """Whether processes can be stopped and go on here."""
+def can_start_processes() -> bool:
+    """Return whether this system can stop processes and let them go on."""
     return hasattr(signal, "SIGSTOP") and hasattr(os, "killpg")
 
 
-class Variants:
-    """Runs the variants of one test's calls of `compare`; see `apart.Apart`."""
+class VariantProcesses:
+    """
+    Runs the variants of one test's calls of `compare`; see `comparison.CompareInProcesses`.
+
+    Args:
+        item: The test.
+        shares_cpu: True if workers of xdist use the same CPU.
+        announce: Shows what runs.
+        exclusive: Keeps other processes from measuring meanwhile.
+    """
 
     def __init__(
         self,
@@ -55,231 +66,223 @@ class Variants:
         announce: Callable[[str], None],
         exclusive: Exclusive,
     ) -> None:
-        self._item, self._shares_cpu, self._announce, self._exclusive = (
-            item,
-            shares_cpu,
-            announce,
-            exclusive,
-        )
+        self._item, self._shares_cpu = item, shares_cpu
+        self._announce, self._exclusive = announce, exclusive
         self._root = item.config.rootpath
-        self._test = test_name(item, self._root)
-        self._referee_cores, self._cores = split_cores(_LEAST_CORES)
+        self._test = node_key(item, self._root)
+        self._coordinator_cores, self._cores = split_cores(_LEAST_CORES)
         self._earlier: list[Json] = []
 
-    def __call__(self, asked: Asked) -> Comparison:
-        """See `apart.Apart`."""
+    def __call__(self, call: ComparisonCall) -> Comparison:
+        """Compare the variants of one call."""
         if takes_whole_gpus():
-            raise CaptureError(_GPU)
+            raise CaptureError(_WHOLE_GPU)
         try:
             with self._exclusive(self._announce):  # for all processes, of which one runs at a time
-                found = self._found(asked)
-        except (CaptureError, AssertionError) as error:  # which the test may expect, and go on
+                comparison = self._with_processes(call)
+        except (CaptureError, AssertionError) as error:  # the test may expect it, and go on
             self._earlier.append({"error": type(error).__name__, "message": str(error)})
             raise
-        self._earlier.append(_to_json(found))
-        return found
+        self._earlier.append(_to_json(comparison))
+        return comparison
 
-    def _found(self, asked: Asked) -> Comparison:
-        janitor, players = Janitor(), dict[str, Player]()
+    def _with_processes(self, call: ComparisonCall) -> Comparison:
+        cleanup, children = Cleanup(), dict[str, ChildProcess]()
         try:
-            return self._compared(asked, janitor, players)
+            return self._compared(call, cleanup, children)
         except PairedError as error:
             raise CaptureError(str(error)) from None
-        except (
-            KeyboardInterrupt,
-            pytest.exit.Exception,
-            pytest.fail.Exception,
-        ):  # the last is what plugins for time limits raise
-            for player in players.values():
-                player.kill()
+        # plugins for time limits raise the last
+        except (KeyboardInterrupt, pytest.exit.Exception, pytest.fail.Exception):
+            for child in children.values():
+                child.kill()
             raise
         finally:
-            for player in players.values():
-                player.close()
-            janitor.close()
+            for child in children.values():
+                child.close()
+            cleanup.close()
             self._announce("")
 
-    def _compared(self, asked: Asked, janitor: Janitor, players: dict[str, Player]) -> Comparison:
-        self._announce(f"comparing {', '.join(asked.profiles)}: starting a process for each")
-        file = self._test.partition("::")[0]
-        for variant in asked.profiles:
-            label = f"the process of variant {variant!r}"
-            players[variant] = start_side(
-                self._item.config, label, janitor, self._cores, root=self._root, files=[file]
-            )
-        for player in players.values():
-            self._collected(player)
-        ready = {
-            variant: self._ready(player, variant, asked.profiles[variant])
-            for variant, player in players.items()
+    def _compared(
+        self, call: ComparisonCall, cleanup: Cleanup, children: dict[str, ChildProcess]
+    ) -> Comparison:
+        """Compare the variants; `children` gets a process for each."""
+        names = ", ".join(call.profiles)
+        self._announce(f"comparing {names}: starting a process for each")
+        for variant in call.profiles:
+            children[variant] = self._started(variant, cleanup)
+        for child in children.values():
+            self._await_collected(child)
+        readies = {
+            variant: self._ready(child, variant, call.profiles[variant])
+            for variant, child in children.items()
         }
-        self._announce(
-            f"comparing {', '.join(asked.profiles)}, about {min(SECONDS, asked.max_seconds):.0f} s"
-        )
-        turns, notes = self._played(players, ready, asked.max_seconds)
-        ended = {variant: self._ended(player, variant) for variant, player in players.items()}
+        self._announce(f"comparing {names}, about {min(SECONDS, call.max_seconds):.0f} s")
+        turns, notes = self._turns(children, readies, call.max_seconds)
+        events = {variant: self._profiled(child, variant) for variant, child in children.items()}
         if not any(turns.values()):
-            raise CaptureError(f"not one round of turns was played: {notes[0]}")
-        notes = (*self._notes(ready), *notes)
-        if asked.tolerance is not None:
-            notes += check_outputs(
-                {variant: leaves_from_json(event["outputs"]) for variant, event in ended.items()},
-                asked.tolerance,
-            )
+            raise CaptureError(f"not one round of turns was run: {notes[0]}")
+        notes = (*self._notes(readies), *notes)
+        if call.tolerance is not None:
+            leaves = {
+                variant: leaves_from_json(event["outputs"]) for variant, event in events.items()
+            }
+            notes += check_outputs(leaves, call.tolerance)
         profiles = {
-            variant: _marked(Profile.from_json(event["profiled"]), variant, ended)
-            for variant, event in ended.items()
+            variant: _with_others(Profile.from_json(event["profiled"]), variant, events)
+            for variant, event in events.items()
         }
         return Comparison(turns=turns, profiles=profiles, notes=notes)
 
-    def _collected(self, player: Player) -> None:
-        """Wait until a process has collected the test, and let it stand still."""
-        player.await_collected()
-        if self._test not in player.collected:
+    def _started(self, variant: str, cleanup: Cleanup) -> ChildProcess:
+        file = self._test.partition("::")[0]
+        label = f"the process of variant {variant!r}"
+        run = same_run(self._item.config, label, self._root, [file])
+        return start_pytest(replace(run, cores=self._cores), cleanup)
+
+    def _await_collected(self, child: ChildProcess) -> None:
+        """Wait until a process has collected the test."""
+        child.await_collected()
+        if self._test not in child.collected:
             why = (
-                player.errors_of(self._test)
+                child.errors_of(self._test)
                 or "  collected a second time, the tests have other names"
             )
-            raise CaptureError(f"{player.label} has no test of this name:\n{why}")
+            raise CaptureError(f"{child.label} has no test of this name:\n{why}")
 
-    def _ready(self, player: Player, variant: str, profile: str) -> Ready:
-        """Let a process run the test until the other windows of the variant's profile are full."""
-        player.run(
-            self._test,
-            None,
-            part={"variant": variant, "profile": profile, "earlier": self._earlier},
-        )
-        event = player.next_event()
+    def _ready(self, child: ChildProcess, variant: str, profile: str) -> Ready:
+        """Let a process run the test until the variant's profile can be timed."""
+        part = {"variant": variant, "profile": profile, "earlier": self._earlier}
+        child.run(self._test, None, part)
+        event = child.next_event()
         if "ready" not in event:
-            raise self._failed(player, variant, event)
+            raise self._failed(child, variant, event)
         return Ready(**event["ready"])
 
-    def _played(
-        self, players: Mapping[str, Player], ready: Mapping[str, Ready], max_seconds: float
-    ) -> Played:
-        with pinned(self._referee_cores):
+    def _turns(
+        self,
+        children: Mapping[str, ChildProcess],
+        readies: Mapping[str, Ready],
+        max_seconds: float,
+    ) -> RoundTimes:
+        with pinned(self._coordinator_cores):
             turns = {
-                variant: _playing(player, variant, ready[variant])
-                for variant, player in players.items()
+                variant: _turn_of(child, variant, readies[variant])
+                for variant, child in children.items()
             }
-            return play_rounds(turns, max_seconds, perf_counter())
+            return run_rounds(turns, max_seconds, perf_counter())
 
-    def _ended(self, player: Player, variant: str) -> dict[str, Any]:
-        """What a process says when its profile is made."""
-        player.end_turns()
-        event = player.next_event()
+    def _profiled(self, child: ChildProcess, variant: str) -> dict[str, Any]:
+        """Return the event of a process whose profile is complete."""
+        child.end_turns()
+        event = child.next_event()
         if "profiled" not in event:
-            raise self._failed(player, variant, event)
+            raise self._failed(child, variant, event)
         return event
 
-    def _failed(self, player: Player, variant: str, event: Mapping[str, Any]) -> CaptureError:
-        """Why a process has come to the end of the test without the profile."""
+    def _failed(self, child: ChildProcess, variant: str, event: Mapping[str, Any]) -> CaptureError:
+        """Return why a process has come to the end of the test without the profile."""
         if "stopped" in event:
             return CaptureError(
                 f"variant {variant!r} stopped the run in its process: {event['stopped']}"
             )
-        reports = [report_from(self._item, data) for data in player.reports]
-        for report in reports:
+        for report in [report_from(self._item, data) for data in child.reports]:
             if report.failed:
                 printed = "".join(
                     f"\n{title}:\n{text}" for title, text in report.sections if text.strip()
                 )
-                return CaptureError(
-                    f"variant {variant!r} fails in its process:\n{last_lines(report.longreprtext + printed)}"
-                )
+                lines = last_lines(report.longreprtext + printed)
+                return CaptureError(f"variant {variant!r} fails in its process:\n{lines}")
             if report.skipped:
                 return CaptureError(
                     f"variant {variant!r} is skipped in its process: {report.longreprtext}"
                 )
         return CaptureError(
-            f"the process of variant {variant!r} came to the end of the test without this call of compare: run again, a test must take "
-            "the same way"
+            f"the process of variant {variant!r} came to the end of the test without this call of "
+            "compare: run again, a test must take the same way"
         )
 
-    def _notes(self, ready: Mapping[str, Ready]) -> tuple[str, ...]:
-        """Where the variants ran, and what makes their steps differ."""
-        where = (
-            f"on core{'s' * (len(self._cores) > 1)} {ranges(self._cores)}"
-            if self._cores
-            else "on any core"
-        )
-        notes = [f"each variant ran in a process of its own, {where}"]
-        batches = {variant: one.workload.get("batch") for variant, one in ready.items()}
+    def _notes(self, readies: Mapping[str, Ready]) -> tuple[str, ...]:
+        """Return where the variants ran, and what makes their steps differ."""
+        where = format_cores(self._cores) if self._cores else "any core"
+        notes = [f"each variant ran in a process of its own, on {where}"]
+        batches = {variant: ready.workload.get("batch") for variant, ready in readies.items()}
         if len(set(batches.values())) > 1:
             sizes = ", ".join(
-                f"{batch if batch is not None else 'unknown'} of {variant}"
+                f"{'unknown' if batch is None else batch} of {variant}"
                 for variant, batch in batches.items()
             )
             notes.append(
-                f"batch sizes differ ({sizes}), so that a step is not the same work: compare throughput"
+                f"batch sizes differ ({sizes}), so that a step is not the same work: "
+                "compare throughput"
             )
         return (*notes, SHARED_CPU) if self._shares_cpu else tuple(notes)
 
 
-class Part:
-    """In a variant's process: answers calls of `compare` up to that which the process is for; see `apart.Apart`."""
+class VariantClient:
+    """
+    Answers calls of `compare` in a variant's process, up to the one that the process is for.
 
-    def __init__(self, side: Side, part: Mapping[str, Any]) -> None:
-        self._side, self._variant, self._profile = side, part["variant"], part["profile"]
+    See `comparison.CompareInProcesses`.
+    """
+
+    def __init__(self, server: CoordinatedServer, part: Mapping[str, Any]) -> None:
+        self._server, self._variant, self._profile = server, part["variant"], part["profile"]
         self._earlier = list(part["earlier"])
 
-    def __call__(self, asked: Asked) -> Comparison:
-        """See `apart.Apart`; the call that the process is for does not return."""
+    def __call__(self, call: ComparisonCall) -> Comparison:
+        """Answer a call; the one that the process is for does not return."""
         if self._earlier:
             return _from_json(self._earlier.pop(0))
-        if asked.profiles.get(self._variant) != self._profile:
-            others = ", ".join(asked.profiles.values())
+        if call.profiles.get(self._variant) != self._profile:
+            others = ", ".join(call.profiles.values())
             raise CaptureError(
-                f"run again, this call of compare has other variants: {others} and no {self._profile}"
+                f"run again, this call of compare has other variants: {others} "
+                f"and no {self._profile}"
             )
-        profile, leaves = asked.measure(self._variant)
-        self._side.ask(profiled=profile.to_json(), outputs=leaves_to_json(leaves))
-        pytest.exit("all that is wanted of this process is done")
+        profile, leaves = call.measure(self._variant)
+        self._server.ask(profiled=profile.to_json(), outputs=leaves_to_json(leaves))
+        pytest.exit("this process has done its work")
 
 
-def _playing(player: Player, variant: str, ready: Ready) -> Callable[[], float]:
-    """What plays a turn of a variant."""
+def _turn_of(child: ChildProcess, variant: str, ready: Ready) -> Callable[[], float]:
+    """Return what runs a turn of a variant."""
     chance = random.SystemRandom()
 
-    def play() -> float:
+    def run() -> float:
         try:
-            return play_turn(player, size_of_turn([ready], chance), ready)
-        except Over:
+            return run_turn(child, turn_size([ready], chance), ready)
+        except StepsExhausted:
             raise NoMoreSteps(
                 f"the data of {variant} ended within a turn, and cannot be started again"
             ) from None
 
-    return play
+    return run
 
 
-def _marked(profile: Profile, variant: str, variants: Iterable[str]) -> Profile:
-    """The profile with a word on whom it took turns with."""
+def _with_others(profile: Profile, variant: str, variants: Iterable[str]) -> Profile:
+    """Return the profile with the names of the variants that it took turns with."""
     value = profile.value("step_time")
-    others = [other for other in variants if other != variant]
-    return replace(
-        profile,
-        metrics={
-            **profile.metrics,
-            "step_time": replace(value, detail={**value.detail, TURNS_WITH: others}),
-        },
-    )
+    others = [name for name in variants if name != variant]
+    step_time = replace(value, detail={**value.detail, TURNS_WITH: others})
+    return replace(profile, metrics={**profile.metrics, "step_time": step_time})
 
 
-def _to_json(found: Comparison) -> Json:
-    profiles = {variant: profile.to_json() for variant, profile in found.profiles.items()}
+def _to_json(comparison: Comparison) -> Json:
     return {
-        "turns": {variant: list(turns) for variant, turns in found.turns.items()},
-        "profiles": profiles,
-        "notes": list(found.notes),
+        "turns": {variant: list(turns) for variant, turns in comparison.turns.items()},
+        "profiles": {
+            variant: profile.to_json() for variant, profile in comparison.profiles.items()
+        },
+        "notes": list(comparison.notes),
     }
 
 
 def _from_json(data: Json) -> Comparison:
-    """What an earlier call found, or how it failed."""
+    """Return the result of an earlier call, or raise its error."""
     if "error" in data:
-        raise {error.__name__: error for error in (CaptureError, AssertionError)}[data["error"]](
-            data["message"]
-        )
+        errors = {error.__name__: error for error in (CaptureError, AssertionError)}
+        raise errors[data["error"]](data["message"])
     return Comparison(
         turns={variant: tuple(turns) for variant, turns in data["turns"].items()},
         profiles={

@@ -14,20 +14,20 @@ SECONDS = 10.0
 """For all rounds; those that an interval needs at least may take longer."""
 _NARROW = math.log(1.01)
 
-Played = tuple[dict[str, tuple[float, ...]], tuple[str, ...]]
+RoundTimes = tuple[dict[str, tuple[float, ...]], tuple[str, ...]]
 """Seconds of a step in each round by variant, and notes."""
 
 
 class NoMoreSteps(Exception):
-    """A variant could not play its turn to the end: says why."""
+    """A variant had no more steps within its turn: the message says why."""
 
 
-def play_rounds(
-    players: Mapping[str, Callable[[], float]],
+def run_rounds(
+    run_turn: Mapping[str, Callable[[], float]],
     max_seconds: float,
     began: float,
     before_each: Callable[[], object] = lambda: None,
-) -> Played:
+) -> RoundTimes:
     """
     Let variants take turns, in random order in each round.
 
@@ -36,22 +36,22 @@ def play_rounds(
     99 % intervals missed the truth).
 
     Args:
-        players: By variant what plays a turn and gives the seconds of a step in it, or raises NoMoreSteps.
+        run_turn: By variant, runs a turn and returns the seconds of a step, or raises NoMoreSteps.
         max_seconds: For all rounds, from `began` on; one there always is.
     """
     seed = random.SystemRandom().randrange(2**32)
     order = random.Random(seed)  # noqa: S311 - of turns, and not the user's own
-    turns: dict[str, list[float]] = {name: [] for name in players}
+    turns: dict[str, list[float]] = {name: [] for name in run_turn}
     longest, ended = 0.0, ""
     while not ended and _goes_on(turns, perf_counter() - began, longest, max_seconds):
         start = perf_counter()
         before_each()
         try:
-            played = {name: players[name]() for name in order.sample(list(players), len(players))}
+            times = {name: run_turn[name]() for name in order.sample(list(run_turn), len(run_turn))}
         except NoMoreSteps as error:
             ended = str(error)
         else:
-            for name, step_s in played.items():
+            for name, step_s in times.items():
                 turns[name].append(step_s)
             longest = max(longest, perf_counter() - start)
     notes = (ended,) if ended else _too_few(turns, perf_counter() - began)

@@ -35,8 +35,8 @@ def pytest_runtest_protocol(item):
         process.READY_S = usual
 
 
-class StandIn:
-    """What `tf_profile` is here: `during` is called in every turn, and told how many there were."""
+class FakeProfiler:
+    """The fake `tf_profile`; `during` is called in every turn with the number of turns so far."""
 
     def __init__(self, settings):
         self._settings = settings
@@ -53,13 +53,13 @@ class StandIn:
         times=True,
         **metrics,
     ):
-        seat = (
-            self._settings.seats(name, self._settings.wanted.max_regression)
-            if self._settings.seats and times
+        client = (
+            self._settings.turn_clients(name, self._settings.wanted.max_regression)
+            if self._settings.turn_clients and times
             else None
         )
-        if seat is not None:
-            turn = seat.ready(
+        if client is not None:
+            turn = client.ready(
                 Ready(workload=workload, call_s=1e-4, least_s=1e-3, most_calls=most_calls)
             )
             noise = itertools.cycle([1.0005, 0.9995])
@@ -67,7 +67,7 @@ class StandIn:
                 if turn is None:
                     break
                 during(n)
-                turn = seat.played(step_s * next(noise))
+                turn = client.ran(step_s * next(noise))
         if self._settings.keep is not None and self._settings.keeps(name):
             self._settings.keep.mkdir(parents=True)
             (self._settings.keep / "trace").write_text(str(step_s))
@@ -88,4 +88,4 @@ class StandIn:
         shutil.rmtree(self._folder)
 
 
-pytest_tfperf.plugin.items.TfProfile = StandIn
+pytest_tfperf.plugin.items.TfProfile = FakeProfiler

@@ -91,16 +91,20 @@ class Run:
         """Those of this run, without the first."""
         return [pid for pid in with_variable(_RUN, self.id) if pid != self.process.pid]
 
-    def side(self, name):
-        """The process that runs on this side: `tree` or `ref`."""
-        folder = {"tree": str(self.project.path), "ref": str(self.project.folder / "tmp")}[name]
-        sides = [pid for pid in self.processes() if "--tfperf-side" in _command(pid)]
+    def child(self, version):
+        """The process that runs this version, `tree` or `ref`."""
+        folder = {"tree": str(self.project.path), "ref": str(self.project.folder / "tmp")}[version]
+        children = [pid for pid in self.processes() if "--tfperf-child" in _command(pid)]
         return next(
-            (pid for pid in sides if str(Path(f"/proc/{pid}/cwd").readlink()).startswith(folder)),
+            (
+                pid
+                for pid in children
+                if str(Path(f"/proc/{pid}/cwd").readlink()).startswith(folder)
+            ),
             None,
         )
 
-    def janitor(self):
+    def cleanup(self):
         return next(pid for pid in self.processes() if "cleanup_script.py" in _command(pid))
 
     def left(self):

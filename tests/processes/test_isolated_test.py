@@ -6,10 +6,12 @@ import signal
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from contextlib import suppress
 
 import pytest
+from helpers.processes import until
 
-from pytest_tfperf.child.isolated_test import autoclustering_flags, other_flags
+from pytest_tfperf.child.xla_flags import autoclustering_flags, differing_flags
 
 # a test is profiled if it uses the fixture; this one does nothing
 CONFTEST = """
@@ -377,6 +379,8 @@ def run_to_the_end_of_all(suite, *arguments):
         text=True,
         timeout=60,
     )
+    with suppress(AssertionError):  # the cleanup process ends last
+        until(lambda: not list(temporary.iterdir()))
     return done.returncode, done.stdout, list(temporary.iterdir())
 
 
@@ -419,20 +423,30 @@ def test_a_failure_of_the_process_asks_nothing_of_hooks_that_know_the_item(suite
 
 
 def test_a_plugin_that_fails_a_test_for_its_time_ends_the_process(suite):
-    suite.write("def test_it(tf_profile): time.sleep(600)\ndef test_next(tf_profile): pass\n")
+    suite.write(
+        """
+def test_it(tf_profile):
+    open("running", "w").close()
+    time.sleep(600)
+
+def test_next(tf_profile): pass
+"""
+    )
     suite.pytester.makeconftest(
         CONFTEST
         + """
 import os, signal
 
 def too_long(*_):
-    pytest.fail("took too long")
+    if os.path.exists("running"):
+        pytest.fail("took too long")
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
     if item.name == "test_it" and "TF_XLA_FLAGS" not in os.environ:
         signal.signal(signal.SIGALRM, too_long)
-        signal.setitimer(signal.ITIMER_REAL, 1)
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
     return (yield)
 """
     )
@@ -478,11 +492,6 @@ def test_a_file_of_flags_that_is_not_there_is_an_error(suite, monkeypatch):
     result.stdout.fnmatch_lines(["*No such file or directory: 'nowhere' in the setup of *"])
 
 
-class InOwnProcess:
-    class pluginmanager:
-        hasplugin = staticmethod(lambda name: True)
-
-
 @pytest.mark.parametrize(
     ("flags", "notes"),
     [
@@ -498,4 +507,4 @@ class InOwnProcess:
 )
 def test_other_values_of_the_flags_are_said(monkeypatch, flags, notes):
     monkeypatch.setenv("TF_XLA_FLAGS", flags)
-    assert other_flags(InOwnProcess) == notes
+    assert differing_flags() == notes

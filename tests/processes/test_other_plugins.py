@@ -1,6 +1,6 @@
 """
 Other plugins and kinds of tests beside profiled ones: the same said of them in a plain run, in workers, in processes of their own,
-and in the sides of a paired run. A stand-in measures, all else is real.
+and in both versions of a paired run. A fake measures, all else is real.
 """
 
 import json
@@ -18,8 +18,7 @@ import json
 def pytest_sessionfinish(session):
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     option = session.config.option
-    inner = getattr(option, "tfperf_side", None) or getattr(option, "tfperf_own_process", None)
-    if reporter is not None and not inner:
+    if reporter is not None and getattr(option, "tfperf_child", None) is None:
         found = {kind: sorted({one.nodeid.partition("::")[2] for one in reports}) for kind, reports in reporter.stats.items() if kind}
         (session.config.rootpath / "said.json").write_text(json.dumps(found))
 """
@@ -161,7 +160,7 @@ FEW = [
         pytest.param([], {"OWN": "1"}, AGAIN, marks=pytest.mark.slow),
         ([], {"AGAINST": "1", "against": "HEAD"}, ONCE),
     ],
-    ids=["plain", "workers", "own processes", "all own processes", "sides"],
+    ids=["plain", "workers", "own processes", "all own processes", "versions"],
 )
 def test_all_kinds_of_tests_under_all_plugins_are_what_they_are(
     kinds, arguments, options, expected
@@ -180,7 +179,7 @@ def test_all_kinds_of_tests_under_all_plugins_are_what_they_are(
     assert tests["test_skips"]["checks"] == []
     assert (
         "test_suite.py::test_by_chance: its workload" not in run.text
-    )  # NEW, did the sides draw each for itself
+    )  # NEW, did the versions draw each for itself
     assert "model.py" in run.text.partition("tests coverage")[2]
 
 
@@ -191,7 +190,7 @@ import pytest
 from pytest_tfperf.machine.locks import held
 
 def measuring():
-    # what a profile does; of two sides their referee holds the lock
+    # what a profile does; the coordinator of a paired run holds the lock
     return nullcontext() if "AGAINST" in os.environ else held(["cpu"], print)
 
 pytestmark = pytest.mark.tfperf(autocluster="OWN" in os.environ)
@@ -218,7 +217,7 @@ def slow(tmp_path_factory):
 @pytest.mark.parametrize(
     "options",
     [{}, {"OWN": "1"}, {"AGAINST": "1", "against": "HEAD"}],
-    ids=["plain", "own process", "sides"],
+    ids=["plain", "own process", "versions"],
 )
 @pytest.mark.parametrize("method", ["signal", "thread"])
 def test_a_limit_of_time_leaves_nothing(slow, method, options):
@@ -286,7 +285,7 @@ def test_next(tf_profile):
 """
 
 
-def test_a_side_that_runs_a_test_again_is_no_side(tmp_path):
+def test_a_version_that_runs_a_test_again_is_refused(tmp_path):
     project = project_of(tmp_path, TWICE)
     (project.path / "conftest.py").write_text(CONFTEST + RUNS_ALL_AGAIN)
     run = project.run()
@@ -298,7 +297,7 @@ def test_a_side_that_runs_a_test_again_is_no_side(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "options"),
     [([], {}), (["-p", "xdist", "-n2"], {}), ([], {"against": "HEAD"})],
-    ids=["plain", "workers", "sides"],
+    ids=["plain", "workers", "versions"],
 )
 def test_what_failed_is_run_first_or_alone_and_the_first_failure_stops(
     tmp_path, arguments, options

@@ -17,7 +17,7 @@ SUITE = dedent("""\
     @pytest.mark.parametrize("kind", ["short", "long" * 20])
     def test_step(request, kind):
         announce = announcer(request.node, "QUIET" not in os.environ)
-        announce("waiting for the seat, for as long as it takes")
+        announce("waiting for the lock, for as long as it takes")
         announce("measuring, about 3 s")
         announce("")
     """)

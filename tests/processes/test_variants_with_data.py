@@ -22,12 +22,12 @@ from helpers import builders
 import pytest
 
 import pytest_tfperf.plugin.items
-from pytest_tfperf.variants import in_processes
-from pytest_tfperf.variants.comparison import Asked
-from pytest_tfperf.machine import locks
-from pytest_tfperf.variants.outputs import Tolerance
 from pytest_tfperf.child import process
+from pytest_tfperf.machine import locks
 from pytest_tfperf.turns import Ready
+from pytest_tfperf.variants import in_processes
+from pytest_tfperf.variants.comparison import ComparisonCall
+from pytest_tfperf.variants.outputs import Tolerance
 
 pytest_tfperf.plugin.items.describe = lambda: builders.LAPTOP
 in_processes.takes_whole_gpus = lambda: False
@@ -39,9 +39,10 @@ class Light:
         self.settings, self.profiles = settings, {}
 
     def __call__(self, step, name, batch=4, most=10**9, time_of_step=0.002):
-        seat = self.settings.seats(name, None) if self.settings.seats else None
+        clients = self.settings.turn_clients
+        client = clients(name, None) if clients else None
         workload = {"inputs": [], "batch": batch}
-        turn = seat.ready(Ready(workload=workload, call_s=time_of_step, least_s=time_of_step, most_calls=None)) if seat else None
+        turn = client.ready(Ready(workload=workload, call_s=time_of_step, least_s=time_of_step, most_calls=None)) if client else None
         while turn is not None and most > 0:
             for _ in range(turn.untimed):
                 step()
@@ -49,7 +50,7 @@ class Light:
             for _ in range(turn.timed):
                 step()
             most -= turn.untimed + turn.timed
-            turn = seat.played((time.perf_counter() - start) / turn.timed)
+            turn = client.ran((time.perf_counter() - start) / turn.timed)
         self.profiles[name] = builders.profile(name, workload, step_time=time_of_step)
         return self.profiles[name]
 
@@ -57,7 +58,7 @@ class Light:
         names = {variant: f"{name} {variant}".strip() for variant in steps}
         measure = lambda variant: (self(steps[variant], names[variant], **options.get(variant, {})), {"output": (outputs or {}).get(variant)})
         tolerance = Tolerance() if outputs else None
-        found = self.settings.apart(Asked(profiles=names, max_seconds=max_seconds, tolerance=tolerance, measure=measure))
+        found = self.settings.compare_in_processes(ComparisonCall(profiles=names, max_seconds=max_seconds, tolerance=tolerance, measure=measure))
         self.profiles |= {profile.name: profile for profile in found.profiles.values()}
         return found
 
@@ -79,7 +80,7 @@ from pytest_tfperf.errors import CaptureError, UnknownMetric
 HERE = Path(__file__).parent
 
 def in_child():
-    return any(argument.startswith("--tfperf-side") for argument in sys.orig_argv)
+    return any(argument.startswith("--tfperf-child") for argument in sys.orig_argv)
 
 def fast():
     time.sleep(0.002)
@@ -271,7 +272,7 @@ class Project:
 
     def _runs(self, pid):
         try:
-            return (pid / "cwd").readlink() == self.path and b"--tfperf-side" in (
+            return (pid / "cwd").readlink() == self.path and b"--tfperf-child" in (
                 pid / "cmdline"
             ).read_bytes()
         except OSError:
@@ -473,7 +474,8 @@ def test_pipelines(tf_profile):
 def test_real_pipelines(tmp_path):
     project = Project(tmp_path, test_live=LIVE)
     (project.path / "conftest.py").write_text(
-        "from pytest_tfperf.variants import in_processes\nin_processes._TIMED_S = in_processes._UNTIMED_S = 0.02\n"
+        "from pytest_tfperf.child import turn_runner\n"
+        "turn_runner._PIPELINE_S = turn_runner._PIPELINE_UNTIMED_S = 0.02\n"
     )
     outcomes, output = project.run("-o", "tfperf_max_seconds=1", "--tfperf-trace-dir=traces")
     assert "[plain] FAIL: xla_clusters was 0, wanted exactly 1" in str(

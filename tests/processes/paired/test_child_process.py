@@ -2,68 +2,55 @@
 
 import os
 import signal
-import sys
 
 import pytest
 from helpers.processes import state, until
-from helpers.scripted_side import speaking
+from helpers.scripted_child import scripted
 
-from pytest_tfperf.child import process as player_module
-from pytest_tfperf.child.process import Player
+from pytest_tfperf.child import process as process_module
+from pytest_tfperf.child.process import ChildProcess
 from pytest_tfperf.errors import PairedError
 from pytest_tfperf.machine.cores import pinned
 
-COLLECTED = (
-    "task = hear(); say(collected=['test_a.py::test'], profiled=['test_a.py::test'], errors={});"
-)
+COLLECTED = "task = receive(); send(collected=['test_a.py::test'], profiled=['test_a.py::test'], errors={});"
 
 
 @pytest.fixture
-def play(janitor, tmp_path):
-    """Starts a player that runs this code."""
-    players = []
+def start(cleanup, tmp_path):
+    """Start a child process that runs some code."""
+    children = []
 
-    def start(code, cores=(), environment=None, shows_output=False):
-        players.append(
-            Player(
-                "the one on main",
-                speaking(code),
-                tmp_path,
-                environment or {},
-                cores,
-                janitor,
-                shows_output,
-            )
-        )
-        return players[-1]
+    def new(code, **launch):
+        children.append(ChildProcess(scripted(code, folder=tmp_path, **launch), cleanup))
+        return children[-1]
 
-    yield start
-    for one in players:
+    yield new
+    for one in children:
         one.kill()
 
 
-def collect(player, **task):
+def collect(child, **task):
     """Name a task, and wait until it has collected."""
-    player.say(**task)
-    player.await_collected()
+    child.send(**task)
+    child.await_collected()
 
 
-def pid_of(player):
-    return player._process.pid
+def pid_of(child):
+    return child._process.pid
 
 
-def test_it_cannot_be_started(janitor, tmp_path):
+def test_it_cannot_be_started(cleanup, tmp_path):
     with pytest.raises(PairedError, match=r"the one on main cannot be started in .*nowhere: "):
-        Player("the one on main", lambda _: [sys.executable], tmp_path / "nowhere", {}, (), janitor)
+        ChildProcess(scripted("", folder=tmp_path / "nowhere"), cleanup)
 
 
-def test_it_collects(play, tmp_path):
-    player = play(
-        "task = hear(); say(collected=[os.getcwd(), os.environ['A'], *task['files']], profiled=[], errors={})",
+def test_it_collects(start, tmp_path):
+    child = start(
+        "task = receive(); send(collected=[os.getcwd(), os.environ['A'], *task['files']], profiled=[], errors={})",
         environment={"A": "b"},
     )
-    collect(player, files=["test_a.py"])
-    assert player.collected == {str(tmp_path), "b", "test_a.py"}
+    collect(child, files=["test_a.py"])
+    assert child.collected == {str(tmp_path), "b", "test_a.py"}
 
 
 @pytest.mark.parametrize(
@@ -76,55 +63,55 @@ def test_it_collects(play, tmp_path):
         ({}, "test_a.py::test", ""),
     ],
 )
-def test_errors_of_a_file_are_its_own_and_those_of_its_folders(play, errors, file, text):
-    player = play(f"hear(); say(collected=[], profiled=[], errors={errors!r})")
-    collect(player)
-    assert player.errors_of(file) == text
+def test_errors_of_a_file_are_its_own_and_those_of_its_folders(start, errors, file, text):
+    child = start(f"receive(); send(collected=[], profiled=[], errors={errors!r})")
+    collect(child)
+    assert child.errors_of(file) == text
 
 
-def test_it_stands_still_but_when_it_is_asked(play):
-    player = play(f"{COLLECTED} hear(); say(turn=1); time.sleep(600)")
-    collect(player)
-    assert state(pid_of(player)) == "T"
-    player.say(go=True)
-    assert player.next_event() == {"turn": 1}
-    until(lambda: state(pid_of(player)) == "T")
+def test_it_stands_still_but_when_it_is_asked(start):
+    child = start(f"{COLLECTED} receive(); send(turn=1); time.sleep(600)")
+    collect(child)
+    assert state(pid_of(child)) == "T"
+    child.send(go=True)
+    assert child.next_event() == {"turn": 1}
+    until(lambda: state(pid_of(child)) == "T")
 
 
-def test_what_it_has_started_stands_still_with_it(play):
-    player = play(
-        "child = subprocess.Popen(['sleep', '600']); hear(); say(collected=[], profiled=[], errors={'': str(child.pid)}); hear()"
+def test_what_it_has_started_stands_still_with_it(start):
+    child = start(
+        "child = subprocess.Popen(['sleep', '600']); receive(); send(collected=[], profiled=[], errors={'': str(child.pid)}); receive()"
     )
-    collect(player)
-    child = int(player.errors_of("test_a.py"))
-    until(lambda: state(child) == "T")
-    player.kill()
-    assert not state(pid_of(player))
-    until(lambda: not state(child))
+    collect(child)
+    grandchild = int(child.errors_of("test_a.py"))
+    until(lambda: state(grandchild) == "T")
+    child.kill()
+    assert not state(pid_of(child))
+    until(lambda: not state(grandchild))
 
 
-def test_reports_and_warnings_of_the_running_test(play):
-    player = play(
-        f"{COLLECTED}\nfor i in range(2): say(warning=hear()['run']); say(report={{'i': i}}); say(ended=True)"
+def test_reports_and_warnings_of_the_running_test(start):
+    child = start(
+        f"{COLLECTED}\nfor i in range(2): send(warning=receive()['run']); send(report={{'i': i}}); send(ended=True)"
     )
-    collect(player)
-    player.run("test_a.py::test", None)
-    assert player.next_event() == {"ended": True}
-    assert (player.reports, player.warnings) == ([{"i": 0}], ["test_a.py::test"])
-    player.run("again", None)
-    player.next_event()
-    assert (player.reports, player.warnings) == ([{"i": 1}], ["again"])
+    collect(child)
+    child.run("test_a.py::test", None)
+    assert child.next_event() == {"ended": True}
+    assert (child.reports, child.warnings) == ([{"i": 0}], ["test_a.py::test"])
+    child.run("again", None)
+    child.next_event()
+    assert (child.reports, child.warnings) == ([{"i": 1}], ["again"])
 
 
-def test_an_event_that_is_put_back_is_the_next(play):
-    player = play(f"{COLLECTED} hear(); say(a=1); hear(); say(b=2); hear()")
-    collect(player)
-    player.say()
-    player.put_back(player.next_event())
-    player.end_turns()  # nobody waits for turns
-    assert player.next_event() == {"a": 1}
-    player.end_turns()
-    assert player.next_event() == {"b": 2}
+def test_an_event_that_is_put_back_is_the_next(start):
+    child = start(f"{COLLECTED} receive(); send(a=1); receive(); send(b=2); receive()")
+    collect(child)
+    child.send()
+    child.put_back(child.next_event())
+    child.end_turns()  # nobody waits for turns
+    assert child.next_event() == {"a": 1}
+    child.end_turns()
+    assert child.next_event() == {"b": 2}
 
 
 @pytest.mark.parametrize(
@@ -136,156 +123,156 @@ def test_an_event_that_is_put_back_is_the_next(play):
         ("raise ValueError('no such model')", "ended with exit status 1"),
     ],
 )
-def test_its_end_is_told_with_its_output(play, code, how):
-    player = play(f"{COLLECTED}\nprint('said before', flush=True)\nhear()\n{code}")
-    collect(player)
-    player.run("test", None)
+def test_its_end_is_told_with_its_output(start, code, how):
+    child = start(f"{COLLECTED}\nprint('said before', flush=True)\nreceive()\n{code}")
+    collect(child)
+    child.run("test", None)
     with pytest.raises(
         PairedError, match=f"the one on main {how}\n  its stderr:\n  said before"
     ) as error:
-        player.next_event()
+        child.next_event()
     assert ("no such model" in str(error.value)) == ("model" in code)
-    assert player.has_ended
+    assert child.has_ended
 
 
-def test_it_stops_before_it_has_collected(play):
-    player = play(
-        "print('some words', flush=True); hear(); say(stopped='no GPU here'); time.sleep(600)"
+def test_it_stops_before_it_has_collected(start):
+    child = start(
+        "print('some words', flush=True); receive(); send(stopped='no GPU here'); time.sleep(600)"
     )
     with pytest.raises(
         PairedError,
         match=r"(?s)the one on main stopped before it had collected: no GPU here.*some words",
     ):
-        collect(player)
-    assert player.has_ended
+        collect(child)
+    assert child.has_ended
 
 
-def test_its_end_before_it_hears(play):
-    player = play("sys.exit(4)")
-    player._process.wait()
+def test_its_end_before_it_hears(start):
+    child = start("sys.exit(4)")
+    child._process.wait()
     with pytest.raises(PairedError, match="ended with exit status 4"):
-        collect(player)
+        collect(child)
 
 
-def test_it_is_killed_while_it_stands_still(play):
-    player = play(f"{COLLECTED} hear()")
-    collect(player)
-    os.kill(pid_of(player), signal.SIGKILL)
+def test_it_is_killed_while_it_stands_still(start):
+    child = start(f"{COLLECTED} receive()")
+    collect(child)
+    os.kill(pid_of(child), signal.SIGKILL)
     with pytest.raises(PairedError, match="ended with SIGKILL"):
-        player.run("test", None)
-        player.next_event()
-    assert player.has_ended
+        child.run("test", None)
+        child.next_event()
+    assert child.has_ended
 
 
-def test_its_end_is_known_though_what_it_forked_keeps_its_connection(play, monkeypatch):
-    monkeypatch.setattr(player_module, "_GLANCE_S", 0.05)
-    player = play(
-        f"{COLLECTED} hear(); child = os.fork() or time.sleep(600); os.write(1, str(child).encode() + b'\\n'); os._exit(9)"
+def test_its_end_is_known_though_what_it_forked_keeps_its_connection(start, monkeypatch):
+    monkeypatch.setattr(process_module, "_GLANCE_S", 0.05)
+    child = start(
+        f"{COLLECTED} receive(); child = os.fork() or time.sleep(600); os.write(1, str(child).encode() + b'\\n'); os._exit(9)"
     )
-    collect(player)
-    player.run("test", None)
+    collect(child)
+    child.run("test", None)
     with pytest.raises(PairedError, match="ended with exit status 9") as error:
-        player.next_event()
-    child = int(str(error.value).split()[-1])
-    until(lambda: not state(child))
+        child.next_event()
+    grandchild = int(str(error.value).split()[-1])
+    until(lambda: not state(grandchild))
 
 
-def test_it_closes_its_connection_and_lives_on(play, monkeypatch):
-    monkeypatch.setattr(player_module, "GRACE_S", 0.05)
-    player = play(f"{COLLECTED} lines.close(); channel.close(); time.sleep(600)")
-    collect(player)
+def test_it_closes_its_connection_and_lives_on(start, monkeypatch):
+    monkeypatch.setattr(process_module, "GRACE_S", 0.05)
+    child = start(f"{COLLECTED} lines.close(); channel.close(); time.sleep(600)")
+    collect(child)
     with pytest.raises(PairedError, match="the one on main closed its connection"):
-        player.next_event()
-    assert not state(pid_of(player))
+        child.next_event()
+    assert not state(pid_of(child))
 
 
-def test_it_hangs(play):
-    player = play(f"print('deep in thought', flush=True); {COLLECTED} time.sleep(600)")
-    collect(player)
+def test_it_hangs(start):
+    child = start(f"print('deep in thought', flush=True); {COLLECTED} time.sleep(600)")
+    collect(child)
     with pytest.raises(PairedError, match=r"(?s)did not answer within 0 s.*deep in thought"):
-        player.next_event(0.1)
-    assert not state(pid_of(player))
-    assert player.has_ended
+        child.next_event(0.1)
+    assert not state(pid_of(child))
+    assert child.has_ended
 
 
-def test_one_that_never_says_a_word_hangs_too(play, monkeypatch):
-    monkeypatch.setattr(player_module, "READY_S", 0.1)
+def test_one_that_never_says_a_word_hangs_too(start, monkeypatch):
+    monkeypatch.setattr(process_module, "READY_S", 0.1)
     with pytest.raises(PairedError, match="did not answer"):
-        collect(play("time.sleep(600)"))
+        collect(start("time.sleep(600)"))
 
 
-def test_a_long_message_is_no_deadlock(play, monkeypatch):
+def test_a_long_message_is_no_deadlock(start, monkeypatch):
     long = "x" * 3_000_000
-    player = play(f"{COLLECTED} say(length=len(hear()['text'])); hear()")
-    collect(player)
-    player.say(text=long)
-    assert player.next_event() == {"length": len(long)}
+    child = start(f"{COLLECTED} send(length=len(receive()['text'])); receive()")
+    collect(child)
+    child.send(text=long)
+    assert child.next_event() == {"length": len(long)}
 
 
-def test_who_does_not_listen_to_a_long_message_is_ended(play, monkeypatch):
-    monkeypatch.setattr(player_module, "READY_S", 0.1)
+def test_who_does_not_listen_to_a_long_message_is_ended(start, monkeypatch):
+    monkeypatch.setattr(process_module, "READY_S", 0.1)
     with pytest.raises(PairedError, match="did not answer within 0 s"):
-        collect(play("time.sleep(600)"), files=["x" * 3_000_000])
+        collect(start("time.sleep(600)"), files=["x" * 3_000_000])
 
 
-def test_it_ends_in_order_when_it_is_closed(play, tmp_path):
-    player = play(f"{COLLECTED} assert hear() is None; open('orderly', 'w')")
-    collect(player)
-    player.close()
-    player.close()
-    player.kill()
+def test_it_ends_in_order_when_it_is_closed(start, tmp_path):
+    child = start(f"{COLLECTED} assert receive() is None; open('orderly', 'w')")
+    collect(child)
+    child.close()
+    child.close()
+    child.kill()
     assert (tmp_path / "orderly").exists()
-    assert player._process.returncode == 0
+    assert child._process.returncode == 0
 
 
-def test_it_ends_in_order_when_it_is_interrupted(play, tmp_path):
-    player = play(
+def test_it_ends_in_order_when_it_is_interrupted(start, tmp_path):
+    child = start(
         f"try: {COLLECTED} time.sleep(600)\nexcept KeyboardInterrupt: open('orderly', 'w')"
     )
-    collect(player)
-    player.say()
-    player.interrupt()
-    player.interrupt()
+    collect(child)
+    child.send()
+    child.interrupt()
+    child.interrupt()
     assert (tmp_path / "orderly").exists()
-    assert player._process.returncode == 0
+    assert child._process.returncode == 0
 
 
-def test_one_that_does_not_end_is_killed(play, monkeypatch):
-    monkeypatch.setattr(player_module, "GRACE_S", 0.05)
-    player = play(f"{COLLECTED} time.sleep(600)")
-    collect(player)
-    player.close()
-    assert player._process.returncode == -signal.SIGKILL
+def test_one_that_does_not_end_is_killed(start, monkeypatch):
+    monkeypatch.setattr(process_module, "GRACE_S", 0.05)
+    child = start(f"{COLLECTED} time.sleep(600)")
+    collect(child)
+    child.close()
+    assert child._process.returncode == -signal.SIGKILL
 
 
-def test_the_janitor_ends_it_with_all_that_it_has_started(play, janitor):
-    player = play(
-        "child = subprocess.Popen(['sleep', '600']); hear(); say(collected=[], profiled=[], errors={'': str(child.pid)}); hear()"
+def test_the_cleanup_ends_it_with_all_that_it_has_started(start, cleanup):
+    child = start(
+        "child = subprocess.Popen(['sleep', '600']); receive(); send(collected=[], profiled=[], errors={'': str(child.pid)}); receive()"
     )
-    collect(player)
-    child = int(player.errors_of("test_a.py"))
-    janitor.close()
-    until(lambda: not state(child) and not state(pid_of(player)))
+    collect(child)
+    grandchild = int(child.errors_of("test_a.py"))
+    cleanup.close()
+    until(lambda: not state(grandchild) and not state(pid_of(child)))
 
 
-def test_its_output_is_shown_or_kept(play, capfd):
-    shown = play(f"os.write(1, b'shown'); {COLLECTED}", shows_output=True)
+def test_its_output_is_shown_or_kept(start, capfd):
+    shown = start(f"os.write(1, b'shown'); {COLLECTED}", shows_output=True)
     collect(shown)
-    kept = play(f"os.write(2, b'kept'); {COLLECTED}")
+    kept = start(f"os.write(2, b'kept'); {COLLECTED}")
     collect(kept)
     assert (shown.output(), kept.output()) == ("", "\n  its stderr:\n  kept")
     assert capfd.readouterr().out == "shown"
 
 
-def test_it_runs_on_its_cores_alone(play):
+def test_it_runs_on_its_cores_alone(start):
     core = max(os.sched_getaffinity(0))
     before = os.sched_getaffinity(0)
-    player = play(
-        "hear(); say(collected=[str(c) for c in os.sched_getaffinity(0)], profiled=[], errors={})",
+    child = start(
+        "receive(); send(collected=[str(c) for c in os.sched_getaffinity(0)], profiled=[], errors={})",
         cores=[core],
     )
-    collect(player)
-    assert player.collected == {str(core)}
+    collect(child)
+    assert child.collected == {str(core)}
     assert os.sched_getaffinity(0) == before
 
 

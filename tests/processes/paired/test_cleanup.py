@@ -1,4 +1,4 @@
-"""The janitor: what is held is gone afterwards, however it ends."""
+"""The cleanup: what is held is gone afterwards, however it ends."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from helpers.processes import state, until
 
-from pytest_tfperf.child.cleanup import Janitor
+from pytest_tfperf.child.cleanup import Cleanup
 from pytest_tfperf.errors import PairedError
 
 IDLE = [sys.executable, "-S", "-c", "import time; time.sleep(600)"]
@@ -24,61 +24,61 @@ def idle():
         process.wait()
 
 
-def test_all_is_gone_when_it_is_closed(janitor, idle):
+def test_all_is_gone_when_it_is_closed(cleanup, idle):
     one, other = idle
-    (janitor.folder / "deep" / "er").mkdir(parents=True)
-    (janitor.folder / "deep" / "file").write_text("")
-    janitor.watch(one.pid)
-    janitor.watch(other.pid)
-    janitor.forget(other.pid)
+    (cleanup.folder / "deep" / "er").mkdir(parents=True)
+    (cleanup.folder / "deep" / "file").write_text("")
+    cleanup.watch(one.pid)
+    cleanup.watch(other.pid)
+    cleanup.forget(other.pid)
     os.killpg(one.pid, signal.SIGSTOP)
-    janitor.close()
-    janitor.close()
+    cleanup.close()
+    cleanup.close()
     assert one.wait(20) == -signal.SIGKILL
     assert other.poll() is None
-    assert not janitor.folder.exists()
+    assert not cleanup.folder.exists()
 
 
-def test_what_was_forked_from_its_owner_does_not_keep_it_waiting(janitor):
-    pipe = janitor._process.stdin.fileno()
+def test_what_was_forked_from_its_owner_does_not_keep_it_waiting(cleanup):
+    pipe = cleanup._process.stdin.fileno()
     forked = subprocess.Popen(
         IDLE, pass_fds=[pipe]
     )  # as a worker of multiprocessing has it, which is forked
     try:
-        janitor.close()
-        assert not janitor.folder.exists()
+        cleanup.close()
+        assert not cleanup.folder.exists()
     finally:
         forked.kill()
         forked.wait()
 
 
-def test_a_group_that_has_ended_by_itself(janitor):
+def test_a_group_that_has_ended_by_itself(cleanup):
     process = subprocess.Popen([sys.executable, "-S", "-c", ""], start_new_session=True)
-    janitor.watch(process.pid)
+    cleanup.watch(process.pid)
     process.wait()
-    janitor.close()
-    assert not janitor.folder.exists()
+    cleanup.close()
+    assert not cleanup.folder.exists()
 
 
-def test_who_kills_the_janitor_does_not_keep_its_work_from_being_done(janitor, idle):
+def test_who_kills_the_cleanup_does_not_keep_its_work_from_being_done(cleanup, idle):
     one, other = idle
-    janitor.watch(one.pid)
-    janitor._process.kill()
-    janitor._process.wait()
-    janitor.watch(other.pid)
-    janitor.close()
+    cleanup.watch(one.pid)
+    cleanup._process.kill()
+    cleanup._process.wait()
+    cleanup.watch(other.pid)
+    cleanup.close()
     assert (one.wait(20), other.wait(20)) == (-signal.SIGKILL, -signal.SIGKILL)
-    assert not janitor.folder.exists()
+    assert not cleanup.folder.exists()
 
 
 OWNER = """
 import subprocess, sys, time
-from pytest_tfperf.child.cleanup import Janitor
+from pytest_tfperf.child.cleanup import Cleanup
 
-janitor = Janitor()
+cleanup = Cleanup()
 process = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"], start_new_session=True)
-janitor.watch(process.pid)
-print(janitor.folder, process.pid, janitor._process.pid, flush=True)
+cleanup.watch(process.pid)
+print(cleanup.folder, process.pid, cleanup.pid, flush=True)
 time.sleep(600)
 """
 
@@ -98,14 +98,12 @@ def test_all_is_gone_when_its_owner_is_killed(number):
 def test_without_a_process_that_waits_there_is_no_folder(monkeypatch, tmp_path):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr("sys.executable", str(tmp_path / "nowhere"))
-    with pytest.raises(
-        PairedError, match=r"the process that cleans up cannot be started: .*No such file"
-    ):
-        Janitor()
+    with pytest.raises(PairedError, match=r"the cleanup process cannot be started: .*No such file"):
+        Cleanup()
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_a_folder_there_is_no_janitor(monkeypatch, tmp_path):
+def test_without_a_folder_there_is_no_cleanup(monkeypatch, tmp_path):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
-    with pytest.raises(PairedError, match=r"there can be no temporary folder: .*No such file"):
-        Janitor()
+    with pytest.raises(PairedError, match=r"no temporary folder can be created: .*No such file"):
+        Cleanup()

@@ -5,8 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_tfperf.child.reports import given_arguments, last_lines
-from pytest_tfperf.machine.cores import ranges, split_cores
+from pytest_tfperf.child.command import invocation_arguments
+from pytest_tfperf.child.reports import last_lines
+from pytest_tfperf.machine.cores import format_cores, split_cores
 
 
 @pytest.mark.parametrize(
@@ -29,10 +30,11 @@ def test_where_processes_cannot_be_pinned_they_are_not(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("cores", "text"), [([], ""), ([2], "2"), ([1, 2, 3], "1-3"), ([0, 2, 3, 5], "0, 2-3, 5")]
+    ("cores", "text"),
+    [([2], "core 2"), ([1, 2, 3], "cores 1-3"), ([0, 2, 3, 5], "cores 0, 2-3, 5")],
 )
 def test_cores_in_words(cores, text):
-    assert ranges(cores) == text
+    assert format_cores(cores) == text
 
 
 @pytest.mark.parametrize(
@@ -40,13 +42,13 @@ def test_cores_in_words(cores, text):
     [
         ([], []),
         (["-q", "tests"], ["-q", "tests"]),
-        (["-p", "pytest_tfperf.child.server", "--tfperf-side=7", "-q", "tests"], ["-q", "tests"]),
+        (["-p", "pytest_tfperf.child.server", "--tfperf-child=7", "-q", "tests"], ["-q", "tests"]),
         (
             [
                 "--no-cov",
                 "-p",
-                "pytest_tfperf.child.isolated_plugin",
-                "--tfperf-own-process=/x y",
+                "pytest_tfperf.child.server",
+                "--tfperf-child=12",
                 "-p",
                 "other",
             ],
@@ -56,7 +58,8 @@ def test_cores_in_words(cores, text):
 )
 def test_arguments_are_given_on_as_they_were_given(arguments, given):
     assert (
-        given_arguments(SimpleNamespace(invocation_params=SimpleNamespace(args=arguments))) == given
+        invocation_arguments(SimpleNamespace(invocation_params=SimpleNamespace(args=arguments)))
+        == given
     )
 
 

@@ -3,66 +3,60 @@
 from random import Random
 
 import pytest
-from helpers.scripted_side import speaking
+from helpers.scripted_child import scripted
 
-from pytest_tfperf.child.process import Player
-from pytest_tfperf.child.turn_client import size_of_turn
+from pytest_tfperf.child import turn_runner
+from pytest_tfperf.child.process import ChildProcess
+from pytest_tfperf.child.turn_runner import turn_size
 from pytest_tfperf.errors import PairedError
-from pytest_tfperf.paired import coordinator
-from pytest_tfperf.paired.coordinator import Match, Turns, run_match, take_turns
+from pytest_tfperf.paired.coordinator import PairedTest, PairedTurns, run_paired_test, run_turns
 from pytest_tfperf.turns import Ready, Turn
 
 SERVES = """
-def heard():
-    return hear() or os._exit(0)
+def received():
+    return receive() or os._exit(0)
 def ask(**message):
-    say(**message)
-    return heard()
+    send(**message)
+    return received()
 def profile(name, step_s, workload="w", most_calls=None, turns=10**9, call_s=0.001, log=[]):
     ready = dict(workload={"batch": workload}, call_s=call_s, least_s=0.002, most_calls=most_calls)
     turn = ask(ready=ready, profile=name, tolerance=None)["turn"]
     while turn and turns:
         log.append(turn)
         turns -= 1
-        turn = ask(played=step_s)["turn"] if turns else None
+        turn = ask(step_s=step_s)["turn"] if turns else None
     return dict(name=name, turns=len(log))
-say(collected=["test"], profiled=[], errors={})
+send(collected=["test"], profiled=[], errors={})
 while True:
-    command = heard()
+    command = received()
 """
 
 
 @pytest.fixture
-def play(janitor, tmp_path):
+def start(cleanup, tmp_path):
     """Starts a process that runs this code as its test, whatever the test is called."""
-    players = []
+    children = []
 
-    def start(code, label="ref"):
-        player = Player(
-            label,
-            speaking(SERVES + "".join(f"    {line}\n" for line in code.splitlines())),
-            tmp_path,
-            {},
-            (),
-            janitor,
-        )
-        players.append(player)
-        player.next_event()
-        return player
+    def new(code, label="ref"):
+        loop = SERVES + "".join(f"    {line}\n" for line in code.splitlines())
+        child = ChildProcess(scripted(loop, label, tmp_path), cleanup)
+        children.append(child)
+        child.next_event()
+        return child
 
-    yield start
-    for player in players:
-        player.kill()
+    yield new
+    for child in children:
+        child.kill()
 
 
 def a_test(*profiles, void=()):
     """A test that makes these profiles."""
-    return f"ask(profiles=[{', '.join(profiles)}], void={list(void)!r})\nsay(ended=True)"
+    return f"ask(profiles=[{', '.join(profiles)}], void={list(void)!r})\nsend(ended=True)"
 
 
-def once(opening):
+def once(ready):
     """A play of one pair of turns."""
-    return Turns(played=((1.0, 1.0, True),))
+    return PairedTurns(pairs=((1.0, 1.0, True),))
 
 
 @pytest.mark.parametrize(
@@ -87,7 +81,7 @@ def test_turns_are_alike_and_long_enough_on_both_sides(tree, ref, turn):
         Ready(workload={"inputs": []}, call_s=call, least_s=least, most_calls=None)
         for call, least in (tree, ref)
     ]
-    assert size_of_turn(sides, Random(1)) == turn
+    assert turn_size(sides, Random(1)) == turn
 
 
 def test_turns_of_steps_with_data_are_longer_and_begin_at_any_point_of_a_burst():
@@ -95,56 +89,56 @@ def test_turns_of_steps_with_data_are_longer_and_begin_at_any_point_of_a_burst()
         Ready(workload={"inputs": ["float32[8]"]}, call_s=call, least_s=0.02, most_calls=None)
         for call in (0.01, 0.02)
     ]
-    turns = [size_of_turn(sides, Random(seed)) for seed in range(200)]
+    turns = [turn_size(sides, Random(seed)) for seed in range(200)]
     assert {turn.timed for turn in turns} == {20}  # 0.2 s of the quicker one
     assert {turn.untimed for turn in turns} == set(range(10, 20))  # 0.1 to 0.2 s
     slow = Ready(workload={"inputs": ["float32[8]"]}, call_s=0.5, least_s=0.02, most_calls=None)
-    assert size_of_turn([slow], Random(1)) == Turn(untimed=1, timed=1)
+    assert turn_size([slow], Random(1)) == Turn(untimed=1, timed=1)
 
 
 def playing(tree, ref, n=3, seconds=60):
-    return lambda opening: take_turns(tree, ref, opening, seconds, lambda logs: len(logs) >= n)
+    return lambda ready: run_turns(tree, ref, ready, seconds, lambda logs: len(logs) >= n)
 
 
-def test_both_play_every_turn_and_are_asked_alike(play):
-    tree, ref = play(a_test("profile('', 0.002)"), "tree"), play(a_test("profile('', 0.001)"))
-    match = run_match(tree, ref, "test", (None, None), playing(tree, ref))
-    assert [turn[:2] for turn in match.turns[""].played] == [(0.002, 0.001)] * 3
-    assert match.turns[""].log_ratios == [pytest.approx(0.6931471805599453)] * 3
-    assert match.tree_profiles == match.ref_profiles == [{"name": "", "turns": 3}]
-    assert not match.turns[""].over
+def test_both_play_every_turn_and_are_asked_alike(start):
+    tree, ref = start(a_test("profile('', 0.002)"), "tree"), start(a_test("profile('', 0.001)"))
+    paired = run_paired_test(tree, ref, "test", (None, None), playing(tree, ref))
+    assert [turn[:2] for turn in paired.turns[""].pairs] == [(0.002, 0.001)] * 3
+    assert paired.turns[""].log_ratios == [pytest.approx(0.6931471805599453)] * 3
+    assert paired.tree_profiles == paired.ref_profiles == [{"name": "", "turns": 3}]
+    assert not paired.turns[""].exhausted
 
 
-def test_who_is_first_is_left_to_chance(play):
-    tree, ref = play(a_test("profile('', 1)"), "tree"), play(a_test("profile('', 1)"))
-    match = run_match(tree, ref, "test", (None, None), playing(tree, ref, 64))
-    firsts = sum(tree_first for *_, tree_first in match.turns[""].played)
+def test_who_is_first_is_left_to_chance(start):
+    tree, ref = start(a_test("profile('', 1)"), "tree"), start(a_test("profile('', 1)"))
+    paired = run_paired_test(tree, ref, "test", (None, None), playing(tree, ref, 64))
+    firsts = sum(tree_first for *_, tree_first in paired.turns[""].pairs)
     assert 8 <= firsts <= 56  # missed once in 10 ** 10
 
 
-def test_a_side_stands_still_while_the_other_plays(play):
+def test_a_side_stands_still_while_the_other_plays(start):
     look = "open('/proc/%d/stat').read().rpartition(') ')[2][0]"
-    ref = play(a_test("profile('', 1)"))
+    ref = start(a_test("profile('', 1)"))
     turns = "\n".join(
         [
             "turn = ask(ready=dict(workload={}, call_s=0.001, least_s=0.002, most_calls=None), profile='', tolerance=0.1)['turn']",
             "seen = []",
             "while turn:",
             f"    seen.append({look % ref._process.pid})",
-            "    turn = ask(played=1)['turn']",
+            "    turn = ask(step_s=1)['turn']",
             "ask(profiles=[seen], void=[])",
         ]
     )
-    tree = play(turns, "tree")
-    match = run_match(tree, ref, "test", (None, None), playing(tree, ref, 8))
-    assert match.tree_profiles == [["T"] * 8]
-    assert match.openings[""].tolerance == 0.1
+    tree = start(turns, "tree")
+    paired = run_paired_test(tree, ref, "test", (None, None), playing(tree, ref, 8))
+    assert paired.tree_profiles == [["T"] * 8]
+    assert paired.ready_pairs[""].tolerance == 0.1
 
 
-def test_the_time_is_over(play):
-    tree, ref = play(a_test("profile('', 1)"), "tree"), play(a_test("profile('', 1)"))
-    match = run_match(tree, ref, "test", (None, None), playing(tree, ref, seconds=0))
-    assert match.turns == {"": Turns(spent_s=match.turns[""].spent_s)}
+def test_the_time_is_over(start):
+    tree, ref = start(a_test("profile('', 1)"), "tree"), start(a_test("profile('', 1)"))
+    paired = run_paired_test(tree, ref, "test", (None, None), playing(tree, ref, seconds=0))
+    assert paired.turns == {"": PairedTurns(spent_s=paired.turns[""].spent_s)}
 
 
 @pytest.mark.parametrize(
@@ -156,31 +150,31 @@ def test_the_time_is_over(play):
         ("", "most_calls=8"),
     ],  # a turn is of one call and two
 )
-def test_steps_that_run_out_end_the_turns_and_nothing_else(play, tree, ref):
+def test_steps_that_run_out_end_the_turns_and_nothing_else(start, tree, ref):
     tree, ref = (
-        play(a_test(f"profile('', 1, {tree})"), "tree"),
-        play(a_test(f"profile('', 1, {ref})")),
+        start(a_test(f"profile('', 1, {tree})"), "tree"),
+        start(a_test(f"profile('', 1, {ref})")),
     )
-    match = run_match(tree, ref, "test", (None, None), playing(tree, ref, 9))
-    assert match.turns[""].over
-    assert len(match.turns[""].played) in (1, 2)
-    assert match.tree_profiles
-    assert match.ref_profiles
-    again = run_match(tree, ref, "test", (None, None), once) if answered(tree, ref) else None
+    paired = run_paired_test(tree, ref, "test", (None, None), playing(tree, ref, 9))
+    assert paired.turns[""].exhausted
+    assert len(paired.turns[""].pairs) in (1, 2)
+    assert paired.tree_profiles
+    assert paired.ref_profiles
+    again = run_paired_test(tree, ref, "test", (None, None), once) if answered(tree, ref) else None
     assert again.tree_profiles
     assert again.ref_profiles
 
 
 def answered(*players):
     for player in players:
-        player.say(checks=[])
+        player.send(checks=[])
         assert player.next_event() == {"ended": True}
     return True
 
 
-def test_profiles_meet_by_name(play):
-    tree = play(a_test("profile('a', 1)", "profile('new', 1)", "profile('c', 1)"), "tree")
-    ref = play(
+def test_profiles_meet_by_name(start):
+    tree = start(a_test("profile('a', 1)", "profile('new', 1)", "profile('c', 1)"), "tree")
+    ref = start(
         a_test(
             "profile('old', 1)",
             "profile('a', 1)",
@@ -189,32 +183,34 @@ def test_profiles_meet_by_name(play):
             "profile('last', 1)",
         )
     )
-    match = run_match(tree, ref, "test", (None, None), once)
-    assert list(match.openings) == ["a"]  # the ref's has gone on to c and beyond to find "new"
-    assert match.missed == {"c"}
-    assert [profile["name"] for profile in match.tree_profiles] == ["a", "new", "c"]
-    assert [profile["name"] for profile in match.ref_profiles] == ["old", "a", "b", "c", "last"]
+    paired = run_paired_test(tree, ref, "test", (None, None), once)
+    assert list(paired.ready_pairs) == ["a"]  # the ref's has gone on to c and beyond to find "new"
+    assert paired.missed == {"c"}
+    assert [profile["name"] for profile in paired.tree_profiles] == ["a", "new", "c"]
+    assert [profile["name"] for profile in paired.ref_profiles] == ["old", "a", "b", "c", "last"]
 
 
-def test_no_turns_are_wanted(play):
-    tree, ref = play(a_test("profile('', 1)"), "tree"), play(a_test("profile('', 1)"))
-    match = run_match(tree, ref, "test", (None, None), lambda opening: None)
-    assert match.turns == {}
-    assert list(match.openings) == [""]
-    assert match.ref_profiles == [{"name": "", "turns": 0}]
+def test_no_turns_are_wanted(start):
+    tree, ref = start(a_test("profile('', 1)"), "tree"), start(a_test("profile('', 1)"))
+    paired = run_paired_test(tree, ref, "test", (None, None), lambda ready: None)
+    assert paired.turns == {}
+    assert list(paired.ready_pairs) == [""]
+    assert paired.ref_profiles == [{"name": "", "turns": 0}]
 
 
-def test_without_a_ref(play):
-    match = run_match(play(a_test("profile('', 1)"), "tree"), None, "test", (None, None), once)
-    assert match == Match(tree_profiles=[{"name": "", "turns": 0}])
-
-
-def test_what_makes_it_void_is_known_of_both(play):
-    tree, ref = (
-        play(a_test("profile('', 1)", void=["t", "both"]), "tree"),
-        play(a_test("profile('', 1)", void=["both", "r"])),
+def test_without_a_ref(start):
+    paired = run_paired_test(
+        start(a_test("profile('', 1)"), "tree"), None, "test", (None, None), once
     )
-    assert run_match(tree, ref, "test", (None, None), once).void == ("t", "both", "r")
+    assert paired == PairedTest(tree_profiles=[{"name": "", "turns": 0}])
+
+
+def test_what_makes_it_void_is_known_of_both(start):
+    tree, ref = (
+        start(a_test("profile('', 1)", void=["t", "both"]), "tree"),
+        start(a_test("profile('', 1)", void=["both", "r"])),
+    )
+    assert run_paired_test(tree, ref, "test", (None, None), once).void == ("t", "both", "r")
 
 
 @pytest.mark.parametrize(
@@ -224,76 +220,78 @@ def test_what_makes_it_void_is_known_of_both(play):
         ("profile('', 1, turns=1); os._exit(3)", "ref ended with exit status 3"),
         ("profile('', 1); os._exit(3)", "ref ended with exit status 3"),
         ("profile('other', 1); os._exit(3)", "ref ended with exit status 3"),
-        ("say(stopped='enough'); hear()", "it stopped the run: enough"),
+        ("send(stopped='enough'); receive()", "it stopped the run: enough"),
     ],
 )
-def test_a_ref_that_is_lost_leaves_the_tree_to_end_its_test(play, code, why):
-    tree, ref = play(a_test("profile('', 1)"), "tree"), play(code)
-    match = run_match(tree, ref, "test", (None, None), playing(tree, ref))
-    assert match.lost.startswith(why)
+def test_a_ref_that_is_lost_leaves_the_tree_to_end_its_test(start, code, why):
+    tree, ref = start(a_test("profile('', 1)"), "tree"), start(code)
+    paired = run_paired_test(tree, ref, "test", (None, None), playing(tree, ref))
+    assert paired.ref_profiles.why.startswith(why)
     assert ref.has_ended
-    assert match.ref_profiles is None
-    assert match.tree_profiles
+    assert paired.tree_profiles
 
 
-def test_a_ref_that_hangs(play, monkeypatch):
-    tree, ref = play(a_test("profile('', 1)"), "tree"), play("time.sleep(600)")
+def test_a_ref_that_hangs(start, monkeypatch):
+    tree, ref = start(a_test("profile('', 1)"), "tree"), start("time.sleep(600)")
     in_time = ref.next_event
 
     def soon(seconds=None):
         return in_time(0.1)
 
     monkeypatch.setattr(ref, "next_event", soon)
-    match = run_match(tree, ref, "test", (None, None), once)
-    assert match.lost == "ref did not answer within 0 s"
-    assert match.tree_profiles
+    paired = run_paired_test(tree, ref, "test", (None, None), once)
+    assert paired.ref_profiles.why == "ref did not answer within 0 s"
+    assert paired.tree_profiles
 
 
-def test_a_ref_that_hangs_in_a_turn(play, monkeypatch):
-    monkeypatch.setattr(coordinator, "_PATIENCE_S", 0.2)
+def test_a_ref_that_hangs_in_a_turn(start, monkeypatch):
+    monkeypatch.setattr(turn_runner, "_PATIENCE_S", 0.2)
     hangs = "ask(ready=dict(workload={}, call_s=0.001, least_s=0.002, most_calls=None), profile='', tolerance=None); time.sleep(600)"
-    tree, ref = play(a_test("profile('', 1)"), "tree"), play(hangs)
-    match = run_match(tree, ref, "test", (None, None), playing(tree, ref))
-    assert match.lost.startswith("ref did not answer within")
-    assert match.tree_profiles
+    tree, ref = start(a_test("profile('', 1)"), "tree"), start(hangs)
+    paired = run_paired_test(tree, ref, "test", (None, None), playing(tree, ref))
+    assert paired.ref_profiles.why.startswith("ref did not answer within")
+    assert paired.tree_profiles
 
 
 @pytest.mark.parametrize(
     "code", ["os._exit(3)", "profile('', 1, turns=1); os._exit(3)", "profile('', 1); os._exit(3)"]
 )
-def test_a_tree_that_is_lost_is_an_error(play, code):
-    tree, ref = play(code, "tree"), play(a_test("profile('', 1)"))
+def test_a_tree_that_is_lost_is_an_error(start, code):
+    tree, ref = start(code, "tree"), start(a_test("profile('', 1)"))
     with pytest.raises(PairedError, match="tree ended with exit status 3"):
-        run_match(tree, ref, "test", (None, None), playing(tree, ref))
+        run_paired_test(tree, ref, "test", (None, None), playing(tree, ref))
 
 
 @pytest.mark.parametrize("victim", ["tree", "ref"])
-def test_one_is_killed_between_two_turns(play, victim):
-    sides = {"tree": play(a_test("profile('', 1)"), "tree"), "ref": play(a_test("profile('', 1)"))}
+def test_one_is_killed_between_two_turns(start, victim):
+    sides = {
+        "tree": start(a_test("profile('', 1)"), "tree"),
+        "ref": start(a_test("profile('', 1)")),
+    }
 
     def until_one_dies(logs):
         if len(logs) == 2:
             sides[victim]._process.kill()
         return len(logs) > 2
 
-    def playing(opening):
-        return take_turns(*sides.values(), opening, 60, until_one_dies)
+    def playing(ready):
+        return run_turns(*sides.values(), ready, 60, until_one_dies)
 
     if victim == "tree":
         with pytest.raises(PairedError, match="tree ended with SIGKILL"):
-            run_match(*sides.values(), "test", (None, None), playing)
+            run_paired_test(*sides.values(), "test", (None, None), playing)
     else:
-        match = run_match(*sides.values(), "test", (None, None), playing)
-        assert match.lost.startswith("ref ended with SIGKILL")
-        assert match.turns == {}
+        paired = run_paired_test(*sides.values(), "test", (None, None), playing)
+        assert paired.ref_profiles.why.startswith("ref ended with SIGKILL")
+        assert paired.turns == {}
 
 
-def test_a_test_on_the_tree_that_profiles_nothing_or_stops_the_run(play):
-    tree, ref = play("say(ended=True)", "tree"), play(a_test("profile('', 1)"))
-    match = run_match(tree, ref, "test", (None, None), once)
-    assert match.tree_profiles is None
-    assert match.ref_profiles
-    stopped = run_match(
-        play("say(stopped='enough'); hear()", "tree"), None, "test", (None, None), once
+def test_a_test_on_the_tree_that_profiles_nothing_or_stops_the_run(start):
+    tree, ref = start("send(ended=True)", "tree"), start(a_test("profile('', 1)"))
+    paired = run_paired_test(tree, ref, "test", (None, None), once)
+    assert paired.tree_profiles is None
+    assert paired.ref_profiles
+    stopped = run_paired_test(
+        start("send(stopped='enough'); receive()", "tree"), None, "test", (None, None), once
     )
     assert stopped.stopped == "enough"

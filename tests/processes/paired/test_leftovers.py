@@ -75,7 +75,7 @@ def start(project, tmp_path):
             TORN_DOWN=str(tmp_path / "torn down"),
         )
         until((tmp_path / "sign").exists)
-        assert run.janitor()
+        assert run.cleanup()
         return run
 
     return start
@@ -103,7 +103,7 @@ def test_the_referee_is_killed(start, place, number):
     run = start(place)
     assert (
         len(run.processes()) == 5
-    )  # the janitor, two sides, and what the test has started on either
+    )  # the cleanup, two sides, and what the test has started on either
     os.kill(run.process.pid, number)
     assert run.ended().status == -number
 
@@ -119,7 +119,7 @@ def test_the_referee_crashes(project):
 def test_a_side_is_killed(start, place, victims):
     run = start(place, "-k", "test_first")
     for victim in victims:
-        os.kill(run.side(victim), signal.SIGKILL)
+        os.kill(run.child(victim), signal.SIGKILL)
     run.ended()
     assert run.status == 1
     assert "ended with SIGKILL" in (
@@ -127,16 +127,16 @@ def test_a_side_is_killed(start, place, victims):
     )
 
 
-def test_the_janitor_is_killed(start):
+def test_the_cleanup_is_killed(start):
     run = start("plain")
-    os.kill(run.janitor(), signal.SIGKILL)
+    os.kill(run.cleanup(), signal.SIGKILL)
     os.kill(run.process.pid, signal.SIGINT)
     assert run.ended().status == pytest.ExitCode.INTERRUPTED
 
 
 def test_the_referee_is_killed_while_a_second_pair_is_asked(project):
     run = project.start("-k", "test_slower")
-    until(lambda: len(run.processes()) == 5)  # the janitor and two pairs
+    until(lambda: len(run.processes()) == 5)  # the cleanup and two pairs
     os.kill(run.process.pid, signal.SIGKILL)
     assert run.ended().status == -signal.SIGKILL
 

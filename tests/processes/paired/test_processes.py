@@ -6,8 +6,9 @@ import pytest
 
 from pytest_tfperf.errors import PairedError
 from pytest_tfperf.paired import processes
-from pytest_tfperf.paired.processes import Sides
+from pytest_tfperf.paired.processes import VersionProcesses
 from pytest_tfperf.paired.worktree import Tree
+from pytest_tfperf.values import Unknown
 
 OURS, THEIRS = "the working tree's process", "the process on main"
 
@@ -36,7 +37,8 @@ def sides(tmp_path, monkeypatch, started):
     """Sides whose processes are noted in place of being started; `broken` are those that cannot be."""
 
     def new(*broken):
-        def start(config, label, *_, **__):
+        def start(run, _):
+            label = run.label
             if label in broken:
                 raise PairedError(f"{label} cannot be started")
             started.setdefault(label, []).append(Process())
@@ -53,13 +55,14 @@ def sides(tmp_path, monkeypatch, started):
             tracked=frozenset(),
             here=frozenset(),
         )
-        monkeypatch.setattr(processes, "start_side", start)
+        monkeypatch.setattr(processes, "start_pytest", start)
         monkeypatch.setattr(processes, "write_tree", lambda *_: tree)
         config = SimpleNamespace(
             invocation_params=SimpleNamespace(dir=tmp_path, args=()),
             option=SimpleNamespace(capture="fd"),
+            pluginmanager=SimpleNamespace(hasplugin=lambda name: False),
         )
-        return Sides(config, "main"), order
+        return VersionProcesses(config, "main"), order
 
     return new
 
@@ -87,11 +90,7 @@ def test_without_the_ref_the_working_tree_runs_alone(sides, started):
     several, _ = sides(THEIRS)
     pair = several.fresh_pair(False, [])
     several.close()
-    assert (pair.tree, pair.ref, pair.why) == (
-        started[OURS][0],
-        None,
-        f"{THEIRS} cannot be started",
-    )
+    assert (pair.tree, pair.ref) == (started[OURS][0], Unknown(f"{THEIRS} cannot be started"))
 
 
 def test_without_the_working_tree_no_ref_goes_on(sides, started):

@@ -64,7 +64,7 @@ def test_no_steps(tf_profile):
     tf_profile(model.SAME, most_calls=1)
 
 def test_plain(request):
-    assert not hasattr(request.config.option, "tfperf_side") or request.config.option.tfperf_side is None
+    assert not hasattr(request.config.option, "tfperf_child") or request.config.option.tfperf_child is None
     assert "site" in sys.modules
 
 @pytest.mark.xfail(strict=True, raises=AssertionError)
@@ -271,8 +271,10 @@ ALL = ("", "against")
 def test_header(steps, project):
     commit = git(project.path, "rev-parse", "HEAD").strip()[:12]
     cores = sorted(os.sched_getaffinity(0))
-    where = "on any core, since there are none" if len(cores) == 1 else "both sides run on core"
-    assert f"tfperf: against HEAD ({commit}); both sides run" in steps.text
+    where = (
+        "run on any core, since there are none" if len(cores) == 1 else "both versions run on core"
+    )
+    assert f"tfperf: against HEAD ({commit}); both versions run" in steps.text
     assert where in steps.text
 
 

@@ -11,7 +11,7 @@ from helpers.git_repository import ALONE, commit, git, repository, write
 from helpers.processes import files_of_at_most
 
 from pytest_tfperf.errors import PairedError
-from pytest_tfperf.paired import git as asked
+from pytest_tfperf.machine import git as machine_git
 from pytest_tfperf.paired.worktree import Tree, mapped, mapped_argument, place, write_tree
 
 OLD, NEW = "RATE = 1\n", "RATE = 2\n"
@@ -311,7 +311,7 @@ def test_git_may_hang(root, tmp_path, monkeypatch):
     (tmp_path / "bin/git").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
     with pytest.raises(PairedError, match=r"git rev-parse in .* did not end within 0\.05 s"):
-        asked.git(root, "rev-parse", "HEAD", limit_s=0.05)
+        machine_git.git(root, "rev-parse", "HEAD", limit_s=0.05)
 
 
 def test_a_folder_outside_of_git(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""The turns that a referee asks for, within a profile."""
+"""Turns within a profile, as a coordinator asks for them."""
 
 import gc
 import time
@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from pytest_tfperf.capture.plan import Plan
-from pytest_tfperf.capture.windows import play_turns
+from pytest_tfperf.capture.windows import run_turns
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.plugin.fixture import TfProfile
 from pytest_tfperf.plugin.profiles import Settings
@@ -20,10 +20,10 @@ READY = Ready(workload={}, call_s=0.1, least_s=0.02, most_calls=None)
 
 
 class Script:
-    """A referee that asks for these turns, and keeps what it is told."""
+    """A coordinator that asks for these turns, and keeps what it is told."""
 
     def __init__(self, *turns):
-        self.turns, self.said, self.played_s, self.calls = [*turns, None], [], [], []
+        self.turns, self.said, self.step_times, self.calls = [*turns, None], [], [], []
 
     def __call__(self, profile, tolerance):
         self.said.append((profile, tolerance))
@@ -33,24 +33,28 @@ class Script:
         self.said.append(ready)
         return self.turns.pop(0)
 
-    def played(self, step_s):
-        self.played_s.append(step_s)
+    def ran(self, step_s):
+        self.step_times.append(step_s)
         return self.turns.pop(0)
 
 
 @pytest.fixture
-def refereed(request):
-    """A `tf_profile` with a referee that asks for two turns, of 1 + 2 and of 2 + 3 calls."""
-    seat = Script(Turn(untimed=1, timed=2), Turn(untimed=2, timed=3))
+def coordinated(request):
+    """A `tf_profile` with a coordinator that asks for two turns, of 1 + 2 and of 2 + 3 calls."""
+    client = Script(Turn(untimed=1, timed=2), Turn(untimed=2, timed=3))
     profiler = TfProfile(
-        Settings(wanted=Wanted.read({**WINDOWS, "max_regression": "3%"}), plan=Plan(), seats=seat)
+        Settings(
+            wanted=Wanted.read({**WINDOWS, "max_regression": "3%"}),
+            plan=Plan(),
+            turn_clients=client,
+        )
     )
-    yield profiler, seat
+    yield profiler, client
     profiler.close()
 
 
 def test_what_is_not_timed_comes_first_and_each_answer_asks_for_the_next():
-    seat, blocks = Script(Turn(untimed=1, timed=4), Turn(untimed=2, timed=5)), []
+    client, blocks = Script(Turn(untimed=1, timed=4), Turn(untimed=2, timed=5)), []
 
     def block(size):
         for _ in range(size):
@@ -58,16 +62,16 @@ def test_what_is_not_timed_comes_first_and_each_answer_asks_for_the_next():
         blocks.append(size)
         return size / 100
 
-    assert len(list(play_turns(seat, READY, block))) == 1 + 4 + 2 + 5
+    assert len(list(run_turns(client, READY, block))) == 1 + 4 + 2 + 5
     assert blocks == [1, 4, 2, 5]
-    assert seat.said == [READY]
-    assert seat.played_s == [0.04, 0.05]
+    assert client.said == [READY]
+    assert client.step_times == [0.04, 0.05]
 
 
-def test_a_referee_that_wants_no_turn_gets_none():
-    seat = Script()
-    assert list(play_turns(seat, READY, lambda size: pytest.fail("a block"))) == []
-    assert seat.played_s == []
+def test_a_coordinator_that_wants_no_turn_gets_none():
+    client = Script()
+    assert list(run_turns(client, READY, lambda size: pytest.fail("a block"))) == []
+    assert client.step_times == []
 
 
 def test_no_garbage_is_collected_in_a_turn_and_the_collector_is_as_it_was():
@@ -78,24 +82,24 @@ def test_no_garbage_is_collected_in_a_turn_and_the_collector_is_as_it_was():
         yield
         return 1.0
 
-    list(play_turns(Script(Turn(untimed=1, timed=1)), READY, block))
+    list(run_turns(Script(Turn(untimed=1, timed=1)), READY, block))
     assert min(within) > 100_000
     assert gc.get_threshold() == before
 
 
-def test_a_profile_plays_after_its_own_windows_and_its_counts_are_without_the_turns(refereed):
-    profiler, seat = refereed
+def test_turns_come_after_the_windows_of_a_profile_and_do_not_count(coordinated):
+    profiler, client = coordinated
     calls = []
     profile = profiler(
         lambda x: calls.append(1) or tf.reduce_sum(x), [tf.ones((8, 8))] * 4, name="a"
     )
-    (name, ready) = seat.said
+    (name, ready) = client.said
     assert name == ("a", 0.03)
     assert ready.workload["inputs"] == ["float32[8,8]"]
     assert ready.call_s > 0 < ready.least_s
     assert ready.most_calls is None
-    assert len(seat.played_s) == 2
-    assert min(seat.played_s) > 0
+    assert len(client.step_times) == 2
+    assert min(client.step_times) > 0
     n_probes = len(calls) - (1 + 3 + 12 + 6) - (1 + 2 + 2 + 3)
     assert 1 <= n_probes <= 10
     assert (
@@ -103,27 +107,27 @@ def test_a_profile_plays_after_its_own_windows_and_its_counts_are_without_the_tu
     )  # after step 0, and before the turns
 
 
-def test_steps_per_call_make_a_call_longer_and_a_turn_is_told_by_step(refereed):
-    profiler, seat = refereed
+def test_steps_per_call_make_a_call_longer_and_a_turn_is_told_by_step(coordinated):
+    profiler, client = coordinated
     profiler(lambda: time.sleep(0.02), steps_per_call=4)  # the load under test: 5 ms a step
-    assert min(seat.played_s) < 0.02 <= seat.said[1].call_s
+    assert min(client.step_times) < 0.02 <= client.said[1].call_s
 
 
-def test_a_keras_loop_says_how_many_calls_it_has_left(refereed):
-    profiler, seat = refereed
+def test_a_keras_loop_says_how_many_calls_it_has_left(coordinated):
+    profiler, client = coordinated
     model = keras.Sequential([keras.layers.Dense(2)])
     model.compile("sgd", "mse")
     x, y = np.ones((40, 4), "float32"), np.ones((40, 2), "float32")
     profiler.fit(model, x, y, batch_size=1, epochs=1, verbose=0)
-    ready = seat.said[1]
+    ready = client.said[1]
     assert ready.most_calls == 40 - (1 + 3 + 12 + 6) - 1
     assert ready.workload["batch"] == 1
-    assert len(seat.played_s) == 2
+    assert len(client.step_times) == 2
 
 
-def test_data_that_end_within_a_turn_end_the_profile(refereed):
-    profiler, seat = refereed
+def test_data_that_end_within_a_turn_end_the_profile(coordinated):
+    profiler, client = coordinated
     profile = profiler(lambda x: tf.reduce_sum(x), iter([tf.ones((8, 8))] * (1 + 3 + 12 + 6 + 4)))
-    assert len(seat.played_s) == 1
+    assert len(client.step_times) == 1
     assert profile.ended is None
     assert profile.step_time > 0

@@ -136,7 +136,7 @@ def test_a_variant_from_another_process_has_its_limits_and_cannot_be_exported(pr
     measured = profile(STEP)
     asked = []
 
-    def apart(given):
+    def compare_in_processes(given):
         asked.append(given)
         profiles = {
             variant: replace(measured, name=name) for variant, name in given.profiles.items()
@@ -146,7 +146,7 @@ def test_a_variant_from_another_process_has_its_limits_and_cannot_be_exported(pr
         )
 
     profiles = profile._profiles
-    profiles.settings = replace(profiles.settings, apart=apart)
+    profiles.settings = replace(profiles.settings, compare_in_processes=compare_in_processes)
     found = profile.compare(
         {"a": tf.abs, "b": tf.abs}, {"a": [X], "b": [X, X]}, name="two", limits={"max_retraces": 3}
     )
@@ -172,11 +172,11 @@ def test_what_a_variant_measures_in_its_process(profile, step):
         state.assign_add(1.0)
         return x - y
 
-    def apart(asked):
+    def compare_in_processes(asked):
         given.append([asked.measure(variant) for variant in ("b", "a")])
         raise CaptureError("enough")
 
-    profiles.settings = replace(profiles.settings, apart=apart)
+    profiles.settings = replace(profiles.settings, compare_in_processes=compare_in_processes)
     with pytest.raises(CaptureError, match="enough"):
         profile.compare(
             {"a": step, "b": other}, [(X, X), (X, 2 * X)], check_outputs=True, restore=state

@@ -39,7 +39,7 @@ BEFORE = Conditions(
 @pytest.fixture(autouse=True)
 def machine(monkeypatch):
     """Two cores, hundredths of a second, no GPU."""
-    monkeypatch.setattr(conditions, "_own_cores", lambda: (0, 1))
+    monkeypatch.setattr(conditions, "usable_cores", lambda: (0, 1))
     monkeypatch.setattr(conditions, "read_gpus", lambda: ())
     monkeypatch.setattr(os, "sysconf", lambda name: 100)
 

@@ -1,4 +1,4 @@
-"""From what two sides have played and profiled to checks, without any process."""
+"""The checks of a paired test, from its turns and profiles; no process runs."""
 
 import itertools
 import math
@@ -6,12 +6,12 @@ import math
 import pytest
 from helpers.builders import profile, value
 
-from pytest_tfperf.paired.coordinator import Match, Opening, Turns
+from pytest_tfperf.paired.coordinator import PairedTest, PairedTurns, ReadyPair
 from pytest_tfperf.paired.verdicts import Terms, absent_check, suspected, verdicts
 from pytest_tfperf.results import Verdict
 from pytest_tfperf.stats.sequential_test import INTERIM_SIZES
 from pytest_tfperf.turns import Ready
-from pytest_tfperf.values import PARTS, Step
+from pytest_tfperf.values import PARTS, Step, Unknown
 
 TERMS = Terms(ref="main", n_tests=1, process_sd=0.0045)
 READY = Ready(workload={}, call_s=0.001, least_s=0.02, most_calls=None)
@@ -20,20 +20,21 @@ READY = Ready(workload={}, call_s=0.001, least_s=0.02, most_calls=None)
 def turns_of(ratio, n=INTERIM_SIZES[2], noise=0.001, **fields):
     """Turns whose middle ratio is this; above and below it by turns."""
     signs = itertools.islice(itertools.cycle([1, -1]), n)
-    return Turns(
-        played=tuple((ratio * math.exp(sign * noise), 1.0, sign > 0) for sign in signs), **fields
+    return PairedTurns(
+        pairs=tuple((ratio * math.exp(sign * noise), 1.0, sign > 0) for sign in signs), **fields
     )
 
 
-def match_of(here, there, turns=None, tolerance=0.05, **fields):
+def paired_of(here, there, turns=None, tolerance=0.05, **fields):
     """Two sides with these profiles; the one without a name has these turns."""
-    played = {} if turns is None else {"": turns}
-    openings = {
-        name: Opening(profile=name, tree=READY, ref=READY, tolerance=tolerance) for name in played
+    by_name = {} if turns is None else {"": turns}
+    ready_pairs = {
+        name: ReadyPair(profile=name, tree=READY, ref=READY, tolerance=tolerance)
+        for name in by_name
     }
-    return Match(
-        turns=played,
-        openings=openings,
+    return PairedTest(
+        turns=by_name,
+        ready_pairs=ready_pairs,
         tree_profiles=[one.to_json() for one in here],
         ref_profiles=None if there is None else [one.to_json() for one in there],
         tolerance=tolerance,
@@ -43,10 +44,12 @@ def match_of(here, there, turns=None, tolerance=0.05, **fields):
 
 def timing(turns, again=None, tolerance=0.05, terms=TERMS, **fields):
     """The check of step_time."""
-    match = match_of([profile(step_time=1.0)], [profile(step_time=1.0)], turns, tolerance, **fields)
+    paired = paired_of(
+        [profile(step_time=1.0)], [profile(step_time=1.0)], turns, tolerance, **fields
+    )
     second = {} if again is None else {"": again}
     [check] = [
-        check for check in verdicts(match, second, terms, None) if check.metric == "step_time"
+        check for check in verdicts(paired, second, terms, None) if check.metric == "step_time"
     ]
     return check
 
@@ -73,13 +76,13 @@ def test_a_regression_takes_two_pairs_of_processes(ratio, again, verdict):
 
 
 def test_a_second_pair_without_turns_is_none():
-    check = timing(turns_of(1.2), Turns())
+    check = timing(turns_of(1.2), PairedTurns())
     assert check.verdict is Verdict.INCONCLUSIVE
     assert "no second pair of processes ran" in check.message
 
 
 def test_a_second_pair_that_could_not_run_says_why():
-    check = timing(turns_of(1.2), Turns(lost="the process on main ended with SIGKILL"))
+    check = timing(turns_of(1.2), Unknown("the process on main ended with SIGKILL"))
     assert check.verdict is Verdict.INCONCLUSIVE
     assert (
         "the second pair of processes could not run: the process on main ended with SIGKILL"
@@ -98,7 +101,7 @@ def test_a_second_pair_that_could_not_run_says_why():
     ],
 )
 def test_what_other_processes_used_is_said_unless_it_is_a_pass(ratio, first, second, said):
-    message = timing(turns_of(ratio, others=first), turns_of(ratio, others=second)).message
+    message = timing(turns_of(ratio, other_load=first), turns_of(ratio, other_load=second)).message
     assert ("other processes used" in message) == (said is not None)
     assert said is None or f"other processes used {said} of the cores meanwhile" in message.replace(
         "%", " %"
@@ -130,7 +133,11 @@ def test_a_setting_that_differs_is_among_the_differences():
             turns_of(1.2, 3, spent_s=3.0),
             "took 1 s, and 8 are needed: --tfperf-budget 16 at least",
         ),
-        (turns_of(1.0, 4, spent_s=3.0, over=True), None, None),  # more seconds give no more turns
+        (
+            turns_of(1.0, 4, spent_s=3.0, exhausted=True),
+            None,
+            None,
+        ),  # more seconds give no more turns
         (turns_of(1.05, spent_s=3.0), None, None),
     ],
 )
@@ -141,11 +148,13 @@ def test_too_few_turns_for_an_interval_say_which_budget_would_have_been_enough(f
 
 def test_suspected_is_what_the_first_pair_says_is_slower():
     names = {"same": 1.0, "slower": 1.2, "faster": 0.8, "near": 1.05, "none": None}
-    turns = {name: Turns() if ratio is None else turns_of(ratio) for name, ratio in names.items()}
-    openings = {
-        name: Opening(profile=name, tree=READY, ref=READY, tolerance=0.05) for name in names
+    turns = {
+        name: PairedTurns() if ratio is None else turns_of(ratio) for name, ratio in names.items()
     }
-    assert suspected(Match(turns=turns, openings=openings), TERMS) == ["slower"]
+    ready_pairs = {
+        name: ReadyPair(profile=name, tree=READY, ref=READY, tolerance=0.05) for name in names
+    }
+    assert suspected(PairedTest(turns=turns, ready_pairs=ready_pairs), TERMS) == ["slower"]
 
 
 def test_a_test_that_says_nothing_has_the_usual_tolerance():
@@ -162,8 +171,13 @@ def test_a_tolerance_that_processes_of_the_same_code_break_is_raised_and_said():
     ("turns", "missed", "verdict", "text"),
     [
         (None, (), "UNKNOWN", "this form of profiling gives no times"),
-        (Turns(over=True), (), "UNKNOWN", "the loop had no steps left for turns"),
-        (turns_of(1.05, 3, over=True), (), "INCONCLUSIVE", "the loop ended after 3 pairs of turns"),
+        (PairedTurns(exhausted=True), (), "UNKNOWN", "the loop had no steps left for turns"),
+        (
+            turns_of(1.05, 3, exhausted=True),
+            (),
+            "INCONCLUSIVE",
+            "the loop ended after 3 pairs of turns",
+        ),
         (turns_of(1.0, 3), (), "INCONCLUSIVE", "too few for an interval"),
         (None, ("",), "INCONCLUSIVE", "never measured side by side"),
     ],
@@ -192,10 +206,10 @@ DRAINING = profile(step_time=value("step_time", 1.0, settled=False))
     ],
 )
 def test_buffers_that_still_drain_on_either_side_leave_it_open(here, there, sides, ratio):
-    match = match_of([here], [there], turns_of(ratio))
+    paired = paired_of([here], [there], turns_of(ratio))
     [check] = [
         check
-        for check in verdicts(match, {"": turns_of(ratio)}, TERMS, None)
+        for check in verdicts(paired, {"": turns_of(ratio)}, TERMS, None)
         if check.metric == "step_time"
     ]
     assert check.verdict is Verdict.INCONCLUSIVE
@@ -208,7 +222,7 @@ def by_metric(checks):
 
 def test_structure_is_compared_too():
     here, there = profile(step_time=1.0, retraces=3), profile(step_time=1.0, retraces=0)
-    found = by_metric(verdicts(match_of([here], [there], turns_of(1.0)), {}, TERMS, None))
+    found = by_metric(verdicts(paired_of([here], [there], turns_of(1.0)), {}, TERMS, None))
     assert found["step_time"].verdict is Verdict.PASS
     assert found["retraces"].verdict is Verdict.REGRESSION
     assert {check.kind for check in found.values()} == {"against"}
@@ -222,48 +236,48 @@ def test_only_what_is_asked_for(only, metrics):
     here = profile(step_time=1.0, retraces=0)
     terms = Terms(ref="main", n_tests=1, process_sd=0.0045, only=only)
     assert (
-        set(by_metric(verdicts(match_of([here], [here], turns_of(1.0)), {}, terms, None)))
+        set(by_metric(verdicts(paired_of([here], [here], turns_of(1.0)), {}, terms, None)))
         == metrics
     )
 
 
 def test_what_is_on_one_side_only_is_new_by_name():
-    match = match_of([profile("a"), profile("b")], [profile("a"), profile("old")])
+    paired = paired_of([profile("a"), profile("b")], [profile("a"), profile("old")])
     found = [
         (check.profile, check.verdict)
         for check in verdicts(
-            match, {}, Terms(ref="main", n_tests=1, process_sd=0, only="structural"), None
+            paired, {}, Terms(ref="main", n_tests=1, process_sd=0, only="structural"), None
         )
     ]
     assert found == [("b", Verdict.NEW), ("old", Verdict.NEW)]
 
 
 def test_another_workload_is_not_compared_and_shown():
-    match = match_of(
+    paired = paired_of(
         [profile(workload={"inputs": ["f32[9]"], "batch": 9})],
         [profile(workload={"inputs": ["f32[8]"], "batch": 9})],
         turns_of(9),
     )
-    [check] = verdicts(match, {}, TERMS, None)
+    [check] = verdicts(paired, {}, TERMS, None)
     assert check.verdict is Verdict.NEW
     assert "inputs: ['f32[8]'] on main, now ['f32[9]']" in check.message
     assert "batch" not in check.message
 
 
 def test_a_workload_that_says_less_than_on_the_ref_is_another_one():
-    match = match_of(
+    paired = paired_of(
         [profile(workload={"batch": 9})],
         [profile(workload={"batch": 9, "replicas": 2})],
         turns_of(9),
     )
-    [check] = verdicts(match, {}, TERMS, None)
+    [check] = verdicts(paired, {}, TERMS, None)
     assert check.verdict is Verdict.NEW
     assert "(replicas: 2 on main, now None)" in check.message
 
 
 def test_without_the_ref_every_profile_has_the_same_said_of_it():
     absent = absent_check(Verdict.UNKNOWN, "on main the test fails")
-    checks = verdicts(match_of([profile("a"), profile("b")], None), {}, TERMS, absent)
+    checks = verdicts(paired_of([profile("a"), profile("b")], None), {}, TERMS, absent)
     assert [(check.profile, check.verdict, check.message) for check in checks] == [
         ("a", Verdict.UNKNOWN, "on main the test fails"),
         ("b", Verdict.UNKNOWN, "on main the test fails"),
@@ -281,10 +295,10 @@ def traced(input_s, retraces=0):
 def test_what_differs_between_the_traces_is_in_the_detail_and_of_a_regression_in_the_message(
     ratio, said
 ):
-    match = match_of([traced(0.03)], [traced(0.01)], turns_of(ratio))
+    paired = paired_of([traced(0.03)], [traced(0.01)], turns_of(ratio))
     [check] = [
         one
-        for one in verdicts(match, {"": turns_of(ratio)}, TERMS, None)
+        for one in verdicts(paired, {"": turns_of(ratio)}, TERMS, None)
         if one.metric == "step_time"
     ]
     assert check.detail["differences"] == [

@@ -7,7 +7,7 @@ import pytest
 
 from pytest_tfperf.doctor.profiler_check import SelfCheck
 from pytest_tfperf.doctor.sections import (
-    Turns,
+    SameCodeTurns,
     machine_noise_section,
     machine_section,
     noise_section,
@@ -40,7 +40,7 @@ def turns(pinned, step_s=0.005, off=1.0, n=64):
         StoppingRule(tolerance=tolerance, n_tests=1, process_sd=process_sd)
         for tolerance in (0.01, 0.05)
     ]
-    return Turns(
+    return SameCodeTurns(
         pinned=pinned,
         noise=noise,
         resolutions={rule.tolerance: resolution(noise, rule, 30) for rule in rules},
@@ -126,7 +126,10 @@ def test_processes_that_differ_too_much_are_advised_upon():
 
 def test_turns_that_could_not_be_taken_are_a_failure_with_their_reason():
     section = noise_section(
-        [Turns(pinned=True, why="the first process ended with SIGKILL", failed=True), turns(False)]
+        [
+            SameCodeTurns(pinned=True, why="the first process ended with SIGKILL", failed=True),
+            turns(False),
+        ]
     )
     assert section.failed
     assert section.lines[-1] == "pinned: the first process ended with SIGKILL"
@@ -185,7 +188,7 @@ def test_a_machine_that_cannot_hold_the_default_tolerance_says_which_it_can():
 
 
 @pytest.mark.parametrize(
-    "kinds", [[turns(True, n=3)], [Turns(pinned=False, why="died", failed=True)]]
+    "kinds", [[turns(True, n=3)], [SameCodeTurns(pinned=False, why="died", failed=True)]]
 )
 def test_too_few_turns_resolve_nothing(kinds):
     section = resolution_section(kinds, 30)

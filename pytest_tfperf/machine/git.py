@@ -1,4 +1,4 @@
-"""Git, run so that it changes nothing by the way: no hooks, no daemon, no locks that are not needed, and no questions."""
+"""Run git without side effects: no hooks, no daemons, no optional locks, no questions."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 from pytest_tfperf.errors import PairedError
 
 ASK_S, WORK_S = 60.0, 600.0
-"""How long git may take to say what it knows, and to go through all files."""
+"""Seconds that git may take for a question, and for work on all files."""
 
-# a hook of git's has these set for its own repository and index (git, Documentation/githooks.txt, Documentation/git.txt)
-_OF_THE_CALLER = {
+# git sets these in hooks, for the hook's own repository (git, Documentation/githooks.txt)
+_CALLER_VARIABLES = {
     "GIT_DIR",
     "GIT_WORK_TREE",
     "GIT_INDEX_FILE",
@@ -30,7 +30,7 @@ _SETTINGS = (
     "index.sparse=false",  # would write objects
     "submodule.recurse=false",
 )
-_OUR_OWN = {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
+_VARIABLES = {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
 
 
 def git(
@@ -40,12 +40,18 @@ def git(
     environment: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
     """
-    What git answers in a folder, free of what the caller's environment says of another repository.
+    Run git in a folder, unaffected by variables that name another repository.
+
+    Args:
+        folder: Where git runs.
+        arguments: The subcommand and its arguments.
+        limit_s: Seconds that it may take.
+        environment: Additional variables.
 
     Raises:
-        PairedError: If git is not installed, or takes longer than `limit_s` seconds.
+        PairedError: If git is not installed, or takes longer than `limit_s`.
     """
-    own = {name: value for name, value in os.environ.items() if name not in _OF_THE_CALLER}
+    kept = {name: value for name, value in os.environ.items() if name not in _CALLER_VARIABLES}
     settings = [word for setting in _SETTINGS for word in ("-c", setting)]
     command = ["git", "--no-pager", *settings, "-C", str(folder), *arguments]
     try:
@@ -55,30 +61,31 @@ def git(
             capture_output=True,
             timeout=limit_s,
             check=False,
-            env={**own, **_OUR_OWN, **(environment or {})},
+            env={**kept, **_VARIABLES, **(environment or {})},
         )
     except subprocess.TimeoutExpired:
         raise PairedError(
-            f"git {arguments[0]} in {folder} did not end within {limit_s:g} s; see whether its disk, or its remote, is out of reach"
+            f"git {arguments[0]} in {folder} did not end within {limit_s:g} s; "
+            "see whether its disk, or its remote, is out of reach"
         ) from None
     except OSError as error:
         raise PairedError(
-            f"--tfperf-against needs git, which cannot be run ({error}); install it, or put it on PATH"
+            f"--tfperf-against needs git, which cannot be run ({error}); "
+            "install it, or put it on PATH"
         ) from error
 
 
 def line(output: bytes) -> str:
-    """The one line of an answer; a path may begin or end with blanks, or have lines of its own."""
+    """Return the one line of an answer; a path may begin or end with blanks, or hold newlines."""
     return os.fsdecode(output.removesuffix(b"\n"))
 
 
 def paths(output: bytes) -> list[str]:
-    """The paths of an answer under -z: each ends with a zero byte."""
+    """Return the paths of an answer under -z, each of which ends with a zero byte."""
     return os.fsdecode(output).split("\0")[:-1]
 
 
 def complaint(output: bytes) -> str:
-    """The end of what git said is wrong, in one line."""
-    return " ".join(
-        [text for text in map(str.strip, os.fsdecode(output).splitlines()) if text][-4:]
-    )
+    """Return the end of git's error message, in one line."""
+    lines = [text for text in map(str.strip, os.fsdecode(output).splitlines()) if text]
+    return " ".join(lines[-4:])

@@ -1,0 +1,63 @@
+"""Run turns in a child process: their length, and the time of a step in one."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+
+from pytest_tfperf.child.process import ChildProcess
+from pytest_tfperf.turns import Ready, Turn
+
+_PATIENCE, _PATIENCE_S = 10.0, 5.0  # a turn may take 10 times as long as expected, and 5 s more
+_UNTIMED_SHARE = 0.125  # of a turn: refills the caches that the other process has emptied
+# least timed part of a turn of a step with data: several of the bursts that a pipeline delivers in
+_PIPELINE_S = 0.2
+# least untimed part of one: requests to a disk, or sleeps, have ended while the process was stopped
+_PIPELINE_UNTIMED_S = 0.1
+
+
+class StepsExhausted(Exception):
+    """A process had no more steps, or its test failed, within a turn."""
+
+
+def turn_size(readies: Sequence[Ready], chance: random.Random) -> Turn:
+    """
+    Return a turn that is long enough for the fastest of the profiles that run it.
+
+    A pipeline that waits for several elements at a time delivers in bursts. So turns of steps with
+    data are longer, and the length of their untimed part is random: the timed part then begins at
+    another point of a burst each time.
+    """
+    call_s = max(min(ready.call_s for ready in readies), 1e-6)
+    least_s = max(ready.least_s for ready in readies)
+    if not any(ready.workload.get("inputs") for ready in readies):
+        timed = math.ceil(least_s / call_s)
+        return Turn(untimed=math.ceil(timed * _UNTIMED_SHARE), timed=timed)
+    untimed = math.ceil(_PIPELINE_UNTIMED_S / call_s)
+    return Turn(
+        untimed=untimed + chance.randrange(untimed),
+        timed=math.ceil(max(least_s, _PIPELINE_S) / call_s),
+    )
+
+
+def run_turn(child: ChildProcess, turn: Turn, ready: Ready) -> float:
+    """
+    Run one turn, and return the seconds of a step in it.
+
+    Args:
+        child: The process that runs it.
+        turn: Calls to run.
+        ready: The profile that waits in the process.
+
+    Raises:
+        StepsExhausted: If the profile or its test has ended; the next event of the child says more.
+        PairedError: If the child ended or hung.
+    """
+    expected_s = (turn.untimed + turn.timed) * ready.call_s
+    child.send(turn={"untimed": turn.untimed, "timed": turn.timed})
+    event = child.next_event(_PATIENCE * expected_s + _PATIENCE_S)
+    if "step_s" not in event:
+        child.put_back(event)
+        raise StepsExhausted
+    return float(event["step_s"])
