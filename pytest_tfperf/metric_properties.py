@@ -6,6 +6,8 @@ Metrics of a profile as typed attributes, so that type checkers find misspelt na
 
 from __future__ import annotations
 
+__tracebackhide__ = True
+
 
 class MetricProperties:
     """Attributes for all built-in metrics; each raises `UnknownMetric` if its metric is unknown."""

@@ -14,6 +14,8 @@ import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+__tracebackhide__ = True
+
 PROGRAM, PLATFORM, MACHINE = "program", "platform", "machine"
 LOWER, HIGHER = "lower", "higher"
 SECONDS, RATE, SHARE, RATIO, COUNT, BYTES, FLOP = (

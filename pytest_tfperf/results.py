@@ -19,6 +19,8 @@ from pytest_tfperf.summary import summary
 from pytest_tfperf.text import plural
 from pytest_tfperf.values import Advice, Json, Step, Table, Value
 
+__tracebackhide__ = True
+
 FORMAT = 2
 """Version of run files and of `--json`; in format 1 the columns of tables had no keys."""
 
@@ -95,7 +97,6 @@ class Profile(MetricProperties):
         return self.metrics[metric]
 
     def _number(self, metric: str) -> float:
-        __tracebackhide__ = True
         if metric not in self.metrics:
             known = f"; {nearest(metric, self.metrics)}" if self.metrics else ""
             raise AttributeError(f"a profile has no {metric!r}{known}")
@@ -106,7 +107,6 @@ class Profile(MetricProperties):
 
     def _count(self, metric: str) -> int:
         """Return a whole number; a median of steps that differ may be a fraction, and stays one."""
-        __tracebackhide__ = True
         number = self._number(metric)
         return int(number) if number.is_integer() else cast("int", number)
 
@@ -114,7 +114,6 @@ class Profile(MetricProperties):
 
         def __getattr__(self, name: str) -> float:
             """Return the number of a custom metric."""
-            __tracebackhide__ = True
             # copy and pickle look for special methods before there are any fields
             if name.startswith("_") or name == "metrics":
                 raise AttributeError(f"a profile has no {name!r}")

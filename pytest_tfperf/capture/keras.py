@@ -19,6 +19,8 @@ from pytest_tfperf.compiler.datasets import batch_size
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.tf_runtime import load_tensorflow
 
+__tracebackhide__ = True
+
 KINDS = {"fit": "train", "evaluate": "test", "predict": "predict"}
 _STOP = {"fit": "stop_training", "evaluate": "stop_evaluating", "predict": "stop_predicting"}
 

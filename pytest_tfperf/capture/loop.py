@@ -12,6 +12,8 @@ from pytest_tfperf.compiler.step_calls import Calls
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.tf_runtime import load_tensorflow
 
+__tracebackhide__ = True
+
 Call = Callable[[Any], Any]
 
 

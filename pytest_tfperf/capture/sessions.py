@@ -17,6 +17,8 @@ from pytest_tfperf.tf_runtime import load_tensorflow
 from pytest_tfperf.trace.xspace import Trace, read_trace
 from pytest_tfperf.values import FETCH, FETCH_PYTHON
 
+__tracebackhide__ = True
+
 
 class Session:
     """
@@ -29,11 +31,7 @@ class Session:
     def __init__(self, parent: Path) -> None:
         self._folder = Path(tempfile.mkdtemp(dir=parent))
         self._profiler = _profiler()
-        if user_session_runs():
-            raise CaptureError(
-                "a TensorFlow profiler session is already running in this process (tf.profiler.experimental.start, or a "
-                "TensorBoard callback with profile_batch); stop it before the step is profiled"
-            )
+        check_no_session()
         try:
             self._profiler.start(str(self._folder))
         except Exception as error:
@@ -88,6 +86,16 @@ def user_session_runs() -> bool:
     """Whether a session that is not ours runs through `tf.profiler.experimental` in this process."""
     # private: tensorflow/python/profiler/profiler_v2.py keeps the one session of the process here (2.16 to 2.21)
     return getattr(_profiler_module(), "_profiler", None) is not None
+
+
+def check_no_session() -> None:
+    """Raise CaptureError if a session that is not ours runs in this process."""
+    if user_session_runs():
+        raise CaptureError(
+            "a TensorFlow profiler session is already running in this process"
+            " (tf.profiler.experimental.start, or a TensorBoard callback with profile_batch);"
+            " stop it before the step is profiled"
+        )
 
 
 def stop_quietly() -> None:

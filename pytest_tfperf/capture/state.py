@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.tf_runtime import load_tensorflow
 
+__tracebackhide__ = True
 
-@contextmanager
-def restored(things: Any) -> Iterator[None]:
+
+def restored(things: Any) -> AbstractContextManager[None]:
     """
     Put the values of variables back when the context ends, however it ends.
 
@@ -26,9 +27,13 @@ def restored(things: Any) -> Iterator[None]:
         if things is None
         else [variable for thing in _flatten(things) for variable in _variables(thing)]
     )
-    saved = [
-        variable.numpy() for variable in variables
-    ]  # a copy: TensorFlow gives no view of a variable
+    return _restored(variables)
+
+
+@contextmanager
+def _restored(variables: list[Any]) -> Iterator[None]:
+    # numpy() is a copy: TensorFlow gives no view of a variable
+    saved = [variable.numpy() for variable in variables]
     try:
         yield
     finally:

@@ -33,6 +33,8 @@ from pytest_tfperf.trace.events import runs_functions
 from pytest_tfperf.turns import Ready, TurnClient
 from pytest_tfperf.values import Unknown
 
+__tracebackhide__ = True
+
 _MAX_ROUNDS, _MAX_PROBES = 3, 10
 _SHARES = {"warm-up": 0.2, "timed": 0.45, "traced": 0.3}  # of max_seconds, for one round of windows
 

@@ -22,6 +22,8 @@ from pytest_tfperf.metrics import (
 from pytest_tfperf.op_guide.rules import ALL, parse_codes
 from pytest_tfperf.padding.tpu import generation
 
+__tracebackhide__ = True
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
@@ -90,7 +92,7 @@ def parse_limit_lines(
         try:
             _limit(name, value, metrics)
         except LimitError as error:
-            raise LimitError(f"{where}: {error}") from error
+            raise LimitError(f"{where}: {error}") from None
         arguments[name] = value
     return arguments
 
@@ -117,7 +119,7 @@ def _limit(name: str, value: object, metrics: Mapping[str, Metric]) -> Limit:
     try:
         bound = parse_quantity(value, row.unit)
     except ValueError as error:
-        raise LimitError(f"{name}: {error}") from error
+        raise LimitError(f"{name}: {error}") from None
     if bound < 0 and row.unit != RATIO:
         raise LimitError(f"{name}: {value!r} is below zero, and {metric} never is")
     if row.unit == SHARE and bound > 1:
@@ -142,7 +144,7 @@ def _option(name: str, value: Any) -> Any:
     try:
         return _OPTIONS[name](value)
     except (LimitError, TypeError, ValueError) as error:
-        raise LimitError(f"{name}: {error}") from error
+        raise LimitError(f"{name}: {error}") from None
 
 
 def _positive(value: object, unit: str) -> float:

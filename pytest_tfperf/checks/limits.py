@@ -14,6 +14,8 @@ from pytest_tfperf.metrics import (
 from pytest_tfperf.results import Check, Labelled, Profile, Verdict
 from pytest_tfperf.values import Value
 
+__tracebackhide__ = True
+
 STRUCTURAL, TIMING = "structural", "timing"
 SHARED_CPU = "other workers used the CPU; run without -n"
 INSTRUMENTED = "Python was traced meanwhile, by coverage or a debugger; run without (--no-cov)"

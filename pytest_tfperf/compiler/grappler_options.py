@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.metrics import nearest
+
+__tracebackhide__ = True
 
 TOGGLES = (
     "layout_optimizer",
@@ -38,8 +40,7 @@ NUMBERS = ("min_graph_nodes",)
 _INT32 = 2**31  # rewriter_config.proto
 
 
-@contextmanager
-def grappler_options(**options: Any) -> Iterator[None]:
+def grappler_options(**options: Any) -> AbstractContextManager[None]:
     """
     Let Grappler run with additional options within the context, also on functions traced before.
 
@@ -52,7 +53,11 @@ def grappler_options(**options: Any) -> Iterator[None]:
             ignores an unknown option, and fails later on a wrong type.
     """
     _check(options)
-    context = _context()
+    return _set_options(_context(), options)
+
+
+@contextmanager
+def _set_options(context: Any, options: dict[str, Any]) -> Iterator[None]:
     before = dict(context._optimizer_experimental_options)
     context.set_optimizer_experimental_options(options)
     try:

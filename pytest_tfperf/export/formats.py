@@ -17,6 +17,8 @@ from pytest_tfperf.hlo.dot import dot_of, svg_of
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.hlo.printer import text_of
 
+__tracebackhide__ = True
+
 _Writer = Callable[[BinaryIO, Iterable[Process]], None]
 _Format = TypeVar("_Format")
 

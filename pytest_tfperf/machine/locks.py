@@ -20,6 +20,8 @@ from pytest_tfperf.machine.gpu_share import visible_gpus
 from pytest_tfperf.machine.stopwatch import Stopwatch
 from pytest_tfperf.tf_runtime import n_gpus
 
+__tracebackhide__ = True
+
 _POLL_S = 0.1  # often enough for windows of seconds, and seldom enough for those that are measured meanwhile
 
 Exclusive = Callable[..., AbstractContextManager[bool]]

@@ -17,6 +17,8 @@ from pytest_tfperf.metrics import nearest
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.values import Unknown
 
+__tracebackhide__ = True
+
 OPTIMIZED = "optimized"
 _DUMP_S = 120.0  # for a process that imports TensorFlow and compiles the step
 

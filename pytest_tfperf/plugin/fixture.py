@@ -10,14 +10,15 @@ from typing import Any, NoReturn
 import pytest
 
 from pytest_tfperf.capture.keras import run_one_batch
-from pytest_tfperf.capture.loop import Bracketed, check_step, each_step, run_calls, run_once
+from pytest_tfperf.capture.loop import check_step, each_step, run_calls, run_once
+from pytest_tfperf.capture.sessions import check_no_session
 from pytest_tfperf.capture.state import restored
 from pytest_tfperf.capture.windows import Windows
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.checks.limits import Limit
 from pytest_tfperf.compiler.grappler_options import grappler_options
-from pytest_tfperf.compiler.step_calls import Calls, calls_recorded
-from pytest_tfperf.errors import CaptureError, TraceError
+from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.plugin.bracketed_trace import DISABLED, BracketedTrace
 from pytest_tfperf.plugin.export import OPTIMIZED, export_profile
 from pytest_tfperf.plugin.marker_only import profiled_body
 from pytest_tfperf.plugin.profiles import Profiles, Settings
@@ -26,6 +27,8 @@ from pytest_tfperf.variants.comparison import Comparison, ComparisonCall
 from pytest_tfperf.variants.in_process import compare_steps
 from pytest_tfperf.variants.outputs import Leaves, Tolerance
 from pytest_tfperf.variants.steps import FirstOutput, data_of, profile_names, variants_of
+
+__tracebackhide__ = True
 
 
 class TfProfile:
@@ -288,24 +291,19 @@ class TfProfile:
         """`model.predict(*args, **kwargs)`, as `fit`."""
         return self._keras(model, "predict", args, kwargs)
 
-    @contextmanager
     def trace(
         self, name: str | None = None, *, limits: Mapping[str, Any] | None = None
-    ) -> Iterator[Bracketed]:
-        """Trace what is in the context; bracket each step in `with t.step():`. Gives counts and shares, no times."""
+    ) -> BracketedTrace:
+        """
+        Trace what runs in the context; bracket each step in `with t.step():`.
+
+        The profile has counts and shares, but no times.
+        """
         wanted = self._profiles.wanted(limits)
         taken = self._profiles.take_name(name)
-        if self._disabled:
-            yield Bracketed(Calls())
-            _skip()
-        with self._profiles.session() as session, calls_recorded() as calls:
-            yield Bracketed(calls)
-        try:
-            self._profiles.finish_bare(session.stop(), taken, calls, wanted)
-        except TraceError as error:
-            raise CaptureError(
-                "no step found in this trace: bracket each in `with t.step():`, t being what tf_profile.trace() gives"
-            ) from error
+        if not self._disabled:
+            check_no_session()
+        return BracketedTrace(self._profiles, taken, wanted, self._disabled)
 
     @contextmanager
     def whole_body(self) -> Iterator[None]:
@@ -368,7 +366,7 @@ class TfProfile:
 
 
 def _skip() -> NoReturn:
-    pytest.skip("tfperf is disabled (--tfperf-disable): the step ran once and was not profiled")
+    pytest.skip(DISABLED)
 
 
 def _inputs(windows: Windows, steps_per_call: int) -> Mapping[str, Any]:

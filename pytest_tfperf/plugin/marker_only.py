@@ -14,6 +14,8 @@ from pytest_tfperf.compiler.step_calls import Calls, calls_recorded
 from pytest_tfperf.errors import CaptureError, TraceError
 from pytest_tfperf.plugin.profiles import Profiles
 
+__tracebackhide__ = True
+
 
 @contextmanager
 def profiled_body(profiles: Profiles) -> Iterator[None]:

@@ -41,6 +41,8 @@ from pytest_tfperf.turns import TurnClients
 from pytest_tfperf.values import Table, Unknown
 from pytest_tfperf.variants.comparison import CompareInProcesses
 
+__tracebackhide__ = True
+
 _FROM_GRAPPLER = ("graph_ops", "graph_reduction")
 _FROM_GRAPHS = (*_FROM_GRAPPLER, "xla_coverage")
 _BARE = "graphs are looked at where tf_profile drives the steps: tf_profile(step, data), tf_profile.steps(data) or a Keras loop"

@@ -20,6 +20,8 @@ import numpy.typing as npt
 from pytest_tfperf.errors import UnknownMetric
 from pytest_tfperf.text import plural
 
+__tracebackhide__ = True
+
 Floats = npt.NDArray[np.float64]
 
 POWER = 0.9

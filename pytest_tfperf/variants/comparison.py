@@ -20,6 +20,8 @@ from pytest_tfperf.stats.signed_rank import (
 from pytest_tfperf.values import Json, Table, Value, titled_columns
 from pytest_tfperf.variants.outputs import Leaves, Tolerance
 
+__tracebackhide__ = True
+
 CONFIDENCE = 0.99
 NEEDED_ROUNDS = needed_pairs(CONFIDENCE)
 

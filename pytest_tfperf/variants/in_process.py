@@ -22,6 +22,8 @@ from pytest_tfperf.variants.outputs import Tolerance
 from pytest_tfperf.variants.rounds import SECONDS, RoundTimes, run_rounds
 from pytest_tfperf.variants.steps import Variant, check_variants
 
+__tracebackhide__ = True
+
 _MOST_STEPS = 10_000  # of a turn
 _WARM_UP_SHARE = 0.25  # of the seconds, for all variants together
 _AGREE = 0.1  # two blocks of the warm-up: as the turns of one step spread on a noisy machine

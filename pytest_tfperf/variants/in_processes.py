@@ -35,6 +35,8 @@ from pytest_tfperf.variants.comparison import Comparison, ComparisonCall
 from pytest_tfperf.variants.outputs import check_outputs, leaves_from_json, leaves_to_json
 from pytest_tfperf.variants.rounds import SECONDS, NoMoreSteps, RoundTimes, run_rounds
 
+__tracebackhide__ = True
+
 # TensorFlow has as many threads as cores: on one core a pipeline is not what it is elsewhere
 _LEAST_CORES = 2
 _WHOLE_GPU = (

@@ -15,6 +15,8 @@ from pytest_tfperf.text import and_more
 from pytest_tfperf.tf_runtime import load_tensorflow
 from pytest_tfperf.values import Json
 
+__tracebackhide__ = True
+
 
 def leaves_to_json(leaves: Leaves) -> Json:
     """Tensors and arrays with their bits, plain values as they are, of anything else the name of its type."""

@@ -12,6 +12,8 @@ from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.tf_runtime import sync_devices
 from pytest_tfperf.variants.outputs import Leaves, Tolerance, check_outputs, leaves_of
 
+__tracebackhide__ = True
+
 _NO_DATA = (
     "give compare its data=, or bind what the step needs, as in {{{name!r}: lambda: step(batch)}}"
 )
