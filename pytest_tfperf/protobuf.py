@@ -1,7 +1,7 @@
 """
-Protobuf's wire format: bytes with checked access, one field at a time or many varints at once; knows no schema.
+Protobuf's wire format, without schemas.
 
-The format is described at https://protobuf.dev/programming-guides/encoding.
+Source: https://protobuf.dev/programming-guides/encoding.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # wire types
-_CHUNK = 1 << 22  # bytes that are searched at once
-_PADDING = 16  # zero bytes behind the message, so that eight bytes can be read at any offset of it
+_CHUNK = 1 << 22  # bytes to search at once
+_PADDING = 16  # zero bytes behind the message, so that eight bytes can be read at any offset
 
 
 class Message:
@@ -36,7 +36,20 @@ class Message:
         )
 
     def fields(self, begin: int, end: int, where: str) -> Iterator[tuple[int, int, int, int]]:
-        """(number, wire type, value or begin of the payload, end) of each field of the message in `begin:end`."""
+        """
+        Yield the fields of the message in `begin:end`.
+
+        Args:
+            begin: Offset of the first field.
+            end: Offset behind the last field.
+            where: Type of the message, for error messages.
+
+        Yields:
+            Number, wire type, value or begin of the payload, and the offset behind the field.
+
+        Raises:
+            TraceError: If the bytes are not a message.
+        """
         at = begin
         while at < end:
             tag, at = self.varint(at, end, where)
@@ -61,13 +74,30 @@ class Message:
             at += length
 
     def inside(self, begin: int, end: int, number: int) -> Iterator[tuple[int, int]]:
-        """Begin and end of each length-delimited field of that number in the message in `begin:end`."""
+        """
+        Yield begin and end of each length-delimited field of a number in `begin:end`.
+
+        Args:
+            begin: Offset of the message's first field.
+            end: Offset behind its last field.
+            number: Number of the field.
+        """
         for found, wire, value, behind in self.fields(begin, end, "message"):
             if found == number and wire == BYTES:
                 yield value, behind
 
     def varint(self, at: int, end: int, where: str) -> tuple[int, int]:
-        """The varint at an offset and the offset behind it."""
+        """
+        Read the varint at an offset, and return it with the offset behind it.
+
+        Args:
+            at: The offset.
+            end: Offset behind the message.
+            where: Type of the message, for error messages.
+
+        Raises:
+            TraceError: If the varint does not end.
+        """
         if at < end and (byte := self._buffer[at]) < 0x80:  # most are that short
             return byte, at + 1
         value = shift = 0
@@ -80,16 +110,32 @@ class Message:
         raise self.error(where, at, "a varint does not end")
 
     def text(self, begin: int, end: int) -> str:
-        """The string in `begin:end`; bytes that are not UTF-8 show as replacement characters."""
+        """
+        Return the string in `begin:end`; bytes that are not UTF-8 become replacement characters.
+        """
         return self._buffer[begin:end].decode("utf-8", "replace")
 
     def index(self, byte: int, begin: int, end: int) -> int:
-        """The first offset in `begin:end` at which that byte stands, `end` where there is none."""
+        """
+        Find the first offset of a byte in `begin:end`; `end` if it does not occur.
+
+        Args:
+            byte: The byte.
+            begin: First offset.
+            end: Offset behind the last one.
+        """
         found = self._buffer.find(byte, begin, end)
         return found if found >= 0 else end
 
     def find(self, pattern: bytes, begin: int, end: int) -> Ints:
-        """The offsets at which the pattern stands within `begin:end`, overlaps included."""
+        """
+        Find all offsets of a pattern within `begin:end`, overlaps included.
+
+        Args:
+            pattern: The bytes.
+            begin: First offset.
+            end: Offset behind the last one.
+        """
         found = []
         for start in range(begin, end, _CHUNK):
             stop = min(start + _CHUNK, end - len(pattern) + 1)
@@ -100,14 +146,15 @@ class Message:
         return np.concatenate(found) if found else np.empty(0, np.int64)
 
     def slice(self, begin: int, end: int) -> bytes:
-        """The bytes in `begin:end`."""
+        """Return the bytes in `begin:end`."""
         return self._buffer[begin:end]
 
     def varints(self, at: Ints) -> tuple[Words, Ints]:
         """
-        The varints at many offsets, and how many bytes each has, both of shape (n,).
+        Read the varints at many offsets; return their values and lengths, both of shape (n,).
 
-        Eight bytes are taken at once; seven-bit groups are closed up by three shifts. Longer ones have one or two bytes more.
+        Eight bytes are read at once; three shifts join the groups of seven bits. Longer varints
+        have one or two bytes more.
         """
         word = self.words[at]
         stop = ~word & np.uint64(0x8080808080808080)
@@ -130,7 +177,7 @@ class Message:
         return word, length
 
     def _long_varints(self, at: Ints) -> tuple[Words, Ints]:
-        """The varints of nine or ten bytes at these offsets; the tenth holds the highest bit alone."""
+        """Read varints of nine or ten bytes; the tenth holds only the highest bit."""
         low = np.zeros(at.size, np.uint64)
         for place in range(8):
             low |= (self.bytes[at + place] & np.uint8(0x7F)).astype(np.uint64) << np.uint64(
@@ -148,11 +195,19 @@ class Message:
         )
 
     def signed(self, value: int) -> int:
-        """An int64 from its varint, which stores negative numbers as their two's complement."""
+        """Convert a varint to an int64; negative numbers are stored as two's complement."""
         return value - (1 << 64) if value >> 63 else value
 
     def error(self, where: str, at: int, what: str) -> TraceError:
-        """A TraceError that names message type, offset and file."""
+        """
+        Make a TraceError that names message type, offset and file.
+
+        Args:
+            where: Type of the message.
+            at: Offset of the fault.
+            what: The fault.
+        """
         return TraceError(
-            f"trace {self.path}: {where} at byte {at} of {self.size}: {what}; the file is damaged or no XSpace"
+            f"trace {self.path}: {where} at byte {at} of {self.size}: {what}; the file is damaged"
+            " or not an XSpace"
         )

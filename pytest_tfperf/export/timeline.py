@@ -18,8 +18,9 @@ from pytest_tfperf.analysis.steps.on_devices import on_the_device
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.devices import gpus, stream_events
-from pytest_tfperf.trace.events import Events, Stats, joined, metadata_texts, stat_content
+from pytest_tfperf.trace.events import Events, joined, metadata_texts
 from pytest_tfperf.trace.nesting import parents
+from pytest_tfperf.trace.stat_columns import Stats, stat_content
 from pytest_tfperf.trace.xspace import HOST, Plane, Trace, read_trace
 
 Args = dict[str, "int | float | str"]

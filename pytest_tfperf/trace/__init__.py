@@ -1,1 +1,1 @@
-"""Trace files as columns of numbers."""
+"""Traces as columns of numbers."""

@@ -34,22 +34,22 @@ TPU = re.compile(r"/device:TPU:\d+\Z")
 
 
 def accelerators(trace: Trace) -> list[Plane]:
-    """The planes of the GPUs and TPU cores that did anything; a TPU's sparse cores are not among them."""
+    """Return the planes with events of GPUs and TPU cores, without a TPU's sparse cores."""
     return gpus(trace) + tpus(trace)
 
 
 def gpus(trace: Trace) -> list[Plane]:
-    """The planes of the GPUs that did anything."""
+    """Return the planes with events of GPUs."""
     return [plane for plane in trace.planes if plane.start_ps.size and GPU.match(plane.name)]
 
 
 def tpus(trace: Trace) -> list[Plane]:
-    """The planes of the TPU cores that did anything."""
+    """Return the planes with events of TPU cores."""
     return [plane for plane in trace.planes if plane.start_ps.size and TPU.match(plane.name)]
 
 
 def stream_events(plane: Plane) -> Events:
-    """The events of a GPU's streams: kernels and copies."""
+    """Return the events of a GPU's streams: kernels and copies."""
     streams = [
         i
         for i, line in enumerate(plane.lines)
@@ -60,7 +60,7 @@ def stream_events(plane: Plane) -> Events:
 
 
 def tpu_ops(plane: Plane) -> Events:
-    """The events of a TPU core's op line, without those that enclose others: those inside count."""
+    """Return the events of a TPU core's op line."""
     ops = (
         i
         for i, line in enumerate(plane.lines)

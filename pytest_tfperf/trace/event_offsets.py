@@ -1,9 +1,9 @@
 """
-Where the events of a line begin, many stretches of the line at once.
+Offsets of the events of a line, found in many stretches of the line at once.
 
-Events follow each other, so in principle each must be read to know where the next one is. But a walk that starts at any byte that looks
-like an event's tag soon falls into step with the true one: an event's stats have the same tag and end where the event ends. So
-walks from many places go on side by side, and only what lies between two of them is walked singly.
+Events follow each other, so each must be read to find the next. But a walk that starts at any byte
+that looks like an event's tag soon meets the true walk: stats have the same tag and end where their
+event ends. So many walks run in parallel, and only the gap between two of them is walked singly.
 """
 
 from __future__ import annotations
@@ -14,16 +14,25 @@ from pytest_tfperf.protobuf import Ints, Message
 
 EVENT_TAG = 0x22  # XLine.events = 4, length-delimited
 _STRETCH = 1 << 13  # bytes for one walk
-_WALKS = 1 << 11  # at once
-_FEWEST = 64  # walks that are worth their rounds
+_WALKS = 1 << 11  # walks at once
+_FEWEST = 64  # walks; fewer are slower than one
 
 
 def event_tags(message: Message, begin: int, end: int, stretch: int = _STRETCH) -> tuple[Ints, int]:
     """
-    The offsets of the tags of the events that follow each other from `begin` on, and the offset behind the last of them.
+    Find the tags of consecutive events.
+
+    Args:
+        message: The trace.
+        begin: Offset of the first tag.
+        end: Offset behind the line.
+        stretch: Bytes for each walk.
+
+    Returns:
+        The offsets of the tags, shape (n,), and the offset behind the last event.
 
     Raises:
-        TraceError: If an event is longer than what is left until `end`.
+        TraceError: If an event is longer than the bytes left.
     """
     tags, at = [], begin
     while at < end and message.bytes[at] == EVENT_TAG:
@@ -40,7 +49,16 @@ def event_tags(message: Message, begin: int, end: int, stretch: int = _STRETCH) 
 def _walked_in_parts(
     message: Message, begin: int, until: int, end: int, stretch: int
 ) -> tuple[Ints, int]:
-    """As `_walked`, with a walk in each stretch; from where the true walk meets one, it is that one."""
+    """
+    Find the tags as `_walked` does, with one walk for each stretch.
+
+    Args:
+        message: The trace.
+        begin: Offset of the first tag.
+        until: Offset behind the last tag to find.
+        end: Offset behind the line.
+        stretch: Bytes for each walk.
+    """
     bounds = np.arange(begin, until, stretch)
     visited, counts, exits = _walks(message, bounds, until)
     meets = visited == np.r_[begin, exits[:-1]]
@@ -66,7 +84,15 @@ def _walked_in_parts(
 
 
 def _walked(message: Message, at: int, until: int, end: int) -> tuple[Ints, int]:
-    """The tags of the events that follow each other from `at` and begin before `until`, and the offset behind the last."""
+    """
+    Find the tags of consecutive events one by one, and the offset behind the last event.
+
+    Args:
+        message: The trace.
+        at: Offset of the first tag.
+        until: Offset behind the last tag to find.
+        end: Offset behind the line.
+    """
     tags = []
     while at < until and message.bytes[at] == EVENT_TAG:
         tags.append(at)
@@ -75,7 +101,14 @@ def _walked(message: Message, at: int, until: int, end: int) -> tuple[Ints, int]
 
 
 def _behind(message: Message, at: int, end: int) -> int:
-    """The offset behind the event whose tag is at this one."""
+    """
+    Return the offset behind the event whose tag is at an offset.
+
+    Args:
+        message: The trace.
+        at: Offset of the tag.
+        end: Offset behind the line.
+    """
     size, behind = message.varint(at + 1, end, "XLine.events")
     if size > end - behind:
         raise message.error("XLine", at, f"an event needs {size} bytes, {end - behind} are left")
@@ -84,8 +117,16 @@ def _behind(message: Message, at: int, end: int) -> int:
 
 def _walks(message: Message, bounds: Ints, end: int) -> tuple[Ints, Ints, Ints]:
     """
-    Of a walk in each stretch, from its first byte that looks like a tag: what it visited, shape (longest, n_walks), how much that is,
-    and where it left its stretch, or found no tag.
+    Walk through all stretches in parallel, each from its first byte that looks like a tag.
+
+    Args:
+        message: The trace.
+        bounds: Begins of the stretches, shape (n_walks,).
+        end: Offset behind the last stretch.
+
+    Returns:
+        The visited offsets, shape (longest, n_walks); their number for each walk, and the offset at
+            which it left its stretch or found no tag, both of shape (n_walks,).
     """
     limit = np.r_[bounds[1:], end]
     at = np.array(

@@ -1,4 +1,4 @@
-"""The HLO modules that a trace carries."""
+"""The HLO modules in a trace's metadata."""
 
 from __future__ import annotations
 
@@ -26,7 +26,11 @@ _SIZE = 2  # BufferAllocationProto.size
 
 
 def _module_span(plane: Plane, name: str) -> tuple[int, int] | None:
-    """XStat metadata_id = 1, bytes_value = 6 → HloProto hlo_module = 1; None for metadata that is no executable's."""
+    """
+    Find the bytes of an executable's module; None for other metadata.
+
+    Fields: XStat metadata_id = 1, bytes_value = 6 → HloProto hlo_module = 1.
+    """
     message = plane.message
     for stat in plane.metadata_stats[name]:
         keys = [
@@ -43,9 +47,11 @@ def _module_span(plane: Plane, name: str) -> tuple[int, int] | None:
 
 def _buffers(allocations: Sequence[Mapping[int, int]]) -> Buffers:
     """
-    BufferAllocationProto: is_thread_local = 3, is_entry_computation_parameter = 5, maybe_live_out = 7, is_constant = 12.
+    Sum allocations by purpose.
 
-    Temporary is what is none of these: BufferAllocation::IsPreallocatedTempBuffer (xla/service/buffer_assignment.h).
+    BufferAllocationProto: is_thread_local = 3, is_entry_computation_parameter = 5, maybe_live_out =
+    7, is_constant = 12. All others are temporary: BufferAllocation::IsPreallocatedTempBuffer
+    (xla/service/buffer_assignment.h).
     """
 
     def total(*fields: int) -> int:
@@ -60,10 +66,11 @@ def _buffers(allocations: Sequence[Mapping[int, int]]) -> Buffers:
 
 def _allocations(plane: Plane, name: str) -> Iterator[dict[int, int]]:
     """
-    The numbers of each allocation of an executable, by field, with its size.
+    Yield the numbers of each allocation of an executable by field, with its size.
 
-    XStat bytes_value = 6 → HloProto buffer_assignment = 3 → buffer_allocations = 3 → size = 2, color = 8: the memory space.
-    What lies in the host's memory (space 5, xla/layout.h) needs none of the device's, and is left out.
+    Fields: XStat bytes_value = 6 → HloProto buffer_assignment = 3 → buffer_allocations = 3 → size =
+    2, color = 8 (the memory space). Allocations in the host's memory (space 5, xla/layout.h) take
+    no device memory and are left out.
     """
     message = plane.message
     protos = (proto for stat in plane.metadata_stats[name] for proto in message.inside(*stat, 6))
@@ -80,7 +87,11 @@ def _allocations(plane: Plane, name: str) -> Iterator[dict[int, int]]:
 
 def modules_of(trace: Trace, names: Collection[str] | None = None) -> dict[str, HloModule]:
     """
-    The executables of a trace, `module(program id)` to its optimised module; only those of `names` are decoded, if given.
+    Return the optimised modules of a trace by name, `module(program id)`.
+
+    Args:
+        trace: The trace.
+        names: Names of the modules to decode; all by default.
 
     Raises:
         TraceError: If one of them is damaged.
@@ -99,16 +110,21 @@ def modules_of(trace: Trace, names: Collection[str] | None = None) -> dict[str, 
 
 def live_modules(trace: Trace) -> frozenset[str]:
     """
-    The names of all executables alive in the process when the session of a trace ended, each ending in its unique `(program_id)`.
+    Return the names of all executables alive in the process when the trace ended.
 
-    They are the event metadata of the plane `/host:metadata`, also for executables compiled while no profiler ran.
+    Each name ends in its unique `(program_id)`. They are the event metadata of the plane
+    `/host:metadata`, also for executables compiled while no profiler ran.
     """
     plane = trace.plane(_PLANE)
     return frozenset(plane.metadata_stats) if plane else frozenset()
 
 
 def buffer_bytes(trace: Trace) -> dict[str, int]:
-    """Bytes that each executable needs, by name: parameters, results and temporaries, as XLA's buffer assignment lays them out."""
+    """
+    Return the bytes that each executable needs by name, from XLA's buffer assignment.
+
+    They are those of parameters, results and temporaries.
+    """
     plane = trace.plane(_PLANE)
     if plane is None:
         return {}
@@ -119,7 +135,7 @@ def buffer_bytes(trace: Trace) -> dict[str, int]:
 
 
 def buffer_sizes(trace: Trace) -> dict[str, Buffers]:
-    """The same by what the buffers are for, of each executable that has any."""
+    """Return the buffers of each executable by name, if it has any."""
     plane = trace.plane(_PLANE)
     if plane is None:
         return {}
@@ -129,9 +145,9 @@ def buffer_sizes(trace: Trace) -> dict[str, Buffers]:
 
 def argument_shapes(trace: Trace, names: Collection[str]) -> dict[str, tuple[Shape, ...]]:
     """
-    The shapes of the arguments of these executables, in XLA's order; of those whose module the trace holds.
+    Return the argument shapes of executables by name, in XLA's order, if the trace has them.
 
-    HloModuleProto host_program_shape = 4 → ProgramShapeProto parameters = 1.
+    Fields: HloModuleProto host_program_shape = 4 → ProgramShapeProto parameters = 1.
 
     Raises:
         TraceError: If one of them is damaged.

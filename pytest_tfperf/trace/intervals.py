@@ -1,7 +1,8 @@
 """
-Interval algebra on int64 arrays: sets of half-open intervals as a pair of arrays (starts, ends), each of shape (n,).
+Interval algebra on int64 arrays.
 
-Everything that is called *merged* is sorted and disjoint.
+A set of half-open intervals is a pair of arrays (starts, ends), each of shape (n,). A *merged* set
+is sorted and disjoint.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ EMPTY: Spans = (np.empty(0, np.int64), np.empty(0, np.int64))
 
 def merge(*sets: Spans) -> Spans:
     """
-    The union of sets of intervals, merged; intervals without length are dropped.
+    Merge the union of sets of intervals; intervals without length are dropped.
 
     >>> merge((np.array([0, 3, 2]), np.array([2, 5, 4])))
     (array([0]), array([5]))
@@ -37,36 +38,60 @@ def merge(*sets: Spans) -> Spans:
 
 
 def complement(spans: Spans, begin: int, end: int) -> Spans:
-    """What merged intervals leave free of `begin:end`."""
+    """
+    Return the part of `begin:end` outside a merged set.
+
+    Args:
+        spans: The set.
+        begin: Start of the window.
+        end: End of the window, excluded.
+    """
     start, stop = clip(spans, begin, end)
     return merge((np.r_[begin, stop], np.r_[start, end]))
 
 
 def clip(spans: Spans, begin: int, end: int) -> Spans:
-    """The parts of intervals that lie in `begin:end`."""
+    """
+    Return the parts of intervals in `begin:end`.
+
+    Args:
+        spans: The intervals.
+        begin: Start of the window.
+        end: End of the window, excluded.
+    """
     start, stop = np.clip(spans[0], begin, end), np.clip(spans[1], begin, end)
     keep = stop > start
     return start[keep], stop[keep]
 
 
-def intersect(one: Spans, other: Spans) -> Spans:
-    """What two merged sets have in common, merged."""
-    if not one[0].size or not other[0].size:
+def intersect(first: Spans, second: Spans) -> Spans:
+    """Return the intersection of two merged sets, merged."""
+    if not first[0].size or not second[0].size:
         return EMPTY
-    begin, end = min(one[0][0], other[0][0]), max(one[1][-1], other[1][-1])
-    outside = merge(complement(one, begin, end), complement(other, begin, end))
+    begin, end = min(first[0][0], second[0][0]), max(first[1][-1], second[1][-1])
+    outside = merge(complement(first, begin, end), complement(second, begin, end))
     return complement(outside, begin, end)
 
 
-def subtract(one: Spans, other: Spans) -> Spans:
-    """What of the merged set `one` is not in the merged set `other`, merged."""
-    if not one[0].size:
+def subtract(first: Spans, second: Spans) -> Spans:
+    """Return the part of one merged set outside another, merged."""
+    if not first[0].size:
         return EMPTY
-    return intersect(one, complement(other, int(one[0][0]), int(one[1][-1])))
+    return intersect(first, complement(second, int(first[0][0]), int(first[1][-1])))
 
 
 def covered(spans: Spans, starts: Ints, ends: Ints) -> Ints:
-    """How much of each window `starts[i]:ends[i]` a merged set covers, shape (n_windows,)."""
+    """
+    Measure how much of each window a merged set covers.
+
+    Args:
+        spans: The set.
+        starts: Starts of the windows, shape (n_windows,).
+        ends: Ends of the windows, shape (n_windows,).
+
+    Returns:
+        The covered lengths, shape (n_windows,).
+    """
     if not spans[0].size:
         return np.zeros(starts.size, np.int64)
     total: Ints = np.r_[0, np.cumsum(spans[1] - spans[0])]

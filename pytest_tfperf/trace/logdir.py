@@ -1,4 +1,4 @@
-"""Where trace files are: in the folders that TensorBoard, XProf and `--tfperf-trace-dir` keep them in."""
+"""Trace files in the folders of TensorBoard, XProf and `--tfperf-trace-dir`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ _PATTERN = "*.xplane.pb"
 
 def find_traces(path: Path) -> list[Path]:
     """
-    The trace files of one run: a file itself; of a folder the files in it, or of the newest run below `plugins/profile/`.
+    Find the trace files of one run, one for each of its hosts.
 
-    A run of several hosts has one file for each.
+    A file is returned as it is. A folder gives its own files or those of the newest run below its
+    `plugins/profile/`.
 
     Raises:
         TraceError: If there is none.
@@ -25,6 +26,7 @@ def find_traces(path: Path) -> list[Path]:
     found = sorted(folder.glob(_PATTERN))
     if not found:
         raise TraceError(
-            f"no {_PATTERN} in {path} nor in plugins/profile/ below it; is this the logdir of a profile?"
+            f"no {_PATTERN} in {path} nor in plugins/profile/ below it; is this the logdir of a"
+            " profile?"
         )
     return found

@@ -1,4 +1,4 @@
-"""Which event lies within which, on the lines of a plane."""
+"""The nesting of events on the lines of a plane."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from pytest_tfperf.trace.events import Events
 
 def parents(events: Events) -> Ints:
     """
-    For each event the index of the innermost other one of its line that includes it, -1 where none; shape (n,).
+    Return the index of the innermost other event of its line that encloses each event, shape (n,).
 
-    The nearest longer-reaching event to the left, by pointer jumping: siblings take a logarithmic number of rounds, each
-    level that ends before an event one more, for the few events that have not found theirs.
+    It is -1 if there is none. The parent is the nearest longer-reaching event to the left, found by
+    pointer jumping. Siblings take a logarithmic number of rounds; each level that ends before an
+    event takes one more, for the few events that have not found theirs.
     """
     order = _order(events)
     line, end = events.line[order], events.end[order]
@@ -28,7 +29,11 @@ def parents(events: Events) -> Ints:
 
 
 def enclosing(outer: Events, inner: Events) -> Ints:
-    """For each inner event the index of the innermost outer event of its line that includes it, -1 where none; shape (n_inner,)."""
+    """
+    Return the index of the innermost outer event that encloses each inner event of its line.
+
+    It is -1 if there is none; shape (n_inner,).
+    """
     if not len(outer) or not len(inner):
         return np.full(len(inner), -1)
     order = _order(outer)
@@ -43,7 +48,11 @@ def enclosing(outer: Events, inner: Events) -> Ints:
 
 
 def self_times(events: Events) -> Ints:
-    """The duration of each event without the events directly inside it, in picoseconds, at least 0; shape (n,)."""
+    """
+    Return each event's duration in picoseconds without the events directly in it, shape (n,).
+
+    It is at least 0.
+    """
     duration, above = events.end - events.start, parents(events)
     rest: Ints = duration.copy()
     np.subtract.at(rest, above[above >= 0], duration[above >= 0])
@@ -52,7 +61,11 @@ def self_times(events: Events) -> Ints:
 
 
 def _order(events: Events) -> Ints:
-    """The events by line, then start, the longer first; as profilers write them, which is seen at a glance."""
+    """
+    Order the events by line, then start, the longer first.
+
+    Profilers write them in this order, which is checked first.
+    """
     line, start, end = events.line, events.start, events.end
     after = (line[1:] > line[:-1]) | (
         (line[1:] == line[:-1])
@@ -62,7 +75,14 @@ def _order(events: Events) -> Ints:
 
 
 def _before(line: Ints, start: Ints, inner: Events) -> Ints:
-    """The last place in (line, start) order that is not behind each inner event, -1 where none."""
+    """
+    Return the last place in (line, start) order that is not behind each inner event, or -1.
+
+    Args:
+        line: Lines of the outer events, sorted.
+        start: Their starts, sorted within lines.
+        inner: The inner events.
+    """
     lines, first = np.unique(line, return_index=True)
     place = np.full(len(inner), -1)
     for key, begin, end in zip(lines, first, np.r_[first[1:], line.size], strict=True):

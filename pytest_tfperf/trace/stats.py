@@ -1,19 +1,21 @@
-"""Stats as few distinct values: what many events share, and what a plane says of itself."""
+"""Stats of few distinct values: labels that events share, and the stats of a plane."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from pytest_tfperf.protobuf import Ints
-from pytest_tfperf.trace.events import Events, Stats
+from pytest_tfperf.trace.events import Events
+from pytest_tfperf.trace.stat_columns import Stats
 from pytest_tfperf.trace.xspace import Plane
 
 
 def labels(events: Events, stat: str) -> tuple[Ints, list[str]]:
     """
-    Which text of a stat each event has, shape (n,), and the distinct texts, of which the first is the empty one.
+    Return an index into the distinct texts of a stat for each event, shape (n,), and the texts.
 
-    Each distinct stored value is decoded once: profilers store a text that repeats as a reference.
+    The first text is the empty one. Each distinct stored value is decoded once: profilers store a
+    repeated text as a reference.
     """
     stats, codes = events.stats, np.zeros(len(events), np.int64)
     keys = [key for key, name in events.plane.stat_names.items() if name == stat]
@@ -29,7 +31,7 @@ def labels(events: Events, stat: str) -> tuple[Ints, list[str]]:
 
 
 def plane_stats(plane: Plane) -> dict[str, float | str | bytes]:
-    """The stats of a plane itself by name: numbers, texts and bytes."""
+    """Return the stats of a plane itself by name: numbers, texts and bytes."""
     begin, end = np.array(plane.stats, np.int64).reshape(-1, 2).T
     stats = Stats.at(plane, begin.size, np.arange(begin.size), begin, end)
     named = [

@@ -1,8 +1,9 @@
 """
-XSpace files (`*.xplane.pb`) as columns: bytes in, numpy arrays out, no protobuf library and no object per event.
+Decoding of XSpace files (`*.xplane.pb`) into numpy columns, without a protobuf library.
 
-Field numbers are those of `tsl/profiler/protobuf/xplane.proto` (openxla/xla). Times inside a trace are picoseconds
-since `Trace.origin_ns`, since absolute picoseconds do not fit 64 bits.
+There is no object per event. Field numbers are those of `tsl/profiler/protobuf/xplane.proto`
+(openxla/xla). Times in a trace are picoseconds since `Trace.origin_ns`, since absolute picoseconds
+do not fit 64 bits.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.protobuf import BYTES, VARINT, Ints, Message
+from pytest_tfperf.trace.event_columns import MAX_PS, distinct, event_columns
 from pytest_tfperf.trace.event_offsets import EVENT_TAG, event_tags
 
 T = TypeVar("T")
@@ -25,43 +27,50 @@ T = TypeVar("T")
 HOST = "/host:CPU"
 """Name of the plane that holds the host's threads."""
 
-_STAT_TAG = 0x22  # XEvent.stats = 4, length-delimited
-_AT_ONCE = 1 << 15  # events
-_MAX_PS = 1 << 61  # 26 days; a sum of two such times still fits 64 bits
-
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line (thread, stream) of a plane; its events are rows `first` to `last` (excluded) of the plane's columns."""
+    """One line (thread, stream) of a plane."""
 
     id: int
     name: str
     first: int
+    """First row of its events in the plane's columns."""
     last: int
+    """Row behind its events."""
 
 
 @dataclass(frozen=True, eq=False)
 class Plane:
     """
-    One plane of a trace (a host, a device), its events as columns of shape (n_events,).
+    One plane of a trace (a host, a device), with its events as columns of shape (n_events,).
 
-    `name_index` points into `names`; `start_ps` counts from the trace's origin; the stats of event i are the bytes
-    `stats_begin[i]:stats_end[i]` of `message`. It has no slots, for `once` to refer to it weakly.
+    It has no slots, so that `once` can refer to it weakly.
     """
 
     name: str
     lines: tuple[Line, ...]
     names: tuple[str, ...]
+    """Distinct names of the events."""
     name_index: Ints
+    """Index of each event's name in `names`."""
     line_index: Ints
+    """Index of each event's line in `lines`."""
     start_ps: Ints
+    """Picoseconds since the trace's origin."""
     duration_ps: Ints
     stats_begin: Ints
+    """Offset of the event's stats in `message`."""
     stats_end: Ints
+    """Offset behind the event's stats."""
     stat_names: dict[int, str]
+    """Names of stats by key."""
     metadata_stats: dict[str, tuple[tuple[int, int], ...]]
+    """Spans of the stats of event metadata, by event name."""
     stats: tuple[tuple[int, int], ...]
+    """Spans of the plane's own stats."""
     message: Message
+    """The bytes of the trace."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,12 +85,12 @@ class Trace:
     warnings: tuple[str, ...]
 
     def plane(self, name: str) -> Plane | None:
-        """The first plane of that name, None where the trace has none."""
+        """Return the first plane of a name, or None."""
         return next((plane for plane in self.planes if plane.name == name), None)
 
 
 def once(function: Callable[[Plane], T]) -> Callable[[Plane], T]:
-    """A function of a plane that is computed once for each, and forgotten with it."""
+    """Cache a function of a plane for as long as the plane lives."""
     known: WeakKeyDictionary[Plane, T] = WeakKeyDictionary()
 
     @functools.wraps(function)
@@ -95,10 +104,10 @@ def once(function: Callable[[Plane], T]) -> Callable[[Plane], T]:
 
 def read_trace(path: Path | str) -> Trace:
     """
-    The trace in a file.
+    Read the trace in a file.
 
     Raises:
-        TraceError: If the file cannot be read, is empty, truncated or no XSpace.
+        TraceError: If the file cannot be read, is empty, truncated or not an XSpace.
     """
     try:
         raw = Path(path).read_bytes()
@@ -109,13 +118,14 @@ def read_trace(path: Path | str) -> Trace:
 
 def decode_trace(raw: bytes, path: str = "<bytes>") -> Trace:
     """
-    The trace in the bytes of an XSpace message; `path` stands in error messages.
+    Decode the bytes of an XSpace message; `path` stands in error messages.
 
     Raises:
-        TraceError: If the bytes are empty, truncated or no XSpace.
+        TraceError: If the bytes are empty, truncated or not an XSpace.
     """
     message = Message(raw, path)
-    plane_spans, texts = [], {2: [], 3: [], 4: []}  # type: ignore[var-annotated]  # XSpace: errors, warnings, hostnames
+    plane_spans: list[tuple[int, int]] = []
+    texts: dict[int, list[str]] = {2: [], 3: [], 4: []}  # XSpace: errors, warnings, hostnames
     for number, wire, value, end in message.fields(0, message.size, "XSpace"):
         if number == 1 and wire == BYTES:
             plane_spans.append((value, end))
@@ -123,7 +133,7 @@ def decode_trace(raw: bytes, path: str = "<bytes>") -> Trace:
             texts[number].append(message.text(value, end))
     if not plane_spans:
         raise TraceError(
-            f"trace {path}: no plane in {message.size} bytes; this is no XSpace, or an empty one"
+            f"trace {path}: no plane in {message.size} bytes; this is not an XSpace, or it is empty"
         )
     layouts = [_PlaneLayout.read(message, begin, end) for begin, end in plane_spans]
     origin = min(
@@ -136,16 +146,24 @@ def decode_trace(raw: bytes, path: str = "<bytes>") -> Trace:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _LineLayout:
-    """A line before its events are decoded: where the tag of each event stands."""
+    """A line before its events are decoded."""
 
     id: int
     name: str
     timestamp_ns: int
     tags: Ints
+    """Offset of the tag of each event."""
 
     @classmethod
     def read(cls, message: Message, begin: int, end: int) -> _LineLayout:
-        """XLine: id = 1, name = 2, timestamp_ns = 3, events = 4, display_name = 11."""
+        """
+        Read XLine: id = 1, name = 2, timestamp_ns = 3, events = 4, display_name = 11.
+
+        Args:
+            message: The trace.
+            begin: Offset of the line's first byte.
+            end: Offset behind the line.
+        """
         texts: dict[int, str] = {}
         numbers: dict[int, int] = {}
         tags: list[Ints] = []
@@ -157,7 +175,7 @@ class _LineLayout:
                 if number == 4 and wire == BYTES:
                     if message.bytes[at] != EVENT_TAG:
                         raise message.error(
-                            "XLine", at, "the tag of an event takes more bytes than it needs"
+                            "XLine", at, "the tag of an event is longer than necessary"
                         )
                     break
                 if wire == BYTES:
@@ -190,7 +208,16 @@ class _PlaneLayout:
 
     @classmethod
     def read(cls, message: Message, begin: int, end: int) -> _PlaneLayout:
-        """XPlane: name = 2, lines = 3, event_metadata = 4, stat_metadata = 5 (maps: key = 1, value = 2), stats = 6."""
+        """
+        Read XPlane: name = 2, lines = 3, event_metadata = 4, stat_metadata = 5, stats = 6.
+
+        Metadata are maps: key = 1, value = 2.
+
+        Args:
+            message: The trace.
+            begin: Offset of the plane's first byte.
+            end: Offset behind the plane.
+        """
         name, lines, stats = "", [], []
         event_names: dict[int, str] = {}
         event_metadata: dict[int, tuple[tuple[int, int], ...]] = {}
@@ -211,7 +238,7 @@ class _PlaneLayout:
         return cls(message, name, lines, event_names, event_metadata, stat_names, tuple(stats))
 
     def decode(self, origin_ns: int) -> Plane:
-        """The plane with its events as columns."""
+        """Decode the events into columns; `origin_ns` is the trace's origin."""
         counts = [line.tags.size for line in self.lines]
         tags = (
             np.concatenate([line.tags for line in self.lines])
@@ -226,9 +253,9 @@ class _PlaneLayout:
             ],
             object,
         )
-        if any(abs(value) > _MAX_PS for value in shift):
+        if any(abs(value) > MAX_PS for value in shift):
             raise self.message.error("XLine", 0, "two lines start more than 26 days apart")
-        metadata_id, offset, duration, stats_begin, stats_end = _events(self.message, tags)
+        metadata_id, offset, duration, stats_begin, stats_end = event_columns(self.message, tags)
         names, name_index = self._names(metadata_id)
         start = shift.astype(np.int64)[line_index] + offset if tags.size else offset
         last = np.cumsum(counts, dtype=np.int64) if counts else np.empty(0, np.int64)
@@ -256,31 +283,32 @@ class _PlaneLayout:
         )
 
     def _names(self, metadata_id: Ints) -> tuple[tuple[str, ...], Ints]:
-        """The distinct names of the events, and which of them each event has."""
+        """Return the distinct names of the events, and the index of each event's name."""
         if not metadata_id.size:
             return (), metadata_id
-        ids, index = _distinct(metadata_id)
+        ids, index = distinct(metadata_id)
         texts = [self.event_names.get(int(key), f"event {key}") for key in ids]
         names = {text: place for place, text in enumerate(dict.fromkeys(texts))}
         merged = np.array([names[text] for text in texts], np.int64)
         return tuple(names), merged[index]
 
 
-def _distinct(values: Ints) -> tuple[Ints, Ints]:
-    """The distinct values, sorted, and which of them each is; by a table where they are small, as ids are."""
-    low, high = int(values.min()), int(values.max())
-    if not 0 <= low <= high < 1 << 20:
-        distinct, index = np.unique(values, return_inverse=True)
-        return distinct, index.reshape(-1)
-    used = np.zeros(high + 1, bool)
-    used[values] = True
-    return np.flatnonzero(used), (np.cumsum(used) - 1)[values]
-
-
 def _metadata(
     message: Message, begin: int, end: int
 ) -> tuple[int, str, tuple[tuple[int, int], ...]]:
-    """One entry of a metadata map. XEventMetadata and XStatMetadata: name = 2; XEventMetadata: stats = 5."""
+    """
+    Read one entry of a metadata map.
+
+    XEventMetadata and XStatMetadata: name = 2; XEventMetadata: stats = 5.
+
+    Args:
+        message: The trace.
+        begin: Offset of the entry's first byte.
+        end: Offset behind the entry.
+
+    Returns:
+        Key, name and spans of the stats.
+    """
     key, name, stats = 0, "", []
     for number, wire, value, behind in message.fields(begin, end, "metadata map"):
         if number == 1 and wire == VARINT:
@@ -294,64 +322,3 @@ def _metadata(
                 elif inner == 5 and inner_wire == BYTES:
                     stats.append((inner_value, inner_end))
     return key, name, tuple(stats)
-
-
-def _events(message: Message, tags: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
-    """
-    metadata_id, offset_ps, duration_ps, begin and end of the stats of the events at these tags, each of shape (n,).
-
-    XEvent: metadata_id = 1, offset_ps = 2, duration_ps = 3, stats = 4. Fields come in this order, as every protobuf
-    serialiser writes them; an event in any other order is read singly. So many are decoded at once as a processor's cache holds.
-    """
-    columns = np.zeros((5, tags.size), np.int64)
-    for first in range(0, tags.size, _AT_ONCE):
-        columns[:, first : first + _AT_ONCE] = _some_events(message, tags[first : first + _AT_ONCE])
-    metadata_id, offset, duration, begin, end = columns
-    return metadata_id, offset, duration, begin, end
-
-
-def _some_events(message: Message, tags: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
-    size, width = message.varints(tags + 1)
-    at = tags + 1 + width
-    end = at + size.astype(np.int64)
-    columns = []
-    for number in (1, 2, 3):
-        column = np.zeros(tags.size, np.int64)
-        present = np.flatnonzero((at < end) & (message.bytes[at] == number << 3))
-        value, width = message.varints(at[present] + 1)
-        column[present] = value.view(np.int64)
-        at[present] += 1 + width
-        columns.append(column)
-    for row in np.flatnonzero(_behind_stats(message, at, end) != end).tolist():
-        _single_event(message, row, int(tags[row]), columns, at, int(end[row]))
-    metadata_id, offset, duration = columns
-    bad = np.flatnonzero(
-        (duration < 0) | (duration > _MAX_PS) | (offset < -_MAX_PS) | (offset > _MAX_PS)
-    )
-    if bad.size:
-        what = f"an event starts at {offset[bad[0]]} ps and takes {duration[bad[0]]} ps"
-        raise message.error("XEvent", int(tags[bad[0]]), what)
-    return metadata_id, offset, duration, at, end
-
-
-def _behind_stats(message: Message, at: Ints, end: Ints) -> Ints:
-    """The offset behind the stats that follow each other from each `at` on; one past `end` where a stat is longer than its event."""
-    at = at.copy()
-    more = np.arange(at.size)
-    while (more := more[(at[more] < end[more]) & (message.bytes[at[more]] == _STAT_TAG)]).size:
-        size, width = message.varints(at[more] + 1)
-        behind = at[more] + 1 + width + np.minimum(size, message.size).astype(np.int64)
-        at[more] = np.minimum(behind, end[more] + 1)
-    return at
-
-
-def _single_event(
-    message: Message, row: int, tag: int, columns: list[Ints], at: Ints, end: int
-) -> None:
-    """One event whose fields stand in an unusual order: its stats are looked for in the whole of it."""
-    _, at[row] = message.varint(tag + 1, message.size, "XEvent")
-    for column in columns:
-        column[row] = 0
-    for number, wire, value, _ in message.fields(int(at[row]), end, "XEvent"):
-        if number in (1, 2, 3) and wire == VARINT:
-            columns[number - 1][row] = message.signed(value)

@@ -11,9 +11,10 @@ import numpy as np
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.op_types import waits_for_others
 from pytest_tfperf.protobuf import Ints
-from pytest_tfperf.trace.events import Events, Mask
+from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.intervals import Spans, merge
 from pytest_tfperf.trace.nesting import enclosing, parents
+from pytest_tfperf.trace.stat_columns import Mask
 from pytest_tfperf.trace.xspace import HOST, Plane, Trace, once
 from pytest_tfperf.values import FETCH, FETCH_PYTHON
 

@@ -12,7 +12,8 @@ import numpy as np
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.metrics import BYTES, COUNT, SECONDS, SHARE
 from pytest_tfperf.protobuf import Ints
-from pytest_tfperf.trace.events import Events, Mask
+from pytest_tfperf.trace.events import Events
+from pytest_tfperf.trace.stat_columns import Mask
 from pytest_tfperf.trace.stats import labels
 from pytest_tfperf.trace.xspace import HOST, Trace
 from pytest_tfperf.values import Column, Table

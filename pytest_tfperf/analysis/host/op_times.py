@@ -23,8 +23,9 @@ from pytest_tfperf.hlo.cost import Costs, OpCost
 from pytest_tfperf.metrics import COUNT, SECONDS, SHARE
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.devices import accelerators, gpus, stream_events, tpu_ops, tpus
-from pytest_tfperf.trace.events import Events, Mask, metadata_texts
+from pytest_tfperf.trace.events import Events, metadata_texts
 from pytest_tfperf.trace.nesting import enclosing, self_times
+from pytest_tfperf.trace.stat_columns import Mask
 from pytest_tfperf.trace.stats import labels
 from pytest_tfperf.trace.xspace import HOST, Plane, Trace
 from pytest_tfperf.values import Column, Table
