@@ -1,4 +1,4 @@
-"""Files written as a whole: another process sees the old content or the new one, never half of it."""
+"""Atomic replacement of files: other processes see the old content or the new one."""
 
 from __future__ import annotations
 
@@ -21,19 +21,18 @@ def is_installed(path: str) -> bool:
 
 
 def lock_folder() -> Path:
-    """Where this user's locks are, so that they lie among nobody's files; the folder may not be there yet."""
-    user = (
-        os.getuid() if hasattr(os, "getuid") else getpass.getuser()
-    )  # in a container a user may have no name
+    """Return the folder of this user's locks, outside of any project; it may not exist yet."""
+    # in a container a user may have no name
+    user = os.getuid() if hasattr(os, "getuid") else getpass.getuser()
     return Path(tempfile.gettempdir()) / f"tfperf-locks-{user}"
 
 
 def replace_file(path: Path, text: str) -> None:
     """
-    Give a file this content, making its folder where there is none.
+    Replace a file's content; make its folder if needed.
 
     Raises:
-        OSError: If that cannot be done; the file is then as it was.
+        OSError: If that fails; the file is then unchanged.
     """
     with replacing(path) as file:
         file.write(text.encode("utf-8"))
@@ -42,15 +41,15 @@ def replace_file(path: Path, text: str) -> None:
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """
-    Return a file to write to that takes the place of `path` when all is written, making its folder where there is none.
+    Open a temporary file that replaces `path` at the end; make its folder if needed.
 
     Raises:
-        OSError: If that cannot be done; the file is then as it was, as it is after any other error.
+        OSError: If that fails; the file is then unchanged, as after any other error.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        with temporary.open("xb") as file:  # readable to those whom the umask lets
+        with temporary.open("xb") as file:  # readable as the umask says
             yield file
         temporary.replace(path)
     except BaseException:

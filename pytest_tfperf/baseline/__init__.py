@@ -1,1 +1,1 @@
-"""Stored values: where they are kept, and how a new one compares."""
+"""Baselines: stored values, and comparisons with them."""

@@ -1,4 +1,4 @@
-"""Runs that were made elsewhere, as in CI, become part of the stored baselines."""
+"""Adding runs made elsewhere, as in CI, to the stored baselines."""
 
 from __future__ import annotations
 
@@ -20,15 +20,19 @@ def accept(
     runs: Sequence[Run], names: Sequence[str], rootdir: Path, baseline_dir: Path | None
 ) -> Recorded:
     """
-    Store the tests in these runs that passed, as `--tfperf-update` would have: the structure of the newest, the times of all.
+    Store the tests in these runs that passed, as `--tfperf-update` does.
+
+    The structure is that of the newest run; times of all runs are added.
 
     Args:
-        names: The tests that are stored, by key or node id; all if there are none.
-        rootdir: The folder that the tests' files are given relative to.
+        runs: The runs.
+        names: The tests to store, by key or node id; all by default.
+        rootdir: The folder that the tests' files are relative to.
         baseline_dir: As `--tfperf-baseline-dir`.
 
     Raises:
-        BaselineError: If a name is unknown, nothing was profiled, or a file cannot be found, read or written; then all are as they were.
+        BaselineError: If a name is unknown, nothing was profiled, or a file cannot be found, read
+            or written; then all files are unchanged.
     """
     parts = [replace(run, tests=tuple(test for test in run.tests if test.profiles)) for run in runs]
     _check_names(names, [test for part in parts for test in part.tests])
@@ -42,9 +46,9 @@ def accept(
     files = sorted({test.file for test in wanted})
     absent = [file for file in files if not (rootdir / file).is_file()]
     if absent:
-        where = f"no test file {absent[0]} in {rootdir.resolve()}"
         raise BaselineError(
-            f"{where}: give the folder that the tests are below with --rootdir, or the tests to accept by name"
+            f"no test file {absent[0]} in {rootdir.resolve()}: give the folder that the tests are "
+            "below with --rootdir, or the tests to accept by name"
         )
     return record(
         {Place.of(file, rootdir, baseline_dir): _of_file(file, parts) for file in files},
@@ -54,17 +58,17 @@ def accept(
 
 def check_environment(test: ProfiledTest) -> None:
     """
-    See that a test says where it ran.
+    Check that a test says where it ran.
 
     Raises:
-        BaselineError: If it does not, as in a file that was edited by hand.
+        BaselineError: If it does not, as in a file edited by hand.
     """
     environment = test.environment
-    if not isinstance(environment.get("platform"), str) or not all(
-        isinstance(environment.get(n), dict) for n in ("machine", "setting")
-    ):
+    has_dicts = all(isinstance(environment.get(name), dict) for name in ("machine", "setting"))
+    if not isinstance(environment.get("platform"), str) or not has_dicts:
         raise BaselineError(
-            f"{test.nodeid}: its run does not say on which platform and machine it ran; take a file of pytest --tfperf-report"
+            f"{test.nodeid}: its run does not say on which platform and machine it ran; "
+            "take a file of pytest --tfperf-report"
         )
 
 

@@ -1,4 +1,4 @@
-"""One run against another: every profile that both have, with the verdicts of `--tfperf-baseline`."""
+"""Comparison of two runs: every profile in both, with the verdicts of `--tfperf-baseline`."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import replace
 
 from pytest_tfperf.analysis.differences import differences, with_differences, workload_differences
 from pytest_tfperf.baseline.accepted_runs import check_environment
-from pytest_tfperf.baseline.compare import (
+from pytest_tfperf.baseline.compare import time_check
+from pytest_tfperf.baseline.record import ENDED, structure_of
+from pytest_tfperf.baseline.step_time import StoredRuns, why_not_timed
+from pytest_tfperf.baseline.store import entry_key
+from pytest_tfperf.baseline.structure import (
     Reference,
     changed_setting,
     check,
     structure_checks,
-    time_check,
 )
-from pytest_tfperf.baseline.record import ENDED, structure_of
-from pytest_tfperf.baseline.step_time import StoredRuns, why_not_timed
-from pytest_tfperf.baseline.store import entry_key
 from pytest_tfperf.machine.classes import differences as class_differences
 from pytest_tfperf.metrics import SECONDS, format_quantity
 from pytest_tfperf.results import Check, Profile, ProfiledTest, Run, Verdict
@@ -25,14 +25,19 @@ from pytest_tfperf.stats.prediction_interval import History
 KIND = "compare"
 _FIRST = Reference("the first file")
 _ONE = "one run against one decides nothing but a doubled time"
-_MORE_RUNS = "five runs or more in a baseline (tfperf accept), or pytest --tfperf-against REF, which compares in turns"
+_MORE_RUNS = (
+    "five runs or more in a baseline (tfperf accept), "
+    "or pytest --tfperf-against REF, which compares in turns"
+)
 Key = tuple[str, str, str]
 """File, test and profile."""
 
 
 def compare_runs(before: Run, after: Run) -> Run:
     """
-    Return the second run's tests with the checks of their profiles against the first's; tests that it lacks come last, without profiles.
+    Return the second run's tests with the checks of their profiles against the first run's.
+
+    Tests that the second run lacks come last, without profiles.
 
     Raises:
         BaselineError: If a test does not say where it ran.
@@ -61,7 +66,7 @@ def compare_runs(before: Run, after: Run) -> Run:
 
 def profiles_by_key(run: Run) -> dict[Key, tuple[Profile, ProfiledTest]]:
     """
-    Return the profiles of a run.
+    Return the profiles of a run, each with its test.
 
     Raises:
         BaselineError: If a test does not say where it ran.
@@ -86,11 +91,10 @@ def _of(test: ProfiledTest, checks: dict[Key, list[Check]]) -> tuple[Check, ...]
 
 
 def _alone(profile: Profile, verdict: Verdict, which: str, test: ProfiledTest, other: Run) -> Check:
-    """What is in one file only; where the test is in the other one and did not pass, that may be why."""
-    ended = {one.outcome for one in other.tests if (one.file, one.key) == (test.file, test.key)} - {
-        "passed"
-    }
-    why = "".join(f"; in the other one the test {ENDED.get(outcome, outcome)}" for outcome in ended)
+    """Report a profile that is in one file only; a test that failed in the other may be why."""
+    outcomes = {one.outcome for one in other.tests if (one.file, one.key) == (test.file, test.key)}
+    ended = [ENDED.get(outcome, outcome) for outcome in outcomes if outcome != "passed"]
+    why = "".join(f"; in the other one the test {outcome}" for outcome in ended)
     message = f"{entry_key(test.key, profile.name)!r} is in the {which} file alone{why}"
     return replace(
         check(profile, "profile", verdict, "a profile in both files", message), kind=KIND
@@ -116,17 +120,20 @@ def _compared(
 
 
 def _timing(before: Profile, old: ProfiledTest, profile: Profile, test: ProfiledTest) -> Check:
-    """Return the ratio of two step times; one run against one decides nothing but a doubled time."""
+    """Compare two step times; one run each decides nothing but a doubled time."""
     wanted, then, now = "the same step_time", before.value("step_time"), profile.value("step_time")
     if now.number is None or now.number <= 0:
-        message = f"step_time is unknown, {format_quantity(then.number or 0.0, SECONDS)} in the first file: {now.why}"
+        before_s = format_quantity(then.number or 0.0, SECONDS)
+        message = f"step_time is unknown, {before_s} in the first file: {now.why}"
         return check(profile, "step_time", Verdict.UNKNOWN, wanted, message)
+    shown = format_quantity(now.number, SECONDS)
     if then.number is None or then.number <= 0:
-        message = f"step_time is {format_quantity(now.number, SECONDS)}, and unknown in the first file: {then.why}"
+        message = f"step_time is {shown}, and unknown in the first file: {then.why}"
         return check(profile, "step_time", Verdict.NEW, wanted, message)
-    apart = class_differences(old.environment["machine"], test.environment["machine"])
-    if apart:
-        message = f"step_time is {format_quantity(now.number, SECONDS)}; the first file is of another machine class ({'; '.join(apart)})"
+    differing = class_differences(old.environment["machine"], test.environment["machine"])
+    if differing:
+        other = f"the first file is of another machine class ({'; '.join(differing)})"
+        message = f"step_time is {shown}; {other}"
         return check(profile, "step_time", Verdict.INCOMPARABLE, wanted, message)
     why_then = why_not_timed(before, old.shared_cpu)
     why = why_not_timed(profile, test.shared_cpu) or (why_then and f"in the first file {why_then}")

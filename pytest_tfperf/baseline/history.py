@@ -1,4 +1,4 @@
-"""The history of step times in a timing file: runs added to it, the last ten kept, the anchor frozen, and when it starts anew."""
+"""The history of step times in a timing file: its latest ten runs, and its anchor."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ KNOWN = "it is recorded already"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merged:
-    """
-    The entry with new runs in it, None where there is none to add to; `level` is the step time before and now where it starts anew.
-
-    `n_added` runs are new in it; `left_out` holds the place of each other one and the reason.
-    """
+    """An entry of a timing file with new runs in it."""
 
     entry: Json | None
+    """The entry; None if no run was added."""
     n_added: int = 0
+    """Number of runs that were added."""
     level: tuple[float, float] | None = None
+    """Step time before and now, where the history starts anew; else None."""
     left_out: tuple[tuple[int, str], ...] = ()
+    """Place of each run that was not added, and the reason."""
 
     @property
     def what(self) -> str:
-        """What was done, in words."""
+        """What was done, for people."""
         added = plural(self.n_added, "run")
         if self.level is None:
             return f"times: {added} added, {len(self.entry['runs']) if self.entry else 0} kept"
@@ -52,7 +52,7 @@ def history_of(entry: Json) -> History:
 
 
 def rounded(number: float) -> float | int:
-    """Six significant digits, and whole numbers as such: what is stored, and what stored values are compared as."""
+    """Round to six significant digits, as stored values are; whole numbers stay."""
     short = float(f"{number:.6g}")
     return int(number) if float(number).is_integer() else short
 
@@ -61,14 +61,16 @@ def merge_runs(
     old: Json | None, new: Sequence[Json], workload: Mapping[str, Any], tolerance: float
 ) -> Merged:
     """
-    Return an entry with runs added in the order in which they were made; a run that is in it already does not count twice.
+    Add runs to an entry, in the order in which they were made; runs already in it are left out.
 
-    Where what is new is of another level than what is there (`is_another_level`), the history starts anew with it, and its anchor
-    too. An entry for another workload counts as none.
+    If the new runs are at another level (`is_another_level`), the history and its anchor start anew
+    with them. An entry for another workload is replaced.
 
     Args:
-        old: The entry of a timing file: `workload`, `anchor`, `runs`, and `since` where it started anew.
+        old: The entry of a timing file: `workload`, `anchor`, `runs`, and `since` where it started
+            anew.
         new: Runs as they are stored: metrics, `commit`, `created`.
+        workload: The workload of the new runs.
         tolerance: The slow-down that the test tolerates.
     """
     if old is None or old["workload"] != workload:
@@ -83,12 +85,10 @@ def merge_runs(
         level = _level_before(history, statistics.median(_step_times(later)))
         runs, since = later, _created(later[0])
     kept = runs[-KEPT_RUNS:]
-    for place in (
-        place for place, why in left_out.items() if why is None and new[place] not in kept
-    ):
-        left_out[place] = (
-            _OTHER_LEVEL if level else f"not among the latest {KEPT_RUNS} runs, which are kept"
-        )
+    dropped = _OTHER_LEVEL if level else f"not among the latest {KEPT_RUNS} runs, which are kept"
+    for place, why in left_out.items():
+        if why is None and new[place] not in kept:
+            left_out[place] = dropped
     reasons = tuple((place, why) for place, why in left_out.items() if why is not None)
     if len(reasons) == len(new):
         return Merged(entry=None, left_out=reasons)
@@ -112,19 +112,19 @@ def _why_not(
 ) -> str | None:
     if run in past or run in new[:place]:
         return KNOWN
-    return (
-        f"older than its history, which started anew at {since}" if _created(run) < since else None
-    )
+    if _created(run) < since:
+        return f"older than its history, which started anew at {since}"
+    return None
 
 
 def middle(runs: Sequence[Json]) -> Json:
-    """Return the median of each metric over the runs; commit and time are those of the first."""
+    """Return the median of each metric over the runs, with the first run's commit and time."""
     names = dict.fromkeys(name for run in runs for name in run if name not in ("commit", "created"))
-    middle = {
+    medians = {
         name: rounded(statistics.median(run[name] for run in runs if name in run)) for name in names
     }
     return {
-        **middle,
+        **medians,
         "commit": runs[0].get("commit", ""),
         "created": _created(runs[0]),
         "runs": len(runs),
@@ -132,7 +132,7 @@ def middle(runs: Sequence[Json]) -> Json:
 
 
 def _level_before(history: History, now: float) -> tuple[float, float]:
-    """What the step time was, and is now: before by the latest runs or, where drift has taken it away from that, by the anchor."""
+    """Return the step time before, by the latest runs or the anchor, and now."""
     before = [statistics.median(history.runs), *([history.anchor] if history.anchor else [])]
     return max(before, key=lambda seconds: abs(math.log(now / seconds))), now
 
@@ -142,5 +142,5 @@ def _step_times(runs: Sequence[Json]) -> tuple[float, ...]:
 
 
 def _created(run: Json) -> str:
-    """When a run was made; nothing for those recorded before that was kept."""
+    """Return when a run was made; empty for runs recorded by early versions."""
     return str(run.get("created", ""))

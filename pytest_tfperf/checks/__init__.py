@@ -1,1 +1,1 @@
-"""Limits: how they are written, and whether values keep them."""
+"""Limits on metrics: parsing and checking."""

@@ -1,4 +1,4 @@
-"""Marker arguments and ini limits, parsed."""
+"""Parsing of marker arguments and limits in ini files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __tracebackhide__ = True
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What a test asks for: limits, and how its steps are profiled; None where nothing was said."""
+    """What a test asks for: limits, and how its steps are profiled; None by default."""
 
     limits: tuple[Limit, ...] = ()
     max_regression: float | None = None
@@ -45,10 +45,14 @@ class Wanted:
     @classmethod
     def read(cls, arguments: Mapping[str, Any], metrics: Mapping[str, Metric] = METRICS) -> Wanted:
         """
-        Return the meaning of marker arguments, where these are all metrics.
+        Parse marker arguments.
+
+        Args:
+            arguments: The arguments by name.
+            metrics: The registry.
 
         Raises:
-            LimitError: If a name is not known or a value cannot be understood.
+            LimitError: If a name is unknown or a value cannot be understood.
         """
         limits, options = [], {}
         for name, value in arguments.items():
@@ -59,26 +63,31 @@ class Wanted:
         return cls(limits=tuple(limits), given=dict(arguments), **options)
 
     def asks_for(self, metrics: Collection[str]) -> bool:
-        """Whether a limit is on one of these."""
+        """Return whether a limit is on one of these."""
         return any(limit.metric.name in metrics for limit in self.limits)
 
 
 def argument_names(metrics: Mapping[str, Metric] = METRICS) -> list[str]:
-    """Every argument that the marker takes."""
+    """Return the names of all arguments of the marker."""
     bounds = [f"{relation}_{name}" for name in metrics for relation in ("max", "min")]
-    return (
-        bounds + [name for name, metric in metrics.items() if metric.unit == COUNT] + list(_OPTIONS)
-    )
+    counts = [name for name, metric in metrics.items() if metric.unit == COUNT]
+    return [*bounds, *counts, *_OPTIONS]
 
 
 def parse_limit_lines(
     lines: Iterable[str], where: str, metrics: Mapping[str, Metric] = METRICS
 ) -> dict[str, str]:
     """
-    Marker arguments from lines such as `max_input_bound = 5%`; several may stand on a line, separated by commas.
+    Read marker arguments from lines such as `max_input_bound = 5%`.
+
+    Args:
+        lines: The lines; one may hold several arguments, separated by commas.
+        where: Name of their origin for errors.
+        metrics: The registry.
 
     Raises:
-        LimitError: If a line is not of that form, names an option that is no limit, or cannot be understood.
+        LimitError: If a line is not of that form, names an option instead of a limit, or cannot be
+            understood.
     """
     arguments = {}
     for line in filter(None, (part.strip() for text in lines for part in text.split(","))):
@@ -87,7 +96,8 @@ def parse_limit_lines(
             raise LimitError(f"{where}: {line!r} is not of the form max_input_bound = 5%")
         if name in _OPTIONS:
             raise LimitError(
-                f"{where}: {name} is no limit; set it on the marker, or as tfperf_{name} where there is such an ini"
+                f"{where}: {name} is not a limit; set it on the marker, or as tfperf_{name} if "
+                "there is such an ini option"
             )
         try:
             _limit(name, value, metrics)
@@ -99,10 +109,10 @@ def parse_limit_lines(
 
 def parse_steps(value: object, least: int = 1) -> int:
     """
-    Return a number of steps.
+    Parse a number of steps.
 
     Raises:
-        ValueError: If it is no whole number, or below the least.
+        ValueError: If it is not a whole number, or below `least`.
     """
     number = parse_quantity(value, COUNT)
     if number != int(number) or number < least:
@@ -130,13 +140,13 @@ def _limit(name: str, value: object, metrics: Mapping[str, Metric]) -> Limit:
 
 
 def _unknown_argument(name: str, metrics: Mapping[str, Metric]) -> str:
-    """Return the nearest name, and all names, those that the registry gives in short."""
+    """Describe an unknown argument: the nearest name, and all valid ones in short."""
     close = difflib.get_close_matches(name, argument_names(metrics), 1)
     meant = f"did you mean {close[0]!r}? " if close else ""
     counts = ", ".join(metric.name for metric in metrics.values() if metric.unit == COUNT)
     return (
-        f"unknown argument {name!r}; {meant}valid: max_ or min_ before a metric ({', '.join(metrics)}); a count by its name "
-        f"({counts}); {', '.join(_OPTIONS)}"
+        f"unknown argument {name!r}; {meant}valid: max_ or min_ before a metric "
+        f"({', '.join(metrics)}); a count by its name ({counts}); {', '.join(_OPTIONS)}"
     )
 
 

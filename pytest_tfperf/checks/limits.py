@@ -1,4 +1,4 @@
-"""Limits: from marker arguments and ini lines to verdicts."""
+"""Limits on metrics, and their checks."""
 
 from __future__ import annotations
 
@@ -17,21 +17,24 @@ from pytest_tfperf.values import Value
 __tracebackhide__ = True
 
 STRUCTURAL, TIMING = "structural", "timing"
+"""Values of `--tfperf-only`."""
 SHARED_CPU = "other workers used the CPU; run without -n"
 INSTRUMENTED = "Python was traced meanwhile, by coverage or a debugger; run without (--no-cov)"
 DEFAULT_TOLERANCE = 0.05
-"""The slow-down that is tolerated in a comparison of tests that name none."""
+"""The slow-down that a comparison tolerates by default, as a share."""
 _BOUNDS = {"max": "at most", "min": "at least", "equal": "exactly"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """A bound on a metric: `relation` is max, min or equal; `argument` the name it was given under."""
+    """A bound on a metric."""
 
     metric: Metric
     relation: str
+    """`max`, `min` or `equal`."""
     bound: float
     argument: str
+    """The argument as the user wrote it."""
 
     @property
     def wanted(self) -> str:
@@ -39,7 +42,7 @@ class Limit:
         return f"{_BOUNDS[self.relation]} {format_quantity(self.bound, self.metric.unit)}"
 
     def holds(self, value: Value) -> bool:
-        """Whether a known value keeps to it; where steps differ every one of them must."""
+        """Return whether a known value keeps the limit, in every step."""
         low, high = value.low(), value.high()
         return {
             "max": high <= self.bound,
@@ -48,7 +51,7 @@ class Limit:
         }[self.relation]
 
     def may_hold(self, value: Value) -> bool:
-        """Whether a known value keeps to it for all that is known: of one of which `bounds` alone are, any in between may be true."""
+        """Return whether a known value may keep the limit; of some values only bounds are known."""
         low, high = value.low(), value.high()
         within = {
             "max": low <= self.bound,
@@ -62,13 +65,19 @@ def check_limits(
     profile: Profile, limits: Iterable[Limit], only: str | None, parallel: bool
 ) -> list[Check]:
     """
-    Return the verdict on each limit that is asked for under `--tfperf-only`; `parallel` says that other tests used the CPU meanwhile.
+    Check a profile's limits.
+
+    Args:
+        profile: The profile.
+        limits: Its limits.
+        only: The value of `--tfperf-only`; other limits are left out.
+        parallel: Whether other tests used the CPU at the same time.
     """
     return [_check(profile, limit, parallel) for limit in limits if asked_for(limit.metric, only)]
 
 
 def asked_for(metric: Metric, only: str | None) -> bool:
-    """Whether `--tfperf-only` leaves a metric in."""
+    """Return whether `--tfperf-only` leaves a metric in."""
     return only is None or (metric.scope == MACHINE) == (only == TIMING)
 
 
@@ -105,14 +114,20 @@ def _check(profile: Profile, limit: Limit, parallel: bool) -> Check:
 
 
 def why_disturbed(profile: Profile, shared_cpu: bool) -> str | None:
-    """What took time besides the step while it was timed; None where nothing is known to. `shared_cpu`: other workers used the CPU."""
+    """
+    Return why the timing is unreliable, or None.
+
+    Args:
+        profile: The profile.
+        shared_cpu: Whether other workers used the CPU.
+    """
     if shared_cpu:
         return SHARED_CPU
     return INSTRUMENTED if profile.value("step_time").detail.get("instrumented") else None
 
 
 def _exactly(value: Value, limit: Limit) -> str:
-    """Both numbers in full where rounding makes them look equal."""
+    """Show both numbers in full where rounding makes them look equal."""
     worst = value.high() if limit.relation == "max" else value.low()
     return told_apart(worst, limit.bound, limit.metric.unit)
 
@@ -144,9 +159,6 @@ def _shown(value: Value, limit: Limit) -> str:
 
 
 def _tpu_of(value: Value) -> str:
-    """For which TPU a value of padding holds, and whether that is measured: ` on a TPU v5e (predicted)`."""
-    return (
-        f" on a TPU {value.detail['tpu']} ({value.detail['padding']})"
-        if "tpu" in value.detail
-        else ""
-    )
+    """Name the TPU of a padding value, and its origin: ` on a TPU v5e (predicted)`."""
+    detail = value.detail
+    return f" on a TPU {detail['tpu']} ({detail['padding']})" if "tpu" in detail else ""

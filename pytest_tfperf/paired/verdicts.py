@@ -13,7 +13,7 @@ from pytest_tfperf.analysis.differences import (
     with_differences,
     workload_differences,
 )
-from pytest_tfperf.baseline.compare import against_profile
+from pytest_tfperf.baseline.structure import against_profile
 from pytest_tfperf.checks.limits import DEFAULT_TOLERANCE, STRUCTURAL, TIMING
 from pytest_tfperf.metrics import RATIO, SECONDS, format_quantity
 from pytest_tfperf.paired.coordinator import PairedTest, PairedTurns

@@ -1,4 +1,4 @@
-"""One pytest run with tfperf in it: options, what the tests measured, and what is written at the end."""
+"""The end of a pytest run: baselines, reports and the summary."""
 
 from __future__ import annotations
 
@@ -26,9 +26,15 @@ _NAMED = 3
 
 def conclude(records: Iterable[Json], options: Options, whole: bool) -> tuple[list[Line], bool]:
     """
-    What is done when all tests have run: baselines, reports, and whether enough was decided.
+    Write baselines and reports, and see that enough checks were decided.
 
-    Gives lines to show and whether all of it went well; `whole` says that no test was left out.
+    Args:
+        records: The tests of the run, as JSON.
+        options: The options of the run.
+        whole: Whether no test was left out.
+
+    Returns:
+        Lines to show, and whether all went well.
     """
     run = _run_of(records, options)
     tests = run.tests
@@ -59,13 +65,13 @@ def conclude(records: Iterable[Json], options: Options, whole: bool) -> tuple[li
 
 
 def summary(records: Iterable[Json], width: int, verbosity: int) -> list[TextLine]:
-    """Return the lines that sum a run up on a terminal of that width."""
+    """Summarise a run for a terminal of `width` columns."""
     run = Run(created=_now(), tests=tuple(ProfiledTest.from_json(data) for data in records))
     return render(run, width, verbosity) if run.tests else []
 
 
 def _told_github(run: Run, options: Options) -> list[Line]:
-    """Annotations and the job's summary, in a job of GitHub Actions; that a summary could not be written fails nothing."""
+    """Write annotations and the job's summary, in GitHub Actions; an error there fails nothing."""
     lines: list[Line] = []
     if options.workspace:
         said = annotate(
@@ -81,7 +87,7 @@ def _told_github(run: Run, options: Options) -> list[Line]:
 
 
 def _run_of(records: Iterable[Json], options: Options) -> Run:
-    """All that was measured, with what is the same for all tests."""
+    """Assemble the run from its tests."""
     tests = [ProfiledTest.from_json(data) for data in records]
     shared = [
         options.parallel and test.environment.get("machine", {}).get("accelerators") == "none"
@@ -96,7 +102,7 @@ def _run_of(records: Iterable[Json], options: Options) -> Run:
 
 
 def _write_baselines(run: Run, options: Options) -> tuple[Recorded, list[str]]:
-    """Record the tests that passed, file by file; the changes, and what went wrong."""
+    """Record the tests that passed, file by file; return the changes, and errors."""
     recorded = Recorded()
     errors = []
     for file in sorted({test.file for test in run.tests if test.outcome == "passed"}):
@@ -110,7 +116,7 @@ def _write_baselines(run: Run, options: Options) -> tuple[Recorded, list[str]]:
 
 
 def _told(recorded: Recorded, n_passed: int) -> list[Line]:
-    """What an update did, entry by entry; of histories those that start anew."""
+    """Describe an update: entries that changed, histories that start anew, what was left out."""
     lines: list[Line] = [
         (
             f"tfperf: baseline: {plural(len(recorded.entries), 'entry', 'entries')} written for "
@@ -140,7 +146,7 @@ def _told(recorded: Recorded, n_passed: int) -> list[Line]:
 
 
 def _unused_entries(tests: Iterable[ProfiledTest], options: Options) -> list[str]:
-    """Baseline entries of the files that ran, whose test did not; one that failed may not have come to its profiles."""
+    """Return baseline entries without a profile; a test that failed may not have made its own."""
     by_file: dict[str, list[ProfiledTest]] = {}
     for test in tests:
         by_file.setdefault(test.file, []).append(test)

@@ -1,4 +1,4 @@
-"""A test once more, in a process of its own: a time that looks slower is a regression when a second, fresh process says the same."""
+"""Confirmation of a possible regression by a second, fresh process of the test."""
 
 from __future__ import annotations
 
@@ -26,16 +26,25 @@ def profiled_again(
     item: pytest.Item, announce: Callable[[str], None], exclusive: Exclusive
 ) -> Mapping[str, Profile]:
     """
-    Return the profiles of a test, by name, from a process that is new.
+    Profile a test in a new process.
+
+    Args:
+        item: The test.
+        announce: Called with what takes time.
+        exclusive: Keeps other processes from measuring.
+
+    Returns:
+        Its profiles, by name.
 
     Raises:
-        PairedError: If there can be no such process, or the test does not come to its end there; with why.
+        PairedError: If there can be no such process, or the test does not end there.
     """
     if not can_start_processes():
         raise PairedError("this system cannot stop processes")
     if takes_whole_gpus():
         raise PairedError(
-            "TensorFlow gives this process all memory of the GPU; set TF_FORCE_GPU_ALLOW_GROWTH=true"
+            "TensorFlow gives this process all memory of the GPU; "
+            "set TF_FORCE_GPU_ALLOW_GROWTH=true"
         )
     cleanup = Cleanup()
     try:
@@ -61,10 +70,10 @@ def _run(item: pytest.Item, cleanup: Cleanup) -> list[Profile]:
         paired = run_paired_test(child, None, test, (None, None), lambda _: None)
         if paired.tree_profiles is None:
             raise PairedError(_why_not(item, child, paired.stopped))
-        child.send(checks=None)  # it is not judged
+        child.send(checks=None)  # the child waits for its checks
         child.next_event()
         return [Profile.from_json(profile) for profile in paired.tree_profiles]
-    except BaseException:  # a limit of time, or Ctrl-C
+    except BaseException:  # a time limit, or Ctrl-C
         child.kill()
         raise
     finally:
@@ -72,7 +81,7 @@ def _run(item: pytest.Item, cleanup: Cleanup) -> list[Profile]:
 
 
 def _why_not(item: pytest.Item, child: ChildProcess, stopped: str | None) -> str:
-    """Return why the test did not come to its end."""
+    """Return why the test did not end."""
     reports: list[Any] = [report_from(item, data) for data in child.reports]
     bad = [report for report in reports if report.failed or report.skipped]
     text = last_lines(bad[0].longreprtext) if bad else f"  it stopped the run: {stopped}"

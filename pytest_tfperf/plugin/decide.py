@@ -23,16 +23,25 @@ def decide(
     options: Options,
 ) -> list[Check]:
     """
-    Every check of one test: its limits, and the comparison with the baseline where that is asked for.
+    Check a test's limits, and compare it with the baseline under `--tfperf-baseline`.
 
-    A test that asks for something and has profiled nothing has one check, and that is unknown.
+    A test that asks for something and has profiled nothing has one check, which is UNKNOWN.
+
+    Args:
+        profiles: The profiles of the test, each with its limits.
+        wanted: The marker's arguments.
+        file: The test's file, relative to the rootdir.
+        key: The test's name in the file.
+        options: The options of the run.
     """
     profiles = list(profiles)
     asked = any(asked_for(limit.metric, options.only) for limit in wanted.limits)
-    if not profiles and (
-        asked or wanted.max_regression is not None or options.baseline or options.against
-    ):
-        message = "the test asks for limits or a comparison, but profiled no step: call tf_profile(step, data) in it"
+    compares = wanted.max_regression is not None or options.baseline or options.against
+    if not profiles and (asked or compares):
+        message = (
+            "the test asks for limits or a comparison, but profiled no step: "
+            "call tf_profile(step, data) in it"
+        )
         return [_unknown("profile", message)]
     checks: list[Check] = []
     parallel = options.parallel and describe()["machine"]["accelerators"] == "none"
@@ -56,7 +65,7 @@ def decide(
 
 
 def fails(check: Check, options: Options) -> bool:
-    """Whether a check fails its test."""
+    """Return whether a check fails its test."""
     if check.verdict is Verdict.MISSING:
         return options.missing == "fail" or options.strict
     return check.verdict in BROKEN or (options.strict and check.verdict not in DECIDED)

@@ -105,7 +105,7 @@ def noise_of(
 
 
 def resolution(noise: Noise, rule: StoppingRule, budget_s: float) -> Resolution | None:
-    """What a test could decide; None for too few turns, measured or within the budget."""
+    """Return what a test could decide; None for too few turns, measured or within the budget."""
     half_width = _half_width(noise, rule, budget_s)
     if half_width is None:
         return None
@@ -124,7 +124,7 @@ def needed_tolerance(noise: Noise, rule: StoppingRule, budget_s: float) -> float
 
 
 def _half_width(noise: Noise, rule: StoppingRule, budget_s: float) -> float | None:
-    """Return the interval's half width at the final analysis, on the log scale, with `process_sd`."""
+    """Return the final interval's half width, on the log scale, including `process_sd`."""
     n = _affordable(noise, budget_s)
     if noise.error is None or n < needed_pairs(rule.confidence):
         return None

@@ -1,9 +1,12 @@
 """
-Whether one new run is slower than those recorded: the prediction interval of one further observation.
+Prediction interval of one further run: decide whether it is slower than the recorded runs.
 
-The replicate is the run, that is the process: steps of one process are alike, and two processes of the same code are not. Step
-times of runs are taken as log-normal, which keeps a ratio above 0 and makes the noise a share of the time, as it is measured.
-Hahn and Meeker, Statistical Intervals, ch. 4: mean of n ± t × s × √(1 + 1/n), with n − 1 degrees of freedom.
+The replicate is the run, that is the process. Steps of one process are alike; two processes of the
+same code are not. Step times of runs are taken as log-normal. That keeps a ratio above 0 and makes
+the noise a share of the time, as measured.
+
+Source: Hahn and Meeker, Statistical Intervals, ch. 4: mean of n ± t × s × √(1 + 1/n), with n − 1
+degrees of freedom.
 """
 
 from __future__ import annotations
@@ -18,82 +21,99 @@ from pytest_tfperf.results import Verdict
 from pytest_tfperf.stats.signed_rank import POWER, Interval
 
 RUNS_TO_DECIDE = 5
-"""Runs below which the spread between them is not known well enough to decide anything but a doubled time."""
+"""
+Fewest runs for a decision.
+
+Their standard deviation is not known well enough from fewer, which find only a doubled time.
+"""
 LEAST_RUN_SD = 0.005
 """
-Standard deviation of the log time between runs that is assumed at least, since few runs may agree by chance.
+Lower limit of the standard deviation of the log time between runs; few runs may agree by chance.
 
-The quietest that is on record is about that: bare-metal runners 0.56 % (CodSpeed, 2025), a 45 ms step on a pinned core 0.5 %.
+The quietest known are about that: bare-metal runners 0.56 % (CodSpeed, 2025), a 45 ms step on a
+pinned core 0.5 %.
 """
 LEAST_SECONDS = 20e-6
-"""A step is never slower by less than this: about what waking a thread costs, so a matter of the scheduler and not of the code."""
+"""Smallest slow-down of a step: about the cost of waking a thread, a matter of the scheduler."""
 OUTRIGHT = 2.0
-"""A time beyond this many times those recorded is a regression, however few they are."""
+"""A time beyond this multiple of the recorded ones is a regression, however few they are."""
 
-_TAIL = (
-    0.005 / 2
-)  # one side of one of the two comparisons (the latest runs, the anchor), so that both together err in 0.5 %
-# of the median of n normal observations in units of theirs, by numeric integration as the tests repeat it; more than five count as five
+# one side of one of the two comparisons (the latest runs, the anchor); both together err in 0.5 %
+_TAIL = 0.005 / 2
+# variance of the median of n normal observations ÷ theirs, by numeric integration, which the tests
+# repeat; more than five count as five
 _VARIANCE_OF_MEDIAN = {1: 1.0, 2: 0.5, 3: 0.44867, 4: 0.29825, 5: 0.28683}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """Step times in seconds of the runs that are recorded, and the middle one of the first `n_anchor`, which stays what it was."""
+    """Recorded step times, in seconds."""
 
     runs: tuple[float, ...]
+    """Times of the latest runs."""
     anchor: float | None = None
+    """Median time of the first runs, which does not change any more."""
     n_anchor: int = 1
+    """Number of runs behind the anchor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryComparison:
-    """
-    How one new run stands to those recorded: `level` is their typical time, `ratio` the new one's to it.
-
-    `recent` and `anchor` bound the ratio to the latest runs and to the anchor; None under five runs, where nothing is decided but
-    a doubled time. `drift` says that it is a regression by the anchor alone. `tolerance` was raised from `raised_from` where that
-    was less than 20 µs. `smallest` is the slow-down that this run and a second one both find, in 90 % of cases.
-    """
+    """One new run compared with the recorded runs."""
 
     verdict: Verdict
     typical_s: float
+    """Typical time of the recorded runs."""
     ratio: float
+    """The new time ÷ the typical one."""
     n: int
+    """Number of recorded runs."""
     tolerance: float
+    """Effective tolerance: the requested one, raised to the 20 µs floor where that is more."""
     requested_tolerance: float
     recent: Interval | None = None
+    """Interval of the ratio to the latest runs; None under five runs."""
     anchor: Interval | None = None
+    """Interval of the ratio to the anchor; None under five runs."""
     drift: bool = False
+    """True if it is a regression only by the anchor."""
     run_sd: float | None = None
+    """Standard deviation of the log time between runs."""
     minimum_detectable_change: float | None = None
+    """The slow-down that this run and a second one both find, in 90 % of cases."""
 
 
 def compare_to_history(seconds: float, history: History, tolerance: float) -> HistoryComparison:
     """
-    Return the verdict on one new run's step time.
+    Compare a new run's step time with the recorded ones.
+
+    Args:
+        seconds: The new step time.
+        history: The recorded step times.
+        tolerance: The requested tolerance, as a share.
 
     Raises:
         ValueError: If nothing is recorded, or a time is not above zero.
     """
     if not history.runs or min((seconds, *history.runs)) <= 0:
         raise ValueError(
-            f"a step time above zero is held against one or more such, not {seconds} against {history.runs}"
+            "a step time above zero is compared with one or more such, "
+            f"not {seconds} with {history.runs}"
         )
     if len(history.runs) < RUNS_TO_DECIDE:
         return _collecting(seconds, history, tolerance)
     typical_s, run_sd, n = _typical_s(history.runs), _run_sd(history.runs), len(history.runs)
-    held = max(tolerance, LEAST_SECONDS / typical_s)
+    effective = max(tolerance, LEAST_SECONDS / typical_s)
     recent = _interval(seconds / typical_s, 1 + 1 / n, run_sd, n)
     anchor = _against_anchor([seconds], history)
     both = [interval for interval in (recent, anchor) if interval is not None]
     slower, outright = (
-        any(interval.low > 1 + held for interval in both),
-        seconds > max(OUTRIGHT, 1 + held) * max(history.runs),
+        any(interval.low > 1 + effective for interval in both),
+        seconds > max(OUTRIGHT, 1 + effective) * max(history.runs),
     )
     if slower or outright:
         verdict = Verdict.REGRESSION
-    elif any(interval.high >= 1 + held for interval in both):
+    elif any(interval.high >= 1 + effective for interval in both):
         verdict = Verdict.INCONCLUSIVE
     else:
         verdict = Verdict.IMPROVED if recent.high < 1 else Verdict.PASS
@@ -102,22 +122,28 @@ def compare_to_history(seconds: float, history: History, tolerance: float) -> Hi
         typical_s=typical_s,
         ratio=recent.ratio,
         n=n,
-        tolerance=held,
+        tolerance=effective,
         requested_tolerance=tolerance,
         recent=recent,
         anchor=anchor,
-        drift=verdict is Verdict.REGRESSION and recent.high < 1 + held,
+        drift=verdict is Verdict.REGRESSION and recent.high < 1 + effective,
         run_sd=run_sd,
-        minimum_detectable_change=_minimum_detectable_change(run_sd, n, held),
+        minimum_detectable_change=_minimum_detectable_change(run_sd, n, effective),
     )
 
 
 def is_another_level(recorded: Sequence[float], history: History, tolerance: float) -> bool:
     """
-    Whether runs that are recorded now belong to another typical_s than those recorded before, faster or slower.
+    Return whether new runs are at another level than the history, faster or slower.
 
-    They do where their median is outside the prediction interval of the latest runs, and where drift has taken it further from
-    the anchor than is tolerated. A history of fewer than five runs goes on up to twice or half its median.
+    They are if their median is outside the prediction interval of the latest runs, or further from
+    the anchor than the tolerance. A history of fewer than five runs continues up to twice or half
+    its median.
+
+    Args:
+        recorded: Step times of the new runs, in seconds.
+        history: The step times recorded before.
+        tolerance: The slow-down that is tolerated, as a share.
     """
     now, before = statistics.median(recorded), _typical_s(history.runs)
     if len(history.runs) < RUNS_TO_DECIDE:
@@ -133,9 +159,14 @@ def is_another_level(recorded: Sequence[float], history: History, tolerance: flo
 @functools.cache
 def t_quantile(probability: float, freedom: int) -> float:
     """
-    Quantile, for a probability from one half on, of Student's t with whole degrees of freedom, by bisection of its distribution.
+    Quantile of Student's t, by bisection of its distribution.
 
-    The distribution is a finite sum there: Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.3 and 26.7.4.
+    The distribution is a finite sum for whole degrees of freedom. Source: Abramowitz and Stegun,
+    Handbook of Mathematical Functions, 26.7.3 and 26.7.4.
+
+    Args:
+        probability: From one half on.
+        freedom: Degrees of freedom.
     """
     low, high = 0.0, math.pi / 2
     for _ in range(60):
@@ -158,33 +189,37 @@ def _within(angle: float, freedom: int) -> float:
 
 def _collecting(seconds: float, history: History, tolerance: float) -> HistoryComparison:
     typical_s = _typical_s(history.runs)
-    held = max(tolerance, LEAST_SECONDS / typical_s)
+    effective = max(tolerance, LEAST_SECONDS / typical_s)
     return HistoryComparison(
         verdict=Verdict.REGRESSION
-        if seconds > max(OUTRIGHT, 1 + held) * typical_s
+        if seconds > max(OUTRIGHT, 1 + effective) * typical_s
         else Verdict.INCONCLUSIVE,
         typical_s=typical_s,
         ratio=seconds / typical_s,
         n=len(history.runs),
-        tolerance=held,
+        tolerance=effective,
         requested_tolerance=tolerance,
     )
 
 
 def _typical_s(runs: Sequence[float]) -> float:
-    """Return the typical time of runs: the middle one of a few, in which one may be far off, else e to the mean of the logarithms."""
-    return (
-        statistics.median(runs) if len(runs) < RUNS_TO_DECIDE else statistics.geometric_mean(runs)
-    )
+    """Return the typical time of runs: the geometric mean, or the median of a few."""
+    if len(runs) < RUNS_TO_DECIDE:  # one of them may be far off
+        return statistics.median(runs)
+    return statistics.geometric_mean(runs)
 
 
 def _run_sd(runs: Sequence[float]) -> float:
-    """Standard deviation of the log time between runs."""
+    """Return the standard deviation of the log time between runs."""
     return max(LEAST_RUN_SD, statistics.stdev(map(math.log, runs)))
 
 
 def _run_sd_about_line(runs: Sequence[float]) -> float:
-    """Return the same about a straight line through the runs: drift, which widens the other, is no part of it. Of n runs it has n − 2 degrees."""
+    """
+    Return the standard deviation of the log time about a straight line, which leaves out drift.
+
+    It has n − 2 degrees of freedom.
+    """
     logs, places = [math.log(run) for run in runs], range(len(runs))
     slope, start = statistics.linear_regression(places, logs)
     squares = math.fsum(
@@ -194,7 +229,12 @@ def _run_sd_about_line(runs: Sequence[float]) -> float:
 
 
 def _against_anchor(recorded: Sequence[float], history: History) -> Interval | None:
-    """By the spread that gives the narrower interval: runs that drift are better told by the one, few runs by the other."""
+    """
+    Compare new runs with the anchor.
+
+    The standard deviation is the one with the narrower interval: about a line for runs that drift,
+    about the mean for few runs.
+    """
     if history.anchor is None or history.anchor <= 0:
         return None
     runs, ratio = history.runs, statistics.median(recorded) / history.anchor
@@ -211,7 +251,16 @@ def _of_median(n: int) -> float:
 
 
 def _interval(ratio: float, variance: float, run_sd: float, n: int, fitted: int = 1) -> Interval:
-    """Return the interval of a ratio whose logarithm has this variance in units of the run_sd: of n runs, about so many fitted parameters."""
+    """
+    Interval of a ratio.
+
+    Args:
+        ratio: The estimate.
+        variance: Variance of its logarithm, in units of `run_sd` squared.
+        run_sd: Standard deviation between runs.
+        n: Number of runs behind `run_sd`.
+        fitted: Number of parameters fitted to them.
+    """
     factor = math.exp(t_quantile(1 - _TAIL, n - fitted) * run_sd * math.sqrt(variance))
     return Interval(
         ratio=ratio, low=ratio / factor, high=ratio * factor, confidence=1 - 2 * _TAIL, n=n
@@ -220,10 +269,11 @@ def _interval(ratio: float, variance: float, run_sd: float, n: int, fitted: int 
 
 def _minimum_detectable_change(run_sd: float, n: int, tolerance: float) -> float:
     """
-    Return the slow-down that this run finds and a second process confirms, with 90 % or more: √90 % for each, which resemble each other.
+    Return the slow-down that this run finds and a second process confirms, with 90 % or more.
 
-    Of a log ratio d the lower end is above log(1 + tolerance) where (d' − d) ÷ (s √(1 + 1/n)) is above t of the interval − (d −
-    log(1 + tolerance)) ÷ (s √(1 + 1/n)); the left side has Student's t distribution. No approximation: it holds over all histories.
+    Each of them finds it with √90 %. For a log ratio d the lower end is above log(1 + tolerance)
+    where (d' − d) ÷ (s √(1 + 1/n)) is above t of the interval − (d − log(1 + tolerance)) ÷
+    (s √(1 + 1/n)). The left side has Student's t distribution. This is exact over all histories.
     """
     quantiles = t_quantile(1 - _TAIL, n - 1) + t_quantile(math.sqrt(POWER), n - 1)
     return (1 + tolerance) * math.exp(quantiles * run_sd * math.sqrt(1 + 1 / n)) - 1

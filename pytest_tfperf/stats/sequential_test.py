@@ -239,7 +239,7 @@ def passing_tolerance(half_width: float, rule: StoppingRule) -> float:
 
 
 def _widened(factor: float, rule: StoppingRule) -> float:
-    """Return a half width, as a factor, with `process_sd` added: squares of independent errors add up."""
+    """Add `process_sd` to a half width, as a factor; squares of independent errors add up."""
     return math.exp(math.hypot(math.log(factor), rule.z * rule.process_sd))
 
 
@@ -260,7 +260,7 @@ def _stopped(log_ratios: Sequence[float], rule: StoppingRule) -> InterimResult:
 
 
 def _overall(results: Sequence[InterimResult]) -> Verdict:
-    """Return the verdict of the first process pair; a regression only if a second pair shows it too."""
+    """Return the first process pair's verdict; a regression only if a second pair confirms it."""
     verdict = results[0].verdict or Verdict.INCONCLUSIVE
     if verdict is not Verdict.REGRESSION:
         return verdict

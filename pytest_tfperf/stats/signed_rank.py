@@ -1,9 +1,12 @@
 """
-How much one thing is slower than another, from pairs of turns: the Hodges–Lehmann estimate with the Wilcoxon signed-rank interval.
+Hodges–Lehmann estimate of a ratio of times, with the Wilcoxon signed-rank interval.
 
-One sample is the log ratio of the two times of a pair. Where nothing has changed it is as likely above 0 as below, however skewed
-the times themselves are, which is all that the method assumes: no normal distribution, and a few wild turns do no harm.
-Hollander, Wolfe and Chicken, Nonparametric Statistical Methods, ch. 3.1–3.3; Hodges and Lehmann 1963; Lehmann 1963.
+One sample is the log ratio of the two times of a pair of turns. If nothing has changed, it is as
+likely above 0 as below, however skewed the times are. The method assumes nothing else: no normal
+distribution, and a few outliers do no harm.
+
+Source: Hollander, Wolfe and Chicken, Nonparametric Statistical Methods, ch. 3.1–3.3; Hodges and
+Lehmann 1963; Lehmann 1963.
 """
 
 from __future__ import annotations
@@ -25,25 +28,27 @@ __tracebackhide__ = True
 Floats = npt.NDArray[np.float64]
 
 POWER = 0.9
-"""How often the change that an INCONCLUSIVE states is found."""
-_EXACT = 60  # pairs up to which the null distribution is counted out
+"""Chance of finding the minimum detectable change, which an INCONCLUSIVE states."""
+_EXACT = 60  # pairs, up to which the null distribution is counted
 _ROUNDING = 1e-9  # relative; 1 - 0.9921875 must still be 2 / 2^8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """A ratio with what bounds it; `confidence` is the one that `n` pairs really give, at least the one that was asked for."""
+    """A ratio and its bounds."""
 
     ratio: float
     low: float
     high: float
     confidence: float
+    """Confidence that `n` samples really give, at least the requested one."""
     n: int
+    """Number of samples."""
 
 
 def estimate(log_ratios: Sequence[float]) -> float:
     """
-    Return the ratio that the pairs speak for: e to the Hodges–Lehmann estimate, the median of the means of all two samples.
+    Estimate the ratio by the median of the means of all two samples (Hodges–Lehmann).
 
     Raises:
         ValueError: If there is no sample, or one that is not finite.
@@ -56,11 +61,13 @@ def ratio_interval(log_ratios: Sequence[float], confidence: float) -> Interval:
     Return the ratio of two times, and the interval that holds it with at least this confidence.
 
     Args:
-        log_ratios: The natural logarithm of one time ÷ the other, one for each randomised pair of turns; independent samples.
-        confidence: Above 0 and below 1. The distribution is discrete, so the interval's own is a little more.
+        log_ratios: Natural logarithm of the first time ÷ the second, for each randomised pair of
+            turns; independent samples.
+        confidence: Above 0 and below 1. The distribution is discrete, so the interval's own
+            confidence is a little higher.
 
     Raises:
-        ValueError: If a sample is not finite, or the confidence is none.
+        ValueError: If a sample is not finite, or the confidence is not between 0 and 1.
         UnknownMetric: If there are fewer pairs than the confidence needs.
     """
     samples, needed = _samples(log_ratios), needed_pairs(confidence)
@@ -84,7 +91,9 @@ def ratio_interval(log_ratios: Sequence[float], confidence: float) -> Interval:
 
 def needed_pairs(confidence: float) -> int:
     """
-    Return the fewest pairs that can give an interval of this confidence: all on one side has a chance of 2 ÷ 2^n (8 for 99 %).
+    Return the fewest pairs for an interval of this confidence: 8 for 99 %.
+
+    All n pairs lie on one side with a chance of 2 ÷ 2^n.
 
     Raises:
         ValueError: If the confidence is not between 0 and 1.
@@ -95,7 +104,7 @@ def needed_pairs(confidence: float) -> int:
 
 
 def format_ratio(ratio: float) -> str:
-    """Return a ratio with as many digits as differ from 1 by a thousandth."""
+    """Format a ratio to a thousandth."""
     return f"{ratio:.3f}" if 0.1 <= ratio < 10 else f"{ratio:.3g}"
 
 
@@ -107,16 +116,21 @@ def _samples(log_ratios: Sequence[float]) -> Floats:
 
 
 def _walsh_averages(samples: Floats) -> Floats:
-    """Return the means of all two samples, each with itself too; shape (n (n + 1) ÷ 2,)."""
+    """Return the means of all pairs of samples and of each alone; shape (n (n + 1) ÷ 2,)."""
     first, second = np.triu_indices(len(samples))
     averages: Floats = (samples[first] + samples[second]) / 2
     return averages
 
 
 def _critical(n: int, tail: float) -> tuple[int, float]:
-    """Return the rank, from either end, of the Walsh averages that bound the interval, and the chance of lying beyond one of them."""
+    """
+    Return the rank of the Walsh averages that bound the interval, from either end.
+
+    Returns:
+        The rank, and the chance of lying beyond one of the bounds.
+    """
     if n > _EXACT:
-        # the rank sum is about normal, with a correction for being discrete (the large-sample approximation there)
+        # the rank sum is about normal; 0.5 corrects for being discrete (large-sample approximation)
         law = NormalDist(n * (n + 1) / 4, math.sqrt(n * (n + 1) * (2 * n + 1) / 24))
         rank = max(1, math.floor(law.inv_cdf(tail) + 0.5))
         return rank, law.cdf(rank - 0.5)
@@ -127,7 +141,7 @@ def _critical(n: int, tail: float) -> tuple[int, float]:
 
 @functools.cache
 def _rank_sum_distribution(n: int) -> Floats:
-    """P(T ≤ t) for t from 0: T is the sum of those ranks 1 to n whose sample is above 0, each with a chance of one half."""
+    """P(T ≤ t) for t from 0, of the sum T of ranks 1 to n, each counted with a chance of one half."""
     chances = np.ones(1)
     for rank in range(1, n + 1):
         chances = (np.pad(chances, (0, rank)) + np.pad(chances, (rank, 0))) / 2

@@ -1,8 +1,8 @@
 """
-Where a series of block times becomes steady, and whether it ever does.
+Change point and trend tests: the block from which a series of times is steady, if it ever is.
 
-Both tests go by ranks, so that a single block that something interrupted decides nothing, and both allow for blocks that
-resemble their neighbours, as those of a machine with other load do.
+Both tests use ranks, so that a single interrupted block decides nothing. Both allow for correlation
+of neighbouring blocks, as on a machine with other load.
 """
 
 from __future__ import annotations
@@ -18,27 +18,30 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 
 FEWEST = 8  # blocks; fewer show no change point at the level below
-_GROUPS = 50  # blocks of a longer series are averaged in so many groups at most, as batches are in MSER-5 (White 1997)
-_LEVEL = 0.05  # of the change point, shared by the points where it may be
+_GROUPS = 50  # at most; a longer series is averaged in groups, as batches in MSER-5 (White 1997)
+_LEVEL = 0.05  # significance level of the change point, shared by the points where it may be
 _TREND_LEVEL = 0.01
 _MATTERS = 0.05  # of the median, over the whole series: a smaller trend moves it by less than 2.5 %
 
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """What a block's time differs from that of the block before it, ÷ the median; and over all of the series."""
+    """A trend in block times."""
 
     per_block: float
+    """Change from one block to the next ÷ the median."""
     in_all: float
+    """Change over the whole series ÷ the median."""
 
 
 def slow_start(times: Sequence[float]) -> int:
     """
-    How many of the first blocks are slower than those that follow, at most half of them; 0 where that may be chance.
+    Count the first blocks that are slower than those that follow; 0 where that may be chance.
 
-    The change point is where the rank sum of the first blocks (Mann and Whitney 1947) is the most standard deviations above
-    what chance gives (Hawkins and Deng 2010, Journal of Quality Technology 42(2): 165–173), at a level of 5 % that the points
-    share. The variance is that of a series with the lag-1 correlation of the blocks behind the point.
+    At most half of the blocks count. The change point is where the rank sum of the first blocks
+    (Mann and Whitney 1947) is the most standard deviations above its expectation (Hawkins and Deng
+    2010, Journal of Quality Technology 42(2): 165–173). The points share a level of 5 %. The
+    variance is that of a series with the lag-1 correlation of the blocks behind the point.
     """
     groups, size = _grouped(times)
     n, most = len(groups), len(groups) // 2
@@ -54,10 +57,11 @@ def slow_start(times: Sequence[float]) -> int:
 
 def find_trend(times: Sequence[float]) -> Trend | None:
     """
-    Return the trend of a series that is not steady: one that is no chance, and moves the blocks by 5 % or more in all.
+    Return the trend of a series that is significant, and 5 % or more in all.
 
-    Kendall's test of a trend (Mann 1945) at 1 %, its variance that of a series with the lag-1 correlation around the trend (Yue and
-    Wang 2004, Water Resources Management 18: 201–218); the slope is the median of those of all pairs (Sen 1968).
+    Kendall's test of a trend (Mann 1945) at 1 %. Its variance is that of a series with the lag-1
+    correlation around the trend (Yue and Wang 2004, Water Resources Management 18: 201–218). The
+    slope is the median of the slopes of all pairs (Sen 1968).
     """
     groups, size = _grouped(times)
     n = len(groups)
@@ -66,12 +70,10 @@ def find_trend(times: Sequence[float]) -> Trend | None:
     before, after = np.triu_indices(n, k=1)
     rises = (groups[after] - groups[before]) / middle
     slope = float(np.median(rises / (after - before)))
-    around = (groups / middle - slope * np.arange(n)).round(
-        9
-    )  # beyond that is the rounding of floats
-    needed = NormalDist().inv_cdf(1 - _TREND_LEVEL / 2) * math.sqrt(
-        n * (n - 1) * (2 * n + 5) / 18 * _inflation(around)
-    )
+    # beyond nine digits is the rounding of floats
+    around = (groups / middle - slope * np.arange(n)).round(9)
+    variance = n * (n - 1) * (2 * n + 5) / 18 * _inflation(around)
+    needed = NormalDist().inv_cdf(1 - _TREND_LEVEL / 2) * math.sqrt(variance)
     in_all = slope * (n - 1)
     if abs(np.sign(rises).sum()) < needed or abs(in_all) < _MATTERS:
         return None
@@ -79,7 +81,12 @@ def find_trend(times: Sequence[float]) -> Trend | None:
 
 
 def _grouped(times: Sequence[float]) -> tuple[Floats, int]:
-    """Means of consecutive blocks, at most 50, and how many blocks are one; those left over at the end are none."""
+    """
+    Group consecutive blocks; those left over at the end are dropped.
+
+    Returns:
+        The mean of each group, at most 50, and the number of blocks in a group.
+    """
     size = math.ceil(len(times) / _GROUPS) or 1
     n = len(times) // size
     return np.asarray(times[: n * size], dtype=np.float64).reshape(n, size).mean(axis=1), size
@@ -94,9 +101,10 @@ def _ranks(values: Floats) -> Floats:
 
 def _inflation(values: Floats) -> float:
     """
-    Return the variance of a sum over a series ÷ that of independent values: (1 + r)/(1 − r) with the lag-1 correlation r of its ranks.
+    Return the variance of a sum over a series ÷ that of independent values: (1 + r)/(1 − r).
 
-    r is estimated too low in a short series, by about 1/n where there is none; that is added. A negative one counts as 0.
+    r is the lag-1 correlation of the ranks. It is estimated too low in a short series, by about 1/n
+    where there is none; that is added. A negative r counts as 0.
     """
     centred = _ranks(values) - (len(values) + 1) / 2
     total = float(centred @ centred)

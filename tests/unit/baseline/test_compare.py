@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 from helpers.builders import LAPTOP, SERVER, profile, record_of, run_of, value
 
-from pytest_tfperf.baseline.compare import against_profile, compare_with_baseline
+from pytest_tfperf.baseline.compare import compare_with_baseline
 from pytest_tfperf.baseline.record import record
 from pytest_tfperf.baseline.store import Place
+from pytest_tfperf.baseline.structure import against_profile
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.results import Verdict
 from pytest_tfperf.values import Value

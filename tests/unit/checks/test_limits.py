@@ -354,10 +354,10 @@ def test_no_lines_are_no_limits():
         ("max_input_bound", "'max_input_bound' is not of the form max_input_bound = 5%"),
         ("max_input_bound 5%", "'max_input_bound 5%' is not of the form max_input_bound = 5%"),
         ("max_input_bound =", "'max_input_bound =' is not of the form max_input_bound = 5%"),
-        ("warmup = 3", "warmup is no limit; set it on the marker, or as tfperf_warmup"),
+        ("warmup = 3", "warmup is not a limit; set it on the marker, or as tfperf_warmup"),
         (
             "max_regression = 5%",
-            "max_regression is no limit; set it on the marker, or as tfperf_max_regression",
+            "max_regression is not a limit; set it on the marker, or as tfperf_max_regression",
         ),
         (
             "max_inputbound = 5%",

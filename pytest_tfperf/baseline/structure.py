@@ -1,0 +1,185 @@
+"""Comparison of a profile's structure: metrics that are the same on every machine or platform."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pytest_tfperf.analysis.differences import setting_differences, with_reasons
+from pytest_tfperf.baseline.history import rounded
+from pytest_tfperf.baseline.record import structure_of
+from pytest_tfperf.baseline.step_time import next_step
+from pytest_tfperf.checks.limits import explanation
+from pytest_tfperf.metrics import (
+    LOWER,
+    PLATFORM,
+    PROGRAM,
+    RATIO,
+    Metric,
+    format_quantity,
+    told_apart,
+)
+from pytest_tfperf.results import Check, Profile, Verdict
+from pytest_tfperf.values import Json, Source, Value
+
+_TOLERANCE = {"peak_memory": 0.10}  # measured on a CPU it differs by 7 % from step to step
+_OF_SHAPES = frozenset({"flops", "half_precision", "padding_overhead", "mxu_padding_overhead"})
+_SHAPES_DIFFER = (
+    "it is that of the most common shapes, and batches differ in theirs from run to run"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What a profile is compared with, as messages name it."""
+
+    name: str
+    record: str = ""
+    """Way to record a value that is missing, where there is one."""
+    accept: str = ""
+    """Way to accept a changed value, where there is one."""
+    meant: str = ""
+    """Advice on an intended change."""
+
+
+def against_profile(profile: Profile, before: Profile, name: str, kind: str) -> list[Check]:
+    """
+    Check the structure of a profile against another one of the same machine and workload.
+
+    Args:
+        profile: The profile.
+        before: The profile that it is compared with.
+        name: Name of that in messages.
+        kind: Kind of the checks.
+    """
+    same: Json = {"platform": "", "setting": {}}
+    reference = Reference(name, meant=f"--tfperf-only timing, until {name} has it too")
+    checks = structure_checks(profile, structure_of(before, same), same, reference)
+    return [replace(with_reasons(found, before, profile), kind=kind) for found in checks]
+
+
+def structure_checks(
+    profile: Profile, entry: Json, environment: Mapping[str, Any], reference: Reference
+) -> Iterator[Check]:
+    """
+    Check metrics of the program and, on the same platform, of the platform.
+
+    Args:
+        profile: The profile.
+        entry: The baseline, as it is stored.
+        environment: Machine and setting of this run.
+        reference: Name and advice of what is compared with.
+    """
+    changed = changed_setting(entry["setting"], environment["setting"])
+    yield from _scope(profile, entry["program"], PROGRAM, changed, reference)
+    values = entry["platform"].get(environment["platform"])
+    if values is not None:
+        yield from _scope(profile, values, PLATFORM, changed, reference)
+    elif entry["platform"]:
+        known = " | ".join(sorted(entry["platform"]))
+        here = environment["platform"]
+        message = f"platform metrics of {reference.name} are for {known}, this is {here}"
+        advice = next_step(reference.record and f"{reference.record} on this platform")
+        yield check(
+            profile, "platform", Verdict.INCOMPARABLE, "the same platform", message, advice=advice
+        )
+
+
+def _scope(
+    profile: Profile, stored: Json, scope: str, changed: str, reference: Reference
+) -> Iterator[Check]:
+    for name, metric in profile.registry.items():
+        value = profile.metrics.get(name)
+        if metric.scope != scope or value is None:
+            continue
+        if name in stored:
+            before = float(stored[name])
+            yield replace(
+                _against(profile, metric, value, before, changed, reference),
+                detail={"before": before, "after": value.number},
+            )
+        elif value.number is not None:
+            shown = format_quantity(value.number, metric.unit)
+            yield check(
+                profile,
+                name,
+                Verdict.NEW,
+                f"a value in {reference.name}",
+                f"{name} is {shown}, and {reference.name} has none",
+                advice=next_step(reference.record),
+            )
+
+
+def _against(
+    profile: Profile,
+    metric: Metric,
+    value: Value,
+    before: float,
+    changed: str,
+    reference: Reference,
+) -> Check:
+    name, shown = metric.name, format_quantity(before, metric.unit)
+    wanted = f"{shown} ({reference.name.removeprefix('the ')})"
+    if value.number is None:
+        sentence = f"{name} is unknown, {shown} in {reference.name}: {value.why}"
+        return check(profile, name, Verdict.UNKNOWN, wanted, sentence)
+    now = float(rounded(value.number))
+    found = f"{name} is {format_quantity(now, metric.unit)}"
+    if now == before:
+        sentence = f"{found}, as in {reference.name}"
+        return check(profile, name, Verdict.PASS, wanted, sentence)
+    if within := _within(metric, value, before):
+        sentence = f"{found}, within {within} of the {shown} in {reference.name}"
+        return check(profile, name, Verdict.PASS, wanted, sentence)
+    if name in _OF_SHAPES and _has_several_shapes(profile):
+        sentence = f"{found}, {shown} in {reference.name}: {_SHAPES_DIFFER}"
+        advice = next_step("batches of one shape")
+        return check(profile, name, Verdict.INCONCLUSIVE, wanted, sentence, advice=advice)
+    exactly = told_apart(before, now, metric.unit)
+    sentence = f"{name} changed from {shown} to {format_quantity(now, metric.unit)}{exactly}"
+    if metric.better is not None and (now < before) == (metric.better == LOWER):
+        advice = next_step(reference.accept and f"{reference.accept}, to hold it from now on")
+        return check(profile, name, Verdict.IMPROVED, wanted, sentence, advice=advice)
+    details, advice = explanation(value)
+    if changed:
+        details = (*details, ("changed besides", changed))
+    if reference.meant:
+        advice = (*advice, ("if it is meant", reference.meant))
+    return check(
+        profile, name, Verdict.REGRESSION, wanted, sentence, details=details, advice=advice
+    )
+
+
+def _within(metric: Metric, value: Value, before: float) -> str:
+    """Return the tolerance that a value keeps, empty if it is further off."""
+    assert value.number is not None
+    tolerance = _TOLERANCE.get(metric.name, 0.0) if value.source is Source.TRACE else 0.0
+    varies = float(value.detail.get("varies", 0.0))  # how far another sample may be off
+    if abs(rounded(value.number) - before) > max(tolerance * abs(before), varies):
+        return ""
+    return format_quantity(tolerance, RATIO) if tolerance else format_quantity(varies, metric.unit)
+
+
+def _has_several_shapes(profile: Profile) -> bool:
+    return any(",?" in shape for shape in profile.workload.get("inputs", ()))
+
+
+def changed_setting(stored: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """List what differs in versions, precision policy and flags, in one line."""
+    return "; ".join(one.what for one in setting_differences(stored, now))
+
+
+def check(
+    profile: Profile, metric: str, verdict: Verdict, wanted: str, sentence: str, **fields: Any
+) -> Check:
+    """Return a check of a comparison."""
+    return Check(
+        profile=profile.name,
+        metric=metric,
+        kind="baseline",
+        verdict=verdict,
+        wanted=wanted,
+        sentence=sentence,
+        **fields,
+    )
