@@ -1,1 +1,1 @@
-"""Running the user's steps: windows, profiler sessions, Keras loops, and what machine they ran on."""
+"""Run the user's steps through the windows of a profile, with TensorFlow's profiler."""

@@ -1,21 +1,20 @@
 """
-Windows in Keras loops: one call of `fit`, `evaluate` or `predict` with the user's own arguments.
+Drive the windows from Keras loops: one call of `fit`, `evaluate` or `predict`.
 
-Keras 3 marks no steps, so its `CallbackList` is wrapped while the loop runs: a step lasts from before the user's
-`on_*_batch_begin` to after their `on_*_batch_end`. Everything is put back afterwards.
+Keras 3 marks no steps, so its `CallbackList` is wrapped while the loop runs. A step lasts from
+before the user's `on_*_batch_begin` to after their `on_*_batch_end`. Everything is restored
+afterwards.
 """
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from pytest_tfperf.capture.loop import workload_of
+from pytest_tfperf.capture.keras_data import KerasCall
 from pytest_tfperf.capture.windows import Windows
-from pytest_tfperf.compiler.datasets import batch_size
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.tf_runtime import load_tensorflow
 
@@ -25,31 +24,30 @@ KINDS = {"fit": "train", "evaluate": "test", "predict": "predict"}
 _STOP = {"fit": "stop_training", "evaluate": "stop_evaluating", "predict": "stop_predicting"}
 
 Open = Callable[[int | None, int], Windows]
-"""Opens the windows, given how many executions the loop has (None where unknown) and the steps of one."""
+"""Opens the windows, given the executions of the loop (None: unknown) and the steps of one."""
 
 
-def run_keras(
-    call: Callable[..., Any],
-    model: Any,
-    method: str,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    open_windows: Open,
-    stop: bool,
-) -> tuple[Any, Windows]:
+def run_keras(call: KerasCall, open_windows: Open, stop: bool) -> tuple[Any, Windows]:
     """
-    Run `call(*args, **kwargs)`, which is `method` of the model, with windows in its loop; what it returned, and the windows.
+    Run a Keras loop with windows in it.
 
-    With `stop` the loop is ended, by Keras' own flag, when the windows are full.
+    Args:
+        call: The loop.
+        open_windows: Opens the windows when the loop begins.
+        stop: Whether to end the loop, by Keras' own flag, when the windows are full.
+
+    Returns:
+        The result of the loop, and the windows.
 
     Raises:
         CaptureError: If a callback runs the profiler itself, or the loop ran no batch.
     """
-    _refuse_profiling_callbacks(method, kwargs.get("callbacks"))
-    loop = _Loop(model, method, open_windows, stop, kwargs.get("initial_epoch", 0))
+    method = call.method
+    _refuse_profiling_callbacks(method, call.kwargs.get("callbacks"))
+    loop = _Loop(call, open_windows, stop)
     try:
         with loop.hooked():
-            result = call(*args, **kwargs)
+            result = call.run()
     except BaseException:
         if loop.windows is not None:
             loop.windows.close()
@@ -57,20 +55,22 @@ def run_keras(
     if loop.windows is None or not loop.windows.n_steps:
         raise CaptureError(f"{method} ran no batch, so there was no step to profile")
     if stop:
-        setattr(model, _STOP[method], False)
+        setattr(call.model, _STOP[method], False)
     if not loop.windows.done:
         loop.windows.close(
-            f"{method} ended after {loop.windows.n_steps} executions, before all windows were full; give it more data or epochs"
+            f"{method} ended after {loop.windows.n_steps} executions, before all windows were "
+            "full; give it more data or epochs"
         )
     return result, loop.windows
 
 
 @contextmanager
-def loops_replaced(profiled: Callable[..., Any]) -> Iterator[None]:
+def loops_replaced(profiled: Callable[[KerasCall], Any]) -> Iterator[None]:
     """
-    Within the context, every outermost `fit`, `evaluate` and `predict` of Keras models goes through `profiled`.
+    Send every outermost `fit`, `evaluate` and `predict` within the context through a function.
 
-    It is called as `profiled(call, model, method, args, kwargs)` and gives what the loop returns.
+    Args:
+        profiled: Receives the call, and returns the result of the loop.
     """
     import keras
 
@@ -79,12 +79,14 @@ def loops_replaced(profiled: Callable[..., Any]) -> Iterator[None]:
     def replacing(method: str, original: Callable[..., Any]) -> Callable[..., Any]:
         def replacement(model: Any, *args: Any, **kwargs: Any) -> Any:
             nonlocal running
-            call = original.__get__(model)
+            bound = original.__get__(model)
             if running:
-                return call(*args, **kwargs)
+                return bound(*args, **kwargs)
             running = True
             try:
-                return profiled(call, model, method, args, kwargs)
+                return profiled(
+                    KerasCall(bound=bound, model=model, method=method, args=args, kwargs=kwargs)
+                )
             finally:
                 running = False
 
@@ -97,90 +99,30 @@ def loops_replaced(profiled: Callable[..., Any]) -> Iterator[None]:
         yield
 
 
-def run_one_batch(
-    call: Callable[..., Any],
-    model: Any,
-    method: str,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-) -> None:
-    """Run the loop, unprofiled, and end it after its first batch."""
+def run_one_batch(call: KerasCall) -> None:
+    """Run the loop unprofiled, and end it after its first batch."""
     import keras
 
-    owner, name = keras.callbacks.CallbackList, f"on_{KINDS[method]}_batch_end"
+    owner, name = keras.callbacks.CallbackList, f"on_{KINDS[call.method]}_batch_end"
     original = getattr(owner, name)
 
     def ending(self: Any, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
-        setattr(model, _STOP[method], True)
+        setattr(call.model, _STOP[call.method], True)
 
     with _replaced(owner, name, ending):
-        call(*args, **kwargs)
-
-
-def keras_workload(
-    call: Callable[..., Any], model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> Mapping[str, Any]:
-    """
-    The signature of a Keras loop's input: `dtype[shape]` of each array or dataset component, batch size where it is
-    known, steps per execution, replicas.
-    """
-    given = inspect.signature(call).bind(*args, **kwargs).arguments
-    data = given.get("x", kwargs.get("x", args[0] if args else None))
-    if (
-        hasattr(data, "__getitem__")
-        and hasattr(data, "__len__")
-        and not hasattr(data, "shape")
-        and not isinstance(data, (list, tuple, dict))
-    ):
-        return {**workload_of(data[0]), **_execution(model)}  # a PyDataset: its first batch
-    spec = getattr(data, "element_spec", None)
-    if spec is None:
-        tf = load_tensorflow()
-        arrays = [
-            item
-            for item in tf.nest.flatten([data, given.get("y")])
-            if hasattr(item, "shape") and hasattr(item, "dtype")
-        ]
-        spec = [tf.TensorSpec((None, *array.shape[1:]), array.dtype) for array in arrays]
-        batch = given.get("batch_size") or 32 if arrays else None
-    else:
-        batch = workload_of(spec)["batch"] or batch_size(data)
-    return {
-        "inputs": workload_of(spec)["inputs"] or [type(data).__name__],
-        "batch": batch,
-        **_execution(model),
-    }
-
-
-def examples_per_step(
-    args: tuple[Any, ...], kwargs: Mapping[str, Any], workload: Mapping[str, Any]
-) -> float | None:
-    """The mean number of examples in a batch of arrays, whose last one may be smaller; None where that is not known."""
-    data: Any = kwargs.get("x", args[0] if args else None)
-    batch: int | None = workload["batch"]
-    if not batch or not hasattr(data, "shape") or not hasattr(data, "__len__"):
-        return None
-    return len(data) / math.ceil(len(data) / batch)
-
-
-def _execution(model: Any) -> dict[str, int]:
-    return {
-        "steps_per_execution": int(model.steps_per_execution),
-        "replicas": int(model.distribute_strategy.num_replicas_in_sync),
-    }
+        call.run()
 
 
 class _Loop:
-    """The hooks of one Keras loop, and the windows they drive."""
+    """The hooks of one Keras loop, and the windows that they drive."""
 
-    def __init__(
-        self, model: Any, method: str, open_windows: Open, stop: bool, first_epoch: int
-    ) -> None:
+    def __init__(self, call: KerasCall, open_windows: Open, stop: bool) -> None:
         self.windows: Windows | None = None
-        self._first_epoch = first_epoch
+        self._model, self._method = call.model, call.method
+        self._first_epoch = call.kwargs.get("initial_epoch", 0)
+        self._open, self._stop = open_windows, stop
         self._n_batches = 0
-        self._model, self._method, self._open, self._stop = model, method, open_windows, stop
         self._in_batch = self._in_end = False
 
     @contextmanager
@@ -189,19 +131,19 @@ class _Loop:
         import keras
 
         kind = KINDS[self._method]
-        hooks: dict[str, tuple[Callable[..., None], bool]] = {
-            f"on_{kind}_begin": (self._begin_loop, False),
-            f"on_{kind}_batch_begin": (self._begin_batch, True),
-            f"on_{kind}_batch_end": (self._end_batch, False),
-            f"on_{kind}_batch_end ": (self._batch_ends, True),
-        }
+        hooks: list[tuple[str, Callable[..., None], bool]] = [
+            (f"on_{kind}_begin", self._begin_loop, False),
+            (f"on_{kind}_batch_begin", self._begin_batch, True),
+            (f"on_{kind}_batch_end", self._end_batch, False),
+            (f"on_{kind}_batch_end", self._begin_batch_end, True),
+        ]
         if kind == "train":
-            hooks["on_test_begin"] = (self._leave_steps, True)
+            hooks.append(("on_test_begin", self._leave_steps, True))
+        owner = keras.callbacks.CallbackList
         with ExitStack() as stack:
-            for title, (hook, before) in hooks.items():
-                name = title.strip()  # the end of a batch has two hooks
-                wrapped = self._wrap(getattr(keras.callbacks.CallbackList, name), hook, before)
-                stack.enter_context(_replaced(keras.callbacks.CallbackList, name, wrapped))
+            for name, hook, before in hooks:
+                wrapped = self._wrap(getattr(owner, name), hook, before)
+                stack.enter_context(_replaced(owner, name, wrapped))
             yield
 
     def _wrap(
@@ -230,9 +172,10 @@ class _Loop:
         if windows is None:
             return
         if self._in_batch:
-            windows.abort()  # the data ended inside the step: Keras only then knows that the epoch is over
+            # The data ended inside the step: only now Keras knows that the epoch is over.
+            windows.abort()
         elif batch == 0 and windows.n_steps:
-            windows.turn_over()
+            windows.end_epoch()
         self._in_batch = True
         windows.begin(self._batches_from(batch))
 
@@ -245,23 +188,19 @@ class _Loop:
         if windows.done and self._stop:
             setattr(self._model, _STOP[self._method], True)
 
-    def _batch_ends(self, *_: Any) -> None:
+    def _begin_batch_end(self, *_: Any) -> None:
         self._in_end = True
 
     def _batches_from(self, batch: int) -> int:
-        """How many batches the execution has that begins with this one: the last of an epoch may have fewer."""
+        """Return the batches of an execution; the last one of an epoch may have fewer."""
         per_execution = int(self._model.steps_per_execution)
-        return (
-            per_execution
-            if not self._n_batches
-            else max(1, min(per_execution, self._n_batches - batch))
-        )
+        if not self._n_batches:
+            return per_execution
+        return max(1, min(per_execution, self._n_batches - batch))
 
     def _leave_steps(self, *_: Any) -> None:
         windows = self._open_windows()
-        if (
-            windows is None or self._in_end
-        ):  # what a callback does at the end of a batch is part of the step
+        if windows is None or self._in_end:  # a callback at the end of a batch is part of the step
             return
         if self._in_batch:
             self._in_batch = False
@@ -291,8 +230,8 @@ def _refuse_profiling_callbacks(method: str, callbacks: Any) -> None:
             and getattr(callback, "_start_batch", 0) > 0
         ):
             raise CaptureError(
-                f"{method} was given the callback TensorBoard(profile_batch=…), which runs the profiler itself; two "
-                "sessions cannot run at once: set profile_batch=0 in this test"
+                f"{method} received the callback TensorBoard(profile_batch=…), which runs the "
+                "profiler itself; two sessions cannot run at once: set profile_batch=0 in this test"
             )
 
 

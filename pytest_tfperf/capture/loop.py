@@ -1,4 +1,4 @@
-"""Driving the windows: by calling a step on data, or from within the user's own loop."""
+"""Drive the windows: call a step on data, or follow the user's own loop."""
 
 from __future__ import annotations
 
@@ -21,10 +21,19 @@ def run_calls(
     windows: Windows, step: Callable[..., Any], data: Iterable[Any] | None, unpack: bool | str
 ) -> Any:
     """
-    Call the step until the windows are full; what the last call returned.
+    Call the step until the windows are full.
+
+    Args:
+        windows: The windows.
+        step: The step.
+        data: Its input data; None for a step without input.
+        unpack: Whether to unpack each element; "auto" decides by the step's parameters.
+
+    Returns:
+        Result of the last call.
 
     Raises:
-        CaptureError: If the data are empty, or cannot be started again and ended before the windows were full.
+        CaptureError: If the data are empty, or end early and cannot be iterated again.
         TypeError: If the step cannot take the elements.
     """
     output = None
@@ -45,21 +54,25 @@ def run_calls(
 
 def each_step(windows: Windows, data: Iterable[Any]) -> Iterator[Any]:
     """
-    The elements of the data, epoch after epoch, until the windows are full; a step lasts from `next()` to the next turn.
+    Yield the elements of the data, epoch after epoch, until the windows are full.
+
+    A step lasts from one `next()` to the following one.
 
     Raises:
-        CaptureError: As `run_calls`.
+        CaptureError: As in `run_calls`.
+        TypeError: If the data cannot be iterated.
     """
     if not hasattr(data, "__iter__") and not hasattr(data, "__getitem__"):
         raise TypeError(
-            f"the data must be something to iterate over, such as a tf.data.Dataset, but are {type(data).__name__}: {data!r:.80}"
+            "the data must be iterable, such as a tf.data.Dataset, but are "
+            f"{type(data).__name__}: {data!r:.80}"
         )
     windows.observations.elements.data, windows.observations.elements.why = data, None
     iterator = iter(data)
     one_shot = iterator is data
     tf = load_tensorflow()
     from_python = not isinstance(iterator, (tf.data.Iterator, tf.distribute.DistributedIterator))
-    seen = 0
+    n_elements = 0  # of the running epoch
     while True:
         windows.begin()
         try:
@@ -69,14 +82,14 @@ def each_step(windows: Windows, data: Iterable[Any]) -> Iterator[Any]:
             windows.abort()
             if one_shot and windows.enough:
                 return
-            if not seen or one_shot:
-                raise CaptureError(_too_short(windows, seen)) from None
-            iterator, seen = iter(data), 0
+            if not n_elements or one_shot:
+                raise CaptureError(_too_short(windows, n_elements)) from None
+            iterator, n_elements = iter(data), 0
             continue
         if not windows.n_steps:
             windows.inputs = workload_of(element, getattr(data, "element_spec", None))
         windows.consumed(element)
-        seen += 1
+        n_elements += 1
         yield element
         windows.end(windows.last_output)
         if windows.done:
@@ -84,14 +97,14 @@ def each_step(windows: Windows, data: Iterable[Any]) -> Iterator[Any]:
 
 
 class Bracketed:
-    """Steps that the user brackets, and the functions called in them."""
+    """Steps marked by the user, and the functions called in them."""
 
     def __init__(self, calls: Calls) -> None:
         self.calls = calls
 
     @contextmanager
     def step(self) -> Iterator[None]:
-        """One step."""
+        """Mark one step."""
         trace = load_tensorflow().profiler.experimental.Trace
         self.calls.abort_step()
         with trace("step", step_num=self.calls.n_steps, _r=1, tfperf=1):
@@ -100,7 +113,7 @@ class Bracketed:
 
 
 def run_once(step: Callable[..., Any], data: Iterable[Any] | None, unpack: bool | str) -> None:
-    """Call the step one time, unprofiled."""
+    """Call the step once, unprofiled."""
     if data is None:
         step()
         return
@@ -111,24 +124,33 @@ def run_once(step: Callable[..., Any], data: Iterable[Any] | None, unpack: bool 
 
 def check_step(step: object) -> None:
     """
+    Refuse a step that cannot be called.
+
     Raises:
         TypeError: If the step is not callable, or a coroutine function.
     """
     if not callable(step):
         raise TypeError(
-            f"tf_profile takes the step itself, a callable, but got {type(step).__name__}: {step!r:.80}"
+            "tf_profile takes the step itself, a callable, but got "
+            f"{type(step).__name__}: {step!r:.80}"
         )
     if inspect.iscoroutinefunction(step):
         raise TypeError(
-            f"{_name(step)} is a coroutine function; pass a plain function that runs one step, e.g. with asyncio.run"
+            f"{_name(step)} is a coroutine function; pass a plain function that runs one step, "
+            "e.g. with asyncio.run"
         )
 
 
 def workload_of(element: object, spec: object = None) -> Mapping[str, Any]:
     """
-    The signature of a step's input: `dtype[shape]` of each tensor, and the batch where all agree on their first size.
+    Return the signature of a step's input.
 
-    Sizes beyond the first that the data's own specification leaves open differ from element to element, and are `?`.
+    It holds `dtype[shape]` of each tensor, and the batch size if all tensors have the same first
+    size. Later sizes that the specification of the data leaves open vary, and are shown as `?`.
+
+    Args:
+        element: An element of the data.
+        spec: Specification of the data's elements.
     """
     tf = load_tensorflow()
     leaves, specs = tf.nest.flatten(element), tf.nest.flatten(spec)
@@ -146,11 +168,12 @@ def workload_of(element: object, spec: object = None) -> Mapping[str, Any]:
 
 
 def _calling(step: Callable[..., Any], element: Any, unpack: bool | str) -> Call:
-    """How the step takes an element: whole, or unpacked."""
+    """Return a function that passes an element to the step, whole or unpacked."""
     if unpack is True:
         if not isinstance(element, (tuple, list)):
             raise TypeError(
-                f"unpack=True, but the data give {type(element).__name__} elements, which cannot be unpacked"
+                f"unpack=True, but the data give {type(element).__name__} elements, which cannot "
+                "be unpacked"
             )
         return lambda batch: step(*batch)
     if unpack is False:
@@ -160,21 +183,23 @@ def _calling(step: Callable[..., Any], element: Any, unpack: bool | str) -> Call
         if required in (0, 1, None):
             return step
         raise TypeError(
-            f"{_name(step)} has {required} required positional parameters, and the data give single elements ({type(element).__name__})"
+            f"{_name(step)} has {required} required positional parameters, and the data give "
+            f"single elements ({type(element).__name__})"
         )
     if required == 1:
         return step
     if required == len(element):
         return lambda batch: step(*batch)
+    n_required = required if required is not None else "no fixed number of"
     raise TypeError(
-        f"{_name(step)} has {required if required is not None else 'no fixed number of'} required positional parameters, and "
-        f"the data give tuples of {len(element)}: called with the element whole it would need 1, called with the element "
-        f"unpacked {len(element)}; pass unpack=True or unpack=False to say which is meant"
+        f"{_name(step)} has {n_required} required positional parameters, and the data give tuples "
+        f"of {len(element)}: with the whole element it would need 1, with the unpacked element "
+        f"{len(element)}; pass unpack=True or unpack=False to choose"
     )
 
 
 def required_parameters(step: Callable[..., Any]) -> int | None:
-    """How many positional parameters must be given; None if any number may be."""
+    """Return the number of required positional parameters, None if any number is allowed."""
     target = getattr(step, "python_function", None) or getattr(step, "call", None) or step
     try:
         parameters = inspect.signature(target).parameters.values()
@@ -186,14 +211,15 @@ def required_parameters(step: Callable[..., Any]) -> int | None:
     return sum(parameter.default is parameter.empty for parameter in positional)
 
 
-def _too_short(windows: Windows, seen: int) -> str:
+def _too_short(windows: Windows, n_elements: int) -> str:
     plan = windows.plan
-    if not seen and not windows.n_steps:
-        return "the data are empty: not one step could be run"
+    if not n_elements and not windows.n_steps:
+        return "the data are empty: no step could run"
     return (
-        f"the data ended after {windows.n_steps} steps and cannot be started again; the windows need {plan.total - 1} (1 cold, "
-        f"{plan.warmup} warm-up, {plan.timed_steps} or more timed, {plan.trace_steps} traced). Pass something that can be "
-        "iterated again (a tf.data.Dataset, a list), or lower warmup=, steps= and trace_steps="
+        f"the data ended after {windows.n_steps} steps and cannot be iterated again; the windows "
+        f"need {plan.total - 1} (1 cold, {plan.warmup} warm-up, {plan.timed_steps} or more timed, "
+        f"{plan.trace_steps} traced). Pass data that can be iterated again (a tf.data.Dataset, a "
+        "list), or lower warmup=, steps= and trace_steps="
     )
 
 
@@ -203,13 +229,8 @@ def _describe(leaf: Any, spec: Any) -> str:
         return type(leaf).__name__
     declared = getattr(spec, "shape", None)
     if declared is not None and len(shape) > 1 and getattr(declared, "rank", None) == len(shape):
-        shape = [
-            shape[0],
-            *(
-                None if open_ is None else size
-                for size, open_ in zip(shape[1:], declared[1:], strict=True)
-            ),
-        ]
+        later = zip(shape[1:], declared[1:], strict=True)
+        shape = [shape[0], *(None if size is None else known for known, size in later)]
     dtype = getattr(leaf.dtype, "name", leaf.dtype)
     return f"{dtype}[{','.join('?' if size is None else str(size) for size in shape)}]"
 

@@ -1,4 +1,9 @@
-"""Which XLA executables were compiled in steps after the first: from sessions before and after, since each lists all that are alive."""
+"""
+XLA executables compiled in steps after the first.
+
+Each profiler session lists all executables that are alive, so sessions before and after the steps
+show the new ones.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +15,10 @@ from pytest_tfperf.trace.xspace import Trace
 
 
 class Executables:
-    """The executables of one profile; those that are compiled while no step runs are not its steps'."""
+    """The executables of one profile; those compiled while no step runs do not count."""
 
     def __init__(self, folder: Path) -> None:
-        self.late: frozenset[str] | None = None  # compiled after the first step, once that is known
+        self.late: frozenset[str] | None = None  # compiled after the first step, None if unknown
         self._folder = folder
         self._first: frozenset[str] | None = None
         self._outside: frozenset[str] = frozenset()
@@ -26,29 +31,29 @@ class Executables:
 
     @property
     def outside_steps(self) -> bool:
-        """Whether what is compiled now is not the steps'."""
+        """Whether executables compiled now do not count."""
         return self._before_outside is not None
 
     def begin(self, cold: Trace) -> None:
-        """The first step has ended with this trace."""
+        """Begin after the first step, with its trace."""
         self._first = live_modules(cold)
 
     def leave_steps(self) -> None:
-        """Until `return_to_steps`, what is compiled is not the steps'."""
+        """Stop counting until `return_to_steps`."""
         self._before_outside = self._live()
 
     def return_to_steps(self) -> None:
-        """A step begins again."""
+        """Count again, since a step begins."""
         assert self._before_outside is not None
         self._outside |= self._live() - self._before_outside
         self._before_outside = None
 
     def end(self, last: Trace | None = None) -> None:
-        """The steps have ended, with this trace if one ran."""
+        """End after the steps, with their trace if there is one."""
         assert self._first is not None
         alive = self._live() if last is None else live_modules(last)
         self.late = alive - self._first - self._outside
 
     def _live(self) -> frozenset[str]:
-        """The executables alive now, from a session that records nothing."""
+        """Return the executables alive now, from a session that records nothing."""
         return live_modules(read_session(Session(self._folder).stop()))

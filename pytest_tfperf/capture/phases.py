@@ -1,4 +1,4 @@
-"""Saying what takes long enough to wonder."""
+"""Announce phases that take longer than a second."""
 
 from __future__ import annotations
 
@@ -8,20 +8,26 @@ _LONG_S = 1.0
 
 
 class Progress:
-    """Announces what a profile does; `most` seconds is the longest that any of it takes."""
+    """
+    Announcements of the phases of a profile.
 
-    def __init__(self, announce: Callable[[str], None], most: float) -> None:
-        self._announce, self._most = announce, most
+    Args:
+        announce: Receives a text for each long phase, and an empty text at the end.
+        most_s: Upper bound of any phase, in seconds.
+    """
+
+    def __init__(self, announce: Callable[[str], None], most_s: float) -> None:
+        self._announce, self._most_s = announce, most_s
         self._announced = False
 
-    def begins(self, what: str, seconds: float) -> None:
-        """Something begins that takes about so long."""
+    def begin(self, phase: str, seconds: float) -> None:
+        """Announce a phase and its expected time, if it is long."""
         if seconds >= _LONG_S:
             self._announced = True
-            self._announce(f"{what}, about {min(seconds, self._most):.0f} s")
+            self._announce(f"{phase}, about {min(seconds, self._most_s):.0f} s")
 
-    def over(self) -> None:
-        """All of it has ended."""
+    def end(self) -> None:
+        """Clear the last announcement."""
         if self._announced:
             self._announced = False
             self._announce("")

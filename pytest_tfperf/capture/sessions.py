@@ -1,4 +1,4 @@
-"""Sessions of TensorFlow's profiler: started, stopped for certain, and their XSpace file found."""
+"""Sessions of TensorFlow's profiler, their XSpace files, and the marks of steps in them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ __tracebackhide__ = True
 
 class Session:
     """
-    One running profiler session; every session has a folder of its own, since two of one second overwrite each other.
+    A running profiler session.
+
+    Each session has its own folder, since two sessions of one second overwrite each other.
 
     Raises:
         CaptureError: If another profiler is running in the process.
@@ -35,7 +37,7 @@ class Session:
         try:
             self._profiler.start(str(self._folder))
         except Exception as error:
-            stop_quietly()  # a failed start blocks later ones until one stop
+            stop_quietly()  # a failed start blocks later ones until a stop
             raise CaptureError(
                 f"TensorFlow's profiler cannot start: {error}; is another profiler running?"
             ) from error
@@ -43,7 +45,7 @@ class Session:
 
     def stop(self) -> Path:
         """
-        End the session; the path of its `.xplane.pb`.
+        End the session and return the path of its `.xplane.pb`.
 
         Raises:
             CaptureError: If the profiler wrote none.
@@ -55,10 +57,10 @@ class Session:
             raise CaptureError(
                 f"TensorFlow's profiler could not write its trace: {error}"
             ) from error
-        found = sorted(self._folder.glob("plugins/profile/*/*.xplane.pb"))
-        if not found:
+        traces = sorted(self._folder.glob("plugins/profile/*/*.xplane.pb"))
+        if not traces:
             raise CaptureError(f"TensorFlow's profiler wrote no .xplane.pb under {self._folder}")
-        return found[0]
+        return traces[0]
 
     def discard(self) -> None:
         """End the session, if it runs, without a trace."""
@@ -69,10 +71,11 @@ class Session:
 
 def read_session(path: Path) -> Trace:
     """
-    The trace that a session of TensorFlow's has written.
+    Read the trace of a session.
 
     Raises:
-        TraceError: If it is damaged; also where it ends between two planes, since the host's name is written last.
+        TraceError: If it is damaged, also if it ends between two planes: the host's name is
+            written last.
     """
     trace = read_trace(path)
     if not trace.hostnames:
@@ -83,13 +86,19 @@ def read_session(path: Path) -> Trace:
 
 
 def user_session_runs() -> bool:
-    """Whether a session that is not ours runs through `tf.profiler.experimental` in this process."""
-    # private: tensorflow/python/profiler/profiler_v2.py keeps the one session of the process here (2.16 to 2.21)
+    """Return whether the user runs a session of `tf.profiler.experimental` in this process."""
+    # private: tensorflow/python/profiler/profiler_v2.py keeps the only session of the process
+    # here (2.16 to 2.21)
     return getattr(_profiler_module(), "_profiler", None) is not None
 
 
 def check_no_session() -> None:
-    """Raise CaptureError if a session that is not ours runs in this process."""
+    """
+    Refuse to run beside a session of the user.
+
+    Raises:
+        CaptureError: If one runs in this process.
+    """
     if user_session_runs():
         raise CaptureError(
             "a TensorFlow profiler session is already running in this process"
@@ -99,10 +108,10 @@ def check_no_session() -> None:
 
 
 def stop_quietly() -> None:
-    """Stop whatever session the profiler's module holds, and throw its trace away."""
+    """Stop the session of the process, if there is one, and discard its trace."""
     try:
         _profiler().stop(save=False)
-    except load_tensorflow().errors.UnavailableError:  # none was running
+    except load_tensorflow().errors.UnavailableError:  # no session was running
         return
 
 
@@ -119,11 +128,18 @@ def _profiler_module() -> Any:
 
 def keep_trace(trace: Path, folder: Path, name: str) -> Path:
     """
-    Copy the trace of a profile below a folder, to where XProf and TensorBoard look: `[<name>/]plugins/profile/<run>/<host>.xplane.pb`;
-    gives the copy.
+    Copy a trace to where XProf and TensorBoard find it.
+
+    Args:
+        trace: The trace.
+        folder: Folder for `[<name>/]plugins/profile/<run>/<host>.xplane.pb`.
+        name: Name of the profile.
+
+    Returns:
+        Path of the copy.
 
     Raises:
-        CaptureError: If that cannot be done; nothing is left there then.
+        CaptureError: If it cannot be copied; then no part of the copy is left.
     """
     runs = folder / re.sub(r"[^\w-]+", "_", name)[:100] / "plugins" / "profile"
     run = runs
@@ -133,7 +149,7 @@ def keep_trace(trace: Path, folder: Path, name: str) -> Path:
             shutil.copyfileobj(source, file)
     except OSError as error:
         with suppress(OSError):
-            run.rmdir()  # in which XProf would look for hosts
+            run.rmdir()  # else XProf would look for hosts in it
         raise CaptureError(
             f"the trace cannot be kept in {run}: {error.strerror}; see --tfperf-trace-dir"
         ) from error
@@ -141,7 +157,7 @@ def keep_trace(trace: Path, folder: Path, name: str) -> Path:
 
 
 def _new_folder(parent: Path, name: str) -> Path:
-    """A folder that was not there, also where other processes make theirs; a number follows the name where it has to."""
+    """Create a new folder, also beside other processes; a number follows the name if needed."""
     parent.mkdir(parents=True, exist_ok=True)
     for n in itertools.count():
         folder = parent / (f"{name}_{n}" if n else name)
@@ -152,7 +168,15 @@ def _new_folder(parent: Path, name: str) -> Path:
 
 
 class StepMark:
-    """The event of one step, from when it is made to `end`; its numbers are read by `analysis.own_steps`."""
+    """
+    The event of one step, from its creation to `end`.
+
+    Args:
+        kind: Kind of the loop (step, train, test, predict).
+        n_step: Index of the step.
+        epoch: Index of its epoch.
+        batches: Number of batches in the step.
+    """
 
     def __init__(self, kind: str, n_step: int, epoch: int, batches: int) -> None:
         trace = load_tensorflow().profiler.experimental.Trace
@@ -160,16 +184,16 @@ class StepMark:
         self._event.__enter__()
 
     def abort(self) -> None:
-        """Say that it was no step."""
+        """Mark the event as not a step."""
         self._event.set_metadata(aborted=1)
 
     def end(self) -> None:
-        """The step has ended."""
+        """End the event."""
         self._event.__exit__(None, None, None)
 
 
 def fetch_mark(from_python: bool) -> AbstractContextManager[Any]:
-    """Around the `next()` of a step: it shows when the step asked for its element; what runs there is the input's."""
+    """Return a context that marks the `next()` of a step, the time of the input pipeline."""
     event: AbstractContextManager[Any] = load_tensorflow().profiler.experimental.Trace(
         FETCH_PYTHON if from_python else FETCH
     )

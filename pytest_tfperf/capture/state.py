@@ -1,4 +1,4 @@
-"""State of models, optimizers and variables, put back after they were trained for a profile."""
+"""Restore models, optimizers and variables after a profile has trained them."""
 
 from __future__ import annotations
 
@@ -14,26 +14,22 @@ __tracebackhide__ = True
 
 def restored(things: Any) -> AbstractContextManager[None]:
     """
-    Put the values of variables back when the context ends, however it ends.
+    Restore the values of variables when the context ends, also after an error.
 
     Args:
-        things: A Keras model (with its optimizer and metrics), an optimizer, a variable, or any nesting of these.
+        things: A Keras model (with its optimizer and metrics), an optimizer, a variable, or any
+            nesting of these.
 
     Raises:
         CaptureError: If one of them is something else, or a model that is not built.
     """
-    variables = (
-        []
-        if things is None
-        else [variable for thing in _flatten(things) for variable in _variables(thing)]
-    )
-    return _restored(variables)
+    things = [] if things is None else _flatten(things)
+    return _restored([variable for thing in things for variable in _variables(thing)])
 
 
 @contextmanager
 def _restored(variables: list[Any]) -> Iterator[None]:
-    # numpy() is a copy: TensorFlow gives no view of a variable
-    saved = [variable.numpy() for variable in variables]
+    saved = [variable.numpy() for variable in variables]  # copies, never views of a variable
     try:
         yield
     finally:
@@ -43,7 +39,7 @@ def _restored(variables: list[Any]) -> Iterator[None]:
 
 def _flatten(things: Any) -> list[Any]:
     if isinstance(things, (list, tuple, set)):
-        return [one for thing in things for one in _flatten(thing)]
+        return [item for thing in things for item in _flatten(thing)]
     return _flatten(list(things.values())) if isinstance(things, dict) else [things]
 
 
@@ -54,7 +50,8 @@ def _variables(thing: Any) -> list[Any]:
     if isinstance(thing, tf.keras.Model):
         if not thing.built:
             raise CaptureError(
-                f"restore= needs a built model, and {thing.name} is not; call it on a batch first, or model.build(shape)"
+                f"restore= needs a built model, and {thing.name} is not built; call it on a batch "
+                "first, or model.build(shape)"
             )
         optimizer = getattr(thing, "optimizer", None)
         return [
@@ -75,7 +72,8 @@ def _of_optimizer(optimizer: Any, trained: Any) -> list[Any]:
     if not optimizer.built:
         if trained is None:
             raise CaptureError(
-                "restore= needs a built optimizer; call optimizer.build(variables) first, or pass the model it belongs to"
+                "restore= needs a built optimizer; call optimizer.build(variables) first, or pass "
+                "the model it belongs to"
             )
         optimizer.build(trained)
     return list(optimizer.variables)

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import pytest
 
 from pytest_tfperf.capture.keras import run_one_batch
+from pytest_tfperf.capture.keras_data import KerasCall
 from pytest_tfperf.capture.loop import check_step, each_step, run_calls, run_once
 from pytest_tfperf.capture.sessions import check_no_session
 from pytest_tfperf.capture.state import restored
@@ -350,19 +351,18 @@ class TfProfile:
         wanted = self._profiles.wanted(
             own["limits"], warmup=own["warmup"], trace_steps=own["trace_steps"]
         )
-        call = getattr(model, method, None)
-        if call is None:
+        bound = getattr(model, method, None)
+        if bound is None:
             raise TypeError(
                 f"tf_profile.{method} takes a Keras model and then the arguments of its {method}, but got {type(model).__name__}"
             )
+        call = KerasCall(bound=bound, model=model, method=method, args=args, kwargs=kwargs)
         if self._disabled:
-            run_one_batch(call, model, method, args, kwargs)
+            run_one_batch(call)
             _skip()
         taken = self._profiles.take_name(own["name"])
         with restored(own["restore"]):
-            return self._profiles.keras_loop(
-                call, model, method, args, kwargs, taken, wanted, stop=True
-            )
+            return self._profiles.keras_loop(call, taken, wanted, stop=True)
 
 
 def _skip() -> NoReturn:

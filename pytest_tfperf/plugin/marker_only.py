@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.analysis.steps.detect import find_steps
 from pytest_tfperf.capture.keras import loops_replaced
+from pytest_tfperf.capture.keras_data import KerasCall
 from pytest_tfperf.capture.sessions import read_session
 from pytest_tfperf.compiler.step_calls import Calls, calls_recorded
 from pytest_tfperf.errors import CaptureError, TraceError
@@ -28,21 +29,13 @@ def profiled_body(profiles: Profiles) -> Iterator[None]:
     looped = False
     session = profiles.start_session()
 
-    def profiled(
-        call: Callable[..., Any],
-        model: Any,
-        method: str,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> Any:
+    def profiled(call: KerasCall) -> Any:
         nonlocal looped
         looped = True
         session.discard()
-        before = sum(name.split()[0] == method for name in profiles.names)
-        name = profiles.take_name(f"{method} {before + 1}" if before else method)
-        return profiles.keras_loop(
-            call, model, method, args, kwargs, name, profiles.settings.wanted, stop=False
-        ).result
+        before = sum(name.split()[0] == call.method for name in profiles.names)
+        name = profiles.take_name(f"{call.method} {before + 1}" if before else call.method)
+        return profiles.keras_loop(call, name, profiles.settings.wanted, stop=False).result
 
     try:
         with loops_replaced(profiled), calls_recorded(lambda: not looped) as calls:

@@ -12,8 +12,13 @@ from typing import Any
 
 from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.analysis.profile import profile_of, settling_steps
-from pytest_tfperf.capture.elements import sample_again
-from pytest_tfperf.capture.keras import KINDS, examples_per_step, keras_workload, run_keras
+from pytest_tfperf.capture.keras import KINDS, run_keras
+from pytest_tfperf.capture.keras_data import (
+    KerasCall,
+    examples_per_step,
+    keras_workload,
+    sample_again,
+)
 from pytest_tfperf.capture.observations import Depth
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.capture.sessions import (
@@ -23,6 +28,7 @@ from pytest_tfperf.capture.sessions import (
     stop_quietly,
     user_session_runs,
 )
+from pytest_tfperf.capture.window_hooks import WindowHooks
 from pytest_tfperf.capture.windows import Windows
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.checks.limits import Limit
@@ -148,12 +154,7 @@ class Profiles:
             plan if available is None else plan.cut_to(available),
             self._folder,
             kind,
-            lambda path, before: settling_steps(read_session(path), before),
-            self.settings.announce,
-            self.settings.exclusive,
-            self.settings.turn_clients(name, wanted.max_regression)
-            if self.settings.turn_clients
-            else None,
+            self._hooks(name, wanted),
         )
         self._open.append(windows)
         try:
@@ -164,32 +165,39 @@ class Profiles:
             windows.close()
             self._open.remove(windows)
 
-    def keras_loop(
-        self,
-        call: Any,
-        model: Any,
-        method: str,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        name: str,
-        wanted: Wanted,
-        stop: bool,
-    ) -> Profile:
-        """The profile of `call(*args, **kwargs)`, which is `method` of a Keras model; with `stop` it ends when the windows are full."""
-        workload = keras_workload(call, model, args, kwargs)
+    def _hooks(self, name: str, wanted: Wanted) -> WindowHooks:
+        turn_clients = self.settings.turn_clients
+        return WindowHooks(
+            settling_steps=lambda path, before: settling_steps(read_session(path), before),
+            announce=self.settings.announce,
+            exclusive=self.settings.exclusive,
+            turn_client=turn_clients(name, wanted.max_regression) if turn_clients else None,
+        )
+
+    def keras_loop(self, call: KerasCall, name: str, wanted: Wanted, stop: bool) -> Profile:
+        """
+        Profile a Keras loop.
+
+        Args:
+            call: The loop.
+            name: Name of the profile.
+            wanted: Limits and options.
+            stop: Whether to end the loop when the windows are full.
+        """
+        workload = keras_workload(call)
         with ExitStack() as stack:
 
             def open_windows(available: int | None, per_execution: int) -> Windows:
                 windows = stack.enter_context(
-                    self.windows(name, wanted, KINDS[method], per_execution, available)
+                    self.windows(name, wanted, KINDS[call.method], per_execution, available)
                 )
                 windows.inputs = workload
                 return windows
 
-            result, windows = run_keras(call, model, method, args, kwargs, open_windows, stop)
-        windows.observations.elements = sample_again(call, args, kwargs)
+            result, windows = run_keras(call, open_windows, stop)
+        windows.observations.elements = sample_again(call)
         return self.finish(
-            windows, name, wanted, result, workload, examples_per_step(args, kwargs, workload)
+            windows, name, wanted, result, workload, examples_per_step(call, workload)
         )
 
     def start_session(self) -> Session:

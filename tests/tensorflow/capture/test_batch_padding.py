@@ -9,7 +9,8 @@ from tensorflow.python.distribute.values import PerReplica
 
 from pytest_tfperf.analysis.input.batch_padding import batch_padding
 from pytest_tfperf.capture.batch_rows import batches_seen
-from pytest_tfperf.capture.elements import elements_to_keep, sample_again
+from pytest_tfperf.capture.elements import elements_to_keep
+from pytest_tfperf.capture.keras_data import KerasCall, sample_again
 from pytest_tfperf.errors import UnknownMetric
 from pytest_tfperf.recording import Recording
 
@@ -282,6 +283,10 @@ def test_a_pydataset_is_indexed_again(profile):
     assert profile.fit(model, Rows(), epochs=2, verbose=0).batch_padding == pytest.approx(9 / 15)
 
 
+def call_of(function, *args, **kwargs):
+    return KerasCall(bound=function, model=None, method="fit", args=args, kwargs=kwargs)
+
+
 def test_data_that_fail_when_looked_at_again_do_not_fail_the_test():
     class Broken(keras.utils.PyDataset):
         def __len__(self):
@@ -290,28 +295,27 @@ def test_data_that_fail_when_looked_at_again_do_not_fail_the_test():
         def __getitem__(self, index):
             raise OSError("mine")
 
-    elements = sample_again(lambda x: None, (Broken(),), {})
-    assert elements.why == "the data could not be looked at again: OSError: mine"
+    elements = sample_again(call_of(lambda x: None, Broken()))
+    assert elements.why == "the data could not be sampled again: OSError: mine"
 
 
 @pytest.mark.parametrize("data", [None, 3, object(), [1, [2]], {"a": 2}])
 def test_data_that_are_no_arrays_are_not_looked_at_again(data):
-    assert (
-        "cannot be looked at again"
-        in sample_again(lambda *args, **kwargs: None, (), {"x": data}).why
-    )
+    elements = sample_again(call_of(lambda *args, **kwargs: None, x=data))
+    assert "cannot be sampled again" in elements.why
 
 
 def test_the_sample_ends_after_a_second(monkeypatch):
     seconds = iter(np.arange(0, 100, 0.25))
-    monkeypatch.setattr("pytest_tfperf.capture.elements.perf_counter", lambda: next(seconds))
-    elements = sample_again(lambda x, batch_size=None: None, ([TOKENS, TOKENS],), {"batch_size": 1})
+    monkeypatch.setattr("pytest_tfperf.capture.keras_data.perf_counter", lambda: next(seconds))
+
+    def loop(x, batch_size=None):
+        return None
+
+    elements = sample_again(call_of(loop, [TOKENS, TOKENS], batch_size=1))
     assert len(elements.kept) == 3
-    elements = sample_again(
-        lambda x, batch_size=None: None,
-        (sequences().repeat().padded_batch(2),),
-        {"batch_size": None},
-    )
+    data = sequences().repeat().padded_batch(2)
+    elements = sample_again(call_of(loop, data, batch_size=None))
     assert len(elements.kept) == 5
 
 
@@ -344,6 +348,6 @@ def test_a_generator_is_not_used_up(profile):
     result = profile.fit(
         embedding(), batches(), steps_per_epoch=40, epochs=2, shuffle=False, verbose=0
     )
-    with pytest.raises(UnknownMetric, match="used up"):
+    with pytest.raises(UnknownMetric, match="would use it up"):
         result.batch_padding  # noqa: B018
     assert len(given) <= 90

@@ -172,7 +172,7 @@ def test_a_callback_that_runs_the_profiler_is_refused_by_name(profile):
             self._start_batch = 3
 
     with pytest.raises(
-        CaptureError, match=r"fit was given the callback TensorBoard\(profile_batch=…\)"
+        CaptureError, match=r"fit received the callback TensorBoard\(profile_batch=…\)"
     ):
         profile.fit(model_of(), X, Y, verbose=0, callbacks=[Profiling()])
     assert (

@@ -41,7 +41,7 @@ def test_a_tf_function_s_own_signature_is_read(profile):
 def test_a_signature_that_fits_neither_reading_names_both(profile, function):
     with pytest.raises(
         TypeError,
-        match="called with the element whole it would need 1, called with the element unpacked 2",
+        match="with the whole element it would need 1, with the unpacked element 2",
     ):
         profile(function, PAIRS)
 
@@ -75,7 +75,7 @@ def test_empty_data_are_an_error(profile, data):
 def test_a_one_shot_generator_says_how_many_steps_were_seen(profile):
     with pytest.raises(
         CaptureError,
-        match="the data ended after 7 steps and cannot be started again; the windows need 22",
+        match="the data ended after 7 steps and cannot be iterated again; the windows need 22",
     ):
         profile(step, (DATA[0] for _ in range(7)))
     with pytest.raises(CaptureError, match="the data ended after 7 steps"):
@@ -212,7 +212,7 @@ def test_a_trace_without_a_bracketed_step_says_how_to_bracket_one(profile):
 
 @pytest.mark.parametrize("data", [lambda: DATA, 3])
 def test_data_that_cannot_be_iterated_over_are_named(profile, data):
-    with pytest.raises(TypeError, match="the data must be something to iterate over"):
+    with pytest.raises(TypeError, match="the data must be iterable"):
         profile(step, data)
 
 

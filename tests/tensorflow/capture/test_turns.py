@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from pytest_tfperf.capture.blocks import run_turns
 from pytest_tfperf.capture.plan import Plan
-from pytest_tfperf.capture.windows import run_turns
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.plugin.fixture import TfProfile
 from pytest_tfperf.plugin.profiles import Settings

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_tfperf.capture import windows
+from pytest_tfperf.capture import blocks, windows
 from pytest_tfperf.capture.plan import Plan
+from pytest_tfperf.capture.window_hooks import WindowHooks
 from pytest_tfperf.capture.windows import Windows
 from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.step_calls import Calls
@@ -46,9 +47,12 @@ class World:
         return next(self._drains, 0)
 
     def windows(self, plan=PLAN, exclusive=None):
-        return Windows(
-            plan, Path(), "step", self.settle, lambda _: None, exclusive or self.exclusive
+        hooks = WindowHooks(
+            settling_steps=self.settle,
+            announce=lambda _: None,
+            exclusive=exclusive or self.exclusive,
         )
+        return Windows(plan, Path(), "step", hooks)
 
     def play(self, profile, n_steps=10**9):
         while not profile.done and n_steps:
@@ -102,7 +106,7 @@ def probed(in_step):
 def world_of(monkeypatch):
     def make(**happens):
         world = World(**happens)
-        for module in (windows, stopwatch):
+        for module in (blocks, windows, stopwatch):
             monkeypatch.setattr(module, "perf_counter", lambda: world.now)
         return world
 
@@ -120,6 +124,8 @@ def world_of(monkeypatch):
     }
     for name, fake in fakes.items():
         monkeypatch.setattr(windows, name, fake)
+        if hasattr(blocks, name):
+            monkeypatch.setattr(blocks, name, fake)
     return make
 
 

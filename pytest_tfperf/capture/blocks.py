@@ -1,0 +1,142 @@
+"""Time blocks of steps: the timed window, and turns with other processes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from time import perf_counter
+
+from pytest_tfperf.capture.garbage_collector import garbage_held_off
+from pytest_tfperf.capture.observations import Observations
+from pytest_tfperf.capture.plan import Plan
+from pytest_tfperf.machine.stopwatch import Stopwatch
+from pytest_tfperf.tf_runtime import least_block, sync_devices
+from pytest_tfperf.turns import Ready, TurnClient
+
+_TIMED_SHARE = 0.45  # of the time limit
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Calls that are timed together."""
+
+    seconds: float
+    """Seconds of the block, with one synchronisation of the devices at its end."""
+    n_steps: int
+    """Number of steps in it."""
+    step_seconds: list[float]
+    """Seconds of a step in each call."""
+
+
+class BlockTimer:
+    """Timer of blocks of steps."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.lap_timer = Stopwatch()
+        self.steps_per_call = plan.steps_per_call  # of the running call
+        self.epoch_gaps_s: list[float] = []
+        self._plan = plan
+
+    def block(self, n_calls: int, deadline: float = math.inf) -> Generator[None, None, Block]:
+        """Time a block of `n_calls`, or fewer if the deadline passes; yield in each call."""
+        step_seconds: list[float] = []
+        seconds, n_steps = 0.0, 0
+        while len(step_seconds) < n_calls and (perf_counter() < deadline or not step_seconds):
+            yield
+            lap = self.lap_timer.lap()
+            seconds, n_steps = seconds + lap, n_steps + self.steps_per_call
+            step_seconds.append(lap / self.steps_per_call)
+        if not self._plan.latency:
+            sync_devices()
+        return Block(seconds + self.lap_timer.lap(), n_steps, step_seconds)
+
+    def timed_window(
+        self,
+        observations: Observations,
+        n_before: int,
+        period_s: float,
+        collect: Callable[[], None],
+    ) -> Generator[None]:
+        """
+        Time blocks until the plan has enough of them, or its time is over; yield in each call.
+
+        Args:
+            observations: Receives the times.
+            n_before: Number of calls before the window.
+            period_s: Expected seconds of a call.
+            collect: Collects garbage between blocks.
+        """
+        plan, target_s = self._plan, least_block()
+        size = plan.block_size(target_s, period_s)
+        deadline = perf_counter() + plan.max_seconds * _TIMED_SHARE
+        n_left, n_timed = plan.timed_at_most(n_before), 0
+        blocks: list[Block] = []
+        self.epoch_gaps_s = []
+        self.lap_timer.restart()
+        try:
+            while (
+                n_left > 0
+                and plan.wants_more(n_timed, len(blocks))
+                and (perf_counter() < deadline or not blocks)
+            ):
+                with self.lap_timer.paused():
+                    collect()
+                block = yield from self.block(min(size, n_left), deadline)
+                n_left -= len(block.step_seconds)
+                if self._is_too_short(block, size, target_s):
+                    size *= 2
+                    continue
+                blocks.append(block)
+                n_timed += len(block.step_seconds)
+        finally:
+            is_complete = not plan.wants_more(n_timed, len(blocks))
+            if blocks and (is_complete or not observations.blocks):
+                self._store(blocks, observations)
+        if perf_counter() >= deadline:
+            observations.notes += plan.cut_note("timed", n_timed, plan.timed_steps)
+
+    def turn(self, n_calls: int) -> Generator[None, None, float]:
+        """Time a block for a turn; return the seconds of a step."""
+        self.lap_timer.restart()
+        block = yield from self.block(n_calls)
+        return block.seconds / block.n_steps
+
+    def _is_too_short(self, block: Block, size: int, target_s: float) -> bool:
+        """Return whether blocks should be longer, since the warm-up was slower than this block."""
+        return (
+            block.seconds < target_s / 2
+            and len(block.step_seconds) == size
+            and self._plan.steps is None
+            and not self._plan.latency
+        )
+
+    def _store(self, blocks: list[Block], observations: Observations) -> None:
+        observations.blocks = [(block.seconds, block.n_steps) for block in blocks]
+        observations.step_seconds = [seconds for block in blocks for seconds in block.step_seconds]
+        observations.epoch_gaps_s = self.epoch_gaps_s
+
+
+def mean_period_s(observations: Observations) -> float:
+    """Return the mean seconds of a step in the timed blocks."""
+    seconds = sum(seconds for seconds, _ in observations.blocks)
+    return seconds / sum(n_steps for _, n_steps in observations.blocks)
+
+
+def run_turns(
+    turn_client: TurnClient, ready: Ready, block: Callable[[int], Generator[None, None, float]]
+) -> Generator[None]:
+    """
+    Run turns as long as the coordinator asks for them; this process stands still in between.
+
+    Args:
+        turn_client: Connection to the coordinator.
+        ready: Announcement that this profile is ready.
+        block: Runs a number of calls and returns the seconds of a step.
+    """
+    turn = turn_client.ready(ready)
+    with garbage_held_off() as collect:
+        while turn is not None:
+            collect()
+            yield from block(turn.untimed)
+            turn = turn_client.ran((yield from block(turn.timed)))

@@ -1,0 +1,163 @@
+"""The call of a Keras loop: its arguments, workload, and a sample of its batches."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+
+from pytest_tfperf.capture.batch_rows import NOTHING_TO_PAD, could_be_padded
+from pytest_tfperf.capture.elements import MOST_ELEMENTS, Elements, elements_to_keep
+from pytest_tfperf.capture.loop import workload_of
+from pytest_tfperf.compiler.datasets import batch_size
+from pytest_tfperf.tf_runtime import load_tensorflow
+
+_MOST_S = 1.0
+_BATCH = 32  # the default of Keras
+_ONCE = (
+    "the data are a generator, and a sample would use it up; pass a tf.data.Dataset, arrays or a "
+    "PyDataset"
+)
+_UNKNOWN = (
+    "the loop's data are neither a tf.data.Dataset nor arrays nor a PyDataset, so they "
+    "cannot be sampled again"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KerasCall:
+    """One call of `fit`, `evaluate` or `predict`."""
+
+    bound: Callable[..., Any]
+    """The bound method."""
+    model: Any
+    """The Keras model."""
+    method: str
+    """Name of the method."""
+    args: tuple[Any, ...] = ()
+    """The user's positional arguments."""
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    """The user's keyword arguments."""
+
+    def run(self) -> Any:
+        """Run the loop; return its result."""
+        return self.bound(*self.args, **self.kwargs)
+
+    def argument(self, name: str) -> Any:
+        """Return the argument of a parameter, None if it was not passed."""
+        bound = inspect.signature(self.bound).bind(*self.args, **self.kwargs).arguments
+        return bound.get(name, self.kwargs.get(name))
+
+    def data(self) -> Any:
+        """Return the input data: `x`, or the first argument of a method without that parameter."""
+        data = self.argument("x")
+        return self.args[0] if data is None and self.args else data
+
+
+def keras_workload(call: KerasCall) -> Mapping[str, Any]:
+    """
+    Return the signature of a loop's input.
+
+    It holds `dtype[shape]` of each array or dataset component, the batch size if known, the steps
+    per execution, and the number of replicas.
+    """
+    data = call.data()
+    execution = {
+        "steps_per_execution": int(call.model.steps_per_execution),
+        "replicas": int(call.model.distribute_strategy.num_replicas_in_sync),
+    }
+    if _is_py_dataset(data):
+        return {**workload_of(data[0]), **execution}
+    spec = getattr(data, "element_spec", None)
+    if spec is None:
+        tf = load_tensorflow()
+        arrays = [
+            item
+            for item in tf.nest.flatten([data, call.argument("y")])
+            if hasattr(item, "shape") and hasattr(item, "dtype")
+        ]
+        spec = [tf.TensorSpec((None, *array.shape[1:]), array.dtype) for array in arrays]
+        batch = call.argument("batch_size") or _BATCH if arrays else None
+    else:
+        batch = workload_of(spec)["batch"] or batch_size(data)
+    inputs = workload_of(spec)["inputs"] or [type(data).__name__]
+    return {"inputs": inputs, "batch": batch, **execution}
+
+
+def examples_per_step(call: KerasCall, workload: Mapping[str, Any]) -> float | None:
+    """Return the mean batch size of arrays, whose last batch may be smaller; None if unknown."""
+    data: Any = call.kwargs.get("x", call.args[0] if call.args else None)
+    batch: int | None = workload["batch"]
+    if not batch or not hasattr(data, "shape") or not hasattr(data, "__len__"):
+        return None
+    return len(data) / math.ceil(len(data) / batch)
+
+
+def sample_again(call: KerasCall) -> Elements:
+    """
+    Return the first batches of a loop's data, drawn again after the loop: Keras shows none.
+
+    Draws at most 20 batches and stops after a second. Only data that can be iterated again are
+    sampled, and a pipeline only if it could pad. A pipeline that shuffles gives other batches than
+    the steps had, and its sequence of random numbers moves on.
+    """
+    try:
+        data = call.data()
+        if hasattr(data, "__next__"):
+            return Elements(why=_ONCE)
+        if hasattr(data, "element_spec") and not could_be_padded(data.element_spec, data):
+            return Elements(why=NOTHING_TO_PAD)
+        batches = _batches(data, call.argument("y"), call.argument("batch_size") or _BATCH)
+        if batches is None:
+            return Elements(why=_UNKNOWN)
+        return Elements(data=data, kept=_first(batches), why=None, sampled=True)
+    except Exception as error:  # the user's data may fail when they are iterated once more
+        return Elements(
+            why=f"the data could not be sampled again: {type(error).__name__}: {error!s:.80}"
+        )
+
+
+def _is_py_dataset(data: Any) -> bool:
+    return (
+        hasattr(data, "__getitem__")
+        and hasattr(data, "__len__")
+        and not hasattr(data, "shape")
+        and not isinstance(data, (list, tuple, dict))
+    )
+
+
+def _batches(data: Any, labels: Any, batch: int) -> Iterable[Any] | None:
+    if hasattr(data, "element_spec"):
+        return data  # type: ignore[no-any-return]
+    if _is_py_dataset(data):
+        return (data[index] for index in range(len(data)))
+    arrays = {key: value for key, value in (("x", data), ("y", labels)) if value is not None}
+    leaves = load_tensorflow().nest.flatten(arrays)
+    if not leaves or not all(
+        hasattr(leaf, "shape") and hasattr(leaf, "__getitem__") for leaf in leaves
+    ):
+        return None
+    return _slices(arrays, leaves[0].shape[0], batch)
+
+
+def _slices(arrays: Any, n_rows: int, batch: int) -> Iterator[Any]:
+    nest = load_tensorflow().nest
+    return (
+        nest.map_structure(lambda leaf, at=start: leaf[at : at + batch], arrays)
+        for start in range(0, n_rows, batch)
+    )
+
+
+def _first(batches: Iterable[Any]) -> list[Any]:
+    """Return the first batches: at most 20, and no more after a second."""
+    deadline, most, kept = perf_counter() + _MOST_S, MOST_ELEMENTS, list[Any]()
+    for element in batches:
+        kept.append(element)
+        if len(kept) == 1:
+            most = elements_to_keep(element)
+        if len(kept) >= most or perf_counter() > deadline:
+            break
+    return kept
