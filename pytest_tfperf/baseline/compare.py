@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pytest_tfperf.analysis.differences import (
+from pytest_tfperf.analysis.differences.profile_differences import (
     metric_differences,
     with_differences,
     workload_differences,

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from pytest_tfperf.analysis.differences import differences, with_differences, workload_differences
+from pytest_tfperf.analysis.differences.profile_differences import (
+    differences,
+    with_differences,
+    workload_differences,
+)
 from pytest_tfperf.baseline.accepted_runs import check_environment
 from pytest_tfperf.baseline.compare import time_check
 from pytest_tfperf.baseline.record import ENDED, structure_of

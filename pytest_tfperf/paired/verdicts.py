@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from pytest_tfperf.analysis.differences import (
+from pytest_tfperf.analysis.differences.profile_differences import (
     differences,
     setting_differences,
     with_differences,

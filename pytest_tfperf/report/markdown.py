@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate, starmap
 
-from pytest_tfperf.analysis.differences import Difference
+from pytest_tfperf.analysis.differences.difference import Difference
 from pytest_tfperf.metrics import METRICS, format_quantity
 from pytest_tfperf.report.check_counts import CheckCounts
 from pytest_tfperf.results import (

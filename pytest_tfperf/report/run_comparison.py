@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict
 
-from pytest_tfperf.analysis.differences import differences, most_telling, setting_differences
+from pytest_tfperf.analysis.differences.difference import most_telling
+from pytest_tfperf.analysis.differences.profile_differences import differences, setting_differences
 from pytest_tfperf.baseline.compare_runs import profiles_by_key
 from pytest_tfperf.baseline.store import entry_key
 from pytest_tfperf.report.terminal import TextLine, render

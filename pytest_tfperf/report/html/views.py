@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from pytest_tfperf.analysis.differences import Difference
+from pytest_tfperf.analysis.differences.difference import Difference
 from pytest_tfperf.report.html.charts import (
     HistoryChart,
     SpreadChart,

@@ -5,11 +5,10 @@ from dataclasses import replace
 import pytest
 from helpers.builders import check, profile
 
-from pytest_tfperf.analysis.differences import (
-    Difference,
+from pytest_tfperf.analysis.differences.difference import Difference, most_telling
+from pytest_tfperf.analysis.differences.profile_differences import (
     differences,
     metric_differences,
-    most_telling,
     setting_differences,
     with_differences,
     with_reasons,

@@ -1,0 +1,170 @@
+"""Differences between two profiles of one step, with the time of each."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from pytest_tfperf.analysis.differences.compiler_differences import (
+    executable_differences,
+    graph_differences,
+    outside_differences,
+)
+from pytest_tfperf.analysis.differences.difference import (
+    LEAST_SHARE,
+    Difference,
+    change_of_time,
+    most_telling,
+)
+from pytest_tfperf.analysis.differences.op_differences import op_differences
+from pytest_tfperf.analysis.differences.stage_differences import stage_differences
+from pytest_tfperf.metrics import SHARE, format_quantity
+from pytest_tfperf.results import Check, Profile, Verdict
+from pytest_tfperf.values import PARTS, Table
+
+_IN_MESSAGES, _IN_REPORTS = 5, 20  # differences that are shown
+_Comparison = Callable[[Mapping[str, Table], Mapping[str, Table]], Iterator[Difference]]
+_COUNTED: dict[str, _Comparison] = {
+    "graph_ops": graph_differences,
+    "fusions": executable_differences,
+    "xla_clusters": executable_differences,
+    "xla_launches": executable_differences,
+    "xla_coverage": outside_differences,
+}
+"""Comparison that explains a change of a metric that counts something."""
+
+
+def differences(before: Profile, after: Profile) -> tuple[Difference, ...]:
+    """
+    Find all differences between two profiles of one step.
+
+    A time differs if it changed by at least 2 % of the step, and by more than the middle half of
+    the steps of either profile spans. Ops, stages and executables that came or went differ however
+    short they are, except host ops that a trace may lack.
+
+    Returns:
+        Differences with a time, the largest first, then the others; empty without two traces.
+    """
+    if not before.steps or not after.steps:
+        return ()
+    mean_s = statistics.fmean(step.period_s for step in before.steps)
+    least_s = max(LEAST_SHARE * mean_s, _middle_half_s(before), _middle_half_s(after))
+    timed = [
+        *_part_differences(before, after, least_s),
+        *op_differences(before.tables, after.tables, least_s),
+        *stage_differences(before.tables, after.tables, least_s),
+    ]
+    timed.sort(key=lambda one: -abs(one.seconds or 0.0))
+    return (
+        *timed,
+        *executable_differences(before.tables, after.tables),
+        *graph_differences(before.tables, after.tables),
+        *outside_differences(before.tables, after.tables),
+    )
+
+
+def _middle_half_s(profile: Profile) -> float:
+    """Span of the middle half of the periods: parts and ops differ by as much without a change."""
+    periods = sorted(step.period_s for step in profile.steps)
+    return periods[(3 * len(periods) - 1) // 4] - periods[len(periods) // 4]
+
+
+def _part_differences(before: Profile, after: Profile, least_s: float) -> Iterator[Difference]:
+    """Compare the parts of the mean step."""
+    old, new = _mean_parts_s(before), _mean_parts_s(after)
+    for part in PARTS:
+        change_s = new[part] - old[part]
+        if abs(change_s) >= least_s:
+            title = part.replace("_", " ")
+            yield Difference(
+                what=f"{title}, of the step {change_of_time(old[part], new[part])}",
+                seconds=change_s,
+            )
+
+
+def _mean_parts_s(profile: Profile) -> dict[str, float]:
+    n_steps = len(profile.steps)
+    return {part: sum(step.parts_s[part] for step in profile.steps) / n_steps for part in PARTS}
+
+
+def setting_differences(
+    before: Mapping[str, Any], after: Mapping[str, Any]
+) -> tuple[Difference, ...]:
+    """Compare versions, precision policy, flags and all else that both settings hold."""
+    return tuple(
+        Difference(what=f"{name} {before[name] or 'none'} → {after[name] or 'none'}")
+        for name in sorted(after)
+        if name in before and before[name] != after[name]
+    )
+
+
+def workload_differences(
+    before: Mapping[str, Any], after: Mapping[str, Any], ref: str | None = None
+) -> str:
+    """
+    Name the fields of two workloads that differ.
+
+    Args:
+        before: The workload before.
+        after: The workload now.
+        ref: Git ref of the workload before; None if it is the stored one.
+    """
+    texts = []
+    for name in sorted({*before, *after}):
+        old, new = before.get(name), after.get(name)
+        if old != new:
+            shown = f"stored {old}" if ref is None else f"{old} on {ref}"
+            texts.append(f"{name}: {shown}, now {new}")
+    return "; ".join(texts)
+
+
+def metric_differences(runs: Sequence[Mapping[str, Any]], after: Profile) -> tuple[Difference, ...]:
+    """
+    Compare shares of a step with those of stored runs, for which there is no trace.
+
+    Args:
+        runs: Metrics of each stored run.
+        after: The profile now.
+
+    Returns:
+        Shares outside the range of all runs and at least 2 % from their median, the largest first.
+    """
+    changes = []
+    for name, value in after.metrics.items():
+        stored = [run[name] for run in runs if name in run]
+        if value.number is None or not stored or after.registry[name].unit != SHARE:
+            continue
+        median = statistics.median(stored)
+        is_outside = not min(stored) <= value.number <= max(stored)
+        if is_outside and abs(value.number - median) >= LEAST_SHARE:
+            changes.append((name, median, value.number))
+    changes.sort(key=lambda change: -abs(change[2] - change[1]))
+    return tuple(
+        Difference(what=f"{name} {format_quantity(old, SHARE)} → {format_quantity(new, SHARE)}")
+        for name, old, new in changes
+    )
+
+
+def with_differences(check: Check, found: Sequence[Difference]) -> Check:
+    """
+    Add differences to a check's detail, for reports.
+
+    The message of a regression names the most telling ones.
+    """
+    if not found:
+        return check
+    if check.verdict is Verdict.REGRESSION:
+        check = check.with_details(*(("", one.line) for one in most_telling(found, _IN_MESSAGES)))
+    kept = [asdict(one) for one in most_telling(found, _IN_REPORTS)]
+    return replace(check, detail={**check.detail, "differences": kept})
+
+
+def with_reasons(check: Check, before: Profile, after: Profile) -> Check:
+    """Add the changes behind a regression of a metric that counts something."""
+    find = _COUNTED.get(check.metric)
+    if find is None or check.verdict is not Verdict.REGRESSION:
+        return check
+    found = find(before.tables, after.tables)
+    return check.with_details(*(("", one.line) for one in found))
