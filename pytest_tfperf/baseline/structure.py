@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pytest_tfperf.analysis.differences import setting_differences, with_reasons
+from pytest_tfperf.analysis.differences.profile_differences import setting_differences, with_reasons
 from pytest_tfperf.baseline.history import rounded
 from pytest_tfperf.baseline.record import structure_of
 from pytest_tfperf.baseline.step_time import next_step
