@@ -224,6 +224,18 @@ class Check:
             f"{label}: {text}" if label else text for label, text in (*self.details, *self.advice)
         )
 
+    @property
+    def ratio(self) -> float | None:
+        """The value after ÷ before, of a comparison that has both."""
+        before, after, ratio = (self.detail.get(name) for name in ("before", "after", "ratio"))
+        if ratio:
+            return float(ratio)
+        return float(after / before) if before and after is not None else None
+
+    def __str__(self) -> str:
+        profile = f"[{self.profile}] " if self.profile else ""
+        return f"{profile}{self.verdict.value}: {self.message}"
+
     def with_details(self, *details: Labelled) -> Check:
         """Return the check with further details."""
         return replace(self, details=(*self.details, *details))

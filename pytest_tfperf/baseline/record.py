@@ -1,4 +1,4 @@
-"""What is recorded of runs: structure as the newest one has it, times added to the history of their machine class."""
+"""Recording of runs: the structure of the newest one, and the times of all."""
 
 from __future__ import annotations
 
@@ -25,27 +25,33 @@ from pytest_tfperf.values import Json
 
 _SHOWN_CHANGES = 4
 ENDED = {"failed": "failed", "error": "had an error", "skipped": "was skipped"}
-"""What became of a test that did not pass, in words."""
+"""Outcomes of a test that did not pass, for people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """What was done to one entry of a file, or was not; `run` is when the run was made, where that matters."""
+class EntryChange:
+    """A change of one entry of a file, or why there is none."""
 
     path: Path
     key: str
     what: str
+    """The change, for people."""
     run: str = ""
+    """Date of the run, where it matters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """Entries whose structure changed, histories that runs were added to, those that start `anew`, and what was left out."""
+    """The changes of a recording."""
 
-    entries: tuple[Change, ...] = ()
-    added: tuple[Change, ...] = ()
-    anew: tuple[Change, ...] = ()
-    left_out: tuple[Change, ...] = ()
+    entries: tuple[EntryChange, ...] = ()
+    """Entries whose structure changed."""
+    added: tuple[EntryChange, ...] = ()
+    """Histories that runs were added to."""
+    anew: tuple[EntryChange, ...] = ()
+    """Histories that start anew."""
+    left_out: tuple[EntryChange, ...] = ()
+    """Profiles that were not recorded."""
 
     def __add__(self, other: Recorded) -> Recorded:
         return Recorded(
@@ -74,7 +80,9 @@ class _Found:
     def left_out(self, why: str) -> Recorded:
         return Recorded(
             left_out=(
-                Change(path=self.place.structure, key=self.key, what=why, run=self.run.created),
+                EntryChange(
+                    path=self.place.structure, key=self.key, what=why, run=self.run.created
+                ),
             )
         )
 
@@ -88,12 +96,17 @@ class _Found:
 
 def record(wanted: Mapping[Place, Sequence[Run]], only_new: bool) -> Recorded:
     """
-    Store the profiles of the tests in runs of each test file that passed, all of them or, after an error, none.
+    Store the profiles of tests that passed.
 
-    Left out are those that ended before their windows were full, and times that nothing can be compared with.
+    Profiles that ended before their windows were full are left out, and times that are not valid
+    samples.
+
+    Args:
+        wanted: The runs with tests of each test file.
+        only_new: Whether entries that exist are kept.
 
     Raises:
-        BaselineError: If a file cannot be read or written; then all are as they were.
+        BaselineError: If a file cannot be read or written; then all files are unchanged.
     """
     with locked(place.structure.parent for place in wanted):
         contents: dict[Path, Json] = {}
@@ -131,7 +144,7 @@ def structure_of(profile: Profile, environment: Mapping[str, Any]) -> Json:
 def _of_file(
     place: Place, runs: Iterable[Run], only_new: bool, contents: dict[Path, Json]
 ) -> Recorded:
-    """What becomes of one test file's entries; files that change are put into `contents`."""
+    """Update the entries of one test file; files that change are put into `contents`."""
     runs = sorted(runs, key=lambda run: run.created)
     tests = [(run, test) for run in runs for test in run.tests]
     found = [
@@ -148,25 +161,25 @@ def _of_file(
         if good:
             done += _structure(good, only_new, contents)
             for path in dict.fromkeys(place.timing_file(one.machine) for one in good):
-                done += _times(
-                    path,
-                    [one for one in good if place.timing_file(one.machine) == path],
-                    only_new,
-                    contents,
-                )
+                same_class = [one for one in good if place.timing_file(one.machine) == path]
+                done += _times(path, same_class, only_new, contents)
     return done
 
 
 def _good(found: Sequence[_Found]) -> tuple[list[_Found], Recorded]:
-    """Return the profiles of tests that passed and went to their end, with the workload of the newest; and the others, with the reason."""
+    """
+    Select the profiles to record: complete, of tests that passed, with the newest workload.
+
+    Returns:
+        These profiles, and the others with the reason.
+    """
     good: list[_Found] = []
     left_out = Recorded()
     for one in reversed(found):
-        why = (
-            one.profile.ended
-            if one.test.outcome == "passed"
-            else f"the test {ENDED.get(one.test.outcome, one.test.outcome)}"
-        )
+        outcome = one.test.outcome
+        why = one.profile.ended
+        if outcome != "passed":
+            why = f"the test {ENDED.get(outcome, outcome)}"
         if why is None and good and good[-1].profile.workload != one.profile.workload:
             why = f"its workload ({_flat(one.profile.workload)}) is not that of the newest run"
         if why is None:
@@ -189,15 +202,12 @@ def _structure(found: Sequence[_Found], only_new: bool, contents: dict[Path, Jso
     if old is not None and {**old, "setting": None} == {**entry, "setting": None}:
         return Recorded()
     contents[path] = {**content, "tests": {**content["tests"], key: entry}}
-    return Recorded(
-        entries=(
-            Change(path=path, key=key, what=_what_changed(old, entry, found[-1].profile.registry)),
-        )
-    )
+    what = _what_changed(old, entry, found[-1].profile.registry)
+    return Recorded(entries=(EntryChange(path=path, key=key, what=what),))
 
 
 def _entry(old: Json | None, one: _Found, only_new: bool) -> Json:
-    """Return the structure of one profile over that which is stored for the same workload, or under it."""
+    """Merge the structure of one profile with the stored one, which wins under `only_new`."""
     entry, platform = (
         structure_of(one.profile, one.test.environment),
         one.test.environment["platform"],
@@ -227,7 +237,7 @@ def _what_changed(old: Json | None, new: Json, rows: Mapping[str, Metric]) -> st
 
 
 def _differing(old: Json, new: Json, rows: Mapping[str, Metric]) -> list[str]:
-    """`retraces 0 → 1` for each metric that differs, in the order of the registry; one that it has no more comes last."""
+    """List the metrics that differ, as in `retraces 0 → 1`, in the order of the registry."""
     names = [name for name in dict.fromkeys([*rows, *old, *new]) if old.get(name) != new.get(name)]
     return [_change(name, old, new, rows.get(name)) for name in names]
 
@@ -250,7 +260,7 @@ def _shown(number: float | None, metric: Metric | None) -> str:
 def _times(
     path: Path, found: Sequence[_Found], only_new: bool, contents: dict[Path, Json]
 ) -> Recorded:
-    """What becomes of the history in one timing file, of one machine class."""
+    """Update the history in the timing file of one machine class."""
     content = (
         contents.get(path)
         or read_file(path)
@@ -276,7 +286,7 @@ def _times(
     if merged.entry is None:
         return done
     contents[path] = {**content, "tests": {**tests, name: merged.entry}}
-    change = (Change(path=path, key=key, what=merged.what),)
+    change = (EntryChange(path=path, key=key, what=merged.what),)
     return done + (Recorded(anew=change) if merged.level else Recorded(added=change))
 
 

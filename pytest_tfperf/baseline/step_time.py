@@ -162,7 +162,7 @@ def _regression(
 
 
 def _slower(value: Value, result: HistoryComparison, stored: StoredRuns) -> str:
-    """Return the sentence of a regression: by the latest runs, by the anchor, or beyond any noise."""
+    """Describe a regression: by the latest runs, by the anchor, or beyond any noise."""
     assert value.number is not None
     now, bound = format_quantity(value.number, SECONDS), 1 + result.tolerance
     recent, anchor = result.recent, result.anchor

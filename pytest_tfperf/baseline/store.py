@@ -1,8 +1,9 @@
 """
 Baseline files: structure beside each test file, timing per machine class in a folder next to it.
 
-`__tfperf__/<test file>.json` is for reviewers: sorted, rounded, one line a metric. `__tfperf__/timing/<class>.json` holds
-the last runs and what the first five were. Files are replaced whole, all or none, under a lock.
+`__tfperf__/<test file>.json` is for reviewers: sorted, rounded, one line a metric.
+`__tfperf__/timing/<class>.json` holds the last runs and the medians of the first five. Files are
+replaced together, all or none, under a lock.
 """
 
 from __future__ import annotations
@@ -27,25 +28,34 @@ FOLDER = "__tfperf__"
 BASELINE_FORMAT = 1
 """Version of the baseline files."""
 _LOCK_SECONDS = 60
+_RESTORE = "restore it from git, or delete it and run --tfperf-update"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where the baselines of one test file are."""
+    """The baseline files of one test file."""
 
     structure: Path
+    """File of the structure."""
     timing: Path
+    """Folder of the timing files."""
     test_file: str
+    """Name of the test file, without its folder."""
 
     @classmethod
     def of(cls, file: str, rootdir: Path, baseline_dir: Path | None) -> Place:
-        """For a test file given relative to the rootdir; with a baseline folder its path is mirrored there."""
+        """
+        Find the baseline files of a test file.
+
+        Args:
+            file: The test file, relative to the rootdir.
+            rootdir: pytest's rootdir.
+            baseline_dir: A folder of all baselines, in which the file's path is mirrored.
+        """
         relative = Path(file)
-        folder = (
-            rootdir / relative.parent / FOLDER
-            if baseline_dir is None
-            else rootdir / baseline_dir / relative.parent
-        )
+        folder = rootdir / relative.parent / FOLDER
+        if baseline_dir is not None:
+            folder = rootdir / baseline_dir / relative.parent
         return cls(
             structure=folder / f"{relative.stem}.json",
             timing=folder / "timing",
@@ -68,35 +78,37 @@ def entry_key(test: str, profile: str) -> str:
 
 def read_entries(path: Path) -> dict[str, Json]:
     """
-    Return the entries of a baseline file by key, none where there is no file.
+    Return the entries of a baseline file by key; none if the file does not exist.
 
     Raises:
-        BaselineError: If it is no baseline file, damaged, in conflict, or of a newer format.
+        BaselineError: If it is not a baseline file, damaged, in conflict, or of a newer format.
     """
     entries: dict[str, Json] = read_file(path).get("tests", {})
     return entries
 
 
 def read_machine(path: Path) -> Json:
-    """Return the machine class that a timing file is for. Raises: as `read_entries`."""
+    """
+    Return the machine class of a timing file.
+
+    Raises:
+        BaselineError: As `read_entries`.
+    """
     machine = read_file(path).get("machine", {})
     return machine if isinstance(machine, dict) else {}
 
 
 def machine_slug(machine: Mapping[str, Any]) -> str:
     """Return a file name for a machine class: readable, and distinct for distinct fields."""
-    words = re.sub(
-        r"[^a-z0-9]+",
-        "-",
-        f"{machine.get('accelerators')} {machine.get('cpu')}".lower().replace("none", "cpu"),
-    ).strip("-")
+    title = f"{machine.get('accelerators')} {machine.get('cpu')}".lower().replace("none", "cpu")
+    words = re.sub(r"[^a-z0-9]+", "-", title).strip("-")
     digest = hashlib.sha256(json.dumps(machine, sort_keys=True).encode()).hexdigest()[:8]
     return f"{words[:60]}-{digest}"
 
 
 def read_file(path: Path) -> Json:
     """
-    All of a baseline file, empty where there is none.
+    Read a baseline file; empty if it does not exist.
 
     Raises:
         BaselineError: As `read_entries`.
@@ -109,28 +121,26 @@ def read_file(path: Path) -> Json:
         raise BaselineError(f"baseline {path}: cannot be read: {error}") from error
     if re.search(r"^(<{7}|={7}|>{7})", text, re.MULTILINE):
         raise BaselineError(
-            f"baseline {path}: has conflict marks of a merge; keep one side, or delete the file and run --tfperf-update"
+            f"baseline {path}: has conflict marks of a merge; keep one side, "
+            "or delete the file and run --tfperf-update"
         )
     try:
         content: Json = json.loads(text)
     except ValueError as error:
-        raise BaselineError(
-            f"baseline {path}: not JSON ({error}); restore it from git, or delete it and run --tfperf-update"
-        ) from error
+        raise BaselineError(f"baseline {path}: not JSON ({error}); {_RESTORE}") from error
     version = content.get("format") if isinstance(content, dict) else None
     if isinstance(version, int) and version > BASELINE_FORMAT:
         raise BaselineError(
-            f"baseline {path}: format {version}, this version reads up to {BASELINE_FORMAT}; upgrade pytest-tfperf"
+            f"baseline {path}: format {version}, this version reads up to {BASELINE_FORMAT}; "
+            "upgrade pytest-tfperf"
         )
     if not isinstance(version, int) or version < 1 or not _well_formed(content):
-        raise BaselineError(
-            f"baseline {path}: not a baseline file; restore it from git, or delete it and run --tfperf-update"
-        )
+        raise BaselineError(f"baseline {path}: not a baseline file; {_RESTORE}")
     return content
 
 
 def _well_formed(content: Json) -> bool:
-    """Whether whatever is read from it later has the right type; a timing file is one that names its machine."""
+    """Return whether its entries have the right types; only a timing file names its machine."""
     entries, shape = content.get("tests"), _is_history if "machine" in content else _is_structure
     return isinstance(entries, dict) and all(
         _are_dicts(entry, "workload") and shape(entry) for entry in entries.values()
@@ -153,7 +163,7 @@ def _is_history(entry: Json) -> bool:
 
 
 def _is_run(run: object) -> bool:
-    """Whether it is what was measured in a run, or of the anchor, which is that of one run or more; nothing takes no time."""
+    """Return whether an object holds the times of a run or of the anchor; no time is zero."""
     return (
         _are_numbers(run)
         and isinstance(run, dict)
@@ -167,7 +177,7 @@ def _are_dicts(entry: object, *names: str) -> bool:
 
 
 def _are_numbers(values: object) -> bool:
-    """Whether it is an object of finite numbers, but for the commit that they were measured at, and when."""
+    """Return whether an object holds finite numbers, apart from commit and date."""
     return isinstance(values, dict) and all(
         isinstance(value, str)
         if name in RUN_WORDS
@@ -181,21 +191,18 @@ RUN_WORDS = ("commit", "created")
 
 def write_files(contents: Mapping[Path, Json]) -> None:
     """
-    Give baseline files these contents, all of them or none.
+    Replace baseline files, all of them or none.
 
     Raises:
-        BaselineError: If one cannot be written; then all are as they were.
+        BaselineError: If one cannot be written; then all are unchanged.
     """
     path = None
     try:
         with ExitStack() as stack:  # each takes its place when all are on the disk
             for path, content in contents.items():
                 file = stack.enter_context(replacing(path))
-                file.write(
-                    (
-                        json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-                    ).encode("utf-8")
-                )
+                text = json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False)
+                file.write(f"{text}\n".encode())
                 file.flush()
     except OSError as error:
         raise BaselineError(
@@ -206,15 +213,14 @@ def write_files(contents: Mapping[Path, Json]) -> None:
 @contextmanager
 def locked(folders: Iterable[Path]) -> Iterator[None]:
     """
-    Keep other runs from writing the baselines of these folders; the locks are elsewhere, so that they are not committed.
+    Lock the baselines of these folders; the lock files are elsewhere, so that nobody commits them.
 
     Raises:
-        BaselineError: If another run has kept one for too long.
+        BaselineError: If another run has held a lock for too long.
     """
     with ExitStack() as stack:
-        for folder in sorted(
-            {folder.resolve() for folder in folders}
-        ):  # in one order, so that no two runs wait for each other
+        # in one order, so that no two runs wait for each other
+        for folder in sorted({folder.resolve() for folder in folders}):
             stack.enter_context(_lock(folder))
         yield
 

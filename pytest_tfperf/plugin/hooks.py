@@ -290,13 +290,7 @@ def _decide(item: pytest.Item) -> None:
     broken = [check for check in checks if fails(check, options)]
     if broken:
         item.stash[_BROKEN] = True
-        pytest.fail(
-            "\n".join(
-                f"{f'[{c.profile}] ' if c.profile else ''}{c.verdict.value}: {c.message}"
-                for c in broken
-            ),
-            pytrace=False,
-        )
+        pytest.fail("\n".join(map(str, broken)), pytrace=False)
 
 
 def _record(item: pytest.Item, report: pytest.TestReport) -> ProfiledTest:

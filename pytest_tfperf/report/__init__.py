@@ -1,1 +1,1 @@
-"""Results as text."""
+"""Reports: terminal, Markdown, HTML, CSV, JSON."""

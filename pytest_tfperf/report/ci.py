@@ -1,4 +1,4 @@
-"""What a test measured as properties of its JUnit report."""
+"""Output for CI: JUnit properties, GitHub annotations and job summaries."""
 
 from __future__ import annotations
 
@@ -10,44 +10,55 @@ from pathlib import Path
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.report.markdown import render_markdown
 from pytest_tfperf.results import Check, Profile, ProfiledTest, Run
+from pytest_tfperf.text import elide
 
 PREFIX = "tfperf."
 
 
 def properties(profiles: Iterable[Profile]) -> list[tuple[str, float]]:
-    """`tfperf.step_time` and its number in base units, of each metric that is known; of a profile with a name `tfperf.eval.step_time`."""
-    return [
-        (f"{PREFIX}{f'{_plain(profile.name)}.' if profile.name else ''}{name}", value.number)
-        for profile in profiles
-        for name, value in profile.metrics.items()
-        if value.number is not None
-    ]
+    """
+    Return the JUnit properties of known metrics, in base units.
+
+    Names are as in `tfperf.step_time`, or `tfperf.eval.step_time` for a profile with a name.
+    """
+    found = []
+    for profile in profiles:
+        prefix = f"{PREFIX}{_plain(profile.name)}." if profile.name else PREFIX
+        for name, value in profile.metrics.items():
+            if value.number is not None:
+                found.append((f"{prefix}{name}", value.number))
+    return found
 
 
 def _plain(name: str) -> str:
-    """Return a name that XML can hold: pytest escapes what a property's value may not have, and not what its name may not."""
+    """Return a name that XML can hold; pytest escapes the values of properties, not their names."""
     return "".join(letter if letter.isprintable() else "?" for letter in name)
 
 
 MOST_ANNOTATIONS = 10
-
-
+"""Annotations of one kind that GitHub shows for a step."""
 MOST_BYTES = 1 << 20
+"""Bytes of a step's summary that GitHub shows."""
+_TITLE_WIDTH, _MESSAGE_WIDTH = 200, 4000  # characters
 
 
 def annotate(run: Run, rootdir: Path, workspace: Path, fails: Callable[[Check], bool]) -> list[str]:
     """
-    Return a workflow command for each test that checks fail (not of one that is expected to), `::error file=…,line=…,title=…::message`.
+    Return a workflow command for each test whose checks fail: `::error file=…,title=…::message`.
+
+    Tests that are expected to fail have none.
 
     Args:
+        run: The run.
+        rootdir: The folder that the tests' files are relative to.
         workspace: The repository's folder, which the files of annotations are relative to.
+        fails: Whether a check fails its test.
     """
-    bad = [
-        (test, [check for check in test.checks if fails(check)])
-        for test in run.tests
-        if test.outcome != "skipped"
-    ]
-    bad = [(test, checks) for test, checks in bad if checks]
+    bad = []
+    for test in run.tests:
+        checks = [check for check in test.checks if fails(check)]
+        if checks and test.outcome != "skipped":
+            bad.append((test, checks))
     n_shown = len(bad) if len(bad) <= MOST_ANNOTATIONS else MOST_ANNOTATIONS - 1
     lines = [_annotation(test, checks, rootdir, workspace) for test, checks in bad[:n_shown]]
     if len(bad) > n_shown:
@@ -60,30 +71,28 @@ def annotate(run: Run, rootdir: Path, workspace: Path, fails: Callable[[Check], 
 def _annotation(test: ProfiledTest, checks: list[Check], rootdir: Path, workspace: Path) -> str:
     file = Path(os.path.relpath(rootdir / test.file, workspace)).as_posix()
     line = f",line={test.line}" if test.line is not None else ""
-    title = f"{test.key}: {', '.join(dict.fromkeys(f'{check.metric} {check.verdict.value}' for check in checks))}"
-    message = "\n".join(
-        f"{f'[{check.profile}] ' if check.profile else ''}{check.verdict.value}: {check.message}"
-        for check in checks
-    )
-    return f"::error file={_property(file)}{line},title={_property(title[:200])}::{_data(message[:4000])}"
+    failed = dict.fromkeys(f"{check.metric} {check.verdict.value}" for check in checks)
+    title = _property(elide(f"{test.key}: {', '.join(failed)}", _TITLE_WIDTH))
+    message = _data(elide("\n".join(map(str, checks)), _MESSAGE_WIDTH))
+    return f"::error file={_property(file)}{line},title={title}::{message}"
 
 
 def _data(text: str) -> str:
-    """As actions/toolkit escapes a message (packages/core/src/command.ts, escapeData)."""
+    """Escape a message. Source: actions/toolkit, packages/core/src/command.ts, escapeData."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:
-    """As it escapes a property (escapeProperty)."""
+    """Escape a property. Source: as `_data`, escapeProperty."""
     return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
 def append_summary(run: Run, path: Path) -> None:
     """
-    Add a run to a job's summary; other commands of the step may have written theirs.
+    Add a run to a job's summary, in which other commands of the step may have written.
 
     Raises:
-        TfperfError: If that cannot be done, or would make it so large that GitHub shows none of it.
+        TfperfError: If it cannot be written, or GitHub would not show so large a summary.
     """
     try:
         size = path.stat().st_size if path.exists() else 0

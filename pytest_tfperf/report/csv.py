@@ -1,10 +1,10 @@
-"""A run as CSV (RFC 4180): one row for each metric of each profile, in base units, as spreadsheets and data frames read it."""
+"""A run as CSV (RFC 4180), for spreadsheets: one row for each metric, in base units."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from pytest_tfperf.results import Check, Profile, ProfiledTest, Run
@@ -35,37 +35,34 @@ COLUMNS = (
     "ratio_high",
     "comparison_verdict",
 )
-"""`low` and `high` are over the steps, `before` to `ratio_high` are those of a comparison; what is not known is empty."""
+"""
+Titles of the columns; unknown cells are empty.
+
+`low` and `high` are over the steps, `before` to `ratio_high` are those of a comparison.
+"""
 
 
 def render_csv(run: Run) -> str:
-    """Return the table, with its titles on top; a metric that has several limits has the first one's that is not PASS, else the first one's."""
+    """
+    Render a run.
+
+    Of several limits on a metric the first one that did not pass is shown, else the first one.
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    writer.writerows(
-        [
-            run.created,
-            run.commit,
-            test.environment.get("platform", ""),
-            test.file,
-            test.key,
-            profile.name,
-            test.outcome,
-            *row,
-        ]
-        for test in run.tests
-        for profile in test.profiles
-        for row in _metrics(test, profile)
-    )
+    for test in run.tests:
+        of_run = run.created, run.commit, test.environment.get("platform", "")
+        for profile in test.profiles:
+            of_test = test.file, test.key, profile.name, test.outcome
+            writer.writerows([*of_run, *of_test, *row] for row in _metrics(test, profile))
     return text.getvalue().encode(errors="replace").decode()  # halves of surrogate pairs
 
 
 def _metrics(test: ProfiledTest, profile: Profile) -> Iterator[list[Any]]:
     for name, value in profile.metrics.items():
-        metric = profile.registry.get(
-            name
-        )  # a run file of another version may have one that is not known here
+        # a run file of another version may have metrics that are unknown here
+        metric = profile.registry.get(name)
         limit, comparison = (_check(test, profile, name, is_limit) for is_limit in (True, False))
         detail = comparison.detail if comparison else {}
         yield [
@@ -80,7 +77,7 @@ def _metrics(test: ProfiledTest, profile: Profile) -> Iterator[list[Any]]:
             limit.wanted if limit else "",
             limit.verdict.value if limit else "",
             detail.get("before"),
-            _ratio(detail),
+            comparison.ratio if comparison else None,
             detail.get("low"),
             detail.get("high"),
             comparison.verdict.value if comparison else "",
@@ -98,10 +95,3 @@ def _check(test: ProfiledTest, profile: Profile, metric: str, is_limit: bool) ->
 
 def _over_steps(value: Value) -> tuple[float | None, float | None]:
     return (None, None) if value.number is None else (value.low(), value.high())
-
-
-def _ratio(detail: Mapping[str, Any]) -> float | None:
-    before, after, ratio = (detail.get(name) for name in ("before", "after", "ratio"))
-    if ratio is not None:
-        return float(ratio)
-    return float(after / before) if before and after is not None else None

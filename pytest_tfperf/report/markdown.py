@@ -153,8 +153,7 @@ def _figures(check: Check, unit: str | None) -> tuple[str, str, str]:
         "" if number is None or unit is None else format_quantity(number, unit)
         for number in (before, after)
     )
-    ratio = detail.get("ratio") or (after / before if before and after is not None else None)
-    if ratio is None:
+    if check.ratio is None:
         return old, new, ""
     low, high = detail.get("low"), detail.get("high")
     interval = (
@@ -162,7 +161,7 @@ def _figures(check: Check, unit: str | None) -> tuple[str, str, str]:
         if low is not None and high is not None
         else ""
     )
-    return old, new, f"{format_ratio(ratio)}{interval}"
+    return old, new, f"{format_ratio(check.ratio)}{interval}"
 
 
 def _why(run: Run) -> _Section:

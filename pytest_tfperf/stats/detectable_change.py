@@ -138,9 +138,9 @@ def _affordable(noise: Noise, budget_s: float) -> int:
 
 def _error(logs: Sequence[float], rule: StoppingRule) -> float | None:
     """
-    Return the standard error of one pair, from the rank interval, which is z of them (Lehmann 1963).
+    Return the standard error of one pair.
 
-    So outlying turns count as little in it as in the interval.
+    The rank interval is z standard errors (Lehmann 1963), so outlying turns count as little as in it.
     """
     n = len(logs)
     if n < needed_pairs(rule.confidence):

@@ -141,7 +141,7 @@ def _critical(n: int, tail: float) -> tuple[int, float]:
 
 @functools.cache
 def _rank_sum_distribution(n: int) -> Floats:
-    """P(T ≤ t) for t from 0, of the sum T of ranks 1 to n, each counted with a chance of one half."""
+    """P(T ≤ t) for t from 0; T is the sum of ranks 1 to n, each with a chance of one half."""
     chances = np.ones(1)
     for rank in range(1, n + 1):
         chances = (np.pad(chances, (0, rank)) + np.pad(chances, (rank, 0))) / 2

@@ -229,12 +229,11 @@ def _change(profile: Profile, check: Check) -> ValueChange:
     value, detail = profile.metrics.get(check.metric), check.detail
     unit = value.unit if value else ""
     before, after = detail["before"], detail.get("after")
-    ratio = detail.get("ratio") or (after / before if before and after is not None else None)
     return ValueChange(
         metric=check.metric,
         before=cell(before, unit).shown,
         after=cell(after, unit).shown or "unknown",
-        ratio="" if ratio is None else f"× {format_ratio(ratio)}",
+        ratio="" if check.ratio is None else f"× {format_ratio(check.ratio)}",
         interval=_interval(detail),
         check=check,
     )
