@@ -1,8 +1,9 @@
 """
-Chrome's trace JSON, which chrome://tracing and Perfetto's UI open.
+Chrome's trace JSON, for chrome://tracing and Perfetto's UI.
 
-Keys and phases are those of the "Trace Event Format" document of the Chromium project: complete events `X`, metadata `M`, flows `s`
-and `f`, counters `C`; times are microseconds, here with all six decimals that picoseconds need.
+Source of keys and phases: "Trace Event Format" of the Chromium project. Complete events are `X`,
+metadata `M`, flows `s` and `f`, counters `C`. Times are microseconds, with the six decimals that
+picoseconds need.
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import BinaryIO
 
-from pytest_tfperf.export.timeline import Args, Counter, Process, Slices, Track
+from pytest_tfperf.export.event_args import Args
+from pytest_tfperf.export.tracks import Counter, Process, Slices, Track
 
 _EXACT = 1 << 53  # JavaScript's numbers hold integers up to this; larger ones are written as text
 _text = lru_cache(maxsize=1 << 16)(json.dumps)
 
 
 def write_chrome(file: BinaryIO, processes: Iterable[Process]) -> None:
-    """Write the processes as one JSON object, an event a line."""
+    """Write the processes as one JSON object, one event a line."""
     file.write(b'{"displayTimeUnit":"ns","traceEvents":[\n')
     comma = ""
     for process in processes:
@@ -43,7 +45,7 @@ def _events(process: Process) -> Iterator[list[str]]:
 
 
 def _named(what: str, pid: int, tid: int, name: str) -> list[str]:
-    """The name of a process or thread, and that it stands in the order of the ids."""
+    """Name a process or thread, and sort it by its id."""
     head = f'{{"ph":"M","pid":{pid},"tid":{tid},"name":"{what}'
     return [
         f'{head}_name","args":{{"name":{_text(name)}}}}}',
@@ -57,12 +59,14 @@ def _complete(process: Process, track: Track, slices: Slices) -> Iterator[str]:
         slices.start_ps, slices.end_ps, slices.names, slices.args, strict=True
     ):
         shown = f',"args":{{{_args(args)}}}' if args else ""
-        yield f'{head}{_microseconds(start)},"dur":{_microseconds(end - start)},"name":{_text(name)}{shown}}}'
+        times = f'{_microseconds(start)},"dur":{_microseconds(end - start)}'
+        yield f'{head}{times},"name":{_text(name)}{shown}}}'
 
 
 def _flows(process: Process, track: Track, slices: Slices) -> Iterator[str]:
     for phase, flows in (('"ph":"s"', slices.starts), ('"ph":"f","bp":"e"', slices.ends)):
-        head = f'{{{phase},"cat":"launch","name":"launch","pid":{process.id},"tid":{track.id},"ts":'
+        where = f'"pid":{process.id},"tid":{track.id}'
+        head = f'{{{phase},"cat":"launch","name":"launch",{where},"ts":'
         for place, ids in flows.items():
             for flow in ids:
                 yield f'{head}{_microseconds(slices.start_ps[place])},"id":{flow}}}'

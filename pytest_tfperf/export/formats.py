@@ -1,4 +1,4 @@
-"""XSpace traces for other viewers: Chrome's trace JSON, and Perfetto's own format; and XLA modules as text and pictures."""
+"""Export of traces for Chrome and Perfetto, and of XLA modules as text and pictures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import BinaryIO, TypeVar
 from pytest_tfperf.errors import ExportError
 from pytest_tfperf.export.chrome import write_chrome
 from pytest_tfperf.export.perfetto import write_perfetto
-from pytest_tfperf.export.timeline import Process, processes_of
+from pytest_tfperf.export.timeline import processes_of
+from pytest_tfperf.export.tracks import Process
 from pytest_tfperf.files import replacing
 from pytest_tfperf.hlo.dot import dot_of, svg_of
 from pytest_tfperf.hlo.module import HloModule
@@ -25,13 +26,17 @@ _Format = TypeVar("_Format")
 
 def export_traces(traces: Sequence[Path], out: Path) -> None:
     """
-    Write the traces of one run, one for each host, to a file of the format that its ending says.
+    Write the traces of one run to a file; its ending tells the format.
 
-    Memory is that of one decoded trace, however large the file.
+    It takes the memory of one decoded trace, however large the file.
+
+    Args:
+        traces: Trace of each host.
+        out: The file.
 
     Raises:
         ExportError: If no format has that ending, or the file cannot be written.
-        TraceError: If a trace cannot be read. The file is then as it was.
+        TraceError: If a trace cannot be read; the file is not changed then.
     """
     write = _of_ending(_WRITERS, out)
     try:
@@ -43,10 +48,11 @@ def export_traces(traces: Sequence[Path], out: Path) -> None:
 
 def export_hlo(modules: Sequence[HloModule], out: Path) -> None:
     """
-    Write XLA modules: as HLO text (.txt) all of them, one after another; as a graph (.dot) or a picture (.svg) the first.
+    Write XLA modules: all of them as HLO text (.txt), or the first as a graph (.dot, .svg).
 
     Raises:
-        ExportError: If no format has that ending, there is no module, Graphviz is missing (.svg), or the file cannot be written.
+        ExportError: If no format has that ending, there is no module, Graphviz is missing (.svg),
+            or the file cannot be written.
     """
     content_of = _of_ending(_HLO, out)
     if not modules:
@@ -60,7 +66,7 @@ def export_hlo(modules: Sequence[HloModule], out: Path) -> None:
 
 
 def shows_hlo(out: Path) -> bool:
-    """Whether the ending of a file is one of those that `export_hlo` writes."""
+    """Return whether `export_hlo` writes files with this ending."""
     return out.name.lower().endswith(tuple(_HLO))
 
 
@@ -76,7 +82,7 @@ def _of_ending(formats: Mapping[str, _Format], out: Path) -> _Format:
 
 
 def _compressed(file: BinaryIO, processes: Iterable[Process], write: _Writer) -> None:
-    """What a writer writes, compressed; the time is left out, so that the same trace gives the same bytes."""
+    """Compress the output of a writer, without a time, so that one trace always gives one file."""
     with gzip.GzipFile(filename="", mode="wb", fileobj=file, compresslevel=6, mtime=0) as packed:
         write(packed, processes)  # type: ignore[arg-type]
 

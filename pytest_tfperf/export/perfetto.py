@@ -1,9 +1,10 @@
 """
-Perfetto's own trace format: TracePackets with track descriptors and track events, names interned for each track.
+Perfetto's trace format: packets with track descriptors and events, names interned for each track.
 
-Field numbers are those of protos/perfetto/trace (google/perfetto): trace_packet.proto, track_event/track_descriptor.proto,
-track_event/track_event.proto, track_event/debug_annotation.proto and interned_data/interned_data.proto. Times are nanoseconds:
-what is shorter has no length here.
+Source of field numbers: protos/perfetto/trace (google/perfetto), in trace_packet.proto,
+track_event/track_descriptor.proto, track_event/track_event.proto,
+track_event/debug_annotation.proto and interned_data/interned_data.proto. Times are nanoseconds;
+a shorter slice has no length.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
-from pytest_tfperf.export.timeline import Args, Counter, Process, Slices, Track
+from pytest_tfperf.export.event_args import Args
+from pytest_tfperf.export.tracks import Counter, Process, Slices, Track
 
 _BEGIN, _END, _COUNTER = 1, 2, 4  # TrackEvent.Type
 _CLEARED, _NEEDS_STATE = 1, 2  # TracePacket.SequenceFlags
@@ -23,18 +25,10 @@ _SHORT = [bytes([value]) for value in range(0x80)]
 
 
 def write_perfetto(file: BinaryIO, processes: Iterable[Process]) -> None:
-    """Write the processes, a packet sequence for each track."""
+    """Write the processes, one packet sequence for each track."""
     for process in processes:
-        file.write(
-            _packet(
-                _descriptor(
-                    process.id,
-                    0,
-                    _sized(3, _number(1, process.id) + _name(6, process.name))
-                    + _number(11, _EXPLICIT),
-                )
-            )
-        )
+        described = _sized(3, _number(1, process.id) + _name(6, process.name))
+        file.write(_packet(_descriptor(process.id, 0, described + _number(11, _EXPLICIT))))
         for rank, track in enumerate(process.tracks):
             thread = _number(1, process.id) + _number(2, track.id) + _name(5, track.name)
             _begin_sequence(
@@ -52,10 +46,10 @@ def write_perfetto(file: BinaryIO, processes: Iterable[Process]) -> None:
 
 def _begin_sequence(file: BinaryIO, sequence: int, descriptor: bytes) -> None:
     """
-    The packets that a track's sequence starts with: what the track is, and that all events of the sequence are on it.
+    Write the first packet of a sequence, which puts all its events on one track.
 
-    TracePacket: trusted_packet_sequence_id = 10, sequence_flags = 13, trace_packet_defaults = 59 (track_event_defaults = 11,
-    track_uuid = 11).
+    TracePacket: trusted_packet_sequence_id = 10, sequence_flags = 13,
+    trace_packet_defaults = 59 (track_event_defaults = 11, track_uuid = 11).
     """
     defaults = _sized(59, _sized(11, _number(11, sequence)))
     file.write(_packet(descriptor + _number(10, sequence) + _number(13, _CLEARED) + defaults))
@@ -68,10 +62,10 @@ def _descriptor(uuid: int, parent: int, content: bytes) -> bytes:
 
 class _Sequence:
     """
-    The packets of a track: each slice as a begin and an end, in the order of time.
+    Packets of a track: a begin and an end for each slice, sorted by time.
 
-    TracePacket: timestamp = 8, track_event = 11, interned_data = 12; TrackEvent: type = 9, name_iid = 10, debug_annotations = 4,
-    flow_ids = 47, terminating_flow_ids = 48 (fixed64).
+    TracePacket: timestamp = 8, track_event = 11, interned_data = 12. TrackEvent: type = 9,
+    name_iid = 10, debug_annotations = 4, flow_ids = 47, terminating_flow_ids = 48 (fixed64).
     """
 
     def __init__(self, track: Track) -> None:
@@ -109,12 +103,17 @@ class _Sequence:
             self._open.append(end)
 
     def _ended(self, end: int | None) -> Iterator[bytes]:
-        """The ends of the open slices that do not reach to a time; None: of all."""
+        """End the open slices that end before a time; all if it is None."""
         while self._open and (end is None or self._open[-1] < end):
             yield _packet(_number(8, self._open.pop() // 1000) + self._end)
 
     def _annotations(self, args: Args) -> bytes:
-        """DebugAnnotation: name_iid = 1, uint_value = 3, int_value = 4, double_value = 5, string_value_iid = 17."""
+        """
+        Write arguments as annotations.
+
+        DebugAnnotation: name_iid = 1, uint_value = 3, int_value = 4, double_value = 5,
+        string_value_iid = 17.
+        """
         return b"".join(
             _sized(4, _number(1, self._keys.id(name)) + self._value(value))
             for name, value in args.items()
@@ -129,7 +128,11 @@ class _Sequence:
 
 
 class _Interned:
-    """Texts of one index of InternedData, whose entries are iid = 1 and the text = 2; `added` are those that no packet holds yet."""
+    """
+    Texts of one index of InternedData, whose entries have iid = 1 and the text = 2.
+
+    `added` holds the entries that no packet has yet.
+    """
 
     def __init__(self, index: int) -> None:
         self._index = index
@@ -137,7 +140,7 @@ class _Interned:
         self.added = b""
 
     def id(self, text: str) -> int:
-        """The id of a text."""
+        """Return the id of a text."""
         found = self._ids.get(text)
         if found is None:
             found = self._ids[text] = len(self._ids) + 1
