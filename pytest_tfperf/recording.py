@@ -113,10 +113,16 @@ class StepGraph:
     """The compute nodes that XLA compiles."""
     outside: tuple[GraphOp, ...] = ()
     """The other compute nodes."""
-    surviving: tuple[GraphOp, ...] = ()
-    """Ops that a Grappler pass should have removed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrapplerPasses:
+    """Contributions of Grappler's passes to a step's graphs."""
+
     without: Mapping[str, int] = field(default_factory=dict)
-    """Ops that remain when one Grappler pass is left out, by its option; under "" with all."""
+    """Ops that remain when one pass is left out, by its option; under "" with all."""
+    leftovers: tuple[GraphOp, ...] = ()
+    """Ops that a pass should have removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,10 +189,14 @@ class Recording:
     """(function, step, change) of each tf.function trace after step 0; None if not watched."""
     lowered: Modules | Unknown = UNSEEN
     """The XLA modules of a step before optimisation."""
+    lowering_notes: tuple[str, ...] = ()
+    """Notes on what these modules leave out."""
     cold: Path | None = None
     """The trace of step 0, if it had a session of its own."""
     graph: StepGraph | Unknown = UNSEEN
     """The step's graphs, as the probe saw them."""
+    grappler: GrapplerPasses = GrapplerPasses()  # frozen
+    """What Grappler's passes did to the step's graphs."""
     ops: OpGraph | Unknown = UNSEEN
     """The ops of the step's functions."""
     eager: tuple[tuple[str, str | None, int], ...] = ()

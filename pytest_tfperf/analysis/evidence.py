@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Protocol
 
 from pytest_tfperf.analysis.completion import completed
 from pytest_tfperf.analysis.device.busy_times import DeviceTimes, device_times
@@ -20,12 +21,12 @@ from pytest_tfperf.analysis.xla.executions import XlaUse, find_xla_use, step_exe
 from pytest_tfperf.hlo.cost import Costs, module_costs
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.protobuf import Ints
-from pytest_tfperf.recording import Recording
+from pytest_tfperf.recording import GrapplerPasses, Modules, OpGraph, Recording
 from pytest_tfperf.trace.device_spec import DeviceSpec, device_spec
 from pytest_tfperf.trace.devices import accelerators
 from pytest_tfperf.trace.intervals import Spans, intersect, merge
 from pytest_tfperf.trace.xspace import Trace
-from pytest_tfperf.values import Advice, Table, Value
+from pytest_tfperf.values import Advice, Table, Unknown, Value
 
 _NOTHING_TRACED = "nothing was traced"
 
@@ -44,6 +45,26 @@ class Findings:
     """Advice that no rule of the whole profile gives."""
 
 
+class StepCode(Protocol):
+    """Facts of the step's code that take long; an inspection computes them when they are read."""
+
+    @property
+    def lowered(self) -> Modules | Unknown:
+        """The HLO modules of a step before optimisation."""
+
+    @property
+    def lowering_notes(self) -> tuple[str, ...]:
+        """Notes on what these modules leave out."""
+
+    @property
+    def ops(self) -> OpGraph | Unknown:
+        """The ops of the step's functions."""
+
+    @property
+    def grappler(self) -> GrapplerPasses:
+        """Contributions of Grappler's passes."""
+
+
 @dataclass(frozen=True, eq=False)
 class Evidence:
     """A recording with its traces; facts derived from them are computed once, when first asked for."""
@@ -54,6 +75,13 @@ class Evidence:
     """The trace of its steps; the facts below, except `completed`, exist only where there is one."""
     first_step_trace: Trace | None = None
     """The trace of its first step, if that had a session of its own."""
+    inspection: StepCode | None = None
+    """Facts of the step's code, if they are not in the recording."""
+
+    @property
+    def code(self) -> StepCode:
+        """The facts of the step's code; only dear analyses may read them."""
+        return self.recording if self.inspection is None else self.inspection
 
     def untraced(self, *metrics: str) -> Findings:
         """Return these metrics as unknown, since there is no trace."""

@@ -13,7 +13,7 @@ from pytest_tfperf.analysis.xla.counts import why_unknown
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.metrics import COUNT
 from pytest_tfperf.op_types import EAGER, FELL_BACK, WHY_OUTSIDE, computes
-from pytest_tfperf.recording import Cluster, Recording, StepGraph
+from pytest_tfperf.recording import Cluster, GrapplerPasses, Recording, StepGraph
 from pytest_tfperf.values import Column, Source, Table, Unknown, Value
 
 _NOT_SEEN = "no step was run for the graphs"
@@ -37,6 +37,13 @@ def analyse(evidence: Evidence) -> Findings:
     """Find what Grappler and XLA made of the step's graphs."""
     recording, known = evidence.completed, _known_executables(evidence)
     return Findings(values=graph_values(recording, known), tables=graph_tables(recording, known))
+
+
+def analyse_passes(evidence: Evidence) -> Findings:
+    """Find what each Grappler pass removed, and what the passes left."""
+    passes = evidence.code.grappler
+    tables = {"optimizers": optimizer_table(passes), "surviving": surviving_table(passes)}
+    return Findings(tables={key: table for key, table in tables.items() if table.rows})
 
 
 def _known_executables(evidence: Evidence) -> Mapping[str, HloModule] | None:
@@ -72,7 +79,6 @@ def graph_tables(
         "graph": _type_table(graph),
         "outside_xla": _outside_table(outside_xla(graph, recording.eager, executables)[1]),
     }
-    tables |= {"optimizers": optimizer_table(graph), "surviving": surviving_table(graph)}
     return {key: table for key, table in tables.items() if table.rows}
 
 
@@ -234,15 +240,15 @@ OPTIMIZERS = {
 }
 
 
-def optimizer_table(graph: StepGraph) -> Table:
+def optimizer_table(passes: GrapplerPasses) -> Table:
     """The optimisers without which the graph would have another number of ops, that which removes most first."""
-    with_all = graph.without.get("", 0)
+    with_all = passes.without.get("", 0)
     removed = {
-        option: n_ops - with_all for option, n_ops in graph.without.items() if n_ops != with_all
+        option: n_ops - with_all for option, n_ops in passes.without.items() if n_ops != with_all
     }
     order = sorted(removed, key=lambda option: (-removed[option], option))
     rows = [
-        (OPTIMIZERS.get(option, option), option, graph.without[option], removed[option])
+        (OPTIMIZERS.get(option, option), option, passes.without[option], removed[option])
         for option in order
     ]
     columns = [
@@ -254,10 +260,10 @@ def optimizer_table(graph: StepGraph) -> Table:
     return Table.of(f"Grappler's optimisers, offline: {with_all} ops with all", columns, rows)
 
 
-def surviving_table(graph: StepGraph) -> Table:
+def surviving_table(passes: GrapplerPasses) -> Table:
     """The ops that an optimiser could have taken out, those of one type, line and reason as one."""
-    found = Counter((op.op_type, op.line, op.why) for op in graph.surviving)
-    first = {(op.op_type, op.line, op.why): op.name for op in reversed(graph.surviving)}
+    found = Counter((op.op_type, op.line, op.why) for op in passes.leftovers)
+    first = {(op.op_type, op.line, op.why): op.name for op in reversed(passes.leftovers)}
     rows = [
         (op_type, n_ops, line, why, first[op_type, line, why])
         for (op_type, line, why), n_ops in found.most_common()

@@ -13,6 +13,7 @@ from pytest_tfperf.analysis.device import kernels, launches, op_profile, skew
 from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.host import calls, peak_memory
 from pytest_tfperf.analysis.input import batch_padding, capacity
+from pytest_tfperf.analysis.on_demand import Dear, OnDemand
 from pytest_tfperf.analysis.steps import shares
 from pytest_tfperf.analysis.steps.breakdown import Breakdown
 from pytest_tfperf.analysis.steps.detect import Steps
@@ -37,11 +38,16 @@ ANALYSES: tuple[Callable[[Evidence], Findings], ...] = (
     counts.analyse,
     compile_time.analyse,
     executables.analyse,
-    step_flops.analyse,
+    Dear(step_flops.analyse, metrics=("flops", "half_precision", "flops_utilization")),
     graph_ops.analyse,
-    step_code.analyse_padding,
-    step_code.analyse_alignment,
-    step_code.analyse_op_guide,
+    Dear(graph_ops.analyse_passes, tables=("optimizers", "surviving")),
+    Dear(
+        step_code.analyse_padding,
+        metrics=("padding_overhead", "mxu_padding_overhead"),
+        tables=("padding",),
+    ),
+    Dear(step_code.analyse_alignment, tables=("alignment",)),
+    Dear(step_code.analyse_op_guide, metrics=("op_guide_findings",), tables=("op_guide",)),
     batch_padding.analyse,
 )
 """Every analysis; each metric is a finding of exactly one."""
@@ -52,14 +58,30 @@ _MORE_THAN_NEEDED = 1.2
 """Buffers are given a fifth more steps to drain than they should take."""
 
 
-def profile_of(evidence: Evidence) -> Profile:
+def profile_of(evidence: Evidence, on_demand: OnDemand | None = None) -> Profile:
     """
     Return the profile that all analyses of the evidence make together.
+
+    Args:
+        evidence: All that is known.
+        on_demand: Runs dear analyses later that nobody asks for yet; by default all run now.
 
     Raises:
         TraceError: If the trace holds no step.
     """
-    return assembled(evidence, [analyse(evidence) for analyse in ANALYSES])
+    waiting = [
+        analyse
+        for analyse in ANALYSES
+        if isinstance(analyse, Dear) and on_demand is not None and on_demand.can_wait(analyse)
+    ]
+    findings = [
+        analyse.left_out()
+        if isinstance(analyse, Dear) and analyse in waiting
+        else analyse(evidence)
+        for analyse in ANALYSES
+    ]
+    profile = assembled(evidence, findings)
+    return profile if on_demand is None else on_demand.attached(profile, waiting)
 
 
 def assembled(evidence: Evidence, findings: Sequence[Findings]) -> Profile:

@@ -9,28 +9,11 @@ from typing import Any
 
 from pytest_tfperf.capture.batch_rows import batches_seen
 from pytest_tfperf.capture.elements import Elements
-from pytest_tfperf.compiler.lowering import Lowered, lower
-from pytest_tfperf.compiler.op_graph import op_graph
+from pytest_tfperf.capture.inspection import Depth, StepInspection
 from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.step_calls import Calls
-from pytest_tfperf.compiler.step_graph import step_graph
-from pytest_tfperf.recording import Modules, Recording
+from pytest_tfperf.recording import Recording, StepGraph
 from pytest_tfperf.values import Unknown
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Depth:
-    """
-    How large a step may be that is looked into after its windows, in nodes; None is any size.
-
-    `hlo` is for lowering it, `graphs` for its graphs; `optimizers` says that somebody asks what each of Grappler's did,
-    `op_guide` what breaks the op guide.
-    """
-
-    hlo: int | None
-    graphs: int | None
-    optimizers: bool = False
-    op_guide: bool = False
 
 
 @dataclass(slots=True)
@@ -57,24 +40,39 @@ class Observations:
     notes: list[str] = field(default_factory=list)
     conditions: list[str] = field(default_factory=list)
 
+    def inspection(
+        self, workload: Mapping[str, Any], max_seconds: float, depth: Depth
+    ) -> StepInspection:
+        """
+        Return what inspects the code of the steps, of a profile that has ended.
+
+        Args:
+            workload: Inputs and batch size of the steps.
+            max_seconds: Time limit of lowering.
+            depth: How thoroughly to inspect.
+        """
+        ended = None if self.trace else self.ended
+        return StepInspection(self.calls, self.probe, workload, max_seconds, depth, ended)
+
     def recording(
-        self,
-        name: str,
-        workload: Mapping[str, Any],
-        max_seconds: float,
-        depth: Depth,
-        **others: Any,
+        self, name: str, workload: Mapping[str, Any], graph: StepGraph | Unknown, **others: Any
     ) -> Recording:
-        """Of a profile that has ended; its functions are lowered and their graphs looked at, and nothing is run."""
-        lowered = lower(self.calls, workload, max_seconds, depth.hlo)
-        graph = step_graph(self.probe, depth.optimizers, depth.graphs)
-        ops = op_graph(self.probe, depth.op_guide)
+        """
+        Return the recording of a profile that has ended.
+
+        Args:
+            name: Name of the profile.
+            workload: Inputs and batch size of the steps.
+            graph: The step's graphs.
+            others: Further fields of the recording.
+        """
         elements = self.elements
         batches = (
             Unknown(elements.why)
             if elements.why
             else batches_seen(elements.kept, elements.data, elements.sampled)
         )
+        graph_notes = self.probe.calls.notes(self.calls)
         return Recording(
             name=name,
             trace=self.trace,
@@ -83,10 +81,8 @@ class Observations:
             blocks=tuple(self.blocks),
             step_seconds=tuple(self.step_seconds),
             epoch_gaps_s=tuple(self.epoch_gaps_s),
-            lowered=self._modules(lowered),
             cold=self.cold,
             graph=graph,
-            ops=ops,
             eager=tuple(
                 (op_type, line, count) for (op_type, line), count in self.probe.eager.items()
             ),
@@ -94,20 +90,6 @@ class Observations:
             settled=self.settled,
             instrumented=self.instrumented,
             ended=self.ended,
-            notes=tuple(
-                dict.fromkeys(
-                    (
-                        *self.notes,
-                        *self.conditions,
-                        *(() if isinstance(lowered, Unknown) else lowered.notes),
-                        *self.probe.calls.notes(self.calls),
-                    )
-                )
-            ),
+            notes=tuple(dict.fromkeys((*self.notes, *self.conditions, *graph_notes))),
             **others,
         )
-
-    def _modules(self, lowered: Lowered | Unknown) -> Modules | Unknown:
-        if not isinstance(lowered, Unknown):
-            return lowered.modules
-        return Unknown(self.ended) if self.trace is None and self.ended else lowered

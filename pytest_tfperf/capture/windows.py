@@ -18,7 +18,7 @@ from pytest_tfperf.capture.blocks import BlockTimer, mean_period_s, run_turns
 from pytest_tfperf.capture.elements import elements_to_keep
 from pytest_tfperf.capture.garbage_collector import garbage_held_off
 from pytest_tfperf.capture.new_executables import Executables
-from pytest_tfperf.capture.observations import Depth, Observations
+from pytest_tfperf.capture.observations import Observations
 from pytest_tfperf.capture.phases import Progress
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.capture.sessions import Session, StepMark, fetch_mark, read_session
@@ -27,7 +27,7 @@ from pytest_tfperf.compiler.probe import probed
 from pytest_tfperf.compiler.step_calls import calls_recorded
 from pytest_tfperf.machine.conditions import conditions_noted, is_traced
 from pytest_tfperf.machine.stopwatch import Stopwatch
-from pytest_tfperf.recording import Recording
+from pytest_tfperf.recording import Recording, StepGraph
 from pytest_tfperf.tf_runtime import fetch, least_block, sync_devices
 from pytest_tfperf.trace.events import runs_functions
 from pytest_tfperf.turns import Ready
@@ -162,7 +162,7 @@ class Windows:
             self._session = None
 
     def recording(
-        self, name: str, result: Any, workload: Mapping[str, Any], depth: Depth
+        self, name: str, result: Any, workload: Mapping[str, Any], graph: StepGraph | Unknown
     ) -> Recording:
         """
         Return the recording of a profile that has ended.
@@ -171,14 +171,13 @@ class Windows:
             name: Name of the profile.
             result: Result of the last step.
             workload: Signature of the step's input.
-            depth: Largest steps whose graphs are analysed.
+            graph: Graphs of the step.
         """
         late = self._executables.late
         return self.observations.recording(
             name,
             workload,
-            self.plan.max_seconds,
-            depth,
+            graph,
             n_steps=self._n_before_turns if self.enough else self.n_steps,
             n_epochs=self._n_epochs,
             compiled=None if late is None else tuple(sorted(late)),

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from pytest_tfperf.compiler.functions import Unsupported, reached_from
+from pytest_tfperf.compiler.functions import Function, Unsupported, reached_from
 from pytest_tfperf.compiler.grappler_ablation import optimizers_left_out
 from pytest_tfperf.compiler.grappler_leftovers import leftovers
 from pytest_tfperf.compiler.instances import Instance, instances, ops_in
 from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.xla_coverage import autoclusters, clusters_in
-from pytest_tfperf.recording import Cluster, GraphOp, StepGraph
+from pytest_tfperf.recording import Cluster, GraphOp, GrapplerPasses, StepGraph
 from pytest_tfperf.values import Unknown
 
 _LARGE = (
@@ -27,9 +28,26 @@ Measured: 0.4 ms a node with Keras models.
 """
 
 
-def step_graph(
-    probe: Probe, asked: bool = False, max_nodes: int | None = None
-) -> StepGraph | Unknown:
+Optimized = tuple[Function, Any, int]
+"""A function, its GraphDef after Grappler without XLA clusters, and how often a step calls it."""
+
+
+@dataclass(frozen=True, slots=True)
+class InspectedGraph:
+    """The graphs of a step, with what an inspection of Grappler's passes takes besides."""
+
+    graph: StepGraph | Unknown
+    """The graphs, or the reason why they are unknown."""
+    optimized: tuple[Optimized, ...] = ()
+    """The functions that Grappler optimised."""
+
+
+def step_graph(probe: Probe, max_nodes: int | None = None) -> StepGraph | Unknown:
+    """Return the graphs alone, as `inspect_graph` does."""
+    return inspect_graph(probe, max_nodes).graph
+
+
+def inspect_graph(probe: Probe, max_nodes: int | None = None) -> InspectedGraph:
     """
     Return the graphs of the functions called in the probe's step, or a reason why they are unknown.
 
@@ -37,25 +55,41 @@ def step_graph(
 
     Args:
         probe: Record of the step.
-        asked: Whether to run the Grappler ablation in larger graphs too.
         max_nodes: Largest number of nodes in the step's functions; None is any number.
     """
     if probe.why is not None or probe.calls.why is not None:
-        return Unknown(str(probe.why or probe.calls.why))
+        return InspectedGraph(Unknown(str(probe.why or probe.calls.why)))
     try:
         if max_nodes is not None:
             names = [function.name for function in probe.calls.functions.values()]
             n_nodes = sum(len(definition.node_def) for definition in reached_from(names))
             if n_nodes > max_nodes:
-                return Unknown(_LARGE.format(n_nodes))
-        return _graph_of(instances(probe), asked)
+                return InspectedGraph(Unknown(_LARGE.format(n_nodes)))
+        return _graph_of(instances(probe))
     except Unsupported as error:
-        return Unknown(str(error))
+        return InspectedGraph(Unknown(str(error)))
     except Exception as error:  # an error of TensorFlow's must not end the user's test
-        return Unknown(f"the step's graphs could not be read: {type(error).__name__}: {error}")
+        why = f"the step's graphs could not be read: {type(error).__name__}: {error}"
+        return InspectedGraph(Unknown(why))
 
 
-def _graph_of(found: Sequence[Instance], asked: bool) -> StepGraph:
+def grappler_passes(functions: Sequence[Optimized], asked: bool = False) -> GrapplerPasses:
+    """
+    Return what each Grappler pass contributed to functions, and what the passes left.
+
+    Args:
+        functions: The functions that Grappler optimised.
+        asked: Whether to run the ablation in larger graphs too.
+    """
+    try:
+        left = leftovers((function, graph) for function, graph, _ in functions)
+    except Exception:  # an error of TensorFlow's must not end the user's test
+        left = ()
+    without = optimizers_left_out([(function, runs) for function, _, runs in functions], asked)
+    return GrapplerPasses(without=without, leftovers=left)
+
+
+def _graph_of(found: Sequence[Instance]) -> InspectedGraph:
     auto = autoclusters() or any(instance.clustered is not None for instance in found)
     clusters: list[Cluster] = []
     outside: list[GraphOp] = []
@@ -67,19 +101,13 @@ def _graph_of(found: Sequence[Instance], asked: bool) -> StepGraph:
         outside += others * instance.runs
         before.update(_types(instance.before, instance.runs))
         after.update(_types(instance.after, instance.runs))
-    optimized = [
+    graph = StepGraph(before=before, after=after, clusters=tuple(clusters), outside=tuple(outside))
+    optimized = tuple(
         (instance.function, instance.unclustered, instance.runs)
         for instance in found
         if instance.function is not None and instance.unclustered is not None
-    ]
-    return StepGraph(
-        before=before,
-        after=after,
-        clusters=tuple(clusters),
-        outside=tuple(outside),
-        surviving=leftovers((function, graph) for function, graph, _ in optimized),
-        without=optimizers_left_out([(function, runs) for function, _, runs in optimized], asked),
     )
+    return InspectedGraph(graph, optimized)
 
 
 def _types(nodes: Iterable[Any], runs: int) -> Counter[str]:

@@ -90,10 +90,14 @@ class Registry:
             return profile
         from dataclasses import replace
 
+        from pytest_tfperf.analysis.on_demand import extended
+
         for name, function in self._functions.items():
             profile = replace(
                 profile,
-                metrics={**profile.metrics, name: _value(self.own[name], function, profile)},
+                metrics=extended(
+                    profile.metrics, {name: _value(self.own[name], function, profile)}
+                ),
             )
         return replace(profile, own=dict(self.own))
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pytest_tfperf.analysis.xla.programs import programs_of
+from pytest_tfperf.capture.inspection import StepInspection
 from pytest_tfperf.capture.sessions import read_session
-from pytest_tfperf.compiler.step_calls import Calls
 from pytest_tfperf.compiler.xla_fusion_dump import fusion_stages
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.export.formats import export_hlo, export_traces, shows_hlo
@@ -23,7 +23,7 @@ OPTIMIZED = "optimized"
 _DUMP_S = 120.0  # for a process that imports TensorFlow and compiles the step
 
 
-def export_profile(recording: Recording, calls: Calls, out: Path, stage: str) -> str:
+def export_profile(recording: Recording, inspection: StepInspection, out: Path, stage: str) -> str:
     """
     Write the timeline of a profile's trace (.json, .json.gz, .perfetto-trace, .pftrace), or its HLO at a stage (.txt, .dot, .svg);
     gives what it is.
@@ -35,7 +35,7 @@ def export_profile(recording: Recording, calls: Calls, out: Path, stage: str) ->
     if stage not in _STAGES:
         raise CaptureError(f"HLO has no stage {stage!r}; {nearest(stage, _STAGES)}")
     if shows_hlo(out):
-        export_hlo(_STAGES[stage](recording, calls), out)
+        export_hlo(_STAGES[stage](recording, inspection), out)
         return f"HLO, {stage}"
     export_traces([_trace(recording)], out)
     return "timeline"
@@ -49,7 +49,7 @@ def _trace(recording: Recording) -> Path:
     return recording.trace
 
 
-def _optimized(recording: Recording, _: Calls) -> list[HloModule]:
+def _optimized(recording: Recording, _: StepInspection) -> list[HloModule]:
     programs = [program for program in programs_of(read_session(_trace(recording))) if program.runs]
     if not programs:
         raise CaptureError(
@@ -58,8 +58,8 @@ def _optimized(recording: Recording, _: Calls) -> list[HloModule]:
     return [program.module for program in programs]
 
 
-def _unoptimized(recording: Recording, _: Calls) -> list[HloModule]:
-    lowered = recording.lowered
+def _unoptimized(_: Recording, inspection: StepInspection) -> list[HloModule]:
+    lowered = inspection.lowered
     if isinstance(lowered, Unknown) or not lowered:
         why = lowered.why if isinstance(lowered, Unknown) else ""
         raise CaptureError(f"the step has no HLO: {why or 'it calls no tf.function that computes'}")
@@ -70,15 +70,20 @@ def _unoptimized(recording: Recording, _: Calls) -> list[HloModule]:
     )
 
 
-def _before_fusion(recording: Recording, calls: Calls) -> list[HloModule]:
-    return [stage.before_module for stage in fusion_stages(calls, recording.workload, _DUMP_S)]
+def _before_fusion(recording: Recording, inspection: StepInspection) -> list[HloModule]:
+    return [
+        stage.before_module
+        for stage in fusion_stages(inspection.calls, recording.workload, _DUMP_S)
+    ]
 
 
-def _after_fusion(recording: Recording, calls: Calls) -> list[HloModule]:
-    return [stage.after_module for stage in fusion_stages(calls, recording.workload, _DUMP_S)]
+def _after_fusion(recording: Recording, inspection: StepInspection) -> list[HloModule]:
+    return [
+        stage.after_module for stage in fusion_stages(inspection.calls, recording.workload, _DUMP_S)
+    ]
 
 
-_STAGES: dict[str, Callable[[Recording, Calls], list[HloModule]]] = {
+_STAGES: dict[str, Callable[[Recording, StepInspection], list[HloModule]]] = {
     "unoptimized": _unoptimized,
     "before_fusion": _before_fusion,
     "after_fusion": _after_fusion,

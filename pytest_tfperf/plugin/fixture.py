@@ -328,14 +328,14 @@ class TfProfile:
             CaptureError: If there is no such profile or stage, or the step has no HLO at it.
             ExportError: If the file cannot be written, or Graphviz is missing.
         """
-        recording, calls = self._profiles.recording(name)
+        recording, inspection = self._profiles.recording(name)
         self._profiles.add_file(
-            recording.name, export_profile(recording, calls, Path(path), stage), Path(path)
+            recording.name, export_profile(recording, inspection, Path(path), stage), Path(path)
         )
 
     def results(self) -> list[tuple[Profile, tuple[Limit, ...]]]:
-        """Every profile, with the limits that hold for it."""
-        return list(self._profiles.results.values())
+        """Return every profile as far as it is known, with the limits that hold for it."""
+        return self._profiles.so_far()
 
     def close(self) -> None:
         """Stop whatever still runs and remove what is not kept."""

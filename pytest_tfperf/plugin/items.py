@@ -62,6 +62,7 @@ def new_profiler(
             keeps=child.keeps if child else lambda _: True,
             registry=registry,
             exclusive=_exclusive(child),
+            whole=_is_whole(item.config, options),
         )
         return TfProfile(settings)
     except (CaptureError, LimitError) as error:
@@ -133,6 +134,13 @@ def set_properties(item: pytest.Item, report: pytest.TestReport, record: Profile
         *found,
     ]
     report.user_properties[:] = item.user_properties
+
+
+def _is_whole(config: pytest.Config, options: Options) -> bool:
+    """Return whether all of a profile is shown, recorded, compared or sent to another process."""
+    shown = options.reports or options.summary or getattr(config.option, "xmlpath", None)
+    compared = options.baseline or options.update or options.against
+    return bool(shown or compared or _server(config))
 
 
 def _server(config: pytest.Config) -> ChildServer | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -11,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.analysis.evidence import Evidence
+from pytest_tfperf.analysis.on_demand import OnDemand, extended, so_far
 from pytest_tfperf.analysis.profile import profile_of, settling_steps
+from pytest_tfperf.capture.inspection import Depth, StepInspection
 from pytest_tfperf.capture.keras import KINDS, run_keras
 from pytest_tfperf.capture.keras_data import (
     KerasCall,
@@ -19,7 +22,6 @@ from pytest_tfperf.capture.keras_data import (
     keras_workload,
     sample_again,
 )
-from pytest_tfperf.capture.observations import Depth
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.capture.sessions import (
     Session,
@@ -32,7 +34,8 @@ from pytest_tfperf.capture.window_hooks import WindowHooks
 from pytest_tfperf.capture.windows import Windows
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.checks.limits import Limit
-from pytest_tfperf.compiler.lowering import UNASKED_NODES, lower
+from pytest_tfperf.compiler.lowering import UNASKED_NODES
+from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.retracing import traces_reported_to
 from pytest_tfperf.compiler.step_calls import Calls
 from pytest_tfperf.compiler.step_graph import UNASKED_NODES as UNASKED_GRAPH_NODES
@@ -44,7 +47,7 @@ from pytest_tfperf.recording import Recording
 from pytest_tfperf.results import Profile
 from pytest_tfperf.tf_runtime import load_tensorflow, warm_runtime
 from pytest_tfperf.turns import TurnClients
-from pytest_tfperf.values import Table, Unknown
+from pytest_tfperf.values import Table
 from pytest_tfperf.variants.comparison import CompareInProcesses
 
 __tracebackhide__ = True
@@ -83,6 +86,8 @@ class Settings:
     keeps: Callable[[str], bool] = lambda _: True
     registry: Registry = field(default_factory=Registry)
     exclusive: Exclusive = measuring_alone
+    whole: bool = False
+    """True if every analysis runs, since a report, a baseline or another process takes it all."""
 
 
 class Profiles:
@@ -91,7 +96,8 @@ class Profiles:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.results: dict[str, tuple[Profile, tuple[Limit, ...]]] = {}
-        self.recordings: dict[str, tuple[Recording, Calls]] = {}
+        self.recordings: dict[str, tuple[Recording, StepInspection]] = {}
+        self._on_demand: list[OnDemand] = []
         self.names: set[str] = set()
         self._folder = Path(tempfile.mkdtemp(prefix="tfperf-", dir=settings.scratch))
         self._open: list[Windows] = []
@@ -103,6 +109,9 @@ class Profiles:
         """Stop whatever still runs and remove what is not kept."""
         for windows in self._open:
             windows.close()
+        for on_demand in self._on_demand:
+            on_demand.close()
+        self._on_demand.clear()
         if not self._user_session and user_session_runs():
             stop_quietly()  # the test left a session of its own running
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -228,12 +237,13 @@ class Profiles:
         examples: float | None,
     ) -> Profile:
         """The profile of windows that have ended."""
-        recording = windows.recording(name, result, workload, _depth(wanted))
+        inspection = windows.observations.inspection(
+            workload, windows.plan.max_seconds, _depth(wanted)
+        )
+        recording = windows.recording(name, result, workload, inspection.graph)
         if examples is None:
             examples = workload.get("batch")
-        return self._store(
-            replace(recording, examples_per_step=examples), windows.observations.calls, wanted
-        )
+        return self._store(replace(recording, examples_per_step=examples), inspection, wanted)
 
     def finish_bare(self, trace: Path, name: str, calls: Calls, wanted: Wanted) -> Profile:
         """
@@ -242,18 +252,13 @@ class Profiles:
         Raises:
             TraceError: If there is no step in it.
         """
-        done = lower(calls, {}, self.settings.plan.max_seconds, _depth(wanted).hlo)
-        recording = Recording(
-            name=name,
-            trace=trace,
-            workload={},
-            bare=True,
-            lowered=done if isinstance(done, Unknown) else done.modules,
-            graph=Unknown(_BARE),
-            ops=Unknown(_BARE),
-            notes=() if isinstance(done, Unknown) else done.notes,
+        inspection = StepInspection(
+            calls, Probe(why=_BARE), {}, self.settings.plan.max_seconds, _depth(wanted)
         )
-        return self._store(recording, calls, wanted)
+        recording = Recording(
+            name=name, trace=trace, workload={}, bare=True, graph=inspection.graph
+        )
+        return self._store(recording, inspection, wanted)
 
     def add(self, profile: Profile, wanted: Wanted) -> None:
         """Keep a profile that was made in another process."""
@@ -262,7 +267,7 @@ class Profiles:
     def add_table(self, name: str, key: str, table: Table) -> None:
         """Give a profile one more table."""
         profile, limits = self.results[name]
-        self.results[name] = replace(profile, tables={**profile.tables, key: table}), limits
+        self.results[name] = replace(profile, tables=extended(profile.tables, {key: table})), limits
 
     def add_file(self, name: str, what: str, path: Path) -> None:
         """Say where a file of a profile lies."""
@@ -272,9 +277,9 @@ class Profiles:
             limits,
         )
 
-    def recording(self, name: str | None) -> tuple[Recording, Calls]:
+    def recording(self, name: str | None) -> tuple[Recording, StepInspection]:
         """
-        What was recorded under a name, or last, with the functions that its steps called.
+        Return the recording of a name, or the last one, with the inspection of its step.
 
         Raises:
             CaptureError: If there is nothing.
@@ -292,30 +297,37 @@ class Profiles:
             )
         return self.recordings[name]
 
-    def _store(self, recording: Recording, calls: Calls, wanted: Wanted) -> Profile:
-        trace = read_session(recording.trace) if recording.trace else None
-        cold = read_session(recording.cold) if recording.cold else None
+    def so_far(self) -> list[tuple[Profile, tuple[Limit, ...]]]:
+        """Return every profile with its limits; dear findings are in it if they were computed."""
+        return [(so_far(profile), limits) for profile, limits in self.results.values()]
+
+    def _store(self, recording: Recording, inspection: StepInspection, wanted: Wanted) -> Profile:
         notes = self.settings.notes + recording.notes
         asked = replace(
             recording,
             target_step_time_s=wanted.target_step_time,
             findings=wanted.findings,
             ignore_findings=wanted.ignore_findings,
+            notes=notes,
+            tpu=wanted.tpu,
         )
-        profile = self.settings.registry.measured(
-            profile_of(Evidence(replace(asked, notes=notes, tpu=wanted.tpu), trace, cold))
-        )
+        evidence = _evidence(asked, inspection)
+        on_demand = None
+        if not self.settings.whole:
+            on_demand = OnDemand(_asked(wanted), functools.partial(_evidence, asked, inspection))
+            self._on_demand.append(on_demand)
+        profile = self.settings.registry.measured(profile_of(evidence, on_demand))
         self.results[recording.name] = profile, wanted.limits
-        self.recordings[recording.name] = recording, calls
+        self.recordings[recording.name] = recording, inspection
         if (
-            trace is not None
+            evidence.trace is not None
             and self.settings.keep is not None
             and self.settings.keeps(recording.name)
         ):
             self.add_file(
                 recording.name,
                 "trace",
-                keep_trace(Path(trace.path), self.settings.keep, recording.name),
+                keep_trace(Path(evidence.trace.path), self.settings.keep, recording.name),
             )
         return self.results[recording.name][0]
 
@@ -329,8 +341,25 @@ class Profiles:
         )
 
 
+def _evidence(recording: Recording, inspection: StepInspection) -> Evidence:
+    """Read the traces of a recording."""
+    trace = read_session(recording.trace) if recording.trace else None
+    first = read_session(recording.cold) if recording.cold else None
+    return Evidence(recording, trace, first, inspection)
+
+
+def _asked(wanted: Wanted) -> set[str]:
+    """Return the metrics and tables that a test asks for."""
+    asked = {limit.metric.name for limit in wanted.limits}
+    if wanted.findings or wanted.ignore_findings:
+        asked.add("op_guide_findings")
+    if asked.intersection(_FROM_GRAPPLER):
+        asked |= {"optimizers", "surviving"}
+    return asked
+
+
 def _depth(wanted: Wanted) -> Depth:
-    """Large steps are looked into only where a limit needs it."""
+    """Return how thoroughly to inspect; a large step only where a limit needs it."""
     return Depth(
         hlo=None if wanted.asks_for(_FROM_HLO) else UNASKED_NODES,
         graphs=None if wanted.asks_for(_FROM_GRAPHS) else UNASKED_GRAPH_NODES,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pytest_tfperf.analysis.device.roofline import flops_utilization
@@ -30,16 +31,17 @@ def analyse(evidence: Evidence) -> Findings:
         return evidence.untraced("flops", "half_precision", "flops_utilization")
     values = work_values(_programs(evidence))
     utilization = _utilization(evidence, values["flops"].number)
-    return Findings(values={**values, "flops_utilization": utilization})
+    return Findings(
+        values={**values, "flops_utilization": utilization}, notes=evidence.code.lowering_notes
+    )
 
 
 def _programs(evidence: Evidence) -> Programs | Unknown:
     """Return the modules of a step: as it was lowered, else as the executables of a bare trace."""
-    recording = evidence.recording
-    lowered = recording.lowered
+    recording, lowered = evidence.recording, evidence.code.lowered
     if recording.bare and (isinstance(lowered, Unknown) or not lowered):
         return traced_programs(evidence.costs, evidence.xla, evidence.runs_executor)
-    return lowered_programs(recording, evidence.eager_ops[1])
+    return lowered_programs(replace(recording, lowered=lowered), evidence.eager_ops[1])
 
 
 def _utilization(evidence: Evidence, flops: float | None) -> Value:

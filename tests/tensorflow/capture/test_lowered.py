@@ -29,7 +29,7 @@ def recordings(monkeypatch):
     monkeypatch.setattr(
         profiles,
         "profile_of",
-        lambda evidence: (seen.append(evidence.recording), original(evidence))[1],
+        lambda evidence, later: (seen.append(evidence), original(evidence, later))[1],
     )
     return seen
 
@@ -76,8 +76,8 @@ def training(batch, name="f32"):
 
 def test_calls_of_a_step(profile, recordings):
     profile(step, DATA)
-    assert of_step(recordings[0].lowered) == ONCE
-    assert not isinstance(recordings[0].lowered, Unknown)
+    assert of_step(recordings[0].code.lowered) == ONCE
+    assert not isinstance(recordings[0].code.lowered, Unknown)
 
 
 def test_a_loop_of_the_user_s_own_and_a_second_profile(profile, recordings):
@@ -85,18 +85,21 @@ def test_a_loop_of_the_user_s_own_and_a_second_profile(profile, recordings):
         step(batch)
     for batch in profile.steps(DATA, name="second"):
         step(step(batch))
-    assert [of_step(recording.lowered) for recording in recordings] == [ONCE, [(ONCE[0][0], 2)]]
+    assert [of_step(recording.code.lowered) for recording in recordings] == [
+        ONCE,
+        [(ONCE[0][0], 2)],
+    ]
 
 
 def test_calls_that_hold_several_steps(profile, recordings):
     profile(lambda x: [step(x), step(x), step(x)], DATA, steps_per_call=3)
-    assert of_step(recordings[0].lowered) == ONCE
+    assert of_step(recordings[0].code.lowered) == ONCE
 
 
 def test_an_iterator_in_the_function_of_a_step(profile, recordings):
     elements = iter(tf.data.Dataset.from_tensors(tf.ones(4)).repeat().batch(3, drop_remainder=True))
     profile(tf.function(lambda: next(elements) @ W))
-    assert of_step(recordings[0].lowered) == ONCE
+    assert of_step(recordings[0].code.lowered) == ONCE
 
 
 @pytest.mark.parametrize("jit", [False, True])
@@ -104,7 +107,7 @@ def test_an_iterator_in_the_function_of_a_step(profile, recordings):
 def test_keras_fit_in_its_precision(short, recordings, jit, dtype, name):
     model = model_of(dtype, jit_compile=jit)
     short.fit(model, X[:40], Y[:40], batch_size=8, verbose=0)
-    assert of_step(recordings[0].lowered) == [(training(8, name), 1)]
+    assert of_step(recordings[0].code.lowered) == [(training(8, name), 1)]
 
 
 @pytest.mark.parametrize("method", ["fit", "evaluate", "predict"])
@@ -115,9 +118,11 @@ def test_an_execution_of_several_batches_counts_for_one_step(short, recordings, 
         model, data, verbose=0, **({"shuffle": False} if method == "fit" else {})
     )
     if method == "predict":  # one function for all its batches
-        assert of_step(recordings[0].lowered) == [(sorted(forward(6) * 3), pytest.approx(1 / 3))]
+        assert of_step(recordings[0].code.lowered) == [
+            (sorted(forward(6) * 3), pytest.approx(1 / 3))
+        ]
     else:
-        assert of_step(recordings[0].lowered) == [
+        assert of_step(recordings[0].code.lowered) == [
             (training(6) if method == "fit" else forward(6), 1)
         ]
 
@@ -127,7 +132,7 @@ def test_keras_loops_without_training(short, recordings, method):
     getattr(short, method)(
         model_of(), X[:48], *([Y[:48]] if method == "evaluate" else []), batch_size=8, verbose=0
     )
-    assert of_step(recordings[0].lowered) == [(forward(8), 1)]
+    assert of_step(recordings[0].code.lowered) == [(forward(8), 1)]
 
 
 @pytest.mark.filterwarnings("ignore:Your input ran out of data")
@@ -136,7 +141,7 @@ def test_the_end_of_data_of_unknown_length_is_no_step(short, recordings, per_exe
     data = tf.data.Dataset.from_tensor_slices((X[:6], Y[:6])).batch(2).filter(lambda x, y: True)
     short.fit(model_of(steps_per_execution=per_execution), data, epochs=6, verbose=0, shuffle=False)
     assert (
-        "of unknown size, (None, 8, 8, 3)" in recordings[0].lowered.why
+        "of unknown size, (None, 8, 8, 3)" in recordings[0].code.lowered.why
     )  # the filter might change the batch
     fixed = (
         tf.data.Dataset.from_tensor_slices((X[:6], Y[:6]))
@@ -151,7 +156,7 @@ def test_the_end_of_data_of_unknown_length_is_no_step(short, recordings, per_exe
         shuffle=False,
         name="fixed",
     )
-    assert of_step(recordings[1].lowered) == [(training(2), 1)]
+    assert of_step(recordings[1].code.lowered) == [(training(2), 1)]
 
 
 @pytest.mark.parametrize(
@@ -166,11 +171,15 @@ def test_the_end_of_data_of_unknown_length_is_no_step(short, recordings, per_exe
 def test_a_map_after_the_batch_changes_what_a_step_computes(short, recordings, change, batch):
     data = tf.data.Dataset.from_tensor_slices((X[:72], Y[:72])).batch(6).map(change)
     short.fit(model_of(), data, verbose=0, shuffle=False)
-    assert recordings[0].workload["batch"] == recordings[0].examples_per_step == batch
+    assert (
+        recordings[0].recording.workload["batch"]
+        == recordings[0].recording.examples_per_step
+        == batch
+    )
     if batch is None:
-        assert "of unknown size" in recordings[0].lowered.why
+        assert "of unknown size" in recordings[0].code.lowered.why
     else:
-        assert of_step(recordings[0].lowered) == [(training(batch), 1)]
+        assert of_step(recordings[0].code.lowered) == [(training(batch), 1)]
 
 
 def test_validation_between_epochs_is_not_the_step_s(short, recordings):
@@ -183,7 +192,7 @@ def test_validation_between_epochs_is_not_the_step_s(short, recordings):
         validation_data=(X[:16], Y[:16]),
         verbose=0,
     )
-    assert of_step(recordings[0].lowered) == [(training(4), 1)]
+    assert of_step(recordings[0].code.lowered) == [(training(4), 1)]
 
 
 def test_bracketed_steps(profile, recordings):
@@ -193,20 +202,20 @@ def test_bracketed_steps(profile, recordings):
             step(DATA[0])
             with trace.step():
                 step(DATA[0])
-    assert of_step(recordings[0].lowered) == ONCE
+    assert of_step(recordings[0].code.lowered) == ONCE
 
 
 def test_the_marker_alone(profile, recordings):
     with profile.whole_body():
         for batch in DATA:
             step(batch)
-    assert of_step(recordings[0].lowered) == ONCE
+    assert of_step(recordings[0].code.lowered) == ONCE
 
 
 def test_the_marker_alone_around_a_keras_loop(short, recordings):
     with short.whole_body():
         model_of().fit(X[:64], Y[:64], batch_size=8, verbose=0)
-    assert of_step(recordings[0].lowered) == [(training(8), 1)]
+    assert of_step(recordings[0].code.lowered) == [(training(8), 1)]
     assert ConcreteFunction._call_flat is UNTOUCHED
 
 
@@ -215,7 +224,7 @@ def test_steps_that_a_test_marked_itself_are_not_guessed_at(profile, recordings)
         for number in range(3):
             with tf.profiler.experimental.Trace("mine", step_num=number, _r=1):
                 step(step(DATA[0]))
-    assert "which functions a step calls" in recordings[0].lowered.why
+    assert "which functions a step calls" in recordings[0].code.lowered.why
 
 
 @pytest.mark.parametrize(
@@ -224,9 +233,9 @@ def test_steps_that_a_test_marked_itself_are_not_guessed_at(profile, recordings)
 def test_large_steps_are_lowered_where_a_limit_needs_it(profile, recordings, monkeypatch, limits):
     monkeypatch.setattr(profiles, "UNASKED_NODES", 2)
     profile(step, DATA, limits={"max_retraces": 0})
-    assert "asks for it" in recordings[0].lowered.why
+    assert "asks for it" in recordings[0].code.lowered.why
     profile(step, DATA, name="asked", limits=limits)
-    assert of_step(recordings[1].lowered) == ONCE
+    assert of_step(recordings[1].code.lowered) == ONCE
 
 
 def test_the_marker_alone_and_bracketed_steps_have_the_same_bound(profile, recordings, monkeypatch):
@@ -235,17 +244,17 @@ def test_the_marker_alone_and_bracketed_steps_have_the_same_bound(profile, recor
         step(DATA[0])
     with profile.trace(name="asked", limits={"max_flops": 1e9}) as trace, trace.step():
         step(DATA[0])
-    assert "asks for it" in recordings[0].lowered.why
-    assert of_step(recordings[1].lowered) == ONCE
+    assert "asks for it" in recordings[0].code.lowered.why
+    assert of_step(recordings[1].code.lowered) == ONCE
 
 
 def test_steps_that_differ_say_so(profile, recordings):
     turns = iter(range(1000))
     profile(lambda x: step(x) if next(turns) % 3 else step(step(x)), DATA)
-    assert of_step(recordings[0].lowered) == ONCE
+    assert of_step(recordings[0].code.lowered) == ONCE
     assert [
         note
-        for note in recordings[0].notes
+        for note in recordings[0].code.lowering_notes
         if note.startswith("2 of 6 traced steps call other functions")
     ]
 
@@ -259,7 +268,7 @@ def test_steps_that_differ_say_so(profile, recordings):
 )
 def test_steps_that_cannot_be_lowered_say_why(profile, recordings, run, said):
     profile(run, DATA)
-    assert said in recordings[0].lowered.why
+    assert said in recordings[0].code.lowered.why
 
 
 def test_windows_that_were_cut_off_before_a_trace_say_so(profile, recordings):
@@ -267,7 +276,7 @@ def test_windows_that_were_cut_off_before_a_trace_say_so(profile, recordings):
         step(batch)
         if number == 5:
             break
-    assert "was left after 5 steps" in recordings[0].lowered.why
+    assert "was left after 5 steps" in recordings[0].code.lowered.why
 
 
 def test_a_second_round_that_is_cut_off_leaves_the_first_one_s_functions(
@@ -281,7 +290,7 @@ def test_a_second_round_that_is_cut_off_leaves_the_first_one_s_functions(
             break
         step(batch)
     assert len(profile.profile.steps) == 6
-    assert of_step(recordings[0].lowered) == ONCE
+    assert of_step(recordings[0].code.lowered) == ONCE
 
 
 @pytest.mark.parametrize("at", [2, 18, 22])
@@ -297,7 +306,7 @@ def test_an_error_in_any_window_puts_tensorflow_back(profile, recordings, at):
         profile(failing, DATA)
     assert ConcreteFunction._call_flat is UNTOUCHED
     profile(step, DATA, name="next")
-    assert of_step(recordings[0].lowered) == ONCE
+    assert of_step(recordings[0].code.lowered) == ONCE
 
 
 def test_a_profile_changes_the_model_as_the_loop_alone_does(short, recordings):
@@ -306,7 +315,7 @@ def test_a_profile_changes_the_model_as_the_loop_alone_does(short, recordings):
     plain.fit(X[:64], Y[:64], batch_size=8, verbose=0, shuffle=False)
     with short.whole_body():
         profiled.fit(X[:64], Y[:64], batch_size=8, verbose=0, shuffle=False)
-    assert products(recordings[0].lowered[0][0])
+    assert products(recordings[0].code.lowered[0][0])
     for one, other in zip(plain.get_weights(), profiled.get_weights(), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5)  # threads may add up in another order
     assert profiled.optimizer.iterations.numpy() == 8

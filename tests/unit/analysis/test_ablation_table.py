@@ -4,11 +4,11 @@ from helpers.tables import cells
 from pytest_tfperf.analysis.graph_ops import OPTIMIZERS, optimizer_table, surviving_table
 from pytest_tfperf.compiler.grappler_ablation import DEFAULT_OFF, DEFAULT_ON
 from pytest_tfperf.compiler.grappler_options import TOGGLES
-from pytest_tfperf.recording import GraphOp, StepGraph
+from pytest_tfperf.recording import GraphOp, GrapplerPasses
 
 
-def graph(without=None, surviving=()):
-    return StepGraph(before={}, after={}, without=without or {}, surviving=surviving)
+def passes(without=None, leftovers=()):
+    return GrapplerPasses(without=without or {}, leftovers=leftovers)
 
 
 def test_only_what_made_a_difference_is_listed_the_largest_first():
@@ -19,7 +19,7 @@ def test_only_what_made_a_difference_is_listed_the_largest_first():
         "arithmetic_optimization": 30,
         "auto_mixed_precision": 7,
     }
-    table = optimizer_table(graph(without))
+    table = optimizer_table(passes(without))
     assert table.title == "Grappler's optimisers, offline: 10 ops with all"
     assert table.rows == (
         ("arithmetic", "arithmetic_optimization", 30, 20),
@@ -29,13 +29,13 @@ def test_only_what_made_a_difference_is_listed_the_largest_first():
 
 
 def test_equal_differences_stand_in_the_order_of_their_options():
-    table = optimizer_table(graph({"": 1, "remapping": 2, "constant_folding": 2}))
+    table = optimizer_table(passes({"": 1, "remapping": 2, "constant_folding": 2}))
     assert cells(table, "option") == ["constant_folding", "remapping"]
 
 
 @pytest.mark.parametrize("without", [{}, {"": 5}, {"": 5, "remapping": 5}])
 def test_without_a_difference_there_is_no_row(without):
-    assert optimizer_table(graph(without)).rows == ()
+    assert optimizer_table(passes(without)).rows == ()
 
 
 def test_every_optimiser_that_is_left_out_has_a_name_and_every_name_is_an_option():
@@ -48,8 +48,8 @@ def test_survivors_of_one_type_line_and_reason_are_one_row_with_the_first_name()
 
     check = GraphOp(name="check", op_type="CheckNumerics", line=None, why="debugging")
     table = surviving_table(
-        graph(
-            surviving=(check, product("a"), product("b"), product("c", "model.py:4"), product("d"))
+        passes(
+            leftovers=(check, product("a"), product("b"), product("c", "model.py:4"), product("d"))
         )
     )
     assert table.rows == (
@@ -60,4 +60,4 @@ def test_survivors_of_one_type_line_and_reason_are_one_row_with_the_first_name()
 
 
 def test_no_survivors_no_rows():
-    assert surviving_table(graph()).rows == ()
+    assert surviving_table(passes()).rows == ()

@@ -1,0 +1,147 @@
+"""Dear analyses, which run when somebody asks for their findings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from pytest_tfperf.analysis.evidence import Evidence, Findings
+from pytest_tfperf.analysis.trace_errors import faults, without_incomplete
+from pytest_tfperf.results import Profile
+from pytest_tfperf.values import Table, Value
+
+NOT_COMPUTED = "not computed: no limit, report or baseline asks for it"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Dear:
+    """An analysis that takes long, left out of a profile unless somebody asks for its findings."""
+
+    analyse: Callable[[Evidence], Findings]
+    """The analysis."""
+    metrics: tuple[str, ...] = ()
+    """All metrics that it produces."""
+    tables: tuple[str, ...] = ()
+    """All tables that it may produce."""
+
+    def __call__(self, evidence: Evidence) -> Findings:
+        """Run the analysis."""
+        return self.analyse(evidence)
+
+    def left_out(self) -> Findings:
+        """Return its metrics as unknown."""
+        return Findings(values={name: Value.unknown(name, NOT_COMPUTED) for name in self.metrics})
+
+
+class OnDemand:
+    """The dear analyses of one profile that have not run."""
+
+    def __init__(self, asked: Collection[str], evidence: Callable[[], Evidence]) -> None:
+        """
+        Wait for somebody to ask.
+
+        Args:
+            asked: Metrics and tables that are asked for already.
+            evidence: Gives the evidence anew, so that a profile does not hold its trace.
+        """
+        self._asked, self._evidence = asked, evidence
+        self._waiting: list[Dear] = []
+        self._values: dict[str, Value] = {}
+        self._tables: dict[str, Table] = {}
+
+    def can_wait(self, analysis: Dear) -> bool:
+        """Return whether nobody asks for an analysis now."""
+        return not any(name in self._asked for name in (*analysis.metrics, *analysis.tables))
+
+    def attached(self, profile: Profile, waiting: Sequence[Dear]) -> Profile:
+        """Return the profile with findings of the waiting analyses that come when they are read."""
+        self._waiting = list(waiting)
+        self._values, self._tables = dict(profile.metrics), dict(profile.tables)
+        return replace(
+            profile,
+            metrics=Demanded(self._values, self.compute),
+            tables=Demanded(self._tables, self.compute),
+        )
+
+    def compute(self, name: str | None) -> None:
+        """Run the analysis that may find this metric or table; with None run all."""
+        for analysis in list(self._waiting):
+            if name is None or name in (*analysis.metrics, *analysis.tables):
+                self._waiting.remove(analysis)
+                evidence = self._evidence()
+                found = analysis(evidence)
+                incomplete = faults(evidence.trace) if evidence.trace else ()
+                self._values.update(without_incomplete(found.values, incomplete))
+                self._tables.update(found.tables)
+
+    def close(self) -> None:
+        """Leave out for good what nobody has asked for."""
+        self._waiting.clear()
+
+
+class Demanded(Mapping[str, T]):
+    """Findings by name; those of waiting analyses are computed when they are read."""
+
+    def __init__(
+        self,
+        known: Mapping[str, T],
+        compute: Callable[[str | None], None],
+        more: Mapping[str, T] | None = None,
+    ) -> None:
+        """
+        Read from what is known.
+
+        Args:
+            known: Findings so far; `compute` adds to it.
+            compute: Runs the analysis that may find a name, or all with None.
+            more: Findings from elsewhere, which go before.
+        """
+        self._known, self._compute, self._more = known, compute, more or {}
+
+    def __getitem__(self, name: str) -> T:
+        if name in self._more:
+            return self._more[name]
+        self._compute(name)
+        return self._known[name]
+
+    def __contains__(self, name: object) -> bool:
+        if name not in self.so_far() and isinstance(name, str):
+            self._compute(name)
+        return name in self.so_far()
+
+    def __iter__(self) -> Iterator[str]:
+        self._compute(None)
+        return iter(self.so_far())
+
+    def __len__(self) -> int:
+        self._compute(None)
+        return len(self.so_far())
+
+    def __repr__(self) -> str:
+        return repr(self.so_far())
+
+    def so_far(self) -> dict[str, T]:
+        """Return what is known, without computing anything."""
+        return {**self._known, **self._more}
+
+    def extended(self, more: Mapping[str, T]) -> Demanded[T]:
+        """Return these findings and more."""
+        return Demanded(self._known, self._compute, {**self._more, **more})
+
+
+def extended(found: Mapping[str, T], more: Mapping[str, T]) -> Mapping[str, T]:
+    """Return findings of a profile and more, without computing anything."""
+    return found.extended(more) if isinstance(found, Demanded) else {**found, **more}
+
+
+def so_far(profile: Profile) -> Profile:
+    """Return the profile with the findings that are known now, as plain values."""
+    metrics, tables = profile.metrics, profile.tables
+    return replace(
+        profile,
+        metrics=metrics.so_far() if isinstance(metrics, Demanded) else metrics,
+        tables=tables.so_far() if isinstance(tables, Demanded) else tables,
+    )

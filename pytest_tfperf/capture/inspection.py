@@ -1,0 +1,94 @@
+"""Inspection of a step's code after its windows: graphs, ops and HLO; nothing is run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from pytest_tfperf.compiler.lowering import Lowered, lower
+from pytest_tfperf.compiler.op_graph import op_graph
+from pytest_tfperf.compiler.probe import Probe
+from pytest_tfperf.compiler.step_calls import Calls
+from pytest_tfperf.compiler.step_graph import InspectedGraph, grappler_passes, inspect_graph
+from pytest_tfperf.recording import GrapplerPasses, Modules, OpGraph, StepGraph
+from pytest_tfperf.values import Unknown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Depth:
+    """How thoroughly a step is inspected."""
+
+    hlo: int | None
+    """Nodes of the largest step that is lowered; None for any size."""
+    graphs: int | None
+    """Nodes of the largest step whose graphs are made; None for any size."""
+    optimizers: bool = False
+    """True if somebody asks what each Grappler pass did."""
+    op_guide: bool = False
+    """True if somebody asks for the ops, also those of a large step."""
+
+
+class StepInspection:
+    """The code of one profile's steps; each fact is computed when it is first read."""
+
+    def __init__(
+        self,
+        calls: Calls,
+        probe: Probe,
+        workload: Mapping[str, Any],
+        max_seconds: float,
+        depth: Depth,
+        ended: str | None = None,
+    ) -> None:
+        """
+        Inspect nothing yet.
+
+        Args:
+            calls: The functions that the traced steps called.
+            probe: The record of the step after them.
+            workload: Inputs and batch size of the steps.
+            max_seconds: Time limit of lowering.
+            depth: How thoroughly to inspect.
+            ended: The reason why there are no traced steps, if there are none.
+        """
+        self.calls, self.depth = calls, depth
+        self._probe, self._workload, self._ended = probe, workload, ended
+        self._max_seconds = max_seconds
+
+    @property
+    def graph(self) -> StepGraph | Unknown:
+        """The graphs of the probe's step."""
+        return self._inspected.graph
+
+    @cached_property
+    def ops(self) -> OpGraph | Unknown:
+        """The ops of the functions that the probe's step called."""
+        return op_graph(self._probe, self.depth.op_guide)
+
+    @cached_property
+    def grappler(self) -> GrapplerPasses:
+        """Contribution of each Grappler pass, and what they left."""
+        return grappler_passes(self._inspected.optimized, self.depth.optimizers)
+
+    @property
+    def lowered(self) -> Modules | Unknown:
+        """The HLO modules of a step before optimisation."""
+        found = self._lowering
+        if not isinstance(found, Unknown):
+            return found.modules
+        return Unknown(self._ended) if self._ended else found
+
+    @property
+    def lowering_notes(self) -> tuple[str, ...]:
+        """Notes on what the HLO modules leave out."""
+        return () if isinstance(self._lowering, Unknown) else self._lowering.notes
+
+    @cached_property
+    def _inspected(self) -> InspectedGraph:
+        return inspect_graph(self._probe, self.depth.graphs)
+
+    @cached_property
+    def _lowering(self) -> Lowered | Unknown:
+        return lower(self.calls, self._workload, self._max_seconds, self.depth.hlo)

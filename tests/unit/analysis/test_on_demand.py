@@ -1,0 +1,194 @@
+"""Dear analyses run when somebody asks for their findings, and not before."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from helpers.traces import SYNTHETIC
+
+from pytest_tfperf.analysis import profile
+from pytest_tfperf.analysis.evidence import Evidence
+from pytest_tfperf.analysis.on_demand import NOT_COMPUTED, Dear, OnDemand, extended, so_far
+from pytest_tfperf.errors import UnknownMetric
+from pytest_tfperf.metrics import METRICS
+from pytest_tfperf.recording import GrapplerPasses, OpGraph, OpNode, Recording
+from pytest_tfperf.results import Profile
+from pytest_tfperf.trace.xspace import read_trace
+from pytest_tfperf.values import Column, Source, Table, Unknown, Value
+
+RECORDING = Recording(name="step", trace=None, workload={}, ignore_findings=("TPU_OPS",))
+DEAR = [analysis for analysis in profile.ANALYSES if isinstance(analysis, Dear)]
+DEAR_METRICS = {name for analysis in DEAR for name in analysis.metrics}
+COLUMNS = (Column("a", "a"),)
+
+
+class Code:
+    """The code of a step, which notes what is read of it."""
+
+    lowering_notes = ("1 of 3 traced steps calls other functions",)
+
+    def __init__(self):
+        self.read = []
+
+    @property
+    def lowered(self):
+        self.read.append("lowered")
+        return ()
+
+    @property
+    def ops(self):
+        self.read.append("ops")
+        return OpGraph(ops=(OpNode(name="x", op_type="AddV2"),))
+
+    @property
+    def grappler(self):
+        self.read.append("grappler")
+        return GrapplerPasses(without={"": 3, "remapping": 5})
+
+
+def evidence_of(code):
+    trace = read_trace(SYNTHETIC / "c1_cpu_basic.xplane.pb")
+    return Evidence(RECORDING, trace, None, code)
+
+
+def waiting(asked=()):
+    """A profile for which only what is asked for is computed, its code, and its demands."""
+    code = Code()
+    on_demand = OnDemand(asked, lambda: evidence_of(code))
+    return profile.profile_of(evidence_of(code), on_demand), code, on_demand
+
+
+def whole():
+    return profile.profile_of(evidence_of(Code()))
+
+
+def test_what_nobody_asks_for_is_not_computed():
+    found, code, _ = waiting()
+    known = so_far(found)
+    assert code.read == []
+    assert {known.metrics[name].why for name in DEAR_METRICS} == {NOT_COMPUTED}
+    assert set(known.metrics) == set(METRICS)
+    assert "optimizers" not in known.tables
+    assert known.value("step_time") == whole().value("step_time")
+
+
+@pytest.mark.parametrize("name", sorted(DEAR_METRICS))
+def test_a_dear_metric_is_computed_when_it_is_read(name):
+    found, code, _ = waiting()
+    assert found.value(name) == whole().value(name)
+    assert code.read
+    read = list(code.read)
+    found.value(name)
+    assert code.read == read
+
+
+def test_an_attribute_gives_the_number_or_the_reason():
+    found, _, _ = waiting()
+    with pytest.raises(UnknownMetric, match="half_precision is unknown: the step has no matrix"):
+        _ = found.half_precision
+    assert found.flops == 0
+
+
+def test_a_dear_table_is_computed_when_it_is_read_or_looked_for():
+    found, code, _ = waiting()
+    assert found.tables["optimizers"] == whole().tables["optimizers"]
+    assert set(code.read) == {"grappler"}
+    assert "surviving" not in found.tables
+    assert found.tables.get("padding") is None
+    with pytest.raises(KeyError):
+        found.tables["no such table"]
+
+
+def test_one_dear_analysis_does_not_run_another():
+    found, code, _ = waiting()
+    found.value("op_guide_findings")
+    assert set(code.read) == {"ops"}
+    assert so_far(found).metrics["flops"].why == NOT_COMPUTED
+
+
+@pytest.mark.parametrize(
+    ("asked", "read"),
+    [
+        ({"flops"}, {"lowered"}),
+        ({"half_precision", "xla_launches"}, {"lowered"}),
+        ({"op_guide_findings"}, {"ops"}),
+        ({"padding_overhead"}, {"lowered", "ops"}),
+        ({"optimizers"}, {"grappler"}),
+        ({"step_time", "graph_ops"}, set()),
+    ],
+)
+def test_what_a_limit_asks_for_is_there_at_once(asked, read):
+    found, code, _ = waiting(asked)
+    assert set(code.read) == read
+    for name in asked & set(METRICS):
+        assert so_far(found).metrics[name] == whole().metrics[name]
+
+
+def test_a_profile_of_which_all_is_read_is_the_same_as_one_of_all_analyses():
+    found, _, _ = waiting()
+    assert json.loads(json.dumps(found.to_json()))["metrics"] == whole().to_json()["metrics"]
+    assert dict(found.tables) == dict(whole().tables)
+    assert len(found.metrics) == len(METRICS)
+    everything, _, _ = waiting({*METRICS, *(key for one in DEAR for key in one.tables)})
+    assert so_far(everything) == whole()
+
+
+def test_notes_on_the_code_come_with_the_analysis_that_needs_them():
+    assert Code.lowering_notes[0] in whole().notes
+    assert Code.lowering_notes[0] not in waiting()[0].notes
+    assert Code.lowering_notes[0] in waiting({"flops"})[0].notes
+
+
+def test_after_its_end_a_profile_has_what_was_computed():
+    found, code, on_demand = waiting()
+    assert found.flops == 0
+    on_demand.close()
+    read = list(code.read)
+    assert found.flops == 0
+    assert found.value("op_guide_findings").why == NOT_COMPUTED
+    assert "op_guide" not in found.tables
+    assert code.read == read
+    assert NOT_COMPUTED in json.dumps(found.to_json())
+
+
+def test_adding_to_a_profile_computes_nothing():
+    found, code, _ = waiting()
+    table = Table.of("mine", COLUMNS, [("x",)])
+    value = Value(number=1.0, unit="count", source=Source.OWN)
+    more = replace(
+        found,
+        tables=extended(found.tables, {"mine": table}),
+        metrics=extended(found.metrics, {"own": value}),
+    )
+    assert code.read == []
+    assert so_far(more).tables["mine"] == table
+    assert more.value("own") == value
+    assert more.flops == 0
+    assert "own" in more.metrics
+    assert "own" not in found.metrics
+    plain = Profile(name="", metrics={})
+    assert extended(plain.tables, {"mine": table}) == {"mine": table}
+    assert so_far(plain) == plain
+
+
+def test_every_dear_analysis_declares_what_it_finds():
+    for analysis in DEAR:
+        findings = analysis(evidence_of(Code()))
+        assert set(findings.values) == set(analysis.metrics)
+        assert set(findings.tables) <= set(analysis.tables)
+        assert set(analysis.left_out().values) == set(analysis.metrics)
+
+
+def test_an_incomplete_trace_makes_dear_metrics_unknown_too():
+    trace = replace(read_trace(SYNTHETIC / "c1_cpu_basic.xplane.pb"), errors=("lost",))
+    evidence = Evidence(RECORDING, trace, None, Code())
+    found = profile.profile_of(evidence, OnDemand((), lambda: evidence))
+    expected = profile.profile_of(evidence)
+    assert {name: found.value(name) for name in DEAR_METRICS} == {
+        name: expected.value(name) for name in DEAR_METRICS
+    }
+
+
+def test_code_of_a_recording_is_that_in_it():
+    recording = replace(RECORDING, lowered=Unknown("too large"))
+    assert Evidence(recording).code.lowered == Unknown("too large")
