@@ -37,10 +37,10 @@ def integers(text: str) -> tuple[int, ...]:
     return tuple(integer(part) for part in parts(without_braces(text)))
 
 
-def dot_dimensions(given: dict[str, str]) -> DotDimensions:
+def dot_dimensions(attributes: dict[str, str]) -> DotDimensions:
     """Read the dimensions of a dot from its attributes."""
     keys = ("lhs_contracting_dims", "rhs_contracting_dims", "lhs_batch_dims", "rhs_batch_dims")
-    return DotDimensions(*(integers(given.get(key, "")) for key in keys))
+    return DotDimensions(*(integers(attributes.get(key, "")) for key in keys))
 
 
 def window_dimensions(text: str) -> tuple[WindowDimension, ...]:
@@ -52,8 +52,8 @@ def window_dimensions(text: str) -> tuple[WindowDimension, ...]:
     Raises:
         ValueError: If its attributes are not numbers, or differ in rank.
     """
-    given = pairs(text, "window")
-    columns = {key: given[key].split("x") for key in _WINDOW if key in given}
+    attributes = pairs(text, "window")
+    columns = {key: attributes[key].split("x") for key in _WINDOW if key in attributes}
     rank = len(next(iter(columns.values()), []))
     if any(len(column) != rank for column in columns.values()):
         raise ValueError(f"a window whose attributes differ in rank: {text[:80]}")
@@ -94,28 +94,22 @@ def convolution_dimensions(text: str) -> ConvolutionDimensions:
     match = re.fullmatch(r"([bf\d?]+)_([io\d?]+)->([bf\d?]+)", text)
     if match is None:
         raise ValueError(f"{text[:40]!r} names no dimensions, as b01f_01io->b01f does")
-    given, kernel, output = match.groups()
-    spatial = [str(number) for number in range(len(given) - 2)]
-    if (
-        not len(set(given))
-        == len(given)
-        == len(set(kernel))
-        == len(kernel)
-        == len(set(output))
-        == len(output)
-    ):
-        raise ValueError(f"{text[:40]!r} names dimensions twice")
-    sides = [tuple(side.index(label) for label in spatial) for side in (given, kernel, output)]
+    data, kernel, output = match.groups()
+    ranks = {size for labels in match.groups() for size in (len(labels), len(set(labels)))}
+    if len(ranks) > 1:
+        raise ValueError(f"{text[:40]!r} repeats dimensions, or its ranks differ")
+    numbers = [str(number) for number in range(len(data) - 2)]
+    spatial = [tuple(map(labels.index, numbers)) for labels in (data, kernel, output)]
     return ConvolutionDimensions(
-        given.index("b"),
-        given.index("f"),
-        sides[0],
-        kernel.index("i"),
-        kernel.index("o"),
-        sides[1],
-        output.index("b"),
-        output.index("f"),
-        sides[2],
+        input_batch=data.index("b"),
+        input_feature=data.index("f"),
+        input_spatial=spatial[0],
+        kernel_input_feature=kernel.index("i"),
+        kernel_output_feature=kernel.index("o"),
+        kernel_spatial=spatial[1],
+        output_batch=output.index("b"),
+        output_feature=output.index("f"),
+        output_spatial=spatial[2],
     )
 
 

@@ -76,7 +76,17 @@ def module_at(message: Message, begin: int, end: int) -> HloModule:
 
 
 def shape_at(message: Message, begin: int, end: int) -> Shape:
-    """Decode the ShapeProto in bytes `begin:end` of a message."""
+    """
+    Decode the ShapeProto in bytes `begin:end` of a message.
+
+    Args:
+        message: The message.
+        begin: Offset of the shape's first byte.
+        end: Offset behind the shape.
+
+    Raises:
+        TraceError: If the bytes are not a ShapeProto.
+    """
     return _Reader(message).shape(begin, end)
 
 
@@ -204,7 +214,14 @@ class _Reader:
         return fields.integer(1), fields.integer(2), fields.integer(3)
 
     def scalar(self, shape: Shape, begin: int, end: int) -> bool | float | None:
-        """Return the number in a LiteralProto; None for arrays and other types."""
+        """
+        Return the number in a LiteralProto; None for arrays and other types.
+
+        Args:
+            shape: Shape of the literal.
+            begin: Offset of its first byte.
+            end: Offset behind it.
+        """
         number, code = _SCALARS.get(shape.dtype, (0, ""))
         if shape.dimensions or not number:
             return None
@@ -237,6 +254,11 @@ class _Reader:
 
         Its LayoutProto has minor_to_major = 1, tiles = 6, element_size_in_bits = 7, memory_space =
         8 and tail_padding_alignment_in_elements = 16.
+
+        Args:
+            begin: Offset of the shape's first byte.
+            end: Offset behind the shape.
+            depth: Number of tuples around the shape.
         """
         if depth > _DEEPEST:
             raise self.message.error("ShapeProto", begin, f"more than {_DEEPEST} nested shapes")

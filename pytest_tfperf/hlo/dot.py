@@ -141,10 +141,10 @@ def svg_of(dot: str) -> bytes:
             " .txt file instead"
         ) from error
     if done.returncode:
-        said = (
+        message = (
             done.stderr.decode(errors="replace").strip() or f"its exit status is {done.returncode}"
         )
-        raise ExportError(f"Graphviz's dot failed: {said}; write a .dot file instead")
+        raise ExportError(f"Graphviz's dot failed: {message}; write a .dot file instead")
     return done.stdout
 
 
@@ -197,8 +197,8 @@ class _Graph:
         fill, line = _COLOURS.get(op.opcode, _PLAIN)
         text = "#666666" if (fill, line) == _QUIET else "#000000"
         width = 2 if op.id == part.root_id else 1
-        given = literal_text(op)
-        what = f"{op.opcode}({given}) {op.name}" if given else f"{op.opcode} {op.name}"
+        literal = literal_text(op)
+        what = f"{op.opcode}({literal}) {op.name}" if literal else f"{op.opcode} {op.name}"
         label = _label(
             [
                 elide(what, _LONGEST),

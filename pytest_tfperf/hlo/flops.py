@@ -119,6 +119,12 @@ def _convolution_flops(op: HloInstruction, data: Shape, kernel: Shape, output: S
     Count the multiply-adds with elements of the input, times two.
 
     Positions in the padding and in the holes of a dilated input are not computed.
+
+    Args:
+        op: The convolution, or the library's call.
+        data: Shape of the input.
+        kernel: Shape of the kernel.
+        output: Shape of the output.
     """
     d = op.convolution
     if d is None:

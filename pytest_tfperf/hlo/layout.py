@@ -200,7 +200,17 @@ def _needed_bits(shape: Shape) -> int:
 
 
 def _shape(text: str, begin: int, whole: str) -> tuple[Shape, int]:
-    """Read the shape that begins at an offset, and return it with the offset behind it."""
+    """
+    Read the shape that begins at an offset.
+
+    Args:
+        text: The text without blanks and comments.
+        begin: The offset.
+        whole: The text that error messages quote.
+
+    Returns:
+        The shape and the offset behind it.
+    """
     open_tuples: list[list[Shape]] = []
     place = begin
     while True:

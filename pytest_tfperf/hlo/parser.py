@@ -128,55 +128,57 @@ class _Reader:
             ) from error
 
     def _instruction(self, line: InstructionText, places: dict[str, int]) -> HloInstruction:
-        given, opcode = line.attributes, line.opcode
+        attributes, opcode = line.attributes, line.opcode
         shape = _shape(line.shape)
-        metadata = pairs(given["metadata"], "metadata") if "metadata" in given else {}
-        said = {key: unquoted(value) for key, value in metadata.items()}
-        file, source_line = self.frames.get(said.get("stack_frame_id", ""), ("", 0))
+        metadata = pairs(attributes["metadata"], "metadata") if "metadata" in attributes else {}
+        texts = {key: unquoted(value) for key, value in metadata.items()}
+        file, source_line = self.frames.get(texts.get("stack_frame_id", ""), ("", 0))
         return HloInstruction(
             id=next(self.ids),
             name=line.name,
             opcode=opcode,
             shape=shape,
             operands=_operands(line, places),
-            called=self.called(given),
-            op_type=said.get("op_type", ""),
-            op_name=said.get("op_name", ""),
-            source_file=said.get("source_file", file),
-            source_line=integer(said["source_line"]) if "source_line" in said else source_line,
+            called=self.called(attributes),
+            op_type=texts.get("op_type", ""),
+            op_name=texts.get("op_name", ""),
+            source_file=texts.get("source_file", file),
+            source_line=integer(texts["source_line"]) if "source_line" in texts else source_line,
             parameter_number=integer(line.inside) if opcode == "parameter" else 0,
-            tuple_index=integer(given["index"]) if opcode == "get-tuple-element" else 0,
+            tuple_index=integer(attributes["index"]) if opcode == "get-tuple-element" else 0,
             dimensions=integers(
-                given.get("dimensions", given.get("iota_dimension", "") if opcode == "iota" else "")
+                attributes.get(
+                    "dimensions", attributes.get("iota_dimension", "") if opcode == "iota" else ""
+                )
             ),
-            fft_length=integers(given.get("fft_length", "")),
-            window=window_dimensions(given["window"]) if "window" in given else (),
-            dot=dot_dimensions(given) if opcode in ("dot", "scaled-dot") else None,
-            convolution=convolution_dimensions(given["dim_labels"])
-            if "dim_labels" in given
+            fft_length=integers(attributes.get("fft_length", "")),
+            window=window_dimensions(attributes["window"]) if "window" in attributes else (),
+            dot=dot_dimensions(attributes) if opcode in ("dot", "scaled-dot") else None,
+            convolution=convolution_dimensions(attributes["dim_labels"])
+            if "dim_labels" in attributes
             else None,
-            feature_groups=integer(given.get("feature_group_count", "1")),
-            batch_groups=integer(given.get("batch_group_count", "1")),
-            fusion_kind=given.get("kind", "") if opcode == "fusion" else "",
-            custom_call_target=unquoted(given.get("custom_call_target", "")),
-            backend_config=unquoted(given.get("backend_config", "")),
-            direction=given.get("direction", ""),
+            feature_groups=integer(attributes.get("feature_group_count", "1")),
+            batch_groups=integer(attributes.get("batch_group_count", "1")),
+            fusion_kind=attributes.get("kind", "") if opcode == "fusion" else "",
+            custom_call_target=unquoted(attributes.get("custom_call_target", "")),
+            backend_config=unquoted(attributes.get("backend_config", "")),
+            direction=attributes.get("direction", ""),
             constant=scalar(shape, line.inside) if opcode == "constant" else None,
-            slices=tuple(slice_bounds(part) for part in parts(without_braces(given["slice"])))
-            if opcode == "slice" and "slice" in given
+            slices=tuple(slice_bounds(part) for part in parts(without_braces(attributes["slice"])))
+            if opcode == "slice" and "slice" in attributes
             else (),
-            padding=tuple(padding_edges(part) for part in given["padding"].split("x"))
-            if opcode == "pad" and "padding" in given
+            padding=tuple(padding_edges(part) for part in attributes["padding"].split("x"))
+            if opcode == "pad" and "padding" in attributes
             else (),
         )
 
-    def called(self, given: dict[str, str]) -> tuple[int, ...]:
+    def called(self, attributes: dict[str, str]) -> tuple[int, ...]:
         """Return the ids of the computations that an instruction calls."""
         names = [
             name.lstrip("%")
             for key in _CALLEES
-            if key in given
-            for name in parts(without_braces(given[key]))
+            if key in attributes
+            for name in parts(without_braces(attributes[key]))
         ]
         missing = next((name for name in names if name not in self.numbers), None)
         if missing is not None:

@@ -133,14 +133,14 @@ def callees(
 
 
 def _computation(module: HloModule, part: HloComputation) -> str:
-    given = ", ".join(
+    parameters = ", ".join(
         f"{op.name}: {shape_text(op.shape, layout=False)}" for op in _parameters(part)
     )
     entry = "ENTRY " if part.id == module.entry_id else ""
     lines = [f"  {instruction_text(module, part, op)}" for op in part.instructions.values()]
     return "\n".join(
         [
-            f"{entry}%{part.name} ({given}) -> {shape_text(part.root.shape, layout=False)} {{",
+            f"{entry}%{part.name} ({parameters}) -> {shape_text(part.root.shape, layout=False)} {{",
             *lines,
             "}",
         ]
@@ -191,7 +191,14 @@ def _number(dtype: str, value: bool | float) -> str:
 
 
 def _attributes(module: HloModule, part: HloComputation, op: HloInstruction) -> Iterator[str]:
-    """Yield `key=value` in XLA's order: the opcode's own, callees, metadata, configuration."""
+    """
+    Yield `key=value` in XLA's order: the opcode's own, callees, metadata, configuration.
+
+    Args:
+        module: The module.
+        part: The computation of the instruction.
+        op: The instruction.
+    """
     yield from _own_attributes(op)
     yield from _calls(module, part, op)
     texts = {"op_type": op.op_type, "op_name": op.op_name, "source_file": op.source_file}
@@ -264,6 +271,11 @@ def _calls(module: HloModule, part: HloComputation, op: HloInstruction) -> Itera
     Yield the callees, `to_apply=%add`.
 
     The condition of a while comes before its body; callees with the same role form one list.
+
+    Args:
+        module: The module.
+        part: The computation of the instruction.
+        op: The instruction.
     """
     named: dict[str, list[str]] = {}
     for title, called in callees(module, part, op):
@@ -279,7 +291,7 @@ def _window(window: Sequence[WindowDimension]) -> str:
 
     Source: xla/window_util.cc.
     """
-    said = (
+    attributes = (
         ("size", [str(one.size) for one in window], None),
         ("stride", [str(one.stride) for one in window], "1"),
         ("pad", [f"{one.padding_low}_{one.padding_high}" for one in window], "0_0"),
@@ -288,7 +300,7 @@ def _window(window: Sequence[WindowDimension]) -> str:
         ("rhs_reversal", [str(int(one.reversal)) for one in window], "0"),
     )
     return " ".join(
-        f"{key}={'x'.join(values)}" for key, values, usual in said if set(values) != {usual}
+        f"{key}={'x'.join(values)}" for key, values, usual in attributes if set(values) != {usual}
     )
 
 
@@ -305,12 +317,12 @@ def _labels(dims: ConvolutionDimensions) -> str:
         }
         return "".join(label for _, label in sorted(named.items()))
 
-    given = side(dims.input_batch, "b", dims.input_feature, "f", dims.input_spatial)
+    data = side(dims.input_batch, "b", dims.input_feature, "f", dims.input_spatial)
     kernel = side(
         dims.kernel_input_feature, "i", dims.kernel_output_feature, "o", dims.kernel_spatial
     )
     output = side(dims.output_batch, "b", dims.output_feature, "f", dims.output_spatial)
-    return f"{given}_{kernel}->{output}"
+    return f"{data}_{kernel}->{output}"
 
 
 def _braced(numbers: Iterable[int]) -> str:

@@ -218,7 +218,14 @@ def _is_fed_flat(links: Links, index: int, before: Dims) -> bool:
 
 def _candidates(links: Links, index: int, op: OpNode) -> list[int]:
     """
-    Return the operands of an epilogue that may be the product; of a sum the one beside the bias.
+    Return the operands of an epilogue that may be the product.
+
+    Of a sum this is the operand that is added to the bias.
+
+    Args:
+        links: The graph.
+        index: Index of the epilogue.
+        op: The epilogue.
     """
     if op.op_type not in ("AddV2", "Add"):
         return [0]
@@ -226,7 +233,14 @@ def _candidates(links: Links, index: int, op: OpNode) -> list[int]:
 
 
 def _is_bias(links: Links, index: int, position: int) -> bool:
-    """Return whether an operand is a variable or an argument of one dimension."""
+    """
+    Return whether an operand is a variable or an argument of one dimension.
+
+    Args:
+        links: The graph.
+        index: Index of the op.
+        position: Number of the operand.
+    """
     origin = links.origin(
         index, position, IN_PLACE - {"ReadVariableOp"} | {"Reshape", "ExpandDims"}
     )

@@ -27,9 +27,9 @@ def _perm(links: Links, index: int) -> tuple[int, ...] | None:
     """Return the order of a transpose; that of a gradient is given as its inverse."""
     source = links.source(index, 1)
     inverse = source is not None and links.graph.ops[source].op_type == "InvertPermutation"
-    given = links.value(source, 0) if inverse and source is not None else links.value(index, 1)
+    order = links.value(source, 0) if inverse and source is not None else links.value(index, 1)
     perm = (
-        tuple(axis for axis in given if isinstance(axis, int)) if isinstance(given, tuple) else ()
+        tuple(axis for axis in order if isinstance(axis, int)) if isinstance(order, tuple) else ()
     )
     if sorted(perm) != list(range(len(perm))) or not perm:
         return None

@@ -200,14 +200,14 @@ def _sizes(matmul: Matmul) -> str:
 
 def _waves(matmul: Matmul, gpus: dict[str, int]) -> str:
     """Write the range of wave overheads over the tiles, for each GPU that a product fills."""
-    said = []
+    ranges = []
     for name, sms in gpus.items():
         counts = [matmul.batch * tiles_of(matmul.rows, matmul.columns, tile) for tile in TILES]
         found = [wave_overhead(count, sms) for count in counts if count >= sms]
         if found:
             low, high = f"{min(found):.1%}", f"{max(found):.1%}"
-            said.append(f"{name} {low}" + (f" to {high}" if high != low else ""))
-    return ", ".join(said).strip()
+            ranges.append(f"{name} {low}" + (f" to {high}" if high != low else ""))
+    return ", ".join(ranges).strip()
 
 
 def _number(stats: Mapping[str, object], name: str) -> int:

@@ -185,7 +185,14 @@ def _other(made: _Made, graph: OpGraph, op: OpNode, shape: Shape, operands: Sequ
 
 
 def _ints(graph: OpGraph, op: OpNode, number: int) -> tuple[int, ...] | None:
-    """Return the whole numbers of a constant operand, else None."""
+    """
+    Return the whole numbers of a constant operand, else None.
+
+    Args:
+        graph: The graph.
+        op: The op.
+        number: Number of the operand.
+    """
     edge = op.inputs[number] if len(op.inputs) > number else None
     value = graph.ops[edge[0]].value if edge is not None else None
     if isinstance(value, int):
@@ -198,6 +205,12 @@ def _dot(made: _Made, op: OpNode, shape: Shape, operands: Sequence[int]) -> int:
     Make a dot.
 
     The contracted dimension is the one that the result lacks; for square operands either will do.
+
+    Args:
+        made: The instructions so far.
+        op: The matrix multiplication.
+        shape: Shape of its result.
+        operands: Ids of its operands.
     """
     left, right = (made.ops[key].shape.dimensions for key in operands[:2])
     rank = len(shape.dimensions)
@@ -215,6 +228,12 @@ def _dot(made: _Made, op: OpNode, shape: Shape, operands: Sequence[int]) -> int:
 def _einsum(made: _Made, op: OpNode, shape: Shape, operands: Sequence[int]) -> int:
     """
     Make a dot of an einsum; shared letters are batches if the result has them, else contracted.
+
+    Args:
+        made: The instructions so far.
+        op: The einsum.
+        shape: Shape of its result.
+        operands: Ids of its operands.
     """
     equation = _EINSUM.fullmatch(op.attrs.get("equation", "").replace(" ", ""))
     if equation is None or len(operands) != 2:
@@ -237,6 +256,12 @@ def _convolution(made: _Made, op: OpNode, shape: Shape, kind: re.Match[str]) -> 
 
     Operands that only give sizes are ignored. Source:
     tensorflow/compiler/tf2xla/kernels/conv_op_helpers.cc.
+
+    Args:
+        made: The instructions so far.
+        op: The convolution.
+        shape: Shape of its result.
+        kind: Match of its type: the convolution, and which gradient it is.
     """
     keys = [made.places[edge] for edge in op.inputs if edge is not None and edge in made.places]
     keys = [key for key in keys if len(made.ops[key].shape.dimensions) > 2]

@@ -55,7 +55,7 @@ _TIE = (
 class _Orders:
     """The orders that convolutions give the arrays of a computation."""
 
-    given: tuple[Mapping[int, Order], ...]
+    by_batch: tuple[Mapping[int, Order], ...]
     """Orders by instruction, for the most common batch and for another equally common one."""
     kernels: frozenset[int]
     """Ids of the kernels."""
@@ -64,7 +64,7 @@ class _Orders:
         """Return the orders of one array of an instruction."""
         return [
             orders[op.id]
-            for orders in self.given
+            for orders in self.by_batch
             if len(orders.get(op.id, ())) == len(shape.dimensions) > 0
         ]
 
@@ -200,10 +200,18 @@ def _buffers(
 def _layouts(
     shape: Shape, op: HloInstruction, orders: _Orders, generation: Generation
 ) -> list[Shape]:
-    """Return the layouts that an array may have, the likely one first."""
+    """
+    Return the layouts that an array may have, the likely one first.
+
+    Args:
+        op: The instruction that makes the array.
+        shape: The array.
+        orders: Orders that convolutions give.
+        generation: The TPU.
+    """
     if known := orders.of(op, shape):
-        given = [tiled(shape, order, generation) for order in known]
-        return [*given, compact(shape, generation)] if op.opcode == "parameter" else given
+        layouts = [tiled(shape, order, generation) for order in known]
+        return [*layouts, compact(shape, generation)] if op.opcode == "parameter" else layouts
     swapped = [swapped_rows(shape, generation)] if op.id in orders.kernels else []
     return [compact(shape, generation), row_major(shape, generation), *swapped]
 
