@@ -3,7 +3,7 @@ How often a paired run is right, from recorded turns of fresh process pairs.
 
     python benchmarks/paired.py replay DATA.jsonl.gz
 
-The decision is replayed over each recorded process pair as a referee makes it: at the planned sizes, in the share of the budget
+The decision is replayed over each recorded process pair as a coordinator makes it: at the planned sizes, in the share of the budget
 that a process pair has, a pair of turns costing what it cost when it was recorded. A first and a second process pair are drawn
 without replacement, in all ways that there are. In brackets are 95 % intervals; the trials of a rate are the process pairs.
 

@@ -1,4 +1,4 @@
-"""Whether each of two sides runs its own code: what a side has loaded, and which of it makes their comparison void."""
+"""Check that each version of a paired run loads its own code, or say what makes them alike."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from pytest_tfperf.paired.worktree import Tree, place
 
 Version = Literal["tree", "ref"]
 
-_WHOSE = {"tree": "the working tree", "ref": "the ref's files"}
-_OF_PYTHON = sys.stdlib_module_names | {"test", "__main__"}  # its own tests are not named there
+_PLACES = {"tree": "the working tree", "ref": "the ref's files"}
+# Python's own tests are not among the names of its standard library
+_OF_PYTHON = sys.stdlib_module_names | {"test", "__main__"}
 _COMPILED = (".so", ".pyd")
-# who loads modules without a say in what is in them: the standard library, pytest's asserts, and what setuptools and six bring along
+# packages whose loaders do not change the code of modules: the standard library, pytest's asserts,
+# setuptools and six
 _STANDARD = {
     "_frozen_importlib",
     "_frozen_importlib_external",
@@ -30,13 +32,20 @@ _STANDARD = {
 
 
 def module_files(modules: Mapping[str, Any]) -> dict[str, str]:
-    """The file of each module that has one; `modules` as sys.modules is. Nothing that is put off until it is used gets loaded."""
+    """
+    Return the file of each module that has one.
+
+    Modules that load when they are first used stay unloaded.
+
+    Args:
+        modules: Modules by name, as in `sys.modules`.
+    """
     files = ((name, _attributes(module).get("__file__")) for name, module in list(modules.items()))
     return {name: file for name, file in files if isinstance(file, str)}
 
 
 def module_loaders(modules: Mapping[str, Any]) -> dict[str, str]:
-    """The class that loaded each module, by its full name."""
+    """Return the full name of the class that loaded each module."""
     specs = ((name, _attributes(module).get("__spec__")) for name, module in list(modules.items()))
     loaders = ((name, getattr(spec, "loader", None)) for name, spec in specs)
     return {name: _class_name(loader) for name, loader in loaders if loader is not None}
@@ -46,13 +55,13 @@ def outside_tree(
     files: Mapping[str, str], tree: Tree, version: Version, path: Iterable[str | Path] = ()
 ) -> list[str]:
     """
-    Why a side does not run its own code, a sentence for each top-level module that it has from another place.
+    Return a sentence for each top-level module that a version loaded from another place.
 
     Args:
-        files: Of the modules that the side has loaded, by name.
-        tree: The files of the ref, and the working tree beside them.
-        version: The version that the process is of.
-        path: Its sys.path; entries within either are where its modules may be.
+        files: Files of the modules that the version has loaded, by name.
+        tree: The working tree, and the files of the ref.
+        version: The version.
+        path: Its sys.path; entries within the working tree or the ref's files hold its modules.
     """
     sources = _Sources(tree, path)
     found: dict[tuple[str, str], list[str]] = defaultdict(list)
@@ -74,9 +83,10 @@ def outside_tree(
 
 def import_hooks(files: Mapping[str, str], loaders: Mapping[str, str], tree: Tree) -> list[str]:
     """
-    Which import hooks have loaded modules of the project, a sentence for each.
+    Return a sentence for each import hook that has loaded modules of the project.
 
-    A finder that leaves the loading to Python, as that of an editable install does, is none of them: the file tells what it found.
+    A finder that leaves loading to Python does not count, as in an editable install: its file is
+    the code.
     """
     found: dict[str, list[str]] = defaultdict(list)
     for name, loader in loaders.items():
@@ -87,14 +97,15 @@ def import_hooks(files: Mapping[str, str], loaders: Mapping[str, str], tree: Tre
         ):
             found[loader].append(name)
     return [
-        f"{_first(names)} ({files[_shallowest(names)]}) came through the import hook {loader}, which may give both sides the same "
-        "code, or other code than is in the file; compare without it"
+        f"{_first(names)} ({files[_shallowest(names)]}) came through the import hook {loader}, "
+        "which may give both versions the same code, or other code than is in the file; "
+        "compare without it"
         for loader, names in sorted(found.items())
     ]
 
 
 class _Sources:
-    """The files that git tracks, as modules that a path entry would give."""
+    """The tracked files, as modules that an entry of sys.path would give."""
 
     def __init__(self, tree: Tree, path: Iterable[str | Path]) -> None:
         self._tracked = tree.tracked | tree.here
@@ -110,7 +121,7 @@ class _Sources:
         )
 
     def of(self, name: str) -> str | None:
-        """The tracked file of a module that is no part of Python."""
+        """Return the tracked file of a module that is not a part of Python."""
         if name.partition(".")[0] in _OF_PYTHON:
             return None
         stem = name.replace(".", "/")
@@ -134,33 +145,36 @@ def _reason(
     version: Version,
     sources: _Sources,
 ) -> str:
-    """One sentence: the modules, their file, what is wrong with it, and what to do."""
+    """Return a sentence on the modules, their file, what is wrong with it, and what to do."""
     name = _shallowest(names)
     if kind == "compiled":
         return (
-            f"{_first(names)} is compiled code that git does not track ({files[name]}): the ref's files come without it; "
-            "compare stored values (--tfperf-baseline)"
+            f"{_first(names)} is compiled code that git does not track ({files[name]}): "
+            "the ref's files come without it; compare stored values (--tfperf-baseline)"
         )
     if kind == "copy":
         source = sources.of(name)
         assert source is not None
         return (
-            f"{_first(names)} is loaded from {files[name]}, a copy of {source}: both sides would run the copy; uninstall it and "
-            f"{_own_path(name, source)}"
+            f"{_first(names)} is loaded from {files[name]}, a copy of {source}: "
+            f"both versions would run the copy; uninstall it and {_own_path(name, source)}"
         )
     whose, relative = place(files[name], tree)
     return (
-        f"on the side of {_WHOSE[version]} {_first(names)} is loaded from {_WHOSE[whose]} ({files[name]}): both sides "
-        f"would run the same code; {_own_path(name, str(relative))}"
+        f"in the process of {_PLACES[version]} {_first(names)} is loaded from {_PLACES[whose]} "
+        f"({files[name]}): both versions would run the same code; {_own_path(name, str(relative))}"
     )
 
 
 def _own_path(name: str, source: str) -> str:
-    """How to have a module found on sys.path, by an entry that can be another one on either side."""
+    """Return how to have each version find a module through an entry of sys.path of its own."""
     path = Path(source)
     depth = len(name.split(".")) - (path.name != "__init__.py")
     folder = path.parents[min(depth, len(path.parents) - 1)].as_posix()
-    return f"set pytest's pythonpath = {folder}, or pip install -e . --config-settings editable_mode=compat"
+    return (
+        f"set pytest's pythonpath = {folder}, "
+        "or pip install -e . --config-settings editable_mode=compat"
+    )
 
 
 def _first(names: list[str]) -> str:
@@ -173,7 +187,7 @@ def _shallowest(names: list[str]) -> str:
 
 
 def _attributes(module: Any) -> dict[str, Any]:
-    """What a module has by now, asked past its own ways of giving it: some load themselves then."""
+    """Return the attributes of a module without its own lookup, which may load it."""
     return object.__getattribute__(module, "__dict__") if isinstance(module, ModuleType) else {}
 
 

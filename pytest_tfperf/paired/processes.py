@@ -25,7 +25,8 @@ from pytest_tfperf.child.xla_flags import autoclustering_environment
 from pytest_tfperf.errors import PairedError
 from pytest_tfperf.machine.cores import split_cores
 from pytest_tfperf.paired import child_extension
-from pytest_tfperf.paired.worktree import Tree, mapped, mapped_argument, tree_to_json, write_tree
+from pytest_tfperf.paired.ref_files import write_tree
+from pytest_tfperf.paired.worktree import Tree, mapped, mapped_argument, tree_to_json
 from pytest_tfperf.values import Unknown
 
 

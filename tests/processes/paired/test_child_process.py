@@ -1,4 +1,4 @@
-"""A process as its referee sees it: what it says, that it stands still else, and how its end becomes known. Plain Python plays."""
+"""A child process as its parent sees it: its events, its pauses and its end; plain Python runs."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""On which cores sides run, and which arguments they are given."""
+"""The cores and the arguments of child processes."""
 
 import os
 from types import SimpleNamespace
@@ -19,7 +19,7 @@ from pytest_tfperf.machine.cores import format_cores, split_cores
         ({5, 0, 1}, 2, ([0], [1, 5])),
     ],
 )
-def test_one_core_is_the_referees_where_enough_are_left(monkeypatch, cores, least, split):
+def test_one_core_is_the_coordinators_where_enough_are_left(monkeypatch, cores, least, split):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: cores, raising=False)
     assert split_cores(least) == split
 

@@ -1,4 +1,4 @@
-"""Two real processes under a referee, in plain Python: who plays when, what of it is known, and what becomes of the other when one is lost."""
+"""Two real processes under a coordinator, in plain Python: turns, profiles and lost processes."""
 
 from random import Random
 
@@ -76,7 +76,7 @@ def once(ready):
         ((0.0, 0.02), (0.05, 0.02), Turn(untimed=2500, timed=20_000)),  # a step of no time
     ],
 )
-def test_turns_are_alike_and_long_enough_on_both_sides(tree, ref, turn):
+def test_turns_are_alike_and_long_enough_in_both_versions(tree, ref, turn):
     sides = [
         Ready(workload={"inputs": []}, call_s=call, least_s=least, most_calls=None)
         for call, least in (tree, ref)
@@ -96,13 +96,13 @@ def test_turns_of_steps_with_data_are_longer_and_begin_at_any_point_of_a_burst()
     assert turn_size([slow], Random(1)) == Turn(untimed=1, timed=1)
 
 
-def playing(tree, ref, n=3, seconds=60):
+def turns_of(tree, ref, n=3, seconds=60):
     return lambda ready: run_turns(tree, ref, ready, seconds, lambda logs: len(logs) >= n)
 
 
-def test_both_play_every_turn_and_are_asked_alike(start):
+def test_both_versions_run_every_turn(start):
     tree, ref = start(a_test("profile('', 0.002)"), "tree"), start(a_test("profile('', 0.001)"))
-    paired = run_paired_test(tree, ref, "test", (None, None), playing(tree, ref))
+    paired = run_paired_test(tree, ref, "test", (None, None), turns_of(tree, ref))
     assert [turn[:2] for turn in paired.turns[""].pairs] == [(0.002, 0.001)] * 3
     assert paired.turns[""].log_ratios == [pytest.approx(0.6931471805599453)] * 3
     assert paired.tree_profiles == paired.ref_profiles == [{"name": "", "turns": 3}]
@@ -111,12 +111,12 @@ def test_both_play_every_turn_and_are_asked_alike(start):
 
 def test_who_is_first_is_left_to_chance(start):
     tree, ref = start(a_test("profile('', 1)"), "tree"), start(a_test("profile('', 1)"))
-    paired = run_paired_test(tree, ref, "test", (None, None), playing(tree, ref, 64))
+    paired = run_paired_test(tree, ref, "test", (None, None), turns_of(tree, ref, 64))
     firsts = sum(tree_first for *_, tree_first in paired.turns[""].pairs)
     assert 8 <= firsts <= 56  # missed once in 10 ** 10
 
 
-def test_a_side_stands_still_while_the_other_plays(start):
+def test_a_version_stands_still_while_the_other_runs(start):
     look = "open('/proc/%d/stat').read().rpartition(') ')[2][0]"
     ref = start(a_test("profile('', 1)"))
     turns = "\n".join(
@@ -130,14 +130,14 @@ def test_a_side_stands_still_while_the_other_plays(start):
         ]
     )
     tree = start(turns, "tree")
-    paired = run_paired_test(tree, ref, "test", (None, None), playing(tree, ref, 8))
+    paired = run_paired_test(tree, ref, "test", (None, None), turns_of(tree, ref, 8))
     assert paired.tree_profiles == [["T"] * 8]
     assert paired.ready_pairs[""].tolerance == 0.1
 
 
 def test_the_time_is_over(start):
     tree, ref = start(a_test("profile('', 1)"), "tree"), start(a_test("profile('', 1)"))
-    paired = run_paired_test(tree, ref, "test", (None, None), playing(tree, ref, seconds=0))
+    paired = run_paired_test(tree, ref, "test", (None, None), turns_of(tree, ref, seconds=0))
     assert paired.turns == {"": PairedTurns(spent_s=paired.turns[""].spent_s)}
 
 
@@ -155,7 +155,7 @@ def test_steps_that_run_out_end_the_turns_and_nothing_else(start, tree, ref):
         start(a_test(f"profile('', 1, {tree})"), "tree"),
         start(a_test(f"profile('', 1, {ref})")),
     )
-    paired = run_paired_test(tree, ref, "test", (None, None), playing(tree, ref, 9))
+    paired = run_paired_test(tree, ref, "test", (None, None), turns_of(tree, ref, 9))
     assert paired.turns[""].exhausted
     assert len(paired.turns[""].pairs) in (1, 2)
     assert paired.tree_profiles
@@ -165,10 +165,10 @@ def test_steps_that_run_out_end_the_turns_and_nothing_else(start, tree, ref):
     assert again.ref_profiles
 
 
-def answered(*players):
-    for player in players:
-        player.send(checks=[])
-        assert player.next_event() == {"ended": True}
+def answered(*children):
+    for child in children:
+        child.send(checks=[])
+        assert child.next_event() == {"ended": True}
     return True
 
 
@@ -225,7 +225,7 @@ def test_what_makes_it_void_is_known_of_both(start):
 )
 def test_a_ref_that_is_lost_leaves_the_tree_to_end_its_test(start, code, why):
     tree, ref = start(a_test("profile('', 1)"), "tree"), start(code)
-    paired = run_paired_test(tree, ref, "test", (None, None), playing(tree, ref))
+    paired = run_paired_test(tree, ref, "test", (None, None), turns_of(tree, ref))
     assert paired.ref_profiles.why.startswith(why)
     assert ref.has_ended
     assert paired.tree_profiles
@@ -248,7 +248,7 @@ def test_a_ref_that_hangs_in_a_turn(start, monkeypatch):
     monkeypatch.setattr(turn_runner, "_PATIENCE_S", 0.2)
     hangs = "ask(ready=dict(workload={}, call_s=0.001, least_s=0.002, most_calls=None), profile='', tolerance=None); time.sleep(600)"
     tree, ref = start(a_test("profile('', 1)"), "tree"), start(hangs)
-    paired = run_paired_test(tree, ref, "test", (None, None), playing(tree, ref))
+    paired = run_paired_test(tree, ref, "test", (None, None), turns_of(tree, ref))
     assert paired.ref_profiles.why.startswith("ref did not answer within")
     assert paired.tree_profiles
 
@@ -259,7 +259,7 @@ def test_a_ref_that_hangs_in_a_turn(start, monkeypatch):
 def test_a_tree_that_is_lost_is_an_error(start, code):
     tree, ref = start(code, "tree"), start(a_test("profile('', 1)"))
     with pytest.raises(PairedError, match="tree ended with exit status 3"):
-        run_paired_test(tree, ref, "test", (None, None), playing(tree, ref))
+        run_paired_test(tree, ref, "test", (None, None), turns_of(tree, ref))
 
 
 @pytest.mark.parametrize("victim", ["tree", "ref"])
@@ -274,7 +274,7 @@ def test_one_is_killed_between_two_turns(start, victim):
             sides[victim]._process.kill()
         return len(logs) > 2
 
-    def playing(ready):
+    def turns_of(ready):
         return run_turns(*sides.values(), ready, 60, until_one_dies)
 
     if victim == "tree":

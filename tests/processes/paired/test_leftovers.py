@@ -8,7 +8,7 @@ import pytest
 from helpers.paired_project import Project, picture
 from helpers.processes import until
 
-# what a test does in a turn, and where; in the side's process when it collects
+# what a test does in a turn, and where; in a child process when it collects
 SUITE = """
 import os, pathlib, signal, subprocess, sys, time
 import pytest
@@ -99,16 +99,16 @@ def test_interrupted(start, place, tmp_path):
     ("place", "number"),
     [("turn here", signal.SIGKILL), ("turn there", signal.SIGKILL), ("turn there", signal.SIGTERM)],
 )
-def test_the_referee_is_killed(start, place, number):
+def test_the_coordinator_is_killed(start, place, number):
     run = start(place)
     assert (
         len(run.processes()) == 5
-    )  # the cleanup, two sides, and what the test has started on either
+    )  # the cleanup, two children, and what the test has started on either
     os.kill(run.process.pid, number)
     assert run.ended().status == -number
 
 
-def test_the_referee_crashes(project):
+def test_the_coordinator_crashes(project):
     assert project.run(PLACE="crash").status == -signal.SIGABRT
 
 
@@ -116,7 +116,7 @@ def test_the_referee_crashes(project):
     ("place", "victims"),
     [("turn here", ["tree"]), ("turn there", ["ref"]), ("turn there", ["tree", "ref"])],
 )
-def test_a_side_is_killed(start, place, victims):
+def test_a_version_is_killed(start, place, victims):
     run = start(place, "-k", "test_first")
     for victim in victims:
         os.kill(run.child(victim), signal.SIGKILL)
@@ -134,7 +134,7 @@ def test_the_cleanup_is_killed(start):
     assert run.ended().status == pytest.ExitCode.INTERRUPTED
 
 
-def test_the_referee_is_killed_while_a_second_pair_is_asked(project):
+def test_the_coordinator_is_killed_while_a_second_pair_runs(project):
     run = project.start("-k", "test_slower")
     until(lambda: len(run.processes()) == 5)  # the cleanup and two pairs
     os.kill(run.process.pid, signal.SIGKILL)
@@ -153,7 +153,7 @@ def test_the_referee_is_killed_while_a_second_pair_is_asked(project):
         ("ending there", "the process on HEAD"),
     ],
 )
-def test_a_limit_of_time_says_for_whom_it_was_waited(start, place, who):
+def test_a_limit_of_time_names_the_awaited_process(start, place, who):
     run = start(place, "-k", "test_first")
     os.kill(run.process.pid, signal.SIGUSR1)
     run.ended()

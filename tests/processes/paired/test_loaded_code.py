@@ -75,8 +75,8 @@ def test_the_working_trees_code_on_the_refs_side(tree):
     }
     (text,) = reasons(tree, "ref", files)
     assert text == (
-        f"on the side of the ref's files pkg (and 2 more of its modules) is loaded from the working tree ({tree.root}/src/pkg/__init__.py): "
-        "both sides would run the same code; set pytest's pythonpath = src, or pip install -e . --config-settings editable_mode=compat"
+        f"in the process of the ref's files pkg (and 2 more of its modules) is loaded from the working tree ({tree.root}/src/pkg/__init__.py): "
+        "both versions would run the same code; set pytest's pythonpath = src, or pip install -e . --config-settings editable_mode=compat"
     )
     assert reasons(tree, "tree", files) == []
 
@@ -84,7 +84,7 @@ def test_the_working_trees_code_on_the_refs_side(tree):
 def test_the_refs_code_on_the_working_trees_side(tree):
     (text,) = reasons(tree, "tree", {"flat": "{side}/flat.py"})
     assert text.startswith(
-        f"on the side of the working tree flat is loaded from the ref's files ({tree.path}/flat.py)"
+        f"in the process of the working tree flat is loaded from the ref's files ({tree.path}/flat.py)"
     )
     assert "pythonpath = ., or" in text
 

@@ -1,7 +1,7 @@
 """
-`--tfperf-against`, from the outside: a project under git, real processes, all that is said, and nothing that stays.
+`--tfperf-against` end to end: a project under git, and real processes that leave nothing behind.
 
-Steps take as long as they say (see stand_in), so that what is decided is not left to chance.
+Steps take as long as they say (see fake_profiler), so that no decision is left to chance.
 """
 
 import os
@@ -356,7 +356,7 @@ def test_what_cannot_be_imported_there_is_unknown(steps):
     assert steps.words("test_import.py::test_one") == ["PERF"]
 
 
-def test_fixtures_serve_the_tests_of_their_scope_once_on_either_side(fixtures):
+def test_fixtures_serve_the_tests_of_their_scope_once_in_either_version(fixtures):
     assert [fixtures.words(f"test_{name}") for name in ("one", "two", "third_fails", "warns")] == [
         ["PASSED"],
         ["PASSED"],
@@ -418,47 +418,11 @@ def test_what_comes_after_trouble_is_well(trouble):
 
 
 @pytest.mark.usefixtures("untouched")
-class TestSelection:
-    def passed(self, run, *tests):
-        assert sorted(
-            line.split()[0] for line in run.text.splitlines() if line.endswith("%]")
-        ) == sorted(tests)
-        assert {run.checks(test.partition("/")[2])[TIME][0] for test in tests} == {"PASS"}
-
-    def test_by_expression(self, project):
-        run = project.run("-v", "-k", "(test_same or test_two) and not fixtures", "tests")
-        self.passed(run, "tests/test_steps.py::test_same")
-
-    @pytest.mark.parametrize("start", ["", "{project.path}/"], ids=["relative", "absolute"])
-    def test_by_node_id(self, project, start):
-        test = "tests/test_steps.py::TestGroup::test_inside[x::y[z]]"
-        self.passed(project.run("-v", f"{start.format(project=project)}{test}"), test)
-
-    def test_from_a_folder_below(self, project):
-        run = project.run("-v", "deep", "test_added.py::test_one", cwd="tests")
-        assert run.checks("deep/test_deep.py::test_one")[TIME][0] == "PASS"
-        assert run.checks("test_added.py::test_one")[TIME][0] == "PASS"
-        assert run.status == 0
-
-    def test_in_a_folder_that_is_not_there(self, project):
-        run = project.run("-v", "test_new.py", cwd="tests/new")
-        assert run.checks("test_new.py::test_one")[ALL][0] == "NEW"
-        assert run.status == 0
-
-
-@pytest.mark.parametrize(
-    ("only", "kinds"), [("structural", {"retraces"}), ("timing", {"step_time"})]
-)
-def test_only(project, only, kinds):
-    run = project.run(
-        "-v",
-        f"--tfperf-only={only}",
-        "-k",
-        "test_structure or test_no_times",
-        "tests/test_steps.py",
-    )
-    assert {metric for _, metric in run.checks("test_structure")} == kinds
-    assert run.words("test_no_times") == ["PASSED" if only == "structural" else "PERF"]
+def test_paths_start_from_the_working_directory(project):
+    run = project.run("-v", "deep", "test_added.py::test_one", cwd="tests")
+    assert run.checks("deep/test_deep.py::test_one")[TIME][0] == "PASS"
+    assert run.checks("test_added.py::test_one")[TIME][0] == "PASS"
+    assert run.status == 0
 
 
 def test_it_stops_at_the_first_failure(project):
@@ -483,17 +447,14 @@ def test_the_traces_that_are_kept_are_those_of_the_working_tree(project):
     assert [path.read_text() for path in folder.rglob("trace")] == ["0.8"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"), [((), True), (("-k", "one"), False), (("test_one.py::test_one",), False)]
-)
-def test_a_test_on_the_ref_alone_is_named_unless_tests_are_left_out(tmp_path, arguments, said):
-    gone = f"{ONE}\ndef test_gone(tf_profile):\n    tf_profile(model.SAME)\n\ndef test_plain():\n    pass\n"
-    run = Project(tmp_path, {"src/model.py": THERE, "test_one.py": gone}, {"test_one.py": ONE}).run(
-        *arguments
+def test_a_test_on_the_ref_alone_is_named(tmp_path):
+    gone = (
+        f"{ONE}\ndef test_gone(tf_profile):\n    tf_profile(model.SAME)\n\n"
+        "def test_plain():\n    pass\n"
     )
-    assert (
-        "tfperf: NEW: on HEAD alone, so not compared: test_one.py::test_gone\n" in run.text
-    ) == said
+    committed = {"src/model.py": THERE, "test_one.py": gone}
+    run = Project(tmp_path, committed, {"test_one.py": ONE}).run()
+    assert "tfperf: NEW: on HEAD alone, so not compared: test_one.py::test_gone\n" in run.text
     assert run.status == 0
 
 
@@ -517,7 +478,7 @@ def test_one(tf_profile):
 """
 
 
-def test_nothing_else_is_measured_while_both_sides_are(tmp_path):
+def test_nothing_else_is_measured_while_both_versions_are(tmp_path):
     run = Project(tmp_path, {"src/model.py": THERE, "test_one.py": HELD}, {"notes.txt": ""}).run()
     assert run.checks("test_one")[TIME][0] == "PASS"
     assert run.status == 0
@@ -530,39 +491,19 @@ def test_files_that_are_alike_are_said_to_be(tmp_path):
     assert run.status == 0
 
 
-@pytest.mark.parametrize(
-    ("file", "body", "how"),
-    [
-        ("conftest.py", "raise ValueError('no way there')", "ended with exit status 4"),
-        (
-            "conftest.py",
-            "import pytest\n\ndef pytest_itemcollected():\n    pytest.exit('no way there')",
-            "stopped before it had collected",
-        ),
-    ],
-)
-def test_the_ref_cannot_even_start(tmp_path, file, body, how):
-    run = Project(
-        tmp_path, {"src/model.py": THERE, "test_one.py": ONE, file: body}, {file: ONE}
-    ).run()
+def test_a_ref_that_cannot_start_makes_its_tests_unknown(tmp_path):
+    broken = {"conftest.py": "raise ValueError('no way there')"}
+    committed = {"src/model.py": THERE, "test_one.py": ONE, **broken}
+    run = Project(tmp_path, committed, {"conftest.py": ""}).run()
     verdict, message = run.checks("test_one.py::test_one")[ALL]
     assert verdict == "UNKNOWN"
-    assert f"on HEAD no test can run: the process on HEAD {how}" in message
+    how = "the process on HEAD ended with exit status 4"
+    assert f"on HEAD no test can run: {how}" in message
     assert "no way there" in message
     assert message.endswith("\n  try: a ref on which it runs, or stored values (--tfperf-baseline)")
 
 
-def test_names_that_change_each_time(tmp_path):
-    changing = "\n\n@pytest.mark.parametrize('n', [os.getpid()])\ndef test_two(tf_profile, n):\n    tf_profile(1.0)\n"
-    run = Project(
-        tmp_path, {"src/model.py": THERE, "test_one.py": f"import os, pytest\n{ONE}{changing}"}, {}
-    ).run()
-    assert "collected a second time, the tests have other names" in run.text
-    assert run.status == 1
-    assert "1 passed, 1 error" in run.text  # and nothing of the first test is said of the second
-
-
-def test_both_sides_would_load_the_same_code(tmp_path):
+def test_versions_that_load_the_same_code_are_not_compared(tmp_path):
     fixed = f"import sys\nsys.path.insert(0, {str(tmp_path / 'project' / 'src')!r})\n"
     run = Project(
         tmp_path,
@@ -572,27 +513,17 @@ def test_both_sides_would_load_the_same_code(tmp_path):
     verdict, message = run.checks("test_one")[ALL]
     assert verdict == "UNKNOWN"
     assert "the comparison would be void" in message
-    assert "both sides would run the same code" in message
+    assert "both versions would run the same code" in message
 
 
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (["-p", "xdist", "-n2"], "run it without -n"),
-        (["--tfperf-update"], "it cannot be given together with --tfperf-against"),
-        (["--tfperf-against", "nowhere"], "no such commit, branch or tag"),
-        (["--tfperf-budget", "-1"], "tfperf_budget"),
-    ],
-)
 @pytest.mark.usefixtures("untouched")
-def test_what_is_refused(project, arguments, text):
-    run = project.run(*arguments)
+def test_a_ref_that_does_not_exist_is_refused(project):
+    run = project.run(against="nowhere")
     assert run.status == pytest.ExitCode.USAGE_ERROR
-    assert text in run.text
+    assert "no such commit, branch or tag" in run.text
 
 
-@pytest.mark.parametrize("option", ["--collect-only", "--setup-plan", "--tfperf-disable"])
-def test_where_nothing_runs_nothing_is_started(project, option):
-    run = project.run(option, "tests/test_steps.py::test_same", against="nowhere")
+def test_no_process_starts_where_no_test_runs(project):
+    run = project.run("--tfperf-disable", "tests/test_steps.py::test_same", against="nowhere")
     assert run.status == 0
     assert "tfperf: against" not in run.text

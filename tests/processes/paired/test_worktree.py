@@ -12,7 +12,8 @@ from helpers.processes import files_of_at_most
 
 from pytest_tfperf.errors import PairedError
 from pytest_tfperf.machine import git as machine_git
-from pytest_tfperf.paired.worktree import Tree, mapped, mapped_argument, place, write_tree
+from pytest_tfperf.paired.ref_files import write_tree
+from pytest_tfperf.paired.worktree import Tree, mapped, mapped_argument, place
 
 OLD, NEW = "RATE = 1\n", "RATE = 2\n"
 

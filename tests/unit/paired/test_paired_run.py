@@ -1,0 +1,210 @@
+"""The coordinator of a paired run: which tests run in both versions, and what each is asked."""
+
+import signal
+
+import pytest
+from helpers.builders import profile
+from helpers.fake_child import FakeRun
+
+PROFILED = "import pytest\n\ndef test_{}(tf_profile): raise AssertionError('ran here')\n"
+ALL, RETRACES = ("", "against"), ("", "retraces")
+
+
+@pytest.fixture
+def paired(pytester, monkeypatch):
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    pytester.mkdir("tests")
+    pytester.mkdir("tests/deep")
+    (pytester.path / "tests/test_a.py").write_text(
+        PROFILED.format("one") + PROFILED.format("two") + "\ndef test_plain(): pass\n"
+    )
+    (pytester.path / "tests/deep/test_b.py").write_text(
+        PROFILED.format("one")
+        + """
+class TestGroup:
+    @pytest.mark.parametrize("n", [1, 2], ids=["slow er", "x::y[z]"])
+    def test_inside(self, tf_profile, n): raise AssertionError("ran here")
+"""
+    )
+    run = FakeRun(pytester, monkeypatch)
+    run.tree = run.ref = [
+        "tests/test_a.py::test_one",
+        "tests/test_a.py::test_two",
+        "tests/deep/test_b.py::test_one",
+        "tests/deep/test_b.py::TestGroup::test_inside[slow er]",
+        "tests/deep/test_b.py::TestGroup::test_inside[x::y[z]]",
+    ]
+    return run
+
+
+def ran(paired, version="tree"):
+    """Return the tests that ran in the processes of a version."""
+    return [test for child in paired.children[version] for test, _ in child.ran]
+
+
+class TestSelection:
+    @pytest.mark.parametrize(
+        ("arguments", "tests"),
+        [
+            (("tests/test_a.py", "tests/deep"), range(5)),
+            (("-k", "(one or two) and not deep"), (0, 1)),
+            (("tests/test_a.py::test_two",), (1,)),
+            (("tests/deep/test_b.py::TestGroup::test_inside[x::y[z]]",), (4,)),
+            (("{root}/tests/deep/test_b.py::TestGroup::test_inside[x::y[z]]",), (4,)),
+            (("tests/deep", "tests/test_a.py::test_one"), (2, 3, 4, 0)),
+            (("--deselect", "tests/deep"), (0, 1)),
+        ],
+    )
+    def test_selected_tests_run_in_both_versions(self, paired, pytester, arguments, tests):
+        paired(*(argument.format(root=pytester.path) for argument in arguments))
+        wanted = [paired.tree[n] for n in tests]
+        assert ran(paired) == wanted
+        assert ran(paired, "ref") == wanted
+        following = [following for _, following in paired.children["tree"][0].ran]
+        assert following == [*wanted[1:], None]
+
+    def test_unprofiled_tests_run_here(self, paired):
+        result = paired("-k", "plain or two")
+        result.assert_outcomes(passed=2)
+        assert ran(paired) == ["tests/test_a.py::test_two"]
+
+    def test_each_process_collects_the_files_of_selected_tests(self, paired):
+        paired("-k", "two")
+        for version in ("tree", "ref"):
+            [child] = paired.children[version]
+            assert child.pytest_run.files == ["tests/test_a.py"]
+
+    def test_versions_run_in_their_own_folders(self, paired, pytester, monkeypatch):
+        monkeypatch.chdir(pytester.path / "tests")
+        paired.files = paired.files.__class__(
+            paired.files.root,
+            paired.files.path,
+            "c" * 40,
+            "main",
+            same=True,
+            tracked=frozenset({"tests/test_a.py"}),
+            here=frozenset({"tests/test_a.py"}),
+        )
+        result = paired(str(pytester.path / "tests/test_a.py"))
+        result.stdout.fnmatch_lines(["*main (cccccccccccc, which the working tree's * equal)*"])
+        [tree], [ref] = paired.children["tree"], paired.children["ref"]
+        assert tree.pytest_run.folder == paired.files.root / "tests"
+        assert ref.pytest_run.folder == paired.files.path / "tests"
+        assert ref.pytest_run.folder.is_dir()  # also where the ref does not have it
+        assert tree.pytest_run.arguments[-1] == str(paired.files.root / "tests/test_a.py")
+        assert ref.pytest_run.arguments[-1] == str(paired.files.path / "tests/test_a.py")
+
+    def test_files_that_the_ref_does_not_have_are_new(self, paired):
+        paired.ref = paired.tree[:2]
+        paired("tests/deep/test_b.py::test_one").assert_outcomes(passed=1)
+        verdict, message = paired.checks(paired.tree[2])[ALL]
+        assert (verdict, message) == (
+            "NEW",
+            "the test is on the working tree alone: main has none of this name",
+        )
+        assert ran(paired, "ref") == []
+
+
+def test_the_header_names_ref_and_cores(paired):
+    result = paired("-k", "two")
+    lines = [line for line in result.outlines if line.startswith("tfperf: against")]
+    assert len(lines) == 1
+    assert lines[0].startswith("tfperf: against main (cccccccccccc); both versions run on ")
+
+
+@pytest.mark.parametrize(
+    ("only", "metrics"), [("structural", {"retraces"}), ("timing", {"step_time"}), (None, None)]
+)
+def test_only_some_metrics_are_compared(paired, only, metrics):
+    test = paired.tree[0]
+    paired.profiles["tree"] = [profile(retraces=2, step_time=1.0)]
+    paired.profiles["ref"] = [profile(retraces=0, step_time=1.0)]
+    paired(*([f"--tfperf-only={only}"] if only else []), "tests/test_a.py::test_one")
+    found = {metric for _, metric in paired.checks(test)}
+    assert found == (metrics or {"retraces", "step_time"})
+    if only != "timing":
+        assert paired.checks(test)[RETRACES][0] == "REGRESSION"
+
+
+def test_nothing_of_the_ref_is_kept_after_its_test(paired):
+    paired("-k", "two")
+    [ref] = paired.children["ref"]
+    assert ref.checks == {paired.tree[1]: None}  # it is not judged
+    assert ref.has_ended
+
+
+def test_a_ref_that_cannot_start_makes_its_tests_unknown(paired):
+    paired.ref = "the process on main ended with exit status 4\n  its stderr:\n  no way there"
+    paired("-k", "two").assert_outcomes(passed=1)
+    verdict, message = paired.checks(paired.tree[1])[ALL]
+    assert verdict == "UNKNOWN"
+    assert "on main no test can run: the process on main ended with exit status 4" in message
+    assert "no way there" in message
+    assert message.endswith("\n  try: a ref on which it runs, or stored values (--tfperf-baseline)")
+
+
+def test_a_test_that_the_ref_cannot_collect_is_unknown(paired):
+    paired.ref, paired.errors["ref"] = [], "ImportError: no such module"
+    paired("-k", "two")
+    verdict, message = paired.checks(paired.tree[1])[ALL]
+    assert verdict == "UNKNOWN"
+    assert "on main the test cannot be collected:\n" in message
+    assert "ImportError: no such module" in message
+
+
+def test_a_working_tree_that_cannot_start_fails_its_tests(paired):
+    paired.tree = "the working tree's process ended with exit status 4"
+    result = paired("tests/test_a.py")
+    result.assert_outcomes(errors=2, passed=1)
+    result.stdout.fnmatch_lines(["the working tree's process ended with exit status 4"])
+
+
+def test_names_that_change_each_time_fail_their_test_alone(paired):
+    paired.tree = paired.tree[:1]
+    result = paired("tests/test_a.py")
+    result.assert_outcomes(errors=1, passed=2)
+    result.stdout.fnmatch_lines(
+        ["*has no test of this name:", "  collected a second time, the tests have other names; *"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [((), True), (("-k", "one"), False), (("tests/test_a.py::test_one",), False)],
+)
+def test_tests_on_the_ref_alone_are_named_unless_tests_are_left_out(paired, arguments, named):
+    paired.ref = [*paired.tree, "tests/test_a.py::test_gone"]
+    result = paired(*arguments)
+    line = "tfperf: NEW: on main alone, so not compared: tests/test_a.py::test_gone"
+    assert (line in result.outlines) == named
+    assert result.ret == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["-p", "xdist", "-n2"], "run it without -n"),
+        (["--tfperf-update"], "it cannot be given together with --tfperf-against"),
+        (["--tfperf-budget", "-1"], "--tfperf-budget"),
+    ],
+)
+def test_options_that_contradict_are_refused(paired, arguments, text):
+    result = paired(*arguments)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert text in "\n".join(result.errlines)
+    assert paired.children == {}
+
+
+def test_a_system_that_cannot_stop_processes_is_refused(paired, monkeypatch):
+    monkeypatch.delattr(signal, "SIGSTOP")
+    result = paired()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "this system cannot stop processes" in "\n".join(result.errlines)
+
+
+@pytest.mark.parametrize("option", ["--collect-only", "--setup-plan", "--tfperf-disable"])
+def test_no_process_starts_where_no_test_runs(paired, option):
+    result = paired(option, "-k", "plain")
+    assert result.ret == 0
+    assert "tfperf: against" not in "\n".join(result.outlines)
+    assert not paired.has_started
