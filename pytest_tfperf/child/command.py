@@ -146,6 +146,7 @@ def start_pytest(run: PytestRun, cleanup: Cleanup) -> ChildProcess:
     child = ChildProcess(run.launch(), cleanup)
     try:
         child.send(**run.task(cleanup.folder))
+        child.is_awaited = True
     except BaseException:
         child.kill()
         raise

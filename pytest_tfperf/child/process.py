@@ -75,8 +75,8 @@ class ChildProcess:
     A process, in a group of its own, that runs tests which this one names.
 
     If it pauses, it stands still after `next_event` until the next call. `reports` and `warnings`
-    are what it sent of the running test. `is_awaited` tells that it has not answered a call of
-    `next_event`, also one that was given up.
+    are what it sent of the running test. `is_awaited` tells that it has not answered its task or
+    a call of `next_event`, also one that was given up.
 
     Raises:
         PairedError: If it cannot be started.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -132,16 +132,15 @@ class VersionProcesses:
         started: dict[Path, ChildProcess] = {}
         why = ""
         try:
-            for tree in self._order:
-                try:
-                    started[tree.path] = start_pytest(
-                        self._run(tree, clustered, sorted(paths)), self._cleanup
-                    )
-                except PairedError as error:
-                    if tree.path == tree.root:
-                        raise
-                    why = str(error)
-            with naming_awaited(list(started.values())):
+            with naming_awaited(started.values()):
+                for tree in self._order:
+                    run = self._run(tree, clustered, sorted(paths))
+                    try:
+                        started[tree.path] = start_pytest(run, self._cleanup)
+                    except PairedError as error:
+                        if tree.path == tree.root:
+                            raise
+                        why = str(error)
                 ours = started[self.tree.root]
                 ours.await_collected()
                 return ProcessPair(ours, _collected(started.get(self.tree.path), why))
@@ -198,7 +197,7 @@ class VersionProcesses:
 
 
 @contextmanager
-def naming_awaited(processes: Sequence[ChildProcess]) -> Iterator[None]:
+def naming_awaited(processes: Collection[ChildProcess]) -> Iterator[None]:
     """Add the process that was waited for to the message of a time limit within the context."""
     try:
         yield

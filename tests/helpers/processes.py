@@ -6,7 +6,7 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
-PATIENCE_S = 20
+PATIENCE_S = 60
 
 
 def until(condition, patience_s=PATIENCE_S):

@@ -279,9 +279,9 @@ def test_one_is_killed_between_two_turns(start, victim):
 
     if victim == "tree":
         with pytest.raises(PairedError, match="tree ended with SIGKILL"):
-            run_paired_test(*sides.values(), "test", (None, None), playing)
+            run_paired_test(*sides.values(), "test", (None, None), turns_of)
     else:
-        paired = run_paired_test(*sides.values(), "test", (None, None), playing)
+        paired = run_paired_test(*sides.values(), "test", (None, None), turns_of)
         assert paired.ref_profiles.why.startswith("ref ended with SIGKILL")
         assert paired.turns == {}
 
