@@ -128,7 +128,7 @@ def test_an_installed_copy_on_either_side(tree, side, site):
         },
     )
     assert text == (
-        f"pkg (and 1 more of its modules) is loaded from {site.format(root=tree.root)}/pkg/__init__.py, a copy of src/pkg/__init__.py: both sides "
+        f"pkg (and 1 more of its modules) is loaded from {site.format(root=tree.root)}/pkg/__init__.py, a copy of src/pkg/__init__.py: both versions "
         "would run the copy; uninstall it and set pytest's pythonpath = src, or pip install -e . --config-settings editable_mode=compat"
     )
 
