@@ -1,9 +1,10 @@
 """
-What a performance engineer would do next about a profile, by the time that it could win.
+Advise what to do next about a profile, in the order of the time that it could save.
 
-The thresholds are those at which XProf's Overview page begins to speak (openxla/xprof, bottleneck_analysis and
-op_stats_to_overview_page): 5 % of the step for input and output, 3 % for launches, collectives and what is left; under 10 % of 16-bit
-work; over 10 % of eager ops' time; 10 % of awaiting (its smart suggestions); 20 % of a tf.function's time in traced or eager calls.
+The thresholds are those of XProf's Overview page (openxla/xprof, bottleneck_analysis and
+op_stats_to_overview_page): 5 % of the step for input and output; 3 % for launches, collectives and the rest;
+under 10 % of 16-bit work; over 10 % of eager ops' time; 10 % of awaiting (its smart suggestions); 20 % of a
+tf.function's time in traced or eager calls.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _EXPORT = "the timeline: tfperf export TRACE -o trace.json, in ui.perfetto.dev"
 
 
 def advise(profile: Profile) -> tuple[Advice, ...]:
-    """What to do next about the profile of traced steps, the one that could win most first; what it could win is at most what it says."""
+    """Return advice about the profile of traced steps, the largest possible saving first."""
     if not profile.steps:
         return ()
     found = [advice for rule in _RULES for advice in rule(profile)]
@@ -52,7 +53,7 @@ def _part(part: str, least: float, what: str, look: str) -> Callable[[Profile], 
 
 
 def _compile(profile: Profile) -> Iterable[Advice]:
-    """The first step must compile; what compiles later need not."""
+    """Advise on compilation after the first step, which is the only one that must compile."""
     if profile.value("xla_compiles").number != 0 or profile.value("retraces").number != 0:
         yield from _part("compile", _SOME, _CONSTANT, "xla_compiles and retraces")(profile)
 
@@ -131,7 +132,7 @@ def _again(metric: str) -> Callable[[Profile], Iterable[Advice]]:
 
 
 def _partly_compiled(profile: Profile) -> Iterable[Advice]:
-    """Where XLA compiles nothing, whether it would be faster is not known."""
+    """Advise on steps that XLA compiles in part; without any cluster a gain is unknown."""
     covered = profile.value("xla_coverage")
     if covered.number and covered.number < 1:
         yield Advice(
@@ -166,7 +167,7 @@ def _skew(profile: Profile) -> Iterable[Advice]:
 
 
 def _seconds(profile: Profile, share: float | None) -> float:
-    """A share of the mean period of the traced steps."""
+    """Return a share of the mean period of the traced steps, in seconds."""
     return (share or 0.0) * sum(step.period_s for step in profile.steps) / len(profile.steps)
 
 

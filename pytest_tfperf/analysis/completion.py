@@ -1,4 +1,4 @@
-"""A recording with what only its trace tells: counts of a bare trace, the batch of its pipeline."""
+"""Complete a recording from its trace: counts of a bare trace, the batch of its pipeline."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ def _with_counts(recording: Recording, trace: Trace, steps: Steps) -> Recording:
 
 def _with_batch(recording: Recording, stages: Sequence[Stage]) -> Recording:
     """
-    Take the batch of the last batching stage where the input's signature leaves it open.
+    Take the batch of the last batching stage if the input's signature leaves it open.
 
-    It stays open where a stage behind may change the batches.
+    It stays open if a later stage may change the batches.
     """
     by_depth = sorted(stages, key=lambda stage: stage.depth)
     behind = list(takewhile(lambda stage: not stage.batch_size, by_depth))

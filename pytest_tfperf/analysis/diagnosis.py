@@ -1,4 +1,4 @@
-"""Where the cause of a metric lies and what to try, in a sentence each; the facts come from the other analyses."""
+"""Name the cause of a metric and a remedy, in a sentence each."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _INTO_XLA = {
 
 
 def input_cause(stages: Sequence[Stage]) -> dict[str, str]:
-    """`where` and `try` for steps that wait for input."""
+    """Return `where` and `try` for steps that wait for input."""
     if not stages:
         return {
             "where": "no tf.data stage ran: the elements come from Python code",
@@ -41,12 +41,18 @@ def input_cause(stages: Sequence[Stage]) -> dict[str, str]:
 
 
 def stage_cause(stage: Stage, stages: Sequence[Stage]) -> dict[str, str]:
-    """`where` and `try` for a pipeline of these stages that this one slows down."""
+    """Return `where` and `try` for a pipeline that this stage slows down."""
     return {"where": _describe(stage), "try": "; ".join(_remedies(stage, stages))}
 
 
 def compile_cause(modules: Sequence[str], changes: Sequence[str] = ()) -> dict[str, str]:
-    """`where` and `try` for executables compiled after the first step; `changes` says of the first of them what was different."""
+    """
+    Return `where` and `try` for executables compiled after the first step.
+
+    Args:
+        modules: Names of the executables.
+        changes: Differences of the first ones from their predecessors.
+    """
     left = len(modules) - len(changes)
     described = and_more(changes, len(changes), "; ", left)
     return {
@@ -56,7 +62,9 @@ def compile_cause(modules: Sequence[str], changes: Sequence[str] = ()) -> dict[s
 
 
 def retrace_cause(traced: Iterable[tuple[str, int, str]]) -> dict[str, str]:
-    """`where` and `try` for functions traced after the first step: (function, step, what changed)."""
+    """
+    Return `where` and `try` for functions traced after the first step: (function, step, change).
+    """
     traced = list(traced)
     steps = sorted({step for _, step, _ in traced})
     shown = and_more(list(map(str, steps)), 5)
@@ -72,7 +80,13 @@ def _with_change(name: str, change: str) -> str:
 
 
 def eager_cause(types: Counter[str], seen: Iterable[tuple[str, str | None, int]]) -> dict[str, str]:
-    """`where` and `try` for ops that run eagerly, by type; `seen` says which of the user's lines ran them in one step."""
+    """
+    Return `where` and `try` for ops that run eagerly.
+
+    Args:
+        types: Number of ops by type.
+        seen: The user's lines that ran them in one step.
+    """
     lines: dict[str, list[str]] = {}
     for op_type, line, _ in seen:
         lines.setdefault(op_type, []).extend([line] if line else [])
@@ -84,7 +98,11 @@ def eager_cause(types: Counter[str], seen: Iterable[tuple[str, str | None, int]]
 
 
 def outside_cause(outside: Sequence[tuple[str, str | None, str, int]]) -> dict[str, str]:
-    """`where` and `try` for ops outside XLA: (type, the user's line, why, how many), those that XLA cannot compile first."""
+    """
+    Return `where` and `try` for ops outside XLA: (type, user's line, reason, number).
+
+    Ops that XLA cannot compile come first.
+    """
     shown = [
         op_type
         + (f" ×{count}" if count > 1 else "")
@@ -100,7 +118,7 @@ def outside_cause(outside: Sequence[tuple[str, str | None, str, int]]) -> dict[s
 
 
 def overhead_cause() -> dict[str, str]:
-    """`try` for steps whose time goes to Python."""
+    """Return `try` for steps whose time goes to Python."""
     return {
         "where": "Python code in the step or its loop, with neither TensorFlow nor input active",
         "try": "move it into a tf.function, run it less often, or loop over several steps inside one (steps_per_execution in Keras)",

@@ -1,4 +1,4 @@
-"""The traces of a job's hosts together: analysed side by side, aligned by the names of their steps."""
+"""Analyse the traces of a job's hosts side by side, aligned by the names of their steps."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def profiles_of_job(
     traces: Sequence[Path], target_step_time_s: float | None = None
 ) -> tuple[list[Profile], list[TraceError]]:
     """
-    The profiles of the traces of one run, one for each host, with `step_skew` over the hosts where there are several; and why
-    others of them have none: they cannot be read or hold no step.
+    Return the profiles of one run's traces, one a host, and the errors of unreadable traces.
 
-    Several are analysed in processes of their own, as many at once as there are cores; each holds one trace.
+    Several hosts have `step_skew` over the hosts. They are analysed in processes of their own, as many at once as
+    there are cores, and each process holds one trace.
     """
     analyse = partial(_profile, target_step_time_s=target_step_time_s)
     if len(traces) == 1:
@@ -50,9 +50,10 @@ def profiles_of_job(
 
 def host_skew(profiles: Sequence[Profile]) -> Value:
     """
-    Slowest ÷ median host − 1, by the time that each works in the steps that all of them have.
+    Return slowest ÷ median host − 1, by the work of each in the steps that all of them have.
 
-    In a job whose hosts wait for each other the periods are alike; work is what of a period is neither collective nor other.
+    If the hosts of a job wait for each other, their periods are alike. So work is the part of a period that is neither
+    collective nor other.
     """
     common = set.intersection(*({step.name for step in profile.steps} for profile in profiles))
     work = [

@@ -1,4 +1,4 @@
-"""Metrics from the clock: steps that were not profiled."""
+"""Derive metrics from the clock: steps that were not profiled."""
 
 from __future__ import annotations
 
@@ -24,7 +24,11 @@ def analyse(evidence: Evidence) -> Findings:
 
 
 def timed_values(recording: Recording) -> dict[str, Value]:
-    """step_time, step_time_p90, first_step_time, throughput and epoch_gap; the first blocks do not count until they are steady."""
+    """
+    Return step_time, step_time_p90, first_step_time, throughput and epoch_gap.
+
+    The first blocks do not count until they are steady.
+    """
     why = recording.ended or NO_TIMES
     values = {"first_step_time": _first_step(recording, why)}
     if not recording.blocks:
@@ -50,7 +54,10 @@ def timed_values(recording: Recording) -> dict[str, Value]:
 
 
 def timing_notes(recording: Recording) -> tuple[str, ...]:
-    """What to know of the times: that Python was traced meanwhile, and that blocks did not get steady though the input had."""
+    """
+    Return notes on the times: Python was traced, or blocks did not get steady although the input
+    had.
+    """
     return ((_INSTRUMENTED,) if recording.instrumented else ()) + _unsteady(recording)
 
 
@@ -75,15 +82,16 @@ def _unsteady(recording: Recording) -> tuple[str, ...]:
 
 
 def block_seconds(recording: Recording) -> tuple[float, ...]:
-    """Seconds of a step in each timed block."""
+    """Return the seconds of a step in each timed block."""
     return tuple(seconds / steps for seconds, steps in recording.blocks)
 
 
 def median_precision(samples: Sequence[float]) -> float | None:
     """
-    Half the width of a 95 % interval of the median ÷ the median, None under three samples.
+    Return half the width of a 95 % interval of the median ÷ the median, or None under three samples.
 
-    Standard error of the median of normal samples, 1.2533 σ/√n, with σ from the median absolute deviation (× 1.4826).
+    The standard error of the median of normal samples is 1.2533 σ/√n, with σ from the median absolute deviation
+    (× 1.4826).
     """
     if len(samples) < 3:
         return None
@@ -113,7 +121,7 @@ def timed_step(recording: Recording) -> Value:
 
 
 def _steady_calls(recording: Recording) -> tuple[float, ...]:
-    """Seconds of a step in the calls of the steady blocks."""
+    """Return the seconds of a step in the calls of the steady blocks."""
     n_dropped = slow_start(block_seconds(recording))
     share = sum(steps for _, steps in recording.blocks[:n_dropped]) / sum(
         steps for _, steps in recording.blocks
@@ -144,5 +152,5 @@ def _throughput(recording: Recording, step_time: Value) -> Value:
 
 
 def _quantile(samples: Sequence[float], share: float) -> float:
-    """The smallest sample that at least this share of the samples do not exceed."""
+    """Return the smallest sample that at least this share of the samples do not exceed."""
     return sorted(samples)[max(math.ceil(share * len(samples)) - 1, 0)]

@@ -1,4 +1,4 @@
-"""Whether a trace holds all that happened: what the profiler itself reports of errors, and of events that it dropped."""
+"""Read the profiler's own reports of errors and dropped events."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FROM_TRACE = (Source.TRACE, Source.CORRECTED, Source.PREDICTED)
 
 
 def faults(trace: Trace) -> tuple[str, ...]:
-    """Why the trace is not complete, in the profiler's words; empty where it reports nothing."""
+    """Return why the trace is incomplete, in the profiler's words; empty without a report."""
     reported = [
         f"the profiler reports an error: {' '.join(text.split())}"
         for text in dict.fromkeys(trace.errors)
@@ -25,14 +25,14 @@ def faults(trace: Trace) -> tuple[str, ...]:
 
 
 def remarks(trace: Trace) -> tuple[str, ...]:
-    """What the profiler warns of."""
+    """Return the profiler's warnings."""
     return tuple(
         f"the profiler warns: {' '.join(text.split())}" for text in dict.fromkeys(trace.warnings)
     )
 
 
 def without_incomplete(values: Mapping[str, Value], found: tuple[str, ...]) -> dict[str, Value]:
-    """The values; of an incomplete trace those that were read from it are unknown."""
+    """Make values from an incomplete trace unknown, and return the others unchanged."""
     if not found:
         return dict(values)
     why = f"the trace is not complete: {'; '.join(found)}"
@@ -45,7 +45,7 @@ def without_incomplete(values: Mapping[str, Value], found: tuple[str, ...]) -> d
 
 
 def _dropped(trace: Trace) -> list[int]:
-    """Numbers of dropped events, of planes as a whole and of single events."""
+    """Return the numbers of dropped events, of whole planes and of single events."""
     of_planes = [plane_stats(plane).get(_DROPPED, 0) for plane in trace.planes]
     of_events = [
         int(Events.of(plane).having(_DROPPED).integers(_DROPPED).clip(0).sum())

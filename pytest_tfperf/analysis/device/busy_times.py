@@ -1,4 +1,4 @@
-"""The seconds in which each device of a host worked in the steps."""
+"""Measure the seconds in which each device of a host worked in the steps."""
 
 from __future__ import annotations
 
@@ -23,19 +23,21 @@ _SHARED = ("collective", "device_to_device")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceTimes:
-    """
-    Seconds of each device in each step, shape (n_devices, n_steps): in which it was `busy`, and in which it did its own work, `working`.
-
-    Collectives and transfers between devices are no work of its own: in them a fast device waits for a slow one.
-    """
+    """Seconds of each device in each step."""
 
     names: tuple[str, ...]
+    """Names of the devices."""
     busy: Seconds
+    """Seconds with any activity, shape (n_devices, n_steps)."""
     working: Seconds
+    """
+    Seconds of the device's own work, shape (n_devices, n_steps): without collectives and transfers
+    between devices, in which a fast device waits for a slow one.
+    """
 
 
 def device_times(trace: Trace, steps: Steps) -> DeviceTimes:
-    """The times of the devices that did anything in the steps, each in the steps as it ran them."""
+    """Measure each active device in the steps as it ran them."""
     rows = [
         (plane.name.removeprefix("/device:"), *_times(plane, own_steps(plane, steps)))
         for plane in accelerators(trace)
@@ -50,14 +52,14 @@ def device_times(trace: Trace, steps: Steps) -> DeviceTimes:
 
 
 def idle_seconds(times: DeviceTimes, steps: Steps) -> float:
-    """Seconds of the steps in which devices that worked in them did nothing, over all steps and devices."""
+    """Return the idle seconds of active devices, over all steps and devices."""
     return max(
         len(times.names) * float(steps.period_ps.sum()) * 1e-12 - float(times.busy.sum()), 0.0
     )
 
 
 def _times(plane: Plane, steps: Steps) -> tuple[Seconds, Seconds]:
-    """Busy and working seconds of one device in its steps, each of shape (n_steps,)."""
+    """Return busy and working seconds of one device, each of shape (n_steps,)."""
     if TPU.match(plane.name):
         return _tpu_times(plane, steps)
     spans = dict(kinds_of_spans(plane))
@@ -69,7 +71,11 @@ def _times(plane: Plane, steps: Steps) -> tuple[Seconds, Seconds]:
 
 
 def _tpu_times(plane: Plane, steps: Steps) -> tuple[Seconds, Seconds]:
-    """Of a TPU core by its own clock: on the trace's, the times of single steps are off by more than cores differ."""
+    """
+    Measure a TPU core by its own clock.
+
+    On the trace's clock, errors of single steps are larger than differences between cores.
+    """
     ops, kind_of = tpu_ops(plane), kinds_by_name(plane)
     alone = ops.named(lambda name: kind_of(name) not in _SHARED)
     seconds, step = self_times(on_device_clock(ops)) * 1e-12, steps.of(ops.start)

@@ -1,4 +1,4 @@
-"""How much of their time the chips of TPUs worked."""
+"""Measure the share of time in which TPU chips worked."""
 
 from __future__ import annotations
 
@@ -30,21 +30,25 @@ _WAITING = frozenset(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DutyCycle:
     """
-    Of one chip, over the whole trace: seconds in which it worked, in which any op of it ran, and from its first event to its last;
-    `ops_span_s` is from its first op to its last.
+    Work of one chip over the whole trace.
 
-    XProf calls the share in which it worked the device duty cycle; its device idle time is that between the ops.
+    XProf calls `working_s` ÷ `span_s` the device duty cycle. Its device idle time lies between ops.
     """
 
     chip: int
+    """Number of the chip."""
     working_s: float
+    """Seconds in which the chip worked."""
     busy_s: float
+    """Seconds in which any of its ops ran."""
     span_s: float
+    """Seconds from its first event to its last."""
     ops_span_s: float
+    """Seconds from its first op to its last."""
 
 
 def duty_cycles(trace: Trace) -> list[DutyCycle]:
-    """The TPU chips of a host; a chip works while any core of it does."""
+    """Measure the TPU chips of a host; a chip works while any of its cores does."""
     chips: dict[int, list[Plane]] = {}
     for plane in tpus(trace):
         chips.setdefault(_chip(plane), []).append(plane)
@@ -52,13 +56,13 @@ def duty_cycles(trace: Trace) -> list[DutyCycle]:
 
 
 def duty_cycle(cycles: Sequence[DutyCycle]) -> float | None:
-    """The share of their time in which chips worked, None without chips."""
+    """Return the share of time in which chips worked, or None without chips."""
     span = sum(cycle.span_s for cycle in cycles)
     return sum(cycle.working_s for cycle in cycles) / span if span else None
 
 
 def idle_share(cycles: Sequence[DutyCycle]) -> float | None:
-    """The share of the time from a chip's first op to its last in which none of its ops ran, None without chips."""
+    """Return the idle share between the first and the last op of chips, or None without chips."""
     span = sum(cycle.ops_span_s for cycle in cycles)
     return 1 - sum(cycle.busy_s for cycle in cycles) / span if span else None
 
@@ -92,7 +96,11 @@ def _hull(spans: Spans) -> float:
 
 
 def _chip(plane: Plane) -> int:
-    """The chip of a core: CoreDetails.local_chip_id = 4 (openxla/xprof, op_stats.proto), else as if each core had its own."""
+    """
+    Return the chip of a core: CoreDetails.local_chip_id = 4 (openxla/xprof, op_stats.proto).
+
+    Without it each core counts as a chip.
+    """
     details = plane_stats(plane).get("core_details")
     if not isinstance(details, bytes):
         return int(plane.name.rpartition(":")[2])

@@ -1,9 +1,10 @@
 """
-Which GPU kernels run on tensor cores (AMD: matrix cores), which could, and which compute with 16 bits: by their names.
+Classify GPU kernels by name: tensor cores (AMD: matrix cores), eligibility, 16-bit operands.
 
-No profiler records the units that a kernel uses. NVIDIA's names are those of XProf's list (openxla/xprof, kernel_stats_utils.cc,
-IsKernelUsingTensorCore), and of what came after it: cuBLAS' `nvjet` and `sm90_`/`sm100_` kernels, CUTLASS' `tensorop` and `gmma`
-kernels, the instruction shapes in mma kernels (`h16816`), and fused attention. AMD's are Tensile's `MI16x16x16` and the like.
+No profiler records the units that a kernel uses. NVIDIA's names come from XProf's list (openxla/xprof,
+kernel_stats_utils.cc, IsKernelUsingTensorCore), extended by newer ones: cuBLAS' `nvjet`, `sm90_` and
+`sm100_` kernels, CUTLASS' `tensorop` and `gmma` kernels, the instruction shapes in mma kernels
+(`h16816`), and fused attention. AMD's names are Tensile's `MI16x16x16` and similar ones.
 """
 
 from __future__ import annotations
@@ -75,16 +76,16 @@ _HALF = re.compile(
 
 @lru_cache(_REMEMBERED)
 def uses_tensor_cores(kernel: str) -> bool:
-    """Whether a kernel of this name runs on tensor cores."""
+    """Return whether a kernel of this name runs on tensor cores."""
     return bool(_TENSOR_CORES.search(kernel)) and not _OTHER_UNITS.search(kernel)
 
 
 def is_eligible(kernel: str, launcher: Launcher) -> bool:
     """
-    Whether a kernel multiplies matrices or convolves, and so could run on tensor cores: by its own name, by the XLA instruction or by the
-    type of the op that launched it.
+    Return whether a kernel multiplies matrices or convolves, and so could run on tensor cores.
 
-    XProf calls every kernel eligible whose source is a convolution, also those that only transpose its input.
+    Its own name decides, or the XLA instruction or op type that launched it. XProf calls every kernel
+    eligible whose source is a convolution, also one that only transposes its input.
     """
     if uses_tensor_cores(kernel) or _multiplies(kernel):
         return True
@@ -99,13 +100,17 @@ def _multiplies(kernel: str) -> bool:
 
 
 def half_operands(shapes: str) -> bool | None:
-    """Whether an op's operands have 16-bit types, by the shapes that TensorFlow annotates, `(half[4,1];int32)`; None without any."""
+    """
+    Return whether an op's operands have 16-bit types, or None without shapes.
+
+    TensorFlow annotates shapes as `(half[4,1];int32)`.
+    """
     return ("half" in shapes or "bf16" in shapes or "bfloat16" in shapes) if shapes else None
 
 
 @lru_cache(_REMEMBERED)
 def half_by_name(kernel: str) -> bool:
-    """Whether a kernel's name says that it computes with numbers of 16 bits or fewer."""
+    """Return whether a kernel's name states numbers of 16 bits or fewer."""
     return bool(_HALF.search(kernel))
 
 
@@ -123,15 +128,18 @@ _SOURCES = (
 
 
 class Launcher(NamedTuple):
-    """An instruction, or an op and its type; `source` is the stat that names it, empty where none does and `name` is the event's own."""
+    """The instruction or op that launched a kernel."""
 
     name: str
+    """Name of the instruction or op."""
     kind: str
+    """Opcode or op type."""
     source: str
+    """Stat that names it; empty if `name` is the event's own."""
 
 
 def launchers(events: Events) -> tuple[Ints, list[Launcher]]:
-    """Which launcher each event has, shape (n,), and all launchers."""
+    """Return the launcher index of each event, shape (n,), and all launchers."""
     code, found = (
         events.plane.name_index[events.rows],
         [Launcher(name, "", "") for name in events.plane.names],
@@ -145,12 +153,18 @@ def launchers(events: Events) -> tuple[Ints, list[Launcher]]:
 
 
 def _names_an_op(text: str) -> bool:
-    """Whether a text names an op: an empty type, as in `XlaModule:`, says only that XLA ran."""
+    """
+    Return whether a text names an op: an empty type, as in `XlaModule:`, only states that XLA ran.
+    """
     return bool(text.partition("#")[0]) and not text.startswith("XlaModule:")
 
 
 def _launcher(text: str, source: str) -> Launcher:
-    """`node:Type#shape=…#` or, in JAX, `jit(f)/dot_general:`; instructions have the kind of their name without numbers."""
+    """
+    Parse `node:Type#shape=…#` or, from JAX, `jit(f)/dot_general:`.
+
+    The kind of an instruction is its name without numbers.
+    """
     if source == HLO_OP:
         return Launcher(text, _NUMBERED.sub("", text), source)
     name, _, kind = text.partition("#")[0].partition("::")[0].rpartition(":")

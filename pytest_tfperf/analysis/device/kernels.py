@@ -1,9 +1,9 @@
 """
-The kernels that GPUs ran.
+Find the kernels that GPUs ran.
 
-Their details are texts of `name:value` pairs, from CUPTI `regs:32 static_shared:0 dynamic_shared:0 grid:16,1,1
-block:512,1,1 occ_pct:50`, from TensorFlow before 2.5 with `shm:`, from ROCm with `group_mem:` for shared memory (openxla/xprof,
-kernel_stats_utils.cc; openxla/xla, cupti_collector.cc and rocm_collector.cc).
+Their details are texts of `name:value` pairs. CUPTI writes `regs:32 static_shared:0 dynamic_shared:0
+grid:16,1,1 block:512,1,1 occ_pct:50`, TensorFlow before 2.5 `shm:`, and ROCm `group_mem:` for shared memory
+(openxla/xprof, kernel_stats_utils.cc; openxla/xla, cupti_collector.cc and rocm_collector.cc).
 """
 
 from __future__ import annotations
@@ -41,38 +41,47 @@ NO_GPU = "the trace has no GPU that did anything"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
-    """
-    One kernel with one launch configuration, over all steps and GPUs.
-
-    `registers` per thread, `shared_bytes` per block, `occupancy` the theoretical one; None where the profiler does not say. Of the `ops`
-    that launched it, it ran longest for `op`.
-    `eligible` says whether it multiplies matrices or convolves, `half` whether its operands have 16 bits.
-    """
+    """One kernel with one launch configuration, over all steps and GPUs."""
 
     name: str
+    """Name of the kernel."""
     launches: int
+    """Number of launches."""
     total_s: float
+    """Seconds of all launches."""
     min_s: float
+    """Seconds of the fastest launch."""
     max_s: float
+    """Seconds of the slowest launch."""
     registers: int | None = None
+    """Registers per thread, or None."""
     shared_bytes: int | None = None
+    """Shared memory per block, or None."""
     grid: str = ""
+    """Blocks of the grid, as the profiler writes them."""
     block: str = ""
+    """Threads of a block, as the profiler writes them."""
     occupancy: float | None = None
+    """Theoretical occupancy from 0 to 1, or None."""
     op: str = ""
+    """The op for which it ran longest."""
     ops: frozenset[str] = frozenset()
+    """Number of ops that launched it."""
     tensor_cores: bool = False
+    """True if it runs on tensor cores."""
     eligible: bool = False
+    """True if it multiplies matrices or convolves."""
     half: bool = False
+    """True if its operands have 16 bits."""
 
     @property
     def configuration(self) -> tuple[object, ...]:
-        """How it was launched."""
+        """The launch configuration, as one text."""
         return self.grid, self.block, self.registers, self.shared_bytes, self.occupancy
 
     @property
     def mean_s(self) -> float:
-        """Seconds of a launch."""
+        """Mean seconds of a launch."""
         return self.total_s / self.launches
 
 
@@ -86,12 +95,16 @@ def analyse(evidence: Evidence) -> Findings:
 
 
 def is_kernel(name: str) -> bool:
-    """Whether a GPU's event of this name is a kernel of the program: a collective's too, but no copy and no fill."""
+    """
+    Return whether a GPU event of this name is a kernel of the program.
+
+    Collectives are kernels, copies and fills are not.
+    """
     return gpu_kind(name) in ("device_compute", "collective") and not _FILLS.match(name)
 
 
 def find_kernels(trace: Trace, steps: Steps) -> list[Kernel]:
-    """The kernels that GPUs started in the steps, those as the devices ran them; by total time."""
+    """Return the kernels that GPUs started in the steps as the devices ran them, by total time."""
     found: dict[tuple[object, ...], Kernel] = {}
     parts = [kernel for plane in gpus(trace) for kernel in _kernels(plane, steps)]
     for kernel in sorted(parts, key=lambda kernel: -kernel.total_s):
@@ -101,7 +114,7 @@ def find_kernels(trace: Trace, steps: Steps) -> list[Kernel]:
 
 
 def kernel_table(kernels: Sequence[Kernel], n_steps: int) -> Table:
-    """The kernels by total time; launches and total are per step, all GPUs together."""
+    """Tabulate kernels by total time; launches and total are per step, over all GPUs."""
     columns = [
         Column("kernel", "kernel"),
         Column("op", "op"),
@@ -141,7 +154,7 @@ def kernel_table(kernels: Sequence[Kernel], n_steps: int) -> Table:
 
 
 def tensor_core_time(kernels: Sequence[Kernel]) -> Value:
-    """The share of the time of kernels that could run on tensor cores in which they do; `half_share` is that of 16-bit operands."""
+    """Return the share of eligible kernel time on tensor cores, with `half_share` in its detail."""
     if not kernels:
         return Value.unknown("tensor_core_time", "no GPU ran a kernel in the steps")
     eligible = sum(kernel.total_s for kernel in kernels if kernel.eligible)
@@ -162,13 +175,13 @@ def tensor_core_time(kernels: Sequence[Kernel]) -> Value:
 
 
 def half_share(kernels: Sequence[Kernel]) -> float | None:
-    """The share of the kernels' time with 16-bit operands, None of no time."""
+    """Return the share of kernel time with 16-bit operands, or None without time."""
     total = sum(kernel.total_s for kernel in kernels)
     return sum(kernel.total_s for kernel in kernels if kernel.half) / total if total > 0 else None
 
 
 def _kernels(plane: Plane, steps: Steps) -> Iterator[Kernel]:
-    """The kernels of one GPU: events of one name, configuration and launcher are one."""
+    """Group the events of one GPU by name, configuration and launcher."""
     events = stream_events(plane).named(is_kernel)
     events = events.where(own_steps(plane, steps).of(events.start) >= 0)
     detail, details = labels(events, "kernel_details")
@@ -202,7 +215,7 @@ def _kernels(plane: Plane, steps: Steps) -> Iterator[Kernel]:
 
 
 def _described(kernel: Kernel, details: str, launcher: Launcher, half: bool | None) -> Kernel:
-    """A kernel with what its details, its launcher and its name say of it."""
+    """Complete a kernel from its details, its launcher and its name."""
     pairs = dict(_PAIR.findall(details))
     shared = [int(pairs[key]) for key in _SHARED if pairs.get(key, "").isdigit()]
     occupancy = float(pairs.get("occ_pct", 0)) / 100

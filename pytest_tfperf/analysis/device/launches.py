@@ -1,4 +1,4 @@
-"""How many kernels a step launches, and what it copies between host and device."""
+"""Count the kernels that a step launches, and its copies between host and device."""
 
 from __future__ import annotations
 
@@ -44,9 +44,13 @@ def analyse(evidence: Evidence) -> Findings:
 
 def kernel_launches(trace: Trace, steps: Steps) -> Value:
     """
-    Kernels of a step on all GPUs, by the step in which the host launched them, else by that in which the device started them.
+    Count the kernels of a step on all GPUs.
 
-    `steps` are those of the host, if it has any.
+    A kernel belongs to the step in which the host launched it, else to that in which the device started it.
+
+    Args:
+        trace: The trace of the steps.
+        steps: The steps of the host, if it has any.
     """
     if not gpus(trace):
         return Value.unknown("kernel_launches", NO_GPU)
@@ -55,7 +59,13 @@ def kernel_launches(trace: Trace, steps: Steps) -> Value:
 
 
 def copy_values(trace: Trace, steps: Steps) -> dict[str, Value]:
-    """host_device_copies and host_device_bytes: those of a step in both directions on all devices; `steps` as in `kernel_launches`."""
+    """
+    Return host_device_copies and host_device_bytes of a step, in both directions on all devices.
+
+    Args:
+        trace: The trace of the steps.
+        steps: The steps of the host, if it has any.
+    """
     if not accelerators(trace):
         return {name: Value.unknown(name, _NO_DEVICE) for name in (COPIES, BYTES)}
     found = [*_gpu_copies(trace, steps), *(_tpu_copies(plane, steps) for plane in tpus(trace))]
@@ -79,7 +89,11 @@ def copy_values(trace: Trace, steps: Steps) -> dict[str, Value]:
 def _placed(
     trace: Trace, steps: Steps, accept: Callable[[str], bool]
 ) -> Iterator[tuple[Events, Ints]]:
-    """Of each GPU the events of accepted names and their steps: those that launched them if the trace shows it, else by their own time."""
+    """
+    Return, for each GPU, the events of accepted names and their steps.
+
+    The step is the one that launched the event if the trace shows it, else the one at its time.
+    """
     if steps.source in _OF_THE_HOST:
         work = linked_kernels(trace, steps)
     else:
@@ -94,7 +108,7 @@ def _placed(
 
 
 def _gpu_copies(trace: Trace, steps: Steps) -> Iterator[tuple[Ints, Ints]]:
-    """Of each GPU the steps of its copies from and to the host, and their bytes, -1 where unknown."""
+    """Return, for each GPU, the steps of its host copies, and their bytes (-1 if unknown)."""
     for events, step in _placed(trace, steps, lambda name: gpu_kind(name) in ("input", "output")):
         code, texts = labels(events, "memcpy_details")
         sizes = [int(match[1]) if (match := _SIZE.search(text)) else -1 for text in texts]
@@ -102,7 +116,7 @@ def _gpu_copies(trace: Trace, steps: Steps) -> Iterator[tuple[Ints, Ints]]:
 
 
 def _tpu_copies(plane: Plane, steps: Steps) -> tuple[Ints, Ints]:
-    """The steps of a core's transfers from and to the host, and their bytes, -1 where unknown."""
+    """Return the steps of a core's host transfers, and their bytes (-1 if unknown)."""
     category, size = metadata_texts(plane, "hlo_category"), metadata_texts(plane, "bytes_accessed")
     events = tpu_ops(plane).named(lambda name: is_host_transfer(name, category.get(name, "")))
     sizes = [
@@ -116,7 +130,7 @@ def _tpu_copies(plane: Plane, steps: Steps) -> tuple[Ints, Ints]:
 
 def is_host_transfer(text: str, category: str) -> bool:
     """
-    Whether an instruction moves data from or to the host: infeed, outfeed, or a copy of which one side is in host memory.
+    Return whether an instruction moves data from or to the host: infeed, outfeed, or a host copy.
 
     S(5) marks host memory in a layout (openxla/xla, xla/layout.h, Layout::kHostMemorySpace).
     """
@@ -129,7 +143,7 @@ def is_host_transfer(text: str, category: str) -> bool:
 
 
 def _sums(step: Ints, amounts: Ints, steps: Steps) -> Ints:
-    """Σ of the amounts of each step, shape (n_steps,)."""
+    """Sum the amounts of each step, shape (n_steps,)."""
     total = np.zeros(len(steps), np.int64)
     np.add.at(total, step[step >= 0], amounts[step >= 0])
     return total

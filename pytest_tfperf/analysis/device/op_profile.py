@@ -1,4 +1,4 @@
-"""Where the time of the devices went by module, category and op, and which share of their peaks each reached."""
+"""Divide device time by module, category and op, with the share of peak that each reached."""
 
 from __future__ import annotations
 
@@ -49,9 +49,15 @@ def op_profile_table(
     ops: Sequence[OpTime], idle_s: float, spec: DeviceSpec | None, n_steps: int
 ) -> Table:
     """
-    Modules, below each its categories, below each its ops, by self time; per step, all devices together.
+    Tabulate modules, their categories and their ops by self time, per step over all devices.
 
-    Shares are of the devices' time: Σ self time of all ops + `idle_s`, the seconds in which no op ran, over all steps and devices.
+    Args:
+        ops: The ops of the devices.
+        idle_s: Seconds without an op, over all steps and devices.
+        spec: Peak rates of the device, or None.
+        n_steps: Number of steps.
+
+    Shares are of the devices' time: the self time of all ops plus `idle_s`.
     """
     whole = sum(op.self_s for op in ops) + idle_s
 
@@ -81,13 +87,17 @@ def op_profile_table(
 
 
 def total_cost(ops: Sequence[OpTime], cost: str) -> float | None:
-    """Σ of `flops` or `bytes` of the ops, without those around others, whose cost is that of what they run; None where one is unknown."""
+    """
+    Sum `flops` or `bytes` of the ops, or return None if one is unknown.
+
+    Ops around others do not count, since their cost is that of the inner ops.
+    """
     costs = [getattr(op, cost) for op in ops if op.kind not in AROUND_OTHERS]
     return None if None in costs or not costs else float(sum(costs))
 
 
 def _tree(ops: Sequence[OpTime]) -> Iterator[tuple[tuple[str, str, str], list[OpTime]]]:
-    """(module, category, op) and its ops, each level below the one that it is part of."""
+    """Yield each (module, category, op) level with its ops, outer levels first."""
     for module, some in _by(ops, lambda op: op.module):
         yield (module, "", ""), some
         for category, few in _by(some, lambda op: op.kind):
@@ -97,7 +107,7 @@ def _tree(ops: Sequence[OpTime]) -> Iterator[tuple[tuple[str, str, str], list[Op
 
 
 def _by(ops: Sequence[OpTime], key: Callable[[OpTime], str]) -> list[tuple[str, list[OpTime]]]:
-    """The ops by key, what took longest first."""
+    """Group the ops by key, the longest group first."""
     groups: dict[str, list[OpTime]] = {}
     for op in ops:
         groups.setdefault(key(op), []).append(op)

@@ -1,9 +1,9 @@
 """
-What the accelerators of a trace did: GPU kernels and copies by name, TPU ops by category.
+Find the activity of a trace's accelerators: GPU kernels and copies by name, TPU ops by category.
 
-Names of copies are CUPTI's (`MemcpyH2D`, in older traces `MEMCPYHtoD`) and ROCm's; collectives those of NCCL and RCCL; the
-categories of TPU ops are XLA's `hlo_category`. Lines that the profiler derives from others are passed over: their ids count
-from 0xdeadbeef (xla/tsl/profiler/utils/xplane_schema.h), stored as int32.
+Names of copies come from CUPTI (`MemcpyH2D`, in older traces `MEMCPYHtoD`) and ROCm, names of collectives from
+NCCL and RCCL. The categories of TPU ops are XLA's `hlo_category`. Lines that the profiler derives from others are
+skipped: their ids start at 0xdeadbeef (xla/tsl/profiler/utils/xplane_schema.h), stored as int32.
 """
 
 from __future__ import annotations
@@ -37,19 +37,21 @@ KINDS = ("device_compute", "output", "device_to_device", "collective", "input")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceActivity:
-    """Merged spans of all accelerators together, by kind; an instant may be in several."""
+    """Merged spans of all accelerators together; an instant may be in several kinds."""
 
     n_devices: int
+    """Number of accelerators."""
     spans: dict[str, Spans]
+    """Merged spans by kind (`KINDS`)."""
 
     @property
     def busy(self) -> Spans:
-        """When any accelerator did anything."""
+        """Merged spans of any activity."""
         return merge(*self.spans.values())
 
 
 def find_device_activity(trace: Trace) -> DeviceActivity:
-    """What the GPUs and TPUs of a host did; nothing where the trace has none."""
+    """Find the activity of a host's GPUs and TPUs; it is empty without them."""
     planes = accelerators(trace)
     found: dict[str, list[Spans]] = {kind: [EMPTY] for kind in KINDS}
     for plane in planes:
@@ -59,7 +61,7 @@ def find_device_activity(trace: Trace) -> DeviceActivity:
 
 
 def kinds_of_spans(plane: Plane) -> Iterator[tuple[str, Spans]]:
-    """What one accelerator did: each kind of `KINDS` with its spans, not merged."""
+    """Yield each kind of `KINDS` with the unmerged spans of one accelerator."""
     events, kind_of = (
         stream_events(plane) if GPU.match(plane.name) else tpu_ops(plane),
         kinds_by_name(plane),
@@ -69,7 +71,7 @@ def kinds_of_spans(plane: Plane) -> Iterator[tuple[str, Spans]]:
 
 
 def kinds_by_name(plane: Plane) -> Callable[[str], str]:
-    """What gives the kind of an accelerator's event from its name: on a TPU by the HLO category that the plane tells for it."""
+    """Return the function from an event's name to its kind; on a TPU it uses the HLO category."""
     if GPU.match(plane.name):
         return gpu_kind
     category = metadata_texts(plane, "hlo_category")
@@ -77,7 +79,7 @@ def kinds_by_name(plane: Plane) -> Callable[[str], str]:
 
 
 def gpu_kind(name: str) -> str:
-    """The kind of a GPU event, from its name."""
+    """Return the kind of a GPU event, from its name."""
     for kind, pattern in (
         ("input", _TO_DEVICE),
         ("output", _TO_HOST),
@@ -89,7 +91,7 @@ def gpu_kind(name: str) -> str:
 
 
 def tpu_kind(category: str) -> str:
-    """The kind of a TPU op, from its HLO category."""
+    """Return the kind of a TPU op, from its HLO category."""
     return next(
         (kind for kind, accepts in _TPU_KINDS.items() if accepts(category)), "device_compute"
     )

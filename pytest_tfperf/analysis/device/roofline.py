@@ -1,8 +1,8 @@
 """
-What the devices did of what they can: FLOP rates, bandwidths, and which of the two bounds each op.
+Compare devices with their peaks: FLOP rates, bandwidths, and the bound of each op.
 
-The model is that of Williams, Waterman and Patterson, "Roofline" (Communications of the ACM 52/4, 2009): an op of intensity I runs at
-most at min(peak FLOP rate, I x bandwidth). FLOPs and bytes are those that XLA counted for its instructions.
+The model is Williams, Waterman and Patterson, "Roofline" (Communications of the ACM 52/4, 2009). An op of
+intensity I runs at most at min(peak FLOP rate, I x bandwidth). XLA counted the FLOPs and bytes.
 """
 
 from __future__ import annotations
@@ -23,37 +23,42 @@ MEMORY, COMPUTE = "memory", "compute"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
     """
-    What an op, or several, reached: FLOP/s, bytes/s, FLOP per byte, the shares of the device's peaks, and which of them bounds it.
+    The rate of one op or several; a field is None if unknown, or above the device's peak.
 
-    Everything is None where it is not known, or would be above what the device can do: then counts or clock are wrong.
+    A rate above the peak means wrong counts or a wrong clock.
     """
 
     flops: float | None = None
+    """FLOP/s."""
     bandwidth: float | None = None
+    """Bytes/s."""
     intensity: float | None = None
+    """FLOP per byte."""
     flops_share: float | None = None
+    """Share of the peak FLOP rate."""
     bandwidth_share: float | None = None
+    """Share of the peak bandwidth."""
 
     @property
     def bound(self) -> str | None:
-        """What the op is bound by; None where no peak is known."""
+        """The resource that bounds the op, or None without peaks."""
         if self.flops_share is None and self.bandwidth_share is None:
             return None
         return COMPUTE if (self.flops_share or 0.0) > (self.bandwidth_share or 0.0) else MEMORY
 
     @property
     def roof_share(self) -> float | None:
-        """The share of its roof: that of the peak which it is nearer to."""
+        """The share of the nearer peak, or None."""
         shares = [share for share in (self.flops_share, self.bandwidth_share) if share is not None]
         return max(shares, default=None)
 
 
 def rate_of(ops: Sequence[OpTime], spec: DeviceSpec | None) -> Rate:
     """
-    The rate at which ops of devices of one kind ran, by their self time.
+    Rate the ops of devices of one kind, by their self time.
 
-    Ops around others count with their time alone, since what they cost is that of the others; those that start or await something
-    asynchronous do not count, since it takes another time than theirs. XProf rates both.
+    Ops around others count with their time only, since the inner ops have the cost. Ops that start or await
+    asynchronous work do not count, since that work takes another time. XProf rates both.
     """
     counted = [op for op in ops if not is_async(op)]
     time = sum(op.self_s for op in counted)
@@ -76,12 +81,19 @@ def rate_of(ops: Sequence[OpTime], spec: DeviceSpec | None) -> Rate:
 
 
 def is_async(op: OpTime) -> bool:
-    """Whether an op starts or awaits work that goes on beside others."""
+    """Return whether an op starts or awaits asynchronous work."""
     return op.kind.endswith(("-start", "-done"))
 
 
 def roofline_table(ops: Sequence[OpTime], spec: DeviceSpec | None, n_steps: int) -> Table:
-    """The ops of a device with known cost, by self time: rates, what bounds them, and the share of that roof."""
+    """
+    Tabulate the ops of known cost by self time: rates, bound, and share of the peak.
+
+    Args:
+        ops: The ops of the devices.
+        spec: Peak rates of the device, or None.
+        n_steps: Number of steps.
+    """
     columns = [
         Column("op", "op"),
         Column("category", "category"),
@@ -122,9 +134,16 @@ def flops_utilization(
     flops: float | None, period_s: float | None, specs: Sequence[DeviceSpec]
 ) -> Value:
     """
-    The share of the devices' peak FLOP rate that steps reach: FLOPs of a step on all these devices ÷ (period x sum of their peaks).
+    Return the share of the devices' peak FLOP rate that steps reach.
 
-    Where XLA runs one program on every device, the FLOPs of a step are those of the program x devices.
+    Args:
+        flops: FLOPs of a step on all these devices, or None.
+        period_s: Seconds of a step.
+        specs: Peak rates of the devices.
+
+    Returns:
+        `flops` ÷ (`period_s` x sum of the peaks). If XLA runs one program on every device, `flops` is that of
+        the program x devices.
     """
     peaks = [spec.peak_flops for spec in specs]
     if flops is None or not period_s:

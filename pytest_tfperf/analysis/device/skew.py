@@ -1,4 +1,4 @@
-"""How evenly the devices of a host share the work of a step."""
+"""Measure how evenly the devices of a host share the work of a step."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def analyse(evidence: Evidence) -> Findings:
 
 def step_skew(times: DeviceTimes) -> Value:
     """
-    Slowest ÷ median over the devices − 1, of the time in which each did its own work; the median over the steps.
+    Return slowest ÷ median over the devices − 1 of their own work, the median over the steps.
 
-    Time in collectives is left out: devices that step together take equally long with it, however unevenly they work.
+    Time in collectives is left out: it makes all devices equally long, however uneven their work is.
     """
     if len(times.names) < 2:
         return Value.unknown(
@@ -51,7 +51,10 @@ def step_skew(times: DeviceTimes) -> Value:
 
 
 def device_table(times: DeviceTimes, steps: Steps) -> Table:
-    """The devices by the time of their own work: seconds per step, share of the period, and how much more than the median device."""
+    """
+    Tabulate the devices by their own work: seconds per step, share of the period, ratio to the
+    median.
+    """
     columns = [
         Column("device", "device"),
         Column("busy", "busy", SECONDS),

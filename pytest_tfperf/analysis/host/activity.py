@@ -1,4 +1,7 @@
-"""What ran on the host's threads: model ops, the TensorFlow runtime, eager ops; each kept apart from the input pipeline."""
+"""
+Find activity on the host's threads: model ops, the TensorFlow runtime, eager ops, separate from the
+input pipeline.
+"""
 
 from __future__ import annotations
 
@@ -43,15 +46,21 @@ GPU_COMPILER = "HLO Transforms:"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Activity:
-    """Merged spans of one host: `model` ops and XLA executions, `runtime` calls, XLA and graph `compile`."""
+    """Merged spans of one host."""
 
     model: Spans
+    """Ops of the model and XLA executions."""
     runtime: Spans
+    """Calls of TensorFlow's runtime."""
     compile: Spans
+    """Compilations of XLA and of graphs."""
 
 
 def find_activity(trace: Trace) -> Activity:
-    """When the model's ops, the runtime and the compilers were active; functions that tf.data runs are none of them."""
+    """
+    Find the activity of the model's ops, the runtime and the compilers, without functions that
+    tf.data runs.
+    """
     host = Events.of(trace.plane(HOST))
     process = model_processes(trace)
     runtime = not_for_data(host, host.named(lambda name: name in _RUNTIME))
@@ -64,13 +73,13 @@ def find_activity(trace: Trace) -> Activity:
 
 
 def model_processes(trace: Trace) -> Events:
-    """When TensorFlow's executor worked on the model's functions."""
+    """Return the executor's work on the model's functions."""
     host = Events.of(trace.plane(HOST))
     return host.called("ExecutorState::Process").where(~_runs_for_data(host.plane))
 
 
 def not_for_data(host: Events, events: Events) -> Events:
-    """The events that no input pipeline caused: neither on a thread of tf.data's nor in a function that it runs."""
+    """Return the events that no input pipeline caused: neither its threads nor its functions."""
     events = events.where(~_on_data_thread(events))
     process = host.called("ExecutorState::Process")
     for_data = np.r_[_runs_for_data(host.plane), False]  # the last entry answers for -1
@@ -79,13 +88,15 @@ def not_for_data(host: Events, events: Events) -> Events:
 
 @once
 def process_ids(plane: Plane) -> Ints:
-    """Which run of a function each `ExecutorState::Process` event of a host works for, shape (n,)."""
+    """Return the function run of each `ExecutorState::Process` event, shape (n,)."""
     return Events.of(plane).called("ExecutorState::Process").integers("id")
 
 
 @once
 def _runs_for_data(plane: Plane) -> Mask:
-    """Which `ExecutorState::Process` events of a host run a function of an input pipeline, shape (n,)."""
+    """
+    Return a mask of the `ExecutorState::Process` events that run a pipeline's function, shape (n,).
+    """
     host = Events.of(plane)
     ids = host.named(lambda name: name.startswith(DATA_RUNS)).integers("id")
     for_data: Mask = np.isin(process_ids(plane), ids) | _on_data_thread(
@@ -95,7 +106,7 @@ def _runs_for_data(plane: Plane) -> Mask:
 
 
 def _on_data_thread(events: Events) -> Mask:
-    """Which events ran on a thread of tf.data's, shape (n,)."""
+    """Return a mask of the events on threads of tf.data, shape (n,)."""
     lines = [
         index for index, line in enumerate(events.plane.lines) if line.name.startswith(_DATA_LINES)
     ]
@@ -103,7 +114,7 @@ def _on_data_thread(events: Events) -> Mask:
 
 
 def xla_executions(host: Events) -> Events:
-    """One event for each execution of an XLA executable, on CPU and GPU."""
+    """Return one event for each execution of an XLA executable, on CPU and GPU."""
     runs = host.named(lambda name: name.endswith("Executable::ExecuteAsyncOnStream"))
     return (
         runs if len(runs) else host.called("GpuExecutable::ExecuteThunks")
@@ -111,13 +122,16 @@ def xla_executions(host: Events) -> Events:
 
 
 def shows_host(trace: Trace) -> bool:
-    """True if the trace has events of the host."""
+    """Return whether the trace has events of the host."""
     host = trace.plane(HOST)
     return host is not None and host.start_ps.size > 0
 
 
 def shows_runtime(trace: Trace) -> bool:
-    """Whether the trace has events of TensorFlow's runtime at all; a trace of JAX or of a device alone has none."""
+    """
+    Return whether the trace has events of TensorFlow's runtime; traces of JAX or of a device alone
+    have none.
+    """
     return (
         len(
             Events.of(trace.plane(HOST)).named(
@@ -129,19 +143,22 @@ def shows_runtime(trace: Trace) -> bool:
 
 
 def launches(trace: Trace) -> Spans:
-    """When the host launched kernels and copies: driver calls with a `correlation_id`, merged."""
+    """Return merged spans of kernel and copy launches: driver calls with a `correlation_id`."""
     host = Events.of(trace.plane(HOST))
     return merge(host.having("correlation_id").spans)
 
 
 def compilations(host: Events) -> Events:
-    """One event for each executable that XLA compiled, in the order of time; what autotuning compiles within another is left out."""
+    """
+    Return one event for each compiled executable, by time; compilations inside autotuning are left
+    out.
+    """
     compiled = host.named(lambda name: name == CPU_COMPILER or name.startswith(GPU_COMPILER))
     return compiled.where(parents(compiled) < 0).sorted()
 
 
 def compiled_modules(compiled: Events) -> list[str]:
-    """The name of the module that each of these compilations is of; empty where it is not told."""
+    """Return the module name of each compilation, empty if unknown."""
     stats = compiled.texts("name")
     return [
         name.removeprefix(GPU_COMPILER) if name != CPU_COMPILER else stat
@@ -150,7 +167,9 @@ def compiled_modules(compiled: Events) -> list[str]:
 
 
 def traced_late(trace: Trace, steps: Steps) -> list[tuple[str, int, str]]:
-    """The (function, step, "") of every tf.function trace in any step of the trace but its first."""
+    """
+    Return (function, step, "") of every tf.function trace in any step of the trace but its first.
+    """
     host = Events.of(trace.plane(HOST))
     building = host.called("tf.function-graph_building")
     building = building.where(steps.of(building.start) > 0)
@@ -164,7 +183,9 @@ def traced_late(trace: Trace, steps: Steps) -> list[tuple[str, int, str]]:
 
 
 def traced_again(trace: Trace) -> list[tuple[str, int, str]]:
-    """The (function, call, "") of every call of a tf.function in the trace that traced it, but for the first call of each."""
+    """
+    Return (function, call, "") of every call that traced its tf.function, except its first call.
+    """
     calls, number = _calls(Events.of(trace.plane(HOST)))
     modes = calls.texts("tf_function_call")
     return [
@@ -175,7 +196,11 @@ def traced_again(trace: Trace) -> list[tuple[str, int, str]]:
 
 
 def compiled_again(trace: Trace) -> list[str]:
-    """The functions in whose second or later call of the trace an executable was compiled; of those in no call, what they are."""
+    """
+    Return the functions in whose second or later call an executable was compiled.
+
+    A compilation outside of calls has the name of its module.
+    """
     host = Events.of(trace.plane(HOST))
     calls, number = _calls(host)
     compiled = compilations(host)
@@ -189,7 +214,10 @@ def compiled_again(trace: Trace) -> list[str]:
 
 
 def _calls(host: Events) -> tuple[Events, list[int]]:
-    """The calls of tf.functions in the order of time, and which call of its function each is, from 0."""
+    """
+    Return the calls of tf.functions by time, and the number of each among its function's calls,
+    from 0.
+    """
     calls = host.having("tf_function_call").sorted()
     seen: Counter[str] = Counter()
     number = []
@@ -200,22 +228,23 @@ def _calls(host: Events) -> tuple[Events, list[int]]:
 
 
 def op_type(name: str) -> str | None:
-    """The type in an op event's name, None where it is no op event."""
+    """Return the type in an op event's name, or None for another event."""
     match = _OP.match(name)
     return match[1] if match else None
 
 
 def eager_executions(host: Events) -> Events:
-    """The ops that were run eagerly; calls of functions are none."""
+    """Return the ops run eagerly, without calls of functions."""
     events = host.called("EagerExecute")
     return events.where(events.integers("is_func", 1) == 0)
 
 
 def eager_ops(trace: Trace, steps: Steps) -> tuple[Ints, Counter[str]]:
     """
-    Ops run eagerly in each step, shape (n_steps,), and how often each type.
+    Count the ops run eagerly in each step, shape (n_steps,), and by type.
 
-    Constants do not count, nor what a loop fetches its elements with: all in its `next(iterator)`, and in Keras the optional around it.
+    Constants do not count. Neither do the ops with which a loop fetches its elements: everything in `next(iterator)`,
+    and Keras' optional around it.
     """
     host = Events.of(trace.plane(HOST))
     eager = not_for_data(host, eager_executions(host))

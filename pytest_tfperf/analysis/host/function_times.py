@@ -1,9 +1,10 @@
 """
-How often each tf.function was called, how often that traced it, and how long its calls took.
+Count the calls and traces of each tf.function, and measure its time.
 
-TensorFlow marks a call with `tf_function_call` (eager, concrete, traced-xla, traced-nonXla, notTraced-xla or notTraced-nonXla) and
-the `tracing_count` so far (tensorflow/python/eager/polymorphic_function/polymorphic_function.py). XProf's counterpart:
-openxla/xprof, xplane_to_tf_functions.cc.
+TensorFlow marks a call with `tf_function_call` (eager, concrete, traced-xla, traced-nonXla, notTraced-xla or
+notTraced-nonXla) and the `tracing_count` so far
+(tensorflow/python/eager/polymorphic_function/polymorphic_function.py). XProf's counterpart: openxla/xprof,
+xplane_to_tf_functions.cc.
 """
 
 from __future__ import annotations
@@ -25,22 +26,24 @@ MODES = ("traced", "notTraced", "eager", "concrete")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionUse:
-    """
-    One tf.function over all steps: its calls by mode, those of them that XLA compiled, and self time without the functions it calls.
-
-    `expensive_s` is the self time of the calls that traced the function or ran it eagerly; `traces` how often it was traced so far.
-    """
+    """One tf.function over all steps."""
 
     name: str
+    """Name of the function."""
     calls: dict[str, int]
+    """Number of calls by mode."""
     xla: int
+    """Number of calls that XLA compiled."""
     traces: int
+    """Number of traces so far."""
     self_s: float
+    """Seconds without the functions that it calls."""
     expensive_s: float
+    """Seconds of the calls that traced it or ran it eagerly."""
 
 
 def function_uses(trace: Trace, steps: Steps) -> list[FunctionUse]:
-    """The tf.functions that were called in the steps."""
+    """Measure the tf.functions that were called in the steps."""
     host = Events.of(trace.plane(HOST))
     calls = host.named(lambda name: ":" not in name).having(
         "tf_function_call"
@@ -71,13 +74,20 @@ def function_uses(trace: Trace, steps: Steps) -> list[FunctionUse]:
 
 
 def _mode(text: str) -> int:
-    """The place in `MODES` of the value of `tf_function_call`; what is new is taken for concrete, which costs nothing more."""
+    """
+    Return the place in `MODES` of a `tf_function_call`; an unknown mode counts as concrete, which
+    costs nothing.
+    """
     mode = text.partition("-")[0]
     return MODES.index(mode) if mode in MODES else MODES.index("concrete")
 
 
 def function_table(uses: list[FunctionUse], steps: Steps) -> Table:
-    """The functions by self time: calls and seconds per step, share of the steps, and share of that time that was traced or run eagerly."""
+    """
+    Tabulate the functions by self time: calls and seconds per step, and share of the steps.
+
+    A last column has the share of that time in tracing or eager calls.
+    """
     columns = [
         Column("function", "function"),
         Column("calls", "calls", COUNT),

@@ -1,4 +1,4 @@
-"""How much memory a step needs."""
+"""Measure the memory that a step needs."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ ALLOCATION = "MemoryAllocation"
 
 def step_peaks(trace: Trace, steps: Steps) -> Ints | None:
     """
-    Bytes allocated at each step's peak above what was allocated when it began, shape (n_steps,); None without events.
+    Return the bytes at each step's peak above those at its start, shape (n_steps,), or None without events.
 
-    The events are those of the allocators that keep statistics: small tensors on a CPU bypass them. Where an accelerator's
-    allocator is among them, those of accelerators alone count. Of several allocators it is the largest peak: each has memory of its own.
+    The events come from allocators that keep statistics: small tensors on a CPU bypass them. If an accelerator's
+    allocator reports, only those of accelerators count. Of several allocators the largest peak counts, since each has
+    its own memory.
     """
     memory = memory_events(trace)
     on_device = _on_device(memory)
@@ -41,17 +42,22 @@ def step_peaks(trace: Trace, steps: Steps) -> Ints | None:
 
 
 def reports_device_memory(trace: Trace) -> bool:
-    """Whether the allocator of a GPU is among those that report."""
+    """Return whether a GPU's allocator reports."""
     return bool(_on_device(memory_events(trace)).any())
 
 
 def memory_events(trace: Trace) -> Events:
-    """Allocations and deallocations, each with what its allocator held afterwards."""
+    """
+    Return allocations and deallocations, each with the bytes that its allocator held afterwards.
+    """
     return Events.of(trace.plane(HOST)).called(ALLOCATION, "MemoryDeallocation")
 
 
 def allocators(memory: Events) -> tuple[Ints, list[str]]:
-    """Which allocator each event is of, shape (n,), and the allocators' names; a TPU's is named by the number of its core."""
+    """
+    Return the allocator of each event, shape (n,), and their names; a TPU's is the number of its
+    core.
+    """
     code, names = labels(memory, "allocator_name")
     ordinal = np.maximum(
         memory.integers("index_on_host", -1), memory.integers("device_ordinal", -1)
@@ -63,12 +69,16 @@ def allocators(memory: Events) -> tuple[Ints, list[str]]:
 
 
 def level(memory: Events) -> Ints:
-    """Bytes that the allocator of each event held after it, with what it reserves (on a TPU the stack of the programs), shape (n,)."""
+    """
+    Return the bytes that each event's allocator held after it, shape (n,), with its reserved bytes.
+
+    On a TPU the reserved bytes are the stack of the programs.
+    """
     return memory.integers("bytes_allocated") + memory.integers("bytes_reserved")
 
 
 def _peaks(memory: Events, steps: Steps) -> Ints:
-    """Of one allocator, whose events are sorted."""
+    """Return the peaks of one allocator, whose events are sorted."""
     held, step = level(memory), steps.of(memory.start)
     before = np.searchsorted(memory.start, steps.start_ps) - 1
     peaks = np.zeros(len(steps), np.int64)
@@ -78,7 +88,7 @@ def _peaks(memory: Events, steps: Steps) -> Ints:
 
 
 def _on_device(memory: Events) -> Mask:
-    """Which events are of a GPU's allocator, by its name, shape (n,)."""
+    """Return a mask of events of GPU allocators, by name, shape (n,)."""
     code, names = labels(memory, "allocator_name")
     return np.array([name.startswith("GPU") for name in names], bool)[code]
 
@@ -125,45 +135,58 @@ _DTYPES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Live:
-    """`count` allocations of an op that lived at the peak, `bytes` in all; `region` is output, temp or persist/dynamic."""
+    """Allocations of one op that lived at the peak."""
 
     op: str
+    """Name of the op."""
     region: str
+    """Output, temp or persist/dynamic."""
     dtype: str
+    """Name of the dtype."""
     shape: str
+    """Shape, as text."""
     bytes: int
+    """Bytes of all these allocations."""
     count: int
+    """Number of allocations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryPeak:
-    """
-    The most bytes that an allocator held in the steps, `after_s` seconds into `step`; `reserved_bytes` of them are no allocations.
-
-    `lifetime_bytes` is the most that it ever held, `capacity_bytes` what it could hold; `fragmentation` is None where it is not told.
-    `live` are the allocations that the trace shows and that lived then, the largest first. `over_step` is the most that it held in each
-    of `MOMENTS` equal parts of the step, with the seconds at which the part begins; None before the first event that tells.
-    """
+    """The largest memory of one allocator in the steps."""
 
     allocator: str
+    """Name of the allocator."""
     step: str
+    """Name of the step with the peak."""
     after_s: float
+    """Seconds from the start of the step to the peak."""
     peak_bytes: int
+    """Bytes held at the peak."""
     reserved_bytes: int
+    """Part of `peak_bytes` that is not allocations."""
     capacity_bytes: int | None
+    """Bytes that the allocator can hold."""
     lifetime_bytes: int
+    """Most bytes that it ever held."""
     fragmentation: float | None
+    """Share of free memory that is fragmented, or None."""
     live: tuple[Live, ...]
+    """Allocations of the trace that lived at the peak, the largest first."""
     over_step: tuple[tuple[float, int | None], ...]
+    """
+    Most bytes in each of `MOMENTS` equal parts of the step, with the part's start in seconds; None
+    before the first event.
+    """
 
     @property
     def earlier_bytes(self) -> int:
-        """What no allocation in the trace explains."""
+        """Bytes at the peak that no allocation in the trace explains."""
         return max(self.peak_bytes - self.reserved_bytes - sum(live.bytes for live in self.live), 0)
 
 
 def memory_peaks(trace: Trace, steps: Steps) -> list[MemoryPeak]:
-    """The peak of each allocator that held anything in the steps, the largest first."""
+    """Return the peak of each allocator that held memory in the steps, the largest first."""
     memory = memory_events(trace)
     if not len(memory):
         return []
@@ -176,7 +199,7 @@ def memory_peaks(trace: Trace, steps: Steps) -> list[MemoryPeak]:
 
 
 def memory_table(peaks: Sequence[MemoryPeak]) -> Table:
-    """The allocators by their peak in the steps."""
+    """Tabulate the allocators by their peak in the steps."""
     columns = [
         Column("allocator", "allocator"),
         Column("peak", "peak", BYTES),
@@ -204,7 +227,7 @@ def memory_table(peaks: Sequence[MemoryPeak]) -> Table:
 
 
 def over_step_table(peak: MemoryPeak) -> Table:
-    """What an allocator held over the step of its peak."""
+    """Tabulate the memory of an allocator over the step of its peak."""
     title = f"memory of {peak.allocator} over {peak.step}, the most in each part of it"
     return Table.of(
         title,
@@ -214,7 +237,9 @@ def over_step_table(peak: MemoryPeak) -> Table:
 
 
 def live_table(peak: MemoryPeak) -> Table:
-    """What lived at an allocator's peak, the largest first, with what no allocation in the trace explains."""
+    """
+    Tabulate the allocations at an allocator's peak, the largest first, and the unexplained rest.
+    """
     columns = [
         Column("op", "op"),
         Column("region", "region"),
@@ -238,7 +263,10 @@ def live_table(peak: MemoryPeak) -> Table:
 
 
 def _peak(name: str, memory: Events, steps: Steps) -> MemoryPeak | None:
-    """Of one allocator, whose events are sorted; what it held when a step began counts in it."""
+    """
+    Return the peak of one allocator, whose events are sorted; memory held at a step's start counts
+    in it.
+    """
     held, step = level(memory), steps.of(memory.start)
     carried = np.searchsorted(memory.start, steps.start_ps) - 1
     places, of_steps = (
@@ -275,7 +303,7 @@ def _peak(name: str, memory: Events, steps: Steps) -> MemoryPeak | None:
 def _over_step(
     memory: Events, held: Ints, start_ps: int, end_ps: int
 ) -> tuple[tuple[float, int | None], ...]:
-    """What was held as each part of a step began, or the most after an event in it."""
+    """Return the memory at the start of each part of a step, or the most after an event in it."""
     edges = np.linspace(start_ps, end_ps, MOMENTS + 1)
     carried = np.searchsorted(memory.start, edges[:-1], "right") - 1
     most = np.where(carried >= 0, held[np.maximum(carried, 0)], -1)
@@ -290,7 +318,10 @@ def _over_step(
 
 
 def _live(memory: Events) -> tuple[Live, ...]:
-    """What of these events, sorted by time, was allocated and not deallocated: the last event of an address is an allocation."""
+    """
+    Return the live allocations of these events, sorted by time: those whose address has no later
+    deallocation.
+    """
     _, last = np.unique(memory.integers("addr")[::-1], return_index=True)
     events = Events(memory.plane, memory.rows[::-1][last]).called(ALLOCATION)
     sizes: dict[tuple[str, ...], list[int]] = {}
@@ -309,7 +340,7 @@ def _live(memory: Events) -> tuple[Live, ...]:
 
 
 def _dtype(text: str) -> str:
-    """The name of a DataType's number; any other text as it is."""
+    """Return the name of a DataType's number, and any other text unchanged."""
     return _DTYPES[int(text)] if text.isdigit() and int(text) < len(_DTYPES) else text
 
 

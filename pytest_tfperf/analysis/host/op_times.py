@@ -1,8 +1,9 @@
 """
-How long each op took, on the host and on the devices: its total time, and its self time, which is without the ops inside it.
+Measure the total time and the self time of each op, on the host and on the devices.
 
-XProf's counterpart is its framework op statistics (openxla/xprof, op_metrics_db_utils.cc). Unlike there, copies, collectives and
-kernels that nobody annotated are rows of their own, not idle time, and ops that are run eagerly count on the host too.
+XProf's counterpart is its framework op statistics (openxla/xprof, op_metrics_db_utils.cc). In contrast to it,
+copies, collectives and kernels without annotation are rows of their own, not idle time. Eager ops count on the
+host too.
 """
 
 from __future__ import annotations
@@ -43,32 +44,38 @@ _PROGRAM = re.compile(r"\((\d+)\)\Z")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpTime:
-    """
-    One op over all steps and devices: `side` is where it ran, `kind` its op type or HLO category, `module` its XLA module.
-
-    `eager_s` is the part of `self_s` that was run eagerly; `flops` and `bytes` are those of all occurrences, None where unknown. On a
-    GPU it occurs as often as its kernels, of which `kernels` different ones belong together.
-    """
+    """One op over all steps and devices."""
 
     side: str
+    """Host, tf.data, or the device where it ran."""
     name: str
+    """Name of the op."""
     kind: str
+    """Op type or HLO category."""
     module: str = ""
+    """XLA module, empty without one."""
     count: int
+    """Occurrences; on a GPU its kernels."""
     kernels: int = 1
+    """Number of different kernels of one occurrence."""
     total_s: float
+    """Seconds with the ops inside it."""
     self_s: float
+    """Seconds without the ops inside it."""
     eager_s: float = 0.0
+    """Part of `self_s` that ran eagerly."""
     flops: float | None = None
+    """FLOPs of all occurrences, or None."""
     bytes: float | None = None
+    """Bytes of all occurrences, or None."""
 
 
 def host_ops(trace: Trace, steps: Steps) -> list[OpTime]:
     """
-    The TensorFlow ops and, on a CPU, XLA instructions that the host's threads started in the steps; those that run for the input
-    pipeline are `tf.data`'s.
+    Measure the TensorFlow ops that the host's threads started in the steps and, on a CPU, XLA instructions.
 
-    The events of an op that is run eagerly are one: the runtime's, with the kernel in it.
+    Ops of the input pipeline have the side `tf.data`. The events of an eager op are one: the runtime's event,
+    with the kernel in it.
     """
     host = Events.of(trace.plane(HOST))
     ops = host.named(lambda name: op_type(name) is not None and "Iterator::" not in name)
@@ -93,7 +100,7 @@ def host_ops(trace: Trace, steps: Steps) -> list[OpTime]:
 
 
 def _xla_ops(host: Events, steps: Steps) -> list[OpTime]:
-    """The XLA instructions that the host's threads ran themselves, where there is no accelerator to run them."""
+    """Measure the XLA instructions that the host's threads ran, if there is no accelerator."""
     events = host.named(lambda name: ":" not in name)
     events = events.having("hlo_op")
     code, found = launchers(events)
@@ -109,14 +116,23 @@ def _xla_ops(host: Events, steps: Steps) -> list[OpTime]:
 
 
 def device_ops(trace: Trace, steps: Steps) -> list[OpTime]:
-    """What the GPUs and TPUs of a host ran in the steps, all devices together; the steps are those as the devices ran them."""
+    """
+    Measure the ops of a host's GPUs and TPUs, all devices together, in the steps as the devices ran
+    them.
+    """
     eager = _eager_launches(trace) if gpus(trace) else np.empty(0, np.int64)
     of_gpus = [op for plane in gpus(trace) for op in _gpu_ops(plane, eager, steps)]
     return _together([*of_gpus, *(op for plane in tpus(trace) for op in _tpu_ops(plane, steps))])
 
 
 def with_costs(ops: Sequence[OpTime], modules: Mapping[str, Costs]) -> list[OpTime]:
-    """The ops with FLOPs, bytes and opcode of the XLA instructions that they are; `modules` by name, with or without `(program id)`."""
+    """
+    Add FLOPs, bytes and opcode to the ops that are XLA instructions.
+
+    Args:
+        ops: The ops.
+        modules: Costs by module name, with or without `(program id)`.
+    """
     costs = {
         (module.partition("(")[0], cost.name): cost
         for module, found in modules.items()
@@ -126,7 +142,10 @@ def with_costs(ops: Sequence[OpTime], modules: Mapping[str, Costs]) -> list[OpTi
 
 
 def op_table(ops: Sequence[OpTime], n_steps: int) -> Table:
-    """The ops by their self time, seconds and occurrences per step; a share is of its side's self time."""
+    """
+    Tabulate the ops by self time, seconds and occurrences per step; shares are of the side's self
+    time.
+    """
     columns = [
         Column("where", "where"),
         Column("op", "op"),
@@ -157,7 +176,7 @@ def op_table(ops: Sequence[OpTime], n_steps: int) -> Table:
 
 
 def eager_share(ops: Iterable[OpTime]) -> float | None:
-    """The share of the ops' self time that was run eagerly, None of no time."""
+    """Return the share of the ops' self time that ran eagerly, or None without time."""
     found = list(ops)
     return _part(sum(op.eager_s for op in found), sum(op.self_s for op in found))
 
@@ -173,7 +192,10 @@ def _op(side: str, name: str, kind: str, module: str = "") -> OpTime:
 def _sums(
     events: Events, timed: Events, key: Ints, eager: Mask, steps: Steps, op: Callable[[int], OpTime]
 ) -> list[OpTime]:
-    """For each distinct key the op that it stands for, with the times of its events in the steps; `timed` are they on their own clock."""
+    """
+    Sum the times of the events of each key, in the steps; `timed` has the same events on their own
+    clock.
+    """
     inside = steps.of(events.start) >= 0
     keys, group = np.unique(key[inside], return_inverse=True)
     group = group.reshape(-1)
@@ -195,7 +217,7 @@ def _sums(
 
 
 def _eager_launches(trace: Trace) -> Ints:
-    """The correlation ids of what was launched by ops run eagerly."""
+    """Return the correlation ids of launches by eager ops."""
     host = Events.of(trace.plane(HOST))
     eager = eager_executions(host)
     if not len(eager):
@@ -205,7 +227,10 @@ def _eager_launches(trace: Trace) -> Ints:
 
 
 def _gpu_ops(plane: Plane, eager_launches: Ints, steps: Steps) -> list[OpTime]:
-    """Kernels by the op that launched them, else by their own names; copies and collectives always by theirs."""
+    """
+    Measure kernels by the op that launched them, else by name; copies and collectives always by
+    name.
+    """
     events, steps = stream_events(plane), own_steps(plane, steps)
     moves = np.isin(events.rows, events.named(lambda name: gpu_kind(name) in _MOVES).rows)
     code, found = launchers(events)
@@ -231,7 +256,10 @@ def _gpu_ops(plane: Plane, eager_launches: Ints, steps: Steps) -> list[OpTime]:
 
 
 def _tpu_ops(plane: Plane, steps: Steps) -> list[OpTime]:
-    """The ops of a TPU core by instruction; FLOPs and bytes are XLA's, from the event's metadata."""
+    """
+    Measure the ops of a TPU core by instruction; XLA's FLOPs and bytes come from the event's
+    metadata.
+    """
     events, steps = tpu_ops(plane), own_steps(plane, steps)
     timed = on_device_clock(events)
     category, program = metadata_texts(plane, "hlo_category"), metadata_texts(plane, "program_id")
@@ -262,10 +290,10 @@ def _tpu_ops(plane: Plane, steps: Steps) -> list[OpTime]:
 
 def on_device_clock(events: Events) -> Events:
     """
-    The same events with the times that a TPU's own clock gave them, where all have them.
+    Return the same events on the TPU's own clock, if all have its times.
 
-    The trace's times come from the host's clock, to which a core's is fitted in pieces: single ops are off by up to half there
-    (GetDeviceEventTimespan of openxla/xla, xplane_utils.cc, prefers these stats too).
+    The trace's times come from the host's clock, to which a core's clock is fitted in pieces. Single ops are off by up
+    to half there (GetDeviceEventTimespan of openxla/xla, xplane_utils.cc, prefers these stats too).
     """
     start, duration = (
         events.integers("device_offset_ps", -1),
@@ -279,13 +307,16 @@ def on_device_clock(events: Events) -> Events:
 
 
 def instruction(text: str) -> str:
-    """The name of the instruction in its HLO text: `%add.1 = f32[] add(…)` → `add.1`; any other text as it is."""
+    """
+    Return the instruction's name in its HLO text: `%add.1 = f32[] add(…)` → `add.1`; other text
+    unchanged.
+    """
     match = _INSTRUCTION.match(text)
     return match[1] if match else text
 
 
 def _cost(text: str | None, count: int) -> float | None:
-    """FLOPs or bytes of so many runs; None where the stat is missing, or no number that a cost can be."""
+    """Return FLOPs or bytes of `count` runs, or None without a valid number."""
     try:
         cost = float(text or "nan") * count
     except ValueError:
@@ -301,7 +332,7 @@ def _with_cost(op: OpTime, cost: OpCost | None) -> OpTime:
 
 
 def _together(ops: Iterable[OpTime]) -> list[OpTime]:
-    """The ops of several devices, those of one name and module added up."""
+    """Add up ops of several devices that share name and module."""
     found: dict[tuple[str, ...], OpTime] = {}
     for op in ops:
         key = (op.side, op.module, op.name, op.kind)

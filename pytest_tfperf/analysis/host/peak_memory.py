@@ -1,4 +1,4 @@
-"""Memory that a step needs at its peak."""
+"""Measure the memory that a step needs at its peak."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Padding in the batches that steps consume: its share, and what buckets of similar lengths would leave of it."""
+"""
+Measure padding in the batches that steps consume, and what buckets of similar lengths would leave
+of it.
+"""
 
 from __future__ import annotations
 
@@ -35,13 +38,16 @@ Lengths = npt.NDArray[np.int64]
 
 
 def analyse(evidence: Evidence) -> Findings:
-    """Find the share of padding in the batches, which needs no trace."""
+    """Find the share of padding in the batches; no trace is needed."""
     value, tables = batch_padding(evidence.recording)
     return Findings(values={"batch_padding": value}, tables=tables)
 
 
 def batch_padding(recording: Recording) -> tuple[Value, dict[str, Table]]:
-    """Padding ÷ all elements of the components that can be padded, and a table with a row for each of them."""
+    """
+    Return padding ÷ all elements of the components that can be padded, and a table with a row for
+    each.
+    """
     batches = recording.batches
     if isinstance(batches, Unknown):
         why = batches.why or recording.ended or _NOT_SEEN
@@ -63,9 +69,10 @@ def batch_padding(recording: Recording) -> tuple[Value, dict[str, Table]]:
 
 def _varies(batches: Batches) -> float:
     """
-    By how much two profiles of the same data may differ, since they may see other batches: 4 standard errors of a ratio of sums.
+    Return the possible difference between two profiles of the same data, which see other batches.
 
-    That is 3 of the difference of two such ratios (W. G. Cochran, Sampling Techniques, 2.11); 0 where all batches are alike.
+    It is 4 standard errors of a ratio of sums, and so 3 of the difference of two such ratios (W. G. Cochran,
+    Sampling Techniques, 2.11). It is 0 if all batches are alike.
     """
     elements, padding = np.zeros(batches.n_batches), np.zeros(batches.n_batches)
     for one in batches.components:
@@ -84,17 +91,24 @@ def _varies(batches: Batches) -> float:
 
 
 def padded_to_longest(rows: Sequence[Sequence[int]]) -> float:
-    """The share of padding where the rows of each batch are padded to its longest; 0 for rows without elements."""
+    """
+    Return the share of padding if the rows of each batch are padded to its longest; 0 for empty
+    rows.
+    """
     padded = sum(len(batch) * max(batch, default=0) for batch in rows)
     return 1 - sum(map(sum, rows)) / padded if padded else 0.0
 
 
 def bucketed(lengths: Lengths, boundaries: Sequence[int], size: int) -> float:
     """
-    The share of padding that `bucket_by_sequence_length` leaves with batches of this size, which are padded to their longest.
+    Return the share of padding that `bucket_by_sequence_length` leaves.
 
-    A length is in the first bucket whose boundary is greater (tensorflow/python/data/ops/dataset_ops.py); the last batch of a bucket
-    may be smaller.
+    A length belongs to the first bucket whose boundary is greater (tensorflow/python/data/ops/dataset_ops.py).
+
+    Args:
+        lengths: Lengths of the rows, in their order.
+        boundaries: Bucket boundaries.
+        size: Rows of a batch; the last batch of a bucket may be smaller.
     """
     bucket = np.searchsorted(boundaries, lengths, side="right")
     members = (lengths[bucket == index] for index in range(len(boundaries) + 1))
@@ -112,7 +126,7 @@ def _real(component: BatchRows) -> int:
 
 
 def _elements(component: BatchRows) -> int:
-    """With padding; rows that stay ragged have none."""
+    """Count elements with padding; ragged rows have no padding."""
     return _real(component) if component.ragged else _padded(component)
 
 
@@ -136,7 +150,7 @@ def _where(worst: BatchRows, batches: Batches) -> str:
 
 
 def _shapes(worst: BatchRows) -> str:
-    """How many shapes the batches have, if not one."""
+    """Describe the number of batch shapes, if there are several."""
     n_widths, n_sizes = len(set(worst.widths)), len(set(map(len, worst.rows)))
     said = (
         f"; {n_widths} lengths of rows, each a new shape that XLA compiles anew"
@@ -157,7 +171,10 @@ def _told(component: BatchRows) -> str:
 
 
 def _better(worst: BatchRows) -> dict[str, Any]:
-    """What the same rows would have of padding if they were made dense, batched by length, or padded to the longest seen."""
+    """
+    Describe the padding of the same rows as dense rows, batched by length, or padded to the
+    longest.
+    """
     if worst.ragged:
         return {"if_dense": _share(worst)}
     if not worst.features:
@@ -179,7 +196,7 @@ def _better(worst: BatchRows) -> dict[str, Any]:
 
 
 def _shorter(worst: BatchRows, lengths: Lengths) -> Iterator[str]:
-    """Rows that are all padded to one length need no more than the longest of them has."""
+    """Suggest the longest row's length for rows that are all padded to one length."""
     width, longest = worst.widths[0] // worst.features, int(lengths.max(initial=0))
     if len(set(worst.widths)) == 1 and longest < width:
         share = 1 - float(lengths.sum()) / max(len(lengths) * longest, 1)
@@ -193,9 +210,10 @@ def _instead(share: float, worst: BatchRows) -> str:
 
 def _best_buckets(lengths: Lengths, size: int) -> tuple[list[int], float]:
     """
-    The fewest boundaries that leave nearly the least padding, of those at quantiles of the lengths and those that grow by a factor.
+    Return the fewest boundaries that leave nearly the least padding.
 
-    Several boundaries are tried only where the rows fill a batch of every bucket.
+    Candidates are quantiles of the lengths, and lengths that grow by a factor. Several boundaries are candidates
+    only if the rows fill a batch of every bucket.
     """
     if not len(lengths):
         return [], 0.0
@@ -221,7 +239,7 @@ def _best_buckets(lengths: Lengths, size: int) -> tuple[list[int], float]:
 
 
 def _fullness(lengths: Lengths, boundaries: Sequence[int]) -> int:
-    """The rows of the bucket that has fewest."""
+    """Return the number of rows in the smallest bucket."""
     return int(
         np.bincount(
             np.searchsorted(boundaries, lengths, side="right"), minlength=len(boundaries) + 1
@@ -234,7 +252,11 @@ def _few_first(option: tuple[float, list[int]]) -> tuple[int, float]:
 
 
 def _just_above(lengths: Lengths, values: npt.NDArray[np.float64]) -> list[int]:
-    """Boundaries above these lengths, which belong to the bucket below; one above all rows would part nothing."""
+    """
+    Return boundaries above these lengths, which then belong to the bucket below.
+
+    A boundary above all rows would divide nothing.
+    """
     return [
         int(value) for value in np.unique(values.astype(np.int64)) + 1 if value <= lengths.max()
     ]

@@ -1,4 +1,4 @@
-"""What the input pipeline could deliver, and its stages for people."""
+"""Estimate the rate at which the input pipeline could deliver, and tabulate its stages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pytest_tfperf.values import Column, Source, Table, Value
 
 
 def analyse(evidence: Evidence) -> Findings:
-    """Find what the pipeline could deliver, and its stages."""
+    """Find the pipeline's capacity, and its stages."""
     if evidence.trace is None:
         return evidence.untraced("input_capacity", "input_bound_at_target")
     steps, stages = evidence.steps, evidence.stages
@@ -27,9 +27,15 @@ def capacity_values(
     stages: Sequence[Stage], elements_per_step: float, target_s: float | None
 ) -> dict[str, Value]:
     """
-    input_capacity, and input_bound_at_target: what a step of the target's time would wait for a pipeline of that capacity.
+    Return input_capacity and input_bound_at_target.
 
-    Such a step takes as long as its elements: period = max(target, elements a step ÷ capacity), share = 1 − target ÷ period.
+    A step of the target waits as a share of its period: period = max(target, elements a step ÷ capacity),
+    share = 1 − target ÷ period.
+
+    Args:
+        stages: The stages of the pipeline.
+        elements_per_step: Elements that a step consumes.
+        target_s: Seconds of a step of the target, or None.
     """
     capacity = input_capacity(stages)
     if capacity is None:
@@ -62,10 +68,10 @@ def capacity_values(
 
 def input_capacity(stages: Sequence[Stage]) -> float | None:
     """
-    Elements of the pipeline's end that it could deliver a second with nobody else running; None without a known cost.
+    Return the elements per second that the pipeline could deliver alone, or None without a known cost.
 
-    Threads work side by side, so the slowest decides. The stages that share a thread are those down to the next one that
-    has threads of its own; they take their turns, and so do all functions on the pipeline's threads for these.
+    Threads work in parallel, so the slowest decides. A thread runs the stages down to the next stage with own
+    threads, one after the other. The functions on the pipeline's own threads share these threads.
     """
     threads: dict[str, float] = {}
     for stage in stages:
@@ -75,7 +81,7 @@ def input_capacity(stages: Sequence[Stage]) -> float | None:
 
 
 def stage_table(stages: Sequence[Stage], n_steps: int) -> Table:
-    """The tree of stages, the step's side on top."""
+    """Tabulate the tree of stages, the step's side first."""
     columns = (
         Column("stage", "stage"),
         Column("name", "name"),
@@ -117,5 +123,8 @@ def _kind(stage: Stage) -> str:
 
 
 def _thread(stage: Stage) -> str:
-    """On whose threads a stage works: its functions on their own, else those of the next stage above that has some, else the step's."""
+    """
+    Return the thread of a stage: its functions' own, that of the next stage above with threads, or
+    the step's.
+    """
     return f"functions of {stage.path}" if stage.name in ASYNC else asynchronous_above(stage.path)

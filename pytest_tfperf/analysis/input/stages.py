@@ -1,5 +1,5 @@
 """
-The stages of the tf.data pipelines behind the steps: the tree of iterators, what each costs, and what the pipeline could deliver.
+Find the stages of the tf.data pipelines behind the steps: the tree of iterators and the cost of each.
 
 Names and stats of the events are those of TensorFlow 2.16 to 2.21 (tensorflow/core/data, `Iterator::…` TraceMes).
 """
@@ -47,54 +47,67 @@ _SAMPLE = 64  # iterator events of a stage whose stats are read
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """
-    One stage of the pipeline, all its iterators together; `path` is its place in the tree, from the step's side.
-
-    `self_s` is the time spent in it during the trace without its inputs, of functions that ran in parallel their sum;
-    `parallelism` what shares that work; `cost_s` the time that it takes for one element of the pipeline's end, `pool_s` that of
-    its functions ÷ the threads that all functions share; `blocking_s` how long it worked while a step waited; `buffered` the elements
-    in its buffer, a mean.
-    """
+    """One stage of the pipeline, all its iterators together."""
 
     path: str
+    """Place in the tree, from the step's side."""
     name: str
+    """Name that the user gave, or the stage's type."""
     node: str = ""
+    """Long name of the iterator."""
     calls: int = 0
+    """Calls of the stage in the trace."""
     self_s: float = 0.0
+    """Seconds spent in it without its inputs; of parallel functions their sum."""
     cost_s: float = 0.0
+    """Seconds for one element of the pipeline's end."""
     pool_s: float = 0.0
+    """Seconds of its functions for one element ÷ the threads that all functions share."""
     blocking_s: float = 0.0
+    """Seconds that it worked while a step waited."""
     parallelism: int = 1
+    """Number of threads or calls that share its work."""
     python: bool = False
+    """True if it runs Python."""
     injected: bool = False
+    """True if TensorFlow added it."""
     buffer_limit: int = 0
+    """Largest number of elements in its buffer, or None."""
     buffered: float = 0.0
+    """Mean number of elements in its buffer, or None."""
     batch_size: int = 0
+    """Elements of a batch that it makes, or None."""
 
     @property
     def depth(self) -> int:
-        """How many stages lie between it and the step."""
+        """Number of stages between it and the step."""
         return self.path.count("::")
 
     @property
     def busy_s(self) -> float:
-        """The time that the stage took during the trace, where what shares its work did so all the time."""
+        """Seconds that the stage needed if its parallel workers were busy all the time."""
         return self.self_s / max(self.parallelism, 1)
 
     @property
     def reads_files(self) -> bool:
-        """Whether it reads a storage format."""
+        """True if it reads a storage format."""
         return self.name in _READERS
 
     @property
     def on_device(self) -> bool:
-        """Whether it is the end of a pipeline that lies on the accelerator and takes from the host's."""
+        """
+        True if it is the end of a pipeline on the accelerator, which takes elements from the
+        host's.
+        """
         return self.path.endswith(_DEVICE_END)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Node:
-    """What TensorFlow says of a stage; `threads` are the pipeline's for its functions, 0 where unsaid."""
+    """
+    Properties of a stage that TensorFlow reports; `threads` are the pipeline's for its functions, 0
+    if unknown.
+    """
 
     name: str = ""
     parallelism: int = 1
@@ -106,7 +119,10 @@ class _Node:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What a stage did itself, in so many calls or runs of its function, and for how long of it a step waited."""
+    """
+    Own work of a stage: number of calls or function runs, their time, and how long a step waited
+    for it.
+    """
 
     n: int = 0
     self_ps: int = 0
@@ -115,7 +131,13 @@ class _Work:
 
 
 def find_stages(trace: Trace, waits: Spans = EMPTY) -> tuple[Stage, ...]:
-    """The stages of all pipelines that ran, the one that costs the pipeline most first; `waits`, merged, are when a step waited."""
+    """
+    Find the stages of all pipelines that ran, the most expensive one first.
+
+    Args:
+        trace: The trace of the steps.
+        waits: Merged spans in which a step waited.
+    """
     host = Events.of(trace.plane(HOST))
     iterators = host.named(lambda name: name.startswith("Iterator::"))
     if not len(iterators):
@@ -158,12 +180,17 @@ def find_stages(trace: Trace, waits: Spans = EMPTY) -> tuple[Stage, ...]:
 
 
 def stage_type(name: str) -> str:
-    """The stage's type: the last part of an iterator's long name, without version and input index."""
+    """
+    Return the stage's type: the last part of an iterator's long name, without version and input
+    index.
+    """
     return _SUFFIX.sub("", name.rpartition("::")[2])
 
 
 def first_input(producers: Events, iterators: Events) -> Ints:
-    """For each producer event the index of the outermost iterator event in it, which is its stage's input; -1 where none."""
+    """
+    Return, for each producer event, the outermost iterator event in it (its stage's input), or -1.
+    """
     inside = enclosing(producers, iterators)
     first = np.full(len(producers), -1)
     late_first = np.argsort(-iterators.start, kind="stable")
@@ -173,7 +200,11 @@ def first_input(producers: Events, iterators: Events) -> Ints:
 
 
 def _groups(iterators: Events) -> tuple[list[str], Ints]:
-    """The paths of the stages, those that made no event in the trace but have an input that did too; and which each event belongs to."""
+    """
+    Return the paths of the stages, and the stage of each event.
+
+    A stage without events counts if one of its inputs has events.
+    """
     used = np.unique(iterators.plane.name_index[iterators.rows])
     keys = [_path(iterators.plane.names[place]) for place in used.tolist()]
     paths = list(dict.fromkeys([*keys, *(_above(key) for key in keys if _above(key).count("::"))]))
@@ -221,7 +252,7 @@ def _stage(
 def _own_work(
     iterators: Events, group: Ints, paths: Sequence[str], waits: Spans
 ) -> dict[str, _Work]:
-    """What each stage did on its callers' threads, without its inputs there."""
+    """Measure the work of each stage on its callers' threads, without its inputs there."""
     parent = parents(iterators)
     columns = []
     for values in (iterators.end - iterators.start, covered(waits, iterators.start, iterators.end)):
@@ -238,7 +269,7 @@ def _own_work(
 def _runs_per_call(
     path: str, node: _Node, calls: Mapping[str, int], functions: Mapping[str, _Work]
 ) -> float:
-    """How often the function of an asynchronous stage runs for one of its elements."""
+    """Return the function runs of an asynchronous stage per element."""
     if stage_type(path) == "MapAndBatch":
         return max(node.batch_size, 1)
     if stage_type(path) == "ParallelInterleave" and path in functions and calls.get(path):
@@ -247,7 +278,10 @@ def _runs_per_call(
 
 
 def _shared_by(path: str, nodes: Mapping[str, _Node]) -> int:
-    """How many threads call a stage: those of the parallel interleave above, else one."""
+    """
+    Return the number of threads that call a stage: those of the parallel interleave above, else
+    one.
+    """
     above = asynchronous_above(path)
     return (
         nodes[above].parallelism
@@ -257,7 +291,7 @@ def _shared_by(path: str, nodes: Mapping[str, _Node]) -> int:
 
 
 def _nodes(iterators: Events, group: Ints, n_groups: int) -> list[_Node]:
-    """What TensorFlow says of each stage, from some of its events, evenly taken."""
+    """Read the properties of each stage from a sample of its events."""
     order = np.argsort(group, kind="stable")
     first = np.searchsorted(group[order], np.arange(n_groups + 1)).tolist()
     return [
@@ -286,7 +320,7 @@ def _node(events: Events) -> _Node:
 
 
 def _calls_per_element(nodes: Mapping[str, _Node], calls: Mapping[str, int]) -> dict[str, float]:
-    """How often each stage is called for one element of the pipeline's end."""
+    """Return the calls of each stage per element of the pipeline's end."""
     per_end: dict[str, float] = {}
     for path in sorted(nodes, key=lambda path: path.count("::")):
         above = _above(path)
@@ -305,7 +339,7 @@ def _calls_per_element(nodes: Mapping[str, _Node], calls: Mapping[str, int]) -> 
 
 
 def _given_name(node: str) -> str:
-    """What the user named a stage by `name=`, empty where TensorFlow did; of fused stages the names that were given."""
+    """Return the names that the user passed as `name=`, empty for TensorFlow's own names."""
     parts = node.removeprefix("fused(").removesuffix(")").split(",")
     return ", ".join(
         part
@@ -325,7 +359,7 @@ def asynchronous_above(path: str) -> str:
 def _functions_of(
     host: Events, iterators: Events, group: Ints, paths: Sequence[str], waits: Spans
 ) -> dict[str, _Work]:
-    """What the functions of each stage did, by the stage's path."""
+    """Measure the functions of each stage, by the stage's path."""
     runs = host.named(lambda name: name.startswith(DATA_RUNS))
     process = host.called("ExecutorState::Process")
     owner = _owners(host, iterators, runs, group, paths)
@@ -349,7 +383,10 @@ def _functions_of(
 def _owners(
     host: Events, iterators: Events, runs: Events, group: Ints, paths: Sequence[str]
 ) -> Ints:
-    """The stage that made each function run: that of the iterator around it, or whose producer is around it; -1 where neither."""
+    """
+    Return the stage that ran each function, or -1: that of the iterator around it, or of the
+    producer around it.
+    """
     places = {path: place for place, path in enumerate(paths)}
     above = np.array([places.get(_above(path), -1) for path in paths])
     producers = host.named(lambda name: name.endswith("Produce"))

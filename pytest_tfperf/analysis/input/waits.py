@@ -1,5 +1,5 @@
 """
-How long the steps wait for their input, and whether the pipeline's buffers drain meanwhile.
+Measure how long the steps wait for input, and whether the pipeline's buffers drain meanwhile.
 
 Names and stats of the events are those of TensorFlow 2.16 to 2.21 (tensorflow/core/data, `Iterator::…` TraceMes).
 """
@@ -24,32 +24,36 @@ _MIN_PRODUCED = 4  # fewer produced elements give no rate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drain:
-    """
-    How far the pipeline's buffers hide it.
-
-    `kept` is the product over the buffering stages of elements produced ÷ consumed, 1 where nothing drains; `capacity`
-    the elements (of the pipeline's end) that full buffers hold; `halves` the waiting shares of both halves of the steps.
-    """
+    """How much full buffers mask a slow pipeline."""
 
     kept: float
+    """Product over the buffering stages of elements produced ÷ consumed; 1 if nothing drains."""
     capacity: float
+    """Elements of the pipeline's end that full buffers hold."""
     halves: tuple[float, float]
+    """Waiting shares of the two halves of the steps."""
 
     def corrected(self, share: float) -> float:
-        """The share that would wait if the buffers were empty: the steps then last as long as the elements take."""
+        """
+        Return the share that would wait with empty buffers: the steps then last as long as the
+        elements take.
+        """
         return 1 - (1 - share) * self.kept
 
     def stationary(self, tolerance: float = 0.05) -> bool:
-        """Whether at most that share of the elements came out of the buffers, and both halves wait alike."""
+        """
+        Return whether at most `tolerance` of the elements came from buffers, and both halves wait
+        alike.
+        """
         return 1 - self.kept <= tolerance and abs(self.halves[0] - self.halves[1]) <= tolerance
 
 
 def input_waits(trace: Trace) -> Spans:
     """
-    When a step waited for its next element; not merged.
+    Return the unmerged spans in which a step waited for its next element.
 
-    In a loop of Python's the way to the iterator takes time too. Where the element then was not there, the step had
-    waited since it asked; where it was, the way is no wait. So it counts if the waiting took longer than the way.
+    In a Python loop the call of the iterator takes time too. If the element was not ready, the step waited since the
+    call. If it was ready, the call is not a wait. So the call counts if the waiting took longer than the rest of it.
     """
     host = Events.of(trace.plane(HOST))
     waits = host.named(_is_wait)
@@ -62,9 +66,14 @@ def input_waits(trace: Trace) -> Spans:
 
 def find_drain(trace: Trace, steps: Steps, waiting_ps: Ints) -> Drain:
     """
-    Whether the buffers drained during the steps; `waiting_ps` is the exposed wait of each, shape (n_steps,).
+    Measure whether the buffers drained during the steps.
 
-    Over several epochs nothing drains for good: every epoch starts its buffers anew, and so do those that follow.
+    Over several epochs nothing drains for good: every epoch refills its buffers.
+
+    Args:
+        trace: The trace of the steps.
+        steps: The steps.
+        waiting_ps: Exposed wait of each step in picoseconds, shape (n_steps,).
     """
     half = len(steps) // 2
     shares = [
@@ -90,13 +99,17 @@ def find_drain(trace: Trace, steps: Steps, waiting_ps: Ints) -> Drain:
 
 
 def _is_wait(name: str) -> bool:
-    """`IteratorGetNextOp::DoCompute` and its siblings, and in older TensorFlow the op event `IteratorGetNext:IteratorGetNext`."""
+    """
+    Return whether a name is a wait: `IteratorGetNextOp::DoCompute` and its siblings.
+
+    Older TensorFlow has the op event `IteratorGetNext:IteratorGetNext`.
+    """
     return name.startswith("IteratorGetNext")
 
 
 def _produced_share(host: Events, iterators: Events, stage: Events) -> float:
     """
-    Elements produced ÷ elements consumed by a buffering stage, from the rates of both.
+    Return elements produced ÷ consumed by a buffering stage, from the rates of both.
 
     Rates are taken between the first and the last event, so that no whole element is lost at the window's edges.
     """

@@ -1,4 +1,4 @@
-"""Where the time of each step went."""
+"""Divide the time of each step into parts."""
 
 from __future__ import annotations
 
@@ -18,30 +18,33 @@ from pytest_tfperf.values import PARTS
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Breakdown:
-    """The parts of `results.PARTS`, each of shape (n_steps,) in picoseconds; they sum to the periods. And what the devices did."""
+    """Parts of each step; they sum to the periods."""
 
     parts_ps: dict[str, Ints]
+    """Picoseconds by part of `values.PARTS`, each of shape (n_steps,)."""
     period_ps: Ints
+    """Periods in picoseconds, shape (n_steps,)."""
     device: DeviceActivity
+    """Activity of the accelerators."""
 
     def share(self, part: str) -> float:
-        """Σ of a part over all steps ÷ Σ of the periods."""
+        """Return a part of all steps ÷ their periods."""
         return float(self.parts_ps[part].sum() / max(self.period_ps.sum(), 1))
 
 
 def break_down(trace: Trace, steps: Steps, waits: Spans | None = None) -> Breakdown:
     """
-    The parts of each step of a host, device and host sides together.
+    Divide each step of a host into parts, device and host sides together.
 
-    An instant counts once, as the first that holds: a device computes, copies to the host, copies on or between devices, or is
-    in a collective; the step waits for input (with no device busy and, without devices, no model op on another thread), or its
-    input is copied to the device; a kernel is launched; something is compiled; TensorFlow is active on the host. What is left
-    is other: Python and the loop.
+    An instant counts once, as the first of these that holds. A device computes, copies to the host, copies on
+    or between devices, or is in a collective. The step waits for input, with no device busy and, without devices,
+    no model op on another thread; or its input is copied to the device. A kernel is launched. Something is compiled.
+    TensorFlow is active on the host. The rest is other: Python and the loop.
 
     Args:
         trace: The trace of the steps.
         steps: The steps as the devices ran them.
-        waits: The waits for input (`input_waits`), if they are at hand.
+        waits: The waits for input (`input_waits`), if known already.
     """
     activity, device = find_activity(trace), find_device_activity(trace)
     parts = {part: np.zeros(len(steps), np.int64) for part in PARTS}

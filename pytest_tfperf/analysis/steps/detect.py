@@ -1,4 +1,4 @@
-"""Which stretches of a trace are steps."""
+"""Find the steps in a trace."""
 
 from __future__ import annotations
 
@@ -21,29 +21,34 @@ OF_DEVICES = ("Steps", "XLA Modules")
 @dataclass(frozen=True, slots=True, eq=False)
 class Steps:
     """
-    The steps of a trace, of `n_epochs` passes over the data; `start_ps` and `end_ps` are of shape (n_steps,).
+    The steps of a trace.
 
-    `sizes`, of that shape, says how many steps loop inside each; None where that is one. `n_dropped` events of the source are no
-    steps, for the reason `why_dropped`.
-
-    The period of a step lasts to the start of the next one of its epoch, or to its own end where there is none.
+    The period of a step lasts to the start of the next one of its epoch, or to its own end without one.
     """
 
     start_ps: Ints
+    """Starts in picoseconds, shape (n_steps,)."""
     end_ps: Ints
+    """Ends in picoseconds, shape (n_steps,)."""
     names: tuple[str, ...]
+    """Names, one a step."""
     source: str
+    """Source of the steps in the trace."""
     n_dropped: int
+    """Number of events of the source that are not steps."""
     n_epochs: int = 1
+    """Number of passes over the data."""
     sizes: Ints | None = None
+    """Number of steps that loop inside each, shape (n_steps,), or None for one each."""
     why_dropped: str = ""
+    """Reason for `n_dropped`."""
 
     def __len__(self) -> int:
         return int(self.start_ps.size)
 
     @property
     def n_steps(self) -> int:
-        """How many steps there are with those that loop inside others."""
+        """Number of steps, including those that loop inside others."""
         return len(self) if self.sizes is None else int(np.maximum(self.sizes, 1).sum())
 
     @property
@@ -52,25 +57,26 @@ class Steps:
         return self.end_ps - self.start_ps
 
     def of(self, times_ps: Ints) -> Ints:
-        """The index of the step that each time falls into, -1 where none."""
+        """Return the index of the step at each time, -1 outside of steps."""
         place = np.searchsorted(self.start_ps, times_ps, side="right") - 1
         inside = (place >= 0) & (times_ps < self.end_ps[np.maximum(place, 0)])
         return np.where(inside, place, -1)
 
     def counts(self, step: Ints) -> Ints:
-        """How many of these indices, as `of` gives them, are of each step, shape (n_steps,)."""
+        """Count the indices of `of` by step, shape (n_steps,)."""
         return np.bincount(step[step >= 0], minlength=len(self))
 
 
 def find_steps(trace: Trace) -> Steps:
     """
-    The steps of a host's trace, from the first of these that it has: steps that pytest-tfperf marked; other events with
-    `step_num` (`_r` roots, `TraceContext`, Keras' "Profiled batch"); the `Steps` line of a TPU core; iterations of a loop in
-    a graph; calls of the tf.function that was called most often from outside others; the executions on a device's `XLA Modules` line;
-    calls of JAX' most called function.
+    Return the steps of a host's trace, from the first source that it has.
+
+    The sources are: steps that pytest-tfperf marked; other events with `step_num` (`_r` roots, `TraceContext`,
+    Keras' "Profiled batch"); the `Steps` line of a TPU core; iterations of a loop in a graph; calls of the tf.function
+    called most often outside of others; executions on a device's `XLA Modules` line; calls of JAX' most called function.
 
     Raises:
-        TraceError: If there is none.
+        TraceError: If there is no step.
     """
     host = Events.of(trace.plane(HOST))
     found = (
@@ -121,7 +127,7 @@ def _marked(host: Events) -> Steps | None:
 
 
 def _outermost(events: Events) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which events lie in no other of them."""
+    """Return a mask of the events that lie in no other of them."""
     order = np.lexsort((-events.end, events.start))
     reach = np.maximum.accumulate(events.end[order])
     keep = np.ones(len(events), bool)
@@ -139,7 +145,11 @@ def _period_ends(events: Events) -> Ints:
 
 
 def _device_line(trace: Trace, title: str) -> Steps | None:
-    """The events of the devices' lines of that title: `Steps` by their names, over all devices; else the program run most often."""
+    """
+    Return the events of the devices' lines of that title.
+
+    `Steps` are grouped by name over all devices. Of other lines the program run most often counts.
+    """
     lines = [Events.of(plane).on_lines(title) for plane in accelerators(trace)]
     lines = [events.where(_outermost(events)).sorted() for events in lines if len(events)]
     if not lines:
@@ -162,9 +172,9 @@ def _device_line(trace: Trace, title: str) -> Steps | None:
 
 def _hulls(lines: list[Events]) -> Steps:
     """
-    Steps of several devices: of each name the longest, widened by those of other devices that overlap it.
+    Merge the steps of several devices: the longest of each name, widened by those that overlap it.
 
-    Devices whose steps of one name do not overlap ran at different times; what lies between them is no step.
+    Devices whose steps of one name do not overlap ran at different times, and the time between is not a step.
     """
     spans: dict[str, list[tuple[int, int]]] = {}
     for events in lines:
@@ -192,7 +202,10 @@ def _hulls(lines: list[Events]) -> Steps:
 
 
 def _iterations(host: Events) -> Steps | None:
-    """The iterations of a loop in a graph: executor work of one run with more than one iteration number."""
+    """
+    Return the iterations of a loop in a graph: runs of the executor with more than one iteration
+    number.
+    """
     process = host.called("ExecutorState::Process")
     process = process.where(process.integers("iter_num", -1) >= 0)
     run, number = process.integers("id"), process.integers("iter_num")

@@ -1,4 +1,4 @@
-"""The steps as one device of several ran them."""
+"""Assign steps to devices: the steps as a device ran them, and device work by step."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from pytest_tfperf.trace.xspace import HOST, Plane, Trace
 
 def own_steps(plane: Plane, steps: Steps) -> Steps:
     """
-    The steps at the times at which the device of this plane ran them, by its own `Steps` or `XLA Modules` line.
+    Return the steps at the times of this plane, by its own `Steps` or `XLA Modules` line.
 
-    They are the given ones where those come from the host, where the device has not as many, or ran them at other times.
+    The given steps are returned if they come from the host, or if the device has another number of steps or ran
+    them at other times.
     """
     if steps.source not in OF_DEVICES or not len(steps):
         return steps
@@ -54,7 +55,11 @@ _LAGS = 0.5  # share of the linked device time outside the step that caused it, 
 
 
 def linked_work(trace: Trace, steps: Steps) -> Iterator[tuple[Events, Ints]]:
-    """Of each device its events (kernels and copies; on a TPU executions), and the step that caused each, -1 where it is unknown."""
+    """
+    Return, for each device, its events and the step that caused each, -1 if unknown.
+
+    The events are kernels and copies, on a TPU executions.
+    """
     yield from linked_kernels(trace, steps)
     host = Events.of(trace.plane(HOST))
     for plane in tpus(trace):
@@ -65,7 +70,9 @@ def linked_work(trace: Trace, steps: Steps) -> Iterator[tuple[Events, Ints]]:
 
 
 def linked_kernels(trace: Trace, steps: Steps) -> Iterator[tuple[Events, Ints]]:
-    """Of each GPU its kernels and copies, and the step that caused each, -1 where it is unknown."""
+    """
+    Return, for each GPU, its kernels and copies, and the step that caused each, -1 if unknown.
+    """
     planes = gpus(trace)
     if not planes:
         return
@@ -78,9 +85,10 @@ def linked_kernels(trace: Trace, steps: Steps) -> Iterator[tuple[Events, Ints]]:
 
 def on_the_device(trace: Trace, steps: Steps) -> Steps:
     """
-    The same steps where the devices ran them, if the host only enqueued them and most of the work came later.
+    Return the steps as the devices ran them, if the host only enqueued them and most work came later.
 
-    A step then lasts from the first work that it caused to that of the next of its epoch. Steps that caused none are dropped.
+    Such a step lasts from the first work that it caused to that of the next of its epoch. Steps that caused no
+    work are dropped.
     """
     if steps.source in OF_DEVICES:
         return steps
@@ -128,12 +136,14 @@ def on_the_device(trace: Trace, steps: Steps) -> Steps:
 
 
 def _run_keys(events: Events) -> Ints:
-    """run_id and queue_id as one number; they are small."""
+    """Combine run_id and queue_id into one number; both are small."""
     return events.integers("run_id", -1) * 64 + events.integers("queue_id")
 
 
 def _steps_of(host: Events, calls: Events, steps: Steps) -> Ints:
-    """The step that each call on the host belongs to, followed from consumers to their producers; -1 where it lies in none."""
+    """
+    Return the step of each host call, followed from consumers to producers, -1 outside of steps.
+    """
     consumers, producers = host.having("_c"), host.having("_p")
     made_by = joined(
         _context_keys(consumers, "_ct", "_c"),
@@ -156,5 +166,9 @@ def _steps_of(host: Events, calls: Events, steps: Steps) -> Ints:
 
 
 def _context_keys(events: Events, kind: str, number: str) -> Ints:
-    """Context type and id as one number: ids are hashes or counters, types below 64; what overflows wraps."""
+    """
+    Combine context type and id into one number.
+
+    Ids are hashes or counters, types are below 64, and an overflow wraps.
+    """
     return events.integers(number) * 64 + events.integers(kind)

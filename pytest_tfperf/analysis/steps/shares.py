@@ -1,4 +1,4 @@
-"""Which share of the steps waits for input, runs Python, and has the devices busy; and what the pipeline could feed."""
+"""Measure the shares of the steps that wait for input, run Python, and keep devices busy."""
 
 from __future__ import annotations
 
@@ -54,7 +54,10 @@ def _awaiting_share(ops: Sequence[OpTime]) -> float | None:
 
 
 def waiting_share(breakdown: Breakdown, drain: Drain) -> tuple[float, Source]:
-    """The share of the steps that waits for input; corrected where the buffers drained meanwhile."""
+    """
+    Return the share of the steps that waits for input, corrected for buffers that drained
+    meanwhile.
+    """
     observed = breakdown.share("input")
     return (
         (drain.corrected(observed), Source.CORRECTED)
@@ -66,7 +69,15 @@ def waiting_share(breakdown: Breakdown, drain: Drain) -> tuple[float, Source]:
 def host_values(
     trace: Trace, stages: Sequence[Stage], breakdown: Breakdown, drain: Drain
 ) -> dict[str, Value]:
-    """input_bound and host_overhead."""
+    """
+    Return input_bound and host_overhead.
+
+    Args:
+        trace: The trace of the steps.
+        stages: The stages of the input pipeline.
+        breakdown: The parts of the steps.
+        drain: The draining of the pipeline's buffers.
+    """
     host = trace.plane(HOST)
     if (host is None or not host.start_ps.size) and not breakdown.share("input"):
         why = "the trace has no event of the host, and no device in it takes input"
@@ -92,7 +103,14 @@ def host_values(
 def device_values(
     steps: Steps, breakdown: Breakdown, detail: Mapping[str, float]
 ) -> dict[str, Value]:
-    """device_busy and collective_time."""
+    """
+    Return device_busy and collective_time.
+
+    Args:
+        steps: The steps as the devices ran them.
+        breakdown: The parts of the steps.
+        detail: Further detail of device_busy.
+    """
     device = breakdown.device
     if not device.n_devices:
         why = "the trace has no device plane: it is of a CPU, or the profiler had no access to the accelerator"
@@ -113,7 +131,7 @@ def device_values(
 
 
 def input_wait(bound: Value, time: Value) -> Value:
-    """The time that a step waits: input_bound × step_time."""
+    """Return the time that a step waits: input_bound × step_time."""
     if bound.number is None or time.number is None:
         return Value.unknown("input_wait", bound.why or time.why or "")
     return Value.of(

@@ -1,4 +1,4 @@
-"""How long XLA compiled: in the first step, and for each executable."""
+"""Measure XLA's compilation: in the first step, and for each executable."""
 
 from __future__ import annotations
 
@@ -47,7 +47,13 @@ def analyse(evidence: Evidence) -> Findings:
 
 
 def compile_time(cold: Trace | None, recording: Recording) -> Value:
-    """xla_compile_time: how long XLA compiled in the first step, whose trace this is; what compiles at once counts once."""
+    """
+    Return xla_compile_time, XLA's compilation in the first step; simultaneous compilations count once.
+
+    Args:
+        cold: The trace of the first step, or None.
+        recording: The recording of the steps.
+    """
     if cold is None:
         return Value.unknown(
             "xla_compile_time", (None if recording.bare else recording.ended) or _NO_COLD_TRACE
@@ -76,7 +82,9 @@ def compile_time(cold: Trace | None, recording: Recording) -> Value:
 
 
 def compile_seconds(trace: Trace) -> dict[str, float]:
-    """How long XLA compiled each executable that was compiled in a trace, by its name in the metadata; where that is known."""
+    """
+    Return the compile seconds of each executable in a trace, by its name in the metadata, if known.
+    """
     host = Events.of(trace.plane(HOST))
     compiled = compilations(host)
     since, until = _stretches(host, compiled)
@@ -95,10 +103,11 @@ def compile_seconds(trace: Trace) -> dict[str, float]:
 
 def _stretches(host: Events, parts: Events) -> Spans:
     """
-    From when to when XLA compiled what each of these events of its compiler is a part of, shape (n_parts,).
+    Return the span of the compilation around each event of XLA's compiler, shape (n_parts,).
 
-    From the start of the innermost op around it, since the translation to HLO has no event, to the first execution behind it or the op's
-    end. The event of an op that ends when the trace does may be lost: then it is from the start of the work that the thread was given.
+    It begins with the innermost op around the event, since the translation to HLO has no event. It ends with the
+    first execution after it, or with the op. The event of an op that ends with the trace may be lost. Then the span
+    begins with the work that the thread was given.
     """
     ops = (
         host.named(lambda name: name == _ASYNC_OP or _OP.match(name) is not None)
@@ -119,7 +128,11 @@ def _stretches(host: Events, parts: Events) -> Spans:
 
 
 def _first_execution(host: Events, ops: Events, place: Ints, compiled_until: Ints) -> Ints:
-    """When each op first executed something after it had compiled, else its end, shape (n_ops,); op `place[i]` compiled until then."""
+    """
+    Return the first execution of each op after its compilation, else the op's end, shape (n_ops,).
+
+    Op `place[i]` compiled until `compiled_until[i]`.
+    """
     end, compiled = ops.end, np.zeros(len(ops), np.int64)
     np.maximum.at(compiled, place, compiled_until)
     runs = xla_executions(host)
@@ -131,7 +144,11 @@ def _first_execution(host: Events, ops: Events, place: Ints, compiled_until: Int
 
 
 def _given(host: Events, ops: Events, parts: Events) -> Ints:
-    """When each event's thread began what that is part of: the work it was given, behind the last op in it; else the event, shape (n,)."""
+    """
+    Return the start of the work that each event is part of, shape (n,).
+
+    That is the work given to its thread, after the last op in it, else the event itself.
+    """
     regions = host.called(_REGION_START, _REGION_STOP)
     starts = np.array([name == _REGION_START for name in regions.names], bool)
     since = parts.start
@@ -147,7 +164,7 @@ def _given(host: Events, ops: Events, parts: Events) -> Ints:
 
 
 def _where(seconds: dict[str, float]) -> dict[str, str]:
-    """`where` for executables compiled in so many seconds: those that took longest."""
+    """Return `where`: the executables that took longest to compile."""
     longest = sorted(seconds.items(), key=lambda item: -item[1])
     shown = [f"{short_module(name)} {format_quantity(length, 's')}" for name, length in longest]
     return {"where": f"compiled: {and_more(shown, 3)}"} if shown else {}

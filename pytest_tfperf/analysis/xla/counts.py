@@ -1,4 +1,4 @@
-"""XLA executables that the steps ran and compiled."""
+"""Count XLA executables that the steps ran and compiled."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ def counted_over(recording: Recording) -> dict[str, int]:
 
 
 def why_uncounted(recording: Recording, source: str) -> str:
-    """Say why nothing was counted after the first step; `source` would show it in a bare trace."""
+    """
+    Return why nothing was counted after the first step; `source` would show it in a bare trace.
+    """
     if not recording.bare:
         return recording.ended or _NOT_WATCHED
     if recording.n_steps > 1:
@@ -80,7 +82,7 @@ def _run_values(trace: Trace, steps: Steps, use: XlaUse) -> dict[str, Value]:
 
 
 def why_unknown(trace: Trace, use: XlaUse) -> str | None:
-    """Why a trace does not tell which executables ran in its steps; None where it does, also where none ran."""
+    """Return why a trace does not tell which executables ran in its steps, or None if it does."""
     if use.modules or (shows_host(trace) and not use.launches.any()):
         return None
     return (
@@ -99,7 +101,14 @@ def _compile_cause(compiled: Sequence[str], trace: Trace | None) -> dict[str, st
 
 
 def per_step(metric: str, counts: Ints, sizes: Ints | None, **detail: Any) -> Value:
-    """The median over the steps, with the smallest and largest where they differ; `sizes` says how many steps loop inside each."""
+    """
+    Return the median over the steps, with the smallest and largest if they differ.
+
+    Args:
+        metric: Name of the metric.
+        counts: Count of each step, shape (n_steps,).
+        sizes: Number of steps that loop inside each, or None.
+    """
     each = counts / (np.ones(1) if sizes is None else np.maximum(sizes, 1))
     if each.min() != each.max():
         detail |= {"low": float(each.min()), "high": float(each.max())}

@@ -1,4 +1,4 @@
-"""The XLA executables of a step: how many fusions they hold, and what each needs."""
+"""Describe the XLA executables of a step: their fusions, and the resources of each."""
 
 from __future__ import annotations
 
@@ -56,13 +56,21 @@ def analyse(evidence: Evidence) -> Findings:
 
 
 def _compiled_s(evidence: Evidence, trace: Trace) -> dict[str, float]:
-    """Return the seconds that each executable was compiled in, in the first step or later."""
+    """Return the compile seconds of each executable, in the first step or later."""
     first = evidence.first_step_trace
     return compile_seconds(trace) | (compile_seconds(first) if first else {})
 
 
 def fusions(trace: Trace, steps: Steps, use: XlaUse, executables: Mapping[str, HloModule]) -> Value:
-    """The metric fusions: those in the distinct executables that a step ran, each counted once however often it ran."""
+    """
+    Return the metric fusions: those in the distinct executables of a step, each counted once.
+
+    Args:
+        trace: The trace of the steps.
+        steps: The steps.
+        use: The executables that ran.
+        executables: Their modules by name.
+    """
     why = why_unknown(trace, use)
     if not why and len(executables) < len(use.modules):
         why = f"the trace holds the HLO of {len(executables)} of the {len(use.modules)} executables that ran"
@@ -75,7 +83,7 @@ def fusions(trace: Trace, steps: Steps, use: XlaUse, executables: Mapping[str, H
 
 
 def count_fusions(module: HloModule) -> int:
-    """Fusion instructions in all computations of a module."""
+    """Count the fusion instructions in all computations of a module."""
     return sum(
         op.opcode == "fusion"
         for part in module.computations.values()
@@ -91,10 +99,17 @@ def executable_table(
     compiled_s: Mapping[str, float],
 ) -> Table:
     """
-    One row for each executable that ran in the steps, those with most FLOPs first.
+    Tabulate the executables that ran in the steps, those with most FLOPs first.
 
-    `ops` are the instructions that run as such, also in loops and calls: those within a fusion are none. FLOPs and bytes are of one
-    run, unknown where a loop does not say how often it runs. `HLO` is its hash (`hlo_hash`).
+    `ops` are instructions that run as such, also in loops and calls, but not those within a fusion. FLOPs and bytes
+    are of one run, unknown if a loop does not state its iterations. `HLO` is the fingerprint.
+
+    Args:
+        trace: The trace of the steps.
+        use: The executables that ran.
+        executables: Their modules by name.
+        costs: Cost of one run of each.
+        compiled_s: Compile seconds by name.
     """
     buffers = buffer_sizes(trace)
     runs = use.in_metadata(executables)
@@ -115,7 +130,7 @@ def executable_table(
 
 
 def _instructions(module: HloModule, costs: Costs) -> tuple[int, int, float | None, int | None]:
-    """ops, fusions, FLOPs and bytes accessed."""
+    """Return ops, fusions, FLOPs and bytes accessed."""
     n_ops = sum(op.opcode not in _NO_OPS for op in costs.ops)
     return (
         n_ops,
@@ -132,7 +147,10 @@ def _sizes(buffers: Buffers | None) -> tuple[int | None, int | None, int | None]
 
 
 def _accessed(module: HloModule, costs: Costs) -> int | None:
-    """Bytes that one run of a module reads and writes; None if it has a loop that does not say how often it runs."""
+    """
+    Return the bytes that one run of a module reads and writes, or None for a loop of unknown
+    length.
+    """
     own = {op.name: op.bytes for op in costs.ops}
     totals: dict[int, int | None] = {}
     for part in module.computations.values():  # callees come before their callers
@@ -145,7 +163,10 @@ def _accessed(module: HloModule, costs: Costs) -> int | None:
 def _accessed_inside(
     part: HloComputation, op: HloInstruction, totals: Mapping[int, int | None]
 ) -> int | None:
-    """Bytes of what one run of an instruction calls; of a conditional, the branch with most."""
+    """
+    Return the bytes of the computations that an instruction calls; of a conditional, the largest
+    branch.
+    """
     called = [totals[key] for key in op.called] if op.opcode in BODIES else []
     if None in called or (op.opcode == "while" and op.trip_count is None):
         return None

@@ -1,4 +1,4 @@
-"""What XLA ran in the steps."""
+"""Find the XLA executables that ran in the steps."""
 
 from __future__ import annotations
 
@@ -28,32 +28,35 @@ _CLUSTER = re.compile(r"__XlaCompiledKernel_.*")  # what auto-clustering appends
 @dataclass(frozen=True, slots=True, eq=False)
 class XlaUse:
     """
-    `launches` and `clusters` (distinct executables) of each step, shape (n_steps,); `modules` by name, with the runs of each in a step;
-    `steps` has the indices of the steps that each ran in.
+    The executables that ran in the steps.
 
     A name in the events may be cut short; the `(program_id)` at its end is unique.
     """
 
     launches: Ints
+    """Executions in each step, shape (n_steps,)."""
     clusters: Ints
+    """Distinct executables in each step, shape (n_steps,)."""
     modules: dict[str, float]
+    """Runs per step by name."""
     steps: dict[str, Ints] = field(default_factory=dict)
+    """Indices of the steps by name."""
 
     def in_metadata(self, names: Iterable[str]) -> dict[str, float]:
-        """Of these full names those of executables that ran, with the runs of each in a step."""
+        """Return the full names of executables that ran, with their runs per step."""
         return _by_program(self.modules, names)
 
     def steps_in_metadata(self, names: Iterable[str]) -> dict[str, Ints]:
-        """Of these full names those of executables that ran, with the indices of the steps that each ran in."""
+        """Return the full names of executables that ran, with the indices of their steps."""
         return _by_program(self.steps, names)
 
 
 def find_xla_use(trace: Trace, steps: Steps) -> XlaUse:
     """
-    How many executables ran in each step, and how often, on one device where there are several.
+    Count the executables and executions of each step, on one device of several.
 
-    On TPUs they are the events of the `XLA Modules` line, of the core that has most; elsewhere the executions on the host, and
-    what kernels on the GPUs, else thunks on the host, name as `hlo_module` and `program_id`.
+    On TPUs they are the events of the `XLA Modules` line, on the core with most. Elsewhere they are executions on the
+    host, and `hlo_module` and `program_id` of kernels on GPUs, else of thunks on the host.
     """
     busiest = max(_tpu_executions(trace), key=len, default=None)
     if busiest is not None:
@@ -96,7 +99,7 @@ def find_xla_use(trace: Trace, steps: Steps) -> XlaUse:
 
 def step_executables(trace: Trace, use: XlaUse) -> dict[str, HloModule]:
     """
-    The executables that ran in the steps, as XLA optimised them, by their names in the trace's metadata; those that the trace holds.
+    Return the optimised modules of the executables that ran, by name, as far as the trace holds them.
 
     Raises:
         TraceError: If one of them is damaged.
@@ -111,7 +114,10 @@ def _tpu_executions(trace: Trace) -> list[Events]:
 
 
 def _runs(ops: Events) -> dict[str, float]:
-    """How often each module ran whose ops these are: as often as the op of it that ran least, since loops repeat some."""
+    """
+    Count the runs of each module from its ops: as often as its rarest op ran, since loops repeat
+    others.
+    """
     if not len(ops):
         return {}
     program, name = ops.integers("program_id"), ops.plane.name_index[ops.rows]
@@ -127,12 +133,12 @@ def _runs(ops: Events) -> dict[str, float]:
 
 
 def _pairs(step: Ints, program: Ints) -> Ints:
-    """Each step with each of its programs, once, shape (2, n)."""
+    """Return each step with each of its programs, once, shape (2, n)."""
     return np.unique(np.array([step[step >= 0], program[step >= 0]]), axis=1)
 
 
 def _by_program(found: Mapping[str, T], names: Iterable[str]) -> dict[str, T]:
-    """What was found under these names, which may be written out where those were cut short."""
+    """Look up full names in a mapping whose names may be cut short."""
     by_id = {name.rpartition("(")[2]: what for name, what in found.items()}
     return {name: by_id[key] for name in names if (key := name.rpartition("(")[2]) in by_id}
 
@@ -142,33 +148,40 @@ def _each_step(runs: Mapping[str, float], steps: Steps) -> dict[str, float]:
 
 
 def compiled_outside(trace: Trace, steps: Steps) -> int:
-    """How many executables were compiled while no step ran."""
+    """Count the executables that were compiled outside of steps."""
     return int((steps.of(compilations(Events.of(trace.plane(HOST))).start) < 0).sum())
 
 
 def compiled_late(trace: Trace, steps: Steps) -> list[str]:
-    """The executables that were compiled in any step of the trace but its first."""
+    """Return the executables that were compiled in any step of the trace but its first."""
     compiled = compilations(Events.of(trace.plane(HOST)))
     compiled = compiled.where(steps.of(compiled.start) > 0)
     return [name or "executable" for name in compiled_modules(compiled)]
 
 
 def short_module(name: str) -> str:
-    """The function's name in an executable's: `a_inference_step_12__XlaMustCompile_….3(4)` → `step`, `cluster_0__…` → `cluster_0`."""
+    """
+    Return the function's name: `a_inference_step_12__XlaMustCompile_….3(4)` → `step`,
+    `cluster_0__…` → `cluster_0`.
+    """
     return _CLUSTER.sub("", _MODULE.sub(r"\1", name)).partition("(")[0]
 
 
 def program_id(name: str) -> int:
-    """The number at the end of an executable's name, `module(number)`; they count up as executables are made. 0 where there is none."""
+    """
+    Return the number at the end of an executable's name, `module(number)`, or 0.
+
+    Executables are numbered as they are made.
+    """
     number = name.rpartition("(")[2].removesuffix(")")
     return int(number) if re.fullmatch(r"-?[0-9]{1,20}", number) else 0
 
 
 def full_names(modules: Sequence[str], names: Iterable[str]) -> list[str | None]:
     """
-    Of modules in the order in which they were compiled the names of their executables among these; None where it is not there.
+    Return the executables' names of modules in the order of their compilation, None for missing ones.
 
-    Of several executables of one module's name they are the latest.
+    Of several executables with one module name they are the latest.
     """
     known: dict[str, list[str]] = {}
     for name in sorted(names, key=program_id):

@@ -1,8 +1,8 @@
 """
-How the HLO of two runs differs, op by op: what was added or lost, which fusions, and whose shape or type changed.
+Compare the HLO of two runs op by op: added and lost ops, fusions, changed shapes and types.
 
-Instructions are known by opcode and by the framework's op that they were made of, never by their own names and ids, which XLA counts
-up. Numbers that a framework counts up in the names of its ops (`dense_3/MatMul`) are matched in order where both runs have as many.
+An instruction is identified by its opcode and its framework op, never by its own name and id, which XLA counts up.
+Numbers that a framework counts up in op names (`dense_3/MatMul`) are matched in order if both runs have as many.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Renames = Mapping[tuple[str, int], int]
 
 
 class _Op(NamedTuple):
-    """What an instruction is known by."""
+    """The identity of an instruction."""
 
     opcode: str
     op_type: str
@@ -39,7 +39,9 @@ class _Op(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Counts:
-    """Of one run, for each step: instructions by op, fusions by the op names they cover, and shapes by op."""
+    """
+    Counts of one run, per step: instructions by op, fusions by covered op names, and shapes by op.
+    """
 
     ops: Mapping[_Op, float]
     fusions: Mapping[frozenset[str], float]
@@ -48,10 +50,10 @@ class _Counts:
 
 def hlo_diff(before: Sequence[Program], after: Sequence[Program]) -> dict[str, Table]:
     """
-    Tables `ops`, `fusions` and `shapes` of what differs between the executables of two runs, each empty where nothing does.
+    Return tables `ops`, `fusions` and `shapes` of the differences between two runs; they may be empty.
 
-    Counts are those of a step: instructions in all computations × runs of the executable in a step (1 where no step is known);
-    what a loop repeats counts once. Parameters, constants, tuples and bitcasts do not count. The largest differences come first.
+    Counts are per step: instructions of all computations × runs of the executable (1 if no step is known). The content
+    of a loop counts once. Parameters, constants, tuples and bitcasts do not count. The largest differences come first.
     """
     old, new = _counts(before, {}), _counts(after, _renames(_names(before), _names(after)))
     return {
@@ -112,7 +114,9 @@ def _shape_table(old: _Counts, new: _Counts) -> Table:
 def _changed(
     old: Mapping[_Key, float], new: Mapping[_Key, float]
 ) -> list[tuple[_Key, float, float]]:
-    """Keys whose counts differ, with both counts; the largest differences first, then in order of the keys."""
+    """
+    Return keys whose counts differ, with both counts; the largest differences first, then by key.
+    """
     both = [(key, old.get(key, 0.0), new.get(key, 0.0)) for key in {**old, **new}]
     differ = [row for row in both if abs(row[2] - row[1]) > _NOTHING]
     return sorted(
@@ -125,7 +129,7 @@ def _changed(
 
 
 def _counts(programs: Iterable[Program], renames: Renames) -> _Counts:
-    """The counts of a run, with the numbers in op names that the other run has."""
+    """Count the ops of a run, with op names renumbered as in the other run."""
     ops: dict[_Op, float] = defaultdict(float)
     fusions: dict[frozenset[str], float] = defaultdict(float)
     shapes: dict[_Op, dict[str, float]] = defaultdict(lambda: defaultdict(float))
@@ -145,7 +149,7 @@ def _instructions(parts: Iterable[HloComputation]) -> Iterator[HloInstruction]:
 
 
 def _covered(module: HloModule, fusion: HloInstruction, renames: Renames) -> frozenset[str]:
-    """The op names in a fusion; of an instruction without one its opcode."""
+    """Return the op names in a fusion; an instruction without one counts by its opcode."""
     inside = _instructions(module.computations[key] for key in fusion.called)
     return frozenset(_renamed(op.op_name, renames) or op.opcode for op in inside)
 
@@ -160,7 +164,10 @@ def _names(programs: Iterable[Program]) -> set[str]:
 
 
 def _renames(before: Iterable[str], after: Iterable[str]) -> Renames:
-    """For each word that both runs number as often, but differently, the number before of each number after, in order."""
+    """
+    Return, for each word that both runs number equally often but differently, old numbers by new
+    number.
+    """
     old, new = _numbers(before), _numbers(after)
     alike = [word for word in new if len(new[word]) == len(old.get(word, ()))]
     return {
@@ -172,7 +179,10 @@ def _renames(before: Iterable[str], after: Iterable[str]) -> Renames:
 
 
 def _numbers(names: Iterable[str]) -> dict[str, set[int]]:
-    """The numbers behind each word of op names, -1 where there is none: `a/dense_3` → a: {-1}, dense: {3}."""
+    """
+    Return the numbers behind each word of op names, -1 without one: `a/dense_3` → a: {-1}, dense:
+    {3}.
+    """
     found: dict[str, set[int]] = defaultdict(set)
     for word, number in map(_numbered, {part for name in names for part in name.split("/")}):
         found[word].add(number)
@@ -196,7 +206,7 @@ def _with_number(part: str, renames: Renames) -> str:
 
 
 def _shape(shape: Shape) -> str:
-    """`f32[8,4]`, without its layout."""
+    """Format a shape without its layout: `f32[8,4]`."""
     if shape.dtype == "tuple":
         return f"({', '.join(map(_shape, shape.parts))})"
     return f"{shape.dtype}[{','.join(map(str, shape.dimensions))}]"

@@ -17,31 +17,34 @@ from pytest_tfperf.trace.xspace import Trace, read_trace
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """An executable: its name in the trace, its optimised module, and how often a step runs it; None where none does."""
+    """One XLA executable."""
 
     name: str
+    """Name in the trace."""
     module: HloModule
+    """Optimised module."""
     runs: float | None = None
+    """Runs per step, or None if no step runs it."""
 
     @property
     def title(self) -> str:
-        """A name that can be read and is unique: `step(12)`."""
+        """A readable and unique name: `step(12)`."""
         return f"{self.short}({self.name.rpartition('(')[2]}" if "(" in self.name else self.short
 
     @property
     def short(self) -> str:
-        """The name of the function that it was made of."""
+        """Name of the function that it was made of."""
         return short_module(self.name)
 
     @property
     def n_instructions(self) -> int:
-        """Instructions of all its computations."""
+        """Number of instructions in all its computations."""
         return sum(len(part.instructions) for part in self.module.computations.values())
 
 
 def programs_of(trace: Trace) -> list[Program]:
     """
-    The executables that ran in the steps of a trace, else all that it holds; those first that run most instructions.
+    Return the executables that ran in the steps of a trace, else all of them, the largest first.
 
     Raises:
         TraceError: If one of them is damaged.
@@ -59,7 +62,7 @@ def programs_of(trace: Trace) -> list[Program]:
 
 def programs_of_run(traces: Iterable[Path]) -> list[Program]:
     """
-    The executables of one run: those of its first host that has any.
+    Return the executables of one run: those of the first host that has any.
 
     Raises:
         TraceError: If a trace cannot be read, or none holds an executable.
@@ -77,7 +80,7 @@ def programs_of_run(traces: Iterable[Path]) -> list[Program]:
 
 def pick(programs: Sequence[Program], name: str) -> Program:
     """
-    The executable of that name: its function's, `step`; as shown, `step(12)`; or as in the trace.
+    Return the executable of a name: its function's (`step`), the shown one (`step(12)`), or the trace's.
 
     Raises:
         TraceError: If there is none, or more than one.

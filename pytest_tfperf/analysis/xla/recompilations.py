@@ -1,4 +1,4 @@
-"""What changed where a function was compiled again."""
+"""Describe the change that made a function compile again."""
 
 from __future__ import annotations
 
@@ -17,10 +17,14 @@ _NAMED = 3  # executables, and arguments of each
 
 def recompilations(trace: Trace, compiled: Sequence[str]) -> list[str]:
     """
-    Of the first executables that were compiled after the first step what changed against the one that the same function had before.
+    Compare the first executables compiled after the first step with their predecessors.
 
-    One text each, `step: argument 0 f32[8,32] → f32[5,32]`, with the arguments as XLA counts them; none where the trace holds no
-    executable of these names. They are names in its metadata, or those of modules, without the program's number.
+    Each text is `step: argument 0 f32[8,32] → f32[5,32]`, with arguments as XLA counts them. There is none if the
+    trace holds no executable of these names.
+
+    Args:
+        trace: The trace of the steps.
+        compiled: Names in the trace's metadata, or module names without the program's number.
     """
     alive = live_modules(trace)
     found = full_names([name for name in compiled if name not in alive], alive)
@@ -31,7 +35,9 @@ def recompilations(trace: Trace, compiled: Sequence[str]) -> list[str]:
 
 
 def _before(name: str, compiled: Sequence[str], alive: frozenset[str]) -> str | None:
-    """The latest executable that is older, of the very same traced function if there is one, else of one with that name."""
+    """
+    Return the latest older executable of the same traced function, else of one with that name.
+    """
     older = [
         other for other in alive if program_id(other) < program_id(name) or other not in compiled
     ]
@@ -73,7 +79,7 @@ def _describe(name: str, before: str | None, shapes: dict[str, tuple[Shape, ...]
 
 
 def _text(shape: Shape) -> str:
-    """A shape as HLO writes it, without its layout: `f32[8,32]`."""
+    """Format a shape as HLO writes it, without its layout: `f32[8,32]`."""
     if shape.dtype == "tuple":
         return f"({', '.join(map(_text, shape.parts))})"
     return f"{shape.dtype}[{','.join(map(str, shape.dimensions))}]"
