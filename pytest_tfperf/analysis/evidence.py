@@ -10,8 +10,9 @@ from typing import Protocol
 
 from pytest_tfperf.analysis.completion import completed
 from pytest_tfperf.analysis.device.busy_times import DeviceTimes, device_times
+from pytest_tfperf.analysis.device.op_events import device_ops, with_costs
 from pytest_tfperf.analysis.host.activity import eager_ops, model_processes
-from pytest_tfperf.analysis.host.op_times import OpTime, device_ops, host_ops, with_costs
+from pytest_tfperf.analysis.host.op_times import OpTime, host_ops
 from pytest_tfperf.analysis.input.stages import Stage, find_stages
 from pytest_tfperf.analysis.input.waits import Drain, find_drain, input_waits
 from pytest_tfperf.analysis.steps.breakdown import Breakdown, break_down

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from pytest_tfperf.analysis.device.op_events import on_device_clock
 from pytest_tfperf.analysis.device.planes import kinds_by_name, kinds_of_spans
-from pytest_tfperf.analysis.host.op_times import on_device_clock
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.analysis.steps.on_devices import own_steps
 from pytest_tfperf.trace.devices import TPU, accelerators, tpu_ops

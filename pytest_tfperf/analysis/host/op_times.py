@@ -8,38 +8,25 @@ host too.
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from pytest_tfperf.analysis.device.kernel_names import launchers
-from pytest_tfperf.analysis.device.planes import gpu_kind
 from pytest_tfperf.analysis.host.activity import eager_executions, not_for_data, op_type
 from pytest_tfperf.analysis.steps.detect import Steps
-from pytest_tfperf.analysis.steps.on_devices import own_steps
-from pytest_tfperf.hlo.cost import Costs, OpCost
 from pytest_tfperf.metrics import COUNT, SECONDS, SHARE
 from pytest_tfperf.protobuf import Ints
-from pytest_tfperf.trace.devices import accelerators, gpus, stream_events, tpu_ops, tpus
-from pytest_tfperf.trace.events import Events, metadata_texts
+from pytest_tfperf.trace.devices import accelerators
+from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.nesting import enclosing, self_times
 from pytest_tfperf.trace.stat_columns import Mask
 from pytest_tfperf.trace.stats import labels
-from pytest_tfperf.trace.xspace import HOST, Plane, Trace
+from pytest_tfperf.trace.xspace import HOST, Trace
 from pytest_tfperf.values import Column, Table
 
 HOST_SIDE, DATA_SIDE, GPU_SIDE, TPU_SIDE = "host", "tf.data", "GPU", "TPU"
-_MOVES = {
-    "input": "copy to device",
-    "output": "copy to host",
-    "device_to_device": "copy on device",
-    "collective": "collective",
-}
-_INSTRUCTION = re.compile(r"%?([^\s=]+) = ")
-_PROGRAM = re.compile(r"\((\d+)\)\Z")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,10 +78,10 @@ def host_ops(trace: Trace, steps: Steps) -> list[OpTime]:
     def op(key: int) -> OpTime:
         name = names[key // 2]
         node, _, kind = name.rpartition(":")
-        return _op(DATA_SIDE if key % 2 else HOST_SIDE, node or name, kind or name)
+        return new_op(DATA_SIDE if key % 2 else HOST_SIDE, node or name, kind or name)
 
     return [
-        *_sums(events, events, key, run_eagerly, steps, op),
+        *summed(events, events, key, run_eagerly, steps, op),
         *([] if accelerators(trace) else _xla_ops(host, steps)),
     ]
 
@@ -108,37 +95,11 @@ def _xla_ops(host: Events, steps: Steps) -> list[OpTime]:
 
     def op(key: int) -> OpTime:
         launcher = found[key // len(modules)]
-        return _op(HOST_SIDE, launcher.name, launcher.kind, modules[key % len(modules)])
+        return new_op(HOST_SIDE, launcher.name, launcher.kind, modules[key % len(modules)])
 
-    return _sums(
+    return summed(
         events, events, code * len(modules) + module, np.zeros(len(events), bool), steps, op
     )
-
-
-def device_ops(trace: Trace, steps: Steps) -> list[OpTime]:
-    """
-    Measure the ops of a host's GPUs and TPUs, all devices together, in the steps as the devices ran
-    them.
-    """
-    eager = _eager_launches(trace) if gpus(trace) else np.empty(0, np.int64)
-    of_gpus = [op for plane in gpus(trace) for op in _gpu_ops(plane, eager, steps)]
-    return _together([*of_gpus, *(op for plane in tpus(trace) for op in _tpu_ops(plane, steps))])
-
-
-def with_costs(ops: Sequence[OpTime], modules: Mapping[str, Costs]) -> list[OpTime]:
-    """
-    Add FLOPs, bytes and opcode to the ops that are XLA instructions.
-
-    Args:
-        ops: The ops.
-        modules: Costs by module name, with or without `(program id)`.
-    """
-    costs = {
-        (module.partition("(")[0], cost.name): cost
-        for module, found in modules.items()
-        for cost in found.ops
-    }
-    return [_with_cost(op, costs.get((op.module.partition("(")[0], op.name))) for op in ops]
 
 
 def op_table(ops: Sequence[OpTime], n_steps: int) -> Table:
@@ -185,16 +146,32 @@ def _part(some: float, of_all: float) -> float | None:
     return min(some / of_all, 1.0) if of_all > 0 else None
 
 
-def _op(side: str, name: str, kind: str, module: str = "") -> OpTime:
+def new_op(side: str, name: str, kind: str, module: str = "") -> OpTime:
+    """
+    Return an op without any time.
+
+    Args:
+        side: Host, tf.data, or the device.
+        name: Name of the op.
+        kind: Op type or HLO category.
+        module: XLA module, empty without one.
+    """
     return OpTime(side=side, name=name, kind=kind, module=module, count=0, total_s=0.0, self_s=0.0)
 
 
-def _sums(
+def summed(
     events: Events, timed: Events, key: Ints, eager: Mask, steps: Steps, op: Callable[[int], OpTime]
 ) -> list[OpTime]:
     """
-    Sum the times of the events of each key, in the steps; `timed` has the same events on their own
-    clock.
+    Sum the times of the events of each key, in the steps.
+
+    Args:
+        events: The events.
+        timed: The same events on their own clock.
+        key: A key for each event, shape (n,).
+        eager: Mask of events that ran eagerly, shape (n,).
+        steps: The steps.
+        op: Makes the op of the event with this index.
     """
     inside = steps.of(events.start) >= 0
     keys, group = np.unique(key[inside], return_inverse=True)
@@ -214,139 +191,3 @@ def _sums(
         replace(op(key), count=count, total_s=total_s, self_s=self_s, eager_s=eager_s)
         for key, count, total_s, self_s, eager_s in zip(keys.tolist(), *columns, strict=True)
     ]
-
-
-def _eager_launches(trace: Trace) -> Ints:
-    """Return the correlation ids of launches by eager ops."""
-    host = Events.of(trace.plane(HOST))
-    eager = eager_executions(host)
-    if not len(eager):
-        return np.empty(0, np.int64)
-    calls = host.having("correlation_id")
-    return calls.where(enclosing(eager, calls) >= 0).integers("correlation_id")
-
-
-def _gpu_ops(plane: Plane, eager_launches: Ints, steps: Steps) -> list[OpTime]:
-    """
-    Measure kernels by the op that launched them, else by name; copies and collectives always by
-    name.
-    """
-    events, steps = stream_events(plane), own_steps(plane, steps)
-    moves = np.isin(events.rows, events.named(lambda name: gpu_kind(name) in _MOVES).rows)
-    code, found = launchers(events)
-    code = np.where(moves, plane.name_index[events.rows], code)
-    module, modules = labels(events, "hlo_module")
-    eager = (events.integers("is_eager") != 0) | np.isin(
-        events.integers("correlation_id", -1), eager_launches
-    )
-
-    def op(key: int) -> OpTime:
-        launcher, in_module = found[key // len(modules)], modules[key % len(modules)]
-        kind = launcher.kind if launcher.source else _MOVES.get(gpu_kind(launcher.name), "kernel")
-        return _op(GPU_SIDE, launcher.name, kind, in_module)
-
-    key = code * len(modules) + module
-    inside = steps.of(events.start) >= 0
-    pairs = np.unique(np.array([key[inside], plane.name_index[events.rows][inside]]), axis=1)
-    different = np.unique(pairs[0], return_counts=True)[1].tolist()
-    return [
-        replace(one, kernels=n)
-        for one, n in zip(_sums(events, events, key, eager, steps, op), different, strict=True)
-    ]
-
-
-def _tpu_ops(plane: Plane, steps: Steps) -> list[OpTime]:
-    """
-    Measure the ops of a TPU core by instruction; XLA's FLOPs and bytes come from the event's
-    metadata.
-    """
-    events, steps = tpu_ops(plane), own_steps(plane, steps)
-    timed = on_device_clock(events)
-    category, program = metadata_texts(plane, "hlo_category"), metadata_texts(plane, "program_id")
-    costs = {stat: metadata_texts(plane, stat) for stat in ("flops", "bytes_accessed")}
-    modules = {match[1]: name for name in plane.names if (match := _PROGRAM.search(name))}
-
-    def op(key: int) -> OpTime:
-        name = plane.names[key]
-        return _op(
-            TPU_SIDE,
-            instruction(name),
-            category.get(name, ""),
-            modules.get(program.get(name, ""), ""),
-        )
-
-    names = plane.name_index[events.rows]
-    ops = _sums(events, timed, names, np.zeros(len(events), bool), steps, op)
-    keys = np.unique(names[steps.of(events.start) >= 0]).tolist()
-    return [
-        replace(
-            op,
-            flops=_cost(costs["flops"].get(plane.names[key]), op.count),
-            bytes=_cost(costs["bytes_accessed"].get(plane.names[key]), op.count),
-        )
-        for key, op in zip(keys, ops, strict=True)
-    ]
-
-
-def on_device_clock(events: Events) -> Events:
-    """
-    Return the same events on the TPU's own clock, if all have its times.
-
-    The trace's times come from the host's clock, to which a core's clock is fitted in pieces. Single ops are off by up
-    to half there (GetDeviceEventTimespan of openxla/xla, xplane_utils.cc, prefers these stats too).
-    """
-    start, duration = (
-        events.integers("device_offset_ps", -1),
-        events.integers("device_duration_ps", -1),
-    )
-    if not len(events) or start.min() < 0 or duration.min() < 0:
-        return events
-    starts, durations = events.plane.start_ps.copy(), events.plane.duration_ps.copy()
-    starts[events.rows], durations[events.rows] = start, duration
-    return Events(replace(events.plane, start_ps=starts, duration_ps=durations), events.rows)
-
-
-def instruction(text: str) -> str:
-    """
-    Return the instruction's name in its HLO text: `%add.1 = f32[] add(…)` → `add.1`; other text
-    unchanged.
-    """
-    match = _INSTRUCTION.match(text)
-    return match[1] if match else text
-
-
-def _cost(text: str | None, count: int) -> float | None:
-    """Return FLOPs or bytes of `count` runs, or None without a valid number."""
-    try:
-        cost = float(text or "nan") * count
-    except ValueError:
-        return None
-    return cost if 0 <= cost < math.inf else None
-
-
-def _with_cost(op: OpTime, cost: OpCost | None) -> OpTime:
-    if cost is None or op.flops is not None:
-        return op
-    runs = op.count / op.kernels
-    return replace(op, kind=cost.opcode, flops=cost.work.flops * runs, bytes=cost.bytes * runs)
-
-
-def _together(ops: Iterable[OpTime]) -> list[OpTime]:
-    """Add up ops of several devices that share name and module."""
-    found: dict[tuple[str, ...], OpTime] = {}
-    for op in ops:
-        key = (op.side, op.module, op.name, op.kind)
-        found[key] = _sum(found[key], op) if key in found else op
-    return list(found.values())
-
-
-def _sum(one: OpTime, other: OpTime) -> OpTime:
-    return replace(
-        one,
-        count=one.count + other.count,
-        total_s=one.total_s + other.total_s,
-        self_s=one.self_s + other.self_s,
-        eager_s=one.eager_s + other.eager_s,
-        flops=None if one.flops is None or other.flops is None else one.flops + other.flops,
-        bytes=None if one.bytes is None or other.bytes is None else one.bytes + other.bytes,
-    )

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pytest_tfperf.analysis.evidence import Evidence, Findings
-from pytest_tfperf.analysis.host.memory import (
+from pytest_tfperf.analysis.host.memory import reports_device_memory, step_peaks
+from pytest_tfperf.analysis.host.memory_peaks import (
     live_table,
     memory_peaks,
     memory_table,
     over_step_table,
-    reports_device_memory,
-    step_peaks,
 )
 from pytest_tfperf.trace.hlo_modules import buffer_bytes
 from pytest_tfperf.trace.xspace import Trace

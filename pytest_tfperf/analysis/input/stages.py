@@ -6,14 +6,23 @@ Names and stats of the events are those of TensorFlow 2.16 to 2.21 (tensorflow/c
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import numpy as np
 
 from pytest_tfperf.analysis.host.activity import DATA_RUNS, op_type, process_ids
+from pytest_tfperf.analysis.input.iterators import (
+    ASYNC,
+    NodeProperties,
+    asynchronous_above,
+    given_name,
+    owners,
+    properties_of,
+    stage_above,
+    stage_groups,
+    stage_type,
+)
 from pytest_tfperf.op_types import PYTHON_OPS
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.events import Events, joined
@@ -21,28 +30,11 @@ from pytest_tfperf.trace.intervals import EMPTY, Spans, covered, intersect, merg
 from pytest_tfperf.trace.nesting import enclosing, parents
 from pytest_tfperf.trace.xspace import HOST, Trace
 
-ASYNC = frozenset(
-    {
-        "Prefetch",
-        "ParallelMap",
-        "MapAndBatch",
-        "ParallelInterleave",
-        "ParallelBatch",
-        "ParseExample",
-        "DataService",
-    }
-)
 """Stages that make their elements on threads of their own."""
 _READERS = frozenset(
     {"TFRecord", "TextLine", "FixedLengthRecord", "SSTable", "RecordIO", "ArrayRecord", "LMDB"}
 )
-_SUFFIX = re.compile(r"(V\d+)?(\[\d+\])?\Z")
-_CYCLE = re.compile(
-    r"(Interleave(?:V\d+)?)\[\d+\]"
-)  # one iterator for each file or element: all one stage
-_INDEX = re.compile(r"\[\d+\]\Z")
 _DEVICE_END = "::Prefetch::Generator"  # what a device's own prefetch takes from: the time in it is waiting for the host
-_SAMPLE = 64  # iterator events of a stage whose stats are read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,11 +64,11 @@ class Stage:
     injected: bool = False
     """True if TensorFlow added it."""
     buffer_limit: int = 0
-    """Largest number of elements in its buffer, or None."""
+    """Largest number of elements in its buffer, 0 without one."""
     buffered: float = 0.0
-    """Mean number of elements in its buffer, or None."""
+    """Mean number of elements in its buffer."""
     batch_size: int = 0
-    """Elements of a batch that it makes, or None."""
+    """Elements of a batch that it makes, 0 if it makes none."""
 
     @property
     def depth(self) -> int:
@@ -100,21 +92,6 @@ class Stage:
         host's.
         """
         return self.path.endswith(_DEVICE_END)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Node:
-    """
-    Properties of a stage that TensorFlow reports; `threads` are the pipeline's for its functions, 0
-    if unknown.
-    """
-
-    name: str = ""
-    parallelism: int = 1
-    buffer_limit: int = 0
-    buffered: float = 0.0
-    batch_size: int = 0
-    threads: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +119,10 @@ def find_stages(trace: Trace, waits: Spans = EMPTY) -> tuple[Stage, ...]:
     iterators = host.named(lambda name: name.startswith("Iterator::"))
     if not len(iterators):
         return ()
-    paths, group = _groups(iterators)
+    paths, group = stage_groups(iterators)
     functions = _functions_of(host, iterators, group, paths, waits)
     calls = dict(zip(paths, np.bincount(group, minlength=len(paths)).tolist(), strict=True))
-    nodes = dict(zip(paths, _nodes(iterators, group, len(paths)), strict=True))
+    nodes = dict(zip(paths, properties_of(iterators, group, len(paths)), strict=True))
     own = _own_work(iterators, group, paths, waits)
     threads = max(node.threads for node in nodes.values()) or 1 << 30
     per_element = _calls_per_element(nodes, calls)
@@ -179,51 +156,9 @@ def find_stages(trace: Trace, waits: Spans = EMPTY) -> tuple[Stage, ...]:
     )
 
 
-def stage_type(name: str) -> str:
-    """
-    Return the stage's type: the last part of an iterator's long name, without version and input
-    index.
-    """
-    return _SUFFIX.sub("", name.rpartition("::")[2])
-
-
-def first_input(producers: Events, iterators: Events) -> Ints:
-    """
-    Return, for each producer event, the outermost iterator event in it (its stage's input), or -1.
-    """
-    inside = enclosing(producers, iterators)
-    first = np.full(len(producers), -1)
-    late_first = np.argsort(-iterators.start, kind="stable")
-    late_first = late_first[inside[late_first] >= 0]
-    first[inside[late_first]] = late_first
-    return first
-
-
-def _groups(iterators: Events) -> tuple[list[str], Ints]:
-    """
-    Return the paths of the stages, and the stage of each event.
-
-    A stage without events counts if one of its inputs has events.
-    """
-    used = np.unique(iterators.plane.name_index[iterators.rows])
-    keys = [_path(iterators.plane.names[place]) for place in used.tolist()]
-    paths = list(dict.fromkeys([*keys, *(_above(key) for key in keys if _above(key).count("::"))]))
-    group = np.zeros(len(iterators.plane.names), np.int64)
-    group[used] = [paths.index(key) for key in keys]
-    return paths, group[iterators.plane.name_index[iterators.rows]]
-
-
-def _path(name: str) -> str:
-    return _CYCLE.sub(r"\1", name)
-
-
-def _above(path: str) -> str:
-    return _INDEX.sub("", path.rpartition("::")[0])
-
-
 def _stage(
     path: str,
-    node: _Node,
+    node: NodeProperties,
     n_calls: int,
     work: _Work,
     runs_per_element: float,
@@ -233,7 +168,7 @@ def _stage(
     return Stage(
         path=path,
         name=stage_type(path),
-        node=_given_name(node.name),
+        node=given_name(node.name),
         calls=n_calls,
         self_s=work.self_ps * 1e-12,
         cost_s=0.0
@@ -267,7 +202,7 @@ def _own_work(
 
 
 def _runs_per_call(
-    path: str, node: _Node, calls: Mapping[str, int], functions: Mapping[str, _Work]
+    path: str, node: NodeProperties, calls: Mapping[str, int], functions: Mapping[str, _Work]
 ) -> float:
     """Return the function runs of an asynchronous stage per element."""
     if stage_type(path) == "MapAndBatch":
@@ -277,7 +212,7 @@ def _runs_per_call(
     return 1.0
 
 
-def _shared_by(path: str, nodes: Mapping[str, _Node]) -> int:
+def _shared_by(path: str, nodes: Mapping[str, NodeProperties]) -> int:
     """
     Return the number of threads that call a stage: those of the parallel interleave above, else
     one.
@@ -290,40 +225,13 @@ def _shared_by(path: str, nodes: Mapping[str, _Node]) -> int:
     )
 
 
-def _nodes(iterators: Events, group: Ints, n_groups: int) -> list[_Node]:
-    """Read the properties of each stage from a sample of its events."""
-    order = np.argsort(group, kind="stable")
-    first = np.searchsorted(group[order], np.arange(n_groups + 1)).tolist()
-    return [
-        _node(Events(iterators.plane, iterators.rows[order[begin:end]]))
-        for begin, end in pairwise(first)
-    ]
-
-
-def _node(events: Events) -> _Node:
-    if not len(events):
-        return _Node()
-    picked = np.unique(np.linspace(0, len(events) - 1, min(_SAMPLE, len(events))).astype(np.int64))
-    some = Events(events.plane, events.rows[picked])
-    largest = {
-        stat: int(some.integers(stat).max())
-        for stat in ("parallelism", "buffer_limit", "batch_size", "threadpool_size")
-    }
-    return _Node(
-        name=some.texts("name")[-1],
-        parallelism=max(largest["parallelism"], 1),
-        buffer_limit=largest["buffer_limit"],
-        buffered=float(some.integers("buffered_elements").mean()),
-        batch_size=largest["batch_size"],
-        threads=largest["threadpool_size"],
-    )
-
-
-def _calls_per_element(nodes: Mapping[str, _Node], calls: Mapping[str, int]) -> dict[str, float]:
+def _calls_per_element(
+    nodes: Mapping[str, NodeProperties], calls: Mapping[str, int]
+) -> dict[str, float]:
     """Return the calls of each stage per element of the pipeline's end."""
     per_end: dict[str, float] = {}
     for path in sorted(nodes, key=lambda path: path.count("::")):
-        above = _above(path)
+        above = stage_above(path)
         if above not in per_end:
             per_end[path] = 1.0
             continue
@@ -338,31 +246,13 @@ def _calls_per_element(nodes: Mapping[str, _Node], calls: Mapping[str, int]) -> 
     return per_end
 
 
-def _given_name(node: str) -> str:
-    """Return the names that the user passed as `name=`, empty for TensorFlow's own names."""
-    parts = node.removeprefix("fused(").removesuffix(")").split(",")
-    return ", ".join(
-        part
-        for part in parts
-        if not re.search(r"Dataset\w*:\d+\Z", part) and not part.startswith("inject/")
-    )
-
-
-def asynchronous_above(path: str) -> str:
-    """Return the path of the next stage above that has threads of its own, empty without one."""
-    above = _above(path)
-    while above and stage_type(above) not in ASYNC:
-        above = _above(above)
-    return above
-
-
 def _functions_of(
     host: Events, iterators: Events, group: Ints, paths: Sequence[str], waits: Spans
 ) -> dict[str, _Work]:
     """Measure the functions of each stage, by the stage's path."""
     runs = host.named(lambda name: name.startswith(DATA_RUNS))
     process = host.called("ExecutorState::Process")
-    owner = _owners(host, iterators, runs, group, paths)
+    owner = owners(host, iterators, runs, group, paths)
     stage = joined(process_ids(host.plane), runs.integers("id"), owner)
     python_ops = host.named(lambda name: op_type(name) in PYTHON_OPS)
     inside = enclosing(process, python_ops)
@@ -378,21 +268,3 @@ def _functions_of(
             place in with_python,
         )
     return found
-
-
-def _owners(
-    host: Events, iterators: Events, runs: Events, group: Ints, paths: Sequence[str]
-) -> Ints:
-    """
-    Return the stage that ran each function, or -1: that of the iterator around it, or of the
-    producer around it.
-    """
-    places = {path: place for place, path in enumerate(paths)}
-    above = np.array([places.get(_above(path), -1) for path in paths])
-    producers = host.named(lambda name: name.endswith("Produce"))
-    first = first_input(producers, iterators)
-    stage_of = np.r_[
-        np.where(first >= 0, above[group[first]], -1), -1
-    ]  # the last entry answers for -1
-    around = enclosing(iterators, runs)
-    return np.where(around >= 0, group[around], stage_of[enclosing(producers, runs)])

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pytest_tfperf.analysis.input.stages import ASYNC, first_input, stage_type
+from pytest_tfperf.analysis.input.iterators import ASYNC, first_input, stage_type
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.events import Events

@@ -14,8 +14,8 @@ from pytest_tfperf.analysis.device.kernels import (
     tensor_core_time,
 )
 from pytest_tfperf.analysis.device.launches import copy_values, is_host_transfer, kernel_launches
+from pytest_tfperf.analysis.device.op_events import device_ops
 from pytest_tfperf.analysis.device.skew import device_table, step_skew
-from pytest_tfperf.analysis.host.op_times import device_ops
 from pytest_tfperf.analysis.steps.detect import find_steps
 from pytest_tfperf.analysis.steps.on_devices import own_steps
 from pytest_tfperf.trace.xspace import decode_trace

@@ -6,9 +6,10 @@ from helpers.traces import real
 from helpers.xspace import at, field, line, plane, space
 
 from pytest_tfperf.analysis.device.duty_cycle import duty_cycle, duty_cycles, idle_share
+from pytest_tfperf.analysis.device.op_events import device_ops
 from pytest_tfperf.analysis.device.op_profile import op_profile_table
 from pytest_tfperf.analysis.device.roofline import flops_utilization, rate_of, roofline_table
-from pytest_tfperf.analysis.host.op_times import OpTime, device_ops
+from pytest_tfperf.analysis.host.op_times import OpTime
 from pytest_tfperf.trace.device_spec import DeviceSpec, device_spec
 from pytest_tfperf.trace.xspace import decode_trace
 
