@@ -1,14 +1,11 @@
-"""TensorFlow itself: loading it, warming it up, and naming the machine it runs on."""
+"""TensorFlow's runtime: import, warm up, synchronise, fetch, and its devices."""
 
 from __future__ import annotations
 
 import functools
 import os
-import platform
 import statistics
 import time
-from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.errors import CaptureError
@@ -16,7 +13,7 @@ from pytest_tfperf.errors import CaptureError
 
 def load_tensorflow() -> Any:
     """
-    The `tensorflow` module.
+    Import the `tensorflow` module.
 
     Raises:
         CaptureError: If it is not installed, with the command that installs it.
@@ -25,17 +22,17 @@ def load_tensorflow() -> Any:
         import tensorflow
     except ImportError as error:
         raise CaptureError(
-            f"TensorFlow cannot be imported ({error}); profiling needs it: pip install 'pytest-tfperf[tensorflow]' "
-            "(or [cpu] for the smaller build without GPU support)"
+            f"TensorFlow cannot be imported ({error}); profiling needs it: pip install "
+            "'pytest-tfperf[tensorflow]' (or [cpu] for the smaller build without GPU support)"
         ) from error
     return tensorflow
 
 
 @functools.cache
 def warm_runtime() -> None:
-    """Start what TensorFlow starts once per process (devices, thread pools, LLVM), so that no first step pays for it."""
+    """Start devices, thread pools and LLVM once per process, so that no first step includes it."""
     tf = load_tensorflow()
-    with tf.init_scope():  # out of the graph of a tf.compat.v1.Session
+    with tf.init_scope():  # leaves the graph of a tf.compat.v1.Session
         if tf.executing_eagerly():
             number = tf.constant(1.0)
             tf.function(lambda x: x + 1)(number)
@@ -44,12 +41,12 @@ def warm_runtime() -> None:
 
 
 def n_gpus() -> int:
-    """How many GPUs TensorFlow computes on in this process."""
+    """Return the number of GPUs that TensorFlow uses in this process."""
     return len(load_tensorflow().config.list_physical_devices("GPU"))
 
 
 def takes_whole_gpus() -> bool:
-    """Whether this process takes all memory of a GPU when it uses it, so that no other can."""
+    """Return whether this process takes all memory of a GPU, which then no other can use."""
     if os.environ.get("TF_FORCE_GPU_ALLOW_GROWTH", "").lower() == "true":
         return False
     config = load_tensorflow().config
@@ -61,14 +58,14 @@ def takes_whole_gpus() -> bool:
 
 
 def sync_devices() -> None:
-    """Wait until every device has done what it was given; the run of a tf.compat.v1.Session has waited already."""
+    """Wait for all devices; a tf.compat.v1.Session waits for them itself."""
     tf = load_tensorflow()
     if tf.executing_eagerly():
         tf.test.experimental.sync_devices()
 
 
 def sync_cost() -> float:
-    """Seconds of one device synchronisation, the median of five."""
+    """Return the seconds of one device synchronisation, the median of five."""
     costs = []
     for _ in range(5):
         start = time.perf_counter()
@@ -78,50 +75,22 @@ def sync_cost() -> float:
 
 
 def least_block() -> float:
-    """Seconds that steps must take which are timed together: 20 ms at least, and 50 times a device synchronisation."""
+    """Return the least seconds of a timed block: 20 ms, or 50 device synchronisations if longer."""
     return max(0.02, 50 * sync_cost())
 
 
 def fetch(output: Any) -> None:
-    """Bring a step's output to the host, as an inference server does."""
+    """Copy a step's output to the host, as an inference server does."""
     for tensor in load_tensorflow().nest.flatten(output):
         if hasattr(tensor, "numpy"):
             tensor.numpy()
     sync_devices()
 
 
-def _accelerators(tf: Any) -> list[str]:
-    names = []
-    for device in tf.config.list_physical_devices():
-        if device.device_type != "CPU":
-            details = (
-                tf.config.experimental.get_device_details(device)
-                if device.device_type == "GPU"
-                else {}
-            )
-            names.append(str(details.get("device_name", device.device_type)))
-    return names
-
-
-def _cpu_model() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return models[0] if models else platform.machine()
-
-
-def _precision() -> str:
+def precision() -> str:
+    """Return the name of Keras' dtype policy, empty without Keras or before Keras 3."""
     try:
         import keras
     except ImportError:
         return ""
     return str(keras.config.dtype_policy().name) if hasattr(keras.config, "dtype_policy") else ""
-
-
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return ""

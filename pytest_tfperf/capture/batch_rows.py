@@ -1,42 +1,51 @@
 """
-Real and padding elements of the batches that steps consumed, counted after the windows.
+Count real and padding elements of the batches that steps consumed.
 
-What tells padding from data, the first that is there: a RaggedTensor's own rows; a mask (a component named so, of zeros and ones in
-one run a row) or lengths; the value that a `padded_batch` of the pipeline fills with; else, for integers of rank 2 such as token ids,
-the zeros that rows end in (or begin with, as `keras.utils.pad_sequences` pads). Zeros between data are data. A real element at the
-end of a row that equals the pad value is taken for padding, which a mask avoids.
+The first of these that a batch has tells padding from data:
+
+1. rows of a RaggedTensor;
+2. a mask (a component with that name, of zeros and ones, with one run of ones in a row) or lengths;
+3. the fill value of a `padded_batch` in the pipeline;
+4. for integers of rank 2, such as token ids, the zeros at the end of rows (or at their beginning,
+   as `keras.utils.pad_sequences` pads).
+
+Zeros between data are data. A real element at the end of a row that equals the fill value counts as
+padding; a mask avoids that.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from pytest_tfperf.capture.padding_guides import fits, is_lengths, is_mask, may_be_guide, stem
 from pytest_tfperf.compiler.datasets import PaddedComponent, padded_batches
 from pytest_tfperf.recording import Batches, BatchRows
 from pytest_tfperf.tf_runtime import load_tensorflow
 from pytest_tfperf.values import Unknown
 
 _TOKENS = frozenset({"int16", "int32", "int64", "uint16", "uint32", "uint64"})
-_LONGEST_LIST = 100  # a list of more items is data, not the structure of an element
-_MOST_INSIDE = 0.5  # rows with more zeros between their values are counts or flags, not sequences
-_MASK = re.compile(r"(attention|padding|pad)?_?mask", re.IGNORECASE)
-_LENGTHS = re.compile(
-    r"(?<![a-z])(sequence_|seq_)?(len|lens|length|lengths)(?![a-z])", re.IGNORECASE
-)
+_LONGEST_LIST = 100  # a longer list is data, not the structure of an element
+_MOST_INSIDE = 0.5  # rows with more zeros between values are counts or flags, not sequences
 NOTHING_TO_PAD = (
-    "no component of the batches shows padding: that needs ragged rows, a mask or lengths (named so), a padded_batch in the pipeline, "
-    "or integers of rank 2 such as token ids"
+    "no component of the batches shows padding: that needs ragged rows, a mask or lengths (named "
+    "so), a padded_batch in the pipeline, or integers of rank 2 such as token ids"
 )
 
 Batch = Mapping[str, Any]
 
 
 def batches_seen(elements: Sequence[Any], data: Any, sampled: bool) -> Batches | Unknown:
-    """What can be padded in these elements of the data, or why that is not known."""
+    """
+    Return the components of elements that can be padded, or a reason why they are unknown.
+
+    Args:
+        elements: Elements of the data.
+        data: The data.
+        sampled: Whether the elements were drawn again after the steps.
+    """
     if not elements:
         return Unknown("no batch was traced")
     try:
@@ -44,7 +53,7 @@ def batches_seen(elements: Sequence[Any], data: Any, sampled: bool) -> Batches |
             [dict(_named(part)) for element in elements for part in _replicas(element)],
             padded_batches(data),
         )
-    except Exception as error:  # whatever an element of the user's may be
+    except Exception as error:  # an element of the user may be anything
         return Unknown(f"the batches could not be read: {type(error).__name__}: {error!s:.80}")
     if not components:
         return Unknown(NOTHING_TO_PAD)
@@ -52,21 +61,19 @@ def batches_seen(elements: Sequence[Any], data: Any, sampled: bool) -> Batches |
 
 
 def could_be_padded(spec: Any, data: Any) -> bool:
-    """Whether elements of this signature, of these data, have a component of which `batches_seen` could tell padding."""
+    """Return whether elements with this signature have a component that shows padding."""
     components = dict(_named(spec))
-    if padded_batches(data) or any(
-        _MASK.search(name) or _LENGTHS.search(name) for name in components
-    ):
+    if padded_batches(data) or any(may_be_guide(name) for name in components):
         return True
     tf = load_tensorflow()
     return any(
-        isinstance(one, tf.RaggedTensorSpec)
+        isinstance(component, tf.RaggedTensorSpec)
         or (
-            isinstance(one, tf.TensorSpec)
-            and one.dtype.name in _TOKENS
-            and one.shape.rank in (None, 2)
+            isinstance(component, tf.TensorSpec)
+            and component.dtype.name in _TOKENS
+            and component.shape.rank in (None, 2)
         )
-        for one in components.values()
+        for component in components.values()
     )
 
 
@@ -88,7 +95,7 @@ def _components(
     guides = {
         name: column
         for name, column in dense.items()
-        if _is_mask(name, column) or _is_lengths(name, column)
+        if is_mask(name, column) or is_lengths(name, column)
     }
     found = [_guided(name, column, guides) for name, column in dense.items() if name not in guides]
     if not any(found):
@@ -108,12 +115,12 @@ def _components(
 
 
 def _dtype(array: Any) -> str:
-    """As TensorFlow calls it."""
+    """Return TensorFlow's name of the dtype."""
     return "string" if array.dtype.kind in "OSU" else str(array.dtype.name)
 
 
 def _named(element: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """The components of an element by their path in it (`0/tokens`)."""
+    """Yield the components of an element with their paths (`0/tokens`)."""
     items: Any
     if isinstance(element, Mapping):
         items = element.items()
@@ -129,7 +136,7 @@ def _named(element: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _replicas(element: Any) -> Iterator[Any]:
-    """An element, or the parts of one that a strategy gives its replicas."""
+    """Yield an element, or the parts that a strategy gives its replicas."""
     tf = load_tensorflow()
     leaves = tf.nest.flatten(element)
     n_parts = max(
@@ -152,7 +159,7 @@ def _is_ragged(leaf: Any) -> bool:
 
 
 def _array(leaf: Any) -> Any:
-    """A dense component as an array of at least rank 1; None for anything else."""
+    """Return a dense component as an array of at least rank 1, None for anything else."""
     if isinstance(leaf, np.ndarray):
         return leaf if leaf.ndim else None
     tf = load_tensorflow()
@@ -191,24 +198,25 @@ def _ragged(name: str, column: Sequence[Any]) -> BatchRows:
 def _guided(
     name: str, column: Sequence[Any], guides: Mapping[str, Sequence[Any]]
 ) -> BatchRows | None:
-    """By the mask or the lengths that fit; those of its own stem (`decoder_mask` for `decoder_ids`) first, a mask before lengths."""
+    """
+    Count by the mask or lengths that fit a component.
+
+    Those with its own stem come first (`decoder_mask` for `decoder_ids`), and masks before lengths.
+    """
     stems = {
-        other: _stem(other)
+        other: stem(other)
         for other, guide in guides.items()
-        if _stem(other) in name and _fits(other, guide, column)
+        if stem(other) in name and fits(other, guide, column)
     }
     if not stems:
         return None
-    other = min(stems, key=lambda other: (-len(stems[other]), not _is_mask(other, guides[other])))
+    other = min(stems, key=lambda other: (-len(stems[other]), not is_mask(other, guides[other])))
     guide = guides[other]
-    rank = (
-        guide[0].ndim if _is_mask(other, guide) else 2
-    )  # so many axes of the component are told apart by the guide
-    counts = (
-        [(array != 0).sum(axis=tuple(range(1, rank))) for array in guide]
-        if _is_mask(other, guide)
-        else guide
-    )
+    if is_mask(other, guide):
+        rank = guide[0].ndim  # number of the component's axes that the guide covers
+        counts = [(array != 0).sum(axis=tuple(range(1, rank))) for array in guide]
+    else:
+        rank, counts = 2, list(guide)
     rows = [
         n.astype(np.int64) * _size(array.shape[rank:])
         for n, array in zip(counts, column, strict=True)
@@ -217,7 +225,7 @@ def _guided(
 
 
 def _filled(name: str, column: Sequence[Any], pad: PaddedComponent) -> BatchRows | None:
-    """By the value that `padded_batch` fills with: an example is the smallest box that holds all else."""
+    """Count by the fill value of `padded_batch`; an example is the smallest box around the rest."""
     if not pad.axes or column[0].ndim <= max(pad.axes):
         return None
     value = 0 if pad.value is None else pad.value
@@ -227,7 +235,7 @@ def _filled(name: str, column: Sequence[Any], pad: PaddedComponent) -> BatchRows
 
 
 def _guessed(name: str, column: Sequence[Any]) -> BatchRows | None:
-    """By the zeros at one end of rows of integers, unless they are flags or counts."""
+    """Count by the zeros at one end of integer rows, unless the rows are flags or counts."""
     if (
         column[0].ndim != 2
         or column[0].dtype.name not in _TOKENS
@@ -242,9 +250,9 @@ def _guessed(name: str, column: Sequence[Any]) -> BatchRows | None:
         (before, "beginnings"),
         key=lambda side: sum(map(int, map(np.sum, side[0]))),
     )
-    if sum(int(lengths.sum()) for lengths in rows) * (1 - _MOST_INSIDE) > sum(
-        int(array.sum()) for array in real
-    ):
+    n_within = sum(int(lengths.sum()) for lengths in rows)
+    n_real = sum(int(array.sum()) for array in real)
+    if n_within * (1 - _MOST_INSIDE) > n_real:
         return None
     return _rows(name, column, rows, _features(column), f"zeros at the {end} of rows", "0")
 
@@ -254,90 +262,45 @@ def _differs(array: Any, value: Any) -> Any:
 
 
 def _box(real: Any, axes: tuple[int, ...]) -> Any:
-    """The elements of the smallest box from each row's beginning that holds all that is real; whole along the other axes."""
-    sizes = np.full(
-        len(real), _size([size for axis, size in enumerate(real.shape) if axis not in (0, *axes)])
-    )
+    """
+    Return the size of the smallest box around the real elements of each row.
+
+    The box begins at the row's beginning, and has the full size along axes outside `axes`.
+    """
+    whole = [size for axis, size in enumerate(real.shape) if axis not in (0, *axes)]
+    sizes = np.full(len(real), _size(whole))
     for axis in axes:
         others = tuple(other for other in range(1, real.ndim) if other != axis)
         along = real.any(axis=others)
-        sizes = (
-            sizes * np.where(along.any(axis=1), along.shape[1] - along[:, ::-1].argmax(axis=1), 0)
-            if along.shape[1]
-            else sizes * 0
-        )
+        if not along.shape[1]:
+            return sizes * 0
+        last = along.shape[1] - along[:, ::-1].argmax(axis=1)
+        sizes = sizes * np.where(along.any(axis=1), last, 0)
     return sizes
 
 
 def _pads(
     dtypes: Mapping[str, str], padded: list[tuple[PaddedComponent, ...]]
 ) -> dict[str, PaddedComponent]:
-    """What fills each component: the last `padded_batch` of the same components; else, by dtype, of any that pads."""
-    for one in padded:
-        if [component.dtype for component in one] == list(dtypes.values()):
-            return dict(zip(dtypes, one, strict=True))
+    """
+    Return the padding of each component, by name.
+
+    It comes from the last `padded_batch` of the same components, else from any that pads its dtype.
+    """
+    for components in padded:
+        if [component.dtype for component in components] == list(dtypes.values()):
+            return dict(zip(dtypes, components, strict=True))
     by_dtype = {
         component.dtype: component
-        for one in reversed(padded)
-        for component in one
+        for components in reversed(padded)
+        for component in components
         if component.axes
     }
     return {name: by_dtype[dtype] for name, dtype in dtypes.items() if dtype in by_dtype}
 
 
-def _is_mask(name: str, column: Sequence[Any]) -> bool:
-    """Zeros and ones in one run a row; flags at single positions (special_tokens_mask) are no padding, nor are masks of images."""
-    word = _MASK.search(name.rsplit("/", 1)[-1])
-    if (
-        word is None
-        or column[0].ndim < 2
-        or column[0].dtype.kind not in "biuf"
-        or (column[0].ndim > 2 and not word[1])
-    ):
-        return False
-    masks = [array != 0 for array in column]
-    one_run = all(
-        (mask[..., :1].sum(axis=-1) + (mask[..., 1:] & ~mask[..., :-1]).sum(axis=-1) <= 1).all()
-        for mask in masks
-    )
-    return (
-        one_run
-        and any(mask.any() for mask in masks)
-        and all(((array == 0) | (array == 1)).all() for array in column)
-    )
-
-
-def _is_lengths(name: str, column: Sequence[Any]) -> bool:
-    return (
-        bool(_LENGTHS.search(name.rsplit("/", 1)[-1]))
-        and column[0].ndim == 1
-        and column[0].dtype.kind in "iu"
-    )
-
-
-def _fits(other: str, guide: Sequence[Any], column: Sequence[Any]) -> bool:
-    if column[0].ndim < 2:
-        return False
-    if _is_mask(other, guide):
-        return all(
-            array.shape[: mask.ndim] == mask.shape
-            for array, mask in zip(column, guide, strict=True)
-        )
-    pairs = zip(column, guide, strict=True)
-    return all(
-        len(array) == len(n) and n.min(initial=0) >= 0 and n.max(initial=0) <= array.shape[1]
-        for array, n in pairs
-    )
-
-
-def _stem(name: str) -> str:
-    """What is left of the name of a mask or of lengths: whose they are, "" for all."""
-    last = name.rsplit("/", 1)[-1]
-    return _LENGTHS.sub("", _MASK.sub("", last)).strip("_").removeprefix("input").strip("_")
-
-
 def _features(column: Sequence[Any]) -> int:
-    """The elements at one position of a row, 0 if that differs."""
+    """Return the number of elements at one position of a row, 0 if it varies."""
     sizes = {_size(array.shape[2:]) for array in column}
     return sizes.pop() if len(sizes) == 1 else 0
 

@@ -14,6 +14,8 @@ from pytest_tfperf.machine.stopwatch import Stopwatch
 from pytest_tfperf.tf_runtime import least_block, sync_devices
 from pytest_tfperf.turns import Ready, TurnClient
 
+__tracebackhide__ = True
+
 _TIMED_SHARE = 0.45  # of the time limit
 
 

@@ -15,6 +15,8 @@ from pytest_tfperf.capture.loop import workload_of
 from pytest_tfperf.compiler.datasets import batch_size
 from pytest_tfperf.tf_runtime import load_tensorflow
 
+__tracebackhide__ = True
+
 _MOST_S = 1.0
 _BATCH = 32  # the default of Keras
 _ONCE = (

@@ -30,7 +30,7 @@ class Plan:
 
     @property
     def timed_steps(self) -> int:
-        """Steps of the timed window; by default 50, or more if they are too short for ten blocks."""
+        """Least steps of the timed window; by default 50, and more if ten blocks need them."""
         return _DEFAULT_STEPS if self.steps is None else self.steps
 
     @property
@@ -39,7 +39,7 @@ class Plan:
         return 1 + self.warmup + self.timed_steps + self.trace_steps + 1
 
     def timed_at_most(self, n_steps: int) -> int:
-        """Return the most steps of a timed window after `n_steps`, leaving the later windows theirs."""
+        """Return the most steps of a timed window after `n_steps`; later windows keep theirs."""
         if self.available is None:
             left = 10**9
         else:
@@ -90,7 +90,7 @@ class Plan:
         return (f"{window} window: {n_steps} of {wanted} steps, cut by {limit}",)
 
     def cut_to(self, available: int) -> Plan:
-        """Return the plan for a loop with `available` steps; if too few, shorten all windows alike."""
+        """Return the plan for a loop of `available` steps; too few shorten all windows alike."""
         if available >= self.total:
             return replace(self, available=available)
         share = max(available - 2, 0) / (self.total - 2)

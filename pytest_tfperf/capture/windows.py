@@ -25,7 +25,8 @@ from pytest_tfperf.capture.sessions import Session, StepMark, fetch_mark, read_s
 from pytest_tfperf.capture.window_hooks import WindowHooks
 from pytest_tfperf.compiler.probe import probed
 from pytest_tfperf.compiler.step_calls import calls_recorded
-from pytest_tfperf.machine.conditions import conditions_noted, is_traced
+from pytest_tfperf.machine.conditions import is_traced
+from pytest_tfperf.machine.interference import conditions_noted
 from pytest_tfperf.machine.stopwatch import Stopwatch
 from pytest_tfperf.recording import Recording, StepGraph
 from pytest_tfperf.tf_runtime import fetch, least_block, sync_devices
@@ -143,7 +144,7 @@ class Windows:
                 self._executables.leave_steps()
 
     def function_traced(self, name: str, change: str) -> None:
-        """Record that TensorFlow traced a tf.function because of a change, if a step was running."""
+        """Record that TensorFlow traced a tf.function after a change, if a step was running."""
         if self._in_step and self.n_steps and not self.enough:
             self.observations.retraces.append((name, self.n_steps, change))
         elif self._in_step and not self.n_steps:
@@ -197,7 +198,7 @@ class Windows:
         self._executables.end()
 
     def _run_windows(self) -> Generator[None]:
-        """Run all windows; each `yield` is one step, and the code between two runs between steps."""
+        """Run all windows; each `yield` is one step, and code between two runs between steps."""
         yield from self._cold_window()
         self._total_timer.restart()
         period_s = yield from self._warm_up_window()

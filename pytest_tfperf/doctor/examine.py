@@ -26,7 +26,7 @@ from pytest_tfperf.doctor.sections import (
     resolution_section,
 )
 from pytest_tfperf.errors import CaptureError, PairedError, TraceError
-from pytest_tfperf.machine.conditions import Conditions, conditions_noted, read_conditions, remarks
+from pytest_tfperf.machine.conditions import Conditions, read_conditions
 from pytest_tfperf.machine.cores import (
     can_pin,
     can_stop,
@@ -36,6 +36,7 @@ from pytest_tfperf.machine.cores import (
     usable_cores,
 )
 from pytest_tfperf.machine.description import describe
+from pytest_tfperf.machine.interference import conditions_noted, remarks
 from pytest_tfperf.paired.coordinator import PairedTurns, run_paired_test, run_turns
 from pytest_tfperf.stats.detectable_change import needed_tolerance, noise_of, resolution
 from pytest_tfperf.stats.sequential_test import PINNED_PROCESS_SD, UNPINNED_PROCESS_SD, StoppingRule

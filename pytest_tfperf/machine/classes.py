@@ -1,4 +1,4 @@
-"""Machine classes: in which fields two of them differ, and why that matters for times."""
+"""Differences between machine classes, and their effect on times."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OF_THE_HOST = ("cpu", "cores")
 
 
 def differences(stored: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
-    """What differs between two machine classes, field by field, with why it matters for times."""
+    """Return the fields in which two machine classes differ, with their effect on times."""
     fields = [
         name for name in dict.fromkeys([*here, *stored]) if stored.get(name) != here.get(name)
     ]
@@ -30,7 +30,7 @@ def differences(stored: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]
 def nearest_class(
     stored: Iterable[Mapping[str, Any]], here: Mapping[str, Any]
 ) -> Mapping[str, Any] | None:
-    """The machine class with the fewest differences, if there is any."""
+    """Return the machine class with the fewest differences, None if there are no classes."""
     return min(stored, key=lambda machine: len(differences(machine, here)), default=None)
 
 

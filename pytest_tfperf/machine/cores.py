@@ -1,4 +1,4 @@
-"""CPU cores: which this process may use, how loaded they are, and pinning and stopping processes."""
+"""CPU cores: affinity and load, and pinning and stopping of processes."""
 
 from __future__ import annotations
 

@@ -5,18 +5,14 @@ from __future__ import annotations
 import functools
 import os
 import platform
+from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from pytest_tfperf.errors import PairedError
 from pytest_tfperf.machine.cores import usable_cores
 from pytest_tfperf.machine.git import git, line
-from pytest_tfperf.tf_runtime import (
-    _accelerators,
-    _cpu_model,
-    _precision,
-    _version,
-    load_tensorflow,
-)
+from pytest_tfperf.tf_runtime import load_tensorflow, precision
 from pytest_tfperf.values import Json
 
 _GIT_S = 10.0
@@ -25,8 +21,11 @@ _GIT_S = 10.0
 @functools.cache
 def describe() -> Json:
     """
-    The environment of this process: `platform`, the class that structure holds for; `machine`, the fields that timing
-    holds for; `setting`, what is recorded and shown when a value changed.
+    Describe the environment of this process.
+
+    Returns:
+        `platform`, the class for which stored structure is valid; `machine`, the fields for which
+        stored times are valid; and `setting`, fields that are shown when a value changed.
     """
     tf = load_tensorflow()
     minor = ".".join(tf.__version__.split(".")[:2])
@@ -49,7 +48,7 @@ def describe() -> Json:
             "tensorflow": tf.__version__,
             "keras": _version("keras"),
             "python": platform.python_version(),
-            "precision": _precision(),
+            "precision": precision(),
             "xla_flags": os.environ.get("XLA_FLAGS", ""),
             "tf_xla_flags": os.environ.get("TF_XLA_FLAGS", ""),
         },
@@ -70,3 +69,30 @@ def commit(folder: Path) -> str:
     except PairedError:  # git is not installed, or does not answer
         return ""
     return f"{head}+" if changed.stdout.strip() else head
+
+
+def _accelerators(tf: Any) -> list[str]:
+    names = []
+    for device in tf.config.list_physical_devices():
+        if device.device_type == "CPU":
+            continue
+        is_gpu = device.device_type == "GPU"
+        details = tf.config.experimental.get_device_details(device) if is_gpu else {}
+        names.append(str(details.get("device_name", device.device_type)))
+    return names
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return models[0] if models else platform.machine()
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""

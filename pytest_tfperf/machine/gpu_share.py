@@ -1,4 +1,4 @@
-"""GPUs shared out among the workers of pytest-xdist, before TensorFlow starts in them."""
+"""Share GPUs among the workers of pytest-xdist, before TensorFlow starts in them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import takewhile
 from pathlib import Path
 
 _DEVICES = Path("/dev")
-_DONE = "TFPERF_GPUS_OF"  # inherited by what a worker starts, whose GPUs are those of the worker
+_DONE = "TFPERF_GPUS_OF"  # inherited by child processes, which use the GPUs of their worker
 _NAME = re.compile(r"\d+|(GPU|MIG)-.+")
 
 
@@ -18,9 +18,10 @@ def spread_gpus(
     environment: MutableMapping[str, str] = os.environ, devices: Path = _DEVICES
 ) -> None:
     """
-    Leave to this process, if it is one of several workers and TensorFlow has not started in it, its share of the GPUs.
+    Restrict this process to its share of the GPUs, if it is one of several workers.
 
-    It takes their memory as it needs it, since a share may be that of another worker too.
+    It must run before TensorFlow starts. The process allocates GPU memory on demand, since another
+    worker may have the same share.
     """
     if not is_to_share(environment) or devices_found():
         return
@@ -34,14 +35,23 @@ def spread_gpus(
 
 
 def is_to_share(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether this process is one of several workers, and sees all GPUs that there are for them."""
-    return int(environment.get("PYTEST_XDIST_WORKER_COUNT", 0)) > 1 and environment.get(
-        _DONE
-    ) != _worker(environment)
+    """Return whether this process is one of several workers, and sees the GPUs of all of them."""
+    if int(environment.get("PYTEST_XDIST_WORKER_COUNT", 0)) <= 1:
+        return False
+    return environment.get(_DONE) != _worker(environment)
 
 
 def share_of(gpus: Sequence[str], number: int, n_workers: int) -> Sequence[str]:
-    """The GPUs of one of so many workers: each GPU is one worker's, or each worker has one GPU, whichever are more."""
+    """
+    Return the GPUs of one worker.
+
+    With more GPUs than workers, each GPU belongs to one worker; else each worker has one GPU.
+
+    Args:
+        gpus: All GPUs.
+        number: Index of the worker.
+        n_workers: Number of workers.
+    """
     return gpus[number % n_workers :: n_workers] or gpus[number % len(gpus) :][:1]
 
 
@@ -49,14 +59,15 @@ def visible_gpus(
     environment: Mapping[str, str] = os.environ, devices: Path = _DEVICES
 ) -> tuple[str, ...]:
     """
-    The NVIDIA GPUs that TensorFlow could use, as CUDA_VISIBLE_DEVICES names them, without starting it.
+    Return the NVIDIA GPUs that TensorFlow could use, without starting it.
 
-    That variable ends at the first entry that is neither index nor UUID (CUDA C++ Programming Guide); without it they are counted by
-    their device files, which a container has of its own GPUs alone.
+    CUDA_VISIBLE_DEVICES names them, up to the first entry that is neither index nor UUID (CUDA C++
+    Programming Guide). Without it their device files are counted; a container has only those of
+    its own GPUs.
     """
-    given = environment.get("CUDA_VISIBLE_DEVICES")
-    if given is not None:
-        return tuple(takewhile(_NAME.fullmatch, given.replace(" ", "").split(",")))
+    visible = environment.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return tuple(takewhile(_NAME.fullmatch, visible.replace(" ", "").split(",")))
     n_files = sum(
         re.fullmatch(r"nvidia\d+", path.name) is not None for path in devices.glob("nvidia*")
     )
@@ -64,12 +75,13 @@ def visible_gpus(
 
 
 def devices_found() -> bool:
-    """Whether TensorFlow has looked for its devices in this process: from then on what the environment says of them is not read."""
-    # private: tensorflow/python/eager/context.py keeps the context of the process here (2.16 to 2.21)
+    """Return whether TensorFlow has read its devices from the environment in this process."""
+    # private: tensorflow/python/eager/context.py keeps the context of the process here
+    # (2.16 to 2.21)
     context = getattr(sys.modules.get("tensorflow.python.eager.context"), "_context", None)
     return getattr(context, "_physical_devices", None) is not None
 
 
 def _worker(environment: Mapping[str, str]) -> str:
-    """The worker, among those of all runs."""
+    """Return an identifier of the worker, unique among all runs."""
     return f"{environment.get('PYTEST_XDIST_TESTRUNUID')} {environment.get('PYTEST_XDIST_WORKER')}"

@@ -1,7 +1,7 @@
 """
-One measurement at a time: processes whose windows would disturb each other take turns.
+Measure one at a time: locks between processes whose windows would disturb each other.
 
-The locks are the operating system's on files (flock), so that a process that is killed leaves none.
+The locks are the operating system's, on files (flock), so a killed process releases its own.
 """
 
 from __future__ import annotations
@@ -22,21 +22,26 @@ from pytest_tfperf.tf_runtime import n_gpus
 
 __tracebackhide__ = True
 
-_POLL_S = 0.1  # often enough for windows of seconds, and seldom enough for those that are measured meanwhile
+# Often enough for windows of seconds, and rare enough not to disturb the running measurement.
+_POLL_S = 0.1
 
 Exclusive = Callable[..., AbstractContextManager[bool]]
-"""Called as `measuring_alone` is."""
+"""Takes the arguments of `measuring_alone`."""
 
 
 @contextmanager
 def measuring_alone(announce: Callable[[str], None], *timers: Stopwatch) -> Iterator[bool]:
     """
-    Within the context no other process of this user measures on the devices of this one; gives whether that was waited for.
+    Keep other processes of this user from measuring on this process's devices within the context.
 
-    The waiting is nobody's time: the timers stand still.
+    The result is True if this process had to wait.
+
+    Args:
+        announce: Receives a text while it waits, and an empty text afterwards.
+        timers: Timers to pause while it waits.
 
     Raises:
-        CaptureError: If there can be no lock.
+        CaptureError: If no lock can be created.
     """
     with held(device_names(n_gpus(), visible_gpus()), announce, *timers) as waited:
         yield waited
@@ -44,7 +49,7 @@ def measuring_alone(announce: Callable[[str], None], *timers: Stopwatch) -> Iter
 
 @contextmanager
 def measuring_anyway(announce: Callable[[str], None], *timers: Stopwatch) -> Iterator[bool]:  # noqa: ARG001
-    """As `measuring_alone` where somebody else sees to it."""
+    """No-op counterpart of `measuring_alone` for processes whose parent holds the lock."""
     yield False
 
 
@@ -52,7 +57,17 @@ def measuring_anyway(announce: Callable[[str], None], *timers: Stopwatch) -> Ite
 def held(
     names: Sequence[str], announce: Callable[[str], None], *timers: Stopwatch
 ) -> Iterator[bool]:
-    """Within the context the locks of these names are held; gives whether that was waited for. Raises: as `measuring_alone`."""
+    """
+    Hold the locks of these names within the context; the result is True if it had to wait.
+
+    Args:
+        names: Names of the locks.
+        announce: Receives a text while it waits, and an empty text afterwards.
+        timers: Timers to pause while it waits.
+
+    Raises:
+        CaptureError: If no lock can be created.
+    """
     with ExitStack() as locks:
         with ExitStack() as pauses:
             for timer in timers:
@@ -63,27 +78,28 @@ def held(
 
 def device_names(n_used: int, visible: Sequence[str]) -> tuple[str, ...]:
     """
-    What a process that has so many of the visible GPUs computes on, as the names of its locks.
+    Return the names of the locks of a process's devices, in an order that prevents deadlocks.
 
-    They are in one order, so that no two processes wait for each other.
+    Args:
+        n_used: Number of GPUs that the process uses.
+        visible: Visible GPUs.
     """
     gpus = visible or tuple(map(str, range(n_used)))
     return tuple(sorted(f"gpu-{gpu}" for gpu in gpus[:n_used])) or ("cpu",)
 
 
 def lock_file(name: str) -> Path:
-    """Where the lock of a device of this host is."""
+    """Return the path of a device's lock on this host."""
     return lock_folder() / re.sub(r"[^\w.-]+", "_", f"{platform.node()}-{name}")
 
 
 def _acquire(locks: ExitStack, name: str, announce: Callable[[str], None]) -> bool:
-    """Take a lock, which the stack gives back; whether that had to be waited for."""
+    """Take a lock that the stack releases; return whether this had to wait."""
     try:
         path = lock_file(name)
         path.parent.mkdir(exist_ok=True)
-        lock = FileLock(
-            path, thread_local=False
-        )  # a loop may end in another thread than it began in
+        # A loop may end in another thread than it began in.
+        lock = FileLock(path, thread_local=False)
         try:
             lock.acquire(timeout=0)
             waited = False
@@ -96,7 +112,8 @@ def _acquire(locks: ExitStack, name: str, announce: Callable[[str], None]) -> bo
             waited = True
     except (OSError, NotImplementedError) as error:
         raise CaptureError(
-            f"no lock that keeps other tests from measuring at the same time, in {lock_folder()}: {error}"
+            "no lock that keeps other tests from measuring at the same time, in "
+            f"{lock_folder()}: {error}"
         ) from error
     locks.callback(lock.release)
     return waited

@@ -1,4 +1,4 @@
-"""A stopwatch that gives laps, and stands still while what is done is nobody's time."""
+"""A lap timer that can be paused."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from time import perf_counter
 
 
 class Stopwatch:
-    """Runs from when it is made."""
+    """A lap timer that runs from its creation."""
 
     def __init__(self) -> None:
         self._mark = perf_counter()
 
     def restart(self) -> None:
-        """Begin a new lap here."""
+        """Begin a new lap now."""
         self._mark = perf_counter()
 
     def elapsed(self) -> float:
-        """Seconds of this lap so far."""
+        """Return the seconds of this lap so far."""
         return perf_counter() - self._mark
 
     def lap(self) -> float:
-        """Seconds of this lap; a new one begins."""
+        """Return the seconds of this lap, and begin a new one."""
         now = perf_counter()
         seconds, self._mark = now - self._mark, now
         return seconds
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """What is done within belongs to no lap."""
+        """Stop the timer within the context."""
         start = perf_counter()
         yield
         self._mark += perf_counter() - start

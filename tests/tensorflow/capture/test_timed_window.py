@@ -6,7 +6,7 @@ import sys
 import pytest
 import tensorflow as tf
 
-from pytest_tfperf.machine import conditions
+from pytest_tfperf.machine import interference
 
 DATA = [tf.ones((4,))] * 30
 
@@ -54,8 +54,8 @@ def test_the_machine_is_read_before_and_after_the_timed_steps_and_what_it_did_is
         calls.append(x)
         return x + 1
 
-    monkeypatch.setattr(conditions, "read_conditions", lambda: readings.append(len(calls)))
-    monkeypatch.setattr(conditions, "remarks", lambda before, after: ("the machine was busy",))
+    monkeypatch.setattr(interference, "read_conditions", lambda: readings.append(len(calls)))
+    monkeypatch.setattr(interference, "remarks", lambda before, after: ("the machine was busy",))
     result = profile(step, DATA)
     assert readings[:2] == [4, 16]  # one cold step, 3 of warm-up, 12 timed
     assert result.notes.count("the machine was busy") == 1

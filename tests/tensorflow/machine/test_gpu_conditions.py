@@ -7,7 +7,8 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from pytest_tfperf.machine import gpu_conditions
-from pytest_tfperf.machine.gpu_conditions import Gpu, gpu_remarks, read_gpus
+from pytest_tfperf.machine.gpu_conditions import Gpu, read_gpus
+from pytest_tfperf.machine.interference import gpu_remarks
 
 QUIET = Gpu(label="GPU 0 (NVIDIA H100)", clock_mhz=1980, reasons=0, others=0)
 

@@ -1,0 +1,115 @@
+"""Remarks on interference, from readings counted by hand."""
+
+from dataclasses import replace
+
+import pytest
+
+from pytest_tfperf.machine import interference
+from pytest_tfperf.machine.conditions import Conditions
+from pytest_tfperf.machine.interference import conditions_noted, remarks
+
+BEFORE = Conditions(
+    at_s=100.0,
+    cores=2,
+    own_s=10.0,
+    busy_s=50.0,
+    stolen_s=1.0,
+    interruptions=7,
+    clock_mhz=3000.0,
+    hot=3,
+    quota=(40, 5),
+    load=None,
+)
+
+
+def after(**changed):
+    """Readings two seconds after `BEFORE`, in which both cores worked for this process alone."""
+    return replace(BEFORE, **{"at_s": 102.0, "own_s": 14.0, "busy_s": 54.0} | changed)
+
+
+def test_quiet_machine_has_no_remarks():
+    assert remarks(BEFORE, after()) == ()
+    assert (
+        remarks(BEFORE, after(busy_s=53.0)) == ()
+    )  # ticks may count less than this process says of itself
+    assert remarks(BEFORE, BEFORE) == ()
+
+
+@pytest.mark.parametrize(("busy_s", "expected"), [(54.19, False), (54.20, True), (55.24, True)])
+def test_other_load_is_remarked_from_a_twentieth_of_the_cores(busy_s, expected):
+    assert bool(remarks(BEFORE, after(busy_s=busy_s))) is expected
+
+
+def test_remark_on_other_load_has_its_share_and_advice():
+    assert remarks(BEFORE, after(busy_s=55.24, interruptions=419)) == (
+        "other processes used 31% of the 2 cores in the timed window (involuntary context switches of this one: 412): step_time is "
+        "longer for it; stop what else runs there, children of the test too, or compare with --tfperf-against",
+    )
+    assert (
+        "used 100% of the 2 cores in the timed window: "
+        in remarks(BEFORE, after(busy_s=99.0, interruptions=None))[0]
+    )
+
+
+def test_window_of_a_few_ticks_has_no_remark_on_load():
+    short = {"at_s": 100.1, "own_s": 10.1}
+    assert remarks(BEFORE, after(busy_s=50.19, stolen_s=1.09, **short)) == ()
+    assert len(remarks(BEFORE, after(busy_s=50.21, stolen_s=1.11, **short))) == 2
+
+
+def test_stolen_time_is_remarked():
+    assert remarks(BEFORE, after(stolen_s=1.19)) == ()
+    assert remarks(BEFORE, after(stolen_s=1.6)) == (
+        "the hypervisor gave 15% of the 2 cores to other machines in the timed window: times of this machine are comparable in pairs "
+        "only (--tfperf-against)",
+    )
+
+
+@pytest.mark.parametrize(
+    ("mhz", "expected"),
+    [(2701.0, False), (2699.0, True), (3299.0, False), (3301.0, True), (None, False)],
+)
+def test_clock_change_is_remarked_from_a_tenth(mhz, expected):
+    found = remarks(BEFORE, after(clock_mhz=mhz))
+    assert bool(found) is expected
+    assert (
+        not expected
+        or f"ran at 3000 MHz when the timed window began and at {mhz:.0f} MHz when it ended"
+        in found[0]
+    )
+
+
+def test_heat_and_quota_are_remarked_when_their_counters_rise():
+    assert remarks(BEFORE, after(hot=5, quota=(74, 17))) == (
+        "cores were slowed for heat 2 times in the timed window: let the machine cool, or lower its frequency",
+        "the CPU quota of its container stopped this process in 12 of 34 periods of the timed window: raise the quota (cpu.max, "
+        "limits.cpu), or give TensorFlow no more threads than it allows",
+    )
+    assert remarks(BEFORE, after(hot=None, quota=None)) == ()
+
+
+@pytest.mark.parametrize(("load", "expected"), [(3.0, False), (3.01, True)])
+def test_high_load_average_is_remarked_without_cpu_seconds(load, expected):
+    quiet = replace(BEFORE, busy_s=None, stolen_s=None)
+    assert bool(remarks(quiet, replace(quiet, load=load))) is expected
+    assert (
+        not expected
+        or "the load average was 3.0 on 2 cores" in remarks(quiet, replace(quiet, load=load))[0]
+    )
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_notes_are_those_of_the_last_context_also_after_an_error(monkeypatch, fails):
+    readings = iter([BEFORE, after(hot=4), BEFORE, after()])
+    monkeypatch.setattr(interference, "read_conditions", lambda: next(readings))
+    notes = []
+    try:
+        with conditions_noted(notes):
+            if fails:
+                raise ZeroDivisionError
+    except ZeroDivisionError:
+        pass
+    assert len(notes) == 1
+    with conditions_noted(notes):
+        pass
+    assert notes == []
