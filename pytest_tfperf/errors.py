@@ -1,4 +1,8 @@
-"""The errors a user of pytest-tfperf can meet; each says what was wanted, what was found, where, and what to do next."""
+"""
+Errors for users of pytest-tfperf.
+
+A message says what was found, what was wanted, where, and what to do next.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,11 @@ class TfperfError(Exception):
 
 
 class TraceError(TfperfError):
-    """A trace file cannot be read as an XSpace, or holds no step."""
+    """A trace file that is not a readable XSpace, or holds no step."""
 
 
 class CaptureError(TfperfError):
-    """A step could not be profiled as it was asked for."""
+    """A step that could not be profiled."""
 
 
 class LimitError(TfperfError):
@@ -20,11 +24,11 @@ class LimitError(TfperfError):
 
 
 class UnknownMetric(TfperfError):
-    """A metric was read that this profile could not measure; the message says why."""
+    """A metric that a profile could not measure; the message says why."""
 
 
 class MetricError(TfperfError):
-    """A metric of a project's own that cannot be added."""
+    """A custom metric that cannot be added."""
 
 
 class BaselineError(TfperfError):
@@ -32,7 +36,7 @@ class BaselineError(TfperfError):
 
 
 class ExportError(TfperfError):
-    """A trace cannot be written in the format, or to the place, that was asked for."""
+    """A trace that cannot be written in the requested format or to the requested file."""
 
 
 class LayoutError(TfperfError):
@@ -40,4 +44,4 @@ class LayoutError(TfperfError):
 
 
 class PairedError(TfperfError):
-    """The working tree cannot be compared with the git ref that was asked for."""
+    """A comparison of the working tree with a git ref that is impossible."""

@@ -1,8 +1,8 @@
 """
-The registry of metrics, and the quantities they are written in.
+Registry of metrics, and quantities with units.
 
-Marker names, report rows, help and docs are generated from `METRICS`. pytest loads this module in every run of every
-project of the environment, so it imports nothing but the standard library.
+Marker names, report rows, help and docs are generated from `METRICS`. pytest loads this module in
+every run of every project of the environment, so it imports only the standard library.
 """
 
 from __future__ import annotations
@@ -27,26 +27,35 @@ SECONDS, RATE, SHARE, RATIO, COUNT, BYTES, FLOP = (
     "bytes",
     "FLOP",
 )
-BANDWIDTH, FLOP_RATE = "bytes/s", "FLOP/s"  # of tables alone
+BANDWIDTH, FLOP_RATE = "bytes/s", "FLOP/s"  # only in tables
 
 
 class Metric(NamedTuple):
-    """
-    One row of the registry.
-
-    `scope` says where a value holds: the same on every machine (program), for a device kind and TensorFlow minor
-    version (platform), or for one machine (timing). `better` is None where neither direction is.
-    """
+    """One row of the registry."""
 
     name: str
     unit: str
+    """One of `UNITS`."""
     better: str | None
+    """`lower`, `higher`, or None if neither is."""
     scope: str
+    """
+    Where a value is the same.
+
+    `program` is every machine, `platform` a device kind and TensorFlow minor version, `machine`
+    one class of machines.
+    """
     meaning: str
+    """Short description, for people."""
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Metric:
-        """The inverse of `_asdict`. Raises ValueError: If no quantity has its unit."""
+        """
+        Invert `_asdict`.
+
+        Raises:
+            ValueError: If the unit is unknown.
+        """
         if data["unit"] not in UNITS:
             raise ValueError(f"the unit {data['unit']!r}")
         return cls(**data)
@@ -222,10 +231,17 @@ _QUANTITY = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(\D*?)
 
 def parse_quantity(value: object, unit: str) -> float:
     """
-    A number in base units (seconds, bytes, shares from 0 to 1) from a number or a string such as "5%" or "1.5 GiB".
+    Read a quantity.
+
+    Args:
+        value: A number in base units, or a string such as "5%" or "1.5 GiB".
+        unit: One of `UNITS`.
+
+    Returns:
+        The number in base units: seconds, bytes, shares from 0 to 1.
 
     Raises:
-        ValueError: If it is neither, is not finite, or has a suffix that does not fit the unit.
+        ValueError: If it is not a finite quantity of that unit.
     """
     if isinstance(value, numbers.Real) and not isinstance(value, bool):
         number = _as_float(value)
@@ -250,12 +266,12 @@ def _as_float(value: numbers.Real) -> float:
 
 
 def _scaled(number: float, factor: float) -> float:
-    """Their product; small factors divide, so that 35 % is 0.35: 35 * 0.01 is a little more."""
+    """Multiply; small factors divide, since 35 / 100 is 0.35 and 35 * 0.01 is a little more."""
     return number * factor if factor >= 1 else number / round(1 / factor)
 
 
 def format_quantity(number: float, unit: str) -> str:
-    """A number in base units as a person writes it: "12.4 ms", "16.7 %", "1.5 GiB"."""
+    """Write a number in base units for people: "12.4 ms", "16.7 %", "1.5 GiB"."""
     if unit in (SHARE, RATIO):
         return f"{number * 100:.3g} %" if abs(number) < 1 else f"{number * 100:.0f} %"
     if unit == COUNT:
@@ -268,7 +284,12 @@ def format_quantity(number: float, unit: str) -> str:
 
 
 def told_apart(first: float, second: float, unit: str) -> str:
-    """What to add where two different numbers are written alike: " (exactly 0.05001 and 0.05)"; else nothing."""
+    """
+    Write two numbers exactly if `format_quantity` writes them alike.
+
+    Returns:
+        For example " (exactly 0.05001 and 0.05)"; empty if the numbers are equal or look different.
+    """
     alike = first != second and format_quantity(first, unit) == format_quantity(second, unit)
     return f" (exactly {first!r} and {second!r})" if alike else ""
 
@@ -283,7 +304,7 @@ _SCALES: dict[str, tuple[tuple[float, str], ...]] = {
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:
-    """A sentence with the valid names and the one most like `name`, for messages about unknown names."""
+    """Write the most similar valid name and all valid names, for messages on unknown names."""
     names = sorted(valid)
     close = difflib.get_close_matches(name, names, 1)
     return (f"did you mean {close[0]!r}? " if close else "") + f"valid: {', '.join(names)}"

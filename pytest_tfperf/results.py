@@ -1,8 +1,8 @@
 """
-What is measured and decided, as frozen values, and their JSON.
+Results of a run as frozen values, and their JSON.
 
-`Profile`, `Check`, `ProfiledTest` and `Run` go from analysis to everything that is shown or stored. Only plain JSON values are
-in `to_json`.
+Analyses make `Profile`, `Check`, `ProfiledTest` and `Run`; reports and stores take them. Their
+`to_json` gives only plain JSON values.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pytest_tfperf.errors import TfperfError, UnknownMetric
 from pytest_tfperf.metric_properties import MetricProperties
 from pytest_tfperf.metrics import COUNT, METRICS, Metric, nearest
 from pytest_tfperf.summary import summary
-from pytest_tfperf.text import plural
+from pytest_tfperf.text import Labelled, plural
 from pytest_tfperf.values import Advice, Json, Step, Table, Value
 
 __tracebackhide__ = True
@@ -26,31 +26,20 @@ FORMAT = 2
 
 
 class Verdict(str, Enum):
-    """What a check says."""
+    """Outcome of a check, the outcomes that need most attention first."""
 
-    PASS = "PASS"
     FAIL = "FAIL"
     REGRESSION = "REGRESSION"
-    IMPROVED = "IMPROVED"
-    INCONCLUSIVE = "INCONCLUSIVE"
     UNKNOWN = "UNKNOWN"
     MISSING = "MISSING"
+    INCONCLUSIVE = "INCONCLUSIVE"
     INCOMPARABLE = "INCOMPARABLE"
     NEW = "NEW"
+    IMPROVED = "IMPROVED"
+    PASS = "PASS"
 
 
-WORST_FIRST = (
-    Verdict.FAIL,
-    Verdict.REGRESSION,
-    Verdict.UNKNOWN,
-    Verdict.MISSING,
-    Verdict.INCONCLUSIVE,
-    Verdict.INCOMPARABLE,
-    Verdict.NEW,
-    Verdict.IMPROVED,
-    Verdict.PASS,
-)
-"""Verdicts by how much attention they need."""
+WORST_FIRST = tuple(Verdict)
 DECIDED = frozenset({Verdict.PASS, Verdict.FAIL, Verdict.REGRESSION, Verdict.IMPROVED})
 BROKEN = frozenset({Verdict.FAIL, Verdict.REGRESSION, Verdict.UNKNOWN, Verdict.MISSING})
 
@@ -58,36 +47,44 @@ BROKEN = frozenset({Verdict.FAIL, Verdict.REGRESSION, Verdict.UNKNOWN, Verdict.M
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile(MetricProperties):
     """
-    What was measured of one step; every metric is an attribute; `ended` says why its windows are not full, if they are not.
+    Measurements of one step, with every metric as an attribute.
 
-    `blocks_s` are the seconds of a step in each timed block; `files` the absolute paths of what was kept or exported, by what it is.
-    `own` are the rows of those metrics that the project has added, as the run that measured knew them.
-    Reading a metric that is unknown raises `UnknownMetric` with the reason; `value(name)` gives number or reason.
+    An unknown metric raises `UnknownMetric` with the reason. `value(name)` gives number or reason.
     """
 
     name: str
+    """Name in the test, empty for a test's only profile."""
     metrics: Mapping[str, Value]
     steps: tuple[Step, ...] = ()
+    """Traced steps."""
     n_dropped: int = 0
+    """Number of events in the trace that look like steps and are not."""
     step_source: str | None = None
+    """Source of the steps in the trace, None without steps."""
     workload: Mapping[str, Any] = field(default_factory=dict)
+    """Shapes of the inputs, batch size and the like."""
     notes: tuple[str, ...] = ()
     ended: str | None = None
+    """Reason why the windows are not full, None if they are."""
     tables: Mapping[str, Table] = field(default_factory=dict)
     advice: tuple[Advice, ...] = ()
     blocks_s: tuple[float, ...] = ()
+    """Time of a step in each timed block, in seconds."""
     files: Mapping[str, str] = field(default_factory=dict)
+    """Absolute paths of kept and exported files, by kind."""
     own: Mapping[str, Metric] = field(default_factory=dict)
+    """Custom metrics of the run that measured."""
     result: Any = None
+    """Return value of the profiled call; not in JSON."""
 
     @property
     def registry(self) -> Mapping[str, Metric]:
-        """The built-in metrics and the project's own."""
+        """Built-in and custom metrics by name."""
         return {**METRICS, **self.own}
 
     def value(self, metric: str) -> Value:
         """
-        Number or reason, unit, source and detail of a metric.
+        Return the number or reason of a metric, with its unit, source and detail.
 
         Raises:
             UnknownMetric: If there is no metric of that name.
@@ -129,7 +126,7 @@ class Profile(MetricProperties):
         return summary(title, self.metrics, self.own)
 
     def to_json(self) -> Json:
-        """The object that `tfperf --json` and a run file hold for a profile."""
+        """Return the object that `tfperf --json` and run files hold for a profile."""
         return {
             "name": self.name,
             "steps": [
@@ -151,7 +148,7 @@ class Profile(MetricProperties):
 
     @classmethod
     def from_json(cls, data: Json) -> Profile:
-        """The inverse of `to_json`, without `result`."""
+        """Invert `to_json`; `result` is None."""
         return cls(
             name=data["name"],
             metrics={name: Value.from_json(value) for name, value in data["metrics"].items()},
@@ -167,21 +164,6 @@ class Profile(MetricProperties):
             files=data.get("files", {}),
             own={name: Metric.from_json(row) for name, row in data.get("own", {}).items()},
         )
-
-
-Labelled = tuple[str, str]
-"""A label and a text, as in `where: 90 % in Map`; the label is empty where the text stands alone."""
-
-
-def headline(text: str) -> tuple[str, tuple[Labelled, ...]]:
-    """
-    Split a text of several lines for a check.
-
-    Returns:
-        The first line, and the others as details without a label.
-    """
-    sentence, *lines = text.splitlines() or [""]
-    return sentence, tuple(("", line.removeprefix("  ")) for line in lines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,11 +187,11 @@ class Check:
     """What to do: `("try", ...)`, `("if it is meant", ...)`."""
     detail: Mapping[str, Any] = field(default_factory=dict)
     """
-    Numbers of a comparison for reports, as plain JSON values: `before` and `after` in the metric's unit.
+    Numbers of a comparison for reports: `before` and `after` in the metric's unit.
 
-    A step time also has `ratio`, `low`, `high`, `confidence`, `smallest` and its samples (`runs` and
-    `anchor`, or `turns`, pairs of after and before); `second`, the time in a second process; and
-    `differences` of the traces, `{"what", "seconds"}`.
+    A step time also has `ratio`, `low`, `high`, `confidence`, `smallest` and samples: `runs` and
+    `anchor`, or `turns`, pairs of after and before. `second` is the time in a second process, and
+    `differences` are those of the traces, `{"what", "seconds"}`.
     """
 
     @property
@@ -241,7 +223,7 @@ class Check:
         return replace(self, details=(*self.details, *details))
 
     def to_json(self) -> Json:
-        """All fields, and the whole text as `message`."""
+        """Return all fields, and the whole text as `message`."""
         return {
             "profile": self.profile,
             "metric": self.metric,
@@ -257,7 +239,11 @@ class Check:
 
     @classmethod
     def from_json(cls, data: Json) -> Check:
-        """The inverse of `to_json`; earlier run files have only `message`, which is the sentence then."""
+        """
+        Invert `to_json`.
+
+        Earlier run files have only `message`, which becomes the sentence.
+        """
         fields = {"sentence": data["message"], **data}
         del fields["message"]
         for name in ("details", "advice"):
@@ -267,25 +253,28 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfiledTest:
-    """
-    What one test measured and what its checks say; `file` is relative to the rootdir, `key` names the test in it, at `line` from 1 on.
-
-    `max_regression` is the slow-down that it tolerates, if it says so; `shared_cpu` that other workers used the CPU that it ran on.
-    """
+    """Profiles and checks of one test."""
 
     nodeid: str
     file: str
+    """Path of the test file, relative to pytest's rootdir."""
     key: str
+    """Name of the test in its file."""
     outcome: str
+    """`passed`, `failed`, `skipped` or `error`."""
     profiles: tuple[Profile, ...] = ()
     checks: tuple[Check, ...] = ()
     environment: Mapping[str, Any] = field(default_factory=dict)
+    """Platform, machine and setting that the test ran in."""
     max_regression: float | None = None
+    """Slow-down that the test tolerates, None for the default."""
     shared_cpu: bool = False
+    """True if other workers used the test's CPU."""
     line: int | None = None
+    """Line of the test in its file, from 1."""
 
     def to_json(self) -> Json:
-        """All fields, as plain JSON values."""
+        """Return all fields as plain JSON values."""
         data = {item.name: getattr(self, item.name) for item in fields(self)}
         return data | {
             "profiles": [profile.to_json() for profile in self.profiles],
@@ -295,7 +284,7 @@ class ProfiledTest:
 
     @classmethod
     def from_json(cls, data: Json) -> ProfiledTest:
-        """The inverse of `to_json`."""
+        """Invert `to_json`."""
         profiles, checks = (
             map(Profile.from_json, data["profiles"]),
             map(Check.from_json, data["checks"]),
@@ -305,14 +294,16 @@ class ProfiledTest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """Everything one pytest run measured and decided, when and of which commit."""
+    """Results of one pytest run."""
 
     created: str
+    """End of the run, as an ISO 8601 time in UTC."""
     tests: tuple[ProfiledTest, ...]
     commit: str = ""
+    """Git commit, with + if the working tree differs from it; empty outside git."""
 
     def to_json(self) -> Json:
-        """The content of a run file."""
+        """Return the content of a run file."""
         return {
             "format": FORMAT,
             "created": self.created,
@@ -323,10 +314,14 @@ class Run:
     @classmethod
     def from_json(cls, data: Any, where: str) -> Run:
         """
-        The inverse of `to_json`; `where` names the file in errors.
+        Invert `to_json`.
+
+        Args:
+            data: Content of a JSON file.
+            where: Name of the file, for errors.
 
         Raises:
-            TfperfError: If it is no run file, or one of a newer format.
+            TfperfError: If it is not a run file, or one of a newer format.
         """
         version = data.get("format") if isinstance(data, dict) else None
         if not isinstance(version, int) or version < 1:

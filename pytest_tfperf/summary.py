@@ -34,7 +34,7 @@ def summary_columns(custom: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def shown_value(value: Value | None, unit: str) -> str:
-    """A number with its unit, its range where steps differ, or `?` if it is unknown."""
+    """Write a number with its unit, its range where steps differ, or `?` if it is unknown."""
     if value is None or value.number is None:
         return UNKNOWN_CELL
     low, high = value.low(), value.high()

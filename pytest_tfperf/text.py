@@ -1,8 +1,11 @@
-"""Text for people: cut strings, counted nouns, shortened lists, aligned columns."""
+"""Text for people: cut strings, counted nouns, shortened lists, aligned columns, headlines."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+
+Labelled = tuple[str, str]
+"""Label and text, as in `where: 90 % in Map`; an empty label where the text stands alone."""
 
 
 def elide(text: str, width: int) -> str:
@@ -55,3 +58,14 @@ def aligned(rows: Sequence[Sequence[str]], sides: Sequence[str] = ()) -> list[st
 
 def _padded(cell: str, width: int, side: str) -> str:
     return cell.rjust(width) if side == "right" else cell.ljust(width)
+
+
+def headline(text: str) -> tuple[str, tuple[Labelled, ...]]:
+    """
+    Split a text of several lines for a check.
+
+    Returns:
+        The first line, and the others as details without a label.
+    """
+    sentence, *lines = text.splitlines() or [""]
+    return sentence, tuple(("", line.removeprefix("  ")) for line in lines)

@@ -1,4 +1,4 @@
-"""Values: numbers with their source, reasons why there is none, tables, advice."""
+"""Values: numbers with their sources, reasons for missing numbers, tables, advice."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ PARTS = (
     "device_compute",
     "other",
 )
-
-
+"""Parts that the period of a step is divided into."""
 FETCH = "tfperf::next"
 """Name of the trace event around a loop's `next()` on a tf.data iterator."""
 FETCH_PYTHON = "IteratorGetNext::python"
@@ -34,13 +33,14 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The reason why something could not be found out."""
+    """Answer that could not be found."""
 
     why: str
+    """Reason, for people."""
 
 
 class Source(str, Enum):
-    """Where a number comes from."""
+    """Origin of a number."""
 
     TIMED = "timed"
     TRACE = "trace"
@@ -53,41 +53,53 @@ class Source(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Value:
-    """
-    A number, or the reason why there is none.
-
-    `detail` holds what a message or report needs besides: `low` and `high` over the steps where they differ, `where`
-    the time went, what to `try`, and whatever else belongs to the metric.
-    """
+    """A number of a metric, or the reason why it is unknown."""
 
     number: float | None
     unit: str
+    """One of `metrics.UNITS`."""
     source: Source | None = None
+    """Origin of the number, None if it is unknown."""
     why: str | None = None
+    """Reason why there is no number."""
     detail: Mapping[str, Any] = field(default_factory=dict)
+    """
+    Facts for messages and reports.
+
+    `low` and `high` are bounds over the steps if these differ. `where` says where the time went,
+    `try` what to do. Metrics have further keys of their own.
+    """
 
     @classmethod
     def unknown(cls, metric: str, why: str) -> Value:
-        """No number, and why."""
+        """Make a value without a number."""
         return cls(number=None, unit=METRICS[metric].unit, why=why)
 
     @classmethod
     def of(cls, metric: str, number: float, source: Source, **detail: Any) -> Value:
-        """A number; one that is not finite is unknown."""
+        """
+        Make a value with a number; a number that is not finite is unknown.
+
+        Args:
+            metric: Built-in metric, which has the unit.
+            number: Number in that unit.
+            source: Origin of the number.
+            detail: Facts for messages and reports.
+        """
         if not math.isfinite(number):
             return cls.unknown(metric, f"the measurement gave {number}")
         return cls(number=float(number), unit=METRICS[metric].unit, source=source, detail=detail)
 
     def low(self) -> float:
-        """The smallest value over the steps."""
+        """Return the smallest value over the steps."""
         return float(self.detail.get("low", self.number))
 
     def high(self) -> float:
-        """The largest value over the steps."""
+        """Return the largest value over the steps."""
         return float(self.detail.get("high", self.number))
 
     def to_json(self) -> Json:
-        """`{"value", "unit", "source", "why", "detail"}`."""
+        """Return `{"value", "unit", "source", "why", "detail"}`."""
         source = self.source.value if self.source else None
         return {
             "value": self.number,
@@ -99,7 +111,12 @@ class Value:
 
     @classmethod
     def from_json(cls, data: Json) -> Value:
-        """The inverse of `to_json`."""
+        """
+        Invert `to_json`.
+
+        Raises:
+            ValueError: If the number is not finite, or the source is unknown.
+        """
         source, number = Source(data["source"]) if data["source"] else None, data["value"]
         if number is not None and not math.isfinite(number):
             raise ValueError(f"a value of {number}")
@@ -110,11 +127,12 @@ class Value:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One traced step: its period and how it divides into the parts of `PARTS`, in seconds."""
+    """One traced step."""
 
     name: str
     period_s: float
     parts_s: Mapping[str, float]
+    """Time of each part in `PARTS`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,9 +249,13 @@ def _columns(columns: Sequence[Any]) -> tuple[Column, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """What to do next: `what`, the number behind it, the seconds of a step it could win at most, and where to look."""
+    """Recommendation for the step."""
 
     what: str
+    """What to do."""
     because: str
+    """The number behind it."""
     win_s: float | None
+    """Upper bound of the time that a step could save, None if it is unknown."""
     look: str
+    """Where to look."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pytest_tfperf.checks.limits import explanation, why_disturbed
 from pytest_tfperf.metrics import RATIO, SECONDS, format_quantity
-from pytest_tfperf.results import Labelled, Profile, Verdict
+from pytest_tfperf.results import Profile, Verdict
 from pytest_tfperf.stats.prediction_interval import (
     LEAST_SECONDS,
     OUTRIGHT,
@@ -15,6 +15,7 @@ from pytest_tfperf.stats.prediction_interval import (
     compare_to_history,
 )
 from pytest_tfperf.stats.signed_rank import Interval, format_ratio
+from pytest_tfperf.text import Labelled
 from pytest_tfperf.values import Json, Value
 
 _UNDECIDED_HELP = "pytest --tfperf-against REF, which compares in turns; or a larger max_regression"

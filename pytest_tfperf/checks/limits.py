@@ -11,7 +11,8 @@ from pytest_tfperf.metrics import (
     format_quantity,
     told_apart,
 )
-from pytest_tfperf.results import Check, Labelled, Profile, Verdict
+from pytest_tfperf.results import Check, Profile, Verdict
+from pytest_tfperf.text import Labelled
 from pytest_tfperf.values import Value
 
 __tracebackhide__ = True

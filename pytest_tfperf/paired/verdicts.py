@@ -18,9 +18,10 @@ from pytest_tfperf.checks.limits import DEFAULT_TOLERANCE, STRUCTURAL, TIMING
 from pytest_tfperf.metrics import RATIO, SECONDS, format_quantity
 from pytest_tfperf.paired.coordinator import PairedTest, PairedTurns
 from pytest_tfperf.paired.decision_message import decision_message
-from pytest_tfperf.results import Check, Labelled, Profile, Verdict, headline
+from pytest_tfperf.results import Check, Profile, Verdict
 from pytest_tfperf.stats.sequential_test import PAIR_SHARE, Decision, StoppingRule, decide
 from pytest_tfperf.stats.signed_rank import needed_pairs
+from pytest_tfperf.text import Labelled, headline
 from pytest_tfperf.turns import TURNS_WITH
 from pytest_tfperf.values import Json, Unknown
 

@@ -16,7 +16,8 @@ from pytest_tfperf.errors import CaptureError, PairedError
 from pytest_tfperf.machine.locks import Exclusive
 from pytest_tfperf.metrics import SECONDS, format_quantity
 from pytest_tfperf.paired.coordinator import run_paired_test
-from pytest_tfperf.results import Check, Profile, Verdict, headline
+from pytest_tfperf.results import Check, Profile, Verdict
+from pytest_tfperf.text import headline
 from pytest_tfperf.tf_runtime import takes_whole_gpus
 from pytest_tfperf.values import Unknown
 from pytest_tfperf.variants.in_processes import can_start_processes

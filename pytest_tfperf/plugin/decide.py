@@ -12,7 +12,8 @@ from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.machine.description import describe
 from pytest_tfperf.metrics import RATIO, format_quantity
 from pytest_tfperf.plugin.options import Options
-from pytest_tfperf.results import BROKEN, DECIDED, Check, Profile, Verdict, headline
+from pytest_tfperf.results import BROKEN, DECIDED, Check, Profile, Verdict
+from pytest_tfperf.text import headline
 
 
 def decide(
