@@ -43,17 +43,23 @@ def and_more(items: Sequence[str], limit: int, separator: str = ", ", n_more: in
     return separator.join(named)
 
 
-def aligned(rows: Sequence[Sequence[str]], sides: Sequence[str] = ()) -> list[str]:
+def aligned(
+    rows: Sequence[Sequence[str]], sides: Sequence[str] = (), n_titles: int = 0
+) -> list[str]:
     """
     Lines of cells in columns, two spaces apart.
 
     Args:
         rows: Cells of each row, the same number in all.
         sides: `left` or `right` for each column; left by default.
+        n_titles: Number of first rows that are titles, with a rule below.
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     sides = sides or ["left"] * len(widths)
-    return ["  ".join(map(_padded, row, widths, sides)).rstrip() for row in rows]
+    lines = ["  ".join(map(_padded, row, widths, sides)).rstrip() for row in rows]
+    if n_titles:
+        lines.insert(n_titles, "  ".join("-" * width for width in widths))
+    return lines
 
 
 def _padded(cell: str, width: int, side: str) -> str:

@@ -176,11 +176,11 @@ def _compare(options: argparse.Namespace, rest: Sequence[str]) -> int:
         )
     from pytest_tfperf.report.trace_comparison import (  # numpy
         compared_json,
-        read_side,
+        read_compared_trace,
         render_compared,
     )
 
-    before, after = read_side(options.before), read_side(options.after)
+    before, after = read_compared_trace(options.before), read_compared_trace(options.after)
     if options.json:
         print(json.dumps(compared_json(before, after), indent=1, allow_nan=False))
     else:

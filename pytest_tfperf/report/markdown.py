@@ -199,7 +199,7 @@ def _message(test: ProfiledTest, check: Check) -> str:
 
 
 def _undecided(run: Run) -> _Section:
-    """Return a line for each check that is not decided and whose message is not in another section."""
+    """Return a line for each undecided check whose message is not in another section."""
     lines = []
     for test, check in _checks(run):
         if check.verdict not in DECIDED | BROKEN:

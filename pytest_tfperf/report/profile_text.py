@@ -1,4 +1,4 @@
-"""A profile of a trace as text: where the time of its steps went, and every metric."""
+"""A profile as text: the parts of its steps, its metrics, advice and tables."""
 
 from __future__ import annotations
 
@@ -13,59 +13,55 @@ from pytest_tfperf.text import plural
 from pytest_tfperf.values import PARTS, Advice, Table
 
 _TITLES = {part: part.replace("_", " ") for part in PARTS}
-_FEW = 5  # rows of a table that are shown without -v
+_FEW = 5  # rows of a table without -v
 
 
 def render_profile(profile: Profile, verbose: bool, width: int = BOUNDLESS) -> str:
-    """Steps, parts and metrics of a profile, its tables that wide; with `verbose` also the metrics that are unknown, and why."""
+    """
+    Render a profile.
+
+    Args:
+        profile: The profile.
+        verbose: Whether to show all rows of tables, causes, and the reasons for unknown metrics.
+        width: Columns of the terminal.
+    """
     n_dropped = profile.n_dropped
     dropped = f", {plural(n_dropped, 'other event')} dropped" if n_dropped else ""
-    head = f"{said_steps(profile)}, from {profile.step_source}{dropped}"
+    head = f"{titled_steps(profile)}, from {profile.step_source}{dropped}"
     parts = [
         (title, format_quantity(mean, "s"), format_quantity(share, "0..1"))
         for title, mean, share in _parts(profile)
     ]
-    lines = [
-        head,
-        *(f"note: {note}" for note in profile.notes),
-        "",
-        tabulate(
-            parts,
-            ["part of a step", "mean", "share"],
-            "simple",
-            disable_numparse=True,
-            colalign=("left", "right", "right"),
-        ),
-    ]
-    rows, values = profile.registry, profile.metrics.items()
+    registry = profile.registry
     known = [
-        (name, format_quantity(value.number, rows[name].unit))
-        for name, value in values
-        if value.number is not None and name in rows
+        (name, format_quantity(value.number, registry[name].unit))
+        for name, value in profile.metrics.items()
+        if value.number is not None and name in registry
     ]
-    lines += [
-        "",
-        tabulate(
-            known, ["metric", "value"], "simple", disable_numparse=True, colalign=("left", "right")
-        ),
-    ]
-    lines += (
-        ["", "what to do next, by what it could win at most", *map(_advised, profile.advice)]
-        if profile.advice
-        else []
-    )
+    lines = [head, *(f"note: {note}" for note in profile.notes)]
+    lines += ["", number_table(["part of a step", "mean", "share"], parts)]
+    lines += ["", number_table(["metric", "value"], known)]
+    if profile.advice:
+        lines += ["", "what to do next, by what it could win at most"]
+        lines += map(_advised, profile.advice)
     for table in profile.tables.values():
         lines += ["", *render_table(table, verbose, width)]
     return "\n".join([*lines, *(_reasons(profile) if verbose else [])])
 
 
-def said_steps(profile: Profile) -> str:
-    """`trace.xplane.pb: 20 steps`."""
+def titled_steps(profile: Profile) -> str:
+    """Return the name and steps of a profile: `trace.xplane.pb: 20 steps`."""
     return f"{profile.name}: {plural(len(profile.steps), 'step')}"
 
 
+def number_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table of names and quantities."""
+    sides = ["left", *["right"] * (len(titles) - 1)]
+    return tabulate(rows, titles, "simple", disable_numparse=True, colalign=sides)
+
+
 def _reasons(profile: Profile) -> list[str]:
-    """Where each metric comes from and what to try, and why the others are unknown."""
+    """List causes and advice of metrics, and the reasons for unknown ones."""
     values = profile.metrics.items()
     causes = [
         f"{name}, {key}: {value.detail[key]}"
@@ -78,7 +74,14 @@ def _reasons(profile: Profile) -> list[str]:
 
 
 def render_table(table: Table, verbose: bool, width: int = BOUNDLESS) -> list[str]:
-    """Return a table's title, its first rows (with `verbose` all that were kept) that wide, and how many more there are."""
+    """
+    Render a table.
+
+    Args:
+        table: The table.
+        verbose: Whether to show all rows that were kept.
+        width: Columns of the terminal.
+    """
     shown = table.rows if verbose else table.rows[:_FEW]
     cells = [
         [_cell(value, column.unit) for value, column in zip(row, table.columns, strict=True)]
@@ -111,7 +114,7 @@ def _advised(advice: Advice) -> str:
 
 
 def _parts(profile: Profile) -> Sequence[tuple[str, float, float]]:
-    """Title, mean seconds and share of the period of each part that there is, and of the whole."""
+    """Title, mean seconds and share of the period of each part, and of the whole step."""
     period = sum(step.period_s for step in profile.steps)
     sums = {part: sum(step.parts_s[part] for step in profile.steps) for part in PARTS}
     rows = [

@@ -1,8 +1,8 @@
-"""Two run files side by side: the second one's tests, with what became of the first one's values."""
+"""Comparison of two run files, as text and JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 
 from pytest_tfperf.analysis.differences.difference import most_telling
@@ -11,7 +11,7 @@ from pytest_tfperf.baseline.compare_runs import profiles_by_key
 from pytest_tfperf.baseline.store import entry_key
 from pytest_tfperf.report.terminal import TextLine, render
 from pytest_tfperf.report.trace_comparison import compared_metrics
-from pytest_tfperf.results import FORMAT, Run
+from pytest_tfperf.results import FORMAT, Profile, ProfiledTest, Run
 from pytest_tfperf.text import plural
 from pytest_tfperf.values import Json
 
@@ -20,93 +20,91 @@ _FEW, _MANY = 5, 50  # differences of a profile without and with -v
 
 def compared_runs_json(before: Run, after: Run, compared: Run) -> Json:
     """
-    `{"format", "before", "after", "tests": [{"nodeid", "file", "key", "checks", "profiles": {name: metrics}, "differences"}]}`.
+    Return the comparison as JSON: `{"format", "before", "after", "tests"}`.
 
-    `before` and `after` hold `created` and `commit`; the metrics are those of `tfperf compare` of traces, of profiles in both runs;
-    `differences` are those of their traces, `{name: [{"what", "seconds"}]}`.
+    `before` and `after` hold `created` and `commit`. A test has `nodeid`, `file`, `key`, `checks`,
+    and of profiles in both runs `profiles`, `{name: metrics}` as in a comparison of traces, and
+    `differences` of their traces, `{name: [{"what", "seconds"}]}`.
     """
     old, new = profiles_by_key(before), profiles_by_key(after)
-    tests = [
-        {
-            "nodeid": test.nodeid,
-            "file": test.file,
-            "key": test.key,
-            "checks": [check.to_json() for check in test.checks],
-            "profiles": {name: compared_metrics(*pair) for name, pair in both.items()},
-            "differences": {
-                name: [asdict(one) for one in differences(*pair)] for name, pair in both.items()
-            },
-        }
-        for test in compared.tests
-        for both in [
-            {
-                key[2]: (old[key][0], new[key][0])
-                for key in new
-                if key[:2] == (test.file, test.key) and key in old
-            }
-        ]
-    ]
-    sides = {
-        name: {"created": run.created, "commit": run.commit}
-        for name, run in (("before", before), ("after", after))
+    pairs: dict[tuple[str, str], dict[str, tuple[Profile, Profile]]] = {}
+    for file, test_key, name in (key for key in new if key in old):
+        key = file, test_key, name
+        pairs.setdefault((file, test_key), {})[name] = old[key][0], new[key][0]
+    return {
+        "format": FORMAT,
+        "before": {"created": before.created, "commit": before.commit},
+        "after": {"created": after.created, "commit": after.commit},
+        "tests": [
+            _test_json(test, pairs.get((test.file, test.key), {})) for test in compared.tests
+        ],
     }
-    return {"format": FORMAT, **sides, "tests": tests}
+
+
+def _test_json(test: ProfiledTest, pairs: Mapping[str, tuple[Profile, Profile]]) -> Json:
+    """Return a test as JSON, with its profiles in both runs."""
+    return {
+        "nodeid": test.nodeid,
+        "file": test.file,
+        "key": test.key,
+        "checks": [check.to_json() for check in test.checks],
+        "profiles": {name: compared_metrics(*pair) for name, pair in pairs.items()},
+        "differences": {
+            name: [asdict(one) for one in differences(*pair)] for name, pair in pairs.items()
+        },
+    }
 
 
 def render_compared_runs(
     before: Run, after: Run, compared: Run, width: int, verbose: bool
 ) -> list[TextLine]:
-    """What both runs are and what differs in their settings; the second as pytest shows it, with the checks of the comparison; and why."""
-    sides = [f"{name}: {_described(run)}" for name, run in (("before", before), ("after", after))]
+    """
+    Render the comparison: both runs, the checks of the second one, and the differences of traces.
+
+    Args:
+        before: The first run.
+        after: The second run.
+        compared: The second run with the checks of the comparison.
+        width: Columns of the terminal.
+        verbose: Whether to show all checks, and more differences.
+    """
+    runs = [f"before: {_described(before)}", f"after: {_described(after)}"]
+    head = [*runs, *_settings(before, after), ""]
     *shown, count = render(compared, width, int(verbose))
-    lines = (
-        [*sides, *_settings(before, after), ""],
-        _differences(before, after, _MANY if verbose else _FEW),
-    )
-    return [*map(TextLine, lines[0]), *shown, *map(TextLine, lines[1]), count]
+    found = _differences(before, after, _MANY if verbose else _FEW)
+    return [*map(TextLine, head), *shown, *map(TextLine, found), count]
 
 
 def _settings(before: Run, after: Run) -> list[str]:
-    """What differs in the settings of tests in both runs, each once."""
-    old = {(test.file, test.key): test for test in before.tests}
-    pairs = [
-        (old[test.file, test.key], test) for test in after.tests if (test.file, test.key) in old
-    ]
-    settings = [tuple(test.environment.get("setting", {}) for test in pair) for pair in pairs]
-    return list(
-        dict.fromkeys(
-            f"changed: {one.line}"
-            for then, now in settings
-            for one in setting_differences(then, now)
-        )
-    )
+    """List the differences between the settings of tests in both runs, each once."""
+    old = {(test.file, test.key): test.environment.get("setting", {}) for test in before.tests}
+    lines: dict[str, None] = {}
+    for test in after.tests:
+        setting = test.environment.get("setting", {})
+        for one in setting_differences(old.get((test.file, test.key), {}), setting):
+            lines[f"changed: {one.line}"] = None
+    return list(lines)
 
 
 def _differences(before: Run, after: Run, most: int) -> Iterator[str]:
-    """So many lines at most of what differs between the traces of each profile in both runs."""
+    """List the differences between the traces of profiles in both runs, at most `most` of each."""
     old = profiles_by_key(before)
     for key, (profile, test) in profiles_by_key(after).items():
         found = differences(old[key][0], profile) if key in old else ()
-        if found:
-            more = (
-                f", {most} of {len(found)}{' (-v shows more)' * (most == _FEW)}"
-                if len(found) > most
-                else ""
-            )
-            yield f"{entry_key(test.key, profile.name)}: what differs between the traces{more}"
-            yield from (f"  {one.line}" for one in most_telling(found, most))
+        if not found:
+            continue
+        hint = " (-v shows more)" if most == _FEW else ""
+        counted = f", {most} of {len(found)}{hint}" if len(found) > most else ""
+        yield f"{entry_key(test.key, profile.name)}: what differs between the traces{counted}"
+        yield from (f"  {one.line}" for one in most_telling(found, most))
 
 
 def _described(run: Run) -> str:
-    tests = plural(len(run.tests), "test")
     failed = sum(test.outcome != "passed" for test in run.tests)
-    return ", ".join(
-        filter(
-            None,
-            (
-                f"{tests}{f', {failed} of which did not pass' * bool(failed)}",
-                run.created,
-                run.commit,
-            ),
-        )
+    facts = (
+        plural(len(run.tests), "test"),
+        f"{failed} of which did not pass" if failed else "",
+        run.created,
+        run.commit,
     )
+    return ", ".join(filter(None, facts))

@@ -1,4 +1,4 @@
-"""Files of a run: in the form that `--tfperf-report PATH` asks for by its ending; run files, which are JSON, are read again by `tfperf`."""
+"""Reports as files, by their ending; JSON run files can be read again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def write_run(run: Run, path: Path) -> None:
     Write a report (.html, .md, .csv), or a run file (.json).
 
     Raises:
-        TfperfError: If that cannot be done, or the ending is none of these; a file that was there is then as it was.
+        TfperfError: If it cannot be written, or has another ending; an old file is then unchanged.
     """
     if path.suffix.lower() not in ENDINGS:
         raise TfperfError(f"report {path}: the file ending must be one of {', '.join(ENDINGS)}")
@@ -28,7 +28,7 @@ def write_run(run: Run, path: Path) -> None:
 
 
 def _rendered(run: Run, path: Path) -> str:
-    """What the file is to hold by its ending; what renders it is loaded for it alone."""
+    """Render the content for a file's ending; renderers are slow to load."""
     ending = path.suffix.lower()
     if ending == ".html":
         from pytest_tfperf.report.html.page import render_html
@@ -47,10 +47,10 @@ def _rendered(run: Run, path: Path) -> str:
 
 def read_run(path: Path) -> Run:
     """
-    Return the run in a file.
+    Read a run file.
 
     Raises:
-        TfperfError: If it cannot be read or holds none.
+        TfperfError: If it cannot be read, or is not a run file.
     """
     try:
         data = json.loads(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""A run as text for a terminal: a table of what was measured, the checks that did not pass, and the count."""
+"""A run as text for a terminal: a table of metrics, the checks that did not pass, the count."""
 
 from __future__ import annotations
 
@@ -19,19 +19,24 @@ _VERDICT = 13  # columns
 
 
 class TextLine(NamedTuple):
-    """One line of output, its colour (green, red, yellow, or none), and how much deeper it goes on where a terminal is narrower."""
+    """One line of output."""
 
     text: str
     colour: str | None = None
+    """`green`, `red`, `yellow`, or None."""
     deeper: int = 2
+    """Columns by which its continuation is indented in a narrow terminal."""
 
 
 def render(run: Run, width: int, verbosity: int) -> list[TextLine]:
     """
-    Return the lines for a terminal of that width.
+    Render a run.
 
-    Below 0 the count alone; at 0 the table and the checks that did not pass, of those that say the same and fail nothing one; above all,
-    and notes.
+    Args:
+        run: The run.
+        width: Columns of the terminal.
+        verbosity: Below 0 only the count is shown. At 0 also the table, and the checks that did not
+            pass; of undecided ones with the same text only the first. Above 0 all checks and notes.
     """
     if verbosity < 0:
         return [count_line(run.tests)]
@@ -117,7 +122,7 @@ def _cell(profile: Profile, name: str) -> str:
 
 
 def _checks(test: ProfiledTest, alike: Counter[tuple[Verdict, str]]) -> Iterator[TextLine]:
-    """Those that did not pass, without causes; of what is not decided, and is said of so many, the first."""
+    """Render checks that did not pass, in one line each; of equal undecided ones the first."""
     for check in test.checks:
         is_open = check.verdict not in BROKEN | DECIDED
         n_alike = alike.pop(_said(check), 0) if is_open else 1
@@ -133,7 +138,7 @@ def _all_checks(test: ProfiledTest) -> Iterator[TextLine]:
 
 
 def _first(test: ProfiledTest, check: Check, others: str = "") -> TextLine:
-    """Return the verdict on a check, whose it is, and the first line of what it says."""
+    """Render a check in one line: verdict, test and sentence."""
     where = f"{test.nodeid} [{check.profile}]" if check.profile else test.nodeid
     return TextLine(
         f"{check.verdict.value:<12} {where}{others}: {_said(check)[1]}", colour(check), _VERDICT
@@ -145,7 +150,7 @@ def _said(check: Check) -> tuple[Verdict, str]:
 
 
 def colour(check: Check) -> str:
-    """Red for what fails a test, yellow for what is not decided, green for the rest."""
+    """Return red for a check that fails a test, yellow for an undecided one, green for others."""
     if check.verdict in BROKEN:
         return "red"
     return "green" if check.verdict in DECIDED else "yellow"

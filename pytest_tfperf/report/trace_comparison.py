@@ -1,4 +1,4 @@
-"""Two traces side by side."""
+"""Comparison of two traces, as text and JSON."""
 
 from __future__ import annotations
 
@@ -6,22 +6,20 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tabulate import tabulate
-
 from pytest_tfperf.analysis.multi_host import profiles_of_job
 from pytest_tfperf.analysis.xla.hlo_diff import hlo_diff
 from pytest_tfperf.analysis.xla.programs import Program, programs_of_run
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.metrics import format_quantity
-from pytest_tfperf.report.profile_text import render_table, said_steps
+from pytest_tfperf.report.profile_text import number_table, render_table, titled_steps
 from pytest_tfperf.report.text_layout import BOUNDLESS
 from pytest_tfperf.results import FORMAT, Profile
 from pytest_tfperf.trace.logdir import find_traces
 from pytest_tfperf.values import Json, Table
 
 
-def compared_json(before: Side, after: Side) -> Json:
-    """`{"format", "before", "after", "metrics": {name: {"unit", "before", "after", "ratio"}}, "hlo": {key: table}, "notes"}`."""
+def compared_json(before: ComparedTrace, after: ComparedTrace) -> Json:
+    """Return the comparison as JSON: names, `metrics`, `hlo` as `{key: table}`, and `notes`."""
     old, new = before.profile, after.profile
     metrics = compared_metrics(old, new)
     tables = {key: asdict(table) for key, table in _tables(before, after).items()}
@@ -36,7 +34,7 @@ def compared_json(before: Side, after: Side) -> Json:
 
 
 def compared_metrics(old: Profile, new: Profile) -> Json:
-    """`{name: {"unit", "before", "after", "ratio"}}` of the metrics that are known of one or both."""
+    """Return `{name: {"unit", "before", "after", "ratio"}}` of metrics known in one or both."""
     return {
         name: {
             "unit": old.metrics[name].unit,
@@ -48,34 +46,33 @@ def compared_metrics(old: Profile, new: Profile) -> Json:
     }
 
 
-def render_compared(before: Side, after: Side, verbose: bool, width: int = BOUNDLESS) -> str:
-    """Return the metrics that are known of one or both, and what differs in the HLO, in tables that wide; with `verbose` more rows of it."""
+def render_compared(
+    before: ComparedTrace, after: ComparedTrace, verbose: bool, width: int = BOUNDLESS
+) -> str:
+    """
+    Render the comparison: metrics known in one or both traces, and what differs in the HLO.
+
+    Args:
+        before: The first trace.
+        after: The second trace.
+        verbose: Whether to show all rows of tables.
+        width: Columns of the terminal.
+    """
     units = {name: value.unit for name, value in before.profile.metrics.items()}
-    rows = [
-        (
-            name,
-            *("" if number is None else format_quantity(number, units[name]) for number in pair),
-            _times(pair),
-        )
-        for name, pair in _pairs(before.profile, after.profile).items()
+    rows = []
+    for name, pair in _pairs(before.profile, after.profile).items():
+        shown = ("" if one is None else format_quantity(one, units[name]) for one in pair)
+        rows.append((name, *shown, _times(pair)))
+    lines = [
+        f"before: {titled_steps(before.profile)}",
+        f"after: {titled_steps(after.profile)}",
+        *(f"note: {note}" for note in _notes(before, after)),
+        "",
+        number_table(["metric", "before", "after", "ratio"], rows),
     ]
-    sides = [
-        f"{title}: {said_steps(side.profile)}"
-        for title, side in (("before", before), ("after", after))
-    ]
-    table = tabulate(
-        rows,
-        ["metric", "before", "after", "ratio"],
-        "simple",
-        disable_numparse=True,
-        colalign=("left", "right", "right", "right"),
-    )
-    lines = [*sides, *(f"note: {note}" for note in _notes(before, after)), "", table]
-    for found in _tables(before, after).values():
-        lines += [
-            "",
-            *(render_table(found, verbose, width) if found.rows else [f"{found.title}: none"]),
-        ]
+    for table in _tables(before, after).values():
+        text = render_table(table, verbose, width) if table.rows else [f"{table.title}: none"]
+        lines += ["", *text]
     return "\n".join(lines)
 
 
@@ -83,18 +80,21 @@ Pair = tuple[float | None, float | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
-    """What one argument of `tfperf compare` holds: a profile, and the executables that its steps ran or `why` there are none."""
+class ComparedTrace:
+    """One argument of `tfperf compare`."""
 
     profile: Profile
     programs: tuple[Program, ...] = ()
+    """XLA executables that its steps ran."""
     why: str = ""
+    """Reason why there are no executables."""
     n_hosts: int = 1
+    """Hosts of the run, of which the profile is the first."""
 
 
-def read_side(path: Path) -> Side:
+def read_compared_trace(path: Path) -> ComparedTrace:
     """
-    Return a trace, or of the newest run in a logdir the first host's.
+    Read a trace, or that of the first host in the newest run of a logdir.
 
     Raises:
         TraceError: If it cannot be read or has no step.
@@ -106,31 +106,25 @@ def read_side(path: Path) -> Side:
     try:
         programs = tuple(program for program in programs_of_run(traces) if program.runs is not None)
     except TraceError as error:
-        return Side(profiles[0], why=str(error), n_hosts=len(profiles))
-    return Side(
-        profiles[0],
-        programs,
-        "" if programs else f"the steps of {profiles[0].name} ran no XLA executable",
-        len(profiles),
-    )
+        return ComparedTrace(profiles[0], why=str(error), n_hosts=len(profiles))
+    why = "" if programs else f"the steps of {profiles[0].name} ran no XLA executable"
+    return ComparedTrace(profiles[0], programs, why, len(profiles))
 
 
-def _tables(before: Side, after: Side) -> Mapping[str, Table]:
+def _tables(before: ComparedTrace, after: ComparedTrace) -> Mapping[str, Table]:
     return hlo_diff(before.programs, after.programs) if before.programs and after.programs else {}
 
 
-def _notes(before: Side, after: Side) -> list[str]:
-    sides = (before, after)
-    hosts = [
-        f"{side.profile.name} is the first of {side.n_hosts} hosts"
-        for side in sides
-        if side.n_hosts > 1
+def _notes(before: ComparedTrace, after: ComparedTrace) -> list[str]:
+    both = (before, after)
+    notes = [
+        f"{one.profile.name} is the first of {one.n_hosts} hosts" for one in both if one.n_hosts > 1
     ]
-    return [*hosts, *(f"the HLO is not compared: {side.why}" for side in sides if side.why)]
+    return notes + [f"the HLO is not compared: {one.why}" for one in both if one.why]
 
 
 def _pairs(old: Profile, new: Profile) -> dict[str, Pair]:
-    """Return the numbers of each metric that at least one side knows."""
+    """Return the numbers of each metric that at least one trace has."""
     pairs = {
         name: (value.number, new.metrics[name].number)
         for name, value in old.metrics.items()
@@ -140,7 +134,7 @@ def _pairs(old: Profile, new: Profile) -> dict[str, Pair]:
 
 
 def _ratio(pair: Pair) -> float | None:
-    """After ÷ before."""
+    """Return after ÷ before."""
     old, new = pair
     return new / old if old and new is not None else None
 

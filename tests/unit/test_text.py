@@ -48,3 +48,11 @@ def test_columns_are_aligned_to_their_sides():
     assert aligned(rows) == ["step  1 ms", "gap   12.5 ms"]
     assert aligned(rows, ("left", "right")) == ["step     1 ms", "gap   12.5 ms"]
     assert aligned([]) == []
+
+
+def test_a_rule_stands_below_titles():
+    assert aligned([("part", "time"), ("input", "1 ms")], n_titles=1) == [
+        "part   time",
+        "-----  ----",
+        "input  1 ms",
+    ]

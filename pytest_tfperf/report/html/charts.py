@@ -1,7 +1,8 @@
 """
-The charts of the HTML report as geometry: from seconds to places in a picture that is `WIDTH` wide; the template draws them.
+Geometry of the HTML report's charts, from seconds to places in a picture; the template draws them.
 
-Each chart is told by text besides: its `label` is read out, its parts and samples are named, and no two differ by colour alone.
+Each chart is also described by text. Its `label` is for screen readers, its parts and samples have
+names, and no two differ by colour alone.
 """
 
 from __future__ import annotations
@@ -11,120 +12,102 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pytest_tfperf.metrics import BYTES, SECONDS, format_quantity
+from pytest_tfperf.metrics import BYTES, format_quantity
+from pytest_tfperf.report.html.axis import (
+    HISTORY_HEIGHT,
+    LEFT,
+    PLOT,
+    ROW_HEIGHT,
+    STEPS_HEIGHT,
+    TOP,
+    Chart,
+    Mark,
+    marks,
+    range_text,
+    seconds_text,
+    short,
+    ticks_between,
+)
 from pytest_tfperf.text import plural
 from pytest_tfperf.values import PARTS, Step
 
-WIDTH, LEFT, RIGHT = 360, 48, 8
-PLOT = WIDTH - LEFT - RIGHT
-STEPS_HEIGHT, HISTORY_HEIGHT, ROW_HEIGHT = 160, 100, 44
-TOP = 10
 MOST_STEPS, MOST_DOTS = 100, 40
 _WIDEST_BAR = 40.0
 _FAR = 5  # interquartile ranges above the upper quartile
 _DOT, _PILE = 5.0, 22.0  # the size of a dot, and how high dots pile up
-_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """A tick or a line at a place, with its text."""
-
-    at: float
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chart:
-    """A picture with an axis of `ticks`: how high it is, where its axis lies, and what it shows, in words."""
-
-    height: int
-    bottom: float
-    ticks: tuple[Mark, ...]
-    label: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepChart(Chart):
-    """
-    Steps side by side, each stacked by part from the bottom up; `lines` are times to compare with.
-
-    `bars` are an SVG path for each part, one upright stroke a step, `thick` wide.
-    """
+    """Steps side by side, each stacked by part from the bottom up."""
 
     bars: tuple[tuple[str, str], ...]
+    """Parts, and their SVG paths of one upright stroke a step."""
     thick: float
+    """Width of a stroke."""
     lines: tuple[Mark, ...]
+    """Times to compare with."""
     n_more: int
+    """Number of steps that are not drawn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Samples:
-    """
-    One row of dots, piled up where they are alike: `path` has one for each of the `n` samples, if they are not very many.
-
-    `middle` is their median.
-    """
+    """One row of dots, piled up where samples are alike."""
 
     name: str
     kind: str
+    """`dot`, `square` or `tick`."""
     base: float
+    """Place of the lowest dots."""
     path: str
+    """SVG path of the dots."""
     middle: Mark
+    """Median of the samples."""
     n: int
+    """Number of samples."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpreadChart(Chart):
-    """Rows of samples over one axis of seconds; `beyond` says which are not drawn, since the others would be one dot beside them."""
+    """Rows of samples over one axis of seconds."""
 
     rows: tuple[Samples, ...]
     beyond: str
+    """Description of outliers, which are not drawn; beside them the others would be one dot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryChart(Chart):
-    """Recorded runs from old to new and this run behind them; `span` is the interval of its time, `anchor` a level line."""
+    """Recorded runs from old to new, and this run."""
 
     path: str
+    """SVG path of the line through the recorded runs."""
     dots: str
+    """SVG path of their dots."""
     now: tuple[float, float]
+    """Place of this run."""
     span: str
+    """SVG path of the interval of its time."""
     anchor: Mark | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryChart(Chart):
-    """What is held over the time of a step, from zero; `end` is the time at its right."""
+    """Memory in use over the time of a step, from zero."""
 
     path: str
     end: str
-
-
-def ticks_between(low: float, high: float, n: int = 4) -> list[float]:
-    """Round numbers, 1, 2 or 5 times a power of ten apart, about `n` + 1 of them, from below `low` to above `high`."""
-    wide = high - low or abs(high) or 1.0
-    rough = wide / n
-    power = 10.0 ** math.floor(math.log10(rough))
-    apart = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * 0.999)
-    first, last = math.floor(low / apart + 1e-9), math.ceil(high / apart - 1e-9)
-    return [number * apart for number in range(first, max(last, first + 1) + 1)]
-
-
-def tick_texts(ticks: Sequence[float]) -> list[str]:
-    """Evenly spaced seconds in one unit, with the digits that tell them apart."""
-    largest = max(map(abs, ticks))
-    scale, unit = next((row for row in _UNITS if largest >= row[0]), _UNITS[-1])
-    apart = (ticks[1] - ticks[0]) / scale
-    digits = max(0, math.ceil(-math.log10(apart) - 1e-6))
-    return [f"{tick / scale:.{digits}f} {unit}" for tick in ticks]
+    """Time at the right end."""
 
 
 def step_chart(steps: Sequence[Step], lines: Mapping[str, float]) -> StepChart | None:
     """
-    Return the first `MOST_STEPS` steps by part, on an axis from zero; `lines` are seconds of a step to compare with, by name.
+    Draw the first `MOST_STEPS` steps by part; None if no step took any time.
 
-    None where there is no step that took any time.
+    Args:
+        steps: The traced steps.
+        lines: Seconds of a step to compare with, by name.
     """
     shown = steps[:MOST_STEPS]
     highest = max((_stacked(step)[-1] for step in shown), default=0.0)
@@ -144,15 +127,15 @@ def step_chart(steps: Sequence[Step], lines: Mapping[str, float]) -> StepChart |
     return StepChart(
         height=bottom + 16,
         bottom=bottom,
-        ticks=_marks(ticks, lambda seconds: bottom - seconds * per_second),
+        ticks=marks(ticks, lambda seconds: bottom - seconds * per_second),
         bars=tuple((part, "".join(boxes)) for part, boxes in paths.items()),
         thick=min(0.84 * slot, _WIDEST_BAR),
         lines=tuple(
-            Mark(round(bottom - seconds * per_second, 1), f"{name} {_seconds(seconds)}")
+            Mark(round(bottom - seconds * per_second, 1), f"{name} {seconds_text(seconds)}")
             for name, seconds in lines.items()
         ),
         n_more=len(steps) - len(shown),
-        label=f"{plural(len(steps), 'traced step')} by part, {_range(periods)}",
+        label=f"{plural(len(steps), 'traced step')} by part, {range_text(periods)}",
     )
 
 
@@ -160,9 +143,11 @@ def spread_chart(
     samples: Mapping[str, tuple[str, Sequence[float]]], most: int = MOST_DOTS
 ) -> SpreadChart | None:
     """
-    Samples of seconds by name, each with its kind (dot, square, tick), over one axis; None where there are none.
+    Draw samples over one axis; None if there are none.
 
-    Of a row with more than `most` samples those at even distances are drawn.
+    Args:
+        samples: Kind (`dot`, `square`, `tick`) and seconds of each row, by its name.
+        most: Largest number of samples that are drawn of a row, at even distances.
     """
     known = {name: (kind, values) for name, (kind, values) in samples.items() if values}
     if not known:
@@ -191,18 +176,17 @@ def spread_chart(
     )
     bottom = TOP + len(known) * ROW_HEIGHT + 4
     label = "; ".join(
-        f"{name}: {len(values)} of {_range(values)}" for name, (_, values) in known.items()
+        f"{name}: {len(values)} of {range_text(values)}" for name, (_, values) in known.items()
     )
     far = [value for _, values in known.values() for value in values if value > _far(values)]
-    beyond = (
-        f"{len(far)} far slower, up to {_seconds(max(far))}, {'is' if len(far) == 1 else 'are'} not drawn"
-        if far
-        else ""
-    )
+    beyond = ""
+    if far:
+        are = "is" if len(far) == 1 else "are"
+        beyond = f"{len(far)} far slower, up to {seconds_text(max(far))}, {are} not drawn"
     return SpreadChart(
         height=bottom + 16,
         bottom=bottom,
-        ticks=_marks(ticks, place),
+        ticks=marks(ticks, place),
         rows=rows,
         beyond=beyond,
         label=label,
@@ -212,7 +196,15 @@ def spread_chart(
 def history_chart(
     runs: Sequence[float], now: float, anchor: float | None, bounds: tuple[float, float] | None
 ) -> HistoryChart | None:
-    """Step times of recorded runs, the latest last, and of this run, whose time is within `bounds`; None where nothing is recorded."""
+    """
+    Draw the step times of recorded runs and of this run; None if no run is recorded.
+
+    Args:
+        runs: Recorded step times in seconds, the latest last.
+        now: Step time of this run.
+        anchor: Step time of the first runs, if it is known.
+        bounds: Interval of this run's step time, if it is known.
+    """
     if not runs:
         return None
     known = [*runs, now, *(bounds or ()), *([anchor] if anchor is not None else [])]
@@ -237,19 +229,24 @@ def history_chart(
     return HistoryChart(
         height=bottom + 16,
         bottom=bottom,
-        ticks=_marks(ticks, level),
+        ticks=marks(ticks, level),
         path=path,
         dots=dots,
         now=places[-1],
         span=span,
-        anchor=None if anchor is None else Mark(level(anchor), f"anchor {_seconds(anchor)}"),
-        label=f"{plural(len(runs), 'recorded run')} of {_range(runs)}, now {_seconds(now)}"
-        + (f", anchor {_seconds(anchor)}" if anchor is not None else ""),
+        anchor=None if anchor is None else Mark(level(anchor), f"anchor {seconds_text(anchor)}"),
+        label=f"{plural(len(runs), 'recorded run')} of {range_text(runs)}, now {seconds_text(now)}"
+        + (f", anchor {seconds_text(anchor)}" if anchor is not None else ""),
     )
 
 
 def memory_chart(parts: Sequence[tuple[float, float | None]]) -> MemoryChart | None:
-    """Bytes in equal parts of a step, each with the seconds at which it begins, None where it is not known; None without any."""
+    """
+    Draw memory over a step; None if no size is known.
+
+    Args:
+        parts: Equal parts of a step: seconds at which each begins, and its bytes, if known.
+    """
     known = [size for _, size in parts if size is not None]
     if len(parts) < 2 or not known or not max(known) > 0:
         return None
@@ -260,11 +257,12 @@ def memory_chart(parts: Sequence[tuple[float, float | None]]) -> MemoryChart | N
     for n, (_, size) in enumerate(parts):
         if size is not None:
             y = short(bottom - size * per_byte)
-            path += f"{f'M{short(LEFT + n * wide)},{y}' if before is None else f'V{y}'}H{short(LEFT + (n + 1) * wide)}"
+            path += f"M{short(LEFT + n * wide)},{y}" if before is None else f"V{y}"
+            path += f"H{short(LEFT + (n + 1) * wide)}"
         before = size
     most, duration = (
         format_quantity(max(known), BYTES),
-        _seconds((parts[1][0] - parts[0][0]) * len(parts)),
+        seconds_text((parts[1][0] - parts[0][0]) * len(parts)),
     )
     return MemoryChart(
         height=bottom + 16,
@@ -279,7 +277,7 @@ def memory_chart(parts: Sequence[tuple[float, float | None]]) -> MemoryChart | N
 
 
 def _far(values: Sequence[float]) -> float:
-    """Return the seconds above which a sample is far from the others; few samples have no others to be far from."""
+    """Return the seconds above which a sample is an outlier; few samples have none."""
     if len(values) < 8:
         return math.inf
     low, middle, high = statistics.quantiles(values, n=4)
@@ -303,7 +301,17 @@ def _samples(
     place: Callable[[float], float],
     base: float,
 ) -> Samples:
-    """Return a dot for each of the sorted values that are drawn, on top of those that it would cover."""
+    """
+    Draw a row of dots, each on top of those that it would cover.
+
+    Args:
+        name: Name of the row.
+        kind: `dot`, `square` or `tick`.
+        drawn: Sorted values that are drawn.
+        values: All values.
+        place: From a value to its place along the axis.
+        base: Place of the lowest dots.
+    """
     piles: dict[int, list[int]] = {}
     for value in drawn:
         piles.setdefault(int(place(value) / _DOT), []).append(round(place(value)))
@@ -318,27 +326,6 @@ def _samples(
         kind=kind,
         base=base,
         path=path,
-        middle=Mark(place(middle), _seconds(middle)),
+        middle=Mark(place(middle), seconds_text(middle)),
         n=len(values),
     )
-
-
-def _marks(ticks: Sequence[float], place: Callable[[float], float]) -> tuple[Mark, ...]:
-    return tuple(
-        Mark(round(place(tick), 1), text)
-        for tick, text in zip(ticks, tick_texts(ticks), strict=True)
-    )
-
-
-def _range(values: Sequence[float]) -> str:
-    low, high = _seconds(min(values)), _seconds(max(values))
-    return low if low == high else f"{low} to {high}, median {_seconds(statistics.median(values))}"
-
-
-def _seconds(value: float) -> str:
-    return format_quantity(value, SECONDS)
-
-
-def short(number: float) -> str:
-    """With one digit behind the point, if any is needed."""
-    return f"{number:.1f}".removesuffix(".0") if abs(number) >= 0.05 else "0"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.metrics import METRICS, Metric
-from pytest_tfperf.report.html.charts import short
+from pytest_tfperf.report.html.axis import short
 from pytest_tfperf.report.html.tables import cut, quantity
 from pytest_tfperf.report.html.views import verdict_rank, views_of
 from pytest_tfperf.report.terminal import count_line

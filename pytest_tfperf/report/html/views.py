@@ -260,7 +260,7 @@ def _levels(step_time: Value | None, timed: Check | None) -> dict[str, float]:
 
 
 def _samples(profile: Profile, timed: Check | None) -> dict[str, tuple[str, Sequence[float]]]:
-    """Timed blocks without those of a slow start, and the samples that they are compared with."""
+    """Return timed blocks without those of a slow start, and samples to compare them with."""
     step_time = profile.metrics.get("step_time")
     n_dropped = int(step_time.detail.get("n_dropped", 0)) if step_time else 0
     slow = f", without {n_dropped} of a slow start" if n_dropped else ""

@@ -2,14 +2,8 @@
 
 import pytest
 
-from pytest_tfperf.report.html.charts import (
-    history_chart,
-    memory_chart,
-    spread_chart,
-    step_chart,
-    tick_texts,
-    ticks_between,
-)
+from pytest_tfperf.report.html.axis import tick_texts, ticks_between
+from pytest_tfperf.report.html.charts import history_chart, memory_chart, spread_chart, step_chart
 from pytest_tfperf.values import PARTS, Step
 
 

@@ -1,0 +1,86 @@
+"""Axes of the HTML report's charts: sizes of the pictures, round ticks, and texts of quantities."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pytest_tfperf.metrics import SECONDS, format_quantity
+
+WIDTH, LEFT, RIGHT = 360, 48, 8
+PLOT = WIDTH - LEFT - RIGHT
+STEPS_HEIGHT, HISTORY_HEIGHT, ROW_HEIGHT = 160, 100, 44
+TOP = 10
+_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A tick or a line with its text."""
+
+    at: float
+    """Place along the axis."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """A picture with an axis."""
+
+    height: int
+    bottom: float
+    """Place of the axis."""
+    ticks: tuple[Mark, ...]
+    label: str
+    """Description for screen readers."""
+
+
+def ticks_between(low: float, high: float, n: int = 4) -> list[float]:
+    """
+    Choose about `n` + 1 round numbers from below `low` to above `high`.
+
+    They are 1, 2 or 5 times a power of ten apart.
+    """
+    wide = high - low or abs(high) or 1.0
+    rough = wide / n
+    power = 10.0 ** math.floor(math.log10(rough))
+    apart = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * 0.999)
+    first, last = math.floor(low / apart + 1e-9), math.ceil(high / apart - 1e-9)
+    return [number * apart for number in range(first, max(last, first + 1) + 1)]
+
+
+def tick_texts(ticks: Sequence[float]) -> list[str]:
+    """Format evenly spaced seconds in one unit, with the digits that tell them apart."""
+    largest = max(map(abs, ticks))
+    scale, unit = next((row for row in _UNITS if largest >= row[0]), _UNITS[-1])
+    apart = (ticks[1] - ticks[0]) / scale
+    digits = max(0, math.ceil(-math.log10(apart) - 1e-6))
+    return [f"{tick / scale:.{digits}f} {unit}" for tick in ticks]
+
+
+def marks(ticks: Sequence[float], place: Callable[[float], float]) -> tuple[Mark, ...]:
+    """Return the ticks of an axis of seconds; `place` maps seconds to places."""
+    return tuple(
+        Mark(round(place(tick), 1), text)
+        for tick, text in zip(ticks, tick_texts(ticks), strict=True)
+    )
+
+
+def range_text(values: Sequence[float]) -> str:
+    """Describe seconds by their range and median."""
+    low, high = seconds_text(min(values)), seconds_text(max(values))
+    return (
+        low if low == high else f"{low} to {high}, median {seconds_text(statistics.median(values))}"
+    )
+
+
+def seconds_text(value: float) -> str:
+    """Format seconds."""
+    return format_quantity(value, SECONDS)
+
+
+def short(number: float) -> str:
+    """With one digit behind the point, if any is needed."""
+    return f"{number:.1f}".removesuffix(".0") if abs(number) >= 0.05 else "0"
