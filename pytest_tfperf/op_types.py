@@ -23,6 +23,9 @@ LEFT_OUT = "auto-clustering left it out: its cluster is too small, or would wait
 WHY_OUTSIDE = (TEXT, PYTHON, NO_KERNEL, DYNAMIC, RANDOM, EAGER, FELL_BACK, LEFT_OUT, UNASKED)
 """Why an op is outside XLA; the reasons that no flag can change come first."""
 
+HOST_SIDE, DATA_SIDE, GPU_SIDE, TPU_SIDE = "host", "tf.data", "GPU", "TPU"
+"""Where the ops of a profile's table of ops run."""
+
 FUNCTION_CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 """Calls of a tf.function (functional_ops.cc)."""
 CALLS = FUNCTION_CALLS | {"TPUPartitionedCall", "RemoteCall"}

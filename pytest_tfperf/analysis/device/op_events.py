@@ -12,10 +12,11 @@ import numpy as np
 from pytest_tfperf.analysis.device.kernel_names import launchers
 from pytest_tfperf.analysis.device.planes import gpu_kind
 from pytest_tfperf.analysis.host.activity import eager_executions
-from pytest_tfperf.analysis.host.op_times import GPU_SIDE, TPU_SIDE, OpTime, new_op, summed
+from pytest_tfperf.analysis.host.op_times import OpTime, new_op, summed
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.analysis.steps.on_devices import own_steps
 from pytest_tfperf.hlo.cost import Costs, OpCost
+from pytest_tfperf.op_types import GPU_SIDE, TPU_SIDE
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.devices import gpus, stream_events, tpu_ops, tpus
 from pytest_tfperf.trace.events import Events, metadata_texts

@@ -15,7 +15,7 @@ from pytest_tfperf.analysis.differences.difference import (
     short_name,
     shown_count,
 )
-from pytest_tfperf.analysis.host.op_times import DATA_SIDE, HOST_SIDE
+from pytest_tfperf.op_types import DATA_SIDE, HOST_SIDE
 from pytest_tfperf.values import Table
 
 _FETCH = "IteratorGetNext"

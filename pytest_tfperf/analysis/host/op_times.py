@@ -17,6 +17,7 @@ from pytest_tfperf.analysis.device.kernel_names import launchers
 from pytest_tfperf.analysis.host.activity import eager_executions, not_for_data, op_type
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.metrics import COUNT, SECONDS, SHARE
+from pytest_tfperf.op_types import DATA_SIDE, HOST_SIDE
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.devices import accelerators
 from pytest_tfperf.trace.events import Events
@@ -25,8 +26,6 @@ from pytest_tfperf.trace.stat_columns import Mask
 from pytest_tfperf.trace.stats import labels
 from pytest_tfperf.trace.xspace import HOST, Trace
 from pytest_tfperf.values import Column, Table
-
-HOST_SIDE, DATA_SIDE, GPU_SIDE, TPU_SIDE = "host", "tf.data", "GPU", "TPU"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
