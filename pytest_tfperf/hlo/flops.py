@@ -13,45 +13,29 @@ from math import gcd, prod
 
 from pytest_tfperf.hlo.matmuls import Operands, convolution_shapes, matmul_of
 from pytest_tfperf.hlo.module import HloInstruction, Shape, WindowDimension
+from pytest_tfperf.hlo.traversal import ELEMENTWISE
 
-_ELEMENTWISE = frozenset(
+_TRANSCENDENTAL = frozenset(
     [
-        "abs",
-        "add",
-        "and",
-        "bitcast-convert",
-        "ceil",
-        "clamp",
-        "compare",
-        "complex",
-        "convert",
-        "count-leading-zeros",
-        "divide",
-        "floor",
-        "imag",
-        "is-finite",
-        "maximum",
-        "minimum",
-        "multiply",
-        "negate",
-        "not",
-        "or",
-        "popcnt",
-        "real",
-        "reduce-precision",
-        "remainder",
-        "round-nearest-afz",
-        "round-nearest-even",
-        "select",
-        "shift-left",
-        "shift-right-arithmetic",
-        "shift-right-logical",
-        "sign",
-        "stochastic-convert",
-        "subtract",
-        "xor",
+        "atan2",
+        "cbrt",
+        "cosine",
+        "erf",
+        "exponential",
+        "exponential-minus-one",
+        "log",
+        "log-plus-one",
+        "logistic",
+        "power",
+        "rsqrt",
+        "sine",
+        "sqrt",
+        "tan",
+        "tanh",
     ]
 )
+_MOVES = frozenset({"bitcast", "copy", "opt-barrier"})
+_COUNTED = ELEMENTWISE - _TRANSCENDENTAL - _MOVES | {"count-leading-zeros"}
 _COMPLEX_MULTIPLY_ADDS = 4
 _LONGEST_WINDOW = 1 << 20  # positions; far more than a model's window has
 
@@ -71,7 +55,7 @@ def matmul_flops(op: HloInstruction, operands: Operands) -> int | None:
 
 def own_flops(op: HloInstruction, operands: Operands) -> int:
     """Count the FLOPs of another instruction, without those of the computations it calls."""
-    if op.opcode in _ELEMENTWISE:
+    if op.opcode in _COUNTED:
         return op.shape.elements
     if op.opcode in ("all-reduce", "all-reduce-start"):
         return sum(array.elements for array in op.shape.arrays())

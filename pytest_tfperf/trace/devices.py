@@ -10,8 +10,10 @@ from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.xspace import Plane, Trace
 
 _DERIVED = range(0xDEADBEEF - (1 << 32), 0xDEADBEEF - (1 << 32) + 512)
+"""Ids, as int32, of the lines that XProf derives from others.
 
-
+Source: kThreadIdDerivedMin (xla/tsl/profiler/utils/trace_utils.h).
+"""
 _DERIVED_NAMES = frozenset(
     {
         "Steps",
@@ -25,11 +27,8 @@ _DERIVED_NAMES = frozenset(
     }
     | {"Launch Stats", "Async XLA Ops", "XLA TraceMe", "Host Offload Ops", "_counters_"}
 )
-
-
+"""Names of lines that XProf derives from others."""
 GPU = re.compile(r"/device:GPU:\d+\Z")
-
-
 TPU = re.compile(r"/device:TPU:\d+\Z")
 
 

@@ -14,14 +14,8 @@ from pytest_tfperf.protobuf import VARINT
 from pytest_tfperf.trace.xspace import Plane, Trace
 
 _PLANE = "/host:metadata"
-
-
 _STAT = "Hlo Proto"
-
-
 _HOST_MEMORY = 5  # Layout::kHostMemorySpace
-
-
 _SIZE = 2  # BufferAllocationProto.size
 
 

@@ -5,7 +5,7 @@ import stat
 
 import pytest
 
-from pytest_tfperf.files import replace_file, replacing
+from pytest_tfperf.files import is_installed, replace_file, replacing
 
 
 def test_a_file_is_written_and_its_folders_made(tmp_path):
@@ -70,3 +70,17 @@ def test_an_error_amid_the_parts_leaves_the_file_as_it_was(tmp_path):
         file.write(b"half")
         raise KeyError
     assert (path.read_text(), list(tmp_path.iterdir())) == ("old", [path])
+
+
+@pytest.mark.parametrize(
+    ("path", "installed"),
+    [
+        ("/venv/lib/python3.11/site-packages/keras/src/models/model.py", True),
+        ("/usr/lib/python3/dist-packages/numpy/core.py", True),
+        ("C:\\env\\Lib\\site-packages\\keras\\model.py", True),
+        ("/home/user/model.py", False),
+        ("/home/user/my-site-packages/model.py", False),
+    ],
+)
+def test_files_of_installed_packages_are_recognised(path, installed):
+    assert is_installed(path) is installed
