@@ -22,7 +22,7 @@ from pytest_tfperf.analysis.xla.executions import XlaUse, find_xla_use, step_exe
 from pytest_tfperf.hlo.cost import Costs, module_costs
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.protobuf import Ints
-from pytest_tfperf.recording import GrapplerPasses, Modules, OpGraph, Recording
+from pytest_tfperf.recording import GrapplerPasses, Modules, OpGraph, Recording, StepGraph
 from pytest_tfperf.trace.device_spec import DeviceSpec, device_spec
 from pytest_tfperf.trace.devices import accelerators
 from pytest_tfperf.trace.intervals import Spans, intersect, merge
@@ -56,6 +56,10 @@ class StepCode(Protocol):
     @property
     def lowering_notes(self) -> tuple[str, ...]:
         """Notes on what these modules leave out."""
+
+    @property
+    def graph(self) -> StepGraph | Unknown:
+        """The step's graphs."""
 
     @property
     def ops(self) -> OpGraph | Unknown:

@@ -35,7 +35,8 @@ class Outside(NamedTuple):
 
 def analyse(evidence: Evidence) -> Findings:
     """Find what Grappler and XLA made of the step's graphs."""
-    recording, known = evidence.completed, _known_executables(evidence)
+    recording = replace(evidence.completed, graph=evidence.code.graph)
+    known = _known_executables(evidence)
     return Findings(values=graph_values(recording, known), tables=graph_tables(recording, known))
 
 

@@ -39,7 +39,11 @@ ANALYSES: tuple[Callable[[Evidence], Findings], ...] = (
     compile_time.analyse,
     executables.analyse,
     Dear(step_flops.analyse, metrics=("flops", "half_precision", "flops_utilization")),
-    graph_ops.analyse,
+    Dear(
+        graph_ops.analyse,
+        metrics=("graph_ops", "graph_reduction", "xla_coverage"),
+        tables=("graph", "outside_xla"),
+    ),
     Dear(graph_ops.analyse_passes, tables=("optimizers", "surviving")),
     Dear(
         step_code.analyse_padding,

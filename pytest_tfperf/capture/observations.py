@@ -12,7 +12,7 @@ from pytest_tfperf.capture.elements import Elements
 from pytest_tfperf.capture.inspection import Depth, StepInspection
 from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.step_calls import Calls
-from pytest_tfperf.recording import Recording, StepGraph
+from pytest_tfperf.recording import Recording
 from pytest_tfperf.values import Unknown
 
 
@@ -54,16 +54,13 @@ class Observations:
         ended = None if self.trace else self.ended
         return StepInspection(self.calls, self.probe, workload, max_seconds, depth, ended)
 
-    def recording(
-        self, name: str, workload: Mapping[str, Any], graph: StepGraph | Unknown, **others: Any
-    ) -> Recording:
+    def recording(self, name: str, workload: Mapping[str, Any], **others: Any) -> Recording:
         """
         Return the recording of a profile that has ended.
 
         Args:
             name: Name of the profile.
             workload: Inputs and batch size of the steps.
-            graph: The step's graphs.
             others: Further fields of the recording.
         """
         elements = self.elements
@@ -82,7 +79,6 @@ class Observations:
             step_seconds=tuple(self.step_seconds),
             epoch_gaps_s=tuple(self.epoch_gaps_s),
             cold=self.cold,
-            graph=graph,
             eager=tuple(
                 (op_type, line, count) for (op_type, line), count in self.probe.eager.items()
             ),

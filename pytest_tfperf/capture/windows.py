@@ -28,7 +28,7 @@ from pytest_tfperf.compiler.step_calls import calls_recorded
 from pytest_tfperf.machine.conditions import is_traced
 from pytest_tfperf.machine.interference import conditions_noted
 from pytest_tfperf.machine.stopwatch import Stopwatch
-from pytest_tfperf.recording import Recording, StepGraph
+from pytest_tfperf.recording import Recording
 from pytest_tfperf.tf_runtime import fetch, least_block, sync_devices
 from pytest_tfperf.trace.events import runs_functions
 from pytest_tfperf.turns import Ready
@@ -162,9 +162,7 @@ class Windows:
             self._session.discard()
             self._session = None
 
-    def recording(
-        self, name: str, result: Any, workload: Mapping[str, Any], graph: StepGraph | Unknown
-    ) -> Recording:
+    def recording(self, name: str, result: Any, workload: Mapping[str, Any]) -> Recording:
         """
         Return the recording of a profile that has ended.
 
@@ -172,13 +170,11 @@ class Windows:
             name: Name of the profile.
             result: Result of the last step.
             workload: Signature of the step's input.
-            graph: Graphs of the step.
         """
         late = self._executables.late
         return self.observations.recording(
             name,
             workload,
-            graph,
             n_steps=self._n_before_turns if self.enough else self.n_steps,
             n_epochs=self._n_epochs,
             compiled=None if late is None else tuple(sorted(late)),

@@ -240,7 +240,7 @@ class Profiles:
         inspection = windows.observations.inspection(
             workload, windows.plan.max_seconds, _depth(wanted)
         )
-        recording = windows.recording(name, result, workload, inspection.graph)
+        recording = windows.recording(name, result, workload)
         if examples is None:
             examples = workload.get("batch")
         return self._store(replace(recording, examples_per_step=examples), inspection, wanted)
@@ -255,9 +255,7 @@ class Profiles:
         inspection = StepInspection(
             calls, Probe(why=_BARE), {}, self.settings.plan.max_seconds, _depth(wanted)
         )
-        recording = Recording(
-            name=name, trace=trace, workload={}, bare=True, graph=inspection.graph
-        )
+        recording = Recording(name=name, trace=trace, workload={}, bare=True)
         return self._store(recording, inspection, wanted)
 
     def add(self, profile: Profile, wanted: Wanted) -> None:

@@ -11,7 +11,7 @@ from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.analysis.on_demand import NOT_COMPUTED, Dear, OnDemand, extended, so_far
 from pytest_tfperf.errors import UnknownMetric
 from pytest_tfperf.metrics import METRICS
-from pytest_tfperf.recording import GrapplerPasses, OpGraph, OpNode, Recording
+from pytest_tfperf.recording import GrapplerPasses, OpGraph, OpNode, Recording, StepGraph
 from pytest_tfperf.results import Profile
 from pytest_tfperf.trace.xspace import read_trace
 from pytest_tfperf.values import Column, Source, Table, Unknown, Value
@@ -34,6 +34,11 @@ class Code:
     def lowered(self):
         self.read.append("lowered")
         return ()
+
+    @property
+    def graph(self):
+        self.read.append("graph")
+        return StepGraph(before={"Mul": 4}, after={"Mul": 3})
 
     @property
     def ops(self):
@@ -114,7 +119,8 @@ def test_one_dear_analysis_does_not_run_another():
         ({"op_guide_findings"}, {"ops"}),
         ({"padding_overhead"}, {"lowered", "ops"}),
         ({"optimizers"}, {"grappler"}),
-        ({"step_time", "graph_ops"}, set()),
+        ({"xla_coverage"}, {"graph"}),
+        ({"step_time", "device_busy"}, set()),
     ],
 )
 def test_what_a_limit_asks_for_is_there_at_once(asked, read):
