@@ -1,4 +1,4 @@
-"""What `tfperf accept` did, entry by entry."""
+"""Output of `tfperf accept`: the changed and left out entries."""
 
 from __future__ import annotations
 
@@ -10,19 +10,21 @@ _NAMED = 3
 
 
 def is_accepted(recorded: Recorded) -> bool:
-    """Whether something was stored, or all of it was there already."""
+    """Return whether something was stored, or all of it was there already."""
     changed = recorded.entries or recorded.added or recorded.anew
     return bool(changed) or all(change.what.endswith(KNOWN) for change in recorded.left_out)
 
 
 def render_accepted(recorded: Recorded, n_runs: int) -> str:
-    """A line for each entry and history that changed, and for what was left out of which runs, and why."""
+    """
+    Write the result of `tfperf accept`.
+
+    There is a line for each changed entry and history, and for each one left out with the reason.
+    """
     n_histories = len(recorded.added) + len(recorded.anew)
-    entries, histories = (
-        plural(len(recorded.entries), "entry", "entries"),
-        plural(n_histories, "history", "histories"),
-    )
-    head = f"{plural(n_runs, 'run', 'runs')}: {entries} and {histories} changed"
+    entries = plural(len(recorded.entries), "entry", "entries")
+    histories = plural(n_histories, "history", "histories")
+    head = f"{plural(n_runs, 'run')}: {entries} and {histories} changed"
     changes = [
         f"  {change.what}: {change.key} in {change.path}"
         for change in (*recorded.entries, *recorded.anew, *recorded.added)

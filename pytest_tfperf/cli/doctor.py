@@ -1,4 +1,4 @@
-"""The command that looks at the machine: doctor."""
+"""The command `tfperf doctor`, which examines the machine."""
 
 from __future__ import annotations
 
@@ -12,15 +12,18 @@ from pytest_tfperf.cli.output import FAILED, GOOD, add_command, refuse
 
 
 def add_commands(commands: Any) -> None:
-    """Add it to the parser's."""
+    """Add the command to the parser."""
     doctor = add_command(
         commands,
         "doctor",
         _doctor,
-        "whether this machine can profile and compare, and how well",
-        "Show the machine class, check the profiler, and let two processes of the same code take turns: how noisy that is, and "
-        "the change that can be found. Takes 40 s, a minute on a busy machine, and needs TensorFlow. Exit status 1 if a check of "
-        "itself failed, 2 without TensorFlow.",
+        "check how well this machine can profile and compare",
+        (
+            "Show the machine class, check the profiler, and run two processes of the same code "
+            "alternately to find the noise and the minimum detectable change. Takes 40 s, or a "
+            "minute on a busy machine, and needs TensorFlow. Exit status 1 if one of its checks "
+            "failed, 2 without TensorFlow."
+        ),
         "--seconds 20",
     )
     doctor.add_argument(
@@ -28,7 +31,7 @@ def add_commands(commands: Any) -> None:
         type=_number_above_zero,
         default=8.0,
         metavar="S",
-        help="seconds of turns, each for pinned and for any core (default: 8)",
+        help="seconds of turns with pinned cores, and again with any core (default: 8)",
     )
     doctor.add_argument("--json", action="store_true", help="print one JSON object instead")
 

@@ -12,18 +12,24 @@ from pytest_tfperf.cli import doctor, run_commands, trace_commands
 from pytest_tfperf.cli.output import GOOD, USAGE
 from pytest_tfperf.errors import TfperfError
 
-INTERRUPTED = 130  # as shells say of SIGINT
+INTERRUPTED = 130  # exit status of shells after SIGINT
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; its exit status: 0 good, 1 a check failed, 2 unreadable input or usage, 3 a check is unknown."""
+    """
+    Run the command.
+
+    Returns:
+        The exit status: 0 good, 1 a check failed, 2 unreadable input or wrong usage, 3 a check is
+        unknown.
+    """
     options, rest = _parser().parse_known_args(arguments)
     try:
         return int(options.run_command(options, rest))
     except TfperfError as error:
         print(f"tfperf: {error}", file=sys.stderr)
         return USAGE
-    except BrokenPipeError:  # whoever read the output has seen enough
+    except BrokenPipeError:  # the reader of the output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return GOOD
     except KeyboardInterrupt:
@@ -33,9 +39,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tfperf",
-        description="Look at traces, and at what pytest-tfperf measured, outside pytest.",
-        epilog="Exit status: 0 good; 1 a check failed; 2 wrong usage, or what cannot be read or written; 3 what was asked for is unknown. "
-        "tfperf COMMAND --help says more of each.",
+        description="Examine traces and results of pytest-tfperf outside pytest.",
+        epilog=(
+            "Exit status: 0 good; 1 a check failed; 2 wrong usage, or a file that cannot be read "
+            "or written; 3 the answer is unknown. See tfperf COMMAND --help for each command."
+        ),
     )
     parser.add_argument("--version", action="version", version=f"tfperf {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")

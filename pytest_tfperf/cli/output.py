@@ -1,4 +1,4 @@
-"""What the commands have in common: their exit status, their options, and how they print."""
+"""Common parts of the commands: exit status, options, output."""
 
 from __future__ import annotations
 
@@ -15,14 +15,24 @@ from pytest_tfperf.results import BROKEN, FORMAT, Check, Profile, Verdict
 from pytest_tfperf.values import Json
 
 GOOD, FAILED, USAGE, UNKNOWN = 0, 1, 2, 3
-TRACES = "an .xplane.pb file, or a logdir: then its newest run"
+TRACES = "an .xplane.pb file, or a logdir, whose newest run is taken"
 _COLOURS = {"red": "31", "green": "32", "yellow": "33"}
 
 
 def add_command(
     commands: Any, name: str, run: object, short: str, long: str, example: str
 ) -> argparse.ArgumentParser:
-    """A command that its help shows an example of."""
+    """
+    Add a command.
+
+    Args:
+        commands: Subparsers of the parser.
+        name: Name of the command.
+        run: Function that runs it, with the options and the unrecognised arguments.
+        short: Description in the list of commands.
+        long: Description in the command's own help.
+        example: Arguments of an example.
+    """
     parser: argparse.ArgumentParser = commands.add_parser(
         name, help=short, description=long, epilog=f"Example: tfperf {name} {example}"
     )
@@ -31,25 +41,25 @@ def add_command(
 
 
 def add_output(parser: argparse.ArgumentParser, more: str) -> None:
-    """How much is printed, and in which form; -v shows `more`."""
-    parser.add_argument("-v", "--verbose", action="store_true", help=f"show also {more}")
+    """Add -v, which also shows `more`, and --json."""
+    parser.add_argument("-v", "--verbose", action="store_true", help=f"also show {more}")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
 
 
 def refuse(options: argparse.Namespace, rest: Sequence[str]) -> None:
-    """End with a message where there are arguments that nobody knows."""
+    """Exit with a message if there are unrecognised arguments."""
     if rest:
         options.parser.error(f"unrecognized arguments: {' '.join(rest)}")
 
 
 def profiles_json(profiles: Iterable[Profile]) -> str:
-    """`{"format", "profiles"}`, as all commands print it."""
+    """Return `{"format", "profiles"}` as JSON text."""
     content: Json = {"format": FORMAT, "profiles": [profile.to_json() for profile in profiles]}
     return json.dumps(content, indent=1, allow_nan=False)
 
 
 def status_of(checks: Iterable[Check]) -> int:
-    """The exit status that checks mean."""
+    """Return the exit status for these checks."""
     verdicts = {check.verdict for check in checks}
     if verdicts & (BROKEN - {Verdict.UNKNOWN}):
         return FAILED
@@ -57,12 +67,12 @@ def status_of(checks: Iterable[Check]) -> int:
 
 
 def width(otherwise: int = BOUNDLESS) -> int:
-    """Columns of the terminal, or those that COLUMNS asks for; what they are otherwise, in a file or a pipe."""
+    """Return the columns of the terminal or of COLUMNS, and `otherwise` for a file or a pipe."""
     return shutil.get_terminal_size((otherwise, 24)).columns
 
 
 def coloured(lines: Iterable[TextLine]) -> str:
-    """Lines as text that fits the terminal, with their colours on one."""
+    """Join lines to text that fits the terminal, with colours if stdout is one."""
     on_terminal = sys.stdout.isatty()
     shown = [(wrapped(line.text, width(), line.deeper), line.colour) for line in lines]
     return "\n".join(
@@ -74,5 +84,5 @@ def coloured(lines: Iterable[TextLine]) -> str:
 def fitted(
     render: Callable[[Profile, bool, int], str], profile: Profile, options: argparse.Namespace
 ) -> str:
-    """A profile as `render` shows it, in the columns of the terminal."""
+    """Render a profile for the columns of the terminal."""
     return wrapped(render(profile, options.verbose, width()), width())

@@ -1,4 +1,4 @@
-"""The padding of a file of HLO, or of the executables of a trace, as a profile that holds nothing else."""
+"""The command `tfperf padding`: padding of an HLO file or of the executables of a trace."""
 
 from __future__ import annotations
 
@@ -35,38 +35,47 @@ _TEXT = (".hlo", ".txt")
 _HEAD = b"HloModule"
 _ALL = 1000  # rows
 _OPTIMISED = (
-    "predicted from HLO that a compiler for another device has optimised; HLO before optimisation predicts better: "
-    "export(stage='unoptimized') in pytest, or XLA's dump before_optimizations"
+    "predicted from HLO that a compiler for another device has optimised; HLO before optimisation "
+    "predicts better: export(stage='unoptimized') in pytest, or XLA's dump before_optimizations"
 )
 _MISSING = "the trace holds the HLO of {} of the {} executables that ran on the TPU"
 _NO_HLO = (
-    "no HLO in the trace: XLA had compiled nothing when it ended (jit_compile=True compiles a tf.function), or the profiler ran without "
-    "enable_hlo_proto"
+    "no HLO in the trace: XLA had compiled nothing when it ended (jit_compile=True compiles a "
+    "tf.function), or the profiler ran without enable_hlo_proto"
 )
-_NO_GENERATION = "the trace does not say which generation of TPU it is of; --tpu names it"
-_NOT_RUN = "no step ran an executable; these are alive all the same"
+_NO_GENERATION = "the trace does not name its TPU generation; give it by --tpu"
+_NOT_RUN = "no step ran an executable; these are the ones that were loaded"
 
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """Modules with how often a step runs each, the trace if it is one, and what to say of it; or why there is no answer."""
+    """Content of a file."""
 
     modules: Modules
+    """Modules, with the runs of each in a step."""
     trace: Trace | None = None
+    """The trace, None for HLO text."""
     tpu: Generation | None = None
+    """TPU generation of the trace, None if it is unknown."""
     notes: tuple[str, ...] = ()
     why: str = ""
+    """Reason why the padding is unknown."""
 
 
 def padding_profile(path: Path, tpu: str | None, verbose: bool) -> Profile:
     """
-    The padding of a HLO text or a trace: measured where its layouts have tiles or a TPU ran it, else predicted for the generation.
+    Make a profile that holds only the padding of an HLO text or a trace.
 
-    Its tables are the arrays that waste most, and the GPU alignment of its products, of no GPU only if it is `verbose`.
+    The padding is measured if layouts have tiles or a TPU ran the HLO, and predicted otherwise.
+
+    Args:
+        path: The file.
+        tpu: TPU generation to predict for, None for the default.
+        verbose: Whether to add the table of GPU alignment if no GPU ran the HLO.
 
     Raises:
         LayoutError: If a layout cannot be understood.
-        LimitError: If there is no such generation.
+        LimitError: If the generation is unknown.
         TraceError: If the file cannot be read, or a module in it is damaged.
     """
     asked = generation(tpu or DEFAULT)
@@ -78,38 +87,34 @@ def padding_profile(path: Path, tpu: str | None, verbose: bool) -> Profile:
 
 
 def render_padding(profile: Profile, verbose: bool, width: int = BOUNDLESS) -> str:
-    """The overheads, each with where it comes from, and the tables, that wide."""
-    rows = [
+    """
+    Render the overheads with their origins, the tables and the advice.
+
+    Args:
+        profile: Profile from `padding_profile`.
+        verbose: Whether to show all rows of the tables.
+        width: Width of the tables, in columns.
+    """
+    known = [
         (name, _number(name, value), _origin(value))
         for name, value in profile.metrics.items()
         if value.number is not None
     ]
-    lines = [profile.name, *(f"note: {note}" for note in profile.notes), ""]
-    lines += (
-        [
-            tabulate(
-                rows,
-                ["metric", "value", ""],
-                "simple",
-                disable_numparse=True,
-                colalign=("left", "right", "left"),
-            )
-        ]
-        if rows
-        else []
-    )
-    lines += [
+    unknown = [
         f"{name} is unknown: {value.why}"
         for name, value in profile.metrics.items()
         if value.number is None
     ]
+    lines = [profile.name, *(f"note: {note}" for note in profile.notes), ""]
+    if known:
+        sides = ("left", "right", "left")
+        head = ["metric", "value", ""]
+        lines.append(tabulate(known, head, "simple", disable_numparse=True, colalign=sides))
+    lines += unknown
     for table in profile.tables.values():
         lines += ["", *render_table(table, verbose, width)]
-    lines += (
-        ["", *(f"{advice.what} ({advice.because})" for advice in profile.advice)]
-        if profile.advice
-        else []
-    )
+    if profile.advice:
+        lines += ["", *(f"{advice.what} ({advice.because})" for advice in profile.advice)]
     return "\n".join(lines)
 
 
@@ -123,7 +128,8 @@ def _is_text(path: Path) -> bool:
         raise TraceError(f"{path} cannot be read: {error.strerror or error}") from error
     if not head:
         raise TraceError(
-            f"{path} is empty: it takes HLO text ({', '.join(sorted(_TEXT))}, or beginning with HloModule) or a trace"
+            f"{path} is empty; give HLO text ({', '.join(sorted(_TEXT))}, or beginning with "
+            "HloModule) or a trace"
         )
     return path.suffix.lower() in _TEXT or head == _HEAD
 
@@ -134,12 +140,12 @@ def _read_text(path: Path) -> _Read:
     except OSError as error:
         raise TraceError(f"{path} cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
-        raise TraceError(f"{path}: no HLO text: byte {error.start} is no UTF-8") from error
+        raise TraceError(f"{path}: not HLO text: byte {error.start} is not UTF-8") from error
     return _Read([(module, 1.0) for module in read_hlo(text, str(path))])
 
 
 def _read_trace(path: Path) -> _Read:
-    """Of the first host of a run that holds HLO, the executables that the steps ran, else all."""
+    """Read the executables that the steps of the first host with HLO ran, or else all of them."""
     for one in find_traces(path):
         trace = read_trace(one)
         if programs := programs_of(trace):
@@ -162,7 +168,7 @@ def _read_trace(path: Path) -> _Read:
 
 
 def _n_missing(trace: Trace, n_known: int) -> int:
-    """How many more executables the steps of a trace ran than are known."""
+    """Count the executables that the steps of a trace ran and whose HLO is missing."""
     try:
         return len(find_xla_use(trace, find_steps(trace)).modules) - n_known
     except TraceError:  # no step
@@ -214,7 +220,7 @@ def _predicted(modules: Sequence[HloModule], tpu: Generation) -> Padding | Unkno
 
 
 def _number(name: str, value: Value) -> str:
-    """The number, with its bounds where it has some."""
+    """Write a number with its bounds if it has any."""
     assert value.number is not None
     low, high = (
         format_quantity(number, METRICS[name].unit) for number in (value.low(), value.high())

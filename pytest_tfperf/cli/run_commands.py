@@ -1,4 +1,4 @@
-"""The commands that take run files: show, report, compare (traces too), accept."""
+"""Commands for run files: show, report, compare (also for traces), accept."""
 
 from __future__ import annotations
 
@@ -27,43 +27,64 @@ from pytest_tfperf.report.run_file import read_run, write_run
 from pytest_tfperf.report.terminal import render
 from pytest_tfperf.report.text_layout import wrapped
 
-_NO_TERMINAL = 80  # columns of the table of tests in a file or a pipe, as pytest has it
+_NO_TERMINAL = 80  # columns of the table of tests in a file or a pipe, as in pytest
 
 
 def add_commands(commands: Any) -> None:
-    """Add them to the parser's."""
+    """Add the commands to the parser."""
+    _add_show(commands)
+    _add_report(commands)
+    _add_compare(commands)
+    _add_accept(commands)
+
+
+def _add_show(commands: Any) -> None:
     show = add_command(
         commands,
         "show",
         _show,
-        "a run file as pytest showed it",
-        "Show a run file of pytest --tfperf-report run.json. Exit status 1 if a check in it failed, 2 if it cannot be read, 3 if a value "
-        "is unknown.",
+        "show a run file as pytest did",
+        (
+            "Show a run file of pytest --tfperf-report run.json. Exit status 1 if a check in it "
+            "failed, 2 if it cannot be read, 3 if a value is unknown."
+        ),
         "run.json",
     )
     show.add_argument("run", type=Path, metavar="RUN.json", help="the run file")
-    add_output(show, "what passed, causes, and notes")
+    add_output(show, "checks that passed, causes, and notes")
+
+
+def _add_report(commands: Any) -> None:
     report = add_command(
         commands,
         "report",
         _report,
-        "a run file as a page, as Markdown or as a table",
-        "Write a run file of pytest --tfperf-report as what the ending of FILE says: a page that needs nothing else (.html), "
-        "Markdown (.md), one row a metric (.csv), or JSON (.json). Exit status 2 if it cannot be read or written.",
+        "write a run file as a page, as Markdown or as a table",
+        (
+            "Write a run file of pytest --tfperf-report in the format that the ending of FILE "
+            "tells: a self-contained page (.html), Markdown (.md), one row a metric (.csv), or "
+            "JSON (.json). Exit status 2 if it cannot be read or written."
+        ),
         "run.json -o perf.html",
     )
     report.add_argument("run", type=Path, metavar="RUN.json", help="the run file")
     report.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="FILE", help="the file to write"
+        "-o", "--output", type=Path, required=True, metavar="FILE", help="file to write"
     )
+
+
+def _add_compare(commands: Any) -> None:
     compare = add_command(
         commands,
         "compare",
         _compare,
-        "two traces, or two run files, side by side",
-        "Show the metrics of two traces side by side, and how the HLO that they ran differs: which ops, which fusions, whose shapes. "
-        "Of two run files compare every profile as pytest --tfperf-baseline does, and say what differs: exit status 1 if one is worse or "
-        "missing, 3 if a value is unknown. Exit status 2 if one cannot be read.",
+        "compare two traces or two run files",
+        (
+            "Show the metrics of two traces side by side, and the differences of their HLO: ops, "
+            "fusions and shapes. Of two run files compare every profile as pytest "
+            "--tfperf-baseline does, and show the differences: exit status 1 if a profile is worse "
+            "or missing, 3 if a value is unknown. Exit status 2 if a file cannot be read."
+        ),
         "before.json after.json -o changes.html",
     )
     compare.add_argument(
@@ -73,34 +94,42 @@ def add_commands(commands: Any) -> None:
         help=f"{TRACES}; or a run file (.json) of pytest --tfperf-report",
     )
     compare.add_argument(
-        "after", type=Path, metavar="B", help="what to compare with it, of the same kind"
+        "after", type=Path, metavar="B", help="trace or run file to compare with it"
     )
     compare.add_argument(
         "-o",
         "--output",
         type=Path,
         metavar="FILE",
-        help="of run files: write it, as tfperf report does a run",
+        help="for run files: write the comparison, as tfperf report does a run",
     )
     add_output(
         compare,
-        "of traces all rows of tables; of run files what passed, causes, and more of what differs",
+        "all rows of tables for traces; for run files also checks that passed, causes, and more "
+        "differences",
     )
+
+
+def _add_accept(commands: Any) -> None:
     accept = add_command(
         commands,
         "accept",
         _accept,
-        "run files, as of CI, become part of the stored baselines",
-        "Record what run files of pytest --tfperf-report hold, as --tfperf-update would have: of each test the structure of "
-        "the newest run, and the times of all; a run that is recorded already does not count twice, and a test that failed is left out. "
-        "Exit status 1 if nothing could be accepted, 2 if a file cannot be read or written: then all are as they were.",
+        "record run files, such as those of CI, as baselines",
+        (
+            "Record the content of run files of pytest --tfperf-report, as --tfperf-update would "
+            "have: for each test the structure of the newest run, and the times of all. A run that "
+            "is recorded already does not count twice, and a test that failed is left out. Exit "
+            "status 1 if nothing could be accepted, 2 if a file cannot be read or written; no file "
+            "changes then."
+        ),
         "ci-1/run.json ci-2/run.json test_train_step",
     )
     accept.add_argument(
         "words",
         nargs="+",
         metavar="RUN.json|TEST",
-        help="run files; and tests by name or node id: only they are recorded",
+        help="run files, and names or node ids of tests: only these are recorded",
     )
     accept.add_argument(
         "--rootdir",
@@ -137,10 +166,8 @@ def _report(options: argparse.Namespace, rest: Sequence[str]) -> int:
 
 
 def _accept(options: argparse.Namespace, rest: Sequence[str]) -> int:
-    words = [
-        *options.words,
-        *(word for word in rest if not word.startswith("-")),
-    ]  # argparse ends them at the first option
+    # argparse ends the words at the first option
+    words = [*options.words, *(word for word in rest if not word.startswith("-"))]
     refuse(options, [word for word in rest if word.startswith("-")])
     from pytest_tfperf.baseline.accepted_runs import accept  # numpy
     from pytest_tfperf.cli.accept import is_accepted, render_accepted
@@ -148,7 +175,7 @@ def _accept(options: argparse.Namespace, rest: Sequence[str]) -> int:
     paths = [Path(word) for word in words if _is_run_file(Path(word))]
     if not paths:
         options.parser.error(
-            f"{words[0]} is no run file: give at least one .json of pytest --tfperf-report"
+            f"{words[0]} is not a run file: give at least one .json of pytest --tfperf-report"
         )
     names = [word for word in words if not _is_run_file(Path(word))]
     folder = None if options.baseline_dir is None else options.baseline_dir.absolute()
@@ -158,7 +185,7 @@ def _accept(options: argparse.Namespace, rest: Sequence[str]) -> int:
 
 
 def _is_run_file(path: Path) -> bool:
-    """Told by its name, as tests have none like it."""
+    """Return whether an argument names a run file, and not a test."""
     return path.suffix == ".json" and "::" not in str(path)
 
 
@@ -172,7 +199,7 @@ def _compare(options: argparse.Namespace, rest: Sequence[str]) -> int:
         raise TfperfError(f"{run} is a run file and {trace} a trace: give two of one kind")
     if options.output is not None:
         options.parser.error(
-            "-o FILE is for run files: of traces the comparison is shown, or printed with --json"
+            "-o FILE is for run files: a comparison of traces is shown, or printed with --json"
         )
     from pytest_tfperf.report.trace_comparison import (  # numpy
         compared_json,

@@ -1,4 +1,4 @@
-"""The commands that take traces, or HLO: analyze, check, padding, export."""
+"""Commands for traces and HLO: analyze, check, padding, export."""
 
 from __future__ import annotations
 
@@ -30,14 +30,24 @@ from pytest_tfperf.results import BROKEN, Profile
 
 
 def add_commands(commands: Any) -> None:
-    """Add them to the parser's."""
+    """Add the commands to the parser."""
+    _add_analyze(commands)
+    _add_check(commands)
+    _add_padding(commands)
+    _add_export(commands)
+
+
+def _add_analyze(commands: Any) -> None:
     analyze = add_command(
         commands,
         "analyze",
         _analyze,
-        "where the time of a trace's steps went",
-        "Show where the time of a trace's steps went, every metric, what to do next and the tables behind it. Takes XSpace traces of "
-        "TensorFlow or JAX, from CPU, GPU or TPU, and needs neither. Exit status 2 if a trace cannot be read or has no step.",
+        "show where the time of a trace's steps went",
+        (
+            "Show the parts of a trace's steps, every metric, what to do next, and the tables "
+            "behind them. Takes XSpace traces of TensorFlow or JAX from CPU, GPU or TPU, and needs "
+            "neither framework. Exit status 2 if a trace cannot be read or has no step."
+        ),
         "logdir/ -v",
     )
     analyze.add_argument("traces", type=Path, nargs="+", metavar="TRACE", help=TRACES)
@@ -45,58 +55,80 @@ def add_commands(commands: Any) -> None:
         "--target-step-time",
         type=_seconds,
         metavar="TIME",
-        help="predict what steps of this time would wait for input (input_bound_at_target): 12ms, 0.5s; seconds without a unit",
+        help=(
+            "predict how long steps of this time would wait for input (input_bound_at_target): "
+            "12ms, 0.5s; seconds without a unit"
+        ),
     )
-    add_output(analyze, "metrics that are unknown and why, causes, and all rows of tables")
+    add_output(analyze, "unknown metrics with reasons, causes, and all rows of tables")
+
+
+def _add_check(commands: Any) -> None:
     check = add_command(
         commands,
         "check",
         _check,
-        "a trace against limits",
-        "Hold traces to limits: --max-METRIC and --min-METRIC, as the marker has them, of each metric in docs/metrics.md, and --METRIC for "
-        "a count that is to be exactly so; with --target-step-time TIME also of input_bound_at_target. Values are numbers in base units, "
-        "or 5%, 20ms, 1.5GiB. Exit status 1 if a limit is broken, 2 if a trace or a limit cannot be read, 3 if a value is unknown.",
+        "check a trace against limits",
+        (
+            "Check traces against limits, which are those of the marker: --max-METRIC and "
+            "--min-METRIC of each metric in docs/metrics.md, and --METRIC for an exact count. "
+            "A limit on input_bound_at_target needs --target-step-time TIME. Values are numbers in "
+            "base units, or 5%, 20ms, 1.5GiB. Exit status 1 if a limit is broken, 2 if a trace or "
+            "a limit cannot be read, 3 if a value is unknown."
+        ),
         "logdir/ --max-input-bound 5% --max-retraces 0",
     )
     check.usage = "tfperf check [-h] [-v] [--json] TRACE --max-METRIC VALUE ..."
     check.add_argument("traces", type=Path, nargs=1, metavar="TRACE", help=TRACES)
-    add_output(check, "what passed")
+    add_output(check, "checks that passed")
+
+
+def _add_padding(commands: Any) -> None:
     padding = add_command(
         commands,
         "padding",
         _padding,
-        "what the padding of tiled layouts costs on a TPU",
-        "Say how much of a TPU's memory and matrix-unit work is padding: measured where the HLO was compiled for a TPU, else predicted. "
-        "Exit status 2 if the file cannot be read, 3 if the answer is unknown.",
+        "show the cost of padding on a TPU",
+        (
+            "Show the share of a TPU's memory and matrix-unit work that is padding: measured where "
+            "the HLO was compiled for a TPU, else predicted. Exit status 2 if the file cannot be "
+            "read, 3 if the answer is unknown."
+        ),
         "step.hlo --tpu v6e",
     )
     padding.add_argument(
         "file",
         type=Path,
         metavar="FILE",
-        help=f"HLO text (.hlo, .txt); or a trace, its first host: {TRACES}",
+        help=f"HLO text (.hlo, .txt), or a trace, whose first host is taken: {TRACES}",
     )
     padding.add_argument(
         "--tpu",
         metavar="NAME",
-        help="the generation to predict for: v2 v3 v4 v5e v5p v6e v7x (default: v5e)",
+        help="generation to predict for: v2 v3 v4 v5e v5p v6e v7x (default: v5e)",
     )
     add_output(padding, "sizes that do not suit a GPU's tensor cores, and all rows of tables")
+
+
+def _add_export(commands: Any) -> None:
     export = add_command(
         commands,
         "export",
         _export,
-        "a trace for Perfetto's UI or chrome://tracing, or its HLO as text or a picture",
-        "Write a trace as Chrome's trace JSON (.json, .json.gz) or in Perfetto's format (.perfetto-trace, .pftrace), "
-        "with the steps as a track of their own. Or write the optimised HLO of the executables that its steps ran: all as text (.txt), "
-        "or the largest as a graph (.dot) or a picture (.svg, which needs Graphviz). Exit status 2 if that cannot be done.",
+        "write a trace for Perfetto's UI or chrome://tracing, or its HLO as text or a picture",
+        (
+            "Write a trace as Chrome's trace JSON (.json, .json.gz) or in Perfetto's format "
+            "(.perfetto-trace, .pftrace), with a track for the steps. Or write the optimised HLO "
+            "of the executables that its steps ran: all as text (.txt), or the largest as a graph "
+            "(.dot) or a picture (.svg, which needs Graphviz). Exit status 2 on failure."
+        ),
         "logdir/ -o trace.perfetto-trace",
     )
     export.add_argument(
         "trace",
         type=Path,
         metavar="TRACE",
-        help=f"{TRACES}, all its hosts; HLO is that of the first host",
+        help=f"{TRACES}, with all its hosts; HLO is that of the first host",
     )
     export.add_argument(
         "-o",
@@ -104,12 +136,12 @@ def add_commands(commands: Any) -> None:
         type=Path,
         required=True,
         metavar="FILE",
-        help="the file to write; its ending says as what",
+        help="file to write; its ending tells the format",
     )
     export.add_argument(
         "--module",
         metavar="NAME",
-        help="of HLO only the executable of this name: step, or step(12)",
+        help="write only the HLO of the executable of this name: step, or step(12)",
     )
 
 
@@ -122,15 +154,13 @@ def _analyze(options: argparse.Namespace, rest: Sequence[str]) -> int:
             if options.json
             else "\n\n".join(fitted(render_profile, profile, options) for profile in profiles)
         )
-    return _told(errors) or GOOD
+    return _report_errors(errors) or GOOD
 
 
 def _check(options: argparse.Namespace, rest: Sequence[str]) -> int:
     wanted = Wanted.read(_pairs(rest))
     if others := sorted({*wanted.given} & {*argument_names({})} - {"target_step_time"}):
-        raise LimitError(
-            f"{others[0]} is no limit: it says how pytest profiles, and this trace is there"
-        )
+        raise LimitError(f"{others[0]} is not a limit: it tells pytest how to profile")
     if not wanted.limits:
         raise LimitError(
             "no limit to check; give some, as in tfperf check TRACE --max-input-bound 5%"
@@ -148,11 +178,11 @@ def _check(options: argparse.Namespace, rest: Sequence[str]) -> int:
         shown = [check for check in checks if options.verbose or check.verdict in BROKEN]
         lines = (f"{where[check.profile]}{check.verdict.value}: {check.message}" for check in shown)
         print(wrapped("\n".join(lines), width()) or "PASS")
-    return _told(errors) or status_of(checks)
+    return _report_errors(errors) or status_of(checks)
 
 
-def _told(errors: Sequence[TraceError]) -> int:
-    """Say what could not be read; the exit status for that, 0 if there is nothing."""
+def _report_errors(errors: Sequence[TraceError]) -> int:
+    """Print the errors to stderr, and return their exit status: 0 without any."""
     for error in errors:
         print(f"tfperf: {error}", file=sys.stderr)
     return USAGE if errors else GOOD
@@ -166,13 +196,13 @@ def _export(options: argparse.Namespace, rest: Sequence[str]) -> int:
     if shows_hlo(options.output):
         return _export_hlo(options)
     if options.module is not None:
-        raise ExportError(f"{options.output}: --module is for HLO, which .txt, .dot and .svg are")
+        raise ExportError(f"{options.output}: --module needs an HLO format: .txt, .dot or .svg")
     export_traces(find_traces(options.trace), options.output)
     return GOOD
 
 
 def _export_hlo(options: argparse.Namespace) -> int:
-    """The executables of a trace, or the one that is asked for; what a picture leaves out is said."""
+    """Write the executables of a trace, or one of them; name those that a picture leaves out."""
     from pytest_tfperf.analysis.xla.programs import pick, programs_of_run
     from pytest_tfperf.export.formats import export_hlo
     from pytest_tfperf.trace.logdir import find_traces
@@ -182,7 +212,7 @@ def _export_hlo(options: argparse.Namespace) -> int:
     export_hlo([program.module for program in programs], options.output)
     if programs[0].runs is None and options.module is None:
         print(
-            "tfperf: no step ran an executable; what is written is alive all the same",
+            "tfperf: no step ran an executable; the loaded executables were written",
             file=sys.stderr,
         )
     if len(programs) > 1 and options.output.suffix.lower() != ".txt":
@@ -206,7 +236,12 @@ def _padding(options: argparse.Namespace, rest: Sequence[str]) -> int:
 def _profiles_of(
     paths: Iterable[Path], target_step_time_s: float | None = None
 ) -> tuple[list[Profile], list[TraceError]]:
-    """The profile of each trace, those of one logdir being the hosts of a job; and why others have none."""
+    """
+    Analyse traces; those of one logdir are the hosts of a job.
+
+    Returns:
+        The profiles, and an error for each trace without one.
+    """
     from pytest_tfperf.analysis.multi_host import profiles_of_job  # numpy: not for tfperf show
     from pytest_tfperf.trace.logdir import find_traces
 
@@ -223,7 +258,7 @@ def _profiles_of(
 
 
 def _pairs(rest: Sequence[str]) -> dict[str, str]:
-    """Limits from `--max-input-bound 5%` or `--max-input-bound=5%`."""
+    """Read limits from `--max-input-bound 5%` or `--max-input-bound=5%`."""
     words = [
         part for word in rest for part in (word.split("=", 1) if word.startswith("--") else [word])
     ]
@@ -231,7 +266,7 @@ def _pairs(rest: Sequence[str]) -> dict[str, str]:
     wrong = next((name for name in names if not name.startswith("--")), None)
     if wrong is not None or len(names) != len(values):
         raise LimitError(
-            f"{wrong or names[-1]} is no limit with a value, as in --max-input-bound 5%"
+            f"{wrong or names[-1]} is not a limit with a value, as in --max-input-bound 5%"
         )
     return {
         name.removeprefix("--").replace("-", "_"): value

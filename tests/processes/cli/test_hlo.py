@@ -65,7 +65,7 @@ def test_one_module_can_be_asked_for(two, tmp_path, capsys):
         in capsys.readouterr().err
     )
     assert main(["export", two, "-o", str(tmp_path / "b.json"), "--module", "small"]) == 2
-    assert "--module is for HLO" in capsys.readouterr().err
+    assert "--module needs an HLO format" in capsys.readouterr().err
     assert not list(tmp_path.glob("b.*"))
 
 

@@ -239,6 +239,6 @@ def test_what_says_how_pytest_profiles_is_no_limit_of_a_trace(name, capsys):
     value = {"tpu": "v5e"}.get(name, "5")
     assert main(["check", "trace.xplane.pb", "--max-retraces", "0", f"--{name}", value]) == 2
     assert (
-        f"{name.replace('-', '_')} is no limit: it says how pytest profiles"
+        f"{name.replace('-', '_')} is not a limit: it tells pytest how to profile"
         in capsys.readouterr().err
     )

@@ -148,7 +148,7 @@ def test_nothing_that_counts_is_unknown_and_status_3(file, capsys):
             "no HLO at all",
             "a.hlo:1: not HLO text, which begins with a line 'HloModule …': 'no HLO at all'",
         ),
-        ("", "a.hlo is empty: it takes HLO text"),
+        ("", "a.hlo is empty; give HLO text"),
     ],
     ids=["layout", "type", "size", "words", "empty"],
 )
@@ -233,7 +233,7 @@ def test_the_generation_is_that_of_the_trace_if_it_says_so(tmp_path, capsys, dev
     )
     profile, status = printed(capsys, str(path), "--tpu", "v6e")
     assert (status, profile["metrics"]["padding_overhead"]["detail"]["tpu"]) == (0, tpu)
-    assert any("does not say which generation" in note for note in profile["notes"]) == noted
+    assert any("does not name its TPU generation" in note for note in profile["notes"]) == noted
     assert profile["metrics"]["padding_overhead"]["detail"]["padding"] == (
         "predicted" if noted else "estimated"
     )
