@@ -18,16 +18,16 @@ from pytest_tfperf.values import Unknown
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Depth:
-    """How thoroughly a step is inspected."""
+    """Extent of the inspection of a step."""
 
     hlo: int | None
-    """Nodes of the largest step that is lowered; None for any size."""
+    """Most nodes of a step that is lowered, None for any number."""
     graphs: int | None
-    """Nodes of the largest step whose graphs are made; None for any size."""
+    """Most nodes of a step whose graphs are made, None for any number."""
     optimizers: bool = False
-    """True if somebody asks what each Grappler pass did."""
+    """Whether the Grappler ablation was requested."""
     op_guide: bool = False
-    """True if somebody asks for the ops, also those of a large step."""
+    """Whether the ops were requested, also those of a large step."""
 
 
 class StepInspection:
@@ -43,14 +43,14 @@ class StepInspection:
         ended: str | None = None,
     ) -> None:
         """
-        Inspect nothing yet.
+        Store the inputs of the inspection.
 
         Args:
             calls: The functions that the traced steps called.
             probe: The record of the step after them.
             workload: Inputs and batch size of the steps.
             max_seconds: Time limit of lowering.
-            depth: How thoroughly to inspect.
+            depth: Extent of the inspection.
             ended: The reason why there are no traced steps, if there are none.
         """
         self.calls, self.depth = calls, depth

@@ -26,12 +26,12 @@ class Executables:
 
     @property
     def watched(self) -> bool:
-        """Whether the first step has ended."""
+        """True if the first step has ended."""
         return self._first is not None
 
     @property
     def outside_steps(self) -> bool:
-        """Whether executables compiled now do not count."""
+        """True if executables compiled now do not count."""
         return self._before_outside is not None
 
     def begin(self, cold: Trace) -> None:

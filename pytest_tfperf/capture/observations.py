@@ -1,4 +1,4 @@
-"""What the windows of one profile have seen, and the recording that it becomes."""
+"""The observations of a profile's windows, and the recording that they become."""
 
 from __future__ import annotations
 
@@ -12,17 +12,13 @@ from pytest_tfperf.capture.elements import Elements
 from pytest_tfperf.capture.inspection import Depth, StepInspection
 from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.step_calls import Calls
-from pytest_tfperf.recording import Recording
+from pytest_tfperf.recording import Batches, Recording
 from pytest_tfperf.values import Unknown
 
 
 @dataclass(slots=True)
 class Observations:
-    """
-    The fields are those of a `Recording`; `calls` were made, and `elements` consumed, in the steps of the trace.
-
-    `conditions` are notes on what the machine did besides in the timed window.
-    """
+    """Observations of one profile; `Recording` explains the fields of the same names."""
 
     first_step_s: float | Unknown | None = None
     blocks: list[tuple[float, int]] = field(default_factory=list)
@@ -32,24 +28,28 @@ class Observations:
     cold: Path | None = None
     trace: Path | None = None
     calls: Calls = field(default_factory=lambda: Calls(why="nothing was traced"))
+    """Functions called in the steps of the trace."""
     probe: Probe = field(default_factory=Probe)
+    """Record of the probe's step."""
     elements: Elements = field(default_factory=Elements)
+    """Elements consumed in the steps of the trace."""
     settled: bool = True
     instrumented: bool = False
     ended: str | None = None
     notes: list[str] = field(default_factory=list)
     conditions: list[str] = field(default_factory=list)
+    """Remarks on interference in the timed window."""
 
     def inspection(
         self, workload: Mapping[str, Any], max_seconds: float, depth: Depth
     ) -> StepInspection:
         """
-        Return what inspects the code of the steps, of a profile that has ended.
+        Return an inspection of the steps' code, for a profile that has ended.
 
         Args:
             workload: Inputs and batch size of the steps.
             max_seconds: Time limit of lowering.
-            depth: How thoroughly to inspect.
+            depth: Extent of the inspection.
         """
         ended = None if self.trace else self.ended
         return StepInspection(self.calls, self.probe, workload, max_seconds, depth, ended)
@@ -63,12 +63,6 @@ class Observations:
             workload: Inputs and batch size of the steps.
             others: Further fields of the recording.
         """
-        elements = self.elements
-        batches = (
-            Unknown(elements.why)
-            if elements.why
-            else batches_seen(elements.kept, elements.data, elements.sampled)
-        )
         graph_notes = self.probe.calls.notes(self.calls)
         return Recording(
             name=name,
@@ -82,10 +76,16 @@ class Observations:
             eager=tuple(
                 (op_type, line, count) for (op_type, line), count in self.probe.eager.items()
             ),
-            batches=batches,
+            batches=self._batches(),
             settled=self.settled,
             instrumented=self.instrumented,
             ended=self.ended,
             notes=tuple(dict.fromkeys((*self.notes, *self.conditions, *graph_notes))),
             **others,
         )
+
+    def _batches(self) -> Batches | Unknown:
+        elements = self.elements
+        if elements.why:
+            return Unknown(elements.why)
+        return batches_seen(elements.kept, elements.data, elements.sampled)

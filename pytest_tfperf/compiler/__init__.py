@@ -1,1 +1,1 @@
-"""What TensorFlow's compilers did while the steps ran."""
+"""Read functions, graphs and HLO of a step from TensorFlow's runtime and compilers."""

@@ -83,7 +83,7 @@ def optimizers_left_out(
 
     Args:
         functions: Each function, and how often a step calls it.
-        asked: Whether somebody asked for it, so that it may take longer.
+        asked: Whether it was requested, so that it may take longer.
 
     Returns:
         The count under "" with all passes of this process, and under the option of each running

@@ -59,7 +59,7 @@ def op_graph(probe: Probe, asked: bool = True) -> OpGraph | Unknown:
     """
     Return the ops of the functions called in the probe's step, or a reason why they are unknown.
 
-    Each function counts once. A large step has no op graph unless somebody `asked` for it.
+    Each function counts once. A large step has no op graph unless it was `asked` for.
     """
     if probe.why is not None or probe.calls.why is not None:
         return Unknown(str(probe.why or probe.calls.why))

@@ -34,7 +34,14 @@ class Calls:
     _of_step: list[Any] = field(default_factory=list)
 
     def add(self, function: Any, tensors: Any, captured: Any) -> None:
-        """Add one call; keep its resources, and the specifications of its other tensors."""
+        """
+        Add one call; keep its resources, and the specifications of its other tensors.
+
+        Args:
+            function: The concrete function.
+            tensors: Its arguments.
+            captured: The tensors that it captures.
+        """
         key = (id(function), *(tuple(tensor.shape) for tensor in tensors))
         if key not in self.functions:
             args = (*tensors, *captured)

@@ -34,7 +34,7 @@ Optimized = tuple[Function, Any, int]
 
 @dataclass(frozen=True, slots=True)
 class InspectedGraph:
-    """The graphs of a step, with what an inspection of Grappler's passes takes besides."""
+    """The graphs of a step, and the functions for an inspection of Grappler's passes."""
 
     graph: StepGraph | Unknown
     """The graphs, or the reason why they are unknown."""
@@ -43,7 +43,7 @@ class InspectedGraph:
 
 
 def step_graph(probe: Probe, max_nodes: int | None = None) -> StepGraph | Unknown:
-    """Return the graphs alone, as `inspect_graph` does."""
+    """Return only the graphs of `inspect_graph`."""
     return inspect_graph(probe, max_nodes).graph
 
 

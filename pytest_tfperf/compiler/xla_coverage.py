@@ -1,4 +1,4 @@
-"""Which ops of a step XLA compiles, which it does not, and why."""
+"""Coverage of a step by XLA: compiled ops, and reasons for the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Padding in batches, of real pipelines and through real loops; the lengths are 3 to 100, 142 elements in all."""
+"""Padding in batches of real pipelines and loops; lengths of 3 to 100, 142 elements in all."""
 
 import keras
 import numpy as np
@@ -54,12 +54,12 @@ def measured(elements, data=None, sampled=False):
         (sequences().ragged_batch(4).map(lambda row: row.to_tensor()), 0.674312),
     ],
 )
-def test_the_padding_of_pipelines(data, share):
+def test_padding_of_pipelines_is_counted(data, share):
     value, _ = measured(data, data)
     assert value.number == pytest.approx(share, abs=1e-6)
 
 
-def test_labels_beside_rows_are_no_rows_whatever_becomes_of_the_structure():
+def test_labels_do_not_count_as_rows_in_any_structure():
     data = sequences().map(lambda row: (row, tf.constant([0], tf.int64))).padded_batch(4)
     for elements in (data, data.map(lambda row, label: {"x": row, "y": label, "z": label[:, 0]})):
         value, rows = measured(elements, elements)
@@ -67,7 +67,7 @@ def test_labels_beside_rows_are_no_rows_whatever_becomes_of_the_structure():
         assert value.number == pytest.approx(0.674312, abs=1e-6)
 
 
-def test_a_ragged_batch_says_what_it_would_be_if_made_dense():
+def test_ragged_batch_shows_its_dense_size():
     value, rows = measured(sequences().ragged_batch(4))
     assert value.detail["if_dense"] == pytest.approx(0.674312, abs=1e-6)
     assert "stays ragged in 2 batches" in value.detail["where"]
@@ -75,13 +75,13 @@ def test_a_ragged_batch_says_what_it_would_be_if_made_dense():
     assert tuple(rows[0][key] for key in keys) == (142, 142, 0.0)
 
 
-def test_ragged_rows_of_ragged_rows_count_their_elements():
+def test_nested_ragged_rows_count_their_elements():
     value, rows = measured([tf.ragged.constant([[[1, 2], [3]], [[4]], []])])
     assert value.detail["if_dense"] == pytest.approx(1 - 4 / 12)  # 3 rows of 2 of 2
     assert rows[0]["real_elements"] == 4
 
 
-def test_buckets_are_suggested_with_what_they_would_leave():
+def test_suggested_buckets_show_their_remaining_padding():
     value, _ = measured(sequences().padded_batch(4), sequences().padded_batch(4))
     assert value.detail["boundaries"] == [10]
     assert value.detail["bucketed"] == pytest.approx(0.1125)
@@ -91,7 +91,7 @@ def test_buckets_are_suggested_with_what_they_would_leave():
     assert "2 lengths of rows" in value.detail["where"]
 
 
-def test_a_pipeline_with_the_suggested_buckets_has_just_that_padding():
+def test_pipeline_with_suggested_buckets_has_the_predicted_padding():
     lengths = np.random.default_rng(3).lognormal(3, 0.8, 320).astype(int) + 1
     rows = tf.data.Dataset.from_tensor_slices(lengths).map(lambda n: tf.range(1, n + 1))
     value, _ = measured(rows.padded_batch(16))
@@ -157,7 +157,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("element", "real"), CASES.values(), ids=CASES)
-def test_what_is_padding(element, real):
+def test_padding_is_recognised(element, real):
     _, rows = measured([element])
     assert sum(row["real_elements"] for row in rows) == real
 
@@ -182,7 +182,7 @@ NOTHING = {
 
 
 @pytest.mark.parametrize("element", NOTHING.values(), ids=NOTHING)
-def test_what_cannot_be_told_is_unknown(element):
+def test_unrecognisable_padding_is_unknown(element):
     value, rows = measured([element])
     assert value.number is None
     assert "no component of the batches shows padding" in value.why
@@ -199,7 +199,7 @@ def test_elements_that_cannot_be_read_are_unknown():
     assert measured([])[0].why == "no batch was traced"
 
 
-def test_what_replicas_get_are_batches_of_their_own():
+def test_parts_of_replicas_count_as_batches():
     distributed = PerReplica((TOKENS, TOKENS[:, :3]))
     value, rows = measured([distributed])
     assert value.detail["n_batches"] == 2
@@ -207,7 +207,7 @@ def test_what_replicas_get_are_batches_of_their_own():
 
 
 @pytest.mark.parametrize(("mebibytes", "kept"), [(0, 20), (1, 20), (16, 4), (48, 1), (100, 1)])
-def test_large_elements_are_kept_few(mebibytes, kept):
+def test_few_large_elements_are_kept(mebibytes, kept):
     element = {
         "a": np.broadcast_to(np.uint8(0), (mebibytes << 20,)),
         "b": tf.constant("x"),
@@ -221,7 +221,7 @@ def step(tokens):
     return tf.reduce_sum(tokens)
 
 
-def test_a_step_is_told_the_padding_that_it_consumed(profile):
+def test_padding_of_a_called_step_is_measured(profile):
     result = profile(step, sequences().padded_batch(4), limits={"max_batch_padding": 0.7})
     assert result.batch_padding == pytest.approx(0.674312, abs=1e-6)
     value = result.value("batch_padding")
@@ -232,7 +232,7 @@ def test_a_step_is_told_the_padding_that_it_consumed(profile):
     assert cells(result.tables["batch_padding"], "component", "type")[0] == ("element", "int64")
 
 
-def test_the_users_own_loop_is_told_too(profile):
+def test_padding_of_the_users_own_loop_is_measured(profile):
     for tokens in profile.steps(TOKENS for _ in range(100)):
         step(tokens)
     assert profile.profile.batch_padding == pytest.approx(9 / 15)
@@ -250,7 +250,7 @@ def embedding():
     return model
 
 
-def test_the_data_of_a_keras_loop_are_looked_at_again(profile):
+def test_data_of_a_keras_loop_are_sampled_again(profile):
     data = sequences().padded_batch(4).map(lambda row: (row, tf.ones([4, 1]))).repeat(30)
     result = profile.fit(embedding(), data, shuffle=False, verbose=0)
     value = result.value("batch_padding")
@@ -259,14 +259,14 @@ def test_the_data_of_a_keras_loop_are_looked_at_again(profile):
     assert "20 batches taken from the same data after the steps" in value.detail["where"]
 
 
-def test_arrays_of_a_keras_loop_are_cut_as_keras_does(profile):
+def test_arrays_of_a_keras_loop_are_sliced_as_in_keras(profile):
     tokens = np.tile(padded(ROWS, 128), (20, 1))
     result = profile.predict(embedding(), tokens, batch_size=4, verbose=0)
     assert result.batch_padding == pytest.approx(0.861328, abs=1e-6)
     assert result.value("batch_padding").detail["n_batches"] == 20
 
 
-def test_a_pydataset_is_indexed_again(profile):
+def test_pydataset_is_indexed_again(profile):
     class Rows(keras.utils.PyDataset):
         def __len__(self):
             return 40
@@ -287,7 +287,7 @@ def call_of(function, *args, **kwargs):
     return KerasCall(bound=function, model=None, method="fit", args=args, kwargs=kwargs)
 
 
-def test_data_that_fail_when_looked_at_again_do_not_fail_the_test():
+def test_data_that_fail_when_sampled_again_do_not_fail_the_test():
     class Broken(keras.utils.PyDataset):
         def __len__(self):
             return 40
@@ -300,7 +300,7 @@ def test_data_that_fail_when_looked_at_again_do_not_fail_the_test():
 
 
 @pytest.mark.parametrize("data", [None, 3, object(), [1, [2]], {"a": 2}])
-def test_data_that_are_no_arrays_are_not_looked_at_again(data):
+def test_data_that_are_not_arrays_are_not_sampled_again(data):
     elements = sample_again(call_of(lambda *args, **kwargs: None, x=data))
     assert "cannot be sampled again" in elements.why
 
@@ -319,7 +319,7 @@ def test_the_sample_ends_after_a_second(monkeypatch):
     assert len(elements.kept) == 5
 
 
-def test_images_of_a_keras_loop_are_not_drawn_again(profile):
+def test_images_of_a_keras_loop_are_not_sampled_again(profile):
     drawn = []
 
     def draw():

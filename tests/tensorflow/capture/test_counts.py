@@ -1,4 +1,4 @@
-"""Values of real TensorFlow against counting by hand."""
+"""Values of real TensorFlow steps against counts by hand."""
 
 import itertools
 import subprocess
@@ -114,7 +114,7 @@ def test_keras_fit_launches_one_executable_a_batch_with_jit_and_none_without(
     assert len(result.steps) == 6
 
 
-def test_a_custom_loop_gives_the_same_as_a_call(profile):
+def test_custom_loop_has_the_values_of_a_call(profile):
     w = weight()
     step = tf.function(lambda x: tf.reduce_sum(tf.matmul(x, w)), jit_compile=True)
     n_turns = 0
@@ -142,7 +142,7 @@ def busy(seconds):
     return produce
 
 
-def test_a_step_that_loops_inside_the_graph_counts_its_waits(profile):
+def test_waits_of_a_loop_inside_the_graph_are_counted(profile):
     data = tf.data.Dataset.range(10**6).map(
         lambda x: tf.ensure_shape(tf.numpy_function(busy(0.004), [x], tf.int64), ())
     )
@@ -186,7 +186,7 @@ def test_python_in_the_step_is_host_overhead(profile):
     assert result.input_bound < 0.05
 
 
-def test_variables_created_in_the_first_call_are_no_retrace(profile):
+def test_variables_created_in_the_first_call_do_not_count_as_a_retrace(profile):
     made = []
 
     @tf.function
@@ -244,7 +244,7 @@ def test_throughput_is_the_batch_over_the_step_time(profile):
 
 
 @pytest.mark.parametrize("offset", range(3))
-def test_the_graphs_are_those_of_the_most_common_step_wherever_the_probe_falls(profile, offset):
+def test_graphs_are_those_of_the_most_common_step(profile, offset):
     small, large = (
         tf.function(lambda x: tf.tanh(x) * 2),
         tf.function(lambda x: tf.tanh(tf.tanh(x) * 2) * 2),
@@ -262,7 +262,7 @@ def test_the_graphs_are_those_of_the_most_common_step_wherever_the_probe_falls(p
     )
 
 
-def test_what_ends_while_another_probe_is_tried_has_the_graphs_of_the_first(profile):
+def test_loop_that_ends_during_another_probe_keeps_the_first_graphs(profile):
     small, large = (
         tf.function(lambda x: tf.tanh(x) * 2),
         tf.function(lambda x: tf.tanh(tf.tanh(x) * 2) * 2),
@@ -277,13 +277,13 @@ def test_what_ends_while_another_probe_is_tried_has_the_graphs_of_the_first(prof
     assert any(note.startswith("6 of 6 traced steps") for note in result.notes)
 
 
-def test_eager_ops_that_take_tensorflow_s_slow_path_are_named_as_others(profile):
+def test_eager_ops_on_the_slow_path_are_named_like_others(profile):
     weight = keras.Variable(np.ones((8, 8), "float32"))
     result = profile(lambda x: tf.reduce_sum(weight) + tf.reduce_sum(x), DATA)
     assert cells(result.tables["outside_xla"], "type") == ["Sum", "AddV2"]
 
 
-def test_what_an_iterator_runs_eagerly_is_not_outside_xla(profile):
+def test_eager_ops_of_an_iterator_are_not_outside_xla(profile):
     class Batches:
         def __iter__(self):
             return (tf.tanh(element) for element in DATA)
@@ -295,7 +295,7 @@ def test_what_an_iterator_runs_eagerly_is_not_outside_xla(profile):
 @pytest.mark.parametrize(
     "limits", [{"max_graph_ops": 9}, {"min_graph_reduction": 0}, {"min_xla_coverage": 0}]
 )
-def test_graphs_of_large_steps_are_looked_at_where_a_limit_needs_them(profile, monkeypatch, limits):
+def test_graphs_of_large_steps_are_analysed_if_a_limit_needs_them(profile, monkeypatch, limits):
     monkeypatch.setattr(profiles, "UNASKED_GRAPH_NODES", 2)
     step = tf.function(lambda x: tf.tanh(x) * 2)
     assert "asks for it" in profile(step, DATA, limits={"max_retraces": 0}).value("graph_ops").why

@@ -1,4 +1,4 @@
-"""Keras loops: one call with the user's own arguments, and everything as it was afterwards."""
+"""Keras loops: one call with the user's own arguments, and everything restored afterwards."""
 
 from dataclasses import replace
 
@@ -51,7 +51,7 @@ class Recorder(keras.callbacks.Callback):
         self.calls.append(("over", None))
 
 
-def test_fit_returns_what_keras_returns_and_user_callbacks_see_all_of_it(profile):
+def test_fit_returns_the_result_of_keras_and_runs_user_callbacks(profile):
     recorder, before = Recorder(), hooks()
     result = profile.fit(model_of(), X, Y, batch_size=8, epochs=40, verbose=0, callbacks=[recorder])
     assert isinstance(result.result, keras.callbacks.History)
@@ -67,7 +67,7 @@ def test_fit_returns_what_keras_returns_and_user_callbacks_see_all_of_it(profile
     assert hooks() == before
 
 
-def test_hooks_are_put_back_when_the_loop_raises(profile):
+def test_hooks_are_restored_when_the_loop_raises(profile):
     before = hooks()
 
     class Bad(keras.callbacks.Callback):
@@ -83,7 +83,7 @@ def test_hooks_are_put_back_when_the_loop_raises(profile):
     )
 
 
-def test_a_validation_inside_fit_is_no_step_and_its_executables_are_not_counted(profile):
+def test_validation_inside_fit_counts_neither_steps_nor_executables(profile):
     model = model_of(jit_compile=True)
     result = profile.fit(
         model, X, Y, batch_size=8, epochs=9, verbose=0, validation_data=(X[:24], Y[:24])
@@ -93,7 +93,7 @@ def test_a_validation_inside_fit_is_no_step_and_its_executables_are_not_counted(
     assert "val_loss" in result.result.history
 
 
-def test_a_partial_last_batch_compiles_once_more_wherever_it_falls(profile):
+def test_partial_last_batch_compiles_once_more(profile):
     model = model_of(jit_compile=True)
     result = profile.fit(model, X[:60], Y[:60], batch_size=8, epochs=9, verbose=0)
     assert result.xla_compiles == 1
@@ -163,7 +163,7 @@ def test_the_workload_of_arrays_and_of_datasets(profile):
     }
 
 
-def test_a_callback_that_runs_the_profiler_is_refused_by_name(profile):
+def test_callback_that_runs_the_profiler_is_refused_by_name(profile):
     class Profiling(keras.callbacks.TensorBoard):
         """As TensorBoard(profile_batch=3) is, without the tensorboard package that it asks for."""
 
@@ -180,12 +180,12 @@ def test_a_callback_that_runs_the_profiler_is_refused_by_name(profile):
     )
 
 
-def test_a_loop_without_batches_says_so(profile):
+def test_loop_without_batches_is_an_error(profile):
     with pytest.raises(CaptureError, match="fit ran no batch"):
         profile.fit(model_of(), X, Y, epochs=0, verbose=0)
 
 
-def test_restored_models_and_optimizers_are_as_before(profile):
+def test_models_and_optimizers_are_restored(profile):
     model = keras.Sequential(
         [
             keras.Input((3,)),
@@ -209,7 +209,7 @@ def test_restore_needs_a_built_model(profile):
         profile.fit(model_of(), X, Y, verbose=0, restore=model_of())
 
 
-def test_more_batches_than_the_windows_need_leave_the_traced_window_its_own(profile):
+def test_traced_window_has_its_own_batches_with_long_data(profile):
     for n_batches in (22, 23, 40, 120):
         x, y = np.ones((2 * n_batches, 3), "float32"), np.ones((2 * n_batches, 1), "float32")
         profiler = type(profile)(
@@ -221,7 +221,7 @@ def test_more_batches_than_the_windows_need_leave_the_traced_window_its_own(prof
         profiler.close()
 
 
-def test_a_smaller_last_execution_counts_the_batches_that_it_has(profile):
+def test_smaller_last_execution_counts_its_own_batches(profile):
     model = model_of(jit_compile=True, steps_per_execution=4)
     result = profile.fit(
         model, X[:36], Y[:36], batch_size=6, epochs=30, verbose=0
@@ -229,12 +229,12 @@ def test_a_smaller_last_execution_counts_the_batches_that_it_has(profile):
     assert (result.value("xla_launches").low(), result.value("xla_launches").high()) == (1, 1)
 
 
-def test_throughput_is_of_the_examples_that_the_batches_have(profile):
+def test_throughput_counts_the_examples_in_the_batches(profile):
     result = profile.fit(model_of(), X[:40], Y[:40], batch_size=32, epochs=40, verbose=0)
     assert result.throughput * result.step_time == pytest.approx(20)  # 32 and 8
 
 
-def test_an_evaluation_within_a_batch_s_end_is_part_of_the_step(profile):
+def test_evaluation_in_a_batch_end_callback_is_part_of_the_step(profile):
     class Evaluating(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
             if batch % 2:
@@ -248,7 +248,7 @@ def test_an_evaluation_within_a_batch_s_end_is_part_of_the_step(profile):
     assert numbers == list(range(numbers[0], numbers[0] + 6))
 
 
-def test_a_pydataset_s_batch_is_part_of_the_workload(profile):
+def test_batch_of_a_pydataset_is_part_of_the_workload(profile):
     class Batches(keras.utils.PyDataset):
         def __len__(self):
             return 100
@@ -262,7 +262,7 @@ def test_a_pydataset_s_batch_is_part_of_the_workload(profile):
 
 
 @pytest.mark.parametrize("n_batches", [1, 2, 3, 4])
-def test_a_loop_of_few_batches_says_what_its_windows_lacked(profile, n_batches):
+def test_loop_of_few_batches_names_the_incomplete_windows(profile, n_batches):
     x, y = np.ones((2 * n_batches, 3), "float32"), np.ones((2 * n_batches, 1), "float32")
     result = profile.evaluate(model_of(), x, y, batch_size=2, verbose=0)
     assert result.value("first_step_time").number

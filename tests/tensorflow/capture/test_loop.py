@@ -1,4 +1,4 @@
-"""Calls of a step, and loops of the user's own."""
+"""Calls of a step, and the user's own loops."""
 
 import pytest
 import tensorflow as tf
@@ -23,7 +23,7 @@ step = tf.function(lambda x: tf.reduce_sum(x))
         (lambda batch: seen.append(1), DATA, "auto", 1),
     ],
 )
-def test_an_element_is_taken_as_the_signature_says(profile, function, data, unpack, taken):
+def test_elements_are_passed_by_the_signature_of_the_step(profile, function, data, unpack, taken):
     seen.clear()
     profile(function, data, unpack=unpack)
     assert set(seen) == {taken}
@@ -32,13 +32,13 @@ def test_an_element_is_taken_as_the_signature_says(profile, function, data, unpa
 seen = []
 
 
-def test_a_tf_function_s_own_signature_is_read(profile):
+def test_signature_of_a_tf_function_is_read(profile):
     profile(tf.function(lambda x, y: x + y), PAIRS)
     assert profile.profile.workload["inputs"] == ["float32[3]", "float32[3]"]
 
 
 @pytest.mark.parametrize("function", [lambda x, y, z: 0, lambda *batch: 0, lambda: 0])
-def test_a_signature_that_fits_neither_reading_names_both(profile, function):
+def test_error_for_an_unfitting_signature_names_both_ways(profile, function):
     with pytest.raises(
         TypeError,
         match="with the whole element it would need 1, with the unpacked element 2",
@@ -46,7 +46,7 @@ def test_a_signature_that_fits_neither_reading_names_both(profile, function):
         profile(function, PAIRS)
 
 
-def test_unpacking_what_is_no_tuple_is_refused(profile):
+def test_unpacking_an_element_that_is_not_a_tuple_is_refused(profile):
     with pytest.raises(TypeError, match="unpack=True, but the data give"):
         profile(step, DATA, unpack=True)
 
@@ -72,7 +72,7 @@ def test_empty_data_are_an_error(profile, data):
         profile(step, data)
 
 
-def test_a_one_shot_generator_says_how_many_steps_were_seen(profile):
+def test_error_for_a_short_generator_counts_its_steps(profile):
     with pytest.raises(
         CaptureError,
         match="the data ended after 7 steps and cannot be iterated again; the windows need 22",
@@ -83,7 +83,7 @@ def test_a_one_shot_generator_says_how_many_steps_were_seen(profile):
             step(batch)
 
 
-def test_a_one_shot_generator_that_is_long_enough_is_fine(profile):
+def test_long_one_shot_generator_is_accepted(profile):
     assert profile(step, (DATA[0] for _ in range(22))).value("retraces").detail["n_epoch_ends"] == 0
 
 
@@ -96,7 +96,7 @@ def test_short_data_start_over_and_epochs_are_counted(profile):
 @pytest.mark.parametrize(
     "at", [1, 3, 10, 20, 22], ids=["first", "warm-up", "timed", "traced", "last"]
 )
-def test_what_a_step_raises_arrives_unchanged_and_the_next_profile_works(profile, at):
+def test_error_of_a_step_is_unchanged_and_the_next_profile_works(profile, at):
     calls = iter(range(1, 100))
     mine = KeyError("mine")
 
@@ -120,7 +120,7 @@ def test_an_exception_in_the_user_s_own_loop_leaves_the_profiler_free(profile):
     assert profile(step, DATA, name="next").retraces == 0
 
 
-def test_a_break_out_of_the_loop_leaves_unknown_metrics_that_say_so(profile):
+def test_break_out_of_the_loop_leaves_unknown_metrics(profile):
     fresh = tf.function(lambda x: x * 5)
     for number, batch in enumerate(profile.steps(DATA)):
         if number == 5:
@@ -146,7 +146,7 @@ def test_names_are_needed_from_the_second_profile_on_and_unique(profile):
     assert list(profile.profiles) == ["", "a"]
 
 
-def test_nothing_profiled_yet_says_so(profile):
+def test_access_before_any_profile_is_an_error(profile):
     with pytest.raises(CaptureError, match="nothing has been profiled yet"):
         profile.profile  # noqa: B018
 
@@ -205,7 +205,7 @@ def test_profiles_cannot_be_nested(profile):
     assert profile(step, DATA, name="next").retraces == 0
 
 
-def test_a_trace_without_a_bracketed_step_says_how_to_bracket_one(profile):
+def test_trace_without_a_bracketed_step_explains_how_to_mark_one(profile):
     with pytest.raises(CaptureError, match=r"bracket each in `with t.step\(\):`"), profile.trace():
         pass
 
@@ -223,7 +223,7 @@ def test_single_elements_for_a_step_of_two_parameters_are_refused(profile):
         profile(lambda x, y: 0, DATA)
 
 
-def test_what_an_iterator_of_the_loop_does_eagerly_is_not_the_step_s(profile):
+def test_eager_ops_of_the_loop_iterator_do_not_count(profile):
     class Batches:
         def __iter__(self):
             for _ in range(40):
@@ -232,7 +232,7 @@ def test_what_an_iterator_of_the_loop_does_eagerly_is_not_the_step_s(profile):
     assert profile(step, Batches()).eager_ops == 0
 
 
-def test_sizes_that_the_data_leave_open_are_open_in_the_workload(profile):
+def test_open_sizes_of_the_data_are_open_in_the_workload(profile):
     data = tf.data.Dataset.range(1, 200).map(lambda n: tf.ones((n % 3 + 1,))).padded_batch(4)
     assert profile(tf.reduce_sum, data, name="padded").workload["inputs"] == ["float32[4,?]"]
     fixed = tf.data.Dataset.range(200).map(lambda n: tf.ones((3,))).batch(4)

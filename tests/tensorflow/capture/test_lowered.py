@@ -74,13 +74,13 @@ def training(batch, name="f32"):
     return sorted(forward(batch, name) + gradients)
 
 
-def test_calls_of_a_step(profile, recordings):
+def test_called_step_is_lowered(profile, recordings):
     profile(step, DATA)
     assert of_step(recordings[0].code.lowered) == ONCE
     assert not isinstance(recordings[0].code.lowered, Unknown)
 
 
-def test_a_loop_of_the_user_s_own_and_a_second_profile(profile, recordings):
+def test_own_loop_and_a_second_profile_are_lowered(profile, recordings):
     for batch in profile.steps(DATA):
         step(batch)
     for batch in profile.steps(DATA, name="second"):
@@ -91,12 +91,12 @@ def test_a_loop_of_the_user_s_own_and_a_second_profile(profile, recordings):
     ]
 
 
-def test_calls_that_hold_several_steps(profile, recordings):
+def test_call_of_several_steps_is_divided_by_them(profile, recordings):
     profile(lambda x: [step(x), step(x), step(x)], DATA, steps_per_call=3)
     assert of_step(recordings[0].code.lowered) == ONCE
 
 
-def test_an_iterator_in_the_function_of_a_step(profile, recordings):
+def test_function_with_an_iterator_is_lowered(profile, recordings):
     elements = iter(tf.data.Dataset.from_tensors(tf.ones(4)).repeat().batch(3, drop_remainder=True))
     profile(tf.function(lambda: next(elements) @ W))
     assert of_step(recordings[0].code.lowered) == ONCE
@@ -104,7 +104,7 @@ def test_an_iterator_in_the_function_of_a_step(profile, recordings):
 
 @pytest.mark.parametrize("jit", [False, True])
 @pytest.mark.parametrize(("dtype", "name"), [("float32", "f32"), ("mixed_bfloat16", "bf16")])
-def test_keras_fit_in_its_precision(short, recordings, jit, dtype, name):
+def test_keras_fit_is_lowered_in_its_precision(short, recordings, jit, dtype, name):
     model = model_of(dtype, jit_compile=jit)
     short.fit(model, X[:40], Y[:40], batch_size=8, verbose=0)
     assert of_step(recordings[0].code.lowered) == [(training(8, name), 1)]
@@ -128,7 +128,7 @@ def test_an_execution_of_several_batches_counts_for_one_step(short, recordings, 
 
 
 @pytest.mark.parametrize("method", ["evaluate", "predict"])
-def test_keras_loops_without_training(short, recordings, method):
+def test_keras_loops_without_training_are_lowered(short, recordings, method):
     getattr(short, method)(
         model_of(), X[:48], *([Y[:48]] if method == "evaluate" else []), batch_size=8, verbose=0
     )
@@ -137,7 +137,7 @@ def test_keras_loops_without_training(short, recordings, method):
 
 @pytest.mark.filterwarnings("ignore:Your input ran out of data")
 @pytest.mark.parametrize("per_execution", [1, 2])
-def test_the_end_of_data_of_unknown_length_is_no_step(short, recordings, per_execution):
+def test_end_of_data_of_unknown_length_does_not_count_as_a_step(short, recordings, per_execution):
     data = tf.data.Dataset.from_tensor_slices((X[:6], Y[:6])).batch(2).filter(lambda x, y: True)
     short.fit(model_of(steps_per_execution=per_execution), data, epochs=6, verbose=0, shuffle=False)
     assert (
@@ -182,7 +182,7 @@ def test_a_map_after_the_batch_changes_what_a_step_computes(short, recordings, c
         assert of_step(recordings[0].code.lowered) == [(training(batch), 1)]
 
 
-def test_validation_between_epochs_is_not_the_step_s(short, recordings):
+def test_validation_between_epochs_does_not_count(short, recordings):
     short.fit(
         model_of(),
         X[:8],
@@ -195,7 +195,7 @@ def test_validation_between_epochs_is_not_the_step_s(short, recordings):
     assert of_step(recordings[0].code.lowered) == [(training(4), 1)]
 
 
-def test_bracketed_steps(profile, recordings):
+def test_bracketed_steps_are_lowered(profile, recordings):
     step(step(DATA[0]))  # outside
     with profile.trace() as trace:
         for _ in range(3):
@@ -205,21 +205,21 @@ def test_bracketed_steps(profile, recordings):
     assert of_step(recordings[0].code.lowered) == ONCE
 
 
-def test_the_marker_alone(profile, recordings):
+def test_marker_without_fixture_lowers_the_calls(profile, recordings):
     with profile.whole_body():
         for batch in DATA:
             step(batch)
     assert of_step(recordings[0].code.lowered) == ONCE
 
 
-def test_the_marker_alone_around_a_keras_loop(short, recordings):
+def test_marker_without_fixture_lowers_a_keras_loop(short, recordings):
     with short.whole_body():
         model_of().fit(X[:64], Y[:64], batch_size=8, verbose=0)
     assert of_step(recordings[0].code.lowered) == [(training(8), 1)]
     assert ConcreteFunction._call_flat is UNTOUCHED
 
 
-def test_steps_that_a_test_marked_itself_are_not_guessed_at(profile, recordings):
+def test_calls_in_steps_marked_by_the_test_are_unknown(profile, recordings):
     with profile.whole_body():
         for number in range(3):
             with tf.profiler.experimental.Trace("mine", step_num=number, _r=1):
@@ -230,7 +230,7 @@ def test_steps_that_a_test_marked_itself_are_not_guessed_at(profile, recordings)
 @pytest.mark.parametrize(
     "limits", [{"max_flops": 1e9}, {"min_half_precision": 0}, {"min_flops_utilization": 0}]
 )
-def test_large_steps_are_lowered_where_a_limit_needs_it(profile, recordings, monkeypatch, limits):
+def test_large_steps_are_lowered_if_a_limit_needs_it(profile, recordings, monkeypatch, limits):
     monkeypatch.setattr(profiles, "UNASKED_NODES", 2)
     profile(step, DATA, limits={"max_retraces": 0})
     assert "asks for it" in recordings[0].code.lowered.why
@@ -238,7 +238,7 @@ def test_large_steps_are_lowered_where_a_limit_needs_it(profile, recordings, mon
     assert of_step(recordings[1].code.lowered) == ONCE
 
 
-def test_the_marker_alone_and_bracketed_steps_have_the_same_bound(profile, recordings, monkeypatch):
+def test_marker_alone_and_bracketed_steps_have_the_same_bound(profile, recordings, monkeypatch):
     monkeypatch.setattr(profiles, "UNASKED_NODES", 2)
     with profile.trace() as trace, trace.step():
         step(DATA[0])
@@ -248,7 +248,7 @@ def test_the_marker_alone_and_bracketed_steps_have_the_same_bound(profile, recor
     assert of_step(recordings[1].code.lowered) == ONCE
 
 
-def test_steps_that_differ_say_so(profile, recordings):
+def test_different_steps_are_noted(profile, recordings):
     turns = iter(range(1000))
     profile(lambda x: step(x) if next(turns) % 3 else step(step(x)), DATA)
     assert of_step(recordings[0].code.lowered) == ONCE
@@ -266,12 +266,12 @@ def test_steps_that_differ_say_so(profile, recordings):
         (tf.function(lambda x: tf.py_function(lambda a: a, [x], tf.float32)), "EagerPyFunc"),
     ],
 )
-def test_steps_that_cannot_be_lowered_say_why(profile, recordings, run, said):
+def test_steps_that_cannot_be_lowered_have_a_reason(profile, recordings, run, said):
     profile(run, DATA)
     assert said in recordings[0].code.lowered.why
 
 
-def test_windows_that_were_cut_off_before_a_trace_say_so(profile, recordings):
+def test_windows_without_a_trace_have_a_reason(profile, recordings):
     for number, batch in enumerate(profile.steps(DATA)):
         step(batch)
         if number == 5:
@@ -279,9 +279,7 @@ def test_windows_that_were_cut_off_before_a_trace_say_so(profile, recordings):
     assert "was left after 5 steps" in recordings[0].code.lowered.why
 
 
-def test_a_second_round_that_is_cut_off_leaves_the_first_one_s_functions(
-    profile, recordings, monkeypatch
-):
+def test_interrupted_second_round_keeps_functions_of_the_first(profile, recordings, monkeypatch):
     monkeypatch.setattr(profiles, "settling_steps", lambda trace, steps_before: 3)
     for number, batch in enumerate(profile.steps(DATA)):
         if (
@@ -294,7 +292,7 @@ def test_a_second_round_that_is_cut_off_leaves_the_first_one_s_functions(
 
 
 @pytest.mark.parametrize("at", [2, 18, 22])
-def test_an_error_in_any_window_puts_tensorflow_back(profile, recordings, at):
+def test_error_in_any_window_restores_tensorflow(profile, recordings, at):
     calls = iter(range(1, 100))
 
     def failing(x):
@@ -309,7 +307,7 @@ def test_an_error_in_any_window_puts_tensorflow_back(profile, recordings, at):
     assert of_step(recordings[0].code.lowered) == ONCE
 
 
-def test_a_profile_changes_the_model_as_the_loop_alone_does(short, recordings):
+def test_profiled_loop_changes_the_model_like_the_loop_alone(short, recordings):
     plain, profiled = model_of(), model_of()
     profiled.set_weights(plain.get_weights())
     plain.fit(X[:64], Y[:64], batch_size=8, verbose=0, shuffle=False)

@@ -1,4 +1,4 @@
-"""Profiler sessions, and those of others."""
+"""Profiler sessions of the plugin and of the user."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -15,13 +15,13 @@ step = tf.function(lambda x: x + 1)
 DATA = [tf.ones(3)] * 4
 
 
-def test_sessions_of_one_second_have_files_of_their_own(tmp_path):
+def test_sessions_of_one_second_have_separate_files(tmp_path):
     paths = [Session(tmp_path).stop() for _ in range(3)]
     assert len(set(paths)) == 3
     assert all(read_trace(path).hostnames for path in paths)
 
 
-def test_another_session_in_the_process_is_named_and_left_alone(tmp_path, profile):
+def test_session_of_the_user_is_reported_and_not_stopped(tmp_path, profile):
     tf.profiler.experimental.start(str(tmp_path))
     with pytest.raises(
         CaptureError, match="a TensorFlow profiler session is already running in this process"
@@ -32,7 +32,7 @@ def test_another_session_in_the_process_is_named_and_left_alone(tmp_path, profil
     assert profile(step, DATA, name="next").retraces == 0
 
 
-def test_a_session_that_a_test_leaves_running_is_stopped_with_it(tmp_path, profile):
+def test_session_left_running_by_a_test_is_stopped(tmp_path, profile):
     tf.profiler.experimental.start(str(tmp_path))
     profile.close()
     assert not user_session_runs()
@@ -49,7 +49,7 @@ def test_a_native_session_elsewhere_does_not_block_later_ones(tmp_path):
     assert Session(tmp_path).stop().is_file()
 
 
-def test_traces_are_kept_where_xprof_looks_for_them(tmp_path):
+def test_traces_are_kept_where_xprof_finds_them(tmp_path):
     trace = Session(tmp_path).stop()
     for _ in range(2):
         keep_trace(trace, tmp_path / "kept", "")
@@ -58,9 +58,7 @@ def test_traces_are_kept_where_xprof_looks_for_them(tmp_path):
     assert len(list((tmp_path / "kept" / "_a_b").glob("plugins/profile/*/*.xplane.pb"))) == 1
 
 
-def test_processes_that_keep_a_trace_in_the_same_second_have_folders_of_their_own(
-    tmp_path, monkeypatch
-):
+def test_traces_kept_in_the_same_second_have_separate_folders(tmp_path, monkeypatch):
     trace = Session(tmp_path).stop()
     monkeypatch.setattr("time.strftime", lambda _: "2026_01_31_12_00_00")
     with ThreadPoolExecutor(8) as pool:
@@ -69,7 +67,7 @@ def test_processes_that_keep_a_trace_in_the_same_second_have_folders_of_their_ow
     assert all(path.read_bytes() == trace.read_bytes() for path in kept)
 
 
-def test_on_a_full_disk_a_trace_is_kept_as_a_whole_or_not_at_all(tmp_path):
+def test_no_partial_trace_is_kept_on_a_full_disk(tmp_path):
     trace = Session(tmp_path).stop()
     whole = keep_trace(trace, tmp_path / "kept", "")
     with (
@@ -84,7 +82,7 @@ def test_on_a_full_disk_a_trace_is_kept_as_a_whole_or_not_at_all(tmp_path):
     assert whole.read_bytes() == trace.read_bytes()
 
 
-def test_a_captured_trace_cut_anywhere_is_a_trace_error(tmp_path):
+def test_truncated_trace_is_a_trace_error(tmp_path):
     session = Session(tmp_path)
     step(tf.ones(3))
     path = session.stop()

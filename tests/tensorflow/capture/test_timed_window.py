@@ -1,4 +1,4 @@
-"""What is done around the timed blocks of a profile, with real TensorFlow."""
+"""Garbage, conditions and tracing around the timed blocks, with real TensorFlow."""
 
 import gc
 import sys
@@ -12,7 +12,7 @@ DATA = [tf.ones((4,))] * 30
 
 
 @pytest.mark.parametrize("on", [True, False])
-def test_the_collector_is_held_off_in_timed_steps_and_as_it_was_in_all_others(profile, on):
+def test_collector_is_held_off_in_timed_steps_only(profile, on):
     before, usual, held = gc.isenabled(), gc.get_threshold(), []
 
     def step(x):
@@ -30,7 +30,7 @@ def test_the_collector_is_held_off_in_timed_steps_and_as_it_was_in_all_others(pr
     assert not any(held[16:])
 
 
-def test_a_step_that_fails_in_a_block_gives_the_collector_back(profile):
+def test_failing_step_restores_the_collector(profile):
     usual, calls = gc.get_threshold(), []
 
     def step(x):
@@ -45,9 +45,7 @@ def test_a_step_that_fails_in_a_block_gives_the_collector_back(profile):
     assert gc.get_threshold() == usual
 
 
-def test_the_machine_is_read_before_and_after_the_timed_steps_and_what_it_did_is_noted(
-    profile, monkeypatch
-):
+def test_conditions_are_read_around_the_timed_steps_and_noted(profile, monkeypatch):
     calls, readings = [], []
 
     def step(x):
@@ -79,7 +77,7 @@ def test_steps_that_get_slower_block_by_block_are_noted(profile, monkeypatch):
     assert result.value("step_time").detail["n_dropped"] == 0
 
 
-def test_times_taken_while_python_is_traced_are_known_to_be(profile):
+def test_times_under_python_tracing_are_marked_as_instrumented(profile):
     calls = []
 
     def step(x):

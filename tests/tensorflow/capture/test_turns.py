@@ -53,7 +53,7 @@ def coordinated(request):
     profiler.close()
 
 
-def test_what_is_not_timed_comes_first_and_each_answer_asks_for_the_next():
+def test_turn_runs_untimed_calls_first_and_reports_its_time():
     client, blocks = Script(Turn(untimed=1, timed=4), Turn(untimed=2, timed=5)), []
 
     def block(size):
@@ -107,13 +107,13 @@ def test_turns_come_after_the_windows_of_a_profile_and_do_not_count(coordinated)
     )  # after step 0, and before the turns
 
 
-def test_steps_per_call_make_a_call_longer_and_a_turn_is_told_by_step(coordinated):
+def test_turn_times_are_per_step_with_steps_per_call(coordinated):
     profiler, client = coordinated
     profiler(lambda: time.sleep(0.02), steps_per_call=4)  # the load under test: 5 ms a step
     assert min(client.step_times) < 0.02 <= client.said[1].call_s
 
 
-def test_a_keras_loop_says_how_many_calls_it_has_left(coordinated):
+def test_keras_loop_reports_its_remaining_calls(coordinated):
     profiler, client = coordinated
     model = keras.Sequential([keras.layers.Dense(2)])
     model.compile("sgd", "mse")

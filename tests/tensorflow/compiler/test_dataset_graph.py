@@ -1,4 +1,4 @@
-"""padded_batch, wherever in a pipeline it is."""
+"""padded_batch anywhere in a pipeline."""
 
 import numpy as np
 import pytest
@@ -35,11 +35,11 @@ ZERO = [(PaddedComponent("int64", 0, (1,)),)]
         (tf.data.Dataset.zip((rows().padded_batch(2), rows().padded_batch(4))), ZERO * 2),
     ],
 )
-def test_what_a_pipeline_pads(data, expected):
+def test_padded_batch_of_a_pipeline_is_found(data, expected):
     assert padded_batches(data) == expected
 
 
-def test_components_have_values_and_axes_of_their_own():
+def test_components_have_their_own_values_and_axes():
     data = tf.data.Dataset.range(1, 9).map(
         lambda n: {"a": tf.fill([n], "x"), "b": tf.ones([n, 3]), "c": n}
     )
@@ -79,11 +79,11 @@ def test_labels_beside_rows_in_buckets_are_not_padded(to_boundary):
     assert [tuple(component.axes for component in one) for one in found] == [((1,), (), ())]
 
 
-def test_a_distributed_dataset_is_that_which_was_distributed():
+def test_distributed_dataset_is_read_like_its_original():
     strategy = tf.distribute.MirroredStrategy(["CPU:0"])
     assert padded_batches(strategy.experimental_distribute_dataset(rows().padded_batch(4))) == ZERO
 
 
 @pytest.mark.parametrize("data", [None, [1, 2], np.ones(3), iter([]), object()])
-def test_other_data_have_none(data):
+def test_other_data_have_no_padded_batches(data):
     assert padded_batches(data) == []

@@ -1,4 +1,4 @@
-"""The batch of a dataset's elements, read from its stages; what the elements really are is the truth."""
+"""The batch size of a dataset, read from its stages, against its real elements."""
 
 import numpy as np
 import pytest
@@ -52,7 +52,7 @@ def by_numpy(x, y):
         "batch twice",
     ],
 )
-def test_it_is_the_first_size_of_the_elements(data):
+def test_batch_size_is_the_first_size_of_the_elements(data):
     assert batch_size(data) == np.shape(tf.nest.flatten(next(iter(data)))[0])[0]
 
 
@@ -89,5 +89,5 @@ def test_it_is_the_first_size_of_the_elements(data):
         "nothing",
     ],
 )
-def test_it_is_not_known(data):
+def test_batch_size_is_unknown(data):
     assert batch_size(data) is None

@@ -1,4 +1,4 @@
-"""What each optimiser contributed, held against graphs that the runtime optimised itself, and against counts by hand."""
+"""Contribution of each Grappler pass, against graphs of the runtime and counts by hand."""
 
 import re
 from dataclasses import replace
@@ -93,7 +93,7 @@ def left_out(function, asked=True, runs=1):
 @pytest.mark.parametrize(
     "function", [products, dense, branches, calls, gradient, text, unknown_sizes]
 )
-def test_with_all_as_many_ops_remain_as_the_runtime_leaves(function):
+def test_ops_with_all_passes_match_the_runtime(function):
     called, _, after = grappled(function, ONES)
     assert optimizers_left_out([(called, 1)], asked=True)[""] == n_ops(after)
 
@@ -109,13 +109,13 @@ def test_with_all_as_many_ops_remain_as_the_runtime_leaves(function):
         (gradient, "arithmetic_optimization"),
     ],
 )
-def test_without_one_as_many_remain_as_in_the_runtime_with_it_off(function, option):
+def test_ops_without_a_pass_match_the_runtime_with_it_off(function, option):
     predicted = left_out(function)[option]
     with grappler_options(**{option: False}):
         assert n_ops(grappled(function, ONES)[2]) == predicted
 
 
-def test_of_a_step_s_graphs_as_many_remain_as_are_counted_after_grappler():
+def test_remaining_ops_match_the_step_graph_after_grappler():
     dense(ONES)
     with probed() as probe:
         calls(dense(dense(ONES)))
@@ -126,7 +126,7 @@ def test_of_a_step_s_graphs_as_many_remain_as_are_counted_after_grappler():
     assert without["remapping"] - without[""] == 4  # two of three in each of two calls
 
 
-def test_every_optimiser_that_runs_is_left_out_once():
+def test_every_running_pass_is_left_out_once():
     assert list(left_out(products)) == ["", *DEFAULT_ON]
 
 
@@ -142,7 +142,7 @@ def test_a_function_that_is_called_twice_counts_twice():
     assert left_out(dense, runs=2) == {option: 2 * n_ops for option, n_ops in once.items()}
 
 
-def test_what_the_user_set_counts():
+def test_options_of_the_user_are_respected():
     with grappler_options(constant_folding=False, debug_stripper=True):
         without = left_out(printing)
     assert "constant_folding" not in without
@@ -161,12 +161,12 @@ def test_without_pruning_a_stop_gradient_stays():
     assert without["disable_model_pruning"] - without[""] == 1
 
 
-def test_when_grappler_is_off_no_optimiser_contributed():
+def test_no_pass_contributes_when_grappler_is_off():
     with grappler_options(disable_meta_optimizer=True):
         assert list(left_out(products)) == [""]
 
 
-def test_what_xla_compiles_is_not_counted():
+def test_functions_compiled_by_xla_do_not_count():
     assert left_out_of_compiled() == {}
 
 
@@ -179,7 +179,7 @@ def left_out_of_compiled():
 
 
 @pytest.mark.parametrize("limit", [{"nodes": 3}, {"size": 100}, {"seconds": -1.0}])
-def test_what_is_large_or_takes_long_is_left_alone_unless_it_was_asked_for(monkeypatch, limit):
+def test_large_or_slow_ablation_runs_only_if_asked(monkeypatch, limit):
     monkeypatch.setattr(grappler_ablation, "UNASKED", replace(UNASKED, **limit))
     assert left_out(products, asked=False) == {}
     assert left_out(products, asked=True)[""] == 2
@@ -187,19 +187,19 @@ def test_what_is_large_or_takes_long_is_left_alone_unless_it_was_asked_for(monke
     assert left_out(products, asked=True) == {}
 
 
-def test_a_small_step_is_optimised_again_unasked(monkeypatch):
+def test_small_step_has_an_ablation_by_default(monkeypatch):
     monkeypatch.setattr(
         grappler_ablation, "UNASKED", replace(UNASKED, seconds=60.0)
     )  # on a machine that does much else
     assert left_out(products, asked=False)[""] == 2
 
 
-def test_arguments_too_large_for_a_copy_are_left_alone(monkeypatch):
+def test_large_arguments_prevent_the_ablation(monkeypatch):
     monkeypatch.setattr(grappler_ablation, "LARGEST_ARGUMENTS", 63)
     assert left_out(products) == {}
 
 
-def test_without_functions_there_is_nothing():
+def test_no_functions_have_no_ablation():
     assert optimizers_left_out([]) == {}
 
 
@@ -207,7 +207,7 @@ def test_without_functions_there_is_nothing():
     "error",
     [ValueError("no"), tf.errors.InvalidArgumentError(None, None, "no"), ImportError("gone")],
 )
-def test_what_tensorflow_raises_is_no_error_of_the_test(monkeypatch, error):
+def test_errors_of_tensorflow_leave_an_empty_ablation(monkeypatch, error):
     def fails(*_, **__):
         raise error
 
@@ -215,7 +215,7 @@ def test_what_tensorflow_raises_is_no_error_of_the_test(monkeypatch, error):
     assert left_out(products) == {}
 
 
-def test_nothing_that_ends_the_process_is_taken_from_the_user_s_config(monkeypatch):
+def test_dangerous_settings_of_the_user_are_ignored(monkeypatch):
     dangerous = rewriter_config_pb2.RewriterConfig(
         optimizers=["constfold"], memory_optimization="HEURISTICS"
     )
@@ -233,7 +233,7 @@ def test_nothing_that_ends_the_process_is_taken_from_the_user_s_config(monkeypat
     assert ours.scoped_allocator_optimization == ours.DEFAULT
 
 
-def test_no_path_names_the_optimiser_that_aborts():
+def test_no_source_names_the_pass_that_aborts():
     names = re.compile(r"auto_?parallel", re.IGNORECASE)
     sources = Path(pytest_tfperf.__file__).parent.rglob("*.py")
     assert [path.name for path in sources if names.search(path.read_text("utf-8"))] == []
@@ -256,7 +256,7 @@ def test_no_path_names_the_optimiser_that_aborts():
         ({"remapping": True, "pin_to_host_optimization": False}, (), ()),
     ],
 )
-def test_which_optimisers_run(options, more, less):
+def test_running_passes_follow_the_config(options, more, less):
     with grappler_options(**options):
         assert set(running(rewriter_config())) == {*DEFAULT_ON, *more} - set(less)
     assert not set(DEFAULT_ON) & set(DEFAULT_OFF)

@@ -1,4 +1,4 @@
-"""One test for each optimiser of docs/grappler.md: what it does to a real graph, counted by hand."""
+"""One test for each pass of docs/grappler.md: its effect on a real graph, counted by hand."""
 
 import json
 import re

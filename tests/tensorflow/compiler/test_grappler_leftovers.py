@@ -1,4 +1,4 @@
-"""Ops that should not have survived Grappler, in graphs that the runtime optimised with an optimiser off, and their like that may stay."""
+"""Superfluous ops in graphs optimised with a pass off, and similar ops that may stay."""
 
 import inspect
 from pathlib import Path
@@ -35,7 +35,7 @@ def debugging(x):
     return tf.debugging.check_numerics(x, "not a number") * 2
 
 
-def test_debug_ops_are_listed_with_what_takes_them_out():
+def test_debug_ops_are_listed_with_the_pass_that_removes_them():
     types, found = survivors(debugging)
     assert types == ["Assert", "CheckNumerics", "Print", "PrintV2"]
     check = next(op for op in found if op.op_type == "CheckNumerics")
@@ -45,11 +45,11 @@ def test_debug_ops_are_listed_with_what_takes_them_out():
     )
 
 
-def test_the_debug_stripper_takes_all_of_them_out():
+def test_debug_stripper_removes_all_debug_ops():
     assert survivors(debugging, debug_stripper=True)[0] == []
 
 
-def test_what_the_debug_stripper_leaves_is_not_listed():
+def test_ops_left_by_the_debug_stripper_are_not_listed():
     @tf.function
     def checked(x):
         return tf.raw_ops.CheckNumericsV2(tensor=x, message="infinite")
@@ -64,7 +64,7 @@ def chain(x):
     return tf.identity(tf.identity(tf.identity(x * 2))) + 1
 
 
-def test_an_identity_of_an_identity_is_listed_where_its_optimiser_is_off():
+def test_identity_of_an_identity_is_listed_if_its_pass_is_off():
     types, (first, second) = survivors(chain, disable_meta_optimizer=True)
     assert types == ["Identity", "Identity"]
     assert (first.line, second.line) == (line_in(chain, "return"),) * 2
@@ -151,7 +151,7 @@ def constants(x):
     return x + constant
 
 
-def test_what_is_computed_from_constants_is_listed_with_all_that_follows():
+def test_ops_computed_from_constants_are_listed_transitively():
     types, found = survivors(constants, tf.ones((2, 2)), constant_folding=False)
     assert types == ["MatMul"] * 5
     assert {op.line for op in found} == {line_in(constants, "matmul")}
@@ -175,7 +175,7 @@ def half_constant(x):
 
 
 @pytest.mark.parametrize("function", [random, half_constant])
-def test_random_numbers_and_what_takes_an_argument_are_not_constant(function):
+def test_random_numbers_and_ops_of_arguments_are_not_constant(function):
     assert survivors(function, constant_folding=False)[0] == []
 
 
@@ -192,7 +192,7 @@ def test_a_constant_of_unknown_size_or_of_text_is_not_listed():
     assert computed_from_constants(graph.as_graph_def()) == {"sum"}
 
 
-def test_constants_that_go_to_an_op_of_the_runtime_s_own_are_left_alone():
+def test_constants_of_runtime_only_ops_are_not_listed():
     with tf.Graph().as_default() as graph:
         tf.add(tf.constant(1), tf.constant(2), name="sum")
     proto = graph.as_graph_def()
@@ -243,7 +243,7 @@ def to_its_own(x):
     return tf.raw_ops.Cast(x=x, DstT=tf.float32) + 1
 
 
-def test_a_cast_back_from_a_wider_type_is_listed_although_no_optimiser_takes_it_out():
+def test_cast_back_from_a_wider_type_is_listed_without_a_pass():
     types, (found,) = survivors(widened)
     assert types == ["Cast"]
     assert found.line == line_in(widened, "tf.cast")
@@ -253,7 +253,7 @@ def test_a_cast_back_from_a_wider_type_is_listed_although_no_optimiser_takes_it_
     )
 
 
-def test_a_cast_to_the_type_that_is_there_is_listed():
+def test_cast_to_the_same_type_is_listed():
     assert survivors(to_its_own, arithmetic_optimization=False)[0] == ["Cast"]
     assert survivors(to_its_own)[0] == []
 
@@ -275,16 +275,16 @@ def calling(x):
     return x
 
 
-def test_an_op_of_a_function_that_is_called_in_a_loop_has_the_line_that_made_it():
+def test_op_of_a_function_called_in_a_loop_has_its_line():
     _, (found,) = survivors(calling)
     assert (found.op_type, found.line) == ("CheckNumerics", line_in(called, "check_numerics"))
 
 
-def test_of_a_function_whose_graph_is_not_known_the_line_is_not_either():
+def test_function_without_a_graph_has_no_lines():
     called_function, _, graph = grappled(debugging, ONES)
     lost = type(called_function)(name=called_function.name, args=called_function.args)
     assert {op.line for op in leftovers([(lost, graph)])} == {None}
 
 
-def test_nothing_of_no_graphs():
+def test_no_graphs_have_no_leftovers():
     assert leftovers([]) == ()

@@ -1,4 +1,4 @@
-"""Grappler's options: what they do to real graphs, and that they are put back."""
+"""Grappler's options: their effect on real graphs, and that they are restored."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -44,7 +44,7 @@ def checked(x):
     return tf.debugging.check_numerics(x, "not a number") * 2
 
 
-def test_an_option_works_on_a_function_that_was_traced_before_and_ends_with_the_context():
+def test_option_affects_traced_functions_until_the_context_ends():
     x = tf.ones((8, 8))
     products(x)
     assert "MatMul" not in optimized(products, x)
@@ -54,7 +54,7 @@ def test_an_option_works_on_a_function_that_was_traced_before_and_ends_with_the_
     assert products.experimental_get_tracing_count() == 1
 
 
-def test_the_inner_of_two_contexts_works_until_it_ends_also_by_an_error():
+def test_inner_context_applies_until_its_end_or_an_error():
     x = tf.ones((8, 8))
     with grappler_options(constant_folding=False):
         with pytest.raises(ZeroDivisionError), grappler_options(constant_folding=True):
@@ -64,7 +64,7 @@ def test_the_inner_of_two_contexts_works_until_it_ends_also_by_an_error():
     assert "MatMul" not in optimized(products, x)
 
 
-def test_what_is_set_within_the_context_ends_with_it():
+def test_options_set_within_the_context_end_with_it():
     before = options()
     with grappler_options(constant_folding=False):
         tf.config.optimizer.set_experimental_options({"constant_folding": True, "remapping": False})
@@ -92,7 +92,7 @@ def test_the_debug_stripper_lets_a_nan_pass():
         checked(nan)
 
 
-def test_everything_is_as_it_was_afterwards_also_nested_and_after_an_error():
+def test_options_are_restored_also_nested_and_after_an_error():
     before = options()
     with grappler_options(constant_folding=False):
         outer = options()
@@ -103,7 +103,7 @@ def test_everything_is_as_it_was_afterwards_also_nested_and_after_an_error():
     assert options() == before
 
 
-def test_what_the_user_had_set_stays():
+def test_options_of_the_user_stay():
     tf.config.optimizer.set_experimental_options({"remapping": False})
     try:
         with grappler_options(constant_folding=False):
@@ -134,7 +134,7 @@ def test_what_the_user_had_set_stays():
         ),
     ],
 )
-def test_what_tensorflow_would_ignore_or_fail_at_later_is_an_error_at_once(given, message):
+def test_invalid_options_are_immediate_errors(given, message):
     before = options()
     with pytest.raises(CaptureError, match=message), grappler_options(**given):
         pytest.fail("never entered")
@@ -149,7 +149,7 @@ def test_tensorflow_knows_every_option(name):
         assert tf.config.optimizer.get_experimental_options()[name] == value
 
 
-def test_without_the_private_attribute_it_says_so(monkeypatch):
+def test_missing_private_attribute_is_an_error(monkeypatch):
     monkeypatch.delattr(context.context(), "_optimizer_experimental_options")
     with (
         pytest.raises(CaptureError, match="does not show its Grappler options"),
@@ -158,5 +158,5 @@ def test_without_the_private_attribute_it_says_so(monkeypatch):
         pytest.fail("never entered")
 
 
-def test_it_is_the_fixture_s_too():
+def test_fixture_offers_the_options():
     assert TfProfile.grappler is grappler_options

@@ -1,4 +1,4 @@
-"""Functions as HLO before optimisation: what is lowered, what is left alone, and what cannot be."""
+"""Functions as unoptimised HLO: supported ones, ops left out, and unsupported ones."""
 
 import os
 from functools import partial
@@ -59,7 +59,7 @@ def test_products_have_the_dtype_and_shape_of_the_program(jit, dtype, name):
     assert products_of(lambda: step(X)) == [([f"dot {name}[3,4] {name}[4,4]"], 1)]
 
 
-def test_each_function_of_a_step_is_there_as_often_as_it_runs_in_one():
+def test_each_function_counts_its_runs_per_step():
     once, thrice, nested = (
         tf.function(lambda x: x @ W),
         tf.function(lambda x: x @ W @ W),
@@ -110,9 +110,7 @@ OTHERS = "{} traced steps call other functions or shapes than the most common st
         "other order",
     ],
 )
-def test_steps_that_differ_count_as_the_most_common_one_wherever_the_window_begins(
-    first, period, expected, others
-):
+def test_most_common_step_is_lowered_wherever_the_window_begins(first, period, expected, others):
     with calls_recorded() as calls:
         for number in range(first, first + 8):
             for function, arg in period[number % len(period)]:
@@ -125,7 +123,7 @@ def test_steps_that_differ_count_as_the_most_common_one_wherever_the_window_begi
     )
 
 
-def test_steps_of_another_size_are_others():
+def test_steps_of_another_size_are_different_steps():
     with calls_recorded() as calls:
         for size in (4, 4, 2):
             for _ in range(size):
@@ -135,7 +133,7 @@ def test_steps_of_another_size_are_others():
     assert (of_step(result.modules), result.notes) == ([(ONCE, 1)], (OTHERS.format("1 of 3"),))
 
 
-def test_where_most_steps_call_nothing_there_is_nothing_to_lower():
+def test_nothing_is_lowered_if_most_steps_call_nothing():
     with calls_recorded() as calls:
         for number in range(4):
             if number == 1:
@@ -144,7 +142,7 @@ def test_where_most_steps_call_nothing_there_is_nothing_to_lower():
     assert lower(calls, {}, 30).why == "3 of 4 traced steps call no tf.function"
 
 
-def test_without_marked_steps_each_call_is_one():
+def test_each_call_is_a_step_without_marks():
     with calls_recorded() as calls:
         for arg in (FIVE, SEVEN, FIVE):
             by_shape(arg)
@@ -156,7 +154,7 @@ def test_without_marked_steps_each_call_is_one():
     )
 
 
-def test_without_marked_steps_several_functions_are_none():
+def test_several_functions_without_marks_have_no_steps():
     with calls_recorded() as calls:
         named_step = tf.function(lambda x: x @ W, autograph=False)
         other = tf.function(tf.identity)
@@ -169,7 +167,7 @@ def test_without_marked_steps_several_functions_are_none():
     )
 
 
-def test_calls_with_other_shapes_are_lowered_with_these():
+def test_calls_with_other_shapes_are_lowered_with_their_shapes():
     step = tf.function(lambda x: x @ W, input_signature=[tf.TensorSpec((None, 4))])
 
     def both():
@@ -194,7 +192,7 @@ def test_a_tape_outside_of_the_function_adds_its_gradient():
     assert products_of(step) == [(backward, 1), (forward, 1)]
 
 
-def test_a_training_step_of_keras_layers_in_a_function():
+def test_training_step_of_keras_layers_is_lowered():
     model = keras.Sequential(
         [
             keras.Input((8, 8, 3)),
@@ -263,11 +261,11 @@ random = tf.function(lambda x: x @ W @ tf.random.normal((4, 4)))
     ],
     ids=["print", "text", "text argument", "optional", "assert", "variable argument", "random"],
 )
-def test_what_computes_no_product_is_no_obstacle(step):
+def test_ops_without_products_do_not_prevent_lowering(step):
     assert products_of(step) == [(ONCE * 2, 1)]
 
 
-def test_shapes_of_a_call_reach_what_stands_behind_an_operation_left_out():
+def test_shapes_pass_through_ops_left_out():
     signature = [tf.TensorSpec((None, 4))]
     step = tf.function(
         lambda x: tf.cast(tf.strings.length(tf.strings.as_string(x)), tf.float32) @ W,
@@ -276,7 +274,7 @@ def test_shapes_of_a_call_reach_what_stands_behind_an_operation_left_out():
     assert products_of(lambda: step(X)) == [(ONCE, 1)]
 
 
-def test_what_is_looked_up_has_the_shape_of_its_keys():
+def test_table_lookup_has_the_shape_of_its_keys():
     table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(["a", "b"], [1, 2]), 0)
     step = tf.function(lambda words: tf.one_hot(table.lookup(words), 4) @ W)
     assert products_of(lambda: step(tf.constant(["a", "b", "c"]))) == [(ONCE, 1)]
@@ -347,13 +345,13 @@ calling = tf.function(lambda x: writing(x) + 1)
     [growing, writing, calling],
     ids=["in a loop", "without one", "in a function that it calls"],
 )
-def test_an_array_that_grows_loses_products_in_xla_so_it_is_not_lowered(step):
+def test_growing_array_is_not_lowered(step):
     why = why_not(lambda: step(X))
     assert "writes to a TensorArray that grows (dynamic_size=True)" in why
     assert "tf.TensorArray(dtype, size)" in why
 
 
-def test_arrays_of_a_known_size_are_no_obstacle():
+def test_arrays_of_known_size_are_lowered():
     step = tf.function(partial(stacked, size=3))
     assert products_of(lambda: step(X)) == [(ONCE, 1)]
     unstacked = tf.function(
@@ -390,13 +388,13 @@ SPARSE = tf.sparse.from_dense(tf.eye(4))
     ],
     ids=["py_function", "numpy_function", "sparse", "shape", "branches", "loop", "eager"],
 )
-def test_what_cannot_be_lowered_says_why(step, said):
+def test_unsupported_functions_have_a_reason(step, said):
     why = why_not(lambda: step(X))
     assert said in why
     assert len(why) < 500
 
 
-def test_resources_that_are_no_variables_are_refused_before_xla_sees_them():
+def test_resources_that_are_not_variables_are_refused_before_xla():
     table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer([1], [2]), 0)
     inner = tf.function(lambda x, _: x @ W)
     step = tf.function(lambda x, handle: inner(x, handle))
@@ -405,7 +403,7 @@ def test_resources_that_are_no_variables_are_refused_before_xla_sees_them():
     )
 
 
-def test_lowering_ends_where_its_time_is_over():
+def test_lowering_ends_at_its_time_limit():
     step = tf.function(lambda x: x @ W)
     assert "longer than 0 s (tfperf_max_seconds)" in why_not(lambda: step(X), max_seconds=0)
 
@@ -432,7 +430,7 @@ def test_a_step_with_more_operations_than_allowed_is_not_lowered():
     )
 
 
-def test_the_state_of_the_program_is_as_before():
+def test_lowering_does_not_change_the_program():
     generator = tf.random.Generator.from_seed(1)
     variable = tf.Variable(1.0)
     traced = []
@@ -459,7 +457,7 @@ def test_the_state_of_the_program_is_as_before():
     assert tf.random.uniform(()).numpy() == after
 
 
-def test_nothing_of_the_steps_is_kept_alive_but_functions_and_resources():
+def test_only_functions_and_resources_of_the_steps_stay_alive():
     step = tf.function(lambda x: x @ W)
     with calls_recorded() as calls:
         step(X)
@@ -468,7 +466,7 @@ def test_nothing_of_the_steps_is_kept_alive_but_functions_and_resources():
     assert function.args == (tf.TensorSpec((3, 4)), W.handle)
 
 
-def test_calls_of_no_step_and_those_of_a_step_that_was_none_do_not_count():
+def test_calls_outside_steps_and_of_aborted_steps_do_not_count():
     step, other = tf.function(lambda x: x @ W), tf.function(lambda x: x @ W @ W)
     inside = True
     with calls_recorded(lambda: inside) as calls:
@@ -481,7 +479,7 @@ def test_calls_of_no_step_and_those_of_a_step_that_was_none_do_not_count():
     assert of_step(lower(calls, {}, 30).modules) == [(ONCE, 1)]
 
 
-def test_an_error_in_the_step_arrives_and_all_is_put_back():
+def test_error_in_the_step_propagates_and_all_is_restored():
     failing = tf.function(lambda x: (tf.debugging.assert_negative(x), x)[1])
     with pytest.raises(tf.errors.InvalidArgumentError), calls_recorded() as calls:
         failing(X)
@@ -489,7 +487,7 @@ def test_an_error_in_the_step_arrives_and_all_is_put_back():
     assert ConcreteFunction._call_flat is UNTOUCHED
 
 
-def test_another_tensorflow_s_private_functions_give_a_reason(monkeypatch):
+def test_missing_private_functions_give_a_reason(monkeypatch):
     step = tf.function(lambda x: x @ W)
     step(X)
     with calls_recorded() as calls:

@@ -37,7 +37,7 @@ def compiled(x):
     return swapped(tf.exp(x))
 
 
-def test_an_op_is_known_with_shapes_constants_and_line():
+def test_op_has_shapes_constants_and_line():
     graph = graph_of([swapped.get_concrete_function(X).graph])
     transpose = only(graph, "Transpose")
     assert (transpose.name, transpose.line, transpose.in_loop, transpose.compiles) == (
@@ -54,7 +54,7 @@ def test_an_op_is_known_with_shapes_constants_and_line():
     ]
 
 
-def test_what_is_called_stands_in_place_of_the_call():
+def test_callees_are_inlined():
     graph = ops_of(lambda x: tf.matmul(x, compiled(x)), X)
     assert {op.op_type for op in graph.ops} <= {
         "Placeholder",
@@ -72,12 +72,12 @@ def test_what_is_called_stands_in_place_of_the_call():
     assert producer(graph, exp).name == "x"
 
 
-def test_a_function_that_is_called_twice_is_there_twice():
+def test_function_called_twice_is_inlined_twice():
     graph = ops_of(lambda x: swapped(x) + swapped(x * 2.0), X)
     assert [op.op_type for op in graph.ops].count("Transpose") == 2
 
 
-def test_a_gradient_leads_through_the_function():
+def test_gradient_passes_through_the_function():
     def step(x):
         with tf.GradientTape() as tape:
             tape.watch(x)
@@ -105,7 +105,7 @@ def test_bodies_of_loops_are_marked():
     }
 
 
-def test_what_a_loop_changes_is_not_taken_for_what_it_begins_with():
+def test_loop_variables_do_not_have_their_initial_values():
     def loop(x, y):
         return tf.while_loop(
             lambda i, _: i < 3,
@@ -123,7 +123,7 @@ def test_what_a_loop_changes_is_not_taken_for_what_it_begins_with():
     assert producer(graph, only(graph, "Transpose"), 1).value == (0, 2, 1)
 
 
-def test_turns_of_a_loop_over_an_iterator_are_steps():
+def test_iterations_over_an_iterator_are_steps():
     iterator = iter(tf.data.Dataset.from_tensors(X).repeat())
     one_step = tf.function(lambda iterator: tf.tanh(next(iterator)))
 
@@ -137,7 +137,7 @@ def test_turns_of_a_loop_over_an_iterator_are_steps():
     assert not only(graph, "PrintV2").compiles
 
 
-def test_branches_are_looked_into():
+def test_branches_are_included():
     def branch(x):
         return tf.cond(
             tf.reduce_sum(x) > 0,
@@ -149,7 +149,7 @@ def test_branches_are_looked_into():
     assert producer(graph, transpose).name == "x"
 
 
-def test_what_nothing_needs_is_left_out():
+def test_unneeded_ops_are_left_out():
     def step(x):
         tf.transpose(x, (0, 2, 1))
         return x + 1.0
@@ -157,21 +157,21 @@ def test_what_nothing_needs_is_left_out():
     assert "Transpose" not in {op.op_type for op in ops_of(step, X, autograph=False).ops}
 
 
-def test_datasets_in_a_function_are_not_the_steps():
+def test_functions_of_datasets_are_left_out():
     def step(x):
         return tf.data.Dataset.from_tensors(x).map(swapped).reduce(x, lambda total, _: total + 1.0)
 
     assert "Transpose" not in {op.op_type for op in ops_of(step, X).ops}
 
 
-def test_shapes_that_are_not_known():
+def test_unknown_shapes_are_none():
     graph = ops_of(swapped.python_function, tf.TensorSpec((None, 32, 64), tf.float32))
     assert only(graph, "Transpose").outputs[0].shape == (None, 64, 32)
     unknown = ops_of(lambda x: tf.exp(x), tf.TensorSpec(None, tf.float32))
     assert only(unknown, "Exp").outputs[0].shape is None
 
 
-def test_types_that_xla_has_no_kernel_for():
+def test_types_without_an_xla_kernel_do_not_compile():
     graph = ops_of(lambda x: (tf.nn.relu(x), tf.strings.length(tf.strings.as_string(x))), X)
     assert only(graph, "Relu").compiles
     assert not only(graph, "AsString").compiles
@@ -179,7 +179,7 @@ def test_types_that_xla_has_no_kernel_for():
     assert not only(sums, "Add").compiles  # numbers are added, text is not
 
 
-def test_the_graph_of_what_a_step_called():
+def test_graph_holds_the_called_functions():
     with probed() as probe:
         compiled(X)
         compiled(X)
@@ -187,7 +187,7 @@ def test_the_graph_of_what_a_step_called():
     assert [op.op_type for op in graph.ops].count("Transpose") == 1
 
 
-def test_why_there_is_no_graph(monkeypatch):
+def test_missing_graph_has_a_reason(monkeypatch):
     assert op_graph(Probe()) == Unknown(NO_PROBE)
     with probed() as probe:
         tf.exp(X)

@@ -1,4 +1,4 @@
-"""Traces of tf.functions, and the arguments that brought them about."""
+"""Traces of tf.functions, and the arguments that caused them."""
 
 from typing import NamedTuple
 
@@ -65,12 +65,12 @@ def test_a_retrace_names_the_argument_that_changed(first, second, change):
     assert reports(f(*first), f(*second)) == [("scale", ""), ("scale", change)]
 
 
-def test_a_keyword_is_named_too():
+def test_changed_keyword_is_named():
     f = make()
     assert reports(f(ONES((2,)), extra=1), f(ONES((2,)), extra=2))[1] == ("scale", "extra 1 → 2")
 
 
-def test_of_several_earlier_traces_the_nearest_is_compared():
+def test_nearest_earlier_trace_is_compared():
     f = make()
     found = reports(f(ONES((2,)), 1), f(ONES((3,)), 2), f(ONES((3,)), 3))
     assert found[2] == ("scale", "n 2 → 3")
@@ -82,7 +82,7 @@ def test_reduce_retracing_shows_the_shape_that_was_relaxed():
     assert found == [("scale", ""), ("scale", "x float32[2,3] → float32[?,3]")]
 
 
-def test_many_changes_are_cut():
+def test_long_list_of_changes_is_cut():
     f = make()
     assert (
         reports(f([1, 2, 3, 4, 5]), f([6, 7, 8, 9, 10]))[1][1]
@@ -90,7 +90,7 @@ def test_many_changes_are_cut():
     )
 
 
-def test_a_function_that_is_made_anew():
+def test_new_function_of_the_same_code_is_named():
     x = ONES((2,))
     assert reports(make()(x), make()(x)) == [
         ("scale", ""),
@@ -98,7 +98,7 @@ def test_a_function_that_is_made_anew():
     ]
 
 
-def test_another_context():
+def test_change_of_context_is_named():
     f = make()
     x = ONES((2,))
 
@@ -109,7 +109,7 @@ def test_another_context():
     assert reports(f(x), scoped)[1][1].startswith("the same arguments in another context")
 
 
-def test_arrays_and_variables():
+def test_changed_arrays_and_variables_are_named():
     f = make()
     found = reports(
         f(np.ones((2,), "float32")), f(np.ones((3,), "float32")), f(tf.Variable(ONES((4,))))

@@ -1,4 +1,4 @@
-"""Lines of ops: those of this file, whatever lies between it and TensorFlow."""
+"""Source lines of ops in this file, through all layers of TensorFlow."""
 
 import inspect
 import sysconfig
@@ -47,7 +47,7 @@ def test_ops_of_graphs_know_their_line_also_under_autograph():
         "/tmp/__autograph_generated_file7r2.py",
     ],
 )
-def test_files_of_others_are_no_users(file):
+def test_library_files_are_not_the_users(file):
     mine = SimpleNamespace(filename="/home/me/model.py", lineno=12)
     assert (
         user_line(SimpleNamespace(traceback=[mine, SimpleNamespace(filename=file, lineno=1)]))
@@ -56,7 +56,7 @@ def test_files_of_others_are_no_users(file):
     assert user_line(SimpleNamespace(traceback=[SimpleNamespace(filename=file, lineno=1)])) is None
 
 
-def test_of_two_lines_of_the_users_the_inner_one():
+def test_inner_one_of_two_user_lines_is_found():
     frames = [
         SimpleNamespace(filename=f"/home/me/{name}.py", lineno=3)
         for name in ("test_model", "model")
@@ -65,7 +65,7 @@ def test_of_two_lines_of_the_users_the_inner_one():
     assert user_line(SimpleNamespace(traceback=None)) is None
 
 
-def test_the_line_of_an_op_that_a_replica_made():
+def test_op_of_a_replica_has_its_line():
     strategy = tf.distribute.MirroredStrategy(["CPU:0"])
 
     @tf.function

@@ -141,14 +141,14 @@ def calls_apart(x):
     ],
     ids=lambda value: getattr(value, "python_function", None) and value.python_function.__name__,
 )
-def test_ops_are_counted_as_often_as_the_graph_holds_them(function, before, after, inside, outside):
+def test_ops_are_counted_as_in_the_graph(function, before, after, inside, outside):
     graph = graph_of(lambda: function(X))
     assert (sum(graph.before.values()), sum(graph.after.values())) == (before, after)
     assert sum(len(cluster.nodes) for cluster in graph.clusters) == inside
     assert sorted(op.op_type for op in graph.outside) == outside
 
 
-def test_types_before_and_after_and_where_ops_were_made():
+def test_types_before_and_after_grappler_have_lines():
     graph = graph_of(lambda: twice(X))
     assert graph.before == {
         "MatMul": 2,
@@ -165,7 +165,7 @@ def test_types_before_and_after_and_where_ops_were_made():
     assert (lines["mul"], lines["Sum"]) == (line(twice, 2), line(twice, 3))
 
 
-def test_clusters_are_the_calls_of_what_the_user_wants_compiled():
+def test_calls_with_jit_compile_are_clusters():
     (whole,) = graph_of(lambda: compiled(X)).clusters
     assert ([op.name for op in whole.nodes], whole.asked) == (["matmul", "Relu"], True)
     graph = graph_of(lambda: thrice(X))
@@ -215,7 +215,7 @@ def test_each_op_outside_has_its_reason():
     assert {op.op_type for op in graph.outside if op.why == NO_KERNEL} <= {"Bucketize"}
 
 
-def test_one_op_that_xla_cannot_compile_is_named_and_gone_when_it_is_gone():
+def test_uncompilable_op_is_named():
     @tf.function
     def planted(x):
         return compiled(tf.py_function(lambda value: value, [x], tf.float32))
@@ -232,7 +232,7 @@ def test_one_op_that_xla_cannot_compile_is_named_and_gone_when_it_is_gone():
     assert "where" not in value.detail
 
 
-def test_identities_and_variables_change_no_coverage():
+def test_identities_and_variables_do_not_change_coverage():
     variable = tf.Variable(X)
 
     @tf.function
@@ -281,7 +281,7 @@ def test_functions_of_tf_data_do_not_count():
     ],
     ids=lambda argument: type(argument).__name__,
 )
-def test_arguments_of_all_kinds(argument):
+def test_functions_with_all_kinds_of_arguments_have_graphs(argument):
     @tf.function
     def step(x, _):
         return tf.tanh(x)
@@ -298,7 +298,7 @@ def test_arguments_of_all_kinds(argument):
         assert "Mul" not in graph_of(lambda: loop(X, argument)).before
 
 
-def test_under_a_tape_what_runs_gives_more_and_the_gradient_counts_too():
+def test_forward_and_gradient_functions_count_under_a_tape():
     def step():
         with tf.GradientTape() as tape:
             tape.watch(X)
@@ -310,7 +310,7 @@ def test_under_a_tape_what_runs_gives_more_and_the_gradient_counts_too():
 
 
 @pytest.mark.parametrize("jit", [False, True, "auto"])
-def test_keras(jit):
+def test_keras_fit_has_graphs(jit):
     model = keras.Sequential(
         [keras.Input((4,)), keras.layers.Dense(8, activation="relu"), keras.layers.Dense(1)]
     )
@@ -333,7 +333,7 @@ def test_keras(jit):
     assert reduction.number == 0.0 if jit else 0.4 < reduction.number < 0.6
 
 
-def test_a_session_shows_its_graph_too():
+def test_session_run_has_graphs():
     with tf.Graph().as_default():
         x = tf.compat.v1.placeholder(tf.float32, (8, 8))
         hidden = tf.tanh(x @ x)
@@ -369,11 +369,11 @@ def test_a_session_shows_its_graph_too():
 
 
 def line_of_hidden():
-    code = test_a_session_shows_its_graph_too.__code__
+    code = test_session_run_has_graphs.__code__
     return code.co_firstlineno + 3
 
 
-def test_nothing_runs_again_and_no_variable_changes():
+def test_graphs_do_not_run_steps_or_change_variables():
     variable, ran = tf.Variable(0.0), []
 
     @tf.function
@@ -385,7 +385,7 @@ def test_nothing_runs_again_and_no_variable_changes():
     assert (graph.before["EagerPyFunc"], len(ran), variable.numpy()) == (1, 3, 3.0)
 
 
-def test_without_a_graph_there_is_a_reason():
+def test_unknown_graph_has_a_reason():
     assert step_graph(Probe()) == Unknown(NO_PROBE)
     probe = Probe(why=None)
     probe.calls.why = "it is not known which functions were called"
@@ -396,7 +396,7 @@ def test_without_a_graph_there_is_a_reason():
     assert step_graph(broken).why.startswith("the step's graphs could not be read: NotFoundError")
 
 
-def test_a_step_that_is_larger_than_wanted_is_left_alone():
+def test_too_large_step_has_no_graphs():
     for _ in range(2):
         with probed() as probe:
             twice(X)
@@ -406,7 +406,7 @@ def test_a_step_that_is_larger_than_wanted_is_left_alone():
     assert not isinstance(step_graph(probe, max_nodes=13), Unknown)
 
 
-def test_eager_steps_have_no_graph_and_are_outside():
+def test_eager_step_has_an_empty_graph():
     graph = graph_of(lambda: X * 2)
     assert (graph.before, graph.after, graph.clusters) == ({}, {}, ())
     found = values(graph, eager=(("Mul", "model.py:3", 1),))

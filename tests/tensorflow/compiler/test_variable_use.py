@@ -1,4 +1,4 @@
-"""Which variables steps of real TensorFlow read and write, and which steps may not be compared for that."""
+"""Variables that steps of real TensorFlow read and write, and steps refused for that."""
 
 import os
 
@@ -66,7 +66,7 @@ EAGER = {
 @pytest.mark.parametrize(
     "wrap", [lambda f: f, tf.function, lambda f: tf.function(f, autograph=False, jit_compile=True)]
 )
-def test_what_is_assigned_is_written_and_the_rest_read(a, b, how, wrap):
+def test_assigned_variables_are_written_and_others_read(a, b, how, wrap):
     @wrap
     def step():
         EAGER[how](a, b)
@@ -88,7 +88,7 @@ def test_reading_writes_nothing(a, b):
     assert used(step, a=a, b=b) == ({"a", "b"}, set())
 
 
-def test_a_generator_is_written():
+def test_random_generator_is_written():
     generator = tf.random.Generator.from_seed(1)
     assert used(lambda: generator.normal(()), state=generator.state) == (set(), {"state"})
     assert used(tf.function(lambda: generator.normal(())), state=generator.state) == (
@@ -112,13 +112,13 @@ def test_a_write_is_found_through_calls_branches_and_loops(a, b):
     assert used(lambda: step(ONES), a=a, b=b, c=c) == (set(), {"a", "b", "c"})
 
 
-def test_a_variable_given_as_argument_is_the_one_that_is_written(a, b):
+def test_variable_passed_as_argument_is_written(a, b):
     step = tf.function(lambda target, source: target.assign_add(source))
     assert used(lambda: step(a, b), a=a, b=b) == ({"b"}, {"a"})
     assert used(lambda: step(b, a), a=a, b=b) == ({"a"}, {"b"})
 
 
-def test_a_gradient_reads_and_its_descent_writes(a, b):
+def test_gradient_reads_and_its_update_writes(a, b):
     loss = tf.function(lambda: tf.reduce_sum(a * b))
 
     def step():
@@ -139,7 +139,7 @@ def test_recording_leaves_tensorflow_as_it_was(a):
     assert execute.execute is execute.quick_execute
 
 
-def test_a_version_without_the_callbacks_says_so(monkeypatch):
+def test_missing_callbacks_give_a_reason(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow.python.framework.op_callbacks", None)
     with use_recorded() as use:
         pass
@@ -181,7 +181,7 @@ def test_two_functions_that_train_one_variable_are_refused(a):
 
 
 @pytest.mark.parametrize("order", [("train", "predict"), ("predict", "train")])
-def test_a_step_that_reads_what_another_trains_is_refused(order):
+def test_step_that_reads_a_variable_trained_by_another_is_refused(order):
     shared = model()
     steps = {
         "train": lambda: shared.train_on_batch(X, Y),
@@ -194,7 +194,7 @@ def test_a_step_that_reads_what_another_trains_is_refused(order):
         refuse_shared(uses(**{name: steps[name] for name in order}))
 
 
-def test_models_of_their_own_and_shared_reading_are_fine(a):
+def test_separate_models_and_shared_reading_are_accepted(a):
     one, other = model(), keras.models.clone_model(model())
     other.compile("sgd", "mse")
     refuse_shared(
@@ -209,7 +209,7 @@ def test_models_of_their_own_and_shared_reading_are_fine(a):
     )
 
 
-def test_an_iterator_is_no_variable():
+def test_iterator_does_not_count_as_a_variable():
     iterator = iter(tf.data.Dataset.range(100))
     refuse_shared(uses(one=lambda: next(iterator), other=tf.function(lambda: next(iterator))))
 

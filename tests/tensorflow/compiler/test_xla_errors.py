@@ -1,4 +1,4 @@
-"""What stands in the way of XLA, in the error that TensorFlow raises."""
+"""Uncompilable ops in the errors that TensorFlow raises."""
 
 from pathlib import Path
 
@@ -52,14 +52,14 @@ def test_every_op_is_named_with_its_line_also_in_nested_functions():
     ]
 
 
-def test_a_function_called_from_another():
+def test_op_in_a_called_function_is_named():
     outer = tf.function(lambda x: broken(x) + 1.0)
     error = error_of(lambda: outer(tf.ones((2,))))
     explain(error)
     assert "EagerPyFunc" in notes(error)
 
 
-def test_a_lambda():
+def test_op_in_a_lambda_is_named():
     error = error_of(
         lambda: tf.function(lambda x: through_text(x), jit_compile=True)(tf.ones((2,)))
     )
@@ -67,7 +67,7 @@ def test_a_lambda():
     assert "AsString" in notes(error)
 
 
-def test_many_are_cut():
+def test_long_list_of_ops_is_cut():
     def body(x):
         for _ in range(12):
             x = tf.strings.to_number(tf.strings.as_string(x))
@@ -87,7 +87,7 @@ def test_other_errors_are_left_alone(error):
     assert (str(error), notes(error)) == (before, "")
 
 
-def test_a_function_that_is_gone_is_no_second_error():
+def test_deleted_function_causes_no_second_error():
     error = tf.errors.InvalidArgumentError(
         None, None, "trying to compile graph __inference_gone_1[x] on XLA_CPU_JIT"
     )
@@ -99,13 +99,13 @@ def test_a_function_that_is_gone_is_no_second_error():
     ("kind", "arguments"),
     [(tf.errors.InvalidArgumentError, (None, None, "m")), (RuntimeError, ("m",))],
 )
-def test_without_notes_the_message_takes_it(kind, arguments):
+def test_message_is_extended_without_exception_notes(kind, arguments):
     old = type("Old", (kind,), {"add_note": property()})(*arguments)  # as in Python 3.10
     xla_errors._add_note(old, "a\nb")
     assert (str(old), getattr(old, "__notes__", [])) == ("m\na\nb", [])
 
 
-def test_with_notes_the_message_stays():
+def test_message_is_unchanged_with_exception_notes():
     class New(RuntimeError):
         def add_note(self, note):
             self.__notes__ = [note]

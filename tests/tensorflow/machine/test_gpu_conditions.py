@@ -1,4 +1,4 @@
-"""GPUs through a module that answers as NVML does (NVML API Reference Guide; signatures of nvidia-ml-py)."""
+"""GPUs of a fake NVML module (NVML API Reference Guide; signatures of nvidia-ml-py)."""
 
 import os
 import sys
@@ -99,7 +99,7 @@ def test_only_visible_gpus_are_read(monkeypatch, visible, clocks):
     assert [gpu.clock_mhz for gpu in read_gpus()] == clocks
 
 
-def test_what_nvml_does_not_answer_is_unknown_and_not_said(monkeypatch):
+def test_missing_nvml_answers_are_unknown(monkeypatch):
     asked = ("Name", "ClockInfo", "CurrentClocksEventReasons", "ComputeRunningProcesses")
     with_nvml(monkeypatch, broken=[f"nvmlDeviceGet{name}" for name in asked])
     unknown = read_gpus()
@@ -107,7 +107,7 @@ def test_what_nvml_does_not_answer_is_unknown_and_not_said(monkeypatch):
     assert gpu_remarks(unknown, unknown) == ()
 
 
-def test_an_older_package_is_asked_by_the_older_name(monkeypatch):
+def test_older_package_is_asked_by_the_older_name(monkeypatch):
     nvml = with_nvml(monkeypatch, missing=["nvmlDeviceGetCurrentClocksEventReasons"])
     assert read_gpus()[0].reasons is None
     nvml.nvmlDeviceGetCurrentClocksThrottleReasons = lambda handle: 0x40
@@ -128,14 +128,14 @@ def test_without_the_package_there_are_no_gpus(monkeypatch):
     assert read_gpus() == ()
 
 
-def test_where_tensorflow_has_no_gpu_nvml_is_not_asked(monkeypatch, machine):
+def test_nvml_is_not_asked_if_tensorflow_has_no_gpu(monkeypatch, machine):
     machine["GPU"] = []
     with_nvml(monkeypatch)
     assert read_gpus() == ()
     assert gpu_conditions._nvml.cache_info().misses == 0
 
 
-def test_in_a_container_with_ids_of_the_host_one_of_them_is_this_process(monkeypatch):
+def test_one_host_id_in_a_container_is_this_process(monkeypatch):
     nvml = with_nvml(monkeypatch)
     nvml.pids = [[], [4711, 4712, 4712]]
     assert [gpu.others for gpu in read_gpus()] == [0, 1]
@@ -148,7 +148,7 @@ def changed(**fields):
 @pytest.mark.parametrize(
     ("mhz", "said"), [(1882, False), (1880, True), (2079, True), (None, False)]
 )
-def test_a_clock_that_changed_by_a_twentieth_is_said(mhz, said):
+def test_clock_change_is_remarked_from_a_twentieth(mhz, said):
     found = gpu_remarks((QUIET,), changed(clock_mhz=mhz))
     assert bool(found) is said
     assert (
@@ -169,7 +169,7 @@ def test_a_clock_that_changed_by_a_twentieth_is_said(mhz, said):
         (None, None),
     ],
 )
-def test_what_holds_a_gpu_down_is_said_by_its_name(reasons, said):
+def test_reasons_that_hold_a_gpu_down_are_named(reasons, said):
     for pair in ((changed(reasons=reasons), (QUIET,)), ((QUIET,), changed(reasons=reasons))):
         expected = (
             f"GPU 0 (NVIDIA H100), at 1980 MHz, was held down by {said}: cool it, or lock its clocks where it can keep them",
@@ -177,7 +177,7 @@ def test_what_holds_a_gpu_down_is_said_by_its_name(reasons, said):
         assert gpu_remarks(*pair) == (expected if said else ())
 
 
-def test_who_else_uses_a_gpu_is_said():
+def test_other_processes_on_a_gpu_are_remarked():
     assert (
         "another process has a context on GPU 0 (NVIDIA H100)"
         in gpu_remarks((QUIET,), changed(others=1))[0]
@@ -185,5 +185,5 @@ def test_who_else_uses_a_gpu_is_said():
     assert "2 other processes have a context" in gpu_remarks(changed(others=2), (QUIET,))[0]
 
 
-def test_a_gpu_of_one_reading_alone_is_not_compared():
+def test_gpu_with_one_reading_is_not_compared():
     assert gpu_remarks((), changed(reasons=0x04)) == gpu_remarks(changed(reasons=0x04), ()) == ()

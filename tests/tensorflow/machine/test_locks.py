@@ -1,4 +1,4 @@
-"""One measurement at a time, by locks that end with their process; processes here say what they do line by line."""
+"""Locks that end with their process; processes here report their actions line by line."""
 
 import os
 import subprocess
@@ -76,14 +76,14 @@ def flock(name):
         yield lambda: fcntl.flock(file, fcntl.LOCK_UN)
 
 
-def test_a_lock_that_is_free_is_not_waited_for_and_nothing_is_said():
+def test_free_lock_is_taken_silently():
     log = []
     with held(["cpu"], log.append, Watch(log)) as waited:
         assert waited is False
         assert log == ["stands still", "runs"]
 
 
-def test_while_another_is_waited_for_all_watches_stand_still():
+def test_timers_pause_while_waiting():
     log = []
     with flock("cpu") as give_back:
 
@@ -104,7 +104,7 @@ def test_while_another_is_waited_for_all_watches_stand_still():
 
 
 @pytest.mark.parametrize("ends", ["in order", "kill -9"])
-def test_one_process_measures_when_the_other_has_ended(holder, ends):
+def test_second_process_measures_after_the_first_has_ended(holder, ends):
     first = holder("cpu")
     assert lines(first, 1) == ["held False"]
     second = holder("cpu")
@@ -121,20 +121,20 @@ def test_processes_on_other_devices_do_not_wait(holder):
     assert lines(first, 1) == lines(second, 1) == ["held False"]
 
 
-def test_processes_that_share_one_device_of_several_wait(holder):
+def test_processes_that_share_a_device_wait(holder):
     first = holder("gpu-0", "gpu-1")
     assert lines(first, 1) == ["held False"]
     assert lines(holder("gpu-1", "gpu-2"), 1) == [WAITING]
 
 
-def test_an_error_within_gives_the_lock_back():
+def test_error_within_the_context_releases_the_lock():
     with pytest.raises(ZeroDivisionError), held(["cpu"], print):
         raise ZeroDivisionError
     with held(["cpu"], print) as waited:
         assert waited is False
 
 
-def test_one_that_cannot_be_had_gives_the_others_back(temporary):
+def test_failure_of_one_lock_releases_the_others(temporary):
     lock_file("gpu-0").parent.mkdir()
     lock_file("gpu-1").mkdir()
     told = r"no lock that keeps other tests from measuring at the same time, in .*tfperf-locks-"
@@ -144,7 +144,7 @@ def test_one_that_cannot_be_had_gives_the_others_back(temporary):
         assert waited is False
 
 
-def test_a_folder_that_cannot_be_made_is_told(temporary):
+def test_uncreatable_lock_folder_is_an_error(temporary):
     lock_file("cpu").parent.write_text("a file")
     with (
         pytest.raises(CaptureError, match="no lock that keeps other tests from measuring"),
@@ -153,7 +153,7 @@ def test_a_folder_that_cannot_be_made_is_told(temporary):
         pass
 
 
-def test_where_somebody_else_sees_to_it_there_is_no_lock():
+def test_measuring_anyway_takes_no_lock():
     with flock("cpu"), measuring_anyway(print) as waited:
         assert waited is False
 
@@ -169,10 +169,10 @@ def test_where_somebody_else_sees_to_it_there_is_no_lock():
         (2, (), ("gpu-0", "gpu-1")),  # of a system without device files
     ],
 )
-def test_a_lock_is_of_a_device(n_gpus, visible, names):
+def test_locks_are_named_by_device(n_gpus, visible, names):
     assert device_names(n_gpus, visible) == names
 
 
-def test_a_lock_is_a_file_of_this_host_whatever_its_device_is_called(monkeypatch):
+def test_lock_file_is_named_by_host_and_device(monkeypatch):
     monkeypatch.setattr("platform.node", lambda: "host/1")
     assert lock_file("gpu-MIG-GPU-8932/1/2").name == "host_1-gpu-MIG-GPU-8932_1_2"

@@ -1,4 +1,4 @@
-"""The collector is held off, collected for in between, and as it was afterwards."""
+"""The garbage collector is held off in blocks, runs between them, and is restored."""
 
 import gc
 
@@ -40,7 +40,7 @@ def cycles(n):
         own.append(own)
 
 
-def test_nothing_is_collected_within_and_the_rest_as_usual(collected):
+def test_no_garbage_is_collected_within_blocks(collected):
     with garbage_held_off():
         del collected[:]
         cycles(20_000)
@@ -50,7 +50,7 @@ def test_nothing_is_collected_within_and_the_rest_as_usual(collected):
     assert collected
 
 
-def test_between_blocks_the_young_are_collected_where_python_would_have(collected):
+def test_young_generations_are_collected_between_blocks(collected):
     with garbage_held_off() as sweep:
         del collected[:]
         cycles(100)
@@ -63,7 +63,7 @@ def test_between_blocks_the_young_are_collected_where_python_would_have(collecte
         assert collected == [1]
 
 
-def test_a_block_that_would_fill_the_memory_is_collected_in(collected, monkeypatch):
+def test_block_that_would_fill_the_memory_is_collected(collected, monkeypatch):
     monkeypatch.setattr(garbage_collector, "_MOST_YOUNG", 5_000)
     with garbage_held_off():
         del collected[:]
@@ -73,9 +73,7 @@ def test_a_block_that_would_fill_the_memory_is_collected_in(collected, monkeypat
         assert collected
 
 
-def test_garbage_that_grew_old_is_collected_when_the_objects_have_grown_by_a_quarter(
-    collected, monkeypatch
-):
+def test_full_collection_runs_after_growth_by_a_quarter(collected, monkeypatch):
     objects = [1000]
     monkeypatch.setattr(garbage_collector.sys, "getallocatedblocks", lambda: objects[0])
     found = {}
@@ -94,7 +92,7 @@ def test_garbage_that_grew_old_is_collected_when_the_objects_have_grown_by_a_qua
     assert found == {1250: [1], 1251: [1, 2], 1563: [1], 1564: [1, 2]}
 
 
-def test_where_nothing_is_new_no_time_is_spent_on_counting_objects(monkeypatch):
+def test_objects_are_not_counted_without_new_ones(monkeypatch):
     with garbage_held_off() as sweep:
         sweep()
         monkeypatch.setattr(
@@ -105,7 +103,7 @@ def test_where_nothing_is_new_no_time_is_spent_on_counting_objects(monkeypatch):
         sweep()
 
 
-def test_the_objects_of_many_blocks_do_not_pile_up():
+def test_objects_of_many_blocks_do_not_accumulate():
     old = []
     gc.freeze()  # what other tests have left is counted, but not walked through
     with garbage_held_off() as sweep:
@@ -118,7 +116,7 @@ def test_the_objects_of_many_blocks_do_not_pile_up():
         assert garbage_collector.sys.getallocatedblocks() < 1.7 * start
 
 
-def test_a_collector_that_the_user_switched_off_stays_off(collected):
+def test_disabled_collector_stays_disabled(collected):
     gc.disable()
     with garbage_held_off() as sweep:
         cycles(1_000)
@@ -136,7 +134,7 @@ def test_a_collector_that_the_user_switched_off_stays_off(collected):
 
 
 @pytest.mark.parametrize("fails", [True, False])
-def test_what_the_user_does_within_stays(collected, fails):
+def test_changes_by_the_user_within_the_context_stay(collected, fails):
     try:
         with garbage_held_off() as sweep:
             gc.disable()
@@ -152,13 +150,13 @@ def test_what_the_user_does_within_stays(collected, fails):
     assert gc.get_threshold() == (700, 10, 10)
 
 
-def test_a_threshold_set_within_stays():
+def test_threshold_set_within_the_context_stays():
     with garbage_held_off():
         gc.set_threshold(900, 11, 12)
     assert gc.get_threshold() == (900, 11, 12)
 
 
-def test_what_the_user_froze_stays_frozen():
+def test_frozen_objects_stay_frozen():
     gc.freeze()
     frozen = gc.get_freeze_count()
     with garbage_held_off() as sweep:

@@ -1,29 +1,221 @@
-"""The windows' arithmetic, without TensorFlow's time in it."""
+"""The machine lock and the timers of the windows, without TensorFlow, on a fake clock."""
+
+from contextlib import ExitStack, contextmanager, nullcontext
+from pathlib import Path
 
 import pytest
 
+from pytest_tfperf.capture import blocks, windows
 from pytest_tfperf.capture.plan import Plan
+from pytest_tfperf.capture.window_hooks import WindowHooks
+from pytest_tfperf.capture.windows import Windows
+from pytest_tfperf.compiler.probe import Probe
+from pytest_tfperf.compiler.step_calls import Calls
+from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.machine import stopwatch
+from pytest_tfperf.variants import in_process, rounds
+
+STEP_S = 0.001
+PLAN = Plan(warmup=3, steps=4, trace_steps=2)
 
 
-@pytest.mark.parametrize("available", [82, 100, 10**6])
-def test_a_plan_that_fits_is_kept(available):
-    plan = Plan().cut_to(available)
-    assert (plan.warmup, plan.timed_steps, plan.trace_steps, plan.available) == (
-        10,
-        50,
-        20,
-        available,
-    )
+class World:
+    """Steps that take a millisecond each; `steps` says of each whether others were kept out, `waits` how long that takes each time."""
+
+    def __init__(self, waits=(), drains=()):
+        self.now, self.alone, self.steps, self.taken = 0.0, False, [], 0
+        self._waits, self._drains = iter(waits), iter(drains)
+        self.settled_after = []
+
+    @contextmanager
+    def exclusive(self, announce, *watches):
+        with ExitStack() as pauses:
+            for watch in watches:
+                pauses.enter_context(watch.paused())
+            waited = next(self._waits, 0)
+            self.now += waited
+        self.taken += 1
+        self.alone = True
+        try:
+            yield waited > 0
+        finally:
+            self.alone = False
+
+    def settle(self, trace, steps_before):
+        assert not self.alone  # that is analysis
+        self.settled_after.append(steps_before)
+        return next(self._drains, 0)
+
+    def windows(self, plan=PLAN, exclusive=None):
+        hooks = WindowHooks(
+            settling_steps=self.settle,
+            announce=lambda _: None,
+            exclusive=exclusive or self.exclusive,
+        )
+        return Windows(plan, Path(), "step", hooks)
+
+    def play(self, profile, n_steps=10**9):
+        while not profile.done and n_steps:
+            n_steps -= 1
+            profile.begin()
+            self.now += STEP_S
+            self.steps.append(self.alone)
+            profile.end()
 
 
-@pytest.mark.parametrize("available", [5, 6, 8, 13, 32, 50, 81])
-def test_a_plan_that_does_not_fit_is_cut_to_just_what_there_is(available):
-    plan = Plan().cut_to(available)
-    assert plan.total == available
-    assert plan.trace_steps >= 2
-    assert plan.timed_steps >= 1
+class Session:
+    def __init__(self, folder):
+        pass
+
+    def stop(self):
+        return Path("trace")
+
+    def discard(self):
+        pass
 
 
-def test_the_cut_keeps_the_proportions():
-    plan = Plan().cut_to(42)
-    assert (plan.warmup, plan.timed_steps, plan.trace_steps) == (5, 25, 10)
+class Executables:
+    outside_steps, watched, late = False, True, frozenset()
+
+    def __init__(self, folder):
+        pass
+
+    def begin(self, trace):
+        pass
+
+    def end(self, last=None):
+        pass
+
+
+class Mark:
+    def __init__(self, *numbers):
+        pass
+
+    def end(self):
+        pass
+
+
+@contextmanager
+def probed(in_step):
+    probe = Probe()
+    yield probe
+    probe.calls.end_step()
+
+
+@pytest.fixture
+def world_of(monkeypatch):
+    def make(**happens):
+        world = World(**happens)
+        for module in (blocks, windows, stopwatch):
+            monkeypatch.setattr(module, "perf_counter", lambda: world.now)
+        return world
+
+    fakes = {
+        "Session": Session,
+        "Executables": Executables,
+        "StepMark": Mark,
+        "probed": probed,
+        "sync_devices": lambda: None,
+        "least_block": lambda: 0.02,
+        "read_session": lambda path: path,
+        "runs_functions": lambda trace: False,
+        "calls_recorded": lambda in_step: nullcontext(Calls()),
+        "conditions_noted": lambda notes: nullcontext(),
+    }
+    for name, fake in fakes.items():
+        monkeypatch.setattr(windows, name, fake)
+        if hasattr(blocks, name):
+            monkeypatch.setattr(blocks, name, fake)
+    return make
+
+
+def test_lock_is_held_in_the_timed_and_traced_windows_only(world_of):
+    world = world_of()
+    world.play(world.windows())
+    assert world.steps == [False] * (1 + 3) + [True] * (4 + 2) + [
+        False
+    ]  # cold, warm-up; timed, traced; probe
+    assert (world.taken, world.settled_after) == (1, [3])
+
+
+def test_waiting_for_the_lock_is_not_timed(world_of):
+    world = world_of(waits=[100.0])
+    profile = world.windows()
+    world.play(profile)
+    assert profile.observations.first_step_s == pytest.approx(STEP_S)
+    assert profile.observations.blocks == [(pytest.approx(4 * STEP_S), 4)]
+    assert profile.observations.step_seconds == pytest.approx([STEP_S] * 4)
+    assert profile.observations.notes == []  # of windows that the time has cut
+    assert len(world.steps) == 1 + 3 + 4 + 2 + 1
+
+
+def test_no_step_has_drained_the_buffers_after_waiting(world_of):
+    world = world_of(waits=[0.1])
+    world.play(world.windows())
+    assert world.settled_after == [0]
+
+
+def test_second_round_drains_under_the_lock_and_keeps_its_time(world_of):
+    world = world_of(waits=[100.0, 100.0], drains=[5])
+    profile = world.windows()
+    world.play(profile)
+    assert world.steps == [False] * 4 + [True] * (4 + 2) + [True] * (5 + 4 + 2) + [False]
+    assert (world.taken, world.settled_after) == (2, [0, 5])
+    assert profile.observations.settled
+
+
+def test_round_beyond_the_time_limit_does_not_begin(world_of):
+    world = world_of(drains=[10**6])
+    profile = world.windows()
+    world.play(profile)
+    assert world.taken == 1
+    assert not profile.observations.settled
+
+
+@pytest.mark.parametrize("n_steps", [5, 8, 9])
+def test_closed_profile_releases_the_lock(world_of, n_steps):
+    world = world_of()
+    profile = world.windows()
+    world.play(profile, n_steps)
+    assert world.alone
+    profile.close("the loop was left")
+    assert not world.alone
+
+
+def test_missing_lock_ends_the_profile_with_its_reason(world_of):
+    @contextmanager
+    def refusing(announce, *watches):
+        raise CaptureError("no lock")
+        yield
+
+    world = world_of()
+    profile = world.windows(exclusive=refusing)
+    with pytest.raises(CaptureError, match="no lock"):
+        world.play(profile)
+    assert len(world.steps) == 4
+    profile.close()
+
+
+def test_variants_in_turns_hold_the_lock_and_do_not_time_waiting(monkeypatch):
+    world, said = World(waits=[100.0]), []
+    for module in (in_process, rounds):
+        monkeypatch.setattr(module, "perf_counter", lambda: world.now)
+    for name, fake in {
+        "warm_runtime": None,
+        "sync_devices": None,
+        "least_block": 0.02,
+        "check_variants": (),
+    }.items():
+        monkeypatch.setattr(in_process, name, lambda *_, fake=fake: fake)
+
+    def step():
+        world.now += STEP_S
+        world.steps.append(world.alone)
+
+    variants = [in_process.Variant(name, step) for name in ("plain", "xla")]
+    found = in_process.compare_steps(variants, {}, None, 30.0, said.append, world.exclusive)
+    assert world.steps
+    assert all(world.steps)
+    assert not world.alone
+    assert len(found.turns["plain"]) == 8  # as many as where nobody is waited for
+    assert said == ["comparing plain, xla, about 10 s", ""]

@@ -1,4 +1,4 @@
-"""Machine classes: what differs, and whether that matters for times."""
+"""Differences between machine classes, and their effect on times."""
 
 import pytest
 from helpers.builders import LAPTOP, SERVER
@@ -58,17 +58,17 @@ def test_equal_classes_do_not_differ():
         (HERE, "room", "B", "room: stored None, here B (not known to matter)"),
     ],
 )
-def test_a_field_that_differs_is_named_with_both_values_and_why_it_matters(here, field, now, said):
+def test_different_field_is_named_with_both_values_and_its_effect(here, field, now, said):
     assert differences(here, {**here, field: now}) == [said]
 
 
-def test_a_field_that_only_the_stored_class_has_differs_too():
+def test_field_of_the_stored_class_alone_is_a_difference():
     assert differences({**HERE, "room": "B"}, HERE) == [
         "room: stored B, here None (not known to matter)"
     ]
 
 
-def test_another_accelerator_is_not_the_same_host_before_the_same_device():
+def test_host_fields_matter_fully_with_another_accelerator():
     assert [text.partition(" (")[2] for text in differences(HERE, ON_GPU)][1].startswith(
         "matters: another model"
     )

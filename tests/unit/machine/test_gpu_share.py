@@ -1,4 +1,4 @@
-"""Which GPUs a worker of pytest-xdist gets."""
+"""The share of GPUs of a worker of pytest-xdist."""
 
 import sys
 from types import SimpleNamespace
@@ -61,14 +61,14 @@ def before_tensorflow(monkeypatch):
         (3, 4, ["0", "1", "2", "0"]),
     ],
 )
-def test_gpus_are_shared_out(n_gpus, n_workers, shares):
+def test_each_worker_gets_its_share_of_gpus(n_gpus, n_workers, shares):
     gpus = [str(index) for index in range(n_gpus)]
     found = ["".join(share_of(gpus, number, n_workers)) for number in range(n_workers)]
     assert found == shares
     assert set("".join(found)) == set(gpus)  # none idles
 
 
-def test_the_worker_in_place_of_one_that_died_has_a_share_too():
+def test_replacement_of_a_dead_worker_gets_a_share():
     assert share_of(["0", "1"], 2, 2) == ["0"]
 
 
@@ -85,30 +85,30 @@ def test_the_worker_in_place_of_one_that_died_has_a_share_too():
         ("none", ()),
     ],
 )
-def test_the_visible_gpus_are_known_without_tensorflow(devices, given, gpus):
+def test_visible_gpus_are_known_without_tensorflow(devices, given, gpus):
     environment = {} if given is None else {"CUDA_VISIBLE_DEVICES": given}
     assert visible_gpus(environment, devices(3)) == gpus
 
 
-def test_a_machine_without_a_driver_has_none(tmp_path):
+def test_machine_without_a_driver_has_no_gpus(tmp_path):
     assert visible_gpus({}, tmp_path / "dev") == ()
 
 
-def test_each_worker_sees_its_own_and_takes_memory_as_it_needs_it(devices):
+def test_worker_sees_its_own_gpus_and_grows_memory_on_demand(devices):
     environment = worker(1, 2)
     spread_gpus(environment, devices(4))
     assert environment["CUDA_VISIBLE_DEVICES"] == "1,3"
     assert environment["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"
 
 
-def test_of_what_the_run_was_given(devices):
+def test_share_is_taken_from_the_visible_gpus(devices):
     environment = worker(1, 2, CUDA_VISIBLE_DEVICES="6,7", TF_FORCE_GPU_ALLOW_GROWTH="false")
     spread_gpus(environment, devices(8))
     assert environment["CUDA_VISIBLE_DEVICES"] == "7"
     assert environment["TF_FORCE_GPU_ALLOW_GROWTH"] == "false"
 
 
-def test_once_also_in_what_a_worker_starts(devices):
+def test_child_process_of_a_worker_does_not_share_again(devices):
     environment = worker(1, 2)
     assert is_to_share(environment)
     for _ in range(2):
@@ -117,7 +117,7 @@ def test_once_also_in_what_a_worker_starts(devices):
         assert not is_to_share(environment)
 
 
-def test_a_run_within_a_worker_shares_out_what_that_one_has(devices):
+def test_nested_run_shares_the_gpus_of_its_worker(devices):
     environment = worker(1, 2)
     spread_gpus(environment, devices(4))
     inner = {**environment, **worker(0, 2), "PYTEST_XDIST_TESTRUNUID": "another"}
@@ -126,13 +126,13 @@ def test_a_run_within_a_worker_shares_out_what_that_one_has(devices):
 
 
 @pytest.mark.parametrize("environment", [{}, worker(0, 1)])
-def test_a_process_that_is_alone_keeps_all(devices, environment):
+def test_single_process_keeps_all_gpus(devices, environment):
     before = dict(environment)
     spread_gpus(environment, devices(4))
     assert environment == before
 
 
-def test_without_gpus_there_is_nothing_to_share_and_devices_stay_hidden(devices):
+def test_hidden_gpus_stay_hidden(devices):
     environment = worker(0, 2, CUDA_VISIBLE_DEVICES="-1")
     spread_gpus(environment, devices(2))
     assert environment["CUDA_VISIBLE_DEVICES"] == "-1"
@@ -150,7 +150,9 @@ def test_without_gpus_there_is_nothing_to_share_and_devices_stay_hidden(devices)
         (SimpleNamespace(_context=SimpleNamespace(_physical_devices=[])), True),
     ],
 )
-def test_when_tensorflow_has_looked_it_is_too_late(devices, monkeypatch, module, found):
+def test_gpus_are_not_shared_after_tensorflow_has_found_its_devices(
+    devices, monkeypatch, module, found
+):
     if module is not None:
         monkeypatch.setitem(sys.modules, "tensorflow.python.eager.context", module)
     environment = worker(0, 2)

@@ -1,4 +1,4 @@
-"""Whether Python is followed."""
+"""Detection of Python tracing."""
 
 import sys
 from types import SimpleNamespace
@@ -18,23 +18,23 @@ def nobody(monkeypatch):
     monkeypatch.setattr(sys, "monitoring", SimpleNamespace(**TOOLS, get_tool={}.get), raising=False)
 
 
-def test_nobody_follows():
+def test_untraced_by_default():
     assert not is_traced()
 
 
-def test_a_python_without_tools(monkeypatch):
+def test_python_without_monitoring_is_untraced(monkeypatch):
     monkeypatch.delattr(sys, "monitoring")
     assert not is_traced()
 
 
 @pytest.mark.parametrize("name", ["gettrace", "getprofile"])
-def test_the_hooks_of_old(monkeypatch, name):
+def test_settrace_and_setprofile_count_as_tracing(monkeypatch, name):
     monkeypatch.setattr(sys, name, lambda: print)
     assert is_traced()
 
 
 @pytest.mark.parametrize(("tool", "traced"), [(0, True), (1, True), (2, True), (5, False)])
-def test_the_tools_that_cost_time(monkeypatch, tool, traced):
+def test_monitoring_tools_that_cost_time_count_as_tracing(monkeypatch, tool, traced):
     monkeypatch.setattr(
         sys, "monitoring", SimpleNamespace(**TOOLS, get_tool={tool: "its name"}.get)
     )

@@ -1,4 +1,4 @@
-"""A step's graph in place of its HLO predicts what its HLO does."""
+"""The op graph of a step predicts the padding of its HLO."""
 
 import os
 
@@ -55,7 +55,7 @@ def attention(x, w, v):
     ],
     ids=["convolutions", "attention"],
 )
-def test_a_graph_predicts_what_its_hlo_does(step, x):
+def test_op_graph_predicts_the_padding_of_its_hlo(step, x):
     hlo = decode_module(
         without_unused(step.experimental_get_compiler_ir(x)(stage="hlo_serialized")), "step"
     )
