@@ -106,15 +106,19 @@ STEP_ARGUMENTS = dict(warmup=2, steps=4, trace_steps=3)
 """
 
 
-@pytest.fixture
-def suite(pytester, monkeypatch):
-    """Write a test file with the usual imports, then run pytest on it in this process."""
-    import keras  # noqa: F401  # TensorFlow is loaded once, by the outer process
+@pytest.fixture(scope="session")
+def tensorflow_loaded():
+    """Load TensorFlow before `pytester` takes note of the modules, since it removes later ones."""
+    import keras  # noqa: F401
     import tensorflow  # noqa: F401
 
     import pytest_tfperf.plugin.conclude
     import pytest_tfperf.plugin.fixture  # noqa: F401
 
+
+@pytest.fixture
+def suite(tensorflow_loaded, pytester, monkeypatch):
+    """Write a test file with the usual imports, then run pytest on it in this process."""
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.delenv("CI", raising=False)
 

@@ -6,9 +6,6 @@ import sys
 
 import pytest
 
-from pytest_tfperf.capture.plan import Plan
-from pytest_tfperf.plugin.options import read_options
-
 STEP = """
 def test_step(tf_profile):
     profile = tf_profile(tf.function(lambda x: x + 1), DATA)
@@ -51,33 +48,6 @@ native = pytest.param(
     ),
 )
 every_form = pytest.mark.parametrize("form", [as_pytest_ini, as_pyproject, native, as_override])
-
-
-@every_form
-def test_every_ini_value_is_read(pytester, form):
-    given = {
-        "tfperf_limits": "max_eager_ops = 0, max_step_time = 1 ns",
-        "tfperf_max_regression": "7%",
-        "tfperf_max_seconds": "1 s",
-        "tfperf_missing": "allow",
-        "tfperf_min_checks": "2",
-        "tfperf_trace_dir": "traces",
-        "tfperf_baseline_dir": "kept",
-        "tfperf_tpu": "v4",
-    }
-    options = read_options(pytester.parseconfig(*form(pytester.path, INIS | given)), 0)
-    assert options.plan == Plan(warmup=3, steps=7, trace_steps=4, max_seconds=1.0)
-    assert options.limits == {
-        "max_eager_ops": "0",
-        "max_step_time": "1 ns",
-        "max_regression": 0.07,
-        "tpu": "v4",
-    }
-    assert (options.missing, options.min_checks) == ("allow", 2)
-    assert (options.trace_dir, options.baseline_dir) == (
-        pytester.path / "traces",
-        pytester.path / "kept",
-    )
 
 
 @every_form
