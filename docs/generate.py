@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pytest_tfperf.metrics import METRICS, Metric
 from pytest_tfperf.op_guide.rules import RULES, Rule
-from pytest_tfperf.plugin.options import LINES, TABLE, Option
+from pytest_tfperf.plugin.options import COUNT, LIMITS, SECONDS, SHARE, STEPS, TABLE, Option
 
 HEAD = """# Metrics
 
@@ -132,8 +132,7 @@ def options_page() -> str:
 
 def flag_form(option: Option) -> str:
     """Return a flag with the name of its value, or its choices."""
-    choices = "\\|".join(option.argument.get("choices", ()))
-    value = option.argument.get("metavar") or choices
+    value = option.metavar or "\\|".join(option.choices or ())
     return f"{option.flag} {value}" if value else option.flag
 
 
@@ -142,16 +141,24 @@ def ini_cells(option: Option) -> str:
     cells = (
         f"`{option.ini}`" if option.ini else "–",
         ini_type(option) if option.ini else "–",
-        option.default.replace("__tfperf__/", "`__tfperf__/`") or "–",
+        option.shown.replace("__tfperf__/", "`__tfperf__/`") or "–",
         option.help,
     )
     return f"| {' | '.join(cells)} |\n"
 
 
+TYPES = {
+    LIMITS: "list of strings",
+    COUNT: "whole number",
+    STEPS: "whole number",
+    SECONDS: "number, or string with a unit",
+    SHARE: "number, or string with a unit",
+}
+
+
 def ini_type(option: Option) -> str:
     """Return the type of an ini value in words."""
-    names = {str: "string", str | int: "whole number", str | float: "number or string with a unit"}
-    return "list of strings" if option.ini_type == LINES else names[option.ini_type]
+    return TYPES.get(option.kind, "string")
 
 
 PAGES = {"metrics.md": page, "op_guide.md": op_guide_page, "options.md": options_page}

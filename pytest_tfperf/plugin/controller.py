@@ -10,6 +10,7 @@ import pytest
 from pytest_tfperf.machine.gpu_share import visible_gpus
 from pytest_tfperf.markers import is_whole
 from pytest_tfperf.plugin.options import TABLE, Options
+from pytest_tfperf.plugin.workers import n_workers
 from pytest_tfperf.text import plural
 
 
@@ -121,18 +122,3 @@ class Controller:
             {**data, "outcome": "error"} if nodeid in self._died else data
             for nodeid, data in found.items()
         ]
-
-
-def n_workers(config: pytest.Config) -> int:
-    """How many workers run the tests; 0 without."""
-    if hasattr(config, "workerinput"):
-        return int(config.workerinput["workercount"])
-    if getattr(config.option, "dist", "no") == "no":
-        return 0
-    return sum(_times(spec) for spec in getattr(config.option, "tx", None) or ())
-
-
-def _times(spec: str) -> int:
-    """How many workers `popen` or `3*popen//python=python3.12` stands for (xdist, workermanage.py: parse_tx_spec_config)."""
-    number, star, _ = spec.partition("*")
-    return int(number) if star and number.isdigit() else 1

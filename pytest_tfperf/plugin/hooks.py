@@ -1,8 +1,9 @@
 """
-The pytest plugin: options, marker, fixture, verdicts, summary.
+The pytest plugin: options, marker, fixture, and the hooks that profile and judge a test.
 
-pytest loads this module in every run of every project of the environment: it imports pytest, the standard library and
-the registry of metrics, and the rest when a test uses the marker or the fixture, or an option asks for it.
+pytest loads this module in every run of every project of the environment. So it imports only
+pytest, the standard library, the errors and the table of options, and the rest when a test uses
+the marker or the fixture, or an option is set.
 """
 
 from __future__ import annotations
@@ -16,17 +17,12 @@ import pytest
 
 from pytest_tfperf.errors import LimitError, TfperfError
 from pytest_tfperf.markers import is_marked, is_profiled
-from pytest_tfperf.plugin.options import (
-    REPORT_SUFFIXES,
-    Options,
-    add_options,
-    is_used,
-    read_options,
-)
+from pytest_tfperf.plugin.options import REPORT_SUFFIXES, Options, add_options, is_used
+from pytest_tfperf.plugin.registry import Registry, new_registry
+from pytest_tfperf.plugin.workers import is_distributed, is_worker, n_workers
 
 if TYPE_CHECKING:
     from pytest_tfperf.checks.arguments import Wanted
-    from pytest_tfperf.plugin.custom_metrics import Registry
     from pytest_tfperf.plugin.fixture import TfProfile
     from pytest_tfperf.results import Check, ProfiledTest
 
@@ -36,12 +32,14 @@ _BROKEN: pytest.StashKey[bool] = pytest.StashKey()
 _OPTIONS: pytest.StashKey[Options] = pytest.StashKey()
 _ON_TERMINAL: pytest.StashKey[bool] = pytest.StashKey()
 _REGISTRY: pytest.StashKey[Registry] = pytest.StashKey()
+_PREPARED: pytest.StashKey[bool] = pytest.StashKey()
 
 _MARKER = (
-    "tfperf(max_<metric>, min_<metric>, <count>=, max_regression, warmup, steps, trace_steps, latency, tpu, target_step_time, "
-    "autocluster, findings, ignore_findings): limits on the performance of the step that this test profiles, with the fixture "
-    "tf_profile or without; values are numbers or strings such as '5%', '20 ms', '1.5 GiB', as in tfperf(max_input_bound='5%', "
-    "max_retraces=0). Metrics: "
+    "tfperf(max_<metric>, min_<metric>, <count>=, max_regression, warmup, steps, trace_steps, "
+    "latency, tpu, target_step_time, autocluster, findings, ignore_findings): limits on the "
+    "performance of the step that this test profiles, with the fixture tf_profile or without; "
+    "values are numbers or strings such as '5%', '20 ms', '1.5 GiB', as in "
+    "tfperf(max_input_bound='5%', max_retraces=0)."
 )
 
 
@@ -51,18 +49,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
-    """The hooks that projects may implement."""
+    """Declare the hooks that projects may implement."""
     from pytest_tfperf.plugin import hookspecs
 
     pluginmanager.add_hookspecs(hookspecs)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register metrics and the marker, refuse options that contradict each other, and take this worker's share of the GPUs."""
-    from pytest_tfperf.plugin.custom_metrics import new_registry
-
+    """Make the registry of metrics, declare the marker, and check the options."""
+    config.stash[_ON_TERMINAL] = sys.stdout.isatty()  # output is captured later
     config.stash[_REGISTRY] = new_registry(config)
-    config.addinivalue_line("markers", f"{_MARKER}{', '.join(config.stash[_REGISTRY].rows)}.")
+    names = f" Metrics: {', '.join(config.stash[_REGISTRY].rows)}." if config.option.markers else ""
+    config.addinivalue_line("markers", f"{_MARKER}{names}")
     _refuse_contradictions(config)
     used = is_used(config)
     if used:
@@ -70,15 +68,30 @@ def pytest_configure(config: pytest.Config) -> None:
             _options(config)
         except LimitError as error:
             raise pytest.UsageError(str(error)) from error
-    config.stash[_ON_TERMINAL] = sys.stdout.isatty()  # later, output is captured
-    if hasattr(config, "workerinput"):
-        _spread_gpus(used)
+    if used or is_distributed(config):
+        _prepare(config, used)
+    if config.option.tfperf_against:
+        _coordinate(config)
+
+
+def _prepare(config: pytest.Config, used: bool) -> None:
+    """
+    Prepare this process for a run with profiled tests, once.
+
+    A worker of pytest-xdist sees its share of the GPUs, which TensorFlow must know when it starts.
+    Any other process collects the results and writes the summary.
+    """
+    if _PREPARED in config.stash:
+        return
+    config.stash[_PREPARED] = True
+    if is_worker(config):
+        from pytest_tfperf.machine.gpu_share import spread_gpus
+
+        spread_gpus()
     else:
         from pytest_tfperf.plugin.controller import Controller
 
         config.pluginmanager.register(Controller(config, _options, used), "tfperf-controller")
-    if config.option.tfperf_against:
-        _coordinate(config)
 
 
 def _refuse_contradictions(config: pytest.Config) -> None:
@@ -109,8 +122,6 @@ def _refuse_contradictions(config: pytest.Config) -> None:
 
 def _coordinate(config: pytest.Config) -> None:
     """Make this process the coordinator of a paired run; `run_only` blocks that in its children."""
-    from pytest_tfperf.plugin.controller import n_workers
-
     if n_workers(config):
         raise pytest.UsageError(
             "--tfperf-against takes turns on one machine: run it without -n (pytest -n 0)"
@@ -129,12 +140,14 @@ def _coordinate(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pycollect_makeitem(collector: pytest.Collector) -> Generator[None, Any, Any]:
-    """A marker that cannot be understood is a collection error of its file."""
+    """Read the markers of tests; one that cannot be understood is a collection error."""
     result = yield
     for item in result if isinstance(result, list) else [result]:
-        if isinstance(item, pytest.Item):
-            _spread_gpus(is_profiled(item))
-        if isinstance(item, pytest.Item) and item.get_closest_marker("tfperf"):
+        if not isinstance(item, pytest.Item):
+            continue
+        if is_profiled(item):
+            _prepare(item.config, used=False)
+        if item.get_closest_marker("tfperf"):
             try:
                 _wanted(item)
             except LimitError as error:
@@ -147,9 +160,11 @@ def pytest_pycollect_makeitem(collector: pytest.Collector) -> Generator[None, An
 @pytest.fixture
 def tf_profile(request: pytest.FixtureRequest) -> Iterator[TfProfile]:
     """
-    Profiles a step under TensorFlow's profiler, as in `profile = tf_profile(step, data)`: every metric is an attribute of the profile.
-    Also in a loop of your own (`.steps`), in Keras (`.fit`, `.evaluate`, `.predict`), or as a trace that you bracket (`.trace`);
-    `.compare` lets variants of a step take turns. Limits are asked for with @pytest.mark.tfperf.
+    Profile a step with TensorFlow's profiler: `profile = tf_profile(step, data)`.
+
+    Every metric is an attribute of the profile. `.steps` profiles a loop of your own; `.fit`,
+    `.evaluate` and `.predict` profile a Keras loop; `.trace` traces steps that you bracket.
+    `.compare` runs variants of a step alternately. @pytest.mark.tfperf sets limits.
     """
     profiler = _new_profiler(request.node)
     yield profiler
@@ -158,7 +173,7 @@ def tf_profile(request: pytest.FixtureRequest) -> Iterator[TfProfile]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """A test with autocluster=True runs in a process of its own, since TensorFlow reads XLA's flags when it starts."""
+    """Run a test with autocluster=True in its own process: XLA reads its flags at the start."""
     if not is_profiled(item) or not _has_own_flags(item):
         return None
     from pytest_tfperf.child.isolated_test import can_isolate, run_test
@@ -171,7 +186,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """A test that runs again begins anew."""
+    """Forget the results of an earlier run of the same test."""
     keys: tuple[pytest.StashKey[Any], ...] = (_PROFILER, _CHECKS, _BROKEN)
     for key in keys:
         if key in item.stash:
@@ -180,7 +195,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Profile a test that has the marker alone; then, if its body ended well, decide what was asked for."""
+    """Profile a test that has only the marker; decide the checks of any test that passed."""
     if _PROFILER not in item.stash and not is_marked(item):
         return (yield)
     try:
@@ -197,7 +212,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 
 def _profile_body(profiler: TfProfile) -> Generator[None, object, object]:
-    """The test's body under a profiler of its own; what cannot be profiled in it fails without a traceback of ours."""
+    """Run the body of a test under its own profiler; a body without a step fails the test."""
     ended = False
     try:
         with profiler.whole_body():
@@ -216,7 +231,7 @@ def _profile_body(profiler: TfProfile) -> Generator[None, object, object]:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Results travel on the report, as plain JSON values: so they reach the controller under xdist too."""
+    """Put the results on the report, as JSON values, which pytest-xdist can send."""
     report = yield
     if report.when == "call" and _PROFILER in item.stash:
         report.tfperf = _record(item, report).to_json()  # type: ignore[attr-defined]
@@ -225,54 +240,47 @@ def pytest_runtest_makereport(
 
 
 def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
-    """A test that failed for its performance alone shows as P, PERF."""
+    """Show a test that failed only for its performance as P, PERF."""
     if report.when == "call" and report.failed and getattr(report, "tfperf_broken", False):
         return "failed", "P", "PERF"
     return None
 
 
 def _options(config: pytest.Config) -> Options:
-    """The options of this run, read once."""
+    """Return the options of this run, read once."""
     if _OPTIONS not in config.stash:
-        from pytest_tfperf.plugin.controller import n_workers
+        from pytest_tfperf.plugin.option_values import read_options
 
-        config.stash[_OPTIONS] = read_options(
-            config, n_workers(config), config.stash[_REGISTRY].rows
-        )
+        config.stash[_OPTIONS] = read_options(config, config.stash[_REGISTRY].rows)
     return config.stash[_OPTIONS]
 
 
 def _wanted(item: pytest.Item) -> Wanted:
-    """What the markers of a test and the ini values ask for; of each argument the nearest marker's."""
+    """Return the arguments of a test: its nearest marker's, then other markers' and the ini's."""
     from pytest_tfperf.checks.arguments import Wanted
 
     arguments: dict[str, Any] = _options(item.config).marker_arguments
     for marker in reversed(list(item.iter_markers("tfperf"))):
         if marker.args:
             raise LimitError(
-                f"takes keyword arguments only, but was given {marker.args[0]!r}; e.g. max_input_bound='5%'"
+                f"takes keyword arguments only, but was given {marker.args[0]!r}; "
+                "e.g. max_input_bound='5%'"
             )
         arguments |= marker.kwargs
     return Wanted.read(arguments, item.config.stash[_REGISTRY].rows)
 
 
 def _has_own_flags(item: pytest.Item) -> bool:
-    """Whether a test needs a process that TensorFlow starts in with other flags."""
+    """Return whether a test needs a process with other flags of XLA."""
     return item.get_closest_marker("tfperf") is not None and _wanted(item).autocluster
 
 
-def _spread_gpus(asked: bool) -> None:
-    """Before TensorFlow starts in a worker of a run that profiles, let it see its share of the GPUs alone."""
-    if asked:
-        from pytest_tfperf.machine.gpu_share import spread_gpus
-
-        spread_gpus()
-
-
 def _new_profiler(item: pytest.Item) -> TfProfile:
+    """Make the profiler of a test, and keep it with the test."""
     from pytest_tfperf.plugin.items import new_profiler
 
     config = item.config
+    _prepare(config, used=False)  # the first test may ask for the fixture by its name
     item.stash[_PROFILER] = new_profiler(
         item, _wanted(item), _options(config), config.stash[_REGISTRY], config.stash[_ON_TERMINAL]
     )
@@ -280,7 +288,7 @@ def _new_profiler(item: pytest.Item) -> TfProfile:
 
 
 def _decide(item: pytest.Item) -> None:
-    """Raise one failure with every check that fails this test."""
+    """Decide the checks of a test, and fail it with one message if any of them fails it."""
     from pytest_tfperf.plugin.decide import fails
     from pytest_tfperf.plugin.items import checks_of
 
@@ -294,6 +302,7 @@ def _decide(item: pytest.Item) -> None:
 
 
 def _record(item: pytest.Item, report: pytest.TestReport) -> ProfiledTest:
+    """Return the results of a test, and add its metrics to the properties of its reports."""
     from pytest_tfperf.plugin.items import record_of, set_properties
 
     record = record_of(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from pytest_tfperf.plugin.custom_metrics import Registry
+    from pytest_tfperf.plugin.registry import Registry
 
 
 @pytest.hookspec(historic=True)

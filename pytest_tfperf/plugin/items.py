@@ -18,12 +18,12 @@ from pytest_tfperf.machine.description import describe
 from pytest_tfperf.machine.gpu_share import is_to_share
 from pytest_tfperf.machine.locks import Exclusive, measuring_alone, measuring_anyway
 from pytest_tfperf.plugin.confirmation import confirmed, is_suspected, profiled_again
-from pytest_tfperf.plugin.custom_metrics import Registry
 from pytest_tfperf.plugin.decide import decide
 from pytest_tfperf.plugin.fixture import TfProfile
 from pytest_tfperf.plugin.options import Options
 from pytest_tfperf.plugin.profiles import Settings
 from pytest_tfperf.plugin.progress import announcer
+from pytest_tfperf.plugin.registry import Registry
 from pytest_tfperf.report.ci import PREFIX, properties
 from pytest_tfperf.results import Check, ProfiledTest
 from pytest_tfperf.values import Unknown

@@ -1,60 +1,119 @@
 """
 The options of a run: one table of command-line flags and ini values, and their frozen value.
 
-Each option is declared once, as a field of `Options`. pytest's parser, the value, the header of a
-run and docs/options.md are made from the table. pytest loads this module in every run, so it
-imports only pytest and the standard library; parsers import what they need when they are called.
+Each option is declared once, as an attribute of `Options`. pytest's parser, the value, the header
+of a run and docs/options.md are made from these declarations. pytest loads this module in every
+run, so it imports only pytest and the standard library, and makes no dataclass, which would take
+longer than all the rest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
-from os import environ
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, overload
 
 import pytest
 
-from pytest_tfperf.errors import LimitError
-from pytest_tfperf.plugin import option_parsers as parsers
-
 if TYPE_CHECKING:
     from pytest_tfperf.capture.plan import Plan
-    from pytest_tfperf.metrics import Metric
+
+T = TypeVar("T")
+
+SWITCH = "switch"
+TEXT = "text"
+CHOICE = "choice"
+PATH = "path"
+PATHS = "paths"
+LIMITS = "limits"
+COUNT = "count"
+STEPS = "steps"
+SECONDS = "seconds"
+SHARE = "share"
+TPU = "TPU generation"
+"""Kinds of values; `option_values` has a parser for each."""
 
 REPORT_SUFFIXES = (".json", ".html", ".md", ".csv")
-LINES = "linelist"
-"""pytest's name for an ini value with one text a line."""
+_INI_TYPES: dict[str, Any] = {
+    LIMITS: "linelist",
+    COUNT: str | int,
+    STEPS: str | int,
+    SECONDS: str | float,
+    SHARE: str | float,
+}
+"""Types that a value may have in a native TOML table; text if a kind is not here."""
 _HAS_UNIONS = pytest.version_tuple >= (9, 2)
 """True if an ini value may have one of several types."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
-    """One row of the table."""
+class Option(Generic[T]):
+    """
+    A flag, an ini value, or both, as an attribute of `Options`.
 
-    flag: str = ""
-    """Command-line flag; empty if there is none."""
-    ini: str = ""
-    """Name of the ini value; empty if there is none."""
-    help: str
-    """Text of `--help` and of the documentation."""
-    parse: Callable[[parsers.Given], Any]
-    """Turns the text or number that the user gave into the value. Raises ValueError."""
-    argument: Mapping[str, Any]
-    """Further arguments of the argument parser: `action`, `metavar`, `choices`."""
-    ini_type: Any = str
-    """Types that the ini value may have in a native TOML table; or `LINES`."""
-    default: str = ""
-    """The default as users read it; empty if the option is off by default."""
-    header: str = ""
-    """Phrase for pytest's header when the flag is given."""
+    Args:
+        kind: Kind of the value, e.g. `STEPS`.
+        default: Value if the user sets none.
+        flag: Command-line flag, e.g. "--tfperf-budget".
+        ini: Name of the ini value.
+        help: Text of `--help` and of the documentation.
+        shown: The default as users read it; empty if the option is off by default.
+        header: Phrase for pytest's header when the flag is given.
+        least: Smallest number of steps that is valid.
+        metavar: Name of the flag's value in `--help`.
+        choices: Values that the option takes.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        default: T,
+        *,
+        flag: str = "",
+        ini: str = "",
+        help: str,  # noqa: A002  # the name that pytest uses
+        shown: str = "",
+        header: str = "",
+        least: int = 1,
+        metavar: str | None = None,
+        choices: tuple[str, ...] | None = None,
+    ) -> None:
+        self.name = ""
+        self.kind, self.default, self.flag, self.ini = kind, default, flag, ini
+        self.help, self.shown, self.header, self.least = help, shown, header, least
+        self.metavar, self.choices = metavar, choices
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, options: None, owner: type) -> Option[T]: ...
+
+    @overload
+    def __get__(self, options: Options, owner: type) -> T: ...
+
+    def __get__(self, options: Options | None, owner: type) -> Option[T] | T:
+        return self if options is None else self.default  # values set are in __dict__
 
     @property
     def description(self) -> str:
-        """Return the help text with the default."""
-        return f"{self.help} (default: {self.default})" if self.default else self.help
+        """The help text with the default."""
+        return f"{self.help} (default: {self.shown})" if self.shown else self.help
+
+    def add_to(self, parser: pytest.Parser, group: pytest.OptionGroup) -> None:
+        """Add the flag and the ini value to pytest's parser."""
+        if self.kind == SWITCH:
+            group.addoption(self.flag, action="store_true", help=self.description)
+        elif self.flag:
+            action = "append" if self.kind == PATHS else "store"
+            arguments = {"metavar": self.metavar, "choices": self.choices}
+            given = {name: value for name, value in arguments.items() if value is not None}
+            group.addoption(self.flag, action=action, help=self.description, **given)
+        if self.ini:
+            text = f"see {self.flag}" if self.flag else self.description
+            ini_type: Any = _INI_TYPES.get(self.kind, str)
+            if not _HAS_UNIONS and self.kind != LIMITS:
+                ini_type = "string"
+            parser.addini(self.ini, text, type=ini_type, default=None)
 
     def flag_value(self, config: pytest.Config) -> Any:
         """Return the value of the flag, or None if it was not given."""
@@ -74,189 +133,177 @@ class Option:
         return None if value in ("", []) else value
 
 
-def _option(
-    value: Any,
-    *,
-    help: str,  # noqa: A002  # as argparse and pytest call it
-    parse: Callable[[parsers.Given], Any] = parsers.as_given,
-    flag: str = "",
-    ini: str = "",
-    ini_type: Any = str,
-    default: str = "",
-    header: str = "",
-    **argument: Any,
-) -> Any:
-    """Declare a field of `Options` with this default value; see `Option` for the rest."""
-    option = Option(
-        flag=flag,
-        ini=ini,
-        help=help,
-        parse=parse,
-        argument=argument,
-        ini_type=ini_type,
-        default=default,
-        header=header,
-    )
-    return field(default=value, metadata={Option: option})
-
-
-def _switch(flag: str, text: str, header: str = "") -> Any:
-    """Declare a flag without a value."""
-    return _option(False, flag=flag, help=text, header=header, action="store_true")
-
-
-@dataclass(frozen=True, kw_only=True)
 class Options:
-    """The options of a run, and the surroundings that decide what they mean."""
+    """
+    The options of a run, and the surroundings that decide their meaning. A frozen value.
 
-    baseline: bool = _switch(
-        "--tfperf-baseline",
-        "compare with the stored baseline; a test without an entry fails",
-        "comparing with the stored baseline",
+    Args:
+        rootdir: pytest's root folder.
+        parallel: True if several xdist workers run the tests.
+        workspace: Folder of the repository in a job of GitHub Actions (docs.github.com,
+            "Variables").
+        summary: File of the job's summary in GitHub Actions.
+        **values: Values of options that are set, by attribute.
+    """
+
+    baseline: Option[bool] = Option(
+        SWITCH,
+        False,
+        flag="--tfperf-baseline",
+        help="compare with the stored baseline; a test without an entry fails",
+        header="comparing with the stored baseline",
     )
-    update_all: bool = _switch(
-        "--tfperf-update",
-        "record every test that passes; compare nothing",
-        "recording a new baseline",
+    update_all: Option[bool] = Option(
+        SWITCH,
+        False,
+        flag="--tfperf-update",
+        help="record every test that passes; compare nothing",
+        header="recording a new baseline",
     )
-    update_new: bool = _switch(
-        "--tfperf-update-new",
-        "record what is missing from the baseline; compare nothing",
-        "recording what is missing from the baseline",
+    update_new: Option[bool] = Option(
+        SWITCH,
+        False,
+        flag="--tfperf-update-new",
+        help="record what is missing from the baseline; compare nothing",
+        header="recording what is missing from the baseline",
     )
-    baseline_dir: Path | None = _option(  # noqa: RUF009  # declares a field
+    baseline_dir: Option[Path | None] = Option(
+        PATH,
         None,
         flag="--tfperf-baseline-dir",
         ini="tfperf_baseline_dir",
-        metavar="DIR",
-        parse=parsers.path,
-        default="__tfperf__/ beside each test file",
         help="keep baselines under DIR",
+        shown="__tfperf__/ beside each test file",
+        metavar="DIR",
     )
-    against: str | None = _option(
+    against: Option[str | None] = Option(
+        TEXT,
         None,
         flag="--tfperf-against",
-        metavar="REF",
         help="compare against a git ref; both versions run alternately in two processes",
+        metavar="REF",
     )
-    budget_s: float = _option(
+    budget_s: Option[float] = Option(
+        SECONDS,
         30.0,
         flag="--tfperf-budget",
         ini="tfperf_budget",
-        metavar="S",
-        parse=parsers.positive_seconds,
-        ini_type=str | float,
-        default="30",
         help="seconds of alternating runs for each profile, under --tfperf-against",
+        shown="30",
+        metavar="S",
     )
-    missing: str = _option(
+    missing: Option[str] = Option(
+        CHOICE,
         "fail",
         flag="--tfperf-missing",
         ini="tfperf_missing",
-        choices=("fail", "allow"),
-        parse=parsers.missing,
-        default="fail",
         help="treatment of a missing baseline entry: the test fails, or passes",
+        shown="fail",
+        choices=("fail", "allow"),
     )
-    only: str | None = _option(
+    only: Option[str | None] = Option(
+        CHOICE,
         None,
         flag="--tfperf-only",
-        choices=("structural", "timing"),
         help="check only machine-independent metrics, or only timings",
+        choices=("structural", "timing"),
     )
-    strict: bool = _switch("--tfperf-strict", "fail checks that could not be decided")
-    min_checks: int = _option(
+    strict: Option[bool] = Option(
+        SWITCH, False, flag="--tfperf-strict", help="fail checks that could not be decided"
+    )
+    min_checks: Option[int] = Option(
+        COUNT,
         0,
         flag="--tfperf-min-checks",
         ini="tfperf_min_checks",
-        metavar="N",
-        parse=parsers.count,
-        ini_type=str | int,
-        default="0",
         help="exit with status 1 if fewer than N checks were decided",
+        shown="0",
+        metavar="N",
     )
-    reports: tuple[Path, ...] = _option(
+    reports: Option[tuple[Path, ...]] = Option(
+        PATHS,
         (),
         flag="--tfperf-report",
-        action="append",
-        metavar="PATH",
-        parse=parsers.paths,
         help=f"write the results to PATH ({', '.join(REPORT_SUFFIXES)}); may be repeated",
+        metavar="PATH",
     )
-    trace_dir: Path | None = _option(  # noqa: RUF009  # declares a field
+    trace_dir: Option[Path | None] = Option(
+        PATH,
         None,
         flag="--tfperf-trace-dir",
         ini="tfperf_trace_dir",
-        metavar="DIR",
-        parse=parsers.path,
         help="keep traces under DIR, where XProf and TensorBoard can open them",
+        metavar="DIR",
     )
-    disable: bool = _switch(
-        "--tfperf-disable",
-        "run each profiled step once and skip its test",
-        "disabled, profiled tests are skipped",
+    disable: Option[bool] = Option(
+        SWITCH,
+        False,
+        flag="--tfperf-disable",
+        help="run each profiled step once and skip its test",
+        header="disabled, profiled tests are skipped",
     )
-    limits: Mapping[str, str] | None = _option(
+    limits: Option[Mapping[str, str] | None] = Option(
+        LIMITS,
         None,
         ini="tfperf_limits",
-        ini_type=LINES,
-        parse=parsers.limits,
         help="limits for every profiled test, one a line: max_input_bound = 5%",
     )
-    max_regression: float | None = _option(
+    max_regression: Option[float | None] = Option(
+        SHARE,
         None,
         ini="tfperf_max_regression",
-        parse=parsers.share,
-        ini_type=str | float,
         help="tolerated slow-down of step_time, for tests that set none: 5%",
     )
-    warmup: int | None = _option(
+    warmup: Option[int | None] = Option(
+        STEPS,
         None,
         ini="tfperf_warmup",
-        parse=parsers.warmup_steps,
-        ini_type=str | int,
-        default="10",
         help="steps before the clock starts",
+        shown="10",
+        least=0,
     )
-    steps: int | None = _option(
-        None,
-        ini="tfperf_steps",
-        parse=parsers.steps,
-        ini_type=str | int,
-        default="50, and more if they are short",
-        help="timed steps",
+    steps: Option[int | None] = Option(
+        STEPS, None, ini="tfperf_steps", help="timed steps", shown="50, and more if they are short"
     )
-    trace_steps: int | None = _option(
-        None,
-        ini="tfperf_trace_steps",
-        parse=parsers.steps,
-        ini_type=str | int,
-        default="20",
-        help="traced steps",
+    trace_steps: Option[int | None] = Option(
+        STEPS, None, ini="tfperf_trace_steps", help="traced steps", shown="20"
     )
-    max_seconds: float | None = _option(
+    max_seconds: Option[float | None] = Option(
+        SECONDS,
         None,
         ini="tfperf_max_seconds",
-        parse=parsers.seconds,
-        ini_type=str | float,
-        default="30",
         help="longest time that the windows of a profile may take after its first step",
+        shown="30",
     )
-    tpu: str | None = _option(
+    tpu: Option[str | None] = Option(
+        TPU,
         None,
         ini="tfperf_tpu",
-        parse=parsers.tpu,
-        default="v5e",
         help="TPU generation that padding is predicted for",
+        shown="v5e",
     )
-    rootdir: Path = Path()
-    """pytest's root folder."""
-    parallel: bool = False
-    """True if several xdist workers run the tests."""
-    workspace: Path | None = None
-    """Folder of the repository in a job of GitHub Actions (docs.github.com, "Variables")."""
-    summary: Path | None = None
-    """File of the job's summary in GitHub Actions."""
+
+    rootdir: Path
+    parallel: bool
+    workspace: Path | None
+    summary: Path | None
+
+    def __init__(
+        self,
+        *,
+        rootdir: Path = Path(),
+        parallel: bool = False,
+        workspace: Path | None = None,
+        summary: Path | None = None,
+        **values: Any,
+    ) -> None:
+        if unknown := values.keys() - TABLE.keys():
+            raise TypeError(f"no such option: {', '.join(sorted(unknown))}")
+        surroundings = {"rootdir": rootdir, "parallel": parallel}
+        self.__dict__.update(values, **surroundings, workspace=workspace, summary=summary)
+
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
+        raise AttributeError(f"options are frozen: {name}")
 
     @property
     def update(self) -> str | None:
@@ -280,22 +327,17 @@ class Options:
         return {**(self.limits or {}), **chosen}
 
 
-TABLE: Mapping[str, Option] = {
-    row.name: row.metadata[Option] for row in fields(Options) if row.metadata
+TABLE: Mapping[str, Option[Any]] = {
+    name: option for name, option in vars(Options).items() if isinstance(option, Option)
 }
-"""The options by their field of `Options`."""
+"""The options by their attribute of `Options`."""
 
 
 def add_options(parser: pytest.Parser) -> None:
     """Add every flag and ini value to pytest's parser."""
     group = parser.getgroup("tfperf", "performance of TensorFlow code (pytest-tfperf)")
     for option in TABLE.values():
-        if option.flag:
-            group.addoption(option.flag, help=option.description, **option.argument)
-        if option.ini:
-            text = f"see {option.flag}" if option.flag else option.description
-            ini_type: Any = option.ini_type if _HAS_UNIONS or option.ini_type == LINES else "string"
-            parser.addini(option.ini, text, type=ini_type, default=None)
+        option.add_to(parser, group)
 
 
 def is_used(config: pytest.Config) -> bool:
@@ -304,45 +346,3 @@ def is_used(config: pytest.Config) -> bool:
         option.flag_value(config) or option.ini_value(config) is not None
         for option in TABLE.values()
     )
-
-
-def read_options(
-    config: pytest.Config, n_workers: int, metrics: Mapping[str, Metric] | None = None
-) -> Options:
-    """
-    Read flags and ini values; a flag goes before the ini value.
-
-    Args:
-        config: Configuration of the run.
-        n_workers: Number of xdist workers, 0 without xdist.
-        metrics: All metrics of the run; by default the built-in ones.
-
-    Raises:
-        LimitError: If a value cannot be understood; the message names its flag or ini value.
-    """
-    from pytest_tfperf.metrics import METRICS
-
-    rows = METRICS if metrics is None else metrics
-    values = {name: _read(option, config, rows) for name, option in TABLE.items()}
-    on_github = environ.get("GITHUB_ACTIONS") == "true"
-    summary = environ.get("GITHUB_STEP_SUMMARY")
-    return Options(
-        **{name: value for name, value in values.items() if value is not None},
-        rootdir=config.rootpath,
-        parallel=n_workers > 1,
-        workspace=Path(environ.get("GITHUB_WORKSPACE") or config.rootpath) if on_github else None,
-        summary=Path(summary) if summary else None,
-    )
-
-
-def _read(option: Option, config: pytest.Config, metrics: Mapping[str, Metric]) -> Any:
-    """Return the parsed value of an option, or None if it is not set."""
-    value, source, folder = option.flag_value(config), option.flag, config.invocation_params.dir
-    if value is None:
-        value, source, folder = option.ini_value(config), f"ini {option.ini}", config.rootpath
-    if value is None:
-        return None
-    try:
-        return option.parse(parsers.Given(value, source, folder, metrics))
-    except ValueError as error:
-        raise LimitError(f"{source}: {error}") from error

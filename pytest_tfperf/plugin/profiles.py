@@ -42,7 +42,7 @@ from pytest_tfperf.compiler.step_graph import UNASKED_NODES as UNASKED_GRAPH_NOD
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.machine.locks import Exclusive, measuring_alone
 from pytest_tfperf.metrics import nearest
-from pytest_tfperf.plugin.custom_metrics import Registry
+from pytest_tfperf.plugin.registry import Registry
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.results import Profile
 from pytest_tfperf.tf_runtime import load_tensorflow, warm_runtime

@@ -17,7 +17,7 @@ from pytest_tfperf.baseline.store import Place, read_entries
 from pytest_tfperf.checks.arguments import Wanted, argument_names, parse_limit_lines
 from pytest_tfperf.checks.limits import check_limits
 from pytest_tfperf.errors import LimitError, MetricError, TfperfError, UnknownMetric
-from pytest_tfperf.plugin.custom_metrics import Registry
+from pytest_tfperf.plugin.registry import Registry
 from pytest_tfperf.report.terminal import render
 from pytest_tfperf.results import Profile, Run
 from pytest_tfperf.values import Source
@@ -47,11 +47,11 @@ def measured(function, **row):
         ("min_tokens", "begins with max_ or min_"),
         ("warmup", "warmup= is an argument of the marker"),
         ("commit", "baselines keep the commit of a run"),
-        ("tokens per second", "must be one of Python's"),
-        ("_tokens", "must be one of Python's"),
-        ("lambda", "must be one of Python's"),
-        ("", "must be one of Python's"),
-        (7, "must be one of Python's"),
+        ("tokens per second", "valid Python identifier"),
+        ("_tokens", "neither a keyword nor begin with _"),
+        ("lambda", "neither a keyword nor begin with _"),
+        ("", "valid Python identifier"),
+        (7, "valid Python identifier"),
     ],
 )
 def test_a_name_that_cannot_be_used_is_refused(name, said):
@@ -74,16 +74,16 @@ def test_a_name_can_be_added_once():
     [
         (
             {"unit": "tokens"},
-            "unit 'tokens' is none of 's', '1/s', '0..1', 'ratio', 'count', 'bytes', 'FLOP'",
+            "unit 'tokens' is not one of 's', '1/s', '0..1', 'ratio', 'count', 'bytes', 'FLOP'",
         ),
-        ({"unit": None}, "unit None is none of"),
-        ({"unit": "bytes/s"}, "unit 'bytes/s' is none of"),
-        ({"better": "more"}, "better 'more' is none of 'lower', 'higher', None"),
-        ({"scope": "global"}, "scope 'global' is none of 'program', 'platform', 'machine'"),
+        ({"unit": None}, "unit None is not one of"),
+        ({"unit": "bytes/s"}, "unit 'bytes/s' is not one of"),
+        ({"better": "more"}, "better 'more' is not one of 'lower', 'higher', None"),
+        ({"scope": "global"}, "scope 'global' is not one of 'program', 'platform', 'machine'"),
         ({"meaning": " "}, "it needs a meaning"),
         (
             {"function": 3},
-            "its function must be a callable that takes a profile and gives a number, not int",
+            "its function must be a callable that takes a profile and returns a number, not int",
         ),
     ],
 )
@@ -116,13 +116,13 @@ def test_a_number_is_whatever_is_one(given, number):
 @pytest.mark.parametrize(
     ("unit", "given", "why"),
     [
-        ("1/s", None, "its function gave None, which is no number"),
-        ("1/s", math.nan, "its function gave nan"),
-        ("1/s", math.inf, "its function gave inf"),
-        ("0..1", 1.25, "its function gave 1.25, and a share is from 0 to 1"),
-        ("0..1", -0.1, "its function gave -0.1, and a share is from 0 to 1"),
-        ("bytes", -1, "its function gave -1 B, which is below zero"),
-        ("count", -2, "its function gave -2, which is below zero"),
+        ("1/s", None, "its function returned None, which is not a number"),
+        ("1/s", math.nan, "its function returned nan"),
+        ("1/s", math.inf, "its function returned inf"),
+        ("0..1", 1.25, "its function returned 1.25, and a share is from 0 to 1"),
+        ("0..1", -0.1, "its function returned -0.1, and a share is from 0 to 1"),
+        ("bytes", -1, "its function returned -1 B, which is below zero"),
+        ("count", -2, "its function returned -2, which is below zero"),
     ],
 )
 def test_what_no_such_quantity_can_be_is_unknown(unit, given, why):
@@ -458,7 +458,7 @@ def test_a_metric_that_cannot_be_added_is_a_usage_error(project):
     done = project()
     assert done.ret == pytest.ExitCode.USAGE_ERROR
     done.stderr.fnmatch_lines(
-        ["ERROR: pytest_tfperf_metrics: metric 'tokens': unit 'tokens/s' is none of *"]
+        ["ERROR: pytest_tfperf_metrics: metric 'tokens': unit 'tokens/s' is not one of *"]
     )
 
 

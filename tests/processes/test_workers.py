@@ -10,7 +10,8 @@ from helpers.paths import TESTS
 from helpers.reruns import AGAIN
 
 from pytest_tfperf.plugin import controller
-from pytest_tfperf.plugin.controller import Controller, n_workers
+from pytest_tfperf.plugin.controller import Controller
+from pytest_tfperf.plugin.workers import n_workers
 
 
 def config(**options):

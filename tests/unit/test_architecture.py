@@ -194,7 +194,7 @@ def test_pytest_loads_little_in_projects_that_do_not_use_the_plugin():
         f"pytest_tfperf.{name}"
         for name in (
             *("errors", "markers", "metrics", "plugin"),
-            *("plugin.hooks", "plugin.options", "plugin.option_parsers"),
+            *("plugin.hooks", "plugin.options", "plugin.registry", "plugin.workers"),
         )
     }
     loaded = imports_at_load(TREES["pytest_tfperf.plugin.hooks"])

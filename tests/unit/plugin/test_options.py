@@ -6,7 +6,8 @@ import pytest
 
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.errors import LimitError
-from pytest_tfperf.plugin.options import LINES, TABLE, Options, read_options
+from pytest_tfperf.plugin.option_values import PARSERS, read_options
+from pytest_tfperf.plugin.options import COUNT, SECONDS, SHARE, STEPS, TABLE, Options
 
 TEXTS = {
     "tfperf_warmup": "3",
@@ -80,6 +81,16 @@ def test_every_option_is_a_field_with_its_default():
     for name, option in TABLE.items():
         assert option.flag or option.ini, name
         assert option.help, name
+        assert option.kind in PARSERS, name
+
+
+def test_options_are_frozen():
+    options = Options(steps=3)
+    with pytest.raises(AttributeError, match="options are frozen: steps"):
+        options.steps = 4
+    assert (options.steps, options.warmup) == (3, None)
+    with pytest.raises(TypeError, match="no such option: step"):
+        Options(step=3)
 
 
 def test_flags_and_ini_values_are_named_alike():
@@ -96,14 +107,14 @@ def test_the_samples_have_every_ini_value():
     assert set(NUMBERS) == {
         option.ini
         for option in TABLE.values()
-        if option.ini and option.ini_type not in (str, LINES)
+        if option.ini and option.kind in (COUNT, SECONDS, SHARE, STEPS)
     }
 
 
 @every_form
 @pytest.mark.parametrize("given", [TEXTS, TEXTS | NUMBERS], ids=["texts", "numbers"])
 def test_ini_values_are_read_from_every_format(pytester, form, given):
-    options = read_options(pytester.parseconfig(*form(pytester.path, given)), 0)
+    options = read_options(pytester.parseconfig(*form(pytester.path, given)))
     assert options.plan == Plan(warmup=3, steps=7, trace_steps=4, max_seconds=30.5)
     assert options.marker_arguments == {
         "max_eager_ops": "0",
@@ -119,8 +130,8 @@ def test_ini_values_are_read_from_every_format(pytester, form, given):
 @every_form
 def test_ini_values_that_are_empty_are_not_set(pytester, form):
     given = {name: "" for name in TEXTS if name != "tfperf_limits"}
-    options = read_options(pytester.parseconfig(*form(pytester.path, given)), 0)
-    assert options == Options(rootdir=pytester.path)
+    options = read_options(pytester.parseconfig(*form(pytester.path, given)))
+    assert vars(options) == vars(Options(rootdir=pytester.path))
 
 
 def test_flags_override_ini_values(pytester):
@@ -128,7 +139,7 @@ def test_flags_override_ini_values(pytester):
     config = pytester.parseconfig(
         "--tfperf-budget=5", "--tfperf-missing=fail", "--tfperf-trace-dir=other"
     )
-    options = read_options(config, 0)
+    options = read_options(config)
     assert (options.budget_s, options.missing) == (5.0, "fail")
     assert options.trace_dir == pytester.path / "other"
 
@@ -138,8 +149,9 @@ def test_flags_are_read(pytester):
         *("--tfperf-baseline", "--tfperf-strict", "--tfperf-only=timing"),
         *("--tfperf-report=a.html", "--tfperf-report=b.json", "--tfperf-against=HEAD"),
     )
-    options = read_options(config, 2)
-    assert options == Options(
+    config.option.dist, config.option.tx = "load", ["popen"] * 2
+    options = read_options(config)
+    expected = Options(
         baseline=True,
         strict=True,
         only="timing",
@@ -148,6 +160,7 @@ def test_flags_are_read(pytester):
         rootdir=pytester.path,
         parallel=True,
     )
+    assert vars(options) == vars(expected)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +168,7 @@ def test_flags_are_read(pytester):
     [([], None), (["--tfperf-update"], "all"), (["--tfperf-update-new"], "new")],
 )
 def test_update_names_what_is_recorded(pytester, flags, update):
-    assert read_options(pytester.parseconfig(*flags), 0).update == update
+    assert read_options(pytester.parseconfig(*flags)).update == update
 
 
 BAD = [
@@ -177,7 +190,7 @@ BAD = [
 def test_bad_ini_values_are_named(pytester, form, name, value, message):
     config = pytester.parseconfig(*form(pytester.path, {name: value}))
     with pytest.raises(LimitError) as caught:
-        read_options(config, 0)
+        read_options(config)
     assert str(caught.value).startswith(message)
 
 

@@ -1,0 +1,163 @@
+"""Values of the options: what a user gave, parsed by the kind of the option."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from os import environ
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_tfperf.checks.arguments import parse_limit_lines, parse_steps
+from pytest_tfperf.errors import LimitError
+from pytest_tfperf.metrics import METRICS, RATIO, Metric, parse_quantity
+from pytest_tfperf.metrics import SECONDS as SECONDS_UNIT
+from pytest_tfperf.padding.tpu import generation
+from pytest_tfperf.plugin.options import (
+    CHOICE,
+    COUNT,
+    LIMITS,
+    PATH,
+    PATHS,
+    SECONDS,
+    SHARE,
+    STEPS,
+    SWITCH,
+    TABLE,
+    TEXT,
+    TPU,
+    Option,
+    Options,
+)
+from pytest_tfperf.plugin.workers import n_workers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """An option that the user set."""
+
+    option: Option[Any]
+    """Its declaration."""
+    value: Any
+    """Text of the command line or of an ini file, or a number from a native TOML table."""
+    source: str
+    """The flag or ini value, for messages."""
+    folder: Path
+    """Folder that relative paths start from: the working directory or the rootdir."""
+    metrics: Mapping[str, Metric]
+    """All metrics of the run."""
+
+
+def read_options(config: pytest.Config, metrics: Mapping[str, Metric] = METRICS) -> Options:
+    """
+    Read flags and ini values; a flag goes before the ini value.
+
+    Args:
+        config: Configuration of the run.
+        metrics: All metrics of the run; by default the built-in ones.
+
+    Raises:
+        LimitError: If a value cannot be understood; the message names its flag or ini value.
+    """
+    values = {}
+    for name, option in TABLE.items():
+        given = _given(option, config, metrics)
+        if given is not None:
+            values[name] = _parsed(given)
+    on_github = environ.get("GITHUB_ACTIONS") == "true"
+    summary = environ.get("GITHUB_STEP_SUMMARY")
+    return Options(
+        **values,
+        rootdir=config.rootpath,
+        parallel=n_workers(config) > 1,
+        workspace=Path(environ.get("GITHUB_WORKSPACE") or config.rootpath) if on_github else None,
+        summary=Path(summary) if summary else None,
+    )
+
+
+def _given(
+    option: Option[Any], config: pytest.Config, metrics: Mapping[str, Metric]
+) -> Given | None:
+    """Return what the user set an option to, or None if it is not set."""
+    value, source, folder = option.flag_value(config), option.flag, config.invocation_params.dir
+    if value is None:
+        value, source, folder = option.ini_value(config), f"ini {option.ini}", config.rootpath
+    if value is None:
+        return None
+    return Given(option=option, value=value, source=source, folder=folder, metrics=metrics)
+
+
+def _parsed(given: Given) -> Any:
+    try:
+        return PARSERS[given.option.kind](given)
+    except ValueError as error:
+        raise LimitError(f"{given.source}: {error}") from error
+
+
+def _as_given(given: Given) -> Any:
+    return given.value
+
+
+def _choice(given: Given) -> str:
+    choices = given.option.choices or ()
+    if given.value not in choices:
+        raise ValueError(f"{given.value!r} is neither {' nor '.join(choices)}")
+    return str(given.value)
+
+
+def _path(given: Given) -> Path:
+    return given.folder / str(given.value)
+
+
+def _paths(given: Given) -> tuple[Path, ...]:
+    return tuple(given.folder / path for path in given.value)
+
+
+def _limits(given: Given) -> dict[str, str]:
+    lines = [given.value] if isinstance(given.value, str) else given.value
+    return parse_limit_lines(lines, given.source, given.metrics)
+
+
+def _count(given: Given) -> int:
+    if not str(given.value).isdecimal():
+        raise ValueError(f"{given.value!r} is not a whole number")
+    return int(given.value)
+
+
+def _steps(given: Given) -> int:
+    return parse_steps(given.value, given.option.least)
+
+
+def _seconds(given: Given) -> float:
+    seconds = parse_quantity(given.value, SECONDS_UNIT)
+    if seconds <= 0:
+        raise ValueError(f"{given.value!r} is not above zero")
+    return seconds
+
+
+def _share(given: Given) -> float:
+    return parse_quantity(given.value, RATIO)
+
+
+def _tpu(given: Given) -> str:
+    try:
+        return generation(str(given.value)).name
+    except LimitError as error:
+        raise ValueError(str(error)) from error
+
+
+PARSERS: dict[str, Callable[[Given], Any]] = {
+    SWITCH: _as_given,
+    TEXT: _as_given,
+    CHOICE: _choice,
+    PATH: _path,
+    PATHS: _paths,
+    LIMITS: _limits,
+    COUNT: _count,
+    STEPS: _steps,
+    SECONDS: _seconds,
+    SHARE: _share,
+    TPU: _tpu,
+}
