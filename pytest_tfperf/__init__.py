@@ -9,7 +9,7 @@ from __future__ import annotations
 TYPE_CHECKING = False  # as in `typing`, which would be imported for this alone
 if TYPE_CHECKING:
     from pytest_tfperf.errors import TfperfError, UnknownMetric
-    from pytest_tfperf.plugin.custom_metrics import Registry
+    from pytest_tfperf.plugin.registry import Registry
     from pytest_tfperf.plugin.fixture import TfProfile
     from pytest_tfperf.results import Profile, Verdict
     from pytest_tfperf.values import Table, Value
