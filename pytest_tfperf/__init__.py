@@ -9,8 +9,8 @@ from __future__ import annotations
 TYPE_CHECKING = False  # as in `typing`, which would be imported for this alone
 if TYPE_CHECKING:
     from pytest_tfperf.errors import TfperfError, UnknownMetric
-    from pytest_tfperf.plugin.registry import Registry
     from pytest_tfperf.plugin.fixture import TfProfile
+    from pytest_tfperf.plugin.registry import Registry
     from pytest_tfperf.results import Profile, Verdict
     from pytest_tfperf.values import Table, Value
     from pytest_tfperf.variants.comparison import Comparison
@@ -30,7 +30,7 @@ __all__ = [
 _MODULES = {
     "Comparison": "variants.comparison",
     "Profile": "results",
-    "Registry": "plugin.custom_metrics",
+    "Registry": "plugin.registry",
     "Table": "values",
     "TfProfile": "plugin.fixture",
     "TfperfError": "errors",
