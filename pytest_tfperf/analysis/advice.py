@@ -2,9 +2,9 @@
 Advise what to do next about a profile, in the order of the time that it could save.
 
 The thresholds are those of XProf's Overview page (openxla/xprof, bottleneck_analysis and
-op_stats_to_overview_page): 5 % of the step for input and output; 3 % for launches, collectives and the rest;
-under 10 % of 16-bit work; over 10 % of eager ops' time; 10 % of awaiting (its smart suggestions); 20 % of a
-tf.function's time in traced or eager calls.
+op_stats_to_overview_page): 5 % of the step for input and output; 3 % for launches, collectives and
+the rest; under 10 % of 16-bit work; over 10 % of eager ops' time; 10 % of awaiting (its smart
+suggestions); 20 % of a tf.function's time in traced or eager calls.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ def _half_precision(profile: Profile) -> Iterable[Advice]:
         on_device = _share(profile, "device_compute")
         win = _seconds(profile, on_device / 2) if on_device else None
         yield Advice(
-            what="compute matmuls and convolutions in 16 bits: keras.mixed_precision.set_global_policy('mixed_bfloat16') on TPUs, CPUs and "
+            what="compute matmuls and convolutions in 16 bits: "
+            "keras.mixed_precision.set_global_policy('mixed_bfloat16') on TPUs, CPUs and "
             "recent GPUs, 'mixed_float16' with loss scaling on older ones",
             because=_said(profile, "half_precision"),
             win_s=win,
@@ -88,7 +89,10 @@ def _tensor_cores(profile: Profile) -> Iterable[Advice]:
     if used.number is not None and used.number < _TENSOR_CORES:
         win = _seconds(profile, _share(profile, "device_compute") * (1 - used.number) / 2)
         yield Advice(
-            what="make the dimensions of matmuls and convolutions multiples of 8 (of 16 for 8-bit types), and use 16-bit or TF32 types",
+            what=(
+                "make the dimensions of matmuls and convolutions multiples of 8 (of 16 for 8-bit "
+                "types), and use 16-bit or TF32 types"
+            ),
             because=_said(profile, "tensor_core_time"),
             win_s=win,
             look="the kernel table",
@@ -99,8 +103,14 @@ def _awaiting(profile: Profile) -> Iterable[Advice]:
     share = profile.value("device_busy").detail.get("awaiting_share") or 0.0
     if share >= _AWAITING:
         yield Advice(
-            what="start asynchronous copies and collectives earlier, make them smaller, or keep the data in the device's memory",
-            because=f"{format_quantity(share, '0..1')} of the devices' time awaits what runs asynchronously (-done ops)",
+            what=(
+                "start asynchronous copies and collectives earlier, make them smaller, or keep "
+                "the data in the device's memory"
+            ),
+            because=(
+                f"{format_quantity(share, '0..1')} of the devices' time awaits what runs "
+                "asynchronously (-done ops)"
+            ),
             win_s=_seconds(profile, share * (profile.value("device_busy").number or 0.0)),
             look="the op profile",
         )
@@ -147,8 +157,14 @@ def _functions(profile: Profile) -> Iterable[Advice]:
     share = profile.value("retraces").detail.get("expensive_share") or 0.0
     if share >= _MOST and profile.value("retraces").number != 0:
         yield Advice(
-            what="trace tf.functions once: create them outside the loop, pass tensors of constant shape, and call them, not their Python",
-            because=f"{format_quantity(share, '0..1')} of the tf.functions' time is in calls that traced or ran eagerly",
+            what=(
+                "trace tf.functions once: create them outside the loop, pass tensors of constant "
+                "shape, and call them, not their Python"
+            ),
+            because=(
+                f"{format_quantity(share, '0..1')} of the tf.functions' time is in calls that "
+                "traced or ran eagerly"
+            ),
             win_s=None,
             look="the table of tf.functions",
         )
@@ -186,8 +202,14 @@ _CONSTANT = (
     "keep shapes and Python arguments constant, so that nothing is compiled after the first step"
 )
 _FETCH_LESS = "fetch results less often: log every n steps, return tensors instead of numbers"
-_LAUNCH_LESS = "launch fewer and larger kernels: jit_compile=True, larger batches; with tf.data set TF_GPU_THREAD_MODE=gpu_private"
-_REDUCE_LESS = "overlap or shrink the collectives: larger batches a device, 16-bit gradients, fewer and larger buckets"
+_LAUNCH_LESS = (
+    "launch fewer and larger kernels: jit_compile=True, larger batches; with tf.data set "
+    "TF_GPU_THREAD_MODE=gpu_private"
+)
+_REDUCE_LESS = (
+    "overlap or shrink the collectives: larger batches a device, 16-bit gradients, fewer and "
+    "larger buckets"
+)
 _RULES: tuple[Callable[[Profile], Iterable[Advice]], ...] = (
     _input,
     _compile,

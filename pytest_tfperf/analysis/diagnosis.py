@@ -14,14 +14,25 @@ from pytest_tfperf.text import and_more
 _SHOWN = 5
 _INTO_XLA = {
     op_types.TEXT: "turn text into numbers before the step, in the input pipeline",
-    op_types.PYTHON: "write it with TensorFlow's ops, or call it outside the function that is compiled",
-    op_types.NO_KERNEL: "replace it by ops that XLA compiles, or keep it outside the function that is compiled",
-    op_types.DYNAMIC: "jit_compile=True on its tf.function takes it; or keep the size constant: tf.where(mask, x, 0)",
+    op_types.PYTHON: (
+        "write it with TensorFlow's ops, or call it outside the function that is compiled"
+    ),
+    op_types.NO_KERNEL: (
+        "replace it by ops that XLA compiles, or keep it outside the function that is compiled"
+    ),
+    op_types.DYNAMIC: (
+        "jit_compile=True on its tf.function takes it; or keep the size constant: tf.where(mask, "
+        "x, 0)"
+    ),
     op_types.RANDOM: "tf.random.stateless_uniform and its siblings can be clustered",
     op_types.EAGER: "move it into the tf.function that the step calls",
-    op_types.FELL_BACK: "give every batch the same shape, or set jit_compile=True on the tf.function",
+    op_types.FELL_BACK: (
+        "give every batch the same shape, or set jit_compile=True on the tf.function"
+    ),
     op_types.LEFT_OUT: "jit_compile=True on its tf.function compiles it whole",
-    op_types.UNASKED: "jit_compile=True on its tf.function or in model.compile, or autocluster=True on the marker",
+    op_types.UNASKED: (
+        "jit_compile=True on its tf.function or in model.compile, or autocluster=True on the marker"
+    ),
 }
 
 
@@ -34,8 +45,14 @@ def input_cause(stages: Sequence[Stage]) -> dict[str, str]:
         }
     if stages[0].on_device:
         return {
-            "where": "the device's own prefetch waited for the host: no stage of the host's pipeline is in the trace",
-            "try": "trace more steps, for the host's pipeline to show; end it with prefetch(tf.data.AUTOTUNE), and copy ahead",
+            "where": (
+                "the device's own prefetch waited for the host: no stage of the host's pipeline "
+                "is in the trace"
+            ),
+            "try": (
+                "trace more steps, for the host's pipeline to show; end it with "
+                "prefetch(tf.data.AUTOTUNE), and copy ahead"
+            ),
         }
     return stage_cause(stages[0], stages)
 
@@ -57,7 +74,9 @@ def compile_cause(modules: Sequence[str], changes: Sequence[str] = ()) -> dict[s
     described = and_more(changes, len(changes), "; ", left)
     return {
         "where": f"compiled: {described if changes else _tally(map(short_module, modules))}",
-        "try": "give every batch the same shape (batch(..., drop_remainder=True), or pad the last one)",
+        "try": (
+            "give every batch the same shape (batch(..., drop_remainder=True), or pad the last one)"
+        ),
     }
 
 
@@ -69,8 +88,12 @@ def retrace_cause(traced: Iterable[tuple[str, int, str]]) -> dict[str, str]:
     steps = sorted({step for _, step, _ in traced})
     shown = and_more(list(map(str, steps)), 5)
     return {
-        "where": f"traced again: {_tally(_with_change(name, change) for name, _, change in traced)}, in step {shown}",
-        "try": "pass tensors instead of Python numbers, keep shapes constant or set reduce_retracing=True, and create the "
+        "where": (
+            f"traced again: {_tally(_with_change(name, change) for name, _, change in traced)}, "
+            f"in step {shown}"
+        ),
+        "try": "pass tensors instead of Python numbers, keep shapes constant or set "
+        "reduce_retracing=True, and create the "
         "tf.function once, outside the step",
     }
 
@@ -121,7 +144,10 @@ def overhead_cause() -> dict[str, str]:
     """Return `try` for steps whose time goes to Python."""
     return {
         "where": "Python code in the step or its loop, with neither TensorFlow nor input active",
-        "try": "move it into a tf.function, run it less often, or loop over several steps inside one (steps_per_execution in Keras)",
+        "try": (
+            "move it into a tf.function, run it less often, or loop over several steps inside one "
+            "(steps_per_execution in Keras)"
+        ),
     }
 
 

@@ -72,12 +72,12 @@ class StepCode(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """A recording with its traces; facts derived from them are computed once, when first asked for."""
+    """A recording with its traces; derived facts are computed once, when first asked for."""
 
     recording: Recording
     """The recording as it was made."""
     trace: Trace | None = None
-    """The trace of its steps; the facts below, except `completed`, exist only where there is one."""
+    """The trace of its steps; without one there is no fact below but `completed` and `code`."""
     first_step_trace: Trace | None = None
     """The trace of its first step, if that had a session of its own."""
     inspection: StepCode | None = None

@@ -1,4 +1,4 @@
-"""What the graph compilers made of a step: ops before and after Grappler, and which of them XLA compiles."""
+"""Graphs of a step: ops before and after Grappler, and those that XLA compiles."""
 
 from __future__ import annotations
 
@@ -24,13 +24,18 @@ _SHOWN = 5
 
 
 class Outside(NamedTuple):
-    """Ops of a type outside XLA, that a line of the user's made, and why; `op` is the name of one of them."""
+    """Ops of one type outside XLA, which one line of the user's made."""
 
     op: str
+    """Name of one of them."""
     op_type: str
+    """Their type."""
     line: str | None
+    """The user's line."""
     why: str
+    """The reason why they are outside."""
     n_ops: int
+    """Number of ops."""
 
 
 def analyse(evidence: Evidence) -> Findings:
@@ -58,7 +63,13 @@ def _known_executables(evidence: Evidence) -> Mapping[str, HloModule] | None:
 def graph_values(
     recording: Recording, executables: Mapping[str, HloModule] | None
 ) -> dict[str, Value]:
-    """graph_ops, graph_reduction and xla_coverage; `executables` are all that ran in the traced steps, None if they are not known."""
+    """
+    Return graph_ops, graph_reduction and xla_coverage.
+
+    Args:
+        recording: The recording with the step's graphs.
+        executables: All that ran in the traced steps, None if they are not known.
+    """
     graph = recording.graph
     if isinstance(graph, Unknown):
         why = graph.why or _NOT_SEEN
@@ -72,7 +83,7 @@ def graph_values(
 def graph_tables(
     recording: Recording, executables: Mapping[str, HloModule] | None
 ) -> dict[str, Table]:
-    """Ops by type before and after Grappler; what is outside XLA; what each optimiser removed, and what they left."""
+    """Return the tables of ops by type before and after Grappler, and of ops outside XLA."""
     graph = recording.graph
     if isinstance(graph, Unknown):
         return {}
@@ -88,7 +99,16 @@ def outside_xla(
     eager: Sequence[tuple[str, str | None, int]],
     executables: Mapping[str, HloModule] | None,
 ) -> tuple[int, list[Outside]]:
-    """How many compute nodes are inside XLA, and those that are not: what it cannot compile first, and then what is most often."""
+    """
+    Return the number of compute nodes inside XLA, and the compute nodes outside.
+
+    Ops that XLA cannot compile come first, then those that are most frequent.
+
+    Args:
+        graph: The step's graphs.
+        eager: (type, line, count) of the ops that Python ran.
+        executables: All that ran in the traced steps, None if they are not known.
+    """
     ran = _that_ran(graph.clusters, executables)
     fell_back = [
         replace(op, why=FELL_BACK) for one in graph.clusters if one not in ran for op in one.nodes
@@ -108,7 +128,11 @@ def outside_xla(
 
 
 def _is_compute(op_type: str) -> bool:
-    """Functions that Python calls are named `__inference_…`; what they compute is in the graphs."""
+    """
+    Return whether an op of this type, run by Python, computes.
+
+    Functions are named `__inference_…`, and their ops are in the graphs.
+    """
     return computes(op_type) and not op_type.startswith("__")
 
 
@@ -116,10 +140,11 @@ def _that_ran(
     clusters: Sequence[Cluster], executables: Mapping[str, HloModule] | None
 ) -> frozenset[Cluster]:
     """
-    The clusters that the traced steps ran: what the user asked for always does, a cluster that was found only if an executable
-    names its nodes better than those of any other cluster.
+    Return the clusters that the traced steps ran.
 
-    Names of clusters say nothing, since each clustering numbers them anew.
+    Clusters that the user asked for always ran. One of auto-clustering ran if an executable names
+    more of its nodes than of any other cluster. Names of clusters say nothing, since each
+    clustering numbers them anew.
     """
     if executables is None:
         return frozenset(clusters)
@@ -135,13 +160,17 @@ def _that_ran(
 
 
 def _known_as(cluster: Cluster) -> frozenset[str]:
-    """The names of a cluster's nodes, with and without those of their callers: an executable names the former of what was inlined."""
+    """
+    Return the names of a cluster's nodes, with and without those of their callers.
+
+    An executable names inlined nodes with their callers.
+    """
     paths = [op.name.split("/") for op in cluster.nodes]
     return frozenset("/".join(path[start:]) for path in paths for start in range(len(path)))
 
 
 def _op_names(module: HloModule) -> frozenset[str]:
-    """The TensorFlow ops that a module was made of; an inlined one is named `its old name;its name`."""
+    """Return the TensorFlow ops of a module; an inlined one is named `old name;name`."""
     ops = (op.op_name for part in module.computations.values() for op in part.instructions.values())
     return frozenset(name for op_name in ops for name in op_name.split(";"))
 
@@ -152,7 +181,7 @@ def _grappler_values(graph: StepGraph) -> dict[str, Value]:
         return {
             name: Value.unknown(name, _NO_FUNCTION) for name in ("graph_ops", "graph_reduction")
         }
-    detail = {"before": before, "after": after, "where": _grappler_said(graph)}
+    detail = {"before": before, "after": after, "where": _grappler_text(graph)}
     return {
         "graph_ops": Value.of("graph_ops", after, Source.GRAPH, **detail),
         "graph_reduction": Value.of(
@@ -161,7 +190,7 @@ def _grappler_values(graph: StepGraph) -> dict[str, Value]:
     }
 
 
-def _grappler_said(graph: StepGraph) -> str:
+def _grappler_text(graph: StepGraph) -> str:
     before, after = sum(graph.before.values()), sum(graph.after.values())
     if after <= before:
         most = Counter(graph.after).most_common(_SHOWN)
@@ -242,7 +271,7 @@ OPTIMIZERS = {
 
 
 def optimizer_table(passes: GrapplerPasses) -> Table:
-    """The optimisers without which the graph would have another number of ops, that which removes most first."""
+    """Return the passes that change the number of ops; the one that removes most comes first."""
     with_all = passes.without.get("", 0)
     removed = {
         option: n_ops - with_all for option, n_ops in passes.without.items() if n_ops != with_all
@@ -262,7 +291,7 @@ def optimizer_table(passes: GrapplerPasses) -> Table:
 
 
 def surviving_table(passes: GrapplerPasses) -> Table:
-    """The ops that an optimiser could have taken out, those of one type, line and reason as one."""
+    """Return the leftovers of Grappler; those of one type, line and reason are one row."""
     found = Counter((op.op_type, op.line, op.why) for op in passes.leftovers)
     first = {(op.op_type, op.line, op.why): op.name for op in reversed(passes.leftovers)}
     rows = [

@@ -28,8 +28,8 @@ def profiles_of_job(
     """
     Return the profiles of one run's traces, one a host, and the errors of unreadable traces.
 
-    Several hosts have `step_skew` over the hosts. They are analysed in processes of their own, as many at once as
-    there are cores, and each process holds one trace.
+    Several hosts have `step_skew` over the hosts. They are analysed in processes of their own, as
+    many at once as there are cores, and each process holds one trace.
     """
     analyse = partial(_profile, target_step_time_s=target_step_time_s)
     if len(traces) == 1:
@@ -52,8 +52,8 @@ def host_skew(profiles: Sequence[Profile]) -> Value:
     """
     Return slowest ÷ median host − 1, by the work of each in the steps that all of them have.
 
-    If the hosts of a job wait for each other, their periods are alike. So work is the part of a period that is neither
-    collective nor other.
+    If the hosts of a job wait for each other, their periods are alike. So work is the part of a
+    period that is neither collective nor other.
     """
     common = set.intersection(*({step.name for step in profile.steps} for profile in profiles))
     work = [

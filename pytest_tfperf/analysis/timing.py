@@ -11,9 +11,15 @@ from pytest_tfperf.recording import Recording
 from pytest_tfperf.stats.steady_state import find_trend, slow_start
 from pytest_tfperf.values import Source, Unknown, Value
 
-_INSTRUMENTED = "Python was traced in the timed window (coverage, a debugger), which takes time of its own: no time is recorded as a baseline"
+_INSTRUMENTED = (
+    "Python was traced in the timed window (coverage, a debugger), which takes time of its own: "
+    "no time is recorded as a baseline"
+)
 _DRAINING = "the input buffers were still draining: step_time is not recorded as a baseline"
-NO_TIMES = "nothing was timed: only tf_profile(step, data), tf_profile.steps(data) and Keras loops give times"
+NO_TIMES = (
+    "nothing was timed: only tf_profile(step, data), tf_profile.steps(data) and Keras loops give "
+    "times"
+)
 
 
 def analyse(evidence: Evidence) -> Findings:
@@ -72,7 +78,10 @@ def _unsteady(recording: Recording) -> tuple[str, ...]:
         if trend.per_block < 0
         else (
             "rose",
-            "the machine slows down (heat, a CPU quota, other load), or what the step works on grows",
+            (
+                "the machine slows down (heat, a CPU quota, other load), or what the step works "
+                "on grows"
+            ),
         )
     )
     return (
@@ -88,10 +97,11 @@ def block_seconds(recording: Recording) -> tuple[float, ...]:
 
 def median_precision(samples: Sequence[float]) -> float | None:
     """
-    Return half the width of a 95 % interval of the median ÷ the median, or None under three samples.
+    Return half the width of a 95 % interval of the median ÷ the median, or None under three
+    samples.
 
-    The standard error of the median of normal samples is 1.2533 σ/√n, with σ from the median absolute deviation
-    (× 1.4826).
+    The standard error of the median of normal samples is 1.2533 σ/√n, with σ from the median
+    absolute deviation (× 1.4826).
     """
     if len(samples) < 3:
         return None

@@ -12,7 +12,8 @@ from pytest_tfperf.trace.intervals import Spans, merge
 from pytest_tfperf.trace.stats import plane_stats
 from pytest_tfperf.trace.xspace import Plane, Trace
 
-# while these run, a chip waits for the host or for what goes on beside (openxla/xprof, xplane_to_op_metrics_db.cc)
+# while these run, a chip waits for the host or for what goes on beside (openxla/xprof,
+# xplane_to_op_metrics_db.cc)
 _WAITING = frozenset(
     {
         "infeed",

@@ -1,10 +1,11 @@
 """
 Classify GPU kernels by name: tensor cores (AMD: matrix cores), eligibility, 16-bit operands.
 
-No profiler records the units that a kernel uses. NVIDIA's names come from XProf's list (openxla/xprof,
-kernel_stats_utils.cc, IsKernelUsingTensorCore), extended by newer ones: cuBLAS' `nvjet`, `sm90_` and
-`sm100_` kernels, CUTLASS' `tensorop` and `gmma` kernels, the instruction shapes in mma kernels
-(`h16816`), and fused attention. AMD's names are Tensile's `MI16x16x16` and similar ones.
+No profiler records the units that a kernel uses. NVIDIA's names come from XProf's list
+(openxla/xprof, kernel_stats_utils.cc, IsKernelUsingTensorCore), extended by newer ones: cuBLAS'
+`nvjet`, `sm90_` and `sm100_` kernels, CUTLASS' `tensorop` and `gmma` kernels, the instruction
+shapes in mma kernels (`h16816`), and fused attention. AMD's names are Tensile's `MI16x16x16` and
+similar ones.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.stats import labels
 
-_REMEMBERED = 4096  # kernels whose names are remembered: C++ names are long, and every op that launches one asks again
+_REMEMBERED = 4096
+"""Kernel names that are remembered: they are long, and every op that launches one asks again."""
 _NVIDIA_NAMES = (
     "16816",
     "c1688",
@@ -56,7 +58,8 @@ _TENSOR_CORES = re.compile(
 )
 # CUTLASS and Tensile have kernels for the other units too
 _OTHER_UNITS = re.compile(r"cutlass.*simt|_MI(0x){2,3}0", re.IGNORECASE)
-# XProf's TensorFlow ops that can use them (openxla/xprof, kernel_stats_utils.cc, IsOpTensorCoreEligible), einsums, and JAX's primitives
+# XProf's TensorFlow ops that can use them (openxla/xprof, kernel_stats_utils.cc,
+# IsOpTensorCoreEligible), einsums, and JAX's primitives
 _ELIGIBLE_OPS = re.compile(
     r"(Conv[23]D(Backprop(Filter|Input)(V2)?)?|DepthwiseConv2dNative(Backprop(Filter|Input))?|_?(Fused|Mkl|Xla|Batch|Sparse)*MatMul(V[23])?"
     r"|_FusedConv2D|(Xla)?Einsum|CudnnRNN.*|Xla(Dot|Conv)(V2)?|dot_general|conv_general_dilated)\Z"
@@ -84,8 +87,8 @@ def is_eligible(kernel: str, launcher: Launcher) -> bool:
     """
     Return whether a kernel multiplies matrices or convolves, and so could run on tensor cores.
 
-    Its own name decides, or the XLA instruction or op type that launched it. XProf calls every kernel
-    eligible whose source is a convolution, also one that only transposes its input.
+    Its own name decides, or the XLA instruction or op type that launched it. XProf calls every
+    kernel eligible whose source is a convolution, also one that only transposes its input.
     """
     if uses_tensor_cores(kernel) or _multiplies(kernel):
         return True

@@ -1,9 +1,10 @@
 """
 Find the kernels that GPUs ran.
 
-Their details are texts of `name:value` pairs. CUPTI writes `regs:32 static_shared:0 dynamic_shared:0
-grid:16,1,1 block:512,1,1 occ_pct:50`, TensorFlow before 2.5 `shm:`, and ROCm `group_mem:` for shared memory
-(openxla/xprof, kernel_stats_utils.cc; openxla/xla, cupti_collector.cc and rocm_collector.cc).
+Their details are texts of `name:value` pairs. CUPTI writes `regs:32 static_shared:0
+dynamic_shared:0 grid:16,1,1 block:512,1,1 occ_pct:50`, TensorFlow before 2.5 `shm:`, and ROCm
+`group_mem:` for shared memory (openxla/xprof, kernel_stats_utils.cc; openxla/xla,
+cupti_collector.cc and rocm_collector.cc).
 """
 
 from __future__ import annotations

@@ -28,7 +28,8 @@ _SIZE = re.compile(r"(?:^|\s)(?:size|num_bytes):(\d+)")
 _HOST_SPACE = "S(5)"
 _NO_DEVICE = "the trace has no GPU or TPU that did anything"
 _NO_TRANSFER = (
-    "the trace of a TPU shows infeed, outfeed and copies from and to host memory within a program; this one has none of them, and what "
+    "the trace of a TPU shows infeed, outfeed and copies from and to host memory within a "
+    "program; this one has none of them, and what "
     "the host sends between programs is not recorded"
 )
 
@@ -46,7 +47,8 @@ def kernel_launches(trace: Trace, steps: Steps) -> Value:
     """
     Count the kernels of a step on all GPUs.
 
-    A kernel belongs to the step in which the host launched it, else to that in which the device started it.
+    A kernel belongs to the step in which the host launched it, else to that in which the device
+    started it.
 
     Args:
         trace: The trace of the steps.

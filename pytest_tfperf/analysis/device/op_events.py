@@ -140,8 +140,9 @@ def on_device_clock(events: Events) -> Events:
     """
     Return the same events on the TPU's own clock, if all have its times.
 
-    The trace's times come from the host's clock, to which a core's clock is fitted in pieces. Single ops are off by up
-    to half there (GetDeviceEventTimespan of openxla/xla, xplane_utils.cc, prefers these stats too).
+    The trace's times come from the host's clock, to which a core's clock is fitted in pieces.
+    Single ops are off by up to half there (GetDeviceEventTimespan of openxla/xla, xplane_utils.cc,
+    prefers these stats too).
     """
     start, duration = (
         events.integers("device_offset_ps", -1),

@@ -1,9 +1,10 @@
 """
 Find the activity of a trace's accelerators: GPU kernels and copies by name, TPU ops by category.
 
-Names of copies come from CUPTI (`MemcpyH2D`, in older traces `MEMCPYHtoD`) and ROCm, names of collectives from
-NCCL and RCCL. The categories of TPU ops are XLA's `hlo_category`. Lines that the profiler derives from others are
-skipped: their ids start at 0xdeadbeef (xla/tsl/profiler/utils/xplane_schema.h), stored as int32.
+Names of copies come from CUPTI (`MemcpyH2D`, in older traces `MEMCPYHtoD`) and ROCm, names of
+collectives from NCCL and RCCL. The categories of TPU ops are XLA's `hlo_category`. Lines that the
+profiler derives from others are skipped: their ids start at 0xdeadbeef
+(xla/tsl/profiler/utils/xplane_schema.h), stored as int32.
 """
 
 from __future__ import annotations

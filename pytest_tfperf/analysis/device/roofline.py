@@ -1,8 +1,9 @@
 """
 Compare devices with their peaks: FLOP rates, bandwidths, and the bound of each op.
 
-The model is Williams, Waterman and Patterson, "Roofline" (Communications of the ACM 52/4, 2009). An op of
-intensity I runs at most at min(peak FLOP rate, I x bandwidth). XLA counted the FLOPs and bytes.
+The model is Williams, Waterman and Patterson, "Roofline" (Communications of the ACM 52/4, 2009). An
+op of intensity I runs at most at min(peak FLOP rate, I x bandwidth). XLA counted the FLOPs and
+bytes.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ def rate_of(ops: Sequence[OpTime], spec: DeviceSpec | None) -> Rate:
     """
     Rate the ops of devices of one kind, by their self time.
 
-    Ops around others count with their time only, since the inner ops have the cost. Ops that start or await
-    asynchronous work do not count, since that work takes another time. XProf rates both.
+    Ops around others count with their time only, since the inner ops have the cost. Ops that start
+    or await asynchronous work do not count, since that work takes another time. XProf rates both.
     """
     counted = [op for op in ops if not is_async(op)]
     time = sum(op.self_s for op in counted)
@@ -142,8 +143,8 @@ def flops_utilization(
         specs: Peak rates of the devices.
 
     Returns:
-        `flops` ÷ (`period_s` x sum of the peaks). If XLA runs one program on every device, `flops` is that of
-        the program x devices.
+        `flops` ÷ (`period_s` x sum of the peaks). If XLA runs one program on every device, `flops`
+        is that of the program x devices.
     """
     peaks = [spec.peak_flops for spec in specs]
     if flops is None or not period_s:
@@ -162,7 +163,10 @@ def flops_utilization(
     peak = sum(peak for peak in peaks if peak is not None)
     share = flops / (period_s * peak)
     if share > 1:
-        why = f"{flops / period_s:.3g} FLOP/s would be {share:.2f} times the peak of {peak:.3g} FLOP/s: the count or the clock is wrong"
+        why = (
+            f"{flops / period_s:.3g} FLOP/s would be {share:.2f} times the peak of {peak:.3g} "
+            "FLOP/s: the count or the clock is wrong"
+        )
         return Value.unknown("flops_utilization", why)
     return Value.of(
         "flops_utilization",

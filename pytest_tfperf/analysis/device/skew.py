@@ -24,12 +24,16 @@ def step_skew(times: DeviceTimes) -> Value:
     """
     Return slowest ÷ median over the devices − 1 of their own work, the median over the steps.
 
-    Time in collectives is left out: it makes all devices equally long, however uneven their work is.
+    Time in collectives is left out: it makes all devices equally long, however uneven their work
+    is.
     """
     if len(times.names) < 2:
         return Value.unknown(
             "step_skew",
-            f"{len(times.names) or 'no'} device of this host worked in the steps; it takes two to compare",
+            (
+                f"{len(times.names) or 'no'} device of this host worked in the steps; it takes "
+                "two to compare"
+            ),
         )
     middle = np.median(times.working, axis=0)
     known = middle > 0

@@ -21,7 +21,8 @@ from pytest_tfperf.trace.stat_columns import Mask
 from pytest_tfperf.trace.xspace import HOST, Plane, Trace, once
 from pytest_tfperf.values import FETCH, FETCH_PYTHON
 
-# `node name:Op type`, the grammar of XProf's ParseTfOpFullname (xla/tsl/profiler/convert or utils/tf_op_utils.cc)
+# `node name:Op type`, the grammar of XProf's ParseTfOpFullname (xla/tsl/profiler/convert or
+# utils/tf_op_utils.cc)
 _OP = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*:([A-Z_][a-zA-Z0-9_]*)\Z")
 _RUNTIME = frozenset(
     {
@@ -37,11 +38,19 @@ _RUNTIME = frozenset(
 _FETCHING = ("IteratorGetNext", "OptionalHasValue", "OptionalGetValue", "_EagerConst", "SyncDevice")
 _DATA_LINES = ("tf_data_",)
 DATA_RUNS = "InstantiatedCapturedFunction::Run"
-"""How the events are named in which tf.data runs a function of the user's."""
+"""Name of the events in which tf.data runs a function of the user's."""
 CPU_COMPILER = "CpuCompiler::RunBackend"
-"""What XLA's backend for CPUs does, whose stat `name` is the module's (xla/service/cpu/cpu_compiler.cc)."""
+"""
+Name of the events of XLA's backend for CPUs.
+
+Their stat `name` is the module's (xla/service/cpu/cpu_compiler.cc).
+"""
 GPU_COMPILER = "HLO Transforms:"
-"""What GpuCompiler::RunHloPasses does, with the module's name behind it (xla/service/gpu/gpu_compiler.cc); its backend has no event."""
+"""
+Start of the names of the events of GpuCompiler::RunHloPasses.
+
+The module's name follows (xla/service/gpu/gpu_compiler.cc). The backend has no event.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -243,8 +252,8 @@ def eager_ops(trace: Trace, steps: Steps) -> tuple[Ints, Counter[str]]:
     """
     Count the ops run eagerly in each step, shape (n_steps,), and by type.
 
-    Constants do not count. Neither do the ops with which a loop fetches its elements: everything in `next(iterator)`,
-    and Keras' optional around it.
+    Constants do not count. Neither do the ops with which a loop fetches its elements: everything in
+    `next(iterator)`, and Keras' optional around it.
     """
     host = Events.of(trace.plane(HOST))
     eager = not_for_data(host, eager_executions(host))

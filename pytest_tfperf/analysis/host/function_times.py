@@ -1,10 +1,10 @@
 """
 Count the calls and traces of each tf.function, and measure its time.
 
-TensorFlow marks a call with `tf_function_call` (eager, concrete, traced-xla, traced-nonXla, notTraced-xla or
-notTraced-nonXla) and the `tracing_count` so far
-(tensorflow/python/eager/polymorphic_function/polymorphic_function.py). XProf's counterpart: openxla/xprof,
-xplane_to_tf_functions.cc.
+TensorFlow marks a call with `tf_function_call` (eager, concrete, traced-xla, traced-nonXla,
+notTraced-xla or notTraced-nonXla) and the `tracing_count` so far
+(tensorflow/python/eager/polymorphic_function/polymorphic_function.py). XProf's counterpart:
+openxla/xprof, xplane_to_tf_functions.cc.
 """
 
 from __future__ import annotations

@@ -16,11 +16,12 @@ ALLOCATION = "MemoryAllocation"
 
 def step_peaks(trace: Trace, steps: Steps) -> Ints | None:
     """
-    Return the bytes at each step's peak above those at its start, shape (n_steps,), or None without events.
+    Return the bytes at each step's peak above those at its start, shape (n_steps,), or None without
+    events.
 
-    The events come from allocators that keep statistics: small tensors on a CPU bypass them. If an accelerator's
-    allocator reports, only those of accelerators count. Of several allocators the largest peak counts, since each has
-    its own memory.
+    The events come from allocators that keep statistics: small tensors on a CPU bypass them. If an
+    accelerator's allocator reports, only those of accelerators count. Of several allocators the
+    largest peak counts, since each has its own memory.
     """
     memory = memory_events(trace)
     on_device = _on_device(memory)

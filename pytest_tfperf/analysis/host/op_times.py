@@ -1,9 +1,9 @@
 """
 Measure the total time and the self time of each op, on the host and on the devices.
 
-XProf's counterpart is its framework op statistics (openxla/xprof, op_metrics_db_utils.cc). In contrast to it,
-copies, collectives and kernels without annotation are rows of their own, not idle time. Eager ops count on the
-host too.
+XProf's counterpart is its framework op statistics (openxla/xprof, op_metrics_db_utils.cc). In
+contrast to it, copies, collectives and kernels without annotation are rows of their own, not idle
+time. Eager ops count on the host too.
 """
 
 from __future__ import annotations
@@ -58,10 +58,11 @@ class OpTime:
 
 def host_ops(trace: Trace, steps: Steps) -> list[OpTime]:
     """
-    Measure the TensorFlow ops that the host's threads started in the steps and, on a CPU, XLA instructions.
+    Measure the TensorFlow ops that the host's threads started in the steps and, on a CPU, XLA
+    instructions.
 
-    Ops of the input pipeline have the side `tf.data`. The events of an eager op are one: the runtime's event,
-    with the kernel in it.
+    Ops of the input pipeline have the side `tf.data`. The events of an eager op are one: the
+    runtime's event, with the kernel in it.
     """
     host = Events.of(trace.plane(HOST))
     ops = host.named(lambda name: op_type(name) is not None and "Iterator::" not in name)

@@ -17,7 +17,10 @@ from pytest_tfperf.recording import Batches, BatchRows, Recording
 from pytest_tfperf.text import plural
 from pytest_tfperf.values import Column, Source, Table, Unknown, Value
 
-_NOT_SEEN = "batches are seen where tf_profile drives the steps: tf_profile(step, data), tf_profile.steps(data) or a Keras loop"
+_NOT_SEEN = (
+    "batches are seen where tf_profile drives the steps: tf_profile(step, data), "
+    "tf_profile.steps(data) or a Keras loop"
+)
 _EMPTY = "the batches have no elements"
 _WORTH = 0.02  # what a change must win of the elements to be suggested
 _MOST_BUCKETS, _CANDIDATES = 8, 32
@@ -71,8 +74,8 @@ def _varies(batches: Batches) -> float:
     """
     Return the possible difference between two profiles of the same data, which see other batches.
 
-    It is 4 standard errors of a ratio of sums, and so 3 of the difference of two such ratios (W. G. Cochran,
-    Sampling Techniques, 2.11). It is 0 if all batches are alike.
+    It is 4 standard errors of a ratio of sums, and so 3 of the difference of two such ratios (W. G.
+    Cochran, Sampling Techniques, 2.11). It is 0 if all batches are alike.
     """
     elements, padding = np.zeros(batches.n_batches), np.zeros(batches.n_batches)
     for one in batches.components:
@@ -103,7 +106,8 @@ def bucketed(lengths: Lengths, boundaries: Sequence[int], size: int) -> float:
     """
     Return the share of padding that `bucket_by_sequence_length` leaves.
 
-    A length belongs to the first bucket whose boundary is greater (tensorflow/python/data/ops/dataset_ops.py).
+    A length belongs to the first bucket whose boundary is greater
+    (tensorflow/python/data/ops/dataset_ops.py).
 
     Args:
         lengths: Lengths of the rows, in their order.
@@ -144,7 +148,10 @@ def _where(worst: BatchRows, batches: Batches) -> str:
     seen = plural(batches.n_batches, "batch", "batches")
     seen += " taken from the same data after the steps" if batches.sampled else ""
     if worst.ragged:
-        return f"{worst.name} stays ragged in {seen}; made dense, {format_quantity(_share(worst), '0..1')} of it would be padding"
+        return (
+            f"{worst.name} stays ragged in {seen}; made dense, "
+            f"{format_quantity(_share(worst), '0..1')} of it would be padding"
+        )
     real = f"{_real(worst)} of {_padded(worst)} elements are real"
     return f"{worst.name} ({worst.dtype}): {real} in {seen}, told by {_told(worst)}{_shapes(worst)}"
 
@@ -190,7 +197,8 @@ def _better(worst: BatchRows) -> dict[str, Any]:
     if boundaries and share + _WORTH <= _share(worst):
         detail |= {"bucketed": share, "boundaries": boundaries}
         said.append(
-            f"bucket_by_sequence_length(…, bucket_boundaries={boundaries}, …): {_instead(share, worst)}"
+            f"bucket_by_sequence_length(…, bucket_boundaries={boundaries}, …): "
+            f"{_instead(share, worst)}"
         )
     return detail | ({"try": "; ".join(said)} if said else {})
 
@@ -201,19 +209,24 @@ def _shorter(worst: BatchRows, lengths: Lengths) -> Iterator[str]:
     if len(set(worst.widths)) == 1 and longest < width:
         share = 1 - float(lengths.sum()) / max(len(lengths) * longest, 1)
         if share + _WORTH <= _share(worst):
-            yield f"pad to {longest}, the longest row seen, not to {width}: {_instead(share, worst)}"
+            yield (
+                f"pad to {longest}, the longest row seen, not to {width}: {_instead(share, worst)}"
+            )
 
 
 def _instead(share: float, worst: BatchRows) -> str:
-    return f"{format_quantity(share, '0..1')} padding instead of {format_quantity(_share(worst), '0..1')} in the rows seen"
+    return (
+        f"{format_quantity(share, '0..1')} padding instead of "
+        f"{format_quantity(_share(worst), '0..1')} in the rows seen"
+    )
 
 
 def _best_buckets(lengths: Lengths, size: int) -> tuple[list[int], float]:
     """
     Return the fewest boundaries that leave nearly the least padding.
 
-    Candidates are quantiles of the lengths, and lengths that grow by a factor. Several boundaries are candidates
-    only if the rows fill a batch of every bucket.
+    Candidates are quantiles of the lengths, and lengths that grow by a factor. Several boundaries
+    are candidates only if the rows fill a batch of every bucket.
     """
     if not len(lengths):
         return [], 0.0

@@ -30,8 +30,8 @@ def capacity_values(
     """
     Return input_capacity and input_bound_at_target.
 
-    A step of the target waits as a share of its period: period = max(target, elements a step ÷ capacity),
-    share = 1 − target ÷ period.
+    A step of the target waits as a share of its period: period = max(target, elements a step ÷
+    capacity), share = 1 − target ÷ period.
 
     Args:
         stages: The stages of the pipeline.
@@ -40,7 +40,10 @@ def capacity_values(
     """
     capacity = input_capacity(stages)
     if capacity is None:
-        why = "no tf.data stage made an element while the steps were traced, so what the pipeline costs is not known"
+        why = (
+            "no tf.data stage made an element while the steps were traced, so what the pipeline "
+            "costs is not known"
+        )
         return {
             name: Value.unknown(name, why) for name in ("input_capacity", "input_bound_at_target")
         }
@@ -69,10 +72,12 @@ def capacity_values(
 
 def input_capacity(stages: Sequence[Stage]) -> float | None:
     """
-    Return the elements per second that the pipeline could deliver alone, or None without a known cost.
+    Return the elements per second that the pipeline could deliver alone, or None without a known
+    cost.
 
-    Threads work in parallel, so the slowest decides. A thread runs the stages down to the next stage with own
-    threads, one after the other. The functions on the pipeline's own threads share these threads.
+    Threads work in parallel, so the slowest decides. A thread runs the stages down to the next
+    stage with own threads, one after the other. The functions on the pipeline's own threads share
+    these threads.
     """
     threads: dict[str, float] = {}
     for stage in stages:

@@ -1,7 +1,9 @@
 """
-Find the stages of the tf.data pipelines behind the steps: the tree of iterators and the cost of each.
+Find the stages of the tf.data pipelines behind the steps: the tree of iterators and the cost of
+each.
 
-Names and stats of the events are those of TensorFlow 2.16 to 2.21 (tensorflow/core/data, `Iterator::…` TraceMes).
+Names and stats of the events are those of TensorFlow 2.16 to 2.21 (tensorflow/core/data,
+`Iterator::…` TraceMes).
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ from pytest_tfperf.trace.xspace import HOST, Trace
 _READERS = frozenset(
     {"TFRecord", "TextLine", "FixedLengthRecord", "SSTable", "RecordIO", "ArrayRecord", "LMDB"}
 )
-_DEVICE_END = "::Prefetch::Generator"  # what a device's own prefetch takes from: the time in it is waiting for the host
+_DEVICE_END = "::Prefetch::Generator"
+"""What a device's own prefetch takes from: the time in it is waiting for the host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

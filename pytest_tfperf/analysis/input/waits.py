@@ -1,7 +1,8 @@
 """
 Measure how long the steps wait for input, and whether the pipeline's buffers drain meanwhile.
 
-Names and stats of the events are those of TensorFlow 2.16 to 2.21 (tensorflow/core/data, `Iterator::…` TraceMes).
+Names and stats of the events are those of TensorFlow 2.16 to 2.21 (tensorflow/core/data,
+`Iterator::…` TraceMes).
 """
 
 from __future__ import annotations
@@ -52,8 +53,9 @@ def input_waits(trace: Trace) -> Spans:
     """
     Return the unmerged spans in which a step waited for its next element.
 
-    In a Python loop the call of the iterator takes time too. If the element was not ready, the step waited since the
-    call. If it was ready, the call is not a wait. So the call counts if the waiting took longer than the rest of it.
+    In a Python loop the call of the iterator takes time too. If the element was not ready, the step
+    waited since the call. If it was ready, the call is not a wait. So the call counts if the
+    waiting took longer than the rest of it.
     """
     host = Events.of(trace.plane(HOST))
     waits = host.named(_is_wait)
@@ -111,7 +113,8 @@ def _produced_share(host: Events, iterators: Events, stage: Events) -> float:
     """
     Return elements produced ÷ consumed by a buffering stage, from the rates of both.
 
-    Rates are taken between the first and the last event, so that no whole element is lost at the window's edges.
+    Rates are taken between the first and the last event, so that no whole element is lost at the
+    window's edges.
     """
     short = stage_type(stage.names[0])
     produced = host.called(f"{short}Produce")

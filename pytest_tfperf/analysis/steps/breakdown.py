@@ -36,10 +36,11 @@ def break_down(trace: Trace, steps: Steps, waits: Spans | None = None) -> Breakd
     """
     Divide each step of a host into parts, device and host sides together.
 
-    An instant counts once, as the first of these that holds. A device computes, copies to the host, copies on
-    or between devices, or is in a collective. The step waits for input, with no device busy and, without devices,
-    no model op on another thread; or its input is copied to the device. A kernel is launched. Something is compiled.
-    TensorFlow is active on the host. The rest is other: Python and the loop.
+    An instant counts once, as the first of these that holds. A device computes, copies to the host,
+    copies on or between devices, or is in a collective. The step waits for input, with no device
+    busy and, without devices, no model op on another thread; or its input is copied to the device.
+    A kernel is launched. Something is compiled. TensorFlow is active on the host. The rest is
+    other: Python and the loop.
 
     Args:
         trace: The trace of the steps.

@@ -23,7 +23,8 @@ class Steps:
     """
     The steps of a trace.
 
-    The period of a step lasts to the start of the next one of its epoch, or to its own end without one.
+    The period of a step lasts to the start of the next one of its epoch, or to its own end without
+    one.
     """
 
     start_ps: Ints
@@ -71,9 +72,10 @@ def find_steps(trace: Trace) -> Steps:
     """
     Return the steps of a host's trace, from the first source that it has.
 
-    The sources are: steps that pytest-tfperf marked; other events with `step_num` (`_r` roots, `TraceContext`,
-    Keras' "Profiled batch"); the `Steps` line of a TPU core; iterations of a loop in a graph; calls of the tf.function
-    called most often outside of others; executions on a device's `XLA Modules` line; calls of JAX' most called function.
+    The sources are: steps that pytest-tfperf marked; other events with `step_num` (`_r` roots,
+    `TraceContext`, Keras' "Profiled batch"); the `Steps` line of a TPU core; iterations of a loop
+    in a graph; calls of the tf.function called most often outside of others; executions on a
+    device's `XLA Modules` line; calls of JAX' most called function.
 
     Raises:
         TraceError: If there is no step.
@@ -90,8 +92,10 @@ def find_steps(trace: Trace) -> Steps:
     if found is not None:
         return found
     raise TraceError(
-        f"trace {trace.path}: no step found. Mark the steps: call tf_profile(step, data), loop over tf_profile.steps(data), or "
-        "wrap each in tf.profiler.experimental.Trace('train', step_num=n, _r=1); a Keras fit, evaluate or predict, or a "
+        f"trace {trace.path}: no step found. Mark the steps: call tf_profile(step, data), "
+        "loop over tf_profile.steps(data), or "
+        "wrap each in tf.profiler.experimental.Trace('train', step_num=n, _r=1); a Keras fit, "
+        "evaluate or predict, or a "
         "call of a tf.function is found by itself"
     )
 
@@ -174,7 +178,8 @@ def _hulls(lines: list[Events]) -> Steps:
     """
     Merge the steps of several devices: the longest of each name, widened by those that overlap it.
 
-    Devices whose steps of one name do not overlap ran at different times, and the time between is not a step.
+    Devices whose steps of one name do not overlap ran at different times, and the time between is
+    not a step.
     """
     spans: dict[str, list[tuple[int, int]]] = {}
     for events in lines:

@@ -19,8 +19,8 @@ def own_steps(plane: Plane, steps: Steps) -> Steps:
     """
     Return the steps at the times of this plane, by its own `Steps` or `XLA Modules` line.
 
-    The given steps are returned if they come from the host, or if the device has another number of steps or ran
-    them at other times.
+    The given steps are returned if they come from the host, or if the device has another number of
+    steps or ran them at other times.
     """
     if steps.source not in OF_DEVICES or not len(steps):
         return steps
@@ -51,7 +51,10 @@ def own_steps(plane: Plane, steps: Steps) -> Steps:
 _HOPS = 8  # threads that a call is handed through at most
 
 
-_LAGS = 0.5  # share of the linked device time outside the step that caused it, from which the host's steps say nothing of the device's
+_LAGS = 0.5
+"""
+Share of linked device time outside its step, above which the host's steps are not the device's.
+"""
 
 
 def linked_work(trace: Trace, steps: Steps) -> Iterator[tuple[Events, Ints]]:
@@ -85,10 +88,11 @@ def linked_kernels(trace: Trace, steps: Steps) -> Iterator[tuple[Events, Ints]]:
 
 def on_the_device(trace: Trace, steps: Steps) -> Steps:
     """
-    Return the steps as the devices ran them, if the host only enqueued them and most work came later.
+    Return the steps as the devices ran them, if the host only enqueued them and most work came
+    later.
 
-    Such a step lasts from the first work that it caused to that of the next of its epoch. Steps that caused no
-    work are dropped.
+    Such a step lasts from the first work that it caused to that of the next of its epoch. Steps
+    that caused no work are dropped.
     """
     if steps.source in OF_DEVICES:
         return steps

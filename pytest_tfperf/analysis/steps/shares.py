@@ -89,7 +89,8 @@ def host_values(
     )
     if source is Source.CORRECTED:
         detail["corrected"] = (
-            f"buffers gave {1 - drain.kept:.0%} of the elements while the steps were traced; without them the steps wait longer than "
+            f"buffers gave {1 - drain.kept:.0%} of the elements while the steps were traced; "
+            "without them the steps wait longer than "
             f"the {observed:.1%} seen"
         )
     return {
@@ -113,7 +114,10 @@ def device_values(
     """
     device = breakdown.device
     if not device.n_devices:
-        why = "the trace has no device plane: it is of a CPU, or the profiler had no access to the accelerator"
+        why = (
+            "the trace has no device plane: it is of a CPU, or the profiler had no access to the "
+            "accelerator"
+        )
         busy = replace(Value.unknown("device_busy", why), detail=dict(detail))
         return {"device_busy": busy, "collective_time": Value.unknown("collective_time", why)}
     share = covered(device.busy, steps.start_ps, steps.end_ps).sum() / max(steps.period_ps.sum(), 1)

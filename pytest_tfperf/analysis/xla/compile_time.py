@@ -32,10 +32,12 @@ from pytest_tfperf.values import Source, Unknown, Value
 _CPU = frozenset(
     {"HLO passes through layout assignment", "HLO passes after layout assignment", CPU_COMPILER}
 )
-# the op that calls a function of XLA's: `node:Op`, `__inference_f_1:__inference_f_1` of an eager call; and any asynchronous op
+# the op that calls a function of XLA's: `node:Op`, `__inference_f_1:__inference_f_1` of an eager
+# call; and any asynchronous op
 _OP = re.compile(r"[\w.][\w.\\/>-]*:[A-Za-z_]\w*\Z")
 _ASYNC_OP = "ExecutorState::ProcessAsync::Start"
-# around what a thread of a pool is given to do (xla/tsl/profiler/backends/cpu/threadpool_listener.cc)
+# around what a thread of a pool is given to do
+# (xla/tsl/profiler/backends/cpu/threadpool_listener.cc)
 _REGION_START, _REGION_STOP = "ThreadpoolListener::StartRegion", "ThreadpoolListener::StopRegion"
 _NO_COLD_TRACE = "only steps that tf_profile drives have a first step under a session of its own"
 
@@ -48,7 +50,8 @@ def analyse(evidence: Evidence) -> Findings:
 
 def compile_time(cold: Trace | None, recording: Recording) -> Value:
     """
-    Return xla_compile_time, XLA's compilation in the first step; simultaneous compilations count once.
+    Return xla_compile_time, XLA's compilation in the first step; simultaneous compilations count
+    once.
 
     Args:
         cold: The trace of the first step, or None.
@@ -105,9 +108,9 @@ def _stretches(host: Events, parts: Events) -> Spans:
     """
     Return the span of the compilation around each event of XLA's compiler, shape (n_parts,).
 
-    It begins with the innermost op around the event, since the translation to HLO has no event. It ends with the
-    first execution after it, or with the op. The event of an op that ends with the trace may be lost. Then the span
-    begins with the work that the thread was given.
+    It begins with the innermost op around the event, since the translation to HLO has no event. It
+    ends with the first execution after it, or with the op. The event of an op that ends with the
+    trace may be lost. Then the span begins with the work that the thread was given.
     """
     ops = (
         host.named(lambda name: name == _ASYNC_OP or _OP.match(name) is not None)

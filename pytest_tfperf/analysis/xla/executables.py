@@ -73,7 +73,10 @@ def fusions(trace: Trace, steps: Steps, use: XlaUse, executables: Mapping[str, H
     """
     why = why_unknown(trace, use)
     if not why and len(executables) < len(use.modules):
-        why = f"the trace holds the HLO of {len(executables)} of the {len(use.modules)} executables that ran"
+        why = (
+            f"the trace holds the HLO of {len(executables)} of the {len(use.modules)} executables "
+            "that ran"
+        )
     if why:
         return Value.unknown("fusions", why)
     counts = np.zeros(len(steps), np.int64)
@@ -101,8 +104,9 @@ def executable_table(
     """
     Tabulate the executables that ran in the steps, those with most FLOPs first.
 
-    `ops` are instructions that run as such, also in loops and calls, but not those within a fusion. FLOPs and bytes
-    are of one run, unknown if a loop does not state its iterations. `HLO` is the fingerprint.
+    `ops` are instructions that run as such, also in loops and calls, but not those within a fusion.
+    FLOPs and bytes are of one run, unknown if a loop does not state its iterations. `HLO` is the
+    fingerprint.
 
     Args:
         trace: The trace of the steps.

@@ -55,8 +55,9 @@ def find_xla_use(trace: Trace, steps: Steps) -> XlaUse:
     """
     Count the executables and executions of each step, on one device of several.
 
-    On TPUs they are the events of the `XLA Modules` line, on the core with most. Elsewhere they are executions on the
-    host, and `hlo_module` and `program_id` of kernels on GPUs, else of thunks on the host.
+    On TPUs they are the events of the `XLA Modules` line, on the core with most. Elsewhere they are
+    executions on the host, and `hlo_module` and `program_id` of kernels on GPUs, else of thunks on
+    the host.
     """
     busiest = max(_tpu_executions(trace), key=len, default=None)
     if busiest is not None:
@@ -99,7 +100,8 @@ def find_xla_use(trace: Trace, steps: Steps) -> XlaUse:
 
 def step_executables(trace: Trace, use: XlaUse) -> dict[str, HloModule]:
     """
-    Return the optimised modules of the executables that ran, by name, as far as the trace holds them.
+    Return the optimised modules of the executables that ran, by name, as far as the trace holds
+    them.
 
     Raises:
         TraceError: If one of them is damaged.
@@ -179,7 +181,8 @@ def program_id(name: str) -> int:
 
 def full_names(modules: Sequence[str], names: Iterable[str]) -> list[str | None]:
     """
-    Return the executables' names of modules in the order of their compilation, None for missing ones.
+    Return the executables' names of modules in the order of their compilation, None for missing
+    ones.
 
     Of several executables with one module name they are the latest.
     """

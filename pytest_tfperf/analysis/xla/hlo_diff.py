@@ -1,8 +1,9 @@
 """
 Compare the HLO of two runs op by op: added and lost ops, fusions, changed shapes and types.
 
-An instruction is identified by its opcode and its framework op, never by its own name and id, which XLA counts up.
-Numbers that a framework counts up in op names (`dense_3/MatMul`) are matched in order if both runs have as many.
+An instruction is identified by its opcode and its framework op, never by its own name and id, which
+XLA counts up. Numbers that a framework counts up in op names (`dense_3/MatMul`) are matched in
+order if both runs have as many.
 """
 
 from __future__ import annotations
@@ -50,10 +51,12 @@ class _Counts:
 
 def hlo_diff(before: Sequence[Program], after: Sequence[Program]) -> dict[str, Table]:
     """
-    Return tables `ops`, `fusions` and `shapes` of the differences between two runs; they may be empty.
+    Return tables `ops`, `fusions` and `shapes` of the differences between two runs; they may be
+    empty.
 
-    Counts are per step: instructions of all computations × runs of the executable (1 if no step is known). The content
-    of a loop counts once. Parameters, constants, tuples and bitcasts do not count. The largest differences come first.
+    Counts are per step: instructions of all computations × runs of the executable (1 if no step is
+    known). The content of a loop counts once. Parameters, constants, tuples and bitcasts do not
+    count. The largest differences come first.
     """
     old, new = _counts(before, {}), _counts(after, _renames(_names(before), _names(after)))
     return {

@@ -73,14 +73,16 @@ def programs_of_run(traces: Iterable[Path]) -> list[Program]:
             return programs
         read.append(str(path))
     raise TraceError(
-        f"{', '.join(read)}: no HLO in it: XLA had compiled nothing when it ended (jit_compile=True compiles a tf.function), or the "
+        f"{', '.join(read)}: no HLO in it: XLA had compiled nothing when it ended "
+        "(jit_compile=True compiles a tf.function), or the "
         "profiler ran without enable_hlo_proto"
     )
 
 
 def pick(programs: Sequence[Program], name: str) -> Program:
     """
-    Return the executable of a name: its function's (`step`), the shown one (`step(12)`), or the trace's.
+    Return the executable of a name: its function's (`step`), the shown one (`step(12)`), or the
+    trace's.
 
     Raises:
         TraceError: If there is none, or more than one.
@@ -92,7 +94,8 @@ def pick(programs: Sequence[Program], name: str) -> Program:
     ]
     if len(found) > 1:
         raise TraceError(
-            f"{len(found)} executables are named {name!r}; take one of {', '.join(program.title for program in found)}"
+            f"{len(found)} executables are named {name!r}; take one of "
+            f"{', '.join(program.title for program in found)}"
         )
     if not found:
         names = {program.title for program in programs} | {program.short for program in programs}

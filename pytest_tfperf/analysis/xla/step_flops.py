@@ -1,4 +1,8 @@
-"""How much a step computes, and in which precision: from its functions lowered to HLO, else from the executables that it ran."""
+"""
+FLOPs of a step and their precision.
+
+They come from its functions lowered to HLO, else from the executables that it ran.
+"""
 
 from __future__ import annotations
 
@@ -57,14 +61,20 @@ def _utilization(evidence: Evidence, flops: float | None) -> Value:
 
 
 def work_values(programs: Programs | Unknown) -> dict[str, Value]:
-    """The metrics flops and half_precision of a step of these modules, or why they are not known."""
+    """Return flops and half_precision of a step of these modules."""
     if isinstance(programs, Unknown):
         return {name: Value.unknown(name, programs.why) for name in ("flops", "half_precision")}
     return {"flops": _flops(programs), "half_precision": _half_precision(programs)}
 
 
 def lowered_programs(recording: Recording, eager: Iterable[str] = ()) -> Programs | Unknown:
-    """Of a recording that lowered the functions of its steps, which also ran ops of these types eagerly; or why it could not."""
+    """
+    Return the modules of a step whose functions were lowered, or the reason why they are unknown.
+
+    Args:
+        recording: The recording of the step.
+        eager: Types of ops that the step ran eagerly.
+    """
     if isinstance(recording.lowered, Unknown):
         return Unknown(recording.lowered.why or "the step's functions were not lowered to HLO")
     outside = sorted(op for op in set(eager) if multiplies_matrices(op))
@@ -82,7 +92,14 @@ def lowered_programs(recording: Recording, eager: Iterable[str] = ()) -> Program
 def traced_programs(
     executables: Mapping[str, Costs], use: XlaUse, runs_ops: bool
 ) -> Programs | Unknown:
-    """Of a trace alone: the executables that ran, as XLA optimised them; `runs_ops` says that ops outside of them ran too."""
+    """
+    Return the executables that ran as the modules of a step, or the reason why they are not all.
+
+    Args:
+        executables: Costs of the optimised executables, by name.
+        use: The executables that ran.
+        runs_ops: True if ops outside of them ran too.
+    """
     if not use.modules:
         return Unknown(
             "the steps ran no XLA executable, and the trace says nothing of the shapes and types "
