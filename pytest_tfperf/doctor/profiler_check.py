@@ -1,4 +1,4 @@
-"""Whether TensorFlow's profiler works here: what is to be said of the traces of two short sessions of marked steps."""
+"""Check from the traces of two short sessions that TensorFlow's profiler works here."""
 
 from __future__ import annotations
 
@@ -13,35 +13,48 @@ from pytest_tfperf.trace.devices import accelerators
 from pytest_tfperf.trace.xspace import Trace
 
 _PERMISSION = (
-    "let users profile: 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' in /etc/modprobe.d and a reboot; "
-    "a container needs --cap-add=SYS_ADMIN"
+    "let users profile: 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' in /etc/modprobe.d "
+    "and a reboot; a container needs --cap-add=SYS_ADMIN"
 )  # developer.nvidia.com, ERR_NVGPUCTRPERM
 _NO_PLANE = (
-    "TensorFlow's messages on stderr say why it traces no device; on an NVIDIA GPU it needs libcupti (pip install "
-    f"'tensorflow[and-cuda]') and the permission to use it: {_PERMISSION}"
+    "TensorFlow's messages on stderr say why it traces no device; on an NVIDIA GPU it needs "
+    f"libcupti (pip install 'tensorflow[and-cuda]') and the permission to use it: {_PERMISSION}"
 )
-_UNMARKED = "profiles would miss steps: is this a TensorFlow from 2.16 to 2.21, and is the disk of the temporary folder full?"
+_UNMARKED = (
+    "profiles would miss steps: is this a TensorFlow from 2.16 to 2.21, "
+    "and is the disk of the temporary folder full?"
+)
+_INCOMPLETE = (
+    "metrics of incomplete traces are unknown; fewer traced steps (trace_steps=) drop fewer events"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelfCheck:
-    """One thing that must work: what was `found`, and what to do where it has not `passed`."""
+    """The result of one check of the profiler."""
 
     name: str
+    """What must work."""
     passed: bool
+    """True if it works."""
     found: str
+    """What was found."""
     advice: str = ""
+    """What to do if it does not work."""
 
 
 def check_traces(
     traces: Sequence[Trace], n_steps: int, n_devices: int, admin_only: bool | None
 ) -> tuple[SelfCheck, ...]:
     """
-    What sessions of `n_steps` marked steps each have shown.
+    Return the checks of sessions over marked steps.
 
     Args:
-        n_devices: The accelerators that TensorFlow has.
-        admin_only: Whether NVIDIA's driver lets administrators alone use its counters; None without that driver.
+        traces: The trace of each session.
+        n_steps: Marked steps of each session.
+        n_devices: Number of accelerators that TensorFlow has.
+        admin_only: True if NVIDIA's driver lets only administrators use its counters; None without
+            that driver.
     """
     n_planes = len(accelerators(traces[-1]))
     found = [_markers(traces, n_steps), _planes(n_planes, n_devices), _whole(traces)]
@@ -52,9 +65,10 @@ def check_traces(
 
 def reads_admin_only(parameters: str) -> bool | None:
     """
-    What /proc/driver/nvidia/params says of who may use the GPUs' counters, None where it does not.
+    Return whether only administrators may use the counters of GPUs; None if it is not stated.
 
-    `RmProfilingAdminOnly: 1`, the driver's parameter NVreg_RestrictProfilingToAdminUsers.
+    Source: `RmProfilingAdminOnly: 1` in /proc/driver/nvidia/params, which is the driver's parameter
+    NVreg_RestrictProfilingToAdminUsers.
     """
     values = dict(
         line.replace(" ", "").split(":", 1) for line in parameters.splitlines() if ":" in line
@@ -64,7 +78,10 @@ def reads_admin_only(parameters: str) -> bool | None:
 
 def _markers(traces: Sequence[Trace], n_steps: int) -> SelfCheck:
     counts = [_n_steps(trace) for trace in traces]
-    found = f"{n_steps} steps marked in each of {len(traces)} sessions, {' and '.join(map(str, counts))} found"
+    found = (
+        f"{n_steps} steps marked in each of {len(traces)} sessions, "
+        f"{' and '.join(map(str, counts))} found"
+    )
     passed = all(count == n_steps for count in counts)
     return SelfCheck(name="markers", passed=passed, found=found, advice="" if passed else _UNMARKED)
 
@@ -80,14 +97,21 @@ def _n_steps(trace: Trace) -> int:
 def _planes(n_planes: int, n_devices: int) -> SelfCheck:
     if not n_devices:
         return SelfCheck(name="device plane", passed=True, found="no accelerator: CPU only")
-    found = f"{n_planes or 'none'} in the trace; TensorFlow has {plural(n_devices, 'accelerator')}, the steps ran on one"
+    found = (
+        f"{n_planes or 'none'} in the trace; "
+        f"TensorFlow has {plural(n_devices, 'accelerator')}, the steps ran on one"
+    )
     return SelfCheck(
         name="device plane", passed=n_planes > 0, found=found, advice="" if n_planes else _NO_PLANE
     )
 
 
 def _permission(traces: Sequence[Trace], n_planes: int, admin_only: bool) -> SelfCheck:
-    """Tracing of kernels is allowed on some systems where counters are not (CUPTI since CUDA 10.2), so the trace decides."""
+    """
+    Check the permission by the trace.
+
+    Some systems allow tracing of kernels where they refuse counters (CUPTI since CUDA 10.2).
+    """
     refused = any("PRIVILEGES" in error.upper() for trace in traces for error in trace.errors)
     passed = not refused and (n_planes > 0 or not admin_only)
     who = "administrators only (RmProfilingAdminOnly 1)" if admin_only else "every user"
@@ -102,10 +126,9 @@ def _permission(traces: Sequence[Trace], n_planes: int, admin_only: bool) -> Sel
 
 def _whole(traces: Sequence[Trace]) -> SelfCheck:
     found = list(dict.fromkeys(fault for trace in traces for fault in faults(trace)))
-    advice = "metrics of incomplete traces are unknown; fewer traced steps (trace_steps=) drop fewer events"
     return SelfCheck(
         name="whole traces",
         passed=not found,
         found="; ".join(found) or "no error, no event dropped",
-        advice=advice * bool(found),
+        advice=_INCOMPLETE if found else "",
     )

@@ -1,4 +1,4 @@
-"""Sessions of the profiler over marked steps of our own, to see whether it works here."""
+"""Sessions of the profiler over marked sample steps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pytest_tfperf.trace.xspace import Trace
 
 
 def convolution_step() -> Callable[[], Any]:
-    """A training step of a small convolutional network for 32 images: some milliseconds on a few cores."""
+    """Return a training step of a small convolutional network: some milliseconds on a few cores."""
     tf = load_tensorflow()
     kernels = [
         tf.Variable(tf.random.stateless_normal(shape, (3, 4)) * 0.05)
@@ -35,10 +35,16 @@ def convolution_step() -> Callable[[], Any]:
 
 def record_steps(step: Callable[[], Any], n_steps: int, folder: Path) -> Trace:
     """
-    The trace of a session over so many marked steps.
+    Return the trace of a session over marked steps.
+
+    Args:
+        step: The step.
+        n_steps: How often it runs.
+        folder: A folder for the trace.
 
     Raises:
-        CaptureError, TraceError: If the profiler cannot start, or has written no trace that can be read.
+        CaptureError: If the profiler cannot start.
+        TraceError: If it has written no trace that can be read.
     """
     warm_runtime()
     session = Session(folder)
@@ -54,7 +60,7 @@ def record_steps(step: Callable[[], Any], n_steps: int, folder: Path) -> Trace:
 
 
 def refuses_second(folder: Path) -> bool:
-    """Whether a session is refused while another runs, so that neither loses its events to the other."""
+    """Return whether a session is refused while another runs; else one would lose events."""
     first = Session(folder)
     try:
         Session(folder).discard()

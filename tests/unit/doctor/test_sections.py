@@ -1,4 +1,4 @@
-"""What `tfperf doctor` prints of values as they may be found."""
+"""The sections that `tfperf doctor` prints."""
 
 import json
 from dataclasses import replace
@@ -7,17 +7,17 @@ import pytest
 
 from pytest_tfperf.doctor.profiler_check import SelfCheck
 from pytest_tfperf.doctor.sections import (
-    SameCodeTurns,
-    machine_noise_section,
+    MachineConditions,
+    conditions_section,
     machine_section,
-    noise_section,
     profiler_section,
     render_section,
-    resolution_section,
     sections_json,
 )
+from pytest_tfperf.doctor.turn_sections import SameCodeTurns, noise_section, resolution_section
 from pytest_tfperf.stats.detectable_change import needed_tolerance, noise_of, resolution
 from pytest_tfperf.stats.sequential_test import PINNED_PROCESS_SD, UNPINNED_PROCESS_SD, StoppingRule
+from pytest_tfperf.values import Unknown
 
 ENVIRONMENT = {
     "platform": "cpu, TensorFlow 2.21, oneDNN on",
@@ -75,12 +75,16 @@ def test_good_checks_are_no_failure():
     assert not profiler_section([GOOD]).failed
 
 
+def conditions(**fields):
+    return MachineConditions(**{"watched_s": 2.0, "can_stop": True, "can_pin": True, **fields})
+
+
 def test_the_conditions_of_a_quiet_machine():
-    section = machine_noise_section((0.5, 2), [], 2.0, True, True)
+    section = conditions_section(conditions(load=(0.5, 2)))
     assert render_section(section).splitlines() == [
         "conditions",
         "  load average  0.50 on 2 cores, before",
-        "  besides       nothing noticed in 2 s of steps (other load, clocks, heat, quotas, as far as the system tells)",
+        "  besides       no interference detected in 2 s (load, clocks, heat, quotas)",
         "  stopping      ok: SIGSTOP and SIGCONT work",
         "  pinning       ok: processes keep to their cores",
     ]
@@ -89,14 +93,16 @@ def test_the_conditions_of_a_quiet_machine():
 
 def test_what_is_noticed_stands_for_itself_and_only_stopping_is_needed():
     text = render_section(
-        section := machine_noise_section(None, ["other processes used 40%"], 2.0, True, False)
+        section := conditions_section(
+            conditions(remarks=["other processes used 40%"], can_pin=False)
+        )
     )
     assert "load average" not in text
     assert "besides   other processes used 40%" in text
     assert "pinning   not here: one core" in text
     assert "two cores or more" in section.advice[0]
     assert not section.failed
-    section = machine_noise_section(None, [], 2.0, False, True)
+    section = conditions_section(conditions(can_stop=False))
     assert section.failed
     assert "needs SIGSTOP" in section.advice[0]
 
@@ -127,7 +133,7 @@ def test_processes_that_differ_too_much_are_advised_upon():
 def test_turns_that_could_not_be_taken_are_a_failure_with_their_reason():
     section = noise_section(
         [
-            SameCodeTurns(pinned=True, why="the first process ended with SIGKILL", failed=True),
+            SameCodeTurns(pinned=True, noise=Unknown("the first process ended with SIGKILL")),
             turns(False),
         ]
     )
@@ -155,7 +161,7 @@ def test_a_step_that_gets_slower_and_wild_pairs_are_advised_upon():
     rising = replace(rising, noise=replace(rising.noise, trend=0.12, pair_sd=0.06))
     first, second = noise_section([rising]).advice
     assert first.startswith("pinned: the step rose by 12 % over these turns")
-    assert second.startswith("single pairs of turns differ much")
+    assert second.startswith("individual measurements vary widely")
 
 
 def test_what_can_be_resolved():
@@ -164,15 +170,15 @@ def test_what_can_be_resolved():
         section.title
         == "what one test with such a step can resolve in 30 s of turns, in 9 of 10 cases"
     )
-    assert [line.rsplit("  ", 1)[0].split("  ")[0] for line in section.lines[2:]] == [
+    assert [line.rsplit("  ", 1)[0].split("  ")[0] for line in section.lines[1:]] == [
         "slow-down found at tolerance 1 %",
         "slow-down found at tolerance 5 %",
         "tolerance that the same code passes",
     ]
     assert (
-        section.lines[2].split("   ")[-1].strip().endswith("(held: 6.84 %)")
+        section.lines[1].split("   ")[-1].strip().endswith("(effective: 6.84 %)")
     )  # unpinned: any less is raised
-    assert section.lines[2].count("held: 1.11 %") == 1
+    assert section.lines[1].count("effective: 1.11 %") == 1
     assert section.data["budget_s"] == 30
     assert [found["tolerance"] for found in section.data["turns"][0]["resolutions"]] == [0.01, 0.05]
     assert not section.advice
@@ -188,7 +194,7 @@ def test_a_machine_that_cannot_hold_the_default_tolerance_says_which_it_can():
 
 
 @pytest.mark.parametrize(
-    "kinds", [[turns(True, n=3)], [SameCodeTurns(pinned=False, why="died", failed=True)]]
+    "kinds", [[turns(True, n=3)], [SameCodeTurns(pinned=False, noise=Unknown("died"))]]
 )
 def test_too_few_turns_resolve_nothing(kinds):
     section = resolution_section(kinds, 30)

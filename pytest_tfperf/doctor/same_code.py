@@ -1,0 +1,150 @@
+"""Let two processes of the same code take turns, to see how much they differ."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from pytest_tfperf.child.cleanup import Cleanup
+from pytest_tfperf.child.command import SAME_ENVIRONMENT, PytestRun, start_pytest
+from pytest_tfperf.child.process import ChildProcess
+from pytest_tfperf.doctor.turn_sections import SameCodeTurns
+from pytest_tfperf.errors import PairedError
+from pytest_tfperf.machine.conditions import Conditions, read_conditions
+from pytest_tfperf.machine.cores import pinned
+from pytest_tfperf.machine.interference import remarks
+from pytest_tfperf.paired.coordinator import PairedTurns, run_paired_test, run_turns
+from pytest_tfperf.stats.detectable_change import needed_tolerance, noise_of, resolution
+from pytest_tfperf.stats.sequential_test import (
+    PINNED_PROCESS_SD,
+    UNPINNED_PROCESS_SD,
+    StoppingRule,
+)
+from pytest_tfperf.values import Unknown
+
+TOLERANCES = (0.01, 0.02, 0.05)
+BUDGET_S = 30.0
+"""Seconds of turns that resolutions are given for: the default of --tfperf-budget."""
+_SHOWN = 500  # characters of a failure
+_FILE, _TEST = "test_doctor.py", "test_step"
+_TEST_FILE = f"""\
+from pytest_tfperf.doctor.sample_steps import convolution_step
+
+
+def {_TEST}(tf_profile):
+    tf_profile(convolution_step(), warmup=10, steps=20, trace_steps=2)
+"""
+
+
+def same_code_turns(cores: Sequence[int], seconds: float, cleanup: Cleanup) -> SameCodeTurns:
+    """
+    Run turns of two fresh processes of the same code.
+
+    Args:
+        cores: One core for this process, and those for the two; empty for any.
+        seconds: Time for all turns.
+        cleanup: Holds the processes and their files.
+    """
+    process_sd = PINNED_PROCESS_SD if cores else UNPINNED_PROCESS_SD
+    before = _conditions()
+    try:
+        turns = _run_turns(cores, seconds, cleanup)
+    except PairedError as error:
+        return SameCodeTurns(pinned=bool(cores), noise=Unknown(str(error)))
+    noise = noise_of(turns.pairs, turns.spent_s, process_sd)
+    rules = [
+        StoppingRule(tolerance=tolerance, n_tests=1, process_sd=process_sd)
+        for tolerance in TOLERANCES
+    ]
+    return SameCodeTurns(
+        pinned=bool(cores),
+        noise=noise,
+        remarks=remarks(before, _conditions()),
+        resolutions={rule.tolerance: resolution(noise, rule, BUDGET_S) for rule in rules},
+        needed=needed_tolerance(noise, rules[0], BUDGET_S),
+    )
+
+
+def _conditions() -> Conditions:
+    """Return the conditions between turns, when idle cores and GPUs have no clocks that matter."""
+    return replace(read_conditions(), clock_mhz=None, gpus=())
+
+
+def _run_turns(cores: Sequence[int], seconds: float, cleanup: Cleanup) -> PairedTurns:
+    """
+    Run turns of two fresh processes.
+
+    Raises:
+        PairedError: If a process cannot start, ends, hangs, or has no turns.
+    """
+    children: list[ChildProcess] = []
+    folder = _suite(cleanup.folder / "step")
+    try:
+        # both collect at the same time: one that starts well before the other is slower
+        for label in ("the first process", "the second process"):
+            children.append(start_pytest(_pytest_run(label, folder, cores[1:]), cleanup))
+        for child in children:
+            child.await_collected()
+        first, second = children
+        with pinned(cores[:1]):
+            paired = run_paired_test(
+                first,
+                second,
+                f"{_FILE}::{_TEST}",
+                (None, None),
+                lambda ready: run_turns(first, second, ready, seconds, lambda _: False),
+            )
+        if isinstance(paired.ref_profiles, Unknown):
+            raise PairedError(paired.ref_profiles.why)
+        turns = paired.turns.get("")
+        if turns is None or not turns.pairs:
+            raise PairedError(f"the profile of the step ended without turns{_failure(children)}")
+        return turns
+    finally:
+        for child in children:
+            child.kill()
+
+
+def _suite(folder: Path) -> Path:
+    """Write the test of the step, and return its folder."""
+    folder.mkdir(exist_ok=True)
+    (folder / "pytest.ini").write_text("[pytest]\n", "utf-8")
+    (folder / _FILE).write_text(_TEST_FILE, "utf-8")
+    return folder
+
+
+def _pytest_run(label: str, folder: Path, cores: Sequence[int]) -> PytestRun:
+    """Return a run of the step's test, without plugins but ours."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("PYTEST_ADDOPTS", "PYTEST_PLUGINS")
+    }
+    own = {
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PWD": str(folder),
+        "TMPDIR": str(folder),
+    }
+    return PytestRun(
+        label=label,
+        root=folder,
+        files=[_FILE],
+        path=sys.path,
+        arguments=["-q", "-p", "tfperf", "-p", "no:cacheprovider"],
+        folder=folder,
+        environment={**kept, **SAME_ENVIRONMENT, **own},
+        options={},
+        cores=cores,
+    )
+
+
+def _failure(children: Sequence[ChildProcess]) -> str:
+    """Return the end of the first failure of the step's test."""
+    for child in children:
+        for report in child.reports:
+            if report["outcome"] == "failed":
+                return f": {str(report['longrepr'])[-_SHOWN:]}"
+    return ""
