@@ -1,10 +1,10 @@
 """
 End processes and remove a folder after the process that started this script has ended.
 
-Runs as a script of its own, without site-packages: `python -I -S cleanup_script.py FOLDER`. Lines on
-its stdin add a process group (`+1234`), remove one (`-1234`), or ask it to end all at once (`end`).
-Its stdin ends when the last process that holds the other end does, as after a kill: then groups get
-a SIGINT first and a few seconds, so that their tests tear down fixtures.
+Runs as a script of its own, without site-packages: `python -I -S cleanup_script.py FOLDER`. Lines
+on its stdin add a process group (`+1234`), remove one (`-1234`), or ask it to end all at once
+(`end`). Its stdin ends when the last process that holds the other end does, as after a kill. Then
+groups get a SIGINT first and a few seconds, so that their tests tear down fixtures.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class PytestRun:
     """A module with an `extension` function, and the data that it is called with."""
 
     def command(self, fd: int) -> list[str]:
-        """Return the command that runs pytest with this interpreter and a socket to this process."""
+        """Return the command that runs pytest, with `fd` as the socket to this process."""
         start = (
             f"import sys; sys.path[:] = {[str(entry) for entry in self.path]!r}; "
             "import pytest; sys.exit(pytest.main())"

@@ -1,4 +1,4 @@
-"""What a comparison of variants found: their times in turns, the ratio of any two with its interval, and all metrics side by side."""
+"""The result of a comparison of variants: times in turns, ratios with intervals, and metrics."""
 
 from __future__ import annotations
 
@@ -28,20 +28,19 @@ NEEDED_ROUNDS = needed_pairs(CONFIDENCE)
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Ratio:
-    """
-    How many times as fast a variant is as another: above 1 it is faster.
-
-    `interval` holds it with a confidence of 99 % or a little more; None, and `why`, where too few rounds were run for one.
-    """
+    """The time of one variant divided by the time of another; above 1 the other is faster."""
 
     ratio: float
+    """Estimate of the ratio."""
     interval: Interval | None = None
+    """Interval that holds the ratio with a confidence of 99 % or a little more."""
     why: str | None = None
+    """Why there is no interval, where too few rounds were run."""
 
     @property
     def low(self) -> float:
         """
-        The lower end of the interval.
+        Return the lower end of the interval.
 
         Raises:
             UnknownMetric: If there is no interval, with the reason.
@@ -50,11 +49,11 @@ class Ratio:
 
     @property
     def high(self) -> float:
-        """The upper end of the interval; raises as `low`."""
+        """Return the upper end of the interval; raises as `low`."""
         return self._known().high
 
     def to_json(self) -> Json:
-        """`{"ratio", "low", "high", "confidence", "n", "why"}`, None where there is no interval."""
+        """Return `{"ratio", "low", "high", "confidence", "n", "why"}`, None without an interval."""
         known = (
             asdict(self.interval)
             if self.interval
@@ -63,14 +62,11 @@ class Ratio:
         return {**known, "ratio": self.ratio, "why": self.why}
 
     def bounds(self) -> str:
-        """The interval as text, or why there is none."""
+        """Return the interval as text, or why there is none."""
         if self.interval is None:
             return str(self.why)
-        low, high, confidence = (
-            format_ratio(self.interval.low),
-            format_ratio(self.interval.high),
-            100 * self.interval.confidence,
-        )
+        low, high = format_ratio(self.interval.low), format_ratio(self.interval.high)
+        confidence = 100 * self.interval.confidence
         return f"{low} to {high}, {confidence:.3g} % interval of {self.interval.n} rounds"
 
     def __repr__(self) -> str:
@@ -87,24 +83,26 @@ class Comparison:
     """
     Variants of a step that took turns: in one process, or each in its own where they have data.
 
-    `turns` are the seconds of a step of each variant in each round, by its name; `profiles` what was measured of each besides.
-    The intervals hold what differs from turn to turn. What a process does to all its turns alike (where its memory lies, which
-    cores it got) is not in them: other processes may give a ratio beyond. Each interval stands by itself, with no allowance for
-    how many are looked at.
+    The intervals cover what differs from turn to turn. They do not cover what a process does to all
+    its turns, such as the place of its memory or its cores: other processes may give a ratio
+    beyond. There is no correction for the number of intervals.
     """
 
     turns: Mapping[str, tuple[float, ...]]
+    """Seconds of a step in each round, by variant."""
     profiles: Mapping[str, Profile] = field(default_factory=dict)
+    """Profiles by variant."""
     notes: tuple[str, ...] = ()
+    """Remarks on how they were measured."""
 
     @property
     def variants(self) -> tuple[str, ...]:
-        """The names, in the order in which they were given."""
+        """The names, in the order of the call."""
         return tuple(self.turns)
 
     def step_time(self, name: str) -> float:
         """
-        Seconds of a step, the median over the turns.
+        Return the seconds of a step, the median over the turns.
 
         Raises:
             CaptureError: If there is no variant of that name.
@@ -113,7 +111,11 @@ class Comparison:
 
     def speedup(self, name: str, over: str | None = None) -> Ratio:
         """
-        How many times as fast a variant is as another, or as the first: the time of that one ÷ its own, by rounds.
+        Return how many times as fast a variant is as another, from the ratios of all rounds.
+
+        Args:
+            name: The variant.
+            over: The other variant; the first one by default.
 
         Raises:
             CaptureError: If there is no variant of that name.
@@ -130,7 +132,7 @@ class Comparison:
         return Ratio(ratio=interval.ratio, interval=interval)
 
     def table(self) -> Table:
-        """What the turns say, and every metric that is known of a variant, with a column for each."""
+        """Return a table of the turns and of every known metric, with a column for each variant."""
         rows: list[list[str | None]] = [
             [
                 "step_time in turns",
@@ -159,7 +161,7 @@ class Comparison:
         )
 
     def to_json(self) -> Json:
-        """Turns, step times, ratios over the first variant, notes and the table, as plain JSON values."""
+        """Return turns, step times, ratios over the first variant, notes and the table, as JSON."""
         return {
             "variants": list(self.variants),
             "turns": {name: list(seconds) for name, seconds in self.turns.items()},
@@ -189,7 +191,7 @@ class Comparison:
 
 
 def _cell(value: Value | None) -> str | None:
-    """A metric as in other tables, with its range where steps differ; None where it is unknown."""
+    """Return a metric as in other tables, with its range over the steps; None if unknown."""
     if value is None or value.number is None:
         return None
     ends = [format_quantity(end, value.unit) for end in (value.low(), value.high())]
@@ -198,17 +200,17 @@ def _cell(value: Value | None) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonCall:
-    """
-    One call of `compare` with data.
-
-    `profiles` are the names of the variants' profiles, by variant; `tolerance` is that of what the first steps return, None where
-    that is not compared; `measure` profiles a variant in this process, and gives what its first step returned, where that is compared.
-    """
+    """One call of `compare` with data."""
 
     profiles: Mapping[str, str]
+    """Names of the profiles, by variant."""
     max_seconds: float
+    """Time for all rounds of turns."""
     tolerance: Tolerance | None
+    """Tolerance for the outputs of the first steps; None if they are not compared."""
     measure: Callable[[str], tuple[Profile, Leaves]]
+    """Profiles a variant in this process, and returns the output of its first step if compared."""
 
 
 CompareInProcesses = Callable[[ComparisonCall], Comparison]
+"""Compares the variants of a call in processes of their own."""

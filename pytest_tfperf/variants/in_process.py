@@ -1,8 +1,8 @@
 """
-Variants taking turns in one process.
+Compare variants by turns in one process.
 
-What slows the machine for a while slows all of them, so the ratio within a round is far steadier than either time; how much so
-is measured, and given as an interval.
+What slows the machine for a while slows all of them. So the ratio within a round is far steadier
+than either time, and an interval says by how much.
 """
 
 from __future__ import annotations
@@ -31,13 +31,17 @@ _AGREE = 0.1  # two blocks of the warm-up: as the turns of one step spread on a 
 
 @dataclass(frozen=True, slots=True)
 class _Repeated:
-    """A variant, and how many of its steps a turn has."""
+    """A variant, and the number of its steps in a turn."""
 
     step: Callable[[], Any]
     size: int
 
     def turn(self) -> float:
-        """Seconds of a step. The first is not timed: it fills the caches that the others' turns have emptied."""
+        """
+        Run one turn, and return the seconds of a step.
+
+        The first step is not timed: it refills the caches that other turns have emptied.
+        """
         self.step()
         return _timed(self.step, self.size) / self.size
 
@@ -51,16 +55,18 @@ def compare_steps(
     exclusive: Exclusive = measuring_alone,
 ) -> Comparison:
     """
-    Let variants take turns until every ratio to the first is known within 1 %, or the time is over.
+    Let variants take turns until every ratio to the first is known within 1 %, or time is over.
 
-    Each is warmed up first. In a round every variant has one turn, in random order; a turn is one untimed step and then as many as
-    last 20 ms, with the devices synchronised at its end. When rounds end is `run_rounds`'s rule.
+    Each is warmed up first. A turn is one untimed step and then as many as last 20 ms, with the
+    devices synchronised at its end. `run_rounds` decides when rounds end.
 
     Args:
-        profiles: What was measured of the variants besides, by name; goes into the comparison as it is.
-        tolerance: That the outputs of the first steps must agree within; None if they need not.
-        exclusive: Keeps others from measuring meanwhile.
-        max_seconds: For all that is done here, after the first two calls of a variant that was not called before.
+        variants: The variants.
+        profiles: Profiles of the variants by name, for the comparison.
+        tolerance: Tolerance for the outputs of the first steps; None if they may differ.
+        max_seconds: Time for all of it, after the first two calls of a new variant.
+        announce: Shows what runs.
+        exclusive: Keeps other processes from measuring meanwhile.
 
     Raises:
         CaptureError: If variants train the same variables.
@@ -92,7 +98,7 @@ def _rounds(
 def _warmed_up(
     variants: Sequence[Variant], began: float, seconds: float
 ) -> tuple[dict[str, _Repeated], tuple[str, ...]]:
-    """The variants with the sizes of their turns, and notes on those that had not settled in their share of the time."""
+    """Return the variants with the sizes of their turns, and notes on those that did not settle."""
     target = least_block()
     repeated, notes = {}, []
     for index, variant in enumerate(variants, 1):
@@ -100,13 +106,24 @@ def _warmed_up(
         repeated[variant.name] = _Repeated(variant.step, size)
         if not settled:
             notes.append(
-                f"the warm-up of {variant.name} was over before two of its blocks agreed within 10 %"
+                f"the warm-up of {variant.name} was over "
+                "before two of its blocks agreed within 10 %"
             )
     return repeated, tuple(notes)
 
 
 def _warm_up(step: Callable[[], Any], target: float, deadline: float) -> tuple[int, bool]:
-    """Run blocks until two agree: how many steps last `target` seconds, and whether they did agree before the deadline."""
+    """
+    Run blocks of steps until two agree.
+
+    Args:
+        step: The step.
+        target: Seconds that a block is to last.
+        deadline: When it gives up, as `perf_counter` has it.
+
+    Returns:
+        The number of steps of a block, and whether two agreed before the deadline.
+    """
     size, before = 1, 0.0
     while True:
         seconds = _timed(step, size)
@@ -123,7 +140,7 @@ def _warm_up(step: Callable[[], Any], target: float, deadline: float) -> tuple[i
 
 
 def _timed(step: Callable[[], Any], size: int) -> float:
-    """Seconds of so many steps, from idle devices to idle devices."""
+    """Return the seconds of `size` steps, from idle devices to idle devices."""
     sync_devices()
     start = perf_counter()
     for _ in range(size):

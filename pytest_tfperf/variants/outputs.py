@@ -1,4 +1,4 @@
-"""What variants of a step return, compared leaf by leaf within a tolerance."""
+"""Compare the outputs of variants, leaf by leaf within a tolerance."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __tracebackhide__ = True
 
 
 def leaves_to_json(leaves: Leaves) -> Json:
-    """Tensors and arrays with their bits, plain values as they are, of anything else the name of its type."""
+    """Return tensors and arrays as bits, plain values, and for other objects their type."""
     return {path: _to_json(leaf) for path, leaf in leaves.items()}
 
 
 def leaves_from_json(data: Json) -> Leaves:
-    """The inverse; what was of another type is an empty object of a type with that name."""
+    """Return the inverse; an object of another type becomes an empty one of a type of that name."""
     return {path: _from_json(leaf) for path, leaf in data.items()}
 
 
@@ -61,7 +61,7 @@ def _dtype_name(leaf: Any) -> str:
 
 
 Leaves = Mapping[str, Any]
-"""What a step returned: by path each leaf, as it was then."""
+"""The output of a step: each leaf by its path, as it was at the time."""
 
 _BY_DTYPE = {
     "float64": (1e-7, 1e-9),
@@ -71,27 +71,31 @@ _BY_DTYPE = {
     "float16": (1e-2, 1e-2),
     "bfloat16": (1e-2, 1e-2),
 }
-"""rtol and atol: some thousand times the rounding of one operation, since XLA and oneDNN sum in another order."""
+"""rtol and atol: some thousand times the rounding of one operation; XLA and oneDNN reorder sums."""
 _NARROWEST = (1e-1, 1e-1)  # float8 and the like: three bits of mantissa or fewer
 _EXACT = (0.0, 0.0)
 _FEW = 3
 _TRY = (
-    "\n  try: a looser rtol= or atol=, if that is rounding; check_outputs=False, if they are meant to differ, or are random in each call "
-    "as with dropout or shuffling"
+    "\n  try: a looser rtol= or atol=, if that is rounding; check_outputs=False, "
+    "if they are meant to differ, or are random in each call as with dropout or shuffling"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """Values may differ by atol + rtol × the first variant's; None leaves it to the narrower dtype of the two."""
+    """Values may differ by atol + rtol × the value of the first variant."""
 
     rtol: float | None = None
+    """Relative tolerance; None for that of the narrower dtype."""
     atol: float | None = None
+    """Absolute tolerance; None for that of the narrower dtype."""
 
     def __post_init__(self) -> None:
         """
+        Check the values.
+
         Raises:
-            TypeError: If one is no number.
+            TypeError: If one is not a number.
             ValueError: If one is negative or not finite.
         """
         for name, value in (("rtol", self.rtol), ("atol", self.atol)):
@@ -102,23 +106,30 @@ class Tolerance:
             if value is not None and not 0 <= value < math.inf:
                 raise ValueError(f"{name} is at least 0 and finite, not {value!r}")
 
-    def between(self, one: Any, other: Any) -> tuple[float, float]:
-        """The two tolerances for two leaves."""
-        rtol, atol = max(_default(one), _default(other))
+    def between(self, first: Any, second: Any) -> tuple[float, float]:
+        """Return rtol and atol for two leaves."""
+        rtol, atol = max(_default(first), _default(second))
         return rtol if self.rtol is None else self.rtol, atol if self.atol is None else self.atol
 
 
 def leaves_of(output: Any) -> Leaves:
-    """The leaves of what a step returned, each with its path; of variables and arrays what they hold now."""
+    """Return the leaves of an output by path, with the present values of variables and arrays."""
     return dict(_leaves(output, "output"))
 
 
 def check_outputs(outputs: Mapping[str, Leaves], tolerance: Tolerance) -> tuple[str, ...]:
     """
-    Hold what the other variants returned against the first; what could not be compared is said in the notes returned.
+    Compare the outputs of all variants with those of the first.
+
+    Args:
+        outputs: Outputs by variant.
+        tolerance: How much values may differ.
+
+    Returns:
+        Notes on what could not be compared.
 
     Raises:
-        AssertionError: If a leaf is missing, has another shape, or differs by more than the tolerance.
+        AssertionError: If a leaf is missing, has another shape, or differs by too much.
     """
     (first, expected), *others = outputs.items()
     for name, found in others:
@@ -135,7 +146,8 @@ def check_outputs(outputs: Mapping[str, Leaves], tolerance: Tolerance) -> tuple[
         if differences:
             shown = and_more(differences, _FEW, "\n  ")
             raise AssertionError(
-                f"variants {first!r} and {name!r} return different outputs in their first step:\n  {shown}{_TRY}"
+                f"variants {first!r} and {name!r} return different outputs in their first step:"
+                f"\n  {shown}{_TRY}"
             )
     kinds = sorted(
         {
@@ -168,7 +180,7 @@ def _leaves(output: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def _parts(leaf: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """A leaf, or the tensors that a sparse or ragged one is made of, as they are now."""
+    """Yield a leaf, or the tensors of a sparse or ragged one, with their present values."""
     tf = load_tensorflow()
     if hasattr(leaf, "assign"):
         yield path, tf.convert_to_tensor(leaf)
@@ -180,7 +192,7 @@ def _parts(leaf: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def _array(leaf: Any) -> Any:
-    """A leaf as a numpy array; None if it is none."""
+    """Return a leaf as a numpy array; None if it is not one."""
     if hasattr(leaf, "numpy") and getattr(leaf.dtype, "name", "") not in ("resource", "variant"):
         return np.asarray(leaf.numpy())
     return (
@@ -191,7 +203,7 @@ def _array(leaf: Any) -> Any:
 
 
 def _default(leaf: Any) -> tuple[float, float]:
-    """A Python float says nothing of the precision it was computed with; most were a float32 before."""
+    """Return rtol and atol for a leaf; a Python float was most likely computed as a float32."""
     dtype = np.dtype(np.float32) if type(leaf) is float else np.asarray(_array(leaf)).dtype
     if np.issubdtype(dtype, np.integer) or dtype == np.bool_ or "int" in dtype.name:
         return _EXACT
@@ -199,22 +211,23 @@ def _default(leaf: Any) -> tuple[float, float]:
 
 
 def _missing(variant: str, path: str, others: Leaves, other: str) -> str:
-    return f"{path} of {variant!r} is not there in {other!r}, which gives {', '.join(list(others)[:_FEW]) or 'nothing'}"
+    returned = ", ".join(list(others)[:_FEW]) or "nothing"
+    return f"{path} of {variant!r} is not there in {other!r}, which gives {returned}"
 
 
-def _difference(path: str, one: Any, other: Any, tolerance: Tolerance) -> str | None:
-    """How two leaves differ; None if they are the same, or cannot be compared."""
-    left, right = _array(one), _array(other)
+def _difference(path: str, first: Any, second: Any, tolerance: Tolerance) -> str | None:
+    """Return how two leaves differ; None if they agree, or cannot be compared."""
+    left, right = _array(first), _array(second)
     if left is None or right is None:
-        alike = type(one) is type(other) if left is None and right is None else False
+        alike = type(first) is type(second) if left is None and right is None else False
         return (
             None
             if alike
-            else f"{path} is {_described(one, left)} against {_described(other, right)}"
+            else f"{path} is {_described(first, left)} against {_described(second, right)}"
         )
     if left.shape != right.shape or _is_text(left) != _is_text(right):
-        return f"{path} is {_described(one, left)} against {_described(other, right)}"
-    bounds = _EXACT if _is_text(left) else tolerance.between(one, other)
+        return f"{path} is {_described(first, left)} against {_described(second, right)}"
+    bounds = _EXACT if _is_text(left) else tolerance.between(first, second)
     bad, by = _beyond(left, right, *bounds)
     if not bad.any():
         return None
@@ -223,11 +236,12 @@ def _difference(path: str, one: Any, other: Any, tolerance: Tolerance) -> str | 
     within = "" if _is_text(left) else f", with rtol={bounds[0]:g} and atol={bounds[1]:g}"
     where = f"at [{', '.join(map(str, worst))}] " if worst else ""
     many = f", in {int(bad.sum())} of {bad.size} values" if bad.size > 1 else ""
-    return f"{path}, {_described(one, left)}, differs {size}{where}({left[worst]} against {right[worst]}){many}{within}"
+    values = f"({left[worst]} against {right[worst]})"
+    return f"{path}, {_described(first, left)}, differs {size}{where}{values}{many}{within}"
 
 
 def _beyond(left: Any, right: Any, rtol: float, atol: float) -> tuple[Any, Any]:
-    """Where two arrays differ by more than is allowed, and by how much; two that are not numbers are alike."""
+    """Return where two arrays differ by more than is allowed, and by how much; NaNs are alike."""
     if _is_text(left):
         return np.asarray(left != right), np.zeros(left.shape)
     alike = np.asarray(left == right)

@@ -1,4 +1,4 @@
-"""Rounds of a comparison: in each every variant has one turn, until the ratios are known well enough or the time is over."""
+"""Run rounds of a comparison, in each of which every variant has one turn."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pytest_tfperf.text import plural
 from pytest_tfperf.variants.comparison import NEEDED_ROUNDS, Comparison
 
 SECONDS = 10.0
-"""For all rounds; those that an interval needs at least may take longer."""
+"""Time for all rounds; those that an interval needs at least may take longer."""
 _NARROW = math.log(1.01)
 
 RoundTimes = tuple[dict[str, tuple[float, ...]], tuple[str, ...]]
@@ -31,13 +31,15 @@ def run_rounds(
     """
     Let variants take turns, in random order in each round.
 
-    Rounds end after ten seconds, and before that only after 8, 16, 32, … rounds, where all intervals are narrow enough: their
-    width decides and not where they lie, so that ending early does not make them wrong more often (simulated: 0.5 to 1.3 % of
-    99 % intervals missed the truth).
+    Rounds end after ten seconds. They end earlier only after 8, 16, 32, … rounds, if all intervals
+    are narrow enough. The width decides, not the position, so that ending early does not make
+    intervals wrong more often (simulated: 0.5 to 1.3 % of 99 % intervals missed the truth).
 
     Args:
         run_turn: By variant, runs a turn and returns the seconds of a step, or raises NoMoreSteps.
-        max_seconds: For all rounds, from `began` on; one there always is.
+        max_seconds: Time limit for all rounds since `began`; at least one round always runs.
+        began: When the time began, as `perf_counter` has it.
+        before_each: Called before each round.
     """
     seed = random.SystemRandom().randrange(2**32)
     order = random.Random(seed)  # noqa: S311 - of turns, and not the user's own
@@ -64,32 +66,33 @@ def run_rounds(
 def _goes_on(
     turns: Mapping[str, Sequence[float]], spent: float, longest: float, max_seconds: float
 ) -> bool:
-    """Whether there is to be another round, where the longest so far took `longest` seconds."""
+    """Return whether another round runs; `spent` and `longest` are seconds so far."""
     n_rounds = len(next(iter(turns.values())))
     if n_rounds < NEEDED_ROUNDS:
         return not n_rounds or spent + longest <= max_seconds
     if spent + longest > min(SECONDS, max_seconds):
         return False
-    is_a_look = n_rounds & (n_rounds - 1) == 0
+    is_analysed = n_rounds & (n_rounds - 1) == 0
     return not (
-        is_a_look
+        is_analysed
         and _is_narrow(Comparison(turns={name: tuple(seconds) for name, seconds in turns.items()}))
     )
 
 
 def _is_narrow(comparison: Comparison) -> bool:
-    """Whether the interval of every variant against the first is within 1 % of its middle."""
+    """Return whether the interval of every variant over the first is within 1 % of its middle."""
     ratios = [comparison.speedup(name) for name in comparison.variants[1:]]
     return all(math.log(ratio.high / ratio.low) / 2 < _NARROW for ratio in ratios)
 
 
 def _too_few(turns: Mapping[str, Sequence[float]], spent: float) -> tuple[str, ...]:
-    """What to do where there are too few rounds for an interval."""
+    """Return what to do if there are too few rounds for an interval."""
     n_rounds = len(next(iter(turns.values())))
     if n_rounds >= NEEDED_ROUNDS:
         return ()
     enough = math.ceil(spent * (NEEDED_ROUNDS + 1) / n_rounds)
     took = f"{plural(n_rounds, 'round')} of turns took {spent:.0f} s"
     return (
-        f"{took}; an interval needs {NEEDED_ROUNDS}, so tfperf_max_seconds = {enough} or shorter steps",
+        f"{took}; an interval needs {NEEDED_ROUNDS}, "
+        f"so tfperf_max_seconds = {enough} or shorter steps",
     )

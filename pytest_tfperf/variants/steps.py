@@ -1,4 +1,4 @@
-"""The variants of a step that are to be compared: what they must be, and whether they compute the same apart from each other."""
+"""Check the variants of a step that are to be compared."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ class Variant:
     """
     A step with a name, called as the step itself.
 
-    Of its first call the output is kept, of the second which variables it uses: those that the first creates are its own.
+    It keeps the output of its first call, and the variables that its second call uses. Those that
+    the first call creates are its own.
     """
 
     def __init__(self, name: str, step: Callable[[], Any]) -> None:
@@ -32,7 +33,7 @@ class Variant:
         self.use: Use | None = None
 
     def __call__(self) -> Any:
-        """One step, and what it returned."""
+        """Run one step, and return its output."""
         return self.step() if self.use is not None else self._look()
 
     def _look(self) -> Any:
@@ -48,11 +49,11 @@ class Variant:
 
 def variants_of(steps: Mapping[str, Callable[[], Any]]) -> tuple[Variant, ...]:
     """
-    The variants with these names, that need no data.
+    Return named variants that need no data.
 
     Raises:
-        TypeError: If they are no mapping of names to callables.
-        CaptureError: If they are fewer than two, or need arguments.
+        TypeError: If the steps are not a mapping of names to callables.
+        CaptureError: If there are fewer than two, or one needs arguments.
     """
     _check_all(steps)
     for name, step in steps.items():
@@ -63,35 +64,38 @@ def variants_of(steps: Mapping[str, Callable[[], Any]]) -> tuple[Variant, ...]:
 
 def data_of(steps: Mapping[str, Callable[..., Any]], data: Any) -> dict[str, Iterable[Any]]:
     """
-    The data of each variant: its own where they are a mapping, else the same for all.
+    Return the data of each variant: its own from a mapping by variant, else the same for all.
 
     Raises:
-        TypeError: If the variants are no mapping of names to callables, or some data nothing to iterate over.
-        CaptureError: If the variants are fewer than two, or the names of the data are not theirs.
+        TypeError: If the steps are not a mapping of names to callables, or data are not iterable.
+        CaptureError: If there are fewer than two variants, or the data have other names.
     """
     _check_all(steps)
     if isinstance(data, Mapping) and set(data) != set(steps):
         raise CaptureError(
-            f"the data are of {_listed(data)}, and the variants are {_listed(steps)}: the same names are wanted"
+            f"the data are of {_listed(data)}, and the variants are {_listed(steps)}: "
+            "the same names are wanted"
         )
     found = dict(data) if isinstance(data, Mapping) else dict.fromkeys(steps, data)
     for name, own in found.items():
         if not hasattr(own, "__iter__") and not hasattr(own, "__getitem__"):
             raise TypeError(
-                f"the data of {name!r} must be something to iterate over, but are {type(own).__name__}: {own!r:.80}"
+                f"the data of {name!r} must be something to iterate over, "
+                f"but are {type(own).__name__}: {own!r:.80}"
             )
     return found
 
 
 def profile_names(variants: Iterable[str], comparison: str | None) -> dict[str, str]:
-    """The names of the variants' profiles, by variant, in a comparison of this name."""
+    """Return the names of the profiles by variant, in a comparison of this name."""
     return {variant: f"{comparison} {variant}" if comparison else variant for variant in variants}
 
 
 def _check_all(steps: Mapping[str, Callable[..., Any]]) -> None:
     if not isinstance(steps, Mapping):
         raise TypeError(
-            f'compare takes a dict of steps by name, {{"plain": step, "xla": other_step}}, not {type(steps).__name__}'
+            'compare takes a dict of steps by name, {"plain": step, "xla": other_step}, '
+            f"not {type(steps).__name__}"
         )
     for name, step in steps.items():
         _check(name, step)
@@ -105,9 +109,16 @@ def _listed(names: Iterable[object]) -> str:
 
 def check_variants(variants: Sequence[Variant], tolerance: Tolerance | None) -> tuple[str, ...]:
     """
-    What may be compared trains nothing in common and, unless there is no tolerance, gives the same in its first step.
+    Check that variants share no trained variable, and that their first outputs agree.
 
-    Variants that have not been called twice yet are. Gives notes on what could not be looked at.
+    Calls each variant until it was called twice.
+
+    Args:
+        variants: The variants.
+        tolerance: Tolerance for the outputs; None if they are not compared.
+
+    Returns:
+        Notes on what could not be checked.
 
     Raises:
         CaptureError: If one writes a variable that another uses.
@@ -132,16 +143,18 @@ def _check(name: object, step: object) -> None:
         raise TypeError(f"a variant is named by a text, not {name!r}")
     if not callable(step):
         raise TypeError(
-            f"variant {name!r} must be a callable that runs one step, but is {type(step).__name__}: {step!r:.80}"
+            f"variant {name!r} must be a callable that runs one step, "
+            f"but is {type(step).__name__}: {step!r:.80}"
         )
     if inspect.iscoroutinefunction(step):
         raise TypeError(
-            f"variant {name!r} is a coroutine function; pass a plain function that runs one step, e.g. with asyncio.run"
+            f"variant {name!r} is a coroutine function; "
+            "pass a plain function that runs one step, e.g. with asyncio.run"
         )
 
 
 class FirstOutput:
-    """A step, called as it is; `leaves` is what its first call returned."""
+    """A step that keeps the output of its first call in `leaves`."""
 
     def __init__(self, step: Callable[..., Any]) -> None:
         self.step = step
@@ -151,7 +164,7 @@ class FirstOutput:
         )  # for its signature
 
     def __call__(self, *arguments: Any) -> Any:
-        """One step, and what it returned."""
+        """Run one step, and return its output."""
         output = self.step(*arguments)
         if self.leaves is None:
             self.leaves = leaves_of(output)
