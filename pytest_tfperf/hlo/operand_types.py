@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 
+from pytest_tfperf.graphs import reached
 from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule, Shape
 
 _HALF = 16  # bits
 _EXACT = 8  # bits of integers that bfloat16 and float16 hold exactly
-_DEEPEST = 16  # tuples within each other
+_DEEPEST = 16  # nested tuples
 _MOVES = frozenset(
     [
         "copy",
@@ -129,30 +130,34 @@ class OperandTypes:
                     callers.setdefault(key, []).append((part, op))
         return callers
 
-    def _origins(self, value: _Value) -> Iterator[bool | None]:
+    def _origins(self, start: _Value) -> set[bool | None]:
         """
-        Yield whether each value that an operand is moved or converted from is a wide one.
+        Return whether the values that an operand is moved or converted from are wide ones.
 
-        None means that the program's own cast widened it. Then the product was meant to be wide, or
-        that cast replaces an equal one of the compiler's. Constants and small integers fit any type
-        and are skipped.
+        None means that the program's own cast widened a value. Then the product was meant to be
+        wide, or that cast replaces an equal one of the compiler's. Constants and small integers fit
+        any type and are skipped. Values in too deeply nested tuples count as wide.
         """
-        waiting, seen = [value], {value}
-        while waiting:
-            computation, key, path = waiting.pop()
+        origins: set[bool | None] = set()
+
+        def sources(value: _Value) -> list[_Value]:
+            computation, key, path = value
             op = self.module.computations[computation].instructions[key]
             if _is_half(op.shape.dtype, op.shape.bits):
-                yield False
-                continue
+                origins.add(False)
+                return []
             if op.opcode in ("constant", "iota") or op.shape.bits in range(1, _EXACT + 1):
-                continue
+                return []
             if _is_cast(op):
-                yield None
-            sources = set(self._sources(self.module.computations[computation], op, path))
-            if not sources or any(len(further) > _DEEPEST for _, _, further in sources):
-                yield True
-            waiting += sources - seen
-            seen |= sources
+                origins.add(None)
+            found = list(self._sources(self.module.computations[computation], op, path))
+            followed = [source for source in found if len(source[2]) <= _DEEPEST]
+            if not found or len(followed) < len(found):
+                origins.add(True)
+            return followed
+
+        reached([start], sources)
+        return origins
 
     def _sources(
         self, part: HloComputation, op: HloInstruction, path: tuple[int, ...]

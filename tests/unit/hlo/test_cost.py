@@ -151,7 +151,7 @@ def test_a_module_without_work_has_none():
     )
 
 
-# bits, as they are written
+# operand types as written
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_only_a_cpu_widens(extra):
     assert shares(work(scheduled=True, main=ops)) == (1, 0)
 
 
-# bits, as they were before the compiler of a CPU widened them
+# operand types before a CPU's compiler widened them
 
 
 def compiled(*ops, **computations):
@@ -325,6 +325,24 @@ def test_conversions_are_found_through_fusions_parameters_and_tuples():
     assert compiled(*main, convert=convert, product=product) == (1, 1)
 
 
+def test_a_loop_that_unpacks_its_own_state_endlessly_is_wide():
+    state = f"({A}, {W})"
+    body = [*parameters(state), op("inner", "get-tuple-element", state, "p0")]
+    main = [
+        *parameters(state, W, half(W)),
+        op("looped", "while", state, "p0", called=("body", "condition")),
+        op("x", "get-tuple-element", A, "looped"),
+        matmul("d", "x", "p1"),
+    ]
+    costs = work(
+        scheduled=True,
+        body=body,
+        condition=[*parameters(state), op("c", "constant", "pred[]")],
+        main=main,
+    )
+    assert (costs.matmul_flops, costs.half_flops) == (FLOPS, None)
+
+
 @pytest.mark.parametrize("weights", [half(W), W])
 def test_conversions_are_found_through_the_state_of_a_loop(weights):
     parts = loop('{"known_trip_count":{"n":"2"}}')
@@ -403,7 +421,7 @@ def test_one_unknown_product_makes_the_share_unknown():
     assert "for 50% of the matmul FLOPs" in costs.why
 
 
-# what does not fit
+# invalid modules
 
 
 @pytest.mark.parametrize(
@@ -599,7 +617,7 @@ def test_a_damaged_module_has_costs_or_raises_a_trace_error(at, bits):
     assert costs.flops >= costs.matmul_flops >= (costs.half_flops or 0) >= 0
 
 
-# against what compilers and devices said themselves
+# against the numbers of compilers and devices
 
 
 def said_by_the_tpu(tpu):
@@ -639,7 +657,7 @@ def test_costs_equal_those_that_the_tpu_reports():
     }
     assert different == {
         "broadcast.2": ((0, 5368709124), (0, 5368709120))
-    }  # the scalar, which the TPU has in a register
+    }  # the TPU keeps the scalar in a register
 
 
 def test_a_convolution_of_a_gpu_library_is_counted():
