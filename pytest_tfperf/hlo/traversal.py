@@ -63,13 +63,14 @@ ELEMENTWISE = frozenset(
         "xor",
     ]
 )
-
+"""Opcodes whose result has one element for each element of the operands."""
 
 BODIES = frozenset({"while", "call", "conditional", "async-start"})
+"""Opcodes that run the computations they call as a part of their own."""
 
 
 @dataclass(frozen=True, slots=True)
-class Data:
+class ConvolutionData:
     """An array of examples that a convolution reads or writes."""
 
     id: int
@@ -119,16 +120,16 @@ def is_kernel_gradient(op: HloInstruction) -> bool:
     )
 
 
-def data_of(op: HloInstruction) -> tuple[Data, ...]:
+def convolution_data(op: HloInstruction) -> tuple[ConvolutionData, ...]:
     """Return the arrays of examples that a convolution reads and writes, without its kernel."""
     dims = op.convolution
     assert dims is not None
     lhs, rhs = op.operands[:2]
     if is_kernel_gradient(op):
-        return Data(lhs, dims.input_feature, dims.input_batch), Data(
+        return ConvolutionData(lhs, dims.input_feature, dims.input_batch), ConvolutionData(
             rhs, dims.kernel_input_feature, dims.kernel_output_feature
         )
-    return Data(lhs, dims.input_batch, dims.input_feature), Data(
+    return ConvolutionData(lhs, dims.input_batch, dims.input_feature), ConvolutionData(
         op.id, dims.output_batch, dims.output_feature
     )
 

@@ -19,9 +19,9 @@ from pytest_tfperf.hlo.layout import padded_bytes
 from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule, Shape
 from pytest_tfperf.hlo.traversal import (
     ELEMENTWISE,
-    Data,
+    ConvolutionData,
     bodies,
-    data_of,
+    convolution_data,
     is_convolution,
     is_identity,
     is_kernel_gradient,
@@ -58,14 +58,14 @@ def common_batches(modules: Iterable[HloModule]) -> tuple[int, ...]:
         for part in bodies(module)
         for op in part.instructions.values()
         if is_convolution(op)
-        for data in data_of(op)[:1]
+        for data in convolution_data(op)[:1]
     )
     return tuple(
         sorted((batch for batch, n in counts.items() if n == max(counts.values())), reverse=True)
     )
 
 
-def convolution_order(rank: int, data: Data, batch: int) -> Order:
+def convolution_order(rank: int, data: ConvolutionData, batch: int) -> Order:
     """
     Return the order of a convolution's data.
 
@@ -88,7 +88,7 @@ def convolution_orders(part: HloComputation, batch: int) -> dict[int, Order]:
     found: dict[int, Order] = {}
     for op in reversed(part.instructions.values()):
         if is_convolution(op):
-            for data in data_of(op):
+            for data in convolution_data(op):
                 order = convolution_order(
                     len(part.instructions[data.id].shape.dimensions), data, batch
                 )

@@ -312,7 +312,7 @@ def test_damaged_text_raises_only_our_errors(seed):
         try:
             read_hlo(text, "a.hlo")
         except TfperfError as error:
-            assert str(error).startswith("a.hlo")  # noqa: PT017 (what comes out may also be a module)
+            assert str(error).startswith("a.hlo")  # noqa: PT017 (the result may also be a module)
 
 
 def test_long_constants_and_deep_tuples_are_read_quickly():

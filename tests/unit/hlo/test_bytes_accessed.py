@@ -49,7 +49,7 @@ def test_scratch_memory_of_a_library_does_not_count():
 @pytest.mark.parametrize(
     ("result", "shapes", "inside", "size"),
     [
-        # what is between stays inside
+        # intermediate values stay in registers
         (
             "f32[8]",
             ["f32[8]", "f32[8]"],

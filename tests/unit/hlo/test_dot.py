@@ -141,7 +141,7 @@ def test_parameters_and_constants_are_grey():
 def test_a_long_op_name_shows_both_ends():
     made = module(main=[op("a", "iota", "f32[8]", op_name=f"model/{'x' * 80}/MatMul")])
     assert nodes(dot_of(made))["n1_0"][2] == f"model/{'x' * 13}…{'x' * 33}/MatMul"
-    assert "model/xxx" in dot_of(made)  # where the pointer stays
+    assert "model/xxx" in dot_of(made)  # in the tooltip
 
 
 def test_long_lines_and_tooltips_are_cut():

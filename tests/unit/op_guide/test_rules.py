@@ -40,7 +40,13 @@ def transposed(shape, perm, consumer=None, source=None, out=None, **others):
         ((8, 6, 6, 16), (3, 1, 2, 0), [("Conv2D", "y")], None, False),
         ((8, 6, 6, 16), (0, 3, 1, 2), [("Conv2D", "y")], None, True),
         ((3, 3, 16, 8), (0, 1, 3, 2), [("right", "Conv2D")], None, False),
-        ((3, 3, 16, 8), (0, 1, 3, 2), [("Conv2D", "y")], None, True),  # it is the activation
+        (
+            (3, 3, 16, 8),
+            (0, 1, 3, 2),
+            [("Conv2D", "y")],
+            None,
+            True,
+        ),  # the transposed operand is the activation
         ((8, 6, 6, 16), (3, 1, 2, 0), [("AddV2", "y")], "Conv2D", False),
         ((8, 6, 6, 16), (0, 3, 1, 2), [("AddV2", "y")], "Conv2D", True),
         ((8, 1, 64), (1, 0, 2), [("AddV2", "y")], None, False),  # nothing longer than one moves
@@ -48,7 +54,7 @@ def transposed(shape, perm, consumer=None, source=None, out=None, **others):
         ((8, 32, 64), (0, 1, 2), [("AddV2", "y")], None, False),
         ((None, 32, 64), (0, 2, 1), [("AddV2", "y")], None, True),
         ((None, 32, 4, 64), (2, 0, 1, 3), [("AddV2", "y")], None, True),
-        ((None, 32, 64), (1, 0, 2), [("AddV2", "y")], None, False),  # what is not known may be one
+        ((None, 32, 64), (1, 0, 2), [("AddV2", "y")], None, False),  # an unknown size may be one
         ((0, 32, 64), (0, 2, 1), [("AddV2", "y")], None, False),
     ],
 )
@@ -260,7 +266,7 @@ def test_a_product_after_a_sum():
     assert summed((8,)) == []  # a vector
     assert summed((None,)) == []
     assert summed((1, 1)) == []  # the result has one dimension more
-    assert summed((), again=True) == []  # the sum is wanted itself
+    assert summed((), again=True) == []  # the sum has another consumer
 
 
 def in_turn(first_axes, second_axes, between="Sub", shape=(8, 64)):

@@ -235,7 +235,7 @@ def test_the_recorded_tpu_trace_holds_only_aligned_arrays():
     )
     assert [buffer.padded_bytes for buffer in found.buffers] == [
         5 * 2**30
-    ] * 3  # what lies in the host's memory is not among them
+    ] * 3  # without arrays in the host's memory
 
 
 def test_a_trace_without_a_tpu_has_no_generation():

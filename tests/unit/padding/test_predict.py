@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_tfperf.hlo.layout import logical_bytes, padded_bytes, padded_dimensions
-from pytest_tfperf.hlo.traversal import Data
+from pytest_tfperf.hlo.traversal import ConvolutionData
 from pytest_tfperf.padding.dimension_order import (
     common_batches,
     compact,
@@ -59,7 +59,7 @@ def test_row_major_layouts(text, padded, expected, name):
         ("f32[1024,10]", 0.6, (0, 1)),
         ("f32[64,32]", 1.0, (0, 1)),
         ("f32[1024,129]", 0.054264, (0, 1)),
-        ("f32[128,128]", 0, (1, 0)),  # of equally good orders its own
+        ("f32[128,128]", 0, (1, 0)),  # among equally good orders, its own
         ("f32[5,128,8]", 0, (1, 2, 0)),
         ("f32[77]", 0.662338, (0,)),
         ("f32[]", 127, ()),
@@ -89,12 +89,12 @@ def test_parameters_are_laid_out_compactly(text, expected, order):
 )
 def test_layouts_of_convolution_data(sizes, layout, expected, name):
     plain = shape(f"f32[{','.join(map(str, sizes))}]")
-    made = tiled(plain, convolution_order(4, Data(0, 0, 3), sizes[0]), generation(name))
+    made = tiled(plain, convolution_order(4, ConvolutionData(0, 0, 3), sizes[0]), generation(name))
     assert (padded_text(made), overhead(made)) == (f"f32{layout}", expected)
 
 
 def test_layouts_with_features_before_the_image():
-    assert convolution_order(4, Data(0, 0, 1), 128) == (0, 1, 3, 2)
+    assert convolution_order(4, ConvolutionData(0, 0, 1), 128) == (0, 1, 3, 2)
 
 
 def conv(name, result, data, kernel, how="b01f_01io->b01f", **more):

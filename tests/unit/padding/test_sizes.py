@@ -43,7 +43,7 @@ def test_the_good_size_is_the_next_multiple_or_a_close_lower_one(size, step, goo
         (
             "f32[9,16]{1,0:T(8,128)}",
             "9 → 8: saves 3.94 KiB",
-        ),  # 7,616 bytes of padding, then 3,584; 16 → 128 leaves as many
+        ),  # 7,616 bytes of padding, then 3,584; 16 → 128 leaves the same
         ("f32[16,9]{1,0:T(8,128)}", "9 → 128: saves 7.44 KiB"),
         ("f32[129,129]{1,0:T(8,128)}", "129 → 128: saves 67.5 KiB"),
         ("f32[1024,1024]{1,0:T(8,128)}", ""),

@@ -15,7 +15,7 @@ from pytest_tfperf.trace.intervals import (
 
 TIMES = st.integers(0, 20)
 PAIRS = st.lists(st.tuples(TIMES, TIMES).map(sorted), max_size=8)
-FIRST, LAST = -3, 24  # the axis goes a little further than the intervals
+FIRST, LAST = -3, 24  # the axis is a little longer than the intervals
 
 
 def spans(*pairs):
