@@ -177,6 +177,26 @@ class Table:
         kept = tuple(tuple(row) for row in rows[:limit])
         return cls(title=title, columns=tuple(columns), rows=kept, n_more=len(rows) - len(kept))
 
+    @classmethod
+    def of_records(
+        cls,
+        title: str,
+        columns: Sequence[Column],
+        records: Sequence[Mapping[str, Any]],
+        limit: int = 50,
+    ) -> Table:
+        """
+        Make a table of the first `limit` records, each with a cell for every key of the columns.
+
+        Args:
+            title: Title of the table.
+            columns: Columns with different keys.
+            records: Cells by key: text, numbers, booleans or None.
+            limit: Number of records to keep.
+        """
+        rows = [[record[column.key] for column in columns] for record in records]
+        return cls.of(title, columns, rows, limit)
+
     def records(self) -> list[dict[str, Any]]:
         """Return each row as a mapping from the keys of the columns to its cells."""
         keys = [column.key for column in self.columns]

@@ -220,11 +220,14 @@ def _coverage(
 
 
 def _type_table(graph: StepGraph) -> Table:
-    types = {*graph.before, *graph.after}
+    def order(op_type: str) -> tuple[int, int, str]:
+        before, after = graph.before.get(op_type, 0), graph.after.get(op_type, 0)
+        return -abs(before - after), -before, op_type
+
     rows = [
-        (op_type, graph.before.get(op_type, 0), graph.after.get(op_type, 0)) for op_type in types
+        (op_type, graph.before.get(op_type, 0), graph.after.get(op_type, 0))
+        for op_type in sorted({*graph.before, *graph.after}, key=order)
     ]
-    rows.sort(key=lambda row: (-abs(row[1] - row[2]), -row[1], row[0]))
     return Table.of(
         "ops by type",
         (

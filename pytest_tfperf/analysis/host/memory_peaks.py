@@ -173,17 +173,30 @@ def live_table(peak: MemoryPeak) -> Table:
         Column("size", "size", BYTES),
         Column("share", "share", SHARE),
     ]
-    rest = [(RESERVED, peak.reserved_bytes), (EARLIER, peak.earlier_bytes)]
-    rows: list[tuple[Any, ...]] = [
-        (live.op, live.region, live.dtype, live.shape, live.count, live.bytes) for live in peak.live
+    records = _live_records(peak)
+    whole = max(peak.peak_bytes, sum(record["size"] for record in records))
+    for record in records:
+        record["share"] = record["size"] / whole if whole else None
+    shown = sorted(records, key=lambda record: -record["size"]) if whole else []
+    return Table.of_records(f"memory at the peak of {peak.allocator}", columns, shown)
+
+
+def _live_records(peak: MemoryPeak) -> list[dict[str, Any]]:
+    """List the allocations at a peak, and the sizes that no allocation explains."""
+    records: list[dict[str, Any]] = [
+        {
+            "op": live.op,
+            "region": live.region,
+            "type": live.dtype,
+            "shape": live.shape,
+            "allocations": live.count,
+            "size": live.bytes,
+        }
+        for live in peak.live
     ]
-    rows += [(name, "", "", "", None, size) for name, size in rest if size]
-    whole = max(peak.peak_bytes, sum(row[-1] for row in rows))
-    return Table.of(
-        f"memory at the peak of {peak.allocator}",
-        columns,
-        [(*row, row[-1] / whole) for row in sorted(rows, key=lambda row: -row[-1]) if whole],
-    )
+    unexplained = {"region": "", "type": "", "shape": "", "allocations": None}
+    rest = [(RESERVED, peak.reserved_bytes), (EARLIER, peak.earlier_bytes)]
+    return records + [{**unexplained, "op": name, "size": size} for name, size in rest if size]
 
 
 def _peak(name: str, memory: Events, steps: Steps) -> MemoryPeak | None:

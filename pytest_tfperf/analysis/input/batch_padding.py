@@ -276,25 +276,25 @@ def _just_above(lengths: Lengths, values: npt.NDArray[np.float64]) -> list[int]:
 
 
 def _table(batches: Batches) -> Table:
-    return Table.of(
-        "batch padding",
-        _COLUMNS,
-        sorted(map(_row, batches.components), key=lambda row: row[4] - row[5]),
+    records = sorted(
+        map(_record, batches.components),
+        key=lambda record: record["real_elements"] - record["elements"],
     )
+    return Table.of_records("batch padding", _COLUMNS, records)
 
 
-def _row(one: BatchRows) -> tuple[Any, ...]:
+def _record(one: BatchRows) -> dict[str, Any]:
     longest = max((max(rows, default=0) for rows in one.rows), default=0)
     real, elements = _real(one), _elements(one)
     share = 1 - real / elements if elements else 0.0
-    return (
-        one.name,
-        one.dtype,
-        sum(map(len, one.rows)),
-        longest // (one.features or 1),
-        real,
-        elements,
-        share,
-        one.pad,
-        one.how,
-    )
+    return {
+        "component": one.name,
+        "type": one.dtype,
+        "rows": sum(map(len, one.rows)),
+        "longest": longest // (one.features or 1),
+        "real_elements": real,
+        "elements": elements,
+        "padding": share,
+        "pad_value": one.pad,
+        "told_by": one.how,
+    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -117,37 +118,34 @@ def executable_table(
     """
     buffers = buffer_sizes(trace)
     runs = use.in_metadata(executables)
-    rows = [
-        (
-            short_module(name),
-            runs[name],
-            *_instructions(module, costs[name]),
-            *_sizes(buffers.get(name)),
-            compiled_s.get(name),
-            hlo_hash(module),
-        )
+    records = [
+        {
+            "executable": short_module(name),
+            "runs": runs[name],
+            **_instructions(module, costs[name]),
+            **_sizes(buffers.get(name)),
+            "compile_s": compiled_s.get(name),
+            "hlo": hlo_hash(module),
+        }
         for name, module in executables.items()
     ]
-    return Table.of(
-        "XLA executables", _COLUMNS, sorted(rows, key=lambda row: (-(row[4] or 0), row[0]))
-    )
+    records.sort(key=lambda record: (-(record["flops"] or 0), record["executable"]))
+    return Table.of_records("XLA executables", _COLUMNS, records)
 
 
-def _instructions(module: HloModule, costs: Costs) -> tuple[int, int, float | None, int | None]:
-    """Return ops, fusions, FLOPs and bytes accessed."""
-    n_ops = sum(op.opcode not in _NO_OPS for op in costs.ops)
-    return (
-        n_ops,
-        count_fusions(module),
-        work_values([(costs, 1.0)])["flops"].number,
-        _accessed(module, costs),
-    )
+def _instructions(module: HloModule, costs: Costs) -> dict[str, Any]:
+    """Count ops, fusions, FLOPs and bytes accessed."""
+    return {
+        "ops": sum(op.opcode not in _NO_OPS for op in costs.ops),
+        "fusions": count_fusions(module),
+        "flops": work_values([(costs, 1.0)])["flops"].number,
+        "accessed": _accessed(module, costs),
+    }
 
 
-def _sizes(buffers: Buffers | None) -> tuple[int | None, int | None, int | None]:
-    return (
-        (buffers.arguments, buffers.outputs, buffers.temporaries) if buffers else (None, None, None)
-    )
+def _sizes(buffers: Buffers | None) -> dict[str, int | None]:
+    names = ("arguments", "outputs", "temporaries")
+    return {name: getattr(buffers, name) if buffers else None for name in names}
 
 
 def _accessed(module: HloModule, costs: Costs) -> int | None:

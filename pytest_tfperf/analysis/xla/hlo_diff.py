@@ -120,15 +120,12 @@ def _changed(
     """
     Return keys whose counts differ, with both counts; the largest differences first, then by key.
     """
-    both = [(key, old.get(key, 0.0), new.get(key, 0.0)) for key in {**old, **new}]
-    differ = [row for row in both if abs(row[2] - row[1]) > _NOTHING]
-    return sorted(
-        differ,
-        key=lambda row: (
-            -abs(row[2] - row[1]),
-            sorted(row[0]) if isinstance(row[0], frozenset) else row[0],
-        ),
+    changes = {key: abs(new.get(key, 0.0) - old.get(key, 0.0)) for key in {**old, **new}}
+    keys = sorted(
+        (key for key, change in changes.items() if change > _NOTHING),
+        key=lambda key: (-changes[key], sorted(key) if isinstance(key, frozenset) else key),
     )
+    return [(key, old.get(key, 0.0), new.get(key, 0.0)) for key in keys]
 
 
 def _counts(programs: Iterable[Program], renames: Renames) -> _Counts:
