@@ -80,16 +80,23 @@ def could_be_padded(spec: Any, data: Any) -> bool:
 def _components(
     batches: list[Batch], padded: list[tuple[PaddedComponent, ...]]
 ) -> tuple[BatchRows, ...]:
-    names = [name for name in batches[0] if all(name in batch for batch in batches)]
-    ragged = [
-        _ragged(name, [batch[name] for batch in batches])
-        for name in names
-        if _is_ragged(batches[0][name])
-    ]
+    """
+    Count the rows of all components that show padding.
+
+    Args:
+        batches: Components of each batch, by name.
+        padded: Components of each `padded_batch` in the pipeline.
+    """
+    columns = {
+        name: [batch[name] for batch in batches]
+        for name in batches[0]
+        if all(name in batch for batch in batches)
+    }
+    ragged = [_ragged(name, column) for name, column in columns.items() if _is_ragged(column[0])]
     arrays = {
-        name: [_array(batch[name]) for batch in batches]
-        for name in names
-        if not _is_ragged(batches[0][name])
+        name: list(map(_array, column))
+        for name, column in columns.items()
+        if not _is_ragged(column[0])
     }
     dense = {name: column for name, column in arrays.items() if _one_rank(column)}
     guides = {
@@ -97,21 +104,34 @@ def _components(
         for name, column in dense.items()
         if is_mask(name, column) or is_lengths(name, column)
     }
-    found = [_guided(name, column, guides) for name, column in dense.items() if name not in guides]
-    if not any(found):
-        pads = _pads({name: _dtype(column[0]) for name, column in dense.items()}, padded)
-        rows = {
-            name: column
-            for name, column in dense.items()
-            if column[0].ndim > 1 and any(array.shape[1] > 1 for array in column)
-        }
-        found = [_filled(name, column, pads[name]) for name, column in rows.items() if name in pads]
-        found += [
-            _guessed(name, column)
-            for name, column in rows.items()
-            if name not in pads and not ragged
-        ]
-    return tuple(one for one in [*ragged, *found] if one is not None and any(one.widths))
+    rows = [_guided(name, column, guides) for name, column in dense.items() if name not in guides]
+    if not any(rows):
+        rows = _without_guides(dense, padded, may_guess=not ragged)
+    components = [component for component in [*ragged, *rows] if component is not None]
+    return tuple(component for component in components if any(component.widths))
+
+
+def _without_guides(
+    dense: Mapping[str, Sequence[Any]], padded: list[tuple[PaddedComponent, ...]], may_guess: bool
+) -> list[BatchRows | None]:
+    """
+    Count the rows of components without masks or lengths.
+
+    Args:
+        dense: Arrays of each component, by name.
+        padded: Components of each `padded_batch` in the pipeline.
+        may_guess: Whether zeros at one end of rows may count as padding.
+    """
+    pads = _pads({name: _dtype(column[0]) for name, column in dense.items()}, padded)
+    columns = {
+        name: column
+        for name, column in dense.items()
+        if column[0].ndim > 1 and any(array.shape[1] > 1 for array in column)
+    }
+    rows = [_filled(name, column, pads[name]) for name, column in columns.items() if name in pads]
+    if may_guess:
+        rows += [_guessed(name, column) for name, column in columns.items() if name not in pads]
+    return rows
 
 
 def _dtype(array: Any) -> str:
@@ -204,15 +224,15 @@ def _guided(
     Those with its own stem come first (`decoder_mask` for `decoder_ids`), and masks before lengths.
     """
     stems = {
-        other: stem(other)
-        for other, guide in guides.items()
-        if stem(other) in name and fits(other, guide, column)
+        key: stem(key)
+        for key, guide in guides.items()
+        if stem(key) in name and fits(key, guide, column)
     }
     if not stems:
         return None
-    other = min(stems, key=lambda other: (-len(stems[other]), not is_mask(other, guides[other])))
-    guide = guides[other]
-    if is_mask(other, guide):
+    best = min(stems, key=lambda key: (-len(stems[key]), not is_mask(key, guides[key])))
+    guide = guides[best]
+    if is_mask(best, guide):
         rank = guide[0].ndim  # number of the component's axes that the guide covers
         counts = [(array != 0).sum(axis=tuple(range(1, rank))) for array in guide]
     else:
@@ -221,7 +241,7 @@ def _guided(
         n.astype(np.int64) * _size(array.shape[rank:])
         for n, array in zip(counts, column, strict=True)
     ]
-    return _rows(name, column, rows, _features(column) if rank == 2 else 0, other)
+    return _rows(name, column, rows, _features(column) if rank == 2 else 0, best)
 
 
 def _filled(name: str, column: Sequence[Any], pad: PaddedComponent) -> BatchRows | None:

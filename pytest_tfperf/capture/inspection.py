@@ -24,7 +24,7 @@ class Depth:
     """Most nodes of a step that is lowered, None for any number."""
     graphs: int | None
     """Most nodes of a step whose graphs are made, None for any number."""
-    optimizers: bool = False
+    ablation: bool = False
     """Whether the Grappler ablation was requested."""
     op_guide: bool = False
     """Whether the ops were requested, also those of a large step."""
@@ -70,15 +70,15 @@ class StepInspection:
     @cached_property
     def grappler(self) -> GrapplerPasses:
         """Contribution of each Grappler pass, and what they left."""
-        return grappler_passes(self._inspected.optimized, self.depth.optimizers)
+        return grappler_passes(self._inspected.optimized, self.depth.ablation)
 
     @property
     def lowered(self) -> Modules | Unknown:
         """The HLO modules of a step before optimisation."""
-        found = self._lowering
-        if not isinstance(found, Unknown):
-            return found.modules
-        return Unknown(self._ended) if self._ended else found
+        lowering = self._lowering
+        if not isinstance(lowering, Unknown):
+            return lowering.modules
+        return Unknown(self._ended) if self._ended else lowering
 
     @property
     def lowering_notes(self) -> tuple[str, ...]:

@@ -75,7 +75,7 @@ _OTHERS = (
 _INVERTED = "disable_model_pruning"
 
 
-def optimizers_left_out(
+def ops_without_each_pass(
     functions: Sequence[tuple[Function, int]], asked: bool = False
 ) -> dict[str, int]:
     """

@@ -131,7 +131,7 @@ def _identity(node: Any, view: View) -> Leftover | None:
         and source.device == node.device
     )
     if chained and all(
-        view.is_free(one) and one.name not in view.fetched for one in (node, source)
+        view.is_free(identity) and identity.name not in view.fetched for identity in (node, source)
     ):
         return f"is an identity of the identity {source.name}", "dependency_optimization"
     return None
@@ -155,7 +155,7 @@ def _transposes(node: Any, view: View) -> Leftover | None:
     inner = view.source(node)
     if node.op != "Transpose" or inner is None or inner.op != "Transpose":
         return None
-    orders = [view.source(one, 1) for one in (inner, node)]
+    orders = [view.source(transpose, 1) for transpose in (inner, node)]
     if any(order is None or order.op != "Const" for order in orders) or not (
         view.is_free(node) and view.is_free(inner)
     ):
@@ -250,9 +250,8 @@ def _small(nodes: Iterable[Any], view: View) -> frozenset[str]:
     import tensorflow as tf
 
     part = tf.compat.v1.GraphDef()
-    part.node.extend(
-        {one.name: one for node in nodes for one in (node, *view.sources(node))}.values()
-    )
+    needed = [part_node for node in nodes for part_node in (node, *view.sources(node))]
+    part.node.extend({part_node.name: part_node for part_node in needed}.values())
     for node in part.node:
         data = [ref for ref in node.input if not ref.startswith("^")]
         del node.input[:]

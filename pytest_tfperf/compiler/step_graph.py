@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_tfperf.compiler.functions import Function, Unsupported, reached_from
-from pytest_tfperf.compiler.grappler_ablation import optimizers_left_out
+from pytest_tfperf.compiler.grappler_ablation import ops_without_each_pass
 from pytest_tfperf.compiler.grappler_leftovers import leftovers
 from pytest_tfperf.compiler.instances import Instance, instances, ops_in
 from pytest_tfperf.compiler.probe import Probe
@@ -85,17 +85,17 @@ def grappler_passes(functions: Sequence[Optimized], asked: bool = False) -> Grap
         left = leftovers((function, graph) for function, graph, _ in functions)
     except Exception:  # an error of TensorFlow's must not end the user's test
         left = ()
-    without = optimizers_left_out([(function, runs) for function, _, runs in functions], asked)
+    without = ops_without_each_pass([(function, runs) for function, _, runs in functions], asked)
     return GrapplerPasses(without=without, leftovers=left)
 
 
-def _graph_of(found: Sequence[Instance]) -> InspectedGraph:
-    auto = autoclusters() or any(instance.clustered is not None for instance in found)
+def _graph_of(runs: Sequence[Instance]) -> InspectedGraph:
+    auto = autoclusters() or any(instance.clustered is not None for instance in runs)
     clusters: list[Cluster] = []
     outside: list[GraphOp] = []
     before: Counter[str] = Counter()
     after: Counter[str] = Counter()
-    for instance in found:
+    for instance in runs:
         inside, others = clusters_in(instance, auto)
         clusters += inside * instance.runs
         outside += others * instance.runs
@@ -104,7 +104,7 @@ def _graph_of(found: Sequence[Instance]) -> InspectedGraph:
     graph = StepGraph(before=before, after=after, clusters=tuple(clusters), outside=tuple(outside))
     optimized = tuple(
         (instance.function, instance.unclustered, instance.runs)
-        for instance in found
+        for instance in runs
         if instance.function is not None and instance.unclustered is not None
     )
     return InspectedGraph(graph, optimized)

@@ -59,10 +59,10 @@ def describe() -> Json:
 def commit(folder: Path) -> str:
     """Return the git commit of a folder, with `+` if its work tree differs; empty without git."""
     try:
-        found = git(
+        answer = git(
             folder, "rev-parse", "--verify", "--quiet", "--short=12", "HEAD", limit_s=_GIT_S
         )
-        head = line(found.stdout)
+        head = line(answer.stdout)
         if not head:
             return ""
         changed = git(folder, "status", "--porcelain", "--untracked-files=no", limit_s=_GIT_S)

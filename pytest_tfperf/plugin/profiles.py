@@ -361,7 +361,7 @@ def _depth(wanted: Wanted) -> Depth:
     return Depth(
         hlo=None if wanted.asks_for(_FROM_HLO) else UNASKED_NODES,
         graphs=None if wanted.asks_for(_FROM_GRAPHS) else UNASKED_GRAPH_NODES,
-        optimizers=wanted.asks_for(_FROM_GRAPPLER),
+        ablation=wanted.asks_for(_FROM_GRAPPLER),
         op_guide=wanted.asks_for(
             ("op_guide_findings", "padding_overhead")
         ),  # which names the lines of its arrays

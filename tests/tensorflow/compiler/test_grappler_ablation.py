@@ -18,7 +18,7 @@ from pytest_tfperf.compiler.grappler_ablation import (
     DEFAULT_ON,
     UNASKED,
     n_ops,
-    optimizers_left_out,
+    ops_without_each_pass,
     rewriter_config,
     running,
 )
@@ -87,7 +87,7 @@ def printing(x):
 
 
 def left_out(function, asked=True, runs=1):
-    return optimizers_left_out([(grappled(function, ONES)[0], runs)], asked)
+    return ops_without_each_pass([(grappled(function, ONES)[0], runs)], asked)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def left_out(function, asked=True, runs=1):
 )
 def test_ops_with_all_passes_match_the_runtime(function):
     called, _, after = grappled(function, ONES)
-    assert optimizers_left_out([(called, 1)], asked=True)[""] == n_ops(after)
+    assert ops_without_each_pass([(called, 1)], asked=True)[""] == n_ops(after)
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def left_out_of_compiled():
 
     with calls_recorded() as recorded:
         compiled(ONES)
-    return optimizers_left_out([(function, 1) for function in recorded.functions.values()])
+    return ops_without_each_pass([(function, 1) for function in recorded.functions.values()])
 
 
 @pytest.mark.parametrize("limit", [{"nodes": 3}, {"size": 100}, {"seconds": -1.0}])
@@ -200,7 +200,7 @@ def test_large_arguments_prevent_the_ablation(monkeypatch):
 
 
 def test_no_functions_have_no_ablation():
-    assert optimizers_left_out([]) == {}
+    assert ops_without_each_pass([]) == {}
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ X = tf.ones((8, 8))
 
 
 @pytest.fixture(autouse=True)
-def _no_optimizer_is_left_out(monkeypatch):
-    monkeypatch.setattr(step_graph_module, "optimizers_left_out", lambda *_: {})
+def _without_ablation(monkeypatch):
+    monkeypatch.setattr(step_graph_module, "ops_without_each_pass", lambda *_: {})
 
 
 def graph_of(step, warm=2):
