@@ -128,12 +128,12 @@ def test_custom_loop_has_the_values_of_a_call(profile):
 
 
 def period_of(profile):
-    """The mean period of the traced steps, in seconds: what a share of time by hand is of."""
+    """Return the mean period of the traced steps in seconds, to compute shares of time by hand."""
     return sum(step.period_s for step in profile.steps) / len(profile.steps)
 
 
 def busy(seconds):
-    """A Python function that keeps its thread for so long, with the interpreter free for others."""
+    """Return a Python function that occupies its thread, and leaves the interpreter to others."""
 
     def produce(x):
         time.sleep(seconds)

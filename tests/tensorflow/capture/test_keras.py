@@ -32,7 +32,7 @@ def hooks():
 
 
 class Recorder(keras.callbacks.Callback):
-    """What a user's callback sees."""
+    """Record the calls of a user's callback."""
 
     def __init__(self):
         super().__init__()
@@ -165,7 +165,7 @@ def test_the_workload_of_arrays_and_of_datasets(profile):
 
 def test_callback_that_runs_the_profiler_is_refused_by_name(profile):
     class Profiling(keras.callbacks.TensorBoard):
-        """As TensorBoard(profile_batch=3) is, without the tensorboard package that it asks for."""
+        """Act like TensorBoard(profile_batch=3), without the tensorboard package."""
 
         def __init__(self):
             keras.callbacks.Callback.__init__(self)

@@ -56,11 +56,11 @@ async def coroutine(x):
 
 
 @pytest.mark.parametrize(
-    ("bad", "said"),
+    ("bad", "message"),
     [(3, "a callable, but got int"), (coroutine, "coroutine is a coroutine function")],
 )
-def test_a_step_that_cannot_be_called_is_refused(profile, bad, said):
-    with pytest.raises(TypeError, match=said):
+def test_a_step_that_cannot_be_called_is_refused(profile, bad, message):
+    with pytest.raises(TypeError, match=message):
         profile(bad, DATA)
 
 

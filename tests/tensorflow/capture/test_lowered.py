@@ -23,7 +23,7 @@ UNTOUCHED = ConcreteFunction._call_flat
 
 @pytest.fixture
 def recordings(monkeypatch):
-    """What capture hands to analysis."""
+    """List the recordings that capture hands to analysis."""
     seen = []
     original = profiles.profile_of
     monkeypatch.setattr(
@@ -260,15 +260,15 @@ def test_different_steps_are_noted(profile, recordings):
 
 
 @pytest.mark.parametrize(
-    ("run", "said"),
+    ("run", "message"),
     [
         (lambda x: x @ W, "called no tf.function"),
         (tf.function(lambda x: tf.py_function(lambda a: a, [x], tf.float32)), "EagerPyFunc"),
     ],
 )
-def test_steps_that_cannot_be_lowered_have_a_reason(profile, recordings, run, said):
+def test_steps_that_cannot_be_lowered_have_a_reason(profile, recordings, run, message):
     profile(run, DATA)
-    assert said in recordings[0].code.lowered.why
+    assert message in recordings[0].code.lowered.why
 
 
 def test_windows_without_a_trace_have_a_reason(profile, recordings):

@@ -20,7 +20,7 @@ READY = Ready(workload={}, call_s=0.1, least_s=0.02, most_calls=None)
 
 
 class Script:
-    """A coordinator that asks for these turns, and keeps what it is told."""
+    """A coordinator that asks for these turns, and records the answers."""
 
     def __init__(self, *turns):
         self.turns, self.said, self.step_times, self.calls = [*turns, None], [], [], []

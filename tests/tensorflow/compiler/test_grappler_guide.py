@@ -92,7 +92,7 @@ with grappler_options(scoped_allocator_optimization=True):
 
 @pytest.fixture(scope="module")
 def child():
-    """What a process of its own prints and logs: its devices are split and its passes logged, which must be said at the start."""
+    """Output and log of a child process, which splits its devices and logs its passes from the start."""
     environment = {
         "TF_CPP_MIN_LOG_LEVEL": "0",
         "TF_CPP_VMODULE": "meta_optimizer=1",
@@ -141,7 +141,7 @@ def test_arithmetic():
 
 
 def with_a_gpu(monkeypatch, option, function, *args):
-    """Nodes of a function as Grappler would leave it if there were a GPU, with an option on and off."""
+    """Nodes of a function after Grappler with a fake GPU, with an option on and off."""
     gpu, cpu = (
         device_properties_pb2.NamedDevice(name=f"/job:localhost/replica:0/task:0/device:{kind}:0")
         for kind in ("GPU", "CPU")
@@ -188,7 +188,7 @@ def test_remapper():
 
 @pytest.mark.parametrize(("mode", "n_relu"), [("NO_MEM_OPT", 1), ("MANUAL", 2)])
 def test_memory(mode, n_relu):
-    """An activation that may be computed again is, instead of being kept for its gradient."""
+    """A recomputable activation is computed again, instead of being kept for its gradient."""
     config = config_pb2.ConfigProto()
     config.graph_options.rewrite_options.memory_optimization = getattr(
         rewriter_config_pb2.RewriterConfig, mode
@@ -315,12 +315,16 @@ def test_pin_to_host(monkeypatch):
         "mul/y": "CPU:0",
         "add/y": "CPU:0",
         "mul_1/y": "GPU:0",
-    }  # 2, 3, and 2.0, which is no whole number
+    }  # 2, 3, and 2.0, which is not an integer
     assert set(devices[1].values()) == {"GPU:0"}
 
 
 def has_avx512():
-    """Whether oneDNN computes in bfloat16 on this processor (IsBF16SupportedByOneDNNOnThisCPU in tensorflow/core/util/util.h)."""
+    """
+    Return whether oneDNN computes in bfloat16 on this processor.
+
+    Source: IsBF16SupportedByOneDNNOnThisCPU in tensorflow/core/util/util.h.
+    """
     processor = Path("/proc/cpuinfo")
     return processor.is_file() and "avx512f" in processor.read_text()
 

@@ -19,7 +19,7 @@ def options():
 
 
 def optimized(function, *args):
-    """How often each op type is in the graphs of a function after Grappler."""
+    """Count each op type in the graphs of a function after Grappler."""
     context.context().clear_kernel_cache()
     context.enable_run_metadata()
     try:
@@ -143,7 +143,7 @@ def test_invalid_options_are_immediate_errors(given, message):
 
 @pytest.mark.parametrize("name", TOGGLES + NUMBERS)
 def test_tensorflow_knows_every_option(name):
-    """It shows an option that was set, if it knows it."""
+    """TensorFlow shows an option that was set, if it knows the option."""
     value = 3 if name in NUMBERS else True
     with grappler_options(**{name: value}):
         assert tf.config.optimizer.get_experimental_options()[name] == value

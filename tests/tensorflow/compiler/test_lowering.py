@@ -24,9 +24,7 @@ UNTOUCHED = ConcreteFunction._call_flat
 
 @pytest.fixture(scope="module", autouse=True)
 def kernels():
-    tf.function(lambda x: x + 1, jit_compile=True)(
-        1.0
-    )  # as every profile has done before it lowers anything
+    tf.function(lambda x: x + 1, jit_compile=True)(1.0)  # as in every profile before lowering
 
 
 def lowered(step, n_steps=2, batch=None, size=1, max_seconds=30):
@@ -213,16 +211,13 @@ def test_training_step_of_keras_layers_is_lowered():
 
     [(products, runs)] = products_of(lambda: step(tf.ones((16, 8, 8, 3))))
     assert runs == 1
-    assert (
-        products
-        == [
-            "convolution f32[16,8,8,3] f32[16,6,6,4]",  # of the filter; that of the images is written, and used by nobody
-            "convolution f32[16,8,8,3] f32[3,3,3,4]",
-            "dot f32[16,144] f32[144,2]",
-            "dot f32[16,144] f32[16,2]",
-            "dot f32[16,2] f32[144,2]",
-        ]
-    )
+    assert products == [
+        "convolution f32[16,8,8,3] f32[16,6,6,4]",  # of the filter; that of the images is unused
+        "convolution f32[16,8,8,3] f32[3,3,3,4]",
+        "dot f32[16,144] f32[144,2]",
+        "dot f32[16,144] f32[16,2]",
+        "dot f32[16,2] f32[144,2]",
+    ]
 
 
 def test_loops_of_a_recurrent_layer_are_part_of_the_module():
@@ -423,7 +418,7 @@ def test_a_step_with_more_operations_than_allowed_is_not_lowered():
     with calls_recorded() as calls:
         both()
         calls.end_step()
-    n_nodes = counted(step) + counted(inner)  # each once, whoever calls it
+    n_nodes = counted(step) + counted(inner)  # each once, whatever calls it
     assert of_step(lower(calls, {}, 30, n_nodes).modules) == [(ONCE * 2, 1), (ONCE * 4, 1)]
     assert lower(calls, {}, 30, n_nodes - 1) == Unknown(
         f"the step has {n_nodes} operations, which take long to lower to HLO; a limit on flops or half_precision (max_flops=) asks for it"

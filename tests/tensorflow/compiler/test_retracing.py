@@ -17,7 +17,7 @@ class Pair(NamedTuple):
 
 
 def reports(*calls):
-    """What is reported while these run, one after the other."""
+    """List the reports while these run one after another."""
     found = []
     with traces_reported_to(lambda name, change: found.append((name, change))) as watched:
         assert watched

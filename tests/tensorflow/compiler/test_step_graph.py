@@ -25,7 +25,7 @@ def _without_ablation(monkeypatch):
 
 
 def graph_of(step, warm=2):
-    """The graph that a step shows, which was called before as in a profile."""
+    """Return the graph of a step that was called before, as in a profile."""
     for _ in range(warm):
         step()
     with probed() as probe:
@@ -134,7 +134,7 @@ def calls_apart(x):
         (loop, 28, 9, 0, ["AddV2", "AddV2", "Less", "MatMul", "Relu"]),
         # Sum and Greater with a Const each, Mul with one, Tanh, and an Identity for each branch, for the whole and for the result
         (branch, 11, 7, 0, ["Greater", "Mul", "Sum", "Tanh"]),
-        (python, 3, 2, 0, ["EagerPyFunc", "Tanh"]),  # what it calls counts nowhere
+        (python, 3, 2, 0, ["EagerPyFunc", "Tanh"]),  # its callees do not count
         (text, 4, 3, 0, ["AddV2", "AsString", "StringToNumber"]),
         # twice the six of `apart`, AddV2 and Identity; Grappler doubles the result of one call, and sees no further
         (calls_apart, 14, 8, 0, ["Mul", "Mul", "Tanh"]),
@@ -338,7 +338,7 @@ def test_session_run_has_graphs():
         x = tf.compat.v1.placeholder(tf.float32, (8, 8))
         hidden = tf.tanh(x @ x)
         result = square(hidden * 3)
-        tf.sin(result)  # nobody needs it
+        tf.sin(result)  # unneeded
         with tf.compat.v1.Session() as session:
             fed = {x: np.ones((8, 8))}
             graph = graph_of(lambda: session.run({"r": result, "h": [hidden]}, fed))

@@ -19,7 +19,7 @@ ONES = tf.ones((3, 3))
 
 
 def use_of(step):
-    """What the second call of a step uses: the first may create variables."""
+    """Use of the second call of a step: the first may create variables."""
     step()
     with use_recorded() as use:
         step()
@@ -27,7 +27,7 @@ def use_of(step):
 
 
 def used(step, **variables):
-    """The names, of these variables, that a step only reads, and that it writes."""
+    """Names of the variables that a step only reads, and of those that it writes."""
     use = use_of(step)
     read, written = (
         {name for name, one in variables.items() if id(one.handle) in handles}

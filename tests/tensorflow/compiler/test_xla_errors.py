@@ -35,7 +35,7 @@ def error_of(call):
 
 
 def notes(error):
-    """What was added to an error; Python 3.10 has it in the message."""
+    """Notes of an error; Python 3.10 has them in the message."""
     added = str(error).partition("\ntfperf: ")
     return "\n".join(getattr(error, "__notes__", ())) or "".join(added[1:]).lstrip()
 

@@ -14,11 +14,15 @@ QUIET = Gpu(label="GPU 0 (NVIDIA H100)", clock_mhz=1980, reasons=0, others=0)
 
 
 class NVMLError(Exception):
-    """What nvidia-ml-py raises for a return code that is not NVML_SUCCESS."""
+    """Error of nvidia-ml-py for a return code other than NVML_SUCCESS."""
 
 
 class Nvml(ModuleType):
-    """`pynvml` of a machine with two GPUs; what is in `broken` raises NVMLError, what is in `missing` is not there."""
+    """
+    Return a fake `pynvml` for two GPUs.
+
+    Functions in `broken` raise NVMLError, and functions in `missing` do not exist.
+    """
 
     def __init__(self, broken=(), missing=()):
         super().__init__("pynvml")
@@ -56,7 +60,7 @@ class Nvml(ModuleType):
 
 @pytest.fixture(autouse=True)
 def machine(monkeypatch):
-    """TensorFlow with two GPUs, and NVML as not asked yet."""
+    """TensorFlow with two GPUs, and an empty cache of NVML."""
     devices = {"GPU": ["GPU:0", "GPU:1"]}
     config = SimpleNamespace(list_physical_devices=lambda kind: devices[kind])
     monkeypatch.setattr(gpu_conditions, "load_tensorflow", lambda: SimpleNamespace(config=config))
@@ -165,7 +169,10 @@ def test_clock_change_is_remarked_from_a_twentieth(mhz, said):
         (0x08 | 0x40, "the hardware (HW slowdown) and heat (HW thermal slowdown)"),
         (0x20, "heat (SW thermal slowdown)"),
         (0x80, "its power supply (HW power brake)"),
-        (0x01 | 0x02 | 0x10 | 0x100, None),  # idle, clocks somebody set, sync boost, display clocks
+        (
+            0x01 | 0x02 | 0x10 | 0x100,
+            None,
+        ),  # idle, clocks set by a user, sync boost, display clocks
         (None, None),
     ],
 )

@@ -68,7 +68,7 @@ class Watch:
 
 @contextmanager
 def flock(name):
-    """Somebody else's lock; gives what ends it."""
+    """Hold a lock in another process; return a function that ends it."""
     path = lock_file(name)
     path.parent.mkdir(exist_ok=True)
     with path.open("w") as file:

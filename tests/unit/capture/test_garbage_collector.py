@@ -10,7 +10,7 @@ from pytest_tfperf.capture.garbage_collector import garbage_held_off
 
 @pytest.fixture(autouse=True)
 def collector():
-    """A collector that is on, with Python's usual thresholds, whatever the test does to it."""
+    """Enable the collector with Python's usual thresholds, and restore it after the test."""
     on, thresholds = gc.isenabled(), gc.get_threshold()
     gc.enable()
     gc.set_threshold(700, 10, 10)
@@ -22,7 +22,7 @@ def collector():
 
 @pytest.fixture
 def collected():
-    """The generations that were collected."""
+    """List the collected generations."""
     found = []
 
     def collecting(phase, info):
@@ -105,7 +105,7 @@ def test_objects_are_not_counted_without_new_ones(monkeypatch):
 
 def test_objects_of_many_blocks_do_not_accumulate():
     old = []
-    gc.freeze()  # what other tests have left is counted, but not walked through
+    gc.freeze()  # garbage of other tests counts, but is not walked
     with garbage_held_off() as sweep:
         start = garbage_collector.sys.getallocatedblocks()
         for _ in range(30):  # every block leaves cycles that the next but two drops

@@ -19,8 +19,12 @@ STEP_S = 0.001
 PLAN = Plan(warmup=3, steps=4, trace_steps=2)
 
 
-class World:
-    """Steps that take a millisecond each; `steps` says of each whether others were kept out, `waits` how long that takes each time."""
+class FakeRun:
+    """
+    A run of steps of a millisecond each, on a fake clock.
+
+    `steps` holds for each step whether the lock was held; `waits` are the seconds of waiting for it.
+    """
 
     def __init__(self, waits=(), drains=()):
         self.now, self.alone, self.steps, self.taken = 0.0, False, [], 0
@@ -28,10 +32,10 @@ class World:
         self.settled_after = []
 
     @contextmanager
-    def exclusive(self, announce, *watches):
+    def exclusive(self, announce, *timers):
         with ExitStack() as pauses:
-            for watch in watches:
-                pauses.enter_context(watch.paused())
+            for timer in timers:
+                pauses.enter_context(timer.paused())
             waited = next(self._waits, 0)
             self.now += waited
         self.taken += 1
@@ -42,7 +46,7 @@ class World:
             self.alone = False
 
     def settle(self, trace, steps_before):
-        assert not self.alone  # that is analysis
+        assert not self.alone  # analysis needs no lock
         self.settled_after.append(steps_before)
         return next(self._drains, 0)
 
@@ -54,7 +58,7 @@ class World:
         )
         return Windows(plan, Path(), "step", hooks)
 
-    def play(self, profile, n_steps=10**9):
+    def run_steps(self, profile, n_steps=10**9):
         while not profile.done and n_steps:
             n_steps -= 1
             profile.begin()
@@ -103,12 +107,12 @@ def probed(in_step):
 
 
 @pytest.fixture
-def world_of(monkeypatch):
+def run_of(monkeypatch):
     def make(**happens):
-        world = World(**happens)
+        run = FakeRun(**happens)
         for module in (blocks, windows, stopwatch):
-            monkeypatch.setattr(module, "perf_counter", lambda: world.now)
-        return world
+            monkeypatch.setattr(module, "perf_counter", lambda: run.now)
+        return run
 
     fakes = {
         "Session": Session,
@@ -129,77 +133,77 @@ def world_of(monkeypatch):
     return make
 
 
-def test_lock_is_held_in_the_timed_and_traced_windows_only(world_of):
-    world = world_of()
-    world.play(world.windows())
-    assert world.steps == [False] * (1 + 3) + [True] * (4 + 2) + [
+def test_lock_is_held_in_the_timed_and_traced_windows_only(run_of):
+    run = run_of()
+    run.run_steps(run.windows())
+    assert run.steps == [False] * (1 + 3) + [True] * (4 + 2) + [
         False
     ]  # cold, warm-up; timed, traced; probe
-    assert (world.taken, world.settled_after) == (1, [3])
+    assert (run.taken, run.settled_after) == (1, [3])
 
 
-def test_waiting_for_the_lock_is_not_timed(world_of):
-    world = world_of(waits=[100.0])
-    profile = world.windows()
-    world.play(profile)
+def test_waiting_for_the_lock_is_not_timed(run_of):
+    run = run_of(waits=[100.0])
+    profile = run.windows()
+    run.run_steps(profile)
     assert profile.observations.first_step_s == pytest.approx(STEP_S)
     assert profile.observations.blocks == [(pytest.approx(4 * STEP_S), 4)]
     assert profile.observations.step_seconds == pytest.approx([STEP_S] * 4)
-    assert profile.observations.notes == []  # of windows that the time has cut
-    assert len(world.steps) == 1 + 3 + 4 + 2 + 1
+    assert profile.observations.notes == []  # no window was cut
+    assert len(run.steps) == 1 + 3 + 4 + 2 + 1
 
 
-def test_no_step_has_drained_the_buffers_after_waiting(world_of):
-    world = world_of(waits=[0.1])
-    world.play(world.windows())
-    assert world.settled_after == [0]
+def test_no_step_has_drained_the_buffers_after_waiting(run_of):
+    run = run_of(waits=[0.1])
+    run.run_steps(run.windows())
+    assert run.settled_after == [0]
 
 
-def test_second_round_drains_under_the_lock_and_keeps_its_time(world_of):
-    world = world_of(waits=[100.0, 100.0], drains=[5])
-    profile = world.windows()
-    world.play(profile)
-    assert world.steps == [False] * 4 + [True] * (4 + 2) + [True] * (5 + 4 + 2) + [False]
-    assert (world.taken, world.settled_after) == (2, [0, 5])
+def test_second_round_drains_under_the_lock_and_keeps_its_time(run_of):
+    run = run_of(waits=[100.0, 100.0], drains=[5])
+    profile = run.windows()
+    run.run_steps(profile)
+    assert run.steps == [False] * 4 + [True] * (4 + 2) + [True] * (5 + 4 + 2) + [False]
+    assert (run.taken, run.settled_after) == (2, [0, 5])
     assert profile.observations.settled
 
 
-def test_round_beyond_the_time_limit_does_not_begin(world_of):
-    world = world_of(drains=[10**6])
-    profile = world.windows()
-    world.play(profile)
-    assert world.taken == 1
+def test_round_beyond_the_time_limit_does_not_begin(run_of):
+    run = run_of(drains=[10**6])
+    profile = run.windows()
+    run.run_steps(profile)
+    assert run.taken == 1
     assert not profile.observations.settled
 
 
 @pytest.mark.parametrize("n_steps", [5, 8, 9])
-def test_closed_profile_releases_the_lock(world_of, n_steps):
-    world = world_of()
-    profile = world.windows()
-    world.play(profile, n_steps)
-    assert world.alone
+def test_closed_profile_releases_the_lock(run_of, n_steps):
+    run = run_of()
+    profile = run.windows()
+    run.run_steps(profile, n_steps)
+    assert run.alone
     profile.close("the loop was left")
-    assert not world.alone
+    assert not run.alone
 
 
-def test_missing_lock_ends_the_profile_with_its_reason(world_of):
+def test_missing_lock_ends_the_profile_with_its_reason(run_of):
     @contextmanager
-    def refusing(announce, *watches):
+    def refusing(announce, *timers):
         raise CaptureError("no lock")
         yield
 
-    world = world_of()
-    profile = world.windows(exclusive=refusing)
+    run = run_of()
+    profile = run.windows(exclusive=refusing)
     with pytest.raises(CaptureError, match="no lock"):
-        world.play(profile)
-    assert len(world.steps) == 4
+        run.run_steps(profile)
+    assert len(run.steps) == 4
     profile.close()
 
 
 def test_variants_in_turns_hold_the_lock_and_do_not_time_waiting(monkeypatch):
-    world, said = World(waits=[100.0]), []
+    run, announced = FakeRun(waits=[100.0]), []
     for module in (in_process, rounds):
-        monkeypatch.setattr(module, "perf_counter", lambda: world.now)
+        monkeypatch.setattr(module, "perf_counter", lambda: run.now)
     for name, fake in {
         "warm_runtime": None,
         "sync_devices": None,
@@ -209,13 +213,13 @@ def test_variants_in_turns_hold_the_lock_and_do_not_time_waiting(monkeypatch):
         monkeypatch.setattr(in_process, name, lambda *_, fake=fake: fake)
 
     def step():
-        world.now += STEP_S
-        world.steps.append(world.alone)
+        run.now += STEP_S
+        run.steps.append(run.alone)
 
     variants = [in_process.Variant(name, step) for name in ("plain", "xla")]
-    found = in_process.compare_steps(variants, {}, None, 30.0, said.append, world.exclusive)
-    assert world.steps
-    assert all(world.steps)
-    assert not world.alone
-    assert len(found.turns["plain"]) == 8  # as many as where nobody is waited for
-    assert said == ["comparing plain, xla, about 10 s", ""]
+    found = in_process.compare_steps(variants, {}, None, 30.0, announced.append, run.exclusive)
+    assert run.steps
+    assert all(run.steps)
+    assert not run.alone
+    assert len(found.turns["plain"]) == 8  # as many as without waiting
+    assert announced == ["comparing plain, xla, about 10 s", ""]

@@ -15,7 +15,7 @@ def test_equal_classes_do_not_differ():
 
 
 @pytest.mark.parametrize(
-    ("here", "field", "now", "said"),
+    ("here", "field", "now", "message"),
     [
         (
             HERE,
@@ -58,8 +58,8 @@ def test_equal_classes_do_not_differ():
         (HERE, "room", "B", "room: stored None, here B (not known to matter)"),
     ],
 )
-def test_different_field_is_named_with_both_values_and_its_effect(here, field, now, said):
-    assert differences(here, {**here, field: now}) == [said]
+def test_different_field_is_named_with_both_values_and_its_effect(here, field, now, message):
+    assert differences(here, {**here, field: now}) == [message]
 
 
 def test_field_of_the_stored_class_alone_is_a_difference():

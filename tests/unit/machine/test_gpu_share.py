@@ -28,7 +28,7 @@ def worker(number, n_workers, **environment):
 
 @pytest.fixture
 def devices(tmp_path):
-    """Device files of so many GPUs, and what else the driver makes."""
+    """Create device files of `n` GPUs, and other files of the driver."""
 
     def make(n_gpus):
         for name in [

@@ -23,7 +23,7 @@ BEFORE = Conditions(
 
 
 def after(**changed):
-    """Readings two seconds after `BEFORE`, in which both cores worked for this process alone."""
+    """Readings two seconds after `BEFORE`; both cores worked only for this process."""
     return replace(BEFORE, **{"at_s": 102.0, "own_s": 14.0, "busy_s": 54.0} | changed)
 
 

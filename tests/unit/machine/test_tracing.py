@@ -11,8 +11,8 @@ TOOLS = {"DEBUGGER_ID": 0, "COVERAGE_ID": 1, "PROFILER_ID": 2}
 
 
 @pytest.fixture(autouse=True)
-def nobody(monkeypatch):
-    """Nobody follows what Python does, whoever may follow these tests."""
+def untraced(monkeypatch):
+    """No tracer is active, even if one follows these tests."""
     monkeypatch.setattr(sys, "gettrace", lambda: None)
     monkeypatch.setattr(sys, "getprofile", lambda: None)
     monkeypatch.setattr(sys, "monitoring", SimpleNamespace(**TOOLS, get_tool={}.get), raising=False)
