@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from pytest_tfperf.child.plugin_names import CONTROLLER, COORDINATOR, SILENCE
+
 # options that select, distribute, stop, ask or write for a whole run, which the parent does
 _OPTIONS: dict[str, Any] = {
     "numprocesses": None,
@@ -39,8 +41,7 @@ _OPTIONS: dict[str, Any] = {
     "json_report": False,
     "allure_report_dir": None,
 }
-_PLUGINS = ("lfplugin", "nfplugin", "stepwiseplugin", "tfperf-controller", "tfperf-coordinator")
-_SILENCE = "tfperf-silence"
+_PLUGINS = ("lfplugin", "nfplugin", "stepwiseplugin", CONTROLLER, COORDINATOR)
 
 
 def run_only(config: pytest.Config, files: Sequence[str], task: Mapping[str, Any]) -> None:
@@ -72,7 +73,7 @@ def silenced(config: pytest.Config) -> Iterator[None]:
     pytest and its plugins need the reporter. Tests print where they did.
     """
     with Path(os.devnull).open("w", encoding="utf-8") as nothing:
-        config.pluginmanager.register(_Silence(sys.stdout), _SILENCE)
+        config.pluginmanager.register(_Silence(sys.stdout), SILENCE)
         sys.stdout = nothing
         yield
 

@@ -18,13 +18,13 @@ import pytest
 
 from pytest_tfperf.child.base_plugin import Reporting, run_only, silenced
 from pytest_tfperf.child.channel import Channel
+from pytest_tfperf.child.plugin_names import CHILD_SERVER
 from pytest_tfperf.child.reports import node_key
 from pytest_tfperf.markers import is_profiled
 from pytest_tfperf.results import Check, Profile
 from pytest_tfperf.turns import Ready, Turn
 from pytest_tfperf.values import Json
 
-NAME = "tfperf-child"
 _RUN_AGAIN = ("rerunfailures", "pytest_rerunfailures")
 
 
@@ -45,7 +45,7 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object
     files = [root / file for file in task["files"]]
     run_only(config, [str(file) for file in files if file.exists()], task)
     kind = CoordinatedServer if task["coordinated"] else ChildServer
-    config.pluginmanager.register(kind(config, channel, task), NAME)
+    config.pluginmanager.register(kind(config, channel, task), CHILD_SERVER)
     with silenced(config):
         return (yield)
 

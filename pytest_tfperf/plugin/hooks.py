@@ -89,9 +89,10 @@ def _prepare(config: pytest.Config, used: bool) -> None:
 
         spread_gpus()
     else:
+        from pytest_tfperf.child.plugin_names import CONTROLLER
         from pytest_tfperf.plugin.controller import Controller
 
-        config.pluginmanager.register(Controller(config, _options, used), "tfperf-controller")
+        config.pluginmanager.register(Controller(config, _options, used), CONTROLLER)
 
 
 def _refuse_contradictions(config: pytest.Config) -> None:
@@ -126,7 +127,8 @@ def _coordinate(config: pytest.Config) -> None:
         raise pytest.UsageError(
             "--tfperf-against takes turns on one machine: run it without -n (pytest -n 0)"
         )
-    from pytest_tfperf.plugin.paired_run import NAME, PairedOptions, PairedRun
+    from pytest_tfperf.child.plugin_names import COORDINATOR
+    from pytest_tfperf.plugin.paired_run import PairedOptions, PairedRun
 
     options = _options(config)
     paired = PairedOptions(
@@ -135,7 +137,7 @@ def _coordinate(config: pytest.Config) -> None:
         only=options.only,
         on_terminal=config.stash[_ON_TERMINAL],
     )
-    config.pluginmanager.register(PairedRun(config, paired, _has_own_flags), NAME)
+    config.pluginmanager.register(PairedRun(config, paired, _has_own_flags), COORDINATOR)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,4 +1,4 @@
-"""The hooks that this plugin calls."""
+"""Hooks that this plugin calls, for projects to implement."""
 
 from __future__ import annotations
 
@@ -13,8 +13,12 @@ if TYPE_CHECKING:
 @pytest.hookspec(historic=True)
 def pytest_tfperf_metrics(registry: Registry) -> None:
     """
-    Add metrics of the project with `registry.add(name, function, unit=, better=, scope=, meaning=)`.
+    Add custom metrics of the project.
 
-    They get limits, baselines and report rows like the built-in ones. Called once for each conftest.py and plugin, before the
-    tests below it are collected.
+    They get limits, baselines and report rows like the built-in metrics. pytest calls the hook once
+    for each conftest.py and plugin that implements it, before it collects the tests below.
+
+    Args:
+        registry: All metrics of the run; `registry.add(name, function, unit=, better=, scope=,
+            meaning=)` adds one.
     """

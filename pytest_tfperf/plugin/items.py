@@ -11,8 +11,9 @@ import pytest
 
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.child.isolated_test import differing_flags_of
+from pytest_tfperf.child.plugin_names import CHILD_SERVER, registered
 from pytest_tfperf.child.reports import names_in_file
-from pytest_tfperf.child.server import NAME, ChildServer, CoordinatedServer
+from pytest_tfperf.child.server import ChildServer, CoordinatedServer
 from pytest_tfperf.errors import CaptureError, LimitError, PairedError
 from pytest_tfperf.machine.description import describe
 from pytest_tfperf.machine.gpu_share import is_to_share
@@ -145,14 +146,12 @@ def _is_whole(config: pytest.Config, options: Options) -> bool:
 
 def _server(config: pytest.Config) -> ChildServer | None:
     """Return the plugin of a child process, if this process is one."""
-    server = config.pluginmanager.get_plugin(NAME)
-    return server if isinstance(server, ChildServer) else None
+    return registered(config, CHILD_SERVER, ChildServer)
 
 
 def _coordinated(item: pytest.Item) -> CoordinatedServer | None:
     """Return the plugin of a child process whose profiles a coordinator times and judges."""
-    server = _server(item.config)
-    return server if isinstance(server, CoordinatedServer) else None
+    return registered(item.config, CHILD_SERVER, CoordinatedServer)
 
 
 def _scratch(config: pytest.Config) -> str | None:

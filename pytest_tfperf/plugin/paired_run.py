@@ -26,7 +26,6 @@ from pytest_tfperf.stats.sequential_test import PINNED_PROCESS_SD, UNPINNED_PROC
 from pytest_tfperf.text import and_more
 from pytest_tfperf.values import Unknown
 
-NAME = "tfperf-coordinator"
 _NAMED = 5  # tests that exist on the ref alone
 _ALONE = "\n  try: the test without --tfperf-against, to see whether it comes to its end there"
 _OTHER_NAMES = (
