@@ -42,7 +42,7 @@ def conclude(records: Iterable[Json], options: Options, whole: bool) -> tuple[li
     bad: list[str] = []
     if options.update:
         recorded, bad = _write_baselines(run, options)
-        lines += _told(recorded, sum(test.outcome == "passed" for test in tests))
+        lines += _update_lines(recorded, sum(test.outcome == "passed" for test in tests))
     if whole and (options.update or options.baseline):
         lines += [
             (f"tfperf: unused baseline entry {entry}", "yellow")
@@ -54,7 +54,7 @@ def conclude(records: Iterable[Json], options: Options, whole: bool) -> tuple[li
             lines.append((f"tfperf: report written to {path}", None))
         except TfperfError as error:
             bad.append(str(error))
-    lines += _told_github(run, options)
+    lines += _write_for_github(run, options)
     decided = sum(check.verdict in DECIDED for test in tests for check in test.checks)
     if decided < options.min_checks:
         bad.append(
@@ -70,14 +70,14 @@ def summary(records: Iterable[Json], width: int, verbosity: int) -> list[TextLin
     return render(run, width, verbosity) if run.tests else []
 
 
-def _told_github(run: Run, options: Options) -> list[Line]:
+def _write_for_github(run: Run, options: Options) -> list[Line]:
     """Write annotations and the job's summary, in GitHub Actions; an error there fails nothing."""
     lines: list[Line] = []
     if options.workspace:
-        said = annotate(
+        commands = annotate(
             run, options.rootdir, options.workspace, lambda check: fails(check, options)
         )
-        lines += [(line, None) for line in said]
+        lines += [(command, None) for command in commands]
     if options.summary and run.tests:
         try:
             append_summary(run, options.summary)
@@ -115,7 +115,7 @@ def _write_baselines(run: Run, options: Options) -> tuple[Recorded, list[str]]:
     return recorded, errors
 
 
-def _told(recorded: Recorded, n_passed: int) -> list[Line]:
+def _update_lines(recorded: Recorded, n_passed: int) -> list[Line]:
     """Describe an update: entries that changed, histories that start anew, what was left out."""
     lines: list[Line] = [
         (

@@ -114,8 +114,8 @@ def confirmed(check: Check, second: Check | Unknown) -> Check:
     took = format_quantity(second.detail["after"], SECONDS)
     figures = {**check.detail, "second": second.detail["after"]}
     if is_suspected(second):
-        told = check.with_details(("", f"a second, fresh process says the same: {took}"))
-        return replace(told, detail=figures)
+        same = check.with_details(("", f"a second, fresh process says the same: {took}"))
+        return replace(same, detail=figures)
     return replace(
         check,
         verdict=Verdict.INCONCLUSIVE,

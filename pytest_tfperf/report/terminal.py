@@ -42,7 +42,7 @@ def render(run: Run, width: int, verbosity: int) -> list[TextLine]:
         return [count_line(run.tests)]
     lines = [TextLine(line) for line in _table(run.tests, width)]
     alike = (
-        Counter(_said(check) for test in run.tests for check in test.checks)
+        Counter(_verdict_and_headline(check) for test in run.tests for check in test.checks)
         if verbosity == 0
         else Counter()
     )
@@ -125,7 +125,7 @@ def _checks(test: ProfiledTest, alike: Counter[tuple[Verdict, str]]) -> Iterator
     """Render checks that did not pass, in one line each; of equal undecided ones the first."""
     for check in test.checks:
         is_open = check.verdict not in BROKEN | DECIDED
-        n_alike = alike.pop(_said(check), 0) if is_open else 1
+        n_alike = alike.pop(_verdict_and_headline(check), 0) if is_open else 1
         if check.verdict is not Verdict.PASS and n_alike:
             yield _first(test, check, f" and {n_alike - 1} more" if n_alike > 1 else "")
 
@@ -141,11 +141,13 @@ def _first(test: ProfiledTest, check: Check, others: str = "") -> TextLine:
     """Render a check in one line: verdict, test and sentence."""
     where = f"{test.nodeid} [{check.profile}]" if check.profile else test.nodeid
     return TextLine(
-        f"{check.verdict.value:<12} {where}{others}: {_said(check)[1]}", colour(check), _VERDICT
+        f"{check.verdict.value:<12} {where}{others}: {_verdict_and_headline(check)[1]}",
+        colour(check),
+        _VERDICT,
     )
 
 
-def _said(check: Check) -> tuple[Verdict, str]:
+def _verdict_and_headline(check: Check) -> tuple[Verdict, str]:
     return check.verdict, check.sentence.partition("\n")[0]
 
 

@@ -140,7 +140,7 @@ def _error(logs: Sequence[float], rule: StoppingRule) -> float | None:
     """
     Return the standard error of one pair.
 
-    The rank interval is z standard errors (Lehmann 1963), so outlying turns count as little as in it.
+    The rank interval is z standard errors (Lehmann 1963). Outlying turns count as little as there.
     """
     n = len(logs)
     if n < needed_pairs(rule.confidence):

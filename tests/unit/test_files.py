@@ -39,7 +39,7 @@ def test_a_file_can_be_read_by_those_whom_the_umask_lets(tmp_path, mask, mode):
     assert stat.S_IMODE((tmp_path / "file.json").stat().st_mode) == mode
 
 
-def test_what_cannot_be_written_leaves_the_file_as_it_was_and_nothing_beside_it(tmp_path):
+def test_a_failed_write_leaves_the_file_unchanged(tmp_path):
     path = tmp_path / "file.json"
     path.write_text("old")
     with pytest.raises(UnicodeEncodeError):
@@ -53,7 +53,7 @@ def test_a_folder_that_cannot_be_made_is_an_error(tmp_path):
         replace_file(tmp_path / "file" / "below" / "file.json", "")
 
 
-def test_what_is_written_in_parts_takes_the_place_only_when_all_is_there(tmp_path):
+def test_a_file_written_in_parts_replaces_the_old_one_at_the_end(tmp_path):
     path = tmp_path / "file"
     path.write_text("old")
     with replacing(path) as file:
@@ -63,7 +63,7 @@ def test_what_is_written_in_parts_takes_the_place_only_when_all_is_there(tmp_pat
     assert (path.read_text(), list(tmp_path.iterdir())) == ("new", [path])
 
 
-def test_an_error_amid_the_parts_leaves_the_file_as_it_was(tmp_path):
+def test_an_error_between_parts_leaves_the_file_unchanged(tmp_path):
     path = tmp_path / "file"
     path.write_text("old")
     with pytest.raises(KeyError), replacing(path) as file:

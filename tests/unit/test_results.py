@@ -287,7 +287,7 @@ def test_low_and_high_are_the_number_where_steps_do_not_differ():
     ],
     ids=str,
 )
-def test_what_is_no_run_file_is_refused(data):
+def test_other_json_is_refused(data):
     with pytest.raises(TfperfError, match=r"^run\.json: not a run file of pytest --tfperf-report$"):
         Run.from_json(data, "run.json")
 

@@ -76,7 +76,7 @@ def test_several_machine_classes_have_each_their_own_history_and_platform(projec
     assert len(done.added) == 2
 
 
-def test_what_changed_of_structure_is_said(project):
+def test_changes_of_structure_are_described(project):
     accepted(project, run_of(a_test(retraces=0, xla_coverage=0.5, eager_ops=1)))
     done = accepted(project, run_of(a_test(retraces=1, xla_coverage=0.50001, fusions=2)))
     assert whats(done.entries) == [
@@ -87,7 +87,7 @@ def test_what_changed_of_structure_is_said(project):
     ]
 
 
-def test_of_many_changes_the_first_are_named(project):
+def test_many_changes_are_named_up_to_a_limit(project):
     accepted(project, run_of(a_test(retraces=0, eager_ops=0, flops=0, xla_compiles=0, fusions=0)))
     done = accepted(
         project, run_of(a_test(retraces=1, eager_ops=1, flops=1, xla_compiles=1, fusions=1))
@@ -126,7 +126,7 @@ def test_a_run_that_is_accepted_twice_counts_once(project):
         ),
     ],
 )
-def test_what_is_left_out_says_why_and_of_which_run(project, test, why):
+def test_left_out_profiles_name_reason_and_run(project, test, why):
     good, bad = run_of(a_test(time=0.1), second=1), run_of(test, second=2)
     done = accepted(project, good, bad)
     assert times_of(project) == [0.1]
@@ -166,7 +166,7 @@ def test_a_name_that_no_test_has_is_an_error_with_the_nearest(project):
     assert not place(project).structure.parent.exists()
 
 
-def test_of_many_names_some_are_listed(project):
+def test_many_names_are_listed_up_to_a_limit(project):
     with pytest.raises(BaselineError, match=r"there are test_0, .*, and 50 more$"):
         accepted(project, run_of(*(a_test(f"test_{n}") for n in range(30))), names=["zzz"])
 

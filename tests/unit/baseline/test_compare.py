@@ -120,7 +120,7 @@ def test_a_sample_may_differ_by_as_much_as_samples_do(place, before, now, varies
         ),
     ],
 )
-def test_both_values_are_said(place, metric, before, now, message):
+def test_a_change_shows_both_values(place, metric, before, now, message):
     found = the_check(place, profile(**{metric: before}), profile(**{metric: now}))
     assert found.message == message
 
@@ -146,7 +146,7 @@ def test_a_regression_says_where_what_to_try_and_what_changed_besides(place):
     assert found.wanted == "0 (baseline)"
 
 
-def test_what_is_stored_and_unknown_now_is_unknown(place):
+def test_a_stored_value_that_is_unknown_now_is_unknown(place):
     unknown = Value.unknown("retraces", "the trace was cut")
     found = the_check(place, profile(retraces=2), profile(retraces=unknown))
     assert (found.verdict, found.message) == (
@@ -155,13 +155,13 @@ def test_what_is_stored_and_unknown_now_is_unknown(place):
     )
 
 
-def test_what_is_unknown_on_both_sides_is_not_a_check(place):
+def test_a_value_unknown_before_and_now_is_not_checked(place):
     store(place, profile(retraces=2))
     assert [found.metric for found in compare(place, profile(retraces=2))] == ["retraces"]
 
 
 @pytest.mark.parametrize("metric", ["eager_ops", "fusions"])
-def test_what_is_measured_and_not_stored_is_new(place, metric):
+def test_a_value_that_is_not_stored_is_new(place, metric):
     store(place, profile(retraces=0, xla_clusters=1))
     checks = compare(place, profile(retraces=0, xla_clusters=1, **{metric: 3}))
     [new] = [found for found in checks if found.verdict is Verdict.NEW]
@@ -179,7 +179,7 @@ def test_a_new_metric_is_recorded_by_the_command_that_its_message_names(place):
 
 
 @pytest.mark.parametrize("name", ["", "eval"])
-def test_without_an_entry_it_is_missing_and_says_how_to_record_it(place, name):
+def test_a_missing_entry_names_the_command_that_records_it(place, name):
     [found] = compare(place, profile(name, retraces=0), only=None)
     key = "test_step/eval" if name else "test_step"
     assert (found.verdict, found.message) == (
@@ -255,7 +255,7 @@ def test_under_five_runs_times_are_collected_and_not_decided(place, n_runs):
         (0.0106, None, "INCONCLUSIVE"),
     ],
 )
-def test_from_five_runs_on_times_are_decided(place, now, max_regression, verdict):
+def test_five_runs_decide_times(place, now, max_regression, verdict):
     store(place, profile(step_time=0.010), times=5)
     assert timing(place, profile(step_time=now), max_regression=max_regression).verdict == Verdict(
         verdict
@@ -297,7 +297,7 @@ def test_times_of_steps_that_had_not_settled_are_not_decided(place):
     )
 
 
-def test_the_tolerance_is_what_is_wanted(place):
+def test_the_tolerance_is_shown_as_wanted(place):
     store(place, profile(step_time=0.010))
     assert (
         timing(place, profile(step_time=0.012), max_regression=0.1).wanted == "at most 10 % slower"
@@ -317,7 +317,7 @@ def test_another_machine_class_is_incomparable_with_the_fields_that_differ_and_w
     )
 
 
-def test_of_several_machine_classes_the_nearest_is_named(place):
+def test_the_nearest_machine_class_is_named(place):
     other = {**LAPTOP, "machine": {**LAPTOP["machine"], "cores": 8}}
     for environment in (SERVER, LAPTOP):
         store(place, profile(step_time=0.010), environment)
@@ -404,9 +404,7 @@ def test_comparing_writes_nothing(place):
     ("inputs", "verdict"),
     [(["int32[4,?]"], Verdict.INCONCLUSIVE), (["int32[?,4]"], Verdict.REGRESSION)],
 )
-def test_what_depends_on_shapes_that_differ_from_batch_to_batch_is_not_decided(
-    place, inputs, verdict
-):
+def test_metrics_of_varying_shapes_are_not_decided(place, inputs, verdict):
     before, now = (
         replace(profile(padding_overhead=number), workload={"inputs": inputs, "batch": 4})
         for number in (0.5, 0.6)

@@ -38,7 +38,7 @@ def test_structure_has_the_verdicts_of_a_baseline():
     ]
 
 
-def test_on_another_platform_only_what_holds_everywhere_is_compared():
+def test_another_platform_compares_only_program_metrics():
     before, after = (
         run_of(record_of(profile(retraces=0, xla_clusters=n), environment=where))
         for n, where in ((1, LAPTOP), (2, SERVER))
@@ -69,7 +69,7 @@ def test_on_another_platform_only_what_holds_everywhere_is_compared():
         ),
     ],
 )
-def test_one_time_against_one_decides_nothing_but_a_doubling(now, verdict, said):
+def test_one_run_each_decides_only_a_doubling(now, verdict, said):
     [(metric, found, message)] = one_test(profile(step_time=0.010), profile(step_time=now))
     assert (metric, found) == ("step_time", verdict)
     assert message.startswith(said)
@@ -149,7 +149,7 @@ def test_times_that_had_not_settled_are_not_decided():
     )
 
 
-def test_tests_are_matched_by_file_key_and_profile_and_what_is_alone_is_named():
+def test_profiles_are_matched_by_file_key_and_name():
     before = run_of(
         record_of(profile(retraces=0), profile("eval", retraces=0)),
         record_of(profile(retraces=0), key="test_gone"),
@@ -173,7 +173,7 @@ def test_tests_are_matched_by_file_key_and_profile_and_what_is_alone_is_named():
     }
 
 
-def test_a_test_that_failed_before_its_profile_is_said_to_have():
+def test_a_test_that_failed_before_its_profile_is_named():
     [found] = compared(run_of(record_of(profile(retraces=0))), run_of(record_of(outcome="failed")))
     assert found[3:] == (
         "MISSING",

@@ -182,5 +182,5 @@ def test_runs_without_a_step_time_decide_no_level():
 @pytest.mark.parametrize(
     ("n", "what"), [(1, "times: 1 run added, 1 kept"), (12, "times: 10 runs added, 10 kept")]
 )
-def test_what_was_done_is_said(n, what):
+def test_a_merge_describes_what_it_did(n, what):
     assert merged(None, *(run(1.0, second) for second in range(n))).what == what

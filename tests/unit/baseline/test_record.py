@@ -91,7 +91,7 @@ def test_numbers_are_stored_whole_or_to_six_digits(number, stored):
     assert (rounded(number), type(rounded(number))) == (stored, type(stored))
 
 
-def test_what_is_written_is_read_again(place):
+def test_a_written_file_can_be_read_again(place):
     assert read_entries(place.structure) == {}
     assert update(place, record_of(profile(retraces=2, xla_clusters=1, step_time=0.1))) == [
         ("test_step", "recorded")
@@ -244,7 +244,7 @@ def test_no_temporary_file_is_left(place):
     assert len(list(place.timing.iterdir())) == 1
 
 
-def test_a_metric_of_a_project_that_is_gone_is_said_to_be(place):
+def test_a_removed_custom_metric_is_shown_as_removed(place):
     update(place, record_of(profile(retraces=0)))
     place.structure.write_text(
         place.structure.read_text().replace('"retraces": 0', '"retraces": 0, "my_metric": 5')

@@ -44,12 +44,12 @@ def test_an_improvement_says_how_to_hold_it():
     assert found.endswith("wanted at most 5 % slower: it is faster")
 
 
-def test_where_there_is_no_way_to_accept_none_is_said():
+def test_a_reference_without_a_way_to_accept_gives_no_advice():
     assert len(said(9 * MS, QUIET, accept="")[1]) == 1
     assert len(said(12 * MS, QUIET, accept="")[1]) == 1
 
 
-def test_what_is_not_decided_says_why_and_what_would_have_been_seen():
+def test_an_inconclusive_check_states_the_minimum_detectable_change():
     verdict, (found, tried) = said(10.2 * MS, WILD)
     assert verdict == "INCONCLUSIVE"
     assert found.endswith(
@@ -84,7 +84,7 @@ def test_drift_that_the_latest_runs_leave_open_says_so():
     )
 
 
-def test_where_the_anchor_alone_leaves_it_open_it_is_named():
+def test_an_inconclusive_anchor_is_named():
     verdict, (found, _) = said(10.5 * MS, (10.5 * MS,) * 10, anchor=10 * MS)
     assert verdict == "INCONCLUSIVE"
     assert (
@@ -97,7 +97,7 @@ def test_where_the_anchor_alone_leaves_it_open_it_is_named():
     ("runs", "which"),
     [(WILD[:3], "that"), ((7 * MS, 8 * MS, 10 * MS, 12 * MS, 13 * MS), "any of them")],
 )
-def test_a_doubled_time_says_that_it_is_one(runs, which):
+def test_a_doubled_time_is_described(runs, which):
     verdict, (found, *_) = said(30 * MS, runs)
     assert verdict == "REGRESSION"
     assert found.endswith(
@@ -123,7 +123,7 @@ def test_a_regression_says_since_when_where_and_what_changed():
 
 
 @pytest.mark.parametrize("now", [10 * MS, 100 * MS])
-def test_what_is_no_sample_is_not_decided(now):
+def test_an_invalid_sample_is_not_decided(now):
     verdict, (found,) = said(now, QUIET, why_not="other workers used the CPU")
     assert verdict == "INCONCLUSIVE"
     assert found.endswith("interval): other workers used the CPU")
@@ -151,5 +151,5 @@ def test_collecting_says_how_to_go_on():
         ),
     ],
 )
-def test_what_makes_a_step_time_no_sample(detail, shared_cpu, why):
+def test_reasons_for_an_invalid_sample(detail, shared_cpu, why):
     assert why_not_timed(profile(step_time=value("step_time", 1.0, **detail)), shared_cpu) == why

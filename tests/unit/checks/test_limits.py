@@ -66,12 +66,12 @@ def test_a_limit_holds_up_to_its_bound_and_no_further(argument, bound, measured,
         ("xla_launches", 5, "FAIL"),
     ],
 )
-def test_where_steps_differ_every_one_of_them_must_hold(argument, bound, verdict):
+def test_every_step_must_keep_the_limit(argument, bound, verdict):
     differing = value("xla_launches", 3, low=2, high=5, n_steps=20)
     assert the_check(profile(xla_launches=differing), **{argument: bound}).verdict == verdict
 
 
-def test_where_steps_differ_the_range_is_shown():
+def test_steps_that_differ_are_shown_as_a_range():
     differing = value("xla_launches", 3, low=2, high=5, n_steps=20)
     message = the_check(profile(xla_launches=differing), max_xla_launches=4).message
     assert message == "xla_launches was 2 to 5 over 20 steps, wanted at most 4 (max_xla_launches=4)"
@@ -172,7 +172,7 @@ def test_structure_is_decided_whoever_uses_the_cpu(metric, verdict):
     assert found.verdict == verdict
 
 
-def test_what_is_unknown_is_unknown_also_beside_other_workers():
+def test_an_unknown_value_is_unknown_beside_other_workers():
     [found] = decide(profile(), max_step_time=1, parallel=True)
     assert found.verdict is Verdict.UNKNOWN
 
@@ -319,7 +319,7 @@ def test_every_option_is_read():
     assert wanted.given == given
 
 
-def test_of_what_was_not_said_nothing_is_assumed():
+def test_arguments_are_none_by_default():
     assert Wanted.read({}) == Wanted()
 
 
@@ -396,7 +396,7 @@ def test_a_bound_at_the_end_of_what_is_possible_is_taken(argument, value):
     assert Wanted.read({argument: value}).limits
 
 
-def test_what_limits_ask_for():
+def test_limits_know_their_metrics():
     wanted = Wanted.read({"max_flops": 10, "max_input_bound": "5%", "warmup": 3})
     assert [
         wanted.asks_for(names)

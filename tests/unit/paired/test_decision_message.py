@@ -71,7 +71,7 @@ TRY = " | "
         ),
     ],
 )
-def test_the_message_says_what_was_found_and_wanted_and_what_to_do(pairs, asked, said):
+def test_the_message_has_result_tolerance_and_advice(pairs, asked, said):
     found = TRY.join(decision_message(decide(pairs, asked), "step_time", "main"))
     assert found.startswith("step_time is ")
     assert said in found

@@ -100,7 +100,7 @@ def test_a_second_pair_that_could_not_run_says_why():
         (1.2, None, 0.25, "25 %"),
     ],
 )
-def test_what_other_processes_used_is_said_unless_it_is_a_pass(ratio, first, second, said):
+def test_load_of_other_processes_is_shown_unless_the_check_passed(ratio, first, second, said):
     message = timing(turns_of(ratio, other_load=first), turns_of(ratio, other_load=second)).message
     assert ("other processes used" in message) == (said is not None)
     assert said is None or f"other processes used {said} of the cores meanwhile" in message.replace(
@@ -146,7 +146,7 @@ def test_too_few_turns_for_an_interval_say_which_budget_would_have_been_enough(f
     assert (f"\n  a pair of turns {said}" in message) if said else ("are needed" not in message)
 
 
-def test_suspected_is_what_the_first_pair_says_is_slower():
+def test_profiles_slower_in_the_first_pair_are_suspected():
     names = {"same": 1.0, "slower": 1.2, "faster": 0.8, "near": 1.05, "none": None}
     turns = {
         name: PairedTurns() if ratio is None else turns_of(ratio) for name, ratio in names.items()
@@ -157,11 +157,11 @@ def test_suspected_is_what_the_first_pair_says_is_slower():
     assert suspected(PairedTest(turns=turns, ready_pairs=ready_pairs), TERMS) == ["slower"]
 
 
-def test_a_test_that_says_nothing_has_the_usual_tolerance():
+def test_a_test_without_a_tolerance_has_the_default_one():
     assert timing(turns_of(1.0), tolerance=None).wanted == "at most 5 % slower"
 
 
-def test_a_tolerance_that_processes_of_the_same_code_break_is_raised_and_said():
+def test_a_tolerance_below_the_resolvable_one_is_raised_and_named():
     check = timing(turns_of(0.997), tolerance=0.001)
     assert "raised from 0.1 %" in check.message
     assert check.verdict is Verdict.PASS
@@ -182,7 +182,7 @@ def test_a_tolerance_that_processes_of_the_same_code_break_is_raised_and_said():
         (None, ("",), "INCONCLUSIVE", "never measured side by side"),
     ],
 )
-def test_what_is_not_timed_says_why(turns, missed, verdict, text):
+def test_a_profile_without_times_names_the_reason(turns, missed, verdict, text):
     check = timing(turns, missed=frozenset(missed))
     assert check.verdict is Verdict(verdict)
     assert text in check.message
@@ -232,7 +232,7 @@ def test_structure_is_compared_too():
     ("only", "metrics"),
     [("timing", {"step_time"}), ("structural", {"retraces"}), (None, {"retraces", "step_time"})],
 )
-def test_only_what_is_asked_for(only, metrics):
+def test_only_requested_metrics_are_compared(only, metrics):
     here = profile(step_time=1.0, retraces=0)
     terms = Terms(ref="main", n_tests=1, process_sd=0.0045, only=only)
     assert (
@@ -241,7 +241,7 @@ def test_only_what_is_asked_for(only, metrics):
     )
 
 
-def test_what_is_on_one_side_only_is_new_by_name():
+def test_a_profile_in_one_version_only_is_new():
     paired = paired_of([profile("a"), profile("b")], [profile("a"), profile("old")])
     found = [
         (check.profile, check.verdict)
@@ -275,7 +275,7 @@ def test_a_workload_that_says_less_than_on_the_ref_is_another_one():
     assert "(replicas: 2 on main, now None)" in check.message
 
 
-def test_without_the_ref_every_profile_has_the_same_said_of_it():
+def test_an_absent_ref_gives_every_profile_the_same_check():
     absent = absent_check(Verdict.UNKNOWN, "on main the test fails")
     checks = verdicts(paired_of([profile("a"), profile("b")], None), {}, TERMS, absent)
     assert [(check.profile, check.verdict, check.message) for check in checks] == [
@@ -292,9 +292,7 @@ def traced(input_s, retraces=0):
 
 
 @pytest.mark.parametrize(("ratio", "said"), [(1.2, True), (1.0, False)])
-def test_what_differs_between_the_traces_is_in_the_detail_and_of_a_regression_in_the_message(
-    ratio, said
-):
+def test_trace_differences_are_in_the_detail_and_in_a_regression_s_message(ratio, said):
     paired = paired_of([traced(0.03)], [traced(0.01)], turns_of(ratio))
     [check] = [
         one

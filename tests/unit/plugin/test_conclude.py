@@ -138,7 +138,7 @@ def test_a_damaged_baseline_is_unknown_beside_the_limits(tmp_path):
         ("NEW", False, False, True),
     ],
 )
-def test_what_fails_a_test(verdict, by_default, allowed, strict):
+def test_verdicts_that_fail_a_test(verdict, by_default, allowed, strict):
     options = (Options(), Options(missing="allow"), Options(strict=True))
     assert [fails(check(verdict), each) for each in options] == [by_default, allowed, strict]
     assert fails(check(verdict), Options(missing="allow", strict=True)) == strict
@@ -230,7 +230,7 @@ def test_times_beside_other_workers_are_not_recorded_on_a_cpu(tmp_path, environm
     ] == [runs] * 5
 
 
-def test_what_ended_early_is_not_recorded_and_said(tmp_path):
+def test_a_profile_that_ended_early_is_not_recorded(tmp_path):
     lines, _ = update(tmp_path, record_of(replace(profile(retraces=0), ended="the data ended")))
     assert lines == [
         "tfperf: baseline: 0 entries written for 1 passing test",
@@ -394,7 +394,7 @@ def test_a_job_of_github_is_told_which_tests_fail_and_has_a_summary(tmp_path):
     )
 
 
-def test_what_fails_under_strict_alone_is_annotated_there(tmp_path):
+def test_strict_failures_are_annotated_under_strict(tmp_path):
     record = record_of(checks=[check("INCONCLUSIVE")], line=3)
     assert [
         len(concluded(Options(rootdir=tmp_path, workspace=tmp_path, strict=strict), record)[0])
@@ -402,7 +402,7 @@ def test_what_fails_under_strict_alone_is_annotated_there(tmp_path):
     ] == [0, 1]
 
 
-def test_elsewhere_nothing_is_said_to_github(tmp_path):
+def test_no_annotations_outside_of_github(tmp_path):
     assert concluded(Options(rootdir=tmp_path), FAILED) == ([], True)
 
 

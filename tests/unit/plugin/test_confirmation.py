@@ -54,7 +54,7 @@ def test_a_second_process_that_is_slower_too_confirms_it():
 
 
 @pytest.mark.parametrize("verdict", ["PASS", "IMPROVED", "INCONCLUSIVE"])
-def test_a_second_process_that_is_not_leaves_it_open(verdict):
+def test_a_second_process_that_is_not_slower_makes_it_inconclusive(verdict):
     found = confirmed(SLOWER, second(verdict, 0.0271))
     assert found.verdict is Verdict.INCONCLUSIVE
     first, why, helps = found.message.splitlines()
@@ -74,7 +74,7 @@ def test_a_second_process_that_is_not_leaves_it_open(verdict):
         (second("UNKNOWN", None), "step_time is 40.5 ms"),
     ],
 )
-def test_without_a_second_time_it_stands_and_says_so(other, why):
+def test_a_regression_without_a_second_time_stands(other, why):
     found = confirmed(SLOWER, other)
     assert found.verdict is Verdict.REGRESSION
     assert f"\n  could not be confirmed in a second process: {why}\n  try: " in found.message

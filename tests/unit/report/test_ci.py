@@ -23,7 +23,7 @@ def said(*tests, rootdir=ROOT):
     return annotate(run_of(*tests), rootdir, ROOT, lambda one: one.verdict in BROKEN)
 
 
-def test_an_annotation_stands_at_the_test_with_all_that_fails_it():
+def test_an_annotation_names_the_test_s_line_and_failures():
     checks = [
         FAILED,
         check("PASS", "retraces"),
@@ -35,15 +35,15 @@ def test_an_annotation_stands_at_the_test_with_all_that_fails_it():
     ]
 
 
-def test_tests_that_nothing_fails_have_none():
+def test_passing_tests_have_no_annotation():
     assert said(record_of(checks=[check("PASS"), check("INCONCLUSIVE")], line=1), record_of()) == []
 
 
-def test_a_test_that_is_expected_to_fail_has_none():
+def test_an_expected_failure_has_no_annotation():
     assert said(record_of(checks=[FAILED], outcome="skipped")) == []  # as pytest calls it
 
 
-def test_without_a_line_it_stands_at_the_file():
+def test_a_test_without_a_line_is_annotated_at_its_file():
     assert said(record_of(checks=[FAILED]))[0].startswith("::error file=test_model.py,title=")
 
 
@@ -61,7 +61,7 @@ def test_files_are_relative_to_the_repository(rootdir, file):
     )
 
 
-def test_what_would_end_a_property_or_a_message_is_escaped():
+def test_special_characters_of_workflow_commands_are_escaped():
     [line] = said(
         record_of(
             key="test_x[a:b,c%\r\n::error::]",
@@ -81,7 +81,7 @@ def test_what_would_end_a_property_or_a_message_is_escaped():
     ("n_tests", "n_shown", "last"),
     [(10, 10, None), (11, 9, "::error title=tfperf::2 more tests failed for their performance")],
 )
-def test_no_more_than_github_shows(n_tests, n_shown, last):
+def test_annotations_are_limited_to_those_github_shows(n_tests, n_shown, last):
     lines = said(*[record_of(key=f"test_{n}", checks=[FAILED], line=n) for n in range(n_tests)])
     assert len(lines) <= 10
     assert sum("file=" in line for line in lines) == n_shown
@@ -95,14 +95,14 @@ def test_long_names_and_messages_are_cut():
     assert len(line) < 5000
 
 
-def test_the_summary_is_added_to_what_others_have_written(tmp_path):
+def test_the_summary_is_appended(tmp_path):
     path, run = tmp_path / "summary", run_of(record_of(profile(step_time=0.1)))
     append_summary(run, path)
     append_summary(run, path)
     assert path.read_text(encoding="utf-8") == 2 * f"{render_markdown(run)}\n"
 
 
-def test_a_summary_that_github_would_not_show_is_not_written(tmp_path):
+def test_a_summary_too_large_for_github_is_not_written(tmp_path):
     path = tmp_path / "summary"
     path.write_bytes(b"x" * (MOST_BYTES - 10))
     with pytest.raises(
@@ -112,7 +112,7 @@ def test_a_summary_that_github_would_not_show_is_not_written(tmp_path):
     assert path.stat().st_size == MOST_BYTES - 10
 
 
-def test_on_a_full_disk_the_summary_is_as_it_was(tmp_path):
+def test_a_full_disk_leaves_the_summary_unchanged(tmp_path):
     path = tmp_path / "summary"
     path.write_text("before\n")
     with (

@@ -35,11 +35,11 @@ def test_each_metric_of_each_profile_has_a_row():
     ]
 
 
-def test_a_run_without_profiles_is_the_titles():
+def test_a_run_without_profiles_has_only_titles():
     assert render_csv(Run(created="now", tests=())) == ",".join(COLUMNS) + "\n"
 
 
-def test_numbers_are_whole_and_what_is_unknown_is_empty_with_its_reason():
+def test_unknown_values_are_empty_with_their_reason():
     test = record_of(profile(step_time=1 / 3, xla_launches=value("xla_launches", 2, low=1, high=3)))
     assert float(row("step_time", test)["value"]) == 1 / 3
     assert [
@@ -59,7 +59,7 @@ def test_numbers_are_whole_and_what_is_unknown_is_empty_with_its_reason():
     ]
 
 
-def test_of_several_limits_the_one_that_does_not_hold_is_there():
+def test_a_broken_limit_is_shown_among_several():
     checks = [
         check("PASS"),
         check("FAIL"),
@@ -88,10 +88,10 @@ def test_a_step_time_has_its_interval():
     ]
 
 
-def test_what_no_file_can_hold_is_replaced():
+def test_characters_invalid_in_utf8_are_replaced():
     assert {one["test"] for one in rows(record_of(profile(), key="a\udcffb"))} == {"a?b"}
 
 
-def test_any_text_comes_back_as_it_was():
+def test_any_text_survives_csv():
     name = 'test[a,"b"\r\n</script>😀]' + "x" * 10_000
     assert {one["test"] for one in rows(record_of(profile(), key=name))} == {name}

@@ -51,14 +51,14 @@ def test_the_page_as_a_whole():
     assert_golden("report.md", render_markdown(a_run()))
 
 
-def test_a_run_without_tests_is_a_line():
+def test_a_run_without_tests_has_only_a_head():
     assert (
         render_markdown(run_of())
         == "# ✅ tfperf: 0 checks decided (0 pass, 0 fail)\n\n0 tests · 2026-01-31T12:00:00+00:00\n"
     )
 
 
-def test_what_changed_comes_first_and_why_next():
+def test_sections_have_a_fixed_order():
     assert [title.strip("# ") for title in titles(render_markdown(many(1)))[1:]] == [
         "What changed",
         "Why",
@@ -72,7 +72,7 @@ def test_what_changed_comes_first_and_why_next():
     ("verdict", "shown"),
     [("REGRESSION", True), ("IMPROVED", True), ("INCONCLUSIVE", True), ("PASS", False)],
 )
-def test_what_differs_is_told_unless_all_is_well(verdict, shown):
+def test_differences_are_shown_unless_the_check_passed(verdict, shown):
     differences = [{"what": "input_bound 2 % → 9 %", "seconds": None}]
     checks = [
         compared(
@@ -85,7 +85,7 @@ def test_what_differs_is_told_unless_all_is_well(verdict, shown):
     ) is shown
 
 
-def test_values_that_are_as_they_were_are_counted():
+def test_unchanged_values_are_counted():
     same = [
         compared("PASS", name, "as before", before=1.0, after=1.0)
         for name in ("retraces", "xla_compiles")
@@ -98,7 +98,7 @@ def test_values_that_are_as_they_were_are_counted():
     )
 
 
-def test_nothing_is_read_into_names_and_messages():
+def test_names_and_messages_are_not_interpreted_as_markdown():
     checks = [
         check("FAIL", sentence=f"````\n{NASTY}"),
         compared("REGRESSION", "step_time", NASTY, before=1.0, after=2.0),
@@ -118,7 +118,7 @@ def test_nothing_is_read_into_names_and_messages():
     assert "`````text" in text
 
 
-def test_what_no_file_can_hold_is_left_out():
+def test_characters_invalid_in_utf8_are_left_out():
     checks = [
         check("FAIL", sentence="c\udcffd"),
         compared("REGRESSION", "step_time", "e\udcfff", before=1.0, after=2.0),
@@ -169,14 +169,14 @@ def test_the_page_fits_and_counts_what_it_leaves_out(n_tests, name):
 
 
 @pytest.mark.parametrize("most", range(900, 2400, 50))
-def test_every_size_is_kept_to_and_used(most):
+def test_every_size_limit_is_kept(most):
     text = render_markdown(many(5), most)
     assert len(text) <= most
     if most > 1500:
         assert "| ❌ REGRESSION |" in text
 
 
-def test_where_much_does_not_fit_something_of_each_kind_does():
+def test_a_large_run_shows_some_of_every_section():
     text = render_markdown(many(500))
     assert len(text) <= MOST
     sections = dict(

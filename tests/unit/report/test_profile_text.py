@@ -57,7 +57,7 @@ def test_a_number_without_a_unit_has_three_digits():
     assert [line.strip() for line in lines[-2:]] == ["56.5", "0.125"]
 
 
-def test_what_a_row_is_part_of_shows():
+def test_tree_rows_keep_their_indentation():
     stages = Table.of(
         "input pipeline",
         [Column("stage", "stage"), Column("name", "name")],
@@ -70,7 +70,7 @@ def test_what_a_row_is_part_of_shows():
     ]
 
 
-def test_a_profile_fits_the_terminal_but_for_what_it_says():
+def test_the_tables_of_a_profile_fit_the_terminal():
     text = render_profile(replace(of_a_step(), tables={"ops": TABLE}), verbose=True, width=40)
     lines = text.splitlines()
     table = lines[lines.index("ops of a step") + 1 : lines.index("and 4 more")]
@@ -78,7 +78,7 @@ def test_a_profile_fits_the_terminal_but_for_what_it_says():
     assert table[-1].startswith("no room for: ")
 
 
-def test_a_short_table_says_nothing_more():
+def test_a_short_table_has_no_count():
     assert len(render_table(Table.of("t", [Column("a", "a")], [("b",)]), verbose=False)) == 4
 
 
@@ -97,7 +97,7 @@ def test_advice_comes_with_what_it_could_win_its_reason_and_where_to_look():
     )
 
 
-def test_why_and_where_are_shown_on_demand():
+def test_reasons_and_causes_are_shown_with_verbose():
     bound = value("input_bound", 0.4, where="stage Map is the slowest", **{"try": "cache()"})
     brief, long = (
         render_profile(of_a_step(input_bound=bound), verbose) for verbose in (False, True)

@@ -46,14 +46,14 @@ def test_the_comparison_as_a_whole():
     assert_golden("compare.txt", "\n".join(shown(*pair())) + "\n")
 
 
-def test_of_the_same_run_nothing_differs():
+def test_a_run_does_not_differ_from_itself():
     before, _ = pair()
     assert not [
         line for line in shown(before, before) if "differs" in line or line.startswith("changed:")
     ]
 
 
-def test_a_setting_that_changed_for_several_tests_is_said_once():
+def test_a_changed_setting_is_shown_once():
     before, after = pair()
     both = [
         replace(run, tests=(*run.tests, replace(run.tests[0], key="test_other")))
@@ -71,7 +71,7 @@ def test_a_setting_that_changed_for_several_tests_is_said_once():
         (True, 9, "what differs between the traces"),
     ],
 )
-def test_without_v_the_largest_differences_are_shown(verbose, n_shown, title):
+def test_the_largest_differences_are_shown_by_default(verbose, n_shown, title):
     old = record_of(traced(0.01))
     new = record_of(traced(0.01, ops=[(f"op{n}", f"Kind{n}", 0.001 * (n + 1)) for n in range(9)]))
     lines = shown(run_of(old), run_of(new), verbose)
@@ -89,7 +89,7 @@ def test_a_profile_of_one_run_alone_has_no_differences():
     ]
 
 
-def test_reports_have_them_with_the_step_time():
+def test_reports_have_differences_with_the_step_time():
     before, after = pair()
     [timed] = [
         check
@@ -102,7 +102,7 @@ def test_reports_have_them_with_the_step_time():
     ]
 
 
-def test_the_json_has_them_too():
+def test_the_json_has_differences():
     before, after = pair()
     data = compared_runs_json(before, after, compare_runs(before, after))
     assert data["tests"][0]["differences"] == {

@@ -18,7 +18,7 @@ A_RUN = Run(
 )
 
 
-def test_what_is_written_is_read_again(tmp_path):
+def test_a_written_file_can_be_read_again(tmp_path):
     path = tmp_path / "new" / "folder" / "run.json"
     write_run(A_RUN, path)
     assert read_run(path) == A_RUN
@@ -65,7 +65,7 @@ def test_a_folder_in_place_of_the_file_is_an_error_and_nothing_is_left_beside_it
         (b'{"format": 1}', "damaged run file: KeyError at 'created'"),
     ],
 )
-def test_what_is_no_run_file_is_refused_by_name(tmp_path, content, said):
+def test_a_file_of_another_kind_is_refused_by_name(tmp_path, content, said):
     path = tmp_path / "run.json"
     path.write_bytes(content)
     with pytest.raises(TfperfError) as refusal:
@@ -73,7 +73,7 @@ def test_what_is_no_run_file_is_refused_by_name(tmp_path, content, said):
     assert str(refusal.value).startswith(f"{path}: {said}")
 
 
-def test_a_file_that_is_not_there_is_refused_by_name(tmp_path):
+def test_a_missing_file_is_refused_by_name(tmp_path):
     with pytest.raises(
         TfperfError, match=f"^{tmp_path / 'run.json'}: cannot be read: No such file or directory$"
     ):
@@ -82,9 +82,7 @@ def test_a_file_that_is_not_there_is_refused_by_name(tmp_path):
 
 @pytest.mark.parametrize("ending", ENDINGS)
 @pytest.mark.parametrize("room", [0, 700])
-def test_on_a_full_disk_the_earlier_file_is_as_it_was_and_nothing_is_left_beside_it(
-    tmp_path, ending, room
-):
+def test_a_full_disk_leaves_the_earlier_file_unchanged(tmp_path, ending, room):
     path = tmp_path / f"run{ending}"
     path.write_text("as it was")
     many = replace(A_RUN, tests=A_RUN.tests * 20)

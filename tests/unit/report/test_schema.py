@@ -36,7 +36,7 @@ def choices(key, name):
     return SCHEMA["$defs"][key]["properties"][name]["enum"]
 
 
-def test_it_is_a_schema():
+def test_the_schema_is_valid():
     VALIDATOR.check_schema(SCHEMA)
     assert SCHEMA["$schema"] == "https://json-schema.org/draft/2020-12/schema"
 
@@ -50,7 +50,7 @@ def test_it_is_a_schema():
         Run(created="now", tests=(record_of(environment={}),)),
     ],
 )
-def test_what_is_written_keeps_to_it(run):
+def test_run_files_match_the_schema(run):
     VALIDATOR.validate(json.loads(json.dumps(run.to_json(), allow_nan=False)))
 
 
@@ -73,7 +73,7 @@ def test_every_field_is_described(key, row):
     assert names(key) == (set(found) | derived) - ({"result"} if row is Profile else set())
 
 
-def test_every_field_of_what_is_written_otherwise_is_described():
+def test_every_nested_field_is_described():
     assert names("value") == set(Value.unknown("retraces", "why").to_json())
     assert set(SCHEMA["properties"]) == set(a_run().to_json())
     assert set().union(*(check.detail for test in a_run().tests for check in test.checks)) <= names(
@@ -111,7 +111,7 @@ def test_every_choice_is_one_of_the_code():
         (["tests", 0, "line"], 0),
     ],
 )
-def test_what_is_wrong_is_refused(where, wrong):
+def test_wrong_run_files_do_not_match_the_schema(where, wrong):
     data = json.loads(json.dumps(a_run().to_json()))
     *path, last = where
     place = data

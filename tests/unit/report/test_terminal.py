@@ -112,7 +112,7 @@ def test_verbose_adds_causes_notes_and_what_passed(width, measured):
 
 
 @pytest.mark.parametrize("verbosity", [-1, -2])
-def test_quiet_is_the_count_alone(verbosity):
+def test_quiet_shows_only_the_count(verbosity):
     assert shown(a_run(), 80, verbosity) == COUNT
 
 
@@ -151,7 +151,7 @@ def test_a_profile_of_another_version_with_fewer_metrics_is_shown():
     assert lines[-1].split()[:4] == ["test_step", "12.5", "ms", "?"]
 
 
-def test_without_profiles_there_is_no_table():
+def test_a_run_without_profiles_has_no_table():
     assert (
         shown(Run(created="", tests=(record_of(),)), 80, 0)
         == "tfperf: 0 checks decided (0 pass, 0 fail)\n"
@@ -172,12 +172,12 @@ def test_without_profiles_there_is_no_table():
         ("NEW", "yellow"),
     ],
 )
-def test_red_fails_yellow_is_not_decided_green_is_good(verdict, colour):
+def test_colours_follow_the_verdict(verdict, colour):
     line, count = render(Run(created="", tests=(record_of(checks=[check(verdict)]),)), 80, 1)
     assert (line.colour, count.colour) == (colour, colour)
 
 
-def test_an_improvement_is_said_also_without_verbose():
+def test_an_improvement_is_shown_without_verbose():
     run = Run(
         created="",
         tests=(record_of(checks=[check("IMPROVED", sentence="retraces changed from 2 to 1")]),),
@@ -210,14 +210,14 @@ def test_an_improvement_is_said_also_without_verbose():
         ),
     ],
 )
-def test_the_count_says_what_was_decided_and_names_what_was_not(verdicts, text):
+def test_the_count_names_undecided_checks(verdicts, text):
     assert (
         count_line([record_of(checks=[check(verdict) for verdict in verdicts])]).text
         == f"tfperf: {text}"
     )
 
 
-def test_what_is_not_decided_for_the_same_reason_is_one_line_unless_all_is_asked_for():
+def test_undecided_checks_with_one_reason_are_one_line_without_verbose():
     alike = [
         record_of(
             checks=[
@@ -244,7 +244,7 @@ def test_what_is_not_decided_for_the_same_reason_is_one_line_unless_all_is_asked
     assert shown(run, 80, 1).count("INCONCLUSIVE test_model.py::test_") == 3
 
 
-def test_what_fails_tests_for_the_same_reason_is_a_line_each():
+def test_failed_checks_with_one_reason_are_a_line_each():
     run = Run(
         created="",
         tests=tuple(
@@ -266,5 +266,5 @@ def test_the_count_is_over_all_tests():
 
 @pytest.mark.parametrize("width", [80, 200])
 @pytest.mark.parametrize(("name", "verbosity"), [("q", -1), ("plain", 0), ("v", 1)])
-def test_what_a_terminal_shows_as_a_whole(width, name, verbosity):
+def test_the_whole_terminal_output(width, name, verbosity):
     assert_golden(f"terminal_{width}_{name}.txt", shown(shown_run(), width, verbosity))

@@ -18,12 +18,12 @@ def text(width, rows=ROWS):
     return "\n".join(line.rstrip() for line in fitted_table(TITLES, rows, SIDES, width)) + "\n"
 
 
-def test_where_there_is_room_a_table_is_whole():
+def test_a_wide_terminal_shows_the_whole_table():
     assert text(130) == text(1000)
     assert text(130).splitlines()[0].split() == [word for title in TITLES for word in title.split()]
 
 
-def test_first_titles_take_more_lines_and_columns_without_a_value_go():
+def test_a_narrower_terminal_breaks_titles_and_drops_empty_columns():
     assert text(95) == dedent("""\
         stage                                               self  blocks  kind
                                                           time a  a step
@@ -34,7 +34,7 @@ def test_first_titles_take_more_lines_and_columns_without_a_value_go():
         """)
 
 
-def test_then_long_cells_lose_their_middle():
+def test_an_even_narrower_terminal_elides_long_cells():
     assert text(66) == dedent("""\
         stage                    self  blocks  kind
                                time a  a step
@@ -45,7 +45,7 @@ def test_then_long_cells_lose_their_middle():
         """)
 
 
-def test_then_columns_go_from_the_end():
+def test_a_very_narrow_terminal_drops_the_last_columns():
     assert text(40) == dedent("""\
         stage                    self  blocks
                                time a  a step
@@ -88,5 +88,5 @@ def test_a_table_without_rows_has_its_titles():
     ],
     ids=["fits", "verdict", "indented", "long word", "long name", "lines", "empty"],
 )
-def test_lines_go_on_below_themselves(line, deeper, shown):
+def test_wrapped_lines_are_indented(line, deeper, shown):
     assert wrapped(line, 20, deeper) == shown

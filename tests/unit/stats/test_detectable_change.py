@@ -65,13 +65,13 @@ def test_the_interval_is_that_of_a_decision():
 @pytest.mark.parametrize(
     ("shift", "holds"), [(0.0, True), (0.008, True), (0.02, False), (-0.02, False)]
 )
-def test_processes_that_differ_by_more_than_allowed_for_are_told(shift, holds):
+def test_processes_that_differ_too_much_are_reported(shift, holds):
     noise = noise_of(played([shift] * 20), 1.0, PINNED)
     assert noise.holds_one is holds
 
 
 @pytest.mark.parametrize("n", [1, 2, 7])
-def test_too_few_turns_are_no_figures(n):
+def test_too_few_turns_have_no_interval(n):
     noise = noise_of(played([0.01] * n), 0.05 * n, PINNED)
     assert noise.ratio == pytest.approx(math.exp(0.01))
     assert (noise.error, noise.low, noise.high, noise.holds_one) == (None, None, None, None)
@@ -96,15 +96,13 @@ def test_no_turns_are_an_error():
         (20, 30, None),
     ],
 )
-def test_a_pair_of_processes_has_half_of_the_budget_and_no_more_than_the_last_look(
-    pair_s, budget_s, n
-):
+def test_a_process_pair_has_half_of_the_budget_up_to_the_last_size(pair_s, budget_s, n):
     noise = noise_of(played(normal(64, 0.02)), 64 * pair_s, PINNED)
     found = resolution(noise, rule(), budget_s)
     assert (found.n if found else None) == n
 
 
-def test_what_is_found_by_hand():
+def test_the_resolution_by_hand():
     noise = noise_of(played([0.0] * 64), 64 * 0.05, process_sd=0.01)
     asked = rule(0.05, process_sd=0.01)
     found = resolution(noise, asked, 30)

@@ -53,7 +53,7 @@ def test_the_interval_is_that_of_one_further_observation():
     assert found.run_sd == pytest.approx(0.01 * math.sqrt(2.5))
 
 
-def test_runs_that_agree_to_the_last_digit_are_given_half_a_per_cent_of_spread():
+def test_equal_runs_get_the_least_standard_deviation():
     found = compare_to_history(10 * MS, history(QUIET), 0.05)
     half = T_9 * 0.005 * math.sqrt(1.1)
     assert (found.run_sd, found.recent.high) == (0.005, pytest.approx(math.exp(half)))
@@ -77,11 +77,11 @@ HALF = math.exp(T_9 * 0.005 * math.sqrt(1.1))  # the factor from the ratio to ei
         (1 / HALF * 0.9999, "IMPROVED"),
     ],
 )
-def test_where_the_verdict_changes(ratio, expected):
+def test_the_verdict_changes_at_the_bounds(ratio, expected):
     assert verdict(10 * MS * ratio, QUIET) == expected
 
 
-def test_the_ends_of_the_interval_are_on_the_side_of_not_knowing():
+def test_the_ends_of_the_interval_are_inconclusive():
     found = compare_to_history(11 * MS, history(QUIET), 0.05)
     for bound in (found.recent.low, found.recent.high):
         assert (
@@ -104,7 +104,7 @@ def test_under_five_runs_only_a_doubled_time_is_decided(n, ratio, expected):
     )
 
 
-def test_of_few_runs_the_middle_one_counts():
+def test_few_runs_count_by_their_median():
     assert verdict(21 * MS, [10 * MS, 10 * MS, 90 * MS]) == "REGRESSION"
     assert (
         compare_to_history(21 * MS, history([10 * MS, 10 * MS, 90 * MS]), 0.05).typical_s == 10 * MS
@@ -112,7 +112,7 @@ def test_of_few_runs_the_middle_one_counts():
 
 
 @pytest.mark.parametrize("n", [1, 10])
-def test_who_tolerates_more_than_a_doubling_gets_it(n):
+def test_a_tolerance_above_a_doubling_is_kept(n):
     assert verdict(24 * MS, QUIET[:n], tolerance=1.5) != "REGRESSION"
     assert verdict(27 * MS, QUIET[:n], tolerance=1.5) == "REGRESSION"
 
@@ -141,11 +141,11 @@ def test_few_short_steps_are_no_regression_within_20_us():
     assert verdict(31e-6, [10e-6]) == "REGRESSION"
 
 
-def test_a_tolerance_above_20_us_is_as_it_was_given():
+def test_a_tolerance_above_20_us_is_not_raised():
     assert compare_to_history(10 * MS, history(QUIET), 0.05).requested_tolerance == 0.05
 
 
-def test_slow_drift_is_held_to_the_anchor():
+def test_slow_drift_is_found_by_the_anchor():
     found = compare_to_history(11 * MS, history([11 * MS] * 10, anchor=10 * MS), 0.05)
     assert (found.verdict, found.drift, found.recent.ratio, found.anchor.ratio) == (
         Verdict.REGRESSION,
@@ -160,7 +160,7 @@ def test_a_sudden_slow_down_is_no_drift():
     assert not compare_to_history(11 * MS, history(QUIET, anchor=10 * MS), 0.05).drift
 
 
-def test_what_the_anchor_leaves_open_is_open():
+def test_a_comparison_undecided_by_the_anchor_is_inconclusive():
     assert verdict(10.5 * MS, [10.5 * MS] * 10, anchor=10 * MS) == "INCONCLUSIVE"
 
 
@@ -223,7 +223,7 @@ def test_the_same_code_is_a_false_alarm_in_at_most_1_per_cent(process_sd, n_runs
 
 @pytest.mark.parametrize("n_runs", [5, 12])
 @pytest.mark.parametrize("process_sd", [0.01, 0.145])
-def test_the_change_that_could_be_seen_is_seen_by_two_processes_in_9_of_10(process_sd, n_runs):
+def test_the_minimum_detectable_change_is_found_by_two_processes_in_9_of_10(process_sd, n_runs):
     seconds = np.random.default_rng(7).normal(math.log(10 * MS), process_sd, 1500)
     found = 0
     for (past, now), second in zip(
@@ -253,7 +253,7 @@ def test_drift_that_is_recorded_run_by_run_is_found():
 
 
 @pytest.mark.parametrize(("n_runs", "tolerance", "runs_until"), [(12, 0.05, 10), (15, 0.1, 13)])
-def test_steep_drift_does_not_hide_in_the_spread_that_it_makes(n_runs, tolerance, runs_until):
+def test_steep_drift_is_found_despite_the_variance_it_causes(n_runs, tolerance, runs_until):
     """One and a half per cent more with each recorded run: ten of them differ by 4.5 %, of which the noise is 0.5 %."""
     found_at = []
     for noise in np.random.default_rng(6).normal(0, 0.005, (100, n_runs)):
@@ -267,7 +267,7 @@ def test_steep_drift_does_not_hide_in_the_spread_that_it_makes(n_runs, tolerance
     assert np.quantile(found_at, 0.9) <= runs_until
 
 
-def test_the_spread_about_a_line_has_one_degree_of_freedom_less():
+def test_the_deviation_about_a_line_has_one_degree_of_freedom_less():
     logs = 0.015 * np.arange(10) + np.tile([0.01, -0.01], 5)
     rest = stats.linregress(np.arange(10), logs)
     half = (
@@ -303,7 +303,5 @@ def test_the_spread_about_a_line_has_one_degree_of_freedom_less():
         ([10.2 * MS], [10.2 * MS] * 10, 10 * MS, False),
     ],
 )
-def test_what_is_recorded_belongs_to_another_level_where_it_is_outside_the_interval(
-    recorded, past, anchor, another
-):
+def test_runs_outside_the_interval_are_another_level(recorded, past, anchor, another):
     assert is_another_level(recorded, history(past, anchor), 0.05) is another

@@ -33,7 +33,7 @@ def turns(ratio, n=64, sd=0.005, seed=0):
 @pytest.mark.parametrize(
     ("n_tests", "error"), [(1, 0.05), (20, 0.05), (21, math.sqrt(0.05 / 21)), (200, 0.0158113883)]
 )
-def test_the_error_is_split_over_the_tests_and_the_looks(n_tests, error):
+def test_the_error_is_split_over_tests_and_interim_analyses(n_tests, error):
     found = rule(n_tests=n_tests)
     assert found.error == pytest.approx(error)
     assert n_tests * found.error**2 <= 0.05 + 1e-15  # of two pairs, of any test
@@ -50,7 +50,7 @@ def test_the_quantile_is_that_of_scipy(n_tests):
 
 
 @pytest.mark.parametrize(("n_tests", "percent"), [(1, 1.109), (20, 1.109), (200, 1.286)])
-def test_a_tolerance_below_what_processes_differ_by_is_raised_to_it(n_tests, percent):
+def test_a_tolerance_below_the_resolvable_one_is_raised(n_tests, percent):
     found = rule(tolerance=0.01, n_tests=n_tests, process_sd=0.0045)
     assert (
         found.effective_tolerance
@@ -61,7 +61,7 @@ def test_a_tolerance_below_what_processes_differ_by_is_raised_to_it(n_tests, per
     assert (decision.tolerance, decision.requested_tolerance) == (found.resolvable_tolerance, 0.01)
 
 
-def test_a_tolerance_at_the_floor_or_above_stays():
+def test_a_resolvable_tolerance_is_not_raised():
     floor = rule(process_sd=0.0045).resolvable_tolerance
     for tolerance in (floor, 0.02):
         decision = decide([turns(1)], rule(tolerance=tolerance, process_sd=0.0045))
@@ -79,7 +79,7 @@ def test_a_tolerance_at_the_floor_or_above_stays():
         {"n_tests": 0},
     ],
 )
-def test_what_is_no_rule_is_refused(wrong):
+def test_an_invalid_stopping_rule_is_refused(wrong):
     with pytest.raises(ValueError, match="zero or more and at least one test"):
         rule(**wrong)
 
@@ -122,7 +122,7 @@ def test_the_boundaries_belong_to_neither_side(log, tolerance, verdict):
 
 
 @pytest.mark.parametrize("n", [1, 7, 9, 12, 511, 513])
-def test_it_is_looked_at_planned_sizes_and_at_the_end_alone(n):
+def test_analyses_happen_only_at_planned_sizes_and_the_end(n):
     with pytest.raises(
         ValueError,
         match=f"^{n} pairs of turns are not analysed: only 8, 16, 32, 64, 128, 256, 512, and the end$",
@@ -146,7 +146,7 @@ def test_too_few_turns_for_the_confidence_decide_nothing(n_tests, needed):
 
 
 @pytest.mark.parametrize("logs", [[], [math.nan] * 8, [math.inf] * 8])
-def test_what_is_no_turn_is_refused(logs):
+def test_an_invalid_ratio_is_refused(logs):
     with pytest.raises(ValueError, match="finite"):
         interim_analysis(logs, rule(), final=True)
 
@@ -187,24 +187,24 @@ def test_one_or_two_process_pairs_are_decided_on(pairs):
 
 
 @pytest.mark.parametrize(("ratio", "verdict"), [(1.0, Verdict.PASS), (1.05, Verdict.INCONCLUSIVE)])
-def test_what_follows_the_look_that_decides_is_not_looked_at(ratio, verdict):
+def test_turns_after_the_deciding_analysis_are_ignored(ratio, verdict):
     early, late = turns(ratio, 16, sd=0.001), turns(2.1 - ratio, 500)
     alone, followed = decide([early[:8]], rule()), decide([early[:8] + late], rule())
     assert followed == alone
     assert (alone.verdict, alone.n) == (verdict, 8)
 
 
-def test_what_is_recorded_beyond_the_last_look_is_not_looked_at():
+def test_turns_beyond_the_last_size_are_ignored():
     decision = decide([turns(1.02, 512) + [1.0] * 100], rule())
     assert (decision.n, decision.verdict) == (512, Verdict.INCONCLUSIVE)
 
 
 @pytest.mark.parametrize(("n", "looked"), [(8, 8), (9, 9), (200, 200), (512, 512)])
-def test_the_last_look_is_at_the_end(n, looked):
+def test_the_last_analysis_is_at_the_end(n, looked):
     assert decide([[HALF_SLOWER] * n], rule(tolerance=0.5)).n == looked
 
 
-def test_the_smallest_change_by_hand():
+def test_the_minimum_detectable_change_by_hand():
     # both of two pairs find it with 90 %, so each with 94.87 %, which is 1.632 standard errors above the lower end
     z = rule().z
     found = decide([[HALF_SLOWER] * 16], rule(tolerance=0.5, process_sd=0.01))
@@ -216,7 +216,7 @@ def test_the_smallest_change_by_hand():
     assert decide([[0.1] * 8, [0.1] * 7], rule()).minimum_detectable_change is None
 
 
-def test_the_smallest_change_is_that_of_the_noisier_of_two_pairs():
+def test_the_minimum_detectable_change_is_that_of_the_noisier_pair():
     quiet, noisy = [0.1] * 8, turns(1, 8, sd=0.05)
     both = decide([quiet, noisy], rule())
     assert len(both.pairs) == 2
@@ -235,7 +235,7 @@ def process_pair(random, ratio, n, process_sd, sd):
 
 
 @pytest.mark.parametrize(("process_sd", "sd"), [(0.0045, 0.02), (0.0, 0.05), (0.027, 0.06)])
-def test_the_smallest_change_that_it_states_is_found_in_nine_of_ten_cases(process_sd, sd):
+def test_the_minimum_detectable_change_is_found_in_nine_of_ten_cases(process_sd, sd):
     random, asked, draws = np.random.default_rng(3), rule(process_sd=process_sd), 150
     stated = np.median(
         [
@@ -255,9 +255,7 @@ def test_the_smallest_change_that_it_states_is_found_in_nine_of_ten_cases(proces
 
 @pytest.mark.parametrize("n_tests", [1, 20, 200])
 @pytest.mark.parametrize(("process_sd", "sd"), [(0.0045, 0.02), (0.0, 0.03), (0.027, 0.06)])
-def test_where_the_truth_is_the_tolerance_a_pair_is_wrong_as_rarely_as_it_says(
-    n_tests, process_sd, sd
-):
+def test_error_rates_at_the_tolerance_are_as_stated(n_tests, process_sd, sd):
     random, asked, draws = (
         np.random.default_rng(7),
         rule(n_tests=n_tests, process_sd=process_sd),
@@ -274,7 +272,7 @@ def test_where_the_truth_is_the_tolerance_a_pair_is_wrong_as_rarely_as_it_says(
     assert verdicts.count(Verdict.PASS) + verdicts.count(Verdict.IMPROVED) <= most
 
 
-def test_of_the_same_code_none_is_suspected_and_most_pass_early():
+def test_the_same_code_is_never_suspected_and_mostly_passes_early():
     random, asked = np.random.default_rng(9), rule(process_sd=0.0045)
     decisions = [decide([process_pair(random, 1, 180, 0.0045, 0.02)], asked) for _ in range(200)]
     assert not any(decision.pairs[0].verdict is Verdict.REGRESSION for decision in decisions)

@@ -26,7 +26,7 @@ def test_the_estimate_is_the_median_of_the_means_of_all_two_samples():
     assert estimate([0.3]) == pytest.approx(math.exp(0.3))
 
 
-def test_one_wild_turn_hardly_moves_it():
+def test_one_outlier_hardly_moves_the_estimate():
     assert estimate([0.0] * 9 + [50.0]) == 1.0
 
 
@@ -52,7 +52,7 @@ def test_six_pairs_by_hand():
     ("confidence", "pairs"),
     [(0.99, 8), (0.9921875, 8), (0.993, 9), (0.95, 6), (0.9, 5), (0.5, 2), (0.4, 2), (0.998, 10)],
 )
-def test_how_many_pairs_a_confidence_needs(confidence, pairs):
+def test_needed_pairs_grow_with_the_confidence(confidence, pairs):
     assert needed_pairs(confidence) == pairs
     assert ratio_interval([0.1] * pairs, confidence).confidence >= confidence
     with pytest.raises(
@@ -134,7 +134,7 @@ def test_more_confidence_is_never_narrower(logs):
 
 
 @pytest.mark.parametrize(("n", "draws"), [(12, 2_000), (70, 400)])
-def test_it_covers_the_truth_as_often_as_it_says_where_the_times_are_skewed(n, draws):
+def test_the_interval_covers_the_truth_for_skewed_times(n, draws):
     confidence = 0.95
     random = np.random.default_rng(20)
     logs = (
@@ -147,12 +147,12 @@ def test_it_covers_the_truth_as_often_as_it_says_where_the_times_are_skewed(n, d
 
 
 @pytest.mark.parametrize("logs", [[], [math.nan] * 9, [math.inf, *[0.0] * 8], [[0.0, 1.0]]])
-def test_what_is_no_row_of_finite_numbers_is_refused(logs):
+def test_invalid_ratios_are_refused(logs):
     with pytest.raises(ValueError, match="finite"):
         ratio_interval(logs, 0.99)
 
 
 @pytest.mark.parametrize("confidence", [0, 1, -0.5, 99, math.nan])
-def test_what_is_no_confidence_is_refused(confidence):
+def test_an_invalid_confidence_is_refused(confidence):
     with pytest.raises(ValueError, match="above 0 and below 1"):
         ratio_interval([0.0] * 9, confidence)

@@ -77,7 +77,7 @@ def test_a_trend_is_per_block_also_where_blocks_are_grouped():
         [1, 2] * 10,
     ],
 )
-def test_what_moves_by_chance_or_hardly_is_no_trend(times):
+def test_chance_and_small_moves_are_no_trend(times):
     assert find_trend(times) is None
 
 

@@ -50,7 +50,7 @@ def test_bars_are_to_scale_and_stand_on_one_another():
     assert chart.label == "2 traced steps by part, 2 ms to 4 ms, median 3 ms"
 
 
-def test_times_to_compare_with_are_on_the_same_scale_and_always_in_the_picture():
+def test_reference_times_share_the_scale_and_are_always_drawn():
     chart = step_chart(TWO, {"timed": 0.003, "baseline": 0.008})
     assert chart.ticks[-1].text == "8 ms"
     assert [(line.at, line.text) for line in chart.lines] == [
@@ -60,7 +60,7 @@ def test_times_to_compare_with_are_on_the_same_scale_and_always_in_the_picture()
     assert dict(chart.bars)["input"] == "M124,170v-20M276,170v-40"
 
 
-def test_of_very_many_steps_the_first_are_drawn_and_the_others_counted():
+def test_many_steps_are_drawn_up_to_a_limit_and_counted():
     chart = step_chart([step(input=0.001)] * 130, {})
     assert dict(chart.bars)["input"].count("M") == 100
     assert chart.thick == pytest.approx(0.84 * 3.04)
@@ -73,7 +73,7 @@ def test_a_part_that_is_missing_or_negative_has_no_height():
 
 
 @pytest.mark.parametrize("steps", [[], [step()]])
-def test_without_time_there_is_no_chart_of_steps(steps):
+def test_steps_without_time_have_no_chart(steps):
     assert step_chart(steps, {"timed": 1.0}) is None
 
 
@@ -141,7 +141,7 @@ def test_samples_far_from_the_others_are_counted_and_do_not_squeeze_them():
     assert spread_chart({"blocks": ("dot", [*near, 0.020])}, 200).beyond == ""
 
 
-def test_no_samples_no_chart():
+def test_missing_samples_have_no_chart():
     assert spread_chart({"blocks": ("dot", [])}, 200) is None
 
 
@@ -173,7 +173,7 @@ def test_a_history_may_have_neither_anchor_nor_interval():
     assert history_chart([], 0.01, None, None) is None
 
 
-def test_memory_over_a_step_is_drawn_from_zero_and_broken_where_it_is_not_known():
+def test_memory_is_drawn_from_zero_with_gaps_where_unknown():
     chart = memory_chart([(0.0, None), (0.001, 2**30), (0.002, 4 * 2**30), (0.003, 4 * 2**30)])
     # 4 GiB are 100 high; four parts of 76
     assert [(tick.at, tick.text) for tick in chart.ticks] == [
@@ -190,5 +190,5 @@ def test_memory_over_a_step_is_drawn_from_zero_and_broken_where_it_is_not_known(
 @pytest.mark.parametrize(
     "parts", [[], [(0.0, 1)], [(0.0, None), (1.0, None)], [(0.0, 0), (1.0, 0)]]
 )
-def test_without_memory_there_is_no_chart_of_it(parts):
+def test_missing_memory_has_no_chart(parts):
     assert memory_chart(parts) is None

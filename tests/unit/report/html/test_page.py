@@ -204,7 +204,7 @@ def test_the_page_is_well_formed_and_loads_nothing(tests):
     assert {place.removeprefix("url(#").removesuffix(")") for place in filled} <= set(ids)
 
 
-def test_only_its_own_style_and_script_are_let_through_by_its_policy():
+def test_the_content_policy_allows_only_its_own_style_and_script():
     page = page_of(full_test(NASTY))
     ((_, meta, _),) = page.all("meta", **{"http-equiv": "Content-Security-Policy"})
     policy = dict(directive.strip().split(" ", 1) for directive in meta["content"].split(";"))
@@ -238,7 +238,7 @@ def test_bars_are_to_scale():
     assert parts == ["input 1.5 ms 50 %", "device compute 1.5 ms 50 %"]
 
 
-def test_samples_stand_beside_what_they_are_held_against():
+def test_samples_are_shown_beside_the_baseline():
     texts = page_of(full_test()).texts("text")
     assert "timed blocks, without 1 of a slow start (3): 12 ms" in texts
     assert "baseline, run by run (2): 10.1 ms" in texts
@@ -267,7 +267,7 @@ def test_turns_against_a_ref_are_two_rows():
     assert "step_time 10 ms 11 ms × 1.100 1.050 to 1.200 ✓ PASS" in page.texts("tr")
 
 
-def test_what_changed_comes_first_and_what_did_not_is_named():
+def test_changed_values_are_listed_and_unchanged_ones_counted():
     page = page_of(full_test())
     assert (
         "step_time 10 ms 12 ms × 1.200 1.100 to 1.300, 99.5 % interval ▲ REGRESSION"
@@ -276,7 +276,7 @@ def test_what_changed_comes_first_and_what_did_not_is_named():
     assert "compared; 1 other is as before" in page.texts("caption")
 
 
-def test_what_differs_between_the_traces_is_listed():
+def test_differences_between_traces_are_listed():
     differing = {
         **TIMED,
         "differences": [
@@ -290,7 +290,7 @@ def test_what_differs_between_the_traces_is_listed():
     assert page.texts("li")[:2] == ["+1.2 ms: 3 new Transpose <on> the GPU", "a note"]
 
 
-def test_a_project_s_own_metric_is_explained_beside_the_built_in_ones():
+def test_a_custom_metric_is_in_the_glossary():
     metric = Metric("cache_hits", "count", "higher", "program", "lookups that were hits")
     own = replace(
         profile(cache_hits=Value(number=3.0, unit="count", source=Source.OWN)),
@@ -315,7 +315,7 @@ def test_metrics_have_value_origin_verdict_and_cause():
     assert "retraces 2 trace ✓ PASS" in rows
 
 
-def test_what_is_unknown_is_named_with_its_reason_and_is_never_zero():
+def test_unknown_metrics_are_named_with_their_reason():
     page = page_of(record_of(profile(retraces=0)))
     (known,) = [row for row in page.texts("tr") if row.startswith("retraces")]
     assert known == "retraces 0 trace"
@@ -336,7 +336,7 @@ def test_advice_notes_and_every_table_are_there():
     assert "note" not in page.texts("th")  # a column with nothing in it
 
 
-def test_tests_that_ask_for_attention_come_first_and_are_open():
+def test_urgent_tests_come_first_and_are_expanded():
     tests = [
         record_of(key="test_quiet"),
         record_of(checks=[check("PASS")], key="test_passed"),
@@ -368,7 +368,7 @@ def test_tests_that_ask_for_attention_come_first_and_are_open():
     assert targets == ["#t6", "#t4", "#t5", "#t7", "#t3", "#t2", "#t1"]
 
 
-def test_of_tests_with_one_verdict_the_one_that_is_slower_by_most_comes_first():
+def test_tests_with_one_verdict_are_sorted_by_slow_down():
     def slower(key, ratio):
         return record_of(
             profile(),
@@ -419,7 +419,7 @@ def test_the_environment_is_told_once_or_test_by_test_where_it_differs():
 @pytest.mark.parametrize(
     "where", ["key", "file", "message", "profile", "op", "note", "advice", "unit"]
 )
-def test_names_that_mean_harm_are_text(where):
+def test_malicious_names_are_shown_as_text(where):
     named = replace(
         profile(NASTY if where == "profile" else "", notes=(NASTY,) if where == "note" else ()),
         tables={"host_ops": ops(1)},
@@ -486,12 +486,12 @@ def test_a_very_long_text_leaves_room_for_the_others():
     )
 
 
-def test_marks_that_turn_text_around_are_replaced():
+def test_bidirectional_control_characters_are_replaced():
     page = page_of(record_of(key="a\u202eb\u2066c"), record_of(key="a\u200fb"))
     assert [text.split("::")[1] for text in page.texts("h2")] == ["a\ufffdb\ufffdc", "a\u200fb"]
 
 
-def test_what_no_page_can_hold_is_replaced():
+def test_characters_invalid_in_html_are_replaced():
     page = render_html(Run(created="", tests=(record_of(key="a\x00b\x1b[31m\ud800c"),)))
     assert "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}[31m?c" in page
     page.encode("utf-8")
@@ -603,7 +603,7 @@ def test_few_tests_have_all_their_rows():
     assert not any("Left out" in text for text in page.texts("p"))
 
 
-def test_without_script_all_of_it_can_be_read():
+def test_the_page_is_readable_without_javascript():
     page = page_of(full_test(), record_of(environment=LAPTOP))
     ((_, tools, _),) = page.all("div", **{"class": "tools"})
     assert "hidden" in tools  # what would do nothing is not shown
