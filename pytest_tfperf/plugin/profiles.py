@@ -11,10 +11,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.analysis.on_demand import OnDemand, extended, so_far
 from pytest_tfperf.analysis.profile import profile_of, settling_steps
-from pytest_tfperf.capture.inspection import Depth, StepInspection
+from pytest_tfperf.capture.inspection import StepInspection
 from pytest_tfperf.capture.keras import KINDS, run_keras
 from pytest_tfperf.capture.keras_data import (
     KerasCall,
@@ -34,14 +33,17 @@ from pytest_tfperf.capture.window_hooks import WindowHooks
 from pytest_tfperf.capture.windows import Windows
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.checks.limits import Limit
-from pytest_tfperf.compiler.lowering import UNASKED_NODES
 from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.retracing import traces_reported_to
 from pytest_tfperf.compiler.step_calls import Calls
-from pytest_tfperf.compiler.step_graph import UNASKED_NODES as UNASKED_GRAPH_NODES
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.machine.locks import Exclusive, measuring_alone
 from pytest_tfperf.metrics import nearest
+from pytest_tfperf.plugin.inspection_depth import (
+    asked_findings,
+    evidence_of,
+    inspection_depth,
+)
 from pytest_tfperf.plugin.registry import Registry
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.results import Profile
@@ -52,40 +54,40 @@ from pytest_tfperf.variants.comparison import CompareInProcesses
 
 __tracebackhide__ = True
 
-_FROM_GRAPPLER = ("graph_ops", "graph_reduction")
-_FROM_GRAPHS = (*_FROM_GRAPPLER, "xla_coverage")
-_BARE = "graphs are looked at where tf_profile drives the steps: tf_profile(step, data), tf_profile.steps(data) or a Keras loop"
-_FROM_HLO = (
-    "flops",
-    "half_precision",
-    "flops_utilization",
-    "padding_overhead",
-    "mxu_padding_overhead",
+_BARE = (
+    "graphs are looked at where tf_profile drives the steps: tf_profile(step, data), "
+    "tf_profile.steps(data) or a Keras loop"
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """
-    How the profiles of one test are made.
-
-    `keep` is the folder that traces are kept under, if they are, `scratch` that of all else; `turn_clients` gives their turn clients;
-    `compare_in_processes` runs variants in processes of their own, where that can be done; `keeps` says of which profiles traces are kept, by name;
-    `registry` has the project's own metrics; `exclusive` keeps others from measuring meanwhile.
-    """
+    """The way in which the profiles of one test are made."""
 
     wanted: Wanted
+    """Arguments of the marker."""
     plan: Plan
+    """Windows of tests that set none."""
     keep: Path | None = None
+    """The folder in which traces are kept, if they are."""
     scratch: str | None = None
+    """The folder of all other files."""
     disabled: bool = False
+    """True if each step runs once, and nothing is measured."""
     announce: Callable[[str], None] = lambda _: None
+    """Shows what takes long."""
     notes: tuple[str, ...] = ()
+    """Notes on every profile."""
     turn_clients: TurnClients | None = None
+    """Gives a profile its turn client, in a paired run."""
     compare_in_processes: CompareInProcesses | None = None
+    """Runs variants in processes of their own, where that is possible."""
     keeps: Callable[[str], bool] = lambda _: True
+    """Returns whether the trace of a profile of this name is kept."""
     registry: Registry = field(default_factory=Registry)
+    """The project's own metrics."""
     exclusive: Exclusive = measuring_alone
+    """Keeps others from measuring meanwhile."""
     whole: bool = False
     """True if every analysis runs, since a report, a baseline or another process takes it all."""
 
@@ -238,7 +240,7 @@ class Profiles:
     ) -> Profile:
         """The profile of windows that have ended."""
         inspection = windows.observations.inspection(
-            workload, windows.plan.max_seconds, _depth(wanted)
+            workload, windows.plan.max_seconds, inspection_depth(wanted)
         )
         recording = windows.recording(name, result, workload)
         if examples is None:
@@ -253,7 +255,7 @@ class Profiles:
             TraceError: If there is no step in it.
         """
         inspection = StepInspection(
-            calls, Probe(why=_BARE), {}, self.settings.plan.max_seconds, _depth(wanted)
+            calls, Probe(why=_BARE), {}, self.settings.plan.max_seconds, inspection_depth(wanted)
         )
         recording = Recording(name=name, trace=trace, workload={}, bare=True)
         return self._store(recording, inspection, wanted)
@@ -286,7 +288,8 @@ class Profiles:
             name = list(self.results)[-1]
         if name in self.results and name not in self.recordings:
             raise CaptureError(
-                f"profile {name!r} was made in a process of its own, which has ended: there is nothing left to export"
+                f"profile {name!r} was made in a process of its own, which has ended: "
+                "there is nothing left to export"
             )
         if name not in self.recordings:
             found = f"; {nearest(name, self.recordings)}" if name and self.recordings else ""
@@ -309,10 +312,12 @@ class Profiles:
             notes=notes,
             tpu=wanted.tpu,
         )
-        evidence = _evidence(asked, inspection)
+        evidence = evidence_of(asked, inspection)
         on_demand = None
         if not self.settings.whole:
-            on_demand = OnDemand(_asked(wanted), functools.partial(_evidence, asked, inspection))
+            on_demand = OnDemand(
+                asked_findings(wanted), functools.partial(evidence_of, asked, inspection)
+            )
             self._on_demand.append(on_demand)
         profile = self.settings.registry.measured(profile_of(evidence, on_demand))
         self.results[recording.name] = profile, wanted.limits
@@ -337,32 +342,3 @@ class Profiles:
             self.settings.plan,
             **{name: value for name, value in chosen.items() if value is not None},
         )
-
-
-def _evidence(recording: Recording, inspection: StepInspection) -> Evidence:
-    """Read the traces of a recording."""
-    trace = read_session(recording.trace) if recording.trace else None
-    first = read_session(recording.cold) if recording.cold else None
-    return Evidence(recording, trace, first, inspection)
-
-
-def _asked(wanted: Wanted) -> set[str]:
-    """Return the metrics and tables that a test asks for."""
-    asked = {limit.metric.name for limit in wanted.limits}
-    if wanted.findings or wanted.ignore_findings:
-        asked.add("op_guide_findings")
-    if asked.intersection(_FROM_GRAPPLER):
-        asked |= {"optimizers", "surviving"}
-    return asked
-
-
-def _depth(wanted: Wanted) -> Depth:
-    """Return how thoroughly to inspect; a large step only where a limit needs it."""
-    return Depth(
-        hlo=None if wanted.asks_for(_FROM_HLO) else UNASKED_NODES,
-        graphs=None if wanted.asks_for(_FROM_GRAPHS) else UNASKED_GRAPH_NODES,
-        ablation=wanted.asks_for(_FROM_GRAPPLER),
-        op_guide=wanted.asks_for(
-            ("op_guide_findings", "padding_overhead")
-        ),  # which names the lines of its arrays
-    )
