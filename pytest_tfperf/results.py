@@ -55,6 +55,7 @@ class Profile(MetricProperties):
     name: str
     """Name in the test, empty for a test's only profile."""
     metrics: Mapping[str, Value]
+    """Values by metric."""
     steps: tuple[Step, ...] = ()
     """Traced steps."""
     n_dropped: int = 0
@@ -64,10 +65,13 @@ class Profile(MetricProperties):
     workload: Mapping[str, Any] = field(default_factory=dict)
     """Shapes of the inputs, batch size and the like."""
     notes: tuple[str, ...] = ()
+    """Notes for the reader."""
     ended: str | None = None
     """Reason why the windows are not full, None if they are."""
     tables: Mapping[str, Table] = field(default_factory=dict)
+    """Tables by key."""
     advice: tuple[Advice, ...] = ()
+    """Advice, the largest possible saving first."""
     blocks_s: tuple[float, ...] = ()
     """Time of a step in each timed block, in seconds."""
     files: Mapping[str, str] = field(default_factory=dict)
@@ -177,6 +181,7 @@ class Check:
     kind: str
     """`limit`, `baseline`, `against`, `compare` or `profile`."""
     verdict: Verdict
+    """Verdict of the check."""
     wanted: str
     """The limit or reference, for people."""
     sentence: str
@@ -256,6 +261,7 @@ class ProfiledTest:
     """Profiles and checks of one test."""
 
     nodeid: str
+    """Node id of the test."""
     file: str
     """Path of the test file, relative to pytest's rootdir."""
     key: str
@@ -263,7 +269,9 @@ class ProfiledTest:
     outcome: str
     """`passed`, `failed`, `skipped` or `error`."""
     profiles: tuple[Profile, ...] = ()
+    """Its profiles."""
     checks: tuple[Check, ...] = ()
+    """Its checks."""
     environment: Mapping[str, Any] = field(default_factory=dict)
     """Platform, machine and setting that the test ran in."""
     max_regression: float | None = None
@@ -299,6 +307,7 @@ class Run:
     created: str
     """End of the run, as an ISO 8601 time in UTC."""
     tests: tuple[ProfiledTest, ...]
+    """The profiled tests."""
     commit: str = ""
     """Git commit, with + if the working tree differs from it; empty outside git."""
 

@@ -56,6 +56,7 @@ class Value:
     """A number of a metric, or the reason why it is unknown."""
 
     number: float | None
+    """The number in base units, or None."""
     unit: str
     """One of `metrics.UNITS`."""
     source: Source | None = None
@@ -130,7 +131,9 @@ class Step:
     """One traced step."""
 
     name: str
+    """Name of the step."""
     period_s: float
+    """Seconds to the start of the next step."""
     parts_s: Mapping[str, float]
     """Time of each part in `PARTS`."""
 
@@ -142,6 +145,7 @@ class Column:
     key: str
     """Name of its cells in a record; titles may change between versions, keys do not."""
     title: str
+    """Title for people."""
     unit: str = ""
     """Unit of the numbers, one of `metrics`; empty for text."""
 
@@ -151,7 +155,9 @@ class Table:
     """Rows behind the metrics."""
 
     title: str
+    """Title for people."""
     columns: tuple[Column, ...]
+    """Columns, in order."""
     rows: tuple[tuple[Any, ...], ...]
     """Cells in the order of the columns: text, numbers, booleans or None."""
     n_more: int = 0

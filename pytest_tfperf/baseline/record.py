@@ -33,7 +33,9 @@ class EntryChange:
     """A change of one entry of a file, or why there is none."""
 
     path: Path
+    """File of the baseline."""
     key: str
+    """Key of the entry."""
     what: str
     """The change, for people."""
     run: str = ""

@@ -26,6 +26,7 @@ class StoredRuns:
     """The stored runs that a step time is compared with, as messages name them."""
 
     history: History
+    """History of the profile on this machine class."""
     runs: str
     """Name of the latest runs in a sentence: "the last 10 runs"."""
     anchor: str = ""
@@ -45,9 +46,13 @@ class Judgement:
     """Verdict on a step time, and its message: see `results.Check`."""
 
     verdict: Verdict
+    """Verdict on the step time."""
     sentence: str
+    """Headline of the message."""
     details: tuple[Labelled, ...] = ()
+    """Labelled lines of the message."""
     advice: tuple[Labelled, ...] = ()
+    """Labelled remedies."""
 
 
 def judge(

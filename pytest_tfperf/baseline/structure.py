@@ -35,6 +35,7 @@ class Reference:
     """What a profile is compared with, as messages name it."""
 
     name: str
+    """Name of the compared version, as messages show it."""
     record: str = ""
     """Way to record a value that is missing, where there is one."""
     accept: str = ""

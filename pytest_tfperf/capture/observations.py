@@ -21,12 +21,19 @@ class Observations:
     """Observations of one profile; `Recording` explains the fields of the same names."""
 
     first_step_s: float | Unknown | None = None
+    """Seconds of the first step, or why they are unknown."""
     blocks: list[tuple[float, int]] = field(default_factory=list)
+    """Seconds and steps of each timed block."""
     step_seconds: list[float] = field(default_factory=list)
+    """Seconds of a step in each timed call."""
     epoch_gaps_s: list[float] = field(default_factory=list)
+    """Seconds between the epochs."""
     retraces: list[tuple[str, int, str]] = field(default_factory=list)
+    """Function, step and change of each trace after the first step."""
     cold: Path | None = None
+    """Trace of the first step."""
     trace: Path | None = None
+    """Trace of the traced window."""
     calls: Calls = field(default_factory=lambda: Calls(why="nothing was traced"))
     """Functions called in the steps of the trace."""
     probe: Probe = field(default_factory=Probe)
@@ -34,9 +41,13 @@ class Observations:
     elements: Elements = field(default_factory=Elements)
     """Elements consumed in the steps of the trace."""
     settled: bool = True
+    """False if the input buffers were still draining."""
     instrumented: bool = False
+    """True if Python was traced meanwhile."""
     ended: str | None = None
+    """Reason why the windows are not full, or None."""
     notes: list[str] = field(default_factory=list)
+    """Notes of the profile."""
     conditions: list[str] = field(default_factory=list)
     """Remarks on interference in the timed window."""
 

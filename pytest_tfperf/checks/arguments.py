@@ -30,17 +30,29 @@ class Wanted:
     """What a test asks for: limits, and how its steps are profiled; None by default."""
 
     limits: tuple[Limit, ...] = ()
+    """Limits on metrics."""
     max_regression: float | None = None
+    """Tolerated slow-down as a share, or None."""
     warmup: int | None = None
+    """Warm-up steps, or None."""
     steps: int | None = None
+    """Timed steps, or None."""
     trace_steps: int | None = None
+    """Traced steps, or None."""
     latency: bool | None = None
+    """True to synchronise and fetch after every call, or None."""
     target_step_time: float | None = None
+    """Seconds of a step on a faster device, or None."""
     tpu: str | None = None
+    """TPU generation that padding is predicted for, or None."""
     autocluster: bool = False
+    """True to let XLA compile what it can."""
     findings: tuple[str, ...] = ()
+    """Codes of the op guide that are switched on."""
     ignore_findings: tuple[str, ...] = ()
+    """Codes of the op guide that are suppressed."""
     given: Mapping[str, Any] = field(default_factory=dict)
+    """The arguments as they were passed."""
 
     @classmethod
     def read(cls, arguments: Mapping[str, Any], metrics: Mapping[str, Metric] = METRICS) -> Wanted:

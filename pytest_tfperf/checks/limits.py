@@ -31,9 +31,11 @@ class Limit:
     """A bound on a metric."""
 
     metric: Metric
+    """Row of the metric."""
     relation: str
     """`max`, `min` or `equal`."""
     bound: float
+    """Bound in the metric's unit."""
     argument: str
     """The argument as the user wrote it."""
 

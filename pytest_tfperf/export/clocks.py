@@ -16,6 +16,7 @@ class TraceClock:
     """Times of one trace that align it with others."""
 
     origin_ns: int
+    """Nanoseconds since 1970 of the trace's origin."""
     first_ps: int
     """Start of the earliest event."""
     steps: dict[str, int]

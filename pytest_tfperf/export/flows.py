@@ -22,6 +22,7 @@ class Flows:
     work: Ints
     """Rows of the device's plane, of shape (n_pairs,)."""
     first_id: int
+    """First id of the arrows."""
 
     @classmethod
     def of(cls, launches: Events, device: Plane, first_id: int) -> Flows:

@@ -17,9 +17,13 @@ class Slices:
     """
 
     start_ps: Sequence[int]
+    """Starts in picoseconds."""
     end_ps: Sequence[int]
+    """Ends in picoseconds."""
     names: Sequence[str]
+    """Names, one a slice."""
     args: Sequence[Args]
+    """Arguments by slice."""
     starts: dict[int, list[int]] = field(default_factory=dict)
     """Ids of the flows that start at a slice, by the slice's index."""
     ends: dict[int, list[int]] = field(default_factory=dict)
@@ -33,7 +37,9 @@ class Track:
     id: int
     """Unique in the whole export."""
     name: str
+    """Name of the track."""
     slices: Callable[[], Iterator[Slices]]
+    """Slices of the track."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +49,9 @@ class Counter:
     id: int
     """Unique in the whole export."""
     name: str
+    """Name of the counter."""
     times_ps: Sequence[int]
+    """Times of its values in picoseconds."""
     values: Sequence[int]
     """One for each time."""
 
@@ -55,5 +63,8 @@ class Process:
     id: int
     """Unique in the whole export."""
     name: str
+    """Name of the process."""
     tracks: tuple[Track, ...]
+    """Tracks of the process."""
     counters: tuple[Counter, ...] = ()
+    """Counters of the process."""

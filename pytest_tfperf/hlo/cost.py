@@ -62,8 +62,11 @@ class OpCost:
     """The cost of one run of an instruction that a trace has events of."""
 
     name: str
+    """Name of the instruction."""
     opcode: str
+    """Opcode of the instruction."""
     op_name: str
+    """Name of the framework's op."""
     dtype: str
     """Type of the result, as in HLO text."""
     work: Work
@@ -77,7 +80,9 @@ class Costs:
     """The cost of one run of a module."""
 
     work: Work
+    """FLOPs of matrix products and of other arithmetic."""
     ops: tuple[OpCost, ...]
+    """Cost of each instruction."""
     uncounted: tuple[str, ...]
     """Targets of custom calls whose FLOPs are unknown."""
     once: tuple[str, ...]

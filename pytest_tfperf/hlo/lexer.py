@@ -31,11 +31,17 @@ class InstructionText:
     where: str
     """File and line, for error messages."""
     root: bool
+    """True for the computation's result."""
     name: str
+    """Name of the instruction."""
     shape: str
+    """Text of its shape."""
     opcode: str
+    """Opcode."""
     inside: str
+    """Text between the parentheses."""
     attributes: dict[str, str]
+    """Texts of attributes by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +53,9 @@ class ComputationText:
     entry: bool
     """True for the computation that is run."""
     name: str
+    """Name of the computation."""
     instructions: tuple[InstructionText, ...]
+    """Its instructions, in order."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ class ConvolutionWindows:
     """The windows of a convolution, which factor the rows and the depth of its multiplication."""
 
     examples: int
+    """Images of the batch."""
     positions: int
     """Positions of the window in the result; rows are examples × positions."""
     own_positions: int
@@ -44,8 +45,11 @@ class ConvolutionWindows:
     taps: int
     """Elements of the kernel that belong to one channel; depth is channels × taps."""
     channels_in: int
+    """Input features."""
     channels_out: int
+    """Output features."""
     is_kernel_gradient: bool
+    """True for a convolution that computes the gradient of a kernel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +57,13 @@ class Matmul:
     """A matrix multiplication: rows × depth by depth × columns, `batch` times."""
 
     rows: int
+    """Rows of the left operand and the result."""
     columns: int
+    """Columns of the right operand and the result."""
     depth: int
+    """Contracted size."""
     batch: int = 1
+    """Number of independent products."""
     windows: ConvolutionWindows | None = None
     """The windows of a convolution; None for one without spatial dimensions, which has none."""
 

@@ -64,6 +64,7 @@ class Shape:
     dtype: str
     """Type of the elements as in HLO text (`f32`), or `tuple`."""
     dimensions: tuple[int, ...] = ()
+    """Sizes of the dimensions; dynamic ones at their bound."""
     dynamic: tuple[bool, ...] = ()
     """For each dimension, whether its size is an upper bound."""
     minor_to_major: tuple[int, ...] = ()
@@ -71,6 +72,7 @@ class Shape:
     tiles: tuple[tuple[int, ...], ...] = ()
     """Tiles of the layout, the outermost first."""
     memory_space: int = 0
+    """Number of the memory space (xla/layout.h)."""
     element_bits: int = 0
     """Bits that the layout stores for an element; 0 for those of the dtype."""
     parts: tuple[Shape, ...] = ()
@@ -112,12 +114,19 @@ class WindowDimension:
     """The movement of a window along one dimension."""
 
     size: int
+    """Size of the window."""
     stride: int = 1
+    """Stride of the window."""
     padding_low: int = 0
+    """Padding before the first element."""
     padding_high: int = 0
+    """Padding after the last element."""
     window_dilation: int = 1
+    """Distance of the window's elements."""
     base_dilation: int = 1
+    """Distance of the operand's elements."""
     reversal: bool = False
+    """True if the window is reversed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +134,13 @@ class DotDimensions:
     """The contracted dimensions and the batch dimensions of a dot's operands."""
 
     lhs_contracting: tuple[int, ...]
+    """Contracted dimensions of the left operand."""
     rhs_contracting: tuple[int, ...]
+    """Contracted dimensions of the right operand."""
     lhs_batch: tuple[int, ...] = ()
+    """Batch dimensions of the left operand."""
     rhs_batch: tuple[int, ...] = ()
+    """Batch dimensions of the right operand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,14 +148,23 @@ class ConvolutionDimensions:
     """The meaning of each dimension of a convolution's input, kernel and output."""
 
     input_batch: int
+    """Batch dimension of the input."""
     input_feature: int
+    """Feature dimension of the input."""
     input_spatial: tuple[int, ...]
+    """Spatial dimensions of the input."""
     kernel_input_feature: int
+    """Input feature dimension of the kernel."""
     kernel_output_feature: int
+    """Output feature dimension of the kernel."""
     kernel_spatial: tuple[int, ...]
+    """Spatial dimensions of the kernel."""
     output_batch: int
+    """Batch dimension of the output."""
     output_feature: int
+    """Feature dimension of the output."""
     output_spatial: tuple[int, ...]
+    """Spatial dimensions of the output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +172,13 @@ class HloInstruction:
     """One instruction of a computation."""
 
     id: int
+    """Id, unique in its computation."""
     name: str
+    """Name of the instruction."""
     opcode: str
+    """Opcode, as in HLO text."""
     shape: Shape
+    """Shape of the result."""
     operands: tuple[int, ...] = ()
     """Ids of instructions of the same computation."""
     called: tuple[int, ...] = ()
@@ -162,22 +188,35 @@ class HloInstruction:
     op_name: str = ""
     """Name of the framework's op, with its scopes."""
     source_file: str = ""
+    """File of the user's code, empty if unknown."""
     source_line: int = 0
+    """Line of the user's code, 0 if unknown."""
     parameter_number: int = 0
     """Number of a parameter."""
     tuple_index: int = 0
     """Index of a get-tuple-element."""
     dimensions: tuple[int, ...] = ()
+    """Dimensions of a transpose, reduction, broadcast and the like."""
     fft_length: tuple[int, ...] = ()
+    """Lengths of a Fourier transform."""
     window: tuple[WindowDimension, ...] = ()
+    """Window of a convolution or a windowed reduction."""
     dot: DotDimensions | None = None
+    """Dimensions of a dot."""
     convolution: ConvolutionDimensions | None = None
+    """Dimensions of a convolution."""
     feature_groups: int = 1
+    """Feature groups of a convolution."""
     batch_groups: int = 1
+    """Batch groups of a convolution."""
     fusion_kind: str = ""
+    """Kind of a fusion."""
     custom_call_target: str = ""
+    """Target of a custom call."""
     backend_config: str = ""
+    """The backend's configuration, as text."""
     direction: str = ""
+    """Direction of a comparison."""
     constant: bool | float | None = None
     """Value of a scalar constant of an ordinary type; None for other constants."""
     slices: tuple[tuple[int, int, int], ...] = ()
@@ -211,8 +250,11 @@ class HloComputation:
     """A function of a module."""
 
     id: int
+    """Id, unique in its module."""
     name: str
+    """Name of the computation."""
     root_id: int
+    """Id of the instruction whose value it returns."""
     instructions: dict[int, HloInstruction]
     """Instructions by id, operands before their users."""
 
@@ -238,7 +280,9 @@ class HloModule:
     """A program of XLA."""
 
     name: str
+    """Name of the module."""
     entry_id: int
+    """Id of the computation that runs."""
     computations: dict[int, HloComputation]
     """Computations by id, callees before their callers."""
     scheduled: bool

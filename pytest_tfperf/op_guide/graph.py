@@ -37,6 +37,7 @@ class Links:
     """A graph with the consumers of each op."""
 
     graph: OpGraph
+    """The graph of the step."""
     consumers: tuple[tuple[tuple[int, int], ...], ...]
     """
     For each op its consumers: (index of the consumer, number of the operand).

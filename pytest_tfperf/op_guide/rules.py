@@ -30,6 +30,7 @@ class Rule:
     """A rule of the op guide."""
 
     code: str
+    """Code of the rule, such as TRANSPOSE."""
     level: str
     """`on` findings are counted, `info` findings are shown, `off` ones only on request."""
     find: Callable[[Links], Found]
@@ -52,10 +53,13 @@ class Finding:
     """An op that breaks a rule."""
 
     code: str
+    """Code of the broken rule."""
     level: str
+    """On or info."""
     op: str
     """Name of the op."""
     op_type: str
+    """Type of the op."""
     line: str | None
     """The user's source line, if known."""
     what: str

@@ -13,6 +13,7 @@ class Buffer:
     """One array."""
 
     name: str
+    """Name of the array."""
     what: str
     """The opcode and the op that made it."""
     shape: str
@@ -20,6 +21,7 @@ class Buffer:
     padded_shape: str
     """Its shape rounded up to its tiles."""
     logical_bytes: int
+    """Bytes of its data."""
     padded_bytes: int
     """Bytes in the likely layout."""
     upper_bytes: int
@@ -42,11 +44,13 @@ class Padding:
     """The arrays of a step."""
 
     buffers: tuple[Buffer, ...]
+    """The arrays that count."""
     source: str
     """`measured`, `estimated` or `predicted`."""
     generation: str
     """Name of the TPU's generation."""
     notes: tuple[str, ...] = field(default=())
+    """Notes on the number."""
 
     @property
     def logical_bytes(self) -> int:

@@ -20,6 +20,7 @@ class Gemm:
     dtype: str
     """Type of the first operand, as in HLO text."""
     matmul: Matmul
+    """Sizes of the product."""
     line: str | None = None
     """The user's source line."""
 

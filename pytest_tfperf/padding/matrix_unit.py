@@ -28,9 +28,13 @@ class Product:
     """
 
     name: str
+    """Name of the instruction."""
     m: tuple[int, int]
+    """Rows of the result, as (size, repeats)."""
     n: tuple[int, int]
+    """Columns of the result, as (size, repeats)."""
     k: tuple[int, int]
+    """Contracted size, as (size, repeats)."""
     count: float = 1
     """Number of multiplications."""
 
@@ -60,6 +64,7 @@ class MatrixWork:
     """The products of a step."""
 
     products: tuple[Product, ...]
+    """The products of the step."""
     skipped: tuple[str, ...] = ()
     """Names of grouped convolutions, which the model does not cover."""
 

@@ -22,6 +22,7 @@ class Generation:
     """A generation of TPUs."""
 
     name: str
+    """Name, such as v5e."""
     least_rows: int
     """Fewest rows of a tile of 32-bit elements."""
     rows_of_16_bits: int

@@ -62,6 +62,7 @@ class HistoryComparison:
     """One new run compared with the recorded runs."""
 
     verdict: Verdict
+    """Verdict on the step time."""
     typical_s: float
     """Typical time of the recorded runs."""
     ratio: float
@@ -71,6 +72,7 @@ class HistoryComparison:
     tolerance: float
     """Effective tolerance: the requested one, raised to the 20 µs floor where that is more."""
     requested_tolerance: float
+    """Slow-down that the user tolerates, as a share."""
     recent: Interval | None = None
     """Interval of the ratio to the latest runs; None under five runs."""
     anchor: Interval | None = None

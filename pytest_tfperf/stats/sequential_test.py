@@ -129,6 +129,7 @@ class Decision:
     """The verdict, with the estimate of the first process pair."""
 
     verdict: Verdict
+    """Verdict on the ratio."""
     ratio: float
     """Time in the working tree ÷ time on the ref."""
     low: float | None
@@ -142,7 +143,9 @@ class Decision:
     tolerance: float
     """Effective tolerance."""
     requested_tolerance: float
+    """Slow-down that the user tolerates, as a share."""
     resolvable_tolerance: float
+    """Smallest tolerance that the machine can decide, as a share."""
     minimum_detectable_change: float | None
     """The slow-down found in 90 % of cases at this noise; None where there is no interval."""
     pairs: tuple[InterimResult, ...]

@@ -38,8 +38,11 @@ class Interval:
     """A ratio and its bounds."""
 
     ratio: float
+    """Estimate of the ratio."""
     low: float
+    """Lower end of the interval."""
     high: float
+    """Upper end of the interval."""
     confidence: float
     """Confidence that `n` samples really give, at least the requested one."""
     n: int

@@ -47,6 +47,7 @@ class DeviceSpec:
     """Peak rates of one GPU or one TPU core."""
 
     name: str
+    """Name of the device."""
     flops: dict[str, float]
     """
     FLOP/s by operands: "16 bit" and "32 bit" on matrix units, "float32" on others.
@@ -56,6 +57,7 @@ class DeviceSpec:
     bandwidth: float | None = None
     """Memory bandwidth in bytes/s."""
     memory_bytes: int | None = None
+    """Bytes of its memory, or None."""
 
     @property
     def peak_flops(self) -> float | None:

@@ -21,6 +21,7 @@ class Events:
     """Some events of one plane."""
 
     plane: Plane
+    """Plane of the events."""
     rows: Ints
     """Rows of the plane's columns, shape (n,)."""
 

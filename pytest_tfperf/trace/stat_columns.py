@@ -25,9 +25,13 @@ class Stats:
     """
 
     plane: Plane
+    """Plane of the events."""
     n_events: int
+    """Number of events."""
     owner: Ints
+    """Index of each stat's event."""
     key: Ints
+    """Key of each stat's name."""
     kind: Ints
     """Field number of XStat's value: 2 double, 3 uint64, 4 int64, 5 string, 6 bytes, 7 ref."""
     value: npt.NDArray[np.uint64]

@@ -33,7 +33,9 @@ class Line:
     """One line (thread, stream) of a plane."""
 
     id: int
+    """Id of the line."""
     name: str
+    """Name of the line."""
     first: int
     """First row of its events in the plane's columns."""
     last: int
@@ -49,7 +51,9 @@ class Plane:
     """
 
     name: str
+    """Name of the plane."""
     lines: tuple[Line, ...]
+    """Lines of the plane."""
     names: tuple[str, ...]
     """Distinct names of the events."""
     name_index: Ints
@@ -59,6 +63,7 @@ class Plane:
     start_ps: Ints
     """Picoseconds since the trace's origin."""
     duration_ps: Ints
+    """Durations in picoseconds."""
     stats_begin: Ints
     """Offset of the event's stats in `message`."""
     stats_end: Ints
@@ -78,11 +83,17 @@ class Trace:
     """A decoded XSpace: the planes of one host."""
 
     path: str
+    """Path of the file, for messages."""
     origin_ns: int
+    """Nanoseconds since 1970 of the trace's origin."""
     planes: tuple[Plane, ...]
+    """Planes of the host."""
     hostnames: tuple[str, ...]
+    """Names of the hosts."""
     errors: tuple[str, ...]
+    """Errors that the profiler reports."""
     warnings: tuple[str, ...]
+    """Warnings that the profiler reports."""
 
     def plane(self, name: str) -> Plane | None:
         """Return the first plane of a name, or None."""
