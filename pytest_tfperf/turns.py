@@ -35,7 +35,7 @@ class Ready:
 
 
 class TurnClient(Protocol):
-    """The child's side of turns; each method waits for an answer, None after the last turn."""
+    """The client of a coordinator in a child process; each method waits for an answer, None after the last turn."""
 
     def ready(self, ready: Ready) -> Turn | None:
         """Announce that the profile can be timed."""

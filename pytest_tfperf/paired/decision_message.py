@@ -11,7 +11,7 @@ from pytest_tfperf.stats.signed_rank import format_ratio
 from pytest_tfperf.text import plural
 
 _SLOWER_HELP = (
-    "look at which other metrics of the two sides differ; "
+    "look at which other metrics of the two versions differ; "
     "a larger max_regression, if the slow-down is meant"
 )
 _SUSPECTED_HELP = "run it again, so that a second pair of processes can say the same"

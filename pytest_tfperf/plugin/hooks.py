@@ -122,12 +122,15 @@ def _refuse_contradictions(config: pytest.Config) -> None:
 
 
 def _coordinate(config: pytest.Config) -> None:
-    """Make this process the coordinator of a paired run; `run_only` blocks that in its children."""
+    """Make this process the coordinator of a paired run; its child processes block that."""
     if n_workers(config):
         raise pytest.UsageError(
             "--tfperf-against takes turns on one machine: run it without -n (pytest -n 0)"
         )
     from pytest_tfperf.child.plugin_names import COORDINATOR
+
+    if config.pluginmanager.is_blocked(COORDINATOR):
+        return
     from pytest_tfperf.plugin.paired_run import PairedOptions, PairedRun
 
     options = _options(config)

@@ -1,4 +1,4 @@
-"""Whether this system lets turns be taken."""
+"""Stopping and pinning of processes, as turns need them."""
 
 import os
 import signal
@@ -20,7 +20,7 @@ def test_a_system_without_the_signal_cannot_stop(monkeypatch):
 
 
 @pytest.mark.parametrize("swallowed", [signal.SIGSTOP, signal.SIGCONT])
-def test_a_sandbox_that_swallows_a_signal_is_told(monkeypatch, swallowed):
+def test_a_sandbox_that_swallows_a_signal_cannot_stop(monkeypatch, swallowed):
     kill = os.kill
     monkeypatch.setattr(
         os, "kill", lambda pid, number: None if number == swallowed else kill(pid, number)
@@ -29,7 +29,7 @@ def test_a_sandbox_that_swallows_a_signal_is_told(monkeypatch, swallowed):
     assert not can_stop()
 
 
-def test_a_sandbox_that_refuses_is_told_and_nothing_is_left(monkeypatch):
+def test_a_sandbox_that_refuses_signals_cannot_stop_and_leaves_nothing(monkeypatch):
     started, popen = [], subprocess.Popen
     monkeypatch.setattr(
         subprocess,
@@ -46,20 +46,20 @@ def test_a_sandbox_that_refuses_is_told_and_nothing_is_left(monkeypatch):
 
 
 @pytest.mark.parametrize("cores", [[], [0]])
-def test_one_core_is_nothing_to_pin_to(cores):
+def test_one_core_cannot_be_pinned_to(cores):
     assert not can_pin(cores)
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system has no affinity")
 @pytest.mark.parametrize(("after", "said"), [({3}, True), ({3, 5}, False)])
-def test_affinity_that_is_not_kept_is_told(monkeypatch, after, said):
+def test_affinity_that_is_not_kept_cannot_pin(monkeypatch, after, said):
     held = [{3, 5}, after]
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: held[0])
     monkeypatch.setattr(os, "sched_setaffinity", lambda _, cores: held.reverse())
     assert can_pin([3, 5]) is said
 
 
-def test_affinity_that_is_refused_is_told(monkeypatch):
+def test_affinity_that_is_refused_cannot_pin(monkeypatch):
     def refuse(_, cores):
         raise PermissionError
 

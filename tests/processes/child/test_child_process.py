@@ -39,12 +39,12 @@ def pid_of(child):
     return child._process.pid
 
 
-def test_it_cannot_be_started(cleanup, tmp_path):
+def test_a_process_in_a_missing_folder_cannot_be_started(cleanup, tmp_path):
     with pytest.raises(PairedError, match=r"the one on main cannot be started in .*nowhere: "):
         ChildProcess(scripted("", folder=tmp_path / "nowhere"), cleanup)
 
 
-def test_it_collects(start, tmp_path):
+def test_collected_tests_are_known(start, tmp_path):
     child = start(
         "task = receive(); send(collected=[os.getcwd(), os.environ['A'], *task['files']], profiled=[], errors={})",
         environment={"A": "b"},
@@ -69,7 +69,7 @@ def test_errors_of_a_file_are_its_own_and_those_of_its_folders(start, errors, fi
     assert child.errors_of(file) == text
 
 
-def test_it_stands_still_but_when_it_is_asked(start):
+def test_a_process_stands_still_unless_it_is_asked(start):
     child = start(f"{COLLECTED} receive(); send(turn=1); time.sleep(600)")
     collect(child)
     assert state(pid_of(child)) == "T"
@@ -78,7 +78,7 @@ def test_it_stands_still_but_when_it_is_asked(start):
     until(lambda: state(pid_of(child)) == "T")
 
 
-def test_what_it_has_started_stands_still_with_it(start):
+def test_its_child_processes_stand_still_with_it(start):
     child = start(
         "child = subprocess.Popen(['sleep', '600']); receive(); send(collected=[], profiled=[], errors={'': str(child.pid)}); receive()"
     )
@@ -123,7 +123,7 @@ def test_an_event_that_is_put_back_is_the_next(start):
         ("raise ValueError('no such model')", "ended with exit status 1"),
     ],
 )
-def test_its_end_is_told_with_its_output(start, code, how):
+def test_the_end_of_a_process_is_reported_with_its_output(start, code, how):
     child = start(f"{COLLECTED}\nprint('said before', flush=True)\nreceive()\n{code}")
     collect(child)
     child.run("test", None)
@@ -135,7 +135,7 @@ def test_its_end_is_told_with_its_output(start, code, how):
     assert child.has_ended
 
 
-def test_it_stops_before_it_has_collected(start):
+def test_a_run_that_stops_before_it_has_collected_is_an_error(start):
     child = start(
         "print('some words', flush=True); receive(); send(stopped='no GPU here'); time.sleep(600)"
     )
@@ -147,14 +147,14 @@ def test_it_stops_before_it_has_collected(start):
     assert child.has_ended
 
 
-def test_its_end_before_it_hears(start):
+def test_a_process_that_ends_before_its_task_is_an_error(start):
     child = start("sys.exit(4)")
     child._process.wait()
     with pytest.raises(PairedError, match="ended with exit status 4"):
         collect(child)
 
 
-def test_it_is_killed_while_it_stands_still(start):
+def test_a_process_may_be_killed_while_it_stands_still(start):
     child = start(f"{COLLECTED} receive()")
     collect(child)
     os.kill(pid_of(child), signal.SIGKILL)
@@ -164,7 +164,7 @@ def test_it_is_killed_while_it_stands_still(start):
     assert child.has_ended
 
 
-def test_its_end_is_known_though_what_it_forked_keeps_its_connection(start, monkeypatch):
+def test_the_end_of_a_process_is_noticed_while_a_fork_keeps_its_connection(start, monkeypatch):
     monkeypatch.setattr(process_module, "_GLANCE_S", 0.05)
     child = start(
         f"{COLLECTED} receive(); child = os.fork() or time.sleep(600); os.write(1, str(child).encode() + b'\\n'); os._exit(9)"
@@ -177,7 +177,7 @@ def test_its_end_is_known_though_what_it_forked_keeps_its_connection(start, monk
     until(lambda: not state(grandchild))
 
 
-def test_it_closes_its_connection_and_lives_on(start, monkeypatch):
+def test_a_process_that_closes_its_connection_is_killed(start, monkeypatch):
     monkeypatch.setattr(process_module, "GRACE_S", 0.05)
     child = start(f"{COLLECTED} lines.close(); channel.close(); time.sleep(600)")
     collect(child)
@@ -186,7 +186,7 @@ def test_it_closes_its_connection_and_lives_on(start, monkeypatch):
     assert not state(pid_of(child))
 
 
-def test_it_hangs(start):
+def test_a_process_that_hangs_is_killed(start):
     child = start(f"print('deep in thought', flush=True); {COLLECTED} time.sleep(600)")
     collect(child)
     with pytest.raises(PairedError, match=r"(?s)did not answer within 0 s.*deep in thought"):
@@ -195,13 +195,13 @@ def test_it_hangs(start):
     assert child.has_ended
 
 
-def test_one_that_never_says_a_word_hangs_too(start, monkeypatch):
+def test_a_silent_process_is_killed_by_default_too(start, monkeypatch):
     monkeypatch.setattr(process_module, "READY_S", 0.1)
     with pytest.raises(PairedError, match="did not answer"):
         collect(start("time.sleep(600)"))
 
 
-def test_a_long_message_is_no_deadlock(start, monkeypatch):
+def test_a_long_message_arrives(start, monkeypatch):
     long = "x" * 3_000_000
     child = start(f"{COLLECTED} send(length=len(receive()['text'])); receive()")
     collect(child)
@@ -209,13 +209,13 @@ def test_a_long_message_is_no_deadlock(start, monkeypatch):
     assert child.next_event() == {"length": len(long)}
 
 
-def test_who_does_not_listen_to_a_long_message_is_ended(start, monkeypatch):
+def test_a_process_that_does_not_read_is_killed(start, monkeypatch):
     monkeypatch.setattr(process_module, "READY_S", 0.1)
     with pytest.raises(PairedError, match="did not answer within 0 s"):
         collect(start("time.sleep(600)"), files=["x" * 3_000_000])
 
 
-def test_it_ends_in_order_when_it_is_closed(start, tmp_path):
+def test_a_closed_process_ends_in_order(start, tmp_path):
     child = start(f"{COLLECTED} assert receive() is None; open('orderly', 'w')")
     collect(child)
     child.close()
@@ -225,7 +225,7 @@ def test_it_ends_in_order_when_it_is_closed(start, tmp_path):
     assert child._process.returncode == 0
 
 
-def test_it_ends_in_order_when_it_is_interrupted(start, tmp_path):
+def test_an_interrupted_process_ends_in_order(start, tmp_path):
     child = start(
         f"try: {COLLECTED} time.sleep(600)\nexcept KeyboardInterrupt: open('orderly', 'w')"
     )
@@ -237,7 +237,7 @@ def test_it_ends_in_order_when_it_is_interrupted(start, tmp_path):
     assert child._process.returncode == 0
 
 
-def test_one_that_does_not_end_is_killed(start, monkeypatch):
+def test_a_closed_process_that_does_not_end_is_killed(start, monkeypatch):
     monkeypatch.setattr(process_module, "GRACE_S", 0.05)
     child = start(f"{COLLECTED} time.sleep(600)")
     collect(child)
@@ -245,7 +245,7 @@ def test_one_that_does_not_end_is_killed(start, monkeypatch):
     assert child._process.returncode == -signal.SIGKILL
 
 
-def test_the_cleanup_ends_it_with_all_that_it_has_started(start, cleanup):
+def test_the_cleanup_ends_a_process_with_its_child_processes(start, cleanup):
     child = start(
         "child = subprocess.Popen(['sleep', '600']); receive(); send(collected=[], profiled=[], errors={'': str(child.pid)}); receive()"
     )
@@ -255,7 +255,7 @@ def test_the_cleanup_ends_it_with_all_that_it_has_started(start, cleanup):
     until(lambda: not state(grandchild) and not state(pid_of(child)))
 
 
-def test_its_output_is_shown_or_kept(start, capfd):
+def test_output_is_shown_or_kept(start, capfd):
     shown = start(f"os.write(1, b'shown'); {COLLECTED}", shows_output=True)
     collect(shown)
     kept = start(f"os.write(2, b'kept'); {COLLECTED}")
@@ -264,7 +264,7 @@ def test_its_output_is_shown_or_kept(start, capfd):
     assert capfd.readouterr().out == "shown"
 
 
-def test_it_runs_on_its_cores_alone(start):
+def test_a_process_runs_on_its_cores_alone(start):
     core = max(os.sched_getaffinity(0))
     before = os.sched_getaffinity(0)
     child = start(
@@ -276,7 +276,7 @@ def test_it_runs_on_its_cores_alone(start):
     assert os.sched_getaffinity(0) == before
 
 
-def test_pinned_within_a_context_alone():
+def test_pinning_ends_with_its_context():
     before = os.sched_getaffinity(0)
     with pytest.raises(KeyError), pinned([min(before)]):
         assert os.sched_getaffinity(0) == {min(before)}

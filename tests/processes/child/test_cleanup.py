@@ -1,4 +1,4 @@
-"""The cleanup: what is held is gone afterwards, however it ends."""
+"""The cleanup process: folder and processes are gone afterwards, however it ends."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ def idle():
         process.wait()
 
 
-def test_all_is_gone_when_it_is_closed(cleanup, idle):
+def test_close_removes_the_folder_and_kills_watched_groups(cleanup, idle):
     one, other = idle
     (cleanup.folder / "deep" / "er").mkdir(parents=True)
     (cleanup.folder / "deep" / "file").write_text("")
@@ -39,7 +39,7 @@ def test_all_is_gone_when_it_is_closed(cleanup, idle):
     assert not cleanup.folder.exists()
 
 
-def test_what_was_forked_from_its_owner_does_not_keep_it_waiting(cleanup):
+def test_a_fork_of_the_owner_does_not_delay_the_cleanup(cleanup):
     pipe = cleanup._process.stdin.fileno()
     forked = subprocess.Popen(
         IDLE, pass_fds=[pipe]
@@ -52,7 +52,7 @@ def test_what_was_forked_from_its_owner_does_not_keep_it_waiting(cleanup):
         forked.wait()
 
 
-def test_a_group_that_has_ended_by_itself(cleanup):
+def test_a_group_may_have_ended_by_itself(cleanup):
     process = subprocess.Popen([sys.executable, "-S", "-c", ""], start_new_session=True)
     cleanup.watch(process.pid)
     process.wait()
@@ -60,7 +60,7 @@ def test_a_group_that_has_ended_by_itself(cleanup):
     assert not cleanup.folder.exists()
 
 
-def test_who_kills_the_cleanup_does_not_keep_its_work_from_being_done(cleanup, idle):
+def test_close_does_the_work_of_a_killed_cleanup_process(cleanup, idle):
     one, other = idle
     cleanup.watch(one.pid)
     cleanup._process.kill()
@@ -84,7 +84,7 @@ time.sleep(600)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_all_is_gone_when_its_owner_is_killed(number):
+def test_a_killed_owner_leaves_nothing(number):
     with subprocess.Popen(
         [sys.executable, "-c", OWNER], stdout=subprocess.PIPE, text=True
     ) as owner:
@@ -95,7 +95,7 @@ def test_all_is_gone_when_its_owner_is_killed(number):
     until(lambda: not Path(folder).exists() and not any(state(pid) for pid in pids))
 
 
-def test_without_a_process_that_waits_there_is_no_folder(monkeypatch, tmp_path):
+def test_no_folder_is_left_if_the_cleanup_process_cannot_start(monkeypatch, tmp_path):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr("sys.executable", str(tmp_path / "nowhere"))
     with pytest.raises(PairedError, match=r"the cleanup process cannot be started: .*No such file"):
@@ -103,7 +103,7 @@ def test_without_a_process_that_waits_there_is_no_folder(monkeypatch, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_a_folder_there_is_no_cleanup(monkeypatch, tmp_path):
+def test_a_missing_temporary_folder_is_an_error(monkeypatch, tmp_path):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
     with pytest.raises(PairedError, match=r"no temporary folder can be created: .*No such file"):
         Cleanup()
