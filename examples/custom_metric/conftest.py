@@ -1,6 +1,6 @@
 """Two metrics of this project, by which it compares its model with others."""
 
-from pytest_tfperf.errors import UnknownMetric
+from pytest_tfperf import UnknownMetric
 
 
 def pytest_tfperf_metrics(registry):

@@ -4,7 +4,7 @@ import language
 import pytest
 import tensorflow as tf
 
-from pytest_tfperf.errors import UnknownMetric
+from pytest_tfperf import UnknownMetric
 
 
 @pytest.fixture(scope="module")

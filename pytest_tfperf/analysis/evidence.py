@@ -24,7 +24,7 @@ from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.recording import GrapplerPasses, Modules, OpGraph, Recording, StepGraph
 from pytest_tfperf.trace.device_spec import DeviceSpec, device_spec
-from pytest_tfperf.trace.devices import accelerators
+from pytest_tfperf.trace.devices import accelerators, device_name
 from pytest_tfperf.trace.intervals import Spans, intersect, merge
 from pytest_tfperf.trace.xspace import Trace
 from pytest_tfperf.values import Advice, Table, Unknown, Value
@@ -187,7 +187,7 @@ class Evidence:
         return [
             device_spec(plane)
             for plane in accelerators(self._trace)
-            if plane.name.removeprefix("/device:") in self.device_times.names
+            if device_name(plane) in self.device_times.names
         ]
 
     @property

@@ -47,6 +47,11 @@ def tpus(trace: Trace) -> list[Plane]:
     return [plane for plane in trace.planes if plane.start_ps.size and TPU.match(plane.name)]
 
 
+def device_name(plane: Plane) -> str:
+    """Return the name of a device from that of its plane, as in `GPU:0`."""
+    return plane.name.removeprefix("/device:")
+
+
 def stream_events(plane: Plane) -> Events:
     """Return the events of a GPU's streams: kernels and copies."""
     streams = [

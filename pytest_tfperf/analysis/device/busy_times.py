@@ -11,7 +11,7 @@ from pytest_tfperf.analysis.device.op_events import on_device_clock
 from pytest_tfperf.analysis.device.planes import kinds_by_name, kinds_of_spans
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.analysis.steps.on_devices import own_steps
-from pytest_tfperf.trace.devices import TPU, accelerators, tpu_ops
+from pytest_tfperf.trace.devices import TPU, accelerators, device_name, tpu_ops
 from pytest_tfperf.trace.intervals import Spans, covered, merge
 from pytest_tfperf.trace.nesting import self_times
 from pytest_tfperf.trace.xspace import Plane, Trace
@@ -39,7 +39,7 @@ class DeviceTimes:
 def device_times(trace: Trace, steps: Steps) -> DeviceTimes:
     """Measure each active device in the steps as it ran them."""
     rows = [
-        (plane.name.removeprefix("/device:"), *_times(plane, own_steps(plane, steps)))
+        (device_name(plane), *_times(plane, own_steps(plane, steps)))
         for plane in accelerators(trace)
     ]
     rows = [row for row in rows if row[1].any()]
