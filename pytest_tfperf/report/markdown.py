@@ -21,6 +21,7 @@ from pytest_tfperf.results import (
     Verdict,
 )
 from pytest_tfperf.stats.signed_rank import format_ratio
+from pytest_tfperf.summary import shown_value
 from pytest_tfperf.text import elide, plural
 
 MOST = 65_536
@@ -223,10 +224,7 @@ def _measured(run: Run) -> _Section:
 
 def _cell(profile: Profile, name: str) -> str:
     value = profile.metrics.get(name)
-    if value is None or value.number is None:
-        return "?"
-    low, high = (format_quantity(number, value.unit) for number in (value.low(), value.high()))
-    return low if low == high else f"{low}…{high}"
+    return "?" if value is None else shown_value(value, value.unit)
 
 
 def _sign(verdicts: Iterable[Verdict]) -> str:

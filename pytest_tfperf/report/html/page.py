@@ -20,7 +20,7 @@ from pytest_tfperf.report.html.tables import cut, quantity
 from pytest_tfperf.report.html.views import verdict_rank, views_of
 from pytest_tfperf.report.terminal import count_line
 from pytest_tfperf.results import BROKEN, DECIDED, Run, Verdict
-from pytest_tfperf.text import elide
+from pytest_tfperf.text import elide, plural
 from pytest_tfperf.values import Json
 
 _HERE = Path(__file__).parent
@@ -102,6 +102,7 @@ def _template() -> Any:
     )
     environment.globals |= {
         "cut": cut,
+        "plural": plural,
         "quantity": quantity,
         "symbol": _SYMBOLS.__getitem__,
         "tone": _tone,
