@@ -19,6 +19,13 @@ PluginType = TypeVar("PluginType")
 
 
 def registered(config: pytest.Config, name: str, kind: type[PluginType]) -> PluginType | None:
-    """Return the plugin object of this name, or None if there is none of this class."""
+    """
+    Return a plugin object, or None if there is none of this class.
+
+    Args:
+        config: The run's configuration.
+        name: Name of the plugin object.
+        kind: Its class.
+    """
     plugin = config.pluginmanager.get_plugin(name)
     return plugin if isinstance(plugin, kind) else None

@@ -50,7 +50,7 @@ class RunStopped(PairedError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """How a child process is started."""
+    """The command of a child process, and what it starts with."""
 
     label: str
     """Name of the process in messages."""

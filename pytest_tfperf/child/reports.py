@@ -53,7 +53,14 @@ def log_reports(
 def failed_report(
     item: pytest.Item, message: str, reports: Iterable[pytest.TestReport]
 ) -> pytest.TestReport:
-    """Return the report of a test that failed after some reports, because its process ended."""
+    """
+    Return the report of a test whose process ended too soon.
+
+    Args:
+        item: The test.
+        message: Why it fails.
+        reports: The reports that it has sent before.
+    """
     phase = next_phase(reports)
     return pytest.TestReport.from_item_and_call(
         item, _call_info(lambda: pytest.fail(message, pytrace=False), phase)

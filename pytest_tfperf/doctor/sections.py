@@ -84,7 +84,7 @@ def profiler_section(checks: Sequence[SelfCheck]) -> Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineConditions:
-    """What else the machine does, and whether it can stop and pin processes."""
+    """Interference on the machine, and its ability to stop and pin processes."""
 
     load: tuple[float, int] | None = None
     """Load average of the last minute before, and the cores; None where the system has none."""

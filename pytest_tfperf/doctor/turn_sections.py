@@ -47,7 +47,7 @@ class SameCodeTurns:
 
     @property
     def label(self) -> str:
-        """How the two processes ran."""
+        """Name of the kind of turns."""
         return "pinned" if self.pinned else "any core"
 
 

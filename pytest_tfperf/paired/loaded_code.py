@@ -87,6 +87,11 @@ def import_hooks(files: Mapping[str, str], loaders: Mapping[str, str], tree: Tre
 
     A finder that leaves loading to Python does not count, as in an editable install: its file is
     the code.
+
+    Args:
+        files: Files of the loaded modules, by name.
+        loaders: Classes that loaded them, by name.
+        tree: The working tree, and the files of the ref.
     """
     found: dict[str, list[str]] = defaultdict(list)
     for name, loader in loaders.items():
