@@ -1,12 +1,13 @@
 """
-Records the turns of fresh process pairs, for benchmarks/paired.py to replay the decision over.
+Record the turns of fresh process pairs, for benchmarks/paired.py to replay the decision over.
 
     python benchmarks/record_turns.py DATA.jsonl [--seconds S] STEP SAME SLOWED [STEP SAME SLOWED ...]
 
-For each step (matmul_0_3ms, convolution_5ms, convolution_50ms, pipeline_20ms) so many pairs of processes of the same code, and so
-many of which one side is slowed down by 5 % (the pipeline: 10 %), in mixed order. A pair is two new processes, as --tfperf-against
-starts them: both at once, pinned to the same cores, in turns, one stopped while the other plays. Adds to the file; quick to stop and go
-on with.
+For each step (matmul_0_3ms, convolution_5ms, convolution_50ms, pipeline_20ms) it runs SAME pairs of
+processes of the same code, and SLOWED pairs in which one process is slowed down by 5 % (the
+pipeline: 10 %), in mixed order. A pair is two new processes, as --tfperf-against starts them: both
+at once and pinned to the same cores, of which one stands still while the other runs its turn. The
+script adds to the file, so it may be stopped and continued.
 """
 
 import argparse

@@ -35,7 +35,11 @@ class Ready:
 
 
 class TurnClient(Protocol):
-    """The client of a coordinator in a child process; each method waits for an answer, None after the last turn."""
+    """
+    The client of a coordinator, in a child process.
+
+    Each method waits for the coordinator's answer, which is None after the last turn.
+    """
 
     def ready(self, ready: Ready) -> Turn | None:
         """Announce that the profile can be timed."""
