@@ -1,4 +1,4 @@
-"""The object behind the fixture `tf_profile`: each form of profiling a step, from the user's call to a `Profile`."""
+"""The object behind the fixture `tf_profile`: every form of profiling a step."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.checks.limits import Limit
 from pytest_tfperf.compiler.grappler_options import grappler_options
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.plugin.bracketed_trace import DISABLED, BracketedTrace
+from pytest_tfperf.plugin.bare_trace import DISABLED, BracketedTrace, profiled_body
+from pytest_tfperf.plugin.compare import VariantsWithData, compare_in_processes
 from pytest_tfperf.plugin.export import OPTIMIZED, export_profile
-from pytest_tfperf.plugin.marker_only import profiled_body
-from pytest_tfperf.plugin.profiles import Profiles, Settings
+from pytest_tfperf.plugin.profiles import Profiles
+from pytest_tfperf.plugin.profiles import Settings
 from pytest_tfperf.results import Profile
-from pytest_tfperf.variants.comparison import Comparison, ComparisonCall
+from pytest_tfperf.variants.comparison import Comparison
 from pytest_tfperf.variants.in_process import compare_steps
-from pytest_tfperf.variants.outputs import Leaves, Tolerance
-from pytest_tfperf.variants.steps import FirstOutput, data_of, profile_names, variants_of
+from pytest_tfperf.variants.outputs import Tolerance
+from pytest_tfperf.variants.steps import data_of, profile_names, variants_of
 
 __tracebackhide__ = True
 
@@ -36,9 +37,10 @@ class TfProfile:
     """
     Profiles steps of TensorFlow code.
 
-    Call it with a step and data, loop over `steps(data)`, run a Keras loop by `fit`, `evaluate` or `predict`, or bracket
-    steps yourself under `trace()`. What was measured is in `profile` (the last) and `profiles` (by name). `compare({...})` lets
-    variants of a step take turns; `grappler(...)` sets Grappler's options for the length of a context.
+    Call it with a step and data, loop over `steps(data)`, run a Keras loop by `fit`, `evaluate` or
+    `predict`, or bracket steps under `trace()`. `profile` is the last profile, `profiles` has all
+    by name. `compare({...})` runs variants of a step alternately; `grappler(...)` sets Grappler's
+    options in a context.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -57,7 +59,8 @@ class TfProfile:
         """
         if not self._profiles.results:
             raise CaptureError(
-                "nothing has been profiled yet; a loop over tf_profile.steps(data) must have ended by itself"
+                "nothing has been profiled yet; "
+                "a loop over tf_profile.steps(data) must have ended by itself"
             )
         return list(self._profiles.results.values())[-1][0]
 
@@ -133,7 +136,7 @@ class TfProfile:
         steps: int | None = None,
         trace_steps: int | None = None,
     ) -> Iterator[Any]:
-        """The elements of `data` for a loop of your own, each turn of it a step; it ends by itself, then see `profile`."""
+        """Yield the elements of `data` to a loop of your own; each iteration is a step."""
         wanted = self._profiles.wanted(
             limits, warmup=warmup, steps=steps, trace_steps=trace_steps, latency=latency
         )
@@ -187,33 +190,44 @@ class TfProfile:
         trace_steps: int | None = None,
     ) -> Comparison:
         """
-        Profile variants of a step, then let them take turns, and give how many times as fast each is as the others.
+        Profile variants of a step, and measure how many times as fast each is as the others.
 
         Args:
-            steps: The variants by name; the first is what the others are compared with.
-            data: What the variants iterate over, by their names, or one for all; None if they take nothing. With data each variant
-                runs in a process of its own, in which this test runs again up to this call and whose other variants stand still
-                meanwhile, so that no input pipeline fills its buffers while another one runs.
-            name: Of this comparison, before those of the variants in the names of their profiles; needed for a second one of the same.
+            steps: The variants by name; the others are compared with the first.
+            data: Data of the variants by name, or one for all; None if they take none. With data
+                each variant runs in a process of its own, which runs this test up to this call.
+                The processes of other variants are stopped meanwhile, so that no input pipeline
+                fills its buffers.
+            name: Name of the comparison, put before the names of its profiles; needed for a second
+                comparison of the same variants.
             unpack: How steps take the elements of data, as in `tf_profile(step, data)`.
-            check_outputs: Whether what the variants return in their first step must agree; without a word it must where there are
-                no data, since pipelines may deliver in another order.
-            rtol, atol: How closely; without a word as the narrower dtype allows.
-            limits: Marker arguments that hold for each variant's profile.
+            check_outputs: Whether the outputs of the first steps must agree. By default they must
+                without data; pipelines may deliver in another order.
+            rtol, atol: Tolerances of that; by default those of the narrower dtype.
+            limits: Marker arguments for each variant's profile.
             restore: Keras models, optimizers or variables whose state is put back afterwards.
             warmup, trace_steps: Calls in the windows of each profile.
 
         Raises:
-            AssertionError: If the variants return different things.
+            AssertionError: If the outputs of the variants differ.
             CaptureError: If one trains variables that another uses, or fails in its process.
             TypeError: If they are not steps by name.
         """
         options: dict[str, Any] = {"limits": limits, "warmup": warmup, "trace_steps": trace_steps}
         if data is not None:
-            tolerance = Tolerance(rtol, atol) if check_outputs else None
-            return self._compare_in_processes(
-                steps, data_of(steps, data), name, tolerance, restore, {**options, "unpack": unpack}
+            with_data = VariantsWithData(
+                steps=steps,
+                data=data_of(steps, data),
+                name=name,
+                tolerance=Tolerance(rtol, atol) if check_outputs else None,
+                restore=restore,
+                unpack=unpack,
             )
+            if self._disabled:
+                for variant_name, step in steps.items():
+                    run_once(step, with_data.data[variant_name], unpack)
+                _skip()
+            return compare_in_processes(self._profiles, self, with_data, options)
         variants = variants_of(steps)
         tolerance = None if check_outputs is False else Tolerance(rtol, atol)
         if self._disabled:
@@ -236,48 +250,6 @@ class TfProfile:
                 settings.exclusive,
             )
         self._profiles.add_table(names[variants[0].name], "comparison", found.table())
-        return found
-
-    def _compare_in_processes(
-        self,
-        steps: Mapping[str, Callable[..., Any]],
-        data: Mapping[str, Iterable[Any]],
-        name: str | None,
-        tolerance: Tolerance | None,
-        restore: Any,
-        options: Mapping[str, Any],
-    ) -> Comparison:
-        """The comparison of variants that own their data."""
-        settings, names = self._profiles.settings, profile_names(steps, name)
-        wanted = self._profiles.wanted(
-            **{key: value for key, value in options.items() if key != "unpack"}
-        )
-        if self._disabled:
-            for variant, step in steps.items():
-                run_once(step, data[variant], options["unpack"])
-            _skip()
-        if settings.compare_in_processes is None:
-            raise CaptureError(
-                "compare with data runs each variant in a process of its own that can be stopped (SIGSTOP): not here"
-            )
-        for taken in names.values():
-            self._profiles.check_name(taken)
-
-        def measure(variant: str) -> tuple[Profile, Leaves]:
-            step = steps[variant] if tolerance is None else FirstOutput(steps[variant])
-            with restored(restore):
-                profile = self(step, data[variant], name=names[variant], **options)
-            return profile, getattr(step, "leaves", None) or {}
-
-        plan = settings.plan
-        found = settings.compare_in_processes(
-            ComparisonCall(
-                profiles=names, max_seconds=plan.max_seconds, tolerance=tolerance, measure=measure
-            )
-        )
-        for profile in found.profiles.values():
-            self._profiles.add(profile, wanted)
-        self._profiles.add_table(names[next(iter(steps))], "comparison", found.table())
         return found
 
     def fit(self, model: Any, *args: Any, **kwargs: Any) -> Profile:

@@ -1,21 +1,71 @@
-"""Profiling the body of a test that has the marker and not the fixture."""
+"""Profiles of a bare trace: of steps that a test brackets, or of a test that has only the marker."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import TracebackType
 from typing import Any
+
+import pytest
 
 from pytest_tfperf.analysis.steps.detect import find_steps
 from pytest_tfperf.capture.keras import loops_replaced
 from pytest_tfperf.capture.keras_data import KerasCall
-from pytest_tfperf.capture.sessions import read_session
+from pytest_tfperf.capture.loop import Bracketed
+from pytest_tfperf.capture.sessions import Session, read_session
+from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.compiler.step_calls import Calls, calls_recorded
 from pytest_tfperf.errors import CaptureError, TraceError
 from pytest_tfperf.plugin.profiles import Profiles
 
 __tracebackhide__ = True
+DISABLED = "tfperf is disabled (--tfperf-disable): the step ran once and was not profiled"
+
+
+class BracketedTrace:
+    """
+    Traces what runs in its context.
+
+    It is a class since a generator's context would show frames of contextlib in tracebacks.
+    """
+
+    def __init__(self, profiles: Profiles, name: str, wanted: Wanted, disabled: bool) -> None:
+        self._profiles = profiles
+        self._name = name
+        self._wanted = wanted
+        self._disabled = disabled
+        self._contexts = ExitStack()
+        self._session: Session | None = None
+        self._calls = Calls()
+
+    def __enter__(self) -> Bracketed:
+        if not self._disabled:
+            with ExitStack() as contexts:
+                self._session = contexts.enter_context(self._profiles.session())
+                self._calls = contexts.enter_context(calls_recorded())
+                self._contexts = contexts.pop_all()
+        return Bracketed(self._calls)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._contexts.__exit__(kind, error, traceback)
+        if error is not None:
+            return
+        if self._session is None:
+            pytest.skip(DISABLED)
+        try:
+            self._profiles.finish_bare(self._session.stop(), self._name, self._calls, self._wanted)
+        except TraceError:
+            raise CaptureError(
+                "no step found in this trace: bracket each in `with t.step():`,"
+                " t being what tf_profile.trace() gives"
+            ) from None
 
 
 @contextmanager
@@ -48,7 +98,7 @@ def profiled_body(profiles: Profiles) -> Iterator[None]:
 
 
 def _one_trace(profiles: Profiles, trace: Path, calls: Calls) -> None:
-    """The profile of all of the body; its steps are those that it marks, else the calls of its one function."""
+    """Profile the whole body; its steps are those it marks, or the calls of its one function."""
     name = profiles.take_name(None)
     try:
         if find_steps(read_session(trace)).source == "function":
