@@ -1,4 +1,4 @@
-"""Profiles of a bare trace: of steps that a test brackets, or of a test that has only the marker."""
+"""Profiles of bare traces: of bracketed steps, or of a test that has only the marker."""
 
 from __future__ import annotations
 
@@ -110,12 +110,14 @@ def _one_trace(profiles: Profiles, trace: Path, calls: Calls) -> None:
         profile = profiles.finish_bare(trace, name, calls, profiles.settings.wanted)
     except TraceError as error:
         raise CaptureError(
-            "no step found in this test: it ran no Keras fit, evaluate or predict, called no tf.function and marked no step. "
-            "Use the fixture: tf_profile(step, data), or for batch in tf_profile.steps(data)"
+            "no step found in this test: it ran no Keras fit, evaluate or predict, "
+            "called no tf.function and marked no step. Use the fixture: tf_profile(step, data), "
+            "or for batch in tf_profile.steps(data)"
         ) from error
     if profile.step_source == "function" and profile.n_dropped > 1:
         raise CaptureError(
-            f"this test calls several functions ({profile.steps[0].name.rpartition(' ')[0]} most often, others {profile.n_dropped} "
-            "times): which of them is the step cannot be known. Use the fixture: tf_profile(step, data), or for batch in "
+            f"this test calls several functions ({profile.steps[0].name.rpartition(' ')[0]} "
+            f"most often, others {profile.n_dropped} times): which of them is the step cannot be "
+            "known. Use the fixture: tf_profile(step, data), or for batch in "
             "tf_profile.steps(data)"
         )

@@ -1,4 +1,4 @@
-"""What the process that shows the results does: collect them, write baselines and reports, sum up."""
+"""Collect the results of a run, write baselines and reports, and show the summary."""
 
 from __future__ import annotations
 
@@ -15,21 +15,28 @@ from pytest_tfperf.text import plural
 
 
 class Controller:
-    """The plugin of that process; `options` gives those of the run, `asked` says that there are any."""
+    """
+    Plugin of the process that shows the results.
+
+    Args:
+        config: Configuration of the run.
+        options: Reads the options of the run.
+        asked: True if an option or ini value of tfperf is set.
+    """
 
     def __init__(
         self, config: pytest.Config, options: Callable[[pytest.Config], Options], asked: bool
     ) -> None:
         self._config, self._options, self._asked = config, options, asked
-        self._records: dict[
-            tuple[str, object], dict[str, Any]
-        ] = {}  # by node id, and worker where each runs all tests
+        self._records: dict[tuple[str, object], dict[str, Any]] = {}
+        """Results by node id, and by worker if each worker runs all tests."""
         self._lines: list[tuple[str, str | None]] = []
-        self._died: set[str] = set()  # tests whose worker died
+        self._died: set[str] = set()
+        """Tests whose worker died."""
         self._left_out = False
 
     def pytest_report_header(self) -> str | None:
-        """What the options ask for, if they do, and what workers mean for it."""
+        """Return a line on what the options ask for, and on the limits of several workers."""
         said = [
             option.header
             for option in TABLE.values()
@@ -48,7 +55,7 @@ class Controller:
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keep what a test measured; of one that runs several times what the last run did, of one whose subtests fail that it does."""
+        """Keep the last result of a test; a failing subtest makes it a failure."""
         data = getattr(report, "tfperf", None)
         key = (
             report.nodeid,
@@ -72,7 +79,7 @@ class Controller:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """Write what was asked for."""
+        """Write baselines and reports, and fail the run if too little was decided."""
         asked = (
             self._config.option.tfperf_report
             or self._config.option.tfperf_min_checks
@@ -92,7 +99,7 @@ class Controller:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Show the table, what is not good, and the count."""
+        """Show the table, the checks that did not pass, and their number."""
         if not self._records and not self._lines:
             return
         from pytest_tfperf.plugin.conclude import summary
@@ -113,7 +120,12 @@ class Controller:
             terminalreporter.write_line(text, **({colour: True} if colour else {}))
 
     def _last(self) -> list[dict[str, Any]]:
-        """The record of each test; where each worker runs it, that of one in which it failed, if there is one; an error where one died."""
+        """
+        Return one result for each test.
+
+        If each worker runs all tests, it is that of a worker in which the test failed, if there is
+        one. A test whose worker died is an error.
+        """
         found: dict[str, dict[str, Any]] = {}
         for (nodeid, _), data in self._records.items():
             if nodeid not in found or found[nodeid]["outcome"] not in ("failed", "error"):

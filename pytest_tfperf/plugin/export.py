@@ -1,4 +1,4 @@
-"""Files of one profile for other viewers: its timeline, and the HLO of its step before and after XLA's work on it."""
+"""Files of one profile for other viewers: its timeline, and the HLO of its step by stage."""
 
 from __future__ import annotations
 
@@ -25,12 +25,18 @@ _DUMP_S = 120.0  # for a process that imports TensorFlow and compiles the step
 
 def export_profile(recording: Recording, inspection: StepInspection, out: Path, stage: str) -> str:
     """
-    Write the timeline of a profile's trace (.json, .json.gz, .perfetto-trace, .pftrace), or its HLO at a stage (.txt, .dot, .svg);
-    gives what it is.
+    Write the timeline of a profile's trace, or its HLO at a stage, and return which it is.
+
+    Args:
+        recording: Recording of the profile.
+        inspection: Inspection of its step.
+        out: File to write. Timelines end in .json, .json.gz, .perfetto-trace or .pftrace, HLO in
+            .txt, .dot or .svg.
+        stage: Stage of the HLO.
 
     Raises:
         CaptureError: If there is no trace, no such stage, or the step has no HLO at it.
-        ExportError: If no format has that ending, Graphviz is missing (.svg), or the file cannot be written.
+        ExportError: If no format has that ending, Graphviz is missing (.svg), or writing fails.
     """
     if stage not in _STAGES:
         raise CaptureError(f"HLO has no stage {stage!r}; {nearest(stage, _STAGES)}")
@@ -53,7 +59,8 @@ def _optimized(recording: Recording, _: StepInspection) -> list[HloModule]:
     programs = [program for program in programs_of(read_session(_trace(recording))) if program.runs]
     if not programs:
         raise CaptureError(
-            "the step ran no XLA executable; jit_compile=True makes one of a tf.function, and stage='unoptimized' shows what XLA would get"
+            "the step ran no XLA executable; jit_compile=True makes one of a tf.function, "
+            "and stage='unoptimized' shows the input of XLA"
         )
     return [program.module for program in programs]
 

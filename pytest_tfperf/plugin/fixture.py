@@ -66,7 +66,7 @@ class TfProfile:
 
     @property
     def profiles(self) -> Mapping[str, Profile]:
-        """All profiles of this test by name; the first may have none, and then is at ""."""
+        """All profiles of this test by name; "" is the name of one without."""
         return {name: profile for name, (profile, _) in self._profiles.results.items()}
 
     def __call__(
@@ -89,14 +89,15 @@ class TfProfile:
         Run a step until its windows are full, and give what was measured.
 
         Args:
-            step: One step, or `steps_per_call` of them that loop inside; called with an element of `data`, or with nothing.
+            step: One step, or a loop of `steps_per_call` steps; called with an element of `data`,
+                or without arguments.
             data: A `tf.data.Dataset` or any iterable; begins anew where it ends too soon.
             name: Of this profile; needed from the second of a test on.
-            unpack: "auto" reads the step's signature: one required positional parameter takes the element whole, as many
-                as the tuple has take it unpacked.
-            examples_per_step: For throughput; else the batch size where all inputs agree on it.
+            unpack: "auto" reads the step's signature: one required positional parameter takes the
+                whole element, several take a tuple unpacked.
+            examples_per_step: For throughput; by default the batch size that all inputs share.
             latency: Synchronise and fetch after every call, as inference does.
-            limits: Marker arguments that hold for this profile alone, before the marker's.
+            limits: Marker arguments for this profile, which override the marker's.
             restore: Keras models, optimizers or variables whose state is put back afterwards.
             warmup, steps, trace_steps: Calls in the windows.
 
@@ -164,7 +165,8 @@ class TfProfile:
                 yield from each_step(windows, data)
             except GeneratorExit:
                 windows.close(
-                    f"the loop over tf_profile.steps was left after {windows.n_steps} steps, before all windows were full"
+                    f"the loop over tf_profile.steps was left after {windows.n_steps} steps, "
+                    "before all windows were full"
                 )
                 self._profiles.finish(
                     windows, taken, wanted, None, _inputs(windows, steps_per_call), examples
@@ -196,13 +198,12 @@ class TfProfile:
             steps: The variants by name; the others are compared with the first.
             data: Data of the variants by name, or one for all; None if they take none. With data
                 each variant runs in a process of its own, which runs this test up to this call.
-                The processes of other variants are stopped meanwhile, so that no input pipeline
-                fills its buffers.
+                Meanwhile the other processes are stopped, so that no pipeline fills its buffers.
             name: Name of the comparison, put before the names of its profiles; needed for a second
                 comparison of the same variants.
             unpack: How steps take the elements of data, as in `tf_profile(step, data)`.
-            check_outputs: Whether the outputs of the first steps must agree. By default they must
-                without data; pipelines may deliver in another order.
+            check_outputs: Whether the outputs of the first steps must agree; by default without
+                data, since pipelines may deliver in another order.
             rtol, atol: Tolerances of that; by default those of the narrower dtype.
             limits: Marker arguments for each variant's profile.
             restore: Keras models, optimizers or variables whose state is put back afterwards.
@@ -224,8 +225,8 @@ class TfProfile:
                 unpack=unpack,
             )
             if self._disabled:
-                for variant_name, step in steps.items():
-                    run_once(step, with_data.data[variant_name], unpack)
+                for key, own_data in with_data.data.items():
+                    run_once(steps[key], own_data, unpack)
                 _skip()
             return compare_in_processes(self._profiles, self, with_data, options)
         variants = variants_of(steps)
@@ -253,15 +254,15 @@ class TfProfile:
         return found
 
     def fit(self, model: Any, *args: Any, **kwargs: Any) -> Profile:
-        """`model.fit(*args, **kwargs)` with windows in it; also takes name, limits, restore, warmup and trace_steps."""
+        """Profile `model.fit`; `kwargs` may have name, limits, restore, warmup, trace_steps."""
         return self._keras(model, "fit", args, kwargs)
 
     def evaluate(self, model: Any, *args: Any, **kwargs: Any) -> Profile:
-        """`model.evaluate(*args, **kwargs)`, as `fit`."""
+        """Profile `model.evaluate`, as `fit`."""
         return self._keras(model, "evaluate", args, kwargs)
 
     def predict(self, model: Any, *args: Any, **kwargs: Any) -> Profile:
-        """`model.predict(*args, **kwargs)`, as `fit`."""
+        """Profile `model.predict`, as `fit`."""
         return self._keras(model, "predict", args, kwargs)
 
     def trace(
@@ -290,11 +291,14 @@ class TfProfile:
 
     def export(self, path: str | Path, *, name: str | None = None, stage: str = OPTIMIZED) -> None:
         """
-        Write a file of the last profile, or of the one with a name, in the format that its ending says.
+        Write the timeline of a profile, or the HLO of its step.
 
-        A timeline for Perfetto or chrome://tracing (.json, .json.gz, .perfetto-trace, .pftrace), or the HLO of the step as text
-        (.txt), graph (.dot) or picture (.svg, needs Graphviz) at a stage: "unoptimized", as XLA is given it; "before_fusion" and
-        "after_fusion", which take a process of their own that compiles it again; "optimized", as it ran.
+        Args:
+            path: File to write. Timelines for Perfetto or chrome://tracing end in .json, .json.gz,
+                .perfetto-trace or .pftrace, HLO in .txt, .dot or .svg (needs Graphviz).
+            name: Name of the profile; by default the last.
+            stage: Stage of the HLO: "unoptimized" (the input of XLA), "before_fusion" and
+                "after_fusion" (compiled again, in another process) or "optimized" (as it ran).
 
         Raises:
             CaptureError: If there is no such profile or stage, or the step has no HLO at it.
@@ -326,7 +330,8 @@ class TfProfile:
         bound = getattr(model, method, None)
         if bound is None:
             raise TypeError(
-                f"tf_profile.{method} takes a Keras model and then the arguments of its {method}, but got {type(model).__name__}"
+                f"tf_profile.{method} takes a Keras model and then the arguments of its "
+                f"{method}, but got {type(model).__name__}"
             )
         call = KerasCall(bound=bound, model=model, method=method, args=args, kwargs=kwargs)
         if self._disabled:

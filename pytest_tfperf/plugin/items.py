@@ -1,4 +1,4 @@
-"""A test that is profiled: its profiler, what is decided of it, and what is reported."""
+"""A profiled test: its profiler, its checks and its report."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def new_profiler(
     item: pytest.Item, wanted: Wanted, options: Options, registry: Registry, on_terminal: bool
 ) -> TfProfile:
     """
-    The profiler of a test.
+    Make the profiler of a test.
 
     Raises:
         pytest.fail.Exception: If it cannot be profiled as it is asked for.
@@ -73,7 +73,7 @@ def new_profiler(
 def checks_of(
     item: pytest.Item, profiler: TfProfile, wanted: Wanted, options: Options, on_terminal: bool
 ) -> list[Check]:
-    """Every check of a test whose body ended well; none on the ref in a paired run, which is not judged."""
+    """Return the checks of a test that passed; none on the ref of a paired run."""
     child = _coordinated(item)
     profiles = [profile for profile, _ in profiler.results()]
     against = child.checks(profiles, wanted.max_regression, describe()["setting"]) if child else []
@@ -88,7 +88,7 @@ def checks_of(
 def _confirmed(
     item: pytest.Item, checks: Sequence[Check], wanted: Wanted, options: Options, on_terminal: bool
 ) -> list[Check]:
-    """The checks with those of step times that looked slower held against a second process."""
+    """Measure again in a second process, and return the checks with what it confirmed."""
     try:
         again = profiled_again(item, announcer(item, on_terminal), _exclusive(_coordinated(item)))
     except PairedError as error:
@@ -113,7 +113,7 @@ def _confirmed(
 def record_of(
     item: pytest.Item, profiler: TfProfile, wanted: Wanted, checks: tuple[Check, ...], outcome: str
 ) -> ProfiledTest:
-    """What a test measured, and what its checks say."""
+    """Return the results of a test: its profiles and its checks."""
     return ProfiledTest(
         nodeid=_nodeid(item),
         file=_file(item),
@@ -128,7 +128,7 @@ def record_of(
 
 
 def set_properties(item: pytest.Item, report: pytest.TestReport, record: ProfiledTest) -> None:
-    """Give the reports of a test its metrics as JUnit properties; of one that runs again those of the last time."""
+    """Put the metrics of the last run of a test on its reports, as JUnit properties."""
     found = properties(record.profiles)
     item.user_properties[:] = [
         *(one for one in item.user_properties if not one[0].startswith(PREFIX)),
@@ -185,32 +185,32 @@ def _exclusive(child: CoordinatedServer | None) -> Exclusive:
 
 
 def _shared_gpus() -> tuple[str, ...]:
-    """A note where workers have the same GPUs."""
+    """Return a note if workers share the same GPUs."""
     if not is_to_share() or describe()["machine"]["accelerators"] == "none":
         return ()
     return (
-        "workers share all GPUs, since TensorFlow looked for its devices while tests were collected: set any tfperf_ ini value, "
-        "so that GPUs are shared out before",
+        "workers share all GPUs, since TensorFlow looked for its devices while tests were "
+        "collected: set any tfperf_ ini value, so that GPUs are shared out before",
     )
 
 
 def _file(item: pytest.Item) -> str:
-    """The test's file relative to the rootdir, with forward slashes."""
+    """Return the test's file relative to the rootdir, with forward slashes."""
     return Path(os.path.relpath(item.path, item.config.rootpath)).as_posix()
 
 
 def _key(item: pytest.Item) -> str:
-    """The test's name in its file: the names below the module, which xdist does not change."""
+    """Return the names of the test below its module, which xdist does not change."""
     return "::".join(names_in_file(item))
 
 
 def _nodeid(item: pytest.Item) -> str:
-    """The test's node id without the group that workers of xdist put behind it."""
+    """Return the node id of the test without the group that workers of xdist append."""
     before, key, _ = item.nodeid.rpartition(_key(item))
     return f"{before}{key}" if key else item.nodeid
 
 
 def _slug(nodeid: str) -> str:
-    """A node id as a folder name."""
+    """Return a node id as a folder name."""
     text = "".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in nodeid)
     return text if len(text) <= 120 else f"{text[:110]}-{zlib.crc32(nodeid.encode()):08x}"

@@ -1,4 +1,4 @@
-"""Which window of a profile runs, on a terminal."""
+"""Show the window of a profile that runs, on a terminal."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 
 def announcer(item: pytest.Item, on_terminal: bool) -> Callable[[str], None]:
     """
-    Shows which window of a test's profile runs behind what pytest wrote on the line of a terminal, and takes it away again.
+    Return a function that shows a text behind pytest's line on a terminal, and removes the last.
 
-    Nowhere else, and not where the test itself may write on that line (`-s`).
+    The function does nothing without a terminal, or if the test itself may write there (`-s`).
     """
     capture = item.config.pluginmanager.get_plugin("capturemanager")
     if (
@@ -48,6 +48,6 @@ def announcer(item: pytest.Item, on_terminal: bool) -> Callable[[str], None]:
 
 
 def _fitting(name: str, text: str, room: int) -> str:
-    """As much as one line holds: what goes back over it knows of no other, and of no letters of two columns."""
+    """Return the longest text that fits; backspaces work on one line of narrow letters only."""
     longest_first = (f" tfperf {name}: {text}", f" tfperf: {text}", f" {text}")
     return next((line for line in longest_first if len(line) <= room and line.isascii()), "")
