@@ -22,8 +22,7 @@ from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.plugin.bare_trace import DISABLED, BracketedTrace, profiled_body
 from pytest_tfperf.plugin.compare import VariantsWithData, compare_in_processes
 from pytest_tfperf.plugin.export import OPTIMIZED, export_profile
-from pytest_tfperf.plugin.profiles import Profiles
-from pytest_tfperf.plugin.profiles import Settings
+from pytest_tfperf.plugin.profiles import Profiles, Settings
 from pytest_tfperf.results import Profile
 from pytest_tfperf.variants.comparison import Comparison
 from pytest_tfperf.variants.in_process import compare_steps
