@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+# TensorFlow's default depends on the processor, and with it what Grappler fuses and who allocates.
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
 ADDOPTS = "PYTEST_ADDOPTS"
 _WORKER = (

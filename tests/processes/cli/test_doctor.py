@@ -24,7 +24,8 @@ def doctor(folder, *arguments, **environment):
         timeout=300,
         env={**given, "PATH": str(folder), "TMPDIR": str(scratch), **environment},
     )
-    assert list(scratch.iterdir()) == []
+    # TensorFlow loads the code that AutoGraph writes from there, and Python caches it.
+    assert [path for path in scratch.iterdir() if path.name != "__pycache__"] == []
     return done
 
 
