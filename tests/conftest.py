@@ -4,11 +4,15 @@ import os
 import signal
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # TensorFlow's default depends on the processor, and with it what Grappler fuses and who allocates.
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
+
+hypothesis.settings.register_profile("busy machine", deadline=None)
+hypothesis.settings.load_profile("busy machine")
 
 ADDOPTS = "PYTEST_ADDOPTS"
 _WORKER = (

@@ -23,6 +23,7 @@ FILE = "test_model.py"
 @pytest.fixture(autouse=True)
 def on_a_laptop(monkeypatch):
     monkeypatch.setattr(decide_module, "describe", lambda: LAPTOP)
+    monkeypatch.setattr(conclude_module, "commit", lambda _: "c0ffee")
     seconds = itertools.count()
     monkeypatch.setattr(conclude_module, "_now", lambda: created(next(seconds)))
 
