@@ -1,4 +1,4 @@
-"""Which tests are profiled, and whether a run has all of them."""
+"""Recognise profiled tests, and runs that have all of them."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ import pytest
 
 
 def is_profiled(item: pytest.Item) -> bool:
-    """Whether a test is profiled, by its fixture or its own marker."""
+    """Return whether a test is profiled, by its fixture or its own marker."""
     return is_marked(item) or "tf_profile" in getattr(item, "fixturenames", ())
 
 
 def is_marked(item: pytest.Item) -> bool:
-    """Whether a test carries the marker itself; on a module or class it gives limits alone."""
+    """
+    Return whether a test carries the marker itself.
+
+    A marker on a module or class only sets limits.
+    """
     return any(mark.name == "tfperf" for mark in item.own_markers)
 
 
 def is_whole(config: pytest.Config) -> bool:
-    """Whether a run was not told to leave tests out."""
+    """Return whether a run selects all tests."""
     option = config.option
     left_out = (
         option.keyword,

@@ -287,6 +287,11 @@ def told_apart(first: float, second: float, unit: str) -> str:
     """
     Write two numbers exactly if `format_quantity` writes them alike.
 
+    Args:
+        first: The first number in base units.
+        second: The second number in base units.
+        unit: Their unit.
+
     Returns:
         For example " (exactly 0.05001 and 0.05)"; empty if the numbers are equal or look different.
     """

@@ -22,7 +22,14 @@ def elide(text: str, width: int) -> str:
 
 
 def plural(n: int, noun: str, nouns: str = "") -> str:
-    """Return a number with its noun: `1 test`, `2 tests`; `nouns` is a plural without a plain s."""
+    """
+    Return a number with its noun: `1 test`, `2 tests`.
+
+    Args:
+        n: The number.
+        noun: The noun in the singular.
+        nouns: Its plural, if that is not the singular with an s.
+    """
     return f"{n} {noun if n == 1 else nouns or f'{noun}s'}"
 
 

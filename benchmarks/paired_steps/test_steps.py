@@ -17,7 +17,7 @@ SQUARE = tf.random.stateless_normal((96, 96), (1, 2)) * 0.1
 
 
 def work(rows):
-    """Ten matrix products with so many rows."""
+    """Ten matrix products with `rows` rows."""
     x = tf.ones((rows, 96))
     for _ in range(10):
         x = tf.tanh(x @ SQUARE)
@@ -25,7 +25,7 @@ def work(rows):
 
 
 def convolutions(filters, size, rows):
-    """A training step of a small convolutional network for 32 images, with so much work besides."""
+    """A training step of a small convolutional network for 32 images, with `rows` rows of extra work."""
     shapes = (3, 3, 3, filters), (3, 3, filters, filters)
     kernels = [tf.Variable(tf.random.stateless_normal(shape, (3, 4)) * 0.05) for shape in shapes]
     images = tf.random.stateless_normal((32, size, size, 3), (5, 6))

@@ -32,7 +32,7 @@ class Merged:
 
     @property
     def what(self) -> str:
-        """What was done, for people."""
+        """The change of the history, for people."""
         added = plural(self.n_added, "run")
         if self.level is None:
             return f"times: {added} added, {len(self.entry['runs']) if self.entry else 0} kept"

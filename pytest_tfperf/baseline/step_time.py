@@ -97,7 +97,14 @@ def judge(
 
 
 def figures(value: Value, stored: StoredRuns, tolerance: float) -> Json:
-    """Numbers of a known step time and of its stored runs for reports: see `results.Check`."""
+    """
+    Return the numbers of a step time and its stored runs for reports: see `results.Check`.
+
+    Args:
+        value: The known step time.
+        stored: The runs that it is compared with.
+        tolerance: The slow-down that is tolerated, as a share.
+    """
     assert value.number is not None
     result, history = compare_to_history(value.number, stored.history, tolerance), stored.history
     bounds = result.recent

@@ -32,7 +32,7 @@ _SHAPES_DIFFER = (
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What a profile is compared with, as messages name it."""
+    """The version that a profile is compared with, as messages name it."""
 
     name: str
     """Name of the compared version, as messages show it."""
@@ -174,7 +174,17 @@ def changed_setting(stored: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 def check(
     profile: Profile, metric: str, verdict: Verdict, wanted: str, sentence: str, **fields: Any
 ) -> Check:
-    """Return a check of a comparison."""
+    """
+    Return a check of a comparison.
+
+    Args:
+        profile: The profile.
+        metric: Name of the metric.
+        verdict: The verdict.
+        wanted: The expectation, as text.
+        sentence: Headline of the message.
+        fields: Further fields of the check.
+    """
     return Check(
         profile=profile.name,
         metric=metric,

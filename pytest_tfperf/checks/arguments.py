@@ -27,7 +27,7 @@ __tracebackhide__ = True
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What a test asks for: limits, and how its steps are profiled; None by default."""
+    """Arguments of the marker: limits, and settings of the profile; None by default."""
 
     limits: tuple[Limit, ...] = ()
     """Limits on metrics."""

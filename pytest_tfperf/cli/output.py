@@ -84,5 +84,12 @@ def coloured(lines: Iterable[TextLine]) -> str:
 def fitted(
     render: Callable[[Profile, bool, int], str], profile: Profile, options: argparse.Namespace
 ) -> str:
-    """Render a profile for the columns of the terminal."""
+    """
+    Render a profile for the columns of the terminal.
+
+    Args:
+        render: Renders a profile, verbosely or not, for a width.
+        profile: The profile.
+        options: Options of the command.
+    """
     return wrapped(render(profile, options.verbose, width()), width())

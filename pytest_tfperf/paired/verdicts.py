@@ -49,7 +49,7 @@ _LOADED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What a paired run asks for."""
+    """Parameters of a paired run's decisions."""
 
     ref: str
     """Name of the git ref."""

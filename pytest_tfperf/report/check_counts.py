@@ -16,8 +16,11 @@ class CheckCounts:
     """Numbers of checks."""
 
     decided: int
+    """Checks with a decision."""
     failed: int
+    """Checks that failed."""
     undecided: int
+    """Checks without a decision."""
 
     @classmethod
     def of(cls, checks: Iterable[Check]) -> CheckCounts:

@@ -25,6 +25,11 @@ def compared_runs_json(before: Run, after: Run, compared: Run) -> Json:
     `before` and `after` hold `created` and `commit`. A test has `nodeid`, `file`, `key`, `checks`,
     and of profiles in both runs `profiles`, `{name: metrics}` as in a comparison of traces, and
     `differences` of their traces, `{name: [{"what", "seconds"}]}`.
+
+    Args:
+        before: The first run.
+        after: The second run.
+        compared: The second run with the checks of the comparison.
     """
     old, new = profiles_by_key(before), profiles_by_key(after)
     pairs: dict[tuple[str, str], dict[str, tuple[Profile, Profile]]] = {}

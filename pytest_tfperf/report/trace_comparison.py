@@ -84,6 +84,7 @@ class ComparedTrace:
     """One argument of `tfperf compare`."""
 
     profile: Profile
+    """Profile of the trace."""
     programs: tuple[Program, ...] = ()
     """XLA executables that its steps ran."""
     why: str = ""

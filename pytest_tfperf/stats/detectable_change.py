@@ -56,7 +56,7 @@ class Noise:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolution:
-    """What one test could decide within a budget."""
+    """Resolution of one test within a budget."""
 
     tolerance: float
     """Requested tolerance."""
@@ -105,7 +105,14 @@ def noise_of(
 
 
 def resolution(noise: Noise, rule: StoppingRule, budget_s: float) -> Resolution | None:
-    """Return what a test could decide; None for too few turns, measured or within the budget."""
+    """
+    Return what a test could decide; None for too few turns, measured or within the budget.
+
+    Args:
+        noise: Measured noise of turns.
+        rule: Rule of the decision.
+        budget_s: Seconds of turns of the test.
+    """
     half_width = _half_width(noise, rule, budget_s)
     if half_width is None:
         return None
@@ -118,7 +125,14 @@ def resolution(noise: Noise, rule: StoppingRule, budget_s: float) -> Resolution 
 
 
 def needed_tolerance(noise: Noise, rule: StoppingRule, budget_s: float) -> float | None:
-    """Tolerance that the same code passes in 9 of 10 cases; None where `resolution` is."""
+    """
+    Return the tolerance that the same code passes in 9 of 10 cases; None where `resolution` is.
+
+    Args:
+        noise: Measured noise of turns.
+        rule: Rule of the decision.
+        budget_s: Seconds of turns of the test.
+    """
     half_width = _half_width(noise, rule, budget_s)
     return None if half_width is None else passing_tolerance(half_width, rule)
 

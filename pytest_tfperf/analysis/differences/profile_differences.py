@@ -162,7 +162,14 @@ def with_differences(check: Check, found: Sequence[Difference]) -> Check:
 
 
 def with_reasons(check: Check, before: Profile, after: Profile) -> Check:
-    """Add the changes behind a regression of a metric that counts something."""
+    """
+    Add the changes behind a regression of a metric that counts something.
+
+    Args:
+        check: The check.
+        before: The profile before.
+        after: The profile after.
+    """
     find = _COUNTED.get(check.metric)
     if find is None or check.verdict is not Verdict.REGRESSION:
         return check

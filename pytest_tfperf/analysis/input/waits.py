@@ -25,7 +25,7 @@ _MIN_PRODUCED = 4  # fewer produced elements give no rate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drain:
-    """How much full buffers mask a slow pipeline."""
+    """The degree to which full buffers mask a slow pipeline."""
 
     kept: float
     """Product over the buffering stages of elements produced ÷ consumed; 1 if nothing drains."""

@@ -36,6 +36,11 @@ def compiles(recording: Recording, trace: Trace | None, steps: Steps | None) -> 
     Return xla_compiles, over all steps after the first.
 
     A trace tells what was different where XLA compiled again, and what it compiled between steps.
+
+    Args:
+        recording: The recording of the steps.
+        trace: Their trace, or None.
+        steps: The steps of the trace, or None.
     """
     compiled = recording.compiled
     over = counted_over(recording)

@@ -23,6 +23,7 @@ class Mark:
     at: float
     """Place along the axis."""
     text: str
+    """Text of the mark."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,9 +31,11 @@ class Chart:
     """A picture with an axis."""
 
     height: int
+    """Height in SVG units."""
     bottom: float
     """Place of the axis."""
     ticks: tuple[Mark, ...]
+    """Ticks of the axis."""
     label: str
     """Description for screen readers."""
 
@@ -42,6 +45,11 @@ def ticks_between(low: float, high: float, n: int = 4) -> list[float]:
     Choose about `n` + 1 round numbers from below `low` to above `high`.
 
     They are 1, 2 or 5 times a power of ten apart.
+
+    Args:
+        low: Lower end of the data.
+        high: Upper end of the data.
+        n: Number of intervals.
     """
     wide = high - low or abs(high) or 1.0
     rough = wide / n

@@ -56,6 +56,7 @@ class Samples:
     """One row of dots, piled up where samples are alike."""
 
     name: str
+    """Name of the row."""
     kind: str
     """`dot`, `square` or `tick`."""
     base: float
@@ -73,6 +74,7 @@ class SpreadChart(Chart):
     """Rows of samples over one axis of seconds."""
 
     rows: tuple[Samples, ...]
+    """Rows from top to bottom."""
     beyond: str
     """Description of outliers, which are not drawn; beside them the others would be one dot."""
 
@@ -90,6 +92,7 @@ class HistoryChart(Chart):
     span: str
     """SVG path of the interval of its time."""
     anchor: Mark | None
+    """Line of the anchor, or None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +100,7 @@ class MemoryChart(Chart):
     """Memory in use over the time of a step, from zero."""
 
     path: str
+    """SVG path of the line."""
     end: str
     """Time at the right end."""
 

@@ -32,6 +32,7 @@ class Cell:
     """A text, cut to its width."""
 
     shown: str
+    """Text in the cell."""
     whole: str = ""
     """The whole text if it was cut."""
 
@@ -41,14 +42,19 @@ class TableView:
     """A table without columns that are empty in all of its rows."""
 
     title: str
+    """Title of the table."""
     columns: tuple[str, ...]
+    """Titles of the columns."""
     numeric: tuple[int, ...]
     """Columns of numbers, counted from 1."""
     rows: tuple[tuple[Cell, ...], ...]
+    """Rows of cells."""
     n_more: int
     """Number of rows left out."""
     is_tree: bool
+    """True if indentation shows a tree."""
     chart: MemoryChart | None = None
+    """Chart beside the table, or None."""
 
 
 TableGroups = tuple[tuple[str, tuple[TableView, ...]], ...]

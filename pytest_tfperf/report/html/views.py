@@ -1,5 +1,5 @@
 """
-What the HTML report shows of each test, ready for its template.
+Prepare each test for the template of the HTML report.
 
 The page has fixed limits. The most urgent profiles are shown in full; of the others it leaves out
 metrics, tables and advice, and says so. A hundred profiles then take less than 1 MB.
@@ -41,8 +41,11 @@ class MetricView:
     """A metric that is known."""
 
     name: str
+    """Name of the metric."""
     value: str
+    """Value, as text."""
     source: str
+    """Source of the number."""
     check: Check | None
     """The worst check of it."""
     where: str
@@ -54,11 +57,17 @@ class ValueChange:
     """A value compared with one from before."""
 
     metric: str
+    """Name of the metric."""
     before: str
+    """Value before, as text."""
     after: str
+    """Value after, as text."""
     ratio: str
+    """Ratio, as text."""
     interval: str
+    """Interval of the ratio, as text."""
     check: Check
+    """Check of the comparison."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,23 +75,31 @@ class ProfileView:
     """One profile: what was decided, measured and drawn of it."""
 
     profile: Profile
+    """The profile."""
     messages: tuple[tuple[Check, str], ...]
     """Checks that did not pass, with their texts, the worst first."""
     changes: tuple[ValueChange, ...]
+    """Compared values."""
     n_unchanged: int
+    """Number of compared values that did not change."""
     differences: tuple[str, ...]
     """What differs between the traces."""
     steps: StepChart | None
+    """Chart of the steps, or None."""
     parts: tuple[tuple[str, str, str], ...]
     """Part, mean seconds and share of a step, the largest first."""
     spread: SpreadChart | None
+    """Chart of the samples, or None."""
     history: HistoryChart | None
+    """Chart of the recorded runs, or None."""
     summary: Mapping[str, str]
     """Values of the metrics that are known, by name."""
     metrics: tuple[MetricView, ...]
+    """Known metrics."""
     unknown: tuple[tuple[str, tuple[str, ...]], ...]
     """Reasons, each with the metrics that are unknown for it."""
     tables: TableGroups
+    """Groups of tables."""
     in_full: bool
     """Whether metrics, tables and advice are shown."""
     files: tuple[tuple[str, str, str], ...]
@@ -96,7 +113,7 @@ class ProfileView:
 
     @property
     def left_out(self) -> str:
-        """What is left out of a profile that is not shown in full."""
+        """Counts of what the page leaves out of a profile that is not shown in full."""
         n_metrics, n_tables = len(self.summary), len(self.profile.tables)
         counted = (
             plural(n_metrics, "metric") if n_metrics else "",
@@ -113,7 +130,9 @@ class ReportedTest:
     __test__ = False
 
     number: int
+    """Number of the test on the page."""
     record: ProfiledTest
+    """Record of the test."""
     verdict: Verdict | None
     """The worst verdict, None where nothing was checked."""
     is_broken: bool
@@ -123,6 +142,7 @@ class ReportedTest:
     messages: tuple[tuple[Check, str], ...]
     """Checks of no profile of the test, with their texts."""
     profiles: tuple[ProfileView, ...]
+    """Its profiles."""
 
 
 def views_of(tests: Sequence[ProfiledTest], folder: Path | None) -> list[ReportedTest]:
