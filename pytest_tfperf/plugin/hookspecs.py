@@ -15,8 +15,9 @@ def pytest_tfperf_metrics(registry: Registry) -> None:
     """
     Add custom metrics of the project.
 
-    They get limits, baselines and report rows like the built-in metrics. pytest calls the hook once
-    for each conftest.py and plugin that implements it, before it collects the tests below.
+    They get limits, baselines and report rows like the built-in metrics.
+    pytest calls the hook once for each conftest.py and plugin that implements it, before it
+    collects the tests below.
 
     Args:
         registry: All metrics of the run; `registry.add(name, function, unit=, better=, scope=,
