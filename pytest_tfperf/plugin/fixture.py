@@ -20,7 +20,7 @@ from pytest_tfperf.checks.limits import Limit
 from pytest_tfperf.compiler.grappler_options import grappler_options
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.plugin.bare_trace import DISABLED, BracketedTrace, profiled_body
-from pytest_tfperf.plugin.compare import VariantsWithData, compare_in_processes
+from pytest_tfperf.plugin.compare_variants import VariantsWithData, compare_in_processes
 from pytest_tfperf.plugin.export import OPTIMIZED, export_profile
 from pytest_tfperf.plugin.profiles import Profiles, Settings
 from pytest_tfperf.results import Profile
