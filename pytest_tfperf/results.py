@@ -8,11 +8,11 @@ Analyses make `Profile`, `Check`, `ProfiledTest` and `Run`; reports and stores t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, cast
 
-from pytest_tfperf.errors import TfperfError, UnknownMetric
+from pytest_tfperf.errors import UnknownMetric
 from pytest_tfperf.metric_properties import MetricProperties
 from pytest_tfperf.metrics import COUNT, METRICS, Metric, nearest
 from pytest_tfperf.summary import summary
@@ -254,106 +254,3 @@ class Check:
         for name in ("details", "advice"):
             fields[name] = tuple((label, text) for label, text in fields.get(name, ()))
         return cls(**{**fields, "verdict": Verdict(data["verdict"])})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProfiledTest:
-    """Profiles and checks of one test."""
-
-    nodeid: str
-    """Node id of the test."""
-    file: str
-    """Path of the test file, relative to pytest's rootdir."""
-    key: str
-    """Name of the test in its file."""
-    outcome: str
-    """`passed`, `failed`, `skipped` or `error`."""
-    profiles: tuple[Profile, ...] = ()
-    """Its profiles."""
-    checks: tuple[Check, ...] = ()
-    """Its checks."""
-    environment: Mapping[str, Any] = field(default_factory=dict)
-    """Platform, machine and setting that the test ran in."""
-    max_regression: float | None = None
-    """Slow-down that the test tolerates, None for the default."""
-    shared_cpu: bool = False
-    """True if other workers used the test's CPU."""
-    line: int | None = None
-    """Line of the test in its file, from 1."""
-
-    def to_json(self) -> Json:
-        """Return all fields as plain JSON values."""
-        data = {item.name: getattr(self, item.name) for item in fields(self)}
-        return data | {
-            "profiles": [profile.to_json() for profile in self.profiles],
-            "checks": [check.to_json() for check in self.checks],
-            "environment": dict(self.environment),
-        }
-
-    @classmethod
-    def from_json(cls, data: Json) -> ProfiledTest:
-        """Invert `to_json`."""
-        profiles, checks = (
-            map(Profile.from_json, data["profiles"]),
-            map(Check.from_json, data["checks"]),
-        )
-        return cls(**data | {"profiles": tuple(profiles), "checks": tuple(checks)})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """Results of one pytest run."""
-
-    created: str
-    """End of the run, as an ISO 8601 time in UTC."""
-    tests: tuple[ProfiledTest, ...]
-    """The profiled tests."""
-    commit: str = ""
-    """Git commit, with + if the working tree differs from it; empty outside git."""
-
-    def to_json(self) -> Json:
-        """Return the content of a run file."""
-        return {
-            "format": FORMAT,
-            "created": self.created,
-            "commit": self.commit,
-            "tests": [test.to_json() for test in self.tests],
-        }
-
-    @classmethod
-    def from_json(cls, data: Any, where: str) -> Run:
-        """
-        Invert `to_json`.
-
-        Args:
-            data: Content of a JSON file.
-            where: Name of the file, for errors.
-
-        Raises:
-            TfperfError: If it is not a run file, or one of a newer format.
-        """
-        version = data.get("format") if isinstance(data, dict) else None
-        if not isinstance(version, int) or version < 1:
-            raise TfperfError(f"{where}: not a run file of pytest --tfperf-report")
-        if version > FORMAT:
-            raise TfperfError(
-                f"{where}: format {version}, this version reads up to {FORMAT};"
-                " upgrade pytest-tfperf"
-            )
-        try:
-            created, commit = _text(data["created"]), _text(data.get("commit", ""))
-            return cls(
-                created=created,
-                tests=tuple(map(ProfiledTest.from_json, data["tests"])),
-                commit=commit,
-            )
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise TfperfError(
-                f"{where}: damaged run file: {type(error).__name__} at {error}"
-            ) from error
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r}, which is no text")
-    return value

@@ -10,7 +10,7 @@ from pathlib import Path
 from pytest_tfperf.baseline.record import Recorded, record
 from pytest_tfperf.baseline.store import Place
 from pytest_tfperf.errors import BaselineError
-from pytest_tfperf.results import ProfiledTest, Run
+from pytest_tfperf.runs import ProfiledTest, Run
 from pytest_tfperf.text import and_more
 
 _LISTED = 10

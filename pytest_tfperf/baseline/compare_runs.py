@@ -23,7 +23,8 @@ from pytest_tfperf.baseline.structure import (
 )
 from pytest_tfperf.machine.classes import differences as class_differences
 from pytest_tfperf.metrics import SECONDS, format_quantity
-from pytest_tfperf.results import Check, Profile, ProfiledTest, Run, Verdict
+from pytest_tfperf.results import Check, Profile, Verdict
+from pytest_tfperf.runs import ProfiledTest, Run
 from pytest_tfperf.stats.prediction_interval import History
 
 KIND = "compare"

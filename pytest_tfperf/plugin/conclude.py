@@ -15,7 +15,8 @@ from pytest_tfperf.plugin.options import Options
 from pytest_tfperf.report.ci import annotate, append_summary
 from pytest_tfperf.report.run_file import write_run
 from pytest_tfperf.report.terminal import TextLine, render
-from pytest_tfperf.results import DECIDED, ProfiledTest, Run
+from pytest_tfperf.results import DECIDED
+from pytest_tfperf.runs import ProfiledTest, Run
 from pytest_tfperf.text import and_more, plural
 from pytest_tfperf.values import Json
 

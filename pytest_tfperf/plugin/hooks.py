@@ -24,7 +24,8 @@ from pytest_tfperf.plugin.workers import is_distributed, is_worker, n_workers
 if TYPE_CHECKING:
     from pytest_tfperf.checks.arguments import Wanted
     from pytest_tfperf.plugin.fixture import TfProfile
-    from pytest_tfperf.results import Check, ProfiledTest
+    from pytest_tfperf.results import Check
+    from pytest_tfperf.runs import ProfiledTest
 
 _PROFILER: pytest.StashKey[TfProfile] = pytest.StashKey()
 _CHECKS: pytest.StashKey[tuple[Check, ...]] = pytest.StashKey()

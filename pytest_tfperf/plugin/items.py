@@ -26,7 +26,8 @@ from pytest_tfperf.plugin.profiles import Settings
 from pytest_tfperf.plugin.progress import announcer
 from pytest_tfperf.plugin.registry import Registry
 from pytest_tfperf.report.ci import PREFIX, properties
-from pytest_tfperf.results import Check, ProfiledTest
+from pytest_tfperf.results import Check
+from pytest_tfperf.runs import ProfiledTest
 from pytest_tfperf.values import Unknown
 from pytest_tfperf.variants.comparison import CompareInProcesses
 from pytest_tfperf.variants.in_processes import (

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.report.markdown import render_markdown
-from pytest_tfperf.results import Check, Profile, ProfiledTest, Run
+from pytest_tfperf.results import Check, Profile
+from pytest_tfperf.runs import ProfiledTest, Run
 from pytest_tfperf.text import elide
 
 PREFIX = "tfperf."

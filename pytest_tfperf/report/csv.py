@@ -7,7 +7,8 @@ import io
 from collections.abc import Iterator
 from typing import Any
 
-from pytest_tfperf.results import Check, Profile, ProfiledTest, Run
+from pytest_tfperf.results import Check, Profile
+from pytest_tfperf.runs import ProfiledTest, Run
 from pytest_tfperf.values import Value
 
 COLUMNS = (

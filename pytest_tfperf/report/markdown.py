@@ -10,16 +10,8 @@ from itertools import accumulate, starmap
 from pytest_tfperf.analysis.differences.difference import Difference
 from pytest_tfperf.metrics import METRICS, format_quantity
 from pytest_tfperf.report.check_counts import CheckCounts
-from pytest_tfperf.results import (
-    BROKEN,
-    DECIDED,
-    WORST_FIRST,
-    Check,
-    Profile,
-    ProfiledTest,
-    Run,
-    Verdict,
-)
+from pytest_tfperf.results import BROKEN, DECIDED, WORST_FIRST, Check, Profile, Verdict
+from pytest_tfperf.runs import ProfiledTest, Run
 from pytest_tfperf.stats.signed_rank import format_ratio
 from pytest_tfperf.summary import shown_value
 from pytest_tfperf.text import elide, plural

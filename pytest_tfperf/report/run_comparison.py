@@ -11,7 +11,8 @@ from pytest_tfperf.baseline.compare_runs import profiles_by_key
 from pytest_tfperf.baseline.store import entry_key
 from pytest_tfperf.report.terminal import TextLine, render
 from pytest_tfperf.report.trace_comparison import compared_metrics
-from pytest_tfperf.results import FORMAT, Profile, ProfiledTest, Run
+from pytest_tfperf.results import FORMAT, Profile
+from pytest_tfperf.runs import ProfiledTest, Run
 from pytest_tfperf.text import plural
 from pytest_tfperf.values import Json
 

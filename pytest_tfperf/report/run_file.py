@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.files import replace_file
-from pytest_tfperf.results import Run
+from pytest_tfperf.runs import Run
 
 ENDINGS = (".json", ".html", ".md", ".csv")
 

@@ -9,7 +9,8 @@ from typing import NamedTuple
 from tabulate import tabulate
 
 from pytest_tfperf.report.check_counts import CheckCounts
-from pytest_tfperf.results import BROKEN, DECIDED, Check, Profile, ProfiledTest, Run, Verdict
+from pytest_tfperf.results import BROKEN, DECIDED, Check, Profile, Verdict
+from pytest_tfperf.runs import ProfiledTest, Run
 from pytest_tfperf.summary import UNKNOWN_CELL, shown_value, summary_columns
 from pytest_tfperf.text import and_more, elide
 

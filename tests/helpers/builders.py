@@ -3,7 +3,8 @@
 import itertools
 
 from pytest_tfperf.metrics import METRICS
-from pytest_tfperf.results import Check, Profile, ProfiledTest, Run, Verdict
+from pytest_tfperf.results import Check, Profile, Verdict
+from pytest_tfperf.runs import ProfiledTest, Run
 from pytest_tfperf.values import Source, Value
 
 WORKLOAD = {"inputs": ["float32[8, 4]"], "batch": 8}

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from helpers.builders import check, profile, record_of, value
 
-from pytest_tfperf.results import Run, Verdict
+from pytest_tfperf.results import Verdict
+from pytest_tfperf.runs import Run
 from pytest_tfperf.values import PARTS, Advice, Column, Step, Table
 
 LONG = "TestModels::test_train_step[resnet50-batch_size_256-mixed_bfloat16]"

@@ -19,7 +19,8 @@ from pytest_tfperf.checks.limits import check_limits
 from pytest_tfperf.errors import LimitError, MetricError, TfperfError, UnknownMetric
 from pytest_tfperf.plugin.registry import Registry
 from pytest_tfperf.report.terminal import render
-from pytest_tfperf.results import Profile, Run
+from pytest_tfperf.results import Profile
+from pytest_tfperf.runs import Run
 from pytest_tfperf.values import Source
 from pytest_tfperf.variants.comparison import Comparison
 

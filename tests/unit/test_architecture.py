@@ -24,7 +24,7 @@ LAYERS = (
         "values",
     },
     {"protobuf", "results"},
-    {"hlo", "op_guide", "stats", "tf_runtime"},
+    {"hlo", "op_guide", "runs", "stats", "tf_runtime"},
     {"compiler", "machine", "trace"},
     {"capture", "child", "padding"},
     {"analysis", "checks"},

@@ -8,7 +8,8 @@ import pytest
 from helpers.builders import WORKLOAD, check, profile, record_of, value
 
 from pytest_tfperf.errors import TfperfError, UnknownMetric
-from pytest_tfperf.results import Check, Profile, ProfiledTest, Run, Verdict
+from pytest_tfperf.results import Check, Profile, Verdict
+from pytest_tfperf.runs import ProfiledTest, Run
 from pytest_tfperf.text import headline
 from pytest_tfperf.values import PARTS, Advice, Column, Source, Step, Table, Value, titled_columns
 

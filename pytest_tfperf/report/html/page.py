@@ -19,7 +19,8 @@ from pytest_tfperf.report.html.axis import short
 from pytest_tfperf.report.html.tables import cut, quantity
 from pytest_tfperf.report.html.views import verdict_rank, views_of
 from pytest_tfperf.report.terminal import count_line
-from pytest_tfperf.results import BROKEN, DECIDED, Run, Verdict
+from pytest_tfperf.results import BROKEN, DECIDED, Verdict
+from pytest_tfperf.runs import Run
 from pytest_tfperf.text import elide, plural
 from pytest_tfperf.values import Json
 

@@ -11,7 +11,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 from pytest_tfperf.analysis.differences.difference import Difference
@@ -23,9 +22,19 @@ from pytest_tfperf.report.html.charts import (
     spread_chart,
     step_chart,
 )
-from pytest_tfperf.report.html.tables import TableGroups, cell, quantity, table_groups
-from pytest_tfperf.results import BROKEN, WORST_FIRST, Check, Profile, ProfiledTest, Verdict
-from pytest_tfperf.stats.signed_rank import format_ratio
+from pytest_tfperf.report.html.metric_views import (
+    _MESSAGE,
+    MetricView,
+    ValueChange,
+    change_view,
+    metric_view,
+    shown,
+    unknown_reasons,
+    worst_first,
+)
+from pytest_tfperf.report.html.tables import TableGroups, quantity, table_groups
+from pytest_tfperf.results import BROKEN, WORST_FIRST, Check, Profile, Verdict
+from pytest_tfperf.runs import ProfiledTest
 from pytest_tfperf.text import elide, plural
 from pytest_tfperf.values import PARTS, Value
 
@@ -33,41 +42,6 @@ MOST_IN_FULL = 10
 """Profiles that are shown in full."""
 _ROWS = ((3, 50), (MOST_IN_FULL, 20))  # rows of a table, on a page of up to so many profiles
 _FEWEST_ROWS = 5  # on a page of more profiles
-_MESSAGE, _REMARK = 2000, 180  # characters
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricView:
-    """A metric that is known."""
-
-    name: str
-    """Name of the metric."""
-    value: str
-    """Value, as text."""
-    source: str
-    """Source of the number."""
-    check: Check | None
-    """The worst check of it."""
-    where: str
-    """Where its time goes, and what to try."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ValueChange:
-    """A value compared with one from before."""
-
-    metric: str
-    """Name of the metric."""
-    before: str
-    """Value before, as text."""
-    after: str
-    """Value after, as text."""
-    ratio: str
-    """Ratio, as text."""
-    interval: str
-    """Interval of the ratio, as text."""
-    check: Check
-    """Check of the comparison."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,7 +193,7 @@ def _profile(
         profile=profile,
         messages=_messages(checks),
         changes=tuple(
-            _change(profile, check) for check in _worst_first(compared) if check not in same
+            change_view(profile, check) for check in worst_first(compared) if check not in same
         ),
         n_unchanged=len(same),
         differences=tuple(Difference(**one).line for one in differing),
@@ -227,43 +201,18 @@ def _profile(
         parts=_parts(profile) if n_rows else (),
         spread=spread_chart(_samples(profile, timed)),
         history=_history(timed),
-        summary={name: _shown(value) for name, value in known.items()},
-        metrics=tuple(_metric(*row, checks) for row in known.items()) if n_rows else (),
-        unknown=_unknown(profile) if n_rows else (),
+        summary={name: shown(value) for name, value in known.items()},
+        metrics=tuple(metric_view(*row, checks) for row in known.items()) if n_rows else (),
+        unknown=unknown_reasons(profile) if n_rows else (),
         tables=table_groups(profile.tables, n_rows) if n_rows else (),
         in_full=n_rows > 0,
         files=tuple((kind, path, _link(path, folder)) for kind, path in profile.files.items()),
     )
 
 
-def _worst_first(checks: Sequence[Check]) -> list[Check]:
-    return sorted(checks, key=lambda check: WORST_FIRST.index(check.verdict))
-
-
 def _messages(checks: Sequence[Check]) -> tuple[tuple[Check, str], ...]:
-    failed = [check for check in _worst_first(checks) if check.verdict is not Verdict.PASS]
+    failed = [check for check in worst_first(checks) if check.verdict is not Verdict.PASS]
     return tuple((check, elide(check.message, _MESSAGE)) for check in failed)
-
-
-def _change(profile: Profile, check: Check) -> ValueChange:
-    value, detail = profile.metrics.get(check.metric), check.detail
-    unit = value.unit if value else ""
-    before, after = detail["before"], detail.get("after")
-    return ValueChange(
-        metric=check.metric,
-        before=cell(before, unit).shown,
-        after=cell(after, unit).shown or "unknown",
-        ratio="" if check.ratio is None else f"× {format_ratio(check.ratio)}",
-        interval=_interval(detail),
-        check=check,
-    )
-
-
-def _interval(detail: Mapping[str, Any]) -> str:
-    if detail.get("low") is None or detail.get("high") is None:
-        return ""
-    level = f", {100 * detail['confidence']:.3g} % interval" if detail.get("confidence") else ""
-    return f"{format_ratio(detail['low'])} to {format_ratio(detail['high'])}{level}"
 
 
 def _levels(step_time: Value | None, timed: Check | None) -> dict[str, float]:
@@ -318,35 +267,6 @@ def _parts(profile: Profile) -> tuple[tuple[str, str, str], ...]:
             share = quantity(sums[part] / period, "0..1") if period else ""
             rows.append((part, quantity(sums[part] / n_steps, "s"), share))
     return tuple(rows)
-
-
-def _shown(value: Value) -> str:
-    """Return a known value, over all steps."""
-    low, high = (quantity(number, value.unit) for number in (value.low(), value.high()))
-    if low != high:
-        return f"{low}…{high}"
-    assert value.number is not None
-    return quantity(value.number, value.unit)
-
-
-def _metric(name: str, value: Value, checks: Sequence[Check]) -> MetricView:
-    worst = _worst_first([check for check in checks if check.metric == name])
-    where = "; ".join(str(value.detail[key]) for key in ("where", "try") if value.detail.get(key))
-    return MetricView(
-        name=name,
-        value=_shown(value),
-        source=value.source.value if value.source else "",
-        check=worst[0] if worst else None,
-        where=elide(where, _REMARK),
-    )
-
-
-def _unknown(profile: Profile) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    reasons: dict[str, list[str]] = {}
-    for name, value in profile.metrics.items():
-        if value.number is None:
-            reasons.setdefault(elide(value.why or "", _REMARK), []).append(name)
-    return tuple((why, tuple(names)) for why, names in reasons.items())
 
 
 def _link(path: str, folder: Path | None) -> str:

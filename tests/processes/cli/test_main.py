@@ -12,7 +12,7 @@ from helpers.builders import check, profile, record_of
 from pytest_tfperf import __version__
 from pytest_tfperf.cli.main import main
 from pytest_tfperf.report.run_file import write_run
-from pytest_tfperf.results import Run
+from pytest_tfperf.runs import Run
 
 FAILED = check(
     "FAIL",

@@ -2,7 +2,7 @@
 
 import json
 
-from pytest_tfperf.results import Run
+from pytest_tfperf.runs import Run
 
 MODEL = """
 import keras

@@ -9,7 +9,8 @@ from helpers.processes import files_of_at_most
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.report.ci import MOST_BYTES, annotate, append_summary
 from pytest_tfperf.report.markdown import render_markdown
-from pytest_tfperf.results import BROKEN, Run
+from pytest_tfperf.results import BROKEN
+from pytest_tfperf.runs import Run
 
 FAILED = check("FAIL", advice=(("try", "prefetch"),))
 ROOT = Path("/repository")

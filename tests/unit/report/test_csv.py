@@ -9,7 +9,7 @@ from helpers.sample_run import a_run, compared
 
 from pytest_tfperf.metrics import METRICS
 from pytest_tfperf.report.csv import COLUMNS, render_csv
-from pytest_tfperf.results import Run
+from pytest_tfperf.runs import Run
 
 
 def rows(*tests):

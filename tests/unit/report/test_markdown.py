@@ -9,7 +9,7 @@ from helpers.golden import assert_golden
 from helpers.sample_run import a_run, compared
 
 from pytest_tfperf.report.markdown import MOST, render_markdown
-from pytest_tfperf.results import Run
+from pytest_tfperf.runs import Run
 
 NASTY = "test_x[</script>|`a``b`|@team|#12|[x](http://y)|*b*|\n\x1b[31m|😀]"
 

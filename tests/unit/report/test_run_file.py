@@ -8,7 +8,7 @@ from helpers.processes import files_of_at_most
 
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.report.run_file import ENDINGS, read_run, write_run
-from pytest_tfperf.results import Run
+from pytest_tfperf.runs import Run
 
 A_RUN = Run(
     created="2026-01-31T12:00:00+00:00",

@@ -10,7 +10,8 @@ from helpers.paths import ROOT
 from helpers.sample_run import a_run
 
 from pytest_tfperf.metrics import PLATFORM, PROGRAM, UNITS, Metric
-from pytest_tfperf.results import FORMAT, Check, Profile, ProfiledTest, Run, Verdict
+from pytest_tfperf.results import FORMAT, Check, Profile, Verdict
+from pytest_tfperf.runs import ProfiledTest, Run
 from pytest_tfperf.values import PARTS, Advice, Column, Source, Step, Table, Value
 
 SCHEMA = json.loads((ROOT / "docs" / "run.schema.json").read_text(encoding="utf-8"))

@@ -8,7 +8,8 @@ from helpers.golden import assert_golden
 from helpers.sample_run import a_run as shown_run
 
 from pytest_tfperf.report.terminal import count_line, render
-from pytest_tfperf.results import Run, Verdict
+from pytest_tfperf.results import Verdict
+from pytest_tfperf.runs import Run
 
 LONG = "TestModels::test_train_step[resnet50-batch_size_256-mixed_bfloat16]"
 TRAIN = profile(

@@ -12,7 +12,8 @@ from helpers.builders import LAPTOP, SERVER, check, profile, record_of, value
 
 from pytest_tfperf.metrics import METRICS, Metric
 from pytest_tfperf.report.html.page import render_html
-from pytest_tfperf.results import Run, Verdict
+from pytest_tfperf.results import Verdict
+from pytest_tfperf.runs import Run
 from pytest_tfperf.values import PARTS, Advice, Column, Source, Step, Table, Value
 
 CELLS = ("td", "th")

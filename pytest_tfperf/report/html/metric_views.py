@@ -1,0 +1,114 @@
+"""Views of metrics and compared values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pytest_tfperf.report.html.tables import cell, quantity
+from pytest_tfperf.results import WORST_FIRST, Check, Profile
+from pytest_tfperf.stats.signed_rank import format_ratio
+from pytest_tfperf.text import elide
+from pytest_tfperf.values import Value
+
+_MESSAGE, _REMARK = 2000, 180  # characters
+
+
+def worst_first(checks: Sequence[Check]) -> list[Check]:
+    """Sort checks by their verdicts, the worst first."""
+    return sorted(checks, key=lambda check: WORST_FIRST.index(check.verdict))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricView:
+    """A metric that is known."""
+
+    name: str
+    """Name of the metric."""
+    value: str
+    """Value, as text."""
+    source: str
+    """Source of the number."""
+    check: Check | None
+    """The worst check of it."""
+    where: str
+    """Where its time goes, and what to try."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValueChange:
+    """A value compared with one from before."""
+
+    metric: str
+    """Name of the metric."""
+    before: str
+    """Value before, as text."""
+    after: str
+    """Value after, as text."""
+    ratio: str
+    """Ratio, as text."""
+    interval: str
+    """Interval of the ratio, as text."""
+    check: Check
+    """Check of the comparison."""
+
+
+def change_view(profile: Profile, check: Check) -> ValueChange:
+    """Return the view of a comparison, as texts in the metric's unit."""
+    value, detail = profile.metrics.get(check.metric), check.detail
+    unit = value.unit if value else ""
+    before, after = detail["before"], detail.get("after")
+    return ValueChange(
+        metric=check.metric,
+        before=cell(before, unit).shown,
+        after=cell(after, unit).shown or "unknown",
+        ratio="" if check.ratio is None else f"× {format_ratio(check.ratio)}",
+        interval=_interval(detail),
+        check=check,
+    )
+
+
+def _interval(detail: Mapping[str, Any]) -> str:
+    if detail.get("low") is None or detail.get("high") is None:
+        return ""
+    level = f", {100 * detail['confidence']:.3g} % interval" if detail.get("confidence") else ""
+    return f"{format_ratio(detail['low'])} to {format_ratio(detail['high'])}{level}"
+
+
+def shown(value: Value) -> str:
+    """Return a known value, over all steps."""
+    low, high = (quantity(number, value.unit) for number in (value.low(), value.high()))
+    if low != high:
+        return f"{low}…{high}"
+    assert value.number is not None
+    return quantity(value.number, value.unit)
+
+
+def metric_view(name: str, value: Value, checks: Sequence[Check]) -> MetricView:
+    """
+    Return the view of a known metric.
+
+    Args:
+        name: Name of the metric.
+        value: Its value.
+        checks: Checks of the profile.
+    """
+    worst = worst_first([check for check in checks if check.metric == name])
+    where = "; ".join(str(value.detail[key]) for key in ("where", "try") if value.detail.get(key))
+    return MetricView(
+        name=name,
+        value=shown(value),
+        source=value.source.value if value.source else "",
+        check=worst[0] if worst else None,
+        where=elide(where, _REMARK),
+    )
+
+
+def unknown_reasons(profile: Profile) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Group the unknown metrics of a profile by their reason."""
+    reasons: dict[str, list[str]] = {}
+    for name, value in profile.metrics.items():
+        if value.number is None:
+            reasons.setdefault(elide(value.why or "", _REMARK), []).append(name)
+    return tuple((why, tuple(names)) for why, names in reasons.items())
