@@ -12,7 +12,7 @@ from pytest_tfperf.stats.signed_rank import format_ratio
 from pytest_tfperf.text import elide
 from pytest_tfperf.values import Value
 
-_MESSAGE, _REMARK = 2000, 180  # characters
+MOST_LETTERS, _REMARK = 2000, 180  # characters
 
 
 def worst_first(checks: Sequence[Check]) -> list[Check]:

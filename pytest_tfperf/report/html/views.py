@@ -23,7 +23,7 @@ from pytest_tfperf.report.html.charts import (
     step_chart,
 )
 from pytest_tfperf.report.html.metric_views import (
-    _MESSAGE,
+    MOST_LETTERS,
     MetricView,
     ValueChange,
     change_view,
@@ -212,7 +212,7 @@ def _profile(
 
 def _messages(checks: Sequence[Check]) -> tuple[tuple[Check, str], ...]:
     failed = [check for check in worst_first(checks) if check.verdict is not Verdict.PASS]
-    return tuple((check, elide(check.message, _MESSAGE)) for check in failed)
+    return tuple((check, elide(check.message, MOST_LETTERS)) for check in failed)
 
 
 def _levels(step_time: Value | None, timed: Check | None) -> dict[str, float]:
