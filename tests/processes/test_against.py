@@ -80,7 +80,7 @@ def run(tmp_path_factory):
     )
     before = picture(project.path)
     run = project.run(
-        "-v", "--tfperf-budget=12", TF_CPP_MIN_LOG_LEVEL="2", CUDA_VISIBLE_DEVICES="-1"
+        "-v", "--tfperf-budget=6", TF_CPP_MIN_LOG_LEVEL="2", CUDA_VISIBLE_DEVICES="-1"
     )
     assert picture(project.path) == before
     return run
