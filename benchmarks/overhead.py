@@ -1,5 +1,5 @@
 """
-What a profile costs besides its steps, and whether profiling changes a step.
+Measure the cost of a profile besides its steps, and its effect on a step.
 
     python benchmarks/overhead.py
 

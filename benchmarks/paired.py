@@ -1,5 +1,5 @@
 """
-How often a paired run is right, from recorded turns of fresh process pairs.
+Measure how often a paired run is right, from recorded turns of fresh process pairs.
 
     python benchmarks/paired.py replay DATA.jsonl.gz
 
@@ -97,12 +97,12 @@ def mean_ratio(pairs):
 
 
 def affordable(pair, budget_s):
-    """How many pairs of turns the share of a process pair pays for."""
+    """Number of pairs of turns that the share of a process pair pays for."""
     return max(1, min(INTERIM_SIZES[-1], int(PAIR_SHARE * budget_s / pair.cost_s)))
 
 
 def replayed(pairs, rule, budget_s, shifts=None):
-    """What each process pair says, and the seconds of turns until then."""
+    """Verdict of each process pair, and the seconds of turns until then."""
     moved = zip(pairs, shifts or [0.0] * len(pairs), strict=True)
     looks = [
         decide([pair.logs[: affordable(pair, budget_s)] + by], rule).pairs[0] for pair, by in moved
@@ -240,7 +240,7 @@ def show_same_code(pairs, spread):
 
 
 def shift(pair, ratio, measured):
-    """What makes a process pair stand for a ratio: nothing where that was planted, else the ratio ÷ the one that is measured of such pairs."""
+    """Log factor that makes a process pair stand for a ratio; 0 if that ratio was planted."""
     return (
         0.0
         if math.isclose(1 + pair.planted, ratio)
@@ -249,7 +249,7 @@ def shift(pair, ratio, measured):
 
 
 def show_found(name, pairs, measured, spread):
-    """How often slow-downs are found, those that were planted and those that the pairs stand for."""
+    """Print how often planted and scaled slow-downs are found."""
     for ratio, tolerance, budget_s in FOUND:
         rule = StoppingRule(tolerance=tolerance, n_tests=1, process_sd=spread)
         outcomes = replayed(pairs, rule, budget_s, [shift(pair, ratio, measured) for pair in pairs])

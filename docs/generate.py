@@ -11,7 +11,7 @@ HEAD = """# Metrics
 Every row gives the marker arguments `max_<metric>` and `min_<metric>`; a count also `<metric>=`.
 
 *Scope* says where a value holds: *program* on every machine, *platform* for a device kind and TensorFlow version, *machine*
-on one class of machines (times). What the numbers mean and where they come from: [analysis.md](analysis.md). Rows marked ° are experimental
+for one class of machines (times). [analysis.md](analysis.md) explains the numbers and their sources. Rows marked ° are experimental
 on GPUs: they hold on the traces at hand, none of which is of a recent NVIDIA GPU. This page is written by `docs/generate.py` from the
 registry.
 
@@ -24,7 +24,7 @@ OP_GUIDE_HEAD = """# The TPU op guide as findings
 
 `op_guide_findings` counts where a step breaks the rules of the [Cloud TPU performance
 guide](https://cloud.google.com/tpu/docs/performance-guide); no TPU is needed. The rules look at the graphs of the functions that the step
-calls, as Python traced them: with what they call, gradients, loops and branches, without what nothing needs.
+calls, as Python traced them. They include gradients, loops, branches and called functions, and leave out dead code.
 
 ```python
 @pytest.mark.tfperf(
@@ -39,16 +39,15 @@ FAIL: op_guide_findings was 1, wanted at most 0 (max_op_guide_findings=0)
   try: move this transpose next to the matrix product or convolution that takes it, name the order in an einsum, or drop it
 ```
 
-- *Level*: findings that are **on** count; those of level **info** stand in `profile.tables["op_guide"]` and never count; those
-  that are **off** do neither. `findings=` switches codes on besides (`"all"`: every one), `ignore_findings=` suppresses them, which the
-  table shows (`suppressed`); a note names codes that were suppressed and never found.
-- Each op that breaks a rule is a finding. A function that is called twice in the step's functions is there twice; a function that Python
-  calls is looked at once; of replicas that tf.distribute makes the first counts.
-- A shape that is not known breaks no rule: of a dataset's elements `batch(…, drop_remainder=True)` makes it known. A step that calls no
-  tf.function is UNKNOWN, and so is one of more than 20,000 ops, or of more than 10,000 where no limit on `op_guide_findings` asks for it
-  (0.1 ms an op).
-- Sizes are compared with tiles of 8 x 128 elements in row-major order, of convolutions' data in the order that [padding.md](padding.md)
-  gives. XLA may choose another order, or take a transpose or a reshape out altogether; what a finding costs was not measured on a TPU.
+- *Level*: findings that are **on** count; those of level **info** are in `profile.tables["op_guide"]` and never count. Those
+  that are **off** do neither. `findings=` switches further codes on (`"all"`: every one). `ignore_findings=` suppresses codes, and the
+  table shows them as `suppressed`. A note names suppressed codes that were never found.
+- Each op that breaks a rule is a finding. A function called twice in the step's functions counts twice. A function that Python calls
+  counts once. Of the replicas of tf.distribute the first counts.
+- An unknown shape breaks no rule. `batch(…, drop_remainder=True)` makes the shape of a dataset's elements known. A step that calls no
+  tf.function is UNKNOWN. So is a step of more than 20,000 ops (0.1 ms an op), or of more than 10,000 without a limit on `op_guide_findings`.
+- Sizes are compared with tiles of 8 x 128 elements in row-major order. Data of convolutions have the order of [padding.md](padding.md).
+  XLA may choose another order, or remove a transpose or a reshape. The cost of a finding was not measured on a TPU.
 
 This page is written by `docs/generate.py` from the registry (`pytest_tfperf/op_guide/rules.py`).
 """
@@ -93,12 +92,12 @@ def row(metric: Metric) -> str:
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     return HEAD + "".join(map(row, METRICS.values()))
 
 
 def rule(row: Rule) -> str:
-    """The section of a rule."""
+    """Return the section of a rule."""
     level = f"{row.level}{'; on in a loop within the step' if row.level_of else ''}"
     parts = (
         ("Detects", row.detects),
@@ -114,7 +113,7 @@ def rule(row: Rule) -> str:
 
 
 def op_guide_page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     return OP_GUIDE_HEAD + "".join(map(rule, RULES.values()))
 
 

@@ -50,7 +50,7 @@ def summary(title: str, metrics: Mapping[str, Value], custom: Iterable[str]) -> 
     Args:
         title: First line.
         metrics: Values by metric; those without a number are left out.
-        custom: Names of the project's own metrics.
+        custom: Names of custom metrics.
     """
     rows = [
         (f"  {name_shown}", shown_value(metrics[name], metrics[name].unit))

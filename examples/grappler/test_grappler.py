@@ -1,4 +1,4 @@
-"""Grappler's effect on a step, held by limits: it folds constants, and its debug stripper removes a check."""
+"""Limits on Grappler's effect: it folds constants, and its debug stripper removes a check."""
 
 import pytest
 import steps
@@ -29,8 +29,8 @@ def test_folding_moves_work_to_the_first_step_and_takes_none_from_the_others(tf_
     """
     All products are in the graph without constant folding, and the steps are not slower.
 
-    The runtime computes values of constants once, when the function is first called. So folding saves graph ops
-    and time of the first step, not time of the later ones.
+    The runtime computes values of constants once, when the function is first called. So folding
+    saves graph ops and time of the first step, not time of the later ones.
     """
     with tf_profile.grappler(constant_folding=False):
         unfolded = tf_profile(steps.products(), [x] * 200, name="unfolded")

@@ -1,7 +1,8 @@
 """
 Three input pipelines: a slow and a fast one for the same images, and one for records with a delay.
 
-The last one follows the talk on TensorFlow's profiler that made its input five times as fast by a parallel map.
+The last one follows the talk on TensorFlow's profiler. A parallel map made its input five times
+as fast.
 """
 
 import time

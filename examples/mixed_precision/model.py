@@ -7,7 +7,7 @@ CLASSES = 10
 
 
 def build():
-    """Make a compiled classifier; its logits are float32 under every policy, so that the loss is exact."""
+    """Make a compiled classifier; its logits are always float32, so that the loss is exact."""
     model = keras.Sequential(
         [
             keras.Input((SIZE, SIZE, 3)),

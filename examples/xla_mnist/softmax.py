@@ -7,7 +7,7 @@ PIXELS, CLASSES, BATCH = 28 * 28, 10, 128
 
 
 def digits(n=10 * BATCH, seed=0):
-    """Make images and labels of MNIST's shape without a download: each class is a pattern under noise."""
+    """Make images and labels of MNIST's shape: each class is a pattern under noise."""
     random = np.random.default_rng(seed)
     patterns, labels = random.random((CLASSES, PIXELS), "float32"), random.integers(0, CLASSES, n)
     images = patterns[labels] + random.normal(0, 0.5, (n, PIXELS)).astype("float32")

@@ -85,7 +85,7 @@ class Evidence:
 
     @property
     def code(self) -> StepCode:
-        """The facts of the step's code; only dear analyses may read them."""
+        """The facts of the step's code; only expensive analyses may read them."""
         return self.recording if self.inspection is None else self.inspection
 
     def untraced(self, *metrics: str) -> Findings:

@@ -1,4 +1,4 @@
-"""Dear analyses, which run when somebody asks for their findings."""
+"""Run expensive analyses when a limit, a table, a report or a baseline asks for them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Dear:
-    """An analysis that takes long, left out of a profile unless somebody asks for its findings."""
+class Expensive:
+    """An analysis that takes long, left out of a profile until its findings are read."""
 
     analyse: Callable[[Evidence], Findings]
     """The analysis."""
@@ -37,26 +37,26 @@ class Dear:
 
 
 class OnDemand:
-    """The dear analyses of one profile that have not run."""
+    """The expensive analyses of one profile that have not run."""
 
     def __init__(self, asked: Collection[str], evidence: Callable[[], Evidence]) -> None:
         """
-        Wait for somebody to ask.
+        Hold the analyses until their findings are read.
 
         Args:
             asked: Metrics and tables that are asked for already.
             evidence: Gives the evidence anew, so that a profile does not hold its trace.
         """
         self._asked, self._evidence = asked, evidence
-        self._waiting: list[Dear] = []
+        self._waiting: list[Expensive] = []
         self._values: dict[str, Value] = {}
         self._tables: dict[str, Table] = {}
 
-    def can_wait(self, analysis: Dear) -> bool:
-        """Return whether nobody asks for an analysis now."""
+    def can_wait(self, analysis: Expensive) -> bool:
+        """Return whether no finding of an analysis is asked for now."""
         return not any(name in self._asked for name in (*analysis.metrics, *analysis.tables))
 
-    def attached(self, profile: Profile, waiting: Sequence[Dear]) -> Profile:
+    def attached(self, profile: Profile, waiting: Sequence[Expensive]) -> Profile:
         """Return the profile with findings of the waiting analyses that come when they are read."""
         self._waiting = list(waiting)
         self._values, self._tables = dict(profile.metrics), dict(profile.tables)
@@ -78,7 +78,7 @@ class OnDemand:
                 self._tables.update(found.tables)
 
     def close(self) -> None:
-        """Leave out for good what nobody has asked for."""
+        """Leave out the waiting analyses for good."""
         self._waiting.clear()
 
 

@@ -1,4 +1,4 @@
-"""From evidence to a profile: every analysis contributes, in whatever order."""
+"""Assemble a profile from the findings of all analyses, in any order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pytest_tfperf.analysis.device import kernels, launches, op_profile, skew
 from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.host import calls, peak_memory
 from pytest_tfperf.analysis.input import batch_padding, capacity
-from pytest_tfperf.analysis.on_demand import Dear, OnDemand
+from pytest_tfperf.analysis.on_demand import Expensive, OnDemand
 from pytest_tfperf.analysis.steps import shares
 from pytest_tfperf.analysis.steps.breakdown import Breakdown
 from pytest_tfperf.analysis.steps.detect import Steps
@@ -38,20 +38,20 @@ ANALYSES: tuple[Callable[[Evidence], Findings], ...] = (
     counts.analyse,
     compile_time.analyse,
     executables.analyse,
-    Dear(step_flops.analyse, metrics=("flops", "half_precision", "flops_utilization")),
-    Dear(
+    Expensive(step_flops.analyse, metrics=("flops", "half_precision", "flops_utilization")),
+    Expensive(
         graph_ops.analyse,
         metrics=("graph_ops", "graph_reduction", "xla_coverage"),
         tables=("graph", "outside_xla"),
     ),
-    Dear(graph_ops.analyse_passes, tables=("optimizers", "surviving")),
-    Dear(
+    Expensive(graph_ops.analyse_passes, tables=("optimizers", "surviving")),
+    Expensive(
         step_code.analyse_padding,
         metrics=("padding_overhead", "mxu_padding_overhead"),
         tables=("padding",),
     ),
-    Dear(step_code.analyse_alignment, tables=("alignment",)),
-    Dear(step_code.analyse_op_guide, metrics=("op_guide_findings",), tables=("op_guide",)),
+    Expensive(step_code.analyse_alignment, tables=("alignment",)),
+    Expensive(step_code.analyse_op_guide, metrics=("op_guide_findings",), tables=("op_guide",)),
     batch_padding.analyse,
 )
 """Every analysis; each metric is a finding of exactly one."""
@@ -68,7 +68,7 @@ def profile_of(evidence: Evidence, on_demand: OnDemand | None = None) -> Profile
 
     Args:
         evidence: All that is known.
-        on_demand: Runs dear analyses later that nobody asks for yet; by default all run now.
+        on_demand: Runs expensive analyses later; by default all run now.
 
     Raises:
         TraceError: If the trace holds no step.
@@ -76,11 +76,11 @@ def profile_of(evidence: Evidence, on_demand: OnDemand | None = None) -> Profile
     waiting = [
         analyse
         for analyse in ANALYSES
-        if isinstance(analyse, Dear) and on_demand is not None and on_demand.can_wait(analyse)
+        if isinstance(analyse, Expensive) and on_demand is not None and on_demand.can_wait(analyse)
     ]
     findings = [
         analyse.left_out()
-        if isinstance(analyse, Dear) and analyse in waiting
+        if isinstance(analyse, Expensive) and analyse in waiting
         else analyse(evidence)
         for analyse in ANALYSES
     ]

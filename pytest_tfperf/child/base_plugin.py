@@ -113,7 +113,14 @@ class Reporting:
     def pytest_warning_recorded(
         self, warning_message: warnings.WarningMessage, when: str, location: Any
     ) -> None:
-        """Send a warning of the test; the parent has seen those of collection itself."""
+        """
+        Send a warning of the test; the parent has seen those of collection itself.
+
+        Args:
+            warning_message: The warning.
+            when: Phase of the run.
+            location: Place of the warning.
+        """
         if when == "runtest":
             category = warning_message.category
             self.send(

@@ -77,9 +77,9 @@ _ROWS = (
         transposes,
         detects=(
             "a transpose that moves dimensions longer than one and that no neighbouring product"
-            " absorbs: a matrix product absorbs an exchange of its last two dimensions, a"
-            " convolution one of batch and features or of a kernel's input and output features, and"
-            " an einsum any order"
+            " absorbs. A matrix product absorbs an exchange of its last two dimensions. A"
+            " convolution absorbs one of batch and features, or of a kernel's input and output"
+            " features. An einsum absorbs any order"
         ),
         why="it copies the whole array and changes its padding",
         rewrite=(
@@ -208,8 +208,8 @@ _ROWS = (
         ON,
         compute.without_kernel,
         detects=(
-            "an op for which, or for whose type, XLA has no kernel (the last of several in a row),"
-            " and ops that the public list of Cloud TPU ops lacks"
+            "an op or type without an XLA kernel (the last of several in a row);"
+            " an op that is not in the public list of Cloud TPU ops"
             f" ({compute.TPU_OPS_DATE}: {', '.join(sorted(compute.NOT_ON_TPUS))})"
         ),
         why="this op cannot run on a TPU: it splits the step, moves to the host, or fails",

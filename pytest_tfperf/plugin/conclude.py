@@ -66,7 +66,14 @@ def conclude(records: Iterable[Json], options: Options, whole: bool) -> tuple[li
 
 
 def summary(records: Iterable[Json], width: int, verbosity: int) -> list[TextLine]:
-    """Summarise a run for a terminal of `width` columns."""
+    """
+    Summarise a run for a terminal.
+
+    Args:
+        records: Profiled tests as JSON.
+        width: Columns of the terminal.
+        verbosity: pytest's verbosity.
+    """
     run = Run(created=_now(), tests=tuple(ProfiledTest.from_json(data) for data in records))
     return render(run, width, verbosity) if run.tests else []
 

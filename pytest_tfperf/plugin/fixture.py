@@ -136,7 +136,21 @@ class TfProfile:
         steps: int | None = None,
         trace_steps: int | None = None,
     ) -> Iterator[Any]:
-        """Yield the elements of `data` to a loop of your own; each iteration is a step."""
+        """
+        Yield the elements of `data` to a loop of your own; each iteration is a step.
+
+        Args:
+            data: A dataset, or an iterable that can start again.
+            name: Name of the profile, needed from the second one of a test on.
+            examples_per_step: Examples of a step; by default the batch size.
+            steps_per_call: Steps that loop inside an iteration.
+            limits: Limits of this profile, before the marker's.
+            restore: Models, optimizers or variables whose values are put back.
+            latency: True to synchronise after every step.
+            warmup: Warm-up steps.
+            steps: Timed steps.
+            trace_steps: Traced steps.
+        """
         wanted = self._profiles.wanted(
             limits, warmup=warmup, steps=steps, trace_steps=trace_steps, latency=latency
         )

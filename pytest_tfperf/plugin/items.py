@@ -43,6 +43,13 @@ def new_profiler(
     """
     Make the profiler of a test.
 
+    Args:
+        item: The test.
+        wanted: Arguments of its markers.
+        options: Options of the run.
+        registry: The metrics.
+        on_terminal: True if pytest writes to a terminal.
+
     Raises:
         pytest.fail.Exception: If it cannot be profiled as it is asked for.
     """
@@ -74,7 +81,16 @@ def new_profiler(
 def checks_of(
     item: pytest.Item, profiler: TfProfile, wanted: Wanted, options: Options, on_terminal: bool
 ) -> list[Check]:
-    """Return the checks of a test that passed; none on the ref of a paired run."""
+    """
+    Return the checks of a test that passed; none on the ref of a paired run.
+
+    Args:
+        item: The test.
+        profiler: Its profiler.
+        wanted: Arguments of its markers.
+        options: Options of the run.
+        on_terminal: True if pytest writes to a terminal.
+    """
     child = _coordinated(item)
     profiles = [profile for profile, _ in profiler.results()]
     against = child.checks(profiles, wanted.max_regression, describe()["setting"]) if child else []
@@ -114,7 +130,16 @@ def _confirmed(
 def record_of(
     item: pytest.Item, profiler: TfProfile, wanted: Wanted, checks: tuple[Check, ...], outcome: str
 ) -> ProfiledTest:
-    """Return the results of a test: its profiles and its checks."""
+    """
+    Return the results of a test: its profiles and its checks.
+
+    Args:
+        item: The test.
+        profiler: Its profiler.
+        wanted: Arguments of its markers.
+        checks: Its checks.
+        outcome: Outcome of its call phase.
+    """
     return ProfiledTest(
         nodeid=_nodeid(item),
         file=_file(item),
@@ -129,7 +154,14 @@ def record_of(
 
 
 def set_properties(item: pytest.Item, report: pytest.TestReport, record: ProfiledTest) -> None:
-    """Put the metrics of the last run of a test on its reports, as JUnit properties."""
+    """
+    Put the metrics of the last run of a test on its reports, as JUnit properties.
+
+    Args:
+        item: The test.
+        report: Report of its call phase.
+        record: Its results.
+    """
     found = properties(record.profiles)
     item.user_properties[:] = [
         *(one for one in item.user_properties if not one[0].startswith(PREFIX)),

@@ -307,7 +307,7 @@ class Options:
 
     @property
     def update(self) -> str | None:
-        """What is recorded in the baseline: "all", "new" or None."""
+        """The extent of recording in the baseline: "all", "new" or None."""
         return "all" if self.update_all else "new" if self.update_new else None
 
     @property

@@ -1,4 +1,4 @@
-"""The profiles of one test: how they are made, named and kept, whatever form of `tf_profile` drives the steps."""
+"""Make, name and keep the profiles of one test, for every form of `tf_profile`."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Settings:
 
 
 class Profiles:
-    """Makes the profiles of one test, one after the other, and keeps them with the limits that hold for each."""
+    """The profiles of one test, made one after the other, with the limits of each."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -120,7 +120,7 @@ class Profiles:
 
     def take_name(self, name: str | None) -> str:
         """
-        A name for the next profile; the first may have none, and then is at "".
+        Take a name for the next profile; the first may have none, and then is at "".
 
         Raises:
             CaptureError: If it is taken or missing, or a profile is being made already.
@@ -130,10 +130,11 @@ class Profiles:
         return name or ""
 
     def check_name(self, name: str | None) -> None:
-        """Whether the next profile could have this name. Raises: as `take_name`."""
+        """Raise the errors of `take_name` if the next profile cannot have this name."""
         if self._open or self._tracing:
             raise CaptureError(
-                "a profile of this test is being made already; profiles cannot be nested, since there is one profiler"
+                "a profile of this test is being made already;"
+                " profiles cannot be nested, since there is one profiler"
             )
         if name is None and self.names:
             raise CaptureError("this test has profiled a step before; give the second one a name=")
@@ -143,7 +144,7 @@ class Profiles:
             )
 
     def wanted(self, limits: Mapping[str, Any] | None, **options: Any) -> Wanted:
-        """What the marker asks for, with a profile's own limits and options before."""
+        """Return the marker's arguments, overridden by a profile's own limits and options."""
         given = {key: value for key, value in options.items() if value is not None}
         return Wanted.read(
             {**self.settings.wanted.given, **(limits or {}), **given}, self.settings.registry.rows
@@ -158,7 +159,16 @@ class Profiles:
         steps_per_call: int,
         available: int | None = None,
     ) -> Iterator[Windows]:
-        """The windows of a loop of this kind (step, train, test, predict); `available` calls are all there are, if it is known."""
+        """
+        Open the windows of a loop.
+
+        Args:
+            name: Name of the profile.
+            wanted: Arguments of the marker.
+            kind: Kind of the loop: step, train, test or predict.
+            steps_per_call: Steps that loop inside a call.
+            available: Number of calls, if it is known.
+        """
         plan = replace(self._plan(wanted), steps_per_call=steps_per_call)
         warm_runtime()
         windows = Windows(
@@ -212,12 +222,12 @@ class Profiles:
         )
 
     def start_session(self) -> Session:
-        """A trace that whoever starts it ends."""
+        """Start a trace, which the caller ends."""
         return Session(self._folder)
 
     @contextmanager
     def session(self) -> Iterator[Session]:
-        """A trace without windows, while nobody else measures; discarded if what runs in it fails."""
+        """Trace the block without windows, under the machine lock; discard a failed trace."""
         with self.settings.exclusive(self.settings.announce):
             session = self.start_session()
             self._tracing = True
@@ -238,7 +248,17 @@ class Profiles:
         workload: Mapping[str, Any],
         examples: float | None,
     ) -> Profile:
-        """The profile of windows that have ended."""
+        """
+        Return the profile of windows that have ended.
+
+        Args:
+            windows: The windows.
+            name: Name of the profile.
+            wanted: Arguments of the marker.
+            result: Result of the last step, or of Keras.
+            workload: Inputs and batch size of the steps.
+            examples: Examples of a step; by default the batch size.
+        """
         inspection = windows.observations.inspection(
             workload, windows.plan.max_seconds, inspection_depth(wanted)
         )
@@ -249,7 +269,13 @@ class Profiles:
 
     def finish_bare(self, trace: Path, name: str, calls: Calls, wanted: Wanted) -> Profile:
         """
-        The profile of a trace without windows.
+        Return the profile of a trace without windows.
+
+        Args:
+            trace: Path of the trace.
+            name: Name of the profile.
+            calls: Functions called in the steps.
+            wanted: Arguments of the marker.
 
         Raises:
             TraceError: If there is no step in it.
@@ -265,12 +291,26 @@ class Profiles:
         self.results[self.take_name(profile.name)] = profile, wanted.limits
 
     def add_table(self, name: str, key: str, table: Table) -> None:
-        """Give a profile one more table."""
+        """
+        Add a table to a profile.
+
+        Args:
+            name: Name of the profile.
+            key: Key of the table.
+            table: The table.
+        """
         profile, limits = self.results[name]
         self.results[name] = replace(profile, tables=extended(profile.tables, {key: table})), limits
 
     def add_file(self, name: str, what: str, path: Path) -> None:
-        """Say where a file of a profile lies."""
+        """
+        Add the path of a file to a profile.
+
+        Args:
+            name: Name of the profile.
+            what: Kind of the file.
+            path: Path of the file.
+        """
         profile, limits = self.results[name]
         self.results[name] = (
             replace(profile, files={**profile.files, what: str(path.resolve())}),
@@ -299,7 +339,7 @@ class Profiles:
         return self.recordings[name]
 
     def so_far(self) -> list[tuple[Profile, tuple[Limit, ...]]]:
-        """Return every profile with its limits; dear findings are in it if they were computed."""
+        """Return every profile with its limits, and the expensive findings computed so far."""
         return [(so_far(profile), limits) for profile, limits in self.results.values()]
 
     def _store(self, recording: Recording, inspection: StepInspection, wanted: Wanted) -> Profile:

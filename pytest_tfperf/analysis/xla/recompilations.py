@@ -19,8 +19,8 @@ def recompilations(trace: Trace, compiled: Sequence[str]) -> list[str]:
     """
     Compare the first executables compiled after the first step with their predecessors.
 
-    Each text is `step: argument 0 f32[8,32] → f32[5,32]`, with arguments as XLA counts them. There
-    is none if the trace holds no executable of these names.
+    Each text is `step: argument 0 f32[8,32] → f32[5,32]`, with arguments as XLA counts them. A
+    trace without executables of these names gives no text.
 
     Args:
         trace: The trace of the steps.

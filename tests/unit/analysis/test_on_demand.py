@@ -1,4 +1,4 @@
-"""Dear analyses run when somebody asks for their findings, and not before."""
+"""Expensive analyses run when somebody asks for their findings, and not before."""
 
 import json
 from dataclasses import replace
@@ -8,7 +8,7 @@ from helpers.traces import SYNTHETIC
 
 from pytest_tfperf.analysis import profile
 from pytest_tfperf.analysis.evidence import Evidence
-from pytest_tfperf.analysis.on_demand import NOT_COMPUTED, Dear, OnDemand, extended, so_far
+from pytest_tfperf.analysis.on_demand import NOT_COMPUTED, Expensive, OnDemand, extended, so_far
 from pytest_tfperf.errors import UnknownMetric
 from pytest_tfperf.metrics import METRICS
 from pytest_tfperf.recording import GrapplerPasses, OpGraph, OpNode, Recording, StepGraph
@@ -17,7 +17,7 @@ from pytest_tfperf.trace.xspace import read_trace
 from pytest_tfperf.values import Column, Source, Table, Unknown, Value
 
 RECORDING = Recording(name="step", trace=None, workload={}, ignore_findings=("TPU_OPS",))
-DEAR = [analysis for analysis in profile.ANALYSES if isinstance(analysis, Dear)]
+DEAR = [analysis for analysis in profile.ANALYSES if isinstance(analysis, Expensive)]
 DEAR_METRICS = {name for analysis in DEAR for name in analysis.metrics}
 COLUMNS = (Column("a", "a"),)
 
