@@ -21,7 +21,7 @@ import tensorflow as tf
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.plugin.fixture import TfProfile
-from pytest_tfperf.plugin.profiles import Settings
+from pytest_tfperf.plugin.profile_settings import Settings
 from pytest_tfperf.tf_runtime import warm_runtime
 
 ROUNDS = 9

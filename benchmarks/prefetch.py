@@ -19,7 +19,7 @@ import tensorflow as tf
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.plugin.fixture import TfProfile
-from pytest_tfperf.plugin.profiles import Settings
+from pytest_tfperf.plugin.profile_settings import Settings
 
 PRODUCER_S, STEP_S, COLD_S = 0.012, 0.010, 1.5
 

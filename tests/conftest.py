@@ -94,7 +94,7 @@ def profile():
     from pytest_tfperf.capture.plan import Plan
     from pytest_tfperf.checks.arguments import Wanted
     from pytest_tfperf.plugin.fixture import TfProfile
-    from pytest_tfperf.plugin.profiles import Settings
+    from pytest_tfperf.plugin.profile_settings import Settings
 
     wanted = Wanted.read({"warmup": 3, "steps": 12, "trace_steps": 6})
     profiler = TfProfile(Settings(wanted=wanted, plan=Plan()))

@@ -44,6 +44,30 @@ class KerasCall:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     """The user's keyword arguments."""
 
+    @classmethod
+    def of(
+        cls, model: Any, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> KerasCall:
+        """
+        Return the call of a model's method.
+
+        Args:
+            model: The Keras model.
+            method: Name of the method.
+            args: Positional arguments.
+            kwargs: Keyword arguments.
+
+        Raises:
+            TypeError: If the model has no such method.
+        """
+        bound = getattr(model, method, None)
+        if bound is None:
+            raise TypeError(
+                f"tf_profile.{method} takes a Keras model and then the arguments of its "
+                f"{method}, but got {type(model).__name__}"
+            )
+        return cls(bound=bound, model=model, method=method, args=args, kwargs=kwargs)
+
     def run(self) -> Any:
         """Run the loop; return its result."""
         return self.bound(*self.args, **self.kwargs)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -21,7 +21,11 @@ from pytest_tfperf.errors import CaptureError, TraceError
 from pytest_tfperf.plugin.profiles import Profiles
 
 __tracebackhide__ = True
-DISABLED = "tfperf is disabled (--tfperf-disable): the step ran once and was not profiled"
+
+
+def skip_disabled() -> NoReturn:
+    """Skip a test of a disabled plugin, after its step has run once."""
+    pytest.skip("tfperf is disabled (--tfperf-disable): the step ran once and was not profiled")
 
 
 class BracketedTrace:
@@ -58,7 +62,7 @@ class BracketedTrace:
         if error is not None:
             return
         if self._session is None:
-            pytest.skip(DISABLED)
+            skip_disabled()
         try:
             self._profiles.finish_bare(self._session.stop(), self._name, self._calls, self._wanted)
         except TraceError:

@@ -1,8 +1,8 @@
-"""Compare variants that have data of their own, each in its own process."""
+"""Compare variants of a step, in this process or each in its own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +11,9 @@ from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.plugin.profiles import Profiles
 from pytest_tfperf.results import Profile
 from pytest_tfperf.variants.comparison import Comparison, ComparisonCall
+from pytest_tfperf.variants.in_process import compare_steps
 from pytest_tfperf.variants.outputs import Leaves, Tolerance
-from pytest_tfperf.variants.steps import FirstOutput, profile_names
+from pytest_tfperf.variants.steps import FirstOutput, Variant, profile_names
 
 __tracebackhide__ = True
 
@@ -33,6 +34,42 @@ class VariantsWithData:
     """Keras models, optimizers or variables whose state is put back."""
     unpack: bool | str
     """How a step takes an element of the data."""
+
+
+def compare_in_this_process(
+    profiles: Profiles,
+    profile_step: Callable[..., Profile],
+    variants: Sequence[Variant],
+    names: Mapping[str, str],
+    tolerance: Tolerance | None,
+    options: Mapping[str, Any],
+) -> Comparison:
+    """
+    Profile variants without data, and measure them alternately.
+
+    Args:
+        profiles: Profiles of the test.
+        profile_step: Profiles a step, as `tf_profile` does.
+        variants: The variants.
+        names: Name of each variant's profile.
+        tolerance: Largest difference of the outputs; None if they are not compared.
+        options: Limits and numbers of steps of each profile.
+    """
+    settings = profiles.settings
+    measured = {
+        variant.name: profile_step(variant, name=names[variant.name], **options)
+        for variant in variants
+    }
+    comparison = compare_steps(
+        variants,
+        measured,
+        tolerance,
+        settings.plan.max_seconds,
+        settings.announce,
+        settings.exclusive,
+    )
+    profiles.add_table(names[variants[0].name], "comparison", comparison.table())
+    return comparison
 
 
 def compare_in_processes(

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
-
-import pytest
+from typing import Any
 
 from pytest_tfperf.capture.keras import run_one_batch
 from pytest_tfperf.capture.keras_data import KerasCall
@@ -19,13 +17,17 @@ from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.checks.limits import Limit
 from pytest_tfperf.compiler.grappler_options import grappler_options
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.plugin.bare_trace import DISABLED, BracketedTrace, profiled_body
-from pytest_tfperf.plugin.compare_variants import VariantsWithData, compare_in_processes
+from pytest_tfperf.plugin.bare_trace import BracketedTrace, profiled_body, skip_disabled
+from pytest_tfperf.plugin.compare_variants import (
+    VariantsWithData,
+    compare_in_processes,
+    compare_in_this_process,
+)
 from pytest_tfperf.plugin.export import OPTIMIZED, export_profile
-from pytest_tfperf.plugin.profiles import Profiles, Settings
+from pytest_tfperf.plugin.profile_settings import Settings
+from pytest_tfperf.plugin.profiles import Profiles
 from pytest_tfperf.results import Profile
 from pytest_tfperf.variants.comparison import Comparison
-from pytest_tfperf.variants.in_process import compare_steps
 from pytest_tfperf.variants.outputs import Tolerance
 from pytest_tfperf.variants.steps import data_of, profile_names, variants_of
 
@@ -110,8 +112,13 @@ class TfProfile:
         )
         if self._disabled:
             run_once(step, data, unpack)
-            _skip()
+            skip_disabled()
         taken = self._profiles.take_name(name)
+
+        def finish(windows: Windows) -> None:
+            inputs = _inputs(windows, steps_per_call)
+            self._profiles.finish(windows, taken, wanted, None, inputs, examples)
+
         with ExitStack() as stack:
             stack.enter_context(restored(restore))
             windows = stack.enter_context(
@@ -167,7 +174,7 @@ class TfProfile:
     ) -> Iterator[Any]:
         if self._disabled:
             yield next(iter(data))
-            _skip()
+            skip_disabled()
         taken = self._profiles.take_name(name)
         with ExitStack() as stack:
             stack.enter_context(restored(restore))
@@ -181,13 +188,9 @@ class TfProfile:
                     f"the loop over tf_profile.steps was left after {windows.n_steps} steps, "
                     "before all windows were full"
                 )
-                self._profiles.finish(
-                    windows, taken, wanted, None, _inputs(windows, steps_per_call), examples
-                )
+                finish(windows)
                 raise
-        self._profiles.finish(
-            windows, taken, wanted, None, _inputs(windows, steps_per_call), examples
-        )
+        finish(windows)
 
     def compare(
         self,
@@ -240,31 +243,19 @@ class TfProfile:
             if self._disabled:
                 for key, own_data in with_data.data.items():
                     run_once(steps[key], own_data, unpack)
-                _skip()
+                skip_disabled()
             return compare_in_processes(self._profiles, self, with_data, options)
         variants = variants_of(steps)
         tolerance = None if check_outputs is False else Tolerance(rtol, atol)
         if self._disabled:
             for variant in variants:
                 variant.step()
-            _skip()
+            skip_disabled()
         names = profile_names(steps, name)
         with restored(restore):
-            measured = {
-                variant.name: self(variant, name=names[variant.name], **options)
-                for variant in variants
-            }
-            settings = self._profiles.settings
-            found = compare_steps(
-                variants,
-                measured,
-                tolerance,
-                settings.plan.max_seconds,
-                settings.announce,
-                settings.exclusive,
+            return compare_in_this_process(
+                self._profiles, self, variants, names, tolerance, options
             )
-        self._profiles.add_table(names[variants[0].name], "comparison", found.table())
-        return found
 
     def fit(self, model: Any, *args: Any, **kwargs: Any) -> Profile:
         """Profile `model.fit`; `kwargs` may have name, limits, restore, warmup, trace_steps."""
@@ -300,7 +291,7 @@ class TfProfile:
                 yield
             return
         yield
-        _skip()
+        skip_disabled()
 
     def export(self, path: str | Path, *, name: str | None = None, stage: str = OPTIMIZED) -> None:
         """
@@ -340,23 +331,13 @@ class TfProfile:
         wanted = self._profiles.wanted(
             own["limits"], warmup=own["warmup"], trace_steps=own["trace_steps"]
         )
-        bound = getattr(model, method, None)
-        if bound is None:
-            raise TypeError(
-                f"tf_profile.{method} takes a Keras model and then the arguments of its "
-                f"{method}, but got {type(model).__name__}"
-            )
-        call = KerasCall(bound=bound, model=model, method=method, args=args, kwargs=kwargs)
+        call = KerasCall.of(model, method, args, kwargs)
         if self._disabled:
             run_one_batch(call)
-            _skip()
+            skip_disabled()
         taken = self._profiles.take_name(own["name"])
         with restored(own["restore"]):
             return self._profiles.keras_loop(call, taken, wanted, stop=True)
-
-
-def _skip() -> NoReturn:
-    pytest.skip(DISABLED)
 
 
 def _inputs(windows: Windows, steps_per_call: int) -> Mapping[str, Any]:

@@ -22,7 +22,7 @@ from pytest_tfperf.plugin.confirmation import confirmed, is_suspected, profiled_
 from pytest_tfperf.plugin.decide import decide
 from pytest_tfperf.plugin.fixture import TfProfile
 from pytest_tfperf.plugin.options import Options
-from pytest_tfperf.plugin.profiles import Settings
+from pytest_tfperf.plugin.profile_settings import Settings
 from pytest_tfperf.plugin.progress import announcer
 from pytest_tfperf.plugin.registry import Registry
 from pytest_tfperf.report.ci import PREFIX, properties

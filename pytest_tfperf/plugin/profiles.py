@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,20 +37,17 @@ from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.retracing import traces_reported_to
 from pytest_tfperf.compiler.step_calls import Calls
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.machine.locks import Exclusive, measuring_alone
 from pytest_tfperf.metrics import nearest
-from pytest_tfperf.plugin.inspection_depth import (
+from pytest_tfperf.plugin.profile_settings import (
+    Settings,
     asked_findings,
     evidence_of,
     inspection_depth,
 )
-from pytest_tfperf.plugin.registry import Registry
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.results import Profile
 from pytest_tfperf.tf_runtime import load_tensorflow, warm_runtime
-from pytest_tfperf.turns import TurnClients
 from pytest_tfperf.values import Table
-from pytest_tfperf.variants.comparison import CompareInProcesses
 
 __tracebackhide__ = True
 
@@ -58,38 +55,6 @@ _BARE = (
     "graphs are looked at where tf_profile drives the steps: tf_profile(step, data), "
     "tf_profile.steps(data) or a Keras loop"
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """The way in which the profiles of one test are made."""
-
-    wanted: Wanted
-    """Arguments of the marker."""
-    plan: Plan
-    """Windows of tests that set none."""
-    keep: Path | None = None
-    """The folder in which traces are kept, if they are."""
-    scratch: str | None = None
-    """The folder of all other files."""
-    disabled: bool = False
-    """True if each step runs once, and nothing is measured."""
-    announce: Callable[[str], None] = lambda _: None
-    """Shows what takes long."""
-    notes: tuple[str, ...] = ()
-    """Notes on every profile."""
-    turn_clients: TurnClients | None = None
-    """Gives a profile its turn client, in a paired run."""
-    compare_in_processes: CompareInProcesses | None = None
-    """Runs variants in processes of their own, where that is possible."""
-    keeps: Callable[[str], bool] = lambda _: True
-    """Returns whether the trace of a profile of this name is kept."""
-    registry: Registry = field(default_factory=Registry)
-    """The project's own metrics."""
-    exclusive: Exclusive = measuring_alone
-    """Keeps others from measuring meanwhile."""
-    whole: bool = False
-    """True if every analysis runs, since a report, a baseline or another process takes it all."""
 
 
 class Profiles:

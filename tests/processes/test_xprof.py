@@ -23,7 +23,7 @@ from pytest_tfperf.analysis.steps.detect import find_steps
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.plugin.fixture import TfProfile
-from pytest_tfperf.plugin.profiles import Settings
+from pytest_tfperf.plugin.profile_settings import Settings
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.intervals import covered, merge, subtract
 from pytest_tfperf.trace.xspace import read_trace

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 from helpers.tables import cells
 
-from pytest_tfperf.plugin import inspection_depth
+from pytest_tfperf.plugin import profile_settings
 
 DATA = [tf.ones((8, 8))] * 4
 
@@ -292,7 +292,7 @@ def test_eager_ops_of_an_iterator_are_not_outside_xla(profile):
     "limits", [{"max_graph_ops": 9}, {"min_graph_reduction": 0}, {"min_xla_coverage": 0}]
 )
 def test_graphs_of_large_steps_are_analysed_if_a_limit_needs_them(profile, monkeypatch, limits):
-    monkeypatch.setattr(inspection_depth, "UNASKED_GRAPH_NODES", 2)
+    monkeypatch.setattr(profile_settings, "UNASKED_GRAPH_NODES", 2)
     step = tf.function(lambda x: tf.tanh(x) * 2)
     assert "asks for it" in profile(step, DATA, limits={"max_retraces": 0}).value("graph_ops").why
     assert profile(step, DATA, name="asked", limits=limits).graph_ops == 3

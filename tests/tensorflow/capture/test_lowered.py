@@ -10,7 +10,7 @@ from helpers.hlo_products import of_step, products
 from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
 
 from pytest_tfperf.checks.arguments import Wanted
-from pytest_tfperf.plugin import inspection_depth, profiles
+from pytest_tfperf.plugin import profile_settings, profiles
 from pytest_tfperf.values import Unknown
 
 X, Y = np.ones((96, 8, 8, 3), "float32"), np.ones((96, 2), "float32")
@@ -231,7 +231,7 @@ def test_calls_in_steps_marked_by_the_test_are_unknown(profile, recordings):
     "limits", [{"max_flops": 1e9}, {"min_half_precision": 0}, {"min_flops_utilization": 0}]
 )
 def test_large_steps_are_lowered_if_a_limit_needs_it(profile, recordings, monkeypatch, limits):
-    monkeypatch.setattr(inspection_depth, "UNASKED_NODES", 2)
+    monkeypatch.setattr(profile_settings, "UNASKED_NODES", 2)
     profile(step, DATA, limits={"max_retraces": 0})
     assert "asks for it" in recordings[0].code.lowered.why
     profile(step, DATA, name="asked", limits=limits)
@@ -239,7 +239,7 @@ def test_large_steps_are_lowered_if_a_limit_needs_it(profile, recordings, monkey
 
 
 def test_marker_alone_and_bracketed_steps_have_the_same_bound(profile, recordings, monkeypatch):
-    monkeypatch.setattr(inspection_depth, "UNASKED_NODES", 2)
+    monkeypatch.setattr(profile_settings, "UNASKED_NODES", 2)
     with profile.trace() as trace, trace.step():
         step(DATA[0])
     with profile.trace(name="asked", limits={"max_flops": 1e9}) as trace, trace.step():

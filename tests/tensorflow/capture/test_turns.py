@@ -12,7 +12,7 @@ from pytest_tfperf.capture.blocks import run_turns
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.plugin.fixture import TfProfile
-from pytest_tfperf.plugin.profiles import Settings
+from pytest_tfperf.plugin.profile_settings import Settings
 from pytest_tfperf.turns import Ready, Turn
 
 WINDOWS = {"warmup": 3, "steps": 12, "trace_steps": 6}

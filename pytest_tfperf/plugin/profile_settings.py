@@ -1,0 +1,93 @@
+"""Settings of the profiles of a test, and the depth of their analysis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pytest_tfperf.analysis.evidence import Evidence
+from pytest_tfperf.capture.inspection import Depth, StepInspection
+from pytest_tfperf.capture.plan import Plan
+from pytest_tfperf.capture.sessions import (
+    read_session,
+)
+from pytest_tfperf.checks.arguments import Wanted
+from pytest_tfperf.compiler.lowering import UNASKED_NODES
+from pytest_tfperf.compiler.step_graph import UNASKED_NODES as UNASKED_GRAPH_NODES
+from pytest_tfperf.machine.locks import Exclusive, measuring_alone
+from pytest_tfperf.plugin.registry import Registry
+from pytest_tfperf.recording import Recording
+from pytest_tfperf.turns import TurnClients
+from pytest_tfperf.variants.comparison import CompareInProcesses
+
+_FROM_GRAPPLER = ("graph_ops", "graph_reduction")
+_FROM_GRAPHS = (*_FROM_GRAPPLER, "xla_coverage")
+_FROM_OPS = ("op_guide_findings", "padding_overhead")
+"""Padding takes the ops for the lines of its arrays."""
+_FROM_HLO = (
+    "flops",
+    "half_precision",
+    "flops_utilization",
+    "padding_overhead",
+    "mxu_padding_overhead",
+)
+
+
+def evidence_of(recording: Recording, inspection: StepInspection) -> Evidence:
+    """Read the traces of a recording."""
+    trace = read_session(recording.trace) if recording.trace else None
+    first = read_session(recording.cold) if recording.cold else None
+    return Evidence(recording, trace, first, inspection)
+
+
+def asked_findings(wanted: Wanted) -> set[str]:
+    """Return the metrics and tables that a test asks for."""
+    asked = {limit.metric.name for limit in wanted.limits}
+    if wanted.findings or wanted.ignore_findings:
+        asked.add("op_guide_findings")
+    if asked.intersection(_FROM_GRAPPLER):
+        asked |= {"optimizers", "surviving"}
+    return asked
+
+
+def inspection_depth(wanted: Wanted) -> Depth:
+    """Return how thoroughly to inspect; a large step only where a limit needs it."""
+    return Depth(
+        hlo=None if wanted.asks_for(_FROM_HLO) else UNASKED_NODES,
+        graphs=None if wanted.asks_for(_FROM_GRAPHS) else UNASKED_GRAPH_NODES,
+        ablation=wanted.asks_for(_FROM_GRAPPLER),
+        op_guide=wanted.asks_for(_FROM_OPS),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The way in which the profiles of one test are made."""
+
+    wanted: Wanted
+    """Arguments of the marker."""
+    plan: Plan
+    """Windows of tests that set none."""
+    keep: Path | None = None
+    """The folder in which traces are kept, if they are."""
+    scratch: str | None = None
+    """The folder of all other files."""
+    disabled: bool = False
+    """True if each step runs once, and nothing is measured."""
+    announce: Callable[[str], None] = lambda _: None
+    """Shows what takes long."""
+    notes: tuple[str, ...] = ()
+    """Notes on every profile."""
+    turn_clients: TurnClients | None = None
+    """Gives a profile its turn client, in a paired run."""
+    compare_in_processes: CompareInProcesses | None = None
+    """Runs variants in processes of their own, where that is possible."""
+    keeps: Callable[[str], bool] = lambda _: True
+    """Returns whether the trace of a profile of this name is kept."""
+    registry: Registry = field(default_factory=Registry)
+    """The project's own metrics."""
+    exclusive: Exclusive = measuring_alone
+    """Keeps others from measuring meanwhile."""
+    whole: bool = False
+    """True if every analysis runs, since a report, a baseline or another process takes it all."""
