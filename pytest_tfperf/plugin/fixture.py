@@ -114,11 +114,6 @@ class TfProfile:
             run_once(step, data, unpack)
             skip_disabled()
         taken = self._profiles.take_name(name)
-
-        def finish(windows: Windows) -> None:
-            inputs = _inputs(windows, steps_per_call)
-            self._profiles.finish(windows, taken, wanted, None, inputs, examples)
-
         with ExitStack() as stack:
             stack.enter_context(restored(restore))
             windows = stack.enter_context(
@@ -176,6 +171,11 @@ class TfProfile:
             yield next(iter(data))
             skip_disabled()
         taken = self._profiles.take_name(name)
+
+        def finish(windows: Windows) -> None:
+            inputs = _inputs(windows, steps_per_call)
+            self._profiles.finish(windows, taken, wanted, None, inputs, examples)
+
         with ExitStack() as stack:
             stack.enter_context(restored(restore))
             windows = stack.enter_context(
@@ -214,16 +214,12 @@ class TfProfile:
             steps: The variants by name; the others are compared with the first.
             data: Data of the variants by name, or one for all; None if they take none. With data
                 each variant runs in a process of its own, which runs this test up to this call.
-                Meanwhile the other processes are stopped, so that no pipeline fills its buffers.
-            name: Name of the comparison, put before the names of its profiles; needed for a second
-                comparison of the same variants.
+            name: Name of the comparison, put before the names of its profiles.
             unpack: How steps take the elements of data, as in `tf_profile(step, data)`.
-            check_outputs: Whether the outputs of the first steps must agree; by default without
-                data, since pipelines may deliver in another order.
+            check_outputs: Compare the outputs of the first steps; by default without data only.
             rtol, atol: Tolerances of that; by default those of the narrower dtype.
-            limits: Marker arguments for each variant's profile.
             restore: Keras models, optimizers or variables whose state is put back afterwards.
-            warmup, trace_steps: Calls in the windows of each profile.
+            limits, warmup, trace_steps: Limits and windows of each profile.
 
         Raises:
             AssertionError: If the outputs of the variants differ.
