@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from pytest_tfperf.compiler.grappler_options import exactly, options_in_force
 from pytest_tfperf.compiler.lowering import Lowered, lower
 from pytest_tfperf.compiler.op_graph import op_graph
 from pytest_tfperf.compiler.probe import Probe
@@ -56,6 +57,7 @@ class StepInspection:
         self.calls, self.depth = calls, depth
         self._probe, self._workload, self._ended = probe, workload, ended
         self._max_seconds = max_seconds
+        self._options = options_in_force()  # facts may be read under other ones
 
     @property
     def graph(self) -> StepGraph | Unknown:
@@ -70,7 +72,8 @@ class StepInspection:
     @cached_property
     def grappler(self) -> GrapplerPasses:
         """Contribution of each Grappler pass, and what they left."""
-        return grappler_passes(self._inspected.optimized, self.depth.ablation)
+        with exactly(self._options):
+            return grappler_passes(self._inspected.optimized, self.depth.ablation)
 
     @property
     def lowered(self) -> Modules | Unknown:
@@ -87,7 +90,8 @@ class StepInspection:
 
     @cached_property
     def _inspected(self) -> InspectedGraph:
-        return inspect_graph(self._probe, self.depth.graphs)
+        with exactly(self._options):
+            return inspect_graph(self._probe, self.depth.graphs)
 
     @cached_property
     def _lowering(self) -> Lowered | Unknown:

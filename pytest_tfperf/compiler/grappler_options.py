@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -63,8 +64,35 @@ def _set_options(context: Any, options: dict[str, Any]) -> Iterator[None]:
     try:
         yield
     finally:
-        context._optimizer_experimental_options.clear()
-        context.set_optimizer_experimental_options(before)
+        _replace(context, before)
+
+
+def options_in_force() -> dict[str, Any] | None:
+    """Return Grappler's options of this process, or None if TensorFlow does not show them."""
+    context = sys.modules.get("tensorflow.python.eager.context")
+    runtime = context.context() if context else None
+    options = getattr(runtime, "_optimizer_experimental_options", None)
+    return dict(options) if isinstance(options, dict) else None
+
+
+@contextmanager
+def exactly(options: dict[str, Any] | None) -> Iterator[None]:
+    """Let Grappler run with these options alone within the context; None changes nothing."""
+    before = options_in_force()
+    if options is None or before is None or options == before:
+        yield
+        return
+    runtime = _context()
+    _replace(runtime, options)
+    try:
+        yield
+    finally:
+        _replace(runtime, before)
+
+
+def _replace(context: Any, options: dict[str, Any]) -> None:
+    context._optimizer_experimental_options.clear()
+    context.set_optimizer_experimental_options(options)
 
 
 def _check(options: dict[str, Any]) -> None:

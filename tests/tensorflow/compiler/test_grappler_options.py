@@ -160,3 +160,14 @@ def test_missing_private_attribute_is_an_error(monkeypatch):
 
 def test_fixture_offers_the_options():
     assert TfProfile.grappler is grappler_options
+
+
+def test_graphs_read_after_the_context_are_those_of_its_options(profile):
+    """Graphs are made when they are read, which may be outside of the context."""
+    step, arguments = tf.function(plus_products), [tf.ones((8, 8))] * 200
+    with profile.grappler(constant_folding=False):
+        unfolded = profile(step, arguments, name="unfolded")
+    before = options()
+    folded = profile(tf.function(plus_products), arguments, name="folded")
+    assert unfolded.graph_ops > folded.graph_ops
+    assert options() == before
