@@ -2,6 +2,7 @@
 
 import os
 import signal
+import tempfile
 from pathlib import Path
 
 import hypothesis
@@ -25,14 +26,24 @@ _WORKER = (
 MARKERS = {"tensorflow": "tf", "processes": "process"}
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_configure(config):
     if (
         signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     ):  # in the background of a shell; what tests start is to hear Ctrl-C
         signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ[ADDOPTS] = _without_neighbours(config)
+    if hasattr(config, "workerinput"):
+        _use_own_temporary_folder(config)
     for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE", *_WORKER):
         os.environ.pop(name, None)
+
+
+def _use_own_temporary_folder(config):
+    """Keep the locks of a worker from those of another: no test of this suite judges a time."""
+    folder = config._tmp_path_factory.getbasetemp() / "tmp"
+    folder.mkdir()
+    os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
 
 
 @pytest.fixture

@@ -3,6 +3,8 @@
 import pytest
 from helpers.paired_project import Project, picture
 
+pytestmark = pytest.mark.slow
+
 MODEL = """
 import tensorflow as tf
 

@@ -172,10 +172,12 @@ def compared(folder, recorded):
     )
 
 
+@pytest.mark.slow
 def test_what_is_clustered_is_counted(recorded):
     assert counted(recorded.tests["test_counts"]) == AUTOCLUSTERED
 
 
+@pytest.mark.slow
 def test_a_broken_limit_shows_where_the_run_began(recorded, folder):
     assert recorded.status == 1
     assert "test_suite.py ..FP" in recorded.output
@@ -184,6 +186,7 @@ def test_a_broken_limit_shows_where_the_run_began(recorded, folder):
     assert ET.parse(folder / "junit.xml").getroot().find("testsuite").get("failures") == "2"
 
 
+@pytest.mark.slow
 def test_a_crash_in_a_step_fails_its_test_and_leaves_no_traces_behind(recorded, folder):
     assert (
         "SIGABRT in the call of a test in a process of its own (autocluster=True)"
@@ -196,6 +199,7 @@ def test_a_crash_in_a_step_fails_its_test_and_leaves_no_traces_behind(recorded, 
     ] == []
 
 
+@pytest.mark.slow
 def test_the_flags_are_in_the_record_of_the_test_alone(recorded):
     flags = {
         key: test["environment"]["setting"]["tf_xla_flags"] for key, test in recorded.tests.items()
@@ -204,6 +208,7 @@ def test_the_flags_are_in_the_record_of_the_test_alone(recorded):
     assert flags == {"test_stays": "", "test_counts": ours, "test_limit": ours}
 
 
+@pytest.mark.slow
 def test_baselines_are_written_where_the_run_began(recorded, folder):
     assert "baseline: 10 entries written for 2 passing tests" in recorded.output
     entries = json.loads((folder / "__tfperf__" / "test_suite.json").read_text())

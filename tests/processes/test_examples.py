@@ -10,6 +10,7 @@ from helpers.paths import ROOT
 
 EXAMPLES = ROOT / "examples"
 PIPELINE = EXAMPLES / "input_pipeline"
+SHORT = ("-o", "tfperf_max_seconds=6")
 
 
 def run(folder, *arguments):
@@ -17,6 +18,7 @@ def run(folder, *arguments):
     return subprocess.run(command, capture_output=True, text=True)
 
 
+@pytest.mark.slow
 def test_all_examples_run():
     done = run(EXAMPLES, "-v", "-c", os.devnull, "--rootdir", str(EXAMPLES), "--tfperf-disable")
     assert done.returncode == 0, done.stdout
@@ -32,7 +34,7 @@ def test_all_examples_run():
     ["grappler", "input_pipeline", "mixed_precision", "custom_metric", "tpu_padding", "xla_mnist"],
 )
 def test_an_example_passes(example):
-    done = run(EXAMPLES / example)
+    done = run(EXAMPLES / example, *SHORT)
     assert done.returncode == 0, done.stdout
 
 
@@ -42,7 +44,7 @@ def test_a_sequential_pipeline_turns_exactly_its_test_red_with_the_stage_named(t
     source = tmp_path / "copy" / "pipeline.py"
     text = source.read_text().replace("def parallel(", "def parallel_no_more(")
     source.write_text(text + "\n\nparallel = sequential\n")
-    done = run(tmp_path / "copy")
+    done = run(tmp_path / "copy", *SHORT)
     assert "1 failed, 2 passed" in done.stdout
     assert "PERF" in done.stdout
     assert "FAIL: input_bound was" in done.stdout

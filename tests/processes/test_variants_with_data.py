@@ -62,7 +62,7 @@ class Light:
         self.profiles[name] = builders.profile(name, workload, step_time=time_of_step)
         return self.profiles[name]
 
-    def compare(self, steps, name="", max_seconds=1.0, outputs=None, **options):
+    def compare(self, steps, name="", max_seconds=0.4, outputs=None, **options):
         names = {variant: f"{name} {variant}".strip() for variant in steps}
         measure = lambda variant: (self(steps[variant], names[variant], **options.get(variant, {})), {"output": (outputs or {}).get(variant)})
         tolerance = Tolerance() if outputs else None

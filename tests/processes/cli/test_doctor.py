@@ -29,6 +29,7 @@ def doctor(folder, *arguments, **environment):
     return done
 
 
+@pytest.mark.slow
 def test_a_real_machine(tmp_path):
     done = doctor(
         tmp_path,

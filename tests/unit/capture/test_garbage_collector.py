@@ -10,7 +10,8 @@ from pytest_tfperf.capture.garbage_collector import garbage_held_off
 
 @pytest.fixture(autouse=True)
 def collector():
-    """Enable the collector with Python's usual thresholds, and restore it after the test."""
+    """Enable the collector with Python's usual thresholds, without garbage of other tests; restore it."""
+    gc.freeze()
     on, thresholds = gc.isenabled(), gc.get_threshold()
     gc.enable()
     gc.set_threshold(700, 10, 10)
@@ -105,7 +106,6 @@ def test_objects_are_not_counted_without_new_ones(monkeypatch):
 
 def test_objects_of_many_blocks_do_not_accumulate():
     old = []
-    gc.freeze()  # garbage of other tests counts, but is not walked
     with garbage_held_off() as sweep:
         start = garbage_collector.sys.getallocatedblocks()
         for _ in range(30):  # every block leaves cycles that the next but two drops
