@@ -31,8 +31,10 @@ class ProfiledTest:
     """Platform, machine and setting that the test ran in."""
     max_regression: float | None = None
     """Slow-down that the test tolerates, None for the default."""
+    n_unchecked: int = 0
+    """Number of limits that `--tfperf-only` left out."""
     shared_cpu: bool = False
-    """True if other workers used the test's CPU."""
+    """True if other workers may have used the test's CPU."""
     line: int | None = None
     """Line of the test in its file, from 1."""
 

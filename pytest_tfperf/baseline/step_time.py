@@ -124,7 +124,7 @@ def why_not_timed(profile: Profile, shared_cpu: bool) -> str | None:
 
     Args:
         profile: The profile with the step time.
-        shared_cpu: Whether other workers used the CPU.
+        shared_cpu: Whether other workers may have used the CPU.
     """
     disturbed = why_disturbed(profile, shared_cpu)
     if disturbed is not None:

@@ -19,7 +19,7 @@ __tracebackhide__ = True
 
 STRUCTURAL, TIMING = "structural", "timing"
 """Values of `--tfperf-only`."""
-SHARED_CPU = "other workers used the CPU; run without -n"
+SHARED_CPU = "other workers may have used the CPU; run with -n 0, or --tfperf-only structural"
 INSTRUMENTED = "Python was traced meanwhile, by coverage or a debugger; run without (--no-cov)"
 DEFAULT_TOLERANCE = 0.05
 """The slow-down that a comparison tolerates by default, as a share."""
@@ -65,7 +65,7 @@ class Limit:
 
 
 def check_limits(
-    profile: Profile, limits: Iterable[Limit], only: str | None, parallel: bool
+    profile: Profile, limits: Iterable[Limit], only: str | None, shared_cpu: bool
 ) -> list[Check]:
     """
     Check a profile's limits.
@@ -74,9 +74,9 @@ def check_limits(
         profile: The profile.
         limits: Its limits.
         only: The value of `--tfperf-only`; other limits are left out.
-        parallel: Whether other tests used the CPU at the same time.
+        shared_cpu: Whether other workers may have used the CPU.
     """
-    return [_check(profile, limit, parallel) for limit in limits if asked_for(limit.metric, only)]
+    return [_check(profile, limit, shared_cpu) for limit in limits if asked_for(limit.metric, only)]
 
 
 def asked_for(metric: Metric, only: str | None) -> bool:
@@ -84,7 +84,7 @@ def asked_for(metric: Metric, only: str | None) -> bool:
     return only is None or (metric.scope == MACHINE) == (only == TIMING)
 
 
-def _check(profile: Profile, limit: Limit, parallel: bool) -> Check:
+def _check(profile: Profile, limit: Limit, shared_cpu: bool) -> Check:
     name = limit.metric.name
     value = profile.value(name)
     wanted = f"wanted {limit.wanted} ({limit.argument})"
@@ -93,15 +93,15 @@ def _check(profile: Profile, limit: Limit, parallel: bool) -> Check:
     if value.number is None:
         verdict = Verdict.UNKNOWN
         sentence = f"{name} is unknown, {wanted}: {value.why}"
-    elif limit.metric.scope == MACHINE and (why := why_disturbed(profile, parallel)):
+    elif limit.metric.scope == MACHINE and (why := why_disturbed(profile, shared_cpu)):
         shown = format_quantity(value.number, limit.metric.unit)
-        verdict = Verdict.INCONCLUSIVE
+        verdict = Verdict.UNKNOWN
         sentence = f"{name} was {shown}, {wanted}: {why}"
     elif limit.holds(value):
         verdict = Verdict.PASS
         sentence = f"{name} {_shown(value, limit)}, wanted {limit.wanted}"
     else:
-        verdict = Verdict.INCONCLUSIVE if limit.may_hold(value) else Verdict.FAIL
+        verdict = Verdict.UNKNOWN if limit.may_hold(value) else Verdict.FAIL
         sentence = f"{name} was {_shown(value, limit)}, {wanted}{_exactly(value, limit)}"
         details, advice = explanation(value)
     return Check(
@@ -122,7 +122,7 @@ def why_disturbed(profile: Profile, shared_cpu: bool) -> str | None:
 
     Args:
         profile: The profile.
-        shared_cpu: Whether other workers used the CPU.
+        shared_cpu: Whether other workers may have used the CPU.
     """
     if shared_cpu:
         return SHARED_CPU

@@ -96,15 +96,9 @@ def _write_for_github(run: Run, options: Options) -> list[Line]:
 
 def _run_of(records: Iterable[Json], options: Options) -> Run:
     """Assemble the run from its tests."""
-    tests = [ProfiledTest.from_json(data) for data in records]
-    shared = [
-        options.parallel and test.environment.get("machine", {}).get("accelerators") == "none"
-        for test in tests
-    ]
-    tests = [replace(test, shared_cpu=on_cpu) for test, on_cpu in zip(tests, shared, strict=True)]
     return Run(
         created=_now(),
-        tests=tuple(tests),
+        tests=tuple(ProfiledTest.from_json(data) for data in records),
         commit=commit(options.rootdir) if options.update or options.reports else "",
     )
 

@@ -44,12 +44,11 @@ class Controller:
         ]
         workers = n_workers(self._config)
         if workers > 1 and self._asked:
-            said.append("times are measured and not decided with more than one worker on a CPU")
             gpus = visible_gpus()
-            said += (
-                [f"{plural(len(gpus), 'GPU is', 'GPUs are')} shared out among {workers} workers"]
+            said.append(
+                f"{plural(len(gpus), 'GPU is', 'GPUs are')} shared out among {workers} workers"
                 if gpus
-                else []
+                else "a profiled test runs while the other workers wait"
             )
         return f"tfperf: {'; '.join(said)}" if said else None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from pytest_tfperf.analysis.on_demand import so_far
 from pytest_tfperf.baseline.compare import compare_with_baseline
 from pytest_tfperf.baseline.store import Place
 from pytest_tfperf.checks.arguments import Wanted
@@ -12,7 +13,7 @@ from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.machine.description import describe
 from pytest_tfperf.metrics import RATIO, format_quantity
 from pytest_tfperf.plugin.options import Options
-from pytest_tfperf.results import BROKEN, DECIDED, Check, Profile, Verdict
+from pytest_tfperf.results import BROKEN, DECIDED, WORST_FIRST, Check, Profile, Verdict
 from pytest_tfperf.text import headline
 
 
@@ -22,6 +23,7 @@ def decide(
     file: str,
     key: str,
     options: Options,
+    shared_cpu: bool = False,
 ) -> list[Check]:
     """
     Check a test's limits, and compare it with the baseline under `--tfperf-baseline`.
@@ -34,25 +36,21 @@ def decide(
         file: The test's file, relative to the rootdir.
         key: The test's name in the file.
         options: The options of the run.
+        shared_cpu: Whether other workers may have used the CPU.
     """
     profiles = list(profiles)
     asked = any(asked_for(limit.metric, options.only) for limit in wanted.limits)
     compares = wanted.max_regression is not None or options.baseline or options.against
     if not profiles and (asked or compares):
-        message = (
-            "the test asks for limits or a comparison, but profiled no step: "
-            "call tf_profile(step, data) in it"
-        )
-        return [_unknown("profile", message)]
+        return [nothing_profiled()]
     checks: list[Check] = []
-    parallel = options.parallel and describe()["machine"]["accelerators"] == "none"
     for profile, limits in profiles:
-        checks += check_limits(profile, limits, options.only, parallel)
+        checks += check_limits(profile, limits, options.only, shared_cpu)
         if options.baseline:
             place = Place.of(file, options.rootdir, options.baseline_dir)
             try:
                 checks += compare_with_baseline(
-                    profile, key, place, describe(), options.only, wanted.max_regression, parallel
+                    profile, key, place, describe(), options.only, wanted.max_regression, shared_cpu
                 )
             except BaselineError as error:
                 checks.append(_unknown("baseline", str(error), profile.name))
@@ -70,6 +68,35 @@ def fails(check: Check, options: Options) -> bool:
     if check.verdict is Verdict.MISSING:
         return options.missing == "fail" or options.strict
     return check.verdict in BROKEN or (options.strict and check.verdict not in DECIDED)
+
+
+def nothing_profiled(why: str = "") -> Check:
+    """Return the check of a test that should have profiled a step; by default it did not try."""
+    why = why or "call tf_profile(step, data) in the test"
+    return _unknown("profile", f"the test is to be profiled, and nothing was measured: {why}")
+
+
+def is_measured(profile: Profile) -> bool:
+    """Return whether a profile has any number."""
+    return any(value.number is not None for value in so_far(profile).metrics.values())
+
+
+def undecided(checks: tuple[Check, ...], options: Options) -> str | None:
+    """Return the first verdict, in order of attention, that leaves a passing test undecided."""
+    still_open = {check.verdict for check in checks if not fails(check, options)} - DECIDED
+    named = [verdict.value for verdict in WORST_FIRST if verdict in still_open - {Verdict.NEW}]
+    return named[0] if named else None
+
+
+def n_unchecked(profiles: Iterable[tuple[Profile, tuple[Limit, ...]]], only: str | None) -> int:
+    """
+    Count the limits that `--tfperf-only` leaves out.
+
+    Args:
+        profiles: The profiles of a test, each with its limits.
+        only: The value of `--tfperf-only`.
+    """
+    return sum(not asked_for(limit.metric, only) for _, limits in profiles for limit in limits)
 
 
 def _unknown(kind: str, message: str, profile: str = "") -> Check:

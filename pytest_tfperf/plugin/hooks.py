@@ -19,7 +19,7 @@ from pytest_tfperf.errors import LimitError, TfperfError
 from pytest_tfperf.markers import is_marked, is_profiled
 from pytest_tfperf.plugin.options import REPORT_SUFFIXES, Options, add_options, is_used
 from pytest_tfperf.plugin.registry import Registry, new_registry
-from pytest_tfperf.plugin.workers import is_distributed, is_worker, n_workers
+from pytest_tfperf.plugin.workers import is_distributed, is_worker, n_workers, share_cpu
 
 if TYPE_CHECKING:
     from pytest_tfperf.checks.arguments import Wanted
@@ -79,8 +79,9 @@ def _prepare(config: pytest.Config, used: bool) -> None:
     """
     Prepare this process for a run with profiled tests, once.
 
-    A worker of pytest-xdist sees its share of the GPUs, which TensorFlow must know when it starts.
-    Any other process collects the results and writes the summary.
+    A worker of pytest-xdist sees its share of the GPUs, which TensorFlow must know when it starts;
+    without GPUs it runs profiled tests alone. Any other process collects the results and writes the
+    summary.
     """
     if _PREPARED in config.stash:
         return
@@ -89,6 +90,7 @@ def _prepare(config: pytest.Config, used: bool) -> None:
         from pytest_tfperf.machine.gpu_share import spread_gpus
 
         spread_gpus()
+        share_cpu(config)
     else:
         from pytest_tfperf.child.plugin_names import CONTROLLER
         from pytest_tfperf.plugin.controller import Controller
@@ -242,14 +244,20 @@ def pytest_runtest_makereport(
     if report.when == "call" and _PROFILER in item.stash:
         report.tfperf = _record(item, report).to_json()  # type: ignore[attr-defined]
         report.tfperf_broken = _BROKEN in item.stash  # type: ignore[attr-defined]
+        report.tfperf_undecided = _undecided(item)  # type: ignore[attr-defined]
     return report
 
 
-def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
-    """Show a test that failed only for its performance as P, PERF."""
-    if report.when == "call" and report.failed and getattr(report, "tfperf_broken", False):
+def pytest_report_teststatus(
+    report: pytest.TestReport,
+) -> tuple[str, str, str | tuple[str, dict[str, bool]]] | None:
+    """Show a test that failed only for its performance as P, and an undecided one as I."""
+    if report.when != "call":
+        return None
+    if report.failed and getattr(report, "tfperf_broken", False):
         return "failed", "P", "PERF"
-    return None
+    undecided = getattr(report, "tfperf_undecided", None)
+    return ("passed", "I", (undecided, {"yellow": True})) if report.passed and undecided else None
 
 
 def _options(config: pytest.Config) -> Options:
@@ -307,12 +315,24 @@ def _decide(item: pytest.Item) -> None:
         pytest.fail("\n".join(map(str, broken)), pytrace=False)
 
 
+def _undecided(item: pytest.Item) -> str | None:
+    """Return the verdict for which a test that passes is undecided, or None."""
+    from pytest_tfperf.plugin.decide import undecided
+
+    return undecided(item.stash.get(_CHECKS, ()), _options(item.config))
+
+
 def _record(item: pytest.Item, report: pytest.TestReport) -> ProfiledTest:
     """Return the results of a test, and add its metrics to the properties of its reports."""
     from pytest_tfperf.plugin.items import record_of, set_properties
 
     record = record_of(
-        item, item.stash[_PROFILER], _wanted(item), item.stash.get(_CHECKS, ()), report.outcome
+        item,
+        item.stash[_PROFILER],
+        _wanted(item),
+        item.stash.get(_CHECKS, ()),
+        report.outcome,
+        _options(item.config).only,
     )
     set_properties(item, report, record)
     return record

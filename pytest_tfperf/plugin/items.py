@@ -18,13 +18,15 @@ from pytest_tfperf.errors import CaptureError, LimitError, PairedError
 from pytest_tfperf.machine.description import describe
 from pytest_tfperf.machine.gpu_share import is_to_share
 from pytest_tfperf.machine.locks import Exclusive, measuring_alone, measuring_anyway
+from pytest_tfperf.markers import is_marked
 from pytest_tfperf.plugin.confirmation import confirmed, is_suspected, profiled_again
-from pytest_tfperf.plugin.decide import decide
+from pytest_tfperf.plugin.decide import decide, is_measured, n_unchecked, nothing_profiled
 from pytest_tfperf.plugin.fixture import TfProfile
 from pytest_tfperf.plugin.options import Options
 from pytest_tfperf.plugin.profile_settings import Settings
 from pytest_tfperf.plugin.progress import announcer
 from pytest_tfperf.plugin.registry import Registry
+from pytest_tfperf.plugin.workers import shares_cpu
 from pytest_tfperf.report.ci import PREFIX, properties
 from pytest_tfperf.results import Check
 from pytest_tfperf.runs import ProfiledTest
@@ -67,7 +69,7 @@ def new_profiler(
             ),
             announce=announcer(item, on_terminal),
             turn_clients=child.turn_client if child else None,
-            compare_in_processes=_compare_in_processes(item, child, options, on_terminal),
+            compare_in_processes=_compare_in_processes(item, child, on_terminal),
             keeps=child.keeps if child else lambda _: True,
             registry=registry,
             exclusive=_exclusive(child),
@@ -96,9 +98,12 @@ def checks_of(
     against = child.checks(profiles, wanted.max_regression, describe()["setting"]) if child else []
     if against is None:
         return []
-    checks = decide(profiler.results(), wanted, _file(item), _key(item), options)
+    measured = profiler.results()
+    checks = decide(measured, wanted, _file(item), _key(item), options, _on_shared_cpu())
     if any(map(is_suspected, checks)):
         checks = _confirmed(item, checks, wanted, options, on_terminal)
+    if not checks and is_marked(item) and not any(is_measured(profile) for profile, _ in measured):
+        checks = [nothing_profiled("; ".join(profile.ended or "" for profile, _ in measured))]
     return checks + against
 
 
@@ -128,7 +133,12 @@ def _confirmed(
 
 
 def record_of(
-    item: pytest.Item, profiler: TfProfile, wanted: Wanted, checks: tuple[Check, ...], outcome: str
+    item: pytest.Item,
+    profiler: TfProfile,
+    wanted: Wanted,
+    checks: tuple[Check, ...],
+    outcome: str,
+    only: str | None,
 ) -> ProfiledTest:
     """
     Return the results of a test: its profiles and its checks.
@@ -139,16 +149,20 @@ def record_of(
         wanted: Arguments of its markers.
         checks: Its checks.
         outcome: Outcome of its call phase.
+        only: The value of `--tfperf-only`.
     """
+    measured = profiler.results()
     return ProfiledTest(
         nodeid=_nodeid(item),
         file=_file(item),
         key=_key(item),
         outcome=outcome,
-        profiles=tuple(profile for profile, _ in profiler.results()),
+        profiles=tuple(profile for profile, _ in measured),
         checks=checks,
         environment=describe(),
         max_regression=wanted.max_regression,
+        n_unchecked=n_unchecked(measured, only),
+        shared_cpu=_on_shared_cpu(),
         line=None if item.location[1] is None else item.location[1] + 1,
     )
 
@@ -201,15 +215,20 @@ def _scratch(config: pytest.Config) -> str | None:
 
 
 def _compare_in_processes(
-    item: pytest.Item, child: CoordinatedServer | None, options: Options, on_terminal: bool
+    item: pytest.Item, child: CoordinatedServer | None, on_terminal: bool
 ) -> CompareInProcesses | None:
     """Return what runs variants in processes of their own, or answers in one of them."""
     if child is not None and child.part is not None:
         return VariantClient(child, child.part)
     if not can_start_processes():
         return None
-    shares_cpu = options.parallel and describe()["machine"]["accelerators"] == "none"
-    return VariantProcesses(item, shares_cpu, announcer(item, on_terminal), _exclusive(child))
+    announce = announcer(item, on_terminal)
+    return VariantProcesses(item, _on_shared_cpu(), announce, _exclusive(child))
+
+
+def _on_shared_cpu() -> bool:
+    """Return whether other workers may use the CPU that the steps run on."""
+    return shares_cpu() and describe()["machine"]["accelerators"] == "none"
 
 
 def _exclusive(child: CoordinatedServer | None) -> Exclusive:

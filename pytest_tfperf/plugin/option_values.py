@@ -31,7 +31,6 @@ from pytest_tfperf.plugin.options import (
     Option,
     Options,
 )
-from pytest_tfperf.plugin.workers import n_workers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +70,6 @@ def read_options(config: pytest.Config, metrics: Mapping[str, Metric] = METRICS)
     return Options(
         **values,
         rootdir=config.rootpath,
-        parallel=n_workers(config) > 1,
         workspace=Path(environ.get("GITHUB_WORKSPACE") or config.rootpath) if on_github else None,
         summary=Path(summary) if summary else None,
     )

@@ -139,7 +139,6 @@ class Options:
 
     Args:
         rootdir: pytest's root folder.
-        parallel: True if several xdist workers run the tests.
         workspace: Folder of the repository in a job of GitHub Actions (docs.github.com,
             "Variables").
         summary: File of the job's summary in GitHub Actions.
@@ -284,7 +283,6 @@ class Options:
     )
 
     rootdir: Path
-    parallel: bool
     workspace: Path | None
     summary: Path | None
 
@@ -292,15 +290,13 @@ class Options:
         self,
         *,
         rootdir: Path = Path(),
-        parallel: bool = False,
         workspace: Path | None = None,
         summary: Path | None = None,
         **values: Any,
     ) -> None:
         if unknown := values.keys() - TABLE.keys():
             raise TypeError(f"no such option: {', '.join(sorted(unknown))}")
-        surroundings = {"rootdir": rootdir, "parallel": parallel}
-        self.__dict__.update(values, **surroundings, workspace=workspace, summary=summary)
+        self.__dict__.update(values, rootdir=rootdir, workspace=workspace, summary=summary)
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
         raise AttributeError(f"options are frozen: {name}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tabulate import tabulate
@@ -12,7 +12,7 @@ from pytest_tfperf.report.check_counts import CheckCounts
 from pytest_tfperf.results import BROKEN, DECIDED, Check, Profile, Verdict
 from pytest_tfperf.runs import ProfiledTest, Run
 from pytest_tfperf.summary import UNKNOWN_CELL, shown_value, summary_columns
-from pytest_tfperf.text import and_more, elide
+from pytest_tfperf.text import and_more, elide, plural
 
 _NAME_WIDTH = (24, 48)
 _NAMED_CHECKS = 3
@@ -63,7 +63,7 @@ def render(run: Run, width: int, verbosity: int) -> list[TextLine]:
     return [*lines, count_line(run.tests)]
 
 
-def count_line(tests: Iterable[ProfiledTest]) -> TextLine:
+def count_line(tests: Sequence[ProfiledTest]) -> TextLine:
     """`tfperf: 41 checks decided (39 pass, 2 fail), 3 not decided: ...`, with their names."""
     checks = [(test, check) for test in tests for check in test.checks]
     counts = CheckCounts.of(check for _, check in checks)
@@ -75,9 +75,11 @@ def count_line(tests: Iterable[ProfiledTest]) -> TextLine:
             if check.verdict not in DECIDED
         ]
         text = f"{text}: {and_more(named, _NAMED_CHECKS)}"
+    if n_unchecked := sum(test.n_unchecked for test in tests):
+        text = f"{text}; {plural(n_unchecked, 'limit')} not checked, run without --tfperf-only"
     if any(check.verdict in BROKEN for _, check in checks):
         return TextLine(text, "red")
-    return TextLine(text, "yellow" if counts.undecided else "green")
+    return TextLine(text, "yellow" if counts.undecided or n_unchecked else "green")
 
 
 def _table(tests: Sequence[ProfiledTest], width: int) -> list[str]:

@@ -47,7 +47,7 @@ def test_a_worker_is_told():
 MODES = dict.fromkeys(
     ["tfperf_baseline", "tfperf_update", "tfperf_update_new", "tfperf_disable"], False
 )
-SHARED = "times are measured and not decided with more than one worker on a CPU"
+SHARED = "a profiled test runs while the other workers wait"
 
 
 @pytest.mark.parametrize(
@@ -66,8 +66,8 @@ SHARED = "times are measured and not decided with more than one worker on a CPU"
             (),
             f"tfperf: comparing with the stored baseline; {SHARED}",
         ),
-        (2, True, {}, ("0",), f"tfperf: {SHARED}; 1 GPU is shared out among 2 workers"),
-        (2, True, {}, ("0", "1"), f"tfperf: {SHARED}; 2 GPUs are shared out among 2 workers"),
+        (2, True, {}, ("0",), "tfperf: 1 GPU is shared out among 2 workers"),
+        (2, True, {}, ("0", "1"), "tfperf: 2 GPUs are shared out among 2 workers"),
     ],
 )
 def test_the_header_says_what_workers_mean(monkeypatch, n_tx, asked, modes, gpus, header):

@@ -117,7 +117,112 @@ def test_forty_tests_say_the_same_however_they_are_spread(run, pytester, ways):
             for check in test["checks"]
             if check["metric"] == "step_time"
         }
-        assert times == {"PASS" if "-p" in way else "INCONCLUSIVE"}
+        assert times == {"PASS"}
+
+
+SPANS = """
+import time
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+
+@pytest.fixture(autouse=True)
+def span(request):
+    start = time.monotonic()
+    yield
+    with (HERE / "spans").open("a") as file:
+        print("tf_profile" in request.fixturenames, start, time.monotonic(), file=file)
+
+@pytest.mark.parametrize("n", range(12))
+def test_plain(n):
+    time.sleep(0.1 + n % 3 * 0.05)
+
+@pytest.mark.tfperf(max_step_time="0.6 s", max_input_bound="5%")
+@pytest.mark.parametrize("n", range(6))
+def test_profiled(tf_profile, n):
+    time.sleep(0.05)
+    tf_profile(0.5, input_bound=0.04 if n else 0.957)
+"""
+
+
+@pytest.mark.parametrize("way", [["-n2"], ["-n4", "--dist=worksteal"], ["-n2", "--dist=each"]])
+def test_profiled_tests_run_alone_and_their_limits_are_decided(run, pytester, monkeypatch, way):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    pytester.makepyfile(SPANS)
+    done, found = run(*way)
+    n_times = 2 if "--dist=each" in way else 1
+    done.assert_outcomes(passed=17 * n_times, failed=n_times)
+    assert {
+        (check["metric"], check["verdict"], key)
+        for key, test in found.items()
+        for check in test["checks"]
+        if check["verdict"] != "PASS"
+    } == {("input_bound", "FAIL", "test_profiled[0]")}
+    assert not any(test["shared_cpu"] for test in found.values())
+    lines = [line.split() for line in (pytester.path / "spans").read_text().splitlines()]
+    spans = [(alone == "True", float(first), float(last)) for alone, first, last in lines]
+    beside = [
+        one[0] or other[0]
+        for i, one in enumerate(spans)
+        for other in spans[:i]
+        if one[1] < other[2] and other[1] < one[2]
+    ]
+    assert len(spans) == 18 * n_times
+    assert beside
+    assert not any(beside)
+
+
+WAITS = """
+import time
+
+import pytest
+
+def test_long():
+    time.sleep(4)
+
+@pytest.mark.timeout(2)
+@pytest.mark.tfperf(max_step_time="1 s")
+def test_waits(tf_profile):
+    tf_profile(0.5)
+"""
+
+
+def test_waiting_for_other_workers_does_not_count_towards_a_time_limit(run, pytester):
+    pytester.makepyfile(WAITS)
+    done, found = run("-n2", "-p", "timeout")
+    done.assert_outcomes(passed=2)
+    assert [check["verdict"] for check in found["test_waits"]["checks"]] == ["PASS"]
+
+
+UNSEEN = """
+import pytest
+
+@pytest.fixture
+def own(request):
+    return request.getfixturevalue("tf_profile")
+
+@pytest.mark.parametrize("limit", ["max_step_time", "max_retraces"])
+def test_unseen(own, limit, request):
+    own(0.5, retraces=0)
+"""
+
+
+def test_where_nobody_could_see_that_a_test_profiles_its_limits_on_times_are_unknown(run, pytester):
+    pytester.makepyfile(UNSEEN)
+    limits = ["-o", "tfperf_limits=max_step_time = 1 s"]
+    done, _ = run("-n2", *limits)
+    done.assert_outcomes(failed=2)
+    done.stdout.fnmatch_lines(
+        [
+            "*step_time was 500 ms, wanted at most 1 s *: other workers may have used the CPU; run with -n 0*"
+        ]
+    )
+    done, _ = run("-n2", *limits, "--tfperf-only=structural")
+    done.assert_outcomes(passed=2)
+    done, _ = run("-n0", *limits)
+    done.assert_outcomes(passed=2)
 
 
 def test_an_order_of_chance_changes_nothing(run, pytester):

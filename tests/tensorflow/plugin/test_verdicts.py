@@ -61,7 +61,7 @@ def test_junit_agrees_with_the_exit_code(suite):
     agree(suite.path, suite(*REPORTS))
 
 
-def test_under_xdist_the_controller_writes_reports_and_baselines_and_times_are_not_decided(
+def test_under_xdist_the_controller_writes_reports_and_baselines_and_times_are_decided(
     suite, pytester
 ):
     suite.write(MIXED)
@@ -72,8 +72,10 @@ def test_under_xdist_the_controller_writes_reports_and_baselines_and_times_are_n
     result.assert_outcomes(passed=3)
     result.stdout.fnmatch_lines(
         [
-            "tfperf: comparing with the stored baseline; times are measured and not decided with more than one worker on a CPU",
-            "INCONCLUSIVE test_suite.py::test_*: step_time was *, wanted at most 10 s (max_step_time='10 s'): other workers used the CPU*",
+            "tfperf: comparing with the stored baseline; a profiled test runs while the other workers wait",
+            "II. *",
+            "INCONCLUSIVE test_suite.py::test_good: step_time is * of the only run recorded; collecting 1 of 5 runs",
+            "tfperf: * checks decided (* pass, 0 fail), 2 not decided: *",
         ]
     )
 
@@ -200,7 +202,7 @@ def test_it(tf_profile):
 def test_a_test_that_asks_and_profiles_nothing_fails(suite):
     suite.gives(
         "@pytest.mark.tfperf(max_eager_ops=0)\ndef test_it(tf_profile): pass\n",
-        "UNKNOWN: the test asks for limits or a comparison, but profiled no step*",
+        "UNKNOWN: the test is to be profiled, and nothing was measured: *",
         failed=1,
     )
 
@@ -389,3 +391,42 @@ def test_it():
         "tfperf: 4 checks decided (4 pass, 0 fail)",
         passed=1,
     )
+
+
+def test_a_marked_test_that_profiles_nothing_fails(suite):
+    suite.gives(
+        """
+@pytest.mark.tfperf
+def test_unused(tf_profile): pass
+
+@pytest.mark.tfperf
+def test_left(tf_profile):
+    for _ in tf_profile.steps(DATA):
+        break
+""",
+        "UNKNOWN: the test is to be profiled, and nothing was measured: call tf_profile*",
+        "UNKNOWN: the test is to be profiled, and nothing was measured: the loop over tf_profile.steps was left*",
+        failed=2,
+    )
+
+
+def test_undecided_comparisons_have_a_letter_of_their_own_and_are_counted(suite):
+    suite.write(
+        MIXED.partition("@pytest")[0]
+        + "@pytest.mark.tfperf(max_regression=0.05, max_step_time='1 min', max_retraces=0)\ndef test_step(tf_profile):\n    tf_profile(step, DATA, **STEP_ARGUMENTS)\n"
+    )
+    result = suite()
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        ["test_suite.py I *", "tfperf: 2 checks decided (2 pass, 0 fail), 1 not decided: *"]
+    )
+    result = suite("-v", "--tfperf-only=structural")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "test_suite.py::test_step PASSED *",
+            "tfperf: 1 check decided (1 pass, 0 fail); 1 limit not checked, run without --tfperf-only",
+        ]
+    )
+    result = suite("-v")
+    result.stdout.fnmatch_lines(["test_suite.py::test_step INCONCLUSIVE *"])

@@ -149,7 +149,6 @@ def test_flags_are_read(pytester):
         *("--tfperf-baseline", "--tfperf-strict", "--tfperf-only=timing"),
         *("--tfperf-report=a.html", "--tfperf-report=b.json", "--tfperf-against=HEAD"),
     )
-    config.option.dist, config.option.tx = "load", ["popen"] * 2
     options = read_options(config)
     expected = Options(
         baseline=True,
@@ -158,7 +157,6 @@ def test_flags_are_read(pytester):
         against="HEAD",
         reports=(pytester.path / "a.html", pytester.path / "b.json"),
         rootdir=pytester.path,
-        parallel=True,
     )
     assert vars(options) == vars(expected)
 
