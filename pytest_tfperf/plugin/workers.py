@@ -41,8 +41,10 @@ def n_workers(config: pytest.Config) -> int:
 
 def share_cpu(config: pytest.Config) -> None:
     """Share the CPU with the other workers; where steps are timed, run profiled tests alone."""
-    if n_workers(config) <= 1:
-        return
+    from pytest_tfperf.child.command import is_child
+
+    if n_workers(config) <= 1 or is_child(config):
+        return  # a child does as its parent
     os.environ[_SHARES_CPU] = "1"
     if _times_steps_on_cpu(config):
         config.pluginmanager.register(ProfiledAlone(_lock_of_workers(config)))

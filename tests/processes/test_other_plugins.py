@@ -381,6 +381,7 @@ import pytest
 
 @pytest.mark.tfperf(autocluster=True)
 def test_there(tf_profile, benchmark):
+    tf_profile(1.0)
     benchmark(int)
 
 def test_here(benchmark):
