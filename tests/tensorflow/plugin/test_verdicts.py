@@ -73,8 +73,8 @@ def test_under_xdist_the_controller_writes_reports_and_baselines_and_times_are_d
     result.stdout.fnmatch_lines(
         [
             "tfperf: comparing with the stored baseline; a profiled test runs while the other workers wait",
-            "II. *",
-            "INCONCLUSIVE test_suite.py::test_good: step_time is * of the only run recorded; collecting 1 of 5 runs",
+            "*I* *",
+            "INCONCLUSIVE test_suite.py::test_good: step_time is * of the only run recorded*",
             "tfperf: * checks decided (* pass, 0 fail), 2 not decided: *",
         ]
     )
