@@ -1,5 +1,6 @@
 """Tests say themselves what GitHub Actions they run in, and what other plugins: none, where they say nothing."""
 
+import gc
 import os
 import signal
 import tempfile
@@ -65,6 +66,20 @@ def pytest_collection_modifyitems(items):
         folder = item.path.relative_to(Path(__file__).parent).parts[0]
         if folder in MARKERS:
             item.add_marker(MARKERS[folder])
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item):
+    """
+    Destroy the test's iterators of tf.data while they are young.
+
+    The destructor sometimes waits for as long as the iterator has lived, up to a minute: TensorFlow wakes the thread that
+    optimises the pipeline before it marks it as cancelled (core/framework/cancellation.cc, model.cc). What survives is frozen,
+    so that the next collection walks new objects only.
+    """
+    if item.get_closest_marker("tf"):
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture

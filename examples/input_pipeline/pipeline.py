@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-BATCH = 16
+BATCH = 8
 FILE_SIZE = 640
 SIZE = 144
 CROP = 128

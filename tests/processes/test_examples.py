@@ -10,7 +10,6 @@ from helpers.paths import ROOT
 
 EXAMPLES = ROOT / "examples"
 PIPELINE = EXAMPLES / "input_pipeline"
-SHORT = ("-o", "tfperf_max_seconds=6")
 
 
 def run(folder, *arguments):
@@ -34,7 +33,7 @@ def test_all_examples_run():
     ["grappler", "input_pipeline", "mixed_precision", "custom_metric", "tpu_padding", "xla_mnist"],
 )
 def test_an_example_passes(example):
-    done = run(EXAMPLES / example, *SHORT)
+    done = run(EXAMPLES / example)
     assert done.returncode == 0, done.stdout
 
 
@@ -44,8 +43,8 @@ def test_a_sequential_pipeline_turns_exactly_its_test_red_with_the_stage_named(t
     source = tmp_path / "copy" / "pipeline.py"
     text = source.read_text().replace("def parallel(", "def parallel_no_more(")
     source.write_text(text + "\n\nparallel = sequential\n")
-    done = run(tmp_path / "copy", *SHORT)
-    assert "1 failed, 2 passed" in done.stdout
+    done = run(tmp_path / "copy", "-k", "pipeline_starves or pipeline_keeps")  # not the records
+    assert "1 failed, 1 passed" in done.stdout
     assert "PERF" in done.stdout
     assert "FAIL: input_bound was" in done.stdout
     assert "where: stage MapAndBatch 'load'" in done.stdout
