@@ -16,7 +16,6 @@ def collector():
     gc.enable()
     gc.set_threshold(700, 10, 10)
     yield
-    gc.unfreeze()
     gc.set_threshold(*thresholds)
     (gc.enable if on else gc.disable)()
 
