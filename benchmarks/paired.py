@@ -2,10 +2,14 @@
 Measure how often a paired run is right, from recorded turns of fresh process pairs.
 
     python benchmarks/paired.py replay DATA.jsonl.gz
+    python benchmarks/paired.py turns DATA.jsonl.gz [DATA ...]
 
 The decision is replayed over each recorded process pair as a coordinator makes it: at the planned sizes, in the share of the budget
 that a process pair has, a pair of turns costing what it cost when it was recorded. A first and a second process pair are drawn
 without replacement, in all ways that there are. In brackets are 95 % intervals; the trials of a rate are the process pairs.
+
+`turns` counts the pairs of turns of the same code that differ by some factor, and replays the decision on few of them: all runs
+of consecutive ones in each process pair.
 
 A line of the data is a fresh process pair:
 {"step": "matmul_0.3ms", "planted": 0.05, "pinned": true, "machine": {...}, "when": "...", "cost_s": 14.2, "continuous_b_s": 0.00031, "turns": [[seconds_a, seconds_b, a_first], ...]}
@@ -30,6 +34,7 @@ from pytest_tfperf.stats.sequential_test import (
     INTERIM_SIZES,
     PAIR_SHARE,
     PINNED_PROCESS_SD,
+    SINGLE_RATIO_BOUND,
     UNPINNED_PROCESS_SD,
     StoppingRule,
     decide,
@@ -37,6 +42,8 @@ from pytest_tfperf.stats.sequential_test import (
 from pytest_tfperf.stats.signed_rank import estimate, ratio_interval
 
 BUDGET_S = 30
+FACTORS = (1.5, 2, SINGLE_RATIO_BOUND, 5)
+FEW, FEW_RATIOS = (1, 2, 4, 7), (1.0, 2.0, 4.0, 10.0)
 SUSPECTED = Verdict.REGRESSION  # what one process pair says; two make a regression
 PASSED = (Verdict.PASS, Verdict.IMPROVED)
 VIRTUAL_TESTS, VIRTUAL_RUNS = 200, 10_000
@@ -358,6 +365,47 @@ def replay(arguments):
         show_pairs([pair for pair in recorded if pair.pinned is pinned], spread)
 
 
+def show_factors(pairs):
+    """Print the number of pairs of turns of the same code that differ by more than a factor, in either direction."""
+    differ = [np.exp(np.abs(pair.logs)) for pair in pairs]
+    every, firsts = np.concatenate(differ), [one[0] for one in differ]
+    print(
+        f"{len(every):,} pairs of turns in {len(pairs)} process pairs: they differ by {every.max():.3g} times at most, the first of each by {max(firsts):.3g}"
+    )
+    for factor in FACTORS:
+        n, n_pairs = int((every > factor).sum()), sum(bool((one > factor).any()) for one in differ)
+        print(
+            f"  by more than {factor:g} times: {n} ({percent(*binomial(n, len(every)))}), in {n_pairs} process pairs"
+        )
+
+
+def show_few(pairs, ratio):
+    """Print verdicts on few turns at a true ratio; a regression takes two process pairs, so its rate is the square."""
+    rule = StoppingRule(tolerance=0.0, n_tests=1, process_sd=PINNED_PROCESS_SD)
+    for n in FEW:
+        verdicts = Counter(
+            decide([pair.logs[at : at + n] + math.log(ratio)], rule).pairs[0].verdict
+            for pair in pairs
+            for at in range(0, len(pair.logs) - n + 1, n)
+        )
+        total, k, faster = sum(verdicts.values()), verdicts[SUSPECTED], verdicts[Verdict.IMPROVED]
+        both = [share**2 for share in (k / total, *binomial(k, total))]
+        print(
+            f"  {ratio:g} times as slow, {n} pairs of turns: REGRESSION {percent(both[0])} ({percent(*both[1:])}), IMPROVED {percent(faster / total)}; {total:,} trials"
+        )
+
+
+def turns(arguments):
+    pairs = [pair for path in arguments.data for pair in read(path) if not pair.planted]
+    for step in dict.fromkeys(pair.step for pair in pairs):
+        print(f"\n{step}")
+        show_factors([pair for pair in pairs if pair.step == step])
+    print("\nall steps together")
+    show_factors(pairs)
+    for ratio in FEW_RATIOS:
+        show_few(pairs, ratio)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -371,6 +419,11 @@ def main():
         help="sd of the log ratio between process pairs, in place of the constants",
     )
     command.set_defaults(run=replay)
+    command = commands.add_parser("turns", help="single pairs of turns, and decisions on few")
+    command.add_argument(
+        "data", type=Path, nargs="+", metavar="DATA", help="recorded turns, .jsonl or .jsonl.gz"
+    )
+    command.set_defaults(run=turns)
     arguments = parser.parse_args()
     arguments.run(arguments)
 

@@ -6,7 +6,7 @@ import math
 
 from pytest_tfperf.metrics import RATIO, format_quantity
 from pytest_tfperf.results import Verdict
-from pytest_tfperf.stats.sequential_test import Decision, InterimResult
+from pytest_tfperf.stats.sequential_test import SINGLE_RATIO_BOUND, Decision, InterimResult
 from pytest_tfperf.stats.signed_rank import format_ratio
 from pytest_tfperf.text import plural
 
@@ -59,6 +59,10 @@ def _found(decision: Decision, metric: str, ref: str) -> str:
 
 def _bounds(one: InterimResult, confidence: str = "") -> str:
     turns = f"{plural(one.n, 'pair')} of turns"
+    if one.by_single_ratios:
+        each = "it" if one.n == 1 else "each of them"
+        differ = f"pairs of turns of the same code differ by up to {SINGLE_RATIO_BOUND:g} times"
+        return f"{turns}, decided by {each} alone: {differ}"
     if one.low is None or one.high is None:
         return f"{turns}, too few for an interval of {100 * one.confidence:.3g} %"
     interval = f"{format_ratio(one.low)} to {format_ratio(one.high)}"

@@ -220,7 +220,7 @@ def _circumstances(
     elif turns.exhausted and verdict is Verdict.INCONCLUSIVE:
         n = len(turns.pairs)
         yield "", f"the loop ended after {n} pairs of turns: give it more data or epochs"
-    elif decision.pairs[-1].low is None:
+    elif decision.pairs[-1].low is None and not decision.pairs[-1].by_single_ratios:
         yield "", _needed_budget(_measured(turns, second)[-1], decision.confidence)
     if isinstance(second, Unknown):
         yield "", f"the second pair of processes could not run: {second.why}"

@@ -64,6 +64,19 @@ TRY = " | "
             f"cases{TRY}a larger --tfperf-budget, or a quieter machine",
         ),
         (
+            [[math.log(10)], [math.log(9)] * 2],
+            rule(),
+            "is 10 times that of main (1 pair of turns, decided by it alone: pairs of turns of the same code differ by up to 3 times; a second "
+            "pair of processes: 9.000 (2 pairs of turns, decided by each of them alone: pairs of turns of the same code differ by up to 3 "
+            f"times)), wanted at most 2 % slower{TRY}look at which other metrics",
+        ),
+        (
+            [[math.log(10)], [0.0]],
+            rule(),
+            "a second pair of processes: 1.000 (1 pair of turns, too few for an interval of 98.6 %)), wanted at most 2 % slower: two pairs of "
+            f"processes disagree{TRY}a larger --tfperf-budget",
+        ),
+        (
             [[0.0]],
             rule(),
             "is 1.000 times that of main (1 pair of turns, too few for an interval of 98.6 %), wanted at most 2 % slower"

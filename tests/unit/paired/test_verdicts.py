@@ -120,6 +120,15 @@ def test_a_setting_that_differs_is_among_the_differences():
     ]
 
 
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_tenfold_time_is_a_regression_after_few_rounds(n):
+    check = timing(turns_of(10, n, spent_s=3.0), turns_of(9, n, spent_s=3.0))
+    assert check.verdict is Verdict.REGRESSION
+    assert "pairs of turns of the same code differ by up to 3 times" in check.message
+    assert "--tfperf-budget" not in check.message
+    assert check.detail["ratio"] == pytest.approx(10, rel=0.01)
+
+
 @pytest.mark.parametrize(
     ("first", "again", "said"),
     [

@@ -1,8 +1,10 @@
 """The verdict on paired turns: hand counts, equality at the boundaries, scipy's quantiles, and error rates by simulation."""
 
+import gzip
 import json
 import math
 from dataclasses import asdict
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ import scipy.stats
 from pytest_tfperf.results import Verdict
 from pytest_tfperf.stats.sequential_test import (
     INTERIM_SIZES,
+    SINGLE_RATIO_BOUND,
     InterimResult,
     StoppingRule,
     decide,
@@ -143,6 +146,63 @@ def test_too_few_turns_for_the_confidence_decide_nothing(n_tests, needed):
     assert interim_analysis([1.0] * 8, rule(n_tests=n_tests)).verdict is (
         Verdict.REGRESSION if needed == 8 else None
     )
+
+
+OUTRIGHT = math.log(1.5) + math.log(3)  # just the tolerance times the bound on a single ratio
+
+
+@pytest.mark.parametrize(
+    ("logs", "verdict"),
+    [
+        ([OUTRIGHT - 1e-9], Verdict.INCONCLUSIVE),
+        ([OUTRIGHT + 1e-9], Verdict.REGRESSION),
+        ([OUTRIGHT + 1e-9, math.log(10)], Verdict.REGRESSION),
+        ([OUTRIGHT - 1e-9, math.log(10)], Verdict.INCONCLUSIVE),  # all must agree
+        ([math.log(10)] * 7, Verdict.REGRESSION),
+        ([math.log(10)] * 6 + [0.0], Verdict.INCONCLUSIVE),
+        ([math.log(1 / 3) - 1e-9], Verdict.IMPROVED),
+        ([math.log(1 / 3) + 1e-9], Verdict.PASS),
+        ([math.log(1.5 / 3) - 1e-9], Verdict.PASS),
+        ([math.log(1.5 / 3) + 1e-9], Verdict.INCONCLUSIVE),
+    ],
+)
+def test_too_few_turns_for_an_interval_decide_what_each_of_them_shows(logs, verdict):
+    found = interim_analysis(logs, rule(tolerance=0.5), final=True)
+    assert found.verdict is verdict
+    assert found.by_single_ratios is (verdict is not Verdict.INCONCLUSIVE)
+    assert (found.low, found.high) == (None, None)
+
+
+def test_an_interval_goes_before_single_ratios():
+    found = interim_analysis([math.log(10)] * 8, rule(), final=True)
+    assert (found.verdict, found.by_single_ratios) == (Verdict.REGRESSION, False)
+    assert found.low is not None
+
+
+@pytest.mark.parametrize("n", [1, 2, 7])
+@pytest.mark.parametrize(
+    ("second", "verdict"), [(10.0, Verdict.REGRESSION), (1.0, Verdict.INCONCLUSIVE)]
+)
+def test_ten_times_slower_is_a_regression_after_few_turns_of_two_process_pairs(n, second, verdict):
+    decision = decide([[math.log(10)] * n, [math.log(second)] * n], rule(tolerance=0.05))
+    assert decision.verdict is verdict
+    assert decide([[math.log(10)] * n], rule(tolerance=0.05)).verdict is Verdict.INCONCLUSIVE
+
+
+RECORDED = Path(__file__).parents[3] / "benchmarks" / "data"
+
+
+@pytest.mark.parametrize("file", ["turns.jsonl.gz", "busy_turns.jsonl.gz"])
+def test_recorded_turns_of_the_same_code_are_never_slower_outright(file):
+    suspected = trials = 0
+    with gzip.open(RECORDED / file, "rt", encoding="utf-8") as lines:
+        for recorded in map(json.loads, lines):
+            if not recorded["planted"]:
+                ratios = [slow / fast for slow, fast, _ in recorded["turns"]]
+                trials += len(ratios)
+                suspected += sum(ratio > SINGLE_RATIO_BOUND for ratio in ratios)
+    most = scipy.stats.binomtest(suspected, trials).proportion_ci(0.95, method="exact").high
+    assert most**2 <= 0.001  # a regression takes two process pairs
 
 
 @pytest.mark.parametrize("logs", [[], [math.nan] * 8, [math.inf] * 8])
