@@ -10,7 +10,9 @@ suggestions); 20 % of a tf.function's time in traced or eager calls.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
+from pytest_tfperf.analysis.host.shown import JAX, TENSORFLOW
 from pytest_tfperf.metrics import METRICS, format_quantity
 from pytest_tfperf.results import Profile
 from pytest_tfperf.values import Advice, Value
@@ -20,11 +22,17 @@ _HALF, _EAGER, _SKEWED, _AWAITING, _TENSOR_CORES = 0.10, 0.10, 0.10, 0.10, 0.50
 _EXPORT = "the timeline: tfperf export TRACE -o trace.json, in ui.perfetto.dev"
 
 
-def advise(profile: Profile) -> tuple[Advice, ...]:
-    """Return advice about the profile of traced steps, the largest possible saving first."""
+def advise(profile: Profile, framework: str = TENSORFLOW) -> tuple[Advice, ...]:
+    """
+    Return advice about the profile of traced steps, the largest possible saving first.
+
+    It names the means of the framework that ran the steps.
+    """
     if not profile.steps:
         return ()
     found = [advice for rule in _RULES for advice in rule(profile)]
+    if framework == JAX:
+        found = [replace(advice, what=_IN_JAX.get(advice.what, advice.what)) for advice in found]
     return tuple(sorted(found, key=lambda advice: -(advice.win_s or 0.0)))
 
 
@@ -75,9 +83,7 @@ def _half_precision(profile: Profile) -> Iterable[Advice]:
         on_device = _share(profile, "device_compute")
         win = _seconds(profile, on_device / 2) if on_device else None
         yield Advice(
-            what="compute matmuls and convolutions in 16 bits: "
-            "keras.mixed_precision.set_global_policy('mixed_bfloat16') on TPUs, CPUs and "
-            "recent GPUs, 'mixed_float16' with loss scaling on older ones",
+            what=_HALVE,
             because=_said(profile, "half_precision"),
             win_s=win,
             look="the op profile: which matmuls and convolutions take the time",
@@ -201,6 +207,11 @@ def _said(profile: Profile, metric: str) -> str:
 _CONSTANT = (
     "keep shapes and Python arguments constant, so that nothing is compiled after the first step"
 )
+_HALVE = (
+    "compute matmuls and convolutions in 16 bits: "
+    "keras.mixed_precision.set_global_policy('mixed_bfloat16') on TPUs, CPUs and "
+    "recent GPUs, 'mixed_float16' with loss scaling on older ones"
+)
 _FETCH_LESS = "fetch results less often: log every n steps, return tensors instead of numbers"
 _LAUNCH_LESS = (
     "launch fewer and larger kernels: jit_compile=True, larger batches; with tf.data set "
@@ -210,6 +221,25 @@ _REDUCE_LESS = (
     "overlap or shrink the collectives: larger batches a device, 16-bit gradients, fewer and "
     "larger buckets"
 )
+_IN_JAX = {
+    _HALVE: (
+        "compute matmuls and convolutions in 16 bits: cast parameters and inputs to jnp.bfloat16, "
+        "or to jnp.float16 with loss scaling on older GPUs"
+    ),
+    _LAUNCH_LESS: (
+        "launch fewer and larger kernels: one jax.jit around the whole step, several steps in one "
+        "jax.lax.scan, larger batches"
+    ),
+    _FETCH_LESS: (
+        "fetch results less often: log every n steps, keep jax.Arrays instead of calling float() "
+        "or numpy.asarray()"
+    ),
+    _CONSTANT: (
+        "keep shapes, types and static arguments of jax.jit functions constant, so that nothing "
+        "is compiled after the first step"
+    ),
+}
+"""Advice in terms of JAX, by the same advice in terms of TensorFlow."""
 _RULES: tuple[Callable[[Profile], Iterable[Advice]], ...] = (
     _input,
     _compile,

@@ -8,7 +8,6 @@ from itertools import takewhile
 
 from pytest_tfperf.analysis.host.activity import (
     compiled_again,
-    shows_host,
     shows_runtime,
     traced_again,
     traced_late,
@@ -22,7 +21,11 @@ from pytest_tfperf.trace.xspace import Trace
 
 
 def completed(
-    recording: Recording, trace: Trace, steps: Steps, stages: Sequence[Stage]
+    recording: Recording,
+    trace: Trace,
+    steps: Steps,
+    stages: Sequence[Stage],
+    hidden: str | None = None,
 ) -> Recording:
     """
     Return the recording with counts and batch size from its trace.
@@ -32,11 +35,12 @@ def completed(
         trace: The trace of its steps.
         steps: The steps of that trace.
         stages: The stages of the input pipelines.
+        hidden: The reason why the trace may not show compilations, or None.
     """
-    return _with_batch(_with_counts(recording, trace, steps), stages)
+    return _with_batch(_with_counts(recording, trace, steps, hidden), stages)
 
 
-def _with_counts(recording: Recording, trace: Trace, steps: Steps) -> Recording:
+def _with_counts(recording: Recording, trace: Trace, steps: Steps, hidden: str | None) -> Recording:
     """
     Count what was compiled and traced after the first step of a bare trace.
 
@@ -46,8 +50,9 @@ def _with_counts(recording: Recording, trace: Trace, steps: Steps) -> Recording:
         return recording
     unmarked = steps.source == "function"
     compiled = traced = None
-    if shows_host(trace):
-        compiled = tuple(compiled_again(trace) if unmarked else compiled_late(trace, steps))
+    found = tuple(compiled_again(trace) if unmarked else compiled_late(trace, steps))
+    if found or not hidden:
+        compiled = found
     if shows_runtime(trace):
         traced = tuple(traced_again(trace) if unmarked else traced_late(trace, steps))
     return replace(

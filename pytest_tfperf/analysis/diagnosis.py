@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from pytest_tfperf import op_types
+from pytest_tfperf.analysis.host.shown import JAX, TENSORFLOW
 from pytest_tfperf.analysis.input.stages import Stage
 from pytest_tfperf.analysis.xla.executions import short_module
 from pytest_tfperf.metrics import format_quantity
@@ -36,8 +37,13 @@ _INTO_XLA = {
 }
 
 
-def input_cause(stages: Sequence[Stage]) -> dict[str, str]:
-    """Return `where` and `try` for steps that wait for input."""
+def input_cause(stages: Sequence[Stage], framework: str = TENSORFLOW) -> dict[str, str]:
+    """Return `where` and `try` for steps of a framework that wait for input."""
+    if not stages and framework == JAX:
+        return {
+            "where": "no tf.data stage ran: the elements come from elsewhere",
+            "try": "load ahead: Grain's DataLoader with workers and a read buffer, then device_put",
+        }
     if not stages:
         return {
             "where": "no tf.data stage ran: the elements come from Python code",
@@ -62,20 +68,26 @@ def stage_cause(stage: Stage, stages: Sequence[Stage]) -> dict[str, str]:
     return {"where": _describe(stage), "try": "; ".join(_remedies(stage, stages))}
 
 
-def compile_cause(modules: Sequence[str], changes: Sequence[str] = ()) -> dict[str, str]:
+def compile_cause(
+    modules: Sequence[str], changes: Sequence[str] = (), framework: str = TENSORFLOW
+) -> dict[str, str]:
     """
     Return `where` and `try` for executables compiled after the first step.
 
     Args:
         modules: Names of the executables.
         changes: Differences of the first ones from their predecessors.
+        framework: The framework that ran the steps.
     """
     left = len(modules) - len(changes)
     described = and_more(changes, len(changes), "; ", left)
     return {
         "where": f"compiled: {described if changes else _tally(map(short_module, modules))}",
         "try": (
-            "give every batch the same shape (batch(..., drop_remainder=True), or pad the last one)"
+            "call the jax.jit function with the same shapes, types and static arguments every time"
+            if framework == JAX
+            else "give every batch the same shape (batch(..., drop_remainder=True), or pad the "
+            "last one)"
         ),
     }
 
@@ -140,13 +152,21 @@ def outside_cause(outside: Sequence[tuple[str, str | None, str, int]]) -> dict[s
     }
 
 
-def overhead_cause() -> dict[str, str]:
-    """Return `try` for steps whose time goes to Python."""
+def overhead_cause(framework: str = TENSORFLOW) -> dict[str, str]:
+    """Return `where` and `try` for steps of a framework whose time goes to Python."""
+    if framework == JAX:
+        return {
+            "where": "Python code or JAX's dispatch, with no device active",
+            "try": (
+                "move the step's Python code into one jax.jit function, loop over several steps "
+                "inside it (jax.lax.scan), or load the input ahead (Grain)"
+            ),
+        }
     return {
         "where": "Python code in the step or its loop, with neither TensorFlow nor input active",
         "try": (
-            "move it into a tf.function, run it less often, or loop over several steps inside one "
-            "(steps_per_execution in Keras)"
+            "move the step's Python code into a tf.function, run it less often, or loop over "
+            "several steps inside one (steps_per_execution in Keras)"
         ),
     }
 

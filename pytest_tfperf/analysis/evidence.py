@@ -13,6 +13,11 @@ from pytest_tfperf.analysis.device.busy_times import DeviceTimes, device_times
 from pytest_tfperf.analysis.device.op_events import device_ops, with_costs
 from pytest_tfperf.analysis.host.activity import eager_ops, model_processes
 from pytest_tfperf.analysis.host.op_times import OpTime, host_ops
+from pytest_tfperf.analysis.host.shown import (
+    framework,
+    why_compilations_hidden,
+    why_executions_hidden,
+)
 from pytest_tfperf.analysis.input.stages import Stage, find_stages
 from pytest_tfperf.analysis.input.waits import Drain, find_drain, input_waits
 from pytest_tfperf.analysis.steps.breakdown import Breakdown, break_down
@@ -93,12 +98,38 @@ class Evidence:
         why = self.recording.ended or _NOTHING_TRACED
         return Findings(values={name: Value.unknown(name, why) for name in metrics})
 
+    @property
+    def in_process(self) -> bool:
+        """True if this process made the trace; False for a trace of unknown origin."""
+        return not self.recording.bare or self.inspection is not None
+
     @cached_property
     def completed(self) -> Recording:
         """The recording, with counts and batch size that only the trace tells."""
         if self.trace is None:
             return self.recording
-        return completed(self.recording, self.trace, self.steps, self.stages)
+        return completed(
+            self.recording, self.trace, self.steps, self.stages, self.why_compilations_hidden
+        )
+
+    @cached_property
+    def framework(self) -> str:
+        """The framework whose steps the trace shows."""
+        return framework(self._trace)
+
+    @cached_property
+    def why_compilations_hidden(self) -> str | None:
+        """The reason why the trace may not show what XLA compiled, or None if it does."""
+        return why_compilations_hidden(self._trace, self.in_process)
+
+    @cached_property
+    def why_xla_unknown(self) -> str | None:
+        """The reason why the executables that ran in the steps are unknown, or None."""
+        if self.xla.modules:
+            return None
+        if self.xla.launches.any():
+            return "the trace does not tell which executables ran"
+        return why_executions_hidden(self._trace, self.in_process)
 
     @cached_property
     def launched(self) -> Steps:

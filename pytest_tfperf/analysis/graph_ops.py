@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from pytest_tfperf.analysis.diagnosis import outside_cause
 from pytest_tfperf.analysis.evidence import Evidence, Findings
-from pytest_tfperf.analysis.xla.counts import why_unknown
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.metrics import COUNT
 from pytest_tfperf.op_types import EAGER, FELL_BACK, WHY_OUTSIDE, computes
@@ -54,7 +53,7 @@ def analyse_passes(evidence: Evidence) -> Findings:
 
 def _known_executables(evidence: Evidence) -> Mapping[str, HloModule] | None:
     """Return all executables that ran in the traced steps, None if not all are known."""
-    if evidence.trace is None or why_unknown(evidence.trace, evidence.xla):
+    if evidence.trace is None or evidence.why_xla_unknown:
         return None
     found = evidence.executables
     return found if len(found) == len(evidence.xla.modules) else None

@@ -118,7 +118,10 @@ def assembled(evidence: Evidence, findings: Sequence[Findings]) -> Profile:
         step_source=evidence.steps.source,
     )
     advice = [advice for found in findings for advice in found.advice]
-    return replace(profile, advice=(*advise(profile), *sorted(advice, key=lambda one: one.what)))
+    return replace(
+        profile,
+        advice=(*advise(profile, evidence.framework), *sorted(advice, key=lambda one: one.what)),
+    )
 
 
 def settling_steps(trace: Trace, steps_before: int) -> int:

@@ -7,13 +7,16 @@ from dataclasses import replace
 
 from pytest_tfperf.analysis import diagnosis
 from pytest_tfperf.analysis.evidence import Evidence, Findings
-from pytest_tfperf.analysis.host.activity import shows_host
+from pytest_tfperf.analysis.host.activity import shows_runtime
 from pytest_tfperf.analysis.host.function_times import FunctionUse, function_table, function_uses
 from pytest_tfperf.analysis.host.op_times import eager_share, op_table
+from pytest_tfperf.analysis.host.shown import NO_RUNTIME, shows_eager
 from pytest_tfperf.analysis.xla.counts import counted_over, per_step, why_uncounted
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import Trace
 from pytest_tfperf.values import Source, Value
+
+_NO_EAGER = "the trace has no event of TensorFlow's eager runtime, which would show them"
 
 
 def analyse(evidence: Evidence) -> Findings:
@@ -29,7 +32,10 @@ def analyse(evidence: Evidence) -> Findings:
         tables["host_ops"] = replace(ops, title="ops on the host")
     if uses:
         tables["functions"] = function_table(uses, evidence.launched)
-    values = {"eager_ops": _eager_ops(evidence, trace), "retraces": retraces(recording, uses)}
+    traces = retraces(recording, uses)
+    if not (recording.traced or uses or shows_runtime(trace)):
+        traces = Value.unknown("retraces", traces.why or NO_RUNTIME)
+    values = {"eager_ops": _eager_ops(evidence, trace), "retraces": traces}
     return Findings(values=values, tables=tables)
 
 
@@ -54,8 +60,8 @@ def _eager_ops(evidence: Evidence, trace: Trace) -> Value:
     """Return eager_ops, with the share of the host ops' time that is theirs."""
     share = eager_share(evidence.host_ops)
     detail = {"time_share": share} if share else {}
-    if not shows_host(trace):
-        unknown = Value.unknown("eager_ops", "the trace has no event of the host")
+    if not shows_eager(trace):
+        unknown = Value.unknown("eager_ops", _NO_EAGER)
         return replace(unknown, detail=detail)
     counts, types = evidence.eager_ops
     cause = diagnosis.eager_cause(types, evidence.recording.eager) if types else {}

@@ -7,6 +7,7 @@ Names and stats of the events are those of TensorFlow 2.16 to 2.21 (tensorflow/c
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,12 +15,19 @@ import numpy as np
 from pytest_tfperf.analysis.input.iterators import ASYNC, first_input, stage_type
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.protobuf import Ints
-from pytest_tfperf.trace.events import Events
+from pytest_tfperf.trace.devices import tpus
+from pytest_tfperf.trace.events import Events, metadata_texts
 from pytest_tfperf.trace.intervals import Spans
-from pytest_tfperf.trace.nesting import enclosing
+from pytest_tfperf.trace.nesting import enclosing, parents
+from pytest_tfperf.trace.stat_columns import Mask
 from pytest_tfperf.trace.xspace import HOST, Trace
-from pytest_tfperf.values import FETCH
+from pytest_tfperf.values import FETCH, FETCH_PYTHON
 
+_ITERATOR = "Iterator::"
+_INFEED, _CATEGORY = "infeed", "hlo_category"
+_STAGE = "_ipl_stage_name"
+# the type of an op event, `node:InfeedEnqueue…`; the name of a copy in traces of old CUPTI
+_PUSH = re.compile(r":InfeedEnqueue\w*\Z|\A(?i:MEMCPYHtoD)")
 _MIN_PRODUCED = 4  # fewer produced elements give no rate
 
 
@@ -64,6 +72,49 @@ def input_waits(trace: Trace) -> Spans:
     asked = np.where(fetch >= 0, fetches.start[fetch] if len(fetches) else 0, waits.start)
     start = np.where(waits.end - waits.start > waits.start - asked, asked, waits.start)
     return start, waits.end
+
+
+def shows_input(trace: Trace) -> bool:
+    """
+    Return whether a trace shows an input pipeline: waits, fetches, iterators, infeeds, or copies by
+    the host.
+
+    Copies that a GPU shows prove none, since any code may copy.
+    """
+    host = Events.of(trace.plane(HOST))
+    shown = host.named(
+        lambda name: _is_wait(name) or name in (FETCH, FETCH_PYTHON) or name.startswith(_ITERATOR)
+    )
+    if len(shown) or pushed_input(trace)[0].size:
+        return True
+    return any(_INFEED in metadata_texts(plane, _CATEGORY).values() for plane in tpus(trace))
+
+
+def pushed_input(trace: Trace) -> Spans:
+    """
+    Return the unmerged spans in which the host gives input other than by tf.data's iterators.
+
+    These are the ops InfeedEnqueue*, copies named MEMCPYHtoD, and the root stages of pipelines that
+    mark their stages with `_ipl_stage_name`. A stage is a root without a stage around it, if no
+    event that is itself produced by another caused it. The rules are those of XProf
+    (openxla/xprof, event classification of the host's plane).
+    """
+    host = Events.of(trace.plane(HOST))
+    pushes = host.named(lambda name: _PUSH.search(name) is not None)
+    stages = host.having(_STAGE)
+    if len(stages):
+        stages = stages.where((parents(stages) < 0) & ~_caused(host, stages))
+    return np.r_[pushes.start, stages.start], np.r_[pushes.end, stages.end]
+
+
+def _caused(host: Events, stages: Events) -> Mask:
+    """Return a mask of the stages that a produced event caused, shape (n,)."""
+    producers = host.having("_p").having("_pt")
+    made = set(zip(producers.integers("_pt"), producers.integers("_p"), strict=True))
+    known = stages.stats.present("_c") & stages.stats.present("_ct")
+    keys = zip(stages.integers("_ct"), stages.integers("_c"), strict=True)
+    caused: Mask = known & np.array([key in made for key in keys], bool)
+    return caused
 
 
 def find_drain(trace: Trace, steps: Steps, waiting_ps: Ints) -> Drain:

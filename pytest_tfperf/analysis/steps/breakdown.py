@@ -8,7 +8,7 @@ import numpy as np
 
 from pytest_tfperf.analysis.device.planes import DeviceActivity, find_device_activity
 from pytest_tfperf.analysis.host.activity import Activity, find_activity, launches
-from pytest_tfperf.analysis.input.waits import input_waits
+from pytest_tfperf.analysis.input.waits import input_waits, pushed_input
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.intervals import Spans, covered, merge, subtract
@@ -38,9 +38,9 @@ def break_down(trace: Trace, steps: Steps, waits: Spans | None = None) -> Breakd
 
     An instant counts once, as the first of these that holds. A device computes, copies to the host,
     copies on or between devices, or is in a collective. The step waits for input, with no device
-    busy and, without devices, no model op on another thread; or its input is copied to the device.
-    A kernel is launched. Something is compiled. TensorFlow is active on the host. The rest is
-    other: Python and the loop.
+    busy and, without devices, no model op on another thread; or the host gives input to the
+    device. A kernel is launched. Something is compiled. TensorFlow is active on the host. The rest
+    is other: Python and the loop.
 
     Args:
         trace: The trace of the steps.
@@ -64,7 +64,7 @@ def _in_order(
     waiting = merge(waits)
     if not device.n_devices:
         waiting = subtract(waiting, activity.model)
-    copied_in = device.spans["input"]
+    copied_in = merge(device.spans["input"], pushed_input(trace))
     return [
         *((kind, spans) for kind, spans in device.spans.items() if kind != "input"),
         ("input", waiting),

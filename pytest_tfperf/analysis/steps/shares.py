@@ -9,16 +9,24 @@ from typing import Any
 from pytest_tfperf.analysis import diagnosis
 from pytest_tfperf.analysis.device.duty_cycle import duty_cycle, duty_cycles, idle_share
 from pytest_tfperf.analysis.evidence import Evidence, Findings
+from pytest_tfperf.analysis.host.activity import shows_host, shows_runtime
 from pytest_tfperf.analysis.host.op_times import OpTime
-from pytest_tfperf.analysis.input.stages import Stage
-from pytest_tfperf.analysis.input.waits import Drain
+from pytest_tfperf.analysis.host.shown import shows_work
+from pytest_tfperf.analysis.input.waits import Drain, shows_input
 from pytest_tfperf.analysis.steps.breakdown import Breakdown
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.analysis.timing import timed_step
 from pytest_tfperf.trace.intervals import covered
-from pytest_tfperf.trace.xspace import HOST, Trace
+from pytest_tfperf.trace.xspace import Trace
 from pytest_tfperf.values import Source, Value
 
+_NO_PIPELINE = (
+    "the trace shows no input pipeline: Python code that makes the input counts as host_overhead"
+)
+_NO_WORK = (
+    "the trace lacks events of the host, or of TensorFlow's runtime and any accelerator, so idle "
+    "time cannot be told from work"
+)
 _DRAINED = 0.95  # elements produced ÷ consumed, below which a share is corrected
 
 
@@ -29,7 +37,7 @@ def analyse(evidence: Evidence) -> Findings:
         return evidence.untraced(
             "input_bound", "input_wait", "host_overhead", "device_busy", "collective_time"
         )
-    values = host_values(trace, evidence.stages, evidence.breakdown, evidence.drain)
+    values = host_values(evidence, trace)
     wait = input_wait(values["input_bound"], timed_step(evidence.completed))
     device = device_values(evidence.steps, evidence.breakdown, _device_detail(evidence, trace))
     return Findings(values={**values, "input_wait": wait, **device})
@@ -66,26 +74,28 @@ def waiting_share(breakdown: Breakdown, drain: Drain) -> tuple[float, Source]:
     )
 
 
-def host_values(
-    trace: Trace, stages: Sequence[Stage], breakdown: Breakdown, drain: Drain
-) -> dict[str, Value]:
-    """
-    Return input_bound and host_overhead.
+def host_values(evidence: Evidence, trace: Trace) -> dict[str, Value]:
+    """Return input_bound and host_overhead."""
+    return {
+        "input_bound": _input_bound(evidence, trace),
+        "host_overhead": _host_overhead(evidence, trace),
+    }
 
-    Args:
-        trace: The trace of the steps.
-        stages: The stages of the input pipeline.
-        breakdown: The parts of the steps.
-        drain: The draining of the pipeline's buffers.
+
+def _input_bound(evidence: Evidence, trace: Trace) -> Value:
     """
-    host = trace.plane(HOST)
-    if (host is None or not host.start_ps.size) and not breakdown.share("input"):
-        why = "the trace has no event of the host, and no device in it takes input"
-        return {name: Value.unknown(name, why) for name in ("input_bound", "host_overhead")}
+    Return input_bound, known where an input pipeline shows.
+
+    A loop that tf_profile drives without data has no pipeline, if TensorFlow's runtime shows.
+    """
+    breakdown, drain = evidence.breakdown, evidence.drain
+    driven = not evidence.recording.bare and shows_runtime(trace)
+    if not (driven or shows_input(trace)):
+        return Value.unknown("input_bound", _NO_PIPELINE)
     share, source = waiting_share(breakdown, drain)
     observed = breakdown.share("input")
     detail: dict[str, Any] = {"observed": observed, "halves": list(drain.halves)} | (
-        diagnosis.input_cause(stages) if share > 0 else {}
+        diagnosis.input_cause(evidence.stages, evidence.framework) if share > 0 else {}
     )
     if source is Source.CORRECTED:
         detail["corrected"] = (
@@ -93,12 +103,19 @@ def host_values(
             "without them the steps wait longer than "
             f"the {observed:.1%} seen"
         )
-    return {
-        "input_bound": Value.of("input_bound", share, source, **detail),
-        "host_overhead": Value.of(
-            "host_overhead", breakdown.share("other"), Source.TRACE, **diagnosis.overhead_cause()
-        ),
-    }
+    return Value.of("input_bound", share, source, **detail)
+
+
+def _host_overhead(evidence: Evidence, trace: Trace) -> Value:
+    """Return host_overhead, known where the host's events and those of the step's work show."""
+    if not (shows_host(trace) and shows_work(trace)):
+        return Value.unknown("host_overhead", _NO_WORK)
+    return Value.of(
+        "host_overhead",
+        evidence.breakdown.share("other"),
+        Source.TRACE,
+        **diagnosis.overhead_cause(evidence.framework),
+    )
 
 
 def device_values(

@@ -9,13 +9,10 @@ import numpy as np
 
 from pytest_tfperf.analysis import diagnosis
 from pytest_tfperf.analysis.evidence import Evidence, Findings
-from pytest_tfperf.analysis.host.activity import shows_host
-from pytest_tfperf.analysis.steps.detect import Steps
-from pytest_tfperf.analysis.xla.executions import XlaUse, compiled_outside
+from pytest_tfperf.analysis.xla.executions import compiled_outside
 from pytest_tfperf.analysis.xla.recompilations import recompilations
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.recording import Recording
-from pytest_tfperf.trace.xspace import Trace
 from pytest_tfperf.values import Source, Value
 
 _NOT_WATCHED = "only steps that tf_profile drives are watched from the first to the last"
@@ -23,33 +20,30 @@ _NOT_WATCHED = "only steps that tf_profile drives are watched from the first to 
 
 def analyse(evidence: Evidence) -> Findings:
     """Find what XLA ran in the steps, and what it compiled after the first of them."""
-    recording, trace = evidence.completed, evidence.trace
-    values = {"xla_compiles": compiles(recording, trace, evidence.steps if trace else None)}
-    if trace is None:
+    values = {"xla_compiles": compiles(evidence)}
+    if evidence.trace is None:
         untraced = evidence.untraced("xla_clusters", "xla_launches").values
         return Findings(values={**untraced, **values})
-    return Findings(values=values | _run_values(trace, evidence.steps, evidence.xla))
+    return Findings(values=values | _run_values(evidence))
 
 
-def compiles(recording: Recording, trace: Trace | None, steps: Steps | None) -> Value:
+def compiles(evidence: Evidence) -> Value:
     """
     Return xla_compiles, over all steps after the first.
 
     A trace tells what was different where XLA compiled again, and what it compiled between steps.
-
-    Args:
-        recording: The recording of the steps.
-        trace: Their trace, or None.
-        steps: The steps of the trace, or None.
     """
-    compiled = recording.compiled
-    over = counted_over(recording)
+    recording, trace = evidence.completed, evidence.trace
+    compiled, over = recording.compiled, counted_over(recording)
+    hidden = evidence.why_compilations_hidden if trace else None
+    if hidden and not compiled and over["n_steps"]:
+        return Value.unknown("xla_compiles", hidden)
     if compiled is None or not over["n_steps"]:
         return Value.unknown("xla_compiles", why_uncounted(recording, "the host"))
-    detail: dict[str, Any] = {**over, **_compile_cause(compiled, trace)}
+    detail: dict[str, Any] = {**over, **_compile_cause(compiled, evidence)}
     number = len(compiled)
-    if trace is not None and steps is not None and compiled and not recording.bare:
-        elsewhere = compiled_outside(trace, steps)
+    if trace is not None and compiled and not recording.bare:
+        elsewhere = compiled_outside(trace, evidence.steps)
         if elsewhere:
             number, detail["outside_steps"] = max(number - elsewhere, 0), elsewhere
     return Value.of("xla_compiles", number, Source.TRACE, **detail)
@@ -71,10 +65,10 @@ def why_uncounted(recording: Recording, source: str) -> str:
     return "there is no step after the first"
 
 
-def _run_values(trace: Trace, steps: Steps, use: XlaUse) -> dict[str, Value]:
+def _run_values(evidence: Evidence) -> dict[str, Value]:
     """Return xla_clusters and xla_launches."""
+    steps, use, why = evidence.steps, evidence.xla, evidence.why_xla_unknown
     modules = {"executables": sorted(use.modules)}
-    why = why_unknown(trace, use)
     clusters, launches = "xla_clusters", "xla_launches"
     return {
         clusters: Value.unknown(clusters, why)
@@ -86,23 +80,13 @@ def _run_values(trace: Trace, steps: Steps, use: XlaUse) -> dict[str, Value]:
     }
 
 
-def why_unknown(trace: Trace, use: XlaUse) -> str | None:
-    """Return why a trace does not tell which executables ran in its steps, or None if it does."""
-    if use.modules or (shows_host(trace) and not use.launches.any()):
-        return None
-    return (
-        "the trace does not tell which executables ran"
-        if use.launches.any()
-        else "the trace has no event of the host"
-    )
-
-
-def _compile_cause(compiled: Sequence[str], trace: Trace | None) -> dict[str, str]:
-    return (
-        diagnosis.compile_cause(compiled, recompilations(trace, compiled) if trace else ())
-        if compiled
-        else {}
-    )
+def _compile_cause(compiled: Sequence[str], evidence: Evidence) -> dict[str, str]:
+    if not compiled:
+        return {}
+    if evidence.trace is None:
+        return diagnosis.compile_cause(compiled)
+    changes = recompilations(evidence.trace, compiled)
+    return diagnosis.compile_cause(compiled, changes, evidence.framework)
 
 
 def per_step(metric: str, counts: Ints, sizes: Ints | None, **detail: Any) -> Value:

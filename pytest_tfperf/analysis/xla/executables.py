@@ -11,7 +11,7 @@ import numpy as np
 from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.analysis.xla.compile_time import compile_seconds
-from pytest_tfperf.analysis.xla.counts import per_step, why_unknown
+from pytest_tfperf.analysis.xla.counts import per_step
 from pytest_tfperf.analysis.xla.executions import XlaUse, short_module
 from pytest_tfperf.analysis.xla.step_flops import work_values
 from pytest_tfperf.hlo.cost import Costs
@@ -53,7 +53,11 @@ def analyse(evidence: Evidence) -> Findings:
         tables["executables"] = executable_table(
             trace, use, found, evidence.costs, _compiled_s(evidence, trace)
         )
-    return Findings(values={"fusions": fusions(trace, evidence.steps, use, found)}, tables=tables)
+    why = evidence.why_xla_unknown
+    value = (
+        Value.unknown("fusions", why) if why else fusions(evidence.steps, use, evidence.executables)
+    )
+    return Findings(values={"fusions": value}, tables=tables)
 
 
 def _compiled_s(evidence: Evidence, trace: Trace) -> dict[str, float]:
@@ -62,24 +66,21 @@ def _compiled_s(evidence: Evidence, trace: Trace) -> dict[str, float]:
     return compile_seconds(trace) | (compile_seconds(first) if first else {})
 
 
-def fusions(trace: Trace, steps: Steps, use: XlaUse, executables: Mapping[str, HloModule]) -> Value:
+def fusions(steps: Steps, use: XlaUse, executables: Mapping[str, HloModule]) -> Value:
     """
     Return the metric fusions: those in the distinct executables of a step, each counted once.
 
     Args:
-        trace: The trace of the steps.
         steps: The steps.
         use: The executables that ran.
         executables: Their modules by name.
     """
-    why = why_unknown(trace, use)
-    if not why and len(executables) < len(use.modules):
-        why = (
+    if len(executables) < len(use.modules):
+        return Value.unknown(
+            "fusions",
             f"the trace holds the HLO of {len(executables)} of the {len(use.modules)} executables "
-            "that ran"
+            "that ran",
         )
-    if why:
-        return Value.unknown("fusions", why)
     counts = np.zeros(len(steps), np.int64)
     for name, ran_in in use.steps_in_metadata(executables).items():
         counts[ran_in] += count_fusions(executables[name])

@@ -44,6 +44,8 @@ def _programs(evidence: Evidence) -> Programs | Unknown:
     """Return the modules of a step: as it was lowered, else as the executables of a bare trace."""
     recording, lowered = evidence.recording, evidence.code.lowered
     if recording.bare and (isinstance(lowered, Unknown) or not lowered):
+        if evidence.why_xla_unknown:
+            return Unknown(evidence.why_xla_unknown)
         return traced_programs(evidence.costs, evidence.xla, evidence.runs_executor)
     return lowered_programs(replace(recording, lowered=lowered), evidence.eager_ops[1])
 

@@ -58,7 +58,7 @@ def logdir(tmp_path):
         clock = 10**18 + shift_s * 10**9
         lines = (
             line("python", *steps, timestamp_ns=clock),
-            line("tf_Compute", *ops, timestamp_ns=clock),
+            line("tf_Compute", *ops, at("ExecutorState::Process", 0, 0, id=1), timestamp_ns=clock),
         )
         (folder / f"host_{number}.xplane.pb").write_bytes(space(plane("/host:CPU", *lines)))
     return tmp_path

@@ -11,7 +11,14 @@ from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import decode_trace
 from pytest_tfperf.values import Source, Value
 
-STEPS = line("python", at("train", 0, 10, step_num=0, _r=1), at("train", 10, 20, step_num=1, _r=1))
+STEPS = line(
+    "python",
+    at("train", 0, 10, step_num=0, _r=1),
+    at("EagerExecute", 1, 1, is_func=1),
+    at("IteratorGetNextOp::DoCompute", 2, 2),
+    at("FunctionRun", 3, 3),
+    at("train", 10, 20, step_num=1, _r=1),
+)
 
 
 def profiled(*planes, **texts):

@@ -120,7 +120,10 @@ def test_launching_counts_while_the_gpu_idles():
 def test_device_busy_is_the_union_over_devices_of_the_period():
     trace = decode_trace(
         space(
-            plane("/host:CPU", line("python", at("train", 0, 10, step_num=0, _r=1))),
+            plane(
+                "/host:CPU",
+                line("python", at("train", 0, 10, step_num=0, _r=1), at("FunctionRun", 0, 0)),
+            ),
             gpu(0, [at("k", 2, 4)]),
             gpu(1, [at("ncclKernel", 3, 5)]),
         )

@@ -136,7 +136,7 @@ def test_what_the_trace_does_not_hold_is_not_described(compiled):
 
 def compiled_late(executables, *names):
     recording = Recording(name="", trace=None, workload={}, compiled=names, n_steps=9)
-    return compiles(recording, trace_of(executables), None)
+    return compiles(Evidence(recording, trace_of(executables, at("train", 0, 9, step_num=0, _r=1))))
 
 
 def test_at_most_three_are_described_and_the_others_counted():
@@ -155,7 +155,7 @@ def test_without_their_hlo_they_are_named():
         == "compiled: step ×2, other"
     )
     recording = Recording(name="", trace=None, workload={}, compiled=(f"{STEP}(3)",), n_steps=9)
-    assert compiles(recording, None, None).detail["where"] == "compiled: step"
+    assert compiles(Evidence(recording)).detail["where"] == "compiled: step"
 
 
 def test_a_trace_alone_tells_it_too():

@@ -1,0 +1,84 @@
+"""Tell what a trace would show: without such evidence a count of zero means nothing."""
+
+from __future__ import annotations
+
+from pytest_tfperf.analysis.host.activity import shows_host, shows_runtime, xla_executions
+from pytest_tfperf.trace.devices import accelerators, tpus
+from pytest_tfperf.trace.events import Events
+from pytest_tfperf.trace.hlo_modules import live_modules
+from pytest_tfperf.trace.xspace import HOST, Trace
+
+JAX, TENSORFLOW = "JAX", "TensorFlow"
+NO_RUNTIME = "the trace has no event of TensorFlow's runtime, which would show it"
+_JAX = ("PjitFunction(", "jit_", "$pjit.py")
+"""Starts of names of events of JAX: its calls, its programs, and its Python code."""
+
+
+def framework(trace: Trace) -> str:
+    """Return the framework whose steps a trace shows; TensorFlow where nothing says JAX."""
+    host = Events.of(trace.plane(HOST))
+    if shows_runtime(trace):
+        return TENSORFLOW
+    programs = [Events.of(plane).on_lines("XLA Modules") for plane in tpus(trace)]
+    named = [events.named(lambda name: name.startswith(_JAX)) for events in (host, *programs)]
+    return JAX if any(map(len, named)) else TENSORFLOW
+
+
+def shows_eager(trace: Trace) -> bool:
+    """Return whether the trace has events of eager execution; every call of a function is one."""
+    host = Events.of(trace.plane(HOST))
+    return len(host.called("EagerExecute", "EagerKernelExecute")) > 0
+
+
+def shows_work(trace: Trace) -> bool:
+    """Return whether the trace has events of what runs a step: TensorFlow or an accelerator."""
+    return shows_runtime(trace) or bool(accelerators(trace))
+
+
+def why_executions_hidden(trace: Trace, in_process: bool) -> str | None:
+    """
+    Return why a trace without executions in its steps may have lost them, or None if it shows all.
+
+    TensorFlow before 2.21 marks no execution on a CPU. Its traces hold the modules of loaded
+    executables all the same, run or not.
+
+    Args:
+        trace: The trace of the steps.
+        in_process: True if this process made it, whose TensorFlow marks executions.
+    """
+    programs = [Events.of(plane).on_lines("XLA Modules") for plane in tpus(trace)]
+    if any(map(len, programs)) or _host_executions(trace):
+        return None
+    if not shows_host(trace):
+        return "the trace has no event of the host"
+    if not shows_runtime(trace):
+        return f"the trace has no event of an XLA execution, as {framework(trace)} may leave out"
+    if not in_process and (n := len(live_modules(trace))):
+        return (
+            f"the trace has no event of an XLA execution and holds {n} loaded executables: "
+            "TensorFlow before 2.21 marks no execution on a CPU"
+        )
+    return None
+
+
+def why_compilations_hidden(trace: Trace, in_process: bool) -> str | None:
+    """
+    Return why a trace may not show what XLA compiled, or None if it does.
+
+    The compilers for CPUs and GPUs have events on the host. That for TPUs has others.
+
+    Args:
+        trace: The trace of the steps.
+        in_process: True if this process made it, whose TensorFlow marks executions.
+    """
+    if not shows_host(trace):
+        return "the trace has no event of the host, which would show it"
+    if shows_runtime(trace) or _host_executions(trace):
+        return why_executions_hidden(trace, in_process)
+    return "the trace has no event of XLA on the host, which would show it"
+
+
+def _host_executions(trace: Trace) -> bool:
+    """Return whether the host's events, or a GPU's, tell which executable they belong to."""
+    host = Events.of(trace.plane(HOST))
+    return len(xla_executions(host)) > 0 or len(host.having("program_id")) > 0
