@@ -88,9 +88,12 @@ def fetch(output: Any) -> None:
 
 
 def precision() -> str:
-    """Return the name of Keras' dtype policy, empty without Keras or before Keras 3."""
+    """Return the name of the dtype policy of `tf.keras`, empty without Keras."""
     try:
-        import keras
-    except ImportError:
+        keras = load_tensorflow().keras
+        policy = getattr(keras, "config", None)
+        if policy is None:  # Keras 2
+            return str(keras.mixed_precision.global_policy().name)
+        return str(policy.dtype_policy().name)
+    except (ImportError, AttributeError):
         return ""
-    return str(keras.config.dtype_policy().name) if hasattr(keras.config, "dtype_policy") else ""

@@ -1,19 +1,21 @@
 """
 Drive the windows from Keras loops: one call of `fit`, `evaluate` or `predict`.
 
-Keras 3 marks no steps, so its `CallbackList` is wrapped while the loop runs. A step lasts from
-before the user's `on_*_batch_begin` to after their `on_*_batch_end`. Everything is restored
-afterwards.
+Keras 3 marks no steps, and Keras 2 (`tf_keras`) only some, so the library's `CallbackList` is
+wrapped while the loop runs. A step lasts from before the user's `on_*_batch_begin` to after their
+`on_*_batch_end`. Everything is restored afterwards.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from pytest_tfperf.capture.keras_data import KerasCall
+from pytest_tfperf.capture.keras_data import KerasCall, steps_per_execution
+from pytest_tfperf.capture.keras_library import libraries_in_use
 from pytest_tfperf.capture.windows import Windows
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.tf_runtime import load_tensorflow
@@ -22,6 +24,7 @@ __tracebackhide__ = True
 
 KINDS = {"fit": "train", "evaluate": "test", "predict": "predict"}
 _STOP = {"fit": "stop_training", "evaluate": "stop_evaluating", "predict": "stop_predicting"}
+"""Flags that end a loop; Keras 2 reads the first alone, and runs the others to their end."""
 
 Open = Callable[[int | None, int], Windows]
 """Opens the windows, given the executions of the loop (None: unknown) and the steps of one."""
@@ -43,7 +46,7 @@ def run_keras(call: KerasCall, open_windows: Open, stop: bool) -> tuple[Any, Win
         CaptureError: If a callback runs the profiler itself, or the loop ran no batch.
     """
     method = call.method
-    _refuse_profiling_callbacks(method, call.kwargs.get("callbacks"))
+    _refuse_profiling_callbacks(call)
     loop = _Loop(call, open_windows, stop)
     try:
         with loop.hooked():
@@ -72,8 +75,6 @@ def loops_replaced(profiled: Callable[[KerasCall], Any]) -> Iterator[None]:
     Args:
         profiled: Receives the call, and returns the result of the loop.
     """
-    import keras
-
     running = False
 
     def replacing(method: str, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -93,17 +94,15 @@ def loops_replaced(profiled: Callable[[KerasCall], Any]) -> Iterator[None]:
         return replacement
 
     with ExitStack() as stack:
-        for method in KINDS:
-            owner = next(base for base in keras.Model.__mro__ if method in vars(base))
+        for library, method in itertools.product(libraries_in_use(), KINDS):
+            owner = next(base for base in library.Model.__mro__ if method in vars(base))
             stack.enter_context(_replaced(owner, method, replacing(method, vars(owner)[method])))
         yield
 
 
 def run_one_batch(call: KerasCall) -> None:
     """Run the loop unprofiled, and end it after its first batch."""
-    import keras
-
-    owner, name = keras.callbacks.CallbackList, f"on_{KINDS[call.method]}_batch_end"
+    owner, name = call.library.callbacks.CallbackList, f"on_{KINDS[call.method]}_batch_end"
     original = getattr(owner, name)
 
     def ending(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -120,16 +119,16 @@ class _Loop:
     def __init__(self, call: KerasCall, open_windows: Open, stop: bool) -> None:
         self.windows: Windows | None = None
         self._model, self._method = call.model, call.method
+        self._callback_list = call.library.callbacks.CallbackList
         self._first_epoch = call.kwargs.get("initial_epoch", 0)
         self._open, self._stop = open_windows, stop
         self._n_batches = 0
+        self._per_execution = 1
         self._in_batch = self._in_end = False
 
     @contextmanager
     def hooked(self) -> Iterator[None]:
         """Wrap the callbacks of this loop."""
-        import keras
-
         kind = KINDS[self._method]
         hooks: list[tuple[str, Callable[..., None], bool]] = [
             (f"on_{kind}_begin", self._begin_loop, False),
@@ -139,7 +138,7 @@ class _Loop:
         ]
         if kind == "train":
             hooks.append(("on_test_begin", self._leave_steps, True))
-        owner = keras.callbacks.CallbackList
+        owner = self._callback_list
         with ExitStack() as stack:
             for name, hook, before in hooks:
                 wrapped = self._wrap(getattr(owner, name), hook, before)
@@ -162,7 +161,7 @@ class _Loop:
 
     def _begin_loop(self, callbacks: Any, *_: Any) -> None:
         if self.windows is None:
-            per_execution = int(self._model.steps_per_execution)
+            self._per_execution = per_execution = steps_per_execution(self._model)
             self._n_batches = int((getattr(callbacks, "params", None) or {}).get("steps") or 0)
             n_executions = _executions(callbacks, self._method, per_execution, self._first_epoch)
             self.windows = self._open(n_executions, per_execution)
@@ -193,10 +192,9 @@ class _Loop:
 
     def _batches_from(self, batch: int) -> int:
         """Return the batches of an execution; the last one of an epoch may have fewer."""
-        per_execution = int(self._model.steps_per_execution)
         if not self._n_batches:
-            return per_execution
-        return max(1, min(per_execution, self._n_batches - batch))
+            return self._per_execution
+        return max(1, min(self._per_execution, self._n_batches - batch))
 
     def _leave_steps(self, *_: Any) -> None:
         windows = self._open_windows()
@@ -220,17 +218,16 @@ def _executions(callbacks: Any, method: str, per_execution: int, first_epoch: in
     return math.ceil(steps / per_execution) * n_epochs
 
 
-def _refuse_profiling_callbacks(method: str, callbacks: Any) -> None:
-    import keras
-
+def _refuse_profiling_callbacks(call: KerasCall) -> None:
+    callbacks = call.kwargs.get("callbacks")
     items = getattr(callbacks, "callbacks", callbacks)
     for callback in load_tensorflow().nest.flatten(items):
         if (
-            isinstance(callback, keras.callbacks.TensorBoard)
+            isinstance(callback, call.library.callbacks.TensorBoard)
             and getattr(callback, "_start_batch", 0) > 0
         ):
             raise CaptureError(
-                f"{method} received the callback TensorBoard(profile_batch=…), which runs the "
+                f"{call.method} received the callback TensorBoard(profile_batch=…), which runs the "
                 "profiler itself; two sessions cannot run at once: set profile_batch=0 in this test"
             )
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from pytest_tfperf.capture.batch_rows import NOTHING_TO_PAD, could_be_padded
 from pytest_tfperf.capture.elements import MOST_ELEMENTS, Elements, elements_to_keep
+from pytest_tfperf.capture.keras_library import check_backend, library_of
 from pytest_tfperf.capture.loop import workload_of
 from pytest_tfperf.compiler.datasets import batch_size
 from pytest_tfperf.tf_runtime import load_tensorflow
@@ -58,15 +59,20 @@ class KerasCall:
             kwargs: Keyword arguments.
 
         Raises:
-            TypeError: If the model has no such method.
+            TypeError: If it is no Keras model, or has no such method.
         """
         bound = getattr(model, method, None)
-        if bound is None:
+        if bound is None or library_of(model) is None:
             raise TypeError(
                 f"tf_profile.{method} takes a Keras model and then the arguments of its "
                 f"{method}, but got {type(model).__name__}"
             )
         return cls(bound=bound, model=model, method=method, args=args, kwargs=kwargs)
+
+    @property
+    def library(self) -> Any:
+        """The module keras or tf_keras."""
+        return library_of(self.model)
 
     def run(self) -> Any:
         """Run the loop; return its result."""
@@ -83,16 +89,26 @@ class KerasCall:
         return self.args[0] if data is None and self.args else data
 
 
+def steps_per_execution(model: Any) -> int:
+    """Return the batches of one execution; Keras 2 has none for a model that is not compiled."""
+    per_execution = model.steps_per_execution
+    return 1 if per_execution is None else int(per_execution)
+
+
 def keras_workload(call: KerasCall) -> Mapping[str, Any]:
     """
     Return the signature of a loop's input.
 
     It holds `dtype[shape]` of each array or dataset component, the batch size if known, the steps
     per execution, and the number of replicas.
+
+    Raises:
+        CaptureError: If the loop runs on another backend than TensorFlow.
     """
+    check_backend(call.library, call.method)
     data = call.data()
     execution = {
-        "steps_per_execution": int(call.model.steps_per_execution),
+        "steps_per_execution": steps_per_execution(call.model),
         "replicas": int(call.model.distribute_strategy.num_replicas_in_sync),
     }
     if _is_py_dataset(data):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
+from pytest_tfperf.capture.keras_library import library_of
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.tf_runtime import load_tensorflow
 
@@ -44,10 +45,10 @@ def _flatten(things: Any) -> list[Any]:
 
 
 def _variables(thing: Any) -> list[Any]:
-    tf = load_tensorflow()
     if hasattr(thing, "assign") and hasattr(thing, "numpy"):
         return [thing]
-    if isinstance(thing, tf.keras.Model):
+    library = library_of(thing)
+    if library is not None and isinstance(thing, library.Model):
         if not thing.built:
             raise CaptureError(
                 f"restore= needs a built model, and {thing.name} is not built; call it on a batch "
@@ -56,12 +57,14 @@ def _variables(thing: Any) -> list[Any]:
         optimizer = getattr(thing, "optimizer", None)
         return [
             *thing.variables,
-            *thing.metrics_variables,
+            *(variable for metric in thing.metrics for variable in metric.variables),
             *(_of_optimizer(optimizer, thing.trainable_variables) if optimizer else ()),
         ]
-    if isinstance(thing, tf.keras.optimizers.Optimizer):
+    if library is not None and (
+        isinstance(thing, library.optimizers.Optimizer) or _is_legacy(thing)
+    ):
         return _of_optimizer(thing, None)
-    if isinstance(thing, tf.Module):
+    if isinstance(thing, load_tensorflow().Module):
         return list(thing.variables)
     raise CaptureError(
         f"restore= takes Keras models, optimizers and variables, not {type(thing).__name__}"
@@ -69,11 +72,24 @@ def _variables(thing: Any) -> list[Any]:
 
 
 def _of_optimizer(optimizer: Any, trained: Any) -> list[Any]:
-    if not optimizer.built:
+    if _is_legacy(optimizer):
+        built, build = bool(optimizer.variables()), optimizer._create_all_weights
+    else:
+        inner = getattr(optimizer, "inner_optimizer", optimizer)  # of one that scales losses
+        # private: Keras 2 has no other attribute that tells
+        built = getattr(optimizer, "built", getattr(inner, "_built", False))
+        build = optimizer.build
+    if not built:
         if trained is None:
             raise CaptureError(
                 "restore= needs a built optimizer; call optimizer.build(variables) first, or pass "
                 "the model it belongs to"
             )
-        optimizer.build(trained)
-    return list(optimizer.variables)
+        build(trained)
+    variables = optimizer.variables
+    return list(variables() if callable(variables) else variables)
+
+
+def _is_legacy(optimizer: Any) -> bool:
+    """Return whether it is one of `tf_keras.optimizers.legacy`."""
+    return hasattr(optimizer, "_create_all_weights")

@@ -273,3 +273,25 @@ def test_loop_of_few_batches_names_the_incomplete_windows(profile, n_batches):
         )  # of three, one was traced
     else:
         assert result.ended is None
+
+
+@pytest.mark.parametrize("backend", ["jax", "torch"])
+@pytest.mark.parametrize("method", ["fit", "evaluate", "predict"])
+def test_another_backend_is_refused_in_one_sentence(profile, monkeypatch, backend, method):
+    model = model_of()
+    monkeypatch.setattr(keras.config, "backend", lambda: backend)
+    with pytest.raises(CaptureError) as raised:
+        getattr(profile, method)(model, X, verbose=0)
+    assert str(raised.value) == (
+        f"{method} runs on Keras' {backend} backend, and tfperf profiles TensorFlow only: "
+        "set KERAS_BACKEND=tensorflow for this test"
+    )
+
+
+def test_what_is_no_keras_model_is_refused_by_its_type(profile):
+    class Estimator:
+        def fit(self, x):
+            return self
+
+    with pytest.raises(TypeError, match=r"takes a Keras model .* but got Estimator"):
+        profile.fit(Estimator(), X)

@@ -1,0 +1,53 @@
+"""The libraries that Keras loops come from: Keras 3, and Keras 2 as tf_keras."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from typing import Any
+
+from pytest_tfperf.errors import CaptureError
+
+__tracebackhide__ = True
+
+_LIBRARIES = ("keras", "tf_keras")
+_OTHER_BACKEND = (
+    "{} runs on Keras' {} backend, and tfperf profiles TensorFlow only: set "
+    "KERAS_BACKEND=tensorflow for this test"
+)
+
+
+def library_of(thing: Any) -> Any:
+    """Return the module keras or tf_keras that a model or optimizer is from, None for others."""
+    packages = {base.__module__.partition(".")[0] for base in type(thing).__mro__}
+    name = next((name for name in _LIBRARIES if name in packages), None)
+    return None if name is None else importlib.import_module(name)
+
+
+def libraries_in_use() -> list[Any]:
+    """Return the libraries that a test may call: those loaded, and the one that is `tf.keras`."""
+    legacy = os.environ.get("TF_USE_LEGACY_KERAS", "").lower() in ("1", "true")
+    chosen = "tf_keras" if legacy else "keras"
+    return [
+        importlib.import_module(name)
+        for name in _LIBRARIES
+        if name in sys.modules or (name == chosen and importlib.util.find_spec(name))
+    ]
+
+
+def check_backend(library: Any, method: str) -> None:
+    """
+    Refuse a loop that does not run on TensorFlow; Keras 2 always does.
+
+    Args:
+        library: The module keras or tf_keras.
+        method: Name of the loop.
+
+    Raises:
+        CaptureError: If it runs on another backend.
+    """
+    backend = library.config.backend() if hasattr(library, "config") else "tensorflow"
+    if backend != "tensorflow":
+        raise CaptureError(_OTHER_BACKEND.format(method, backend))
