@@ -68,6 +68,11 @@ class MetricProperties:
         return self._number("input_bound_at_target")
 
     @property
+    def input_python_stages(self) -> int:
+        """Stages of the input pipeline that run Python."""
+        return self._count("input_python_stages")
+
+    @property
     def host_overhead(self) -> float:
         """Share of the step period with neither device, TensorFlow nor input active (0..1)."""
         return self._number("host_overhead")

@@ -108,6 +108,13 @@ _ROWS = (
         "input_bound predicted for steps of target_step_time",
     ),
     Metric(
+        "input_python_stages",
+        COUNT,
+        LOWER,
+        PROGRAM,
+        "stages of the input pipeline that run Python",
+    ),
+    Metric(
         "host_overhead",
         SHARE,
         LOWER,

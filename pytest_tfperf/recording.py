@@ -113,6 +113,8 @@ class StepGraph:
     """The compute nodes that XLA compiles."""
     outside: tuple[GraphOp, ...] = ()
     """The other compute nodes."""
+    lines: Mapping[str, str] = field(default_factory=dict)
+    """The user's line of an op of each type that Grappler left, as far as known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +162,18 @@ class Batches:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineStage:
+    """A stage of the input pipeline, as the data define it."""
+
+    stage: str
+    """Its type, such as `ParallelMap`."""
+    python: str = ""
+    """The Python that it runs (`py_function`, `from_generator`), empty if it runs none."""
+    line: str | None = None
+    """The user's line of that Python."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
     """Times and observations of one run of the user's steps, and where its traces are."""
 
@@ -203,6 +217,8 @@ class Recording:
     """(type, the user's line, count) of the ops that Python ran in the probe's step."""
     batches: Batches | Unknown = UNSEEN
     """The batches that the steps consumed."""
+    pipeline: tuple[PipelineStage, ...] | Unknown = UNSEEN
+    """The stages of the input pipeline, from the source to the step."""
     target_step_time_s: float | None = None
     """The step time that the input pipeline should be able to feed."""
     tpu: str | None = None

@@ -20,6 +20,7 @@ _NO_FUNCTION = "the step calls no tf.function, so it has no graph"
 _NOTHING = "nothing in the step computes: there are constants, copies and variables alone"
 _AUTO = "cluster_"  # what auto-clustering calls its executables
 _SHOWN = 5
+_MOST_TYPES = 2_000  # more than TensorFlow has, so that comparisons miss none
 
 
 class Outside(NamedTuple):
@@ -224,7 +225,12 @@ def _type_table(graph: StepGraph) -> Table:
         return -abs(before - after), -before, op_type
 
     rows = [
-        (op_type, graph.before.get(op_type, 0), graph.after.get(op_type, 0))
+        (
+            op_type,
+            graph.before.get(op_type, 0),
+            graph.after.get(op_type, 0),
+            graph.lines.get(op_type),
+        )
         for op_type in sorted({*graph.before, *graph.after}, key=order)
     ]
     return Table.of(
@@ -233,8 +239,10 @@ def _type_table(graph: StepGraph) -> Table:
             Column("type", "type"),
             Column("before", "before Grappler", COUNT),
             Column("after", "after", COUNT),
+            Column("line", "line of one"),
         ),
         rows,
+        limit=_MOST_TYPES,
     )
 
 

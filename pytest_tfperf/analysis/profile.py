@@ -12,7 +12,7 @@ from pytest_tfperf.analysis.advice import advise
 from pytest_tfperf.analysis.device import kernels, launches, op_profile, skew
 from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.host import calls, peak_memory
-from pytest_tfperf.analysis.input import batch_padding, capacity
+from pytest_tfperf.analysis.input import batch_padding, capacity, pipeline
 from pytest_tfperf.analysis.on_demand import Expensive, OnDemand
 from pytest_tfperf.analysis.steps import shares
 from pytest_tfperf.analysis.steps.breakdown import Breakdown
@@ -29,6 +29,7 @@ ANALYSES: tuple[Callable[[Evidence], Findings], ...] = (
     timing.analyse,
     shares.analyse,
     capacity.analyse,
+    pipeline.analyse,
     calls.analyse,
     peak_memory.analyse,
     launches.analyse,

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pytest_tfperf.analysis.differences.compiler_differences import op_type_counts
+from pytest_tfperf.analysis.differences.stage_differences import pipeline_labels
 from pytest_tfperf.baseline.history import merge_runs, rounded
 from pytest_tfperf.baseline.step_time import why_not_timed
 from pytest_tfperf.baseline.store import (
@@ -25,6 +27,7 @@ from pytest_tfperf.text import and_more
 from pytest_tfperf.values import Json
 
 _SHOWN_CHANGES = 4
+_LISTS = {"pipeline": "the input pipeline's stages", "op_types": "ops by type"}
 ENDED = {"failed": "failed", "error": "had an error", "skipped": "was skipped"}
 """Outcomes of a test that did not pass, for people."""
 
@@ -136,11 +139,15 @@ def stored(profile: Profile, scope: str) -> Json:
 
 def structure_of(profile: Profile, environment: Mapping[str, Any]) -> Json:
     """Return a profile as the entry of a structure file, but for the commit."""
+    pipeline = pipeline_labels(profile.tables.get("pipeline"))
+    op_types = op_type_counts(profile.tables.get("graph"))
     return {
         "workload": dict(profile.workload),
         "program": stored(profile, PROGRAM),
         "platform": {environment["platform"]: stored(profile, PLATFORM)},
         "setting": dict(environment["setting"]),
+        **({} if pipeline is None else {"pipeline": pipeline}),
+        **({} if op_types is None else {"op_types": {environment["platform"]: op_types}}),
     }
 
 
@@ -217,11 +224,19 @@ def _entry(old: Json | None, one: _Found, only_new: bool) -> Json:
     )
     kept = old if old is not None and only_new else {"program": {}, "platform": {}, "setting": {}}
     here = entry["platform"][platform] | kept["platform"].get(platform, {})
+    others = (old or {}).get("op_types", {})
+    op_types = {
+        **{name: counts for name, counts in others.items() if name != platform},
+        **entry.get("op_types", {}),
+        **kept.get("op_types", {}),
+    }
+    lists = {"pipeline": kept.get("pipeline", entry.get("pipeline")), "op_types": op_types}
     return {
         "workload": entry["workload"],
         "program": entry["program"] | kept["program"],
         "platform": {**(old["platform"] if old is not None else {}), platform: here},
         "setting": {**entry["setting"], "commit": one.run.commit, **kept["setting"]},
+        **{name: found for name, found in lists.items() if found},
     }
 
 
@@ -236,6 +251,7 @@ def _what_changed(old: Json | None, new: Json, rows: Mapping[str, Metric]) -> st
         changes += (
             [f"platform {platform} added"] if known is None else _differing(known, values, rows)
         )
+    changes += [title for key, title in _LISTS.items() if old.get(key) != new.get(key)]
     return f"updated: {and_more(changes, _SHOWN_CHANGES)}"
 
 

@@ -148,8 +148,18 @@ def _well_formed(content: Json) -> bool:
 
 
 def _is_structure(entry: Json) -> bool:
-    return _are_dicts(entry, "program", "platform", "setting") and all(
-        map(_are_numbers, (entry["program"], *entry["platform"].values()))
+    pipeline, op_types = entry.get("pipeline", []), entry.get("op_types", {})  # optional
+    return (
+        _are_dicts(entry, "program", "platform", "setting")
+        and isinstance(pipeline, list)
+        and all(isinstance(stage, str) for stage in pipeline)
+        and isinstance(op_types, dict)
+        and all(
+            map(
+                _are_numbers,
+                (entry["program"], *entry["platform"].values(), *op_types.values()),
+            )
+        )
     )
 
 

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pytest_tfperf.analysis.differences.compiler_differences import op_type_differences
 from pytest_tfperf.analysis.differences.profile_differences import setting_differences, with_reasons
+from pytest_tfperf.analysis.differences.stage_differences import pipeline_differences
 from pytest_tfperf.baseline.history import rounded
 from pytest_tfperf.baseline.record import structure_of
 from pytest_tfperf.baseline.step_time import next_step
@@ -73,10 +75,12 @@ def structure_checks(
         reference: Name and advice of what is compared with.
     """
     changed = changed_setting(entry["setting"], environment["setting"])
-    yield from _scope(profile, entry["program"], PROGRAM, changed, reference)
+    for found in _scope(profile, entry["program"], PROGRAM, changed, reference):
+        yield _with_lists(found, profile, entry, environment["platform"])
     values = entry["platform"].get(environment["platform"])
     if values is not None:
-        yield from _scope(profile, values, PLATFORM, changed, reference)
+        for found in _scope(profile, values, PLATFORM, changed, reference):
+            yield _with_lists(found, profile, entry, environment["platform"])
     elif entry["platform"]:
         known = " | ".join(sorted(entry["platform"]))
         here = environment["platform"]
@@ -85,6 +89,29 @@ def structure_checks(
         yield check(
             profile, "platform", Verdict.INCOMPARABLE, "the same platform", message, advice=advice
         )
+
+
+def _with_lists(found: Check, profile: Profile, entry: Json, platform: str) -> Check:
+    """
+    Name the stages or op types behind a regression, instead of the metric's own `where`.
+
+    Args:
+        found: The check.
+        profile: The profile.
+        entry: The baseline, which may lack the lists.
+        platform: Platform of this run.
+    """
+    if found.verdict is not Verdict.REGRESSION:
+        return found
+    if found.metric == "input_python_stages" and "pipeline" in entry:
+        reasons = pipeline_differences(entry["pipeline"], profile.tables.get("pipeline"))
+    elif found.metric == "graph_ops" and platform in entry.get("op_types", {}):
+        reasons = op_type_differences(entry["op_types"][platform], profile.tables.get("graph"))
+    else:
+        return found
+    lines = [("", one.line) for one in reasons]
+    kept = [detail for detail in found.details if not lines or detail[0] != "where"]
+    return replace(found, details=(*lines, *kept))
 
 
 def _scope(

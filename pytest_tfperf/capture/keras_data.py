@@ -146,15 +146,15 @@ def sample_again(call: KerasCall) -> Elements:
     sampled, and a pipeline only if it could pad. A pipeline that shuffles gives other batches than
     the steps had, and its sequence of random numbers moves on.
     """
+    data = call.data()
     try:
-        data = call.data()
         if hasattr(data, "__next__"):
-            return Elements(why=_ONCE)
+            return Elements(data=data, why=_ONCE)
         if hasattr(data, "element_spec") and not could_be_padded(data.element_spec, data):
-            return Elements(why=NOTHING_TO_PAD)
+            return Elements(data=data, why=NOTHING_TO_PAD)
         batches = _batches(data, call.argument("y"), call.argument("batch_size") or _BATCH)
         if batches is None:
-            return Elements(why=_UNKNOWN)
+            return Elements(data=data, why=_UNKNOWN)
         return Elements(data=data, kept=_first(batches), why=None, sampled=True)
     except Exception as error:  # the user's data may fail when they are iterated once more
         return Elements(

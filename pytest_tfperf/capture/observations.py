@@ -10,9 +10,10 @@ from typing import Any
 from pytest_tfperf.capture.batch_rows import batches_seen
 from pytest_tfperf.capture.elements import Elements
 from pytest_tfperf.capture.inspection import Depth, StepInspection
+from pytest_tfperf.capture.pipeline_stages import stages_of
 from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.step_calls import Calls
-from pytest_tfperf.recording import Batches, Recording
+from pytest_tfperf.recording import UNSEEN, Batches, PipelineStage, Recording
 from pytest_tfperf.values import Unknown
 
 
@@ -88,12 +89,18 @@ class Observations:
                 (op_type, line, count) for (op_type, line), count in self.probe.eager.items()
             ),
             batches=self._batches(),
+            pipeline=self._pipeline(),
             settled=self.settled,
             instrumented=self.instrumented,
             ended=self.ended,
             notes=tuple(dict.fromkeys((*self.notes, *self.conditions, *graph_notes))),
             **others,
         )
+
+    def _pipeline(self) -> tuple[PipelineStage, ...] | Unknown:
+        """Return the stages of the data, unless no step ran."""
+        ran = self.first_step_s is not None or self.blocks or self.trace
+        return stages_of(self.elements.data) if ran else UNSEEN
 
     def _batches(self) -> Batches | Unknown:
         elements = self.elements

@@ -1,17 +1,28 @@
-"""Batch sizes of datasets, and the padding of their batches."""
+"""Datasets: their batch sizes, the padding of their batches, and their stages."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_tfperf.compiler.functions import definition_of, graph_of
-from pytest_tfperf.op_types import KEEPS_BATCHES
+from pytest_tfperf.compiler.functions import Unsupported, called_by, definition_of, graph_of
+from pytest_tfperf.compiler.source_lines import user_line
+from pytest_tfperf.graphs import reached
+from pytest_tfperf.op_types import KEEPS_BATCHES, PYTHON_OPS
+from pytest_tfperf.recording import PipelineStage
 from pytest_tfperf.tf_runtime import load_tensorflow
 
 _MAPS = {"Map", "ParallelMap"}
 _PADS = "PaddedBatchDataset"
+_STAGE_OP = re.compile(r"_?(?P<type>\w+?)Dataset(?:V\d+)?\Z")  # dataset_ops.cc; Python's classes
+_NO_STAGES = frozenset({"Options", "Model"})
+"""Datasets that only hold settings."""
+_ELSEWHERE = {
+    "DataService": "the stages before it run in the workers of the tf.data service",
+    "Variant": "it was made by an op, and the stages before it are not visible",
+}
 
 
 def batch_size(data: Any) -> int | None:
@@ -161,3 +172,83 @@ def _axes(sizes: Any, example: Any) -> tuple[int, ...]:
         for axis, (size, old) in enumerate(zip(sizes, before, strict=True), 1)
         if old is None or size > old
     )
+
+
+def pipeline_stages(dataset: Any) -> tuple[PipelineStage, ...]:
+    """
+    Return the stages of a tf.data.Dataset from its sources to its end, each dataset once.
+
+    Datasets that a function makes, as in `interleave`, stand before the stage with that function.
+
+    Raises:
+        Unsupported: If stages are not visible.
+    """
+    found: dict[int, None] = {}
+
+    def stages(data: Any) -> Iterator[PipelineStage]:
+        # private: the adapter of tf.compat.v1, and inputs and functions of a dataset (2.16 to 2.21)
+        data = getattr(data, "_dataset", data) if "Adapter" in type(data).__name__ else data
+        if id(data) in found:
+            return
+        found[id(data)] = None
+        for source in data._inputs():
+            yield from stages(source)
+        graphs = [function.function.graph for function in data._functions()]
+        yield from _stage(_stage_type(type(data).__name__), graphs)
+
+    return tuple(stages(dataset))
+
+
+def _stage(stage: str, graphs: list[Any]) -> Iterator[PipelineStage]:
+    """Yield the datasets that a stage's functions make, and the stage itself."""
+    if stage in _ELSEWHERE:
+        raise Unsupported(f"the pipeline has a {stage} stage: {_ELSEWHERE[stage]}")
+    ops = [op for graph in _with_callees(graphs) for op in graph.get_operations()]
+    for op in ops:
+        if _makes_dataset(op):
+            yield from _stage(_stage_type(op.type), _graphs_called_by(op))
+    python = next((op for op in ops if op.type in PYTHON_OPS), None)
+    if stage in _NO_STAGES:
+        return
+    if python is None:
+        yield PipelineStage(stage=stage)
+        return
+    kind = "py_function" if python.type == "EagerPyFunc" else "numpy_function"
+    if stage == "Generator":
+        kind = "from_generator"
+    yield PipelineStage(stage=stage, python=kind, line=user_line(python))
+
+
+def _with_callees(graphs: list[Any]) -> list[Any]:
+    """Return graphs and those of their callees, without the functions of datasets in them."""
+    found = reached(
+        graphs,
+        lambda graph: [
+            called
+            for op in graph.get_operations()
+            if not _makes_dataset(op)
+            for called in _graphs_called_by(op)
+        ],
+    )
+    return list(found)
+
+
+def _graphs_called_by(op: Any) -> list[Any]:
+    """Return the graphs of the functions in an op's attributes, with the user's lines if known."""
+    # private: the functions that a graph knows
+    known = getattr(op.graph, "_functions", {})
+    graphs = {name: getattr(known.get(name), "graph", None) for name in called_by(op.node_def)}
+    return [
+        graph_of(definition_of(name), None) if graph is None else graph
+        for name, graph in graphs.items()
+    ]
+
+
+def _makes_dataset(op: Any) -> bool:
+    return _STAGE_OP.match(op.type) is not None and bool(op.outputs)
+
+
+def _stage_type(name: str) -> str:
+    """Return the type of a stage from the name of a class or op: `ParallelMap`."""
+    match = _STAGE_OP.match(name)
+    return match["type"] if match else name.strip("_")

@@ -182,7 +182,7 @@ def grows_array(definition: Any) -> bool:
     )
 
 
-def graph_of(definition: Any, shapes: Sequence[Any]) -> Any:
+def graph_of(definition: Any, shapes: Sequence[Any] | None) -> Any:
     """Return a function's FuncGraph with shapes inferred from those of its arguments (or None)."""
     from tensorflow.python.framework import function_def_to_graph
 

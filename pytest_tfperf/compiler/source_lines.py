@@ -7,7 +7,7 @@ import sysconfig
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 from pytest_tfperf.files import is_installed
@@ -37,6 +37,11 @@ def user_line(op: Any) -> str | None:
     """Return the innermost line of the user's code that created an op, None if unknown."""
     frames = reversed(op.traceback or ())
     return _first_user_line((frame.filename, frame.lineno) for frame in frames)
+
+
+def line_of_code(code: CodeType | None) -> str | None:
+    """Return the first line of a Python function in the user's code, None if it is elsewhere."""
+    return _first_user_line([(code.co_filename, code.co_firstlineno)]) if code else None
 
 
 def lines_in(graph: Any) -> Callable[..., str | None]:

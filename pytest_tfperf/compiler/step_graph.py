@@ -12,6 +12,7 @@ from pytest_tfperf.compiler.grappler_ablation import ops_without_each_pass
 from pytest_tfperf.compiler.grappler_leftovers import leftovers
 from pytest_tfperf.compiler.instances import Instance, instances, ops_in
 from pytest_tfperf.compiler.probe import Probe
+from pytest_tfperf.compiler.source_lines import lines_in
 from pytest_tfperf.compiler.xla_coverage import autoclusters, clusters_in
 from pytest_tfperf.recording import Cluster, GraphOp, GrapplerPasses, StepGraph
 from pytest_tfperf.values import Unknown
@@ -20,6 +21,7 @@ _LARGE = (
     "the step's functions hold {:,} nodes, and optimising them again takes long; a limit on "
     "graph_ops or xla_coverage (max_graph_ops=) asks for it"
 )
+_TRIED_OPS = 20  # of one type, until one has a line: finding a line takes 0.1 ms
 UNASKED_NODES = 5_000
 """
 Most nodes of a step whose graphs are made by default, within about two seconds.
@@ -95,13 +97,21 @@ def _graph_of(runs: Sequence[Instance]) -> InspectedGraph:
     outside: list[GraphOp] = []
     before: Counter[str] = Counter()
     after: Counter[str] = Counter()
+    lines: dict[str, str] = {}
     for instance in runs:
         inside, others = clusters_in(instance, auto)
         clusters += inside * instance.runs
         outside += others * instance.runs
         before.update(_types(instance.before, instance.runs))
         after.update(_types(instance.after, instance.runs))
-    graph = StepGraph(before=before, after=after, clusters=tuple(clusters), outside=tuple(outside))
+        lines = {**_lines(instance), **lines}
+    graph = StepGraph(
+        before=before,
+        after=after,
+        clusters=tuple(clusters),
+        outside=tuple(outside),
+        lines=lines,
+    )
     optimized = tuple(
         (instance.function, instance.unclustered, instance.runs)
         for instance in runs
@@ -114,3 +124,18 @@ def _types(nodes: Iterable[Any], runs: int) -> Counter[str]:
     """Count the ops of each type among nodes that run several times."""
     counted = Counter(op.node.op for op in ops_in(nodes))
     return Counter({op_type: count * runs for op_type, count in counted.items()})
+
+
+def _lines(instance: Instance) -> dict[str, str]:
+    """Return the user's line of one op of each type, among the first few of that type."""
+    line_of = lines_in(instance.graph)
+    tried: Counter[str] = Counter()
+    found: dict[str, str] = {}
+    for op in ops_in(instance.after):
+        op_type = op.node.op
+        if op_type in found or tried[op_type] == _TRIED_OPS:
+            continue
+        tried[op_type] += 1
+        if line := line_of(op.node, op.owner):
+            found[op_type] = line
+    return found

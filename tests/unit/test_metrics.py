@@ -15,6 +15,7 @@ input_bound            0..1   lower   machine
 input_wait             s      lower   machine
 input_capacity         1/s    higher  machine
 input_bound_at_target  0..1   lower   machine
+input_python_stages    count  lower   program
 host_overhead          0..1   lower   machine
 device_busy            0..1   higher  machine
 collective_time        0..1   lower   machine

@@ -84,24 +84,49 @@ def graph_differences(
     before: Mapping[str, Table], after: Mapping[str, Table]
 ) -> Iterator[Difference]:
     """Compare the ops that Grappler left, by type; nothing where a table is missing or cut."""
-    if "graph" not in before or "graph" not in after:
+    old = op_type_counts(before.get("graph"))
+    if old is not None:
+        yield from op_type_differences(old, after.get("graph"))
+
+
+def op_type_counts(graph: Table | None) -> dict[str, int] | None:
+    """Return the ops that Grappler left, by type; None if the table is missing or cut."""
+    if graph is None or graph.n_more:
+        return None
+    return {row["type"]: row["after"] for row in graph.records() if row["after"]}
+
+
+def op_type_differences(old: Mapping[str, int], graph: Table | None) -> Iterator[Difference]:
+    """
+    Compare ops by type: all new types with a line, then the other changes, the largest first.
+
+    Args:
+        old: Number of ops of each type before.
+        graph: Table of the ops now; nothing is yielded if it is missing or cut.
+    """
+    new = op_type_counts(graph)
+    if graph is None or new is None:
         return
-    if before["graph"].n_more or after["graph"].n_more:
-        return
-    old, new = _ops_after(before["graph"]), _ops_after(after["graph"])
-    changes = [
+    lines = {row["type"]: row.get("line") for row in graph.records()}
+    changed = [
         (op_type, old.get(op_type, 0), new.get(op_type, 0))
         for op_type in dict.fromkeys([*old, *new])
         if old.get(op_type, 0) != new.get(op_type, 0)
     ]
-    changes.sort(key=lambda change: -abs(change[2] - change[1]))
-    if changes:
-        texts = [f"{short_name(op_type)} {was} → {now}" for op_type, was, now in changes]
-        yield Difference(what=f"graph: {few_names(texts, _NAMED_TYPES)}")
+    changed.sort(key=lambda change: (-abs(change[2] - change[1]), change[0]))
+    come = [
+        f"{short_name(op_type)} 0 → {now} (new{_at(lines.get(op_type))})"
+        for op_type, was, now in changed
+        if not was
+    ]
+    others = [f"{short_name(op_type)} {was} → {now}" for op_type, was, now in changed if was]
+    texts = [*come, few_names(others, _NAMED_TYPES)] if others else come
+    if texts:
+        yield Difference(what=f"graph: {', '.join(texts)}")
 
 
-def _ops_after(table: Table) -> dict[str, int]:
-    return {row["type"]: row["after"] for row in table.records()}
+def _at(line: str | None) -> str:
+    return f", at {line}" if line else ""
 
 
 def outside_differences(

@@ -19,7 +19,10 @@ from pytest_tfperf.analysis.differences.difference import (
     most_telling,
 )
 from pytest_tfperf.analysis.differences.op_differences import op_differences
-from pytest_tfperf.analysis.differences.stage_differences import stage_differences
+from pytest_tfperf.analysis.differences.stage_differences import (
+    python_differences,
+    stage_differences,
+)
 from pytest_tfperf.metrics import SHARE, format_quantity
 from pytest_tfperf.results import Check, Profile, Verdict
 from pytest_tfperf.values import PARTS, Table
@@ -27,7 +30,6 @@ from pytest_tfperf.values import PARTS, Table
 _IN_MESSAGES, _IN_REPORTS = 5, 20  # differences that are shown
 _Comparison = Callable[[Mapping[str, Table], Mapping[str, Table]], Iterator[Difference]]
 _COUNTED: dict[str, _Comparison] = {
-    "graph_ops": graph_differences,
     "fusions": executable_differences,
     "xla_clusters": executable_differences,
     "xla_launches": executable_differences,
@@ -59,6 +61,7 @@ def differences(before: Profile, after: Profile) -> tuple[Difference, ...]:
     timed.sort(key=lambda one: -abs(one.seconds or 0.0))
     return (
         *timed,
+        *python_differences(before.tables, after.tables),
         *executable_differences(before.tables, after.tables),
         *graph_differences(before.tables, after.tables),
         *outside_differences(before.tables, after.tables),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any
@@ -52,6 +52,60 @@ def stage_differences(
         else:
             yield from _came_or_went(old[old_start:old_end], "lost", -1)
             yield from _came_or_went(new[new_start:new_end], "new", 1)
+
+
+def pipeline_labels(pipeline: Table | None) -> list[str] | None:
+    """Return the stages that the data define, as `Map` or `Map: py_function`; None if unknown."""
+    if pipeline is None or pipeline.n_more:
+        return None
+    return [_python_label(row) for row in pipeline.records()]
+
+
+def pipeline_differences(old: Sequence[str], pipeline: Table | None) -> Iterator[Difference]:
+    """
+    Compare the stages that the data define: first those that run Python now, then the others.
+
+    Args:
+        old: The stages before, as `pipeline_labels` gives them.
+        pipeline: Table of the stages now; nothing is yielded if it is missing or cut.
+    """
+    new = pipeline_labels(pipeline)
+    if pipeline is None or new is None:
+        return
+    rows = pipeline.records()
+    come, gone = [], list[str]()
+    matcher = SequenceMatcher(a=list(old), b=new, autojunk=False)
+    for tag, old_start, old_end, new_start, new_end in matcher.get_opcodes():
+        if tag != "equal":
+            gone += old[old_start:old_end]
+            come += rows[new_start:new_end]
+    others = []
+    for row in come:
+        was_plain = row["stage"] in gone
+        if was_plain:
+            gone.remove(row["stage"])
+        if row["python"]:
+            word = "runs Python now" if was_plain else "is new, and runs Python"
+            where = f" at {row['line']}" if row["line"] else ""
+            yield Difference(what=f"input stage {row['stage']} {word}: {row['python']}{where}")
+        else:
+            others.append(f"input stage {row['stage']} new")
+    others += [f"input stage {label} lost" for label in gone]
+    yield from (Difference(what=what) for what in others)
+
+
+def python_differences(
+    before: Mapping[str, Table], after: Mapping[str, Table]
+) -> Iterator[Difference]:
+    """Name the stages that run Python now and did not before."""
+    old = pipeline_labels(before.get("pipeline"))
+    if old is not None:
+        found = pipeline_differences(old, after.get("pipeline"))
+        yield from (one for one in found if "Python" in one.what)
+
+
+def _python_label(row: Mapping[str, Any]) -> str:
+    return f"{row['stage']}: {row['python']}" if row["python"] else str(row["stage"])
 
 
 def _changed(

@@ -353,3 +353,54 @@ def test_update_and_baseline_together_are_a_usage_error(suite):
     result = suite("--tfperf-update", "--tfperf-baseline")
     assert result.ret == 4
     result.stderr.fnmatch_lines(["ERROR: --tfperf-update records and compares nothing*"])
+
+
+PIPELINE = """
+def added(x):
+    return x + CALL
+
+@tf.function
+def step(x):
+    y = tf.reduce_sum(x * x)
+    OP
+    return y
+
+def test_step(tf_profile):
+    data = tf.data.Dataset.range(64).map(lambda n: tf.cast(n, tf.float32)).map(added)
+    tf_profile(step, data.batch(2).prefetch(4).repeat(), **STEP_ARGUMENTS)
+"""
+
+
+def test_a_py_function_and_new_ops_are_named_with_their_lines(suite):
+    """Beside a prefetch that hides its time; the map, and the new op, are on lines of their own."""
+    before = PIPELINE.replace("CALL", "1.0").replace("OP", "pass")
+    suite.write(before)
+    record(suite)
+    assert stored(suite)["tests"]["test_step"]["pipeline"] == [
+        *("Range", "Map", "Map", "Batch", "Prefetch", "Repeat"),
+    ]
+    suite.write(
+        PIPELINE.replace("CALL", "tf.py_function(lambda y: y, [x], tf.float32)").replace(
+            "OP", "y = tf.debugging.check_numerics(tf.sin(y), 'y')"
+        )
+    )
+    result = suite("--tfperf-baseline", "--tfperf-only=structural")
+    result.assert_outcomes(failed=1)
+    lines = (suite.path / "test_suite.py").read_text().splitlines()
+    python, op = (
+        next(n for n, line in enumerate(lines, 1) if word in line)
+        for word in ("py_function", "check_numerics")
+    )
+    result.stdout.fnmatch_lines(
+        [
+            "*REGRESSION: input_python_stages changed from 0 to 1",
+            f"*input stage Map runs Python now: py_function at test_suite.py:{python}",
+        ]
+    )
+    result.stdout.fnmatch_lines(
+        [
+            "*REGRESSION: graph_ops changed from *",
+            f"*graph: CheckNumerics 0 → 1 (new, at test_suite.py:{op}), "
+            f"Sin 0 → 1 (new, at test_suite.py:{op})*",
+        ]
+    )

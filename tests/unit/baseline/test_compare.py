@@ -1,5 +1,6 @@
 """A profile against what is stored: structure decided exactly, timing shown."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,7 @@ from pytest_tfperf.baseline.store import Place
 from pytest_tfperf.baseline.structure import against_profile
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.results import Verdict
-from pytest_tfperf.values import Value
+from pytest_tfperf.values import Column, Table, Value
 
 HOW_TO_RECORD = (
     "  try: record it with pytest --tfperf-update-new (what is missing) or --tfperf-update (all)"
@@ -443,3 +444,119 @@ def test_the_shares_that_changed_with_a_step_time_are_in_the_message_of_a_regres
     )
     assert check.detail["differences"] == [{"what": "input_bound 2 % → 19 %", "seconds": None}]
     assert [line.strip() for line in check.message.splitlines() if "input_bound" in line] == said
+
+
+def pipeline(*stages):
+    """A profile of a pipeline with these stages: (type, Python, line)."""
+    columns = tuple(Column(key, key) for key in ("stage", "python", "line"))
+    made = profile(input_python_stages=sum(bool(python) for _, python, _ in stages))
+    return replace(made, tables={"pipeline": Table.of("", columns, stages)})
+
+
+def graph(**counts):
+    """A profile of a graph with so many ops of each type, each at a line of its own."""
+    columns = tuple(Column(key, key) for key in ("type", "before", "after", "line"))
+    rows = [(kind, n, n, f"model.py:{place}") for place, (kind, n) in enumerate(counts.items(), 1)]
+    made = profile(graph_ops=value("graph_ops", sum(counts.values()), where="most: Mul"))
+    return replace(made, tables={"graph": Table.of("", columns, rows)})
+
+
+SOURCE, MAP, END = ("Range", "", None), ("Map", "", None), ("Prefetch", "", None)
+PYTHON_MAP = ("Map", "py_function", "data.py:7")
+
+
+def test_a_py_function_in_a_map_is_a_regression_that_names_the_stage_and_its_line(place):
+    found = the_check(place, pipeline(SOURCE, MAP, END), pipeline(SOURCE, PYTHON_MAP, END))
+    assert found.verdict is Verdict.REGRESSION
+    assert found.message.splitlines()[:2] == [
+        "input_python_stages changed from 0 to 1",
+        "  input stage Map runs Python now: py_function at data.py:7",
+    ]
+
+
+def test_an_inserted_stage_is_told_apart_from_its_neighbours(place):
+    now = pipeline(SOURCE, MAP, PYTHON_MAP)
+    found = the_check(place, pipeline(SOURCE, MAP, END), now)
+    assert found.message.splitlines()[1:3] == [
+        "  input stage Map is new, and runs Python: py_function at data.py:7",
+        "  input stage Prefetch lost",
+    ]
+
+
+def test_new_op_types_come_first_with_their_lines_and_replace_the_most_frequent(place):
+    before = graph(Const=38, Mul=73, Sub=60, Sum=4, Neg=7)
+    now = graph(Const=40, Mul=74, Sub=61, Sum=5, Neg=8, Sin=1, CheckNumerics=1)
+    found = the_check(place, before, now)
+    assert found.details == (
+        (
+            "",
+            "graph: CheckNumerics 0 → 1 (new, at model.py:7), Sin 0 → 1 (new, at model.py:6), "
+            "Const 38 → 40, Mul 73 → 74, Neg 7 → 8, Sub 60 → 61, and 1 more",
+        ),
+    )
+
+
+def test_lists_of_another_platform_and_entries_without_lists_explain_nothing(place):
+    store(place, graph(Mul=1), environment=SERVER)
+    entry = json.loads(place.structure.read_text())["tests"]["test_step"]
+    assert entry["op_types"] == {SERVER["platform"]: {"Mul": 1}}
+    store(place, graph(Mul=1))
+    content = json.loads(place.structure.read_text())
+    assert set(content["tests"]["test_step"]["op_types"]) == {
+        SERVER["platform"],
+        LAPTOP["platform"],
+    }
+    del content["tests"]["test_step"]["op_types"]  # as the version before wrote it
+    place.structure.write_text(json.dumps(content))
+    [found] = compare(place, graph(Mul=2))
+    assert (found.verdict, found.details) == (Verdict.REGRESSION, (("where", "most: Mul"),))
+
+
+def test_the_same_stages_and_ops_are_recorded_once_and_unknown_ones_are_dropped(place):
+    store(place, pipeline(SOURCE, MAP))
+    entry = json.loads(place.structure.read_text())["tests"]["test_step"]
+    assert entry["pipeline"] == ["Range", "Map"]
+    again = record({place: [run_of(record_of(pipeline(SOURCE, MAP)))]}, False)
+    assert again.entries == ()
+    other = record({place: [run_of(record_of(pipeline(SOURCE, END)))]}, False)
+    assert other.entries[0].what == "updated: the input pipeline's stages"
+    store(place, profile(retraces=0))
+    assert "pipeline" not in json.loads(place.structure.read_text())["tests"]["test_step"]
+
+
+def test_what_is_missing_is_added_and_what_is_there_is_kept(place):
+    store(place, profile(retraces=0))
+    record({place: [run_of(record_of(pipeline(SOURCE, MAP)))]}, True)
+    record({place: [run_of(record_of(pipeline(SOURCE, END)))]}, True)
+    entry = json.loads(place.structure.read_text())["tests"]["test_step"]
+    assert entry["pipeline"] == ["Range", "Map"]
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        {"pipeline": "Range"},
+        {"pipeline": [1]},
+        {"op_types": ["Mul"]},
+        {"op_types": {"cpu": {"Mul": "one"}}},
+        {"op_types": {"cpu": 3}},
+    ],
+)
+def test_damaged_lists_are_an_error_of_the_baseline(place, damaged):
+    store(place, profile(retraces=0))
+    content = json.loads(place.structure.read_text())
+    content["tests"]["test_step"].update(damaged)
+    place.structure.write_text(json.dumps(content))
+    with pytest.raises(BaselineError, match="not a baseline file"):
+        compare(place, profile(retraces=0))
+
+
+def test_two_versions_of_a_program_name_new_ops_once():
+    [found] = [
+        one
+        for one in against_profile(graph(Mul=1, Sin=2), graph(Mul=1), "main", "against")
+        if one.metric == "graph_ops"
+    ]
+    assert [line for line in found.lines if line.startswith("graph:")] == [
+        "graph: Sin 0 → 2 (new, at model.py:2)"
+    ]

@@ -33,6 +33,7 @@ KEYS = {
     ),
     "executables": ("executable", "runs", "ops", "fusions", "hlo"),
     "graph": ("type", "before", "after"),
+    "pipeline": ("stage", "python", "line"),
     "outside_xla": ("op", "type", "line", "why", "ops"),
 }
 
@@ -373,7 +374,7 @@ def test_the_graph_tells_the_types_whose_number_changed_the_most_on_top():
         [("Mul", 4, 2), ("Cast", 9, 9), ("Add", 1, 1), ("Pack", 1, 1)],
     )
     assert lines(profiled(graph=table(*old)), profiled(graph=table(*new))) == [
-        "graph: Cast 2 → 9, Mul 1 → 2, Pack 0 → 1"
+        "graph: Pack 0 → 1 (new), Cast 2 → 9, Mul 1 → 2"
     ]
     assert lines(profiled(graph=table(*old)), profiled(graph=table(*new, n_more=1))) == []
     assert lines(profiled(), profiled(graph=table(*new))) == []
@@ -481,20 +482,55 @@ def test_of_a_regression_the_message_says_what_differs_and_of_others_the_detail_
     )
 
 
-def test_a_number_of_ops_that_regressed_says_which_are_new():
-    before, after = (profiled(graph=table(("Mul", 2, 2), ("Transpose", n, n))) for n in (0, 4))
+def test_a_number_of_ops_outside_xla_that_regressed_says_which_are_new():
+    before, after = (
+        profiled(
+            executables=table(("step", 1.0, 10, 3)),
+            outside_xla=table(*[("w", "Where", "model.py:3", "no kernel", 1)] * n),
+        )
+        for n in (0, 1)
+    )
     bad, other, good = (
         with_reasons(
             check(verdict, metric, "said", advice=(("try", "this"),)), before, after
         ).message
         for verdict, metric in (
-            ("REGRESSION", "graph_ops"),
+            ("REGRESSION", "xla_coverage"),
             ("REGRESSION", "flops"),
-            ("IMPROVED", "graph_ops"),
+            ("IMPROVED", "xla_coverage"),
         )
     )
-    assert bad == "said\n  graph: Transpose 0 → 4\n  try: this"
+    assert bad == "said\n  outside XLA now: Where at model.py:3 (no kernel)\n  try: this"
     assert other == good == "said\n  try: this"
+
+
+def test_all_new_op_types_come_first_and_only_changed_ones_are_cut():
+    kinds = [f"New{n}" for n in range(9)]
+    old = [(kind, 50, 50) for kind in "ABCDEF"]
+    new = [(kind, 90 + n, 90 + n) for n, kind in enumerate("ABCDEF")]
+    new += [(kind, 1, 1) for kind in kinds]
+    [line] = lines(profiled(graph=table(*old)), profiled(graph=table(*new)))
+    assert line.startswith(
+        f"graph: {', '.join(f'{kind} 0 → 1 (new)' for kind in kinds)}, F 50 → 95"
+    )
+    assert line.endswith("C 50 → 92, and 2 more")
+
+
+def test_a_stage_that_runs_python_now_is_named_with_its_line():
+    def with_stages(*rows):
+        return profiled(pipeline=table(*rows))
+
+    plain = [("Range", "", None), ("Map", "", None), ("Prefetch", "", None)]
+    python = [plain[0], ("Map", "py_function", "data.py:7"), plain[2]]
+    added = [*plain[:2], ("Map", "numpy_function", None), plain[2]]
+    assert lines(with_stages(*plain), with_stages(*python)) == [
+        "input stage Map runs Python now: py_function at data.py:7"
+    ]
+    assert lines(with_stages(*plain), with_stages(*added)) == [
+        "input stage Map is new, and runs Python: numpy_function"
+    ]
+    assert lines(with_stages(*python), with_stages(*python)) == []
+    assert lines(profiled(), with_stages(*python)) == []
 
 
 def test_no_more_than_twenty_are_kept_and_none_are_no_detail():

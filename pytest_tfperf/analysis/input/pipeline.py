@@ -1,0 +1,129 @@
+"""
+Count the stages of the input pipeline that run Python.
+
+The data that the steps were given are the evidence: a dataset holds its stages and their functions,
+also those that a trace does not show because they are cheap, or run ahead. Without them the trace
+counts what it shows. A zero from the trace needs stages that have no functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytest_tfperf.analysis.evidence import Evidence, Findings
+from pytest_tfperf.analysis.input.stages import Stage
+from pytest_tfperf.recording import PipelineStage
+from pytest_tfperf.text import and_more
+from pytest_tfperf.values import Column, Source, Table, Unknown, Value
+
+_METRIC = "input_python_stages"
+_MOST_STAGES = 1_000
+_GENERATOR = "Generator"
+"""Stage of `from_generator`, whose three functions are Python (from_generator_op.py)."""
+_WITHOUT_FUNCTIONS = frozenset(
+    {
+        "AssertCardinality",
+        "Batch",
+        "Cache",
+        "Concatenate",
+        "FiniteRepeat",
+        "FiniteSkip",
+        "FiniteTake",
+        "FixedLengthRecord",
+        "ForeverRepeat",
+        "MemoryCache",
+        "MemoryCacheImpl",
+        "FileCache",
+        "Options",
+        "PaddedBatch",
+        "ParallelBatch",
+        "Prefetch",
+        "Range",
+        "Repeat",
+        "Shard",
+        "Shuffle",
+        "ShuffleAndRepeat",
+        "Skip",
+        "Take",
+        "Tensor",
+        "TensorSlice",
+        "TextLine",
+        "TFRecord",
+        "Unbatch",
+        "Window",
+        "Zip",
+    }
+)
+"""Stages that call no function of the user's (tensorflow/core/ops/dataset_ops.cc)."""
+_NO_DATA = (
+    "the steps were given no data, and the trace shows no input pipeline; pass the dataset: "
+    "tf_profile(step, data), tf_profile.steps(data) or a Keras loop"
+)
+_NOT_SHOWN = (
+    "the trace shows no Python in {}, but a trace may leave it out; pass the dataset: "
+    "tf_profile(step, data), tf_profile.steps(data) or a Keras loop"
+)
+_TRY = (
+    "write it with TensorFlow ops, or prepare the data before the training; one thread at a time "
+    "runs Python, so parallel calls do not help"
+)
+_TRY_KERAS = "set workers= and max_queue_size= of the PyDataset, or use a tf.data.Dataset"
+
+
+def analyse(evidence: Evidence) -> Findings:
+    """Find the stages of the input pipeline, and those that run Python."""
+    pipeline = evidence.recording.pipeline
+    if not isinstance(pipeline, Unknown):
+        return _found(pipeline, Source.GRAPH)
+    if pipeline.why or evidence.trace is None:
+        why = pipeline.why or evidence.recording.ended or _NO_DATA
+        return Findings(values={_METRIC: Value.unknown(_METRIC, why)})
+    return _in_trace(evidence.stages)
+
+
+def _in_trace(stages: Sequence[Stage]) -> Findings:
+    """Count the stages of a trace that ran Python."""
+    host = [stage for stage in stages if not stage.on_device]
+    shown = [
+        PipelineStage(stage=stage.name, python="Python")
+        for stage in host
+        if stage.python or stage.name == _GENERATOR
+    ]
+    if shown:
+        return Findings(values={_METRIC: _value(shown, Source.TRACE)})
+    hidden = sorted({stage.name for stage in host} - _WITHOUT_FUNCTIONS)
+    if not host or hidden:
+        why = _NOT_SHOWN.format(and_more(hidden, 3)) if host else _NO_DATA
+        return Findings(values={_METRIC: Value.unknown(_METRIC, why)})
+    return Findings(values={_METRIC: _value([], Source.TRACE)})
+
+
+def _found(pipeline: Sequence[PipelineStage], source: Source) -> Findings:
+    return Findings(
+        values={_METRIC: _value(pipeline, source)}, tables={"pipeline": pipeline_table(pipeline)}
+    )
+
+
+def _value(pipeline: Sequence[PipelineStage], source: Source) -> Value:
+    python = [stage for stage in pipeline if stage.python]
+    if not python:
+        return Value.of(_METRIC, 0, source)
+    where = "; ".join(
+        f"{stage.stage} runs Python"
+        + (f" ({stage.python})" if stage.python != "Python" else "")
+        + (f" at {stage.line}" if stage.line else "")
+        for stage in python
+    )
+    is_keras = all(stage.python == "PyDataset" for stage in python)
+    detail = {"where": where, "try": _TRY_KERAS if is_keras else _TRY}
+    return Value.of(_METRIC, len(python), source, **detail)
+
+
+def pipeline_table(pipeline: Sequence[PipelineStage]) -> Table:
+    """Tabulate the stages that the data define, in the order in which elements pass them."""
+    return Table.of(
+        "input pipeline, from the source to the step",
+        (Column("stage", "stage"), Column("python", "Python"), Column("line", "line")),
+        [(stage.stage, stage.python, stage.line) for stage in pipeline],
+        limit=_MOST_STAGES,
+    )
