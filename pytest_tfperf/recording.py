@@ -174,6 +174,18 @@ class PipelineStage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class XlaShown:
+    """Reasons why traces of this process do not show XLA's work; empty for what they show."""
+
+    executions: str = ""
+    """The reason why executions do not show."""
+    compilations: str = ""
+    """The reason why compilations do not show."""
+    modules: str = ""
+    """The reason why the HLO of executables does not show."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
     """Times and observations of one run of the user's steps, and where its traces are."""
 
@@ -205,6 +217,8 @@ class Recording:
     """The XLA modules of a step before optimisation."""
     lowering_notes: tuple[str, ...] = ()
     """Notes on what these modules leave out."""
+    xla_shown: XlaShown | None = None
+    """What traces of the process show of XLA; None if nobody checked."""
     cold: Path | None = None
     """The trace of step 0, if it had a session of its own."""
     graph: StepGraph | Unknown = UNSEEN

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import functools
+import importlib.metadata
 import os
+import re
 import statistics
+import sys
 import time
+from contextlib import suppress
 from typing import Any
 
 from pytest_tfperf.errors import CaptureError
+
+OLDEST = (2, 18)
+"""The oldest TensorFlow whose traces show what XLA runs on a CPU."""
+_DISTRIBUTIONS = ("tensorflow", "tensorflow-cpu", "tensorflow-rocm", "tf-nightly", "tf-nightly-cpu")
 
 
 def load_tensorflow() -> Any:
@@ -16,7 +24,7 @@ def load_tensorflow() -> Any:
     Import the `tensorflow` module.
 
     Raises:
-        CaptureError: If it is not installed, with the command that installs it.
+        CaptureError: If it is not installed, with the command that installs it, or too old.
     """
     try:
         import tensorflow
@@ -25,19 +33,60 @@ def load_tensorflow() -> Any:
             f"TensorFlow cannot be imported ({error}); profiling needs it: pip install "
             "'pytest-tfperf[tensorflow]' (or [cpu] for the smaller build without GPU support)"
         ) from error
+    if why := too_old(str(getattr(tensorflow, "__version__", ""))):
+        raise CaptureError(why)
     return tensorflow
+
+
+def installed_version() -> str:
+    """Return TensorFlow's version without importing it, empty if it is not known."""
+    if "tensorflow" in sys.modules:
+        return str(getattr(sys.modules["tensorflow"], "__version__", ""))
+    for name in _DISTRIBUTIONS:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            return importlib.metadata.version(name)
+    return ""
+
+
+def too_old(version: str) -> str | None:
+    """Return why a version of TensorFlow is refused, or None; an unknown one is not refused."""
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    if numbers is None or (int(numbers[1]), int(numbers[2])) >= OLDEST:
+        return None
+    return (
+        f"pytest-tfperf needs TensorFlow {'.'.join(map(str, OLDEST))} or newer, and this is "
+        f"{version}, whose traces do not show what XLA runs on a CPU"
+    )
 
 
 @functools.cache
 def warm_runtime() -> None:
     """Start devices, thread pools and LLVM once per process, so that no first step includes it."""
+    start_devices()
+    run_compiled()
+
+
+@functools.cache
+def start_devices() -> None:
+    """Start devices and thread pools once per process."""
     tf = load_tensorflow()
     with tf.init_scope():  # leaves the graph of a tf.compat.v1.Session
         if tf.executing_eagerly():
-            number = tf.constant(1.0)
-            tf.function(lambda x: x + 1)(number)
-            tf.function(lambda x: x + 1, jit_compile=True)(number)
+            tf.function(lambda x: x + 1)(tf.constant(1.0))
     sync_devices()
+
+
+def run_compiled() -> bool:
+    """Compile a small function with XLA and run it; return whether eager execution let it."""
+    tf = load_tensorflow()
+    with tf.init_scope():
+        if not tf.executing_eagerly():
+            return False
+        number = tf.constant(1.0)
+        # tf.config.run_functions_eagerly does not apply to a concrete function
+        tf.function(lambda x: x + 1, jit_compile=True).get_concrete_function(number)(number)
+    sync_devices()
+    return True
 
 
 def n_gpus() -> int:

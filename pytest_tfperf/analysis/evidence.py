@@ -120,7 +120,9 @@ class Evidence:
     @cached_property
     def why_compilations_hidden(self) -> str | None:
         """The reason why the trace may not show what XLA compiled, or None if it does."""
-        return why_compilations_hidden(self._trace, self.in_process)
+        shown = self.recording.xla_shown
+        missing = shown and (shown.compilations if self.recording.bare else shown.modules)
+        return missing or why_compilations_hidden(self._trace, self.in_process)
 
     @cached_property
     def why_xla_unknown(self) -> str | None:
@@ -129,7 +131,9 @@ class Evidence:
             return None
         if self.xla.launches.any():
             return "the trace does not tell which executables ran"
-        return why_executions_hidden(self._trace, self.in_process)
+        shown = self.recording.xla_shown
+        missing = shown and shown.executions
+        return missing or why_executions_hidden(self._trace, self.in_process)
 
     @cached_property
     def launched(self) -> Steps:

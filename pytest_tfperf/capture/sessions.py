@@ -88,7 +88,7 @@ def read_session(path: Path) -> Trace:
 def user_session_runs() -> bool:
     """Return whether the user runs a session of `tf.profiler.experimental` in this process."""
     # private: tensorflow/python/profiler/profiler_v2.py keeps the only session of the process
-    # here (2.16 to 2.21)
+    # here (2.18 to 2.22)
     return getattr(_profiler_module(), "_profiler", None) is not None
 
 

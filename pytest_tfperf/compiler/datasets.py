@@ -44,7 +44,7 @@ def batch_size(data: Any) -> int | None:
 def _shapes(data: Any) -> list[Any] | None:
     """Return the shapes of an element's components in a full batch."""
     # private: the chain of datasets, arguments of batching ones, functions of mapping ones
-    # (2.16 to 2.21)
+    # (2.18 to 2.22)
     tf = load_tensorflow()
     leaves = tf.nest.flatten(data.element_spec)
     if hasattr(data, "_batch_size"):
@@ -95,7 +95,7 @@ def padded_batches(data: Any) -> list[tuple[PaddedComponent, ...]]:
 
 
 def _padded_in(data: Any) -> Iterator[tuple[PaddedComponent, ...]]:
-    # private: the inputs and functions of a dataset (2.16 to 2.21)
+    # private: the inputs and functions of a dataset (2.18 to 2.22)
     import tensorflow as tf
 
     waiting = [getattr(data, "_original_dataset", data)]  # set on a distributed dataset

@@ -22,7 +22,7 @@ def traces_reported_to(report: Report) -> Iterator[bool]:
     Call `report` within the context each time TensorFlow traces a Python function.
 
     The result is False, and nothing is reported, if TensorFlow's private tracing function differs
-    from 2.16 to 2.21.
+    from 2.18 to 2.22.
     """
     # private: the only place where a tf.function becomes a graph
     try:

@@ -115,7 +115,7 @@ def calls_recorded(in_step: Callable[[], bool] = lambda: True) -> Iterator[Calls
     """
     Record, within the context, each call of a concrete function while `in_step` returns True.
 
-    The result holds only a reason if TensorFlow's private function differs from 2.16 to 2.21.
+    The result holds only a reason if TensorFlow's private function differs from 2.18 to 2.22.
     """
     # private: every call of a tf.function, and of its gradient, passes through here
     try:

@@ -69,7 +69,7 @@ def use_recorded() -> Iterator[Use]:
     """
     Record within the context the resources passed to this thread's ops and functions.
 
-    The result holds only a reason if TensorFlow's private callbacks differ from 2.16 to 2.21.
+    The result holds only a reason if TensorFlow's private callbacks differ from 2.18 to 2.22.
     """
     # private: the only place that sees both eager ops and calls of functions, with their arguments
     try:

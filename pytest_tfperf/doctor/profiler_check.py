@@ -21,7 +21,7 @@ _NO_PLANE = (
     f"libcupti (pip install 'tensorflow[and-cuda]') and the permission to use it: {_PERMISSION}"
 )
 _UNMARKED = (
-    "profiles would miss steps: is this a TensorFlow from 2.16 to 2.21, "
+    "profiles would miss steps: is this a TensorFlow from 2.18 to 2.22, "
     "and is the disk of the temporary folder full?"
 )
 _INCOMPLETE = (

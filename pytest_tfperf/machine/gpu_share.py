@@ -77,7 +77,7 @@ def visible_gpus(
 def devices_found() -> bool:
     """Return whether TensorFlow has read its devices from the environment in this process."""
     # private: tensorflow/python/eager/context.py keeps the context of the process here
-    # (2.16 to 2.21)
+    # (2.18 to 2.22)
     context = getattr(sys.modules.get("tensorflow.python.eager.context"), "_context", None)
     return getattr(context, "_physical_devices", None) is not None
 

@@ -148,12 +148,20 @@ def _coordinate(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pycollect_makeitem(collector: pytest.Collector) -> Generator[None, Any, Any]:
-    """Read the markers of tests; one that cannot be understood is a collection error."""
+    """
+    Read the markers of tests.
+
+    One that cannot be understood is a collection error, and so is a TensorFlow that is too old.
+    """
     result = yield
     for item in result if isinstance(result, list) else [result]:
         if not isinstance(item, pytest.Item):
             continue
         if is_profiled(item):
+            from pytest_tfperf.tf_runtime import installed_version, too_old
+
+            if why := too_old(installed_version()):
+                raise collector.CollectError(why)
             _prepare(item.config, used=False)
         if item.get_closest_marker("tfperf"):
             try:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.capture.inspection import Depth, StepInspection
 from pytest_tfperf.capture.plan import Plan
+from pytest_tfperf.capture.self_check import xla_shown
 from pytest_tfperf.capture.sessions import (
     read_session,
 )
@@ -35,10 +36,10 @@ _FROM_HLO = (
 
 
 def evidence_of(recording: Recording, inspection: StepInspection) -> Evidence:
-    """Read the traces of a recording."""
+    """Read the traces of a recording, and check once what traces of the process show."""
     trace = read_session(recording.trace) if recording.trace else None
     first = read_session(recording.cold) if recording.cold else None
-    return Evidence(recording, trace, first, inspection)
+    return Evidence(replace(recording, xla_shown=xla_shown()), trace, first, inspection)
 
 
 def asked_findings(wanted: Wanted) -> set[str]:

@@ -22,6 +22,7 @@ from pytest_tfperf.capture.keras_data import (
     sample_again,
 )
 from pytest_tfperf.capture.plan import Plan
+from pytest_tfperf.capture.self_check import xla_shown
 from pytest_tfperf.capture.sessions import (
     Session,
     keep_trace,
@@ -46,7 +47,7 @@ from pytest_tfperf.plugin.profile_settings import (
 )
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.results import Profile
-from pytest_tfperf.tf_runtime import load_tensorflow, warm_runtime
+from pytest_tfperf.tf_runtime import load_tensorflow
 from pytest_tfperf.values import Table
 
 __tracebackhide__ = True
@@ -135,7 +136,7 @@ class Profiles:
             available: Number of calls, if it is known.
         """
         plan = replace(self._plan(wanted), steps_per_call=steps_per_call)
-        warm_runtime()
+        xla_shown()  # which also starts the runtime, before a first step
         windows = Windows(
             plan if available is None else plan.cut_to(available),
             self._folder,

@@ -85,7 +85,7 @@ def test_the_modules_are_those_of_the_texts(stages):
             ops = [
                 op.name for part in made.computations.values() for op in part.instructions.values()
             ]
-            assert sorted(ops) == sorted(re.findall(r"^  (?:ROOT )?%(\S+) = ", text, re.MULTILINE))
+            assert sorted(ops) == sorted(re.findall(r"^  (?:ROOT )?%?(\S+) = ", text, re.MULTILINE))
 
 
 def test_a_keras_model_that_trains():

@@ -16,8 +16,9 @@ from pytest_tfperf.op_types import waits_for_others
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.intervals import Spans, merge
-from pytest_tfperf.trace.nesting import enclosing, parents
+from pytest_tfperf.trace.nesting import enclosing
 from pytest_tfperf.trace.stat_columns import Mask
+from pytest_tfperf.trace.xla_events import compilations, xla_runs
 from pytest_tfperf.trace.xspace import HOST, Plane, Trace, once
 from pytest_tfperf.values import FETCH, FETCH_PYTHON
 
@@ -39,18 +40,6 @@ _FETCHING = ("IteratorGetNext", "OptionalHasValue", "OptionalGetValue", "_EagerC
 _DATA_LINES = ("tf_data_",)
 DATA_RUNS = "InstantiatedCapturedFunction::Run"
 """Name of the events in which tf.data runs a function of the user's."""
-CPU_COMPILER = "CpuCompiler::RunBackend"
-"""
-Name of the events of XLA's backend for CPUs.
-
-Their stat `name` is the module's (xla/service/cpu/cpu_compiler.cc).
-"""
-GPU_COMPILER = "HLO Transforms:"
-"""
-Start of the names of the events of GpuCompiler::RunHloPasses.
-
-The module's name follows (xla/service/gpu/gpu_compiler.cc). The backend has no event.
-"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,7 +62,7 @@ def find_activity(trace: Trace) -> Activity:
     host = Events.of(trace.plane(HOST))
     process = model_processes(trace)
     runtime = not_for_data(host, host.named(lambda name: name in _RUNTIME))
-    executions = xla_executions(host)
+    executions = xla_runs(host)
     return Activity(
         model=merge(_model_ops(host).spans, executions.spans),
         runtime=merge(runtime.spans, process.spans, executions.spans),
@@ -122,14 +111,6 @@ def _on_data_thread(events: Events) -> Mask:
     return np.isin(events.line, lines)
 
 
-def xla_executions(host: Events) -> Events:
-    """Return one event for each execution of an XLA executable, on CPU and GPU."""
-    runs = host.named(lambda name: name.endswith("Executable::ExecuteAsyncOnStream"))
-    return (
-        runs if len(runs) else host.called("GpuExecutable::ExecuteThunks")
-    )  # JAX' way to the same
-
-
 def shows_host(trace: Trace) -> bool:
     """Return whether the trace has events of the host."""
     host = trace.plane(HOST)
@@ -155,24 +136,6 @@ def launches(trace: Trace) -> Spans:
     """Return merged spans of kernel and copy launches: driver calls with a `correlation_id`."""
     host = Events.of(trace.plane(HOST))
     return merge(host.having("correlation_id").spans)
-
-
-def compilations(host: Events) -> Events:
-    """
-    Return one event for each compiled executable, by time; compilations inside autotuning are left
-    out.
-    """
-    compiled = host.named(lambda name: name == CPU_COMPILER or name.startswith(GPU_COMPILER))
-    return compiled.where(parents(compiled) < 0).sorted()
-
-
-def compiled_modules(compiled: Events) -> list[str]:
-    """Return the module name of each compilation, empty if unknown."""
-    stats = compiled.texts("name")
-    return [
-        name.removeprefix(GPU_COMPILER) if name != CPU_COMPILER else stat
-        for name, stat in zip(compiled.names, stats, strict=True)
-    ]
 
 
 def traced_late(trace: Trace, steps: Steps) -> list[tuple[str, int, str]]:

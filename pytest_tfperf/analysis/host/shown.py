@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from pytest_tfperf.analysis.host.activity import shows_host, shows_runtime, xla_executions
+from pytest_tfperf.analysis.host.activity import shows_host, shows_runtime
 from pytest_tfperf.trace.devices import accelerators, tpus
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.hlo_modules import live_modules
+from pytest_tfperf.trace.xla_events import xla_runs
 from pytest_tfperf.trace.xspace import HOST, Trace
 
 JAX, TENSORFLOW = "JAX", "TensorFlow"
@@ -39,7 +40,7 @@ def why_executions_hidden(trace: Trace, in_process: bool) -> str | None:
     """
     Return why a trace without executions in its steps may have lost them, or None if it shows all.
 
-    TensorFlow before 2.21 marks no execution on a CPU. Its traces hold the modules of loaded
+    TensorFlow before 2.18 marks no execution on a CPU. Its traces hold the modules of loaded
     executables all the same, run or not.
 
     Args:
@@ -47,7 +48,7 @@ def why_executions_hidden(trace: Trace, in_process: bool) -> str | None:
         in_process: True if this process made it, whose TensorFlow marks executions.
     """
     programs = [Events.of(plane).on_lines("XLA Modules") for plane in tpus(trace)]
-    if any(map(len, programs)) or _host_executions(trace):
+    if any(map(len, programs)) or len(xla_runs(Events.of(trace.plane(HOST)))):
         return None
     if not shows_host(trace):
         return "the trace has no event of the host"
@@ -56,7 +57,7 @@ def why_executions_hidden(trace: Trace, in_process: bool) -> str | None:
     if not in_process and (n := len(live_modules(trace))):
         return (
             f"the trace has no event of an XLA execution and holds {n} loaded executables: "
-            "TensorFlow before 2.21 marks no execution on a CPU"
+            "TensorFlow before 2.18 marks no execution on a CPU"
         )
     return None
 
@@ -73,12 +74,6 @@ def why_compilations_hidden(trace: Trace, in_process: bool) -> str | None:
     """
     if not shows_host(trace):
         return "the trace has no event of the host, which would show it"
-    if shows_runtime(trace) or _host_executions(trace):
+    if shows_runtime(trace) or len(xla_runs(Events.of(trace.plane(HOST)))):
         return why_executions_hidden(trace, in_process)
     return "the trace has no event of XLA on the host, which would show it"
-
-
-def _host_executions(trace: Trace) -> bool:
-    """Return whether the host's events, or a GPU's, tell which executable they belong to."""
-    host = Events.of(trace.plane(HOST))
-    return len(xla_executions(host)) > 0 or len(host.having("program_id")) > 0

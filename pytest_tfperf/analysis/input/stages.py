@@ -2,7 +2,7 @@
 Find the stages of the tf.data pipelines behind the steps: the tree of iterators and the cost of
 each.
 
-Names and stats of the events are those of TensorFlow 2.16 to 2.21 (tensorflow/core/data,
+Names and stats of the events are those of TensorFlow 2.18 to 2.22 (tensorflow/core/data,
 `Iterator::…` TraceMes).
 """
 

@@ -1,7 +1,7 @@
 """
 Measure how long the steps wait for input, and whether the pipeline's buffers drain meanwhile.
 
-Names and stats of the events are those of TensorFlow 2.16 to 2.21 (tensorflow/core/data,
+Names and stats of the events are those of TensorFlow 2.18 to 2.22 (tensorflow/core/data,
 `Iterator::…` TraceMes).
 """
 

@@ -8,13 +8,6 @@ from collections import Counter
 import numpy as np
 
 from pytest_tfperf.analysis.evidence import Evidence, Findings
-from pytest_tfperf.analysis.host.activity import (
-    CPU_COMPILER,
-    GPU_COMPILER,
-    compilations,
-    compiled_modules,
-    xla_executions,
-)
 from pytest_tfperf.analysis.xla.executions import full_names, short_module
 from pytest_tfperf.metrics import format_quantity
 from pytest_tfperf.protobuf import Ints
@@ -25,13 +18,23 @@ from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.hlo_modules import live_modules
 from pytest_tfperf.trace.intervals import Spans, merge
 from pytest_tfperf.trace.nesting import enclosing
+from pytest_tfperf.trace.xla_events import (
+    CPU_COMPILERS,
+    GPU_COMPILER,
+    compilations,
+    compiled_modules,
+    thunks,
+    xla_executions,
+    xla_runs,
+)
 from pytest_tfperf.trace.xspace import HOST, Trace
 from pytest_tfperf.values import Source, Unknown, Value
 
 # xla/service/cpu/cpu_compiler.cc: the pipelines before the backend, and the backend
-_CPU = frozenset(
-    {"HLO passes through layout assignment", "HLO passes after layout assignment", CPU_COMPILER}
-)
+_CPU = CPU_COMPILERS | {
+    "HLO passes through layout assignment",
+    "HLO passes after layout assignment",
+}
 # the op that calls a function of XLA's: `node:Op`, `__inference_f_1:__inference_f_1` of an eager
 # call; and any asynchronous op
 _OP = re.compile(r"[\w.][\w.\\/>-]*:[A-Za-z_]\w*\Z")
@@ -62,7 +65,7 @@ def compile_time(cold: Trace | None, recording: Recording) -> Value:
             "xla_compile_time", (None if recording.bare else recording.ended) or _NO_COLD_TRACE
         )
     host = Events.of(cold.plane(HOST))
-    ran = len(xla_executions(host)) > 0
+    ran = len(xla_runs(host)) > 0
     if ran and isinstance(recording.first_step_s, Unknown):
         return Value.unknown(
             "xla_compile_time",
@@ -76,6 +79,8 @@ def compile_time(cold: Trace | None, recording: Recording) -> Value:
             "xla_compile_time",
             "the trace has no event of the device's compiler, and may not show what it compiled",
         )
+    if not start.size and recording.xla_shown and recording.xla_shown.compilations:
+        return Value.unknown("xla_compile_time", recording.xla_shown.compilations)
     return Value.of(
         "xla_compile_time",
         float((end - start).sum()) * 1e-12,
@@ -139,11 +144,29 @@ def _first_execution(host: Events, ops: Events, place: Ints, compiled_until: Int
     end, compiled = ops.end, np.zeros(len(ops), np.int64)
     np.maximum.at(compiled, place, compiled_until)
     runs = xla_executions(host)
+    if not len(runs):
+        return _first_thunk(host, end, compiled)
     caller = enclosing(ops, runs)
     start, caller = runs.start[caller >= 0], caller[caller >= 0]
     behind = start >= compiled[caller]
     np.minimum.at(end, caller[behind], start[behind])
     return end
+
+
+def _first_thunk(host: Events, end: Ints, compiled: Ints) -> Ints:
+    """
+    Return the first thunk after each compilation, or the end of its op if that is earlier.
+
+    Thunks run on other threads than their op, so times tell which are its own.
+
+    Args:
+        host: Events of the host.
+        end: End of each op, shape (n_ops,).
+        compiled: End of its last compilation, shape (n_ops,).
+    """
+    start = np.append(np.sort(thunks(host).start), np.iinfo(np.int64).max)
+    first: Ints = start[np.searchsorted(start, compiled)]
+    return np.minimum(end, first)
 
 
 def _given(host: Events, ops: Events, parts: Events) -> Ints:

@@ -10,13 +10,14 @@ from typing import TypeVar
 
 import numpy as np
 
-from pytest_tfperf.analysis.host.activity import compilations, compiled_modules, xla_executions
 from pytest_tfperf.analysis.steps.detect import Steps
+from pytest_tfperf.errors import TraceError
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.devices import accelerators, tpus
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.hlo_modules import live_modules, modules_of
+from pytest_tfperf.trace.xla_events import compilations, compiled_modules, thunks, xla_executions
 from pytest_tfperf.trace.xspace import HOST, Trace
 
 T = TypeVar("T")
@@ -57,7 +58,7 @@ def find_xla_use(trace: Trace, steps: Steps) -> XlaUse:
 
     On TPUs they are the events of the `XLA Modules` line, on the core with most. Elsewhere they are
     executions on the host, and `hlo_module` and `program_id` of kernels on GPUs, else of thunks on
-    the host.
+    the host. A CPU's trace without executions tells them by its thunks.
     """
     busiest = max(_tpu_executions(trace), key=len, default=None)
     if busiest is not None:
@@ -74,17 +75,31 @@ def find_xla_use(trace: Trace, steps: Steps) -> XlaUse:
             ran,
         )
     host = Events.of(trace.plane(HOST))
-    launches = steps.counts(steps.of(xla_executions(host).start))
-    if not launches.any():
-        return XlaUse(launches, launches, {})
+    executions = xla_executions(host)
+    launches = steps.counts(steps.of(executions.start))
     gpus = [
         ops
         for ops in (Events.of(plane).having("program_id") for plane in accelerators(trace))
         if len(ops)
     ]
-    ops = [
-        events.where(steps.of(events.start) >= 0) for events in gpus or [host.having("program_id")]
-    ]
+    if not launches.any() and (len(executions) or accelerators(trace)):
+        return XlaUse(launches, launches, {})
+    if gpus:
+        return _on_gpus(gpus, launches, steps)
+    ran = _runs_on_host(trace, thunks(host), steps)
+    if not len(executions):
+        launches = sum(ran.values(), launches)
+    return XlaUse(
+        launches,
+        sum(((n > 0).astype(np.int64) for n in ran.values()), np.zeros(len(steps), np.int64)),
+        _each_step({name: int(n.sum()) for name, n in ran.items()}, steps),
+        {name: np.flatnonzero(n) for name, n in ran.items()},
+    )
+
+
+def _on_gpus(gpus: Sequence[Events], launches: Ints, steps: Steps) -> XlaUse:
+    """Count the executables whose kernels ran on GPUs, from the GPU with most runs of each."""
+    ops = [events.where(steps.of(events.start) >= 0) for events in gpus]
     step = np.concatenate([steps.of(events.start) for events in ops])
     program = np.concatenate([events.integers("program_id") for events in ops])
     runs: dict[str, float] = {}
@@ -93,9 +108,7 @@ def find_xla_use(trace: Trace, steps: Steps) -> XlaUse:
             runs[name] = max(n, runs.get(name, 0.0))
     pairs = _pairs(step, program)
     ran = {name: pairs[0][pairs[1] == program_id(name)] for name in runs}
-    return XlaUse(
-        launches // max(len(gpus), 1), steps.counts(pairs[0]), _each_step(runs, steps), ran
-    )
+    return XlaUse(launches // len(gpus), steps.counts(pairs[0]), _each_step(runs, steps), ran)
 
 
 def step_executables(trace: Trace, use: XlaUse) -> dict[str, HloModule]:
@@ -132,6 +145,50 @@ def _runs(ops: Events) -> dict[str, float]:
         module = f"{title}({key})"
         runs[module] = min(float(n), runs.get(module, float(n)))
     return runs
+
+
+def _runs_on_host(trace: Trace, ops: Events, steps: Steps) -> dict[str, Ints]:
+    """
+    Count the runs of each module in each step from its thunks, shape (n_steps,) by name.
+
+    Loops repeat thunks, and branches leave some out. So where their counts differ, those of the
+    entry computation count, which run once a run. Without its HLO the rarest thunk counts.
+
+    Args:
+        trace: The trace.
+        ops: Thunks on the host.
+        steps: The steps.
+    """
+    ops = ops.where(steps.of(ops.start) >= 0)
+    program, step = ops.integers("program_id"), steps.of(ops.start)
+    runs: dict[str, Ints] = {}
+    for key in np.unique(program).tolist():
+        mine = program == key
+        (title,) = Events(ops.plane, ops.rows[mine][:1]).texts("hlo_module")
+        name, place = np.unique(ops.plane.name_index[ops.rows[mine]], return_inverse=True)
+        counts = np.zeros((name.size, len(steps)), np.int64)
+        np.add.at(counts, (place, step[mine]), 1)
+        if (counts != counts[0]).any():
+            entry = _entry_ops(trace, key)
+            found = np.array([ops.plane.names[index] in entry for index in name.tolist()], bool)
+            rarest = np.where(counts > 0, counts, np.iinfo(np.int64).max).min(0)
+            counts = counts[found] if found.any() else np.where(counts.any(0), rarest, 0)[None]
+        runs[f"{title}({key})"] = counts.max(0)
+    return runs
+
+
+def _entry_ops(trace: Trace, program: int) -> frozenset[str]:
+    """Return the names of the instructions that a module enters with, empty without its HLO."""
+    names = [name for name in live_modules(trace) if program_id(name) == program]
+    try:
+        modules = modules_of(trace, names).values()
+    except TraceError:  # whoever needs the module says so
+        return frozenset()
+    return frozenset(
+        op.name
+        for module in modules
+        for op in module.computations[module.entry_id].instructions.values()
+    )
 
 
 def _pairs(step: Ints, program: Ints) -> Ints:

@@ -35,7 +35,7 @@ def test_steps_that_are_lost_or_another_sessions_are_a_failure(counts):
     check = found([trace(n) for n in counts])["markers"]
     assert not check.passed
     assert f"{counts[0]} and {counts[1]} found" in check.found
-    assert "2.16 to 2.21" in check.advice
+    assert "2.18 to 2.22" in check.advice
 
 
 def test_steps_of_somebody_else_are_none_of_ours():

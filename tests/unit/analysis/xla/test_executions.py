@@ -1,5 +1,5 @@
 import pytest
-from helpers.xspace import at, line, plane, space
+from helpers.xspace import at, field, line, plane, space
 
 from pytest_tfperf.analysis.steps.detect import find_steps
 from pytest_tfperf.analysis.xla.executions import (
@@ -151,3 +151,58 @@ def test_names_that_events_cut_short_are_found_in_the_metadata_by_their_id():
     assert use.in_metadata(["a much longer name than m5(5)", "other(55)"]) == {
         "a much longer name than m5(5)": 0.5
     }
+
+
+def thunk(name, begin, program=5):
+    return at(name, begin, begin + 0.1, hlo_op=name, hlo_module=f"m{program}", program_id=program)
+
+
+def test_without_executions_thunks_tell_them():
+    # as TensorFlow 2.18 to 2.20 traces a CPU: two runs in the first step, three in the second
+    ran = [(1, 5), (3, 5), (11, 5), (12, 6), (13, 5)]
+    use = find_xla_use(
+        *two_steps(*(thunk(name, t + n / 2, p) for t, p in ran for n, name in enumerate("ab")))
+    )
+    assert (use.launches.tolist(), use.clusters.tolist()) == ([2, 3], [1, 2])
+    assert use.modules == {"m5(5)": 2.0, "m6(6)": 0.5}
+    assert {name: steps.tolist() for name, steps in use.steps.items()} == {
+        "m5(5)": [0, 1],
+        "m6(6)": [1],
+    }
+
+
+def test_thunks_outside_of_steps_are_no_launches():
+    use = find_xla_use(*two_steps(thunk("a", 30)))
+    assert (use.launches.tolist(), use.modules) == ([0, 0], {})
+
+
+def test_executions_outside_of_steps_mean_that_none_ran_in_them():
+    use = find_xla_use(*two_steps(at("CpuExecutable::ExecuteAsyncOnStream", 30, 31)))
+    assert (use.launches.tolist(), use.modules) == ([0, 0], {})
+
+
+# three runs a step: the loop repeats b, and one run of three enters the branch with c
+BRANCHING = [
+    thunk(name, begin)
+    for step in (0, 10)
+    for name, n in (("a", 3), ("b", 12), ("c", 1))
+    for begin in (step + 1 + i / 4 for i in range(n))
+]
+
+
+def test_the_entry_computation_tells_the_runs_where_thunks_differ():
+    # HloInstructionProto name = 1, opcode = 2, id = 35; HloComputationProto name = 1,
+    # instructions = 2, id = 5, root_id = 6; HloModuleProto name = 1, computations = 3, entry = 6
+    op = field(1, "a") + field(2, "add") + field(35, 7)
+    entry = field(1, "entry") + field(2, op) + field(5, 1) + field(6, 7)
+    module = field(1, "m5") + field(3, entry) + field(6, 1)
+    hlo = plane("/host:metadata", metadata={"m5(5)": {"Hlo Proto": field(1, module)}})
+    marks = [at("train", n * 10, n * 10 + 9, step_num=n, _r=1) for n in range(2)]
+    host = plane("/host:CPU", line("marks", *marks), line("tf_Compute/1", *BRANCHING))
+    trace = decode_trace(space(host, hlo))
+    use = find_xla_use(trace, find_steps(trace))
+    assert (use.launches.tolist(), use.modules) == ([3, 3], {"m5(5)": 3.0})
+
+
+def test_without_the_hlo_the_rarest_thunk_tells_the_runs():
+    assert find_xla_use(*two_steps(*BRANCHING)).launches.tolist() == [1, 1]

@@ -1,0 +1,67 @@
+"""Check once per process that traces of this TensorFlow show the work of XLA."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from pathlib import Path
+
+from pytest_tfperf.capture.sessions import Session, read_session
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.recording import XlaShown
+from pytest_tfperf.tf_runtime import load_tensorflow, run_compiled, start_devices
+from pytest_tfperf.trace.events import Events
+from pytest_tfperf.trace.hlo_modules import live_modules
+from pytest_tfperf.trace.xla_events import compilations, xla_runs
+from pytest_tfperf.trace.xspace import HOST, Trace
+
+
+@functools.cache
+def xla_shown() -> XlaShown | None:
+    """
+    Compile and run a small function under the profiler, once per process; return what shows.
+
+    That also starts devices, thread pools and LLVM, so that no first step includes it. None if
+    TensorFlow does not execute eagerly, so that nothing could be checked.
+    """
+    start_devices()
+    with tempfile.TemporaryDirectory(prefix="tfperf-") as folder:
+        session = Session(Path(folder))
+        try:
+            ran = run_compiled()
+        except BaseException:
+            session.discard()
+            raise
+        try:
+            trace = read_session(session.stop()) if ran else None
+        except TfperfError as error:
+            why = f"the self-check of the profiler failed: {error}"
+            return XlaShown(executions=why, compilations=why, modules=why)
+        finally:
+            session.discard()
+        return None if trace is None else shown_in(trace, load_tensorflow().__version__)
+
+
+def shown_in(trace: Trace, version: str) -> XlaShown:
+    """
+    Return what a trace shows of a function that XLA compiled and ran in it.
+
+    Args:
+        trace: The trace.
+        version: TensorFlow's version, for the reasons.
+    """
+    host = Events.of(trace.plane(HOST))
+    found = {
+        "executions": len(xla_runs(host)) > 0,
+        "compilations": len(compilations(host)) > 0,
+        "modules": bool(live_modules(trace)),
+    }
+    what = {"executions": "execution", "compilations": "compilation", "modules": "HLO"}
+    return XlaShown(
+        **{
+            name: f"TensorFlow {version} traced a function of XLA's without its {what[name]}, "
+            "so its traces cannot tell"
+            for name, shows in found.items()
+            if not shows
+        }
+    )

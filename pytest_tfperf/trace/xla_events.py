@@ -1,0 +1,60 @@
+"""Events of XLA on the host: executions, thunks, compilations; the names differ by version."""
+
+from __future__ import annotations
+
+from pytest_tfperf.trace.events import Events
+from pytest_tfperf.trace.nesting import parents
+
+CPU_COMPILERS = frozenset({"CpuCompiler::RunBackend", "CpuCompiler::CompileLegacyCpuExecutable"})
+"""
+Names of the events of XLA's backend for CPUs, from TensorFlow 2.19 on and in 2.18.
+
+Their stat `name` is the module's (xla/service/cpu/cpu_compiler.cc).
+"""
+GPU_COMPILER = "HLO Transforms:"
+"""
+Start of the names of the events of GpuCompiler::RunHloPasses.
+
+The module's name follows (xla/service/gpu/gpu_compiler.cc). The backend has no event.
+"""
+
+
+def xla_executions(host: Events) -> Events:
+    """
+    Return one event for each execution of an XLA executable, on CPU and GPU.
+
+    TensorFlow 2.18 to 2.20 has none of them on a CPU; there `thunks` show the executions.
+    """
+    runs = host.named(lambda name: name.endswith("Executable::ExecuteAsyncOnStream"))
+    return (
+        runs if len(runs) else host.called("GpuExecutable::ExecuteThunks")
+    )  # JAX' way to the same
+
+
+def thunks(host: Events) -> Events:
+    """Return the ops of executables that ran on the host, which name their executable."""
+    return host.having("program_id")
+
+
+def xla_runs(host: Events) -> Events:
+    """Return the executions of XLA executables; where the trace has none of them, their thunks."""
+    runs = xla_executions(host)
+    return runs if len(runs) else thunks(host)
+
+
+def compilations(host: Events) -> Events:
+    """
+    Return one event for each compiled executable, by time; compilations inside autotuning are left
+    out.
+    """
+    compiled = host.named(lambda name: name in CPU_COMPILERS or name.startswith(GPU_COMPILER))
+    return compiled.where(parents(compiled) < 0).sorted()
+
+
+def compiled_modules(compiled: Events) -> list[str]:
+    """Return the module name of each compilation, empty if unknown."""
+    stats = compiled.texts("name")
+    return [
+        name.removeprefix(GPU_COMPILER) if name not in CPU_COMPILERS else stat
+        for name, stat in zip(compiled.names, stats, strict=True)
+    ]

@@ -1,0 +1,28 @@
+"""Versions of TensorFlow: the oldest that is accepted, in code, packaging and documents."""
+
+import re
+
+import pytest
+from helpers.paths import ROOT
+
+from pytest_tfperf.tf_runtime import OLDEST, too_old
+
+
+@pytest.mark.parametrize("version", ["2.18.0", "2.18.0rc1", "2.22.0rc0", "2.100.0", "3.0", "", "?"])
+def test_accepted_or_unknown_versions_are_not_refused(version):
+    assert too_old(version) is None
+
+
+@pytest.mark.parametrize("version", ["2.17.1", "2.9.0", "1.15.5", "2.16.2-rocm"])
+def test_an_older_version_is_refused_with_both_numbers(version):
+    assert f"needs TensorFlow 2.18 or newer, and this is {version}" in too_old(version)
+
+
+def test_packaging_and_documents_name_the_same_versions():
+    oldest, newest = ".".join(map(str, OLDEST)), "2.22"
+    extras = re.findall(
+        r'"tensorflow(?:-cpu)?>=(\S+),<2\.(\d+)', (ROOT / "pyproject.toml").read_text()
+    )
+    assert extras == [(oldest, "23")] * 3
+    for page in ("README.md", "docs/versions.md"):
+        assert f"{oldest} to {newest}" in (ROOT / page).read_text(encoding="utf-8"), page
