@@ -4,27 +4,21 @@ The cost of an XLA module: FLOPs, those of matrix multiplications, their bits, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pytest_tfperf.errors import TraceError
+from pytest_tfperf.hlo.custom_calls import (
+    declared_flops,
+    hidden_computations,
+    hides_flops,
+    hides_products,
+)
 from pytest_tfperf.hlo.flops import applications, matmul_flops, own_flops
+from pytest_tfperf.hlo.matmuls import Operands
 from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule
 from pytest_tfperf.hlo.operand_types import OperandTypes
 from pytest_tfperf.hlo.traversal import bodies
-
-_MARKS = frozenset(
-    [
-        "AllocateBuffer",
-        "MoveToDevice",
-        "MoveToHost",
-        "Sharding",
-        "SPMDFullToShardShape",
-        "SPMDShardToFullShape",
-        "annotate_device_placement",
-    ]
-)
-"""Custom calls that compute nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +67,8 @@ class OpCost:
     """FLOPs; those of a loop or a call include what it runs."""
     bytes: int
     """Bytes read and written, without padding."""
+    counted: bool = True
+    """False if FLOPs of a custom call in it are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +83,8 @@ class Costs:
     """Targets of custom calls whose FLOPs are unknown."""
     once: tuple[str, ...]
     """Loops counted as one iteration, since the module does not name their number."""
+    opaque: tuple[str, ...] = ()
+    """Targets of custom calls that may multiply matrices of unknown types."""
 
     @property
     def flops(self) -> int:
@@ -143,16 +141,17 @@ def _costs(module: HloModule) -> Costs:
             op.id: _work(types, part, op, totals) for op in part.instructions.values()
         }
         totals[part.id] = sum(works[part.id].values(), Work())
-    executed = bodies(module)
+    executed, unknown = bodies(module), hidden_computations(module)
     ops = [(part, op) for part in executed for op in part.instructions.values()]
     return Costs(
         work=totals[module.entry_id],
         ops=tuple(
-            _cost(module, part, op, works[part.id][op.id])
+            _cost(module, part, op, works[part.id][op.id], unknown)
             for part, op in ops
             if op.opcode not in ("parameter", "constant")
         ),
-        uncounted=tuple(dict.fromkeys(_uncounted(module, executed))),
+        uncounted=_targets(module, executed, hides_flops),
+        opaque=_targets(module, executed, hides_products),
         once=tuple(op.name for _, op in ops if op.opcode == "while" and op.trip_count is None),
     )
 
@@ -176,6 +175,8 @@ def _work(
         return Work(flops, flops, flops if half else 0, flops if half is None else 0)
     if op.opcode == "conditional":
         return max((totals[key] for key in op.called), key=lambda work: work.flops, default=Work())
+    if op.opcode == "custom-call":
+        return Work(declared_flops(op) or 0)
     inside = (
         totals[key] * times
         for key, times in zip(op.called, applications(op, operands), strict=False)
@@ -183,27 +184,51 @@ def _work(
     return sum(inside, Work(own_flops(op, operands)))
 
 
-def _uncounted(module: HloModule, executed: list[HloComputation]) -> Iterator[str]:
-    """Yield the targets of custom calls whose work is unknown, also those in fusions."""
+def _targets(
+    module: HloModule,
+    executed: list[HloComputation],
+    hides: Callable[[HloInstruction, Operands], bool],
+) -> tuple[str, ...]:
+    """
+    Return the targets of custom calls whose work is unknown, also those in fusions.
+
+    Args:
+        module: The module.
+        executed: The computations that run as such.
+        hides: Accepts a call whose work is unknown.
+    """
     fused = [
         module.computations[op.called[0]]
         for part in executed
         for op in part.instructions.values()
         if op.opcode == "fusion"
     ]
-    for part in executed + fused:
-        for op in part.instructions.values():
-            if (
-                op.opcode == "custom-call"
-                and op.custom_call_target not in _MARKS
-                and matmul_flops(op, part.operands(op)) is None
-            ):
-                yield op.custom_call_target
+    found = (
+        op.custom_call_target
+        for part in executed + fused
+        for op in part.instructions.values()
+        if hides(op, part.operands(op))
+    )
+    return tuple(dict.fromkeys(found))
 
 
-def _cost(module: HloModule, part: HloComputation, op: HloInstruction, work: Work) -> OpCost:
+def _cost(
+    module: HloModule, part: HloComputation, op: HloInstruction, work: Work, unknown: set[int]
+) -> OpCost:
+    """
+    Return the cost of one run of an instruction.
+
+    Args:
+        module: The module.
+        part: The computation of the instruction.
+        op: The instruction.
+        work: Its FLOPs, as far as they are known.
+        unknown: Ids of the computations whose FLOPs are unknown.
+    """
     array = next(op.shape.arrays(), op.shape)
-    return OpCost(op.name, op.opcode, op.op_name, array.dtype, work, traffic(module, part, op))
+    counted = not hides_flops(op, part.operands(op)) and unknown.isdisjoint(op.called)
+    moved = traffic(module, part, op)
+    return OpCost(op.name, op.opcode, op.op_name, array.dtype, work, moved, counted)
 
 
 _FREE = frozenset(

@@ -129,7 +129,7 @@ def _tpu_ops(plane: Plane, steps: Steps) -> list[OpTime]:
     return [
         replace(
             op,
-            flops=_cost(costs["flops"].get(plane.names[key]), op.count),
+            flops=_told(_cost(costs["flops"].get(plane.names[key]), op.count), op.kind),
             bytes=_cost(costs["bytes_accessed"].get(plane.names[key]), op.count),
         )
         for key, op in zip(keys, ops, strict=True)
@@ -173,11 +173,17 @@ def _cost(text: str | None, count: int) -> float | None:
     return cost if 0 <= cost < math.inf else None
 
 
+def _told(flops: float | None, kind: str) -> float | None:
+    """Return None for a custom call of 0 FLOPs: the compiler knows only what a kernel declares."""
+    return flops if flops or not kind.startswith("custom-call") else None
+
+
 def _with_cost(op: OpTime, cost: OpCost | None) -> OpTime:
     if cost is None or op.flops is not None:
         return op
     runs = op.count / op.kernels
-    return replace(op, kind=cost.opcode, flops=cost.work.flops * runs, bytes=cost.bytes * runs)
+    flops = cost.work.flops * runs if cost.counted else None
+    return replace(op, kind=cost.opcode, flops=flops, bytes=cost.bytes * runs)
 
 
 def _together(ops: Iterable[OpTime]) -> list[OpTime]:

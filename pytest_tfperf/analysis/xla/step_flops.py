@@ -6,7 +6,6 @@ They come from its functions lowered to HLO, else from the executables that it r
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,14 +18,11 @@ from pytest_tfperf.hlo.cost import Costs, module_costs
 from pytest_tfperf.hlo.decode import decode_module
 from pytest_tfperf.op_types import multiplies_matrices
 from pytest_tfperf.recording import Recording
+from pytest_tfperf.text import and_more
 from pytest_tfperf.values import Source, Unknown, Value
 
 Programs = Sequence[tuple[Costs, float]]
 """The costs of each module of a step, and how often it runs in one."""
-
-_LIBRARY_WORK = re.compile(
-    r"onednn|mkldnn|cudnn|cublas|miopen|hipblas|fmha|attention|gemm|matmul|conv", re.IGNORECASE
-)
 
 
 def analyse(evidence: Evidence) -> Findings:
@@ -122,18 +118,11 @@ def traced_programs(
 
 
 def _flops(programs: Programs) -> Value:
-    unknown = sorted(
-        {
-            target
-            for costs, _ in programs
-            for target in costs.uncounted
-            if _LIBRARY_WORK.search(target)
-        }
-    )
+    unknown = sorted({target for costs, _ in programs for target in costs.uncounted})
     loops = sorted({loop for costs, _ in programs for loop in costs.once})
     if unknown:
         return Value.unknown(
-            "flops", f"nobody says how many the library calls {', '.join(unknown[:3])} make"
+            "flops", f"the program does not say those of its custom calls: {and_more(unknown, 3)}"
         )
     if loops:
         return Value.unknown(
@@ -150,6 +139,12 @@ def _flops(programs: Programs) -> Value:
 
 def _half_precision(programs: Programs) -> Value:
     matmul = sum(costs.matmul_flops * runs for costs, runs in programs)
+    opaque = sorted({target for costs, _ in programs for target in costs.opaque})
+    if opaque:
+        return Value.unknown(
+            "half_precision",
+            f"the program does not say what its custom calls multiply: {and_more(opaque, 3)}",
+        )
     unsure = next((costs.why for costs, _ in programs if costs.half_flops is None), None)
     if unsure:
         return Value.unknown("half_precision", unsure)

@@ -119,6 +119,13 @@ def test_the_oldest_trace_of_jax_tells_nothing_of_xla(metric):
     assert number_of(LEGACY, metric).number is None
 
 
+@pytest.mark.parametrize("metric", ["flops", "half_precision", "flops_utilization"])
+def test_fused_attention_of_a_library_leaves_the_flops_unknown(metric):
+    value = number_of("gpu_mi355x_jax_te_fused_attn_training", metric)
+    assert value.number is None
+    assert metric == "flops_utilization" or "te_fused_attn_forward_ffi" in value.why
+
+
 def test_no_check_of_a_jax_trace_passes_by_zeros(capsys):
     limits = ["--xla-clusters", "0", "--max-input-bound", "5%"]
     assert main(["check", str(real_trace(LEGACY)), *limits]) == 3

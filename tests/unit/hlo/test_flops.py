@@ -270,12 +270,73 @@ def test_calls_of_unknown_work_are_named(target, config):
     assert module_costs(fused).uncounted == (target,)
 
 
-def test_compiler_markers_are_free():
-    ops = [
+def calling(target, config=""):
+    """The costs of a module that only makes a custom call."""
+    call = op("x", "custom-call", "f32[8]", "p0", custom_call_target=target, backend_config=config)
+    return module_costs(module(main=[*parameters("f32[8]"), call]))
+
+
+@pytest.mark.parametrize("target", ["Sharding", "MoveToHost", "X64Combine", "TopK"])
+def test_calls_that_compute_nothing_are_free(target):
+    costs = calling(target)
+    assert (costs.flops, costs.uncounted, costs.opaque) == (0, (), ())
+
+
+@pytest.mark.parametrize(
+    ("config", "flops"),
+    [
+        (
+            '{"custom_call_config": {"body": "", "cost_estimate": {"flops": 8589934592}}}',
+            8589934592,
+        ),
+        ('{"custom_call_config":{"cost_estimate":{"bytes_accessed":"7","flops":"12"}}}', 12),
+    ],
+)
+def test_a_kernel_has_the_flops_that_it_declares_and_an_unknown_precision(config, flops):
+    costs = calling("tpu_custom_call", config)
+    assert (costs.flops, costs.uncounted, costs.opaque) == (flops, (), ("tpu_custom_call",))
+    assert (costs.ops[0].work.flops, costs.ops[0].counted) == (flops, True)
+
+
+def test_a_kernel_that_declares_no_flop_multiplies_nothing():
+    costs = calling("tpu_custom_call", '{"custom_call_config": {"cost_estimate": {"flops": 0}}}')
+    assert (costs.flops, costs.uncounted, costs.opaque) == (0, (), ())
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        "",
+        "{}",
+        '{"custom_call_config": 1}',
+        '{"custom_call_config": {"cost_estimate": []}}',
+        '{"custom_call_config": {"cost_estimate": {"flops": -1}}}',
+        '{"custom_call_config": {"cost_estimate": {"flops": true}}}',
+        '{"custom_call_config": {"cost_estimate": {"flops": 1.5}}}',
+        '{"custom_call_config": {"cost_estimate": {}}}',
+    ],
+)
+def test_a_kernel_without_a_declaration_is_unknown(config):
+    costs = calling("tpu_custom_call", config)
+    assert costs.uncounted == costs.opaque == ("tpu_custom_call",)
+    assert not costs.ops[0].counted
+
+
+def test_what_runs_a_kernel_of_unknown_work_is_not_counted_either():
+    call = op("x", "custom-call", "f32[8]", "p0", custom_call_target="triton_kernel_call")
+    condition = [*parameters("f32[8]"), op("less", "constant", "pred[]")]
+    main = [
         *parameters("f32[8]"),
-        op("x", "custom-call", "f32[8]", "p0", custom_call_target="Sharding"),
+        op("loop", "while", "f32[8]", "p0", called=("body", "condition")),
+        op("neg", "negate", "f32[8]", "loop"),
     ]
-    assert module_costs(module(main=ops)).uncounted == ()
+    costs = module_costs(module(body=[*parameters("f32[8]"), call], condition=condition, main=main))
+    assert {cost.name for cost in costs.ops if not cost.counted} == {"x", "loop"}
+
+
+def test_random_numbers_on_a_gpu_multiply_no_matrices():
+    costs = calling("cu_threefry2x32_ffi")
+    assert (costs.uncounted, costs.opaque) == (("cu_threefry2x32_ffi",), ())
 
 
 # everything else

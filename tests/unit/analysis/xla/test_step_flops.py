@@ -9,8 +9,9 @@ from pytest_tfperf.recording import Recording
 from pytest_tfperf.values import Unknown
 
 
-def costs(flops=0, matmul=0, half=0, unsure=0, uncounted=(), once=()):
-    return Costs(work=Work(flops, matmul, half, unsure), ops=(), uncounted=uncounted, once=once)
+def costs(flops=0, matmul=0, half=0, unsure=0, uncounted=(), once=(), opaque=()):
+    work = Work(flops, matmul, half, unsure)
+    return Costs(work=work, ops=(), uncounted=uncounted, once=once, opaque=opaque)
 
 
 def test_modules_count_as_often_as_they_run():
@@ -53,8 +54,21 @@ def test_loops_that_nobody_counts_leave_a_precision_that_is_the_same_everywhere(
     )
 
 
-def test_a_custom_call_that_is_no_matmul_leaves_the_flops():
-    assert work_values([(costs(100, 80, uncounted=("TopK",)), 1.0)])["flops"].number == 100
+def test_a_kernel_of_unknown_work_leaves_nothing_known():
+    unknown = costs(100, 80, 80, uncounted=("tpu_custom_call",), opaque=("tpu_custom_call",))
+    values = work_values([(unknown, 1.0), (costs(10, 10, 10), 1.0)])
+    assert values["flops"].why == (
+        "the program does not say those of its custom calls: tpu_custom_call"
+    )
+    assert values["half_precision"].why == (
+        "the program does not say what its custom calls multiply: tpu_custom_call"
+    )
+
+
+def test_declared_flops_count_and_leave_the_precision_open():
+    values = work_values([(costs(8_590_000_000, opaque=("tpu_custom_call",)), 2.0)])
+    assert values["flops"].number == 17_180_000_000
+    assert values["half_precision"].number is None
 
 
 def test_without_lowering_the_recording_says_why():
