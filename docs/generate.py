@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from pytest_tfperf.gates import ANY, NEVER, RISE, WORSE, gate_of
 from pytest_tfperf.metrics import METRICS, Metric
 from pytest_tfperf.op_guide.rules import RULES, Rule
 from pytest_tfperf.plugin.options import COUNT, LIMITS, SECONDS, SHARE, STEPS, TABLE, Option
@@ -17,6 +18,18 @@ registry.
 
 | metric | unit | better | scope | meaning |
 |---|---|---|---|---|
+"""
+
+
+GATES_HEAD = """
+## Which changes fail a test
+
+A comparison with a baseline, a git ref or another run file fails a test only where a better program cannot make the same change. Other changes are
+shown ("changed from 48.7 % to 25.2 %, which does not gate"), and are neither REGRESSION nor IMPROVED. A limit (`min_xla_coverage="90%"`) gates any
+metric.
+
+| metric | a change gates | why |
+|---|---|---|
 """
 
 
@@ -91,9 +104,25 @@ def row(metric: Metric) -> str:
     return f"| `{metric.name}`{mark} | {metric.unit} | {metric.better or '–'} | {metric.scope} | {metric.meaning} |\n"
 
 
+CHANGES = {
+    ANY: "yes, any change",
+    WORSE: "yes, a change for the worse",
+    RISE: "yes, a rise",
+    NEVER: "no",
+}
+
+
+def gate_row(metric: Metric) -> str:
+    """One line of the table of gates."""
+    gate = gate_of(metric)
+    unless = f", unless `{gate.unless}` changed too" if gate.unless else ""
+    return f"| `{metric.name}` | {CHANGES[gate.change]}{unless} | {gate.why} |\n"
+
+
 def page() -> str:
     """Return the whole page."""
-    return HEAD + "".join(map(row, METRICS.values()))
+    rows = METRICS.values()
+    return HEAD + "".join(map(row, rows)) + GATES_HEAD + "".join(map(gate_row, rows))
 
 
 def rule(row: Rule) -> str:

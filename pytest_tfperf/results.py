@@ -196,7 +196,8 @@ class Check:
 
     A step time also has `ratio`, `low`, `high`, `confidence`, `smallest` and samples: `runs` and
     `anchor`, or `turns`, pairs of after and before. `second` is the time in a second process, and
-    `differences` are those of the traces, `{"what", "seconds"}`.
+    `differences` are those of the traces, `{"what", "seconds"}`. `gates` is false of a change that
+    is shown and not decided.
     """
 
     @property
@@ -210,6 +211,11 @@ class Check:
         return tuple(
             f"{label}: {text}" if label else text for label, text in (*self.details, *self.advice)
         )
+
+    @property
+    def is_shown_change(self) -> bool:
+        """True for a change that a better program may make too, so that it fails nothing."""
+        return self.detail.get("gates") is False
 
     @property
     def ratio(self) -> float | None:

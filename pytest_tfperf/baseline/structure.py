@@ -13,8 +13,8 @@ from pytest_tfperf.baseline.history import rounded
 from pytest_tfperf.baseline.record import structure_of
 from pytest_tfperf.baseline.step_time import next_step
 from pytest_tfperf.checks.limits import explanation
+from pytest_tfperf.gates import NEVER, explained_by, gate_of
 from pytest_tfperf.metrics import (
-    LOWER,
     PLATFORM,
     PROGRAM,
     RATIO,
@@ -26,7 +26,7 @@ from pytest_tfperf.results import Check, Profile, Verdict
 from pytest_tfperf.values import Json, Source, Value
 
 _TOLERANCE = {"peak_memory": 0.10}  # measured on a CPU it differs by 7 % from step to step
-_OF_SHAPES = frozenset({"flops", "half_precision", "padding_overhead", "mxu_padding_overhead"})
+_OF_SHAPES = frozenset({"flops"})
 _SHAPES_DIFFER = (
     "it is that of the most common shapes, and batches differ in theirs from run to run"
 )
@@ -75,11 +75,12 @@ def structure_checks(
         reference: Name and advice of what is compared with.
     """
     changed = changed_setting(entry["setting"], environment["setting"])
-    for found in _scope(profile, entry["program"], PROGRAM, changed, reference):
+    program, values = entry["program"], entry["platform"].get(environment["platform"])
+    comparison = _Comparison(profile, {**program, **(values or {})}, changed, reference)
+    for found in comparison.checks(program, PROGRAM):
         yield _with_lists(found, profile, entry, environment["platform"])
-    values = entry["platform"].get(environment["platform"])
     if values is not None:
-        for found in _scope(profile, values, PLATFORM, changed, reference):
+        for found in comparison.checks(values, PLATFORM):
             yield _with_lists(found, profile, entry, environment["platform"])
     elif entry["platform"]:
         known = " | ".join(sorted(entry["platform"]))
@@ -114,69 +115,106 @@ def _with_lists(found: Check, profile: Profile, entry: Json, platform: str) -> C
     return replace(found, details=(*lines, *kept))
 
 
-def _scope(
-    profile: Profile, stored: Json, scope: str, changed: str, reference: Reference
-) -> Iterator[Check]:
-    for name, metric in profile.registry.items():
-        value = profile.metrics.get(name)
-        if metric.scope != scope or value is None:
-            continue
-        if name in stored:
-            before = float(stored[name])
-            yield replace(
-                _against(profile, metric, value, before, changed, reference),
-                detail={"before": before, "after": value.number},
-            )
-        elif value.number is not None:
-            shown = format_quantity(value.number, metric.unit)
-            yield check(
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    """A profile and the stored values that it is compared with."""
+
+    profile: Profile
+    stored: Json
+    changed: str
+    """List of what else differs from the stored run."""
+    reference: Reference
+
+    def checks(self, stored: Json, scope: str) -> Iterator[Check]:
+        """Check the metrics of a scope."""
+        for name, metric in self.profile.registry.items():
+            value = self.profile.metrics.get(name)
+            if metric.scope != scope or value is None:
+                continue
+            if name in stored:
+                before = float(stored[name])
+                found = self._against(metric, value, before)
+                detail = {"before": before, "after": value.number, **found.detail}
+                yield replace(found, detail=detail)
+            elif value.number is not None:
+                shown = format_quantity(value.number, metric.unit)
+                yield check(
+                    self.profile,
+                    name,
+                    Verdict.NEW,
+                    f"a value in {self.reference.name}",
+                    f"{name} is {shown}, and {self.reference.name} has none",
+                    advice=next_step(self.reference.record),
+                )
+
+    def _against(self, metric: Metric, value: Value, before: float) -> Check:
+        name, shown = metric.name, format_quantity(before, metric.unit)
+        reference = self.reference.name
+        wanted = f"{shown} ({reference.removeprefix('the ')})"
+        if value.number is None:
+            sentence = f"{name} is unknown, {shown} in {reference}: {value.why}"
+            gates = gate_of(metric).change != NEVER
+            verdict = Verdict.UNKNOWN if gates else Verdict.INCONCLUSIVE
+            return check(self.profile, name, verdict, wanted, sentence)
+        now = float(rounded(value.number))
+        found = f"{name} is {format_quantity(now, metric.unit)}"
+        if now == before:
+            sentence = f"{found}, as in {reference}"
+            return check(self.profile, name, Verdict.PASS, wanted, sentence)
+        if within := _within(metric, value, before):
+            sentence = f"{found}, within {within} of the {shown} in {reference}"
+            return check(self.profile, name, Verdict.PASS, wanted, sentence)
+        return self._changed(metric, value, before, now, wanted)
+
+    def _changed(
+        self, metric: Metric, value: Value, before: float, now: float, wanted: str
+    ) -> Check:
+        """Decide a change by the gate of its metric."""
+        name, profile, reference = metric.name, self.profile, self.reference
+        shown = [format_quantity(number, metric.unit) for number in (before, now)]
+        exactly = told_apart(before, now, metric.unit)
+        sentence = f"{name} changed from {shown[0]} to {shown[1]}{exactly}"
+        if why := self._why_shown_only(metric, before, now):
+            return check(
                 profile,
                 name,
-                Verdict.NEW,
-                f"a value in {reference.name}",
-                f"{name} is {shown}, and {reference.name} has none",
-                advice=next_step(reference.record),
+                Verdict.PASS,
+                wanted,
+                f"{sentence}, which does not gate: {why}",
+                details=explanation(value)[0],
+                detail={"gates": False},
             )
+        if not gate_of(metric).closes(metric, before, now):
+            advice = next_step(reference.accept and f"{reference.accept}, to hold it from now on")
+            return check(profile, name, Verdict.IMPROVED, wanted, sentence, advice=advice)
+        if name in _OF_SHAPES and _has_several_shapes(profile):
+            sentence = f"{name} is {shown[1]}, {shown[0]} in {reference.name}: {_SHAPES_DIFFER}"
+            advice = next_step("batches of one shape")
+            return check(profile, name, Verdict.INCONCLUSIVE, wanted, sentence, advice=advice)
+        details, advice = explanation(value)
+        if self.changed:
+            details = (*details, ("changed besides", self.changed))
+        if reference.meant:
+            advice = (*advice, ("if it is meant", reference.meant))
+        return check(
+            profile, name, Verdict.REGRESSION, wanted, sentence, details=details, advice=advice
+        )
 
+    def _why_shown_only(self, metric: Metric, before: float, now: float) -> str:
+        """Return why a change is shown and not decided; empty if it is decided."""
+        gate = gate_of(metric)
+        falls_short = metric.better is None and not gate.closes(metric, before, now)
+        if gate.change == NEVER or falls_short:
+            return gate.why
+        if explained_by(gate, self.stored, self._values()):
+            return f"{gate.why}, and {gate.unless} changed too"
+        return ""
 
-def _against(
-    profile: Profile,
-    metric: Metric,
-    value: Value,
-    before: float,
-    changed: str,
-    reference: Reference,
-) -> Check:
-    name, shown = metric.name, format_quantity(before, metric.unit)
-    wanted = f"{shown} ({reference.name.removeprefix('the ')})"
-    if value.number is None:
-        sentence = f"{name} is unknown, {shown} in {reference.name}: {value.why}"
-        return check(profile, name, Verdict.UNKNOWN, wanted, sentence)
-    now = float(rounded(value.number))
-    found = f"{name} is {format_quantity(now, metric.unit)}"
-    if now == before:
-        sentence = f"{found}, as in {reference.name}"
-        return check(profile, name, Verdict.PASS, wanted, sentence)
-    if within := _within(metric, value, before):
-        sentence = f"{found}, within {within} of the {shown} in {reference.name}"
-        return check(profile, name, Verdict.PASS, wanted, sentence)
-    if name in _OF_SHAPES and _has_several_shapes(profile):
-        sentence = f"{found}, {shown} in {reference.name}: {_SHAPES_DIFFER}"
-        advice = next_step("batches of one shape")
-        return check(profile, name, Verdict.INCONCLUSIVE, wanted, sentence, advice=advice)
-    exactly = told_apart(before, now, metric.unit)
-    sentence = f"{name} changed from {shown} to {format_quantity(now, metric.unit)}{exactly}"
-    if metric.better is not None and (now < before) == (metric.better == LOWER):
-        advice = next_step(reference.accept and f"{reference.accept}, to hold it from now on")
-        return check(profile, name, Verdict.IMPROVED, wanted, sentence, advice=advice)
-    details, advice = explanation(value)
-    if changed:
-        details = (*details, ("changed besides", changed))
-    if reference.meant:
-        advice = (*advice, ("if it is meant", reference.meant))
-    return check(
-        profile, name, Verdict.REGRESSION, wanted, sentence, details=details, advice=advice
-    )
+    def _values(self) -> dict[str, float | None]:
+        return {
+            name: None if value.number is None else float(rounded(value.number))
+            for name, value in self.profile.metrics.items()
+        }
 
 
 def _within(metric: Metric, value: Value, before: float) -> str:

@@ -36,8 +36,9 @@ def render(run: Run, width: int, verbosity: int) -> list[TextLine]:
     Args:
         run: The run.
         width: Columns of the terminal.
-        verbosity: Below 0 only the count is shown. At 0 also the table, and the checks that did not
-            pass; of undecided ones with the same text only the first. Above 0 all checks and notes.
+        verbosity: Below 0 only the count is shown. At 0 also the table, the checks that did not
+            pass, and changes that do not gate. Of undecided checks with the same text only the
+            first is shown. Above 0 all checks and notes are.
     """
     if verbosity < 0:
         return [count_line(run.tests)]
@@ -125,11 +126,15 @@ def _cell(profile: Profile, name: str) -> str:
 
 
 def _checks(test: ProfiledTest, alike: Counter[tuple[Verdict, str]]) -> Iterator[TextLine]:
-    """Render checks that did not pass, in one line each; of equal undecided ones the first."""
+    """
+    Render checks that did not pass and changes that do not gate, in one line each.
+
+    Of equal undecided checks only the first is shown.
+    """
     for check in test.checks:
         is_open = check.verdict not in BROKEN | DECIDED
         n_alike = alike.pop(_verdict_and_headline(check), 0) if is_open else 1
-        if check.verdict is not Verdict.PASS and n_alike:
+        if (check.verdict is not Verdict.PASS or check.is_shown_change) and n_alike:
             yield _first(test, check, f" and {n_alike - 1} more" if n_alike > 1 else "")
 
 

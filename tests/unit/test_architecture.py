@@ -12,6 +12,7 @@ LAYERS = (
     {
         "errors",
         "files",
+        "gates",
         "graphs",
         "markers",
         "metric_properties",

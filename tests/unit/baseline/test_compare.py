@@ -11,8 +11,9 @@ from pytest_tfperf.baseline.record import record
 from pytest_tfperf.baseline.store import Place
 from pytest_tfperf.baseline.structure import against_profile
 from pytest_tfperf.errors import BaselineError
+from pytest_tfperf.metrics import Metric
 from pytest_tfperf.results import Verdict
-from pytest_tfperf.values import Column, Table, Value
+from pytest_tfperf.values import Column, Source, Table, Value
 
 HOW_TO_RECORD = (
     "  try: record it with pytest --tfperf-update-new (what is missing) or --tfperf-update (all)"
@@ -47,15 +48,17 @@ def the_check(place, before, now, **options):
         ("retraces", 2, 2, "PASS"),
         ("retraces", 2, 3, "REGRESSION"),
         ("retraces", 2, 1, "IMPROVED"),
-        ("xla_coverage", 0.5, 0.5, "PASS"),
-        ("xla_coverage", 0.5, 0.499, "REGRESSION"),
-        ("xla_coverage", 0.5, 0.501, "IMPROVED"),
-        ("xla_coverage", 1 / 3, 1 / 3, "PASS"),  # stored rounded
-        ("xla_coverage", 1 / 3, 1 / 3 + 1e-9, "PASS"),  # no difference of what is stored
+        ("batch_padding", 0.5, 0.5, "PASS"),
+        ("batch_padding", 0.5, 0.501, "REGRESSION"),
+        ("batch_padding", 0.5, 0.499, "IMPROVED"),
+        ("batch_padding", 1 / 3, 1 / 3, "PASS"),  # stored rounded
+        ("batch_padding", 1 / 3, 1 / 3 + 1e-9, "PASS"),  # no difference of what is stored
         ("xla_clusters", 1, 1, "PASS"),
-        ("xla_clusters", 1, 2, "REGRESSION"),  # neither direction is better, so any change is
-        ("xla_clusters", 2, 1, "REGRESSION"),
-        ("flops", 1e9, 0.5e9, "REGRESSION"),
+        ("xla_clusters", 1, 2, "PASS"),  # XLA may compile more
+        ("xla_clusters", 2, 1, "PASS"),
+        ("flops", 1e9, 1e9, "PASS"),
+        ("flops", 1e9, 1.00001e9, "REGRESSION"),
+        ("flops", 1e9, 0.5e9, "PASS"),
         ("retraces", 0, 0, "PASS"),
         ("retraces", 0, 1, "REGRESSION"),
         ("peak_memory", 1000, 1100, "PASS"),
@@ -113,10 +116,10 @@ def test_a_sample_may_differ_by_as_much_as_samples_do(place, before, now, varies
             "peak_memory is 1.07 KiB, within 10 % of the 1 KiB in the baseline",
         ),
         (
-            "xla_coverage",
-            0.5,
+            "batch_padding",
             0.50001,
-            "xla_coverage changed from 50 % to 50 % (exactly 0.5 and 0.50001)\n"
+            0.5,
+            "batch_padding changed from 50 % to 50 % (exactly 0.50001 and 0.5)\n"
             "  try: pytest --tfperf-update, to hold it from now on",
         ),
     ],
@@ -145,6 +148,98 @@ def test_a_regression_says_where_what_to_try_and_what_changed_besides(place):
         "  if it is meant: pytest --tfperf-update",
     ]
     assert found.wanted == "0 (baseline)"
+
+
+@pytest.mark.parametrize(("before", "now"), [(0.487, 0.252), (0.252, 0.487)])
+def test_grappler_may_have_less_to_remove_and_more(place, before, now):
+    found = the_check(place, profile(graph_reduction=before), profile(graph_reduction=now))
+    shown = [f"{100 * share:.3g} %" for share in (before, now)]
+    assert (found.verdict, found.message) == (
+        Verdict.PASS,
+        f"graph_reduction changed from {shown[0]} to {shown[1]}, which does not gate: "
+        "it falls where there is less to remove",
+    )
+    assert found.is_shown_change
+    assert (found.detail["before"], found.detail["after"]) == (before, now)
+
+
+def test_a_value_as_before_is_no_change_to_show(place):
+    assert not the_check(
+        place, profile(graph_reduction=0.5), profile(graph_reduction=0.5)
+    ).is_shown_change
+
+
+NEVER_RED = (
+    *("xla_clusters", "xla_coverage", "fusions", "graph_reduction", "half_precision"),
+    *("padding_overhead", "mxu_padding_overhead"),
+)
+
+
+@pytest.mark.parametrize(("before", "now"), [(0, 1), (1, 0)])
+@pytest.mark.parametrize("metric", NEVER_RED)
+def test_a_change_that_a_better_program_can_make_decides_nothing(place, metric, before, now):
+    found = the_check(place, profile(**{metric: before}), profile(**{metric: now}))
+    assert (found.verdict, found.is_shown_change) == (Verdict.PASS, True)
+
+
+@pytest.mark.parametrize("metric", NEVER_RED)
+def test_what_does_not_gate_and_is_unknown_now_is_undecided(place, metric):
+    found = the_check(
+        place, profile(**{metric: 1}), profile(**{metric: Value.unknown(metric, "no products")})
+    )
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert found.message.startswith(f"{metric} is unknown, ")
+    assert found.message.endswith(" in the baseline: no products")
+
+
+@pytest.mark.parametrize(
+    ("metric", "other"), [("xla_launches", "xla_clusters"), ("graph_ops", "eager_ops")]
+)
+@pytest.mark.parametrize(
+    ("others", "now", "verdict"),
+    [
+        ((2, 2), 3, "REGRESSION"),
+        ((2, 2), 1, "IMPROVED"),
+        ((2, 1), 3, "PASS"),
+        ((2, 1), 1, "PASS"),
+        ((2, None), 3, "REGRESSION"),
+        ((None, 2), 3, "REGRESSION"),
+    ],
+)
+def test_a_count_does_not_gate_where_work_came_from_elsewhere(
+    place, metric, other, others, now, verdict
+):
+    before, after = (
+        profile(
+            **{
+                metric: number,
+                other: Value.unknown(other, "?") if there is None else there,
+            }
+        )
+        for number, there in zip((2, now), others, strict=True)
+    )
+    store(place, before)
+    [found] = [one for one in compare(place, after) if one.metric == metric]
+    assert found.verdict == Verdict(verdict)
+    assert found.message.endswith(f"and {other} changed too") == (verdict == "PASS")
+
+
+def test_a_project_s_own_metric_gates_in_its_direction(place):
+    def own(better, number):
+        row = Metric("mine", "count", better, "program", "it")
+        return replace(
+            profile(mine=Value(number=number, unit="count", source=Source.OWN)), own={"mine": row}
+        )
+
+    verdicts = {}
+    for better in ("lower", "higher", None):
+        store(place, own(better, 2))
+        verdicts[better] = [compare(place, own(better, n))[0].verdict.value for n in (1, 2, 3)]
+    assert verdicts == {
+        "lower": ["IMPROVED", "PASS", "REGRESSION"],
+        "higher": ["REGRESSION", "PASS", "IMPROVED"],
+        None: ["REGRESSION", "PASS", "REGRESSION"],
+    }
 
 
 def test_a_stored_value_that_is_unknown_now_is_unknown(place):
@@ -218,10 +313,10 @@ def test_another_platform_is_incomparable_and_named_while_program_metrics_are_de
 
 
 def test_each_platform_has_its_own_values(place):
-    store(place, profile(xla_clusters=1))
-    store(place, profile(xla_clusters=2), SERVER)
-    assert [found.verdict for found in compare(place, profile(xla_clusters=1))] == [Verdict.PASS]
-    assert [found.verdict for found in compare(place, profile(xla_clusters=1), SERVER)] == [
+    store(place, profile(graph_ops=2))
+    store(place, profile(graph_ops=1), SERVER)
+    assert [found.verdict for found in compare(place, profile(graph_ops=2))] == [Verdict.PASS]
+    assert [found.verdict for found in compare(place, profile(graph_ops=2), SERVER)] == [
         Verdict.REGRESSION
     ]
 
@@ -407,8 +502,8 @@ def test_comparing_writes_nothing(place):
 )
 def test_metrics_of_varying_shapes_are_not_decided(place, inputs, verdict):
     before, now = (
-        replace(profile(padding_overhead=number), workload={"inputs": inputs, "batch": 4})
-        for number in (0.5, 0.6)
+        replace(profile(flops=number), workload={"inputs": inputs, "batch": 4})
+        for number in (5e9, 6e9)
     )
     found = the_check(place, before, now)
     assert found.verdict == verdict

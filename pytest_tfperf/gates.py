@@ -1,0 +1,105 @@
+"""
+Rules of which changes of a metric against a baseline or a git ref fail a test.
+
+A better program must not be a regression. So a metric that such a program can move either way is
+shown as what changed. Only a limit in a test decides it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pytest_tfperf.metrics import LOWER, MACHINE, PROGRAM, Metric
+
+ANY, WORSE, RISE, NEVER = "any", "worse", "rise", "never"
+
+
+class Gate(NamedTuple):
+    """The changes of a metric that fail a test, and the reason."""
+
+    change: str
+    """`any`, `worse` (than before, by the metric's direction), `rise`, or `never`."""
+    why: str
+    """Reason, for people."""
+    unless: str = ""
+    """Another metric; where it changed too, this one is shown only."""
+
+    def closes(self, metric: Metric, before: float, now: float) -> bool:
+        """
+        Return whether a change is one that fails a test.
+
+        Args:
+            metric: Row of the metric.
+            before: Value that is compared with.
+            now: Different value of now.
+        """
+        if self.change == WORSE:
+            return (now > before) == (metric.better == LOWER)
+        return self.change == ANY or (self.change == RISE and now > before)
+
+
+def gate_of(metric: Metric) -> Gate:
+    """Return the gate of a metric; custom metrics follow their direction."""
+    if metric.name in _GATES:
+        return _GATES[metric.name]
+    if metric.scope == MACHINE:
+        return Gate(NEVER, _TIMING)
+    if metric.better is None:
+        return Gate(ANY, "its project names no better direction, so every change is one to look at")
+    where = "on every machine" if metric.scope == PROGRAM else "on one platform"
+    return Gate(WORSE, f"the same program has the same value {where}")
+
+
+def explained_by(gate: Gate, before: Mapping[str, float], now: Mapping[str, float | None]) -> bool:
+    """
+    Return whether the metric changed that may move a gated one in a better program.
+
+    Args:
+        gate: The gate.
+        before: Stored values by metric.
+        now: Values of now by metric, as they would be stored; None if unknown.
+    """
+    then, today = before.get(gate.unless), now.get(gate.unless)
+    return then is not None and today is not None and then != today
+
+
+_TIMING = "it varies from run to run; the step time is compared instead"
+_GATES = {
+    "step_time": Gate(WORSE, "it is compared by an interval of runs or turns"),
+    "input_capacity": Gate(NEVER, "a stage may do work that the model did before"),
+    "device_busy": Gate(NEVER, "it falls where the device needs less time for the same step"),
+    "collective_time": Gate(NEVER, "the share rises where the rest of the step gets faster"),
+    "input_bound": Gate(NEVER, "the share rises where the rest of the step gets faster"),
+    "host_overhead": Gate(NEVER, "the share rises where the rest of the step gets faster"),
+    "flops_utilization": Gate(NEVER, "it falls where the step needs fewer FLOPs"),
+    "tensor_core_time": Gate(NEVER, "it falls where the kernels on tensor cores get faster"),
+    "xla_clusters": Gate(NEVER, "XLA may compile more of the step, or split what it compiled"),
+    "xla_launches": Gate(
+        WORSE,
+        "each launch costs time; XLA may compile more of the step",
+        unless="xla_clusters",
+    ),
+    "xla_coverage": Gate(NEVER, "it falls where compiled ops go, and nothing else changes"),
+    "fusions": Gate(NEVER, "fewer may be larger ones, or fewer ops to fuse"),
+    "xla_compiles": Gate(WORSE, "a step after the first should compile nothing"),
+    "retraces": Gate(WORSE, "a step after the first should trace nothing"),
+    "eager_ops": Gate(WORSE, "each costs a call from Python"),
+    "graph_ops": Gate(
+        WORSE,
+        "each op costs time; ops that ran eagerly may move into the graph",
+        unless="eager_ops",
+    ),
+    "graph_reduction": Gate(NEVER, "it falls where there is less to remove"),
+    "padding_overhead": Gate(NEVER, "the ratio rises where arrays without padding go"),
+    "mxu_padding_overhead": Gate(NEVER, "the ratio rises where products without padding go"),
+    "batch_padding": Gate(WORSE, "padding is wasted work, and the batches have the same shapes"),
+    "op_guide_findings": Gate(WORSE, "each is a rule that the step did not break before"),
+    "peak_memory": Gate(WORSE, "memory is a cost of its own"),
+    "half_precision": Gate(NEVER, "it falls where products in 16 bits go, and others stay"),
+    "flops": Gate(RISE, "more FLOPs are more work; fewer are usually wanted"),
+    "host_device_copies": Gate(WORSE, "each copy costs time"),
+    "host_device_bytes": Gate(WORSE, "each byte costs time"),
+    "kernel_launches": Gate(WORSE, "each launch costs the host time"),
+}
+"""Gates of built-in metrics; others follow their scope and direction."""

@@ -1,0 +1,81 @@
+"""Which changes fail a test: for every metric a reason, and the same in every kind of comparison."""
+
+import pytest
+from helpers.builders import LAPTOP, profile, record_of, run_of
+
+from pytest_tfperf.baseline.compare_runs import compare_runs
+from pytest_tfperf.baseline.structure import against_profile
+from pytest_tfperf.gates import _GATES, ANY, NEVER, RISE, WORSE, Gate, gate_of
+from pytest_tfperf.metrics import METRICS, Metric
+from pytest_tfperf.report.terminal import render
+from pytest_tfperf.results import Verdict
+
+# typed by hand: metrics for which a better program can be worse, one way or both
+MOVED_BY_BETTER_PROGRAMS = {
+    *("xla_clusters", "xla_coverage", "fusions", "graph_reduction", "half_precision"),
+    *("padding_overhead", "mxu_padding_overhead", "input_capacity", "tensor_core_time"),
+    *("device_busy", "collective_time", "input_bound", "host_overhead", "flops_utilization"),
+}
+
+
+def test_gates_are_of_metrics_and_name_others():
+    assert set(_GATES) <= set(METRICS)
+    assert {gate.unless for gate in _GATES.values()} <= {"", *METRICS}
+    assert all(gate_of(metric).why for metric in METRICS.values())
+
+
+def test_what_a_better_program_can_worsen_never_gates():
+    assert {gate_of(METRICS[name]).change for name in MOVED_BY_BETTER_PROGRAMS} == {NEVER}
+
+
+def test_of_times_only_the_step_time_gates():
+    machine = [metric for metric in METRICS.values() if metric.scope == "machine"]
+    assert [one.name for one in machine if gate_of(one).change != NEVER] == ["step_time"]
+
+
+def test_every_structural_metric_that_gates_has_a_reason_of_its_own():
+    by_rule = [
+        metric.name
+        for metric in METRICS.values()
+        if metric.scope != "machine" and metric.name not in _GATES
+    ]
+    assert all(METRICS[name].better == "lower" for name in by_rule), by_rule
+
+
+@pytest.mark.parametrize(
+    ("change", "better", "rises", "falls"),
+    [
+        (WORSE, "lower", True, False),
+        (WORSE, "higher", False, True),
+        (ANY, None, True, True),
+        (RISE, None, True, False),
+        (NEVER, "lower", False, False),
+        (NEVER, None, False, False),
+    ],
+)
+def test_a_gate_closes_in_its_direction(change, better, rises, falls):
+    metric, gate = Metric("x", "count", better, "program", "x"), Gate(change, "because")
+    assert (gate.closes(metric, 1, 2), gate.closes(metric, 2, 1)) == (rises, falls)
+
+
+def test_each_kind_of_comparison_shows_a_change_that_does_not_gate():
+    before, after = (profile(graph_reduction=share) for share in (0.487, 0.252))
+    [against] = against_profile(after, before, "main", "against")
+    runs = [run_of(record_of(one, environment=LAPTOP)) for one in (before, after)]
+    [[compared]] = [test.checks for test in compare_runs(*runs).tests]
+    for found, kind in ((against, "against"), (compared, "compare")):
+        assert (found.verdict, found.kind, found.is_shown_change) == (Verdict.PASS, kind, True)
+        assert found.sentence == (
+            "graph_reduction changed from 48.7 % to 25.2 %, which does not gate: "
+            "it falls where there is less to remove"
+        )
+
+
+def test_the_terminal_shows_it_in_green_beside_what_failed():
+    before, after = (profile(graph_reduction=share, retraces=0) for share in (0.487, 0.252))
+    checks = against_profile(after, before, "main", "against")
+    lines = render(run_of(record_of(after, checks=checks)), 200, 0)
+    [shown] = [line for line in lines if "does not gate" in line.text]
+    assert shown.text.startswith("PASS ")
+    assert shown.colour == "green"
+    assert not [line for line in lines if "retraces is 0" in line.text]
