@@ -13,8 +13,9 @@ Every row gives the marker arguments `max_<metric>` and `min_<metric>`; a count 
 
 *Scope* says where a value holds: *program* on every machine, *platform* for a device kind and TensorFlow version, *machine*
 for one class of machines (times). [analysis.md](analysis.md) explains the numbers and their sources. Rows marked ° are experimental
-on GPUs: they hold on the traces at hand, none of which is of a recent NVIDIA GPU. This page is written by `docs/generate.py` from the
-registry.
+on GPUs: they hold on the traces at hand, none of which is of a recent NVIDIA GPU. `padding_overhead`, `mxu_padding_overhead` and
+`op_guide_findings` are about TPUs. They are computed, recorded and compared only if `tpu=` or `tfperf_tpu` is set, a limit asks for them, or the
+step ran on a TPU. This page is written by `docs/generate.py` from the registry.
 
 | metric | unit | better | scope | meaning |
 |---|---|---|---|---|
@@ -36,7 +37,8 @@ metric.
 OP_GUIDE_HEAD = """# The TPU op guide as findings
 
 `op_guide_findings` counts where a step breaks the rules of the [Cloud TPU performance
-guide](https://cloud.google.com/tpu/docs/performance-guide); no TPU is needed. The rules look at the graphs of the functions that the step
+guide](https://cloud.google.com/tpu/docs/performance-guide); no TPU is needed. It is computed if `tpu=` or `tfperf_tpu` is set, a limit,
+`findings=` or `ignore_findings=` asks for it, or the step ran on a TPU. The rules look at the graphs of the functions that the step
 calls, as Python traced them. They include gradients, loops, branches and called functions, and leave out dead code.
 
 ```python

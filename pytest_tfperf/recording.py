@@ -237,6 +237,8 @@ class Recording:
     """The step time that the input pipeline should be able to feed."""
     tpu: str | None = None
     """The TPU generation that padding is predicted for."""
+    left_out: tuple[str, ...] = ()
+    """Metrics about TPUs that nothing asks for; they are computed only if a TPU ran the step."""
     findings: tuple[str, ...] = ()
     """Codes of the op guide that are switched on."""
     ignore_findings: tuple[str, ...] = ()

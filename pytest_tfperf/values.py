@@ -77,6 +77,16 @@ class Value:
         return cls(number=None, unit=METRICS[metric].unit, why=why)
 
     @classmethod
+    def not_asked(cls, metric: str, why: str) -> Value:
+        """Make a value that was left out, which comparisons leave out too."""
+        return cls(number=None, unit=METRICS[metric].unit, why=why, detail={"asked": False})
+
+    @property
+    def is_asked(self) -> bool:
+        """False if the value was left out, since nothing asks for it."""
+        return self.detail.get("asked") is not False
+
+    @classmethod
     def of(cls, metric: str, number: float, source: Source, **detail: Any) -> Value:
         """
         Make a value with a number; a number that is not finite is unknown.

@@ -43,6 +43,7 @@ def test_the_suggested_sizes_waste_next_to_nothing(profiled):
     profiled(**SUGGESTED)
 
 
+@pytest.mark.tfperf(tpu="v5e")
 def test_the_suggested_sizes_waste_less_than_a_tenth(profiled):
     before, after = profiled(**AS_IT_IS, name="as it is"), profiled(**SUGGESTED, name="suggested")
     assert after.value("padding_overhead").high() < before.value("padding_overhead").low() / 10

@@ -8,12 +8,27 @@ from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.op_guide import findings as op_guide
 from pytest_tfperf.padding.gpu_alignment import gpu_alignment
 from pytest_tfperf.padding.measured import trace_generation
-from pytest_tfperf.padding.overhead import lowered_modules, padding_values
-from pytest_tfperf.values import Unknown
+from pytest_tfperf.padding.overhead import (
+    MATRIX_UNIT,
+    MEMORY,
+    lowered_modules,
+    padding_values,
+)
+from pytest_tfperf.trace.devices import tpus
+from pytest_tfperf.values import Unknown, Value
+
+TPU_METRICS = (op_guide.METRIC, MEMORY, MATRIX_UNIT)
+"""Metrics about TPUs; others are of no use without one."""
+_NOT_ASKED = (
+    "not computed: it is about TPUs, the step ran on none, and neither tpu= (tfperf_tpu) nor a "
+    "limit asks for it"
+)
 
 
 def analyse_padding(evidence: Evidence) -> Findings:
     """Find the padding on TPUs: measured where one ran the step, else predicted."""
+    if _is_left_out(evidence, MEMORY) and _is_left_out(evidence, MATRIX_UNIT):
+        return _left_out(MEMORY, MATRIX_UNIT)
     trace, code = evidence.trace, evidence.code
     recording = replace(evidence.completed, lowered=code.lowered, ops=code.ops)
     if trace is None:
@@ -43,6 +58,8 @@ def analyse_alignment(evidence: Evidence) -> Findings:
 
 def analyse_op_guide(evidence: Evidence) -> Findings:
     """Find the rules of the Cloud TPU op guide that the step breaks."""
+    if _is_left_out(evidence, op_guide.METRIC):
+        return _left_out(op_guide.METRIC)
     recording = replace(evidence.completed, ops=evidence.code.ops)
     found = op_guide.shown_findings(recording)
     return Findings(
@@ -50,3 +67,13 @@ def analyse_op_guide(evidence: Evidence) -> Findings:
         tables=op_guide.table(found),
         notes=op_guide.notes(found, recording.ignore_findings),
     )
+
+
+def _is_left_out(evidence: Evidence, metric: str) -> bool:
+    """Return whether nothing asks for a metric about TPUs, and no TPU ran the step."""
+    trace = evidence.trace
+    return metric in evidence.recording.left_out and (trace is None or not tpus(trace))
+
+
+def _left_out(*metrics: str) -> Findings:
+    return Findings(values={name: Value.not_asked(name, _NOT_ASKED) for name in metrics})

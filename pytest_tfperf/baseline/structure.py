@@ -129,7 +129,7 @@ class _Comparison:
         """Check the metrics of a scope."""
         for name, metric in self.profile.registry.items():
             value = self.profile.metrics.get(name)
-            if metric.scope != scope or value is None:
+            if metric.scope != scope or value is None or not value.is_asked:
                 continue
             if name in stored:
                 before = float(stored[name])
@@ -174,15 +174,13 @@ class _Comparison:
         shown = [format_quantity(number, metric.unit) for number in (before, now)]
         exactly = told_apart(before, now, metric.unit)
         sentence = f"{name} changed from {shown[0]} to {shown[1]}{exactly}"
+        details, advice = explanation(value)
+        if self.changed:
+            details = (*details, ("changed besides", self.changed))
         if why := self._why_shown_only(metric, before, now):
+            sentence, shown_only = f"{sentence}, which does not gate: {why}", {"gates": False}
             return check(
-                profile,
-                name,
-                Verdict.PASS,
-                wanted,
-                f"{sentence}, which does not gate: {why}",
-                details=explanation(value)[0],
-                detail={"gates": False},
+                profile, name, Verdict.PASS, wanted, sentence, details=details, detail=shown_only
             )
         if not gate_of(metric).closes(metric, before, now):
             advice = next_step(reference.accept and f"{reference.accept}, to hold it from now on")
@@ -191,9 +189,6 @@ class _Comparison:
             sentence = f"{name} is {shown[1]}, {shown[0]} in {reference.name}: {_SHAPES_DIFFER}"
             advice = next_step("batches of one shape")
             return check(profile, name, Verdict.INCONCLUSIVE, wanted, sentence, advice=advice)
-        details, advice = explanation(value)
-        if self.changed:
-            details = (*details, ("changed besides", self.changed))
         if reference.meant:
             advice = (*advice, ("if it is meant", reference.meant))
         return check(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pytest_tfperf.analysis.evidence import Evidence
+from pytest_tfperf.analysis.step_code import TPU_METRICS
 from pytest_tfperf.capture.inspection import Depth, StepInspection
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.capture.self_check import xla_shown
@@ -50,6 +51,27 @@ def asked_findings(wanted: Wanted) -> set[str]:
     if asked.intersection(_FROM_GRAPPLER):
         asked |= {"optimizers", "surviving"}
     return asked
+
+
+def as_asked(recording: Recording, wanted: Wanted, notes: tuple[str, ...]) -> Recording:
+    """
+    Return a recording with what a test asks of its analysis.
+
+    Args:
+        recording: The recording.
+        wanted: Arguments of the marker.
+        notes: Notes on every profile of the run.
+    """
+    asked = TPU_METRICS if wanted.tpu else asked_findings(wanted)
+    return replace(
+        recording,
+        target_step_time_s=wanted.target_step_time,
+        findings=wanted.findings,
+        ignore_findings=wanted.ignore_findings,
+        notes=notes + recording.notes,
+        tpu=wanted.tpu,
+        left_out=tuple(name for name in TPU_METRICS if name not in asked),
+    )
 
 
 def inspection_depth(wanted: Wanted) -> Depth:

@@ -41,6 +41,7 @@ from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.metrics import nearest
 from pytest_tfperf.plugin.profile_settings import (
     Settings,
+    as_asked,
     asked_findings,
     evidence_of,
     inspection_depth,
@@ -309,15 +310,7 @@ class Profiles:
         return [(so_far(profile), limits) for profile, limits in self.results.values()]
 
     def _store(self, recording: Recording, inspection: StepInspection, wanted: Wanted) -> Profile:
-        notes = self.settings.notes + recording.notes
-        asked = replace(
-            recording,
-            target_step_time_s=wanted.target_step_time,
-            findings=wanted.findings,
-            ignore_findings=wanted.ignore_findings,
-            notes=notes,
-            tpu=wanted.tpu,
-        )
+        asked = as_asked(recording, wanted, self.settings.notes)
         evidence = evidence_of(asked, inspection)
         on_demand = None
         if not self.settings.whole:

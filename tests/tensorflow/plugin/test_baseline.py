@@ -168,7 +168,7 @@ def test_a_missing_entry_is_red_with_the_command_that_records_it(suite):
     suite("--tfperf-baseline", "--tfperf-missing=allow").assert_outcomes(passed=1)
 
 
-def test_an_extra_jit_function_is_red_by_its_own_metric(suite):
+def test_an_extra_jit_function_is_red_by_its_work_and_shown_by_its_executables(suite):
     suite.write(STRUCTURE)
     suite("--tfperf-update")
     suite.write(
@@ -179,8 +179,10 @@ def test_an_extra_jit_function_is_red_by_its_own_metric(suite):
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "REGRESSION: xla_clusters changed from 1 to 2",
-            "REGRESSION: xla_launches changed from 1 to 2",
+            "REGRESSION: flops changed from * FLOP to * FLOP",
+            "REGRESSION: graph_ops changed from * to *",
+            "PASS *: xla_clusters changed from 1 to 2, which does not gate: *",
+            "PASS *: xla_launches changed from 1 to 2, which does not gate: *",
         ]
     )
 

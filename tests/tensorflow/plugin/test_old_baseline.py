@@ -1,11 +1,13 @@
 """`--tfperf-baseline` with the baselines of the version before, on real TensorFlow."""
 
+import json
 import shutil
 
 import keras  # noqa: F401  # before any test, since pytester forgets what a test imports
 import pytest
 from helpers.paths import DATA
 
+ABOUT_TPUS = ("op_guide_findings", "padding_overhead", "mxu_padding_overhead")
 OLD = DATA / "previous_version"
 
 
@@ -28,6 +30,12 @@ def test_a_suite_keeps_to_its_old_baseline_and_leaves_it_as_it_is(suite, old_sui
     assert "REGRESSION" not in shown
     result.stdout.fnmatch_lines(["*test_eager*no baseline*"])
     assert stored(suite.path) == before
+    assert "padding_overhead" in str(before)
+    assert not [name for name in ABOUT_TPUS if name in shown]
+    tests = json.loads((suite.path / "new.json").read_text())["tests"]
+    metrics = [check["metric"] for test in tests for check in test["checks"]]
+    assert "retraces" in metrics
+    assert not set(ABOUT_TPUS) & set(metrics)
 
 
 def test_a_newer_baseline_is_refused_by_name(suite, old_suite):

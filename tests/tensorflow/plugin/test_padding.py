@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from pytest_tfperf.runs import Run
 
 MODEL = """
@@ -71,6 +73,51 @@ def test_between_the_bounds_a_limit_is_unknown(suite):
         ("padding_overhead", "UNKNOWN"),
         ("mxu_padding_overhead", "FAIL"),
     ]
+
+
+UNASKED = """
+from pytest_tfperf import UnknownMetric
+
+@tf.function
+def step(x, w):
+    return tf.transpose(tf.matmul(x, w))
+
+DATA = [(tf.ones((128, 1024)), tf.ones((1024, 9)))] * 3
+NAMES = ("op_guide_findings", "padding_overhead", "mxu_padding_overhead")
+
+{marker}
+def test_step(tf_profile):
+    profile = tf_profile(step, DATA, unpack=True, **STEP_ARGUMENTS)
+    asked = [name for name in NAMES if profile.value(name).is_asked]
+    assert asked == {asked}
+    for name in set(NAMES) - set(asked):
+        with pytest.raises(UnknownMetric, match="it is about TPUs, .* neither tpu= "):
+            getattr(profile, name)
+"""
+ALL = ["op_guide_findings", "padding_overhead", "mxu_padding_overhead"]
+
+
+@pytest.mark.parametrize(
+    ("marker", "arguments", "asked"),
+    [
+        ("", (), []),
+        ("@pytest.mark.tfperf(max_retraces=0)", (), []),
+        ("", ("-o", "tfperf_tpu=v4"), ALL),
+        ("@pytest.mark.tfperf(tpu='v5e')", (), ALL),
+        ("@pytest.mark.tfperf(max_op_guide_findings=9)", (), ALL[:1]),
+        ("@pytest.mark.tfperf(ignore_findings='TRANSPOSE')", (), ALL[:1]),
+        ("@pytest.mark.tfperf(max_padding_overhead=99)", (), ALL[1:]),
+    ],
+)
+def test_metrics_about_tpus_are_recorded_where_something_asks_for_them(
+    suite, marker, arguments, asked
+):
+    suite.write(UNASKED.format(marker=marker, asked=asked))
+    suite("--tfperf-update", *arguments).assert_outcomes(passed=1)
+    [file] = (suite.path / "__tfperf__").glob("*.json")
+    stored = json.loads(file.read_text())["tests"]["test_step"]["program"]
+    assert stored["retraces"] == 0
+    assert set(stored) & set(ALL) == set(asked)
 
 
 def test_a_generation_that_there_is_not_is_told_the_nearest(suite):
