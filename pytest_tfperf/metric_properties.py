@@ -33,6 +33,11 @@ class MetricProperties:
         return self._number("step_time_p90")
 
     @property
+    def step_time_p99(self) -> float:
+        """99th percentile of 300 single steps or more (s)."""
+        return self._number("step_time_p99")
+
+    @property
     def first_step_time(self) -> float:
         """Time of the first step, which traces and compiles (s)."""
         return self._number("first_step_time")

@@ -70,6 +70,7 @@ _ROWS = (
         "time of a step: median over blocks of block time ÷ steps",
     ),
     Metric("step_time_p90", SECONDS, LOWER, MACHINE, "90th percentile of the single steps"),
+    Metric("step_time_p99", SECONDS, LOWER, MACHINE, "99th percentile of 300 single steps or more"),
     Metric(
         "first_step_time",
         SECONDS,
@@ -233,16 +234,19 @@ _FACTORS: dict[str, dict[str, float]] = {
     FLOP: {"FLOP": 1.0, "MFLOP": 1e6, "GFLOP": 1e9, "TFLOP": 1e12},
 }
 UNITS = tuple(_FACTORS)
+_MEANT = {SECONDS: ("ms", "s"), BYTES: ("MiB", "GiB")}
+"""Units that strings must have, since a number alone is read in more than one way."""
 _QUANTITY = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(\D*?)\s*\Z")
 
 
-def parse_quantity(value: object, unit: str) -> float:
+def parse_quantity(value: object, unit: str, bare: bool = False) -> float:
     """
     Read a quantity.
 
     Args:
         value: A number in base units, or a string such as "5%" or "1.5 GiB".
         unit: One of `UNITS`.
+        bare: Whether the string of a time or of bytes may lack its unit.
 
     Returns:
         The number in base units: seconds, bytes, shares from 0 to 1.
@@ -257,6 +261,9 @@ def parse_quantity(value: object, unit: str) -> float:
         suffix = match[2] if match else ""
         if match is None or (suffix and suffix not in _FACTORS[unit]):
             raise ValueError(f"{value!r} is not a quantity{_forms(unit)}")
+        if unit in _MEANT and not suffix and not bare:
+            first, second = (f"{match[1]} {meant}" for meant in _MEANT[unit])
+            raise ValueError(f"{value!r} has no unit; write {first!r} or {second!r}")
         number = _scaled(float(match[1]), _FACTORS[unit][suffix]) if suffix else float(match[1])
     else:
         raise ValueError(f"{value!r} is not a quantity{_forms(unit)}")

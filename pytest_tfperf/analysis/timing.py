@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.stats.steady_state import find_trend, slow_start
+from pytest_tfperf.text import plural
 from pytest_tfperf.values import Source, Unknown, Value
 
 _INSTRUMENTED = (
@@ -16,6 +17,7 @@ _INSTRUMENTED = (
     "no time is recorded as a baseline"
 )
 _DRAINING = "the input buffers were still draining: step_time is not recorded as a baseline"
+_STEPS_FOR_P99 = 300
 NO_TIMES = (
     "nothing was timed: only tf_profile(step, data), tf_profile.steps(data) and Keras loops give "
     "times"
@@ -31,20 +33,21 @@ def analyse(evidence: Evidence) -> Findings:
 
 def timed_values(recording: Recording) -> dict[str, Value]:
     """
-    Return step_time, step_time_p90, first_step_time, throughput and epoch_gap.
+    Return step_time, its percentiles, first_step_time, throughput and epoch_gap.
 
     The first blocks do not count until they are steady.
     """
     why = recording.ended or NO_TIMES
     values = {"first_step_time": _first_step(recording, why)}
     if not recording.blocks:
-        unknown = ("step_time", "step_time_p90", "throughput", "epoch_gap")
+        unknown = ("step_time", "step_time_p90", "step_time_p99", "throughput", "epoch_gap")
         return values | {name: Value.unknown(name, why) for name in unknown}
     values["step_time"] = step_time = timed_step(recording)
     single = _steady_calls(recording)
     values["step_time_p90"] = Value.of(
         "step_time_p90", _quantile(single, 0.9), Source.TIMED, n_steps=len(single)
     )
+    values["step_time_p99"] = _p99(single)
     values["throughput"] = _throughput(recording, step_time)
     values["epoch_gap"] = (
         Value.of(
@@ -147,6 +150,21 @@ def _first_step(recording: Recording, why: str) -> Value:
     if isinstance(recording.first_step_s, Unknown):
         return Value.unknown("first_step_time", recording.first_step_s.why)
     return Value.of("first_step_time", recording.first_step_s, Source.TIMED)
+
+
+def _p99(single: Sequence[float]) -> Value:
+    """
+    Return step_time_p99, unknown under 300 steps.
+
+    With fewer than 300 samples, the chance that none is above the 99th percentile is more than 5 %
+    (0.99^n ≤ 0.05 from n = 299 on).
+    """
+    n_steps = len(single)
+    if n_steps < _STEPS_FOR_P99:
+        found = plural(n_steps, "single step was", "single steps were")
+        why = f"{found} timed, and the 99th percentile needs {_STEPS_FOR_P99}: steps=400"
+        return Value.unknown("step_time_p99", why)
+    return Value.of("step_time_p99", _quantile(single, 0.99), Source.TIMED, n_steps=n_steps)
 
 
 def _throughput(recording: Recording, step_time: Value) -> Value:

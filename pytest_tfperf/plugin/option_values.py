@@ -129,7 +129,7 @@ def _steps(given: Given) -> int:
 
 
 def _seconds(given: Given) -> float:
-    seconds = parse_quantity(given.value, SECONDS_UNIT)
+    seconds = parse_quantity(given.value, SECONDS_UNIT, bare=True)  # the option names seconds
     if seconds <= 0:
         raise ValueError(f"{given.value!r} is not above zero")
     return seconds

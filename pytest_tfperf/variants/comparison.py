@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 from pytest_tfperf.errors import CaptureError, UnknownMetric
 from pytest_tfperf.metrics import METRICS, SECONDS, format_quantity, nearest
@@ -23,6 +23,7 @@ from pytest_tfperf.variants.outputs import Leaves, Tolerance
 __tracebackhide__ = True
 
 CONFIDENCE = 0.99
+_BESIDE_TURNS = ("step_time", "step_time_p90", "step_time_p99", "throughput")
 NEEDED_ROUNDS = needed_pairs(CONFIDENCE)
 
 
@@ -69,6 +70,26 @@ class Ratio:
         confidence = 100 * self.interval.confidence
         return f"{low} to {high}, {confidence:.3g} % interval of {self.interval.n} rounds"
 
+    def in_words(self, over: str = "") -> str:
+        """
+        Return the ratio as a sentence, with its interval.
+
+        For example `1.240 times as fast (…)`, or `1.130 times slower than plain (…)`.
+        """
+        if self.ratio >= 1:
+            compared = f" as {over}" if over else ""
+            return f"{format_ratio(self.ratio)} times as fast{compared} ({self.bounds()})"
+        compared = f" than {over}" if over else ""
+        inverse = self._inverse()
+        return f"{format_ratio(inverse.ratio)} times slower{compared} ({inverse.bounds()})"
+
+    def _inverse(self) -> Ratio:
+        found = self.interval
+        interval = found and replace(
+            found, ratio=1 / found.ratio, low=1 / found.high, high=1 / found.low
+        )
+        return Ratio(ratio=1 / self.ratio, interval=interval, why=self.why)
+
     def __repr__(self) -> str:
         return f"{format_ratio(self.ratio)} ({self.bounds()})"
 
@@ -102,12 +123,16 @@ class Comparison:
 
     def step_time(self, name: str) -> float:
         """
-        Return the seconds of a step, the median over the turns.
+        Return the seconds of a step.
+
+        Of the first variant it is the median over the turns. Of another it is that ÷ its speed-up,
+        so that times and ratios agree; medians of each variant may contradict the ratios of rounds.
 
         Raises:
             CaptureError: If there is no variant of that name.
         """
-        return statistics.median(self._turns_of(name))
+        self._turns_of(name)
+        return statistics.median(self._turns_of(self.variants[0])) / self.speedup(name).ratio
 
     def speedup(self, name: str, over: str | None = None) -> Ratio:
         """
@@ -132,21 +157,25 @@ class Comparison:
         return Ratio(ratio=interval.ratio, interval=interval)
 
     def table(self) -> Table:
-        """Return a table of the turns and of every known metric, with a column for each variant."""
+        """
+        Return a table of the turns and of every known metric, with a column for each variant.
+
+        The step time of a profile and what follows from it are left out: they were measured one
+        variant after the other, and may contradict the turns.
+        """
         rows: list[list[str | None]] = [
             [
                 "step_time in turns",
                 *(format_quantity(self.step_time(name), SECONDS) for name in self.variants),
             ],
             [
-                f"times as fast as {self.variants[0]}",
+                f"against {self.variants[0]}",
                 None,
-                *(str(self.speedup(name)) for name in self.variants[1:]),
+                *(self.speedup(name).in_words() for name in self.variants[1:]),
             ],
         ]
-        for metric in dict.fromkeys(
-            [*METRICS, *(name for profile in self.profiles.values() for name in profile.own)]
-        ):
+        names = [*METRICS, *(name for profile in self.profiles.values() for name in profile.own)]
+        for metric in dict.fromkeys(name for name in names if name not in _BESIDE_TURNS):
             cells = [
                 _cell(profile.metrics.get(metric)) if profile else None
                 for profile in map(self.profiles.get, self.variants)
@@ -180,9 +209,8 @@ class Comparison:
         return f"<Comparison {'; '.join(str(self).splitlines())}>"
 
     def _line(self, name: str, first: str) -> str:
-        ratio = self.speedup(name)
-        faster = f"{format_ratio(ratio.ratio)} times as fast as {first} ({ratio.bounds()})"
-        return f"{format_quantity(self.step_time(name), SECONDS)} a step, {faster}"
+        ratio = self.speedup(name).in_words(first)
+        return f"{format_quantity(self.step_time(name), SECONDS)} a step, {ratio}"
 
     def _turns_of(self, name: str) -> tuple[float, ...]:
         if name not in self.turns:

@@ -8,6 +8,7 @@ from pytest_tfperf.metrics import METRICS, format_quantity, nearest, parse_quant
 TABLE = """
 step_time              s      lower   machine
 step_time_p90          s      lower   machine
+step_time_p99          s      lower   machine
 first_step_time        s      lower   machine
 throughput             1/s    higher  machine
 epoch_gap              s      lower   machine
@@ -72,11 +73,14 @@ def test_every_metric_has_its_key_as_name_and_a_meaning():
         ("+5%", "ratio", 0.05),
         ("-5%", "ratio", -0.05),
         ("150%", "ratio", 1.5),
-        (".5", "s", 0.5),
-        ("5.", "s", 5.0),
-        ("1e-3", "s", 0.001),
+        (7, "s", 7.0),
+        (1024, "bytes", 1024.0),
+        (".5", "count", 0.5),
+        ("5.", "count", 5.0),
+        ("1e-3", "FLOP", 0.001),
+        ("7", "1/s", 7.0),
+        (".5 s", "s", 0.5),
         ("1.5E2 ms", "s", 0.15),
-        ("7", "s", 7.0),
         ("7 s", "s", 7.0),
         ("20 ms", "s", 0.020),
         ("20ms", "s", 0.020),
@@ -136,6 +140,22 @@ def test_what_is_no_quantity_is_refused_with_what_would_be_one(written, unit):
     assert repr(written) in str(refusal.value)
 
 
+@pytest.mark.parametrize(
+    ("written", "unit", "right"),
+    [
+        ("20", "s", "write '20 ms' or '20 s'"),
+        (" 0.5 ", "s", "write '0.5 ms' or '0.5 s'"),
+        ("0", "s", "write '0 ms' or '0 s'"),
+        ("512", "bytes", "write '512 MiB' or '512 GiB'"),
+    ],
+)
+def test_text_without_a_unit_is_refused_with_the_right_form(written, unit, right):
+    with pytest.raises(ValueError, match="has no unit; ") as refusal:
+        parse_quantity(written, unit)
+    assert str(refusal.value) == f"{written!r} has no unit; {right}"
+    assert parse_quantity(written, unit, bare=True) == float(written)
+
+
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("written", [True, False, None, "abc", "", [5], b"5", 5j], ids=repr)
 def test_what_is_neither_number_nor_text_is_refused_for_every_unit(written, unit):
@@ -147,7 +167,7 @@ def test_what_is_neither_number_nor_text_is_refused_for_every_unit(written, unit
 @pytest.mark.parametrize("written", [float("nan"), float("inf"), float("-inf"), "1e400"], ids=str)
 def test_what_is_not_finite_is_refused_for_every_unit(written, unit):
     with pytest.raises(ValueError, match="is not a finite number"):
-        parse_quantity(written, unit)
+        parse_quantity(written, unit, bare=True)
 
 
 @pytest.mark.parametrize("written", ["nan", "inf", "-inf", "infinity"])

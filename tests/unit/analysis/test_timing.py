@@ -87,6 +87,27 @@ def test_the_90th_percentile_is_the_smallest_that_90_percent_do_not_exceed(n, ex
     assert values(blocks=((1.0, 1),), step_seconds=seconds)["step_time_p90"].number == expected
 
 
+@pytest.mark.parametrize(("n", "expected"), [(300, 297), (301, 298), (1000, 990)])
+def test_the_99th_percentile_is_the_smallest_that_99_percent_do_not_exceed(n, expected):
+    seconds = tuple(float(number) for number in range(1, n + 1))
+    found = values(blocks=((1.0, 1),), step_seconds=seconds)["step_time_p99"]
+    assert (found.number, found.detail["n_steps"]) == (expected, n)
+
+
+@pytest.mark.parametrize(("n", "were"), [(1, "1 single step was"), (299, "299 single steps were")])
+def test_the_99th_percentile_is_unknown_under_300_steps(n, were):
+    found = values(blocks=((1.0, 1),), step_seconds=(0.1,) * n)["step_time_p99"]
+    assert found.number is None
+    assert found.why == f"{were} timed, and the 99th percentile needs 300: steps=400"
+
+
+def test_the_99th_percentile_counts_no_slow_start():
+    each = tuple(seconds for seconds in SLOW_START for _ in range(40))
+    found = values(blocks=blocks(*SLOW_START), step_seconds=each)["step_time_p99"]
+    assert found.why.startswith("280 single steps were timed")
+    assert values()["step_time_p99"].why == values()["step_time_p90"].why
+
+
 def test_throughput_is_examples_by_step_time():
     assert values(blocks=((0.02, 2),), step_seconds=(0.01,), examples_per_step=32)[
         "throughput"

@@ -3,6 +3,7 @@
 import copy
 import json
 import math
+import statistics
 
 import pytest
 from helpers.builders import profile, value
@@ -93,8 +94,11 @@ def test_the_table_has_every_metric_known_of_a_variant_side_by_side(comparison):
     assert [column.key for column in table.columns] == ["metric", "plain", "xla"]
     assert table.rows == (
         ("step_time in turns", "10.7 ms", "5.35 ms"),
-        ("times as fast as plain", None, "2.000 (2.000 to 2.000, 99.2 % interval of 8 rounds)"),
-        ("step_time", "11 ms", "5 ms"),
+        (
+            "against plain",
+            None,
+            "2.000 times as fast (2.000 to 2.000, 99.2 % interval of 8 rounds)",
+        ),
         ("xla_clusters", "0", "1"),
         ("retraces", None, "0"),
         ("peak_memory", None, "1 KiB…2 KiB"),
@@ -105,7 +109,7 @@ def test_without_profiles_the_table_has_what_the_turns_say():
     three = Comparison(turns={"a": PLAIN, "b": FAST, "c": SLOW})
     assert cells(three.table(), "metric", "a") == [
         ("step_time in turns", "10.7 ms"),
-        ("times as fast as a", None),
+        ("against a", None),
     ]
 
 
@@ -116,6 +120,46 @@ def test_an_assertion_shows_one_line_for_each_variant(comparison):
     ]
     assert repr(comparison).startswith("<Comparison plain: 10.7 ms a step; xla: 5.35 ms a step")
     assert repr(Ratio(ratio=123.4, why="too few")) == "123 (too few)"
+
+
+# medians of 10 and 9 ms, although b is slower in all rounds but two
+CONTRADICTING = Comparison(
+    turns={
+        "a": (0.008, 0.008, 0.008, 0.0101, 0.0102, 0.012, 0.012, 0.0099, 0.0099),
+        "b": (0.009, 0.009, 0.009, 0.0111, 0.0112, 0.0132, 0.0132, 0.004, 0.004),
+    }
+)
+
+
+def test_times_and_ratio_never_contradict_each_other():
+    medians = [statistics.median(seconds) for seconds in CONTRADICTING.turns.values()]
+    assert medians[1] < medians[0]
+    ratio = CONTRADICTING.speedup("b").ratio
+    assert ratio < 1
+    assert CONTRADICTING.step_time("b") > CONTRADICTING.step_time("a") == medians[0]
+    assert CONTRADICTING.step_time("a") / CONTRADICTING.step_time("b") == pytest.approx(ratio)
+    assert CONTRADICTING.to_json()["step_time"]["b"] == CONTRADICTING.step_time("b")
+
+
+def test_what_is_slower_is_told_by_how_many_times_with_the_interval_that_way_round():
+    slower = Comparison(turns={"plain": PLAIN, "xla": tuple(1.25 * second for second in PLAIN)})
+    assert str(slower).splitlines()[1] == (
+        "xla: 13.4 ms a step, 1.250 times slower than plain "
+        "(1.250 to 1.250, 99.2 % interval of 8 rounds)"
+    )
+    assert slower.speedup("xla").ratio == pytest.approx(0.8)
+    turns = {"a": PLAIN, "b": tuple(s * (1.1 + 0.1 * (i % 3)) for i, s in enumerate(PLAIN))}
+    found = Comparison(turns=turns).speedup("b")
+    low, high = 1 / found.high, 1 / found.low
+    assert f"times slower ({low:.3f} to {high:.3f}, 99.2 %" in found.in_words()
+    few = Comparison(turns={"a": PLAIN[:7], "b": turns["b"][:7]}).speedup("b")
+    assert few.in_words() == f"{1 / few.ratio:.3f} times slower ({few.why})"
+    assert (
+        Comparison(turns={"a": PLAIN, "b": PLAIN})
+        .speedup("b")
+        .in_words("a")
+        .startswith("1.000 times as fast as a (")
+    )
 
 
 def test_json_is_plain_and_whole(comparison):
