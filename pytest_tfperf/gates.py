@@ -93,6 +93,7 @@ _GATES = {
     "graph_reduction": Gate(NEVER, "it falls where there is less to remove"),
     "padding_overhead": Gate(NEVER, "the ratio rises where arrays without padding go"),
     "mxu_padding_overhead": Gate(NEVER, "the ratio rises where products without padding go"),
+    "input_python_stages": Gate(WORSE, "Python runs one call at a time"),
     "batch_padding": Gate(WORSE, "padding is wasted work, and the batches have the same shapes"),
     "op_guide_findings": Gate(WORSE, "each is a rule that the step did not break before"),
     "peak_memory": Gate(WORSE, "memory is a cost of its own"),
