@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from pytest_tfperf.gates import ANY, NEVER, RISE, WORSE, gate_of
+from pytest_tfperf.metric_evidence import EVIDENCE
 from pytest_tfperf.metrics import METRICS, Metric
 from pytest_tfperf.op_guide.rules import RULES, Rule
 from pytest_tfperf.plugin.options import COUNT, LIMITS, SECONDS, SHARE, STEPS, TABLE, Option
@@ -19,6 +20,16 @@ step ran on a TPU. This page is written by `docs/generate.py` from the registry.
 
 | metric | unit | better | scope | meaning |
 |---|---|---|---|---|
+"""
+
+
+EVIDENCE_HEAD = """
+## Evidence
+
+A zero needs evidence. A metric is UNKNOWN, with the reason, unless its evidence is there. A limit on an UNKNOWN metric fails.
+
+| metric | known from |
+|---|---|
 """
 
 
@@ -124,7 +135,9 @@ def gate_row(metric: Metric) -> str:
 def page() -> str:
     """Return the whole page."""
     rows = METRICS.values()
-    return HEAD + "".join(map(row, rows)) + GATES_HEAD + "".join(map(gate_row, rows))
+    evidence = "".join(f"| `{name}` | {EVIDENCE[name]} |\n" for name in METRICS)
+    gates = "".join(map(gate_row, rows))
+    return HEAD + "".join(map(row, rows)) + EVIDENCE_HEAD + evidence + GATES_HEAD + gates
 
 
 def rule(row: Rule) -> str:

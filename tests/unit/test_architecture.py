@@ -15,6 +15,7 @@ LAYERS = (
         "gates",
         "graphs",
         "markers",
+        "metric_evidence",
         "metric_properties",
         "metrics",
         "op_types",

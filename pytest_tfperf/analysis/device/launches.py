@@ -15,15 +15,16 @@ from pytest_tfperf.analysis.steps.on_devices import linked_kernels, own_steps
 from pytest_tfperf.analysis.xla.counts import per_step
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.devices import accelerators, gpus, stream_events, tpu_ops, tpus
-from pytest_tfperf.trace.events import Events, metadata_texts
+from pytest_tfperf.trace.events import Events, joined, metadata_texts
 from pytest_tfperf.trace.stats import labels
-from pytest_tfperf.trace.xspace import Plane, Trace
+from pytest_tfperf.trace.xspace import HOST, Plane, Trace
 from pytest_tfperf.values import Value
 
 COPIES, BYTES = "host_device_copies", "host_device_bytes"
 _OF_THE_HOST = frozenset(
     {"tfperf", "step_num", "iterations", "function"}
 )  # sources of steps that hold the launches of their work
+_COPY_KERNEL = "__amd_rocclr_copyBuffer"
 _SIZE = re.compile(r"(?:^|\s)(?:size|num_bytes):(\d+)")
 _HOST_SPACE = "S(5)"
 _NO_DEVICE = "the trace has no GPU or TPU that did anything"
@@ -54,7 +55,7 @@ def kernel_launches(trace: Trace, steps: Steps) -> Value:
         trace: The trace of the steps.
         steps: The steps of the host, if it has any.
     """
-    if not gpus(trace):
+    if not any(len(stream_events(plane)) for plane in gpus(trace)):
         return Value.unknown("kernel_launches", NO_GPU)
     counts = [steps.counts(step) for _, step in _placed(trace, steps, is_kernel)]
     return per_step("kernel_launches", sum(counts, np.zeros(len(steps), np.int64)), steps.sizes)
@@ -71,6 +72,11 @@ def copy_values(trace: Trace, steps: Steps) -> dict[str, Value]:
     if not accelerators(trace):
         return {name: Value.unknown(name, _NO_DEVICE) for name in (COPIES, BYTES)}
     found = [*_gpu_copies(trace, steps), *(_tpu_copies(plane, steps) for plane in tpus(trace))]
+    if gpus(trace) and not any(len(stream_events(plane)) for plane in gpus(trace)):
+        return {name: Value.unknown(name, NO_GPU) for name in (COPIES, BYTES)}
+    if n := _undirected(trace, steps):
+        why = f"the trace does not say between what {n} copies by kernels of ROCm ran"
+        return {name: Value.unknown(name, why) for name in (COPIES, BYTES)}
     if not gpus(trace) and not sum(step.size for step, _ in found):
         return {name: Value.unknown(name, _NO_TRANSFER) for name in (COPIES, BYTES)}
     counts = sum((steps.counts(step) for step, _ in found), np.zeros(len(steps), np.int64))
@@ -107,6 +113,23 @@ def _placed(
         step = step if (step >= 0).any() else steps.of(events.start)
         wanted = np.isin(events.rows, events.named(accept).rows)
         yield events.where(wanted), step[wanted]
+
+
+def _undirected(trace: Trace, steps: Steps) -> int:
+    """
+    Count the copies by kernels in the steps, whose launch does not say that they stay on devices.
+
+    ROCm copies with a kernel in any direction. The name of the call tells it (hipMemcpyDtoDAsync).
+    """
+    host = Events.of(trace.plane(HOST))
+    calls = host.having("correlation_id")
+    ids, names = calls.integers("correlation_id", -2), [*calls.names, ""]
+    found = 0
+    for events, step in _placed(trace, steps, lambda name: name.startswith(_COPY_KERNEL)):
+        inside = events.where(step >= 0)
+        call = joined(inside.integers("correlation_id", -1), ids, np.arange(len(calls)))
+        found += sum("DtoD" not in names[place] for place in call.tolist())
+    return found
 
 
 def _gpu_copies(trace: Trace, steps: Steps) -> Iterator[tuple[Ints, Ints]]:

@@ -33,6 +33,7 @@ _TPU_KINDS: dict[str, Callable[[str], bool]] = {
     ),
     "device_to_device": lambda category: category in ("send", "send-done", "recv", "recv-done"),
 }
+NO_CATEGORY = "the trace does not name the categories of the TPU's ops (hlo_category)"
 KINDS = ("device_compute", "output", "device_to_device", "collective", "input")
 
 
@@ -44,6 +45,8 @@ class DeviceActivity:
     """Number of accelerators."""
     spans: dict[str, Spans]
     """Merged spans by kind (`KINDS`)."""
+    names_kinds: bool = True
+    """False if a TPU's ops have no category, so that they all pass for compute."""
 
     @property
     def busy(self) -> Spans:
@@ -58,7 +61,16 @@ def find_device_activity(trace: Trace) -> DeviceActivity:
     for plane in planes:
         for kind, spans in kinds_of_spans(plane):
             found[kind].append(spans)
-    return DeviceActivity(len(planes), {kind: merge(*spans) for kind, spans in found.items()})
+    return DeviceActivity(
+        len(planes),
+        {kind: merge(*spans) for kind, spans in found.items()},
+        all(map(names_kinds, planes)),
+    )
+
+
+def names_kinds(plane: Plane) -> bool:
+    """Return whether the kinds of an accelerator's events show: a TPU's need the HLO category."""
+    return bool(GPU.match(plane.name)) or bool(metadata_texts(plane, "hlo_category"))
 
 
 def kinds_of_spans(plane: Plane) -> Iterator[tuple[str, Spans]]:

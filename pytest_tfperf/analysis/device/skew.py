@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from pytest_tfperf.analysis.device.busy_times import DeviceTimes
+from pytest_tfperf.analysis.device.planes import NO_CATEGORY, names_kinds
 from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.metrics import RATIO, SECONDS, SHARE
+from pytest_tfperf.trace.devices import accelerators
 from pytest_tfperf.values import Column, Source, Table, Value
 
 
@@ -15,9 +17,12 @@ def analyse(evidence: Evidence) -> Findings:
     """Find how unevenly the devices work."""
     if evidence.trace is None:
         return evidence.untraced("step_skew")
-    times = evidence.device_times
+    times, planes = evidence.device_times, accelerators(evidence.trace)
+    skew = step_skew(times)
+    if skew.number is not None and not all(map(names_kinds, planes)):
+        skew = Value.unknown("step_skew", NO_CATEGORY)
     tables = {"devices": device_table(times, evidence.steps)} if times.names else {}
-    return Findings(values={"step_skew": step_skew(times)}, tables=tables)
+    return Findings(values={"step_skew": skew}, tables=tables)
 
 
 def step_skew(times: DeviceTimes) -> Value:

@@ -8,6 +8,7 @@ from typing import Any
 
 from pytest_tfperf.analysis import diagnosis
 from pytest_tfperf.analysis.device.duty_cycle import duty_cycle, duty_cycles, idle_share
+from pytest_tfperf.analysis.device.planes import NO_CATEGORY
 from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.host.activity import shows_host, shows_runtime
 from pytest_tfperf.analysis.host.op_times import OpTime
@@ -23,6 +24,7 @@ from pytest_tfperf.values import Source, Value
 _NO_PIPELINE = (
     "the trace shows no input pipeline: Python code that makes the input counts as host_overhead"
 )
+_NO_DEVICE_WORK = "the trace has planes of devices, and no event of what they ran"
 _NO_WORK = (
     "the trace lacks events of the host, or of TensorFlow's runtime and any accelerator, so idle "
     "time cannot be told from work"
@@ -137,6 +139,11 @@ def device_values(
         )
         busy = replace(Value.unknown("device_busy", why), detail=dict(detail))
         return {"device_busy": busy, "collective_time": Value.unknown("collective_time", why)}
+    if not device.busy[0].size:
+        return {
+            name: Value.unknown(name, _NO_DEVICE_WORK)
+            for name in ("device_busy", "collective_time")
+        }
     share = covered(device.busy, steps.start_ps, steps.end_ps).sum() / max(steps.period_ps.sum(), 1)
     return {
         "device_busy": Value.of(
@@ -147,7 +154,9 @@ def device_values(
             breakdown.share("collective"),
             Source.TRACE,
             n_devices=device.n_devices,
-        ),
+        )
+        if device.names_kinds
+        else Value.unknown("collective_time", NO_CATEGORY),
     }
 
 

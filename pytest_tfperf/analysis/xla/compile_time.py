@@ -8,6 +8,7 @@ from collections import Counter
 import numpy as np
 
 from pytest_tfperf.analysis.evidence import Evidence, Findings
+from pytest_tfperf.analysis.host.shown import why_compilations_hidden
 from pytest_tfperf.analysis.xla.executions import full_names, short_module
 from pytest_tfperf.metrics import format_quantity
 from pytest_tfperf.protobuf import Ints
@@ -81,6 +82,8 @@ def compile_time(cold: Trace | None, recording: Recording) -> Value:
         )
     if not start.size and recording.xla_shown and recording.xla_shown.compilations:
         return Value.unknown("xla_compile_time", recording.xla_shown.compilations)
+    if not start.size and (why := why_compilations_hidden(cold, in_process=True)):
+        return Value.unknown("xla_compile_time", why)
     return Value.of(
         "xla_compile_time",
         float((end - start).sum()) * 1e-12,

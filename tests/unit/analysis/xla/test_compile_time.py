@@ -63,7 +63,7 @@ def test_a_compilation_ends_with_the_first_thunk_where_no_execution_shows():
 
 def test_no_compilation_is_known_where_the_self_check_showed_one():
     recording = Recording(name="", trace=None, workload={}, xla_shown=XlaShown())
-    assert seconds(traced([]), recording) == 0
+    assert seconds(traced([at("FunctionRun", 0, 9)]), recording) == 0
     shown = XlaShown(compilations="not in 9.9")
     value = compile_time(traced([]), Recording(name="", trace=None, workload={}, xla_shown=shown))
     assert (value.number, value.why) == (None, "not in 9.9")
@@ -166,7 +166,7 @@ def test_an_accelerator_whose_compiler_has_no_event_is_not_taken_for_one_that_di
 
 
 def test_nothing_compiled_is_0():
-    assert seconds(traced([at("a/MatMul:MatMul", 1, 9)])) == 0
+    assert seconds(traced([at("FunctionRun", 0, 9), at("a/MatMul:MatMul", 1, 9)])) == 0
 
 
 WARM = "its functions had been traced before, so this was no first step"
@@ -174,7 +174,7 @@ WARM = "its functions had been traced before, so this was no first step"
 
 def test_a_first_step_that_was_none_may_run_what_was_compiled_before():
     recording = Recording(name="", trace=None, workload={}, first_step_s=Unknown(WARM))
-    assert seconds(traced([at("a/MatMul:MatMul", 1, 9)]), recording) == 0
+    assert seconds(traced([at("FunctionRun", 0, 9), at("a/MatMul:MatMul", 1, 9)]), recording) == 0
     for events in ([at(RUN, 1, 2)], [at(START, 0, 50), *cpu(20, 40), at(RUN, 42, 50)]):
         value = compile_time(traced(events), recording)
         assert value.why == f"{WARM}; executables may have been compiled before"

@@ -1,0 +1,72 @@
+"""
+Evidence that makes each metric known; without it the metric is UNKNOWN, never 0.
+
+docs/metrics.md shows these sentences. tests/unit/analysis/test_absence.py removes the evidence of
+each metric.
+"""
+
+_TIMED = "steps that `tf_profile` or a Keras loop ran without the profiler"
+_RAN = (
+    "XLA's executions in the trace (events of an execution, ops with a `program_id`, the line `XLA "
+    "Modules` of a TPU). Events of TensorFlow's runtime without any loaded executable give 0"
+)
+_CODE = "the functions that the step called under pytest"
+_LOWERED = (
+    f"the HLO of {_CODE}, or of a saved trace whose steps ran nothing but executables. Custom "
+    "calls must declare their cost"
+)
+_DEVICE = "events of a GPU's streams or a TPU's ops"
+_CATEGORY = "a TPU's ops need their category (`hlo_category`)"
+_COPIES = (
+    "events of a GPU's streams, whose copies name their direction, or copies in a TPU's programs"
+)
+_PIPELINE = "events of `tf.data` iterators that made elements"
+
+EVIDENCE: dict[str, str] = {
+    "step_time": _TIMED,
+    "step_time_p90": _TIMED,
+    "step_time_p99": f"300 {_TIMED}",
+    "first_step_time": "a first step that `tf_profile` or a Keras loop ran, before any other call",
+    "throughput": f"{_TIMED}, and the size of a batch or `examples_per_step=`",
+    "epoch_gap": "an end of an epoch between timed steps",
+    "input_bound": (
+        "events of an input pipeline in the trace (waits, iterators, infeeds), or a loop that "
+        "`tf_profile` drives in TensorFlow. Input that Python makes counts as `host_overhead`"
+    ),
+    "input_wait": "the evidence of `input_bound` and of `step_time`",
+    "input_capacity": _PIPELINE,
+    "input_bound_at_target": f"{_PIPELINE}, and `target_step_time`",
+    "input_python_stages": "the dataset that the step consumed, or a Python stage in the trace",
+    "host_overhead": (
+        "events of the host, and of what runs the step: TensorFlow's runtime or an accelerator"
+    ),
+    "device_busy": _DEVICE,
+    "collective_time": f"{_DEVICE}; {_CATEGORY}",
+    "step_skew": f"the same of two devices; {_CATEGORY}. For several hosts, their traces",
+    "xla_clusters": _RAN,
+    "xla_launches": _RAN,
+    "xla_compiles": (
+        "events of XLA's compilers, or events on the host of TensorFlow's runtime or of XLA's "
+        "executions. A TPU's compiler shows none"
+    ),
+    "xla_compile_time": "a trace of the first step that `tf_profile` drives, as for `xla_compiles`",
+    "xla_coverage": f"the graphs of {_CODE}",
+    "fusions": f"the HLO of all executables that ran, and {_RAN}",
+    "retraces": "events of TensorFlow's runtime",
+    "eager_ops": "events of TensorFlow's eager execution, which every call of a function has",
+    "graph_ops": f"the graphs of {_CODE}",
+    "graph_reduction": f"the graphs of {_CODE}",
+    "padding_overhead": f"the HLO of a program that ran on a TPU, or of {_CODE}",
+    "mxu_padding_overhead": f"the HLO of a program that ran on a TPU, or of {_CODE}",
+    "batch_padding": "batches that `tf_profile` or a Keras loop fed, with padding told from data",
+    "op_guide_findings": f"the ops of {_CODE}",
+    "peak_memory": "XLA's plan of an executable that alone ran the steps, or events of allocators",
+    "half_precision": _LOWERED,
+    "flops": _LOWERED,
+    "flops_utilization": "the evidence of `flops`, and a device whose peak rate is known",
+    "host_device_copies": _COPIES,
+    "host_device_bytes": f"{_COPIES}, with their sizes",
+    "kernel_launches": "events of a GPU's streams",
+    "tensor_core_time": "kernels that multiply matrices or convolve, by their op or name",
+}
+"""What makes a metric known, by its name."""

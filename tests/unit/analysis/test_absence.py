@@ -1,0 +1,248 @@
+"""
+Metrics without their evidence: each is known of one profile, and UNKNOWN of the same without it.
+
+A metric without a case here fails, so that no new one gives zeros for what nothing shows.
+"""
+
+from dataclasses import replace
+
+import pytest
+from helpers.hlo import encoded, module, op, parameters
+from helpers.xspace import at, field, line, plane, space, varint
+
+from pytest_tfperf.analysis.evidence import Evidence
+from pytest_tfperf.analysis.profile import profile_of
+from pytest_tfperf.metric_evidence import EVIDENCE
+from pytest_tfperf.metrics import METRICS
+from pytest_tfperf.op_types import UNASKED
+from pytest_tfperf.recording import (
+    UNSEEN,
+    Batches,
+    BatchRows,
+    GraphOp,
+    OpGraph,
+    OpNode,
+    PipelineStage,
+    Recording,
+    StepGraph,
+    Tensor,
+)
+from pytest_tfperf.trace.xspace import decode_trace
+
+N_STEPS = 3
+V100 = {"clock_rate": 1530000, "core_count": 80, "compute_cap_major": 7, "compute_cap_minor": 0}
+GEMM = "sm80_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x64x32_tensor16x8x16_kernel"
+
+
+def dot():
+    """An HLO module of one product of bfloat16 matrices (xla/service/hlo.proto, xla_data.proto)."""
+    shape = field(2, 16) + field(3, varint(100) + varint(100))
+    ops = [
+        field(1, f"p{key}")
+        + field(2, "parameter")
+        + field(3, shape)
+        + field(9, key)
+        + field(35, key + 1)
+        for key in (0, 1)
+    ]
+    contracted = field(30, field(1, varint(1)) + field(2, varint(0)))
+    ops.append(
+        field(1, "dot") + field(2, "dot") + field(3, shape) + field(35, 3)
+        + field(36, varint(1) + varint(2)) + contracted
+    )  # fmt: skip
+    part = field(1, "main") + field(5, 1) + field(6, 3) + b"".join(field(2, one) for one in ops)
+    return field(1, "m") + field(6, 1) + field(3, part)
+
+
+RECORDING = Recording(
+    name="step",
+    trace=None,
+    workload={"batch": 8},
+    first_step_s=1.0,
+    blocks=tuple((1.0 + 0.01 * n, 100) for n in range(12)),
+    step_seconds=tuple(0.01 + 0.0001 * (n % 7) for n in range(1200)),
+    epoch_gaps_s=(0.1, 0.2),
+    examples_per_step=8.0,
+    n_steps=1200,
+    n_epochs=1,
+    compiled=(),
+    traced=(),
+    lowered=((dot(), 1.0),),
+    graph=StepGraph(
+        before={"MatMul": 2, "Add": 2},
+        after={"MatMul": 2},
+        outside=(GraphOp(name="a", op_type="MatMul", line=None, why=UNASKED),),
+    ),
+    ops=OpGraph(
+        ops=(OpNode(name="x", op_type="Placeholder", outputs=(Tensor(shape=(8, 8), dtype="float32"),)),),
+        results=((0, 0),),
+    ),
+    batches=Batches(
+        components=(
+            BatchRows(name="ids", dtype="int32", rows=((2, 4),), widths=(4,), features=1, how="mask"),
+        ),
+        n_batches=1,
+    ),
+    pipeline=(PipelineStage(stage="Batch"),),
+    target_step_time_s=0.01,
+    tpu="v5e",
+)  # fmt: skip
+
+
+def steps_of(*events):
+    """Events of each step, given by their times in the first."""
+    return [at(name, begin + 10 * n, end + 10 * n, **stats) for n in range(N_STEPS) for name, begin, end, stats in events]  # fmt: skip
+
+
+HOST = {
+    "steps": [at("train", 10 * n, 10 * n + 9, step_num=n, _r=1) for n in range(N_STEPS)],
+    "eager": steps_of(("EagerExecute", 0.1, 0.2, {"is_func": 1})),
+    "runtime": steps_of(("FunctionRun", 0.2, 0.3, {})),
+    "waits": steps_of(("IteratorGetNextOp::DoCompute", 0.4, 1.4, {})),
+    "stages": steps_of(("Iterator::Root::Map", 0.4, 1.4, {"id": 1, "name": "decode"})),
+    "executions": steps_of(("GpuExecutable::ExecuteThunks", 1.5, 1.6, {})),
+    "memory": steps_of(
+        ("MemoryAllocation", 1.5, 1.5, {"allocator_name": "GPU_0_bfc", "bytes_allocated": 8}),
+        ("MemoryAllocation", 1.6, 1.6, {"allocator_name": "GPU_0_bfc", "bytes_allocated": 1 << 24}),
+        ("MemoryAllocation", 1.7, 1.7, {"allocator_name": "GPU_0_bfc", "bytes_allocated": 8}),
+    ),
+}  # fmt: skip
+WORK = {
+    "kernels": steps_of((GEMM, 2, 6, {"program_id": 5, "hlo_module": "m", "hlo_op": "dot"})),
+    "copies": steps_of(("MemcpyH2D", 6, 7, {"memcpy_details": "kind_src:pinned size:64"})),
+}
+
+
+def gpu(number, without):
+    streams = [
+        line(f"Stream #{n}", *events, id=n + 1)
+        for n, (key, events) in enumerate(WORK.items())
+        if key not in without
+    ]
+    stats = {} if "peak" in without else V100
+    return plane(f"/device:GPU:{number}", *streams, stats=stats)
+
+
+def traced(without=()):
+    """The trace of three steps on two GPUs, less the named evidence."""
+    host = [
+        line(key, *events, id=n + 1)
+        for n, (key, events) in enumerate(HOST.items())
+        if key not in without
+    ]
+    made = module(main=[*parameters("f32[8]"), op("neg", "negate", "f32[8]", "p0")])
+    metadata = {} if "modules" in without else {"m(5)": {"Hlo Proto": field(1, encoded(made))}}
+    planes = [plane("/host:CPU", *host), plane("/host:metadata", metadata=metadata)]
+    if "devices" not in without:
+        planes += [gpu(n, without) for n in range(1 if "second device" in without else 2)]
+    return decode_trace(space(*planes))
+
+
+def profiled(without=(), **unknown):
+    recording = replace(RECORDING, **unknown)
+    return profile_of(Evidence(recording, traced(without), traced(without)))
+
+
+EXECUTIONS = ("executions", "kernels")
+"""Both show that executables ran, and which."""
+RUNTIME = ("runtime", "eager")
+UNTIMED = {"blocks": (), "step_seconds": ()}
+ABSENT = {
+    "step_time": [((), UNTIMED)],
+    "step_time_p90": [((), UNTIMED)],
+    "step_time_p99": [((), UNTIMED)],
+    "first_step_time": [((), {"first_step_s": None})],
+    "throughput": [((), UNTIMED), ((), {"examples_per_step": None, "workload": {}})],
+    "epoch_gap": [((), {"epoch_gaps_s": ()})],
+    "input_bound": [(("waits", "stages"), {"bare": True}), ((*RUNTIME, "waits", "stages"), {})],
+    "input_wait": [((), UNTIMED), ((*RUNTIME, "waits", "stages"), {})],
+    "input_capacity": [(("stages",), {})],
+    "input_bound_at_target": [(("stages",), {}), ((), {"target_step_time_s": None})],
+    "input_python_stages": [(("stages",), {"pipeline": UNSEEN})],
+    "host_overhead": [((*RUNTIME, "devices"), {})],
+    "device_busy": [(("devices",), {}), (("kernels", "copies"), {})],
+    "collective_time": [(("devices",), {}), (("kernels", "copies"), {})],
+    "step_skew": [(("second device",), {}), (("kernels", "copies"), {})],
+    "xla_clusters": [((*RUNTIME, *EXECUTIONS), {}), (EXECUTIONS, {"bare": True})],
+    "xla_launches": [((*RUNTIME, *EXECUTIONS), {}), (EXECUTIONS, {"bare": True})],
+    "fusions": [((*RUNTIME, *EXECUTIONS), {}), (EXECUTIONS, {"bare": True}), (("modules",), {})],
+    "xla_compiles": [
+        ((), {"compiled": None}),
+        ((*RUNTIME, *EXECUTIONS), {}),
+        (EXECUTIONS, {"bare": True}),
+    ],
+    "xla_compile_time": [((*RUNTIME, *EXECUTIONS), {})],
+    "xla_coverage": [((), {"graph": UNSEEN})],
+    "retraces": [((), {"traced": None}), (RUNTIME, {})],
+    "eager_ops": [(("eager",), {})],
+    "graph_ops": [((), {"graph": UNSEEN})],
+    "graph_reduction": [((), {"graph": UNSEEN})],
+    "padding_overhead": [((), {"lowered": UNSEEN})],
+    "mxu_padding_overhead": [((), {"lowered": UNSEEN})],
+    "batch_padding": [((), {"batches": UNSEEN})],
+    "op_guide_findings": [((), {"ops": UNSEEN})],
+    "half_precision": [((), {"lowered": UNSEEN})],
+    "flops": [((), {"lowered": UNSEEN})],
+    "flops_utilization": [((), {"lowered": UNSEEN}), (("peak",), {}), (("devices",), {})],
+    "peak_memory": [(("memory", "modules"), {})],
+    "host_device_copies": [(("devices",), {}), (("kernels", "copies"), {})],
+    "host_device_bytes": [(("devices",), {}), (("kernels", "copies"), {})],
+    "kernel_launches": [(("devices",), {}), (("kernels", "copies"), {})],
+    "tensor_core_time": [(("devices",), {}), (("kernels",), {})],
+}
+"""By metric: evidence left out of the trace, and fields of the recording without it."""
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_every_metric_is_known_with_its_evidence_and_unknown_without(metric):
+    without_compilation = {"runtime"} if metric == "xla_compile_time" else set()
+    present = profiled(EXECUTIONS if without_compilation else ()).value(metric)
+    assert present.number is not None, present.why
+    for evidence, fields in ABSENT[metric]:
+        value = profiled(evidence, **fields).value(metric)
+        assert value.number is None, (metric, evidence, value.number)
+        assert value.why
+
+
+def test_the_registry_says_which_evidence_makes_each_metric_known():
+    assert set(EVIDENCE) == set(METRICS)
+    assert all(EVIDENCE.values())
+
+
+@pytest.mark.parametrize("metric", ["collective_time", "step_skew"])
+def test_ops_of_a_tpu_without_a_category_tell_no_collective(metric):
+    def found(metadata):
+        core = [
+            plane(
+                f"/device:TPU:{n}",
+                line("XLA Modules", *steps_of(("jit_f(1)", 1, 9, {}))),
+                line("XLA Ops", *steps_of(("%all-reduce.1", 2, 8, {}), ("%add.1", 1, 2, {}))),
+                metadata=metadata,
+            )
+            for n in range(2)
+        ]
+        host = plane("/host:CPU", line("python", *HOST["steps"]))
+        return profile_of(
+            Evidence(replace(RECORDING, bare=True), decode_trace(space(host, *core)))
+        ).value(metric)
+
+    named = {"%all-reduce.1": {"hlo_category": "all-reduce"}, "%add.1": {"hlo_category": "add"}}
+    assert found(named).number is not None
+    assert "hlo_category" in found({}).why
+
+
+def test_copies_by_rocm_s_kernels_have_the_direction_of_the_call_that_launched_them():
+    def copies(call):
+        kernel = ("__amd_rocclr_copyBuffer.kd", 2, 3, {"correlation_id": 7})
+        host = plane(
+            "/host:CPU", line("python", *HOST["steps"], at(call, 1, 1.5, correlation_id=7))
+        )
+        device = plane("/device:GPU:0", line("Stream #1", at(*kernel[:3], **kernel[3])))
+        recording = replace(RECORDING, bare=True)
+        return profile_of(Evidence(recording, decode_trace(space(host, device)))).value(
+            "host_device_copies"
+        )
+
+    assert copies("hipMemcpyDtoDAsync").number == 0
+    assert "1 copies by kernels of ROCm" in copies("hipMemcpyHtoDAsync").why
+    assert copies("hipMemcpyAsync").number is None
