@@ -63,30 +63,35 @@ def too_old(version: str) -> str | None:
 def warm_runtime() -> None:
     """Start devices, thread pools and LLVM once per process, so that no first step includes it."""
     start_devices()
-    run_compiled()
+    if executes_eagerly():
+        run_compiled()
 
 
 @functools.cache
 def start_devices() -> None:
     """Start devices and thread pools once per process."""
     tf = load_tensorflow()
-    with tf.init_scope():  # leaves the graph of a tf.compat.v1.Session
-        if tf.executing_eagerly():
+    if executes_eagerly():
+        with tf.init_scope():
             tf.function(lambda x: x + 1)(tf.constant(1.0))
     sync_devices()
 
 
-def run_compiled() -> bool:
-    """Compile a small function with XLA and run it; return whether eager execution let it."""
+def executes_eagerly() -> bool:
+    """Return whether TensorFlow executes eagerly outside of functions, as it does by default."""
+    tf = load_tensorflow()
+    with tf.init_scope():  # stays in the graph of a tf.compat.v1.Session
+        return bool(tf.executing_eagerly())
+
+
+def run_compiled() -> None:
+    """Compile a small function with XLA and run it."""
     tf = load_tensorflow()
     with tf.init_scope():
-        if not tf.executing_eagerly():
-            return False
         number = tf.constant(1.0)
         # tf.config.run_functions_eagerly does not apply to a concrete function
         tf.function(lambda x: x + 1, jit_compile=True).get_concrete_function(number)(number)
     sync_devices()
-    return True
 
 
 def n_gpus() -> int:

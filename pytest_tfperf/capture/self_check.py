@@ -9,37 +9,42 @@ from pathlib import Path
 from pytest_tfperf.capture.sessions import Session, read_session
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.recording import XlaShown
-from pytest_tfperf.tf_runtime import load_tensorflow, run_compiled, start_devices
+from pytest_tfperf.tf_runtime import (
+    executes_eagerly,
+    load_tensorflow,
+    run_compiled,
+    start_devices,
+)
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.hlo_modules import live_modules
 from pytest_tfperf.trace.xla_events import compilations, xla_runs
 from pytest_tfperf.trace.xspace import HOST, Trace
 
 
-@functools.cache
 def xla_shown() -> XlaShown | None:
     """
-    Compile and run a small function under the profiler, once per process; return what shows.
+    Return what traces of this process show of XLA, from one check per process.
 
-    That also starts devices, thread pools and LLVM, so that no first step includes it. None if
-    TensorFlow does not execute eagerly, so that nothing could be checked.
+    The check also starts devices, thread pools and LLVM, so that no first step includes it. None
+    if TensorFlow does not execute eagerly, so that nothing can be checked.
     """
     start_devices()
+    return _checked() if executes_eagerly() else None
+
+
+@functools.cache
+def _checked() -> XlaShown:
+    """Compile and run a small function under the profiler, and return what its trace shows."""
     with tempfile.TemporaryDirectory(prefix="tfperf-") as folder:
         session = Session(Path(folder))
         try:
-            ran = run_compiled()
-        except BaseException:
-            session.discard()
-            raise
-        try:
-            trace = read_session(session.stop()) if ran else None
+            run_compiled()
+            return shown_in(read_session(session.stop()), load_tensorflow().__version__)
         except TfperfError as error:
             why = f"the self-check of the profiler failed: {error}"
             return XlaShown(executions=why, compilations=why, modules=why)
         finally:
             session.discard()
-        return None if trace is None else shown_in(trace, load_tensorflow().__version__)
 
 
 def shown_in(trace: Trace, version: str) -> XlaShown:

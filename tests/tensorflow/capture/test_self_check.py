@@ -1,0 +1,56 @@
+"""The self-check of a process, on real TensorFlow and through the plugin."""
+
+import pytest
+import tensorflow as tf
+
+from pytest_tfperf.capture import self_check
+from pytest_tfperf.capture.self_check import _checked, xla_shown
+from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.plugin import profile_settings
+from pytest_tfperf.recording import XlaShown
+
+OF_XLA = ("xla_clusters", "xla_launches", "fusions", "xla_compile_time", "xla_compiles")
+
+
+@pytest.fixture
+def eager_functions():
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
+
+
+def test_executions_compilations_and_hlo_show():
+    assert _checked.__wrapped__() == XlaShown()
+
+
+def test_they_show_where_functions_run_eagerly(eager_functions):
+    assert _checked.__wrapped__() == XlaShown()
+
+
+def test_nothing_is_checked_in_a_graph_of_old():
+    with tf.Graph().as_default(), tf.compat.v1.Session():
+        assert xla_shown() is None
+    assert xla_shown() == XlaShown()
+
+
+def test_a_trace_that_cannot_be_written_shows_nothing(monkeypatch):
+    def fails(session):
+        raise CaptureError("the disk is full")
+
+    monkeypatch.setattr(self_check.Session, "stop", fails)
+    assert "the disk is full" in _checked.__wrapped__().executions
+    monkeypatch.undo()
+    assert _checked.__wrapped__() == XlaShown()  # no session was left running
+
+
+def test_what_does_not_show_is_unknown_and_no_pass(profile, monkeypatch):
+    shown = XlaShown(executions="hidden", compilations="hidden", modules="hidden")
+    monkeypatch.setattr(profile_settings, "xla_shown", lambda: shown)
+    found = profile(tf.function(tf.tanh), [tf.ones((4, 4))] * 4)
+    assert {name: found.value(name).why for name in OF_XLA} == dict.fromkeys(OF_XLA, "hidden")
+
+
+def test_what_does_show_of_a_compiled_step_is_counted(profile):
+    step = tf.function(tf.tanh, jit_compile=True)
+    found = profile(step, [tf.ones((4, 4))] * 4)
+    assert (found.xla_clusters, found.xla_launches, found.xla_compiles) == (1, 1, 0)
