@@ -245,6 +245,8 @@ class Recording:
     """Codes of the op guide that are suppressed."""
     examples_per_step: float | None = None
     """Examples in a step, for throughput."""
+    frameworks: tuple[str, ...] = ()
+    """Other frameworks that may compute in the process of the steps."""
     settled: bool = True
     """False if input buffers were still draining in the timed window."""
     instrumented: bool = False

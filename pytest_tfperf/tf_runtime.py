@@ -151,3 +151,16 @@ def precision() -> str:
         return str(policy.dtype_policy().name)
     except (ImportError, AttributeError):
         return ""
+
+
+def other_frameworks() -> tuple[str, ...]:
+    """
+    Return the names of other frameworks that may compute in this process.
+
+    JAX counts once it has a device: `import tensorflow` loads it wherever it is installed
+    (tensorflow/lite/python/util.py).
+    """
+    # private: the devices by platform, empty until JAX first computes (JAX 0.4 to 0.10)
+    bridge = sys.modules.get("jax._src.xla_bridge")
+    jax = bridge is not None and bool(getattr(bridge, "_backends", True))
+    return (*(("JAX",) if jax else ()), *(("PyTorch",) if "torch" in sys.modules else ()))

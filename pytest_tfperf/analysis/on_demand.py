@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from pytest_tfperf.analysis.absent_ops import why_absent, without_absent
 from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.trace_errors import faults, without_incomplete
 from pytest_tfperf.results import Profile
@@ -74,7 +75,8 @@ class OnDemand:
                 evidence = self._evidence()
                 found = analysis(evidence)
                 incomplete = faults(evidence.trace) if evidence.trace else ()
-                self._values.update(without_incomplete(found.values, incomplete))
+                complete = without_incomplete(found.values, incomplete)
+                self._values.update(without_absent(complete, why_absent(evidence)))
                 self._tables.update(found.tables)
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from pytest_tfperf.analysis import graph_ops, step_code, timing
+from pytest_tfperf.analysis.absent_ops import why_absent, without_absent
 from pytest_tfperf.analysis.advice import advise
 from pytest_tfperf.analysis.device import kernels, launches, op_profile, skew
 from pytest_tfperf.analysis.evidence import Evidence, Findings
@@ -100,11 +101,13 @@ def assembled(evidence: Evidence, findings: Sequence[Findings]) -> Profile:
     values = {name: value for found in findings for name, value in found.values.items()}
     values = {name: values[name] for name in sorted(values, key=_place)}
     notes = [note for group in sorted(found.notes for found in findings) for note in group]
+    absent = why_absent(evidence)
+    absent_notes = () if absent is None else (f"{absent}: counts of it are unknown",)
     profile = Profile(
         name=recording.name,
-        metrics=without_incomplete(values, incomplete),
+        metrics=without_absent(without_incomplete(values, incomplete), absent),
         workload=recording.workload,
-        notes=(*recording.notes, *_trace_notes(evidence, incomplete), *notes),
+        notes=(*recording.notes, *absent_notes, *_trace_notes(evidence, incomplete), *notes),
         ended=recording.ended,
         tables={key: table for found in findings for key, table in found.tables.items()},
         blocks_s=timing.block_seconds(recording),

@@ -19,6 +19,7 @@ from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.compiler.step_calls import Calls, calls_recorded
 from pytest_tfperf.errors import CaptureError, TraceError
 from pytest_tfperf.plugin.profiles import Profiles
+from pytest_tfperf.tf_runtime import other_frameworks
 
 __tracebackhide__ = True
 
@@ -113,10 +114,16 @@ def _one_trace(profiles: Profiles, trace: Path, calls: Calls) -> None:
             )
         profile = profiles.finish_bare(trace, name, calls, profiles.settings.wanted)
     except TraceError as error:
+        others = " and ".join(other_frameworks())
         raise CaptureError(
             "no step found in this test: it ran no Keras fit, evaluate or predict, "
-            "called no tf.function and marked no step. Use the fixture: tf_profile(step, data), "
-            "or for batch in tf_profile.steps(data)"
+            "called no tf.function and marked no step. "
+            + (
+                f"{others} is loaded, and tfperf measures TensorFlow only"
+                if others
+                else "Use the fixture: tf_profile(step, data), or for batch in "
+                "tf_profile.steps(data)"
+            )
         ) from error
     if profile.step_source == "function" and profile.n_dropped > 1:
         raise CaptureError(

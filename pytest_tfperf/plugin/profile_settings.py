@@ -11,15 +11,14 @@ from pytest_tfperf.analysis.step_code import TPU_METRICS
 from pytest_tfperf.capture.inspection import Depth, StepInspection
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.capture.self_check import xla_shown
-from pytest_tfperf.capture.sessions import (
-    read_session,
-)
+from pytest_tfperf.capture.sessions import keep_trace, read_session
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.compiler.lowering import UNASKED_NODES
 from pytest_tfperf.compiler.step_graph import UNASKED_NODES as UNASKED_GRAPH_NODES
 from pytest_tfperf.machine.locks import Exclusive, measuring_alone
 from pytest_tfperf.plugin.registry import Registry
 from pytest_tfperf.recording import Recording
+from pytest_tfperf.tf_runtime import other_frameworks
 from pytest_tfperf.turns import TurnClients
 from pytest_tfperf.variants.comparison import CompareInProcesses
 
@@ -55,7 +54,7 @@ def asked_findings(wanted: Wanted) -> set[str]:
 
 def as_asked(recording: Recording, wanted: Wanted, notes: tuple[str, ...]) -> Recording:
     """
-    Return a recording with what a test asks of its analysis.
+    Return a recording with what a test asks of its analysis, and what else runs in its process.
 
     Args:
         recording: The recording.
@@ -70,6 +69,7 @@ def as_asked(recording: Recording, wanted: Wanted, notes: tuple[str, ...]) -> Re
         ignore_findings=wanted.ignore_findings,
         notes=notes + recording.notes,
         tpu=wanted.tpu,
+        frameworks=other_frameworks(),
         left_out=tuple(name for name in TPU_METRICS if name not in asked),
     )
 
@@ -114,3 +114,9 @@ class Settings:
     """Keeps others from measuring meanwhile."""
     whole: bool = False
     """True if every analysis runs, since a report, a baseline or another process takes it all."""
+
+    def kept_trace(self, evidence: Evidence, name: str) -> Path | None:
+        """Keep the trace of a profile of this name, if traces are kept; return its path."""
+        if evidence.trace is None or self.keep is None or not self.keeps(name):
+            return None
+        return keep_trace(Path(evidence.trace.path), self.keep, name)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pytest_tfperf.analysis.absent_ops import refuse_other_frameworks
 from pytest_tfperf.analysis.on_demand import OnDemand, extended, so_far
 from pytest_tfperf.analysis.profile import profile_of, settling_steps
 from pytest_tfperf.capture.inspection import StepInspection
@@ -25,7 +26,6 @@ from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.capture.self_check import xla_shown
 from pytest_tfperf.capture.sessions import (
     Session,
-    keep_trace,
     read_session,
     stop_quietly,
     user_session_runs,
@@ -312,6 +312,7 @@ class Profiles:
     def _store(self, recording: Recording, inspection: StepInspection, wanted: Wanted) -> Profile:
         asked = as_asked(recording, wanted, self.settings.notes)
         evidence = evidence_of(asked, inspection)
+        refuse_other_frameworks(evidence)
         on_demand = None
         if not self.settings.whole:
             on_demand = OnDemand(
@@ -321,16 +322,9 @@ class Profiles:
         profile = self.settings.registry.measured(profile_of(evidence, on_demand))
         self.results[recording.name] = profile, wanted.limits
         self.recordings[recording.name] = recording, inspection
-        if (
-            evidence.trace is not None
-            and self.settings.keep is not None
-            and self.settings.keeps(recording.name)
-        ):
-            self.add_file(
-                recording.name,
-                "trace",
-                keep_trace(Path(evidence.trace.path), self.settings.keep, recording.name),
-            )
+        kept = self.settings.kept_trace(evidence, recording.name)
+        if kept is not None:
+            self.add_file(recording.name, "trace", kept)
         return self.results[recording.name][0]
 
     def _plan(self, wanted: Wanted) -> Plan:

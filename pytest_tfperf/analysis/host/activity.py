@@ -36,6 +36,7 @@ _RUNTIME = frozenset(
         "tf.function-graph_building",
     }
 )
+_CALLS = ("FunctionRun", "SessionRun", "RunGraph", "tf.function-graph_building")
 _FETCHING = ("IteratorGetNext", "OptionalHasValue", "OptionalGetValue", "_EagerConst", "SyncDevice")
 _DATA_LINES = ("tf_data_",)
 DATA_RUNS = "InstantiatedCapturedFunction::Run"
@@ -130,6 +131,28 @@ def shows_runtime(trace: Trace) -> bool:
         )
         > 0
     )
+
+
+def runs_ops(trace: Trace, steps: Steps) -> tuple[bool, bool]:
+    """
+    Return whether the steps ran any op of TensorFlow, and whether they ran one outside their input.
+
+    The synchronisation with which tf_profile ends a step does not count.
+    """
+    host = Events.of(trace.plane(HOST))
+    eager = host.called("EagerExecute")
+    synchronising = [name == "SyncDevice" for name in eager.texts("eager_op")]
+    groups = (
+        eager.where(~np.array(synchronising, bool)),
+        host.called(*_CALLS, "ExecutorState::Process"),
+        host.named(lambda name: op_type(name) is not None),
+        xla_runs(host),
+    )
+    within = [events.where(steps.of(events.start) >= 0) for events in groups]
+    own = [not_for_data(host, events) for events in within]
+    fetches = host.called(FETCH, FETCH_PYTHON)
+    own = [events.where(enclosing(fetches, events) < 0) for events in own]
+    return any(map(len, within)), any(map(len, own))
 
 
 def launches(trace: Trace) -> Spans:

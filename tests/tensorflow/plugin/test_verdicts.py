@@ -130,17 +130,17 @@ class TestClass:
     pytestmark = pytest.mark.tfperf(max_eager_ops=5)
 
     def test_class(self, tf_profile):
-        tf_profile(lambda: None, **STEP_ARGUMENTS)
+        tf_profile(lambda: tf.constant(np.ones(3)), **STEP_ARGUMENTS)
         assert seen(tf_profile) == ["max_eager_ops=5", "max_retraces=0"]
 
     @pytest.mark.tfperf(max_retraces=7)
     def test_function(self, tf_profile):
-        tf_profile(lambda: None, **STEP_ARGUMENTS)
+        tf_profile(lambda: tf.constant(np.ones(3)), **STEP_ARGUMENTS)
         assert seen(tf_profile) == ["max_eager_ops=5", "max_retraces=7"]
 
 @pytest.mark.parametrize("n", [1, pytest.param(2, marks=pytest.mark.tfperf(max_eager_ops=9))])
 def test_parameter(tf_profile, n):
-    tf_profile(lambda: None, **STEP_ARGUMENTS)
+    tf_profile(lambda: tf.constant(np.ones(3)), **STEP_ARGUMENTS)
     assert seen(tf_profile) == ["max_eager_ops=0" if n == 1 else "max_eager_ops=9", "max_retraces=0"]
 
 def test_helper_is_not_profiled():
@@ -155,7 +155,7 @@ def test_limits_of_a_call_override_the_marker_s(suite):
         """
 @pytest.mark.tfperf(max_eager_ops=0)
 def test_two(tf_profile):
-    tf_profile(lambda: None, **STEP_ARGUMENTS)
+    tf_profile(lambda: tf.constant(np.ones(3)), **STEP_ARGUMENTS)
     tf_profile(lambda: tf.ones(3) + 1, name="eager", limits={"max_eager_ops": 2}, **STEP_ARGUMENTS)
     assert set(tf_profile.profiles) == {"", "eager"}
 """

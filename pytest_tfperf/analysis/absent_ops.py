@@ -1,0 +1,67 @@
+"""Steps without an op of TensorFlow: an error where another framework runs, else unknown counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from pytest_tfperf.analysis.evidence import Evidence
+from pytest_tfperf.analysis.host.activity import runs_ops
+from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.values import Source, Value
+
+__tracebackhide__ = True
+
+_NO_OP = "the step ran no TensorFlow op"
+_NO_OWN_OP = "the step ran no TensorFlow op but those of its input"
+_LOADED = "; {} loaded, and tfperf measures TensorFlow only"
+_OF_INPUT = frozenset(
+    {"input_bound", "input_wait", "input_capacity", "input_bound_at_target", "batch_padding"}
+)
+"""Metrics from tf_profile's own marks around `next()`, and from the batches."""
+
+
+def refuse_other_frameworks(evidence: Evidence) -> None:
+    """
+    Refuse a step of another framework.
+
+    Raises:
+        CaptureError: If the step ran no TensorFlow op, while another framework is loaded.
+    """
+    why = why_absent(evidence)
+    if why and why.startswith(_NO_OP + ";"):
+        raise CaptureError(why)
+
+
+def why_absent(evidence: Evidence) -> str | None:
+    """
+    Return why the step's counts are unknown, or None where the trace shows ops of the step.
+
+    A step that only fetches its input is what it seems, unless another framework may compute in it.
+    Traces without an inspection were not made by a test, and say for themselves what they show.
+    """
+    if evidence.trace is None or evidence.inspection is None:
+        return None
+    any_op, own_op = runs_ops(evidence.trace, evidence.launched)
+    others = evidence.recording.frameworks
+    if own_op or (any_op and not others):
+        return None
+    verb = "are" if len(others) > 1 else "is"
+    loaded = _LOADED.format(f"{' and '.join(others)} {verb}") if others else ""
+    return (_NO_OWN_OP if any_op else _NO_OP) + loaded
+
+
+def without_absent(values: Mapping[str, Value], why: str | None) -> dict[str, Value]:
+    """
+    Make values unknown that ops would have shown.
+
+    Args:
+        values: Values by metric.
+        why: The reason from `why_absent`; with None all values stay.
+    """
+    return {
+        name: value
+        if why is None or value.source in (None, Source.TIMED) or name in _OF_INPUT
+        else replace(value, number=None, source=None, why=why, detail={})
+        for name, value in values.items()
+    }
