@@ -17,6 +17,8 @@ Ints = int | tuple["Ints", ...]
 """Whole numbers in any nesting."""
 Modules = tuple[tuple[bytes, float], ...]
 """Serialised HloModuleProtos, and how often each runs in a step."""
+PY_DATASET = "PyDataset"
+"""Python of a source that is a PyDataset of Keras."""
 UNSEEN = Unknown("")
 """Nobody looked; whoever reads it knows why."""
 

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from pytest_tfperf import op_types
 from pytest_tfperf.analysis.host.shown import JAX, TENSORFLOW
 from pytest_tfperf.analysis.input.stages import Stage
 from pytest_tfperf.analysis.xla.executions import short_module
 from pytest_tfperf.metrics import format_quantity
+from pytest_tfperf.recording import PY_DATASET, PipelineStage
 from pytest_tfperf.text import and_more
+from pytest_tfperf.values import Unknown
 
 _SHOWN = 5
+_FOR_PY_DATASET = (
+    "workers= and max_queue_size= of the PyDataset (of fit in Keras 2), with "
+    "use_multiprocessing=True if its code runs Python and not NumPy; or less work in __getitem__"
+)
 _INTO_XLA = {
     op_types.TEXT: "turn text into numbers before the step, in the input pipeline",
     op_types.PYTHON: (
@@ -66,6 +73,24 @@ def input_cause(stages: Sequence[Stage], framework: str = TENSORFLOW) -> dict[st
 def stage_cause(stage: Stage, stages: Sequence[Stage]) -> dict[str, str]:
     """Return `where` and `try` for a pipeline that this stage slows down."""
     return {"where": _describe(stage), "try": "; ".join(_remedies(stage, stages))}
+
+
+def with_py_dataset(
+    detail: Mapping[str, Any], pipeline: tuple[PipelineStage, ...] | Unknown
+) -> dict[str, Any]:
+    """
+    Return the detail of a value with the remedies of Keras' PyDataset, where one makes the input.
+
+    Args:
+        detail: The detail, whose `where` is of Keras' own stages in the trace, if it has any.
+        pipeline: The stages of the data; others than a PyDataset leave the detail as it is.
+    """
+    source = pipeline[0] if not isinstance(pipeline, Unknown) and pipeline else None
+    if source is None or source.python != PY_DATASET or "where" not in detail:
+        return dict(detail)
+    line = f" at {source.line}" if source.line else ""
+    where = f"the PyDataset {source.stage}{line} makes the elements; {detail['where']}"
+    return {**detail, "where": where, "try": _FOR_PY_DATASET}
 
 
 def compile_cause(

@@ -9,7 +9,7 @@ from typing import Any
 from pytest_tfperf.compiler.datasets import pipeline_stages
 from pytest_tfperf.compiler.functions import Unsupported
 from pytest_tfperf.compiler.source_lines import line_of_code
-from pytest_tfperf.recording import UNSEEN, PipelineStage
+from pytest_tfperf.recording import PY_DATASET, UNSEEN, PipelineStage
 from pytest_tfperf.tf_runtime import load_tensorflow
 from pytest_tfperf.values import Unknown
 
@@ -70,7 +70,7 @@ def _stages_of(data: Any) -> tuple[PipelineStage, ...] | Unknown:
 def _python_kind(data: Any) -> str:
     keras = [base for base in type(data).__mro__ if "keras" in base.__module__]
     names = {base.__name__ for base in keras}
-    return "PyDataset" if names & {"PyDataset", "Sequence"} else "Python iterable"
+    return PY_DATASET if names & {"PyDataset", "Sequence"} else "Python iterable"
 
 
 def _code(data: Any, name: str) -> CodeType | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pytest_tfperf.analysis import diagnosis
 from pytest_tfperf.analysis.evidence import Evidence, Findings
@@ -18,8 +19,14 @@ def analyse(evidence: Evidence) -> Findings:
         return evidence.untraced("input_capacity", "input_bound_at_target")
     steps, stages = evidence.steps, evidence.stages
     per_step = float((steps.of(evidence.waits[0]) >= 0).sum()) / steps.n_steps
+    found = capacity_values(stages, per_step, evidence.completed.target_step_time_s)
     return Findings(
-        values=capacity_values(stages, per_step, evidence.completed.target_step_time_s),
+        values={
+            name: replace(
+                value, detail=diagnosis.with_py_dataset(value.detail, evidence.recording.pipeline)
+            )
+            for name, value in found.items()
+        },
         tables={"stages": stage_table(stages, steps.n_steps)} if stages else {},
     )
 

@@ -96,9 +96,10 @@ def _input_bound(evidence: Evidence, trace: Trace) -> Value:
         return Value.unknown("input_bound", _NO_PIPELINE)
     share, source = waiting_share(breakdown, drain)
     observed = breakdown.share("input")
-    detail: dict[str, Any] = {"observed": observed, "halves": list(drain.halves)} | (
-        diagnosis.input_cause(evidence.stages, evidence.framework) if share > 0 else {}
-    )
+    detail: dict[str, Any] = {"observed": observed, "halves": list(drain.halves)}
+    if share > 0:
+        cause = diagnosis.input_cause(evidence.stages, evidence.framework)
+        detail |= diagnosis.with_py_dataset(cause, evidence.recording.pipeline)
     if source is Source.CORRECTED:
         detail["corrected"] = (
             f"buffers gave {1 - drain.kept:.0%} of the elements while the steps were traced; "

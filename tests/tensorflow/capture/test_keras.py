@@ -1,5 +1,6 @@
 """Keras loops: one call with the user's own arguments, and everything restored afterwards."""
 
+import time
 from dataclasses import replace
 
 import keras
@@ -259,6 +260,26 @@ def test_batch_of_a_pydataset_is_part_of_the_workload(profile):
     result = profile.fit(model_of(), Batches(), epochs=2, verbose=0, shuffle=False)
     assert result.workload["batch"] == 8
     assert result.workload["inputs"] == ["float32[8,3]", "float32[8,1]"]
+
+
+def test_a_slow_pydataset_is_told_its_own_remedies_and_its_line(profile):
+    class Batches(keras.utils.PyDataset):
+        def __len__(self):
+            return 100
+
+        def __getitem__(self, index):
+            time.sleep(0.02)  # the load under test
+            return X[:8], Y[:8]
+
+    result = profile.fit(model_of(), Batches(), epochs=2, verbose=0, shuffle=False)
+    for metric in ("input_bound", "input_capacity"):
+        detail = result.value(metric).detail
+        assert "the PyDataset Batches at " in detail["where"]
+        assert "test_keras.py:" in detail["where"]
+        assert "workers=" in detail["try"]
+        assert "max_queue_size=" in detail["try"]
+        assert "interleave" not in detail["try"]
+    assert "workers= and max_queue_size=" in result.advice[0].what
 
 
 @pytest.mark.parametrize("n_batches", [1, 2, 3, 4])
