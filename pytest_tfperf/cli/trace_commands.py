@@ -57,7 +57,7 @@ def _add_analyze(commands: Any) -> None:
         metavar="TIME",
         help=(
             "predict how long steps of this time would wait for input (input_bound_at_target): "
-            "12ms, 0.5s; seconds without a unit"
+            "12ms, 0.5s"
         ),
     )
     add_output(analyze, "unknown metrics with reasons, causes, and all rows of tables")
@@ -72,9 +72,9 @@ def _add_check(commands: Any) -> None:
         (
             "Check traces against limits, which are those of the marker: --max-METRIC and "
             "--min-METRIC of each metric in docs/metrics.md, and --METRIC for an exact count. "
-            "A limit on input_bound_at_target needs --target-step-time TIME. Values are numbers in "
-            "base units, or 5%, 20ms, 1.5GiB. Exit status 1 if a limit is broken, 2 if a trace or "
-            "a limit cannot be read, 3 if a value is unknown."
+            "A limit on input_bound_at_target needs --target-step-time TIME. Values are numbers, "
+            "or 5%, 20ms, 1.5GiB; a time and bytes need their unit. Exit status 1 if a limit is "
+            "broken, 2 if a trace or a limit cannot be read, 3 if a value is unknown."
         ),
         "logdir/ --max-input-bound 5% --max-retraces 0",
     )

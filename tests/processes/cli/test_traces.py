@@ -104,7 +104,7 @@ def test_what_can_be_read_is_shown_beside_what_cannot(trace, tmp_path, capsys):
     assert "none.pb" in captured.err
 
 
-@pytest.mark.parametrize("target", ["0", "-5ms", "soon"])
+@pytest.mark.parametrize("target", ["0", "12", "0 ms", "-5ms", "soon"])
 def test_a_target_that_is_no_time_of_a_step_is_refused(trace, target, capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["analyze", f"--target-step-time={target}", trace])

@@ -256,6 +256,18 @@ def test_a_refusal_lists_every_metric_and_option():
             "max_input_bound: '5 ms' is not a quantity; give a number, or one with a suffix of %",
         ),
         ({"max_input_bound": True}, "max_input_bound: True is not a quantity"),
+        (
+            {"max_step_time": "20"},
+            "max_step_time: '20' has no unit; write '20 ms' or '20 s'$",
+        ),
+        (
+            {"max_peak_memory": "4"},
+            "max_peak_memory: '4' has no unit; write '4 MiB' or '4 GiB'$",
+        ),
+        (
+            {"target_step_time": "12"},
+            "target_step_time: '12' has no unit; write '12 ms' or '12 s'$",
+        ),
         ({"max_input_bound": None}, "max_input_bound: None is not a quantity"),
         ({"max_input_bound": float("nan")}, "max_input_bound: nan is not a finite number"),
         ({"xla_clusters": "one"}, "xla_clusters: 'one' is not a quantity"),
@@ -364,6 +376,7 @@ def test_no_lines_are_no_limits():
             "unknown argument 'max_inputbound'; did you mean 'max_input_bound'[?]",
         ),
         ("max_input_bound = 5 ms", "max_input_bound: '5 ms' is not a quantity"),
+        ("max_step_time = 20", "max_step_time: '20' has no unit; write '20 ms' or '20 s'"),
         ("max_input_bound == 5%", "max_input_bound: '= 5%' is not a quantity"),
         ("= 5%", "unknown argument ''"),
     ],
