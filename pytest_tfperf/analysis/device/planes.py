@@ -47,6 +47,8 @@ class DeviceActivity:
     """Merged spans by kind (`KINDS`)."""
     names_kinds: bool = True
     """False if a TPU's ops have no category, so that they all pass for compute."""
+    each: tuple[dict[str, Spans], ...] = ()
+    """The same of each accelerator alone."""
 
     @property
     def busy(self) -> Spans:
@@ -57,14 +59,12 @@ class DeviceActivity:
 def find_device_activity(trace: Trace) -> DeviceActivity:
     """Find the activity of a host's GPUs and TPUs; it is empty without them."""
     planes = accelerators(trace)
-    found: dict[str, list[Spans]] = {kind: [EMPTY] for kind in KINDS}
-    for plane in planes:
-        for kind, spans in kinds_of_spans(plane):
-            found[kind].append(spans)
+    each = tuple({kind: merge(spans) for kind, spans in kinds_of_spans(plane)} for plane in planes)
     return DeviceActivity(
         len(planes),
-        {kind: merge(*spans) for kind, spans in found.items()},
+        {kind: merge(EMPTY, *(spans[kind] for spans in each)) for kind in KINDS},
         all(map(names_kinds, planes)),
+        each,
     )
 
 

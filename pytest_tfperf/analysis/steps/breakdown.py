@@ -42,34 +42,78 @@ def break_down(trace: Trace, steps: Steps, waits: Spans | None = None) -> Breakd
     device. A kernel is launched. Something is compiled. TensorFlow is active on the host. The rest
     is other: Python and the loop.
 
+    Devices that a collective joins wait for the slowest of them, so none hides the wait of another.
+    There a step has the parts of the device that waits longest for input.
+
     Args:
         trace: The trace of the steps.
         steps: The steps as the devices ran them.
         waits: The waits for input (`input_waits`), if known already.
     """
-    activity, device = find_activity(trace), find_device_activity(trace)
-    parts = {part: np.zeros(len(steps), np.int64) for part in PARTS}
-    taken: Spans = merge()
+    device = find_device_activity(trace)
     waits = input_waits(trace) if waits is None else waits
-    for part, spans in _in_order(trace, waits, activity, device):
-        parts[part] = parts[part] + covered(subtract(spans, taken), steps.start_ps, steps.end_ps)
-        taken = merge(taken, spans)
-    parts["other"] = steps.period_ps - sum(parts.values(), np.zeros(len(steps), np.int64))
+    host = _HostSpans(
+        merge(waits),
+        merge(pushed_input(trace)),
+        launches(trace) if device.n_devices else merge(),
+        find_activity(trace),
+    )
+    parts = _parts(steps, host, device.spans, device.n_devices)
+    joined = [covered(own["collective"], steps.start_ps, steps.end_ps) > 0 for own in device.each]
+    together = np.sum(joined, axis=0) > 1 if joined else np.zeros(len(steps), bool)
+    if together.any():
+        for own, in_collective in zip(device.each, joined, strict=True):
+            alone = _parts(steps, host, own, device.n_devices)
+            worse = together & in_collective & (alone["input"] > parts["input"])
+            parts = {part: np.where(worse, alone[part], parts[part]) for part in PARTS}
     return Breakdown(parts, steps.period_ps, device)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _HostSpans:
+    """Activity of the host that parts are made of."""
+
+    waits: Spans
+    """Waits for input."""
+    pushed: Spans
+    """Input that the host gives otherwise."""
+    launches: Spans
+    """Launches of kernels."""
+    activity: Activity
+    """Ops, runtime and compilers."""
+
+
+def _parts(
+    steps: Steps, host: _HostSpans, device: dict[str, Spans], n_devices: int
+) -> dict[str, Ints]:
+    """
+    Return the parts of each step, each of shape (n_steps,).
+
+    Args:
+        steps: The steps.
+        host: Activity of the host.
+        device: Merged spans of the devices by kind.
+        n_devices: Number of devices of the trace.
+    """
+    parts = {part: np.zeros(len(steps), np.int64) for part in PARTS}
+    taken: Spans = merge()
+    for part, spans in _in_order(host, device, n_devices):
+        parts[part] = parts[part] + covered(subtract(spans, taken), steps.start_ps, steps.end_ps)
+        taken = merge(taken, spans)
+    parts["other"] = steps.period_ps - sum(parts.values(), np.zeros(len(steps), np.int64))
+    return parts
+
+
 def _in_order(
-    trace: Trace, waits: Spans, activity: Activity, device: DeviceActivity
+    host: _HostSpans, device: dict[str, Spans], n_devices: int
 ) -> list[tuple[str, Spans]]:
-    waiting = merge(waits)
-    if not device.n_devices:
-        waiting = subtract(waiting, activity.model)
-    copied_in = merge(device.spans["input"], pushed_input(trace))
+    activity = host.activity
+    waiting = host.waits if n_devices else subtract(host.waits, activity.model)
     return [
-        *((kind, spans) for kind, spans in device.spans.items() if kind != "input"),
+        *((kind, spans) for kind, spans in device.items() if kind != "input"),
         ("input", waiting),
-        ("input", copied_in),
-        ("kernel_launch", launches(trace) if device.n_devices else merge()),
+        ("input", merge(device["input"], host.pushed)),
+        ("kernel_launch", host.launches),
         ("compile", activity.compile),
         ("host_compute", merge(activity.model, activity.runtime)),
     ]

@@ -92,7 +92,8 @@ def on_the_device(trace: Trace, steps: Steps) -> Steps:
     later.
 
     Such a step lasts from the first work that it caused to that of the next of its epoch. Steps
-    that caused no work are dropped.
+    that caused no work are dropped. Else the last step of an epoch is prolonged until its work
+    ends.
     """
     if steps.source in OF_DEVICES:
         return steps
@@ -107,7 +108,7 @@ def on_the_device(trace: Trace, steps: Steps) -> Steps:
         np.minimum(end, steps.end_ps[step]) - np.maximum(start, steps.start_ps[step]), 0
     )
     if (end - start - inside).sum() <= _LAGS * (end - start).sum():
-        return steps
+        return _prolonged(steps, end, step)
     first, last = (
         np.full(len(steps), np.iinfo(np.int64).max),
         np.full(len(steps), np.iinfo(np.int64).min),
@@ -137,6 +138,23 @@ def on_the_device(trace: Trace, steps: Steps) -> Steps:
         ),
         sizes=None if steps.sizes is None else steps.sizes[kept],
     )
+
+
+def _prolonged(steps: Steps, end: Ints, step: Ints) -> Steps:
+    """
+    Return the steps with the last of each epoch prolonged to the end of the work that it caused.
+
+    Args:
+        steps: The steps of the host.
+        end: Ends of the devices' work in picoseconds, shape (n,).
+        step: The step that caused each, shape (n,).
+    """
+    last = steps.end_ps.copy()
+    np.maximum.at(last, step, end)
+    limit = np.r_[steps.start_ps[1:], np.iinfo(np.int64).max]
+    followed = np.r_[steps.start_ps[1:] <= steps.end_ps[:-1], False]
+    last = np.where(followed, steps.end_ps, np.minimum(last, limit))
+    return steps if (last == steps.end_ps).all() else replace(steps, end_ps=last)
 
 
 def _run_keys(events: Events) -> Ints:

@@ -118,3 +118,60 @@ def test_the_op_event_of_the_same_wait_counts_once():
         at("IteratorGetNextOp::DoCompute", 1, 4),
     )
     assert parts_of(fetch)["input"] == 4
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        at("infeed:InfeedEnqueueTuple", 1, 4),
+        at("MEMCPYHtoD", 1, 4),
+        at("memcpyHtoD(123)", 1, 4),
+        at("Grain next", 1, 4, _ipl_stage_name="Batch"),
+        at("Grain next", 1, 4, _ipl_stage_name="Batch", _ct=1, _c=5),
+    ],
+    ids=lambda event: event.name,
+)
+def test_input_that_the_host_gives_is_input(event):
+    assert parts_of(line("loader", event)) == {"input": 3, "other": 7}
+
+
+def test_of_nested_stages_the_outermost_is_input():
+    stages = [
+        at("batch", 1, 4, _ipl_stage_name="Batch"),
+        at("map", 2, 3, _ipl_stage_name="Map"),
+    ]
+    assert parts_of(line("loader", *stages)) == {"input": 3, "other": 7}
+
+
+def test_a_stage_that_another_stage_caused_is_no_root():
+    cause = at("batch", 1, 2, _pt=1, _p=5)
+    stage = at("worker", 3, 6, _ipl_stage_name="Map", _ct=1, _c=5)
+    assert parts_of(line("loader", cause), line("worker", stage)) == {"other": 10}
+
+
+def two_gpus(*collectives):
+    """Two GPUs that wait for input in turn, [0, 3] and [3, 6], each while the other computes."""
+    marks = line("python", at("train", 0, 10, step_num=0, _r=1))
+    waits = line("tf_Compute/1", at("IteratorGetNextOp::DoCompute", 0, 6))
+    work = ([at("k", 3, 6)], [at("k", 0, 3)])
+    gpus = [
+        plane(f"/device:GPU:{n}", line("Stream #1", *events, *collectives[n:][:1]))
+        for n, events in enumerate(work)
+    ]
+    trace = decode_trace(space(plane("/host:CPU", marks, waits), *gpus))
+    parts = break_down(trace, find_steps(trace)).parts_ps
+    return {part: column[0] / MS for part, column in parts.items() if column[0]}
+
+
+def test_gpus_that_a_collective_joins_do_not_hide_each_other_s_wait():
+    joined = [at("ncclDevKernel_AllReduce", 6, 7)] * 2
+    assert two_gpus(*joined) == {"input": 3, "device_compute": 3, "collective": 1, "other": 3}
+
+
+def test_gpus_without_a_collective_work_for_the_step_together():
+    assert two_gpus() == {"device_compute": 6, "other": 4}
+    assert two_gpus(at("ncclDevKernel_AllReduce", 6, 7)) == {
+        "device_compute": 6,
+        "collective": 1,
+        "other": 3,
+    }

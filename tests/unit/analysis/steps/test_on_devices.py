@@ -74,7 +74,23 @@ def test_steps_stay_the_host_s_while_half_of_the_work_lies_in_them(lag, moved):
     kernels = [(n, 10 * n + 10 * lag, 10 * n + 10 * lag + 10) for n in range(3)]
     trace = gpu_trace(marks, [(n, 10 * n + 0.1) for n in range(3)], kernels)
     before = find_steps(trace)
-    assert (on_the_device(trace, before) is not before) is moved
+    assert (on_the_device(trace, before).source != before.source) is moved
+
+
+def test_the_last_step_of_an_epoch_lasts_until_its_work_ends():
+    marks = [mark(n, 10 * n, 10 * n + 9, epoch=n // 2) for n in range(4)]
+    launched = [(n, 10 * n + 1) for n in range(4)]
+    kernels = [(n, 10 * n + 4, 10 * n + 9.5) for n in range(3)] + [(3, 34, 43)]
+    steps = on_the_device(*with_steps(gpu_trace(marks, launched, kernels)))
+    assert milliseconds(steps.start_ps) == [0, 10, 20, 30]
+    assert milliseconds(steps.end_ps) == [10, 19.5, 30, 43]
+
+
+def test_a_step_is_not_prolonged_into_the_next_epoch():
+    marks = [mark(n, 10 * n, 10 * n + 8, epoch=n) for n in range(2)]
+    kernels = [(0, 3, 12), (1, 13, 15)]
+    steps = on_the_device(*with_steps(gpu_trace(marks, [(0, 1), (1, 12.5)], kernels)))
+    assert milliseconds(steps.end_ps) == [10, 18]
 
 
 def test_without_ids_the_host_s_steps_stay():
