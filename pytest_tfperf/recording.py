@@ -253,6 +253,8 @@ class Recording:
     """False if input buffers were still draining in the timed window."""
     instrumented: bool = False
     """True if Python was traced in the timed window."""
+    interference: tuple[str, ...] = ()
+    """Remarks on what else used the machine in the timed window."""
     ended: str | None = None
     """The reason why the windows are not full, if they are not."""
     notes: tuple[str, ...] = ()

@@ -24,6 +24,9 @@ __tracebackhide__ = True
 FORMAT = 2
 """Version of run files and of `--json`; in format 1 the columns of tables had no keys."""
 
+INTERFERENCE = "interference"
+"""Key in the detail of a step_time: remarks on what else used the machine meanwhile."""
+
 
 class Verdict(str, Enum):
     """Outcome of a check, the outcomes that need most attention first."""
@@ -80,6 +83,16 @@ class Profile(MetricProperties):
     """Custom metrics of the run that measured."""
     result: Any = None
     """Return value of the profiled call; not in JSON."""
+
+    @property
+    def interference(self) -> tuple[str, ...]:
+        """
+        Remarks on what else used the machine while the step time was measured.
+
+        Each is a finding, and advice after a colon.
+        """
+        value = self.metrics.get("step_time")
+        return () if value is None else tuple(value.detail.get(INTERFERENCE, ()))
 
     @property
     def registry(self) -> Mapping[str, Metric]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.recording import Recording
+from pytest_tfperf.results import INTERFERENCE
 from pytest_tfperf.stats.steady_state import find_trend, slow_start
 from pytest_tfperf.text import plural
 from pytest_tfperf.values import Source, Unknown, Value
@@ -130,6 +131,7 @@ def timed_step(recording: Recording) -> Value:
         precision=median_precision(counted),
         settled=recording.settled,
         instrumented=recording.instrumented,
+        **({INTERFERENCE: list(recording.interference)} if recording.interference else {}),
     )
 
 

@@ -17,7 +17,11 @@ _LISTED = 10
 
 
 def accept(
-    runs: Sequence[Run], names: Sequence[str], rootdir: Path, baseline_dir: Path | None
+    runs: Sequence[Run],
+    names: Sequence[str],
+    rootdir: Path,
+    baseline_dir: Path | None,
+    also_noisy: bool = False,
 ) -> Recorded:
     """
     Store the tests in these runs that passed, as `--tfperf-update` does.
@@ -29,6 +33,7 @@ def accept(
         names: The tests to store, by key or node id; all by default.
         rootdir: The folder that the tests' files are relative to.
         baseline_dir: As `--tfperf-baseline-dir`.
+        also_noisy: As `--tfperf-record-noisy`.
 
     Raises:
         BaselineError: If a name is unknown, nothing was profiled, or a file cannot be found, read
@@ -53,6 +58,7 @@ def accept(
     return record(
         {Place.of(file, rootdir, baseline_dir): _of_file(file, parts) for file in files},
         only_new=False,
+        also_noisy=also_noisy,
     )
 
 

@@ -100,16 +100,19 @@ class _Found:
         }
 
 
-def record(wanted: Mapping[Place, Sequence[Run]], only_new: bool) -> Recorded:
+def record(
+    wanted: Mapping[Place, Sequence[Run]], only_new: bool, also_noisy: bool = False
+) -> Recorded:
     """
     Store the profiles of tests that passed.
 
     Profiles that ended before their windows were full are left out, and times that are not valid
-    samples.
+    samples: of steps whose buffers drained, or while something else used the machine.
 
     Args:
         wanted: The runs with tests of each test file.
         only_new: Whether entries that exist are kept.
+        also_noisy: Whether times are recorded although something else used the machine.
 
     Raises:
         BaselineError: If a file cannot be read or written; then all files are unchanged.
@@ -117,7 +120,10 @@ def record(wanted: Mapping[Place, Sequence[Run]], only_new: bool) -> Recorded:
     with locked(place.structure.parent for place in wanted):
         contents: dict[Path, Json] = {}
         done = sum(
-            (_of_file(place, runs, only_new, contents) for place, runs in wanted.items()),
+            (
+                _of_file(place, runs, only_new, also_noisy, contents)
+                for place, runs in wanted.items()
+            ),
             Recorded(),
         )
         write_files(contents)
@@ -152,9 +158,22 @@ def structure_of(profile: Profile, environment: Mapping[str, Any]) -> Json:
 
 
 def _of_file(
-    place: Place, runs: Iterable[Run], only_new: bool, contents: dict[Path, Json]
+    place: Place,
+    runs: Iterable[Run],
+    only_new: bool,
+    also_noisy: bool,
+    contents: dict[Path, Json],
 ) -> Recorded:
-    """Update the entries of one test file; files that change are put into `contents`."""
+    """
+    Update the entries of one test file.
+
+    Args:
+        place: Place of its baseline.
+        runs: The runs with its tests.
+        only_new: Whether entries that exist are kept.
+        also_noisy: Whether disturbed times are recorded too.
+        contents: Receives the files that change.
+    """
     runs = sorted(runs, key=lambda run: run.created)
     tests = [(run, test) for run in runs for test in run.tests]
     found = [
@@ -172,7 +191,7 @@ def _of_file(
             done += _structure(good, only_new, contents)
             for path in dict.fromkeys(place.timing_file(one.machine) for one in good):
                 same_class = [one for one in good if place.timing_file(one.machine) == path]
-                done += _times(path, same_class, only_new, contents)
+                done += _times(path, same_class, only_new, also_noisy, contents)
     return done
 
 
@@ -277,9 +296,22 @@ def _shown(number: float | None, metric: Metric | None) -> str:
 
 
 def _times(
-    path: Path, found: Sequence[_Found], only_new: bool, contents: dict[Path, Json]
+    path: Path,
+    found: Sequence[_Found],
+    only_new: bool,
+    also_noisy: bool,
+    contents: dict[Path, Json],
 ) -> Recorded:
-    """Update the history in the timing file of one machine class."""
+    """
+    Update the history in the timing file of one machine class.
+
+    Args:
+        path: The timing file.
+        found: The profiles of one entry on this class.
+        only_new: Whether a history that exists is kept.
+        also_noisy: Whether disturbed times are recorded too.
+        contents: Receives the files that change.
+    """
     content = (
         contents.get(path)
         or read_file(path)
@@ -290,7 +322,10 @@ def _times(
     if only_new and name in tests:
         return Recorded()
     timed = [one for one in found if (one.profile.value("step_time").number or 0) > 0]
-    reasons = [(one, why_not_timed(one.profile, one.test.shared_cpu)) for one in timed]
+    reasons = [
+        (one, why_not_timed(one.profile, one.test.shared_cpu) or _disturbed(one, also_noisy))
+        for one in timed
+    ]
     usable = [one for one, why in reasons if why is None]
     merged = merge_runs(
         tests.get(name),
@@ -307,6 +342,14 @@ def _times(
     contents[path] = {**content, "tests": {**tests, name: merged.entry}}
     change = (EntryChange(path=path, key=key, what=merged.what),)
     return done + (Recorded(anew=change) if merged.level else Recorded(added=change))
+
+
+def _disturbed(one: _Found, also_noisy: bool) -> str | None:
+    """Return why a time is too noisy to be recorded, or None."""
+    if also_noisy or not one.profile.interference:
+        return None
+    found = "; ".join(remark.partition(": ")[0] for remark in one.profile.interference)
+    return f"{found}; run on a quiet machine, or --tfperf-record-noisy"
 
 
 def _tolerance(test: ProfiledTest) -> float:

@@ -92,6 +92,7 @@ class Observations:
             pipeline=self._pipeline(),
             settled=self.settled,
             instrumented=self.instrumented,
+            interference=tuple(self.conditions),
             ended=self.ended,
             notes=tuple(dict.fromkeys((*self.notes, *self.conditions, *graph_notes))),
             **others,

@@ -141,6 +141,12 @@ def _add_accept(commands: Any) -> None:
     accept.add_argument(
         "--baseline-dir", type=Path, metavar="DIR", help="as pytest --tfperf-baseline-dir"
     )
+    accept.add_argument(
+        "--tfperf-record-noisy",
+        dest="record_noisy",
+        action="store_true",
+        help="record disturbed step times too",
+    )
 
 
 def _show(options: argparse.Namespace, rest: Sequence[str]) -> int:
@@ -179,7 +185,8 @@ def _accept(options: argparse.Namespace, rest: Sequence[str]) -> int:
         )
     names = [word for word in words if not _is_run_file(Path(word))]
     folder = None if options.baseline_dir is None else options.baseline_dir.absolute()
-    recorded = accept([read_run(path) for path in paths], names, options.rootdir, folder)
+    runs = [read_run(path) for path in paths]
+    recorded = accept(runs, names, options.rootdir, folder, options.record_noisy)
     print(render_accepted(recorded, len(paths)))
     return GOOD if is_accepted(recorded) else FAILED
 

@@ -92,7 +92,7 @@ def _interrupted(before: Conditions, after: Conditions) -> str:
     if before.interruptions is None or after.interruptions is None:
         return ""
     n_switches = after.interruptions - before.interruptions
-    return f" (involuntary context switches of this one: {n_switches})"
+    return f" ({n_switches} involuntary context switches of this one)"
 
 
 def _stolen(before: Conditions, after: Conditions) -> str | None:

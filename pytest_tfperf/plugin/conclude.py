@@ -111,7 +111,8 @@ def _write_baselines(run: Run, options: Options) -> tuple[Recorded, list[str]]:
         place = Place.of(file, options.rootdir, options.baseline_dir)
         passed = tuple(test for test in run.tests if test.file == file and test.outcome == "passed")
         try:
-            recorded += record({place: [replace(run, tests=passed)]}, options.update == "new")
+            wanted = {place: [replace(run, tests=passed)]}
+            recorded += record(wanted, options.update == "new", options.record_noisy)
         except BaselineError as error:
             errors.append(str(error))
     return recorded, errors

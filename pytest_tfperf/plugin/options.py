@@ -166,6 +166,9 @@ class Options:
         help="record what is missing from the baseline; compare nothing",
         header="recording what is missing from the baseline",
     )
+    record_noisy: Option[bool] = Option(
+        SWITCH, False, flag="--tfperf-record-noisy", help="record disturbed step times too"
+    )
     baseline_dir: Option[Path | None] = Option(
         PATH,
         None,

@@ -77,7 +77,14 @@ def render_markdown(run: Run, most: int = MOST) -> str:
         most: Largest number of characters; each section has a fixed share of them.
     """
     head = _head(run)
-    sections = (_changed(run), _why(run), _limits(run), _undecided(run), _measured(run))
+    sections = (
+        _changed(run),
+        _why(run),
+        _limits(run),
+        _undecided(run),
+        _measured(run),
+        _noise(run),
+    )
     shown = [section for section in sections if section.blocks or section.tail]
     room = most - len(head) - len(shown)
     texts = [section.text(int(section.share * room)) for section in shown]
@@ -211,7 +218,19 @@ def _measured(run: Run) -> _Section:
         cells = (_cell(profile, name) for name in names)
         rows.append(_row(_name(test, profile.name), test.outcome, *cells))
     head = _table("test", "outcome", *names)
-    return _Section(title="Measured", share=0.15, head=head, blocks=tuple(rows))
+    return _Section(title="Measured", share=0.1, head=head, blocks=tuple(rows))
+
+
+def _noise(run: Run) -> _Section:
+    """Return a line for each remark on interference, with the step time that it concerns."""
+    lines = [
+        f"- {_name(test, profile.name)}: step_time {_cell(profile, 'step_time')}: "
+        f"{_code(remark, _SENTENCE_WIDTH)}"
+        for test in run.tests
+        for profile in test.profiles
+        for remark in profile.interference
+    ]
+    return _Section(title="Disturbed times", share=0.05, blocks=tuple(lines))
 
 
 def _cell(profile: Profile, name: str) -> str:

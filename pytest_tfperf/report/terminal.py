@@ -50,6 +50,7 @@ def render(run: Run, width: int, verbosity: int) -> list[TextLine]:
     )
     for test in run.tests:
         lines += _checks(test, alike) if verbosity == 0 else _all_checks(test)
+        lines += _noise(test, verbosity > 0)
         lines += [
             TextLine(f"{_title(test, profile)}: {profile.ended}", "yellow")
             for profile in test.profiles
@@ -60,6 +61,7 @@ def render(run: Run, width: int, verbosity: int) -> list[TextLine]:
                 TextLine(f"{_title(test, profile)}: {note}")
                 for profile in test.profiles
                 for note in profile.notes
+                if note not in profile.interference
             ]
     return [*lines, count_line(run.tests)]
 
@@ -143,6 +145,15 @@ def _all_checks(test: ProfiledTest) -> Iterator[TextLine]:
         yield _first(test, check)
         for line in check.message.splitlines()[1:]:
             yield TextLine(f"{'':<12} {line}", colour(check))
+
+
+def _noise(test: ProfiledTest, with_advice: bool) -> Iterator[TextLine]:
+    """Render remarks on interference, with the step time that they concern."""
+    for profile in test.profiles:
+        for remark in profile.interference:
+            time = f"step_time {_cell(profile, 'step_time')}"
+            shown = remark if with_advice else remark.partition(": ")[0]
+            yield TextLine(f"{_title(test, profile)}: {time}: {shown}", "yellow")
 
 
 def _first(test: ProfiledTest, check: Check, others: str = "") -> TextLine:

@@ -65,7 +65,10 @@ def test_under_xdist_the_controller_writes_reports_and_baselines_and_times_are_d
     suite, pytester
 ):
     suite.write(MIXED)
-    agree(suite.path, pytester.runpytest_subprocess("-n2", "--tfperf-update", *REPORTS))
+    agree(
+        suite.path,
+        pytester.runpytest_subprocess("-n2", "--tfperf-update", "--tfperf-record-noisy", *REPORTS),
+    )
     assert (suite.path / "__tfperf__" / "test_suite.json").is_file()
     suite.write(MIXED.replace("max_eager_ops=0", "max_eager_ops=1, max_step_time='10 s'"))
     result = pytester.runpytest_subprocess("-n2", "--tfperf-baseline", "--tfperf-missing=allow")

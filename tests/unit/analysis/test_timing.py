@@ -21,6 +21,15 @@ def test_step_time_is_the_median_over_blocks_of_time_by_steps():
     )
 
 
+def test_interference_stands_with_the_step_time_and_nowhere_else():
+    remarks = ("other processes used 83%", "the load average was 9")
+    found = values(blocks=((0.02, 2),), step_seconds=(0.01,) * 2, interference=remarks)
+    assert found["step_time"].detail["interference"] == list(remarks)
+    quiet = values(blocks=((0.02, 2),), step_seconds=(0.01,) * 2)
+    assert "interference" not in quiet["step_time"].detail
+    assert values(interference=remarks)["step_time"].number is None
+
+
 def test_the_seconds_of_a_step_are_told_block_by_block():
     assert block_seconds(
         Recording(name="", trace=None, workload={}, blocks=((0.5, 2), (0.75, 3)))

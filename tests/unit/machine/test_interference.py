@@ -42,7 +42,7 @@ def test_other_load_is_remarked_from_a_twentieth_of_the_cores(busy_s, expected):
 
 def test_remark_on_other_load_has_its_share_and_advice():
     assert remarks(BEFORE, after(busy_s=55.24, interruptions=419)) == (
-        "other processes used 31% of the 2 cores in the timed window (involuntary context switches of this one: 412): step_time is "
+        "other processes used 31% of the 2 cores in the timed window (412 involuntary context switches of this one): step_time is "
         "longer for it; stop what else runs there, children of the test too, or compare with --tfperf-against",
     )
     assert (

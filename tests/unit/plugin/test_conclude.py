@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from helpers.builders import LAPTOP, check, created, profile, record_of
+from helpers.builders import LAPTOP, check, created, profile, record_of, value
 
 from pytest_tfperf.baseline.store import Place, read_entries
 from pytest_tfperf.checks.arguments import Wanted
@@ -219,6 +219,29 @@ def test_times_beside_other_workers_are_not_recorded(tmp_path, shared_cpu, runs)
     assert [
         len(entries.get(place.timing_key(f"test_{n}"), {}).get("runs", [])) for n in range(5)
     ] == [runs] * 5
+
+
+LOADED = "other processes used 83% of the 2 cores in the timed window: stop what else runs there"
+
+
+@pytest.mark.parametrize(
+    ("interference", "record_noisy", "recorded"),
+    [([LOADED], False, False), ([LOADED], True, True), ([], False, True)],
+)
+def test_disturbed_times_are_recorded_only_where_that_is_asked_for(
+    tmp_path, interference, record_noisy, recorded
+):
+    measured = value("step_time", 0.1, settled=True, interference=interference)
+    noisy = record_of(profile(retraces=0, step_time=measured))
+    lines, good = update(tmp_path, noisy, record_noisy=record_noisy)
+    said = (
+        "  not recorded: test_step: times: other processes used 83% of the 2 cores in the timed "
+        "window; run on a quiet machine, or --tfperf-record-noisy"
+    )
+    assert (said in lines, good) == (not recorded, True)
+    place = Place.of(FILE, tmp_path, None)
+    assert list(stored(tmp_path)) == ["test_step"]
+    assert place.timing_file(LAPTOP["machine"]).exists() is recorded
 
 
 def test_a_profile_that_ended_early_is_not_recorded(tmp_path):

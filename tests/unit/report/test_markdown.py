@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from helpers.builders import check, profile, record_of
+from helpers.builders import check, profile, record_of, value
 from helpers.golden import assert_golden
 from helpers.sample_run import a_run, compared
 
@@ -66,6 +66,15 @@ def test_sections_have_a_fixed_order():
         "Not decided",
         "Measured",
     ]
+
+
+def test_interference_stands_with_the_time_that_it_concerns():
+    remarks = ["other processes used 83% of the 2 cores: stop what else runs there"]
+    noisy = profile(step_time=value("step_time", 0.0125, interference=remarks))
+    text = render_markdown(run_of(record_of(noisy), record_of(profile(step_time=0.1))))
+    section = text.partition("## Disturbed times\n\n")[2]
+    assert section == f"- `test_model.py::test_step`: step_time 12.5 ms: `{remarks[0]}`\n"
+    assert "Disturbed" not in render_markdown(run_of(record_of(profile(step_time=0.1))))
 
 
 @pytest.mark.parametrize(

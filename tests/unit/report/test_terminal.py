@@ -112,6 +112,26 @@ def test_verbose_adds_causes_notes_and_what_passed(width, measured):
     assert shown(a_run(), width, 1) == measured + EVERYTHING + COUNT
 
 
+REMARK = "other processes used 83% of the 2 cores in the timed window: stop what else runs there"
+NOISY = profile(
+    step_time=value("step_time", 0.0125, interference=[REMARK]), notes=(REMARK, "another note")
+)
+
+
+@pytest.mark.parametrize(
+    ("verbosity", "said"), [(0, [REMARK.partition(":")[0]]), (1, [REMARK]), (-1, [])]
+)
+def test_interference_is_said_once_with_the_time_that_it_concerns(verbosity, said):
+    text = shown(Run(created="", tests=(record_of(NOISY),)), 200, verbosity)
+    found = [line for line in text.splitlines() if "other processes" in line]
+    assert found == [f"test_step: step_time 12.5 ms: {one}" for one in said]
+
+
+def test_a_quiet_time_is_shown_without_remarks():
+    quiet = record_of(profile(step_time=0.1), profile("eval", notes=(REMARK,)))
+    assert "other processes" not in shown(Run(created="", tests=(quiet,)), 200, 0)
+
+
 @pytest.mark.parametrize("verbosity", [-1, -2])
 def test_quiet_shows_only_the_count(verbosity):
     assert shown(a_run(), 80, verbosity) == COUNT
