@@ -77,6 +77,7 @@ class _Found:
     profile: Profile
     test: ProfiledTest
     run: Run
+    also_noisy: bool
 
     @property
     def machine(self) -> Mapping[str, Any]:
@@ -119,13 +120,9 @@ def record(
     """
     with locked(place.structure.parent for place in wanted):
         contents: dict[Path, Json] = {}
-        done = sum(
-            (
-                _of_file(place, runs, only_new, also_noisy, contents)
-                for place, runs in wanted.items()
-            ),
-            Recorded(),
-        )
+        done = Recorded()
+        for place, runs in wanted.items():
+            done += _of_file(place, runs, only_new, also_noisy, contents)
         write_files(contents)
     return done
 
@@ -178,7 +175,12 @@ def _of_file(
     tests = [(run, test) for run in runs for test in run.tests]
     found = [
         _Found(
-            place=place, key=entry_key(test.key, profile.name), profile=profile, test=test, run=run
+            place=place,
+            key=entry_key(test.key, profile.name),
+            profile=profile,
+            test=test,
+            run=run,
+            also_noisy=also_noisy,
         )
         for run, test in tests
         for profile in test.profiles
@@ -191,7 +193,7 @@ def _of_file(
             done += _structure(good, only_new, contents)
             for path in dict.fromkeys(place.timing_file(one.machine) for one in good):
                 same_class = [one for one in good if place.timing_file(one.machine) == path]
-                done += _times(path, same_class, only_new, also_noisy, contents)
+                done += _times(path, same_class, only_new, contents)
     return done
 
 
@@ -296,22 +298,9 @@ def _shown(number: float | None, metric: Metric | None) -> str:
 
 
 def _times(
-    path: Path,
-    found: Sequence[_Found],
-    only_new: bool,
-    also_noisy: bool,
-    contents: dict[Path, Json],
+    path: Path, found: Sequence[_Found], only_new: bool, contents: dict[Path, Json]
 ) -> Recorded:
-    """
-    Update the history in the timing file of one machine class.
-
-    Args:
-        path: The timing file.
-        found: The profiles of one entry on this class.
-        only_new: Whether a history that exists is kept.
-        also_noisy: Whether disturbed times are recorded too.
-        contents: Receives the files that change.
-    """
+    """Update the history in the timing file of one machine class."""
     content = (
         contents.get(path)
         or read_file(path)
@@ -323,8 +312,7 @@ def _times(
         return Recorded()
     timed = [one for one in found if (one.profile.value("step_time").number or 0) > 0]
     reasons = [
-        (one, why_not_timed(one.profile, one.test.shared_cpu) or _disturbed(one, also_noisy))
-        for one in timed
+        (one, why_not_timed(one.profile, one.test.shared_cpu) or _disturbed(one)) for one in timed
     ]
     usable = [one for one, why in reasons if why is None]
     merged = merge_runs(
@@ -344,9 +332,9 @@ def _times(
     return done + (Recorded(anew=change) if merged.level else Recorded(added=change))
 
 
-def _disturbed(one: _Found, also_noisy: bool) -> str | None:
+def _disturbed(one: _Found) -> str | None:
     """Return why a time is too noisy to be recorded, or None."""
-    if also_noisy or not one.profile.interference:
+    if one.also_noisy or not one.profile.interference:
         return None
     found = "; ".join(remark.partition(": ")[0] for remark in one.profile.interference)
     return f"{found}; run on a quiet machine, or --tfperf-record-noisy"

@@ -15,6 +15,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from pytest_tfperf.capture.keras_data import KerasCall, steps_per_execution
+from pytest_tfperf.capture.keras_epochs import FurtherEpochs
 from pytest_tfperf.capture.keras_library import libraries_in_use
 from pytest_tfperf.capture.windows import Windows
 from pytest_tfperf.errors import CaptureError
@@ -30,7 +31,9 @@ Open = Callable[[int | None, int], Windows]
 """Opens the windows, given the executions of the loop (None: unknown) and the steps of one."""
 
 
-def run_keras(call: KerasCall, open_windows: Open, stop: bool) -> tuple[Any, Windows]:
+def run_keras(
+    call: KerasCall, open_windows: Open, stop: bool, goes_on: bool = False
+) -> tuple[Any, Windows]:
     """
     Run a Keras loop with windows in it.
 
@@ -38,6 +41,7 @@ def run_keras(call: KerasCall, open_windows: Open, stop: bool) -> tuple[Any, Win
         call: The loop.
         open_windows: Opens the windows when the loop begins.
         stop: Whether to end the loop, by Keras' own flag, when the windows are full.
+        goes_on: Whether to let the loop go on until then, beyond the epochs asked for.
 
     Returns:
         The result of the loop, and the windows.
@@ -50,7 +54,9 @@ def run_keras(call: KerasCall, open_windows: Open, stop: bool) -> tuple[Any, Win
     loop = _Loop(call, open_windows, stop)
     try:
         with loop.hooked():
-            result = call.run()
+            result = (
+                FurtherEpochs(call, loop.n_steps, loop.wants_steps).run() if goes_on else call.run()
+            )
     except BaseException:
         if loop.windows is not None:
             loop.windows.close()
@@ -125,6 +131,14 @@ class _Loop:
         self._n_batches = 0
         self._per_execution = 1
         self._in_batch = self._in_end = False
+
+    def n_steps(self) -> int:
+        """Return the number of steps so far."""
+        return 0 if self.windows is None else self.windows.n_steps
+
+    def wants_steps(self) -> bool:
+        """Return whether the windows are open and not full."""
+        return self._open_windows() is not None
 
     @contextmanager
     def hooked(self) -> Iterator[None]:

@@ -89,8 +89,16 @@ class Plan:
         limit = f"{self.max_seconds:g} s a profile (tfperf_max_seconds)"
         return (f"{window} window: {n_steps} of {wanted} steps, cut by {limit}",)
 
-    def cut_to(self, available: int) -> Plan:
-        """Return the plan for a loop of `available` steps; too few shorten all windows alike."""
+    def cut_to(self, available: int, goes_on: bool = False) -> Plan:
+        """
+        Return the plan for a loop of `available` steps; too few shorten all windows alike.
+
+        Args:
+            available: Steps that the loop is asked for.
+            goes_on: Whether it can go on after these.
+        """
+        if goes_on:
+            return replace(self.cut_to(available), available=None)
         if available >= self.total:
             return replace(self, available=available)
         share = max(available - 2, 0) / (self.total - 2)

@@ -9,10 +9,12 @@ from pathlib import Path
 from pytest_tfperf.machine.locks import Exclusive
 from pytest_tfperf.turns import TurnClient
 
+_LONG_S = 1.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowHooks:
-    """Functions that the windows call."""
+    """Functions that the windows call, and the announcement of long phases."""
 
     settling_steps: Callable[[Path, int], int]
     """
@@ -26,3 +28,29 @@ class WindowHooks:
     """Keeps other processes from measuring at the same time."""
     turn_client: TurnClient | None = None
     """Takes turns with other processes."""
+
+
+class Progress:
+    """
+    Announcements of the phases of a profile.
+
+    Args:
+        announce: Receives a text for each long phase, and an empty text at the end.
+        most_s: Upper bound of any phase, in seconds.
+    """
+
+    def __init__(self, announce: Callable[[str], None], most_s: float) -> None:
+        self._announce, self._most_s = announce, most_s
+        self._announced = False
+
+    def begin(self, phase: str, seconds: float) -> None:
+        """Announce a phase and its expected time, if it is long."""
+        if seconds >= _LONG_S:
+            self._announced = True
+            self._announce(f"{phase}, about {min(seconds, self._most_s):.0f} s")
+
+    def end(self) -> None:
+        """Clear the last announcement."""
+        if self._announced:
+            self._announced = False
+            self._announce("")

@@ -19,10 +19,9 @@ from pytest_tfperf.capture.elements import elements_to_keep
 from pytest_tfperf.capture.garbage_collector import garbage_held_off
 from pytest_tfperf.capture.new_executables import Executables
 from pytest_tfperf.capture.observations import Observations
-from pytest_tfperf.capture.phases import Progress
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.capture.sessions import Session, StepMark, fetch_mark, read_session
-from pytest_tfperf.capture.window_hooks import WindowHooks
+from pytest_tfperf.capture.window_hooks import Progress, WindowHooks
 from pytest_tfperf.compiler.probe import probed
 from pytest_tfperf.compiler.step_calls import calls_recorded
 from pytest_tfperf.machine.conditions import is_traced

@@ -120,3 +120,11 @@ class Settings:
         if evidence.trace is None or self.keep is None or not self.keeps(name):
             return None
         return keep_trace(Path(evidence.trace.path), self.keep, name)
+
+
+def plan_of(settings: Settings, wanted: Wanted) -> Plan:
+    """Return the windows of a profile: those of the run, overridden by its own arguments."""
+    names = ("warmup", "steps", "trace_steps", "latency")
+    chosen = {name: getattr(wanted, name) for name in names}
+    given = {name: value for name, value in chosen.items() if value is not None}
+    return replace(settings.plan, **given)

@@ -22,7 +22,6 @@ from pytest_tfperf.capture.keras_data import (
     keras_workload,
     sample_again,
 )
-from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.capture.self_check import xla_shown
 from pytest_tfperf.capture.sessions import (
     Session,
@@ -45,6 +44,7 @@ from pytest_tfperf.plugin.profile_settings import (
     asked_findings,
     evidence_of,
     inspection_depth,
+    plan_of,
 )
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.results import Profile
@@ -125,6 +125,7 @@ class Profiles:
         kind: str,
         steps_per_call: int,
         available: int | None = None,
+        goes_on: bool = False,
     ) -> Iterator[Windows]:
         """
         Open the windows of a loop.
@@ -135,11 +136,12 @@ class Profiles:
             kind: Kind of the loop: step, train, test or predict.
             steps_per_call: Steps that loop inside a call.
             available: Number of calls, if it is known.
+            goes_on: Whether there can be more than these.
         """
-        plan = replace(self._plan(wanted), steps_per_call=steps_per_call)
+        plan = replace(plan_of(self.settings, wanted), steps_per_call=steps_per_call)
         xla_shown()  # which also starts the runtime, before a first step
         windows = Windows(
-            plan if available is None else plan.cut_to(available),
+            plan if available is None else plan.cut_to(available, goes_on),
             self._folder,
             kind,
             self._hooks(name, wanted),
@@ -173,16 +175,19 @@ class Profiles:
             stop: Whether to end the loop when the windows are full.
         """
         workload = keras_workload(call)
+        goes_on = stop and self.settings.turn_clients is not None
         with ExitStack() as stack:
 
             def open_windows(available: int | None, per_execution: int) -> Windows:
                 windows = stack.enter_context(
-                    self.windows(name, wanted, KINDS[call.method], per_execution, available)
+                    self.windows(
+                        name, wanted, KINDS[call.method], per_execution, available, goes_on
+                    )
                 )
                 windows.inputs = workload
                 return windows
 
-            result, windows = run_keras(call, open_windows, stop)
+            result, windows = run_keras(call, open_windows, stop, goes_on)
         windows.observations.elements = sample_again(call)
         return self.finish(
             windows, name, wanted, result, workload, examples_per_step(call, workload)
@@ -326,12 +331,3 @@ class Profiles:
         if kept is not None:
             self.add_file(recording.name, "trace", kept)
         return self.results[recording.name][0]
-
-    def _plan(self, wanted: Wanted) -> Plan:
-        chosen = {
-            name: getattr(wanted, name) for name in ("warmup", "steps", "trace_steps", "latency")
-        }
-        return replace(
-            self.settings.plan,
-            **{name: value for name, value in chosen.items() if value is not None},
-        )

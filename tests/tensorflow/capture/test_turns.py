@@ -113,16 +113,119 @@ def test_turn_times_are_per_step_with_steps_per_call(coordinated):
     assert min(client.step_times) < 0.02 <= client.said[1].call_s
 
 
-def test_keras_loop_reports_its_remaining_calls(coordinated):
+class Recorder(keras.callbacks.Callback):
+    """Records what a user's callback sees, and the weights after each epoch."""
+
+    def __init__(self):
+        super().__init__()
+        self.epochs, self.begun, self.over, self.n_batches = [], [], 0, 0
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.begun.append(epoch)
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.epochs.append((epoch, sorted(logs)))
+        self.weights = self.model.get_weights()
+        self.loss = logs["loss"]
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.n_batches += 1
+
+    def on_train_end(self, logs=None):
+        self.over += 1
+
+    on_test_begin = on_predict_begin = lambda self, logs=None: self.begun.append("pass")
+    on_test_end = on_predict_end = lambda self, logs=None: setattr(self, "over", self.over + 1)
+    on_test_batch_end = on_predict_batch_end = on_train_batch_end
+
+
+def a_model():
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+    model.compile("adam", "mse")
+    return model
+
+
+ROWS = np.random.default_rng(0).random((24, 6), "float32")  # 24 batches of one, as the windows take
+X, Y = ROWS[:, :4], ROWS[:, 4:]
+
+
+def forever(profile, tolerance):
+    """A coordinator that asks for more calls than four epochs have."""
+    return Script(*[Turn(untimed=2, timed=30)] * 3)
+
+
+FITS = {
+    "one epoch": {"epochs": 1},
+    "two epochs of few steps": {"epochs": 2, "steps_per_epoch": 12},
+    "validation": {"epochs": 2, "validation_data": (X, Y), "steps_per_epoch": 12},
+    "validation split": {"epochs": 2, "validation_split": 0.5},
+    "a later epoch": {"epochs": 6, "initial_epoch": 4, "steps_per_epoch": 12},
+    "a progress bar": {"epochs": 2, "verbose": 1},
+}
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_fit_goes_on_for_turns_and_shows_only_what_it_was_asked_for(coordinated, name):
     profiler, client = coordinated
-    model = keras.Sequential([keras.layers.Dense(2)])
-    model.compile("sgd", "mse")
-    x, y = np.ones((40, 4), "float32"), np.ones((40, 2), "float32")
-    profiler.fit(model, x, y, batch_size=1, epochs=1, verbose=0)
-    ready = client.said[1]
-    assert ready.most_calls == 40 - (1 + 3 + 12 + 6) - 1
-    assert ready.workload["batch"] == 1
-    assert len(client.step_times) == 2
+    client.turns = forever("", None).turns
+    model, recorder, arguments = a_model(), Recorder(), {"verbose": 0, **FITS[name]}
+    profile = profiler.fit(model, X, Y, batch_size=1, callbacks=[recorder], **arguments)
+    assert len(client.step_times) == 3
+    assert client.said[1].most_calls is None
+    assert profile.ended is None
+    asked = list(range(arguments.get("initial_epoch", 0), arguments["epochs"]))
+    n_validations = len(asked) if "validation" in name else 0
+    assert [one for one in recorder.begun if one != "pass"] == asked
+    assert recorder.begun.count("pass") == n_validations
+    assert [epoch for epoch, _ in recorder.epochs] == profile.result.epoch == asked
+    assert recorder.epochs[0][1] == (["loss", "val_loss"] if "validation" in name else ["loss"])
+    assert profile.result.params["epochs"] == arguments["epochs"]
+    assert len(profile.result.history["loss"]) == len(asked)
+    assert recorder.n_batches >= 3 * 32 + 1 + 3 + 12
+    assert recorder.over == 1 + n_validations
+    for found, expected in zip(model.get_weights(), recorder.weights, strict=True):
+        np.testing.assert_array_equal(found, expected)
+    assert not model.stop_training
+
+
+def test_epochs_may_be_positional_and_a_callback_may_stop_the_training(coordinated):
+    profiler, client = coordinated
+    client.turns = forever("", None).turns
+    stopping = keras.callbacks.EarlyStopping("loss", min_delta=1e9, patience=0)
+    profile = profiler.fit(a_model(), X, Y, 1, 50, verbose=0, callbacks=[stopping])
+    assert profile.result.epoch == [0, 1]
+    assert len(client.step_times) == 3
+
+
+@pytest.mark.filterwarnings("ignore:Your input ran out of data")  # in the epoch asked for
+def test_data_that_cannot_begin_again_end_the_turns(coordinated):
+    profiler, client = coordinated
+    client.turns = forever("", None).turns
+    rows = ((X[:1], Y[:1]) for _ in range(60))
+    profile = profiler.fit(a_model(), rows, epochs=1, verbose=0, shuffle=False)
+    assert len(client.step_times) <= 1
+    assert profile.result.epoch == [0]
+
+
+@pytest.mark.parametrize("method", ["evaluate", "predict"])
+def test_one_pass_is_repeated_for_turns_and_the_first_result_stays(coordinated, method):
+    profiler, client = coordinated
+    client.turns = forever("", None).turns
+    model, recorder = a_model(), Recorder()
+    data = [X, Y] if method == "evaluate" else [X]
+    profile = getattr(profiler, method)(model, *data, batch_size=1, verbose=0, callbacks=[recorder])
+    assert len(client.step_times) == 3
+    assert (recorder.begun, recorder.over) == (["pass"], 1)
+    assert recorder.n_batches >= 3 * 32
+    expected = getattr(model, method)(*data, batch_size=1, verbose=0)
+    np.testing.assert_allclose(profile.result, expected, rtol=1e-5)
+
+
+def test_loops_without_turns_end_where_they_were_asked_to(profile):
+    recorder = Recorder()
+    found = profile.fit(a_model(), X, Y, batch_size=1, epochs=1, verbose=0, callbacks=[recorder])
+    assert recorder.n_batches <= 24
+    assert found.result.epoch == [0]
 
 
 def test_data_that_end_within_a_turn_end_the_profile(coordinated):
