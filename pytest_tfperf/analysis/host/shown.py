@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_tfperf.analysis.host.activity import shows_host, shows_runtime
+from pytest_tfperf.analysis.host.activity import op_type, shows_host, shows_runtime
 from pytest_tfperf.trace.devices import accelerators, tpus
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.hlo_modules import live_modules
@@ -54,12 +54,21 @@ def why_executions_hidden(trace: Trace, in_process: bool) -> str | None:
         return "the trace has no event of the host"
     if not shows_runtime(trace):
         return f"the trace has no event of an XLA execution, as {framework(trace)} may leave out"
+    if not in_process and (ops := _xla_ops(trace)):
+        return f"the trace has no event of an XLA execution, and {ops[0]} ran"
     if not in_process and (n := len(live_modules(trace))):
         return (
             f"the trace has no event of an XLA execution and holds {n} loaded executables: "
             "TensorFlow before 2.18 marks no execution on a CPU"
         )
     return None
+
+
+def _xla_ops(trace: Trace) -> list[str]:
+    """Return the types of ops in a trace that run executables (tensorflow/compiler/jit/ops)."""
+    host = Events.of(trace.plane(HOST))
+    types = {op_type(name) or "" for name in set(host.names)}
+    return sorted(types & {"_XlaRun", "XlaLaunch", "XlaLaunchV2"})
 
 
 def why_compilations_hidden(trace: Trace, in_process: bool) -> str | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytest_tfperf.analysis.evidence import Evidence, Findings
+from pytest_tfperf.analysis.input.iterators import stage_above
 from pytest_tfperf.analysis.input.stages import Stage
 from pytest_tfperf.recording import PipelineStage
 from pytest_tfperf.text import and_more
@@ -55,6 +56,10 @@ _WITHOUT_FUNCTIONS = frozenset(
     }
 )
 """Stages that call no function of the user's (tensorflow/core/ops/dataset_ops.cc)."""
+_SOURCES = frozenset(
+    {"FixedLengthRecord", "Range", "Tensor", "TensorSlice", "TextLine", "TFRecord"}
+)
+"""Those of them that take from no other stage."""
 _NO_DATA = (
     "the steps were given no data, and the trace shows no input pipeline; pass the dataset: "
     "tf_profile(step, data), tf_profile.steps(data) or a Keras loop"
@@ -82,7 +87,11 @@ def analyse(evidence: Evidence) -> Findings:
 
 
 def _in_trace(stages: Sequence[Stage]) -> Findings:
-    """Count the stages of a trace that ran Python."""
+    """
+    Count the stages of a trace that ran Python.
+
+    A zero needs the whole pipeline, down to its source: a cache or a full buffer hides the rest.
+    """
     host = [stage for stage in stages if not stage.on_device]
     shown = [
         PipelineStage(stage=stage.name, python="Python")
@@ -91,7 +100,9 @@ def _in_trace(stages: Sequence[Stage]) -> Findings:
     ]
     if shown:
         return Findings(values={_METRIC: _value(shown, Source.TRACE)})
-    hidden = sorted({stage.name for stage in host} - _WITHOUT_FUNCTIONS)
+    inner = {stage_above(stage.path) for stage in host}
+    ends = {stage.name for stage in host if stage.path not in inner}
+    hidden = sorted(({stage.name for stage in host} - _WITHOUT_FUNCTIONS) | (ends - _SOURCES))
     if not host or hidden:
         why = _NOT_SHOWN.format(and_more(hidden, 3)) if host else _NO_DATA
         return Findings(values={_METRIC: Value.unknown(_METRIC, why)})

@@ -10,15 +10,16 @@ from pytest_tfperf.analysis import diagnosis
 from pytest_tfperf.analysis.device.duty_cycle import duty_cycle, duty_cycles, idle_share
 from pytest_tfperf.analysis.device.planes import NO_CATEGORY
 from pytest_tfperf.analysis.evidence import Evidence, Findings
-from pytest_tfperf.analysis.host.activity import shows_host, shows_runtime
+from pytest_tfperf.analysis.host.activity import op_type, shows_host, shows_runtime
 from pytest_tfperf.analysis.host.op_times import OpTime
 from pytest_tfperf.analysis.host.shown import shows_work
 from pytest_tfperf.analysis.input.waits import Drain, shows_input
 from pytest_tfperf.analysis.steps.breakdown import Breakdown
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.analysis.timing import timed_step
+from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.intervals import covered
-from pytest_tfperf.trace.xspace import Trace
+from pytest_tfperf.trace.xspace import HOST, Trace
 from pytest_tfperf.values import Source, Value
 
 _NO_PIPELINE = (
@@ -29,6 +30,8 @@ _NO_WORK = (
     "the trace lacks events of the host, or of TensorFlow's runtime and any accelerator, so idle "
     "time cannot be told from work"
 )
+_COLLECTIVES = ("CollectiveReduce", "CollectiveGather", "CollectiveAllToAll", "NcclAllReduce")
+"""Starts of types of ops that communicate (tensorflow/core/ops/collective_ops.cc, nccl_ops.cc)."""
 _DRAINED = 0.95  # elements produced ÷ consumed, below which a share is corrected
 
 
@@ -42,6 +45,9 @@ def analyse(evidence: Evidence) -> Findings:
     values = host_values(evidence, trace)
     wait = input_wait(values["input_bound"], timed_step(evidence.completed))
     device = device_values(evidence.steps, evidence.breakdown, _device_detail(evidence, trace))
+    why = _why_collectives_hidden(evidence.breakdown, trace)
+    if why and device["collective_time"].number is not None:
+        device["collective_time"] = Value.unknown("collective_time", why)
     return Findings(values={**values, "input_wait": wait, **device})
 
 
@@ -155,10 +161,20 @@ def device_values(
             breakdown.share("collective"),
             Source.TRACE,
             n_devices=device.n_devices,
-        )
-        if device.names_kinds
-        else Value.unknown("collective_time", NO_CATEGORY),
+        ),
     }
+
+
+def _why_collectives_hidden(breakdown: Breakdown, trace: Trace) -> str | None:
+    """Return why the devices' events may not show collectives, or None if they do."""
+    device = breakdown.device
+    if not device.names_kinds:
+        return NO_CATEGORY
+    host = Events.of(trace.plane(HOST))
+    ops = host.named(lambda name: (op_type(name) or "").startswith(_COLLECTIVES))
+    if len(ops) and not device.spans["collective"][0].size:
+        return "the host ran collective ops, and no event of a device is one"
+    return None
 
 
 def input_wait(bound: Value, time: Value) -> Value:

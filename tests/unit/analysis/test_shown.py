@@ -76,6 +76,23 @@ def test_loaded_executables_did_not_run_in_the_steps_where_executions_show_outsi
     assert profiled(*RUNTIME, outside, others=[loaded()]).value(metric).number == 0
 
 
+@pytest.mark.parametrize("op_name", ["cluster_0_1/xla_run:_XlaRun", "f:XlaLaunch"])
+def test_ops_that_run_executables_contradict_a_zero(op_name):
+    value = profiled(*RUNTIME, at(op_name, 1, 2)).value("xla_clusters")
+    assert value.number is None
+    assert "ran" in value.why
+
+
+def test_collectives_of_the_host_contradict_a_zero_of_the_devices():
+    def share(kernel):
+        device = plane("/device:GPU:0", line("Stream #1", at(kernel, 1, 2)))
+        op_event = at("all/CollectiveReduce:CollectiveReduceV2", 1, 2)
+        return profiled(*RUNTIME, op_event, others=[device]).value("collective_time")
+
+    assert share("gemm").number is None
+    assert share("ncclDevKernel_AllReduce").number > 0
+
+
 def test_compilations_of_jax_show_where_its_executions_do():
     assert profiled(at("PjitFunction(f)", 1, 2), EXECUTED).xla_compiles == 0
     late = at("HLO Transforms:jit_f", 12, 13)

@@ -76,6 +76,9 @@ def test_a_reason_is_kept_and_no_data_without_a_trace_is_unknown():
         (("Iterator::Root::FlatMap", "Iterator::Root::FlatMap[0]::Generator"), 1, None),
         (("Iterator::Root::Batch", "Iterator::Root::Batch::Map"), None, "no Python in Map, but"),
         (("Iterator::Root::Batch", "Iterator::Root::Batch::Mop"), None, "no Python in Mop, but"),
+        (("Iterator::Root::Prefetch", "Iterator::Root::Prefetch::Batch"), None, "in Batch, but"),
+        (("Iterator::Root::MemoryCacheImpl",), None, "no Python in MemoryCacheImpl, but"),
+        (("Iterator::Prefetch", "Iterator::Prefetch::Generator"), None, "in Prefetch, but"),
         ((), None, "the trace shows no input pipeline"),
     ],
 )
