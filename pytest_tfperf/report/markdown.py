@@ -120,7 +120,9 @@ def _changed(run: Run) -> _Section:
     """Return a row for each value that changed, and for each step time."""
     compared = _compared(run)
     shown = [
-        one for one in compared if one[1].verdict is not Verdict.PASS or "ratio" in one[1].detail
+        (test, check)
+        for test, check in compared
+        if check.verdict is not Verdict.PASS or check.is_shown_change or "ratio" in check.detail
     ]
     rows = []
     for test, check in shown:

@@ -7,6 +7,8 @@ from pytest_tfperf.baseline.compare_runs import compare_runs
 from pytest_tfperf.baseline.structure import against_profile
 from pytest_tfperf.gates import _GATES, ANY, NEVER, RISE, WORSE, Gate, gate_of
 from pytest_tfperf.metrics import METRICS, Metric
+from pytest_tfperf.report.html.page import render_html
+from pytest_tfperf.report.markdown import render_markdown
 from pytest_tfperf.report.terminal import render
 from pytest_tfperf.results import Verdict
 
@@ -79,3 +81,17 @@ def test_the_terminal_shows_it_in_green_beside_what_failed():
     assert shown.text.startswith("PASS ")
     assert shown.colour == "green"
     assert not [line for line in lines if "retraces is 0" in line.text]
+
+
+def test_reports_show_it_among_what_changed():
+    before, after = (profile(graph_reduction=share, retraces=0) for share in (0.487, 0.252))
+    run = run_of(record_of(after, checks=against_profile(after, before, "main", "against")))
+    text = render_markdown(run)
+    [row] = [line for line in text.splitlines() if "| graph_reduction |" in line]
+    assert "48.7 %" in row
+    assert "25.2 %" in row
+    assert "1 value is as it was." in text
+    page = render_html(run)
+    assert "1 other is as before" in page
+    assert "48.7 %" in page
+    assert "25.2 %" in page

@@ -186,7 +186,11 @@ def _profile(
     """One profile; in full if tables may have rows."""
     compared = [check for check in checks if "before" in check.detail]
     timed = next((check for check in compared if "ratio" in check.detail), None)
-    same = [check for check in compared if check.verdict is Verdict.PASS and check is not timed]
+    same = [
+        check
+        for check in compared
+        if check.verdict is Verdict.PASS and not check.is_shown_change and check is not timed
+    ]
     known = {n: value for n, value in profile.metrics.items() if value.number is not None}
     differing = [one for check in checks for one in check.detail.get("differences", ())]
     return ProfileView(
