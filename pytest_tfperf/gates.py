@@ -97,6 +97,7 @@ _GATES = {
     "batch_padding": Gate(WORSE, "padding is wasted work, and the batches have the same shapes"),
     "op_guide_findings": Gate(WORSE, "each is a rule that the step did not break before"),
     "peak_memory": Gate(WORSE, "memory is a cost of its own"),
+    "memory_growth": Gate(NEVER, "it varies from run to run; a limit decides it"),
     "half_precision": Gate(NEVER, "it falls where products in 16 bits go, and others stay"),
     "flops": Gate(RISE, "more FLOPs are more work; fewer are usually wanted"),
     "host_device_copies": Gate(WORSE, "each copy costs time"),

@@ -60,7 +60,11 @@ EVIDENCE: dict[str, str] = {
     "mxu_padding_overhead": f"the HLO of a program that ran on a TPU, or of {_CODE}",
     "batch_padding": "batches that `tf_profile` or a Keras loop fed, with padding told from data",
     "op_guide_findings": f"the ops of {_CODE}",
-    "peak_memory": "XLA's plan of an executable that alone ran the steps, or events of allocators",
+    "peak_memory": (
+        "XLA's plan of an executable that alone ran the steps, events of allocators, or on a CPU "
+        "the growth of the process"
+    ),
+    "memory_growth": "readings of malloc, Python, mappings and GPUs between eight timed blocks",
     "half_precision": _LOWERED,
     "flops": _LOWERED,
     "flops_utilization": "the evidence of `flops`, and a device whose peak rate is known",

@@ -173,6 +173,11 @@ class MetricProperties:
         return self._number("peak_memory")
 
     @property
+    def memory_growth(self) -> float:
+        """Bytes that the process holds more after each step, over the timed window (bytes)."""
+        return self._number("memory_growth")
+
+    @property
     def half_precision(self) -> float:
         """Share of matmul and convolution FLOPs with 16-bit or narrower operands (0..1)."""
         return self._number("half_precision")

@@ -177,6 +177,13 @@ _ROWS = (
     ),
     Metric("peak_memory", BYTES, LOWER, PLATFORM, "memory that a step needs at its peak"),
     Metric(
+        "memory_growth",
+        BYTES,
+        LOWER,
+        MACHINE,
+        "bytes that the process holds more after each step, over the timed window",
+    ),
+    Metric(
         "half_precision",
         SHARE,
         HIGHER,

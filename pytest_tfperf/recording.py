@@ -188,6 +188,22 @@ class XlaShown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MemorySamples:
+    """Readings of the memory before the first timed block and after each one."""
+
+    n_steps: tuple[int, ...]
+    """Timed steps so far."""
+    heap: tuple[int, ...]
+    """Bytes that the process holds of the C heap."""
+    python: tuple[int, ...]
+    """Bytes of Python's small objects."""
+    mapped: tuple[int, ...]
+    """Bytes of the process' other private mappings."""
+    devices: tuple[int, ...] = ()
+    """Bytes that TensorFlow holds on GPUs; empty without GPUs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
     """Times and observations of one run of the user's steps, and where its traces are."""
 
@@ -235,6 +251,10 @@ class Recording:
     """The batches that the steps consumed."""
     pipeline: tuple[PipelineStage, ...] | Unknown = UNSEEN
     """The stages of the input pipeline, from the source to the step."""
+    memory: MemorySamples | Unknown = UNSEEN
+    """The memory over the timed window."""
+    memory_bound: int | Unknown = UNSEEN
+    """Bytes that a step held at most, as the process grew in the windows."""
     target_step_time_s: float | None = None
     """The step time that the input pipeline should be able to feed."""
     tpu: str | None = None

@@ -99,6 +99,15 @@ def n_gpus() -> int:
     return len(load_tensorflow().config.list_physical_devices("GPU"))
 
 
+def gpu_bytes() -> int | None:
+    """Return the bytes that TensorFlow's allocators hold on GPUs, or None without GPUs."""
+    n = n_gpus()
+    if not n:
+        return None
+    info = load_tensorflow().config.experimental.get_memory_info
+    return sum(int(info(f"GPU:{number}")["current"]) for number in range(n))
+
+
 def takes_whole_gpus() -> bool:
     """Return whether this process takes all memory of a GPU, which then no other can use."""
     if os.environ.get("TF_FORCE_GPU_ALLOW_GROWTH", "").lower() == "true":

@@ -109,6 +109,10 @@ class Value:
         """Return the largest value over the steps."""
         return float(self.detail.get("high", self.number))
 
+    def is_measured_bound(self) -> bool:
+        """Return whether the number is a bound that differs between runs of one program."""
+        return self.source is Source.TIMED and bool(self.detail.get("bounds"))
+
     def to_json(self) -> Json:
         """Return `{"value", "unit", "source", "why", "detail"}`."""
         source = self.source.value if self.source else None

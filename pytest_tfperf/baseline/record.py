@@ -131,7 +131,9 @@ def stored(profile: Profile, scope: str) -> Json:
     """Return the known metrics of a scope, as they are stored."""
     rows = profile.registry
     known = {
-        name: value.number for name, value in profile.metrics.items() if value.number is not None
+        name: value.number
+        for name, value in profile.metrics.items()
+        if value.number is not None and (scope == MACHINE or not value.is_measured_bound())
     }
     return {
         name: rounded(number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from time import perf_counter
@@ -72,29 +73,38 @@ class BlockTimer:
         plan, target_s = self._plan, least_block()
         size = plan.block_size(target_s, period_s)
         deadline = perf_counter() + plan.max_seconds * _TIMED_SHARE
-        n_left, n_timed = plan.timed_at_most(n_before), 0
-        blocks: list[Block] = []
+        n_left, n_timed, n_run = plan.timed_at_most(n_before), 0, 0
+        # arrays, since a list would leave small objects, which count as growth of the memory
+        seconds, sizes, step_seconds = array("d"), array("q"), array("d")
         self.epoch_gaps_s = []
+        observations.memory.begin_timed()
         self.lap_timer.restart()
         try:
             while (
                 n_left > 0
-                and plan.wants_more(n_timed, len(blocks))
-                and (perf_counter() < deadline or not blocks)
+                and plan.wants_more(n_timed, len(seconds))
+                and (perf_counter() < deadline or not seconds)
             ):
                 with self.lap_timer.paused():
                     collect()
+                    observations.memory.sample(n_run)
                 block = yield from self.block(min(size, n_left), deadline)
                 n_left -= len(block.step_seconds)
+                n_run += block.n_steps
                 if self._is_too_short(block, size, target_s):
                     size *= 2
                     continue
-                blocks.append(block)
+                seconds.append(block.seconds)
+                sizes.append(block.n_steps)
+                step_seconds.extend(block.step_seconds)
                 n_timed += len(block.step_seconds)
+            observations.memory.sample(n_run)
         finally:
-            is_complete = not plan.wants_more(n_timed, len(blocks))
-            if blocks and (is_complete or not observations.blocks):
-                self._store(blocks, observations)
+            is_complete = not plan.wants_more(n_timed, len(seconds))
+            if seconds and (is_complete or not observations.blocks):
+                observations.blocks = list(zip(seconds, sizes, strict=True))
+                observations.step_seconds = step_seconds.tolist()
+                observations.epoch_gaps_s = self.epoch_gaps_s
         if perf_counter() >= deadline:
             observations.notes += plan.cut_note("timed", n_timed, plan.timed_steps)
 
@@ -112,11 +122,6 @@ class BlockTimer:
             and self._plan.steps is None
             and not self._plan.latency
         )
-
-    def _store(self, blocks: list[Block], observations: Observations) -> None:
-        observations.blocks = [(block.seconds, block.n_steps) for block in blocks]
-        observations.step_seconds = [seconds for block in blocks for seconds in block.step_seconds]
-        observations.epoch_gaps_s = self.epoch_gaps_s
 
 
 def mean_period_s(observations: Observations) -> float:

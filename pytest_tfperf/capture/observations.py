@@ -13,6 +13,7 @@ from pytest_tfperf.capture.inspection import Depth, StepInspection
 from pytest_tfperf.capture.pipeline_stages import stages_of
 from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.step_calls import Calls
+from pytest_tfperf.machine.memory_use import MemoryUse
 from pytest_tfperf.recording import UNSEEN, Batches, PipelineStage, Recording
 from pytest_tfperf.values import Unknown
 
@@ -41,6 +42,8 @@ class Observations:
     """Record of the probe's step."""
     elements: Elements = field(default_factory=Elements)
     """Elements consumed in the steps of the trace."""
+    memory: MemoryUse = field(default_factory=MemoryUse)
+    """Memory of the process in the windows."""
     settled: bool = True
     """False if the input buffers were still draining."""
     instrumented: bool = False
@@ -89,6 +92,8 @@ class Observations:
                 (op_type, line, count) for (op_type, line), count in self.probe.eager.items()
             ),
             batches=self._batches(),
+            memory=self.memory.samples,
+            memory_bound=self.memory.bound,
             pipeline=self._pipeline(),
             settled=self.settled,
             instrumented=self.instrumented,

@@ -236,6 +236,7 @@ class Windows:
                 )
             self.observations.instrumented |= is_traced()
             yield from self._traced_window()
+        self.observations.memory.end()
         return waited
 
     def _has_room(self, n_steps: int, period_s: float) -> bool:
@@ -244,6 +245,7 @@ class Windows:
         return seconds <= self.plan.max_seconds and self.plan.has(self.n_steps + n_steps)
 
     def _cold_window(self) -> Generator[None]:
+        self.observations.memory.begin()
         self._session = Session(self._folder)
         yield
         sync_devices()

@@ -36,6 +36,7 @@ mxu_padding_overhead   ratio  lower   program
 batch_padding          0..1   lower   program
 op_guide_findings      count  lower   program
 peak_memory            bytes  lower   platform
+memory_growth          bytes  lower   machine
 half_precision         0..1   higher  program
 flops                  FLOP   -       program
 flops_utilization      0..1   higher  machine

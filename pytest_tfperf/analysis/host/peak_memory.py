@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from pytest_tfperf.analysis.evidence import Evidence, Findings
-from pytest_tfperf.analysis.host.memory import reports_device_memory, step_peaks
+from pytest_tfperf.analysis.host.memory import any_order, reports_device_memory, step_peaks
 from pytest_tfperf.analysis.host.memory_peaks import (
     live_table,
     memory_peaks,
     memory_table,
     over_step_table,
 )
+from pytest_tfperf.trace.devices import accelerators
 from pytest_tfperf.trace.hlo_modules import buffer_bytes
 from pytest_tfperf.trace.xspace import Trace
-from pytest_tfperf.values import Source, Table, Value
+from pytest_tfperf.values import Source, Table, Unknown, Value
 
 _TRACKED_BYTES = 1 << 20
 """Below this, what bypasses the allocator outweighs what it knows."""
@@ -20,6 +21,7 @@ _UNTRACKED = (
     "not every step allocates 1 MiB that the trace knows of; on a CPU only oneDNN's allocator "
     "reports, and small tensors bypass it"
 )
+_BOUNDS = "from what the trace knows to the growth of the process"
 
 
 def analyse(evidence: Evidence) -> Findings:
@@ -46,11 +48,23 @@ def _peak_memory(evidence: Evidence, trace: Trace) -> Value:
             return Value.of("peak_memory", max(known), Source.HLO)
     peaks = step_peaks(trace, evidence.steps)
     if peaks is None or peaks.min() < _TRACKED_BYTES:
-        return Value.unknown("peak_memory", _UNTRACKED)
+        return _bounded(evidence, trace, 0 if peaks is None else int(peaks.min()))
+    on_device = reports_device_memory(trace)
     return Value.of(
         "peak_memory",
         int(peaks.min()),
         Source.TRACE,
         largest=int(peaks.max()),
-        on_device=reports_device_memory(trace),
+        on_device=on_device,
+        **({} if on_device else any_order(trace, evidence.steps)),
     )
+
+
+def _bounded(evidence: Evidence, trace: Trace, known: int) -> Value:
+    """Return bounds from the growth of the process, of steps that no accelerator runs."""
+    most = evidence.recording.memory_bound
+    if isinstance(most, Unknown) or accelerators(trace):
+        why = most.why if isinstance(most, Unknown) and most.why else ""
+        return Value.unknown("peak_memory", f"{_UNTRACKED}; {why}" if why else _UNTRACKED)
+    low = min(known, most)
+    return Value.of("peak_memory", most, Source.TIMED, low=low, high=most, bounds=_BOUNDS)

@@ -20,6 +20,7 @@ from pytest_tfperf.recording import (
     Batches,
     BatchRows,
     GraphOp,
+    MemorySamples,
     OpGraph,
     OpNode,
     PipelineStage,
@@ -62,6 +63,9 @@ RECORDING = Recording(
     blocks=tuple((1.0 + 0.01 * n, 100) for n in range(12)),
     step_seconds=tuple(0.01 + 0.0001 * (n % 7) for n in range(1200)),
     epoch_gaps_s=(0.1, 0.2),
+    memory=MemorySamples(
+        n_steps=tuple(range(13)), heap=(0,) * 13, python=(0,) * 13, mapped=(0,) * 13
+    ),
     examples_per_step=8.0,
     n_steps=1200,
     n_epochs=1,
@@ -185,6 +189,7 @@ ABSENT = {
     "flops": [((), {"lowered": UNSEEN})],
     "flops_utilization": [((), {"lowered": UNSEEN}), (("peak",), {}), (("devices",), {})],
     "peak_memory": [(("memory", "modules"), {})],
+    "memory_growth": [((), {"memory": UNSEEN}), ((), {"settled": False})],
     "host_device_copies": [(("devices",), {}), (("kernels", "copies"), {})],
     "host_device_bytes": [(("devices",), {}), (("kernels", "copies"), {})],
     "kernel_launches": [(("devices",), {}), (("kernels", "copies"), {})],

@@ -12,7 +12,7 @@ from pytest_tfperf.capture.windows import Windows
 from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.step_calls import Calls
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.machine import stopwatch
+from pytest_tfperf.machine import memory_use, stopwatch
 from pytest_tfperf.variants import in_process, rounds
 
 STEP_S = 0.001
@@ -126,6 +126,7 @@ def run_of(monkeypatch):
         "calls_recorded": lambda in_step: nullcontext(Calls()),
         "conditions_noted": lambda notes: nullcontext(),
     }
+    monkeypatch.setattr(memory_use, "gpu_bytes", lambda: None)
     for name, fake in fakes.items():
         monkeypatch.setattr(windows, name, fake)
         if hasattr(blocks, name):

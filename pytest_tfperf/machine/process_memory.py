@@ -1,0 +1,197 @@
+"""Readings of this process' memory: C heap, Python's small objects, mappings, resident set."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_tfperf.values import Unknown
+
+_ROOT = Path("/")
+_PROBE_BYTES = 1 << 20
+_FIELDS = (
+    "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"  # mallinfo(3)
+)
+_NO_HEAP = "the C heap does not tell what it holds; that needs Linux with glibc 2.33 or later"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heap:
+    """A reading of glibc's malloc, over all its arenas."""
+
+    held: int
+    """Bytes that the program holds."""
+    free: int
+    """Bytes that malloc keeps for reuse."""
+    taken: int
+    """Bytes that malloc has taken from the system."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """A reading of the memory that the process holds."""
+
+    heap: int
+    """Bytes of the C heap."""
+    python: int
+    """Bytes of Python's small objects."""
+    mapped: int
+    """Bytes of other private mappings that it may write."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resident:
+    """A reading of the memory that the system gives this process."""
+
+    now: int
+    """Bytes in memory."""
+    most: int
+    """Most bytes that were ever in memory."""
+    swapped: int
+    """Bytes that the system has swapped out."""
+    reusable: int
+    """Bytes that malloc keeps for reuse."""
+
+
+def read_heap() -> Heap | Unknown:
+    """Return what malloc holds, or why that is unknown."""
+    read = _mallinfo()
+    if read is None:
+        return Unknown(_NO_HEAP)
+    found = read()
+    return Heap(
+        held=found.uordblks + found.hblkhd,
+        free=found.fordblks,
+        taken=found.arena + found.hblkhd,
+    )
+
+
+def read_held(root: Path = _ROOT) -> Held | Unknown:
+    """
+    Return the memory that the process holds, or why it is unknown.
+
+    The mappings are the sixth field of /proc/self/statm, in pages (Linux, proc_pid_statm(5)). It
+    holds the C heap and Python's arenas, which are left out.
+    """
+    heap, python = read_heap(), _python_bytes()
+    if isinstance(heap, Unknown):
+        return heap
+    try:
+        pages = int((root / "proc/self/statm").read_text("ascii").split()[5])
+    except (OSError, ValueError, IndexError):
+        return Unknown("the system does not show the mappings of this process")
+    if python is None:
+        return Unknown("Python's allocator does not tell what it holds")
+    small, arenas = python
+    mapped = pages * os.sysconf("SC_PAGE_SIZE") - heap.taken - arenas
+    return Held(heap=heap.held, python=small, mapped=mapped)
+
+
+def read_resident(root: Path = _ROOT) -> Resident | Unknown:
+    """
+    Return the memory that the system gives this process, or why it is unknown.
+
+    Source: VmRSS, VmHWM and VmSwap of /proc/self/status, in KiB (Linux, proc_pid_status(5)).
+    """
+    heap = read_heap()
+    if isinstance(heap, Unknown):
+        return heap
+    try:
+        text = (root / "proc/self/status").read_text("utf-8", errors="replace")
+    except OSError:
+        text = ""
+    kib = {name: int(size) for name, size in re.findall(r"^Vm(\w+):\s+(\d+) kB$", text, re.M)}
+    if not {"RSS", "HWM", "Swap"} <= kib.keys():
+        return Unknown("the system does not show the resident set of this process")
+    return Resident(
+        now=kib["RSS"] << 10,
+        most=kib["HWM"] << 10,
+        swapped=kib["Swap"] << 10,
+        reusable=heap.free,
+    )
+
+
+def most_growth(before: Resident | Unknown, after: Resident | Unknown) -> int | Unknown:
+    """
+    Return a bound on the bytes that code between two readings held at once, or why there is none.
+
+    The code may also have used what malloc kept for reuse before.
+    """
+    for one in (before, after):
+        if isinstance(one, Unknown):
+            return one
+    assert isinstance(before, Resident)
+    assert isinstance(after, Resident)
+    if before.swapped or after.swapped:
+        return Unknown("the system swapped memory out, so the resident set does not tell")
+    return max(after.most - before.now, 0) + before.reusable
+
+
+@functools.cache
+def _mallinfo() -> Callable[[], Any] | None:
+    """Return glibc's mallinfo2, or None if it is missing or another allocator is used."""
+    import ctypes
+
+    class Mallinfo2(ctypes.Structure):
+        _fields_ = [(name, ctypes.c_size_t) for name in _FIELDS.split()]
+
+    try:
+        read = ctypes.CDLL(None).mallinfo2
+    except (OSError, AttributeError, TypeError):  # TypeError: Windows
+        return None
+    read.argtypes, read.restype = [], Mallinfo2
+    before = read()
+    probe = bytearray(_PROBE_BYTES)  # a preloaded allocator would serve it unseen
+    after = read()
+    grown = after.uordblks + after.hblkhd - before.uordblks - before.hblkhd
+    return read if grown >= len(probe) else None
+
+
+def _python_bytes() -> tuple[int, int] | None:
+    """
+    Return the bytes that Python's small objects hold, and those of their arenas, or None.
+
+    Source: the text of sys._debugmallocstats (CPython, Objects/obmalloc.c), which goes to stderr;
+    the function behind it writes to any file.
+    """
+    write = _debug_malloc_stats()
+    if write is None:
+        return None
+    text = write()
+    held = re.search(rb"^# bytes in allocated blocks\s*=\s*([\d,]+)$", text, re.M)
+    arenas = re.search(rb"^\d+ arenas \* \d+ bytes/arena\s*=\s*([\d,]+)$", text, re.M)
+    if held is None or arenas is None:
+        return None
+    return int(held[1].replace(b",", b"")), int(arenas[1].replace(b",", b""))
+
+
+@functools.cache
+def _debug_malloc_stats() -> Callable[[], bytes] | None:
+    """Return a function that returns the statistics of Python's allocator, or None."""
+    import ctypes
+
+    try:
+        c, write = ctypes.CDLL(None), ctypes.pythonapi._PyObject_DebugMallocStats
+        stream, close, free = c.open_memstream, c.fclose, c.free
+    except (OSError, AttributeError, TypeError):
+        return None
+    stream.restype = ctypes.c_void_p
+    for function in (close, free, write):
+        function.argtypes = [ctypes.c_void_p]
+
+    def read() -> bytes:
+        text, size = ctypes.c_void_p(), ctypes.c_size_t()
+        file = stream(ctypes.byref(text), ctypes.byref(size))
+        write(file)
+        close(file)
+        try:
+            return ctypes.string_at(text, size.value)
+        finally:
+            free(text)
+
+    return read

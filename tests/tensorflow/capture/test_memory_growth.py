@@ -1,0 +1,182 @@
+"""Memory of real steps: planted leaks are found, and steady models do not grow."""
+
+import gc
+import time
+from types import MappingProxyType
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from pytest_tfperf.baseline.structure import against_profile
+from pytest_tfperf.capture.plan import Plan
+from pytest_tfperf.checks.arguments import Wanted
+from pytest_tfperf.checks.limits import check_limits
+from pytest_tfperf.plugin.fixture import TfProfile
+from pytest_tfperf.plugin.profile_settings import Settings
+
+LIMITS = MappingProxyType({"max_memory_growth": "1 KiB"})
+
+
+@pytest.fixture
+def measure():
+    """A `tf_profile` with windows of the usual length and the limits of this file."""
+    frozen = gc.get_freeze_count()
+    gc.unfreeze()  # the samples leave a collector alone whose objects somebody froze
+    wanted = Wanted.read(dict(LIMITS))
+    profilers = []
+
+    def made():
+        profilers.append(TfProfile(Settings(wanted=wanted, plan=Plan())))
+        return profilers[-1]
+
+    yield made
+    for profiler in profilers:
+        profiler.close()
+    if frozen:
+        gc.freeze()
+
+
+def verdict(profile):
+    limits = Wanted.read(dict(LIMITS)).limits
+    (check,) = check_limits(profile, limits, None, False)
+    return check.verdict.value, check.sentence
+
+
+def vectors():
+    rows = np.random.default_rng(0).normal(size=(512, 32)).astype("float32")
+    return tf.data.Dataset.from_tensor_slices((rows, rows[:, :10])).batch(32)
+
+
+def images():
+    pixels = np.random.default_rng(0).normal(size=(256, 28, 28, 1)).astype("float32")
+    return tf.data.Dataset.from_tensor_slices((pixels, pixels[:, 0, :10, 0])).batch(32)
+
+
+def sequences():
+    rows = np.random.default_rng(0).normal(size=(128, 20, 8)).astype("float32")
+    return tf.data.Dataset.from_tensor_slices((rows, rows[:, 0, :1])).batch(32)
+
+
+def dense():
+    model = keras.Sequential([keras.layers.Dense(64, activation="relu"), keras.layers.Dense(10)])
+    model.compile("adam", "mse")
+    return model
+
+
+def convolution():
+    layers = [keras.layers.Conv2D(16, 3), keras.layers.Flatten(), keras.layers.Dense(10)]
+    model = keras.Sequential(layers)
+    model.compile("adam", "mse")
+    return model
+
+
+def lstm():
+    model = keras.Sequential([keras.layers.LSTM(16), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    return model
+
+
+def function(jit_compile=None):
+    weights = tf.Variable(tf.ones((32, 10)))
+
+    @tf.function(jit_compile=jit_compile)
+    def train(x, y):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((x @ weights - y) ** 2)
+        weights.assign_sub(0.01 * tape.gradient(loss, weights))
+        return loss
+
+    return train
+
+
+def slow(step):
+    """A step of 30 ms or more, so that the timed window has 50 steps and no more."""
+
+    def slower(x, y):
+        time.sleep(0.03)
+        return step(x, y)
+
+    return slower
+
+
+KEPT = {
+    "bytes": lambda: bytes(4096),
+    "tensor": lambda: tf.zeros((1024,)) + 1,
+    "small objects": lambda: [object() for _ in range(220)],
+}
+
+
+@pytest.mark.parametrize("kind", KEPT)
+def test_a_leak_of_4_kib_a_step_is_found_in_50_steps(measure, kind):
+    kept, step = [], slow(function())
+
+    def leaking(x, y):
+        kept.append(KEPT[kind]())
+        return step(x, y)
+
+    result = measure()(leaking, vectors())
+    assert verdict(result)[0] == "FAIL", result.value("memory_growth")
+    assert result.memory_growth == pytest.approx(4096, rel=0.6)
+
+
+STEADY = {
+    "function": lambda profile: profile(function(), vectors()),
+    "slow function": lambda profile: profile(slow(function()), vectors()),
+    "XLA": lambda profile: profile(slow(function(jit_compile=True)), vectors()),
+    "eager": lambda profile: profile(slow(lambda x, y: tf.reduce_sum(x) + 1), vectors()),
+    "reference cycles": lambda profile: profile(slow(cyclic), vectors()),
+    "dense": lambda profile: profile(slow(dense().train_on_batch), vectors()),
+    "convolution": lambda profile: profile(convolution().train_on_batch, images(), unpack=True),
+    "LSTM": lambda profile: profile(lstm().train_on_batch, sequences(), unpack=True),
+    "inference": lambda profile: profile(slow(forward(dense())), vectors()),
+    "fit": lambda profile: profile.fit(
+        dense(), vectors().repeat(), epochs=2, steps_per_epoch=300, verbose=0, shuffle=False
+    ),
+}
+
+
+def forward(model):
+    return lambda x, y: model(x)
+
+
+def cyclic(x, y):
+    garbage = [bytes(4096)]
+    garbage.append(garbage)
+    return x
+
+
+@pytest.mark.parametrize(
+    "model",
+    ["reference cycles", *(pytest.param(name, marks=pytest.mark.slow) for name in STEADY)],
+)
+def test_memory_of_a_steady_model_does_not_grow(measure, model):
+    result = STEADY[model](measure())
+    value = result.value("memory_growth")
+    assert value.low() <= 0, value
+    assert verdict(result)[0] == "PASS", value
+
+
+def test_peak_memory_of_a_small_step_is_bounded(measure):
+    step = tf.function(lambda x: tf.tanh(x) + tf.random.uniform((1 << 20,))[0])
+    value = measure()(step, [tf.ones((4,))] * 4).value("peak_memory")
+    assert value.detail["bounds"]
+    # the step holds 4 MiB of random numbers that no allocator reports
+    assert value.low() <= 4 << 20 <= value.high() < 4 << 30
+
+
+@pytest.mark.slow
+def test_no_repeat_of_one_model_changes_its_memory(measure):
+    model = convolution()
+    found = []
+    for _ in range(30):
+        wanted = Wanted.read({"warmup": 2, "steps": 4, "trace_steps": 6})
+        profiler = TfProfile(Settings(wanted=wanted, plan=Plan()))
+        found.append(profiler(model.train_on_batch, images(), unpack=True))
+        profiler.close()
+    for before in found:
+        for after in found:
+            checks = against_profile(after, before, "HEAD", "against")
+            verdicts = [one.verdict.value for one in checks if one.metric == "peak_memory"]
+            assert set(verdicts) <= {"PASS"}

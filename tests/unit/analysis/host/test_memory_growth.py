@@ -1,0 +1,94 @@
+"""Growth of readings made by hand, and the limits that it keeps."""
+
+import pytest
+from helpers.builders import profile
+
+from pytest_tfperf.analysis.evidence import Evidence
+from pytest_tfperf.analysis.host.memory_growth import analyse
+from pytest_tfperf.checks.limits import Limit, check_limits
+from pytest_tfperf.metrics import METRICS
+from pytest_tfperf.recording import MemorySamples, Recording
+from pytest_tfperf.values import Unknown
+
+N = 51  # samples: before the first of 50 blocks of one step, and after each
+ZEROS = (0,) * N
+
+
+def growth(settled=True, ended=None, memory=None, n=N, **readings):
+    if memory is None:
+        kinds = {"heap": ZEROS[:n], "python": ZEROS[:n], "mapped": ZEROS[:n], **readings}
+        memory = MemorySamples(n_steps=tuple(range(n)), **kinds)
+    recording = Recording(
+        name="", trace=None, workload={}, memory=memory, settled=settled, ended=ended
+    )
+    return analyse(Evidence(recording)).values["memory_growth"]
+
+
+def verdict(value, bound):
+    limit = Limit(metric=METRICS["memory_growth"], relation="max", bound=bound, argument="")
+    return check_limits(profile(memory_growth=value), [limit], None, False)[0].verdict.value
+
+
+def rising(by, n=N):
+    return tuple(by * step for step in range(n))
+
+
+@pytest.mark.parametrize("kind", ["heap", "python", "devices"])
+def test_a_leak_of_any_kind_is_found_to_the_byte(kind):
+    value = growth(**{kind: rising(4096)})
+    assert value.number == 4096
+    # a fifth of the window is left out, and 40 of the 50 steps remain
+    assert (value.low(), value.high()) == (4096 - 2**15 / 40, 4096)
+    assert "4 KiB" in value.detail["where"]
+    assert verdict(value, 1024) == "FAIL"
+    assert verdict(value, 4096) == "PASS"
+    assert verdict(value, 4000) == "UNKNOWN"
+
+
+@pytest.mark.parametrize("jump", range(0, N, 10))
+def test_mappings_that_keep_growing_are_a_leak(jump):
+    single = [2**24 * (step >= jump) for step in range(N)]
+    value = growth(mapped=tuple(2**20 * (step // 2) + one for step, one in enumerate(single)))
+    # 20 mappings of 1 MiB in 40 steps; three of all are left out below
+    assert value.low() == pytest.approx(2**20 * 17 / 40 - 2**15 / 40)
+    assert verdict(value, 2**18) == "FAIL"
+
+
+def test_steady_memory_does_not_grow():
+    value = growth()
+    assert (value.number, value.high()) == (0, 0)
+    assert verdict(value, 0) == "PASS"
+
+
+def test_a_single_mapping_and_a_slow_start_are_no_growth():
+    jump = (0,) * 30 + (2**24,) * 21
+    start = tuple(min(step, 9) * 5000 for step in range(N))
+    value = growth(mapped=jump, heap=start)
+    assert (value.number, value.high()) == (0, 0)
+
+
+def test_buffers_that_come_and_go_widen_the_interval():
+    value = growth(heap=tuple(100_000 * (step * 7 % 5) for step in range(N)))
+    assert value.low() < 0 < value.high()
+    assert verdict(value, 1) == "UNKNOWN"
+
+
+def test_few_blocks_give_no_interval():
+    assert growth(n=9).number == 0
+    assert "7 timed blocks give no interval, 8 do" in growth(n=8).why
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"memory": Unknown("no glibc")}, "no glibc"),
+        ({"memory": Unknown(""), "ended": "the loop was left"}, "the loop was left"),
+        ({"memory": Unknown("")}, "nothing was timed"),
+        ({"settled": False}, "still draining"),
+    ],
+)
+def test_without_readings_it_is_unknown(given, why):
+    value = growth(**given)
+    assert value.number is None
+    assert why in value.why
+    assert verdict(value, 2**40) == "UNKNOWN"

@@ -1,0 +1,97 @@
+"""Bounds of the peak where the trace knows too little, and comparisons that no order of ops decides."""
+
+import pytest
+from helpers.builders import profile
+from helpers.xspace import MS, event, line, plane, space
+
+from pytest_tfperf.analysis.evidence import Evidence
+from pytest_tfperf.analysis.host.peak_memory import analyse
+from pytest_tfperf.baseline.record import structure_of
+from pytest_tfperf.baseline.structure import against_profile
+from pytest_tfperf.checks.limits import Limit, check_limits
+from pytest_tfperf.metrics import METRICS
+from pytest_tfperf.recording import Recording
+from pytest_tfperf.trace.xspace import decode_trace
+from pytest_tfperf.values import Unknown
+
+MIB = 1 << 20
+
+
+def peak(*steps, bound=Unknown(""), device=False):  # noqa: B008
+    """
+    The value of a trace whose steps allocate these sizes.
+
+    A negative size frees as many bytes; steps take 10 ms and their events 0.1 ms.
+    """
+    marks = [event("train", n * 10 * MS, 9 * MS, step_num=n, _r=1) for n in range(len(steps))]
+    memory, held = [event("MemoryDeallocation", 0, 0, bytes_allocated=0, allocation_bytes=1)], 0
+    for n, sizes in enumerate(steps):
+        for place, size in enumerate(sizes, 1):
+            held += size
+            name = "MemoryAllocation" if size > 0 else "MemoryDeallocation"
+            start = n * 10 * MS + place * MS // 10
+            memory.append(event(name, start, 0, bytes_allocated=held, allocation_bytes=abs(size)))
+    planes = [plane("/host:CPU", line("a", *marks), line("b", *memory))]
+    if device:
+        planes.append(plane("/device:GPU:0", line("Stream #1", event("kernel", MS, MS))))
+    recording = Recording(name="", trace=None, workload={}, memory_bound=bound)
+    return analyse(Evidence(recording, decode_trace(space(*planes)))).values["peak_memory"]
+
+
+def verdict(value, relation, bound):
+    limit = Limit(metric=METRICS["peak_memory"], relation=relation, bound=bound, argument="")
+    return check_limits(profile(peak_memory=value), [limit], None, False)[0].verdict.value
+
+
+def test_small_steps_are_bounded_by_the_growth_of_the_process():
+    value = peak([1000, -1000], [2000, -2000], bound=5 * MIB)
+    assert (value.number, value.low(), value.high()) == (5 * MIB, 1000, 5 * MIB)
+    assert [verdict(value, "max", limit) for limit in (999, 1000, 5 * MIB - 1, 5 * MIB)] == [
+        "FAIL",
+        "UNKNOWN",
+        "UNKNOWN",
+        "PASS",
+    ]
+    assert verdict(value, "min", 5 * MIB + 1) == "FAIL"
+
+
+def test_without_a_reading_or_beside_an_accelerator_small_steps_stay_unknown():
+    assert peak([1000, -1000], bound=Unknown("swapped out")).why.endswith("; swapped out")
+    assert peak([1000, -1000]).number is None
+    assert peak([1000, -1000], bound=5 * MIB, device=True).number is None
+
+
+def test_bounds_are_neither_recorded_nor_compared():
+    first, second = (profile(peak_memory=peak([9, -9], bound=size)) for size in (5, 5 * MIB))
+    environment = {"platform": "cpu", "setting": {}}
+    assert structure_of(first, environment)["platform"]["cpu"] == {}
+    assert against_profile(second, first, "HEAD", "against") == []
+    known = profile(peak_memory=peak([2 * MIB, -2 * MIB]))
+    assert against_profile(first, known, "HEAD", "against") == []
+    assert against_profile(known, first, "HEAD", "against") == []
+
+
+def verdicts(before, after):
+    first, second = (profile(peak_memory=value) for value in (before, after))
+    return [found.verdict.value for found in against_profile(second, first, "HEAD", "against")]
+
+
+SEQUENTIAL = [2 * MIB, -2 * MIB, 2 * MIB, -2 * MIB, 3 * MIB, -3 * MIB]
+OVERLAPPING = [2 * MIB, 2 * MIB, 3 * MIB, -2 * MIB, -2 * MIB, -3 * MIB]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [(SEQUENTIAL, OVERLAPPING), (OVERLAPPING, SEQUENTIAL)]
+)
+def test_the_order_of_the_same_allocations_decides_nothing(before, after):
+    first, second = peak(before), peak(after)
+    assert {first.number, second.number} == {3 * MIB, 7 * MIB}
+    assert first.detail["at_least"] == second.detail["at_least"] == 3 * MIB // 2
+    assert first.detail["at_most"] == second.detail["at_most"] == 2 * 7 * MIB
+    assert verdicts(first, second) == ["PASS"]
+
+
+def test_an_allocation_of_more_than_twice_the_peak_before_is_a_regression():
+    before, after = peak(OVERLAPPING), peak([15 * MIB, -15 * MIB])
+    assert verdicts(before, after) == ["REGRESSION"]
+    assert verdicts(after, before) == ["IMPROVED"]

@@ -1,0 +1,118 @@
+"""Readings of the memory of this very process, and of /proc as others write it."""
+
+import ctypes
+import sys
+from dataclasses import replace
+
+import pytest
+
+from pytest_tfperf.machine import memory_use
+from pytest_tfperf.machine.process_memory import (
+    Held,
+    Resident,
+    most_growth,
+    read_heap,
+    read_held,
+    read_resident,
+)
+from pytest_tfperf.values import Unknown
+
+MIB = 1 << 20
+glibc = pytest.mark.skipif(
+    not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="only glibc 2.33 tells"
+)
+
+
+@glibc
+@pytest.mark.parametrize("size", [4096, MIB, 100 * MIB])
+def test_the_heap_holds_what_was_allocated(size):
+    before = read_heap()
+    kept = bytearray(size)
+    after = read_heap()
+    assert size <= after.held - before.held < size + 8192
+    assert after.taken >= after.held
+    del kept
+    assert abs(read_heap().held - before.held) < 8192
+
+
+@glibc
+def test_small_objects_of_python_are_counted_in_bytes():
+    before = read_held()
+    kept = [object() for _ in range(50_000)]
+    grown = read_held().python - before.python
+    assert 50_000 * sys.getsizeof(kept[0]) <= grown < 50_000 * sys.getsizeof(kept[0]) + 20_000
+    assert abs(read_held().mapped - before.mapped) < MIB  # their arenas are no other mapping
+
+
+@glibc
+def test_other_mappings_are_seen():
+    import mmap
+
+    before = read_held()
+    with mmap.mmap(-1, 64 * MIB, flags=mmap.MAP_PRIVATE):
+        assert abs(read_held().mapped - before.mapped - 64 * MIB) < MIB
+
+
+def proc(folder, status="", statm=None):
+    (folder / "proc/self").mkdir(parents=True)
+    (folder / "proc/self/status").write_text(status)
+    if statm is not None:
+        (folder / "proc/self/statm").write_text(statm)
+    return folder
+
+
+@glibc
+def test_the_resident_set_is_read_in_kib(tmp_path):
+    text = "VmHWM:\t    300 kB\nVmRSS:\t    200 kB\nRssAnon: 7 kB\nVmSwap:\t      4 kB\n"
+    found = read_resident(proc(tmp_path, text))
+    assert (found.most, found.now, found.swapped) == (300 << 10, 200 << 10, 4 << 10)
+
+
+@glibc
+@pytest.mark.parametrize("status", ["", "VmRSS:\t 200 kB\n", "VmHWM: x kB\nVmRSS: y\n"])
+def test_a_system_that_does_not_show_it_is_unknown(tmp_path, status):
+    assert isinstance(read_resident(proc(tmp_path, status)), Unknown)
+
+
+@glibc
+@pytest.mark.parametrize("statm", [None, "", "1 2 3", "a b c d e f g"])
+def test_mappings_that_are_not_shown_are_unknown(tmp_path, statm):
+    assert isinstance(read_held(proc(tmp_path, statm=statm)), Unknown)
+
+
+def test_growth_is_bounded_by_the_highest_reading_and_what_malloc_kept():
+    before = Resident(now=100, most=150, swapped=0, reusable=7)
+    after = Resident(now=120, most=180, swapped=0, reusable=0)
+    assert most_growth(before, after) == 80 + 7
+    assert most_growth(before, replace(before, now=90)) == 50 + 7
+    assert isinstance(most_growth(before, replace(after, swapped=1)), Unknown)
+    assert most_growth(Unknown("a"), after) == Unknown("a")
+    assert most_growth(before, Unknown("b")) == Unknown("b")
+
+
+def test_a_reading_that_fails_makes_all_samples_unknown(monkeypatch):
+    readings = [
+        Held(heap=1, python=2, mapped=3),
+        Unknown("hidden"),
+        Held(heap=1, python=2, mapped=3),
+    ]
+    monkeypatch.setattr(memory_use, "read_held", lambda: readings.pop(0))
+    monkeypatch.setattr(memory_use, "gpu_bytes", lambda: None)
+    use = memory_use.MemoryUse()
+    assert use.samples == Unknown("")
+    for n_steps in range(3):
+        use.sample(n_steps)
+    assert use.samples == Unknown("hidden")
+
+
+def test_a_new_window_forgets_the_samples_of_the_last(monkeypatch):
+    held = Held(heap=1, python=2, mapped=3)
+    monkeypatch.setattr(memory_use, "read_held", lambda: held)
+    monkeypatch.setattr(memory_use, "gpu_bytes", lambda: 5)
+    use = memory_use.MemoryUse()
+    use.sample(9)
+    use.begin_timed()
+    use.sample(0)
+    use.sample(4)
+    assert use.samples.n_steps == (0, 4)
+    assert use.samples.devices == (5, 5)
