@@ -33,6 +33,12 @@ LOOPS = frozenset({"While", "StatelessWhile"})
 """Functional loops; their cond and body are functions (functional_ops.cc)."""
 BRANCHES = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
 """Functional conditionals; their branches are functions (functional_ops.cc)."""
+DATA_LOOPS = frozenset({"ScanDataset", "ReduceDataset"})
+"""
+Loops over a dataset within a graph, whose function `f` is the body (dataset_ops.cc).
+
+AutoGraph makes them of `for … in dataset` (tensorflow/python/autograph/operators/control_flow.py).
+"""
 _LOWERED = frozenset({"Switch", "Merge", "Enter", "Exit", "NextIteration"})
 _NO_WORK = frozenset({"NoOp", "ControlTrigger"})
 CONTROL = (
@@ -146,6 +152,11 @@ def computes(op_type: str) -> bool:
 def is_op(op_type: str) -> bool:
     """Return whether a node counts as an op: not an argument, a result, a call or control flow."""
     return op_type not in ARGUMENTS | CALLS | CONTROL
+
+
+def is_pipeline(op_type: str) -> bool:
+    """Return whether an op makes a dataset, whose functions belong to the input pipeline."""
+    return "Dataset" in op_type and op_type not in DATA_LOOPS
 
 
 def multiplies_matrices(op_type: str) -> bool:

@@ -11,12 +11,16 @@ from pytest_tfperf.analysis.diagnosis import outside_cause
 from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.metrics import COUNT
-from pytest_tfperf.op_types import EAGER, FELL_BACK, WHY_OUTSIDE, computes
+from pytest_tfperf.op_types import DATA_LOOPS, EAGER, FELL_BACK, WHY_OUTSIDE, computes
 from pytest_tfperf.recording import Cluster, GrapplerPasses, Recording, StepGraph
 from pytest_tfperf.values import Column, Source, Table, Unknown, Value
 
 _NOT_SEEN = "no step was run for the graphs"
 _NO_FUNCTION = "the step calls no tf.function, so it has no graph"
+_DATA_LOOP = (
+    "a tf.function loops over a dataset (for … in dataset), and what Grappler makes of the loop's "
+    "body is not visible"
+)
 _NOTHING = "nothing in the step computes: there are constants, copies and variables alone"
 _AUTO = "cluster_"  # what auto-clustering calls its executables
 _SHOWN = 5
@@ -182,11 +186,12 @@ def _grappler_values(graph: StepGraph) -> dict[str, Value]:
             name: Value.unknown(name, _NO_FUNCTION) for name in ("graph_ops", "graph_reduction")
         }
     detail = {"before": before, "after": after, "where": _grappler_text(graph)}
+    reduction = Value.of("graph_reduction", max(0, before - after) / before, Source.GRAPH, **detail)
+    if not DATA_LOOPS.isdisjoint(graph.after):
+        reduction = Value.unknown("graph_reduction", _DATA_LOOP)
     return {
         "graph_ops": Value.of("graph_ops", after, Source.GRAPH, **detail),
-        "graph_reduction": Value.of(
-            "graph_reduction", max(0, before - after) / before, Source.GRAPH, **detail
-        ),
+        "graph_reduction": reduction,
     }
 
 

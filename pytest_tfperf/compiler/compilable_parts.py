@@ -23,7 +23,7 @@ from pytest_tfperf.compiler.functions import (
     spec,
     without_traced_shapes,
 )
-from pytest_tfperf.op_types import BRANCHES, FUNCTION_CALLS, LOOPS, TRIVIAL
+from pytest_tfperf.op_types import BRANCHES, DATA_LOOPS, FUNCTION_CALLS, LOOPS, TRIVIAL
 
 _FETCHES = ("IteratorGetNext", "IteratorGetNextSync", "IteratorGetNextAsOptional")
 _GIVE_ELEMENTS = (*_FETCHES[:2], "OptionalGetValue")
@@ -83,6 +83,11 @@ def _parts_within(
         body = Function(name=op.get_attr("body").name, args=args)
         in_loop = _iterations(function, body, steps)
         yield from ((part, runs * in_loop) for part, runs in parts_of(body, batch, steps))
+    elif op.type in DATA_LOOPS:
+        body = _dataset_body(op, args, batch)
+        for part, runs in parts_of(body, batch, steps):
+            _check_steps(function, "a dataset", steps)
+            yield part, runs * steps
     elif op.type in BRANCHES:
         branches = [
             list(parts_of(Function(name=branch.name, args=args[1:]), batch, steps))
@@ -109,12 +114,44 @@ def _iterations(function: Function, body: Function, steps: float) -> float:
             f"{function.title} has a loop that XLA cannot compile, and how often it runs is not "
             "known"
         )
+    _check_steps(function, "an iterator", steps)
+    return steps / fetches
+
+
+def _check_steps(function: Function, data: str, steps: float) -> None:
     if steps <= 1:
         raise Unsupported(
-            f"{function.title} loops over an iterator an unknown number of times; say how many "
+            f"{function.title} loops over {data} an unknown number of times; say how many "
             "steps a call has: steps_per_call="
         )
-    return steps / fetches
+
+
+def _dataset_body(op: Any, args: Sequence[Any], batch: int | None) -> Function:
+    """
+    Return the body of a loop over a dataset with its arguments: state, element, other values.
+
+    The op's own inputs are the dataset, the initial state and the others (dataset_ops.cc). The
+    element's shapes are those that the body was traced with.
+
+    Args:
+        op: The op of the loop.
+        args: Arguments for the op's inputs.
+        batch: Size of a batch, for elements whose signature leaves it open.
+    """
+    import tensorflow as tf
+
+    name, n_state = op.get_attr("f").name, len(op.get_attr("Tstate"))
+    definition = definition_of(name)
+    inputs = definition.signature.input_arg
+    state, others = args[1 : 1 + n_state], args[1 + n_state :]
+    element = []
+    for place in range(n_state, len(inputs) - len(others)):
+        shapes = definition.arg_attr[place].attr["_output_shapes"].list.shape
+        shape = tf.TensorShape(shapes[0] if shapes else None)
+        if batch is not None and shape.rank and shape[0] is None:
+            shape = tf.TensorShape([batch]).concatenate(shape[1:])
+        element.append(tf.TensorSpec(shape, tf.as_dtype(inputs[place].type)))
+    return Function(name=name, args=(*state, *element, *others))
 
 
 def _n_fetches(name: str) -> int:

@@ -23,6 +23,7 @@ from pytest_tfperf.compiler.functions import (
     without_traced_shapes,
 )
 from pytest_tfperf.compiler.instances import counts
+from pytest_tfperf.op_types import is_pipeline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +187,7 @@ def n_ops(graph: Any) -> int:
     def of(nodes: Iterable[Any]) -> int:
         own = sum(map(counts, nodes))
         return own + sum(
-            size(name) for node in nodes if "Dataset" not in node.op for name in called_by(node)
+            size(name) for node in nodes if not is_pipeline(node.op) for name in called_by(node)
         )
 
     return of(graph.node)

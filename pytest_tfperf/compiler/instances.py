@@ -17,7 +17,7 @@ from pytest_tfperf.compiler.functions import (
 )
 from pytest_tfperf.compiler.instantiation import instantiated, unclustered
 from pytest_tfperf.compiler.probe import Probe, SessionRun
-from pytest_tfperf.op_types import TRANSFERS, XLA_SHELLS, is_op
+from pytest_tfperf.op_types import TRANSFERS, XLA_SHELLS, is_op, is_pipeline
 
 # The kernel of an op is chosen after Grappler (mkl_layout_pass.cc).
 _ONEDNN = re.compile(r"^_Mkl(Native)?(Fused)?")
@@ -96,9 +96,10 @@ def ops_in(nodes: Iterable[Any]) -> Iterator[InstanceNode]:
     """
     Yield the ops of a graph and of its callees, once for each call.
 
-    Bodies of loops and branches count once. Arguments, results, calls, control flow itself and
-    tf.data's functions do not count. A callee has the ops from before Grappler: it inlines most
-    functions, and its changes to the others are not visible.
+    Bodies of loops and branches count once, also of loops over a dataset. Arguments, results,
+    calls, control flow itself and the functions of an input pipeline do not count. A callee has
+    the ops from before Grappler: it inlines most functions, and its changes to the others are not
+    visible.
     """
     for node in nodes:
         yield from _ops_of(node, InstanceNode(name=node.name, node=node, top=node.name), _DEEPEST)
@@ -124,7 +125,7 @@ def counts(node: Any) -> bool:
 def _ops_of(node: Any, op: InstanceNode, depth: int) -> Iterator[InstanceNode]:
     if counts(node):
         yield op
-    if "Dataset" in node.op or not depth:
+    if is_pipeline(node.op) or not depth:
         return
     for name in called_by(node):
         definition = definition_of(name)

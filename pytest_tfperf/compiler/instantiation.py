@@ -23,6 +23,7 @@ from pytest_tfperf.compiler.functions import (
     is_resource,
     must_compile,
 )
+from pytest_tfperf.op_types import is_pipeline
 
 _COPY, _UNCLUSTERED = "_seen_by_tfperf", "_without_clusters"  # suffixes of the names of copies
 _REQUESTS = ("_XlaCompile", "_XlaScope", "_XlaMustCompile", "_XlaSeparateCompiledGradients")
@@ -186,7 +187,7 @@ def _copy_without_requests(name: str, copies: dict[str, Any]) -> None:
     for node in definition.node_def:
         for request in _REQUESTS:
             node.attr.pop(request, None)
-        for called in called_by(node) if "Dataset" not in node.op else ():
+        for called in called_by(node) if not is_pipeline(node.op) else ():
             _copy_without_requests(called, copies)
             _redirect(node, called, called + _UNCLUSTERED)
 

@@ -16,7 +16,7 @@ from pytest_tfperf.compiler.functions import definition_of
 from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.source_lines import user_line
 from pytest_tfperf.graphs import reached
-from pytest_tfperf.op_types import BRANCHES, FUNCTION_CALLS, LOOPS, computes
+from pytest_tfperf.op_types import BRANCHES, FUNCTION_CALLS, LOOPS, computes, is_pipeline
 from pytest_tfperf.recording import Edge, Ints, OpGraph, OpNode, Tensor
 from pytest_tfperf.values import Unknown
 
@@ -243,7 +243,7 @@ def _tuples(value: Any) -> Ints:
 
 def _called(graph: Any, op: Any) -> dict[str, Any]:
     """Return the graphs that an op runs, by the attribute that names them; none for tf.data."""
-    if "Dataset" in op.type or not any(
+    if is_pipeline(op.type) or not any(
         value.HasField("func") or value.list.func for value in op.node_def.attr.values()
     ):
         return {}

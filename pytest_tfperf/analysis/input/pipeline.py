@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.input.iterators import stage_above
 from pytest_tfperf.analysis.input.stages import Stage
+from pytest_tfperf.analysis.input.waits import loops_in_graph
 from pytest_tfperf.recording import PipelineStage
 from pytest_tfperf.text import and_more
 from pytest_tfperf.values import Column, Source, Table, Unknown, Value
@@ -64,6 +65,10 @@ _NO_DATA = (
     "the steps were given no data, and the trace shows no input pipeline; pass the dataset: "
     "tf_profile(step, data), tf_profile.steps(data) or a Keras loop"
 )
+_IN_GRAPH = (
+    "a tf.function loops over a dataset (for … in dataset), whose stages are not visible there; "
+    "pass the dataset: tf_profile(step, data)"
+)
 _NOT_SHOWN = (
     "the trace shows no Python in {}, but a trace may leave it out; pass the dataset: "
     "tf_profile(step, data), tf_profile.steps(data) or a Keras loop"
@@ -83,6 +88,8 @@ def analyse(evidence: Evidence) -> Findings:
     if pipeline.why or evidence.trace is None:
         why = pipeline.why or evidence.recording.ended or _NO_DATA
         return Findings(values={_METRIC: Value.unknown(_METRIC, why)})
+    if loops_in_graph(evidence.trace):
+        return Findings(values={_METRIC: Value.unknown(_METRIC, _IN_GRAPH)})
     return _in_trace(evidence.stages)
 
 

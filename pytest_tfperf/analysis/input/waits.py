@@ -23,7 +23,7 @@ from pytest_tfperf.trace.stat_columns import Mask
 from pytest_tfperf.trace.xspace import HOST, Trace
 from pytest_tfperf.values import FETCH, FETCH_PYTHON
 
-_ITERATOR = "Iterator::"
+_ITERATOR, _IN_GRAPH = "Iterator::", "ReduceIterator::"
 _INFEED, _CATEGORY = "infeed", "hlo_category"
 _STAGE = "_ipl_stage_name"
 # the type of an op event, `node:InfeedEnqueue…`; the name of a copy in traces of old CUPTI
@@ -55,6 +55,17 @@ class Drain:
         alike.
         """
         return 1 - self.kept <= tolerance and abs(self.halves[0] - self.halves[1]) <= tolerance
+
+
+def loops_in_graph(trace: Trace) -> bool:
+    """
+    Return whether a graph loops over a dataset, so that the step's work runs in its pipeline.
+
+    The prefix is that of ReduceDataset (tensorflow/core/kernels/data/reduce_dataset_op.cc), of
+    which AutoGraph makes such a loop.
+    """
+    host = Events.of(trace.plane(HOST))
+    return bool(len(host.named(lambda name: name.startswith(_IN_GRAPH))))
 
 
 def input_waits(trace: Trace) -> Spans:

@@ -13,7 +13,7 @@ from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.host.activity import op_type, shows_host, shows_runtime
 from pytest_tfperf.analysis.host.op_times import OpTime
 from pytest_tfperf.analysis.host.shown import shows_work
-from pytest_tfperf.analysis.input.waits import Drain, shows_input
+from pytest_tfperf.analysis.input.waits import Drain, loops_in_graph, shows_input
 from pytest_tfperf.analysis.steps.breakdown import Breakdown
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.analysis.timing import timed_step
@@ -26,6 +26,10 @@ _NO_PIPELINE = (
     "the trace shows no input pipeline: Python code that makes the input counts as host_overhead"
 )
 _NO_DEVICE_WORK = "the trace has planes of devices, and no event of what they ran"
+_IN_GRAPH = (
+    "a tf.function loops over a dataset (for … in dataset), and the trace does not tell waiting "
+    "for its elements from work; loop in Python, or over iter(dataset)"
+)
 _NO_WORK = (
     "the trace lacks events of the host, or of TensorFlow's runtime and any accelerator, so idle "
     "time cannot be told from work"
@@ -97,6 +101,8 @@ def _input_bound(evidence: Evidence, trace: Trace) -> Value:
     A loop that tf_profile drives without data has no pipeline, if TensorFlow's runtime shows.
     """
     breakdown, drain = evidence.breakdown, evidence.drain
+    if loops_in_graph(trace):
+        return Value.unknown("input_bound", _IN_GRAPH)
     driven = not evidence.recording.bare and shows_runtime(trace)
     if not (driven or shows_input(trace)):
         return Value.unknown("input_bound", _NO_PIPELINE)

@@ -302,6 +302,62 @@ def test_a_loop_over_an_iterator_runs_once_a_step(elements):
     )
 
 
+BATCHES = tf.data.Dataset.from_tensors(tf.ones(4)).repeat(15).batch(5)
+
+
+def total_of(dataset):
+    total = tf.zeros((5, 4))
+    for element in dataset:
+        total += element @ W
+    return total
+
+
+def until_large(dataset):
+    total = tf.zeros((5, 4))
+    for element in dataset:
+        total += element @ W
+        if tf.reduce_sum(total) > 1e9:
+            break
+    return total
+
+
+def reduced(dataset):
+    return dataset.reduce(tf.zeros((5, 4)), lambda total, element: total + element @ W)
+
+
+def trained(dataset):
+    for element in dataset:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.square(element @ W))
+        W.assign_sub(0.0 * tape.gradient(loss, W))
+
+
+@pytest.mark.parametrize(
+    ("step", "products"),
+    [
+        (total_of, ["dot f32[5,4] f32[4,4]"]),
+        (reduced, ["dot f32[5,4] f32[4,4]"]),
+        (trained, ["dot f32[5,4] f32[4,4]", "dot f32[5,4] f32[5,4]"]),
+    ],
+    ids=["for", "reduce", "training"],
+)
+def test_a_loop_over_a_dataset_runs_its_body_once_a_step(step, products):
+    """Three batches of five: three steps a call."""
+    step = tf.function(step)
+    assert products_of(lambda: step(BATCHES), batch=5, size=3) == [(products, 1)]
+    fixed = BATCHES.batch(1, drop_remainder=True).unbatch()  # size 5 is not in its signature
+    assert "of unknown size, (None, 4)" in why_not(lambda: step(fixed), size=3)
+    assert "loops over a dataset an unknown number of times; say how many steps" in why_not(
+        lambda: step(BATCHES), batch=5
+    )
+
+
+def test_a_loop_over_a_dataset_that_may_end_early_has_a_reason():
+    step = tf.function(until_large)
+    why = why_not(lambda: step(BATCHES), batch=5, size=3)
+    assert "the operation TakeWhileDataset" in why
+
+
 @tf.function
 def branching(x):
     if tf.reduce_sum(x) > 0:

@@ -267,7 +267,7 @@ def test_functions_of_tf_data_do_not_count():
             tf.float32,
         )
 
-    assert graph_of(lambda: inside(X)).before.get("Mul", 0) == 0
+    assert graph_of(lambda: inside(X)).before["Mul"] == 1  # the step's own `reduce`, not the map
 
 
 @pytest.mark.parametrize(
@@ -295,7 +295,41 @@ def test_functions_with_all_kinds_of_arguments_have_graphs(argument):
     graph = graph_of(lambda: step(X, argument))
     assert {op: n for op, n in graph.after.items() if op != "Identity"} == {"Tanh": 1}
     if isinstance(argument, tf.data.Dataset):
-        assert "Mul" not in graph_of(lambda: loop(X, argument)).before
+        assert "Mul" not in graph_of(lambda: loop(X, argument)).before  # of its map
+
+
+BATCHES = tf.data.Dataset.from_tensors(X).repeat(3)
+
+
+def test_a_loop_over_a_dataset_counts_the_ops_of_its_body_once():
+    @tf.function
+    def loop(dataset):
+        total = tf.zeros((8, 8))
+        for element in dataset:
+            total += compiled(tf.sin(element)) @ X
+        return total
+
+    graph = graph_of(lambda: loop(BATCHES))
+    known = {"Sin": 1, "MatMul": 2, "Relu": 1, "AddV2": 1, "ScanDataset": 1, "ReduceDataset": 1}
+    assert {op: graph.after[op] for op in known} == known
+    assert graph.lines["Sin"] == line(loop, 4)
+    found = values(graph)
+    assert found["graph_ops"].number == sum(graph.after.values())
+    assert found["graph_reduction"].why.startswith("a tf.function loops over a dataset")
+    # MatMul and Relu are in the cluster of `compiled`; Sin, the other MatMul and AddV2 are outside
+    detail = found["xla_coverage"].detail
+    assert (detail["n_inside"], detail["n_outside"]) == (2, 3)
+
+
+def test_a_pipeline_made_in_a_function_is_no_part_of_its_graph():
+    @tf.function
+    def loop(x):
+        for element in tf.data.Dataset.range(3).map(lambda n: tf.sin(tf.cast(n, tf.float32))):
+            x = x * element
+        return x
+
+    after = graph_of(lambda: loop(X)).after
+    assert (after["Mul"], "Sin" in after) == (1, False)
 
 
 def test_forward_and_gradient_functions_count_under_a_tape():

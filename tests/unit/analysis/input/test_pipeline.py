@@ -6,6 +6,7 @@ from helpers.xspace import at, line, plane, space
 
 from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.analysis.input.pipeline import analyse
+from pytest_tfperf.analysis.steps import shares
 from pytest_tfperf.recording import PipelineStage, Recording
 from pytest_tfperf.trace.xspace import decode_trace
 from pytest_tfperf.values import Source, Unknown
@@ -80,6 +81,7 @@ def test_a_reason_is_kept_and_no_data_without_a_trace_is_unknown():
         (("Iterator::Root::MemoryCacheImpl",), None, "no Python in MemoryCacheImpl, but"),
         (("Iterator::Prefetch", "Iterator::Prefetch::Generator"), None, "in Prefetch, but"),
         ((), None, "the trace shows no input pipeline"),
+        (("ReduceIterator::Root::Scan",), None, "a tf.function loops over a dataset"),
     ],
 )
 def test_without_data_the_trace_is_asked_and_a_zero_needs_stages_without_functions(
@@ -94,3 +96,12 @@ def test_a_long_pipeline_is_listed_whole_up_to_a_thousand_stages():
     for n, n_more in ((1000, 0), (1001, 1)):
         table = found((PLAIN[0],) * n)[1]["pipeline"]
         assert (len(table.rows), table.n_more) == (1000, n_more)
+
+
+def test_waits_of_a_loop_over_a_dataset_in_a_graph_are_unknown_not_zero():
+    recording = Recording(name="", trace=None, workload={})
+    for names, known in (("Iterator::Root::Batch",), True), (("ReduceIterator::Root",), False):
+        values = shares.analyse(Evidence(recording, traced(*names))).values
+        assert (values["input_bound"].number is not None) is known
+    assert "loops over a dataset" in values["input_bound"].why
+    assert values["input_wait"].number is None
