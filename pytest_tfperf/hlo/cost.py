@@ -19,6 +19,7 @@ from pytest_tfperf.hlo.matmuls import Operands
 from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule
 from pytest_tfperf.hlo.operand_types import OperandTypes
 from pytest_tfperf.hlo.traversal import bodies
+from pytest_tfperf.hlo.trip_counts import with_trip_counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +134,7 @@ def module_costs(module: HloModule) -> Costs:
 
 
 def _costs(module: HloModule) -> Costs:
+    module = with_trip_counts(module)
     types = OperandTypes(module)
     works: dict[int, dict[int, Work]] = {}
     totals: dict[int, Work] = {}
