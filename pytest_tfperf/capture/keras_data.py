@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
@@ -44,10 +45,17 @@ class KerasCall:
     """The user's positional arguments."""
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     """The user's keyword arguments."""
+    examples: float | None = None
+    """Examples in a batch, if the user says it."""
 
     @classmethod
     def of(
-        cls, model: Any, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+        cls,
+        model: Any,
+        method: str,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        examples: float | None = None,
     ) -> KerasCall:
         """
         Return the call of a model's method.
@@ -57,6 +65,7 @@ class KerasCall:
             method: Name of the method.
             args: Positional arguments.
             kwargs: Keyword arguments.
+            examples: Examples in a batch, if the user says it.
 
         Raises:
             TypeError: If it is no Keras model, or has no such method.
@@ -67,7 +76,9 @@ class KerasCall:
                 f"tf_profile.{method} takes a Keras model and then the arguments of its "
                 f"{method}, but got {type(model).__name__}"
             )
-        return cls(bound=bound, model=model, method=method, args=args, kwargs=kwargs)
+        return cls(
+            bound=bound, model=model, method=method, args=args, kwargs=kwargs, examples=examples
+        )
 
     @property
     def library(self) -> Any:
@@ -130,7 +141,13 @@ def keras_workload(call: KerasCall) -> Mapping[str, Any]:
 
 
 def examples_per_step(call: KerasCall, workload: Mapping[str, Any]) -> float | None:
-    """Return the mean batch size of arrays, whose last batch may be smaller; None if unknown."""
+    """
+    Return what the user says, else the mean batch size of arrays, whose last batch may be smaller.
+
+    It is None if unknown.
+    """
+    if call.examples is not None:
+        return call.examples
     data: Any = call.kwargs.get("x", call.args[0] if call.args else None)
     batch: int | None = workload["batch"]
     if not batch or not hasattr(data, "shape") or not hasattr(data, "__len__"):
@@ -138,20 +155,60 @@ def examples_per_step(call: KerasCall, workload: Mapping[str, Any]) -> float | N
     return len(data) / math.ceil(len(data) / batch)
 
 
-def sample_again(call: KerasCall) -> Elements:
+def noting_first_batch(call: KerasCall) -> tuple[KerasCall, list[Any]]:
+    """Return the call, and a list that receives the first batch of a generator, drawn only once."""
+    first: list[Any] = []
+    data = call.data()
+    if not inspect.isgenerator(data):
+        return call, first
+
+    def noting() -> Iterator[Any]:  # a generator too, since Keras 3 takes no other iterator
+        for batch in data:
+            if not first:
+                first.append(batch)
+            yield batch
+
+    watched = noting()
+    args = tuple(watched if value is data else value for value in call.args)
+    kwargs = {key: watched if value is data else value for key, value in call.kwargs.items()}
+    return replace(call, args=args, kwargs=kwargs), first
+
+
+def with_seen_batch(workload: Mapping[str, Any], elements: Elements) -> Mapping[str, Any]:
+    """
+    Return the workload with a batch size that the data's signature hides, read from a batch.
+
+    Args:
+        workload: Signature of the loop's input.
+        elements: Batches of the loop's data.
+    """
+    if workload["batch"] is not None or not elements.kept:
+        return workload
+    seen = workload_of(elements.kept[0])
+    return {**workload, **(seen if elements.why == _ONCE else {"batch": seen["batch"]})}
+
+
+def sample_again(call: KerasCall, hidden: bool = False, first: Sequence[Any] = ()) -> Elements:
     """
     Return the first batches of a loop's data, drawn again after the loop: Keras shows none.
 
     Draws at most 20 batches and stops after a second. Only data that can be iterated again are
-    sampled, and a pipeline only if it could pad. A pipeline that shuffles gives other batches than
-    the steps had, and its sequence of random numbers moves on.
+    sampled. Of a pipeline that could not pad it draws one batch, if the size is hidden. A pipeline
+    that shuffles gives other batches than the steps had, and its sequence of random numbers moves
+    on.
+
+    Args:
+        call: The loop.
+        hidden: Whether the data's signature hides the batch size.
+        first: The first batch, if the data are a generator.
     """
     data = call.data()
     try:
         if hasattr(data, "__next__"):
-            return Elements(data=data, why=_ONCE)
+            return Elements(data=data, kept=list(first), why=_ONCE)
         if hasattr(data, "element_spec") and not could_be_padded(data.element_spec, data):
-            return Elements(data=data, why=NOTHING_TO_PAD)
+            kept = list(itertools.islice(data, 1)) if hidden else []
+            return Elements(data=data, kept=kept, why=NOTHING_TO_PAD)
         batches = _batches(data, call.argument("y"), call.argument("batch_size") or _BATCH)
         if batches is None:
             return Elements(data=data, why=_UNKNOWN)

@@ -33,6 +33,8 @@ from pytest_tfperf.variants.steps import data_of, profile_names, variants_of
 
 __tracebackhide__ = True
 
+_OF_KERAS_FORMS = ("name", "limits", "restore", "warmup", "trace_steps", "examples_per_step")
+
 
 class TfProfile:
     """
@@ -254,7 +256,11 @@ class TfProfile:
             )
 
     def fit(self, model: Any, *args: Any, **kwargs: Any) -> Profile:
-        """Profile `model.fit`; `kwargs` may have name, limits, restore, warmup, trace_steps."""
+        """
+        Profile `model.fit`; `kwargs` may also have arguments of tf_profile.
+
+        These are name, limits, restore, warmup, trace_steps, and examples_per_step of a batch.
+        """
         return self._keras(model, "fit", args, kwargs)
 
     def evaluate(self, model: Any, *args: Any, **kwargs: Any) -> Profile:
@@ -320,14 +326,11 @@ class TfProfile:
     def _keras(
         self, model: Any, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Profile:
-        own = {
-            key: kwargs.pop(key, None)
-            for key in ("name", "limits", "restore", "warmup", "trace_steps")
-        }
+        own = {key: kwargs.pop(key, None) for key in _OF_KERAS_FORMS}
         wanted = self._profiles.wanted(
             own["limits"], warmup=own["warmup"], trace_steps=own["trace_steps"]
         )
-        call = KerasCall.of(model, method, args, kwargs)
+        call = KerasCall.of(model, method, args, kwargs, own["examples_per_step"])
         if self._disabled:
             run_one_batch(call)
             skip_disabled()

@@ -20,7 +20,9 @@ from pytest_tfperf.capture.keras_data import (
     KerasCall,
     examples_per_step,
     keras_workload,
+    noting_first_batch,
     sample_again,
+    with_seen_batch,
 )
 from pytest_tfperf.capture.self_check import xla_shown
 from pytest_tfperf.capture.sessions import (
@@ -176,6 +178,7 @@ class Profiles:
         """
         workload = keras_workload(call)
         goes_on = stop and self.settings.turn_clients is not None
+        call, first = noting_first_batch(call)
         with ExitStack() as stack:
 
             def open_windows(available: int | None, per_execution: int) -> Windows:
@@ -188,10 +191,10 @@ class Profiles:
                 return windows
 
             result, windows = run_keras(call, open_windows, stop, goes_on)
-        windows.observations.elements = sample_again(call)
-        return self.finish(
-            windows, name, wanted, result, workload, examples_per_step(call, workload)
-        )
+        windows.observations.elements = sample_again(call, workload["batch"] is None, first)
+        examples = examples_per_step(call, workload)
+        workload = with_seen_batch(workload, windows.observations.elements)
+        return self.finish(windows, name, wanted, result, workload, examples)
 
     def start_session(self) -> Session:
         """Start a trace, which the caller ends."""

@@ -316,3 +316,61 @@ def test_what_is_no_keras_model_is_refused_by_its_type(profile):
 
     with pytest.raises(TypeError, match=r"takes a Keras model .* but got Estimator"):
         profile.fit(Estimator(), X)
+
+
+HIDDEN = tf.TensorSpec((None, 3)), tf.TensorSpec((None, 1))
+
+
+def hidden(n_rows):
+    """Batches whose signature leaves their size open after a stage that may change it."""
+    data = tf.data.Dataset.from_tensor_slices((X, Y)).repeat().batch(n_rows)
+    return data.apply(tf.data.experimental.assert_cardinality(400)).map(
+        lambda x, y: tuple(
+            tf.ensure_shape(tf.numpy_function(lambda a: a, [part], part.dtype), spec.shape)
+            for part, spec in zip((x, y), HIDDEN, strict=True)
+        )
+    )
+
+
+def batches(n_rows):
+    for _ in range(400):
+        yield X[:n_rows], Y[:n_rows]
+
+
+def test_examples_per_step_of_a_keras_form_win(profile):
+    options = {"batch_size": 2, "verbose": 0, "examples_per_step": 7}
+    for method, data in {"fit": (X, Y), "evaluate": (X, Y), "predict": (X,)}.items():
+        result = getattr(profile, method)(model_of(), *data, **options, name=method)
+        assert result.throughput * result.step_time == pytest.approx(7)
+
+
+@pytest.mark.parametrize(
+    ("data", "inputs"),
+    [(hidden, ["float32[?,3]", "float32[?,1]"]), (batches, ["float32[16,3]", "float32[16,1]"])],
+    ids=["dataset", "generator"],
+)
+def test_a_batch_size_that_the_data_hide_is_read_from_a_batch(profile, data, inputs):
+    result = profile.fit(model_of(), data(16), verbose=0, steps_per_epoch=400, shuffle=False)
+    known_data = tf.data.Dataset.from_tensor_slices((X, Y)).repeat().batch(16)
+    known = profile.fit(
+        model_of(), known_data, verbose=0, steps_per_epoch=400, shuffle=False, name="known"
+    )
+    assert result.workload["batch"] == 16
+    assert result.workload["inputs"] == inputs
+    assert known.workload["batch"] == 16
+    assert result.throughput * result.step_time == pytest.approx(16)
+    assert result.flops == known.flops > 0
+
+
+def test_a_generator_gives_keras_each_batch_once(profile):
+    drawn = []
+
+    def counted():
+        for n in range(60):
+            drawn.append(n)
+            yield X[:4], Y[:4]
+
+    result = profile.fit(model_of(), counted(), verbose=0, steps_per_epoch=60, shuffle=False)
+    assert drawn == list(range(len(drawn)))
+    assert result.workload["batch"] == 4
+    assert "a sample would use it up" in result.value("batch_padding").why
