@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -23,6 +24,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status: 0 good, 1 a check failed, 2 unreadable input or wrong usage, 3 a check is
         unknown.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        # A pipe on Windows has an encoding without arrows; standard error escapes them by itself.
+        sys.stdout.reconfigure(errors="replace")
     options, rest = _parser().parse_known_args(arguments)
     try:
         return int(options.run_command(options, rest))

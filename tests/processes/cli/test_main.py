@@ -1,5 +1,6 @@
 """The command `tfperf`: whole outputs and exit statuses."""
 
+import io
 import json
 import subprocess
 import sys
@@ -59,6 +60,16 @@ def test_show_prints_what_pytest_showed(run_file, capsys):
             """),
         "",
     )
+
+
+def test_an_encoding_without_arrows_shows_question_marks(run_file, monkeypatch):
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="cp1252"))
+    arrow = check("FAIL", sentence="a retrace: x float32[8,3] → float32[5,3], 20 µs")
+    assert main(["show", run_file(arrow)]) == 1
+    sys.stdout.flush()
+    text = " ".join(written.getvalue().decode("cp1252").split())
+    assert "x float32[8,3] ? float32[5,3], 20 µs" in text
 
 
 @pytest.mark.parametrize(
