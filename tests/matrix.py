@@ -5,11 +5,12 @@ Run the tests with each supported version of Python and TensorFlow, and print a 
     python tests/matrix.py oldest next   # some of them
 
 Each row has an environment of its own, made by uv or else by venv and pip, and removed after its tests. A row whose interpreter
-is missing says so. The exit status is 1 if tests of any row fail.
+is missing says so. The exit status is 1 if tests of any row fail. This file itself needs Python 3.11.
 """
 
 import argparse
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -93,7 +94,11 @@ def requirements(row):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     tools = project["optional-dependencies"]["test"]
     needed = [one for one in tools if not one.startswith(WITHOUT)]
-    build = "tensorflow" if sys.platform == "darwin" or os.uname().machine != "x86_64" else None
+    build = (
+        "tensorflow"
+        if sys.platform == "darwin" or platform.machine() not in ("x86_64", "AMD64")
+        else None
+    )
     needed.append(f"{build or 'tensorflow-cpu'}=={row.tensorflow}")
     if row.lowest:
         needed += [one.replace(">=", "==") for one in project["dependencies"]] + [KERAS]
@@ -124,9 +129,9 @@ def checked(command):
 
 
 def versions(python):
-    """The versions of what decides: Keras, NumPy, pytest."""
+    """The installed versions, as cells of the table: Python, TensorFlow, Keras, NumPy, pytest."""
     code = (
-        "import importlib.metadata as m, sys; names = {d.metadata['Name'].lower(): d.version"
+        "import importlib.metadata as m, sys; names = {d.metadata['Name'].lower().replace('_', '-'): d.version"
         " for d in m.distributions()}; print('%d.%d.%d' % sys.version_info[:3], *("
         "names.get(n) or names.get(n + '-cpu') or names.get(n + '-nightly', '–')"
         " for n in ('tensorflow', 'keras', 'numpy', 'pytest')), sep=' | ')"

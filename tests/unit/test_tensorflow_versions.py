@@ -4,8 +4,11 @@ import re
 
 import pytest
 from helpers.paths import ROOT
+from packaging.requirements import Requirement
 
 from pytest_tfperf.tf_runtime import OLDEST, too_old
+
+PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("version", ["2.18.0", "2.18.0rc1", "2.22.0rc0", "2.100.0", "3.0", "", "?"])
@@ -20,9 +23,26 @@ def test_an_older_version_is_refused_with_both_numbers(version):
 
 def test_packaging_and_documents_name_the_same_versions():
     oldest, newest = ".".join(map(str, OLDEST)), "2.22"
-    extras = re.findall(
-        r'"tensorflow(?:-cpu)?>=(\S+),<2\.(\d+)', (ROOT / "pyproject.toml").read_text()
-    )
+    extras = re.findall(r'"tensorflow(?:-cpu)?>=(\S+),<2\.(\d+)', PROJECT)
     assert extras == [(oldest, "23")] * 3
     for page in ("README.md", "docs/versions.md"):
         assert f"{oldest} to {newest}" in (ROOT / page).read_text(encoding="utf-8"), page
+
+
+@pytest.mark.parametrize(
+    ("system", "machine", "name"),
+    [
+        ("linux", "x86_64", "tensorflow-cpu"),
+        ("win32", "AMD64", "tensorflow-cpu"),
+        ("linux", "aarch64", "tensorflow"),
+        ("darwin", "arm64", "tensorflow"),
+        ("darwin", "x86_64", "tensorflow"),
+    ],
+)
+def test_each_platform_installs_the_build_that_has_wheels_for_it(system, machine, name):
+    platform = {"sys_platform": system, "platform_machine": machine}
+    marked = [
+        Requirement(text) for text in re.findall(r'^    "(tensorflow\S*;.*)",$', PROJECT, re.M)
+    ]
+    assert len(marked) == 4  # two of the extra [cpu], two of [test]
+    assert [one.name for one in marked if one.marker.evaluate(platform)] == [name] * 2
