@@ -58,7 +58,8 @@ def test_test_cases_of_tensorflow(suite):
 
 def test_async_tests(suite):
     suite.write(ASYNC)
-    result = suite("-p", "asyncio")
+    scope = "asyncio_default_fixture_loop_scope=function"  # unset is a warning, an error before pytest 9
+    result = suite("-p", "asyncio", "-o", scope)
     result.assert_outcomes(passed=2, failed=1)
     result.stdout.fnmatch_lines(
         ["FAIL: eager_ops was 1, wanted at most 0*", "PERF test_suite.py::test_call*"]
