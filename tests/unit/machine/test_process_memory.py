@@ -40,7 +40,8 @@ def test_small_objects_of_python_are_counted_in_bytes():
     before = read_held()
     kept = [object() for _ in range(50_000)]
     grown = read_held().python - before.python
-    assert 50_000 * sys.getsizeof(kept[0]) <= grown < 50_000 * sys.getsizeof(kept[0]) + 20_000
+    # Python had some of them free.
+    assert abs(grown - 50_000 * sys.getsizeof(kept[0])) < 20_000
     assert abs(read_held().mapped - before.mapped) < MIB  # their arenas are no other mapping
 
 
