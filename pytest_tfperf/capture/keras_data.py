@@ -21,6 +21,7 @@ __tracebackhide__ = True
 
 _MOST_S = 1.0
 _BATCH = 32  # the default of Keras
+_SEEN_BATCHES = 5
 _ONCE = (
     "the data are a generator, and a sample would use it up; pass a tf.data.Dataset, arrays or a "
     "PyDataset"
@@ -176,7 +177,7 @@ def noting_first_batch(call: KerasCall) -> tuple[KerasCall, list[Any]]:
 
 def with_seen_batch(workload: Mapping[str, Any], elements: Elements) -> Mapping[str, Any]:
     """
-    Return the workload with a batch size that the data's signature hides, read from a batch.
+    Return the workload with a batch size that the data's signature hides, if batches agree on it.
 
     Args:
         workload: Signature of the loop's input.
@@ -184,7 +185,11 @@ def with_seen_batch(workload: Mapping[str, Any], elements: Elements) -> Mapping[
     """
     if workload["batch"] is not None or not elements.kept:
         return workload
-    seen = workload_of(elements.kept[0])
+    # The last one may be the smaller batch at the end of the data.
+    full = [workload_of(batch) for batch in elements.kept[:-1] or elements.kept]
+    seen = full[0]
+    if any(one["batch"] != seen["batch"] for one in full):
+        return workload
     return {**workload, **(seen if elements.why == _ONCE else {"batch": seen["batch"]})}
 
 
@@ -193,9 +198,9 @@ def sample_again(call: KerasCall, hidden: bool = False, first: Sequence[Any] = (
     Return the first batches of a loop's data, drawn again after the loop: Keras shows none.
 
     Draws at most 20 batches and stops after a second. Only data that can be iterated again are
-    sampled. Of a pipeline that could not pad it draws one batch, if the size is hidden. A pipeline
-    that shuffles gives other batches than the steps had, and its sequence of random numbers moves
-    on.
+    sampled. Of a pipeline that could not pad it draws a few batches, if the size is hidden. A
+    pipeline that shuffles gives other batches than the steps had, and its sequence of random
+    numbers moves on.
 
     Args:
         call: The loop.
@@ -207,7 +212,7 @@ def sample_again(call: KerasCall, hidden: bool = False, first: Sequence[Any] = (
         if hasattr(data, "__next__"):
             return Elements(data=data, kept=list(first), why=_ONCE)
         if hasattr(data, "element_spec") and not could_be_padded(data.element_spec, data):
-            kept = list(itertools.islice(data, 1)) if hidden else []
+            kept = list(itertools.islice(data, _SEEN_BATCHES)) if hidden else []
             return Elements(data=data, kept=kept, why=NOTHING_TO_PAD)
         batches = _batches(data, call.argument("y"), call.argument("batch_size") or _BATCH)
         if batches is None:
