@@ -28,9 +28,9 @@ def refuse_other_frameworks(evidence: Evidence) -> None:
     Raises:
         CaptureError: If the step ran no TensorFlow op, while another framework is loaded.
     """
-    why = why_absent(evidence)
-    if why and why.startswith(_NO_OP + ";"):
-        raise CaptureError(why)
+    any_op, _ = _ops(evidence)
+    if not any_op and evidence.recording.frameworks:
+        raise CaptureError(_NO_OP + _loaded(evidence))
 
 
 def why_absent(evidence: Evidence) -> str | None:
@@ -38,17 +38,29 @@ def why_absent(evidence: Evidence) -> str | None:
     Return why the step's counts are unknown, or None where the trace shows ops of the step.
 
     A step that only fetches its input is what it seems, unless another framework may compute in it.
+    """
+    any_op, own_op = _ops(evidence)
+    if own_op or (any_op and not evidence.recording.frameworks):
+        return None
+    return (_NO_OWN_OP if any_op else _NO_OP) + _loaded(evidence)
+
+
+def _ops(evidence: Evidence) -> tuple[bool, bool]:
+    """
+    Return whether the steps ran any op, and one that is not for their input.
+
     Traces without an inspection were not made by a test, and say for themselves what they show.
     """
     if evidence.trace is None or evidence.inspection is None:
-        return None
-    any_op, own_op = runs_ops(evidence.trace, evidence.launched)
+        return True, True
+    return runs_ops(evidence.trace, evidence.launched)
+
+
+def _loaded(evidence: Evidence) -> str:
+    """Name the other frameworks, if there are any."""
     others = evidence.recording.frameworks
-    if own_op or (any_op and not others):
-        return None
     verb = "are" if len(others) > 1 else "is"
-    loaded = _LOADED.format(f"{' and '.join(others)} {verb}") if others else ""
-    return (_NO_OWN_OP if any_op else _NO_OP) + loaded
+    return _LOADED.format(f"{' and '.join(others)} {verb}") if others else ""
 
 
 def without_absent(values: Mapping[str, Value], why: str | None) -> dict[str, Value]:

@@ -21,21 +21,24 @@ from pytest_tfperf.trace.xla_events import compilations, xla_runs
 from pytest_tfperf.trace.xspace import HOST, Trace
 
 
-def xla_shown() -> XlaShown | None:
+def xla_shown(scratch: str | None = None) -> XlaShown | None:
     """
     Return what traces of this process show of XLA, from one check per process.
 
     The check also starts devices, thread pools and LLVM, so that no first step includes it. None
     if TensorFlow does not execute eagerly, so that nothing can be checked.
+
+    Args:
+        scratch: The folder of the check's trace; None for the system's.
     """
     start_devices()
-    return _checked() if executes_eagerly() else None
+    return _checked(scratch) if executes_eagerly() else None
 
 
 @functools.cache
-def _checked() -> XlaShown:
+def _checked(scratch: str | None) -> XlaShown:
     """Compile and run a small function under the profiler, and return what its trace shows."""
-    with tempfile.TemporaryDirectory(prefix="tfperf-") as folder:
+    with tempfile.TemporaryDirectory(prefix="tfperf-", dir=scratch) as folder:
         session = Session(Path(folder))
         try:
             run_compiled()

@@ -94,16 +94,16 @@ def checks_of(
         on_terminal: True if pytest writes to a terminal.
     """
     child = _coordinated(item)
-    profiles = [profile for profile, _ in profiler.results()]
+    measured = profiler.results()
+    profiles = [profile for profile, _ in measured]
     against = child.checks(profiles, wanted.max_regression, describe()["setting"]) if child else []
     if against is None:
         return []
-    measured = profiler.results()
     checks = decide(measured, wanted, _file(item), _key(item), options, _on_shared_cpu())
     if any(map(is_suspected, checks)):
         checks = _confirmed(item, checks, wanted, options, on_terminal)
-    if not checks and is_marked(item) and not any(is_measured(profile) for profile, _ in measured):
-        checks = [nothing_profiled("; ".join(profile.ended or "" for profile, _ in measured))]
+    if not checks and is_marked(item) and not any(map(is_measured, profiles)):
+        checks = [nothing_profiled("; ".join(profile.ended or "" for profile in profiles))]
     return checks + against
 
 

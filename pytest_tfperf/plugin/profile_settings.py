@@ -36,10 +36,10 @@ _FROM_HLO = (
 
 
 def evidence_of(recording: Recording, inspection: StepInspection) -> Evidence:
-    """Read the traces of a recording, and check once what traces of the process show."""
+    """Read the traces of a recording."""
     trace = read_session(recording.trace) if recording.trace else None
     first = read_session(recording.cold) if recording.cold else None
-    return Evidence(replace(recording, xla_shown=xla_shown()), trace, first, inspection)
+    return Evidence(recording, trace, first, inspection)
 
 
 def asked_findings(wanted: Wanted) -> set[str]:
@@ -52,14 +52,14 @@ def asked_findings(wanted: Wanted) -> set[str]:
     return asked
 
 
-def as_asked(recording: Recording, wanted: Wanted, notes: tuple[str, ...]) -> Recording:
+def as_asked(recording: Recording, wanted: Wanted, settings: Settings) -> Recording:
     """
-    Return a recording with what a test asks of its analysis, and what else runs in its process.
+    Return a recording with what a test asks of its analysis, and what holds for its process.
 
     Args:
         recording: The recording.
         wanted: Arguments of the marker.
-        notes: Notes on every profile of the run.
+        settings: Settings of the test, with notes on every profile of the run.
     """
     asked = TPU_METRICS if wanted.tpu else asked_findings(wanted)
     return replace(
@@ -67,9 +67,10 @@ def as_asked(recording: Recording, wanted: Wanted, notes: tuple[str, ...]) -> Re
         target_step_time_s=wanted.target_step_time,
         findings=wanted.findings,
         ignore_findings=wanted.ignore_findings,
-        notes=notes + recording.notes,
+        notes=settings.notes + recording.notes,
         tpu=wanted.tpu,
         frameworks=other_frameworks(),
+        xla_shown=xla_shown(settings.scratch),
         left_out=tuple(name for name in TPU_METRICS if name not in asked),
     )
 

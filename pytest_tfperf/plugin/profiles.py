@@ -141,7 +141,7 @@ class Profiles:
             goes_on: Whether there can be more than these.
         """
         plan = replace(plan_of(self.settings, wanted), steps_per_call=steps_per_call)
-        xla_shown()  # which also starts the runtime, before a first step
+        xla_shown(self.settings.scratch)  # which also starts the runtime, before a first step
         windows = Windows(
             plan if available is None else plan.cut_to(available, goes_on),
             self._folder,
@@ -318,7 +318,7 @@ class Profiles:
         return [(so_far(profile), limits) for profile, limits in self.results.values()]
 
     def _store(self, recording: Recording, inspection: StepInspection, wanted: Wanted) -> Profile:
-        asked = as_asked(recording, wanted, self.settings.notes)
+        asked = as_asked(recording, wanted, self.settings)
         evidence = evidence_of(asked, inspection)
         refuse_other_frameworks(evidence)
         on_demand = None
