@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-BATCH = 8
+BATCH = 16
 FILE_SIZE = 640
 SIZE = 144
 CROP = 128
