@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from pytest_tfperf.compiler.grappler_options import exactly, options_in_force
-from pytest_tfperf.compiler.lowering import Lowered, lower
+from pytest_tfperf.compiler.lowering.lower import Lowered, lower
 from pytest_tfperf.compiler.op_graph import op_graph
 from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.step_calls import Calls

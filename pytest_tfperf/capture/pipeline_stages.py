@@ -43,7 +43,7 @@ def _dataset_in(data: Any) -> Any:
     for _ in range(_DEEPEST):
         if isinstance(data, tf.data.Dataset) or not _is_of_tensorflow(data):
             break
-        # private: 2.16 to 2.21
+        # private: 2.18 to 2.22
         held = (getattr(data, name, None) for name in _HOLDERS)
         data = next((one for one in held if one is not None), data)
     return data

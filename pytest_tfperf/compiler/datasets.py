@@ -186,7 +186,7 @@ def pipeline_stages(dataset: Any) -> tuple[PipelineStage, ...]:
     found: dict[int, None] = {}
 
     def stages(data: Any) -> Iterator[PipelineStage]:
-        # private: the adapter of tf.compat.v1, and inputs and functions of a dataset (2.16 to 2.21)
+        # private: the adapter of tf.compat.v1, and inputs and functions of a dataset (2.18 to 2.22)
         data = getattr(data, "_dataset", data) if "Adapter" in type(data).__name__ else data
         if id(data) in found:
             return

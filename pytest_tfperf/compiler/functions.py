@@ -76,7 +76,7 @@ def in_order(function: Function) -> Function:
     order = sorted(range(len(function.args)), key=lambda index: is_resource(function.args[index]))
     if order == list(range(len(function.args))):
         return function
-    definition = _copy(function.load_definition())
+    definition = copied(function.load_definition())
     inputs = list(definition.signature.input_arg)
     del definition.signature.input_arg[:]
     definition.signature.input_arg.extend(inputs[index] for index in order)
@@ -193,13 +193,29 @@ def graph_of(definition: Any, shapes: Sequence[Any] | None) -> Any:
 
 def without_traced_shapes(definition: Any) -> Any:
     """Return a copy whose arguments do not require the shapes that they were traced with."""
-    copy = _copy(definition)
+    copy = copied(definition)
     for arg in copy.arg_attr.values():
         arg.attr.pop("_output_shapes", None)
     return copy
 
 
-def _copy(definition: Any) -> Any:
+def copied(definition: Any, suffix: str = "") -> Any:
+    """Return a copy of a FunctionDef, with a suffix to its name."""
     copy = type(definition)()
     copy.CopyFrom(definition)
+    copy.signature.name += suffix
     return copy
+
+
+def redirect(node: Any, old: str, new: str) -> None:
+    """
+    Let a NodeDef call another function.
+
+    Args:
+        node: The NodeDef, which changes.
+        old: Name of the function that it calls.
+        new: Name of the other function.
+    """
+    for value in node.attr.values():
+        for func in [value.func] if value.HasField("func") else value.list.func:
+            func.name = new if func.name == old else func.name

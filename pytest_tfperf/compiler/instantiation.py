@@ -19,9 +19,11 @@ from pytest_tfperf.compiler.functions import (
     Function,
     Unsupported,
     called_by,
+    copied,
     definition_of,
     is_resource,
     must_compile,
+    redirect,
 )
 from pytest_tfperf.op_types import is_pipeline
 
@@ -42,7 +44,7 @@ def instantiated(function: Function) -> Any:
     Raises:
         Unsupported: If it cannot be instantiated without running it.
     """
-    definition = _copy_of(function.name, _COPY)
+    definition = copied(definition_of(function.name), _COPY)
     return _graphs_of(function, [definition])
 
 
@@ -169,18 +171,11 @@ def _fake_argument(arg: Any) -> Any:
     return tf.zeros([], arg.dtype)
 
 
-def _copy_of(name: str, suffix: str) -> Any:
-    definition = type(definition_of(name))()
-    definition.CopyFrom(definition_of(name))
-    definition.signature.name += suffix
-    return definition
-
-
 def _copy_without_requests(name: str, copies: dict[str, Any]) -> None:
     """Copy a function and its callees without requests for XLA; do not inline jit_compile=True."""
     if name in copies:
         return
-    definition = copies[name] = _copy_of(name, _UNCLUSTERED)
+    definition = copies[name] = copied(definition_of(name), _UNCLUSTERED)
     if must_compile(definition):
         definition.attr.pop("_XlaMustCompile")
         definition.attr["_noinline"].b = True
@@ -189,14 +184,7 @@ def _copy_without_requests(name: str, copies: dict[str, Any]) -> None:
             node.attr.pop(request, None)
         for called in called_by(node) if not is_pipeline(node.op) else ():
             _copy_without_requests(called, copies)
-            _redirect(node, called, called + _UNCLUSTERED)
-
-
-def _redirect(node: Any, old: str, new: str) -> None:
-    """Let a node call another function."""
-    for value in node.attr.values():
-        for func in [value.func] if value.HasField("func") else value.list.func:
-            func.name = new if func.name == old else func.name
+            redirect(node, called, called + _UNCLUSTERED)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.capture.self_check import xla_shown
 from pytest_tfperf.capture.sessions import keep_trace, read_session
 from pytest_tfperf.checks.arguments import Wanted
-from pytest_tfperf.compiler.lowering import UNASKED_NODES
+from pytest_tfperf.compiler.lowering.lower import UNASKED_NODES
 from pytest_tfperf.compiler.step_graph import UNASKED_NODES as UNASKED_GRAPH_NODES
 from pytest_tfperf.machine.locks import Exclusive, measuring_alone
 from pytest_tfperf.plugin.registry import Registry

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from pytest_tfperf.analysis.xla.step_flops import lowered_programs, work_values
-from pytest_tfperf.compiler.lowering import lower
+from pytest_tfperf.compiler.lowering.lower import lower
 from pytest_tfperf.compiler.step_calls import calls_recorded
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.values import Unknown
@@ -112,6 +112,74 @@ def test_recurrent_layers_forward_and_in_training(kind, gates):
     forward = tf.function(lambda x: layer(x))
     assert products(lambda: forward(x)) == STEPS * (of_input + of_state)
     assert products(lambda: train(x)) == STEPS * (2 * of_input + 3 * of_state)
+
+
+def gradients(model, x):
+    """A step that trains the model's variables."""
+
+    @tf.function
+    def train(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(model(x))
+        return tape.gradient(loss, model.trainable_variables)
+
+    return lambda: train(x)
+
+
+def of_lstm(size):
+    """Products of one pass: of the input's kernel, and of the state's."""
+    return [STEPS * 2 * BATCH * size_in * 4 * UNITS for size_in in (size, UNITS)]
+
+
+def test_a_recurrent_layer_behind_another_also_has_the_gradient_of_its_input():
+    layers = [keras.layers.LSTM(UNITS, return_sequences=True), keras.layers.LSTM(UNITS)]
+    model = keras.Sequential([keras.Input((STEPS, INPUT)), *layers])
+    of_input, of_state = of_lstm(INPUT)
+    first = 2 * of_input + 3 * of_state
+    second = 3 * sum(of_lstm(UNITS))
+    assert products(gradients(model, tf.ones((BATCH, STEPS, INPUT)))) == first + second
+
+
+@pytest.mark.parametrize("mask", [False, True])
+def test_a_recurrent_layer_behind_an_embedding(mask):
+    embedding = keras.layers.Embedding(9, INPUT, mask_zero=mask)
+    inputs = keras.Input((STEPS,), dtype="int32")
+    model = keras.Sequential([inputs, embedding, keras.layers.LSTM(UNITS)])
+    step = gradients(model, tf.ones((BATCH, STEPS), tf.int32))
+    assert products(step) == 3 * sum(of_lstm(INPUT))
+
+
+def test_a_tape_around_a_loop():
+    """Each product has two gradients, also in the first iteration."""
+
+    @tf.function
+    def train(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.function(in_range)(x))
+        return tape.gradient(loss, W)
+
+    assert products(lambda: train(X)) == 3 * 5 * ONCE
+
+
+def counted_down(x):
+    n = tf.reduce_sum(x)
+    while n > 0.0:
+        x, n = x @ W, n - 1.0
+    return x
+
+
+@pytest.mark.parametrize("loop", [counted_down, nested])
+def test_a_tape_around_a_loop_that_runs_an_unknown_number_of_times(loop):
+    @tf.function
+    def train(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.function(loop)(x))
+        return tape.gradient(loss, W)
+
+    assert measured(lambda: train(X))["flops"].why == (
+        "the step has the gradient of a loop, and the program does not say how often its loops "
+        "run: loops within loops, or bounds that are not constants"
+    )
 
 
 def test_precision_of_products_in_and_outside_of_a_loop():

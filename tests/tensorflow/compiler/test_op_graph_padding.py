@@ -7,7 +7,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import pytest
 import tensorflow as tf
 
-from pytest_tfperf.compiler.lowering import without_unused
+from pytest_tfperf.compiler.lowering.lower import without_unused
 from pytest_tfperf.compiler.op_graph import graph_of
 from pytest_tfperf.hlo.decode import decode_module
 from pytest_tfperf.padding.graph_to_hlo import module_of

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
-from pytest_tfperf.compiler.compilable_parts import parts_of
 from pytest_tfperf.compiler.functions import (
     Function,
     Unsupported,
@@ -23,8 +22,12 @@ from pytest_tfperf.compiler.functions import (
     is_resource,
     reached_from,
 )
+from pytest_tfperf.compiler.lowering.compilable_parts import parts_of
+from pytest_tfperf.compiler.lowering.loop_gradients import Lowerable, lowerable
 from pytest_tfperf.compiler.step_calls import Calls
 from pytest_tfperf.graphs import reached
+from pytest_tfperf.hlo.decode import decode_module
+from pytest_tfperf.hlo.trip_counts import with_trip_counts
 from pytest_tfperf.recording import Modules
 from pytest_tfperf.text import elide
 from pytest_tfperf.values import Unknown
@@ -39,6 +42,10 @@ _NO_FUNCTION = "the steps called no tf.function, and XLA lowers nothing else"
 _OTHERS = (
     "{} of {} traced steps call other functions or shapes than the most common step; flops and "
     "half_precision describe that step"
+)
+_OPEN_LOOP = (
+    "the step has the gradient of a loop, and the program does not say how often its loops run: "
+    "loops within loops, or bounds that are not constants"
 )
 UNASKED_NODES = 1_000
 """
@@ -134,14 +141,24 @@ def _lower(
 
 def _hlo(function: Function) -> bytes:
     """Return the serialised HloModuleProto that XLA starts from, without unused instructions."""
-    from tensorflow.python.eager import context
-
-    runtime = context.context()
     function = in_order(function)
     check_arguments(function)
+    shown = lowerable(function)
+    module = without_unused(_compiler_ir(shown))
+    if not shown.is_sized:
+        return module
+    return without_unused(_compiler_ir(lowerable(function, _most_iterations(module))))
+
+
+def _compiler_ir(shown: Lowerable) -> bytes:
+    """Return the serialised HloModuleProto of a function, which stays unknown to the runtime."""
+    from tensorflow.python.eager import context
+
+    runtime, function = context.context(), shown.function
     specs = [arg for arg in function.args if not is_resource(arg)]
-    if function.definition is not None:
-        runtime.add_function_def(function.definition)
+    own = [one for one in (function.definition, *shown.callees) if one is not None]
+    for definition in own:
+        runtime.add_function_def(definition)
     try:
         module: bytes = runtime.get_compiler_ir(
             device_name=device_of(function),
@@ -152,9 +169,29 @@ def _hlo(function: Function) -> bytes:
             stage="hlo_serialized",
         )
     finally:
-        if function.definition is not None:
-            runtime.remove_function(function.name)
-    return without_unused(module)
+        for definition in own:
+            runtime.remove_function(definition.signature.name)
+    return module
+
+
+def _most_iterations(module: bytes) -> int:
+    """
+    Return the largest number of iterations of the loops in a module: the size of their lists.
+
+    Raises:
+        Unsupported: If a loop runs an unknown number of times.
+    """
+    computations = with_trip_counts(decode_module(module, "")).computations.values()
+    counts = [
+        op.trip_count
+        for one in computations
+        for op in one.instructions.values()
+        if op.opcode == "while"
+    ]
+    known = [count for count in counts if count is not None]
+    if not known or len(known) < len(counts):
+        raise Unsupported(_OPEN_LOOP)
+    return max(known)
 
 
 def device_of(function: Function) -> str:

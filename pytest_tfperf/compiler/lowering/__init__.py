@@ -1,0 +1,1 @@
+"""Lower the functions of a step to HLO."""
