@@ -29,33 +29,41 @@ def analyse(evidence: Evidence) -> Findings:
     """Find the FLOPs of a step, their precision, and the share of the devices' peak."""
     if evidence.trace is None:
         return evidence.untraced("flops", "half_precision", "flops_utilization")
-    values = work_values(_programs(evidence))
-    utilization = _utilization(evidence, values["flops"].number)
+    programs, n_devices = _programs(evidence)
+    values = work_values(programs)
+    flops = values["flops"].number
+    utilization = _utilization(evidence, None if flops is None else flops * n_devices)
     return Findings(
         values={**values, "flops_utilization": utilization}, notes=evidence.code.lowering_notes
     )
 
 
-def _programs(evidence: Evidence) -> Programs | Unknown:
-    """Return the modules of a step: as it was lowered, else as the executables of a bare trace."""
+def _programs(evidence: Evidence) -> tuple[Programs | Unknown, int]:
+    """
+    Return the modules of a step: as it was lowered, else as the executables of a bare trace.
+
+    The number is that of the devices that run them: lowered functions hold the work of all.
+    """
     recording, lowered = evidence.recording, evidence.code.lowered
     if recording.bare and (isinstance(lowered, Unknown) or not lowered):
+        n_devices = len(evidence.device_specs)
         if evidence.why_xla_unknown:
-            return Unknown(evidence.why_xla_unknown)
-        return traced_programs(evidence.costs, evidence.xla, evidence.runs_executor)
-    return lowered_programs(replace(recording, lowered=lowered), evidence.eager_ops[1])
+            return Unknown(evidence.why_xla_unknown), n_devices
+        traced = traced_programs(evidence.costs, evidence.xla, evidence.runs_executor)
+        return traced, n_devices
+    return lowered_programs(replace(recording, lowered=lowered), evidence.eager_ops[1]), 1
 
 
 def _utilization(evidence: Evidence, flops: float | None) -> Value:
     """
-    Return flops_utilization: each device runs the program whose FLOPs were counted.
+    Return flops_utilization for the FLOPs of a step on all devices.
 
     The time is that of steps that were not profiled, else the period of those that were.
     """
     steps, specs = evidence.steps, evidence.device_specs
     traced_s = float(steps.period_ps.sum()) * 1e-12 / steps.n_steps
     period_s = timed_step(evidence.completed).number or traced_s
-    return flops_utilization(None if flops is None else flops * len(specs), period_s, specs)
+    return flops_utilization(flops, period_s, specs)
 
 
 def work_values(programs: Programs | Unknown) -> dict[str, Value]:

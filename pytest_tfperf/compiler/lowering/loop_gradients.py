@@ -3,67 +3,20 @@ Gradients of loops in a form that XLA can lower.
 
 Outside of XLA, TensorFlow makes gradients of loops that XLA refuses (while_v2.py and list_ops.py
 in tensorflow/python/ops). Lists of intermediate values have no size. The gradient of a list has
-the size that the forward loop pushed to such a list. The copies made here differ in these alone.
+the size that the forward loop pushed to such a list. Both are changed in copies of FunctionDefs.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from pytest_tfperf.compiler.functions import (
-    Function,
-    called_by,
-    copied,
-    reached_from,
-    redirect,
-)
-
-_SUFFIX = "_with_lists"
 _INTERMEDIATES = re.compile(r"/accumulator(_\d+)?\Z")  # while_v2._build_accumulator_name
-_LISTS = ("EmptyTensorList", "TensorListReserve")
 _ANY_SIZE = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lowerable:
-    """A function that XLA can lower."""
-
-    function: Function
-    """The function itself, or a copy."""
-    callees: tuple[Any, ...] = ()
-    """FunctionDefs of its callees that the runtime does not know yet."""
-    is_sized: bool = False
-    """Whether lists of intermediate values were given a size."""
-
-
-def lowerable(function: Function, size: int = 1) -> Lowerable:
-    """
-    Return a function with lists that XLA can lower.
-
-    Args:
-        function: Function that may hold loops, directly or in its callees.
-        size: Number of values in a list that has no size; XLA drops further ones.
-    """
-    top = function.load_definition()
-    callees = reached_from(name for node in top.node_def for name in called_by(node))
-    if not any(node.op in _LISTS for one in (top, *callees) for node in one.node_def):
-        return Lowerable(function=function)
-    top, *callees = (copied(one, _SUFFIX) for one in (top, *callees))
-    n_sized = sum(_size_lists(one, size) for one in (top, *callees))
-    if not sum(_set_items(one) for one in (top, *callees)) + n_sized:
-        return Lowerable(function=function)
-    for definition in (top, *callees):
-        for node in definition.node_def:
-            for name in called_by(node):
-                redirect(node, name, name + _SUFFIX)
-    copy = Function(name=top.signature.name, args=function.args, definition=top, keep=function.keep)
-    return Lowerable(function=copy, callees=tuple(callees), is_sized=bool(n_sized))
-
-
-def _size_lists(definition: Any, size: int) -> int:
+def size_lists(definition: Any, size: int) -> int:
     """Give lists of intermediate values a size where they have none; return their number."""
     from tensorflow.python.framework import tensor_util
 
@@ -85,7 +38,7 @@ def _size_lists(definition: Any, size: int) -> int:
     return n_sized
 
 
-def _set_items(definition: Any) -> int:
+def set_items(definition: Any) -> int:
     """
     Let gradients of single items be set in the list that they are added to; return their number.
 

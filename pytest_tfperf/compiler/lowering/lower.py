@@ -23,7 +23,7 @@ from pytest_tfperf.compiler.functions import (
     reached_from,
 )
 from pytest_tfperf.compiler.lowering.compilable_parts import parts_of
-from pytest_tfperf.compiler.lowering.loop_gradients import Lowerable, lowerable
+from pytest_tfperf.compiler.lowering.lowerable import Lowerable, lowerable
 from pytest_tfperf.compiler.step_calls import Calls
 from pytest_tfperf.graphs import reached
 from pytest_tfperf.hlo.decode import decode_module
