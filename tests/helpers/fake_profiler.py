@@ -6,27 +6,17 @@ All else is real: pytest, git, the processes, the turns that they take, and what
 
 import itertools
 import shutil
-import sys
 import tempfile
 from contextlib import contextmanager
-from types import ModuleType, SimpleNamespace
 
 import pytest
+from helpers import without_capture
 from helpers.builders import LAPTOP, WORKLOAD, profile
 
 from pytest_tfperf.child import process
 from pytest_tfperf.turns import Ready
 
-
-def _replace_module(name, **contents):
-    """Put a module in the place of one that imports capture and analysis, a third of the start of a process."""
-    module = ModuleType(name)
-    vars(module).update(contents)
-    sys.modules[name] = module
-
-
-_replace_module("pytest_tfperf.plugin.fixture", TfProfile=None)
-_replace_module("pytest_tfperf.plugin.profiles", Settings=SimpleNamespace)
+without_capture.replace_modules()
 
 import pytest_tfperf.plugin.decide  # noqa: E402
 import pytest_tfperf.plugin.items  # noqa: E402

@@ -18,9 +18,10 @@ LIGHT = """
 import os
 import time
 
-from helpers import builders
+from helpers import builders, without_capture
 import pytest
 
+without_capture.replace_modules()
 import pytest_tfperf.plugin.items
 from pytest_tfperf.child import process
 from pytest_tfperf.machine import locks

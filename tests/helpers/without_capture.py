@@ -1,0 +1,21 @@
+"""Processes that profile nothing real: they load no capture and no analysis, a third of their start."""
+
+import sys
+from types import ModuleType, SimpleNamespace
+
+
+def replace_modules():
+    """Put empty modules in the place of those that import capture and analysis; call it before the plugin imports them."""
+    _replace_module("pytest_tfperf.plugin.fixture", TfProfile=None)
+    _replace_module("pytest_tfperf.plugin.profile_settings", Settings=SimpleNamespace)
+    _replace_module(
+        "pytest_tfperf.analysis.on_demand",
+        so_far=lambda profile: profile,
+        extended=lambda found, more: {**found, **more},
+    )
+
+
+def _replace_module(name, **contents):
+    module = ModuleType(name)
+    vars(module).update(contents)
+    sys.modules[name] = module
