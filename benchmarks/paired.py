@@ -1,12 +1,14 @@
 """
 Measure how often a paired run is right, from recorded turns of fresh process pairs.
 
-    python benchmarks/paired.py replay DATA.jsonl.gz
+    python benchmarks/paired.py replay DATA.jsonl.gz [DATA ...]
     python benchmarks/paired.py turns DATA.jsonl.gz [DATA ...]
 
-The decision is replayed over each recorded process pair as a coordinator makes it: at the planned sizes, in the share of the budget
-that a process pair has, a pair of turns costing what it cost when it was recorded. A first and a second process pair are drawn
-without replacement, in all ways that there are. In brackets are 95 % intervals; the trials of a rate are the process pairs.
+`replay` makes the decision as a coordinator does: one process pair after the other, drawn without replacement, up to the analysis that
+decides. A pair of turns costs what it cost when it was recorded; the start of processes is not in the seconds. Each file is replayed by
+itself. In brackets are 95 % intervals, with the recorded process pairs as trials: draws of them are not independent.
+
+Log ratios are shifted by the true ratio of a case less the mean of the recorded pairs of the same code, which is printed.
 
 `turns` counts the pairs of turns of the same code that differ by some factor, and replays the decision on few of them: all runs
 of consecutive ones in each process pair.
@@ -23,7 +25,7 @@ import json
 import math
 import statistics
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -31,28 +33,38 @@ import scipy.stats
 
 from pytest_tfperf.results import Verdict
 from pytest_tfperf.stats.sequential_test import (
-    INTERIM_SIZES,
-    PAIR_SHARE,
-    PINNED_PROCESS_SD,
     SINGLE_RATIO_BOUND,
-    UNPINNED_PROCESS_SD,
-    StoppingRule,
+    TURN_SIZES,
     decide,
+    has_enough_turns,
+    pair_estimate,
 )
 from pytest_tfperf.stats.signed_rank import estimate, ratio_interval
-
-BUDGET_S = 30
-FACTORS = (1.5, 2, SINGLE_RATIO_BOUND, 5)
-FEW, FEW_RATIOS = (1, 2, 4, 7), (1.0, 2.0, 4.0, 10.0)
-SUSPECTED = Verdict.REGRESSION  # what one process pair says; two make a regression
-PASSED = (Verdict.PASS, Verdict.IMPROVED)
-VIRTUAL_TESTS, VIRTUAL_RUNS = 200, 10_000
-FOUND = (  # the true ratio, the tolerance, seconds of turns of both process pairs
-    (1.05, 0.02, BUDGET_S),
-    (1.03, 0.01, BUDGET_S),
-    (1.10, 0.05, 10),
-    (1.10, 0.02, BUDGET_S),
+from pytest_tfperf.stats.stopping_rule import (
+    PINNED_PROCESS_SD,
+    UNPINNED_PROCESS_SD,
+    StoppingRule,
+    planned_pairs,
 )
+
+CASES = (  # the true ratio, the tolerance, seconds of turns
+    (1.0, 0.02, 30),
+    (1.02, 0.02, 30),
+    (1.01, 0.01, 30),
+    (1.05, 0.02, 30),
+    (1.03, 0.01, 30),
+    (1.02, 0.01, 30),
+    (1.02, 0.01, 60),
+    (1.10, 0.05, 10),
+    (2.0, 0.05, 30),
+    (1.0, 0.05, 30),
+    (1.0, 0.01, 30),
+)
+DRAWS = 2_000
+FACTORS = (1.5, 2, SINGLE_RATIO_BOUND, 5)
+FEW, FEW_RATIOS = (1, 2, 4, 5), (1.0, 2.0, 4.0, 10.0)
+PASSED = (Verdict.PASS, Verdict.IMPROVED)
+VIRTUAL_TESTS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,86 +105,14 @@ def process_pair(line):
     )
 
 
-def by_kind(pairs):
-    """Those of the same code on both sides, and those of which one is slowed down; a process pair alone says nothing of a rate."""
-    kinds = ([pair for pair in pairs if bool(pair.planted) is slowed] for slowed in (False, True))
-    return [kind if len(kind) > 1 else [] for kind in kinds]
-
-
-def mean_ratio(pairs):
-    return math.exp(statistics.fmean(math.log(estimate(pair.logs)) for pair in pairs))
-
-
-def affordable(pair, budget_s):
-    """Number of pairs of turns that the share of a process pair pays for."""
-    return max(1, min(INTERIM_SIZES[-1], int(PAIR_SHARE * budget_s / pair.cost_s)))
-
-
-def replayed(pairs, rule, budget_s, shifts=None):
-    """Verdict of each process pair, and the seconds of turns until then."""
-    moved = zip(pairs, shifts or [0.0] * len(pairs), strict=True)
-    looks = [
-        decide([pair.logs[: affordable(pair, budget_s)] + by], rule).pairs[0] for pair, by in moved
-    ]
-    return [(look.verdict, look.n * pair.cost_s) for look, pair in zip(looks, pairs, strict=True)]
-
-
-def median_seconds(outcomes, wanted):
-    """Until what is wanted is said; "never" where it is not in half of the cases."""
-    seconds = statistics.median_high(
-        [seconds if verdict in wanted else math.inf for verdict, seconds in outcomes]
-    )
-    return f"{seconds:.1f} s" if math.isfinite(seconds) else "never"
-
-
 def binomial(k, n):
     """The 95 % interval of a rate (Clopper and Pearson 1934)."""
     interval = scipy.stats.binomtest(k, n).proportion_ci(0.95, method="exact")
     return interval.low, interval.high
 
 
-def regressions(pairs, verdicts):
-    """
-    The share of draws of two process pairs of a step in which both are suspected, and the interval of that rate; of several steps the means.
-
-    Fresh process pairs of a step are independent, so the rate is the square of that of one. Steps differ in it, and the mean of
-    squares is more than the square of the mean.
-    """
-    rates, intervals = [], []
-    for step in dict.fromkeys(pair.step for pair in pairs):
-        suspected = [
-            verdict is SUSPECTED
-            for pair, verdict in zip(pairs, verdicts, strict=True)
-            if pair.step == step
-        ]
-        k, n = sum(suspected), len(suspected)
-        rates.append(k * (k - 1) / (n * (n - 1)))
-        intervals.append([end**2 for end in binomial(k, n)])
-    return statistics.fmean(rates), [
-        statistics.fmean(ends) for ends in zip(*intervals, strict=True)
-    ]
-
-
 def percent(*shares):
     return " to ".join(f"{100 * share:.3g}" for share in shares) + " %"
-
-
-def said(outcomes):
-    counts = Counter(
-        "suspected" if verdict is SUSPECTED else verdict.value for verdict, _ in outcomes
-    )
-    return f"{len(outcomes)} process pairs: " + ", ".join(
-        f"{n} {name}" for name, n in counts.most_common()
-    )
-
-
-def show_rule(rule):
-    raised = (
-        f", raised to {percent(rule.effective_tolerance)}"
-        if rule.effective_tolerance > rule.tolerance
-        else ""
-    )
-    return f"tolerance {percent(rule.tolerance)}{raised}"
 
 
 def show_noise(name, pairs):
@@ -232,137 +172,78 @@ def first_turn(pair):
     return np.median(pair.logs[~pair.a_first]) - np.median(pair.logs[pair.a_first])
 
 
-def show_same_code(pairs, spread):
-    rule = StoppingRule(tolerance=0.02, n_tests=1, process_sd=spread)
-    outcomes = replayed(pairs, rule, BUDGET_S)
-    verdicts = [verdict for verdict, _ in outcomes]
-    rate, interval = regressions(pairs, verdicts)
-    passes = sum(verdict in PASSED for verdict in verdicts)
-    print(
-        f"  same code, {show_rule(rule)}, {BUDGET_S} s: false alarms {percent(rate)} ({percent(*interval)}); {said(outcomes)}"
-    )
-    print(
-        f"    PASS {percent(passes / len(verdicts))} ({percent(*binomial(passes, len(verdicts)))}), median {median_seconds(outcomes, PASSED)}"
-    )
+def turns_of(pair, rule, seconds):
+    """The turns that a process pair has in its share of the time."""
+    most = max(1, min(len(pair.logs), TURN_SIZES[-1], int(seconds / pair.cost_s)))
+    sizes = [n for n in TURN_SIZES if n <= most and has_enough_turns(pair.logs[:n], rule)]
+    return pair.logs[: sizes[0] if sizes else most].tolist()
 
 
-def shift(pair, ratio, measured):
-    """Log factor that makes a process pair stand for a ratio; 0 if that ratio was planted."""
-    return (
-        0.0
-        if math.isclose(1 + pair.planted, ratio)
-        else math.log(ratio / measured[pair.step, pair.planted])
-    )
-
-
-def show_found(name, pairs, measured, spread):
-    """Print how often planted and scaled slow-downs are found."""
-    for ratio, tolerance, budget_s in FOUND:
-        rule = StoppingRule(tolerance=tolerance, n_tests=1, process_sd=spread)
-        outcomes = replayed(pairs, rule, budget_s, [shift(pair, ratio, measured) for pair in pairs])
-        rate, interval = regressions(pairs, [verdict for verdict, _ in outcomes])
-        print(
-            f"  {name}: +{percent(ratio - 1)} at {show_rule(rule)}, {budget_s} s: found {percent(rate)} ({percent(*interval)})",
-            end="; ",
-        )
-        print(f"{said(outcomes)}; median until suspected {median_seconds(outcomes, [SUSPECTED])}")
-
-
-def show_verdicts(same, planted, measured, spread):
-    if same:
-        show_same_code(same, spread)
-    if planted:
-        show_found("planted", planted, measured, spread)
-    if same:
-        show_found("same code, scaled", same, measured, spread)
-
-
-def show_virtual_runs(steps, spread):
-    """Runs of 200 tests of the same code; a test is a step, with a first and a second process pair of its own."""
-    if not steps:
+def show_case(pairs, case, spread, n_tests=1):
+    """Print the verdicts of process pairs that are drawn at random."""
+    ratio, tolerance, budget_s = case
+    n_pairs = planned_pairs(budget_s)
+    if n_pairs > len(pairs):
+        print(f"  +{percent(ratio - 1)} at {percent(tolerance)}, {budget_s} s: too few on record")
         return
-    rule, random = (
-        StoppingRule(tolerance=0.02, n_tests=VIRTUAL_TESTS, process_sd=spread),
-        np.random.default_rng(0),
-    )
-    suspected = [
-        np.array([verdict is SUSPECTED for verdict, _ in replayed(pairs, rule, BUDGET_S)])
-        for pairs in steps
-    ]
-    alarms = np.zeros(VIRTUAL_RUNS, bool)
-    for test in range(VIRTUAL_TESTS):
-        flags = suspected[test % len(suspected)]
-        first, second = (
-            random.integers(len(flags), size=VIRTUAL_RUNS),
-            random.integers(len(flags) - 1, size=VIRTUAL_RUNS),
-        )
-        alarms |= flags[first] & flags[second + (second >= first)]
-    k, n = int(sum(map(sum, suspected))), sum(map(len, suspected))
-    ends = [1 - (1 - end**2) ** VIRTUAL_TESTS for end in binomial(k, n)]
+    rule = StoppingRule(tolerance=tolerance, n_tests=n_tests, process_sd=spread, n_pairs=n_pairs)
+    random, counts, seconds, used = np.random.default_rng(0), Counter(), [], []
+    estimates = [pair_estimate(turns_of(pair, rule, budget_s / n_pairs)) for pair in pairs]
+    for _ in range(DRAWS):
+        drawn = random.choice(len(pairs), n_pairs, replace=False)
+        decision = decide([estimates[at] for at in drawn], rule, final=True)
+        counts["PASS" if decision.verdict in PASSED else decision.verdict.value] += 1
+        spent = zip(decision.pairs, drawn, strict=False)
+        seconds.append(sum(one.n * pairs[at].cost_s for one, at in spent))
+        used.append(len(decision.pairs))
+    said = []
+    for name, n in counts.most_common():
+        of_pairs = binomial(round(len(pairs) * n / DRAWS), len(pairs))
+        said.append(f"{name} {percent(n / DRAWS)} ({percent(*of_pairs)})")
+    tests = f", {n_tests} tests" if n_tests > 1 else ""
     print(
-        f"{VIRTUAL_TESTS} tests of the same code, {show_rule(rule)}: any false alarm in {percent(alarms.mean())} of {VIRTUAL_RUNS:,} runs",
-        end="; ",
+        f"  +{percent(ratio - 1)} at {percent(tolerance)}, {budget_s} s{tests}: {', '.join(said)}; "
+        f"median {statistics.median(seconds):.1f} s of turns, {statistics.fmean(used):.2f} process pairs"
     )
-    print(f"{k} of {n} process pairs are suspected, which allows {percent(*ends)}")
 
 
-def show_pairs(pairs, spread):
-    """All of one kind of pinning, step by step and together."""
-    steps = {
-        step: by_kind([pair for pair in pairs if pair.step == step])
-        for step in dict.fromkeys(pair.step for pair in pairs)
-    }
-    measured = {
-        (step, kind[0].planted): mean_ratio(kind)
-        for step, kinds in steps.items()
-        for kind in kinds
-        if kind
-    }
-    for step, (same, planted) in steps.items():
-        print(
-            f"\n{step}, {1e3 * statistics.median(pair.step_s for pair in pairs if pair.step == step):.3g} ms a step"
-        )
-        show_noise("same code", same)
-        show_noise("planted", planted)
-        show_in_turns(same + planted)
-        show_verdicts(same, planted, measured, spread)
-    print("\nall steps together")
-    counted = [pair for kinds in steps.values() for kind in kinds for pair in kind]
-    show_verdicts(*by_kind(counted), measured, spread)
-    print(
-        "  what was not planted: log ratios are shifted by that of the ratio ÷ the mean ratio measured",
-        end=" (",
-    )
-    print(
-        ", ".join(
-            f"{step} +{percent(planted)} {ratio:.4f}" for (step, planted), ratio in measured.items()
-        ),
-        end=")\n",
-    )
-    short = sum(len(pair.logs) < affordable(pair, BUDGET_S) for pair in counted)
-    if short:
-        print(
-            f"  {short} process pairs have fewer turns on record than {PAIR_SHARE * BUDGET_S:.0f} s pay for: all that they have was used"
-        )
-    show_virtual_runs([same for same, _ in steps.values() if same], spread)
+def shifted(pairs, ratio, mean):
+    return [replace(pair, logs=pair.logs + (math.log(ratio) - mean)) for pair in pairs]
+
+
+def show_step(step, pairs, spread):
+    same = [pair for pair in pairs if not pair.planted]
+    planted = [pair for pair in pairs if pair.planted]
+    print(f"\n{step}, {1e3 * statistics.median(pair.step_s for pair in pairs):.3g} ms a step")
+    show_noise("same code", same)
+    show_noise("planted", planted)
+    show_in_turns(pairs)
+    if not same:
+        return
+    mean = statistics.fmean(math.log(estimate(pair.logs)) for pair in same)
+    print(f"  mean ratio of the same code {math.exp(mean):.4f}, which the cases leave out")
+    for case in CASES:
+        show_case(shifted(same, case[0], mean), case, spread)
+    show_case(shifted(same, 1.0, mean), (1.0, 0.02, 30), spread, VIRTUAL_TESTS)
 
 
 def replay(arguments):
-    recorded = read(arguments.data)
-    print(
-        f"{len(recorded)} process pairs, {min(pair.when for pair in recorded)} to {max(pair.when for pair in recorded)}"
-    )
-    print(*sorted({pair.machine for pair in recorded}), sep="\n")
-    for pinned in sorted({pair.pinned for pair in recorded}, reverse=True):
-        spread = (
-            arguments.spread
-            if arguments.spread is not None
-            else PINNED_PROCESS_SD
-            if pinned
-            else UNPINNED_PROCESS_SD
+    for path in arguments.data:
+        recorded = read(path)
+        print(
+            f"{path.name}: {len(recorded)} process pairs, {min(pair.when for pair in recorded)} to {max(pair.when for pair in recorded)}"
         )
-        print(f"\n{'pinned' if pinned else 'not pinned'}: a spread of {percent(spread)} is assumed")
-        show_pairs([pair for pair in recorded if pair.pinned is pinned], spread)
+        print(*sorted({pair.machine for pair in recorded}), sep="\n")
+        for pinned in sorted({pair.pinned for pair in recorded}, reverse=True):
+            spread = arguments.spread
+            if spread is None:
+                spread = PINNED_PROCESS_SD if pinned else UNPINNED_PROCESS_SD
+            print(
+                f"\n{'pinned' if pinned else 'not pinned'}: a spread of {percent(spread)} is assumed"
+            )
+            kind = [pair for pair in recorded if pair.pinned is pinned]
+            for step in dict.fromkeys(pair.step for pair in kind):
+                show_step(step, [pair for pair in kind if pair.step == step], spread)
 
 
 def show_factors(pairs):
@@ -381,14 +262,15 @@ def show_factors(pairs):
 
 def show_few(pairs, ratio):
     """Print verdicts on few turns at a true ratio; a regression takes two process pairs, so its rate is the square."""
-    rule = StoppingRule(tolerance=0.0, n_tests=1, process_sd=PINNED_PROCESS_SD)
+    rule = StoppingRule(tolerance=0.0, n_tests=1, process_sd=PINNED_PROCESS_SD, n_pairs=2)
     for n in FEW:
-        verdicts = Counter(
-            decide([pair.logs[at : at + n] + math.log(ratio)], rule).pairs[0].verdict
+        decisions = [
+            decide([pair_estimate((pair.logs[at : at + n] + math.log(ratio)).tolist())], rule)
             for pair in pairs
             for at in range(0, len(pair.logs) - n + 1, n)
-        )
-        total, k, faster = sum(verdicts.values()), verdicts[SUSPECTED], verdicts[Verdict.IMPROVED]
+        ]
+        total, k = len(decisions), sum(decision.is_suspected for decision in decisions)
+        faster = sum(decision.verdict is Verdict.IMPROVED for decision in decisions)
         both = [share**2 for share in (k / total, *binomial(k, total))]
         print(
             f"  {ratio:g} times as slow, {n} pairs of turns: REGRESSION {percent(both[0])} ({percent(*both[1:])}), IMPROVED {percent(faster / total)}; {total:,} trials"
@@ -411,7 +293,7 @@ def main():
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     command = commands.add_parser("replay", help="the decision on paired turns")
     command.add_argument(
-        "data", type=Path, metavar="DATA", help="recorded turns, .jsonl or .jsonl.gz"
+        "data", type=Path, nargs="+", metavar="DATA", help="recorded turns, .jsonl or .jsonl.gz"
     )
     command.add_argument(
         "--spread",

@@ -18,7 +18,8 @@ from pytest_tfperf.baseline.history import KEPT_RUNS
 from pytest_tfperf.results import Verdict
 from pytest_tfperf.stats.detectable_change import needed_tolerance, noise_of, resolution
 from pytest_tfperf.stats.prediction_interval import RUNS_TO_DECIDE, History, compare_to_history
-from pytest_tfperf.stats.sequential_test import PAIR_SHARE, PINNED_PROCESS_SD, StoppingRule, decide
+from pytest_tfperf.stats.sequential_test import decide, pair_estimate
+from pytest_tfperf.stats.stopping_rule import PINNED_PROCESS_SD, StoppingRule, planned_pairs
 
 TRIALS, RECORDED, DIFFER = 4_000, (5, 7, 12, 30), (0.002, 0.01, 0.03, 0.06, 0.145)
 TURNS, MEASUREMENTS, TESTS, BUDGET_S, PAIR_S, NOISE = 160, 20, 200, 30, 0.15, 0.04
@@ -83,25 +84,32 @@ def resolved(random, draw):
         TURNS * PAIR_S,
         PINNED_PROCESS_SD,
     )
-    rule = StoppingRule(tolerance=0.05, n_tests=1, process_sd=PINNED_PROCESS_SD)
-    slower, tolerance = (
-        resolution(noise, rule, BUDGET_S).minimum_detectable_change,
-        needed_tolerance(noise, rule, BUDGET_S),
-    )
-    lax, n = (
-        StoppingRule(tolerance=tolerance, n_tests=1, process_sd=PINNED_PROCESS_SD),
-        math.floor(BUDGET_S * PAIR_SHARE / PAIR_S),
-    )
-    found = [
-        decide([list(process_pair(random, draw, n, slower)) for _ in range(2)], rule).verdict
-        is Verdict.REGRESSION
-        for _ in range(TESTS)
-    ]
-    passed = [
-        decide([list(process_pair(random, draw, n))], lax).verdict
-        in (Verdict.PASS, Verdict.IMPROVED)
-        for _ in range(TESTS)
-    ]
+    n_pairs = planned_pairs(BUDGET_S)
+
+    def rule_of(tolerance):
+        return StoppingRule(
+            tolerance=tolerance, n_tests=1, process_sd=PINNED_PROCESS_SD, n_pairs=n_pairs
+        )
+
+    def verdicts(rule, slower):
+        n = math.floor(BUDGET_S / n_pairs / PAIR_S)
+        return [
+            decide(
+                [
+                    pair_estimate(process_pair(random, draw, n, slower).tolist())
+                    for _ in range(n_pairs)
+                ],
+                rule,
+                final=True,
+            ).verdict
+            for _ in range(TESTS)
+        ]
+
+    rule = rule_of(0.05)
+    slower = resolution(noise, rule, BUDGET_S).minimum_detectable_change
+    lax = rule_of(needed_tolerance(noise, rule, BUDGET_S))
+    found = [verdict is Verdict.REGRESSION for verdict in verdicts(rule, slower)]
+    passed = [verdict in (Verdict.PASS, Verdict.IMPROVED) for verdict in verdicts(lax, 0.0)]
     return np.mean(found), np.mean(passed)
 
 

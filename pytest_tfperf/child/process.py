@@ -17,7 +17,7 @@ from typing import Any
 from pytest_tfperf.child.channel import Channel
 from pytest_tfperf.child.cleanup import GRACE_S, Cleanup
 from pytest_tfperf.errors import PairedError
-from pytest_tfperf.machine.cores import pinned
+from pytest_tfperf.machine.cores import pin_threads, pinned
 
 READY_S = 600.0
 """Seconds that a child may take to answer by default: it collects, compiles and trains in them."""
@@ -228,6 +228,10 @@ class ChildProcess:
         finally:
             if not self.has_ended and self._pauses:
                 self._stop()
+
+    def move_to(self, cores: Sequence[int]) -> None:
+        """Pin all its threads to these cores; empty for any."""
+        pin_threads(self.pid, cores)
 
     def close(self, grace_s: float | None = None) -> None:
         """

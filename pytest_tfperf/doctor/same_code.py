@@ -16,12 +16,18 @@ from pytest_tfperf.errors import PairedError
 from pytest_tfperf.machine.conditions import Conditions, read_conditions
 from pytest_tfperf.machine.cores import pinned
 from pytest_tfperf.machine.interference import remarks
-from pytest_tfperf.paired.coordinator import PairedTurns, run_paired_test, run_turns
+from pytest_tfperf.paired.coordinator import (
+    PairedTurns,
+    TurnTime,
+    run_paired_test,
+    run_turns,
+)
 from pytest_tfperf.stats.detectable_change import needed_tolerance, noise_of, resolution
-from pytest_tfperf.stats.sequential_test import (
+from pytest_tfperf.stats.stopping_rule import (
     PINNED_PROCESS_SD,
     UNPINNED_PROCESS_SD,
     StoppingRule,
+    planned_pairs,
 )
 from pytest_tfperf.values import Unknown
 
@@ -56,7 +62,12 @@ def same_code_turns(cores: Sequence[int], seconds: float, cleanup: Cleanup) -> S
         return SameCodeTurns(pinned=bool(cores), noise=Unknown(str(error)))
     noise = noise_of(turns.pairs, turns.spent_s, process_sd)
     rules = [
-        StoppingRule(tolerance=tolerance, n_tests=1, process_sd=process_sd)
+        StoppingRule(
+            tolerance=tolerance,
+            n_tests=1,
+            process_sd=process_sd,
+            n_pairs=planned_pairs(BUDGET_S),
+        )
         for tolerance in TOLERANCES
     ]
     return SameCodeTurns(
@@ -81,6 +92,7 @@ def _run_turns(cores: Sequence[int], seconds: float, cleanup: Cleanup) -> Paired
         PairedError: If a process cannot start, ends, hangs, or has no turns.
     """
     children: list[ChildProcess] = []
+    time = TurnTime(seconds=seconds, most_s=seconds)
     folder = _suite(cleanup.folder / "step")
     try:
         # both collect at the same time: one that starts well before the other is slower
@@ -95,7 +107,7 @@ def _run_turns(cores: Sequence[int], seconds: float, cleanup: Cleanup) -> Paired
                 second,
                 f"{_FILE}::{_TEST}",
                 (None, None),
-                lambda ready: run_turns(first, second, ready, seconds, lambda _: False),
+                lambda ready: run_turns(first, second, ready, time, lambda _: False),
             )
         if isinstance(paired.ref_profiles, Unknown):
             raise PairedError(paired.ref_profiles.why)

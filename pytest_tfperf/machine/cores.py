@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 _PATIENCE_S, _PAUSE_S = 2.0, 0.01
 
@@ -83,6 +84,22 @@ def pinned(cores: Sequence[int]) -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, before)
+
+
+def pin_threads(pid: int, cores: Sequence[int]) -> None:
+    """
+    Pin all threads of a process, and those that they will start, to some cores.
+
+    Args:
+        pid: Id of the process; nothing happens if it has ended.
+        cores: The cores; empty for any.
+    """
+    if not cores or not hasattr(os, "sched_setaffinity"):
+        return
+    with suppress(FileNotFoundError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(ProcessLookupError):
+                os.sched_setaffinity(int(thread.name), cores)
 
 
 def split_cores(least: int = 1) -> tuple[list[int], list[int]]:

@@ -12,7 +12,7 @@ from pytest_tfperf.paired.loaded_code import (
     module_loaders,
     outside_tree,
 )
-from pytest_tfperf.paired.worktree import Tree, tree_from_json
+from pytest_tfperf.paired.worktree import Tree, tree_from_json, tree_to_json
 from pytest_tfperf.values import Json
 
 MODULE = __name__
@@ -23,16 +23,28 @@ _TRACED = (
 
 
 def extension(root: Path, data: Json) -> VersionExtension:
-    """Return the extension of the process that runs the files below `root`."""
-    return VersionExtension(root, tree_from_json(data))
+    """
+    Return the extension of the process that runs the files below `root`.
+
+    Args:
+        root: The version's folder.
+        data: `extension_data` of the process.
+    """
+    return VersionExtension(root, tree_from_json(data["tree"]), data["is_first"])
+
+
+def extension_data(tree: Tree, is_first: bool) -> Json:
+    """Return what `extension` needs; `is_first` tells the first process pair from later ones."""
+    return {"tree": tree_to_json(tree), "is_first": is_first}
 
 
 class VersionExtension:
     """See `child.server.Extension`."""
 
-    def __init__(self, root: Path, tree: Tree) -> None:
+    def __init__(self, root: Path, tree: Tree, is_first: bool) -> None:
         self._tree = tree
         self._is_tree = root == tree.root
+        self._is_first = is_first
 
     def void_reasons(self) -> list[str]:
         """Return why the code that was loaded makes the comparison void."""
@@ -44,5 +56,5 @@ class VersionExtension:
         ]
 
     def keeps_traces(self) -> bool:
-        """Return whether this process runs the working tree."""
-        return self._is_tree
+        """Return whether this process runs the working tree in the first process pair."""
+        return self._is_tree and self._is_first

@@ -28,6 +28,8 @@ class PairedTurns:
     """
     spent_s: float = 0.0
     """Seconds that all of it took."""
+    waited_s: float = 0.0
+    """Seconds from the end of the process pair before until these turns began."""
     exhausted: bool = False
     """True if a version had no more steps to run."""
     other_load: float | None = None
@@ -37,6 +39,22 @@ class PairedTurns:
     def log_ratios(self) -> list[float]:
         """The natural logarithm of tree ÷ ref, for each pair of turns."""
         return [math.log(tree_s / ref_s) for tree_s, ref_s, _ in self.pairs]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnTime:
+    """The time that a process pair has for its turns."""
+
+    seconds: float
+    """Seconds after which no turn begins, if there are at least as many as `least` pairs."""
+    most_s: float
+    """Seconds after which no turn begins."""
+    least: int = 0
+    """Pairs of turns."""
+
+    def is_left(self, spent_s: float, n: int) -> bool:
+        """Return whether another pair of turns may begin after n pairs in these seconds."""
+        return spent_s < (self.seconds if n >= self.least else self.most_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +215,7 @@ def run_turns(
     tree: ChildProcess,
     ref: ChildProcess,
     ready_pair: ReadyPair,
-    seconds: float,
+    time: TurnTime,
     is_enough: Callable[[Sequence[float]], bool],
 ) -> PairedTurns:
     """
@@ -207,7 +225,7 @@ def run_turns(
         tree: The working tree's process.
         ref: The ref's process.
         ready_pair: The profile that waits in both.
-        seconds: Time for all turns.
+        time: Time for all turns.
         is_enough: Called with the log ratios of the pairs so far.
 
     Raises:
@@ -221,7 +239,7 @@ def run_turns(
     pairs: list[tuple[float, float, bool]] = []
     logs: list[float] = []
     began = perf_counter()
-    while perf_counter() - began < seconds and not (logs and is_enough(logs)):
+    while time.is_left(perf_counter() - began, len(logs)) and not (logs and is_enough(logs)):
         turn, tree_first = turn_size(readies, chance), chance.random() < 0.5
         n_calls += turn.untimed + turn.timed
         if limits and n_calls > min(limits):

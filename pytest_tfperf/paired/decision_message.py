@@ -6,8 +6,9 @@ import math
 
 from pytest_tfperf.metrics import RATIO, format_quantity
 from pytest_tfperf.results import Verdict
-from pytest_tfperf.stats.sequential_test import SINGLE_RATIO_BOUND, Decision, InterimResult
+from pytest_tfperf.stats.sequential_test import SINGLE_RATIO_BOUND, Decision
 from pytest_tfperf.stats.signed_rank import format_ratio
+from pytest_tfperf.stats.stopping_rule import MOST_PAIRS
 from pytest_tfperf.text import plural
 
 _SLOWER_HELP = (
@@ -17,12 +18,16 @@ _SLOWER_HELP = (
 _SUSPECTED_HELP = "run it again, so that a second pair of processes can say the same"
 _PROCESSES_HELP = (
     "a max_regression further than {} from what was found; "
-    "two processes of the same code differ as much, however many turns"
+    "two processes of the same code differ too much for less"
 )
 _NOISE_HELP = "a larger --tfperf-budget, or a quieter machine"
+_BUDGET_HELP = "--tfperf-budget {}, or a quieter machine"
+# the distance to the tolerance ÷ half of the interval, for a decision in 9 of 10 cases:
+# (2.9 + 1.28) ÷ 2.9, with 2.9 for the critical value and 1.28 for the quantile of 90 %
+_MARGIN = 1.44
 
 
-def decision_message(decision: Decision, metric: str, ref: str) -> tuple[str, str]:
+def decision_message(decision: Decision, metric: str, ref: str, pair_s: float) -> tuple[str, str]:
     """
     Describe a decision.
 
@@ -30,6 +35,7 @@ def decision_message(decision: Decision, metric: str, ref: str) -> tuple[str, st
         decision: The decision.
         metric: Name of the metric, as in `step_time`.
         ref: Name of the git ref.
+        pair_s: Mean seconds that a process pair took, with its start.
 
     Returns:
         The sentence, and what to try, which is empty where nothing is to be done.
@@ -41,57 +47,56 @@ def decision_message(decision: Decision, metric: str, ref: str) -> tuple[str, st
         return f"{found}: it is faster", ""
     if decision.verdict is Verdict.REGRESSION:
         return found, _SLOWER_HELP
-    return f"{found}{_why_undecided(decision)}", _undecided_help(decision)
+    return f"{found}{_why_undecided(decision)}", _undecided_help(decision, pair_s)
 
 
 def _found(decision: Decision, metric: str, ref: str) -> str:
     """Return the ratio, with its bounds, and the tolerance."""
-    first, *second = decision.pairs
-    bounds = _bounds(first, f"{100 * decision.confidence:.3g} % interval")
-    for one in second:
-        bounds += f"; a second pair of processes: {format_ratio(one.ratio)} ({_bounds(one)})"
+    bounds = _bounds(decision)
+    if len(decision.pairs) > 1:
+        ratios = ", ".join(format_ratio(one.ratio) for one in decision.pairs)
+        bounds += f"; pairs of processes: {ratios}"
     wanted = f"wanted at most {format_quantity(decision.tolerance, RATIO)} slower"
     if decision.requested_tolerance < decision.tolerance:
         requested = format_quantity(decision.requested_tolerance, RATIO)
-        wanted += f" (raised from {requested}: two processes of the same code differ as much)"
-    return f"{metric} is {format_ratio(first.ratio)} times that of {ref} ({bounds}), {wanted}"
+        wanted += f" (raised from {requested}: two processes of the same code differ too much)"
+    return f"{metric} is {format_ratio(decision.ratio)} times that of {ref} ({bounds}), {wanted}"
 
 
-def _bounds(one: InterimResult, confidence: str = "") -> str:
-    turns = f"{plural(one.n, 'pair')} of turns"
-    if one.by_single_ratios:
-        each = "it" if one.n == 1 else "each of them"
+def _bounds(decision: Decision) -> str:
+    turns = f"{plural(decision.n, 'pair')} of turns"
+    if decision.by_single_ratios:
+        each = "it" if decision.n == 1 else "each of them"
         differ = f"pairs of turns of the same code differ by up to {SINGLE_RATIO_BOUND:g} times"
         return f"{turns}, decided by {each} alone: {differ}"
-    if one.low is None or one.high is None:
-        return f"{turns}, too few for an interval of {100 * one.confidence:.3g} %"
-    interval = f"{format_ratio(one.low)} to {format_ratio(one.high)}"
-    return ", ".join(filter(None, (interval, confidence, turns)))
+    if decision.low is None or decision.high is None:
+        return f"{turns}, too few for an interval"
+    interval = f"{format_ratio(decision.low)} to {format_ratio(decision.high)}"
+    return f"{interval}, {100 * decision.confidence:.3g} % interval, {turns}"
 
 
 def _why_undecided(decision: Decision) -> str:
     """Return the reason, and the slow-down that would have been found."""
     why = ""
-    if decision.pairs[0].verdict is Verdict.REGRESSION:
-        why = (
-            ": two pairs of processes disagree"
-            if len(decision.pairs) == 2
-            else ": it is suspected, and no second pair of processes ran"
-        )
+    if decision.is_suspected:
+        why = ": one pair of processes shows a slow-down, and no second one ran"
     if decision.minimum_detectable_change is None:
         return why
     smallest = format_quantity(decision.minimum_detectable_change, RATIO)
     return f"{why}; a slow-down of {smallest} would have been found in 9 of 10 cases"
 
 
-def _undecided_help(decision: Decision) -> str:
-    """More turns, unless it is the difference between processes that makes the interval wide."""
-    last, floor = decision.pairs[-1], decision.resolvable_tolerance
-    if len(decision.pairs) == 1 and last.verdict is Verdict.REGRESSION:
+def _undecided_help(decision: Decision, pair_s: float) -> str:
+    """Return the budget for as many process pairs as decide, unless no number would."""
+    if decision.is_suspected:
         return _SUSPECTED_HELP
-    if last.low is None:
+    if decision.low is None or decision.high is None:
         return _NOISE_HELP
-    half_width = math.log(last.ratio / last.low)
-    if half_width < math.sqrt(2) * math.log1p(floor):
-        return _PROCESSES_HELP.format(format_quantity(floor, RATIO))
-    return _NOISE_HELP
+    half_width = math.log(decision.high / decision.low) / 2
+    distance = abs(math.log(decision.ratio) - math.log1p(decision.tolerance))
+    n = len(decision.pairs)
+    if distance * math.sqrt(MOST_PAIRS / n) < _MARGIN * half_width:
+        enough = math.expm1(_MARGIN * half_width / math.sqrt(MOST_PAIRS / n))
+        return _PROCESSES_HELP.format(format_quantity(enough, RATIO))
+    needed = max(n + 1, math.ceil(n * (_MARGIN * half_width / distance) ** 2))
+    return _BUDGET_HELP.format(math.ceil(needed * pair_s))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from time import perf_counter
 
 import pytest
 
@@ -18,19 +18,26 @@ from pytest_tfperf.machine.cores import pinned
 from pytest_tfperf.machine.gpu_share import visible_gpus
 from pytest_tfperf.machine.interference import other_load
 from pytest_tfperf.machine.locks import held
+from pytest_tfperf.paired.budget import LaterTurns, next_time
 from pytest_tfperf.paired.coordinator import (
     PairedTest,
     PairedTurns,
     ReadyPair,
     TakeTurns,
+    TurnTime,
     run_paired_test,
     run_turns,
 )
 from pytest_tfperf.paired.processes import ProcessPair, VersionProcesses, naming_awaited
-from pytest_tfperf.paired.verdicts import Terms, absent_check, suspected, verdicts
+from pytest_tfperf.paired.verdicts import (
+    Terms,
+    absent_check,
+    undecided,
+    verdicts,
+)
 from pytest_tfperf.results import Check, Verdict
-from pytest_tfperf.stats.sequential_test import INTERIM_SIZES, PAIR_SHARE, interim_analysis
-from pytest_tfperf.values import Unknown
+from pytest_tfperf.stats.sequential_test import LEAST_TURNS, has_enough_turns
+from pytest_tfperf.values import Json, Unknown
 
 _ANOTHER_REF = "a ref on which it runs, or stored values (--tfperf-baseline)"
 
@@ -41,14 +48,14 @@ class ItemRun:
 
     item: pytest.Item
     """The test."""
+    companions: Sequence[pytest.Item]
+    """All tests that run in the same process pairs, this one included."""
     processes: VersionProcesses
     """Starts processes of both versions."""
     clustered: bool
     """True with autocluster=True."""
     terms: Terms
     """What the run compares."""
-    budget_s: float
-    """Seconds of turns of a profile."""
     announce: Callable[[str], None]
     """Shows what runs."""
 
@@ -57,7 +64,7 @@ class ItemRun:
         Run the test, decide, and let the working tree's process end it.
 
         Args:
-            pair: The processes, of which the working tree's has collected the test.
+            pair: The first processes, of which the working tree's has collected the test.
             following: Node key of the test that runs next in them.
 
         Returns:
@@ -75,78 +82,127 @@ class ItemRun:
         test = self.processes.key(self.item)
         ref = pair.ref_with(test)
         names = following, following if pair.ref_with(following) else None
+        seconds = self.terms.budget_s / self.terms.n_pairs
+        # a slow step may have half of the budget; the other half is a second pair's
+        time = TurnTime(seconds=seconds, most_s=self.terms.budget_s / 2, least=LEAST_TURNS)
         with _measuring_alone(self.announce):
-            paired = run_paired_test(pair.tree, ref, test, names, self._taking_turns(pair))
+            taking_turns = self._taking_turns(pair, lambda _: time)
+            paired = run_paired_test(pair.tree, ref, test, names, taking_turns)
         if ref is not None and isinstance(paired.ref_profiles, list):
             with suppress(PairedError):  # all that is needed of it is known
-                ref.send(checks=None)
-                _check_ended(ref, ref.next_event())
+                _end_test(ref)
         if paired.tree_profiles is None:
             return paired.stopped
-        again = self._run_again(suspected(paired, self.terms))
-        checks = verdicts(paired, again, self.terms, self._absent(pair, ref, paired))
-        pair.tree.send(checks=[check.to_json() for check in checks])
-        ended = pair.tree.next_event()
-        _check_ended(pair.tree, ended)
-        return str(ended["stopped"]) if "stopped" in ended else None
+        absent = self._absent(pair, ref, paired)
+        later = self._later_turns(paired) if absent is None else {}
+        checks = verdicts(paired, later, self.terms, absent)
+        return _end_test(pair.tree, [check.to_json() for check in checks])
 
-    def _taking_turns(self, pair: ProcessPair) -> TakeTurns:
-        """Return what runs turns until an analysis decides, or the budget of one pair is over."""
+    def _taking_turns(
+        self, pair: ProcessPair, time_of: Callable[[str], TurnTime | None]
+    ) -> TakeTurns:
+        """
+        Return what runs turns until further ones would not change the verdict.
+
+        Args:
+            pair: The processes.
+            time_of: Returns the time for the turns of a profile; None if it takes none.
+        """
 
         def take_turns(ready: ReadyPair) -> PairedTurns | None:
-            if self.terms.only == STRUCTURAL or ready.tree.workload != ready.ref.workload:
+            time = time_of(ready.profile)
+            if time is None or self.terms.only == STRUCTURAL:
+                return None
+            if ready.tree.workload != ready.ref.workload:
                 return None
             assert not isinstance(pair.ref, Unknown)
-            seconds = self.budget_s * PAIR_SHARE  # the other half is a second pair's
-            self.announce(f"taking turns with {self.terms.ref}, at most {seconds:.0f} s")
+            rule = self.terms.rule(ready.tolerance)
+            self.announce(f"taking turns with {self.terms.ref}, about {time.seconds:.0f} s")
             pids = [process.pid for process in pair.processes]
             cores = self.processes.cores
             before = read_cpu(cores=cores, processes=pids)
             with pinned(self.processes.coordinator_cores):
-                turns = run_turns(pair.tree, pair.ref, ready, seconds, self._is_enough(ready))
+                turns = run_turns(
+                    pair.tree, pair.ref, ready, time, lambda logs: has_enough_turns(logs, rule)
+                )
             load = other_load(before, read_cpu(cores=cores, processes=pids))
             return replace(turns, other_load=load)
 
         return take_turns
 
-    def _is_enough(self, ready: ReadyPair) -> Callable[[Sequence[float]], bool]:
-        rule = self.terms.rule(ready.tolerance)
+    def _later_turns(self, paired: PairedTest) -> dict[str, LaterTurns]:
+        """Return the turns of further process pairs, one pair after the other, up to a decision."""
+        later = {name: LaterTurns() for name, turns in paired.turns.items() if turns.pairs}
+        budget_s, n_pairs = self.terms.budget_s, self.terms.n_pairs
+        for n in range(1, n_pairs):
+            times = {
+                name: time
+                for name in undecided(paired, later, self.terms)
+                if (time := next_time(paired.turns[name], later[name], budget_s, n_pairs))
+            }
+            if not times:
+                break
+            self.announce(f"undecided so far: process pair {n + 1} of at most {n_pairs}")
+            try:
+                found = self._turns_of_pair(n, times)
+            except PairedError as error:
+                why = f"process pair {n + 1} could not run: {error}"
+                return later | {name: replace(later[name], why=why) for name in times}
+            for name, turns in found.items():
+                later[name] = replace(later[name], turns=(*later[name].turns, turns))
+            if not found:  # its test has not come to these profiles
+                break
+        return later
 
-        def is_enough(logs: Sequence[float]) -> bool:
-            return len(logs) >= INTERIM_SIZES[-1] or (
-                len(logs) in INTERIM_SIZES and interim_analysis(logs, rule).verdict is not None
-            )
+    def _turns_of_pair(self, n: int, times: Mapping[str, TurnTime]) -> dict[str, PairedTurns]:
+        """
+        Run the test in another process pair, with turns of some profiles.
 
-        return is_enough
+        Args:
+            n: Number of the pair among those of the test, from 0.
+            times: The time for the turns of each profile.
 
-    def _run_again(self, names: Sequence[str]) -> dict[str, PairedTurns | Unknown]:
-        """Return the turns of some profiles in a fresh pair of processes."""
-        if not names:
-            return {}
-        self.announce("possible regression: re-measuring in a second pair of processes")
-        found: dict[str, PairedTurns | Unknown] = {}
+        Raises:
+            PairedError: If a process could not start, ended or hung.
+        """
+        began = perf_counter()
+        found: dict[str, PairedTurns] = {}
+        # processes that stay hold the memory of a GPU, which the first pair needs
+        stays = n == 1 and not visible_gpus()
         try:
-            pair = self.processes.fresh_pair(self.clustered, [self.item])
+            items = self.companions if stays else [self.item]
+            pair = self.processes.pair(self.clustered, items, n)
             if isinstance(pair.ref, Unknown):
-                pair.interrupt()
-                return dict.fromkeys(names, pair.ref)
-            take_turns = self._taking_turns(pair)
+                raise PairedError(pair.ref.why)
+            take_turns = self._taking_turns(pair, times.get)
 
             def take_again(ready: ReadyPair) -> PairedTurns | None:
-                turns = take_turns(ready) if ready.profile in names else None
-                if turns is not None:
-                    found[ready.profile] = turns
+                waited_s = perf_counter() - began
+                if (turns := take_turns(ready)) is not None and turns.pairs:
+                    found[ready.profile] = replace(turns, waited_s=waited_s)
                 return turns
 
-            try:
-                with naming_awaited(pair.processes), _measuring_alone(self.announce):
-                    test = self.processes.key(self.item)
-                    run_paired_test(pair.tree, pair.ref_with(test), test, (None, None), take_again)
-            finally:
-                pair.interrupt()
-        except PairedError as error:
-            return {name: Unknown(str(error)) for name in names} | found
+            with naming_awaited(pair.processes), _measuring_alone(self.announce):
+                self._repeat(pair, take_again)
+        except BaseException:
+            self.processes.end_pairs(self.clustered, since=n)
+            raise
+        if not stays:
+            self.processes.end_pairs(self.clustered, since=n)
         return found
+
+    def _repeat(self, pair: ProcessPair, take_turns: TakeTurns) -> None:
+        """Run the test in a process pair that is not judged, up to its end."""
+        test = self.processes.key(self.item)
+        ref = pair.ref_with(test)
+        if test not in pair.tree.collected or ref is None:
+            raise PairedError("collected again, the test has another name")
+        paired = run_paired_test(pair.tree, ref, test, (None, None), take_turns)
+        if isinstance(paired.ref_profiles, Unknown):
+            raise PairedError(paired.ref_profiles.why)
+        for process, profiles in ((pair.tree, paired.tree_profiles), (ref, paired.ref_profiles)):
+            if profiles is not None:
+                _end_test(process)
 
     def _absent(
         self, pair: ProcessPair, ref: ChildProcess | None, paired: PairedTest
@@ -185,14 +241,26 @@ def _measuring_alone(announce: Callable[[str], None]) -> Iterator[None]:
         raise PairedError(str(error)) from error
 
 
-def _check_ended(child: ChildProcess, event: Mapping[str, Any]) -> None:
-    """Raise PairedError unless the process finishes its test after the verdict."""
+def _end_test(child: ChildProcess, checks: list[Json] | None = None) -> str | None:
+    """
+    Let a process end its test, and return why that stopped the run, if it did.
+
+    Args:
+        child: The process.
+        checks: The checks of the test; None for a process in which it is not judged.
+
+    Raises:
+        PairedError: If the process ended, hung or ran the test again.
+    """
+    child.send(checks=checks)
+    event = child.next_event()
     if not event.keys() & {"ended", "stopped"}:
         child.kill()
         raise PairedError(
             f"{child.label} runs the test again after its verdict, "
             "as a plugin for flaky tests does: run without it"
         )
+    return str(event["stopped"]) if "stopped" in event else None
 
 
 def _outcome(reports: list[pytest.TestReport], ref: str) -> Check:

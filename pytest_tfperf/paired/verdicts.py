@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pytest_tfperf.analysis.differences.profile_differences import (
@@ -16,14 +16,15 @@ from pytest_tfperf.analysis.differences.profile_differences import (
 from pytest_tfperf.baseline.structure import against_profile
 from pytest_tfperf.checks.limits import DEFAULT_TOLERANCE, STRUCTURAL, TIMING
 from pytest_tfperf.metrics import RATIO, SECONDS, format_quantity
+from pytest_tfperf.paired.budget import LaterTurns, describe_spending
 from pytest_tfperf.paired.coordinator import PairedTest, PairedTurns
 from pytest_tfperf.paired.decision_message import decision_message
 from pytest_tfperf.results import Check, Profile, Verdict
-from pytest_tfperf.stats.sequential_test import PAIR_SHARE, Decision, StoppingRule, decide
-from pytest_tfperf.stats.signed_rank import needed_pairs
+from pytest_tfperf.stats.sequential_test import LEAST_TURNS, Decision, decide, pair_estimate
+from pytest_tfperf.stats.stopping_rule import StoppingRule, planned_pairs
 from pytest_tfperf.text import Labelled, headline
 from pytest_tfperf.turns import TURNS_WITH
-from pytest_tfperf.values import Json, Unknown
+from pytest_tfperf.values import Json
 
 KIND = "against"
 
@@ -57,8 +58,15 @@ class Terms:
     """Number of tests that are compared."""
     process_sd: float
     """Standard deviation of the log ratio between process pairs of the same code."""
+    budget_s: float
+    """Seconds for the turns of a profile in all its process pairs."""
     only: str | None = None
     """Value of `--tfperf-only`."""
+
+    @property
+    def n_pairs(self) -> int:
+        """Most process pairs of a test."""
+        return planned_pairs(self.budget_s)
 
     def rule(self, tolerance: float | None) -> StoppingRule:
         """Return the stopping rule for a test that allows this slow-down."""
@@ -66,23 +74,31 @@ class Terms:
             tolerance=DEFAULT_TOLERANCE if tolerance is None else tolerance,
             n_tests=self.n_tests,
             process_sd=self.process_sd,
+            n_pairs=self.n_pairs,
         )
 
 
-def suspected(paired: PairedTest, terms: Terms) -> list[str]:
-    """Names of the profiles that the first pair of processes shows as slower."""
+def undecided(paired: PairedTest, later: Mapping[str, LaterTurns], terms: Terms) -> list[str]:
+    """
+    Return the names of the profiles that another process pair could decide.
+
+    Args:
+        paired: The test in the first process pair.
+        later: Turns of the other process pairs so far, for each profile that had turns.
+        terms: What the run asks for.
+    """
     names = []
-    for name, turns in paired.turns.items():
-        if turns.pairs:
-            rule = terms.rule(paired.ready_pairs[name].tolerance)
-            if decide([turns.log_ratios], rule).pairs[0].verdict is Verdict.REGRESSION:
-                names.append(name)
+    for name, found in later.items():
+        rule = terms.rule(paired.ready_pairs[name].tolerance)
+        pairs = [pair_estimate(one.log_ratios) for one in (paired.turns[name], *found.turns)]
+        if decide(pairs, rule).verdict is Verdict.INCONCLUSIVE:
+            names.append(name)
     return names
 
 
 def verdicts(
     paired: PairedTest,
-    again: Mapping[str, PairedTurns | Unknown],
+    later: Mapping[str, LaterTurns],
     terms: Terms,
     absent: Check | None,
 ) -> list[Check]:
@@ -91,7 +107,7 @@ def verdicts(
 
     Args:
         paired: The test in both versions.
-        again: Turns of a second, fresh pair of processes, for the suspected profiles.
+        later: Turns of further process pairs, for profiles that the first one left undecided.
         terms: What the run asks for.
         absent: The check of every profile where the ref has nothing to compare with, else None.
     """
@@ -102,7 +118,7 @@ def verdicts(
         return [replace(absent, profile=name) for name in tree]
     checks: list[Check] = []
     for name, profile in tree.items():
-        checks += _of_profile(profile, ref.get(name), paired, again, terms)
+        checks += _of_profile(profile, ref.get(name), paired, later, terms)
     for name in [name for name in ref if name not in tree]:
         sentence = f"the profile is on {terms.ref} alone: the working tree has none of this name"
         checks.append(_check(ref[name], Verdict.NEW, sentence))
@@ -135,7 +151,7 @@ def _of_profile(
     profile: Profile,
     ref: Profile | None,
     paired: PairedTest,
-    again: Mapping[str, PairedTurns | Unknown],
+    later: Mapping[str, LaterTurns],
     terms: Terms,
 ) -> Iterator[Check]:
     alone = "is on the working tree alone"
@@ -150,14 +166,14 @@ def _of_profile(
     if terms.only != TIMING:
         yield from against_profile(profile, ref, terms.ref, KIND)
     if terms.only != STRUCTURAL:
-        yield _step_time(profile, ref, paired, again, terms)
+        yield _step_time(profile, ref, paired, later, terms)
 
 
 def _step_time(
     profile: Profile,
     ref: Profile,
     paired: PairedTest,
-    again: Mapping[str, PairedTurns | Unknown],
+    later: Mapping[str, LaterTurns],
     terms: Terms,
 ) -> Check:
     """Return the check of a step time, or why there is nothing to compare."""
@@ -173,10 +189,10 @@ def _step_time(
         return _not_timed(profile, verdict, f"unknown: {_NO_TURNS}")
     if not turns.pairs:
         return _not_timed(profile, Verdict.UNKNOWN, f"unknown: {_TOO_SHORT}")
-    second = again.get(profile.name, PairedTurns())
-    pairs = [one.log_ratios for one in _measured(turns, second)]
-    decision = decide(pairs, terms.rule(ready_pair.tolerance))
-    timed = _timing(profile, ref, decision, turns, second, terms)
+    others = later.get(profile.name, LaterTurns())
+    pairs = [pair_estimate(one.log_ratios) for one in (turns, *others.turns)]
+    decision = decide(pairs, terms.rule(ready_pair.tolerance), final=True)
+    timed = _timing(profile, ref, decision, turns, others, terms)
     tree_setting, ref_setting = paired.settings
     found = (*setting_differences(ref_setting, tree_setting), *differences(ref, profile))
     return with_differences(timed, found)
@@ -187,10 +203,12 @@ def _timing(
     ref: Profile,
     decision: Decision,
     turns: PairedTurns,
-    second: PairedTurns | Unknown,
+    later: LaterTurns,
     terms: Terms,
 ) -> Check:
-    sentence, advice = decision_message(decision, "step_time", terms.ref)
+    every = (turns, *later.turns)
+    pair_s = statistics.fmean(one.spent_s + one.waited_s for one in every)
+    sentence, advice = decision_message(decision, "step_time", terms.ref, pair_s)
     versions = (("the working tree", profile), (terms.ref, ref))
     draining = [name for name, one in versions if _is_draining(one)]
     verdict = Verdict.INCONCLUSIVE if draining else decision.verdict
@@ -201,16 +219,16 @@ def _timing(
         verdict=verdict,
         wanted=f"at most {format_quantity(decision.tolerance, RATIO)} slower",
         sentence=sentence,
-        details=tuple(_circumstances(decision, turns, second, verdict, draining)),
+        details=tuple(_circumstances(decision, turns, later, verdict, draining)),
         advice=(("try", advice),) if advice else (),
-        detail=_figures(decision, turns),
+        detail=_figures(decision, every),
     )
 
 
 def _circumstances(
     decision: Decision,
     turns: PairedTurns,
-    second: PairedTurns | Unknown,
+    later: LaterTurns,
     verdict: Verdict,
     draining: list[str],
 ) -> Iterator[Labelled]:
@@ -220,44 +238,57 @@ def _circumstances(
     elif turns.exhausted and verdict is Verdict.INCONCLUSIVE:
         n = len(turns.pairs)
         yield "", f"the loop ended after {n} pairs of turns: give it more data or epochs"
-    elif decision.pairs[-1].low is None and not decision.pairs[-1].by_single_ratios:
-        yield "", _needed_budget(_measured(turns, second)[-1], decision.confidence)
-    if isinstance(second, Unknown):
-        yield "", f"the second pair of processes could not run: {second.why}"
-    load = [one.other_load for one in _measured(turns, second) if one.other_load is not None]
-    if load and verdict is not Verdict.PASS:
+    elif decision.low is None and not decision.by_single_ratios:
+        yield "", _needed_budget(turns, later)
+    if later.why:
+        yield "", later.why
+    if verdict in (Verdict.PASS, Verdict.IMPROVED):
+        return
+    yield "", describe_spending(turns, later)
+    load = [one.other_load for one in (turns, *later.turns) if one.other_load is not None]
+    if load:
         yield "", _LOADED.format(max(load))
 
 
-def _measured(turns: PairedTurns, second: PairedTurns | Unknown) -> list[PairedTurns]:
-    """Return the turns of the first pair of processes, and of a second one that had any."""
-    return [turns, second] if isinstance(second, PairedTurns) and second.pairs else [turns]
-
-
-def _needed_budget(turns: PairedTurns, confidence: float) -> str:
-    """Return the budget that would have given enough turns for an interval."""
-    needed, pair_s = needed_pairs(confidence), turns.spent_s / len(turns.pairs)
-    took = f"a pair of turns took {format_quantity(pair_s, SECONDS)}, and {needed} are needed"
-    return f"{took}: --tfperf-budget {math.ceil(needed * pair_s / PAIR_SHARE)} at least"
+def _needed_budget(turns: PairedTurns, later: LaterTurns) -> str:
+    """Return the budget that would have given two process pairs enough turns for an interval."""
+    turn_s = turns.spent_s / len(turns.pairs)
+    waited_s = sum(one.waited_s for one in later.turns)
+    budget = math.ceil(2 * LEAST_TURNS * turn_s + waited_s)
+    took = f"a pair of turns took {format_quantity(turn_s, SECONDS)}, and {LEAST_TURNS} are needed"
+    return f"{took} in each of two pairs of processes: --tfperf-budget {budget} at least"
 
 
 def _is_draining(profile: Profile) -> bool:
     return profile.value("step_time").detail.get("settled") is False
 
 
-def _figures(decision: Decision, turns: PairedTurns) -> Json:
-    """Numbers for reports: see `results.Check`."""
-    pairs = [[tree_s, ref_s] for tree_s, ref_s, _ in turns.pairs]
-    after, before = (statistics.median(seconds) for seconds in zip(*pairs, strict=True))
+def _figures(decision: Decision, every: Sequence[PairedTurns]) -> Json:
+    """
+    Numbers for reports: see `results.Check`.
+
+    The time after is that before times the decided ratio, so that bounds and points agree.
+    """
+    pairs = [[tree_s, ref_s] for turns in every for tree_s, ref_s, _ in turns.pairs]
+    before = statistics.median(ref_s for _, ref_s in pairs)
     return {
         "before": before,
-        "after": after,
+        "after": before * decision.ratio,
         "ratio": decision.ratio,
         "low": decision.low,
         "high": decision.high,
         "confidence": decision.confidence,
         "smallest": decision.minimum_detectable_change,
         "turns": pairs,
+        "process_pairs": [
+            {
+                "ratio": pair.ratio,
+                "n": pair.n,
+                "spent_s": turns.spent_s,
+                "waited_s": turns.waited_s,
+            }
+            for pair, turns in zip(decision.pairs, every, strict=False)
+        ],
     }
 
 

@@ -190,7 +190,7 @@ class Options:
         30.0,
         flag="--tfperf-budget",
         ini="tfperf_budget",
-        help="seconds of alternating runs for each profile, under --tfperf-against",
+        help="seconds for each profile under --tfperf-against, from the first alternating run on",
         shown="30",
         metavar="S",
     )

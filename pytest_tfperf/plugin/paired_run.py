@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from pytest_tfperf.checks.limits import STRUCTURAL
 from pytest_tfperf.child.process import ProcessLost
 from pytest_tfperf.child.reports import failed_report, log_reports, record_warning, report_from
 from pytest_tfperf.errors import PairedError
@@ -22,7 +23,7 @@ from pytest_tfperf.paired.item_run import ItemRun
 from pytest_tfperf.paired.processes import ProcessPair, VersionProcesses, naming_awaited
 from pytest_tfperf.paired.verdicts import Terms
 from pytest_tfperf.plugin.progress import announcer
-from pytest_tfperf.stats.sequential_test import PINNED_PROCESS_SD, UNPINNED_PROCESS_SD
+from pytest_tfperf.stats.stopping_rule import PINNED_PROCESS_SD, UNPINNED_PROCESS_SD
 from pytest_tfperf.text import and_more
 from pytest_tfperf.values import Unknown
 
@@ -41,7 +42,7 @@ class PairedOptions:
     ref: str
     """The git ref to compare with, as typed."""
     budget_s: float
-    """Seconds of turns of a profile."""
+    """Seconds for the turns of a profile, with the start of process pairs after the first."""
     only: str | None = None
     """`structural` or `timing`, to check only these metrics."""
     on_terminal: bool = False
@@ -81,7 +82,11 @@ class PairedRun:
                 "and this system cannot stop processes"
             )
         try:
-            self._processes = VersionProcesses(self._config, self._options.ref)
+            self._processes = VersionProcesses(
+                self._config,
+                self._options.ref,
+                starts_ahead=self._options.only != STRUCTURAL,
+            )
         except PairedError as error:
             raise pytest.UsageError(str(error)) from error
 
@@ -178,9 +183,9 @@ class PairedRun:
         run = ItemRun(
             item=item,
             processes=processes,
+            companions=self._items[self._is_clustered(item)],
             clustered=self._is_clustered(item),
             terms=self._terms(processes),
-            budget_s=self._options.budget_s,
             announce=announcer(item, self._options.on_terminal),
         )
         try:
@@ -202,5 +207,6 @@ class PairedRun:
             ref=self._options.ref,
             n_tests=max(1, sum(map(len, self._items.values()))),
             process_sd=PINNED_PROCESS_SD if processes.cores else UNPINNED_PROCESS_SD,
+            budget_s=self._options.budget_s,
             only=self._options.only,
         )

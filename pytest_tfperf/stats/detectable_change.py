@@ -6,18 +6,20 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 from pytest_tfperf.stats.sequential_test import (
-    INTERIM_SIZES,
-    PAIR_SHARE,
-    StoppingRule,
-    interim_analysis,
+    LEAST_TURNS,
+    TURN_SIZES,
     minimum_detectable_change,
+    pair_estimate,
     passing_tolerance,
+    standard_error,
 )
-from pytest_tfperf.stats.signed_rank import needed_pairs, ratio_interval
 from pytest_tfperf.stats.steady_state import find_trend
+from pytest_tfperf.stats.stopping_rule import StoppingRule
 
+_CONFIDENCE = 0.99  # of the interval of the ratio of the two processes
 _PARTS = 4  # of the time that the turns took, whose medians are shown
 
 
@@ -66,6 +68,8 @@ class Resolution:
     """The slow-down that is found in 9 of 10 cases."""
     n: int
     """Pairs of turns of each process pair."""
+    n_pairs: int
+    """Process pairs."""
 
 
 def noise_of(
@@ -87,20 +91,20 @@ def noise_of(
         raise ValueError("no turns were played")
     logs = [math.log(first / second) for first, second, _ in played]
     times = [first for first, _, _ in played]
-    rule = StoppingRule(tolerance=0.0, n_tests=1, process_sd=process_sd)
-    trend, found = find_trend(times), interim_analysis(logs, rule, final=True)
+    trend, found, error = find_trend(times), pair_estimate(logs), standard_error(logs)
+    half = None if error is None else _half_width(error, process_sd)
     return Noise(
         n=len(played),
         step_s=statistics.median(times),
         pair_s=spent_s / len(played),
         pair_sd=statistics.stdev(logs) if len(logs) > 1 else None,
-        error=_error(logs, rule),
+        error=None if error is None else error * math.sqrt(len(logs)),
         over_time=tuple(statistics.median(part) for part in _parts(times)),
         trend=trend.in_all if trend else None,
         ratio=found.ratio,
-        low=found.low,
-        high=found.high,
-        confidence=found.confidence,
+        low=None if half is None else found.ratio / half,
+        high=None if half is None else found.ratio * half,
+        confidence=_CONFIDENCE,
     )
 
 
@@ -113,14 +117,15 @@ def resolution(noise: Noise, rule: StoppingRule, budget_s: float) -> Resolution 
         rule: Rule of the decision.
         budget_s: Seconds of turns of the test.
     """
-    half_width = _half_width(noise, rule, budget_s)
-    if half_width is None:
+    error = _common_error(noise, rule, budget_s)
+    if error is None:
         return None
     return Resolution(
         tolerance=rule.tolerance,
         effective_tolerance=rule.effective_tolerance,
-        minimum_detectable_change=minimum_detectable_change(half_width, rule),
-        n=_affordable(noise, budget_s),
+        minimum_detectable_change=minimum_detectable_change(error, rule, rule.n_pairs),
+        n=_affordable(noise, rule, budget_s),
+        n_pairs=rule.n_pairs,
     )
 
 
@@ -133,34 +138,27 @@ def needed_tolerance(noise: Noise, rule: StoppingRule, budget_s: float) -> float
         rule: Rule of the decision.
         budget_s: Seconds of turns of the test.
     """
-    half_width = _half_width(noise, rule, budget_s)
-    return None if half_width is None else passing_tolerance(half_width, rule)
+    error = _common_error(noise, rule, budget_s)
+    return None if error is None else passing_tolerance(error, rule, rule.n_pairs)
 
 
-def _half_width(noise: Noise, rule: StoppingRule, budget_s: float) -> float | None:
-    """Return the final interval's half width, on the log scale, including `process_sd`."""
-    n = _affordable(noise, budget_s)
-    if noise.error is None or n < needed_pairs(rule.confidence):
+def _half_width(error: float, process_sd: float) -> float:
+    """Return half of the interval of one process pair's ratio, as a factor."""
+    z = NormalDist().inv_cdf((1 + _CONFIDENCE) / 2)
+    return math.exp(z * math.hypot(error, process_sd))
+
+
+def _common_error(noise: Noise, rule: StoppingRule, budget_s: float) -> float | None:
+    """Return the standard error of the estimate over all planned process pairs."""
+    n = _affordable(noise, rule, budget_s)
+    if noise.error is None or n < LEAST_TURNS:
         return None
-    return rule.z * math.hypot(noise.error / math.sqrt(n), rule.process_sd)
+    return math.hypot(noise.error / math.sqrt(n), rule.process_sd) / math.sqrt(rule.n_pairs)
 
 
-def _affordable(noise: Noise, budget_s: float) -> int:
-    """Pairs of turns of one process pair; the rest of the budget belongs to a second one."""
-    return min(INTERIM_SIZES[-1], math.floor(budget_s * PAIR_SHARE / noise.pair_s))
-
-
-def _error(logs: Sequence[float], rule: StoppingRule) -> float | None:
-    """
-    Return the standard error of one pair.
-
-    The rank interval is z standard errors (Lehmann 1963). Outlying turns count as little as there.
-    """
-    n = len(logs)
-    if n < needed_pairs(rule.confidence):
-        return None
-    found = ratio_interval(logs, rule.confidence)
-    return math.log(found.high / found.low) / 2 / rule.z * math.sqrt(n)
+def _affordable(noise: Noise, rule: StoppingRule, budget_s: float) -> int:
+    """Return the pairs of turns of each process pair."""
+    return min(TURN_SIZES[-1], math.floor(budget_s / rule.n_pairs / noise.pair_s))
 
 
 def _parts(times: Sequence[float]) -> list[Sequence[float]]:

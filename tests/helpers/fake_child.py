@@ -50,6 +50,9 @@ class FakeChild:
     def next_event(self, seconds=None):
         return self._events.popleft()
 
+    def move_to(self, cores):
+        pass
+
     def output(self):
         return ""
 

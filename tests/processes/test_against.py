@@ -117,7 +117,7 @@ def test_the_same_code_is_no_regression(run, test):
 def test_twice_the_work_is_a_regression(run):
     verdict, message = run.checks("test_slower")[TIME]
     assert verdict == "REGRESSION", message
-    assert "a second pair of processes" in message
+    assert "; pairs of processes: " in message
     assert run.words("test_slower") == ["PERF"]
 
 

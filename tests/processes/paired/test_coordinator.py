@@ -9,7 +9,13 @@ from pytest_tfperf.child import turn_runner
 from pytest_tfperf.child.process import ChildProcess
 from pytest_tfperf.child.turn_runner import turn_size
 from pytest_tfperf.errors import PairedError
-from pytest_tfperf.paired.coordinator import PairedTest, PairedTurns, run_paired_test, run_turns
+from pytest_tfperf.paired.coordinator import (
+    PairedTest,
+    PairedTurns,
+    TurnTime,
+    run_paired_test,
+    run_turns,
+)
 from pytest_tfperf.turns import Ready, Turn
 
 SERVES = """
@@ -97,7 +103,8 @@ def test_turns_of_steps_with_data_are_longer_and_begin_at_any_point_of_a_burst()
 
 
 def turns_of(tree, ref, n=3, seconds=60):
-    return lambda ready: run_turns(tree, ref, ready, seconds, lambda logs: len(logs) >= n)
+    time = TurnTime(seconds=seconds, most_s=seconds)
+    return lambda ready: run_turns(tree, ref, ready, time, lambda logs: len(logs) >= n)
 
 
 def test_both_versions_run_every_turn(start):
@@ -139,6 +146,34 @@ def test_the_time_is_over(start):
     tree, ref = start(a_test("profile('', 1)"), "tree"), start(a_test("profile('', 1)"))
     paired = run_paired_test(tree, ref, "test", (None, None), turns_of(tree, ref, seconds=0))
     assert paired.turns == {"": PairedTurns(spent_s=paired.turns[""].spent_s)}
+
+
+def test_a_slow_step_has_more_time_until_it_has_the_least_turns(start):
+    tree, ref = start(a_test("profile('', 1)"), "tree"), start(a_test("profile('', 1)"))
+    time = TurnTime(seconds=0, most_s=60, least=4)
+    paired = run_paired_test(
+        tree,
+        ref,
+        "test",
+        (None, None),
+        lambda ready: run_turns(tree, ref, ready, time, lambda _: False),
+    )
+    assert len(paired.turns[""].pairs) == 4
+
+
+@pytest.mark.parametrize(
+    ("spent_s", "n", "is_left"),
+    [
+        (0.9, 0, True),
+        (1.0, 4, False),
+        (0.9, 4, True),
+        (1.0, 3, True),
+        (1.9, 3, True),
+        (2.0, 3, False),
+    ],
+)
+def test_time_of_turns(spent_s, n, is_left):
+    assert TurnTime(seconds=1, most_s=2, least=4).is_left(spent_s, n) is is_left
 
 
 @pytest.mark.parametrize(
@@ -275,7 +310,8 @@ def test_one_is_killed_between_two_turns(start, victim):
         return len(logs) > 2
 
     def turns_of(ready):
-        return run_turns(*sides.values(), ready, 60, until_one_dies)
+        time = TurnTime(seconds=60, most_s=60)
+        return run_turns(*sides.values(), ready, time, until_one_dies)
 
     if victim == "tree":
         with pytest.raises(PairedError, match="tree ended with SIGKILL"):

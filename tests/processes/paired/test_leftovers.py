@@ -102,8 +102,8 @@ def test_interrupted(start, place, tmp_path):
 def test_the_coordinator_is_killed(start, place, number):
     run = start(place)
     assert (
-        len(run.processes()) == 5
-    )  # the cleanup, two children, and what the test has started on either
+        len(run.processes()) == 7
+    )  # the cleanup, two pairs of children, and what the test has started in the first
     os.kill(run.process.pid, number)
     assert run.ended().status == -number
 

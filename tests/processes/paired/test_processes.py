@@ -24,7 +24,10 @@ class Process:
     def kill(self):
         self.has_ended = True
 
-    close = kill
+    close = interrupt = kill
+
+    def move_to(self, cores):
+        self.cores = cores
 
 
 @pytest.fixture
@@ -36,7 +39,7 @@ def started():
 def sides(tmp_path, monkeypatch, started):
     """Sides whose processes are noted in place of being started; `broken` are those that cannot be."""
 
-    def new(*broken):
+    def new(*broken, starts_ahead=False):
         def start(run, _):
             label = run.label
             if label in broken:
@@ -62,15 +65,15 @@ def sides(tmp_path, monkeypatch, started):
             option=SimpleNamespace(capture="fd"),
             pluginmanager=SimpleNamespace(hasplugin=lambda name: False),
         )
-        return VersionProcesses(config, "main"), order
+        return VersionProcesses(config, "main", starts_ahead), order
 
     return new
 
 
 def test_each_pair_starts_in_the_other_order_than_the_one_before(sides):
     several, order = sides()
-    for _ in range(3):
-        several.fresh_pair(False, [])
+    for n in range(3):
+        several.pair(False, [], n)
     several.close()
     assert sorted(order[:2]) == [THEIRS, OURS]
     assert order == [*order[:2], *order[1::-1], *order[:2]]
@@ -80,7 +83,7 @@ def test_either_side_may_start_first(sides):
     first = set()
     for _ in range(40):  # one in 2 ** 39 runs has the same order each time
         several, order = sides()
-        several.fresh_pair(False, [])
+        several.pair(False, [])
         several.close()
         first.add(order[0])
     assert first == {OURS, THEIRS}
@@ -88,7 +91,7 @@ def test_either_side_may_start_first(sides):
 
 def test_without_the_ref_the_working_tree_runs_alone(sides, started):
     several, _ = sides(THEIRS)
-    pair = several.fresh_pair(False, [])
+    pair = several.pair(False, [])
     several.close()
     assert (pair.tree, pair.ref) == (started[OURS][0], Unknown(f"{THEIRS} cannot be started"))
 
@@ -97,7 +100,49 @@ def test_without_the_working_tree_no_ref_goes_on(sides, started):
     several, _ = sides(OURS)
     for _ in range(2):  # in either order
         with pytest.raises(PairedError, match=f"{OURS} cannot be started"):
-            several.fresh_pair(False, [])
+            several.pair(False, [])
     several.close()
     [ref] = started[THEIRS]
     assert ref.has_ended
+
+
+def test_a_second_pair_starts_with_the_first_and_runs_on_the_cores_of_all(sides, started):
+    several, order = sides(starts_ahead=True)
+    first = several.pair(False, [])
+    assert len(order) == 4
+    second = several.pair(False, [], 1)
+    assert len(order) == 4
+    assert (second.tree, second.ref) == (started[OURS][1], started[THEIRS][1])
+    assert second.tree.cores == second.ref.cores == several.cores
+    assert several.pair(False, []) is first
+    several.close()
+
+
+def test_pairs_are_ended_from_a_number_on(sides):
+    several, _ = sides(starts_ahead=True)
+    first, second = several.pair(False, []), several.pair(False, [], 1)
+    third, clustered = several.pair(False, [], 2), several.pair(True, [], 2)
+    several.end_pairs(False, since=1)
+    assert [pair.is_whole for pair in (first, second, third, clustered)] == [
+        True,
+        False,
+        False,
+        True,
+    ]
+    assert several.pair(False, [], 1) is not second
+    several.close()
+
+
+def test_a_second_pair_that_cannot_collect_is_tried_again_where_it_is_wanted(
+    sides, started, monkeypatch
+):
+    def collects(self):
+        if self is started[OURS][1]:
+            raise PairedError("it ran out of memory")
+
+    several, _ = sides(starts_ahead=True)
+    monkeypatch.setattr(Process, "await_collected", collects)
+    assert several.pair(False, []).is_whole
+    assert started[OURS][1].has_ended
+    assert several.pair(False, [], 1).tree is started[OURS][2]
+    several.close()

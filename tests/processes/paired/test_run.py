@@ -282,7 +282,7 @@ def test_header(steps, project):
     ("test", "word", "verdict", "text"),
     [
         ("test_same", "PASSED", "PASS", "step_time is 1.000 times that of HEAD"),
-        ("test_slower", "PERF", "REGRESSION", "a second pair of processes: 1.2"),
+        ("test_slower", "PERF", "REGRESSION", "pairs of processes: 1.200, 1.200"),
         ("test_faster", "PASSED", "IMPROVED", "it is faster"),
         ("test_clusters", "PASSED", "PASS", "1.000 times"),
         ("test_does_not_cluster", "PASSED", "PASS", "1.000 times"),

@@ -16,7 +16,7 @@ from pytest_tfperf.doctor.sections import (
 )
 from pytest_tfperf.doctor.turn_sections import SameCodeTurns, noise_section, resolution_section
 from pytest_tfperf.stats.detectable_change import needed_tolerance, noise_of, resolution
-from pytest_tfperf.stats.sequential_test import PINNED_PROCESS_SD, UNPINNED_PROCESS_SD, StoppingRule
+from pytest_tfperf.stats.stopping_rule import PINNED_PROCESS_SD, UNPINNED_PROCESS_SD, StoppingRule
 from pytest_tfperf.values import Unknown
 
 ENVIRONMENT = {
@@ -37,7 +37,7 @@ def turns(pinned, step_s=0.005, off=1.0, n=64):
         process_sd,
     )
     rules = [
-        StoppingRule(tolerance=tolerance, n_tests=1, process_sd=process_sd)
+        StoppingRule(tolerance=tolerance, n_tests=1, process_sd=process_sd, n_pairs=4)
         for tolerance in (0.01, 0.05)
     ]
     return SameCodeTurns(
@@ -176,9 +176,9 @@ def test_what_can_be_resolved():
         "tolerance that the same code passes",
     ]
     assert (
-        section.lines[1].split("   ")[-1].strip().endswith("(effective: 6.84 %)")
-    )  # unpinned: any less is raised
-    assert section.lines[1].count("effective: 1.11 %") == 1
+        section.lines[1].split("   ")[-1].strip().endswith("(effective: 3.94 %)")
+    )  # unpinned: any less is raised, to 2.861 standard errors of 2.7 % ÷ √4
+    assert section.lines[1].count("effective") == 1
     assert section.data["budget_s"] == 30
     assert [found["tolerance"] for found in section.data["turns"][0]["resolutions"]] == [0.01, 0.05]
     assert not section.advice
@@ -189,7 +189,7 @@ def test_a_machine_that_cannot_hold_the_default_tolerance_says_which_it_can():
     section = resolution_section([turns(False)], 30)
     assert len(section.advice) == 1
     assert section.advice[0].startswith(
-        "max_regression='10.6 %' or more"
+        "max_regression='5.75 %' or more"
     )  # e to 0.027 × (2.450 + 1.282), and a little for turns
 
 

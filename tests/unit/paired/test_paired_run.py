@@ -71,7 +71,7 @@ class TestSelection:
     def test_each_process_collects_the_files_of_selected_tests(self, paired):
         paired("-k", "two")
         for version in ("tree", "ref"):
-            [child] = paired.children[version]
+            child, _ahead = paired.children[version]
             assert child.pytest_run.files == ["tests/test_a.py"]
 
     def test_versions_run_in_their_own_folders(self, paired, pytester, monkeypatch):
@@ -87,7 +87,7 @@ class TestSelection:
         )
         result = paired(str(pytester.path / "tests/test_a.py"))
         result.stdout.fnmatch_lines(["*main (cccccccccccc, which the working tree's * equal)*"])
-        [tree], [ref] = paired.children["tree"], paired.children["ref"]
+        tree, ref = paired.children["tree"][0], paired.children["ref"][0]
         assert tree.pytest_run.folder == paired.files.root / "tests"
         assert ref.pytest_run.folder == paired.files.path / "tests"
         assert ref.pytest_run.folder.is_dir()  # also where the ref does not have it
@@ -128,7 +128,7 @@ def test_only_some_metrics_are_compared(paired, only, metrics):
 
 def test_nothing_of_the_ref_is_kept_after_its_test(paired):
     paired("-k", "two")
-    [ref] = paired.children["ref"]
+    ref = paired.children["ref"][0]
     assert ref.checks == {paired.tree[1]: None}  # it is not judged
     assert ref.has_ended
 

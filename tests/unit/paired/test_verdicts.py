@@ -6,18 +6,18 @@ import math
 import pytest
 from helpers.builders import profile, value
 
+from pytest_tfperf.paired.budget import LaterTurns
 from pytest_tfperf.paired.coordinator import PairedTest, PairedTurns, ReadyPair
-from pytest_tfperf.paired.verdicts import Terms, absent_check, suspected, verdicts
+from pytest_tfperf.paired.verdicts import Terms, absent_check, undecided, verdicts
 from pytest_tfperf.results import Verdict
-from pytest_tfperf.stats.sequential_test import INTERIM_SIZES
 from pytest_tfperf.turns import Ready
-from pytest_tfperf.values import PARTS, Step, Unknown
+from pytest_tfperf.values import PARTS, Step
 
-TERMS = Terms(ref="main", n_tests=1, process_sd=0.0045)
+TERMS = Terms(ref="main", n_tests=1, process_sd=0.0045, budget_s=30)
 READY = Ready(workload={}, call_s=0.001, least_s=0.02, most_calls=None)
 
 
-def turns_of(ratio, n=INTERIM_SIZES[2], noise=0.001, **fields):
+def turns_of(ratio, n=32, noise=0.001, **fields):
     """Turns whose middle ratio is this; above and below it by turns."""
     signs = itertools.islice(itertools.cycle([1, -1]), n)
     return PairedTurns(
@@ -42,14 +42,19 @@ def paired_of(here, there, turns=None, tolerance=0.05, **fields):
     )
 
 
-def timing(turns, again=None, tolerance=0.05, terms=TERMS, **fields):
+def later_of(*turns, why=""):
+    """Turns of the profile without a name in further process pairs."""
+    return {"": LaterTurns(turns=turns, why=why)}
+
+
+def timing(turns, *again, why="", tolerance=0.05, terms=TERMS, **fields):
     """The check of step_time."""
     paired = paired_of(
         [profile(step_time=1.0)], [profile(step_time=1.0)], turns, tolerance, **fields
     )
-    second = {} if again is None else {"": again}
+    later = later_of(*again, why=why)
     [check] = [
-        check for check in verdicts(paired, second, terms, None) if check.metric == "step_time"
+        check for check in verdicts(paired, later, terms, None) if check.metric == "step_time"
     ]
     return check
 
@@ -63,31 +68,52 @@ def timing(turns, again=None, tolerance=0.05, terms=TERMS, **fields):
         (1.05, None, "INCONCLUSIVE"),
         (1.2, None, "INCONCLUSIVE"),  # no second pair ran
         (1.2, 1.2, "REGRESSION"),
-        (1.2, 1.0, "INCONCLUSIVE"),
-        (1.2, 1.05, "INCONCLUSIVE"),
+        (1.06, 1.045, "INCONCLUSIVE"),
+        (1.05, 1.05, "INCONCLUSIVE"),
+        (1.05, 1.02, "PASS"),
     ],
 )
 def test_a_regression_takes_two_pairs_of_processes(ratio, again, verdict):
-    check = timing(turns_of(ratio), again and turns_of(again))
+    check = timing(turns_of(ratio), *([turns_of(again)] if again else []))
     assert check.verdict is Verdict(verdict)
     assert "main" in check.message
     assert check.wanted == "at most 5 % slower"
     assert check.kind == "against"
 
 
-def test_a_second_pair_without_turns_is_none():
-    check = timing(turns_of(1.2), PairedTurns())
+def test_no_second_pair_is_said():
+    check = timing(turns_of(1.2))
     assert check.verdict is Verdict.INCONCLUSIVE
-    assert "no second pair of processes ran" in check.message
+    assert "no second one ran" in check.message
 
 
-def test_a_second_pair_that_could_not_run_says_why():
-    check = timing(turns_of(1.2), Unknown("the process on main ended with SIGKILL"))
+def test_a_pair_that_could_not_run_says_why():
+    why = "process pair 2 could not run: the process on main ended with SIGKILL"
+    check = timing(turns_of(1.2), why=why)
     assert check.verdict is Verdict.INCONCLUSIVE
-    assert (
-        "the second pair of processes could not run: the process on main ended with SIGKILL"
-        in check.message
+    assert f"\n  {why}" in check.message
+
+
+def test_the_message_says_how_the_time_was_spent_unless_the_check_passed():
+    first, second = turns_of(1.2, spent_s=7.0), turns_of(1.2, spent_s=8.0, waited_s=5.0)
+    assert "spent 15 s on turns in 2 pairs of processes, 5 s on their start" in (
+        timing(first, second).message
     )
+    assert (
+        "spent 7 s on turns in one pair of processes" in timing(turns_of(1.05, spent_s=7)).message
+    )
+    assert "spent" not in timing(turns_of(1.0, spent_s=7.0)).message
+
+
+def test_the_figures_agree_with_each_other():
+    first, second = turns_of(1.2, spent_s=7.0), turns_of(1.3, spent_s=8.0, waited_s=5.0)
+    detail = timing(first, second).detail
+    assert detail["ratio"] == pytest.approx(math.sqrt(1.2 * 1.3), rel=1e-6)
+    assert detail["after"] == pytest.approx(detail["before"] * detail["ratio"])
+    assert len(detail["turns"]) == 64
+    pairs = [(one["n"], one["spent_s"], one["waited_s"]) for one in detail["process_pairs"]]
+    assert pairs == [(32, 7.0, 0.0), (32, 8.0, 5.0)]
+    assert [one["ratio"] for one in detail["process_pairs"]] == pytest.approx([1.2, 1.3])
 
 
 @pytest.mark.parametrize(
@@ -126,44 +152,38 @@ def test_a_tenfold_time_is_a_regression_after_few_rounds(n):
     assert check.verdict is Verdict.REGRESSION
     assert "pairs of turns of the same code differ by up to 3 times" in check.message
     assert "--tfperf-budget" not in check.message
-    assert check.detail["ratio"] == pytest.approx(10, rel=0.01)
+    assert check.detail["ratio"] == pytest.approx(math.sqrt(90), rel=0.01)
 
 
 @pytest.mark.parametrize(
-    ("first", "again", "said"),
+    ("first", "again", "budget"),
     [
-        (
-            turns_of(1.0, 4, spent_s=3.0),
-            None,
-            "took 750 ms, and 8 are needed: --tfperf-budget 12 at least",
-        ),
-        (
-            turns_of(1.2, spent_s=3.0),
-            turns_of(1.2, 3, spent_s=3.0),
-            "took 1 s, and 8 are needed: --tfperf-budget 16 at least",
-        ),
-        (
-            turns_of(1.0, 4, spent_s=3.0, exhausted=True),
-            None,
-            None,
-        ),  # more seconds give no more turns
-        (turns_of(1.05, spent_s=3.0), None, None),
+        (turns_of(1.0, 4, spent_s=3.0), [], 9),  # 12 of 0.75 s
+        (turns_of(1.5, 4, spent_s=3.0), [turns_of(1.0, 3, spent_s=3.0, waited_s=5.5)], 15),
+        (turns_of(1.0, 4, spent_s=3.0, exhausted=True), [], None),  # seconds give no more turns
+        (turns_of(1.05, spent_s=3.0), [], None),
     ],
 )
-def test_too_few_turns_for_an_interval_say_which_budget_would_have_been_enough(first, again, said):
-    message = timing(first, again).message
-    assert (f"\n  a pair of turns {said}" in message) if said else ("are needed" not in message)
+def test_too_few_turns_for_an_interval_say_which_budget_would_have_been_enough(
+    first, again, budget
+):
+    message = timing(first, *again).message
+    said = "a pair of turns took 750 ms, and 6 are needed in each of two pairs of processes"
+    assert (f"\n  {said}: --tfperf-budget {budget} at least" in message) == bool(budget)
+    assert ("are needed" in message) == bool(budget)
 
 
-def test_profiles_slower_in_the_first_pair_are_suspected():
-    names = {"same": 1.0, "slower": 1.2, "faster": 0.8, "near": 1.05, "none": None}
-    turns = {
-        name: PairedTurns() if ratio is None else turns_of(ratio) for name, ratio in names.items()
-    }
+def test_profiles_without_a_verdict_are_undecided():
+    names = {"same": 1.0, "slower": 1.2, "faster": 0.8, "near": 1.05}
+    turns = {name: turns_of(ratio) for name, ratio in names.items()} | {"none": PairedTurns()}
     ready_pairs = {
-        name: ReadyPair(profile=name, tree=READY, ref=READY, tolerance=0.05) for name in names
+        name: ReadyPair(profile=name, tree=READY, ref=READY, tolerance=0.05) for name in turns
     }
-    assert suspected(PairedTest(turns=turns, ready_pairs=ready_pairs), TERMS) == ["slower"]
+    paired = PairedTest(turns=turns, ready_pairs=ready_pairs)
+    later = {name: LaterTurns() for name in names}
+    assert undecided(paired, later, TERMS) == ["slower", "near"]
+    later["slower"] = LaterTurns(turns=(turns_of(1.2),))
+    assert undecided(paired, later, TERMS) == ["near"]
 
 
 def test_a_test_without_a_tolerance_has_the_default_one():
@@ -171,9 +191,9 @@ def test_a_test_without_a_tolerance_has_the_default_one():
 
 
 def test_a_tolerance_below_the_resolvable_one_is_raised_and_named():
-    check = timing(turns_of(0.997), tolerance=0.001)
+    check = timing(turns_of(0.98), tolerance=0.001)
     assert "raised from 0.1 %" in check.message
-    assert check.verdict is Verdict.PASS
+    assert check.verdict is Verdict.IMPROVED
 
 
 @pytest.mark.parametrize(
@@ -218,7 +238,7 @@ def test_buffers_that_still_drain_on_either_side_leave_it_open(here, there, side
     paired = paired_of([here], [there], turns_of(ratio))
     [check] = [
         check
-        for check in verdicts(paired, {"": turns_of(ratio)}, TERMS, None)
+        for check in verdicts(paired, later_of(turns_of(ratio)), TERMS, None)
         if check.metric == "step_time"
     ]
     assert check.verdict is Verdict.INCONCLUSIVE
@@ -243,7 +263,7 @@ def test_structure_is_compared_too():
 )
 def test_only_requested_metrics_are_compared(only, metrics):
     here = profile(step_time=1.0, retraces=0)
-    terms = Terms(ref="main", n_tests=1, process_sd=0.0045, only=only)
+    terms = Terms(ref="main", n_tests=1, process_sd=0.0045, budget_s=30, only=only)
     assert (
         set(by_metric(verdicts(paired_of([here], [here], turns_of(1.0)), {}, terms, None)))
         == metrics
@@ -255,7 +275,10 @@ def test_a_profile_in_one_version_only_is_new():
     found = [
         (check.profile, check.verdict)
         for check in verdicts(
-            paired, {}, Terms(ref="main", n_tests=1, process_sd=0, only="structural"), None
+            paired,
+            {},
+            Terms(ref="main", n_tests=1, process_sd=0, budget_s=30, only="structural"),
+            None,
         )
     ]
     assert found == [("b", Verdict.NEW), ("old", Verdict.NEW)]
@@ -305,7 +328,7 @@ def test_trace_differences_are_in_the_detail_and_in_a_regression_s_message(ratio
     paired = paired_of([traced(0.03)], [traced(0.01)], turns_of(ratio))
     [check] = [
         one
-        for one in verdicts(paired, {"": turns_of(ratio)}, TERMS, None)
+        for one in verdicts(paired, later_of(turns_of(ratio)), TERMS, None)
         if one.metric == "step_time"
     ]
     assert check.detail["differences"] == [

@@ -220,7 +220,7 @@ def test_help_lists_every_flag_and_ini_value(pytester, monkeypatch):
     squeezed = " ".join(text.split())
     assert "check only machine-independent metrics, or only timings" in squeezed
     assert (
-        "seconds of alternating runs for each profile, under --tfperf-against (default: 30)"
+        "seconds for each profile under --tfperf-against, from the first alternating run on (default: 30)"
         in squeezed
     )
     assert "see --tfperf-budget" in squeezed

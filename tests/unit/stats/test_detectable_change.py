@@ -6,16 +6,23 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from pytest_tfperf.results import Verdict
 from pytest_tfperf.stats.detectable_change import needed_tolerance, noise_of, resolution
-from pytest_tfperf.stats.sequential_test import StoppingRule, decide, interim_analysis
+from pytest_tfperf.stats.sequential_test import decide, pair_estimate
+from pytest_tfperf.stats.stopping_rule import StoppingRule
 
 PINNED = 0.0045
 
 
+def decide_turns(pairs, asked, final=False):
+    """The decision on the log ratios of process pairs."""
+    return decide([pair_estimate(pair) for pair in pairs], asked, final)
+
+
 def rule(tolerance=0.02, process_sd=PINNED):
-    return StoppingRule(tolerance=tolerance, n_tests=1, process_sd=process_sd)
+    return StoppingRule(tolerance=tolerance, n_tests=1, process_sd=process_sd, n_pairs=2)
 
 
 def played(log_ratios, step_s=0.005):
@@ -41,25 +48,21 @@ def test_turns_counted_by_hand():
     step = math.log(1.1)
     assert noise.pair_sd == pytest.approx(math.sqrt(4 * step**2 / 7))
     assert noise.ratio == pytest.approx(1)
-    assert (noise.low, noise.high) == pytest.approx(
-        (1 / 1.1, 1.1)
-    )  # eight pairs: from the smallest sample to the largest
-    assert noise.error == pytest.approx(step / rule().z * math.sqrt(8))
+    # at either end the 95 % interval leaves out five sets of ranks: none, {1}, {2}, {3} and {1, 2};
+    # so its ends are the fourth of the averages: after three of -step comes -step / 2
+    error = step / 2 / scipy.stats.norm.isf(5 / 2**8)
+    z = scipy.stats.norm.isf(0.005)
+    assert (noise.low, noise.high) == pytest.approx((math.exp(-z * error), math.exp(z * error)))
+    assert noise.error == pytest.approx(error * math.sqrt(8))
     assert noise.holds_one
 
 
-def test_the_interval_is_that_of_a_decision():
-    turns = played(normal(40, 0.03))
-    noise = noise_of(turns, 2.0, PINNED)
-    seen = interim_analysis(
-        [math.log(one / other) for one, other, _ in turns], rule(0.0), final=True
-    )
-    assert (noise.ratio, noise.low, noise.high, noise.confidence) == (
-        seen.ratio,
-        seen.low,
-        seen.high,
-        seen.confidence,
-    )
+def test_the_interval_has_the_difference_between_processes():
+    z, noise = scipy.stats.norm.isf(0.005), noise_of(played([0.01] * 20), 2.0, PINNED)
+    assert math.log(noise.ratio) == pytest.approx(0.01)
+    assert math.log(noise.low) == pytest.approx(0.01 - z * PINNED)
+    assert math.log(noise.high) == pytest.approx(0.01 + z * PINNED)
+    assert noise.confidence == 0.99
 
 
 @pytest.mark.parametrize(
@@ -70,7 +73,7 @@ def test_processes_that_differ_too_much_are_reported(shift, holds):
     assert noise.holds_one is holds
 
 
-@pytest.mark.parametrize("n", [1, 2, 7])
+@pytest.mark.parametrize("n", [1, 2, 5])
 def test_too_few_turns_have_no_interval(n):
     noise = noise_of(played([0.01] * n), 0.05 * n, PINNED)
     assert noise.ratio == pytest.approx(math.exp(0.01))
@@ -91,8 +94,8 @@ def test_no_turns_are_an_error():
         (0.05, 30, 300),
         (0.05, 10, 100),
         (0.02, 30, 512),
-        (1.0, 16, 8),
-        (1.0, 15.9, None),
+        (1.0, 12, 6),
+        (1.0, 11.9, None),
         (20, 30, None),
     ],
 )
@@ -106,13 +109,13 @@ def test_the_resolution_by_hand():
     noise = noise_of(played([0.0] * 64), 64 * 0.05, process_sd=0.01)
     asked = rule(0.05, process_sd=0.01)
     found = resolution(noise, asked, 30)
-    # turns without noise: all is process_sd, and both pairs are found with the root of 90 %, 1.6323 standard deviations
+    # turns without noise: all is process_sd, of two pairs
     assert (found.tolerance, found.effective_tolerance, found.n) == (0.05, 0.05, 300)
     assert found.minimum_detectable_change == pytest.approx(
-        1.05 * math.exp(0.01 * (asked.z + 1.6323)) - 1, rel=1e-4
+        1.05 * math.exp(0.01 / math.sqrt(2) * (2.5758 + 1.2816)) - 1, rel=1e-3
     )
     assert needed_tolerance(noise, asked, 30) == pytest.approx(
-        math.expm1(0.01 * (asked.z + 1.2816)), rel=1e-4
+        math.expm1(0.01 / math.sqrt(2) * (asked.passing_z(2) + 1.2816)), rel=1e-4
     )
     raised = resolution(noise, rule(0.01, process_sd=0.01), 30)
     assert (raised.tolerance, raised.effective_tolerance) == (0.01, asked.resolvable_tolerance)
@@ -144,13 +147,15 @@ def test_the_change_is_found_in_nine_of_ten_cases_and_half_of_it_is_not(toleranc
     measured = noise_of(played(simulated(random, 0, 1000, sd, heavy)), 1000 * 0.15, PINNED)
     asked = rule(tolerance)
     found = resolution(measured, asked, 30)
-    assert found.n == 100
+    assert (found.n, found.n_pairs) == (100, 2)
 
     def rate(change):
         pairs = (
             [simulated(random, change, found.n, sd, heavy) for _ in range(2)] for _ in range(400)
         )
-        return np.mean([decide(pair, asked).verdict is Verdict.REGRESSION for pair in pairs])
+        return np.mean(
+            [decide_turns(pair, asked, final=True).verdict is Verdict.REGRESSION for pair in pairs]
+        )
 
     assert rate(found.minimum_detectable_change) >= 0.86  # 90 % less 2.5 standard errors
     assert rate((found.minimum_detectable_change + asked.effective_tolerance) / 2) < 0.7
@@ -163,10 +168,11 @@ def test_the_same_code_passes_at_the_tolerance_that_is_needed(sd):
     needed = needed_tolerance(measured, rule(), 30)
 
     def rate(tolerance):
-        pairs = ([simulated(random, 0, 100, sd, False)] for _ in range(400))
+        pairs = ([simulated(random, 0, 100, sd, False) for _ in range(2)] for _ in range(400))
         return np.mean(
             [
-                decide(pair, rule(tolerance)).verdict in (Verdict.PASS, Verdict.IMPROVED)
+                decide_turns(pair, rule(tolerance), final=True).verdict
+                in (Verdict.PASS, Verdict.IMPROVED)
                 for pair in pairs
             ]
         )

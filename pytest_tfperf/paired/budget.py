@@ -1,0 +1,55 @@
+"""The time of a profile's turns in all process pairs: what is left of it, and how it was spent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pytest_tfperf.metrics import SECONDS, format_quantity
+from pytest_tfperf.paired.coordinator import PairedTurns, TurnTime
+from pytest_tfperf.stats.sequential_test import LEAST_TURNS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaterTurns:
+    """The turns of a profile in the process pairs after the first one."""
+
+    turns: tuple[PairedTurns, ...] = ()
+    """The turns of each process pair that had any."""
+    why: str = ""
+    """Why another process pair could not run, if one was wanted."""
+
+
+def next_time(
+    first: PairedTurns, later: LaterTurns, budget_s: float, n_pairs: int
+) -> TurnTime | None:
+    """
+    Return the time for the turns of another process pair; None if too little is left.
+
+    Args:
+        first: Turns of the first process pair.
+        later: Turns of the others so far.
+        budget_s: Seconds from the first turn on, also those in which processes start.
+        n_pairs: Number of process pairs that share them.
+    """
+    share = budget_s / n_pairs
+    left = budget_s - _spent_s(first) - sum(map(_spent_s, later.turns))
+    if not later.turns:
+        # a regression takes two pairs, so the second may have what the first had
+        left = max(left, min(share, first.spent_s))
+    elif left - later.turns[-1].waited_s < LEAST_TURNS * first.spent_s / len(first.pairs):
+        return None
+    return TurnTime(seconds=min(share, left), most_s=left, least=LEAST_TURNS)
+
+
+def describe_spending(first: PairedTurns, later: LaterTurns) -> str:
+    """Return the seconds of turns and of waiting for later process pairs, for a message."""
+    turns = [first, *later.turns]
+    played = format_quantity(sum(one.spent_s for one in turns), SECONDS)
+    if len(turns) == 1:
+        return f"spent {played} on turns in one pair of processes"
+    waited = format_quantity(sum(one.waited_s for one in later.turns), SECONDS)
+    return f"spent {played} on turns in {len(turns)} pairs of processes, {waited} on their start"
+
+
+def _spent_s(turns: PairedTurns) -> float:
+    return turns.spent_s + turns.waited_s

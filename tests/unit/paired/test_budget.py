@@ -1,0 +1,42 @@
+"""The time that another process pair has for its turns, by hand."""
+
+import pytest
+
+from pytest_tfperf.paired.budget import LaterTurns, describe_spending, next_time
+from pytest_tfperf.paired.coordinator import PairedTurns, TurnTime
+
+
+def turns(spent_s, waited_s=0.0, n=10):
+    return PairedTurns(pairs=((1.0, 1.0, True),) * n, spent_s=spent_s, waited_s=waited_s)
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "seconds", "most_s"),
+    [
+        (turns(7.5), [], 7.5, 22.5),
+        (turns(2), [], 7.5, 28),
+        (turns(15), [], 7.5, 15),
+        (turns(29), [], 7.5, 7.5),  # a slow step: the second pair has its share
+        (turns(40, n=1), [], 7.5, 7.5),
+        (turns(7.5), [turns(7.5, waited_s=4)], 7.5, 11),
+        (turns(7.5), [turns(14, waited_s=2)], 6.5, 6.5),
+    ],
+)
+def test_the_time_that_is_left(first, later, seconds, most_s):
+    found = next_time(first, LaterTurns(turns=tuple(later)), budget_s=30, n_pairs=4)
+    assert found == TurnTime(seconds=seconds, most_s=most_s, least=6)
+
+
+@pytest.mark.parametrize(("waited_s", "goes_on"), [(5.25, True), (5.26, False), (40, False)])
+def test_a_third_pair_needs_time_for_its_start_and_the_least_turns(waited_s, goes_on):
+    # 15 s less the wait so far, less as much again, for six turns of 0.75 s
+    later = LaterTurns(turns=(turns(7.5, waited_s),))
+    found = next_time(turns(7.5), later, budget_s=30, n_pairs=4)
+    assert (found is not None) is goes_on
+
+
+def test_spending():
+    one = describe_spending(turns(7.5), LaterTurns())
+    assert one == "spent 7.5 s on turns in one pair of processes"
+    more = describe_spending(turns(7.5), LaterTurns(turns=(turns(7, 4), turns(6, 9))))
+    assert more == "spent 20.5 s on turns in 3 pairs of processes, 13 s on their start"
