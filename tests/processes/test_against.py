@@ -56,16 +56,11 @@ def test_keras(tf_profile):
     history = tf_profile.fit(network, DATA, epochs=1, verbose=0).result
     assert history.epoch == [0]
 
-class Waiting(keras.callbacks.Callback):
-    def on_predict_batch_end(self, batch, logs=None):
-        time.sleep(0.005 * model.TIMES)  # the load under test: a step is slow
-
 @pytest.mark.tfperf(max_regression="40%")
 def test_tenfold(tf_profile):
-    network = keras.Sequential([keras.Input((8,)), keras.layers.Dense(2)])
-    rows = np.ones((60, 8), "float32")
-    found = tf_profile.predict(network, rows, batch_size=1, verbose=0, callbacks=[Waiting()])
-    assert found.result.shape == (60, 2)
+    for x in tf_profile.steps(tf.data.Dataset.from_tensors(X).repeat()):
+        model.step(x)
+        time.sleep(0.005 * model.TIMES)  # the load under test: a step is slow
 
 def test_trace(tf_profile):
     model.step(X)
@@ -111,7 +106,8 @@ def test_the_same_code_is_no_regression(run, test):
     verdict, message = run.checks(test)[TIME]
     assert verdict in NO_ALARM, message
     assert "pairs of turns" in message
-    assert run.words(test) == ["INCONCLUSIVE" if verdict == "INCONCLUSIVE" else "PASSED"]
+    undecided = "INCONCLUSIVE" in [one for one, _ in run.checks(test).values()]  # of any profile
+    assert run.words(test) == ["INCONCLUSIVE" if undecided else "PASSED"]
 
 
 def test_twice_the_work_is_a_regression(run):
