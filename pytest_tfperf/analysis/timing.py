@@ -164,7 +164,10 @@ def _p99(single: Sequence[float]) -> Value:
     n_steps = len(single)
     if n_steps < _STEPS_FOR_P99:
         found = plural(n_steps, "single step was", "single steps were")
-        why = f"{found} timed, and the 99th percentile needs {_STEPS_FOR_P99}: steps=400"
+        why = (
+            f"{found} timed, and the 99th percentile needs {_STEPS_FOR_P99}: steps=400, with data "
+            "or epochs for them"
+        )
         return Value.unknown("step_time_p99", why)
     return Value.of("step_time_p99", _quantile(single, 0.99), Source.TIMED, n_steps=n_steps)
 

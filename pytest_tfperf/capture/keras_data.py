@@ -69,7 +69,7 @@ class KerasCall:
             examples: Examples in a batch, if the user says it.
 
         Raises:
-            TypeError: If it is no Keras model, or has no such method.
+            TypeError: If it is no Keras model, or does not take the arguments.
         """
         bound = getattr(model, method, None)
         if bound is None or library_of(model) is None:
@@ -77,6 +77,10 @@ class KerasCall:
                 f"tf_profile.{method} takes a Keras model and then the arguments of its "
                 f"{method}, but got {type(model).__name__}"
             )
+        try:
+            inspect.signature(bound).bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"tf_profile.{method}: {error}") from None
         return cls(
             bound=bound, model=model, method=method, args=args, kwargs=kwargs, examples=examples
         )

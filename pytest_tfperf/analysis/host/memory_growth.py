@@ -49,7 +49,10 @@ def _growth(recording: Recording) -> Value:
     used = _slope(settled, *(readings for _, readings in _kinds(settled)))
     if used is None:
         n = len(samples.n_steps) - 1
-        why = f"{n} timed blocks give no interval, {_FEWEST} do; time more steps (steps=)"
+        why = (
+            f"{n} timed blocks give no interval, {_FEWEST} do; time more steps (steps=, with data "
+            "or epochs for them)"
+        )
         return Value.unknown("memory_growth", why)
     n_steps = settled.n_steps[-1] - settled.n_steps[0]
     least, most = _mapped(settled)

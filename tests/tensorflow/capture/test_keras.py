@@ -318,6 +318,12 @@ def test_what_is_no_keras_model_is_refused_by_its_type(profile):
         profile.fit(Estimator(), X)
 
 
+def test_an_argument_that_the_loop_does_not_take_is_named(profile):
+    with pytest.raises(TypeError) as raised:
+        profile.fit(model_of(), X, Y, steps=400)
+    assert str(raised.value) == "tf_profile.fit: got an unexpected keyword argument 'steps'"
+
+
 HIDDEN = tf.TensorSpec((None, 3)), tf.TensorSpec((None, 1))
 
 

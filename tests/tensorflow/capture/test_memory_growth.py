@@ -128,8 +128,10 @@ STEADY = {
     "eager": lambda profile: profile(slow(lambda x, y: tf.reduce_sum(x) + 1), vectors()),
     "reference cycles": lambda profile: profile(slow(cyclic), vectors()),
     "dense": lambda profile: profile(slow(dense().train_on_batch), vectors()),
-    "convolution": lambda profile: profile(convolution().train_on_batch, images(), unpack=True),
-    "LSTM": lambda profile: profile(lstm().train_on_batch, sequences(), unpack=True),
+    "convolution": lambda profile: profile(
+        convolution().train_on_batch, images().repeat(), unpack=True
+    ),
+    "LSTM": lambda profile: profile(lstm().train_on_batch, sequences().repeat(), unpack=True),
     "inference": lambda profile: profile(slow(forward(dense())), vectors()),
     "fit": lambda profile: profile.fit(
         dense(), vectors().repeat(), epochs=2, steps_per_epoch=300, verbose=0, shuffle=False
@@ -147,19 +149,9 @@ def cyclic(x, y):
     return x
 
 
-def marks_of(model):
-    """
-    Mark two models whose C heap really grows, by 75 to 210 bytes a step over 50 and 400 steps.
-
-    Over 50 steps the interval sometimes exceeds the limit.
-    """
-    few_steps = pytest.mark.xfail(reason="the C heap grows by some 100 bytes a step", strict=False)
-    return [pytest.mark.slow, *([few_steps] if model in ("convolution", "LSTM") else [])]
-
-
 @pytest.mark.parametrize(
     "model",
-    ["reference cycles", *(pytest.param(name, marks=marks_of(name)) for name in STEADY)],
+    ["reference cycles", *(pytest.param(name, marks=pytest.mark.slow) for name in STEADY)],
 )
 def test_memory_of_a_steady_model_does_not_grow(measure, model):
     result = STEADY[model](measure())
