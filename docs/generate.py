@@ -38,7 +38,8 @@ GATES_HEAD = """
 
 A comparison with a baseline, a git ref or another run file fails a test only where a better program cannot make the same change. Other changes are
 shown ("changed from 48.7 % to 25.2 %, which does not gate"), and are neither REGRESSION nor IMPROVED. A limit (`min_xla_coverage="90%"`) gates any
-metric.
+metric. `max_python_calls_regression="2%"` on the marker gates a larger rise of `python_calls`. That count had the same value in eight processes for
+each of [14 steps](analysis.md#calls-of-python-functions).
 
 | metric | a change gates | why |
 |---|---|---|

@@ -20,6 +20,12 @@ def is_installed(path: str) -> bool:
     return bool(_INSTALLED.search(path))
 
 
+def installed_path(path: str) -> str | None:
+    """Return the path of an installed package's file in the folder of packages, else None."""
+    *_, last = (None, *_INSTALLED.finditer(path))
+    return None if last is None else path[last.end() :].replace("\\", "/")
+
+
 def lock_folder() -> Path:
     """Return the folder of this user's locks, outside of any project; it may not exist yet."""
     # in a container a user may have no name

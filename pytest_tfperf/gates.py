@@ -8,7 +8,7 @@ shown as what changed. Only a limit in a test decides it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pytest_tfperf.metrics import LOWER, MACHINE, PROGRAM, Metric
 
@@ -51,6 +51,13 @@ def gate_of(metric: Metric) -> Gate:
     return Gate(WORSE, f"the same program has the same value {where}")
 
 
+def gate_of_value(metric: Metric, detail: Mapping[str, Any]) -> Gate:
+    """Return the gate of a metric, which a test may set for its value (`max_rise`)."""
+    if "max_rise" in detail:
+        return Gate(WORSE, "the test limits its rise")
+    return gate_of(metric)
+
+
 def explained_by(gate: Gate, before: Mapping[str, float], now: Mapping[str, float | None]) -> bool:
     """
     Return whether the metric changed that may move a gated one in a better program.
@@ -85,6 +92,7 @@ _GATES = {
     "xla_compiles": Gate(WORSE, "a step after the first should compile nothing"),
     "retraces": Gate(WORSE, "a step after the first should trace nothing"),
     "eager_ops": Gate(WORSE, "each costs a call from Python"),
+    "python_calls": Gate(NEVER, "a helper function is a call more, and costs next to nothing"),
     "graph_ops": Gate(
         WORSE,
         "each op costs time; ops that ran eagerly may move into the graph",

@@ -54,6 +54,10 @@ EVIDENCE: dict[str, str] = {
     "fusions": f"the HLO of all executables that ran, and {_RAN}",
     "retraces": "events of TensorFlow's runtime",
     "eager_ops": "events of TensorFlow's eager execution, which every call of a function has",
+    "python_calls": (
+        "three more steps of equal counts that `tf_profile` or a Keras loop ran, in a thread "
+        "without a profiler of its own"
+    ),
     "graph_ops": f"the graphs of {_CODE}",
     "graph_reduction": f"the graphs of {_CODE}",
     "padding_overhead": f"the HLO of a program that ran on a TPU, or of {_CODE}",

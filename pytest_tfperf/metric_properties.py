@@ -138,6 +138,11 @@ class MetricProperties:
         return self._count("eager_ops")
 
     @property
+    def python_calls(self) -> int:
+        """Python functions that a step calls in its own thread."""
+        return self._count("python_calls")
+
+    @property
     def graph_ops(self) -> int:
         """Ops of the graph after Grappler."""
         return self._count("graph_ops")

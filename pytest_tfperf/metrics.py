@@ -153,6 +153,13 @@ _ROWS = (
     Metric("fusions", COUNT, None, PLATFORM, "fusion instructions in the executables of a step"),
     Metric("retraces", COUNT, LOWER, PROGRAM, "tf.function traces in any step after the first"),
     Metric("eager_ops", COUNT, LOWER, PROGRAM, "ops run eagerly in a step"),
+    Metric(
+        "python_calls",
+        COUNT,
+        LOWER,
+        PLATFORM,
+        "Python functions that a step calls in its own thread",
+    ),
     Metric("graph_ops", COUNT, LOWER, PLATFORM, "ops of the graph after Grappler"),
     Metric(
         "graph_reduction", SHARE, HIGHER, PLATFORM, "share of the graph's ops that Grappler removed"

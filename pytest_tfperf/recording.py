@@ -204,6 +204,30 @@ class MemorySamples:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PythonFunction:
+    """A Python function that the steps called."""
+
+    name: str
+    """Its file, relative to site-packages or its project, and its name."""
+    line: int
+    """The first line of its definition."""
+    calls: float
+    """Calls a step."""
+    self_s: float
+    """Seconds a step in its own code, longer than without counting."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PythonCalls:
+    """Python functions that the steps' own thread called, without those of this package."""
+
+    steps: tuple[tuple[int, int], ...]
+    """Calls of each counted step, and the number of steps that loop inside it."""
+    functions: tuple[PythonFunction, ...]
+    """The functions, the most frequent first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
     """Times and observations of one run of the user's steps, and where its traces are."""
 
@@ -251,12 +275,16 @@ class Recording:
     """The batches that the steps consumed."""
     pipeline: tuple[PipelineStage, ...] | Unknown = UNSEEN
     """The stages of the input pipeline, from the source to the step."""
+    python_calls: PythonCalls | Unknown = UNSEEN
+    """The Python functions that the steps called."""
     memory: MemorySamples | Unknown = UNSEEN
     """The memory over the timed window."""
     memory_bound: int | Unknown = UNSEEN
     """Bytes that a step held at most, as the process grew in the windows."""
     target_step_time_s: float | None = None
     """The step time that the input pipeline should be able to feed."""
+    max_python_calls_regression: float | None = None
+    """The rise of python_calls that a comparison allows, as a share; None if it decides none."""
     tpu: str | None = None
     """The TPU generation that padding is predicted for."""
     left_out: tuple[str, ...] = ()

@@ -48,6 +48,7 @@ class Source(str, Enum):
     HLO = "hlo"
     PREDICTED = "predicted"
     CORRECTED = "corrected"
+    COUNTED = "counted"
     OWN = "own"
 
 

@@ -15,6 +15,7 @@ __tracebackhide__ = True
 _NO_OP = "the step ran no TensorFlow op"
 _NO_OWN_OP = "the step ran no TensorFlow op but those of its input"
 _LOADED = "; {} loaded, and tfperf measures TensorFlow only"
+_NOT_OF_OPS = (None, Source.TIMED, Source.COUNTED)
 _OF_INPUT = frozenset(
     {"input_bound", "input_wait", "input_capacity", "input_bound_at_target", "batch_padding"}
 )
@@ -73,7 +74,7 @@ def without_absent(values: Mapping[str, Value], why: str | None) -> dict[str, Va
     """
     return {
         name: value
-        if why is None or value.source in (None, Source.TIMED) or name in _OF_INPUT
+        if why is None or value.source in _NOT_OF_OPS or name in _OF_INPUT
         else replace(value, number=None, source=None, why=why, detail={})
         for name, value in values.items()
     }

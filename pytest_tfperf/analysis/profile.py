@@ -12,7 +12,7 @@ from pytest_tfperf.analysis.absent_ops import why_absent, without_absent
 from pytest_tfperf.analysis.advice import advise
 from pytest_tfperf.analysis.device import kernels, launches, op_profile, skew
 from pytest_tfperf.analysis.evidence import Evidence, Findings
-from pytest_tfperf.analysis.host import calls, memory_growth, peak_memory
+from pytest_tfperf.analysis.host import calls, memory_growth, peak_memory, python_calls
 from pytest_tfperf.analysis.input import batch_padding, capacity, pipeline
 from pytest_tfperf.analysis.on_demand import Expensive, OnDemand
 from pytest_tfperf.analysis.steps import shares
@@ -32,6 +32,7 @@ ANALYSES: tuple[Callable[[Evidence], Findings], ...] = (
     capacity.analyse,
     pipeline.analyse,
     calls.analyse,
+    python_calls.analyse,
     peak_memory.analyse,
     memory_growth.analyse,
     launches.analyse,

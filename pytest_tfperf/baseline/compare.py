@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pytest_tfperf.analysis.differences.profile_differences import (
+    function_differences,
     metric_differences,
     with_differences,
     workload_differences,
@@ -66,8 +67,9 @@ def compare_with_baseline(
         checks += structure_checks(profile, entry, environment, _BASELINE)
     if only != "structural":
         changed = changed_setting(entry["setting"], environment["setting"])
+        called = entry.get("python_functions", {}).get(environment["platform"])
         checks += _timing(
-            profile, key, place, environment["machine"], max_regression, shared_cpu, changed
+            profile, key, place, environment["machine"], max_regression, shared_cpu, changed, called
         )
     return checks
 
@@ -135,6 +137,7 @@ def _timing(
     max_regression: float | None,
     shared_cpu: bool,
     changed: str,
+    called: Mapping[str, float] | None,
 ) -> Iterator[Check]:
     value, wanted = profile.value("step_time"), _at_most(max_regression)
     entry = read_entries(place.timing_file(machine)).get(place.timing_key(key))
@@ -164,7 +167,9 @@ def _timing(
             why_not_timed(profile, shared_cpu),
             changed,
         )
-        yield with_differences(timed, metric_differences(entry["runs"], profile))
+        shares = metric_differences(entry["runs"], profile)
+        functions = function_differences(entry["runs"], called, profile)
+        yield with_differences(timed, (*shares, *functions))
 
 
 def _stored_runs(entry: Json) -> StoredRuns:

@@ -12,7 +12,8 @@ from pytest_tfperf.analysis.differences.profile_differences import (
 )
 from pytest_tfperf.baseline.accepted_runs import check_environment
 from pytest_tfperf.baseline.compare import time_check
-from pytest_tfperf.baseline.record import ENDED, structure_of
+from pytest_tfperf.baseline.entry import structure_of
+from pytest_tfperf.baseline.record import ENDED
 from pytest_tfperf.baseline.step_time import StoredRuns, why_not_timed
 from pytest_tfperf.baseline.store import entry_key
 from pytest_tfperf.baseline.structure import (

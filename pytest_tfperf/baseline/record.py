@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_tfperf.analysis.differences.compiler_differences import op_type_counts
-from pytest_tfperf.analysis.differences.stage_differences import pipeline_labels
-from pytest_tfperf.baseline.history import merge_runs, rounded
+from pytest_tfperf.baseline.entry import LISTS, LISTS_OF_PLATFORMS, stored, structure_of
+from pytest_tfperf.baseline.history import merge_runs
 from pytest_tfperf.baseline.step_time import why_not_timed
 from pytest_tfperf.baseline.store import (
     BASELINE_FORMAT,
@@ -20,14 +19,13 @@ from pytest_tfperf.baseline.store import (
     write_files,
 )
 from pytest_tfperf.checks.limits import DEFAULT_TOLERANCE
-from pytest_tfperf.metrics import MACHINE, PLATFORM, PROGRAM, Metric, format_quantity, told_apart
+from pytest_tfperf.metrics import MACHINE, Metric, format_quantity, told_apart
 from pytest_tfperf.results import Profile
 from pytest_tfperf.runs import ProfiledTest, Run
 from pytest_tfperf.text import and_more
 from pytest_tfperf.values import Json
 
 _SHOWN_CHANGES = 4
-_LISTS = {"pipeline": "the input pipeline's stages", "op_types": "ops by type"}
 ENDED = {"failed": "failed", "error": "had an error", "skipped": "was skipped"}
 """Outcomes of a test that did not pass, for people."""
 
@@ -127,35 +125,6 @@ def record(
     return done
 
 
-def stored(profile: Profile, scope: str) -> Json:
-    """Return the known metrics of a scope, as they are stored."""
-    rows = profile.registry
-    known = {
-        name: value.number
-        for name, value in profile.metrics.items()
-        if value.number is not None and (scope == MACHINE or not value.is_measured_bound())
-    }
-    return {
-        name: rounded(number)
-        for name, number in known.items()
-        if name in rows and rows[name].scope == scope
-    }
-
-
-def structure_of(profile: Profile, environment: Mapping[str, Any]) -> Json:
-    """Return a profile as the entry of a structure file, but for the commit."""
-    pipeline = pipeline_labels(profile.tables.get("pipeline"))
-    op_types = op_type_counts(profile.tables.get("graph"))
-    return {
-        "workload": dict(profile.workload),
-        "program": stored(profile, PROGRAM),
-        "platform": {environment["platform"]: stored(profile, PLATFORM)},
-        "setting": dict(environment["setting"]),
-        **({} if pipeline is None else {"pipeline": pipeline}),
-        **({} if op_types is None else {"op_types": {environment["platform"]: op_types}}),
-    }
-
-
 def _of_file(
     place: Place,
     runs: Iterable[Run],
@@ -247,13 +216,14 @@ def _entry(old: Json | None, one: _Found, only_new: bool) -> Json:
     )
     kept = old if old is not None and only_new else {"program": {}, "platform": {}, "setting": {}}
     here = entry["platform"][platform] | kept["platform"].get(platform, {})
-    others = (old or {}).get("op_types", {})
-    op_types = {
-        **{name: counts for name, counts in others.items() if name != platform},
-        **entry.get("op_types", {}),
-        **kept.get("op_types", {}),
-    }
-    lists = {"pipeline": kept.get("pipeline", entry.get("pipeline")), "op_types": op_types}
+    lists = {"pipeline": kept.get("pipeline", entry.get("pipeline"))}
+    for name in LISTS_OF_PLATFORMS:
+        others = (old or {}).get(name, {})
+        lists[name] = {
+            **{key: counts for key, counts in others.items() if key != platform},
+            **entry.get(name, {}),
+            **kept.get(name, {}),
+        }
     return {
         "workload": entry["workload"],
         "program": entry["program"] | kept["program"],
@@ -274,7 +244,7 @@ def _what_changed(old: Json | None, new: Json, rows: Mapping[str, Metric]) -> st
         changes += (
             [f"platform {platform} added"] if known is None else _differing(known, values, rows)
         )
-    changes += [title for key, title in _LISTS.items() if old.get(key) != new.get(key)]
+    changes += [title for key, title in LISTS.items() if old.get(key) != new.get(key)]
     return f"updated: {and_more(changes, _SHOWN_CHANGES)}"
 
 

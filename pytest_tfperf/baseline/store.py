@@ -148,17 +148,17 @@ def _well_formed(content: Json) -> bool:
 
 
 def _is_structure(entry: Json) -> bool:
-    pipeline, op_types = entry.get("pipeline", []), entry.get("op_types", {})  # optional
+    pipeline = entry.get("pipeline", [])  # this and the lists of platforms are optional
+    of_platforms = [entry.get(name, {}) for name in ("op_types", "python_functions")]
     return (
         _are_dicts(entry, "program", "platform", "setting")
         and isinstance(pipeline, list)
         and all(isinstance(stage, str) for stage in pipeline)
-        and isinstance(op_types, dict)
+        and all(isinstance(lists, dict) for lists in of_platforms)
         and all(
-            map(
-                _are_numbers,
-                (entry["program"], *entry["platform"].values(), *op_types.values()),
-            )
+            _are_numbers(numbers)
+            for one in ({"": entry["program"]}, entry["platform"], *of_platforms)
+            for numbers in one.values()
         )
     )
 

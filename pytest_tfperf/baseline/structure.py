@@ -7,14 +7,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pytest_tfperf.analysis.differences.call_differences import call_differences
 from pytest_tfperf.analysis.differences.compiler_differences import op_type_differences
 from pytest_tfperf.analysis.differences.profile_differences import setting_differences, with_reasons
 from pytest_tfperf.analysis.differences.stage_differences import pipeline_differences
+from pytest_tfperf.baseline.entry import structure_of
 from pytest_tfperf.baseline.history import rounded
-from pytest_tfperf.baseline.record import structure_of
 from pytest_tfperf.baseline.step_time import next_step
 from pytest_tfperf.checks.limits import explanation
-from pytest_tfperf.gates import NEVER, explained_by, gate_of
+from pytest_tfperf.gates import NEVER, Gate, explained_by, gate_of_value
 from pytest_tfperf.metrics import (
     PLATFORM,
     PROGRAM,
@@ -96,7 +97,7 @@ def structure_checks(
 
 def _with_lists(found: Check, profile: Profile, entry: Json, platform: str) -> Check:
     """
-    Name the stages or op types behind a regression, instead of the metric's own `where`.
+    Name the stages, op types or Python functions behind a change, instead of the own `where`.
 
     Args:
         found: The check.
@@ -104,9 +105,14 @@ def _with_lists(found: Check, profile: Profile, entry: Json, platform: str) -> C
         entry: The baseline, which may lack the lists.
         platform: Platform of this run.
     """
-    if found.verdict is not Verdict.REGRESSION:
+    is_worse = found.verdict is Verdict.REGRESSION
+    functions = entry.get("python_functions", {}).get(platform)
+    shown_only = found.detail.get("gates") is False
+    if found.metric == "python_calls" and functions and (is_worse or shown_only):
+        reasons = call_differences(functions, profile.tables.get("python_calls"))
+    elif not is_worse:
         return found
-    if found.metric == "input_python_stages" and "pipeline" in entry:
+    elif found.metric == "input_python_stages" and "pipeline" in entry:
         reasons = pipeline_differences(entry["pipeline"], profile.tables.get("pipeline"))
     elif found.metric == "graph_ops" and platform in entry.get("op_types", {}):
         reasons = op_type_differences(entry["op_types"][platform], profile.tables.get("graph"))
@@ -157,7 +163,7 @@ class _Comparison:
         wanted = f"{shown} ({reference.removeprefix('the ')})"
         if value.number is None:
             sentence = f"{name} is unknown, {shown} in {reference}: {value.why}"
-            gates = gate_of(metric).change != NEVER
+            gates = gate_of_value(metric, value.detail).change != NEVER
             verdict = Verdict.UNKNOWN if gates else Verdict.INCONCLUSIVE
             return check(self.profile, name, verdict, wanted, sentence)
         now = float(rounded(value.number))
@@ -184,12 +190,13 @@ class _Comparison:
         details, advice = explanation(value)
         if self.changed:
             details = (*details, ("changed besides", self.changed))
-        if why := self._why_shown_only(metric, before, now):
+        gate = gate_of_value(metric, value.detail)
+        if why := self._why_shown_only(metric, gate, before, now):
             sentence, shown_only = f"{sentence}, which does not gate: {why}", {"gates": False}
             return check(
                 profile, name, Verdict.PASS, wanted, sentence, details=details, detail=shown_only
             )
-        if not gate_of(metric).closes(metric, before, now):
+        if not gate.closes(metric, before, now):
             advice = next_step(reference.accept and f"{reference.accept}, to hold it from now on")
             return check(profile, name, Verdict.IMPROVED, wanted, sentence, advice=advice)
         if name in _OF_SHAPES and _has_several_shapes(profile):
@@ -202,9 +209,16 @@ class _Comparison:
             profile, name, Verdict.REGRESSION, wanted, sentence, details=details, advice=advice
         )
 
-    def _why_shown_only(self, metric: Metric, before: float, now: float) -> str:
-        """Return why a change is shown and not decided; empty if it is decided."""
-        gate = gate_of(metric)
+    def _why_shown_only(self, metric: Metric, gate: Gate, before: float, now: float) -> str:
+        """
+        Return why a change is shown and not decided; empty if it is decided.
+
+        Args:
+            metric: Row of the metric.
+            gate: Gate of its value.
+            before: Value that is compared with.
+            now: Different value of now.
+        """
         falls_short = metric.better is None and not gate.closes(metric, before, now)
         if gate.change == NEVER or falls_short:
             return gate.why
@@ -223,6 +237,7 @@ def _within(metric: Metric, value: Value, before: float) -> str:
     """Return the tolerance that a value keeps, empty if it is further off."""
     assert value.number is not None
     tolerance = _TOLERANCE.get(metric.name, 0.0) if value.source is Source.TRACE else 0.0
+    tolerance = float(value.detail.get("max_rise", tolerance))
     varies = float(value.detail.get("varies", 0.0))  # how far another sample may be off
     if abs(rounded(value.number) - before) > max(tolerance * abs(before), varies):
         return ""

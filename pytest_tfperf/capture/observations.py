@@ -14,7 +14,7 @@ from pytest_tfperf.capture.pipeline_stages import stages_of
 from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.step_calls import Calls
 from pytest_tfperf.machine.memory_use import MemoryUse
-from pytest_tfperf.recording import UNSEEN, Batches, PipelineStage, Recording
+from pytest_tfperf.recording import UNSEEN, Batches, PipelineStage, PythonCalls, Recording
 from pytest_tfperf.values import Unknown
 
 
@@ -42,6 +42,8 @@ class Observations:
     """Record of the probe's step."""
     elements: Elements = field(default_factory=Elements)
     """Elements consumed in the steps of the trace."""
+    python_calls: PythonCalls | Unknown = UNSEEN
+    """Python functions called in the counted steps."""
     memory: MemoryUse = field(default_factory=MemoryUse)
     """Memory of the process in the windows."""
     settled: bool = True
@@ -92,6 +94,7 @@ class Observations:
                 (op_type, line, count) for (op_type, line), count in self.probe.eager.items()
             ),
             batches=self._batches(),
+            python_calls=self.python_calls,
             memory=self.memory.samples,
             memory_bound=self.memory.bound,
             pipeline=self._pipeline(),

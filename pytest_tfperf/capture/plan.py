@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from pytest_tfperf.metrics import SECONDS, format_quantity
+
 _MIN_BLOCKS = 10  # fewer do not show the spread
 _DEFAULT_STEPS = 50
+_COUNTED_SHARE = 0.1  # of a short loop, and of the time limit if nobody asks for the calls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +24,10 @@ class Plan:
     """Steps of the traced window."""
     max_seconds: float = 30.0
     """Time limit for all windows after the first step."""
+    counted_steps: int = 3
+    """Steps in which Python's calls are counted."""
+    counts_slow_steps: bool = False
+    """Whether they are counted however long a step takes."""
     latency: bool = False
     """Whether each step is timed alone, with its output fetched."""
     steps_per_call: int = 1
@@ -35,16 +42,27 @@ class Plan:
 
     @property
     def total(self) -> int:
-        """Steps of all windows: the cold one, warm-up, timed, traced, and the probe."""
-        return 1 + self.warmup + self.timed_steps + self.trace_steps + 1
+        """Steps of all windows: the cold one, warm-up, timed, traced, probe, and counted."""
+        return 1 + self.warmup + self.timed_steps + self.trace_steps + self.last_steps
+
+    @property
+    def last_steps(self) -> int:
+        """Steps after the times are known: the probe, and those whose calls are counted."""
+        return 1 + self.counted_steps
 
     def timed_at_most(self, n_steps: int) -> int:
         """Return the most steps of a timed window after `n_steps`; later windows keep theirs."""
         if self.available is None:
             left = 10**9
         else:
-            left = max(1, self.available - n_steps - self.trace_steps - 1)
+            left = max(1, self.available - n_steps - self.trace_steps - self.last_steps)
         return left if self.steps is None else min(left, self.steps)
+
+    def turns_at_most(self, n_steps: int) -> int | None:
+        """Return the most steps for turns after `n_steps`; later windows keep theirs."""
+        if self.available is None:
+            return None
+        return max(0, self.available - n_steps - self.last_steps)
 
     def wants_more(self, n_steps: int, n_blocks: int) -> bool:
         """Return whether a timed window of `n_steps` in `n_blocks` is too short."""
@@ -71,6 +89,22 @@ class Plan:
     def has(self, n_steps: int) -> bool:
         """Return whether the data hold `n_steps`, or may do so."""
         return self.available is None or n_steps <= self.available
+
+    def why_not_counted(self, n_steps: int, call_s: float) -> str | None:
+        """
+        Return why Python's calls are not counted, or None if they are.
+
+        Args:
+            n_steps: Steps so far.
+            call_s: Seconds of a call of the step.
+        """
+        n_counted = self.counted_steps
+        if not n_counted or not self.has(n_steps + n_counted):
+            return "the loop had no steps left in which to count them; give it more data or epochs"
+        if n_counted * call_s > _COUNTED_SHARE * self.max_seconds and not self.counts_slow_steps:
+            shown = format_quantity(call_s, SECONDS)
+            return f"a step takes {shown}, and no limit, report or baseline asks for it"
+        return None
 
     def cut_note(self, window: str, n_steps: int, wanted: int) -> tuple[str, ...]:
         """
@@ -101,13 +135,17 @@ class Plan:
             return replace(self.cut_to(available), available=None)
         if available >= self.total:
             return replace(self, available=available)
-        share = max(available - 2, 0) / (self.total - 2)
+        fits = self.counted_steps <= _COUNTED_SHARE * available
+        counted = self.counted_steps if fits else 0
+        n_ends = 2 + counted
+        share = min(max(available - n_ends, 0) / (self.total - 2 - self.counted_steps), 1.0)
         warmup = math.floor(self.warmup * share)
         traced = max(2, math.floor(self.trace_steps * share))
         return replace(
             self,
             warmup=warmup,
             trace_steps=traced,
-            steps=max(1, available - 2 - warmup - traced),
+            counted_steps=counted,
+            steps=max(1, available - n_ends - warmup - traced),
             available=available,
         )

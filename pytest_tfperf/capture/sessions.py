@@ -192,9 +192,30 @@ class StepMark:
         self._event.__exit__(None, None, None)
 
 
-def fetch_mark(from_python: bool) -> AbstractContextManager[Any]:
-    """Return a context that marks the `next()` of a step, the time of the input pipeline."""
-    event: AbstractContextManager[Any] = load_tensorflow().profiler.experimental.Trace(
-        FETCH_PYTHON if from_python else FETCH
-    )
-    return event
+class Fetching:
+    """
+    The context of a step's `next()`; the trace of a session marks it as the input pipeline's time.
+
+    It calls no library, whose functions would count as those of the step.
+    """
+
+    def __init__(self) -> None:
+        self.runs = False
+        self._event: AbstractContextManager[Any] | None = None
+
+    def mark(self, from_python: bool) -> Fetching:
+        """Mark the next context in the trace."""
+        trace = load_tensorflow().profiler.experimental.Trace
+        self._event = trace(FETCH_PYTHON if from_python else FETCH)
+        return self
+
+    def __enter__(self) -> None:
+        self.runs = True
+        if self._event is not None:
+            self._event.__enter__()
+
+    def __exit__(self, *_: object) -> None:
+        event, self._event = self._event, None
+        if event is not None:
+            event.__exit__(None, None, None)
+        self.runs = False

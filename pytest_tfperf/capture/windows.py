@@ -2,14 +2,13 @@
 The windows of a profile: consecutive phases of one run of the user's steps.
 
 cold (step 0) → warm-up → timed (profiler off) → traced → turns (with other processes) → probe (a
-step that shows its graphs). The driver of the steps calls `begin` and `end` around each one,
-`end_epoch` between epochs, and stops when `done`.
+step that shows its graphs) → counted (calls of Python functions). The driver of the steps calls
+`begin` and `end` around each one, `end_epoch` between epochs, and stops when `done`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -20,10 +19,11 @@ from pytest_tfperf.capture.garbage_collector import garbage_held_off
 from pytest_tfperf.capture.new_executables import Executables
 from pytest_tfperf.capture.observations import Observations
 from pytest_tfperf.capture.plan import Plan
-from pytest_tfperf.capture.sessions import Session, StepMark, fetch_mark, read_session
+from pytest_tfperf.capture.sessions import Fetching, Session, StepMark, read_session
 from pytest_tfperf.capture.window_hooks import Progress, WindowHooks
 from pytest_tfperf.compiler.probe import probed
 from pytest_tfperf.compiler.step_calls import calls_recorded
+from pytest_tfperf.machine.call_counter import CallCounter
 from pytest_tfperf.machine.conditions import is_traced
 from pytest_tfperf.machine.interference import conditions_noted
 from pytest_tfperf.machine.stopwatch import Stopwatch
@@ -67,10 +67,11 @@ class Windows:
         self._n_cold_traces = 0
         self._session: Session | None = None
         self._mark: StepMark | None = None
-        self._in_step = self._in_fetch = self._epoch_over = False
+        self._fetching, self._counter = Fetching(), CallCounter()
+        self._in_step = self._epoch_over = False
         self._n_epochs = 0  # that have ended
         self._n_traced = 0  # steps in the running session
-        self._n_before_turns = 0
+        self._n_before_turns = self._n_epochs_before_turns = 0
         self._most_elements = 0
         self._executables = Executables(folder)
         self._sequence = self._run_windows()
@@ -91,19 +92,15 @@ class Windows:
             self._mark = StepMark(
                 self.kind, self.n_steps, self._n_epochs, self._timer.steps_per_call
             )
+        self._counter.begin()
 
-    @contextmanager
-    def fetching(self, from_python: bool) -> Iterator[None]:
-        """Mark the `next()` of a step within the context."""
-        self._in_fetch = True
-        try:
-            with fetch_mark(from_python) if self._session else nullcontext():
-                yield
-        finally:
-            self._in_fetch = False
+    def fetching(self, from_python: bool) -> Fetching:
+        """Return a context for the `next()` of a step."""
+        return self._fetching.mark(from_python) if self._session else self._fetching
 
     def end(self, output: Any = None) -> None:
         """End the step, and do what is due between two steps."""
+        self._counter.end(self._timer.steps_per_call)
         if self.plan.latency:
             fetch(output)
         self._end_mark()
@@ -124,6 +121,7 @@ class Windows:
 
     def abort(self) -> None:
         """Discard the step that began, since its epoch had no more data."""
+        self._counter.abort()
         if self._mark is not None:
             self._mark.abort()
         self._running_calls.abort_step()
@@ -175,7 +173,7 @@ class Windows:
             name,
             workload,
             n_steps=self._n_before_turns if self.enough else self.n_steps,
-            n_epochs=self._n_epochs,
+            n_epochs=self._n_epochs_before_turns if self.enough else self._n_epochs,
             compiled=None if late is None else tuple(sorted(late)),
             traced=tuple(self.observations.retraces) if self.watched else None,
             result=result,
@@ -210,9 +208,12 @@ class Windows:
             n_needed = drain + self.n_steps - began
             if not drain or not rounds_left or not self._has_room(n_needed, period_s):
                 break
-        self._n_before_turns, self.enough = self.n_steps, True
-        yield from self._turns(period_s * self.plan.steps_per_call)
+        self._n_before_turns, self._n_epochs_before_turns = self.n_steps, self._n_epochs
+        self.enough = True
+        call_s = period_s * self.plan.steps_per_call
+        yield from self._turns(call_s)
         yield from self._probe_step()
+        yield from self._counted_window(call_s)
 
     def _round(self, drain: int, period_s: float) -> Generator[None, None, bool]:
         """
@@ -296,12 +297,8 @@ class Windows:
     def _turns(self, call_s: float) -> Generator[None]:
         if self._hooks.turn_client is None:
             return
-        most_calls = None
-        if self.plan.available is not None:
-            most_calls = max(0, self.plan.available - self.n_steps - 1)
-        ready = Ready(
-            workload=self.inputs, call_s=call_s, least_s=least_block(), most_calls=most_calls
-        )
+        most = self.plan.turns_at_most(self.n_steps)
+        ready = Ready(workload=self.inputs, call_s=call_s, least_s=least_block(), most_calls=most)
         yield from run_turns(self._hooks.turn_client, ready, self._timer.turn)
 
     def _probe_step(self) -> Generator[None]:
@@ -317,9 +314,19 @@ class Windows:
                 n_probes += 1
             self.observations.probe = self._running_probe
 
+    def _counted_window(self, call_s: float) -> Generator[None]:
+        """Count the Python functions that a few more steps call."""
+        if why := self.plan.why_not_counted(self.n_steps, call_s):
+            self.observations.python_calls = Unknown(why)
+            return
+        with garbage_held_off(), self._counter:
+            for _ in range(self.plan.counted_steps):
+                yield
+        self.observations.python_calls = self._counter.found()
+
     def _computes(self) -> bool:
         """Return whether Python runs the step itself now."""
-        return self._in_step and not self._in_fetch
+        return self._in_step and not self._fetching.runs
 
     def _start_next_epoch(self) -> None:
         self._epoch_over = False

@@ -33,6 +33,8 @@ class Wanted:
     """Limits on metrics."""
     max_regression: float | None = None
     """Tolerated slow-down as a share, or None."""
+    max_python_calls_regression: float | None = None
+    """Tolerated rise of python_calls as a share, or None."""
     warmup: int | None = None
     """Warm-up steps, or None."""
     steps: int | None = None
@@ -176,6 +178,13 @@ def _positive(value: object, unit: str) -> float:
     return number
 
 
+def _not_negative(value: object, unit: str) -> float:
+    number = parse_quantity(value, unit)
+    if number < 0:
+        raise ValueError(f"{value!r} is below zero")
+    return number
+
+
 def _flag(value: object) -> bool:
     if not isinstance(value, bool):
         raise ValueError(f"{value!r} is neither True nor False")
@@ -190,6 +199,7 @@ def _text(value: object) -> str:
 
 _OPTIONS: dict[str, Any] = {
     "max_regression": lambda value: _positive(value, RATIO),
+    "max_python_calls_regression": lambda value: _not_negative(value, RATIO),
     "warmup": lambda value: parse_steps(value, least=0),
     "steps": parse_steps,
     "trace_steps": parse_steps,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from pytest_tfperf.analysis.on_demand import so_far
 from pytest_tfperf.baseline.compare import compare_with_baseline
@@ -40,7 +40,7 @@ def decide(
     """
     profiles = list(profiles)
     asked = any(asked_for(limit.metric, options.only) for limit in wanted.limits)
-    compares = wanted.max_regression is not None or options.baseline or options.against
+    compares = any(_allowed(wanted)) or options.baseline or options.against
     if not profiles and (asked or compares):
         return [nothing_profiled()]
     checks: list[Check] = []
@@ -54,13 +54,21 @@ def decide(
                 )
             except BaselineError as error:
                 checks.append(_unknown("baseline", str(error), profile.name))
-        elif (
-            wanted.max_regression is not None
-            and options.only != "structural"
-            and not (options.update or options.against)
-        ):
-            checks.append(_nothing_to_compare(profile, wanted.max_regression))
+        elif not (options.update or options.against):
+            checks += [
+                _nothing_to_compare(profile, metric, argument, share)
+                for metric, argument, share in _allowed(wanted)
+                if asked_for(profile.registry[metric], options.only)
+            ]
     return checks
+
+
+def _allowed(wanted: Wanted) -> Iterator[tuple[str, str, float]]:
+    """Yield metric, argument and share of each regression that a test allows."""
+    if wanted.max_regression is not None:
+        yield "step_time", "max_regression", wanted.max_regression
+    if wanted.max_python_calls_regression is not None:
+        yield "python_calls", "max_python_calls_regression", wanted.max_python_calls_regression
 
 
 def fails(check: Check, options: Options) -> bool:
@@ -112,14 +120,23 @@ def _unknown(kind: str, message: str, profile: str = "") -> Check:
     )
 
 
-def _nothing_to_compare(profile: Profile, tolerance: float) -> Check:
-    shown = format_quantity(tolerance, RATIO)
+def _nothing_to_compare(profile: Profile, metric: str, argument: str, share: float) -> Check:
+    """
+    Return the check of a comparison that a test asks for, and the run does not.
+
+    Args:
+        profile: The profile.
+        metric: Name of the metric.
+        argument: Name of the marker's argument.
+        share: Its value.
+    """
+    shown = format_quantity(share, RATIO)
     return Check(
         profile=profile.name,
-        metric="step_time",
+        metric=metric,
         kind="baseline",
         verdict=Verdict.INCONCLUSIVE,
-        wanted=f"at most {shown} slower",
-        sentence=f"max_regression of {shown} has nothing to compare with",
+        wanted=f"at most {shown} {'slower' if metric == 'step_time' else 'more'}",
+        sentence=f"{argument} of {shown} has nothing to compare with",
         advice=(("try", "run with --tfperf-baseline, or --tfperf-against a git ref"),),
     )

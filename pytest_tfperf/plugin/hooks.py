@@ -36,11 +36,11 @@ _REGISTRY: pytest.StashKey[Registry] = pytest.StashKey()
 _PREPARED: pytest.StashKey[bool] = pytest.StashKey()
 
 _MARKER = (
-    "tfperf(max_<metric>, min_<metric>, <count>=, max_regression, warmup, steps, trace_steps, "
-    "latency, tpu, target_step_time, autocluster, findings, ignore_findings): limits on the "
-    "performance of the step that this test profiles, with the fixture tf_profile or without; "
-    "values are numbers or strings such as '5%', '20 ms', '1.5 GiB', as in "
-    "tfperf(max_input_bound='5%', max_retraces=0)."
+    "tfperf(max_<metric>, min_<metric>, <count>=, max_regression, max_python_calls_regression, "
+    "warmup, steps, trace_steps, latency, tpu, target_step_time, autocluster, findings, "
+    "ignore_findings): limits on the performance of the step that this test profiles, with the "
+    "fixture tf_profile or without; values are numbers or strings such as '5%', '20 ms', "
+    "'1.5 GiB', as in tfperf(max_input_bound='5%', max_retraces=0)."
 )
 
 

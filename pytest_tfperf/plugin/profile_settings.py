@@ -65,6 +65,7 @@ def as_asked(recording: Recording, wanted: Wanted, settings: Settings) -> Record
     return replace(
         recording,
         target_step_time_s=wanted.target_step_time,
+        max_python_calls_regression=wanted.max_python_calls_regression,
         findings=wanted.findings,
         ignore_findings=wanted.ignore_findings,
         notes=settings.notes + recording.notes,

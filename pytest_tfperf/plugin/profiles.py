@@ -140,7 +140,11 @@ class Profiles:
             available: Number of calls, if it is known.
             goes_on: Whether there can be more than these.
         """
-        plan = replace(plan_of(self.settings, wanted), steps_per_call=steps_per_call)
+        plan = replace(
+            plan_of(self.settings, wanted),
+            steps_per_call=steps_per_call,
+            counts_slow_steps=self.settings.whole or wanted.asks_for(("python_calls",)),
+        )
         xla_shown(self.settings.scratch)  # which also starts the runtime, before a first step
         windows = Windows(
             plan if available is None else plan.cut_to(available, goes_on),

@@ -17,6 +17,7 @@ MOVED_BY_BETTER_PROGRAMS = {
     *("xla_clusters", "xla_coverage", "fusions", "graph_reduction", "half_precision"),
     *("padding_overhead", "mxu_padding_overhead", "input_capacity", "tensor_core_time"),
     *("device_busy", "collective_time", "input_bound", "host_overhead", "flops_utilization"),
+    "python_calls",
 }
 
 

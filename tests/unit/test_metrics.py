@@ -29,6 +29,7 @@ xla_coverage           0..1   higher  platform
 fusions                count  -       platform
 retraces               count  lower   program
 eager_ops              count  lower   program
+python_calls           count  lower   platform
 graph_ops              count  lower   platform
 graph_reduction        0..1   higher  platform
 padding_overhead       ratio  lower   program

@@ -7,6 +7,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+from pytest_tfperf.analysis.differences.call_differences import (
+    call_differences,
+    called_functions,
+    host_time_grew,
+)
 from pytest_tfperf.analysis.differences.compiler_differences import (
     executable_differences,
     graph_differences,
@@ -61,11 +66,35 @@ def differences(before: Profile, after: Profile) -> tuple[Difference, ...]:
     timed.sort(key=lambda one: -abs(one.seconds or 0.0))
     return (
         *timed,
+        *function_differences(
+            [_numbers(before)], called_functions(before.tables.get("python_calls")), after
+        ),
         *python_differences(before.tables, after.tables),
         *executable_differences(before.tables, after.tables),
         *graph_differences(before.tables, after.tables),
         *outside_differences(before.tables, after.tables),
     )
+
+
+def function_differences(
+    runs: Sequence[Mapping[str, float]], called: Mapping[str, float] | None, after: Profile
+) -> Iterator[Difference]:
+    """
+    Compare the Python functions that a step calls, unless the host's own time did not grow.
+
+    Args:
+        runs: Metrics of each earlier run.
+        called: The calls a step in these, by function.
+        after: The profile now.
+    """
+    if host_time_grew(runs, _numbers(after)):
+        yield from call_differences(called, after.tables.get("python_calls"))
+
+
+def _numbers(profile: Profile) -> dict[str, float]:
+    """Return those known metrics that tell the host's own time."""
+    values = {name: profile.metrics.get(name) for name in ("host_overhead", "step_time")}
+    return {name: one.number for name, one in values.items() if one and one.number is not None}
 
 
 def _middle_half_s(profile: Profile) -> float:

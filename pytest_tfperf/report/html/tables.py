@@ -20,6 +20,7 @@ _GROUPS = (
     ("Op profile", ("op_profile", "roofline", "devices")),
     ("XLA: executables, and what stayed outside", ("executables", "outside_xla")),
     ("Grappler: the graph before and after", ("graph", "optimizers", "surviving")),
+    ("Python", ("python_calls",)),
     ("Padding and op guide", ("padding", "batch_padding", "alignment", "op_guide")),
     ("Memory", ("memory", _OVER_STEP, "memory_at_peak")),
 )

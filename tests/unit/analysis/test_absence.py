@@ -24,11 +24,14 @@ from pytest_tfperf.recording import (
     OpGraph,
     OpNode,
     PipelineStage,
+    PythonCalls,
+    PythonFunction,
     Recording,
     StepGraph,
     Tensor,
 )
 from pytest_tfperf.trace.xspace import decode_trace
+from pytest_tfperf.values import Unknown
 
 N_STEPS = 3
 V100 = {"clock_rate": 1530000, "core_count": 80, "compute_cap_major": 7, "compute_cap_minor": 0}
@@ -53,6 +56,14 @@ def dot():
     )  # fmt: skip
     part = field(1, "main") + field(5, 1) + field(6, 3) + b"".join(field(2, one) for one in ops)
     return field(1, "m") + field(6, 1) + field(3, part)
+
+
+def python_calls(*each):
+    """The calls of counted steps, all of one function."""
+    function = PythonFunction(
+        name="model.py:layer", line=3, calls=sum(each) / len(each), self_s=0.1
+    )
+    return PythonCalls(steps=tuple((n_calls, 1) for n_calls in each), functions=(function,))
 
 
 RECORDING = Recording(
@@ -88,6 +99,7 @@ RECORDING = Recording(
         n_batches=1,
     ),
     pipeline=(PipelineStage(stage="Batch"),),
+    python_calls=python_calls(7, 7, 7),
     target_step_time_s=0.01,
     tpu="v5e",
 )  # fmt: skip
@@ -179,6 +191,12 @@ ABSENT = {
     "xla_coverage": [((), {"graph": UNSEEN})],
     "retraces": [((), {"traced": None}), (RUNTIME, {})],
     "eager_ops": [(("eager",), {})],
+    "python_calls": [
+        ((), {"python_calls": UNSEEN}),
+        ((), {"python_calls": Unknown("another profiler is set")}),
+        ((), {"python_calls": python_calls(7, 8, 7)}),
+        ((), {"bare": True, "python_calls": UNSEEN}),
+    ],
     "graph_ops": [((), {"graph": UNSEEN})],
     "graph_reduction": [((), {"graph": UNSEEN})],
     "padding_overhead": [((), {"lowered": UNSEEN})],

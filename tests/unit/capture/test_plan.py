@@ -5,7 +5,7 @@ import pytest
 from pytest_tfperf.capture.plan import Plan
 
 
-@pytest.mark.parametrize("available", [82, 100, 10**6])
+@pytest.mark.parametrize("available", [85, 100, 10**6])
 def test_plan_that_fits_is_unchanged(available):
     plan = Plan().cut_to(available)
     assert (plan.warmup, plan.timed_steps, plan.trace_steps, plan.available) == (
@@ -16,7 +16,7 @@ def test_plan_that_fits_is_unchanged(available):
     )
 
 
-@pytest.mark.parametrize("available", [5, 6, 8, 13, 32, 50, 81])
+@pytest.mark.parametrize("available", [5, 6, 8, 13, 32, 50, 84])
 def test_plan_that_does_not_fit_uses_all_available_steps(available):
     plan = Plan().cut_to(available)
     assert plan.total == available
@@ -25,5 +25,41 @@ def test_plan_that_does_not_fit_uses_all_available_steps(available):
 
 
 def test_cut_plan_keeps_the_proportions_of_windows():
-    plan = Plan().cut_to(42)
+    plan = Plan().cut_to(45)
     assert (plan.warmup, plan.timed_steps, plan.trace_steps) == (5, 25, 10)
+
+
+@pytest.mark.parametrize(("available", "counted"), [(29, 0), (30, 3), (84, 3), (85, 3)])
+def test_short_loops_keep_no_steps_for_counting_calls(available, counted):
+    plan = Plan().cut_to(available)
+    assert (plan.counted_steps, plan.total) == (counted, available)
+
+
+def test_calls_are_counted_where_three_steps_are_left():
+    plan = Plan(available=100)
+    assert plan.why_not_counted(97, 1e-3) is None
+    assert plan.why_not_counted(98, 1e-3) == (
+        "the loop had no steps left in which to count them; give it more data or epochs"
+    )
+    assert Plan(counted_steps=0).why_not_counted(1, 1e-3)
+
+
+def test_slow_steps_are_counted_only_if_their_calls_are_asked_for():
+    assert Plan().why_not_counted(80, 1.0) is None
+    assert Plan().why_not_counted(80, 1.01) == (
+        "a step takes 1.01 s, and no limit, report or baseline asks for it"
+    )
+    assert Plan(counts_slow_steps=True).why_not_counted(80, 1.01) is None
+
+
+def test_windows_before_leave_the_probe_and_the_counted_steps():
+    plan = Plan(available=200)
+    assert plan.timed_at_most(11) == 200 - 11 - 20 - 1 - 3
+    assert plan.turns_at_most(150) == 200 - 150 - 1 - 3
+    assert plan.turns_at_most(199) == 0
+    assert Plan().turns_at_most(150) is None
+
+
+def test_a_plan_cut_by_less_than_the_counted_steps_keeps_its_windows():
+    plan = Plan(warmup=3, steps=12, trace_steps=6).cut_to(25)
+    assert (plan.warmup, plan.trace_steps, plan.counted_steps, plan.total) == (3, 6, 0, 25)

@@ -137,9 +137,8 @@ def run_of(monkeypatch):
 def test_lock_is_held_in_the_timed_and_traced_windows_only(run_of):
     run = run_of()
     run.run_steps(run.windows())
-    assert run.steps == [False] * (1 + 3) + [True] * (4 + 2) + [
-        False
-    ]  # cold, warm-up; timed, traced; probe
+    # cold, warm-up; timed, traced; probe, counted
+    assert run.steps == [False] * (1 + 3) + [True] * (4 + 2) + [False] * (1 + 3)
     assert (run.taken, run.settled_after) == (1, [3])
 
 
@@ -151,7 +150,7 @@ def test_waiting_for_the_lock_is_not_timed(run_of):
     assert profile.observations.blocks == [(pytest.approx(4 * STEP_S), 4)]
     assert profile.observations.step_seconds == pytest.approx([STEP_S] * 4)
     assert profile.observations.notes == []  # no window was cut
-    assert len(run.steps) == 1 + 3 + 4 + 2 + 1
+    assert len(run.steps) == 1 + 3 + 4 + 2 + 1 + 3
 
 
 def test_no_step_has_drained_the_buffers_after_waiting(run_of):
@@ -164,7 +163,7 @@ def test_second_round_drains_under_the_lock_and_keeps_its_time(run_of):
     run = run_of(waits=[100.0, 100.0], drains=[5])
     profile = run.windows()
     run.run_steps(profile)
-    assert run.steps == [False] * 4 + [True] * (4 + 2) + [True] * (5 + 4 + 2) + [False]
+    assert run.steps == [False] * 4 + [True] * (4 + 2) + [True] * (5 + 4 + 2) + [False] * (1 + 3)
     assert (run.taken, run.settled_after) == (2, [0, 5])
     assert profile.observations.settled
 

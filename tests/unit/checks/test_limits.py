@@ -273,6 +273,10 @@ def test_a_refusal_lists_every_metric_and_option():
         ({"xla_clusters": "one"}, "xla_clusters: 'one' is not a quantity"),
         ({"max_regression": "5 ms"}, "max_regression: '5 ms' is not a quantity"),
         ({"max_regression": True}, "max_regression: True is not a quantity"),
+        (
+            {"max_python_calls_regression": "-1%"},
+            "max_python_calls_regression: '-1%' is below zero",
+        ),
         ({"steps": 0}, "steps: 0 is not a positive whole number"),
         ({"warmup": 2.5}, "warmup: 2.5 is not a whole number"),
         ({"warmup": -1}, "warmup: -1 is not a whole number"),
@@ -299,6 +303,7 @@ def test_a_value_that_cannot_be_understood_is_refused_under_its_name(arguments, 
 def test_every_option_is_read():
     given = {
         "max_regression": "5%",
+        "max_python_calls_regression": 0,
         "warmup": 3,
         "steps": "7",
         "trace_steps": 4,
@@ -317,6 +322,7 @@ def test_every_option_is_read():
         7,
         4,
     )
+    assert wanted.max_python_calls_regression == 0
     assert (wanted.latency, wanted.target_step_time, wanted.tpu, wanted.autocluster) == (
         True,
         0.012,

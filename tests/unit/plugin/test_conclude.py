@@ -57,6 +57,7 @@ def stored(tmp_path):
     [
         (Options(), {"max_retraces": 0}),
         (Options(), {"max_regression": "5%"}),
+        (Options(), {"max_python_calls_regression": 0}),
         (Options(baseline=True), {}),
     ],
 )
@@ -91,6 +92,19 @@ def test_max_regression_without_a_baseline_has_nothing_to_compare_with():
         found.message
         == "max_regression of 0.5 % has nothing to compare with\n  try: run with --tfperf-baseline, or --tfperf-against a git ref"
     )
+
+
+def test_a_limit_on_the_rise_of_calls_without_a_baseline_has_nothing_to_compare_with():
+    measured = profile(python_calls=7)
+    [found] = decided(Options(), measured, max_python_calls_regression="2%")
+    assert (found.metric, found.verdict, found.wanted, found.sentence) == (
+        "python_calls",
+        Verdict.INCONCLUSIVE,
+        "at most 2 % more",
+        "max_python_calls_regression of 2 % has nothing to compare with",
+    )
+    for options in (Options(only="timing"), Options(update_all=True)):
+        assert decided(options, measured, max_python_calls_regression="2%") == []
 
 
 @pytest.mark.parametrize("options", [Options(only="structural"), Options(update_all=True)])

@@ -6,7 +6,7 @@ from helpers.xspace import MS, event, line, plane, space
 
 from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.analysis.host.peak_memory import analyse
-from pytest_tfperf.baseline.record import structure_of
+from pytest_tfperf.baseline.entry import structure_of
 from pytest_tfperf.baseline.structure import against_profile
 from pytest_tfperf.checks.limits import Limit, check_limits
 from pytest_tfperf.metrics import METRICS

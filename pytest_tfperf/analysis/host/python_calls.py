@@ -1,0 +1,66 @@
+"""Count the Python functions that a step calls in its own thread."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pytest_tfperf.analysis.differences.call_differences import MOST_FUNCTIONS
+from pytest_tfperf.analysis.evidence import Evidence, Findings
+from pytest_tfperf.metrics import COUNT, SECONDS, format_quantity
+from pytest_tfperf.recording import UNSEEN, PythonFunction, Recording
+from pytest_tfperf.text import and_more
+from pytest_tfperf.values import Column, Source, Table, Unknown, Value
+
+METRIC = "python_calls"
+_NAMED = 3
+_NOT_DRIVEN = "only steps that tf_profile drives, or a Keras loop, are counted"
+_TOO_FEW = "the data ended before the steps in which they are counted"
+_TRY = (
+    "move the step's Python code into a tf.function, run it less often, or loop over several steps "
+    "inside one (steps_per_execution in Keras)"
+)
+_COLUMNS = (
+    Column("function", "function"),
+    Column("line", "line"),
+    Column("calls", "calls a step", COUNT),
+    Column("self_s", "self time while counted", SECONDS),
+)
+
+
+def analyse(evidence: Evidence) -> Findings:
+    """Find the calls of Python functions in a step, and the functions called most."""
+    recording = evidence.recording
+    value = _value(recording)
+    if recording.max_python_calls_regression is not None:
+        allowed = {"max_rise": recording.max_python_calls_regression}
+        value = replace(value, detail={**value.detail, **allowed})
+    calls = recording.python_calls
+    tables = {} if isinstance(calls, Unknown) else {METRIC: _table(calls.functions)}
+    return Findings(values={METRIC: value}, tables=tables)
+
+
+def _why_unseen(recording: Recording) -> str:
+    if recording.bare:
+        return _NOT_DRIVEN
+    return recording.ended or _TOO_FEW
+
+
+def _value(recording: Recording) -> Value:
+    """Return the calls a step, which are known only where all counted steps have as many."""
+    calls = recording.python_calls
+    if isinstance(calls, Unknown):
+        why = _why_unseen(recording) if calls is UNSEEN else f"not counted: {calls.why}"
+        return Value.unknown(METRIC, why)
+    each = [n_calls / n_steps for n_calls, n_steps in calls.steps]
+    low, high = min(each), max(each)
+    if low != high:
+        shown = " to ".join(format_quantity(number, COUNT) for number in (low, high))
+        return Value.unknown(METRIC, f"it differs from step to step: {shown} in {len(each)} steps")
+    functions = [f"{one.name} ×{format_quantity(one.calls, COUNT)}" for one in calls.functions]
+    cause = {"where": f"called most: {and_more(functions, _NAMED)}", "try": _TRY} if high else {}
+    return Value.of(METRIC, high, Source.COUNTED, n_steps=len(each), **cause)
+
+
+def _table(functions: tuple[PythonFunction, ...]) -> Table:
+    rows = [(one.name, one.line, one.calls, one.self_s) for one in functions]
+    return Table.of("Python functions that a step calls", _COLUMNS, rows, limit=MOST_FUNCTIONS)

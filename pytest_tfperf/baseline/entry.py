@@ -1,0 +1,64 @@
+"""The entry of a profile in a structure file: its metrics, and lists that explain changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pytest_tfperf.analysis.differences.call_differences import called_functions
+from pytest_tfperf.analysis.differences.compiler_differences import op_type_counts
+from pytest_tfperf.analysis.differences.stage_differences import pipeline_labels
+from pytest_tfperf.baseline.history import rounded
+from pytest_tfperf.metrics import MACHINE, PLATFORM, PROGRAM
+from pytest_tfperf.results import Profile
+from pytest_tfperf.values import Json
+
+LISTS_OF_PLATFORMS = {
+    "op_types": "ops by type",
+    "python_functions": "calls by Python function",
+}
+"""Lists that an entry has for each platform, with their titles."""
+LISTS = {"pipeline": "the input pipeline's stages", **LISTS_OF_PLATFORMS}
+"""All lists of an entry, with their titles."""
+
+
+def stored(profile: Profile, scope: str) -> Json:
+    """Return the known metrics of a scope, as they are stored."""
+    rows = profile.registry
+    known = {
+        name: value.number
+        for name, value in profile.metrics.items()
+        if value.number is not None and (scope == MACHINE or not value.is_measured_bound())
+    }
+    return {
+        name: rounded(number)
+        for name, number in known.items()
+        if name in rows and rows[name].scope == scope
+    }
+
+
+def structure_of(profile: Profile, environment: Mapping[str, Any]) -> Json:
+    """Return a profile as the entry of a structure file, but for the commit."""
+    pipeline = pipeline_labels(profile.tables.get("pipeline"))
+    platform = environment["platform"]
+    lists = {
+        "op_types": op_type_counts(profile.tables.get("graph")),
+        "python_functions": _functions(profile),
+    }
+    return {
+        "workload": dict(profile.workload),
+        "program": stored(profile, PROGRAM),
+        "platform": {platform: stored(profile, PLATFORM)},
+        "setting": dict(environment["setting"]),
+        **({} if pipeline is None else {"pipeline": pipeline}),
+        **{name: {platform: found} for name, found in lists.items() if found is not None},
+    }
+
+
+def _functions(profile: Profile) -> dict[str, float | int] | None:
+    """Return the calls of a step by Python function, unless they differ from step to step."""
+    value = profile.metrics.get("python_calls")
+    called = called_functions(profile.tables.get("python_calls"))
+    if value is None or value.number is None or called is None:
+        return None
+    return {name: rounded(calls) for name, calls in called.items()}

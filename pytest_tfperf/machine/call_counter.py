@@ -1,0 +1,243 @@
+"""
+Count the Python functions that a thread calls in each step.
+
+Python 3.12 and later count by sys.monitoring, where each tool has a place of its own. Before, there
+is one profiler for each thread (sys.setprofile), and cProfile's counts in C. Both count a generator
+at its start and at each resumption, as `ncalls` of cProfile does.
+"""
+
+from __future__ import annotations
+
+import cProfile
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from threading import get_ident
+from time import perf_counter
+from types import CodeType
+from typing import Any, Protocol
+
+from pytest_tfperf.machine.code_names import function_name
+from pytest_tfperf.recording import PythonCalls, PythonFunction
+from pytest_tfperf.values import Unknown
+
+__tracebackhide__ = True
+
+_OWN_IDS = (3, 4)
+"""Tools of sys.monitoring without a meaning of their own (CPython's documentation, PEP 669)."""
+_TOOL = "pytest-tfperf"
+_TAKEN = "another profiler ({}) is set already, and Python {}.{} has room for one"
+_NO_PLACE = "other tools have taken all places of sys.monitoring"
+REPLACED = "the step set or removed a profiler (sys.setprofile, cProfile)"
+
+Counts = Sequence[tuple[CodeType, int, float]]
+"""Called functions, their calls, and the seconds in their own code."""
+
+
+class _Profiler(Protocol):
+    """Counts calls between `begin` and `end`."""
+
+    why: str | None
+    """The reason why it cannot count."""
+
+    def begin(self) -> None:
+        """Begin to count from zero."""
+
+    def end(self) -> Counts:
+        """Stop; return the counts since `begin`."""
+
+    def close(self) -> None:
+        """Give back the profiler's place."""
+
+
+class CallCounter:
+    """
+    Counter of the Python functions that this thread calls in each of several steps.
+
+    It counts between `begin` and `end`, only within its context. Functions of this package are
+    left out.
+    """
+
+    def __init__(self) -> None:
+        self._profiler: _Profiler | None = None
+        self._why: str | None = None
+        self._steps: list[tuple[Counts, int]] = []
+
+    def __enter__(self) -> None:
+        self._profiler = _Monitored() if hasattr(sys, "monitoring") else _Profiled()
+
+    def __exit__(self, *_: object) -> None:
+        assert self._profiler is not None
+        self._profiler.close()
+        self._why, self._profiler = self._profiler.why, None
+
+    def begin(self) -> None:
+        """Begin a step."""
+        if self._profiler is not None:
+            self._profiler.begin()
+
+    def end(self, n_steps: int) -> None:
+        """End a step that stands for `n_steps`."""
+        if self._profiler is not None:
+            self._steps.append((self._profiler.end(), n_steps))
+
+    def abort(self) -> None:
+        """Discard the step that began."""
+        if self._profiler is not None:
+            self._profiler.end()
+
+    def found(self) -> PythonCalls | Unknown:
+        """Return the counts of the steps, or why there are none."""
+        if self._why is not None:
+            return Unknown(self._why)
+        named = [_named(counts) for counts, _ in self._steps]
+        sizes = [n_steps for _, n_steps in self._steps]
+        totals = (sum(calls for calls, *_ in one.values()) for one in named)
+        return PythonCalls(
+            steps=tuple(zip(totals, sizes, strict=True)), functions=_functions(named, sum(sizes))
+        )
+
+
+def _named(counts: Counts) -> dict[str, tuple[int, float, int]]:
+    """Return calls, seconds and line of each function by its name, without this package's."""
+    found: dict[str, tuple[int, float, int]] = {}
+    for code, calls, self_s in counts:
+        name = function_name(code)
+        if name is not None:
+            before = found.get(name, (0, 0.0, code.co_firstlineno))
+            line = min(before[2], code.co_firstlineno)
+            found[name] = before[0] + calls, before[1] + self_s, line
+    return found
+
+
+def _functions(
+    steps: list[dict[str, tuple[int, float, int]]], n_steps: int
+) -> tuple[PythonFunction, ...]:
+    """Return the means over the steps, the most frequent function first."""
+    names = dict.fromkeys(name for one in steps for name in one)
+    functions = []
+    for name in names:
+        of_steps = [one[name] for one in steps if name in one]
+        functions.append(
+            PythonFunction(
+                name=name,
+                line=of_steps[0][2],
+                calls=sum(calls for calls, *_ in of_steps) / n_steps,
+                self_s=sum(self_s for _, self_s, _ in of_steps) / n_steps,
+            )
+        )
+    return tuple(sorted(functions, key=lambda one: (-one.calls, one.name)))
+
+
+class _Profiled:
+    """Counts by cProfile, in the thread's only place for a profiler."""
+
+    def __init__(self) -> None:
+        self.why: str | None = None
+        self._profile: cProfile.Profile | None = None
+
+    def begin(self) -> None:
+        """Begin to count, unless another profiler watches this thread."""
+        other: Any = sys.getprofile()
+        if other is not None:
+            name = getattr(other, "__qualname__", type(other).__qualname__)
+            self.why = self.why or _TAKEN.format(name, *sys.version_info[:2])
+            return
+        self._profile = cProfile.Profile(subcalls=False, builtins=False)
+        self._profile.enable()
+
+    def end(self) -> Counts:
+        """Stop; leave a profiler that the step set as it is."""
+        profile, self._profile = self._profile, None
+        if profile is None:
+            return ()
+        other: Any = sys.getprofile()
+        profile.disable()  # which removes whatever profiler there is
+        if other is not profile:
+            self.why = self.why or REPLACED
+            if isinstance(other, cProfile.Profile):
+                other.enable()
+            elif other is not None:
+                sys.setprofile(other)
+        return [
+            (entry.code, entry.callcount, entry.inlinetime)
+            for entry in profile.getstats()
+            if isinstance(entry.code, CodeType)
+        ]
+
+    def close(self) -> None:
+        """Stop."""
+        self.end()
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A function that was called."""
+
+    code: CodeType
+    calls: int = 0
+    self_s: float = 0.0
+
+
+class _Monitored:
+    """Counts by sys.monitoring, whose events come from all threads."""
+
+    def __init__(self) -> None:
+        self._monitoring: Any = sys.monitoring  # type: ignore[attr-defined]
+        free = [tool for tool in _OWN_IDS if self._monitoring.get_tool(tool) is None]
+        self.why = None if free else _NO_PLACE
+        self._tool = free[0] if free else None
+        self._thread: int | None = None  # that is counted now
+        self._entries: dict[int, _Entry] = {}
+        self._stack: list[_Entry] = []
+        self._last = 0.0  # end of the last event
+        if self._tool is not None:
+            self._monitoring.use_tool_id(self._tool, _TOOL)
+            self._register(self._entered, self._left)
+
+    def begin(self) -> None:
+        """Begin to count this thread."""
+        self._entries, self._stack = {}, []
+        self._last, self._thread = perf_counter(), get_ident()
+
+    def end(self) -> Counts:
+        """Stop."""
+        self._thread = None
+        return [(one.code, one.calls, one.self_s) for one in self._entries.values()]
+
+    def close(self) -> None:
+        """Stop, and free the place."""
+        self._thread = None
+        if self._tool is not None:
+            self._monitoring.set_events(self._tool, 0)
+            self._register(None, None)
+            self._monitoring.free_tool_id(self._tool)
+            self._tool = None
+
+    def _register(self, entered: Any, left: Any) -> None:
+        events = self._monitoring.events
+        ways_in = (events.PY_START, events.PY_RESUME, events.PY_THROW)
+        ways_out = (events.PY_RETURN, events.PY_YIELD, events.PY_UNWIND)
+        for callback, ways in ((entered, ways_in), (left, ways_out)):
+            for event in ways:
+                self._monitoring.register_callback(self._tool, event, callback)
+        if entered is not None:
+            self._monitoring.set_events(self._tool, sum((*ways_in, *ways_out)))
+
+    def _entered(self, code: CodeType, *_: object) -> None:
+        if get_ident() != self._thread:
+            return
+        if self._stack:
+            self._stack[-1].self_s += perf_counter() - self._last
+        entry = self._entries.get(id(code))  # code compares by value, which takes long
+        if entry is None:
+            entry = self._entries[id(code)] = _Entry(code)
+        entry.calls += 1
+        self._stack.append(entry)
+        self._last = perf_counter()
+
+    def _left(self, *_: object) -> None:
+        if get_ident() != self._thread or not self._stack:
+            return
+        self._stack.pop().self_s += perf_counter() - self._last
+        self._last = perf_counter()

@@ -1,0 +1,93 @@
+"""A planted wrapper that adds 40 calls a step is named by file and line, against a baseline."""
+
+import json
+
+import pytest
+
+SUITE = """
+import wrapping
+
+def plain(x):
+    return x + 1
+
+layer = wrapping.wrapped(plain)
+
+MARKS
+
+def test_step(tf_profile):
+    def step(x):
+        for _ in range(40):
+            x = layer(x)
+        return x
+
+    tf_profile(step, DATA, **STEP_ARGUMENTS)
+"""
+PLAIN = """
+def wrapped(function):
+    return function
+"""
+PLANTED = """
+def wrapped(function):
+
+    def inject_argument_info(x):
+        return function(x)
+
+    return inject_argument_info
+"""
+ADDED = "+40 calls of wrapping.py:wrapped.inject_argument_info a step (0 → 40), defined in line 4"
+
+
+def write(suite, wrapping, marks=""):
+    (suite.path / "wrapping.py").write_text(wrapping)
+    suite.write(SUITE.replace("MARKS", marks))
+
+
+def recorded(suite, marks=""):
+    """Record a baseline, five runs of a step that takes a hundredth of the time."""
+    write(suite, PLAIN, marks)
+    suite("--tfperf-update").assert_outcomes(passed=1)
+    for path in suite.path.rglob("timing/*.json"):
+        content = json.loads(path.read_text())
+        for entry in content["tests"].values():
+            for part in (entry["anchor"], *entry["runs"]):
+                part["step_time"] *= 0.01
+            entry["runs"] *= 5
+        path.write_text(json.dumps(content))
+
+
+def test_a_slower_step_names_the_function_that_is_called_forty_times_more(suite, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.syspath_prepend(suite.path)
+    recorded(suite)
+    structure = json.loads((suite.path / "__tfperf__" / "test_suite.json").read_text())
+    [functions] = structure["tests"]["test_step"]["python_functions"].values()
+    assert functions["test_suite.py:plain"] == 40
+    write(suite, PLANTED)
+    result = suite("--tfperf-baseline")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*REGRESSION: step_time is *", f"*{ADDED}*"])
+
+
+@pytest.mark.parametrize(
+    ("marks", "outcome", "said"),
+    [
+        ("", "passed", []),
+        (
+            "pytestmark = pytest.mark.tfperf(max_python_calls_regression='1%')",
+            "failed",
+            ["*REGRESSION: python_calls changed from *", f"*{ADDED}*"],
+        ),
+    ],
+)
+def test_more_calls_fail_a_test_that_limits_them(suite, monkeypatch, marks, outcome, said):
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.syspath_prepend(suite.path)
+    recorded(suite, marks)
+    write(suite, PLANTED, marks)
+    result = suite("--tfperf-baseline", "--tfperf-only=structural", "--tfperf-report=run.json")
+    result.assert_outcomes(**{outcome: 1})
+    result.stdout.fnmatch_lines(said)
+    [test] = json.loads((suite.path / "run.json").read_text())["tests"]
+    [found] = [check for check in test["checks"] if check["metric"] == "python_calls"]
+    assert found["detail"]["after"] == found["detail"]["before"] + 40
+    assert found["details"][0][1].startswith(ADDED)

@@ -1,0 +1,160 @@
+"""Calls of Python functions in baselines: stored by function, shown, and decided on request."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from helpers.builders import LAPTOP, SERVER, profile, record_of, run_of, value
+
+from pytest_tfperf.baseline.compare import compare_with_baseline
+from pytest_tfperf.baseline.compare_runs import compare_runs
+from pytest_tfperf.baseline.record import record
+from pytest_tfperf.baseline.store import Place
+from pytest_tfperf.baseline.structure import against_profile
+from pytest_tfperf.errors import BaselineError
+from pytest_tfperf.results import Verdict
+from pytest_tfperf.values import PARTS, Column, Step, Table, Value
+
+COLUMNS = tuple(Column(key, key) for key in ("function", "line", "calls", "self_s"))
+STEPS = tuple(
+    Step(name=f"step {n}", period_s=0.1, parts_s=dict.fromkeys(PARTS, 0.0)) for n in range(2)
+)
+BEFORE = {"model.py:step": 1, "keras/src/layer.py:call": 20}
+AFTER = {"model.py:step": 1, "keras/src/layer.py:call": 20, "keras/src/wrap.py:wrapper": 40}
+PLANTED = "+40 calls of keras/src/wrap.py:wrapper a step (0 → 40), defined in line 9"
+
+
+@pytest.fixture
+def place(tmp_path):
+    return Place.of("test_model.py", tmp_path, None)
+
+
+def calling(functions, allowed=None, **metrics):
+    """A profile whose step calls these functions."""
+    rows = [(name, 9, calls, 0.0) for name, calls in functions.items()]
+    rise = {} if allowed is None else {"max_rise": allowed}
+    calls = value("python_calls", sum(functions.values()), where="called most: all", **rise)
+    made = profile(python_calls=calls, steps=STEPS, **metrics)
+    return replace(made, tables={"python_calls": Table.of("", COLUMNS, rows)})
+
+
+def store(place, measured, environment=LAPTOP, times=1):
+    for _ in range(times):
+        record({place: [run_of(record_of(measured, environment=environment))]}, False)
+
+
+def stored(place):
+    return json.loads(place.structure.read_text())["tests"]["test_step"]
+
+
+def compared(place, measured, only="structural", environment=LAPTOP):
+    found = compare_with_baseline(measured, "test_step", place, environment, only, None)
+    return {one.metric: one for one in found}
+
+
+def test_the_calls_of_each_function_are_stored_for_the_platform(place):
+    store(place, calling(BEFORE))
+    store(place, calling(AFTER), SERVER)
+    entry = stored(place)
+    assert entry["platform"][LAPTOP["platform"]] == {"python_calls": 21}
+    assert entry["python_functions"] == {LAPTOP["platform"]: BEFORE, SERVER["platform"]: AFTER}
+    assert record({place: [run_of(record_of(calling(BEFORE)))]}, False).entries == ()
+    [again] = record({place: [run_of(record_of(calling(AFTER)))]}, False).entries
+    assert again.what == "updated: python_calls 21 → 61, calls by Python function"
+
+
+def test_calls_that_differ_from_step_to_step_are_not_stored(place):
+    measured = calling(BEFORE, retraces=0)
+    unknown = Value.unknown("python_calls", "it differs from step to step")
+    store(place, replace(measured, metrics={**measured.metrics, "python_calls": unknown}))
+    entry = stored(place)
+    assert entry["platform"] == {LAPTOP["platform"]: {}}
+    assert "python_functions" not in entry
+
+
+def test_more_calls_are_shown_with_their_functions_and_fail_nothing(place):
+    store(place, calling(BEFORE))
+    found = compared(place, calling(AFTER))["python_calls"]
+    assert (found.verdict, found.detail["gates"]) == (Verdict.PASS, False)
+    assert found.sentence == (
+        "python_calls changed from 21 to 61, which does not gate: "
+        "a helper function is a call more, and costs next to nothing"
+    )
+    assert found.details == (("", PLANTED),)
+
+
+@pytest.mark.parametrize(
+    ("calls", "verdict"),
+    [(100, "PASS"), (102, "PASS"), (103, "REGRESSION"), (98, "PASS"), (97, "IMPROVED")],
+)
+def test_a_test_that_limits_the_rise_decides_it(place, calls, verdict):
+    store(place, calling({"model.py:step": 100}))
+    found = compared(place, calling({"model.py:step": calls}, allowed=0.02))["python_calls"]
+    assert found.verdict == Verdict(verdict)
+    if verdict == "REGRESSION":
+        assert found.message.splitlines()[:2] == [
+            "python_calls changed from 100 to 103",
+            "  +3 calls of model.py:step a step (100 → 103), defined in line 9",
+        ]
+
+
+def test_unknown_calls_fail_only_a_test_that_limits_their_rise(place):
+    store(place, calling(BEFORE))
+    unknown = Value.unknown("python_calls", "not counted: a profiler is set")
+    assert compared(place, profile(python_calls=unknown))["python_calls"].verdict == (
+        Verdict.INCONCLUSIVE
+    )
+    limited = replace(unknown, detail={"max_rise": 0.0})
+    found = compared(place, profile(python_calls=limited))["python_calls"]
+    assert found.verdict is Verdict.UNKNOWN
+    assert found.sentence == (
+        "python_calls is unknown, 21 in the baseline: not counted: a profiler is set"
+    )
+
+
+def test_a_slower_step_names_the_functions_that_python_calls_more_often(place):
+    store(place, calling(BEFORE, step_time=0.01, host_overhead=0.5), times=5)
+    slower = calling(AFTER, step_time=0.05, host_overhead=0.9)
+    found = compared(place, slower, "timing")["step_time"]
+    assert found.verdict is Verdict.REGRESSION
+    assert f"  {PLANTED}" in found.message.splitlines()
+
+
+def test_a_slower_step_whose_python_takes_no_longer_names_no_function(place):
+    store(place, calling(BEFORE, step_time=0.01, host_overhead=0.5), times=5)
+    slower = calling(AFTER, step_time=0.05, host_overhead=0.09)
+    found = compared(place, slower, "timing")["step_time"]
+    assert found.verdict is Verdict.REGRESSION
+    assert "wrapper" not in found.message
+
+
+def test_functions_of_another_platform_explain_nothing(place):
+    store(place, calling(BEFORE), SERVER)
+    store(place, profile(step_time=0.01), times=5)
+    found = compared(place, calling(AFTER, step_time=0.05), "timing")["step_time"]
+    assert found.verdict is Verdict.REGRESSION
+    assert "wrapper" not in found.message
+
+
+def test_another_profile_names_them_too():
+    [found] = against_profile(calling(AFTER), calling(BEFORE), "main", "against")
+    assert found.details == (("", PLANTED),)
+
+
+def test_run_files_name_them_in_the_check_of_the_step_time():
+    before = calling(BEFORE, step_time=0.01, host_overhead=0.5)
+    after = calling(AFTER, step_time=0.05, host_overhead=0.9)
+    [test] = compare_runs(run_of(record_of(before)), run_of(record_of(after))).tests
+    [timed] = [one for one in test.checks if one.metric == "step_time"]
+    assert timed.verdict is Verdict.REGRESSION
+    assert ("", PLANTED) in timed.details
+
+
+@pytest.mark.parametrize("damaged", [["a"], {"cpu": {"a": "one"}}, {"cpu": 3}])
+def test_a_damaged_list_is_an_error_of_the_baseline(place, damaged):
+    store(place, calling(BEFORE))
+    content = json.loads(place.structure.read_text())
+    content["tests"]["test_step"]["python_functions"] = damaged
+    place.structure.write_text(json.dumps(content))
+    with pytest.raises(BaselineError, match="not a baseline file"):
+        compared(place, calling(BEFORE))
