@@ -32,6 +32,7 @@ import numpy as np
 import scipy.stats
 
 from pytest_tfperf.results import Verdict
+from pytest_tfperf.stats.process_spread import PINNED_PROCESS_SD, UNPINNED_PROCESS_SD
 from pytest_tfperf.stats.sequential_test import (
     SINGLE_RATIO_BOUND,
     TURN_SIZES,
@@ -40,12 +41,7 @@ from pytest_tfperf.stats.sequential_test import (
     pair_estimate,
 )
 from pytest_tfperf.stats.signed_rank import estimate, ratio_interval
-from pytest_tfperf.stats.stopping_rule import (
-    PINNED_PROCESS_SD,
-    UNPINNED_PROCESS_SD,
-    StoppingRule,
-    planned_pairs,
-)
+from pytest_tfperf.stats.stopping_rule import StoppingRule, planned_pairs
 
 CASES = (  # the true ratio, the tolerance, seconds of turns
     (1.0, 0.02, 30),
@@ -191,7 +187,10 @@ def show_case(pairs, case, spread, n_tests=1):
     estimates = [pair_estimate(turns_of(pair, rule, budget_s / n_pairs)) for pair in pairs]
     for _ in range(DRAWS):
         drawn = random.choice(len(pairs), n_pairs, replace=False)
-        decision = decide([estimates[at] for at in drawn], rule, final=True)
+        for n in range(1, n_pairs + 1):
+            decision = decide([estimates[at] for at in drawn[:n]], rule, final=n == n_pairs)
+            if decision.verdict is not Verdict.INCONCLUSIVE:
+                break
         counts["PASS" if decision.verdict in PASSED else decision.verdict.value] += 1
         spent = zip(decision.pairs, drawn, strict=False)
         seconds.append(sum(one.n * pairs[at].cost_s for one, at in spent))

@@ -23,7 +23,7 @@ from pytest_tfperf.child.cleanup import Cleanup
 from pytest_tfperf.child.command import PytestRun, start_pytest
 from pytest_tfperf.machine.cores import pinnable_cores, pinned
 from pytest_tfperf.machine.description import describe
-from pytest_tfperf.paired.coordinator import run_paired_test, run_turns
+from pytest_tfperf.paired.coordinator import TurnTime, run_paired_test, run_turns
 
 SUITE = Path(__file__).parent / "paired_steps"
 FILE = "test_steps.py"
@@ -54,15 +54,19 @@ def pytest_run(label, root, planted, cores):
 
 def one_pair(step, planted, seconds, copy, cores, cleanup):
     """
-    Return the turns of two fresh processes, and the continuous step time of the first.
+    Return the turns of two fresh processes, the step time of b, and whether b was started first.
 
-    The first runs the suite where it is, slowed down by `planted`; the second runs the copy.
+    b runs the suite where it is, slowed down by `planted`; a runs the copy. Which of them is
+    started first is left to chance, as --tfperf-against does.
     """
-    runs = (pytest_run("b", SUITE, planted, cores[1:]), pytest_run("a", copy, 0.0, cores[1:]))
-    children = []
+    runs = [pytest_run("b", SUITE, planted, cores[1:]), pytest_run("a", copy, 0.0, cores[1:])]
+    b_first = random.random() < 0.5
+    time = TurnTime(seconds=seconds, most_s=seconds)
+    started = {}
     try:
-        for run in runs:
-            children.append(start_pytest(run, cleanup))
+        for run in runs if b_first else runs[::-1]:
+            started[run.label] = start_pytest(run, cleanup)
+        children = started["b"], started["a"]
         for child in children:
             child.await_collected(PATIENCE_S)
         with pinned(cores[:1]):
@@ -70,14 +74,14 @@ def one_pair(step, planted, seconds, copy, cores, cleanup):
                 *children,
                 f"{FILE}::test_{step}",
                 (None, None),
-                lambda ready: run_turns(*children, ready, seconds, lambda _: False),
+                lambda ready: run_turns(*children, ready, time, lambda _: False),
             )
     finally:
-        for child in children:
+        for child in started.values():
             child.kill()
     turns = paired.turns[""]
     continuous = paired.tree_profiles[0]["metrics"]["step_time"]["value"]
-    return turns, continuous
+    return turns, continuous, b_first
 
 
 def main():
@@ -108,11 +112,14 @@ def main():
     try:
         copy = Path(shutil.copytree(SUITE, cleanup.folder / "files"))
         for step, planted in wanted:
-            turns, continuous = one_pair(step, planted, options.seconds, copy, cores, cleanup)
+            turns, continuous, b_first = one_pair(
+                step, planted, options.seconds, copy, cores, cleanup
+            )
             line = {
                 "step": step,
                 "planted": planted,
                 "pinned": len(cores) > 1,
+                "b_started_first": b_first,
                 "machine": machine,
                 "when": datetime.now(timezone.utc).isoformat(timespec="seconds"),
                 "cost_s": round(turns.spent_s, 3),

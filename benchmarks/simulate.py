@@ -18,8 +18,9 @@ from pytest_tfperf.baseline.history import KEPT_RUNS
 from pytest_tfperf.results import Verdict
 from pytest_tfperf.stats.detectable_change import needed_tolerance, noise_of, resolution
 from pytest_tfperf.stats.prediction_interval import RUNS_TO_DECIDE, History, compare_to_history
+from pytest_tfperf.stats.process_spread import PINNED_PROCESS_SD
 from pytest_tfperf.stats.sequential_test import decide, pair_estimate
-from pytest_tfperf.stats.stopping_rule import PINNED_PROCESS_SD, StoppingRule, planned_pairs
+from pytest_tfperf.stats.stopping_rule import StoppingRule, planned_pairs
 
 TRIALS, RECORDED, DIFFER = 4_000, (5, 7, 12, 30), (0.002, 0.01, 0.03, 0.06, 0.145)
 TURNS, MEASUREMENTS, TESTS, BUDGET_S, PAIR_S, NOISE = 160, 20, 200, 30, 0.15, 0.04
@@ -77,6 +78,15 @@ def process_pair(random, draw, n, slower=0.0):
     return math.log1p(slower) + random.normal(0, PINNED_PROCESS_SD) + draw(random, n)
 
 
+def decided(pairs, rule):
+    """The verdict of the first analysis that decides, or the last."""
+    for n in range(1, len(pairs)):
+        verdict = decide(pairs[:n], rule).verdict
+        if verdict is not Verdict.INCONCLUSIVE:
+            return verdict
+    return decide(pairs, rule, final=True).verdict
+
+
 def resolved(random, draw):
     """Shares of the stated slow-downs found, and of the same code passed, for one measurement."""
     noise = noise_of(
@@ -94,14 +104,13 @@ def resolved(random, draw):
     def verdicts(rule, slower):
         n = math.floor(BUDGET_S / n_pairs / PAIR_S)
         return [
-            decide(
+            decided(
                 [
                     pair_estimate(process_pair(random, draw, n, slower).tolist())
                     for _ in range(n_pairs)
                 ],
                 rule,
-                final=True,
-            ).verdict
+            )
             for _ in range(TESTS)
         ]
 

@@ -36,6 +36,7 @@ def pytest_configure(config):
     os.environ[ADDOPTS] = _without_neighbours(config)
     if hasattr(config, "workerinput"):
         _use_own_temporary_folder(config)
+    os.environ["XDG_CACHE_HOME"] = str(config._tmp_path_factory.getbasetemp() / "cache")
     for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE", *_WORKER):
         os.environ.pop(name, None)
 

@@ -22,13 +22,11 @@ from pytest_tfperf.paired.coordinator import (
     run_paired_test,
     run_turns,
 )
+from pytest_tfperf.paired.spread_store import store_residuals, stored_residuals
 from pytest_tfperf.stats.detectable_change import needed_tolerance, noise_of, resolution
-from pytest_tfperf.stats.stopping_rule import (
-    PINNED_PROCESS_SD,
-    UNPINNED_PROCESS_SD,
-    StoppingRule,
-    planned_pairs,
-)
+from pytest_tfperf.stats.process_spread import constant_spread, process_spread, residuals
+from pytest_tfperf.stats.sequential_test import pair_estimate
+from pytest_tfperf.stats.stopping_rule import StoppingRule, planned_pairs
 from pytest_tfperf.values import Unknown
 
 TOLERANCES = (0.01, 0.02, 0.05)
@@ -54,12 +52,14 @@ def same_code_turns(cores: Sequence[int], seconds: float, cleanup: Cleanup) -> S
         seconds: Time for all turns.
         cleanup: Holds the processes and their files.
     """
-    process_sd = PINNED_PROCESS_SD if cores else UNPINNED_PROCESS_SD
+    constant = constant_spread(bool(cores))
+    process_sd = process_spread(constant, stored_residuals(cores[1:]), ()).sd
     before = _conditions()
     try:
         turns = _run_turns(cores, seconds, cleanup)
     except PairedError as error:
         return SameCodeTurns(pinned=bool(cores), noise=Unknown(str(error)))
+    store_residuals(residuals([pair_estimate(turns.log_ratios)], ratio=1.0), cores[1:])
     noise = noise_of(turns.pairs, turns.spent_s, process_sd)
     rules = [
         StoppingRule(

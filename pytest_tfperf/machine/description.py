@@ -12,6 +12,8 @@ from typing import Any
 from pytest_tfperf.errors import PairedError
 from pytest_tfperf.machine.cores import usable_cores
 from pytest_tfperf.machine.git import git, line
+from pytest_tfperf.machine.gpu_share import visible_gpus
+from pytest_tfperf.text import plural
 from pytest_tfperf.tf_runtime import load_tensorflow, precision
 from pytest_tfperf.values import Json
 
@@ -53,6 +55,13 @@ def describe() -> Json:
             "tf_xla_flags": os.environ.get("TF_XLA_FLAGS", ""),
         },
     }
+
+
+def hardware() -> str:
+    """Return the system, processor, cores and number of GPUs, without starting TensorFlow."""
+    gpus = f", {plural(len(visible_gpus()), 'GPU')}" if visible_gpus() else ""
+    cores = plural(len(usable_cores()), "core")
+    return f"{platform.system()} {platform.machine()}, {_cpu_model()}, {cores}{gpus}"
 
 
 @functools.cache

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pytest_tfperf.metrics import SECONDS, format_quantity
 from pytest_tfperf.paired.coordinator import PairedTurns, TurnTime
-from pytest_tfperf.stats.sequential_test import LEAST_TURNS
+from pytest_tfperf.stats.sequential_test import LEAST_TURNS, PairEstimate, pair_estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +17,11 @@ class LaterTurns:
     """The turns of each process pair that had any."""
     why: str = ""
     """Why another process pair could not run, if one was wanted."""
+
+
+def pair_estimates(first: PairedTurns, later: LaterTurns) -> list[PairEstimate]:
+    """Return the estimate of each process pair."""
+    return [pair_estimate(turns.log_ratios) for turns in (first, *later.turns)]
 
 
 def next_time(

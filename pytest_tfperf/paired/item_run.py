@@ -18,7 +18,7 @@ from pytest_tfperf.machine.cores import pinned
 from pytest_tfperf.machine.gpu_share import visible_gpus
 from pytest_tfperf.machine.interference import other_load
 from pytest_tfperf.machine.locks import held
-from pytest_tfperf.paired.budget import LaterTurns, next_time
+from pytest_tfperf.paired.budget import LaterTurns, next_time, pair_estimates
 from pytest_tfperf.paired.coordinator import (
     PairedTest,
     PairedTurns,
@@ -36,6 +36,7 @@ from pytest_tfperf.paired.verdicts import (
     verdicts,
 )
 from pytest_tfperf.results import Check, Verdict
+from pytest_tfperf.stats.process_spread import Residuals, residuals
 from pytest_tfperf.stats.sequential_test import LEAST_TURNS, has_enough_turns
 from pytest_tfperf.values import Json, Unknown
 
@@ -58,6 +59,8 @@ class ItemRun:
     """What the run compares."""
     announce: Callable[[str], None]
     """Shows what runs."""
+    note_residuals: Callable[[Residuals], None]
+    """Keeps what the test shows of the spread between process pairs."""
 
     def run(self, pair: ProcessPair, following: str | None) -> str | None:
         """
@@ -95,6 +98,8 @@ class ItemRun:
             return paired.stopped
         absent = self._absent(pair, ref, paired)
         later = self._later_turns(paired) if absent is None else {}
+        for name, turns in later.items():
+            self._note_spread(paired.turns[name], turns)
         checks = verdicts(paired, later, self.terms, absent)
         return _end_test(pair.tree, [check.to_json() for check in checks])
 
@@ -153,6 +158,11 @@ class ItemRun:
             if not found:  # its test has not come to these profiles
                 break
         return later
+
+    def _note_spread(self, first: PairedTurns, later: LaterTurns) -> None:
+        """Keep the residuals of a profile, unless other processes used the cores meanwhile."""
+        if all(turns.other_load is None for turns in (first, *later.turns)):
+            self.note_residuals(residuals(pair_estimates(first, later)))
 
     def _turns_of_pair(self, n: int, times: Mapping[str, TurnTime]) -> dict[str, PairedTurns]:
         """

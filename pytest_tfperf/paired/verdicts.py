@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from pytest_tfperf.analysis.differences.profile_differences import (
     differences,
@@ -16,11 +16,17 @@ from pytest_tfperf.analysis.differences.profile_differences import (
 from pytest_tfperf.baseline.structure import against_profile
 from pytest_tfperf.checks.limits import DEFAULT_TOLERANCE, STRUCTURAL, TIMING
 from pytest_tfperf.metrics import RATIO, SECONDS, format_quantity
-from pytest_tfperf.paired.budget import LaterTurns, describe_spending
+from pytest_tfperf.paired.budget import LaterTurns, describe_spending, pair_estimates
 from pytest_tfperf.paired.coordinator import PairedTest, PairedTurns
 from pytest_tfperf.paired.decision_message import decision_message
 from pytest_tfperf.results import Check, Profile, Verdict
-from pytest_tfperf.stats.sequential_test import LEAST_TURNS, Decision, decide, pair_estimate
+from pytest_tfperf.stats.process_spread import (
+    ProcessSpread,
+    Residuals,
+    process_spread,
+    residuals,
+)
+from pytest_tfperf.stats.sequential_test import LEAST_TURNS, Decision, PairEstimate, decide
 from pytest_tfperf.stats.stopping_rule import StoppingRule, planned_pairs
 from pytest_tfperf.text import Labelled, headline
 from pytest_tfperf.turns import TURNS_WITH
@@ -56,8 +62,12 @@ class Terms:
     """Name of the git ref."""
     n_tests: int
     """Number of tests that are compared."""
-    process_sd: float
-    """Standard deviation of the log ratio between process pairs of the same code."""
+    constant: ProcessSpread
+    """Spread between process pairs of the same code, where nothing else is known."""
+    stored: Residuals = field(default_factory=Residuals)
+    """Residuals of process pairs of earlier runs on this machine class."""
+    earlier: Residuals = field(default_factory=Residuals)
+    """Residuals of process pairs of the run's tests before this one."""
     budget_s: float
     """Seconds for the turns of a profile in all its process pairs."""
     only: str | None = None
@@ -68,12 +78,16 @@ class Terms:
         """Most process pairs of a test."""
         return planned_pairs(self.budget_s)
 
-    def rule(self, tolerance: float | None) -> StoppingRule:
-        """Return the stopping rule for a test that allows this slow-down."""
+    def spread(self, pairs: Sequence[PairEstimate] = ()) -> ProcessSpread:
+        """Return the spread that is assumed for a test with these process pairs."""
+        return process_spread(self.constant, self.stored, (self.earlier, residuals(pairs)))
+
+    def rule(self, tolerance: float | None, pairs: Sequence[PairEstimate] = ()) -> StoppingRule:
+        """Return the stopping rule for a test that allows this slow-down; `pairs` as above."""
         return StoppingRule(
             tolerance=DEFAULT_TOLERANCE if tolerance is None else tolerance,
             n_tests=self.n_tests,
-            process_sd=self.process_sd,
+            process_sd=self.spread(pairs).sd,
             n_pairs=self.n_pairs,
         )
 
@@ -89,8 +103,8 @@ def undecided(paired: PairedTest, later: Mapping[str, LaterTurns], terms: Terms)
     """
     names = []
     for name, found in later.items():
-        rule = terms.rule(paired.ready_pairs[name].tolerance)
-        pairs = [pair_estimate(one.log_ratios) for one in (paired.turns[name], *found.turns)]
+        pairs = pair_estimates(paired.turns[name], found)
+        rule = terms.rule(paired.ready_pairs[name].tolerance, pairs)
         if decide(pairs, rule).verdict is Verdict.INCONCLUSIVE:
             names.append(name)
     return names
@@ -190,8 +204,8 @@ def _step_time(
     if not turns.pairs:
         return _not_timed(profile, Verdict.UNKNOWN, f"unknown: {_TOO_SHORT}")
     others = later.get(profile.name, LaterTurns())
-    pairs = [pair_estimate(one.log_ratios) for one in (turns, *others.turns)]
-    decision = decide(pairs, terms.rule(ready_pair.tolerance), final=True)
+    pairs = pair_estimates(turns, others)
+    decision = decide(pairs, terms.rule(ready_pair.tolerance, pairs), final=True)
     timed = _timing(profile, ref, decision, turns, others, terms)
     tree_setting, ref_setting = paired.settings
     found = (*setting_differences(ref_setting, tree_setting), *differences(ref, profile))
@@ -208,6 +222,7 @@ def _timing(
 ) -> Check:
     every = (turns, *later.turns)
     pair_s = statistics.fmean(one.spent_s + one.waited_s for one in every)
+    spread = terms.spread(decision.pairs)
     sentence, advice = decision_message(decision, "step_time", terms.ref, pair_s)
     versions = (("the working tree", profile), (terms.ref, ref))
     draining = [name for name, one in versions if _is_draining(one)]
@@ -219,9 +234,9 @@ def _timing(
         verdict=verdict,
         wanted=f"at most {format_quantity(decision.tolerance, RATIO)} slower",
         sentence=sentence,
-        details=tuple(_circumstances(decision, turns, later, verdict, draining)),
+        details=tuple(_circumstances(decision, turns, later, verdict, draining, spread)),
         advice=(("try", advice),) if advice else (),
-        detail=_figures(decision, every),
+        detail=_figures(decision, every, spread),
     )
 
 
@@ -231,6 +246,7 @@ def _circumstances(
     later: LaterTurns,
     verdict: Verdict,
     draining: list[str],
+    spread: ProcessSpread,
 ) -> Iterator[Labelled]:
     """Circumstances that limit what the turns can show."""
     if draining:
@@ -245,6 +261,9 @@ def _circumstances(
     if verdict in (Verdict.PASS, Verdict.IMPROVED):
         return
     yield "", describe_spending(turns, later)
+    if decision.low is not None:
+        differ = format_quantity(spread.sd, RATIO)
+        yield "", f"took processes of the same code to differ by {differ}: {spread.source}"
     load = [one.other_load for one in (turns, *later.turns) if one.other_load is not None]
     if load:
         yield "", _LOADED.format(max(load))
@@ -263,7 +282,7 @@ def _is_draining(profile: Profile) -> bool:
     return profile.value("step_time").detail.get("settled") is False
 
 
-def _figures(decision: Decision, every: Sequence[PairedTurns]) -> Json:
+def _figures(decision: Decision, every: Sequence[PairedTurns], spread: ProcessSpread) -> Json:
     """
     Numbers for reports: see `results.Check`.
 
@@ -280,6 +299,8 @@ def _figures(decision: Decision, every: Sequence[PairedTurns]) -> Json:
         "confidence": decision.confidence,
         "smallest": decision.minimum_detectable_change,
         "turns": pairs,
+        "process_sd": spread.sd,
+        "process_sd_source": spread.source,
         "process_pairs": [
             {
                 "ratio": pair.ratio,

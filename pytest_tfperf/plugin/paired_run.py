@@ -21,9 +21,10 @@ from pytest_tfperf.machine.cores import format_cores
 from pytest_tfperf.markers import is_profiled, is_whole
 from pytest_tfperf.paired.item_run import ItemRun
 from pytest_tfperf.paired.processes import ProcessPair, VersionProcesses, naming_awaited
+from pytest_tfperf.paired.spread_store import store_residuals, stored_residuals
 from pytest_tfperf.paired.verdicts import Terms
 from pytest_tfperf.plugin.progress import announcer
-from pytest_tfperf.stats.stopping_rule import PINNED_PROCESS_SD, UNPINNED_PROCESS_SD
+from pytest_tfperf.stats.process_spread import Residuals, constant_spread
 from pytest_tfperf.text import and_more
 from pytest_tfperf.values import Unknown
 
@@ -69,6 +70,7 @@ class PairedRun:
         self._items: dict[bool, list[pytest.Item]] = {}
         self._following: dict[pytest.Item, pytest.Item] = {}
         self._processes: VersionProcesses | None = None
+        self._stored = self._residuals = Residuals()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
@@ -89,6 +91,7 @@ class PairedRun:
             )
         except PairedError as error:
             raise pytest.UsageError(str(error)) from error
+        self._stored = stored_residuals(self._processes.cores)
 
     def pytest_report_header(self) -> str | None:
         """Name the ref and the cores."""
@@ -139,9 +142,13 @@ class PairedRun:
             )
 
     def pytest_unconfigure(self) -> None:
-        """End all processes, and remove the ref's files."""
+        """End all processes, remove the ref's files, and store how much processes differed."""
         if self._processes is not None:
             self._processes.close()
+            store_residuals(self._residuals, self._processes.cores)
+
+    def _note_residuals(self, found: Residuals) -> None:
+        self._residuals += found
 
     def _reports(
         self, item: pytest.Item, processes: VersionProcesses
@@ -187,6 +194,7 @@ class PairedRun:
             clustered=self._is_clustered(item),
             terms=self._terms(processes),
             announce=announcer(item, self._options.on_terminal),
+            note_residuals=self._note_residuals,
         )
         try:
             with naming_awaited(pair.processes):
@@ -206,7 +214,9 @@ class PairedRun:
         return Terms(
             ref=self._options.ref,
             n_tests=max(1, sum(map(len, self._items.values()))),
-            process_sd=PINNED_PROCESS_SD if processes.cores else UNPINNED_PROCESS_SD,
+            constant=constant_spread(bool(processes.cores)),
+            stored=self._stored,
+            earlier=self._residuals,
             budget_s=self._options.budget_s,
             only=self._options.only,
         )

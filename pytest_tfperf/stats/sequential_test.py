@@ -156,11 +156,10 @@ def has_enough_turns(log_ratios: Sequence[float], rule: StoppingRule) -> bool:
 
 def decide(pairs: Sequence[PairEstimate], rule: StoppingRule, final: bool = False) -> Decision:
     """
-    Decide on all process pairs so far.
+    Decide on all process pairs so far; to be called after each pair, until it decides.
 
     Args:
-        pairs: The process pairs. Each is analysed when it has ended, so pairs after the first
-            analysis that decides are left out.
+        pairs: The process pairs.
         rule: The parameters of the test.
         final: Whether there will be no more process pairs.
 
@@ -169,11 +168,10 @@ def decide(pairs: Sequence[PairEstimate], rule: StoppingRule, final: bool = Fals
     """
     if not 1 <= len(pairs) <= rule.n_pairs:
         raise ValueError(f"1 to {rule.n_pairs} process pairs are decided on, not {len(pairs)}")
-    for n in range(1, len(pairs) + 1):
-        found = _analysis(pairs[:n], rule, final=False)
-        if found.verdict is not Verdict.INCONCLUSIVE:
-            return found
-    return _analysis(pairs, rule, final=True) if final else found
+    found = _analysis(pairs, rule, final=False)
+    if final and found.verdict is Verdict.INCONCLUSIVE:
+        return _analysis(pairs, rule, final=True)
+    return found
 
 
 def minimum_detectable_change(error: float, rule: StoppingRule, n: int) -> float:

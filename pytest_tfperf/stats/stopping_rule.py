@@ -33,15 +33,6 @@ Power of the share of pairs with which the error of a REGRESSION is spent.
 Late analyses have most of it (power family; Kim and DeMets, Biometrika 74, 1987). That of a PASS is
 spent evenly, since the same code should pass early.
 """
-PINNED_PROCESS_SD = 0.0045
-"""
-Standard deviation of the log ratio between process pairs pinned to the same cores.
-
-Source: benchmarks/paired.py, with one core each, on a virtual machine with two. Not yet measured
-with more cores, or a GPU.
-"""
-UNPINNED_PROCESS_SD = 0.027
-"""The same where processes cannot be pinned. Source: benchmarks/paired.py."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,9 +23,8 @@ import pytest_tfperf.plugin.items  # noqa: E402
 import pytest_tfperf.plugin.paired_run  # noqa: E402
 
 pytest_tfperf.plugin.items.describe = pytest_tfperf.plugin.decide.describe = lambda: LAPTOP
-pytest_tfperf.plugin.paired_run.UNPINNED_PROCESS_SD = (
-    pytest_tfperf.plugin.paired_run.PINNED_PROCESS_SD
-)  # one core is enough for these
+pinned = pytest_tfperf.plugin.paired_run.constant_spread(pinned=True)
+pytest_tfperf.plugin.paired_run.constant_spread = lambda _: pinned  # one core is enough for these
 PATIENCE_S = 3  # with a test that hangs; all others may take as long as ever
 
 

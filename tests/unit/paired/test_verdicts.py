@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import pytest
 from helpers.builders import profile, value
@@ -10,10 +11,12 @@ from pytest_tfperf.paired.budget import LaterTurns
 from pytest_tfperf.paired.coordinator import PairedTest, PairedTurns, ReadyPair
 from pytest_tfperf.paired.verdicts import Terms, absent_check, undecided, verdicts
 from pytest_tfperf.results import Verdict
+from pytest_tfperf.stats.process_spread import Residuals, constant_spread
 from pytest_tfperf.turns import Ready
 from pytest_tfperf.values import PARTS, Step
 
-TERMS = Terms(ref="main", n_tests=1, process_sd=0.0045, budget_s=30)
+PINNED = constant_spread(pinned=True)
+TERMS = Terms(ref="main", n_tests=1, constant=PINNED, budget_s=30)
 READY = Ready(workload={}, call_s=0.001, least_s=0.02, most_calls=None)
 
 
@@ -103,6 +106,23 @@ def test_the_message_says_how_the_time_was_spent_unless_the_check_passed():
         "spent 7 s on turns in one pair of processes" in timing(turns_of(1.05, spent_s=7)).message
     )
     assert "spent" not in timing(turns_of(1.0, spent_s=7.0)).message
+
+
+def test_the_message_and_the_detail_name_the_assumed_spread():
+    check = timing(turns_of(1.2), turns_of(1.2))
+    assert "differ by 0.45 %: the constant for pinned processes" in check.message
+    assert check.detail["process_sd"] == 0.0045
+    wide = replace(TERMS, stored=Residuals(total=0.002, degrees=20))  # a variance of 1 %²
+    check = timing(turns_of(1.2), turns_of(1.2), terms=wide)
+    assert "differ by 1 %: earlier runs on this machine" in check.message
+    assert check.detail["process_sd_source"] == "earlier runs on this machine"
+
+
+def test_five_pairs_of_a_test_widen_its_interval():
+    ratios = [1.05, 1.11, 0.99, 1.11, 0.99]
+    check = timing(*map(turns_of, ratios), terms=replace(TERMS, budget_s=60))
+    assert check.detail["process_sd"] > 0.03
+    assert "this run, with the constant for pinned processes before it" in check.message
 
 
 def test_the_figures_agree_with_each_other():
@@ -263,7 +283,7 @@ def test_structure_is_compared_too():
 )
 def test_only_requested_metrics_are_compared(only, metrics):
     here = profile(step_time=1.0, retraces=0)
-    terms = Terms(ref="main", n_tests=1, process_sd=0.0045, budget_s=30, only=only)
+    terms = Terms(ref="main", n_tests=1, constant=PINNED, budget_s=30, only=only)
     assert (
         set(by_metric(verdicts(paired_of([here], [here], turns_of(1.0)), {}, terms, None)))
         == metrics
@@ -277,7 +297,7 @@ def test_a_profile_in_one_version_only_is_new():
         for check in verdicts(
             paired,
             {},
-            Terms(ref="main", n_tests=1, process_sd=0, budget_s=30, only="structural"),
+            Terms(ref="main", n_tests=1, constant=PINNED, budget_s=30, only="structural"),
             None,
         )
     ]

@@ -1,0 +1,71 @@
+"""Residuals of earlier runs, stored for each machine class in the user's cache folder."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from pytest_tfperf.files import replace_file
+from pytest_tfperf.machine.description import hardware
+from pytest_tfperf.stats.process_spread import Residuals
+
+FORMAT = 1
+_KEPT = 50  # runs of a machine class
+
+
+def stored_residuals(cores: Sequence[int]) -> Residuals:
+    """
+    Return the residuals of earlier runs on this machine class; none if nothing can be read.
+
+    Args:
+        cores: Cores that the processes are pinned to; empty for any.
+    """
+    runs = _read().get(_key(cores), [])
+    return sum((Residuals(total=total, degrees=degrees) for total, degrees in runs), Residuals())
+
+
+def store_residuals(found: Residuals, cores: Sequence[int]) -> None:
+    """
+    Add the residuals of a run, if it has any.
+
+    A cache that cannot be written is left alone: the constant then serves.
+
+    Args:
+        found: Residuals of the run.
+        cores: Cores that the processes were pinned to; empty for any.
+    """
+    if not found.degrees:
+        return
+    stored, key = _read(), _key(cores)
+    stored[key] = [*stored.get(key, []), (found.total, found.degrees)][-_KEPT:]
+    try:
+        replace_file(_path(), json.dumps({"format": FORMAT, "classes": stored}, indent=1))
+    except OSError:
+        return
+
+
+def _path() -> Path:
+    """Return the file, in the folder of the XDG Base Directory Specification."""
+    folder = os.environ.get("XDG_CACHE_HOME", "")
+    base = Path(folder) if Path(folder).is_absolute() else Path.home() / ".cache"
+    return base / "pytest-tfperf" / "process_spread.json"
+
+
+def _key(cores: Sequence[int]) -> str:
+    where = f"pinned to {len(cores)}" if cores else "any core"
+    return f"{hardware()}, {where}"
+
+
+def _read() -> dict[str, list[tuple[float, int]]]:
+    """Return the runs of each machine class; none from a file that this version did not write."""
+    try:
+        data = json.loads(_path().read_text("utf-8"))
+        classes = data["classes"] if data["format"] == FORMAT else {}
+        return {
+            key: [(float(total), int(degrees)) for total, degrees in runs]
+            for key, runs in classes.items()
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError):
+        return {}

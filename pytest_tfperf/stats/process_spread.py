@@ -1,0 +1,110 @@
+"""
+Spread between process pairs: how much two processes of the same code differ, whatever their turns.
+
+Few process pairs give a poor estimate of it. So those of a run are combined with what was known
+before, each weighted by its degrees of freedom (moderated variance; Smyth, Linear Models and
+Empirical Bayes Methods, Statistical Applications in Genetics and Molecular Biology 3, 2004).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pytest_tfperf.stats.sequential_test import PairEstimate
+
+PINNED_PROCESS_SD = 0.0045
+"""
+Standard deviation of the log ratio between process pairs pinned to the same cores.
+
+Source: benchmarks/paired.py, with one core each, on a virtual machine with two. Not yet measured
+with more cores, or a GPU.
+"""
+UNPINNED_PROCESS_SD = 0.027
+"""The same where processes cannot be pinned. Source: benchmarks/paired.py."""
+ENOUGH_IN_RUN = 4
+"""Degrees of freedom of a run that count: five process pairs of one test."""
+ENOUGH_STORED = 20
+"""Degrees of freedom of earlier runs that replace the constant, and are then within 30 %."""
+PRIOR_DEGREES = 8.0
+"""
+Degrees of freedom that what was known before counts as.
+
+A spread from a few pairs alone would be too small by chance in half of the runs.
+"""
+FLOOR = 0.5
+"""Least share of the constant: pairs that happen to agree do not show a quieter machine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Residuals:
+    """Squared differences between process pairs of the same test, on the log scale."""
+
+    total: float = 0.0
+    """Sum of squares about each test's mean, less what the error of the turns explains."""
+    degrees: int = 0
+    """Degrees of freedom: process pairs less tests."""
+
+    def __add__(self, other: Residuals) -> Residuals:
+        return Residuals(total=self.total + other.total, degrees=self.degrees + other.degrees)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessSpread:
+    """The spread that a decision assumes."""
+
+    sd: float
+    """Standard deviation of the log ratio between process pairs of the same code."""
+    source: str
+    """Where it is from, for messages."""
+
+
+def constant_spread(pinned: bool) -> ProcessSpread:
+    """Return the spread that benchmarks have shown."""
+    if pinned:
+        return ProcessSpread(sd=PINNED_PROCESS_SD, source="the constant for pinned processes")
+    return ProcessSpread(sd=UNPINNED_PROCESS_SD, source="the constant for unpinned processes")
+
+
+def residuals(pairs: Sequence[PairEstimate], ratio: float | None = None) -> Residuals:
+    """
+    Return the residuals of the process pairs of one test.
+
+    Args:
+        pairs: The process pairs; those without an error do not count.
+        ratio: The true ratio where it is known, as that of the same code; else None.
+    """
+    known = [(math.log(pair.ratio), pair.error) for pair in pairs if pair.error is not None]
+    if not known:
+        return Residuals()
+    logs = [log for log, _ in known]
+    middle = sum(logs) / len(logs) if ratio is None else math.log(ratio)
+    degrees = len(logs) - (ratio is None)
+    explained = sum(error**2 for _, error in known) * degrees / len(logs)
+    return Residuals(total=sum((log - middle) ** 2 for log in logs) - explained, degrees=degrees)
+
+
+def process_spread(
+    constant: ProcessSpread, stored: Residuals, tests: Iterable[Residuals]
+) -> ProcessSpread:
+    """
+    Return the spread that a decision assumes.
+
+    Args:
+        constant: The spread of other machines of this kind.
+        stored: Residuals of earlier runs on this machine class.
+        tests: Residuals of the run so far, by test.
+    """
+    floor = (FLOOR * constant.sd) ** 2
+    known, variance = constant, constant.sd**2
+    if stored.degrees >= ENOUGH_STORED:
+        variance = max(floor, stored.total / stored.degrees)
+        known = ProcessSpread(sd=math.sqrt(variance), source="earlier runs on this machine")
+    here = sum(tests, Residuals())
+    if here.degrees < ENOUGH_IN_RUN:
+        return known
+    both = (PRIOR_DEGREES * variance + here.total) / (PRIOR_DEGREES + here.degrees)
+    return ProcessSpread(
+        sd=math.sqrt(max(floor, both)), source=f"this run, with {known.source} before it"
+    )

@@ -1,0 +1,101 @@
+"""The spread between process pairs: hand counts, the boundaries between sources, and its error rates by simulation."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from pytest_tfperf.results import Verdict
+from pytest_tfperf.stats.process_spread import (
+    PINNED_PROCESS_SD,
+    PRIOR_DEGREES,
+    Residuals,
+    constant_spread,
+    process_spread,
+    residuals,
+)
+from pytest_tfperf.stats.sequential_test import PairEstimate, decide
+from pytest_tfperf.stats.stopping_rule import StoppingRule
+
+CONSTANT = constant_spread(pinned=True)
+
+
+def pair(log, error=0.0):
+    ratio = math.exp(log)
+    return PairEstimate(ratio=ratio, error=error, least=ratio, greatest=ratio, n=8)
+
+
+def spread(stored, *tests):
+    return process_spread(CONSTANT, stored, tests)
+
+
+def test_residuals_by_hand():
+    # 1, 2 and 6 % have the mean 3 %: squares 4, 1 and 9; two degrees, of which errors of 1 % explain 2
+    found = residuals([pair(0.01, 0.01), pair(0.02, 0.01), pair(0.06, 0.01)])
+    assert (found.total, found.degrees) == (pytest.approx(14e-4 - 2e-4), 2)
+    assert residuals([pair(0.5)]) == Residuals(total=0, degrees=0)
+    assert residuals([pair(0.5, None), pair(0.1)]).degrees == 0
+    assert residuals([]) == Residuals()
+
+
+def test_the_residual_of_the_same_code_needs_no_second_pair():
+    found = residuals([pair(0.03, 0.01)], ratio=1.0)
+    assert (found.total, found.degrees) == (pytest.approx(9e-4 - 1e-4), 1)
+
+
+@pytest.mark.parametrize(
+    ("stored", "run", "sd", "source"),
+    [
+        (0, 0, 0.0045, "the constant for pinned processes"),
+        (19, 3, 0.0045, "the constant for pinned processes"),
+        (20, 3, 0.02, "earlier runs on this machine"),
+        (0, 4, None, "this run, with the constant for pinned processes before it"),
+        (20, 4, None, "this run, with earlier runs on this machine before it"),
+    ],
+)
+def test_the_source_with_the_most_to_show(stored, run, sd, source):
+    found = spread(
+        Residuals(total=stored * 0.02**2, degrees=stored),
+        Residuals(total=run * 0.03**2, degrees=run),
+    )
+    before = 0.02 if stored >= 20 else 0.0045
+    weighted = math.sqrt((PRIOR_DEGREES * before**2 + run * 0.03**2) / (PRIOR_DEGREES + run))
+    assert found.source == source
+    assert found.sd == pytest.approx(weighted if sd is None else sd)
+
+
+def test_tests_of_a_run_count_together():
+    one = Residuals(total=0.001, degrees=2)
+    assert spread(Residuals(), one, one) == spread(Residuals(), Residuals(total=0.002, degrees=4))
+    assert spread(Residuals(), one).sd == PINNED_PROCESS_SD
+
+
+@pytest.mark.parametrize("total", [0.0, -1.0])
+def test_the_floor_is_half_of_the_constant(total):
+    assert spread(Residuals(total=total, degrees=1000)).sd == PINNED_PROCESS_SD / 2
+    assert spread(Residuals(), Residuals(total=total, degrees=1000)).sd == pytest.approx(
+        PINNED_PROCESS_SD / 2, rel=0.01
+    )
+
+
+@pytest.mark.parametrize("true_sd", [0.003, 0.0045, 0.009])
+def test_error_rates_hold_where_processes_differ_more_than_the_constant(true_sd):
+    """With 60 stored degrees, and a spread from the test itself from five pairs on."""
+    random, wrong, draws = np.random.default_rng(5), 0, 400
+    stored = Residuals(total=float(np.sum(random.normal(0, true_sd, 60) ** 2)), degrees=60)
+    for _ in range(draws):
+        pairs = []
+        for n in range(1, 9):
+            pairs.append(pair(math.log(1.05) + random.normal(0, true_sd), 1e-4))
+            rule = StoppingRule(
+                tolerance=0.05,
+                n_tests=1,
+                process_sd=spread(stored, residuals(pairs)).sd,
+                n_pairs=8,
+            )
+            verdict = decide(pairs, rule, final=n == 8).verdict
+            if verdict is not Verdict.INCONCLUSIVE:
+                break
+        wrong += verdict is Verdict.REGRESSION
+    assert wrong <= scipy.stats.binom.ppf(0.999, draws, 0.01)
