@@ -30,8 +30,9 @@ EVIDENCE: dict[str, str] = {
     "throughput": f"{_TIMED}, and the size of a batch or `examples_per_step=`",
     "epoch_gap": "an end of an epoch between timed steps",
     "input_bound": (
-        "events of an input pipeline in the trace (waits, iterators, infeeds), or a loop that "
-        "`tf_profile` drives in TensorFlow. Input that Python makes counts as `host_overhead`"
+        "events of waiting for input in the trace (of iterators, infeeds), or a loop that "
+        "`tf_profile` drives without data in TensorFlow. Input that Python makes counts as "
+        "`host_overhead`"
     ),
     "input_wait": "the evidence of `input_bound` and of `step_time`",
     "input_capacity": _PIPELINE,

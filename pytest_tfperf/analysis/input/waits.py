@@ -28,6 +28,10 @@ _INFEED, _CATEGORY = "infeed", "hlo_category"
 _STAGE = "_ipl_stage_name"
 # the type of an op event, `node:InfeedEnqueue…`; the name of a copy in traces of old CUPTI
 _PUSH = re.compile(r":InfeedEnqueue\w*\Z|\A(?i:MEMCPYHtoD)")
+_NO_PIPELINE = (
+    "the trace shows no input pipeline: Python code that makes the input counts as host_overhead"
+)
+_NO_WAITS = "the trace shows an input pipeline, and no waiting for its elements (IteratorGetNext)"
 _MIN_PRODUCED = 4  # fewer produced elements give no rate
 
 
@@ -85,20 +89,26 @@ def input_waits(trace: Trace) -> Spans:
     return start, waits.end
 
 
-def shows_input(trace: Trace) -> bool:
+def why_waits_hidden(trace: Trace, has_data: bool) -> str | None:
     """
-    Return whether a trace shows an input pipeline: waits, fetches, iterators, infeeds, or copies by
-    the host.
+    Return why a trace would not show waits for input, or None if it does.
 
-    Copies that a GPU shows prove none, since any code may copy.
+    Each element of a tf.data pipeline that a step takes has an event of waiting, however short.
+    Copies that a GPU shows prove no pipeline, since any code may copy.
+
+    Args:
+        trace: The trace of the steps.
+        has_data: True unless the steps are known to take no input.
     """
     host = Events.of(trace.plane(HOST))
-    shown = host.named(
-        lambda name: _is_wait(name) or name in (FETCH, FETCH_PYTHON) or name.startswith(_ITERATOR)
-    )
-    if len(shown) or pushed_input(trace)[0].size:
-        return True
-    return any(_INFEED in metadata_texts(plane, _CATEGORY).values() for plane in tpus(trace))
+    if len(host.named(lambda name: _is_wait(name) or name == FETCH_PYTHON)):
+        return None
+    infeeds = (metadata_texts(plane, _CATEGORY).values() for plane in tpus(trace))
+    if pushed_input(trace)[0].size or any(_INFEED in values for values in infeeds):
+        return None
+    if len(host.named(lambda name: name == FETCH or name.startswith(_ITERATOR))):
+        return _NO_WAITS
+    return _NO_PIPELINE if has_data else None
 
 
 def pushed_input(trace: Trace) -> Spans:
@@ -150,7 +160,7 @@ def find_drain(trace: Trace, steps: Steps, waiting_ps: Ints) -> Drain:
     if steps.n_epochs > 1:
         return Drain(kept=1.0, capacity=0.0, halves=halves)
     host = Events.of(trace.plane(HOST)).within(int(steps.start_ps[0]), int(steps.end_ps[-1]))
-    iterators = host.named(lambda name: name.startswith("Iterator::"))
+    iterators = host.named(lambda name: name.startswith(_ITERATOR))
     roots = max(len(iterators.called("Iterator::Root")), 1)
     kept, capacity = 1.0, 0.0
     for name in sorted(set(iterators.names)):

@@ -13,18 +13,16 @@ from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.host.activity import op_type, shows_host, shows_runtime
 from pytest_tfperf.analysis.host.op_times import OpTime
 from pytest_tfperf.analysis.host.shown import shows_work
-from pytest_tfperf.analysis.input.waits import Drain, loops_in_graph, shows_input
+from pytest_tfperf.analysis.input.waits import Drain, loops_in_graph, why_waits_hidden
 from pytest_tfperf.analysis.steps.breakdown import Breakdown
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.analysis.timing import timed_step
+from pytest_tfperf.recording import UNSEEN
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.intervals import covered
 from pytest_tfperf.trace.xspace import HOST, Trace
 from pytest_tfperf.values import Source, Value
 
-_NO_PIPELINE = (
-    "the trace shows no input pipeline: Python code that makes the input counts as host_overhead"
-)
 _NO_DEVICE_WORK = "the trace has planes of devices, and no event of what they ran"
 _IN_GRAPH = (
     "a tf.function loops over a dataset (for … in dataset), and the trace does not tell waiting "
@@ -96,22 +94,22 @@ def host_values(evidence: Evidence, trace: Trace) -> dict[str, Value]:
 
 def _input_bound(evidence: Evidence, trace: Trace) -> Value:
     """
-    Return input_bound, known where an input pipeline shows.
+    Return input_bound, known where waits for an input pipeline show.
 
-    A loop that tf_profile drives without data has no pipeline, if TensorFlow's runtime shows.
+    A loop that tf_profile drives without data waits for none, if TensorFlow's runtime shows.
     """
-    breakdown, drain = evidence.breakdown, evidence.drain
+    breakdown, drain, recording = evidence.breakdown, evidence.drain, evidence.recording
     if loops_in_graph(trace):
         return Value.unknown("input_bound", _IN_GRAPH)
-    driven = not evidence.recording.bare and shows_runtime(trace)
-    if not (driven or shows_input(trace)):
-        return Value.unknown("input_bound", _NO_PIPELINE)
+    driven = not recording.bare and shows_runtime(trace)
+    if why := why_waits_hidden(trace, has_data=not driven or recording.pipeline != UNSEEN):
+        return Value.unknown("input_bound", why)
     share, source = waiting_share(breakdown, drain)
     observed = breakdown.share("input")
     detail: dict[str, Any] = {"observed": observed, "halves": list(drain.halves)}
     if share > 0:
         cause = diagnosis.input_cause(evidence.stages, evidence.framework)
-        detail |= diagnosis.with_py_dataset(cause, evidence.recording.pipeline)
+        detail |= diagnosis.with_py_dataset(cause, recording.pipeline)
     if source is Source.CORRECTED:
         detail["corrected"] = (
             f"buffers gave {1 - drain.kept:.0%} of the elements while the steps were traced; "

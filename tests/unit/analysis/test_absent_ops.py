@@ -25,6 +25,7 @@ SYNCHRONISE = [at("EagerExecute", 8, 9, eager_op="SyncDevice"), at("EagerKernelE
 FETCH = [
     at("tfperf::next", 1, 4),
     at("EagerExecute", 2, 3, eager_op="IteratorGetNext"),
+    at("IteratorGetNextOp::DoCompute", 2.1, 2.9),
     at("Iterator::Root", 2.2, 2.8),
 ]
 

@@ -114,6 +114,15 @@ def test_input_shows_where_a_pipeline_does():
     assert profiled(*RUNTIME, bare=False).input_bound == 0
 
 
+@pytest.mark.parametrize("name", ["tfperf::next", "Iterator::Root"])
+@pytest.mark.parametrize("bare", [True, False])
+def test_a_pipeline_without_waits_is_no_zero(name, bare):
+    why = profiled(*RUNTIME, at(name, 50, 51), bare=bare).value("input_bound").why
+    assert why == (
+        "the trace shows an input pipeline, and no waiting for its elements (IteratorGetNext)"
+    )
+
+
 def test_a_step_of_this_process_without_an_op_of_tensorflow_has_no_zero():
     profile = profiled(at("PjitFunction(f)", 1, 2), bare=False)
     for metric in (*OF_XLA, "eager_ops", "retraces", "input_bound", "host_overhead"):

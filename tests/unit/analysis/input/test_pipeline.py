@@ -100,7 +100,8 @@ def test_a_long_pipeline_is_listed_whole_up_to_a_thousand_stages():
 
 def test_waits_of_a_loop_over_a_dataset_in_a_graph_are_unknown_not_zero():
     recording = Recording(name="", trace=None, workload={})
-    for names, known in (("Iterator::Root::Batch",), True), (("ReduceIterator::Root",), False):
+    waits = "IteratorGetNextOp::DoCompute"
+    for names, known in ((waits,), True), ((waits, "ReduceIterator::Root"), False):
         values = shares.analyse(Evidence(recording, traced(*names))).values
         assert (values["input_bound"].number is not None) is known
     assert "loops over a dataset" in values["input_bound"].why
