@@ -16,10 +16,7 @@ _SLOWER_HELP = (
     "a larger max_regression, if the slow-down is meant"
 )
 _SUSPECTED_HELP = "run it again, so that a second pair of processes can say the same"
-_PROCESSES_HELP = (
-    "a max_regression further than {} from what was found; "
-    "two processes of the same code differ too much for less"
-)
+_TOLERANCE_HELP = "a quieter machine, or a max_regression further than {} from what was found"
 _NOISE_HELP = "a larger --tfperf-budget, or a quieter machine"
 _BUDGET_HELP = "--tfperf-budget {}, or a quieter machine"
 # the distance to the tolerance ÷ half of the interval, for a decision in 9 of 10 cases:
@@ -97,6 +94,6 @@ def _undecided_help(decision: Decision, pair_s: float) -> str:
     n = len(decision.pairs)
     if distance * math.sqrt(MOST_PAIRS / n) < _MARGIN * half_width:
         enough = math.expm1(_MARGIN * half_width / math.sqrt(MOST_PAIRS / n))
-        return _PROCESSES_HELP.format(format_quantity(enough, RATIO))
+        return _TOLERANCE_HELP.format(format_quantity(enough, RATIO))
     needed = max(n + 1, math.ceil(n * (_MARGIN * half_width / distance) ** 2))
     return _BUDGET_HELP.format(math.ceil(needed * pair_s))

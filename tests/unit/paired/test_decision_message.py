@@ -61,7 +61,7 @@ TRY = " | "
         (
             [turns(1.02, 32, sd=0.1)],
             rule(),
-            f"cases{TRY}a max_regression further than",
+            f"cases{TRY}a quieter machine, or a max_regression further than",
         ),
         # half of the interval is 2.576 x 0.45 % / √2 = 0.82 %, 1.44 x it is 1.18 %, and 0.7 % are wanted: 2 x 1.69² = 5.7 pairs of 12 s
         (
