@@ -40,7 +40,10 @@ def render_profile(profile: Profile, verbose: bool, width: int = BOUNDLESS) -> s
     ]
     lines = [head, *(f"note: {note}" for note in profile.notes)]
     lines += ["", number_table(["part of a step", "mean", "share"], parts)]
-    lines += ["", number_table(["metric", "value"], known)]
+    lines += ["", *([number_table(["metric", "value"], known)] if known else [])]
+    n_unknown = sum(value.number is None for value in profile.metrics.values())
+    if n_unknown and not verbose:
+        lines.append(f"and {plural(n_unknown, 'unknown metric')} (-v says why)")
     if profile.advice:
         lines += ["", "what to do next, by what it could win at most"]
         lines += map(_advised, profile.advice)

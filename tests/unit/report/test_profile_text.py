@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from helpers.builders import profile, value
 
+from pytest_tfperf.metrics import METRICS
 from pytest_tfperf.report.profile_text import render_profile, render_table
 from pytest_tfperf.values import PARTS, Advice, Column, Step, Table
 
@@ -47,6 +48,16 @@ def test_cells_have_units_and_long_names_lose_their_middle():
 def test_a_table_says_how_much_of_it_is_not_shown(verbose, shown, said):
     _, _, _, *rows, more = render_table(TABLE, verbose)
     assert (len(rows), more) == (shown, said)
+
+
+@pytest.mark.parametrize("known", [{}, {"input_bound": 0.1}])
+def test_unknown_metrics_are_counted_and_explained_by_v(known):
+    shown = of_a_step(**known)
+    text, all_text = (render_profile(shown, verbose).splitlines() for verbose in (False, True))
+    assert f"and {len(METRICS) - len(known)} unknown metrics (-v says why)" in text
+    assert any(line.startswith("metric ") for line in text) is bool(known)
+    assert not any("(-v says why)" in line for line in all_text)
+    assert "retraces is unknown: not measured" in all_text
 
 
 def test_a_number_without_a_unit_has_three_digits():
