@@ -4,7 +4,8 @@ Measure the cost of a profile besides its steps, and its effect on a step.
     python benchmarks/overhead.py
 
 A small Keras model, fitted for as many batches with and without tf_profile in turn: the difference is everything besides the
-steps (sessions, export, decoding, analysis). Then one compiled step is timed before, and again after it was profiled.
+steps (sessions, export, decoding, analysis). Then Python's calls of three steps are counted, for the CPU time of this thread. At last one
+compiled step is timed before, and again after it was profiled.
 """
 
 import os
@@ -20,6 +21,7 @@ import tensorflow as tf
 
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.checks.arguments import Wanted
+from pytest_tfperf.machine.call_counter import CallCounter
 from pytest_tfperf.plugin.fixture import TfProfile
 from pytest_tfperf.plugin.profile_settings import Settings
 from pytest_tfperf.tf_runtime import warm_runtime
@@ -89,6 +91,32 @@ for _ in range(ROUNDS):
     costs.append(seconds - plain(n_batches))
 print(
     f"a profile of a small Keras fit costs {statistics.median(costs) * 1e3:.0f} ms besides its {n_batches} steps (median of {ROUNDS}, from {min(costs) * 1e3:.0f} to {max(costs) * 1e3:.0f} ms)"
+)
+
+
+def counting_seconds(model):
+    def three_steps(counter):
+        start = time.thread_time()
+        for _ in range(3):
+            counter.begin()
+            model.train_on_batch(X[:32], Y[:32])
+            counter.end(1)
+        return time.thread_time() - start
+
+    plain = three_steps(CallCounter())
+    counter = CallCounter()
+    with counter:
+        counted = three_steps(counter)
+    start = time.thread_time()
+    counter.found()
+    return counted + time.thread_time() - start - plain
+
+
+model = model_of()
+counting_seconds(model)
+counting = [counting_seconds(model) for _ in range(ROUNDS)]
+print(
+    f"counting Python's calls costs {statistics.median(counting) * 1e3:.1f} ms besides its three steps (median of {ROUNDS}, from {min(counting) * 1e3:.1f} to {max(counting) * 1e3:.1f} ms)"
 )
 
 ratios, controls = [], []

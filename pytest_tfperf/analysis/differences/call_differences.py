@@ -46,7 +46,7 @@ class _Change:
             before, after = (
                 (f"{before} or fewer", after) if added > 0 else (before, f"{after} or fewer")
             )
-        line = "" if self.line is None else f", defined in line {self.line}"
+        line = "" if self.line is None else f", line {self.line}"
         took = format_quantity(self.self_s, SECONDS)
         itself = f", {took} in itself while counted" if self.self_s and added > 0 else ""
         calls = f"{sign}{shown_count(abs(added))}{least} calls"

@@ -66,10 +66,10 @@ def differences(before: Profile, after: Profile) -> tuple[Difference, ...]:
     timed.sort(key=lambda one: -abs(one.seconds or 0.0))
     return (
         *timed,
+        *python_differences(before.tables, after.tables),
         *function_differences(
             [_numbers(before)], called_functions(before.tables.get("python_calls")), after
         ),
-        *python_differences(before.tables, after.tables),
         *executable_differences(before.tables, after.tables),
         *graph_differences(before.tables, after.tables),
         *outside_differences(before.tables, after.tables),

@@ -34,7 +34,7 @@ def wrapped(function):
 
     return inject_argument_info
 """
-ADDED = "+40 calls of wrapping.py:wrapped.inject_argument_info a step (0 → 40), defined in line 4"
+ADDED = "+40 calls of wrapping.py:wrapped.inject_argument_info a step (0 → 40), line 4"
 
 
 def write(suite, wrapping, marks=""):

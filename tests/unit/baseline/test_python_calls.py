@@ -21,7 +21,7 @@ STEPS = tuple(
 )
 BEFORE = {"model.py:step": 1, "keras/src/layer.py:call": 20}
 AFTER = {"model.py:step": 1, "keras/src/layer.py:call": 20, "keras/src/wrap.py:wrapper": 40}
-PLANTED = "+40 calls of keras/src/wrap.py:wrapper a step (0 → 40), defined in line 9"
+PLANTED = "+40 calls of keras/src/wrap.py:wrapper a step (0 → 40), line 9"
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def test_a_test_that_limits_the_rise_decides_it(place, calls, verdict):
     if verdict == "REGRESSION":
         assert found.message.splitlines()[:2] == [
             "python_calls changed from 100 to 103",
-            "  +3 calls of model.py:step a step (100 → 103), defined in line 9",
+            "  +3 calls of model.py:step a step (100 → 103), line 9",
         ]
 
 

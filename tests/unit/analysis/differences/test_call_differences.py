@@ -34,14 +34,13 @@ def rows_of(calls_by_name):
 def test_added_calls_are_named_with_file_line_and_time():
     rows = [(WRAPPER, 113, 60, 35e-5), ("model.py:step", 4, 1, 1e-3)]
     assert found({WRAPPER: 20, "model.py:step": 1}, *rows) == [
-        f"+40 calls of {WRAPPER} a step (20 → 60), defined in line 113, 350 µs in itself while "
-        "counted"
+        f"+40 calls of {WRAPPER} a step (20 → 60), line 113, 350 µs in itself while counted"
     ]
 
 
 def test_new_and_lost_functions_are_told_from_and_to_nothing():
     assert found({"a.py:old": 5}, ("a.py:new", 9, 40, 0.0)) == [
-        "+40 calls of a.py:new a step (0 → 40), defined in line 9",
+        "+40 calls of a.py:new a step (0 → 40), line 9",
         "−5 calls of a.py:old a step (5 → 0)",
     ]
 
@@ -66,9 +65,7 @@ def test_equal_calls_and_less_than_half_a_call_are_no_difference():
 def test_a_function_outside_a_full_list_had_as_many_calls_as_the_last_in_it_or_fewer():
     rows = rows_of(many())
     rows[0] = ("new", 1, 40, 0.0)
-    assert found(many(), *rows)[0] == (
-        "+37 or more calls of new a step (3 or fewer → 40), defined in line 1"
-    )
+    assert found(many(), *rows)[0] == ("+37 or more calls of new a step (3 or fewer → 40), line 1")
 
 
 def test_a_function_that_left_a_full_table_has_as_many_calls_as_the_last_in_it_or_fewer():
