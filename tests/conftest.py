@@ -61,6 +61,17 @@ def _without_neighbours(config):
     return " ".join([*others, "-pno:hypothesispytest"])
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Let the garbage collector walk nothing of what is imported and collected, neither now nor later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 def pytest_collection_modifyitems(items):
     """Mark tests by their folder."""
     for item in items:

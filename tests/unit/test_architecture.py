@@ -3,7 +3,10 @@
 import ast
 import sys
 from collections import Counter, defaultdict
+from functools import cache
 from pathlib import Path
+
+from helpers.sources import tree
 
 import pytest_tfperf
 
@@ -60,7 +63,6 @@ def module_name(path):
 
 
 PATHS = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
-TREES = {name: ast.parse(path.read_text("utf-8")) for name, path in PATHS.items()}
 MODULES = [name for name, path in PATHS.items() if path.name != "__init__.py"]
 
 
@@ -79,14 +81,14 @@ def imported(node):
     return set()
 
 
-def all_imports(tree):
+def all_imports(module):
     """Every import of a module, also in functions and under TYPE_CHECKING."""
-    return set().union(*map(imported, ast.walk(tree)))
+    return set().union(*map(imported, ast.walk(module)))
 
 
-def imports_at_load(tree):
+def imports_at_load(module):
     """The imports of a module outside functions and TYPE_CHECKING."""
-    names, waiting = set(), [tree]
+    names, waiting = set(), [module]
     while waiting:
         node = waiting.pop()
         names |= imported(node)
@@ -97,20 +99,24 @@ def imports_at_load(tree):
     return names
 
 
-GRAPH = {
-    name: (all_imports(tree) & set(TREES)) - {name, "pytest_tfperf"} for name, tree in TREES.items()
-}
+@cache
+def graph():
+    """The modules that each module imports."""
+    return {
+        name: (all_imports(tree(path)) & set(PATHS)) - {name, "pytest_tfperf"}
+        for name, path in PATHS.items()
+    }
 
 
-def cycles(graph):
+def cycles(edges):
     """The nodes of a graph that can be reached from themselves."""
     looped = []
-    for start in graph:
-        reached, waiting = set(), set(graph[start])
+    for start in edges:
+        reached, waiting = set(), set(edges[start])
         while waiting:
             node = waiting.pop()
             reached.add(node)
-            waiting |= graph.get(node, set()) - reached
+            waiting |= edges.get(node, set()) - reached
         if start in reached:
             looped.append(start)
     return looped
@@ -118,19 +124,19 @@ def cycles(graph):
 
 def test_the_import_graph_sees_imports_of_every_kind():
     assert len(MODULES) > 100
-    assert "pytest_tfperf.trace.xspace" in GRAPH["pytest_tfperf.analysis.steps.detect"]
+    assert "pytest_tfperf.trace.xspace" in graph()["pytest_tfperf.analysis.steps.detect"]
     assert (
-        "pytest_tfperf.plugin.conclude" in GRAPH["pytest_tfperf.plugin.controller"]
+        "pytest_tfperf.plugin.conclude" in graph()["pytest_tfperf.plugin.controller"]
     )  # in a function
-    assert "pytest_tfperf.plugin.fixture" in GRAPH["pytest_tfperf.plugin.hooks"]  # TYPE_CHECKING
+    assert "pytest_tfperf.plugin.fixture" in graph()["pytest_tfperf.plugin.hooks"]  # TYPE_CHECKING
     assert cycles({"a": {"b"}, "b": {"a"}, "c": {"a"}}) == ["a", "b"]
 
 
 def test_imports_go_to_lower_layers_only():
-    assert {package(name) for name in TREES} - {"pytest_tfperf"} <= set(LAYER)
+    assert {package(name) for name in PATHS} - {"pytest_tfperf"} <= set(LAYER)
     upward = [
         f"{name} imports {other}"
-        for name, others in GRAPH.items()
+        for name, others in graph().items()
         for other in others
         if package(name) != package(other) and name != "pytest_tfperf"
         if LAYER[package(other)] > LAYER[package(name)]
@@ -140,7 +146,7 @@ def test_imports_go_to_lower_layers_only():
 
 
 def test_no_module_imports_itself_through_others():
-    assert cycles(GRAPH) == []
+    assert cycles(graph()) == []
 
 
 def test_loose_modules_are_values_and_primitives():
@@ -153,7 +159,7 @@ def test_names_of_modules_and_public_classes_are_unique():
     assert [name for name, n in modules.items() if n > 1] == []
     classes = defaultdict(list)
     for name in MODULES:
-        for node in TREES[name].body:
+        for node in tree(PATHS[name]).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 classes[node.name].append(name)
     assert {name: found for name, found in classes.items() if len(found) > 1} == {}
@@ -174,18 +180,19 @@ def test_sizes_of_packages_modules_and_functions():
     } == {}
     functions = [
         (name, node.name, node.end_lineno - node.lineno + 1)
-        for name, tree in TREES.items()
-        for node in ast.walk(tree)
+        for name, path in PATHS.items()
+        for node in ast.walk(tree(path))
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
     ]
     assert [row for row in functions if row[2] > LONGEST_FUNCTION] == []
 
 
 def test_tensorflow_is_imported_in_functions_of_three_packages():
-    for name, tree in TREES.items():
-        assert not FRAMEWORKS & {other.split(".")[0] for other in imports_at_load(tree)}, name
+    for name, path in PATHS.items():
+        module = tree(path)
+        assert not FRAMEWORKS & {other.split(".")[0] for other in imports_at_load(module)}, name
         if package(name) not in FRAMEWORK_PACKAGES:
-            assert not FRAMEWORKS & {other.split(".")[0] for other in all_imports(tree)}, name
+            assert not FRAMEWORKS & {other.split(".")[0] for other in all_imports(module)}, name
 
 
 def test_pytest_loads_little_in_projects_that_do_not_use_the_plugin():
@@ -196,15 +203,15 @@ def test_pytest_loads_little_in_projects_that_do_not_use_the_plugin():
             *("plugin.hooks", "plugin.options", "plugin.registry", "plugin.workers"),
         )
     }
-    loaded = imports_at_load(TREES["pytest_tfperf.plugin.hooks"])
-    assert loaded & set(TREES) <= light
+    loaded = imports_at_load(tree(PATHS["pytest_tfperf.plugin.hooks"]))
+    assert loaded & set(PATHS) <= light
     outside = {name.split(".")[0] for name in loaded} - {"pytest", "pytest_tfperf"}
     assert outside <= sys.stdlib_module_names
 
 
-def wall_clocks(tree):
+def wall_clocks(module):
     """The wall clocks that a module takes from `time` or `datetime`, by import or by attribute."""
-    for node in ast.walk(tree):
+    for node in ast.walk(module):
         if isinstance(node, ast.ImportFrom) and node.module == "time":
             yield from (alias.name for alias in node.names if alias.name in WALL_CLOCKS)
         if isinstance(node, ast.Attribute) and getattr(node.value, "id", "") in (
@@ -219,8 +226,8 @@ def test_durations_come_from_clocks_that_cannot_jump():
     lines = "import time\nfrom time import time_ns, perf_counter\ntime.time()\ntime.monotonic()\ndatetime.now()"
     assert sorted(wall_clocks(ast.parse(lines))) == ["now", "time", "time_ns"]
     used = {
-        (PATHS[name].relative_to(PACKAGE).as_posix(), clock)
-        for name, tree in TREES.items()
-        for clock in wall_clocks(tree)
+        (path.relative_to(PACKAGE).as_posix(), clock)
+        for name, path in PATHS.items()
+        for clock in wall_clocks(tree(path))
     }
     assert used <= TIMESTAMPS

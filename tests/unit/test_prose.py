@@ -5,6 +5,7 @@ import re
 
 import pytest
 from helpers.paths import ROOT
+from helpers.sources import tree
 
 LONGEST_SENTENCE = 30
 FEW_PARAMETERS = 3
@@ -27,11 +28,11 @@ BANNED = {
     r"room(s)?(?! for)": "package, or space",
 }
 PYTHON = {
-    path.relative_to(ROOT).as_posix(): ast.parse(path.read_text("utf-8"))
+    path.relative_to(ROOT).as_posix(): path
     for folder in ("pytest_tfperf", "benchmarks", "docs", "examples")
     for path in sorted((ROOT / folder).rglob("*.py"))
 }
-PACKAGE = {name: tree for name, tree in PYTHON.items() if name.startswith("pytest_tfperf/")}
+PACKAGE = {name: path for name, path in PYTHON.items() if name.startswith("pytest_tfperf/")}
 PAGES = sorted(
     [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
 )
@@ -55,16 +56,18 @@ def sentences(text):
 
 def docstrings():
     """(place, docstring) of every module, class and function."""
-    for name, tree in PYTHON.items():
-        for node in ast.walk(tree):
+    for name, path in PYTHON.items():
+        for node in ast.walk(tree(path)):
             if isinstance(node, DOCUMENTED) and (text := ast.get_docstring(node)):
                 yield f"{name}:{getattr(node, 'lineno', 1)}", text
 
 
 def public_functions():
     """(place, function) of every public function of the package that documents itself."""
-    for name, tree in PACKAGE.items():
-        owners = [one for one in ast.walk(tree) if isinstance(one, (ast.Module, ast.ClassDef))]
+    for name, path in PACKAGE.items():
+        owners = [
+            one for one in ast.walk(tree(path)) if isinstance(one, (ast.Module, ast.ClassDef))
+        ]
         functions = [
             node
             for owner in owners
@@ -138,8 +141,8 @@ def test_functions_of_three_parameters_describe_them():
 def test_fields_of_value_classes_are_documented_one_by_one():
     found = [
         f"{name}:{node.lineno} {node.name}: {', '.join(fields)}"
-        for name, tree in PACKAGE.items()
-        for node in ast.walk(tree)
+        for name, path in PACKAGE.items()
+        for node in ast.walk(tree(path))
         if is_dataclass(node) and not node.name.startswith("_")
         if (fields := undocumented_fields(node))
     ]
