@@ -16,7 +16,8 @@ from pytest_tfperf.errors import CaptureError
 
 OLDEST = (2, 18)
 """The oldest TensorFlow whose traces show what XLA runs on a CPU."""
-_DISTRIBUTIONS = ("tensorflow", "tensorflow-cpu", "tensorflow-rocm", "tf-nightly", "tf-nightly-cpu")
+DISTRIBUTIONS = ("tensorflow", "tensorflow-cpu", "tensorflow-rocm", "tf-nightly", "tf-nightly-cpu")
+"""Names under which builds of TensorFlow are installed."""
 
 
 def load_tensorflow() -> Any:
@@ -42,7 +43,7 @@ def installed_version() -> str:
     """Return TensorFlow's version without importing it, empty if it is not known."""
     if "tensorflow" in sys.modules:
         return str(getattr(sys.modules["tensorflow"], "__version__", ""))
-    for name in _DISTRIBUTIONS:
+    for name in DISTRIBUTIONS:
         with suppress(importlib.metadata.PackageNotFoundError):
             return importlib.metadata.version(name)
     return ""

@@ -15,7 +15,7 @@ from pytest_tfperf.baseline.entry import structure_of
 from pytest_tfperf.baseline.history import rounded
 from pytest_tfperf.baseline.step_time import next_step
 from pytest_tfperf.checks.limits import explanation
-from pytest_tfperf.gates import NEVER, Gate, explained_by, gate_of_value
+from pytest_tfperf.gates import NEVER, Gate, explained_by, gate_of, gate_of_value
 from pytest_tfperf.metrics import (
     PLATFORM,
     PROGRAM,
@@ -32,6 +32,7 @@ _OF_SHAPES = frozenset({"flops"})
 _SHAPES_DIFFER = (
     "it is that of the most common shapes, and batches differ in theirs from run to run"
 )
+_OTHER_PLATFORM = "it depends on the packages, which differ; a limit decides it"
 _ORDER = "the order in which ops run makes as much difference"
 
 
@@ -47,9 +48,13 @@ class Reference:
     """Way to accept a changed value, where there is one."""
     meant: str = ""
     """Advice on an intended change."""
+    is_same_platform: bool = True
+    """False if metrics of the platform are shown and not decided."""
 
 
-def against_profile(profile: Profile, before: Profile, name: str, kind: str) -> list[Check]:
+def against_profile(
+    profile: Profile, before: Profile, name: str, kind: str, is_same_platform: bool = True
+) -> list[Check]:
     """
     Check the structure of a profile against another one of the same machine and workload.
 
@@ -58,9 +63,12 @@ def against_profile(profile: Profile, before: Profile, name: str, kind: str) -> 
         before: The profile that it is compared with.
         name: Name of that in messages.
         kind: Kind of the checks.
+        is_same_platform: False if the other one ran with other packages.
     """
     same: Json = {"platform": "", "setting": {}}
-    reference = Reference(name, meant=f"--tfperf-only timing, until {name} has it too")
+    until = f", until {name} has it too" if is_same_platform else ""
+    meant = f"--tfperf-only timing{until}"
+    reference = Reference(name, meant=meant, is_same_platform=is_same_platform)
     checks = structure_checks(profile, structure_of(before, same), same, reference)
     return [replace(with_reasons(found, before, profile), kind=kind) for found in checks]
 
@@ -163,7 +171,7 @@ class _Comparison:
         wanted = f"{shown} ({reference.removeprefix('the ')})"
         if value.number is None:
             sentence = f"{name} is unknown, {shown} in {reference}: {value.why}"
-            gates = gate_of_value(metric, value.detail).change != NEVER
+            gates = self._gate_of(metric, value).change != NEVER
             verdict = Verdict.UNKNOWN if gates else Verdict.INCONCLUSIVE
             return check(self.profile, name, verdict, wanted, sentence)
         now = float(rounded(value.number))
@@ -190,7 +198,7 @@ class _Comparison:
         details, advice = explanation(value)
         if self.changed:
             details = (*details, ("changed besides", self.changed))
-        gate = gate_of_value(metric, value.detail)
+        gate = self._gate_of(metric, value)
         if why := self._why_shown_only(metric, gate, before, now):
             sentence, shown_only = f"{sentence}, which does not gate: {why}", {"gates": False}
             return check(
@@ -225,6 +233,12 @@ class _Comparison:
         if explained_by(gate, self.stored, self._values()):
             return f"{gate.why}, and {gate.unless} changed too"
         return ""
+
+    def _gate_of(self, metric: Metric, value: Value) -> Gate:
+        """Return the gate of a value; of another platform it is one only if the test sets it."""
+        is_other = metric.scope == PLATFORM and not self.reference.is_same_platform
+        gate = gate_of_value(metric, value.detail)
+        return Gate(NEVER, _OTHER_PLATFORM) if is_other and gate == gate_of(metric) else gate
 
     def _values(self) -> dict[str, float | None]:
         return {

@@ -8,6 +8,12 @@ import socket
 import time
 from typing import Any
 
+PROTOCOL = 1
+"""
+Version of the messages between a run and its child processes.
+
+Both ends of a paired run with two Pythons must have the same; count it up with each change.
+"""
 _CHUNK = 1 << 16
 
 

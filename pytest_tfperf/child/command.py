@@ -69,6 +69,8 @@ class PytestRun:
     """True if profiles take turns and are judged by this process."""
     extension: tuple[str, Json] | None = None
     """A module with an `extension` function, and the data that it is called with."""
+    python: str | None = None
+    """Path of another Python that runs it; None for the one of this process."""
 
     def command(self, fd: int) -> list[str]:
         """Return the command that runs pytest, with `fd` as the socket to this process."""
@@ -77,10 +79,9 @@ class PytestRun:
             "import pytest; sys.exit(pytest.main())"
         )
         uncovered = ["--no-cov"] if self.is_covered else []
-        # as multiprocessing does
-        flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+        flags = interpreter_flags(other=self.python is not None)
         own = [*uncovered, "-p", PLUGIN, f"{OPTION}={fd}"]
-        return [sys.executable, *flags, "-c", start, *own, *self.arguments]
+        return [self.python or sys.executable, *flags, "-c", start, *own, *self.arguments]
 
     def launch(self) -> Launch:
         """Return how the process is started."""
@@ -162,6 +163,13 @@ def invocation_arguments(config: pytest.Config) -> list[str]:
         if argument.startswith(f"{OPTION}=")
     ]
     return arguments[own[0] + 1 :] if own else arguments
+
+
+def interpreter_flags(other: bool = False) -> list[str]:
+    """Return the flags of this Python that a child has too; another one may not know -P."""
+    # as multiprocessing does
+    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    return [flag for flag in flags if not (other and flag == "-P")]
 
 
 def is_child(config: pytest.Config) -> bool:

@@ -40,8 +40,6 @@ from pytest_tfperf.stats.process_spread import Residuals, residuals
 from pytest_tfperf.stats.sequential_test import LEAST_TURNS, has_enough_turns
 from pytest_tfperf.values import Json, Unknown
 
-_ANOTHER_REF = "a ref on which it runs, or stored values (--tfperf-baseline)"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemRun:
@@ -218,21 +216,22 @@ class ItemRun:
         self, pair: ProcessPair, ref: ChildProcess | None, paired: PairedTest
     ) -> Check | None:
         """Return the check of all profiles where the ref has nothing to compare with."""
-        name = self.terms.ref
+        name, here, otherwise = self.terms.ref, self.terms.here, self.terms.otherwise
         if isinstance(pair.ref, Unknown):
-            return _unknown(f"on {name} no test can run: {pair.ref.why}", _ANOTHER_REF)
+            return _unknown(f"on {name} no test can run: {pair.ref.why}", otherwise)
         if ref is None:
             errors = pair.ref.errors_of(self.processes.key(self.item))
             if errors:
-                return _unknown(f"on {name} the test cannot be collected:\n{errors}", _ANOTHER_REF)
-            return _new(f"the test is on the working tree alone: {name} has none of this name")
+                return _unknown(f"on {name} the test cannot be collected:\n{errors}", otherwise)
+            return _new(f"the test is on {here} alone: {name} has none of this name")
         if paired.void:
             return _unknown(f"the comparison would be void: {'; '.join(paired.void)}")
         if isinstance(paired.ref_profiles, Unknown):
             why = paired.ref_profiles.why
-            return _unknown(f"on {name} the test did not end: {why}", _ANOTHER_REF)
+            return _unknown(f"on {name} the test did not end: {why}", otherwise)
         if paired.ref_profiles is None:
-            return _outcome([report_from(self.item, report) for report in ref.reports], name)
+            reports = [report_from(self.item, report) for report in ref.reports]
+            return _outcome(reports, self.terms)
         return None
 
 
@@ -273,15 +272,16 @@ def _end_test(child: ChildProcess, checks: list[Json] | None = None) -> str | No
     return str(event["stopped"]) if "stopped" in event else None
 
 
-def _outcome(reports: list[pytest.TestReport], ref: str) -> Check:
-    """Return the check of a test that did not come to its end on the ref."""
+def _outcome(reports: list[pytest.TestReport], terms: Terms) -> Check:
+    """Return the check of a test that did not come to its end on the ref, from its reports."""
+    ref, here = terms.ref, terms.here
     bad = [report for report in reports if report.failed]
     if bad:
         lines = last_lines(bad[0].longreprtext)
-        return _unknown(f"on {ref} the test fails:\n{lines}", _ANOTHER_REF)
+        return _unknown(f"on {ref} the test fails:\n{lines}", terms.otherwise)
     if any(report.skipped for report in reports):
-        return _new(f"the test runs on the working tree alone: on {ref} it is skipped")
-    return _new(f"the test is profiled on the working tree alone: on {ref} it profiles nothing")
+        return _new(f"the test runs on {here} alone: on {ref} it is skipped")
+    return _new(f"the test is profiled on {here} alone: on {ref} it profiles nothing")
 
 
 def _unknown(text: str, advice: str = "") -> Check:

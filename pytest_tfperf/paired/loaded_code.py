@@ -109,11 +109,64 @@ def import_hooks(files: Mapping[str, str], loaders: Mapping[str, str], tree: Tre
     ]
 
 
+def copies(
+    files: Mapping[str, str], tree: Tree, path: Iterable[str | Path], name: str
+) -> list[str]:
+    """
+    Return a sentence for each top-level module of the working tree that an installed copy hides.
+
+    Args:
+        files: Files of the modules that a version has loaded, by name.
+        tree: The working tree, which both versions run.
+        path: Its sys.path; entries within the working tree hold its modules.
+        name: Name of the version's Python.
+    """
+    sources = _Sources(tree, path)
+    found: dict[str, list[str]] = defaultdict(list)
+    for module, file in files.items():
+        source = sources.of(module)
+        if source is not None and (tree.root / source).resolve() != Path(file).resolve():
+            found[module.partition(".")[0]].append(module)
+    return [
+        f"with {name} {_first(names)} is loaded from {files[_shallowest(names)]}, a copy of "
+        f"{sources.of(_shallowest(names))}, which may be another version of it: uninstall it there"
+        for _, names in sorted(found.items())
+    ]
+
+
+def of_another_environment(
+    files: Mapping[str, str], own: Iterable[str], others: Iterable[str], name: str
+) -> list[str]:
+    """
+    Return a sentence on the modules that a version loaded from the environment of the other one.
+
+    Args:
+        files: Files of the modules that the version has loaded, by name.
+        own: Its Python's own sys.path.
+        others: That of the other version's Python.
+        name: Name of the version's Python.
+    """
+    folders = {Path(entry): False for entry in others} | {Path(entry): True for entry in own}
+    foreign: dict[str, list[str]] = defaultdict(list)
+    for module, file in files.items():
+        nearest = next((folders[one] for one in Path(file).parents if one in folders), True)
+        if not nearest:
+            foreign[module.partition(".")[0]].append(module)
+    if not foreign:
+        return []
+    top, names = min(foreign.items())
+    more = f", and so are {len(foreign) - 1} other packages" if len(foreign) > 1 else ""
+    return [
+        f"with {name} {top} is loaded from the environment of the other Python "
+        f"({files[_shallowest(names)]}){more}: see what puts that on sys.path, as PYTHONPATH does"
+    ]
+
+
 class _Sources:
     """The tracked files, as modules that an entry of sys.path would give."""
 
     def __init__(self, tree: Tree, path: Iterable[str | Path]) -> None:
-        self._tracked = tree.tracked | tree.here
+        self._tree, self._tracked = tree, tree.tracked | tree.here
         tops = [
             Path(top)
             for entry in path
@@ -131,7 +184,10 @@ class _Sources:
             return None
         stem = name.replace(".", "/")
         candidates = (f"{top}{stem}{end}" for top in self._tops for end in (".py", "/__init__.py"))
-        return next((path for path in candidates if path in self._tracked), None)
+        return next((path for path in candidates if self._has(path)), None)
+
+    def _has(self, path: str) -> bool:
+        return (self._tree.root / path).is_file() if self._tree.is_alone else path in self._tracked
 
 
 def _below(entry: Path, tree: Tree) -> Path | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,21 +12,12 @@ from pathlib import Path
 import pytest
 
 from pytest_tfperf.child.cleanup import Cleanup
-from pytest_tfperf.child.command import (
-    PytestRun,
-    invocation_arguments,
-    same_run,
-    shows_output,
-    start_pytest,
-)
+from pytest_tfperf.child.command import PytestRun, start_pytest
 from pytest_tfperf.child.process import ChildProcess
 from pytest_tfperf.child.reports import node_key
-from pytest_tfperf.child.xla_flags import autoclustering_environment
 from pytest_tfperf.errors import PairedError
 from pytest_tfperf.machine.cores import split_cores
-from pytest_tfperf.paired import child_extension
-from pytest_tfperf.paired.ref_files import write_tree
-from pytest_tfperf.paired.worktree import Tree, mapped, mapped_argument
+from pytest_tfperf.paired.versions import Target, find_versions, pytest_run
 from pytest_tfperf.values import Unknown
 
 
@@ -77,29 +68,29 @@ class VersionProcesses:
 
     Args:
         config: The run's configuration.
-        ref: The git ref, as typed.
+        target: What is compared with.
         starts_ahead: Whether a second pair starts with the first.
 
     Raises:
-        PairedError: If the ref's files cannot be written.
+        PairedError: If the ref's files cannot be written, or another Python is not fit.
     """
 
-    def __init__(self, config: pytest.Config, ref: str, starts_ahead: bool = False) -> None:
+    def __init__(self, config: pytest.Config, target: Target, starts_ahead: bool = False) -> None:
         self.coordinator_cores, self.cores = split_cores()
         self._config, self._starts_ahead = config, starts_ahead
         self._pairs: dict[tuple[bool, int], ProcessPair] = {}
         self._cleanup = Cleanup()
         try:
-            self.tree = write_tree(ref, Path(config.invocation_params.dir), self._cleanup.folder)
+            self.versions = find_versions(config, target, self._cleanup.folder)
         except BaseException:
             self._cleanup.close()
             raise
-        self._order = [self.tree, replace(self.tree, path=self.tree.root)]
+        self._order = [True, False]  # is the working tree's, for each process of a pair
         random.SystemRandom().shuffle(self._order)
 
     def key(self, item: pytest.Item) -> str:
         """Return the node key of a test in both versions."""
-        return node_key(item, self.tree.root)
+        return node_key(item, self.versions.tree.root)
 
     def pair(self, clustered: bool, items: Sequence[pytest.Item], n: int = 0) -> ProcessPair:
         """
@@ -171,13 +162,14 @@ class VersionProcesses:
         Raises:
             PairedError: If the working tree's process cannot start.
         """
-        paths = {Path(os.path.relpath(item.path, self.tree.root)).as_posix() for item in items}
+        root = self.versions.tree.root
+        files = sorted({Path(os.path.relpath(item.path, root)).as_posix() for item in items})
         self._order.reverse()
-        starting = _StartingPair(self.tree)
+        starting = _StartingPair()
         with starting.killed_on_error():
-            for tree in self._order:
-                run = self._run(tree, clustered, sorted(paths), n == 0)
-                starting.start(tree, replace(run, cores=cores), self._cleanup)
+            for is_tree in self._order:
+                run = pytest_run(self._config, self.versions, is_tree, files, clustered, n == 0)
+                starting.start(is_tree, replace(run, cores=cores), self._cleanup)
         return starting
 
     def only_on_ref(self) -> list[str]:
@@ -206,36 +198,6 @@ class VersionProcesses:
         finally:
             self._cleanup.close()
 
-    def _run(self, tree: Tree, clustered: bool, files: Sequence[str], is_first: bool) -> PytestRun:
-        """
-        Return how the process of a version is started.
-
-        Args:
-            tree: The version, with its folder as `path`.
-            clustered: True for tests with autocluster=True.
-            files: Test files to collect.
-            is_first: True for the first pair, whose output and traces are the user's.
-        """
-        is_tree = tree.path == tree.root
-        folder = mapped(Path(self._config.invocation_params.dir), tree)
-        folder.mkdir(parents=True, exist_ok=True)
-        label = "the working tree's process" if is_tree else f"the process on {tree.ref}"
-        run = same_run(self._config, label, tree.path, files)
-        return replace(
-            run,
-            path=[_mapped_entry(entry, tree) for entry in run.path],
-            arguments=[
-                mapped_argument(argument, tree) for argument in invocation_arguments(self._config)
-            ],
-            folder=folder,
-            environment=_environment(run.environment, tree, clustered),
-            shows_output=is_tree and is_first and shows_output(self._config),
-            extension=(
-                child_extension.MODULE,
-                child_extension.extension_data(self.tree, is_first),
-            ),
-        )
-
 
 @contextmanager
 def naming_awaited(processes: Collection[ChildProcess]) -> Iterator[None]:
@@ -251,17 +213,16 @@ def naming_awaited(processes: Collection[ChildProcess]) -> Iterator[None]:
 class _StartingPair:
     """Two processes that start, and collect at the same time."""
 
-    def __init__(self, tree: Tree) -> None:
-        self._tree = tree
-        self._started: dict[Path, ChildProcess] = {}
+    def __init__(self) -> None:
+        self._started: dict[bool, ChildProcess] = {}
         self._why = ""
 
-    def start(self, tree: Tree, run: PytestRun, cleanup: Cleanup) -> None:
+    def start(self, is_tree: bool, run: PytestRun, cleanup: Cleanup) -> None:
         """
         Start the process of a version; that of the ref may fail.
 
         Args:
-            tree: The version, with its folder as `path`.
+            is_tree: True for the working tree.
             run: How its process is started.
             cleanup: Ends it if this process cannot.
 
@@ -269,9 +230,9 @@ class _StartingPair:
             PairedError: If the working tree's process cannot start.
         """
         try:
-            self._started[tree.path] = start_pytest(run, cleanup)
+            self._started[is_tree] = start_pytest(run, cleanup)
         except PairedError as error:
-            if tree.path == tree.root:
+            if is_tree:
                 raise
             self._why = str(error)
 
@@ -283,7 +244,7 @@ class _StartingPair:
             PairedError: If the working tree's process cannot start.
         """
         with self.killed_on_error():
-            ours = self._started[self._tree.root]
+            ours = self._started[True]
             ours.await_collected()
             return ProcessPair(ours, self._ref())
 
@@ -304,7 +265,7 @@ class _StartingPair:
 
     def _ref(self) -> ChildProcess | Unknown:
         """Return the ref's process after it has collected, or why there is none."""
-        ref = self._started.get(self._tree.path)
+        ref = self._started.get(False)
         if ref is None:
             return Unknown(self._why)
         try:
@@ -312,17 +273,3 @@ class _StartingPair:
         except PairedError as error:
             return Unknown(str(error))
         return ref
-
-
-def _environment(same: Mapping[str, str], tree: Tree, clustered: bool) -> Mapping[str, str]:
-    """Return the environment of a version, with Python's paths mapped to its folder."""
-    environment = {**same, "PWD": str(mapped(Path.cwd(), tree))}
-    entries = [entry for entry in same.get("PYTHONPATH", "").split(os.pathsep) if entry]
-    if entries:
-        environment["PYTHONPATH"] = os.pathsep.join(_mapped_entry(entry, tree) for entry in entries)
-    return autoclustering_environment(environment) if clustered else environment
-
-
-def _mapped_entry(entry: str, tree: Tree) -> str:
-    """Map an entry of sys.path; the empty one is the working directory, which is mapped anyway."""
-    return str(mapped(entry, tree)) if entry else ""

@@ -38,7 +38,7 @@ _NO_TURNS = (
     "this form of profiling gives no times; "
     "use tf_profile(step, data), tf_profile.steps(data) or a Keras loop"
 )
-_APART = "it was measured in a process of its own, in turns with {} and not with the ref"
+_APART = "it was measured in a process of its own, in turns with {} and not with {}"
 _MISSED = (
     "the two versions make different profiles, or in another order, "
     "so this one was never measured side by side"
@@ -59,7 +59,7 @@ class Terms:
     """Parameters of a paired run's decisions."""
 
     ref: str
-    """Name of the git ref."""
+    """Name of the git ref, or of what else is compared with."""
     n_tests: int
     """Number of tests that are compared."""
     constant: ProcessSpread
@@ -72,6 +72,12 @@ class Terms:
     """Seconds for the turns of a profile in all its process pairs."""
     only: str | None = None
     """Value of `--tfperf-only`."""
+    here: str = "the working tree"
+    """Name of what is compared with the ref."""
+    otherwise: str = "a ref on which it runs, or stored values (--tfperf-baseline)"
+    """Advice where the ref cannot run a test."""
+    is_same_platform: bool = True
+    """False if the ref has another Python or other packages."""
 
     @property
     def n_pairs(self) -> int:
@@ -134,7 +140,7 @@ def verdicts(
     for name, profile in tree.items():
         checks += _of_profile(profile, ref.get(name), paired, later, terms)
     for name in [name for name in ref if name not in tree]:
-        sentence = f"the profile is on {terms.ref} alone: the working tree has none of this name"
+        sentence = f"the profile is on {terms.ref} alone: {terms.here} has none of this name"
         checks.append(_check(ref[name], Verdict.NEW, sentence))
     return checks
 
@@ -154,7 +160,7 @@ def absent_check(verdict: Verdict, text: str, advice: str = "") -> Check:
         metric=KIND,
         kind=KIND,
         verdict=verdict,
-        wanted="the same test on the ref",
+        wanted="the same test in both versions",
         sentence=sentence,
         details=details,
         advice=(("try", advice),) if advice else (),
@@ -168,7 +174,7 @@ def _of_profile(
     later: Mapping[str, LaterTurns],
     terms: Terms,
 ) -> Iterator[Check]:
-    alone = "is on the working tree alone"
+    alone = f"is on {terms.here} alone"
     if ref is None:
         sentence = f"the profile {alone}: {terms.ref} has none of this name"
         yield _check(profile, Verdict.NEW, sentence)
@@ -178,7 +184,7 @@ def _of_profile(
         yield _check(profile, Verdict.NEW, f"its workload {alone} ({both})")
         return
     if terms.only != TIMING:
-        yield from against_profile(profile, ref, terms.ref, KIND)
+        yield from against_profile(profile, ref, terms.ref, KIND, terms.is_same_platform)
     if terms.only != STRUCTURAL:
         yield _step_time(profile, ref, paired, later, terms)
 
@@ -193,7 +199,7 @@ def _step_time(
     """Return the check of a step time, or why there is nothing to compare."""
     ready_pair, turns = paired.ready_pairs.get(profile.name), paired.turns.get(profile.name)
     if others := profile.value("step_time").detail.get(TURNS_WITH):
-        why = _APART.format(", ".join(others))
+        why = _APART.format(", ".join(others), terms.ref)
         return _not_timed(profile, Verdict.INCONCLUSIVE, f"not compared: {why}")
     if profile.name in paired.missed:
         return _not_timed(profile, Verdict.INCONCLUSIVE, f"not compared: {_MISSED}")
@@ -224,7 +230,7 @@ def _timing(
     pair_s = statistics.fmean(one.spent_s + one.waited_s for one in every)
     spread = terms.spread(decision.pairs)
     sentence, advice = decision_message(decision, "step_time", terms.ref, pair_s)
-    versions = (("the working tree", profile), (terms.ref, ref))
+    versions = ((terms.here, profile), (terms.ref, ref))
     draining = [name for name, one in versions if _is_draining(one)]
     verdict = Verdict.INCONCLUSIVE if draining else decision.verdict
     return Check(
@@ -323,6 +329,6 @@ def _check(profile: Profile, verdict: Verdict, sentence: str) -> Check:
         metric=KIND,
         kind=KIND,
         verdict=verdict,
-        wanted="the same on the ref",
+        wanted="the same in both versions",
         sentence=sentence,
     )

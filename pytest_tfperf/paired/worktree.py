@@ -38,6 +38,17 @@ class Tree:
     here: frozenset[str]
     """Paths that the working tree tracks."""
 
+    @property
+    def is_alone(self) -> bool:
+        """True if both versions run the files of the working tree, with two Pythons."""
+        return self.path == self.root
+
+
+def tree_alone(root: Path, name: str) -> Tree:
+    """Return the working tree for both versions, of which the other one has this name."""
+    root = root.resolve()
+    return Tree(root, root, "", name, same=True, tracked=frozenset(), here=frozenset())
+
 
 def tree_to_json(tree: Tree) -> Json:
     """Return a tree as plain JSON values."""
@@ -72,6 +83,14 @@ def mapped(path: str | Path, tree: Tree) -> Path:
         return path
     relative = _within(path, tree.root)
     return tree.path / relative if relative is not None and _of_project(relative, tree) else path
+
+
+def is_of_project(path: str | Path, tree: Tree) -> bool:
+    """Return whether both versions have a counterpart of an absolute path."""
+    if _within(Path(path), tree.path) is not None:
+        return True
+    relative = _within(Path(path), tree.root)
+    return relative is not None and _of_project(relative, tree)
 
 
 def mapped_argument(argument: str, tree: Tree) -> str:

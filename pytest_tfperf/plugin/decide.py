@@ -40,7 +40,7 @@ def decide(
     """
     profiles = list(profiles)
     asked = any(asked_for(limit.metric, options.only) for limit in wanted.limits)
-    compares = any(_allowed(wanted)) or options.baseline or options.against
+    compares = any(_allowed(wanted)) or options.baseline or options.is_paired
     if not profiles and (asked or compares):
         return [nothing_profiled()]
     checks: list[Check] = []
@@ -54,7 +54,7 @@ def decide(
                 )
             except BaselineError as error:
                 checks.append(_unknown("baseline", str(error), profile.name))
-        elif not (options.update or options.against):
+        elif not (options.update or options.is_paired):
             checks += [
                 _nothing_to_compare(profile, metric, argument, share)
                 for metric, argument, share in _allowed(wanted)

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Generator, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_tfperf.errors import LimitError, TfperfError
 from pytest_tfperf.markers import is_marked, is_profiled
-from pytest_tfperf.plugin.options import REPORT_SUFFIXES, Options, add_options, is_used
+from pytest_tfperf.plugin.options import Options, add_options, is_used
 from pytest_tfperf.plugin.registry import Registry, new_registry
 from pytest_tfperf.plugin.workers import is_distributed, is_worker, n_workers, share_cpu
 
@@ -62,7 +61,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_REGISTRY] = new_registry(config)
     names = f" Metrics: {', '.join(config.stash[_REGISTRY].rows)}." if config.option.markers else ""
     config.addinivalue_line("markers", f"{_MARKER}{names}")
-    _refuse_contradictions(config)
     used = is_used(config)
     if used:
         try:
@@ -71,7 +69,7 @@ def pytest_configure(config: pytest.Config) -> None:
             raise pytest.UsageError(str(error)) from error
     if used or is_distributed(config):
         _prepare(config, used)
-    if config.option.tfperf_against:
+    if config.option.tfperf_against or config.option.tfperf_against_python:
         _coordinate(config)
 
 
@@ -98,32 +96,6 @@ def _prepare(config: pytest.Config, used: bool) -> None:
         config.pluginmanager.register(Controller(config, _options, used), CONTROLLER)
 
 
-def _refuse_contradictions(config: pytest.Config) -> None:
-    """
-    Check flags that exclude each other, and the suffixes of reports.
-
-    Raises:
-        pytest.UsageError: If they cannot be used together, or a report has another suffix.
-    """
-    option = config.option
-    if option.tfperf_update or option.tfperf_update_new:
-        for flag, value in (
-            ("--tfperf-baseline", option.tfperf_baseline),
-            ("--tfperf-against", option.tfperf_against),
-        ):
-            if value:
-                raise pytest.UsageError(
-                    "--tfperf-update records and compares nothing: "
-                    f"it cannot be given together with {flag}"
-                )
-    for path in option.tfperf_report or ():
-        if Path(path).suffix.lower() not in REPORT_SUFFIXES:
-            raise pytest.UsageError(
-                f"--tfperf-report {path}: the file ending must be one of "
-                f"{', '.join(REPORT_SUFFIXES)}"
-            )
-
-
 def _coordinate(config: pytest.Config) -> None:
     """Make this process the coordinator of a paired run; its child processes block that."""
     if n_workers(config):
@@ -134,11 +106,12 @@ def _coordinate(config: pytest.Config) -> None:
 
     if config.pluginmanager.is_blocked(COORDINATOR):
         return
+    from pytest_tfperf.paired.versions import Target
     from pytest_tfperf.plugin.paired_run import PairedOptions, PairedRun
 
     options = _options(config)
     paired = PairedOptions(
-        ref=config.option.tfperf_against,
+        target=Target(ref=options.against, python=options.against_python),
         budget_s=options.budget_s,
         only=options.only,
         on_terminal=config.stash[_ON_TERMINAL],

@@ -22,6 +22,7 @@ from pytest_tfperf.markers import is_marked
 from pytest_tfperf.plugin.confirmation import confirmed, is_suspected, profiled_again
 from pytest_tfperf.plugin.decide import decide, is_measured, n_unchecked, nothing_profiled
 from pytest_tfperf.plugin.fixture import TfProfile
+from pytest_tfperf.plugin.option_values import plan_of
 from pytest_tfperf.plugin.options import Options
 from pytest_tfperf.plugin.profile_settings import Settings
 from pytest_tfperf.plugin.progress import announcer
@@ -59,7 +60,7 @@ def new_profiler(
     try:
         settings = Settings(
             wanted=wanted,
-            plan=options.plan,
+            plan=plan_of(options),
             keep=options.trace_dir / _slug(_nodeid(item)) if options.trace_dir else None,
             scratch=_scratch(item.config),
             disabled=options.disable,
@@ -187,7 +188,7 @@ def set_properties(item: pytest.Item, report: pytest.TestReport, record: Profile
 def _is_whole(config: pytest.Config, options: Options) -> bool:
     """Return whether all of a profile is shown, recorded, compared or sent to another process."""
     shown = options.reports or options.summary or getattr(config.option, "xmlpath", None)
-    compared = options.baseline or options.update or options.against
+    compared = options.baseline or options.update or options.is_paired
     return bool(shown or compared or _server(config))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.checks.arguments import parse_limit_lines, parse_steps
 from pytest_tfperf.errors import LimitError
 from pytest_tfperf.metrics import METRICS, RATIO, Metric, parse_quantity
@@ -21,6 +22,7 @@ from pytest_tfperf.plugin.options import (
     LIMITS,
     PATH,
     PATHS,
+    REPORT_SUFFIXES,
     SECONDS,
     SHARE,
     STEPS,
@@ -58,8 +60,10 @@ def read_options(config: pytest.Config, metrics: Mapping[str, Metric] = METRICS)
         metrics: All metrics of the run; by default the built-in ones.
 
     Raises:
-        LimitError: If a value cannot be understood; the message names its flag or ini value.
+        LimitError: If a value cannot be understood, or two flags cannot be used together; the
+            message names the flag or ini value.
     """
+    _refuse_contradictions(config)
     values = {}
     for name, option in TABLE.items():
         given = _given(option, config, metrics)
@@ -73,6 +77,35 @@ def read_options(config: pytest.Config, metrics: Mapping[str, Metric] = METRICS)
         workspace=Path(environ.get("GITHUB_WORKSPACE") or config.rootpath) if on_github else None,
         summary=Path(summary) if summary else None,
     )
+
+
+def plan_of(options: Options) -> Plan:
+    """Return the windows of a profile, for tests that set none."""
+    names = ("warmup", "steps", "trace_steps", "max_seconds")
+    chosen = {name: getattr(options, name) for name in names}
+    return Plan(**{name: value for name, value in chosen.items() if value is not None})
+
+
+def _refuse_contradictions(config: pytest.Config) -> None:
+    """Check flags that exclude each other, and the suffixes of reports."""
+    option = config.option
+    if option.tfperf_update or option.tfperf_update_new:
+        for flag, value in (
+            ("--tfperf-baseline", option.tfperf_baseline),
+            ("--tfperf-against", option.tfperf_against),
+            ("--tfperf-against-python", option.tfperf_against_python),
+        ):
+            if value:
+                raise LimitError(
+                    "--tfperf-update records and compares nothing: "
+                    f"it cannot be given together with {flag}"
+                )
+    for path in option.tfperf_report or ():
+        if Path(path).suffix.lower() not in REPORT_SUFFIXES:
+            raise LimitError(
+                f"--tfperf-report {path}: the file ending must be one of "
+                f"{', '.join(REPORT_SUFFIXES)}"
+            )
 
 
 def _given(

@@ -11,12 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, overload
+from typing import Any, Generic, NoReturn, TypeVar, overload
 
 import pytest
-
-if TYPE_CHECKING:
-    from pytest_tfperf.capture.plan import Plan
 
 T = TypeVar("T")
 
@@ -185,12 +182,19 @@ class Options:
         help="compare against a git ref; both versions run alternately in two processes",
         metavar="REF",
     )
+    against_python: Option[Path | None] = Option(
+        PATH,
+        None,
+        flag="--tfperf-against-python",
+        help="compare against another Python (its path, or its environment's), alone or with a ref",
+        metavar="PATH",
+    )
     budget_s: Option[float] = Option(
         SECONDS,
         30.0,
         flag="--tfperf-budget",
         ini="tfperf_budget",
-        help="seconds for each profile under --tfperf-against, from the first alternating run on",
+        help="seconds for each profile of a paired run, from the first alternating run on",
         shown="30",
         metavar="S",
     )
@@ -310,13 +314,9 @@ class Options:
         return "all" if self.update_all else "new" if self.update_new else None
 
     @property
-    def plan(self) -> Plan:
-        """The windows of a profile, for tests that set none."""
-        from pytest_tfperf.capture.plan import Plan
-
-        names = ("warmup", "steps", "trace_steps", "max_seconds")
-        chosen = {name: getattr(self, name) for name in names}
-        return Plan(**{name: value for name, value in chosen.items() if value is not None})
+    def is_paired(self) -> bool:
+        """True if two versions are compared."""
+        return bool(self.against or self.against_python)
 
     @property
     def marker_arguments(self) -> dict[str, Any]:

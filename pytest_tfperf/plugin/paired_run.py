@@ -1,6 +1,8 @@
 """
 `--tfperf-against`: profiled tests run in two processes, on the working tree and on the ref's files.
 
+With `--tfperf-against-python` one of them is another Python's.
+
 This process is the coordinator.
 """
 
@@ -23,7 +25,9 @@ from pytest_tfperf.paired.item_run import ItemRun
 from pytest_tfperf.paired.processes import ProcessPair, VersionProcesses, naming_awaited
 from pytest_tfperf.paired.spread_store import store_residuals, stored_residuals
 from pytest_tfperf.paired.verdicts import Terms
+from pytest_tfperf.paired.versions import Target, Versions
 from pytest_tfperf.plugin.progress import announcer
+from pytest_tfperf.report.other_python import describe_other_python
 from pytest_tfperf.stats.process_spread import Residuals, constant_spread
 from pytest_tfperf.text import and_more
 from pytest_tfperf.values import Unknown
@@ -40,8 +44,8 @@ _OTHER_NAMES = (
 class PairedOptions:
     """The options of a paired run."""
 
-    ref: str
-    """The git ref to compare with, as typed."""
+    target: Target
+    """What the working tree is compared with."""
     budget_s: float
     """Seconds for the turns of a profile, with the start of process pairs after the first."""
     only: str | None = None
@@ -74,7 +78,7 @@ class PairedRun:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
-        """Write the ref's files, or end the run with the reason why that fails."""
+        """Write the ref's files and ask another Python, or end the run with what is wrong."""
         option = self._config.option
         if option.collectonly or getattr(option, "setuponly", False) or option.tfperf_disable:
             return
@@ -86,7 +90,7 @@ class PairedRun:
         try:
             self._processes = VersionProcesses(
                 self._config,
-                self._options.ref,
+                self._options.target,
                 starts_ahead=self._options.only != STRUCTURAL,
             )
         except PairedError as error:
@@ -94,17 +98,16 @@ class PairedRun:
         self._stored = stored_residuals(self._processes.cores)
 
     def pytest_report_header(self) -> str | None:
-        """Name the ref and the cores."""
+        """Name the other version, the packages that differ, and the cores."""
         processes = self._processes
         if processes is None:
             return None
-        same = ", which the working tree's tracked files equal" if processes.tree.same else ""
         where = "any core, since there are none to pin them to: two processes then differ more"
         if processes.cores:
             own = format_cores(processes.coordinator_cores)
             where = f"{format_cores(processes.cores)}, this process on {own}"
-        commit = processes.tree.commit[:12]
-        return f"tfperf: against {self._options.ref} ({commit}{same}); both versions run on {where}"
+        named = _described(processes.versions, self._options.target)
+        return f"tfperf: against {named}; both versions run on {where}"
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """
@@ -136,7 +139,7 @@ class PairedRun:
         gone = self._processes.only_on_ref()
         if gone:
             terminalreporter.write_line(
-                f"tfperf: NEW: on {self._options.ref} alone, so not compared: "
+                f"tfperf: NEW: on {self._processes.versions.name} alone, so not compared: "
                 f"{and_more(gone, _NAMED)}",
                 yellow=True,
             )
@@ -162,6 +165,8 @@ class PairedRun:
         for warning in pair.tree.warnings:
             record_warning(item, warning)
         reports = [report_from(item, report) for report in pair.tree.reports]
+        for report in reports:
+            _name_other_python(report, processes.versions)
         yield from reports
         if stopped:
             pytest.exit(stopped)
@@ -212,7 +217,10 @@ class PairedRun:
 
     def _terms(self, processes: VersionProcesses) -> Terms:
         return Terms(
-            ref=self._options.ref,
+            ref=processes.versions.name,
+            here=processes.versions.here,
+            otherwise=processes.versions.otherwise,
+            is_same_platform=processes.versions.pythons is None,
             n_tests=max(1, sum(map(len, self._items.values()))),
             constant=constant_spread(bool(processes.cores)),
             stored=self._stored,
@@ -220,3 +228,20 @@ class PairedRun:
             budget_s=self._options.budget_s,
             only=self._options.only,
         )
+
+
+def _described(versions: Versions, target: Target) -> str:
+    """Return the name of the other version with its commit, its Python and what differs."""
+    about = ""
+    if target.ref is not None:
+        same = ", which the working tree's tracked files equal" if versions.tree.same else ""
+        about = f"{target.ref} ({versions.tree.commit[:12]}{same})"
+    python = describe_other_python({"against": versions.to_json()}, _NAMED)
+    return "; ".join(filter(None, (about, python)))
+
+
+def _name_other_python(report: pytest.TestReport, versions: Versions) -> None:
+    """Add the other Python and its packages to the environment that reports show."""
+    record, named = getattr(report, "tfperf", None), versions.to_json()
+    if record is not None and named is not None:
+        record["environment"] = {**record["environment"], "against": named}

@@ -10,6 +10,7 @@ from itertools import accumulate, starmap
 from pytest_tfperf.analysis.differences.difference import Difference
 from pytest_tfperf.metrics import METRICS, format_quantity
 from pytest_tfperf.report.check_counts import CheckCounts
+from pytest_tfperf.report.other_python import describe_other_python
 from pytest_tfperf.results import BROKEN, DECIDED, WORST_FIRST, Check, Profile, Verdict
 from pytest_tfperf.runs import ProfiledTest, Run
 from pytest_tfperf.stats.signed_rank import format_ratio
@@ -103,7 +104,9 @@ def _head(run: Run) -> str:
         run.commit and f"commit {_code(run.commit)}",
         *(_code(name) for name in platforms[:3]),
     ]
-    return f"{title}\n\n{' · '.join(filter(None, facts))}\n"
+    others = dict.fromkeys(describe_other_python(test.environment) for test in run.tests)
+    against = "".join(f"\nAgainst {_code(other, _MESSAGE_WIDTH)}\n" for other in others if other)
+    return f"{title}\n\n{' · '.join(filter(None, facts))}\n{against}"
 
 
 def _checks(run: Run) -> Iterator[_Found]:

@@ -9,7 +9,7 @@ from helpers.builders import LAPTOP, profile
 import pytest_tfperf.plugin.conclude
 import pytest_tfperf.plugin.paired_run  # noqa: F401 - pytester unloads what its runs load first
 from pytest_tfperf.errors import PairedError
-from pytest_tfperf.paired import processes
+from pytest_tfperf.paired import processes, versions
 from pytest_tfperf.paired.worktree import Tree
 
 
@@ -74,7 +74,7 @@ class FakeRun:
     A run of pytest in this process, with `--tfperf-against`, whose child processes are fakes.
 
     `tree` and `ref` are the node keys that each version collects; a ref that is a text cannot
-    start, for that reason.
+    start, for that reason. `against` are the arguments that name what is compared with.
     """
 
     def __init__(self, pytester, monkeypatch):
@@ -82,6 +82,7 @@ class FakeRun:
         self.children = {}
         self.has_started = False
         self.tree, self.ref = [], []
+        self.against = ("--tfperf-against=main",)
         self.errors = {"tree": "", "ref": ""}
         self.profiles = {"tree": [profile(retraces=0)], "ref": [profile(retraces=0)]}
         root = pytester.path.resolve()
@@ -95,7 +96,7 @@ class FakeRun:
             here=frozenset(),
         )
         monkeypatch.setattr(processes, "start_pytest", self._start)
-        monkeypatch.setattr(processes, "write_tree", self._write_tree)
+        monkeypatch.setattr(versions, "write_tree", self._write_tree)
         cleanup = SimpleNamespace(folder=root.parent, close=lambda: None)
         monkeypatch.setattr(processes, "Cleanup", lambda: cleanup)
 
@@ -104,7 +105,7 @@ class FakeRun:
         return self.files
 
     def _start(self, run, _):
-        version = "tree" if run.root == self.files.root else "ref"
+        version = "tree" if run.root == self.files.root and run.python is None else "ref"
         collected = getattr(self, version)
         if isinstance(collected, str):
             raise PairedError(collected)
@@ -114,7 +115,7 @@ class FakeRun:
 
     def __call__(self, *arguments):
         return self._pytester.runpytest_inprocess(
-            "-p", "tfperf", "-p", "no:cacheprovider", "--tfperf-against=main", *arguments
+            "-p", "tfperf", "-p", "no:cacheprovider", *self.against, *arguments
         )
 
     def checks(self, test):

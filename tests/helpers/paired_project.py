@@ -47,14 +47,15 @@ class Project:
         }
         return {**kept, **own, "PYTHONDONTWRITEBYTECODE": "1", _RUN: run, **variables}
 
-    def start(self, *arguments, against="HEAD", cwd=".", **variables):
-        """A run that is under way."""
+    def start(self, *arguments, against="HEAD", cwd=".", python=sys.executable, **variables):
+        """A run of a Python that is under way."""
         plugin = ["-p", self._plugin] if self._plugin else []
         return Run(
             self,
             [*plugin, *([f"--tfperf-against={against}"] if against else []), *arguments],
             cwd,
             variables,
+            python,
         )
 
     def run(self, *arguments, **options):
@@ -63,14 +64,14 @@ class Project:
 
 
 class Run:
-    def __init__(self, project, arguments, cwd, variables):
+    def __init__(self, project, arguments, cwd, variables, python=sys.executable):
         self.project = project
         self.id = uuid.uuid4().hex
         self.file = project.folder / f"{self.id}.json"
         self._output = (project.folder / f"{self.id}.out").open("w+")
         options = [f"--tfperf-report={self.file}", f"--basetemp={project.folder / self.id}"]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "pytest", *options, *map(str, arguments)],
+            [python, "-m", "pytest", *options, *map(str, arguments)],
             cwd=project.path / cwd,
             env=project.environment(self.id, **variables),
             stdin=subprocess.DEVNULL,

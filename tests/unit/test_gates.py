@@ -1,5 +1,7 @@
 """Which changes fail a test: for every metric a reason, and the same in every kind of comparison."""
 
+from dataclasses import replace
+
 import pytest
 from helpers.builders import LAPTOP, profile, record_of, run_of
 
@@ -11,6 +13,7 @@ from pytest_tfperf.report.html.page import render_html
 from pytest_tfperf.report.markdown import render_markdown
 from pytest_tfperf.report.terminal import render
 from pytest_tfperf.results import Verdict
+from pytest_tfperf.values import Value
 
 # typed by hand: metrics for which a better program can be worse, one way or both
 MOVED_BY_BETTER_PROGRAMS = {
@@ -72,6 +75,25 @@ def test_each_kind_of_comparison_shows_a_change_that_does_not_gate():
             "graph_reduction changed from 48.7 % to 25.2 %, which does not gate: "
             "it falls where there is less to remove"
         )
+
+
+@pytest.mark.parametrize(("limit", "verdict"), [({}, "PASS"), ({"max_rise": 0.1}, "REGRESSION")])
+def test_with_other_packages_metrics_of_the_platform_are_shown_unless_limited(limit, verdict):
+    before, after = (profile(python_calls=number) for number in (100, 200))
+    value = replace(after.metrics["python_calls"], detail=limit)
+    after = replace(after, metrics={**after.metrics, "python_calls": value})
+    [found] = against_profile(after, before, "keras 3.5.0", "against", is_same_platform=False)
+    assert found.verdict is Verdict(verdict)
+    assert found.is_shown_change == (verdict == "PASS")
+
+
+def test_with_other_packages_a_value_that_became_unknown_fails_nothing():
+    before, after = profile(graph_ops=10), profile()
+    unknown = Value.unknown("graph_ops", "no graph was seen")
+    after = replace(after, metrics={"graph_ops": unknown})
+    for is_same, verdict in ((True, Verdict.UNKNOWN), (False, Verdict.INCONCLUSIVE)):
+        [found] = against_profile(after, before, "x", "against", is_same_platform=is_same)
+        assert found.verdict is verdict
 
 
 def test_the_terminal_shows_it_in_green_beside_what_failed():

@@ -18,6 +18,7 @@ from pytest_tfperf.metrics import METRICS, Metric
 from pytest_tfperf.report.html.axis import short
 from pytest_tfperf.report.html.tables import cut, quantity
 from pytest_tfperf.report.html.views import verdict_rank, views_of
+from pytest_tfperf.report.other_python import describe_other_python
 from pytest_tfperf.report.terminal import count_line
 from pytest_tfperf.results import BROKEN, DECIDED, Verdict
 from pytest_tfperf.runs import Run
@@ -103,6 +104,7 @@ def _template() -> Any:
     )
     environment.globals |= {
         "cut": cut,
+        "other_python": describe_other_python,
         "plural": plural,
         "quantity": quantity,
         "symbol": _SYMBOLS.__getitem__,

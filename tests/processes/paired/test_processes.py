@@ -5,8 +5,9 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_tfperf.errors import PairedError
-from pytest_tfperf.paired import processes
+from pytest_tfperf.paired import processes, versions
 from pytest_tfperf.paired.processes import VersionProcesses
+from pytest_tfperf.paired.versions import Target
 from pytest_tfperf.paired.worktree import Tree
 from pytest_tfperf.values import Unknown
 
@@ -59,13 +60,13 @@ def sides(tmp_path, monkeypatch, started):
             here=frozenset(),
         )
         monkeypatch.setattr(processes, "start_pytest", start)
-        monkeypatch.setattr(processes, "write_tree", lambda *_: tree)
+        monkeypatch.setattr(versions, "write_tree", lambda *_: tree)
         config = SimpleNamespace(
             invocation_params=SimpleNamespace(dir=tmp_path, args=()),
             option=SimpleNamespace(capture="fd"),
             pluginmanager=SimpleNamespace(hasplugin=lambda name: False),
         )
-        return VersionProcesses(config, "main", starts_ahead), order
+        return VersionProcesses(config, Target(ref="main"), starts_ahead), order
 
     return new
 

@@ -1,10 +1,15 @@
 """The coordinator of a paired run: which tests run in both versions, and what each is asked."""
 
 import signal
+import sys
+from dataclasses import replace
 
 import pytest
 from helpers.builders import profile
 from helpers.fake_child import FakeRun
+
+from pytest_tfperf.paired import versions
+from pytest_tfperf.paired.interpreter import Interpreter
 
 PROFILED = "import pytest\n\ndef test_{}(tf_profile): raise AssertionError('ran here')\n"
 ALL, RETRACES = ("", "against"), ("", "retraces")
@@ -208,3 +213,109 @@ def test_no_process_starts_where_no_test_runs(paired, option):
     assert result.ret == 0
     assert "tfperf: against" not in "\n".join(result.outlines)
     assert not paired.has_started
+
+
+class TestOtherPython:
+    """`--tfperf-against-python`: the other process is one of an environment with TensorFlow 2.20."""
+
+    @pytest.fixture
+    def two(self, paired, monkeypatch):
+        ours = Interpreter(
+            command=sys.executable,
+            executable=sys.executable,
+            prefix="/ours",
+            is_venv=True,
+            version=(3, 11, 7),
+            platform="linux x86_64",
+            path=tuple(sys.path),
+            packages={"tensorflow": "2.21.0", "keras": "3.15.1", "python": "3.11.7"},
+            modules=(),
+            protocol=1,
+        )
+        theirs = replace(
+            ours,
+            command="/other/bin/python",
+            prefix="/other",
+            path=("/other/site-packages",),
+            packages={**ours.packages, "tensorflow": "2.20.0", "absl-py": "2.0"},
+        )
+        monkeypatch.setattr(versions, "ask", lambda *_: ours)
+        monkeypatch.setattr(versions, "other_python", lambda *_: theirs)
+        paired.against = ("--tfperf-against-python=/other",)
+        return paired
+
+    def test_the_header_names_packages_that_differ(self, two):
+        result = two("-k", "two")
+        [line] = [line for line in result.outlines if line.startswith("tfperf: against")]
+        assert line.startswith(
+            "tfperf: against tensorflow 2.20.0 (/other/bin/python): "
+            "tensorflow 2.20.0 → 2.21.0, absl-py 2.0 → none; both versions run on "
+        )
+
+    def test_with_a_ref_both_are_named(self, two):
+        two.against = ("--tfperf-against=main", *two.against)
+        result = two("-k", "two")
+        result.stdout.fnmatch_lines(
+            ["tfperf: against main (cccccccccccc); main with tensorflow 2.20.0 (/other/*"]
+        )
+        ref = two.children["ref"][0].pytest_run
+        assert (ref.root, ref.python) == (two.files.path, "/other/bin/python")
+
+    def test_alone_it_runs_the_same_files_with_another_path(self, two, monkeypatch):
+        monkeypatch.setenv("PATH", "/ours/bin:/usr/bin")
+        two("-k", "two").assert_outcomes(passed=1)
+        tree, ref = (two.children[version][0].pytest_run for version in ("tree", "ref"))
+        assert not two.has_started  # no ref is written
+        assert (tree.root, tree.folder, tree.files) == (ref.root, ref.folder, ref.files)
+        assert (tree.python, ref.python) == (None, "/other/bin/python")
+        assert ref.path[-1] == "/other/site-packages"
+        assert tree.label == "this environment's process"
+        assert ref.label == "the process on tensorflow 2.20.0"
+        assert ref.environment["VIRTUAL_ENV"] == "/other"
+        assert ref.environment["PATH"].startswith("/other/bin:")
+
+    def test_messages_name_environments_and_no_ref(self, two):
+        two.ref = []
+        two("-k", "two").assert_outcomes(passed=1)
+        verdict, message = two.checks(two.tree[1])[ALL]
+        assert (verdict, message) == (
+            "NEW",
+            "the test is on this environment alone: tensorflow 2.20.0 has none of this name",
+        )
+
+    def test_a_python_whose_process_cannot_start_makes_its_tests_unknown(self, two):
+        two.ref = "the process on tensorflow 2.20.0 ended with exit status 4"
+        two("-k", "two")
+        verdict, message = two.checks(two.tree[1])[ALL]
+        assert verdict == "UNKNOWN"
+        assert "on tensorflow 2.20.0 no test can run" in message
+        assert message.endswith(
+            "try: an environment in which it runs, or stored values (--tfperf-baseline)"
+        )
+
+    def test_metrics_of_the_platform_are_shown_and_those_of_the_program_decided(self, two):
+        two.profiles["tree"] = [profile(retraces=2, graph_ops=12, fusions=1)]
+        two.profiles["ref"] = [profile(retraces=0, graph_ops=10)]
+        two("-k", "two", "--tfperf-only=structural")
+        checks = two.checks(two.tree[1])
+        assert checks["", "graph_ops"] == (
+            "PASS",
+            "graph_ops changed from 10 to 12, which does not gate: "
+            "it depends on the packages, which differ; a limit decides it",
+        )
+        verdict, message = checks[RETRACES]
+        assert verdict == "REGRESSION"
+        assert message.endswith("if it is meant: --tfperf-only timing")
+        assert checks["", "fusions"] == ("NEW", "fusions is 1, and tensorflow 2.20.0 has none")
+
+    @pytest.mark.parametrize(
+        ("arguments", "text"),
+        [
+            (["--tfperf-update"], "it cannot be given together with --tfperf-against-python"),
+            (["-p", "xdist", "-n2"], "run it without -n"),
+        ],
+    )
+    def test_options_that_contradict_are_refused(self, two, arguments, text):
+        result = two(*arguments)
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        assert text in "\n".join(result.errlines)

@@ -6,7 +6,7 @@ import pytest
 
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.errors import LimitError
-from pytest_tfperf.plugin.option_values import PARSERS, read_options
+from pytest_tfperf.plugin.option_values import PARSERS, plan_of, read_options
 from pytest_tfperf.plugin.options import COUNT, SECONDS, SHARE, STEPS, TABLE, Options
 
 TEXTS = {
@@ -115,7 +115,7 @@ def test_the_samples_have_every_ini_value():
 @pytest.mark.parametrize("given", [TEXTS, TEXTS | NUMBERS], ids=["texts", "numbers"])
 def test_ini_values_are_read_from_every_format(pytester, form, given):
     options = read_options(pytester.parseconfig(*form(pytester.path, given)))
-    assert options.plan == Plan(warmup=3, steps=7, trace_steps=4, max_seconds=30.5)
+    assert plan_of(options) == Plan(warmup=3, steps=7, trace_steps=4, max_seconds=30.5)
     assert options.marker_arguments == {
         "max_eager_ops": "0",
         "max_step_time": "1 ns",
@@ -220,7 +220,7 @@ def test_help_lists_every_flag_and_ini_value(pytester, monkeypatch):
     squeezed = " ".join(text.split())
     assert "check only machine-independent metrics, or only timings" in squeezed
     assert (
-        "seconds for each profile under --tfperf-against, from the first alternating run on (default: 30)"
+        "seconds for each profile of a paired run, from the first alternating run on (default: 30)"
         in squeezed
     )
     assert "see --tfperf-budget" in squeezed
