@@ -129,6 +129,10 @@ def _functions(
     return tuple(sorted(functions, key=lambda one: (-one.calls, one.name)))
 
 
+_replaced: list[cProfile.Profile] = []
+"""Profilers that steps replaced; the end of one would remove whatever profiler there is then."""
+
+
 class _Profiled:
     """Counts by cProfile, in the thread's only place for a profiler."""
 
@@ -151,14 +155,12 @@ class _Profiled:
         profile, self._profile = self._profile, None
         if profile is None:
             return ()
-        other: Any = sys.getprofile()
-        profile.disable()  # which removes whatever profiler there is
-        if other is not profile:
+        now: Any = sys.getprofile()
+        if now is not profile:
             self.why = self.why or REPLACED
-            if isinstance(other, cProfile.Profile):
-                other.enable()
-            elif other is not None:
-                sys.setprofile(other)
+            _replaced.append(profile)
+            return ()
+        profile.disable()
         return [
             (entry.code, entry.callcount, entry.inlinetime)
             for entry in profile.getstats()

@@ -30,6 +30,7 @@ def shown_file(file: str) -> str | None:
     """
     Return a path relative to site-packages, the standard library or its project's packages.
 
+    So it is the same in every checkout.
     It is None for a file of this package.
     """
     path = Path(file)
@@ -51,8 +52,8 @@ def shown_file(file: str) -> str | None:
 
 
 def _above_packages(path: Path) -> Path:
-    """Return the folder above the outermost package that holds a module."""
+    """Return the folder above the outermost package of a module, or the root of its checkout."""
     folder = path.parent
-    while (folder / "__init__.py").is_file() and folder.parent != folder:
+    while (folder / "__init__.py").is_file() and not (folder / ".git").exists():
         folder = folder.parent
     return folder

@@ -1,6 +1,7 @@
 """Calls of Python functions whose number is counted by hand, beside other profilers."""
 
 import cProfile
+import gc
 import sys
 import threading
 import types
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import pytest_tfperf
+from pytest_tfperf.capture.garbage_collector import garbage_held_off
 from pytest_tfperf.machine import call_counter
 from pytest_tfperf.machine.call_counter import CallCounter
 from pytest_tfperf.recording import PythonCalls
@@ -22,9 +24,9 @@ needs_one_place = pytest.mark.skipif(
 
 
 def called(*steps, size=1):
-    """What the counter finds in these steps."""
+    """What the counter finds in these steps, without the collector, whose callbacks are Python."""
     counter = CallCounter()
-    with counter:
+    with garbage_held_off(), counter:
         for step in steps:
             counter.begin()
             step()
@@ -213,14 +215,20 @@ def print_nothing(frame, event, argument):
 
 
 @needs_one_place
-def test_a_cprofile_that_the_step_starts_goes_on():
+def test_a_cprofile_that_the_step_starts_goes_on_as_it_was_set():
     profile = cProfile.Profile()
     try:
-        found = called(profile.enable)
+        found = called(lambda: profile.enable(builtins=False))
+        gc.collect()  # which could end the replaced profiler, and with it this one
         assert sys.getprofile() is profile
+        leaf()
+        len([])
     finally:
         profile.disable()
     assert found == Unknown(call_counter.REPLACED)
+    names = {getattr(entry.code, "co_name", entry.code) for entry in profile.getstats()}
+    assert "leaf" in names
+    assert not any("len" in name for name in names)
 
 
 def test_a_tracer_stays_and_changes_no_count():

@@ -42,6 +42,15 @@ def test_a_project_s_file_is_shown_from_its_outermost_package_on(tmp_path):
     assert shown_file(str(inner.parents[1] / "train.py")) == "train.py"
 
 
+def test_a_checkout_that_is_a_package_itself_has_no_name(tmp_path):
+    for name in ("tree", "ref"):
+        root = tmp_path / name
+        root.mkdir()
+        for file in ("__init__.py", ".git"):
+            (root / file).touch()
+        assert shown_file(str(root / "model.py")) == "model.py"
+
+
 def test_a_function_has_the_name_of_what_it_stands_in():
     class Layer:
         def call(self):
