@@ -76,7 +76,7 @@ def _why_undecided(decision: Decision) -> str:
     """Return the reason, and the slow-down that would have been found."""
     why = ""
     if decision.is_suspected:
-        why = ": one pair of processes shows a slow-down, and no second one ran"
+        why = ": one pair of processes alone shows a slow-down"
     if decision.minimum_detectable_change is None:
         return why
     smallest = format_quantity(decision.minimum_detectable_change, RATIO)

@@ -11,7 +11,8 @@ One log ratio comes from each pair of turns, in random order (Laaber, Scheuner a
 Microbenchmarking in the Cloud, Empirical Software Engineering 24, 2019).
 
 An analysis follows each process pair and spends a planned part of the error: see
-`stats.critical_values`. A regression rests on at least two process pairs.
+`stats.critical_values`. A regression rests on at least two process pairs that each are slower than
+the tolerance allows.
 
 Turns too few for an interval are decided by bounds on single ratios, if all of them agree: none of
 them is within the factor that pairs of turns of the same code have been seen to differ by.
@@ -100,7 +101,7 @@ class Decision:
     by_single_ratios: bool = False
     """True if the bounds on single ratios decided it, for want of an interval."""
     is_suspected: bool = False
-    """True if one process pair shows a regression that no other has confirmed."""
+    """True if one process pair alone shows a regression."""
 
     @property
     def n(self) -> int:
@@ -203,7 +204,10 @@ def _analysis(estimates: Sequence[PairEstimate], rule: StoppingRule, final: bool
     slower_z, passing_z = rule.slower_z(n, final), rule.passing_z(n, final)
     low, high = math.exp(middle - slower_z * error), math.exp(middle + passing_z * error)
     suggested = _verdict(low, high, 1 + rule.effective_tolerance)
-    is_suspected = suggested is Verdict.REGRESSION and n < LEAST_PAIRS
+    # where one pair's turns were disturbed, the other has all the weight and would decide alone
+    bound = 1 + rule.effective_tolerance
+    n_slower = sum(one.ratio > bound for one in estimates if one.error is not None)
+    is_suspected = suggested is Verdict.REGRESSION and n_slower < LEAST_PAIRS
     return Decision(
         verdict=Verdict.INCONCLUSIVE if suggested is None or is_suspected else suggested,
         ratio=math.exp(middle),

@@ -50,7 +50,7 @@ TRY = " | "
         (
             [[0.1] * 8],
             rule(),
-            "wanted at most 2 % slower: one pair of processes shows a slow-down, and no second one ran; a slow-down of 2 % would have",
+            "wanted at most 2 % slower: one pair of processes alone shows a slow-down; a slow-down of 2 % would have",
         ),
         ([[0.1] * 8], rule(), f"in 9 of 10 cases{TRY}run it again"),
         (

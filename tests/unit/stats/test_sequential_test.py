@@ -15,6 +15,7 @@ from pytest_tfperf.stats.critical_values import critical_values
 from pytest_tfperf.stats.sequential_test import (
     LEAST_TURNS,
     SINGLE_RATIO_BOUND,
+    PairEstimate,
     decide,
     has_enough_turns,
     pair_estimate,
@@ -187,6 +188,20 @@ def test_one_process_pair_is_only_suspected(final):
     assert (alone.verdict, alone.is_suspected) == (Verdict.INCONCLUSIVE, True)
     both = decide_turns([turns(1.05), turns(1.06, seed=1)], rule(), final=final)
     assert (both.verdict, both.is_suspected) == (Verdict.REGRESSION, False)
+
+
+@pytest.mark.parametrize(
+    ("first", "verdict"),
+    [(1.031, Verdict.INCONCLUSIVE), (1.05, Verdict.INCONCLUSIVE), (1.0500001, Verdict.REGRESSION)],
+)
+def test_a_pair_that_was_disturbed_confirms_no_other(first, verdict):
+    """With little weight it would let the other one decide."""
+    noisy = PairEstimate(ratio=first, error=0.3, least=0.5, greatest=2, n=6)
+    clear = PairEstimate(ratio=1.514, error=0.03, least=1.4, greatest=1.6, n=6)
+    decision = decide([noisy, clear], rule(tolerance=0.05, process_sd=0.0045), final=True)
+    assert decision.low > 1.05
+    assert decision.verdict is verdict
+    assert decision.is_suspected is (verdict is Verdict.INCONCLUSIVE)
 
 
 @pytest.mark.parametrize(
