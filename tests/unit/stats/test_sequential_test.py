@@ -210,7 +210,7 @@ def test_a_pair_that_was_disturbed_confirms_no_other(first, verdict):
         ([turns(1)], Verdict.PASS, 1),
         ([turns(0.9)], Verdict.IMPROVED, 1),
         ([turns(1.02), turns(1.02, seed=1)], Verdict.INCONCLUSIVE, 2),
-        ([turns(1.02), turns(1.02), turns(1.5)], Verdict.REGRESSION, 3),
+        ([turns(1.02), turns(1.05), turns(1.5)], Verdict.REGRESSION, 3),
         ([[0.1] * 5], Verdict.INCONCLUSIVE, 1),
     ],
 )
