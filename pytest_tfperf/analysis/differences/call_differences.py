@@ -30,11 +30,12 @@ class _Change:
     """Seconds a step in its own code now."""
 
     @property
-    def order(self) -> tuple[bool, float, float, str]:
-        """Sort key: added calls first, by the time that they take."""
+    def order(self) -> tuple[bool, float, bool, float, str]:
+        """Sort key: added calls first, by the time that they take; then what came or went."""
         added = self.after - self.before
         added_s = self.self_s * added / self.after if added > 0 else 0.0
-        return added < 0, -added_s, -abs(added), self.name
+        has_both = min(self.before, self.after) > 0
+        return added < 0, -added_s, has_both, -abs(added), self.name
 
     @property
     def what(self) -> str:

@@ -52,6 +52,11 @@ def test_functions_whose_added_calls_take_longest_come_first():
     assert [line.split(" of ")[1][0] for line in lines] == ["b", "c", "a", "d"]
 
 
+def test_functions_that_are_gone_come_before_those_called_less_often():
+    lines = found({"a": 60, "b": 20}, ("a", 1, 20, 1.0))
+    assert [line.split(" of ")[1][0] for line in lines] == ["b", "a"]
+
+
 def test_the_first_five_are_named_and_the_others_counted():
     lines = found({}, *[(f"f{n}", 1, 100 - n, 0.0) for n in range(7)])
     assert lines[4].startswith("+96 calls of f4 ")
