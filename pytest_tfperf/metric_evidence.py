@@ -32,7 +32,8 @@ EVIDENCE: dict[str, str] = {
     "input_bound": (
         "events of waiting for input in the trace (of iterators, infeeds), or a loop that "
         "`tf_profile` drives without data in TensorFlow. Input that Python makes counts as "
-        "`host_overhead`"
+        "`host_overhead`. Where `tf_profile` calls `next()` and no accelerator runs, also the "
+        "time of `next()`"
     ),
     "input_wait": "the evidence of `input_bound` and of `step_time`",
     "input_capacity": _PIPELINE,

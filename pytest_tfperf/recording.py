@@ -228,6 +228,18 @@ class PythonCalls:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Fetches:
+    """Seconds of each call of the timed window."""
+
+    next_s: tuple[float, ...]
+    """Seconds of its `next()` on the data."""
+    call_s: tuple[float, ...]
+    """Seconds from its begin to that of the following one."""
+    pause_s: tuple[float, ...]
+    """Seconds of the pause before it, in which the input pipeline ran on; 0 within a block."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
     """Times and observations of one run of the user's steps, and where its traces are."""
 
@@ -245,6 +257,8 @@ class Recording:
     """(seconds, steps) of each block of the timed window."""
     step_seconds: tuple[float, ...] = ()
     """Seconds of a step in each single call of the timed window."""
+    fetches: Fetches | None = None
+    """The fetches of the timed window; None if `tf_profile` did not call `next()` itself."""
     epoch_gaps_s: tuple[float, ...] = ()
     """Seconds from the last step of an epoch to the first of the next."""
     n_steps: int = 0

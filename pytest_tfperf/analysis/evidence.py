@@ -18,8 +18,14 @@ from pytest_tfperf.analysis.host.shown import (
     why_compilations_hidden,
     why_executions_hidden,
 )
+from pytest_tfperf.analysis.input.fetches import (
+    TimedWaits,
+    ready_s,
+    shows_fetches,
+    timed_waits,
+)
 from pytest_tfperf.analysis.input.stages import Stage, find_stages
-from pytest_tfperf.analysis.input.waits import Drain, find_drain, input_waits
+from pytest_tfperf.analysis.input.waits import Drain, find_drain, input_waits, pushed_input
 from pytest_tfperf.analysis.steps.breakdown import Breakdown, break_down
 from pytest_tfperf.analysis.steps.detect import Steps, find_steps
 from pytest_tfperf.analysis.steps.on_devices import on_the_device
@@ -30,7 +36,7 @@ from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.recording import GrapplerPasses, Modules, OpGraph, Recording, StepGraph
 from pytest_tfperf.trace.device_spec import DeviceSpec, device_spec
 from pytest_tfperf.trace.devices import accelerators, device_name
-from pytest_tfperf.trace.intervals import Spans, intersect, merge
+from pytest_tfperf.trace.intervals import Spans, covered, intersect, merge
 from pytest_tfperf.trace.xspace import Trace
 from pytest_tfperf.values import Advice, Table, Unknown, Value
 
@@ -159,6 +165,22 @@ class Evidence:
     def waits(self) -> Spans:
         """The times in which a step waited for its next element, not merged."""
         return input_waits(self._trace)
+
+    @cached_property
+    def timed_waits(self) -> TimedWaits | None:
+        """
+        The waits for input in the timed window, or None where only the trace shows them.
+
+        That is where tf_profile does not call `next()`, and where a device may work meanwhile. The
+        part of a wait that an op on another thread hides is that of the trace.
+        """
+        fetches, trace, steps = self.recording.fetches, self._trace, self.steps
+        on_device = self.breakdown.device.n_devices or pushed_input(trace)[0].size
+        if fetches is None or on_device or not shows_fetches(trace):
+            return None
+        waited = int(covered(merge(self.waits), steps.start_ps, steps.end_ps).sum())
+        visible = float(self.breakdown.parts_ps["input"].sum()) / waited if waited else 1.0
+        return timed_waits(fetches, ready_s(trace), min(visible, 1.0))
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:

@@ -21,7 +21,7 @@ from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.analysis.trace_errors import faults, remarks, without_incomplete
 from pytest_tfperf.analysis.xla import compile_time, counts, executables, step_flops
 from pytest_tfperf.metrics import METRICS
-from pytest_tfperf.recording import Recording
+from pytest_tfperf.recording import Fetches, Recording
 from pytest_tfperf.results import Profile
 from pytest_tfperf.trace.xspace import Trace
 from pytest_tfperf.values import Step
@@ -130,24 +130,34 @@ def assembled(evidence: Evidence, findings: Sequence[Findings]) -> Profile:
     )
 
 
-def settling_steps(trace: Trace, steps_before: int) -> int:
+def settling_steps(trace: Trace, steps_before: int, fetches: Fetches | None = None) -> int:
     """
     Return how many more steps must pass before a window shows the pipeline as it runs for long.
 
     Full buffers hide a pipeline that is slower than the steps for as long as they take to drain.
     That is their capacity ÷ the share of time that the steps would wait. 0 if it shows it already.
+    Fetches of a timed window tell that better than the trace, where the profiler slows the pipeline
+    down. Once a window's second half waits, its first half was enough.
 
     Args:
         trace: The trace of a window's steps.
         steps_before: Steps since the last pause, in which the buffers could fill.
+        fetches: The fetches of the timed window before that one.
     """
-    evidence = Evidence(Recording(name="", trace=None, workload={}), trace)
-    drain = evidence.drain
-    share, _ = shares.waiting_share(evidence.breakdown, drain)
+    evidence = Evidence(
+        Recording(name="", trace=None, workload={}, fetches=fetches, settled=False), trace
+    )
+    drain, timed = evidence.drain, evidence.timed_waits
+    share, *_ = shares.waiting_share(evidence)
     needed = drain.capacity / share if share > _INPUT_BOUND_MATTERS else 0.0
-    if drain.stationary() and needed <= steps_before:
-        return 0
-    return int(np.ceil(_MORE_THAN_NEEDED * needed))
+    if timed is None:
+        stationary = drain.stationary() and needed <= steps_before
+    elif drain.buffered and timed.emptied:
+        stationary = not timed.draining
+        needed = max(needed, steps_before + len(fetches.next_s) / 2 if fetches else 0.0)
+    else:
+        stationary = needed <= steps_before
+    return 0 if stationary else int(np.ceil(_MORE_THAN_NEEDED * needed))
 
 
 def _place(metric: str) -> int:

@@ -12,6 +12,7 @@ from pytest_tfperf.capture.garbage_collector import garbage_held_off
 from pytest_tfperf.capture.observations import Observations
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.machine.stopwatch import Stopwatch
+from pytest_tfperf.recording import Fetches
 from pytest_tfperf.tf_runtime import least_block, sync_devices
 from pytest_tfperf.turns import Ready, TurnClient
 
@@ -30,6 +31,8 @@ class Block:
     """Number of steps in it."""
     step_seconds: list[float]
     """Seconds of a step in each call."""
+    next_seconds: list[float]
+    """Seconds of the `next()` in each call."""
 
 
 class BlockTimer:
@@ -40,19 +43,30 @@ class BlockTimer:
         self.steps_per_call = plan.steps_per_call  # of the running call
         self.epoch_gaps_s: list[float] = []
         self._plan = plan
+        self._next_s, self._fetches = 0.0, False  # of the running call, and whether any fetched
+        self._call_ended = 0.0
 
     def block(self, n_calls: int, deadline: float = math.inf) -> Generator[None, None, Block]:
         """Time a block of `n_calls`, or fewer if the deadline passes; yield in each call."""
         step_seconds: list[float] = []
+        next_seconds: list[float] = []
         seconds, n_steps = 0.0, 0
         while len(step_seconds) < n_calls and (perf_counter() < deadline or not step_seconds):
+            self._next_s = 0.0
             yield
             lap = self.lap_timer.lap()
+            self._call_ended = perf_counter()
             seconds, n_steps = seconds + lap, n_steps + self.steps_per_call
             step_seconds.append(lap / self.steps_per_call)
+            next_seconds.append(self._next_s)
         if not self._plan.latency:
             sync_devices()
-        return Block(seconds + self.lap_timer.lap(), n_steps, step_seconds)
+        return Block(seconds + self.lap_timer.lap(), n_steps, step_seconds, next_seconds)
+
+    def fetched(self, seconds: float) -> None:
+        """Add the seconds of a `next()` to the running call."""
+        self._next_s += seconds
+        self._fetches = True
 
     def timed_window(
         self,
@@ -74,37 +88,37 @@ class BlockTimer:
         size = plan.block_size(target_s, period_s)
         deadline = perf_counter() + plan.max_seconds * _TIMED_SHARE
         n_left, n_timed, n_run = plan.timed_at_most(n_before), 0, 0
-        # arrays, since a list would leave small objects, which count as growth of the memory
-        seconds, sizes, step_seconds = array("d"), array("q"), array("d")
+        timed = _TimedCalls()
         self.epoch_gaps_s = []
         observations.memory.begin_timed()
         self.lap_timer.restart()
+        self._call_ended = perf_counter()
         try:
             while (
                 n_left > 0
-                and plan.wants_more(n_timed, len(seconds))
-                and (perf_counter() < deadline or not seconds)
+                and plan.wants_more(n_timed, len(timed.seconds))
+                and (perf_counter() < deadline or not timed.seconds)
             ):
                 with self.lap_timer.paused():
                     collect()
                     observations.memory.sample(n_run)
+                pause_s = perf_counter() - self._call_ended
                 block = yield from self.block(min(size, n_left), deadline)
                 n_left -= len(block.step_seconds)
                 n_run += block.n_steps
                 if self._is_too_short(block, size, target_s):
                     size *= 2
                     continue
-                seconds.append(block.seconds)
-                sizes.append(block.n_steps)
-                step_seconds.extend(block.step_seconds)
+                timed.add(block, pause_s)
                 n_timed += len(block.step_seconds)
             observations.memory.sample(n_run)
         finally:
-            is_complete = not plan.wants_more(n_timed, len(seconds))
-            if seconds and (is_complete or not observations.blocks):
-                observations.blocks = list(zip(seconds, sizes, strict=True))
-                observations.step_seconds = step_seconds.tolist()
+            is_complete = not plan.wants_more(n_timed, len(timed.seconds))
+            if timed.seconds and (is_complete or not observations.blocks):
+                timed.give(observations)
                 observations.epoch_gaps_s = self.epoch_gaps_s
+                if self._fetches:
+                    observations.fetches = timed.fetches(plan.steps_per_call)
         if perf_counter() >= deadline:
             observations.notes += plan.cut_note("timed", n_timed, plan.timed_steps)
 
@@ -121,6 +135,35 @@ class BlockTimer:
             and len(block.step_seconds) == size
             and self._plan.steps is None
             and not self._plan.latency
+        )
+
+
+class _TimedCalls:
+    """Times of the timed window, in arrays: lists would leave objects, which count as growth."""
+
+    def __init__(self) -> None:
+        self.seconds, self._sizes = array("d"), array("q")
+        self._step_seconds, self._next_seconds, self._pauses = array("d"), array("d"), array("d")
+
+    def add(self, block: Block, pause_s: float) -> None:
+        """Add a block, and the seconds of the pause before it."""
+        self.seconds.append(block.seconds)
+        self._sizes.append(block.n_steps)
+        self._step_seconds.extend(block.step_seconds)
+        self._next_seconds.extend(block.next_seconds)
+        self._pauses.extend([pause_s, *[0.0] * (len(block.step_seconds) - 1)])
+
+    def give(self, observations: Observations) -> None:
+        """Replace the times of the blocks and their steps."""
+        observations.blocks = list(zip(self.seconds, self._sizes, strict=True))
+        observations.step_seconds = self._step_seconds.tolist()
+
+    def fetches(self, steps_per_call: int) -> Fetches:
+        """Return the seconds of each call."""
+        return Fetches(
+            next_s=tuple(self._next_seconds),
+            call_s=tuple(seconds * steps_per_call for seconds in self._step_seconds),
+            pause_s=tuple(self._pauses),
         )
 
 

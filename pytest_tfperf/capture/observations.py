@@ -14,7 +14,14 @@ from pytest_tfperf.capture.pipeline_stages import stages_of
 from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.step_calls import Calls
 from pytest_tfperf.machine.memory_use import MemoryUse
-from pytest_tfperf.recording import UNSEEN, Batches, PipelineStage, PythonCalls, Recording
+from pytest_tfperf.recording import (
+    UNSEEN,
+    Batches,
+    Fetches,
+    PipelineStage,
+    PythonCalls,
+    Recording,
+)
 from pytest_tfperf.values import Unknown
 
 
@@ -28,6 +35,8 @@ class Observations:
     """Seconds and steps of each timed block."""
     step_seconds: list[float] = field(default_factory=list)
     """Seconds of a step in each timed call."""
+    fetches: Fetches | None = None
+    """Fetches of the timed calls, if the windows saw them."""
     epoch_gaps_s: list[float] = field(default_factory=list)
     """Seconds between the epochs."""
     retraces: list[tuple[str, int, str]] = field(default_factory=list)
@@ -88,6 +97,7 @@ class Observations:
             first_step_s=self.first_step_s,
             blocks=tuple(self.blocks),
             step_seconds=tuple(self.step_seconds),
+            fetches=self.fetches,
             epoch_gaps_s=tuple(self.epoch_gaps_s),
             cold=self.cold,
             eager=tuple(

@@ -7,8 +7,10 @@ import re
 import shutil
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from pytest_tfperf.errors import CaptureError, TraceError
@@ -197,10 +199,14 @@ class Fetching:
     The context of a step's `next()`; the trace of a session marks it as the input pipeline's time.
 
     It calls no library, whose functions would count as those of the step.
+
+    Args:
+        fetched: Receives the seconds of each `next()` that gave an element.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, fetched: Callable[[float], None]) -> None:
         self.runs = False
+        self._fetched, self._start = fetched, 0.0
         self._event: AbstractContextManager[Any] | None = None
 
     def mark(self, from_python: bool) -> Fetching:
@@ -211,11 +217,14 @@ class Fetching:
 
     def __enter__(self) -> None:
         self.runs = True
+        self._start = perf_counter()
         if self._event is not None:
             self._event.__enter__()
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, error: object, *_: object) -> None:
         event, self._event = self._event, None
         if event is not None:
             event.__exit__(None, None, None)
+        if error is None:
+            self._fetched(perf_counter() - self._start)
         self.runs = False

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_tfperf.machine.locks import Exclusive
+from pytest_tfperf.recording import Fetches
 from pytest_tfperf.turns import TurnClient
 
 _LONG_S = 1.0
@@ -16,11 +17,12 @@ _LONG_S = 1.0
 class WindowHooks:
     """Functions that the windows call, and the announcement of long phases."""
 
-    settling_steps: Callable[[Path, int], int]
+    settling_steps: Callable[[Path, int, Fetches | None], int]
     """
     Returns the number of steps to wait before the windows are measured again, 0 if not needed.
 
-    Takes the trace and the number of steps since the last pause, in which input buffers drained.
+    Takes the trace, the number of steps since the last pause, in which input buffers drained, and
+    the fetches of the timed window.
     """
     announce: Callable[[str], None]
     """Receives a text for each long phase, and an empty text at the end."""

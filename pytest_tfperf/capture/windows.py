@@ -67,7 +67,7 @@ class Windows:
         self._n_cold_traces = 0
         self._session: Session | None = None
         self._mark: StepMark | None = None
-        self._fetching, self._counter = Fetching(), CallCounter()
+        self._fetching, self._counter = Fetching(self._timer.fetched), CallCounter()
         self._in_step = self._epoch_over = False
         self._n_epochs = 0  # that have ended
         self._n_traced = 0  # steps in the running session
@@ -199,10 +199,11 @@ class Windows:
         for rounds_left in reversed(range(_MAX_ROUNDS)):
             began = self.n_steps + drain
             waited = yield from self._round(drain, period_s)
-            assert self.observations.trace is not None
+            trace, fetches = self.observations.trace, self.observations.fetches
+            assert trace is not None
             # Input buffers fill while this process waits for others.
             n_drained = drain or (0 if waited else steps_before)
-            drain = self._hooks.settling_steps(self.observations.trace, n_drained)
+            drain = self._hooks.settling_steps(trace, n_drained, fetches)
             self.observations.settled = not drain
             period_s = mean_period_s(self.observations)
             n_needed = drain + self.n_steps - began

@@ -164,7 +164,9 @@ class Profiles:
     def _hooks(self, name: str, wanted: Wanted) -> WindowHooks:
         turn_clients = self.settings.turn_clients
         return WindowHooks(
-            settling_steps=lambda path, before: settling_steps(read_session(path), before),
+            settling_steps=lambda path, before, fetches: settling_steps(
+                read_session(path), before, fetches
+            ),
             announce=self.settings.announce,
             exclusive=self.settings.exclusive,
             turn_client=turn_clients(name, wanted.max_regression) if turn_clients else None,

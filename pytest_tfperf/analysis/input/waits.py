@@ -17,7 +17,7 @@ from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.devices import tpus
 from pytest_tfperf.trace.events import Events, metadata_texts
-from pytest_tfperf.trace.intervals import Spans
+from pytest_tfperf.trace.intervals import Spans, covered, merge
 from pytest_tfperf.trace.nesting import enclosing, parents
 from pytest_tfperf.trace.stat_columns import Mask
 from pytest_tfperf.trace.xspace import HOST, Trace
@@ -45,6 +45,8 @@ class Drain:
     """Elements of the pipeline's end that full buffers hold."""
     halves: tuple[float, float]
     """Waiting shares of the two halves of the steps."""
+    buffered: bool = False
+    """True if there are buffering stages, in steps of one epoch."""
 
     def corrected(self, share: float) -> float:
         """
@@ -76,17 +78,34 @@ def input_waits(trace: Trace) -> Spans:
     """
     Return the unmerged spans in which a step waited for its next element.
 
-    In a Python loop the call of the iterator takes time too. If the element was not ready, the step
-    waited since the call. If it was ready, the call is not a wait. So the call counts if the
-    waiting took longer than the rest of it.
+    In a Python loop `next()` takes time also where the element is ready, which is not a wait. If it
+    was not ready, the step would have waited for as much longer. So a `next()` counts whole if it
+    waits for more than a third of its time; with a ready element it is a fifth.
+    """
+    waits = Events.of(trace.plane(HOST)).named(_is_wait)
+    fetches, fetch, waited = waited_in(trace)
+    if not len(fetches):
+        return waits.spans
+    whole = (fetch >= 0) & (3 * waited > fetches.end - fetches.start)[fetch]
+    return (
+        np.where(whole, fetches.start[fetch], waits.start),
+        np.where(whole, fetches.end[fetch], waits.end),
+    )
+
+
+def waited_in(trace: Trace) -> tuple[Events, Ints, Ints]:
+    """
+    Return each `next()` on a tf.data iterator, and how long it waited.
+
+    Returns:
+        The n events of `next()`; for each wait of the trace the index of its `next()`, -1 without
+        one; the picoseconds of waits in each `next()`, shape (n,).
     """
     host = Events.of(trace.plane(HOST))
-    waits = host.named(_is_wait)
-    fetches = host.called(FETCH)
+    fetches, waits = host.called(FETCH), host.named(_is_wait)
     fetch = enclosing(fetches, waits)
-    asked = np.where(fetch >= 0, fetches.start[fetch] if len(fetches) else 0, waits.start)
-    start = np.where(waits.end - waits.start > waits.start - asked, asked, waits.start)
-    return start, waits.end
+    inside = merge(waits.where(fetch >= 0).spans)
+    return fetches, fetch, covered(inside, fetches.start, fetches.end)
 
 
 def why_waits_hidden(trace: Trace, has_data: bool) -> str | None:
@@ -162,14 +181,14 @@ def find_drain(trace: Trace, steps: Steps, waiting_ps: Ints) -> Drain:
     host = Events.of(trace.plane(HOST)).within(int(steps.start_ps[0]), int(steps.end_ps[-1]))
     iterators = host.named(lambda name: name.startswith(_ITERATOR))
     roots = max(len(iterators.called("Iterator::Root")), 1)
-    kept, capacity = 1.0, 0.0
+    kept, capacity, buffered = 1.0, 0.0, False
     for name in sorted(set(iterators.names)):
         if stage_type(name) not in ASYNC:
             continue
-        stage = iterators.called(name)
+        stage, buffered = iterators.called(name), True
         kept *= min(1.0, _produced_share(host, iterators, stage))
         capacity += int(stage.integers("buffer_limit").max(initial=0)) * roots / max(len(stage), 1)
-    return Drain(kept=kept, capacity=capacity, halves=halves)
+    return Drain(kept=kept, capacity=capacity, halves=halves, buffered=buffered)
 
 
 def _is_wait(name: str) -> bool:

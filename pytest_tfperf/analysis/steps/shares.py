@@ -13,7 +13,7 @@ from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.host.activity import op_type, shows_host, shows_runtime
 from pytest_tfperf.analysis.host.op_times import OpTime
 from pytest_tfperf.analysis.host.shown import shows_work
-from pytest_tfperf.analysis.input.waits import Drain, loops_in_graph, why_waits_hidden
+from pytest_tfperf.analysis.input.waits import loops_in_graph, why_waits_hidden
 from pytest_tfperf.analysis.steps.breakdown import Breakdown
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.analysis.timing import timed_step
@@ -71,17 +71,23 @@ def _awaiting_share(ops: Sequence[OpTime]) -> float | None:
     return awaiting / total if total > 0 else None
 
 
-def waiting_share(breakdown: Breakdown, drain: Drain) -> tuple[float, Source]:
+def waiting_share(evidence: Evidence) -> tuple[float, float, Source]:
     """
-    Return the share of the steps that waits for input, corrected for buffers that drained
-    meanwhile.
+    Return the share of the steps that waits for input.
+
+    It is corrected if full buffers hid waits. They did not if they ran empty in the timed window,
+    or if more steps than they can feed had passed before. Then they drain in the trace alone, since
+    the profiler slows the pipeline down.
+
+    Returns:
+        The share, the share observed, and the origin of the first.
     """
-    observed = breakdown.share("input")
-    return (
-        (drain.corrected(observed), Source.CORRECTED)
-        if drain.kept < _DRAINED
-        else (observed, Source.TRACE)
-    )
+    drain, timed, recording = evidence.drain, evidence.timed_waits, evidence.recording
+    observed = timed.share if timed else evidence.breakdown.share("input")
+    in_trace_alone = timed and (timed.emptied or (recording.settled and drain.capacity > 0))
+    if drain.kept < _DRAINED and not in_trace_alone:
+        return drain.corrected(observed), observed, Source.CORRECTED
+    return observed, observed, Source.TIMED if timed else Source.TRACE
 
 
 def host_values(evidence: Evidence, trace: Trace) -> dict[str, Value]:
@@ -98,14 +104,13 @@ def _input_bound(evidence: Evidence, trace: Trace) -> Value:
 
     A loop that tf_profile drives without data waits for none, if TensorFlow's runtime shows.
     """
-    breakdown, drain, recording = evidence.breakdown, evidence.drain, evidence.recording
+    drain, recording = evidence.drain, evidence.recording
     if loops_in_graph(trace):
         return Value.unknown("input_bound", _IN_GRAPH)
     driven = not recording.bare and shows_runtime(trace)
     if why := why_waits_hidden(trace, has_data=not driven or recording.pipeline != UNSEEN):
         return Value.unknown("input_bound", why)
-    share, source = waiting_share(breakdown, drain)
-    observed = breakdown.share("input")
+    share, observed, source = waiting_share(evidence)
     detail: dict[str, Any] = {"observed": observed, "halves": list(drain.halves)}
     if share > 0:
         cause = diagnosis.input_cause(evidence.stages, evidence.framework)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_tfperf.capture import blocks, windows
+from pytest_tfperf.capture import blocks, sessions, windows
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.capture.window_hooks import WindowHooks
 from pytest_tfperf.capture.windows import Windows
@@ -45,7 +45,7 @@ class FakeRun:
         finally:
             self.alone = False
 
-    def settle(self, trace, steps_before):
+    def settle(self, trace, steps_before, fetches):
         assert not self.alone  # analysis needs no lock
         self.settled_after.append(steps_before)
         return next(self._drains, 0)
@@ -110,7 +110,7 @@ def probed(in_step):
 def run_of(monkeypatch):
     def make(**happens):
         run = FakeRun(**happens)
-        for module in (blocks, windows, stopwatch):
+        for module in (blocks, sessions, windows, stopwatch):
             monkeypatch.setattr(module, "perf_counter", lambda: run.now)
         return run
 
@@ -127,6 +127,7 @@ def run_of(monkeypatch):
         "conditions_noted": lambda notes: nullcontext(),
     }
     monkeypatch.setattr(memory_use, "gpu_bytes", lambda: None)
+    monkeypatch.setattr(sessions.Fetching, "mark", lambda self, from_python: self)
     for name, fake in fakes.items():
         monkeypatch.setattr(windows, name, fake)
         if hasattr(blocks, name):
@@ -140,6 +141,39 @@ def test_lock_is_held_in_the_timed_and_traced_windows_only(run_of):
     # cold, warm-up; timed, traced; probe, counted
     assert run.steps == [False] * (1 + 3) + [True] * (4 + 2) + [False] * (1 + 3)
     assert (run.taken, run.settled_after) == (1, [3])
+
+
+def test_each_timed_call_has_its_next_and_the_pause_before_it(run_of, monkeypatch):
+    run = run_of()
+    pauses = iter([0.5, 0.25, 9.0])
+    monkeypatch.setattr(
+        memory_use.MemoryUse, "sample", lambda self, n: setattr(run, "now", run.now + next(pauses))
+    )
+    monkeypatch.setattr(blocks, "least_block", lambda: 0.006)  # blocks of two steps of 3 ms
+    profile = run.windows()
+    while not profile.done:
+        profile.begin()
+        if profile.n_steps == 5:
+            with pytest.raises(StopIteration), profile.fetching(from_python=False):
+                run.now += 7.0
+                raise StopIteration
+            run.now -= 7.0
+        with profile.fetching(from_python=False):
+            run.now += 0.002
+        run.now += STEP_S
+        profile.end()
+    fetches = profile.observations.fetches
+    assert fetches.next_s == pytest.approx([0.002] * 4)
+    assert fetches.call_s == pytest.approx([0.003] * 4)
+    assert fetches.pause_s == pytest.approx([0.5, 0, 0.25, 0])
+    assert sum(seconds for seconds, _ in profile.observations.blocks) == pytest.approx(4 * 0.003)
+
+
+def test_steps_that_fetch_nothing_have_no_fetches(run_of):
+    run = run_of()
+    profile = run.windows()
+    run.run_steps(profile)
+    assert profile.observations.fetches is None
 
 
 def test_waiting_for_the_lock_is_not_timed(run_of):

@@ -71,6 +71,7 @@ def test_a_buffer_that_drains_keeps_the_ratio_of_both_rates():
     assert drain.kept == pytest.approx(10 / 12, rel=1e-3)
     assert drain.corrected(0.0) == pytest.approx(1 / 6, rel=1e-2)
     assert drain.capacity == 10
+    assert drain.buffered
     assert not drain.stationary()
 
 
@@ -84,7 +85,7 @@ def test_a_producer_that_keeps_up_drains_nothing():
 def test_over_several_epochs_nothing_drains_for_good():
     trace, steps = draining(step_ms=10, produce_ms=12, epoch_at=10)
     drain = find_drain(trace, steps, np.zeros(20, np.int64))
-    assert (drain.kept, drain.capacity) == (1, 0)
+    assert (drain.kept, drain.capacity, drain.buffered) == (1, 0, False)
 
 
 @pytest.mark.parametrize(

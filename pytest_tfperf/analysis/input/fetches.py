@@ -1,0 +1,83 @@
+"""
+Measure how long the steps of the timed window waited in `next()`.
+
+The profiler does not run there. It slows pipelines down that run many small ops.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pytest_tfperf.analysis.input.waits import waited_in
+from pytest_tfperf.recording import Fetches
+from pytest_tfperf.trace.events import Events
+from pytest_tfperf.trace.xspace import HOST, Trace
+from pytest_tfperf.values import FETCH, FETCH_PYTHON
+
+_SMALL = 0.05  # a share, or a difference of shares, that says nothing of the buffers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedWaits:
+    """Shares of the timed window that waited in `next()`."""
+
+    share: float
+    """Share of the window."""
+    halves: tuple[float, float]
+    """Shares of its halves."""
+
+    @property
+    def emptied(self) -> bool:
+        """True if the buffers ran empty: steps of the second half waited."""
+        return self.halves[1] > _SMALL
+
+    @property
+    def draining(self) -> bool:
+        """True if the second half waited more than the first."""
+        return self.halves[1] - self.halves[0] > _SMALL
+
+
+def shows_fetches(trace: Trace) -> bool:
+    """Return whether the trace shows the `next()` of the steps."""
+    return bool(len(Events.of(trace.plane(HOST)).called(FETCH, FETCH_PYTHON)))
+
+
+def ready_s(trace: Trace) -> float:
+    """
+    Return the seconds of a `next()` besides its waits, the median over the traced steps.
+
+    A `next()` on a Python iterator makes its element, so nothing of it would be left.
+    """
+    fetches, _, waited = waited_in(trace)
+    return float(np.median(fetches.end - fetches.start - waited)) / 1e12 if len(fetches) else 0.0
+
+
+def timed_waits(fetches: Fetches, ready: float, visible: float = 1.0) -> TimedWaits:
+    """
+    Measure the waits in `next()`.
+
+    A `next()` counts as in a trace (`input_waits`): whole, if it waited for more than a third of
+    its time. Then the pause before its block counts too, since the pipeline ran on meanwhile: the
+    steps would have waited for as much longer.
+
+    Args:
+        fetches: The fetches.
+        ready: Seconds of a `next()` besides its waits.
+        visible: Share of the waits in which nothing else runs.
+    """
+    fetched, paused = np.array(fetches.next_s), np.array(fetches.pause_s)
+    whole = fetched > 1.5 * ready
+    block = np.cumsum(paused > 0)
+    paused = np.where(np.bincount(block, whole)[block] > 0, paused, 0.0)
+    waited = visible * (np.where(whole, fetched, np.maximum(fetched - ready, 0.0)) + paused)
+    period = np.array(fetches.call_s) + paused
+    half = len(fetched) // 2
+
+    def share(part: slice) -> float:
+        return float(waited[part].sum() / max(period[part].sum(), 1e-12))
+
+    return TimedWaits(
+        share=share(slice(None)), halves=(share(slice(half)), share(slice(half, None)))
+    )

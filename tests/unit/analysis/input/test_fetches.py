@@ -1,0 +1,169 @@
+"""Waits in the timed window, of fetches whose seconds are counted by hand, and what they settle."""
+
+from dataclasses import replace
+
+import pytest
+from helpers.xspace import at, line, plane, space
+
+from pytest_tfperf.analysis.evidence import Evidence
+from pytest_tfperf.analysis.input.fetches import TimedWaits, ready_s, timed_waits
+from pytest_tfperf.analysis.profile import profile_of, settling_steps
+from pytest_tfperf.recording import Fetches, Recording
+from pytest_tfperf.trace.xspace import decode_trace
+from pytest_tfperf.values import FETCH, FETCH_PYTHON, Source
+
+READY = 0.001
+RECORDING = Recording(name="", trace=None, workload={})
+
+
+def fetches_of(*next_s, call_s=0.010, pause_s=()):
+    """Calls of 10 ms with these seconds in `next()`."""
+    return Fetches(
+        next_s=next_s,
+        call_s=(call_s,) * len(next_s),
+        pause_s=pause_s or (0.0,) * len(next_s),
+    )
+
+
+def traced(fetch=(0, 4), wait=(1, 2), kept=1.0, name=FETCH, others=(), limit=5):
+    """Twenty steps of 10 ms with a `next()`, and a producer whose elements are `kept` of those consumed; in ms."""
+    events, produced = [], []
+    for n in range(20):
+        begin = 10 * n
+        events += [
+            at("train", begin, begin + 10, step_num=n, _r=1, tfperf=1, epoch=0),
+            at("FunctionRun", begin + 5, begin + 6),
+            at(name, begin + fetch[0], begin + fetch[1]),
+            at("IteratorGetNextOp::DoCompute", begin + wait[0], begin + wait[1]),
+            at("Iterator::Root", begin + wait[0], begin + wait[1], id=9, name="p"),
+            at(
+                "Iterator::Root::Prefetch",
+                begin + wait[0],
+                begin + wait[1],
+                id=1,
+                parent_id=9,
+                name="p",
+                buffer_limit=str(limit),
+            ),
+            at("PrefetchConsume", begin + wait[0] + 0.1, begin + wait[0] + 0.2, element_id=n),
+        ]
+        start = begin / kept
+        produced += [
+            at("PrefetchProduce", start, start + 5, element_id=n),
+            at("Iterator::Root::Prefetch::Map", start + 1, start + 4, id=2, parent_id=1, name="m"),
+        ]
+    host = plane("/host:CPU", line("python", *events), line("tf_data_thread", *produced), *others)
+    return decode_trace(space(host))
+
+
+def test_a_ready_next_takes_the_median_of_what_is_no_wait():
+    assert ready_s(traced(fetch=(0, 4), wait=(1, 3))) == pytest.approx(0.002)
+    assert ready_s(traced(name="other")) == 0
+
+
+@pytest.mark.parametrize(
+    ("next_s", "share"),
+    [
+        (0.001, 0.0),
+        (0.0015, 0.05),  # waited for a third of it, so only the wait counts
+        (0.0016, 0.16),
+        (0.0005, 0.0),
+        (0.008, 0.8),
+    ],
+)
+def test_a_fetch_counts_whole_where_it_waits_for_more_than_a_third_of_it(next_s, share):
+    assert timed_waits(fetches_of(next_s), READY).share == pytest.approx(share)
+
+
+def test_a_pause_before_a_block_that_waits_belongs_to_wait_and_period():
+    paused = fetches_of(0.004, 0.001, 0.005, 0.001, 0.001, pause_s=(0.0, 0.010, 0.0, 0.010, 0.0))
+    assert timed_waits(paused, READY).share == pytest.approx((0.004 + 0.015) / 0.060)
+
+
+def test_the_visible_part_of_waits_counts():
+    assert timed_waits(fetches_of(0.004), READY, visible=0.5).share == pytest.approx(0.2)
+
+
+def test_halves_of_a_window():
+    found = timed_waits(fetches_of(0.001, 0.001, 0.004, 0.004), READY)
+    assert found == TimedWaits(share=pytest.approx(0.2), halves=(0.0, pytest.approx(0.4)))
+    assert found.emptied
+    assert found.draining
+
+
+@pytest.mark.parametrize(
+    ("halves", "emptied", "draining"),
+    [((0.0, 0.05), False, False), ((0.0, 0.051), True, True), ((0.25, 0.2), True, False)],
+)
+def test_buffers_at_the_boundary(halves, emptied, draining):
+    found = TimedWaits(share=0.1, halves=halves)
+    assert (found.emptied, found.draining) == (emptied, draining)
+
+
+def bound(trace, fetches, **recording):
+    value = profile_of(Evidence(replace(RECORDING, fetches=fetches, **recording), trace)).value(
+        "input_bound"
+    )
+    return value.number, value.source
+
+
+WAITS, READY_ONES = fetches_of(*[0.008] * 4), fetches_of(*[0.002] * 4)
+
+
+def test_the_timed_window_tells_the_share_and_not_the_trace():
+    assert bound(traced(), None) == (pytest.approx(0.1), Source.TRACE)
+    assert bound(traced(), WAITS) == (pytest.approx(0.8), Source.TIMED)
+    assert bound(traced(), READY_ONES) == (0, Source.TIMED)
+
+
+def test_a_python_iterator_is_waited_for_as_long_as_its_next_takes():
+    assert bound(traced(name=FETCH_PYTHON), READY_ONES) == (pytest.approx(0.2), Source.TIMED)
+
+
+def test_waits_behind_ops_of_other_threads_count_as_in_the_trace():
+    model = line(
+        "tf_Compute/2",
+        *(at("dense/MatMul:MatMul", 10 * n + 1, 10 * n + 1.5) for n in range(20)),
+    )
+    assert bound(traced(others=[model]), WAITS) == (pytest.approx(0.4), Source.TIMED)
+
+
+@pytest.mark.parametrize("missing", ["fetch events", "host alone"])
+def test_a_trace_tells_where_the_timed_window_cannot(missing):
+    if missing == "fetch events":
+        assert bound(traced(name="other"), WAITS)[1] is Source.TRACE
+        return
+    pushes = line("pushes", at("x:InfeedEnqueueTuple", 6, 7))
+    assert bound(traced(others=[pushes]), WAITS)[1] is Source.TRACE
+
+
+@pytest.mark.parametrize(
+    ("fetches", "settled", "share", "source"),
+    [
+        (None, True, 1 - 0.9 * 0.8, Source.CORRECTED),
+        (READY_ONES, False, 0.2, Source.CORRECTED),
+        (READY_ONES, True, 0.0, Source.TIMED),  # they had drained before
+        (WAITS, False, 0.8, Source.TIMED),  # they ran empty
+    ],
+)
+def test_buffers_that_drain_under_the_profiler_alone_hide_nothing(fetches, settled, share, source):
+    found = bound(traced(kept=0.8), fetches, settled=settled)
+    assert found == (pytest.approx(share, abs=1e-6), source)
+
+
+LATE = fetches_of(*[0.002] * 30, *[0.008] * 30)
+
+
+@pytest.mark.parametrize(
+    ("fetches", "kept", "before", "steps"),
+    [
+        (WAITS, 0.8, 0, 0),  # they wait all along: the buffers are empty
+        (READY_ONES, 0.8, 24, 30),  # 5 elements ÷ 0.2 = 25 steps, and a fifth more
+        (READY_ONES, 0.8, 25, 0),
+        (READY_ONES, 1.0, 0, 0),
+        (LATE, 1.0, 10, 48),  # 1.2 × (10 + 60 ÷ 2)
+        (None, 0.8, 10**6, 22),  # 1.2 × 5 ÷ 0.28
+    ],
+)
+def test_steps_that_buffers_need_to_drain(fetches, kept, before, steps):
+    assert settling_steps(traced(kept=kept), before, fetches) == steps
