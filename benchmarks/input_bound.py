@@ -426,17 +426,21 @@ def main() -> None:
     n_rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in sys.argv[2:] or PIPELINES}
     start = time.perf_counter()
-    for n_round in range(n_rounds):
-        for name, rounds in found.items():
-            rounds.append(round_of(name))
-        load, minutes = os.getloadavg()[0], (time.perf_counter() - start) / 60
-        print(f"round {n_round + 1}: load average {load:.1f}, {minutes:.1f} min", flush=True)
+    try:
+        for n_round in range(n_rounds):
+            for name, rounds in found.items():
+                rounds.append(round_of(name))
+            load, minutes = os.getloadavg()[0], (time.perf_counter() - start) / 60
+            print(f"round {n_round + 1}: load average {load:.1f}, {minutes:.1f} min", flush=True)
+    except KeyboardInterrupt:
+        print("interrupted: the medians are of the rounds so far")
     print(
         f"{'':13}{'period':>7}{'next()':>8}{'from':>7}{'to':>7}{'input_bound':>12}{'difference':>11}"
         f"{'ready':>8}{'step_time':>10}"
     )
     for name, rounds in found.items():
-        print(row(name, rounds))
+        if rounds:
+            print(row(name, rounds))
 
 
 if __name__ == "__main__":
