@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import tempfile
 from pathlib import Path
 
@@ -32,10 +31,17 @@ def xla_shown(scratch: str | None = None) -> XlaShown | None:
         scratch: The folder of the check's trace; None for the system's.
     """
     start_devices()
-    return _checked(scratch) if executes_eagerly() else None
+    if not executes_eagerly():
+        return None
+    if not _shown:
+        _shown.append(_checked(scratch))
+    return _shown[0]
 
 
-@functools.cache
+_shown: list[XlaShown] = []
+"""The result of the check, once it has run."""
+
+
 def _checked(scratch: str | None) -> XlaShown:
     """Compile and run a small function under the profiler, and return what its trace shows."""
     with tempfile.TemporaryDirectory(prefix="tfperf-", dir=scratch) as folder:

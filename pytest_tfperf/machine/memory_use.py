@@ -33,9 +33,7 @@ class MemoryUse:
 
     def begin_timed(self) -> None:
         """Discard the samples of an earlier timed window."""
-        self._may_collect = (
-            gc.isenabled() and bool(gc.get_threshold()[0]) and not gc.get_freeze_count()
-        )
+        self._may_collect = gc.isenabled() and bool(gc.get_threshold()[0]) and not _any_frozen()
         for column in (self._n_steps, self._heap, self._python, self._mapped, self._devices):
             del column[:]
 
@@ -66,6 +64,11 @@ class MemoryUse:
             mapped=tuple(self._mapped),
             devices=tuple(self._devices),
         )
+
+
+def _any_frozen() -> bool:
+    """Return whether the user has frozen objects; Python counts them one by one."""
+    return gc.get_freeze_count() > 0
 
 
 def _clear_garbage() -> None:

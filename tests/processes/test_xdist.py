@@ -279,6 +279,37 @@ def test_what_fails_in_one_worker_of_several_that_run_it_is_not_recorded(run, py
     assert list(json.loads(file.read_text())["tests"]) == ["test_alike"]
 
 
+TIMED = """
+import pytest
+
+@pytest.mark.tfperf(max_eager_ops=1, max_step_time="10 s")
+@pytest.mark.parametrize("n", range(2))
+def test_step(tf_profile, n):
+    tf_profile(0.5, eager_ops=n)
+
+def test_plain():
+    pass
+"""
+
+
+def test_the_controller_writes_baselines_and_times_are_decided(run, pytester):
+    pytester.makepyfile(test_suite=TIMED)
+    done, _ = run("-n2", "--tfperf-update", "--tfperf-record-noisy")
+    done.assert_outcomes(passed=3)
+    [file] = pytester.path.glob("__tfperf__/*.json")
+    assert sorted(json.loads(file.read_text())["tests"]) == ["test_step[0]", "test_step[1]"]
+    done, _ = run("-n2", "--tfperf-baseline")
+    done.assert_outcomes(passed=3)
+    done.stdout.fnmatch_lines(
+        [
+            "tfperf: comparing with the stored baseline; a profiled test runs while the other workers wait",
+            "INCONCLUSIVE test_suite.py::test_step[[]?] and 1 more: step_time is * of the only run recorded*",
+            "tfperf: * checks decided (* pass, 0 fail), 2 not decided: *",
+        ]
+    )
+    done.stdout.re_match_lines([r"(?=.*I.*I)[I.]{3} +\["])
+
+
 STOPS = """
 import os
 

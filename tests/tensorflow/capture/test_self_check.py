@@ -20,11 +20,17 @@ def eager_functions():
 
 
 def test_executions_compilations_and_hlo_show():
-    assert _checked.__wrapped__(None) == XlaShown()
+    assert _checked(None) == XlaShown()
 
 
 def test_they_show_where_functions_run_eagerly(eager_functions):
-    assert _checked.__wrapped__(None) == XlaShown()
+    assert _checked(None) == XlaShown()
+
+
+def test_a_process_is_checked_once(monkeypatch, tmp_path):
+    found = xla_shown()
+    monkeypatch.setattr(self_check, "run_compiled", lambda: pytest.fail("checked again"))
+    assert xla_shown(str(tmp_path)) is found
 
 
 def test_nothing_is_checked_in_a_graph_of_old():
@@ -38,9 +44,9 @@ def test_a_trace_that_cannot_be_written_shows_nothing(monkeypatch):
         raise CaptureError("the disk is full")
 
     monkeypatch.setattr(self_check.Session, "stop", fails)
-    assert "the disk is full" in _checked.__wrapped__(None).executions
+    assert "the disk is full" in _checked(None).executions
     monkeypatch.undo()
-    assert _checked.__wrapped__(None) == XlaShown()  # no session was left running
+    assert _checked(None) == XlaShown()  # no session was left running
 
 
 def test_what_does_not_show_is_unknown_and_no_pass(profile, monkeypatch):

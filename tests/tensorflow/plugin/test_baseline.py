@@ -175,7 +175,7 @@ def test_an_extra_jit_function_is_red_by_its_work_and_shown_by_its_executables(s
         STRUCTURE.replace("    tf_profile(step,", "    tf_profile(lambda x: (step(x), extra(x)),")
         + "\n@tf.function(jit_compile=True)\ndef extra(x):\n    return x * 2\n"
     )
-    result = suite("--tfperf-baseline")
+    result = suite("--tfperf-baseline", "--tfperf-only=structural")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
@@ -200,7 +200,7 @@ def test_step(tf_profile):
     suite.write(body.format(scale="1"))
     suite("--tfperf-update")
     suite.write(body.format(scale="next(calls) // 10"))
-    result = suite("--tfperf-baseline")
+    result = suite("--tfperf-baseline", "--tfperf-only=structural")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
@@ -226,7 +226,7 @@ def test_a_recompilation_by_a_partial_batch_is_red_also_where_it_falls_into_warm
     suite("--tfperf-update").assert_outcomes(passed=1)
     for warmup in (2, 20):
         suite.write(KERAS.format(rows=36, warmup=warmup))
-        result = suite("--tfperf-baseline")
+        result = suite("--tfperf-baseline", "--tfperf-only=structural")
         result.assert_outcomes(failed=1)
         result.stdout.fnmatch_lines(
             [

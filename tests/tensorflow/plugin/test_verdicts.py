@@ -61,26 +61,11 @@ def test_junit_agrees_with_the_exit_code(suite):
     agree(suite.path, suite(*REPORTS))
 
 
-def test_under_xdist_the_controller_writes_reports_and_baselines_and_times_are_decided(
-    suite, pytester
-):
+def test_under_xdist_the_controller_writes_reports_and_baselines(suite, pytester):
     suite.write(MIXED)
-    agree(
-        suite.path,
-        pytester.runpytest_subprocess("-n2", "--tfperf-update", "--tfperf-record-noisy", *REPORTS),
-    )
+    options = ("-n1", "--tfperf-update", "--tfperf-record-noisy")
+    agree(suite.path, pytester.runpytest_subprocess(*options, *REPORTS))
     assert (suite.path / "__tfperf__" / "test_suite.json").is_file()
-    suite.write(MIXED.replace("max_eager_ops=0", "max_eager_ops=1, max_step_time='10 s'"))
-    result = pytester.runpytest_subprocess("-n2", "--tfperf-baseline", "--tfperf-missing=allow")
-    result.assert_outcomes(passed=3)
-    result.stdout.fnmatch_lines(
-        [
-            "tfperf: comparing with the stored baseline; a profiled test runs while the other workers wait",
-            "*I* *",
-            "INCONCLUSIVE test_suite.py::test_good: step_time is * of the only run recorded*",
-            "tfperf: * checks decided (* pass, 0 fail), 2 not decided: *",
-        ]
-    )
 
 
 @pytest.mark.parametrize(
