@@ -12,7 +12,8 @@ PROTOCOL = 1
 """
 Version of the messages between a run and its child processes.
 
-Both ends of a paired run with two Pythons must have the same; count it up with each change.
+Both ends of a paired run with two Pythons must have the same; count it up with each change of
+messages or options, since a child gets the options of the run.
 """
 _CHUNK = 1 << 16
 

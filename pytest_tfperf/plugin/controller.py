@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from pytest_tfperf.child.plugin_names import CONTROLLER, registered
 from pytest_tfperf.machine.gpu_share import visible_gpus
 from pytest_tfperf.markers import is_whole
 from pytest_tfperf.plugin.options import TABLE, Options
@@ -93,7 +95,7 @@ class Controller:
             and not session.shouldfail
         )
         whole = ended and not self._left_out and is_whole(self._config)
-        self._lines, good = conclude(self._last(), self._options(self._config), whole)
+        self._lines, good = conclude(self.records(), self._options(self._config), whole)
         if not good and exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -107,7 +109,7 @@ class Controller:
         verbosity, width = self._config.get_verbosity(), terminalreporter._tw.fullwidth
         if verbosity >= 0:
             terminalreporter.section("tfperf")
-        lines = summary(self._last(), width, verbosity)
+        lines = summary(self.records(), width, verbosity)
         shown = [
             (
                 wrapped(line.text, width, line.deeper) if terminalreporter.isatty else line.text,
@@ -118,7 +120,7 @@ class Controller:
         for text, colour in self._lines + shown:
             terminalreporter.write_line(text, **({colour: True} if colour else {}))
 
-    def _last(self) -> list[dict[str, Any]]:
+    def records(self) -> list[dict[str, Any]]:
         """
         Return one result for each test.
 
@@ -133,3 +135,20 @@ class Controller:
             {**data, "outcome": "error"} if nodeid in self._died else data
             for nodeid, data in found.items()
         ]
+
+
+def status_for_bisect(config: pytest.Config, status: object) -> int:
+    """
+    Return the exit status of a run for `git bisect run`, and say why it is that.
+
+    Args:
+        config: Configuration of the run.
+        status: Exit status of pytest.
+    """
+    from pytest_tfperf.report.bisect_status import bisect_status
+
+    controller = registered(config, CONTROLLER, Controller)
+    records = controller.records() if controller is not None else []
+    found, why = bisect_status(records, int(status) if isinstance(status, int) else 0)
+    sys.stdout.write(f"tfperf: status {found} for git bisect: {why}\n")
+    return found

@@ -16,12 +16,13 @@ import pytest
 
 from pytest_tfperf.errors import LimitError, TfperfError
 from pytest_tfperf.markers import is_marked, is_profiled
-from pytest_tfperf.plugin.options import Options, add_options, is_used
+from pytest_tfperf.plugin.options import TABLE, Options, add_options
 from pytest_tfperf.plugin.registry import Registry, new_registry
-from pytest_tfperf.plugin.workers import is_distributed, is_worker, n_workers, share_cpu
+from pytest_tfperf.plugin.workers import is_distributed, is_worker, share_cpu
 
 if TYPE_CHECKING:
     from pytest_tfperf.checks.arguments import Wanted
+    from pytest_tfperf.child.exit_guard import ExitGuard
     from pytest_tfperf.plugin.fixture import TfProfile
     from pytest_tfperf.results import Check
     from pytest_tfperf.runs import ProfiledTest
@@ -33,6 +34,7 @@ _OPTIONS: pytest.StashKey[Options] = pytest.StashKey()
 _ON_TERMINAL: pytest.StashKey[bool] = pytest.StashKey()
 _REGISTRY: pytest.StashKey[Registry] = pytest.StashKey()
 _PREPARED: pytest.StashKey[bool] = pytest.StashKey()
+_EXIT_GUARD: pytest.StashKey[ExitGuard] = pytest.StashKey()
 
 _MARKER = (
     "tfperf(max_<metric>, min_<metric>, <count>=, max_regression, max_python_calls_regression, "
@@ -55,13 +57,38 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
     pluginmanager.add_hookspecs(hookspecs)
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, object, object]:
+    """Guard the exit status for git bisect, before anything of the project is loaded."""
+    if early_config.known_args_namespace.tfperf_exit == "bisect":
+        from pytest_tfperf.child.exit_guard import guarded
+
+        if guard := guarded():
+            early_config.stash[_EXIT_GUARD] = guard
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object]:
+    """Return the exit status of the run, or that for git bisect."""
+    status = yield
+    guard = config.stash.get(_EXIT_GUARD, None)
+    if guard is None or status is None:
+        return status
+    from pytest_tfperf.plugin.controller import status_for_bisect
+
+    status = status_for_bisect(config, status)
+    guard.end_with(status)
+    return status
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Make the registry of metrics, declare the marker, and check the options."""
     config.stash[_ON_TERMINAL] = sys.stdout.isatty()  # output is captured later
     config.stash[_REGISTRY] = new_registry(config)
     names = f" Metrics: {', '.join(config.stash[_REGISTRY].rows)}." if config.option.markers else ""
     config.addinivalue_line("markers", f"{_MARKER}{names}")
-    used = is_used(config)
+    used = any(option.is_given(config) for option in TABLE.values())
     if used:
         try:
             _options(config)
@@ -70,7 +97,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if used or is_distributed(config):
         _prepare(config, used)
     if config.option.tfperf_against or config.option.tfperf_against_python:
-        _coordinate(config)
+        from pytest_tfperf.plugin.paired_run import coordinate
+
+        coordinate(config, _options(config), config.stash[_ON_TERMINAL], _has_own_flags)
 
 
 def _prepare(config: pytest.Config, used: bool) -> None:
@@ -94,29 +123,6 @@ def _prepare(config: pytest.Config, used: bool) -> None:
         from pytest_tfperf.plugin.controller import Controller
 
         config.pluginmanager.register(Controller(config, _options, used), CONTROLLER)
-
-
-def _coordinate(config: pytest.Config) -> None:
-    """Make this process the coordinator of a paired run; its child processes block that."""
-    if n_workers(config):
-        raise pytest.UsageError(
-            "--tfperf-against takes turns on one machine: run it without -n (pytest -n 0)"
-        )
-    from pytest_tfperf.child.plugin_names import COORDINATOR
-
-    if config.pluginmanager.is_blocked(COORDINATOR):
-        return
-    from pytest_tfperf.paired.versions import Target
-    from pytest_tfperf.plugin.paired_run import PairedOptions, PairedRun
-
-    options = _options(config)
-    paired = PairedOptions(
-        target=Target(ref=options.against, python=options.against_python),
-        budget_s=options.budget_s,
-        only=options.only,
-        on_terminal=config.stash[_ON_TERMINAL],
-    )
-    config.pluginmanager.register(PairedRun(config, paired, _has_own_flags), COORDINATOR)
 
 
 @pytest.hookimpl(wrapper=True)

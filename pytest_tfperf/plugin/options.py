@@ -129,6 +129,10 @@ class Option(Generic[T]):
         value = value.strip() if isinstance(value, str) else value
         return None if value in ("", []) else value
 
+    def is_given(self, config: pytest.Config) -> bool:
+        """Return whether the flag or the ini value is set."""
+        return bool(self.flag_value(config)) or self.ini_value(config) is not None
+
 
 class Options:
     """
@@ -217,6 +221,14 @@ class Options:
     strict: Option[bool] = Option(
         SWITCH, False, flag="--tfperf-strict", help="fail checks that could not be decided"
     )
+    exit_for: Option[str] = Option(
+        CHOICE,
+        "pytest",
+        flag="--tfperf-exit",
+        help="exit statuses: those of pytest, or 0, 1 and 125 as git bisect run understands them",
+        shown="pytest",
+        choices=("pytest", "bisect"),
+    )
     min_checks: Option[int] = Option(
         COUNT,
         0,
@@ -261,12 +273,7 @@ class Options:
         help="tolerated slow-down of step_time, for tests that set none: 5%",
     )
     warmup: Option[int | None] = Option(
-        STEPS,
-        None,
-        ini="tfperf_warmup",
-        help="steps before the clock starts",
-        shown="10",
-        least=0,
+        STEPS, None, ini="tfperf_warmup", help="steps before the clock starts", shown="10", least=0
     )
     steps: Option[int | None] = Option(
         STEPS, None, ini="tfperf_steps", help="timed steps", shown="50, and more if they are short"
@@ -337,11 +344,3 @@ def add_options(parser: pytest.Parser) -> None:
     group = parser.getgroup("tfperf", "performance of TensorFlow code (pytest-tfperf)")
     for option in TABLE.values():
         option.add_to(parser, group)
-
-
-def is_used(config: pytest.Config) -> bool:
-    """Return whether any flag or ini value is set."""
-    return any(
-        option.flag_value(config) or option.ini_value(config) is not None
-        for option in TABLE.values()
-    )

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import pytest
 
 from pytest_tfperf.checks.limits import STRUCTURAL
+from pytest_tfperf.child.plugin_names import COORDINATOR
 from pytest_tfperf.child.process import ProcessLost
 from pytest_tfperf.child.reports import failed_report, log_reports, record_warning, report_from
 from pytest_tfperf.errors import PairedError
@@ -26,7 +27,9 @@ from pytest_tfperf.paired.processes import ProcessPair, VersionProcesses, naming
 from pytest_tfperf.paired.spread_store import store_residuals, stored_residuals
 from pytest_tfperf.paired.verdicts import Terms
 from pytest_tfperf.paired.versions import Target, Versions
+from pytest_tfperf.plugin.options import Options
 from pytest_tfperf.plugin.progress import announcer
+from pytest_tfperf.plugin.workers import n_workers
 from pytest_tfperf.report.other_python import describe_other_python
 from pytest_tfperf.stats.process_spread import Residuals, constant_spread
 from pytest_tfperf.text import and_more
@@ -52,6 +55,39 @@ class PairedOptions:
     """`structural` or `timing`, to check only these metrics."""
     on_terminal: bool = False
     """True if pytest writes to a terminal."""
+
+
+def coordinate(
+    config: pytest.Config,
+    options: Options,
+    on_terminal: bool,
+    is_clustered: Callable[[pytest.Item], bool],
+) -> None:
+    """
+    Make this process the coordinator of a paired run; its child processes block that.
+
+    Args:
+        config: The run's configuration.
+        options: Its options.
+        on_terminal: True if pytest writes to a terminal.
+        is_clustered: Returns whether a test has autocluster=True.
+
+    Raises:
+        pytest.UsageError: If workers run the tests.
+    """
+    if n_workers(config):
+        raise pytest.UsageError(
+            "--tfperf-against takes turns on one machine: run it without -n (pytest -n 0)"
+        )
+    if config.pluginmanager.is_blocked(COORDINATOR):
+        return
+    paired = PairedOptions(
+        target=Target(ref=options.against, python=options.against_python),
+        budget_s=options.budget_s,
+        only=options.only,
+        on_terminal=on_terminal,
+    )
+    config.pluginmanager.register(PairedRun(config, paired, is_clustered), COORDINATOR)
 
 
 class PairedRun:

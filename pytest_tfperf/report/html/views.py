@@ -227,7 +227,7 @@ def _levels(step_time: Value | None, timed: Check | None) -> dict[str, float]:
     elif step_time and step_time.number is not None:
         levels["timed"] = step_time.number
     if timed:
-        before = "ref" if timed.kind == "against" else "baseline"
+        before = "other version" if timed.kind == "against" else "baseline"
         levels[before] = float(timed.detail["before"])
     return levels
 
@@ -243,8 +243,8 @@ def _samples(profile: Profile, timed: Check | None) -> dict[str, tuple[str, Sequ
     detail = timed.detail if timed else {}
     if detail.get("turns"):
         after, before = zip(*detail["turns"], strict=True)
-        samples["turns of this tree"] = ("dot", after)
-        samples["turns of the ref"] = ("square", before)
+        samples["turns of this version"] = ("dot", after)
+        samples["turns of the other version"] = ("square", before)
     if detail.get("runs"):
         samples["baseline, run by run"] = ("square", detail["runs"])
     if detail.get("anchor") is not None:

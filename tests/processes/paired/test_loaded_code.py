@@ -8,12 +8,14 @@ import pytest
 from helpers.git_repository import write
 
 from pytest_tfperf.paired.loaded_code import (
+    copies,
     import_hooks,
     module_files,
     module_loaders,
+    of_another_environment,
     outside_tree,
 )
-from pytest_tfperf.paired.worktree import Tree
+from pytest_tfperf.paired.worktree import Tree, tree_alone
 
 TRACKED = frozenset(
     {
@@ -239,6 +241,45 @@ def test_a_module_that_waits_for_its_use_is_not_loaded():
     odd["number"].__file__ = 3
     assert module_files(odd) == {"waiting": "/x/waiting.py"}
     assert module_loaders(odd) == {}
+
+
+# two Pythons
+
+OWN = ("/usr/lib/python3.11", "/ours/lib/python3.11/site-packages")
+OTHERS = ("/usr/lib/python3.11", "/other/lib/python3.11/site-packages", "/ours")
+
+
+@pytest.mark.parametrize(
+    ("file", "is_foreign"),
+    [
+        ("/usr/lib/python3.11/site-packages/pkg.py", False),  # in both
+        ("/ours/lib/python3.11/site-packages/pkg.py", False),  # the nearest folder is its own
+        ("/ours/pkg.py", True),
+        ("/other/lib/python3.11/site-packages/deep/in/pkg.py", True),
+        ("/project/pkg.py", False),
+    ],
+)
+def test_code_of_the_other_environment_is_named(file, is_foreign):
+    found = of_another_environment({"pkg": file}, OWN, OTHERS, "/ours/bin/python")
+    assert bool(found) == is_foreign
+    if is_foreign:
+        assert found[0].startswith(
+            f"with /ours/bin/python pkg is loaded from the environment of the other Python ({file})"
+        )
+
+
+def test_a_module_of_the_tree_that_another_copy_hides_is_named(tmp_path):
+    write(tmp_path, {"src/pkg/__init__.py": "", "src/pkg/model.py": "", "lib/plain.py": ""})
+    tree = tree_alone(tmp_path, "keras 3.5")
+    files = {"pkg": f"{SITE}/pkg/__init__.py", "pkg.model": f"{SITE}/pkg/model.py"}
+    own = {"pkg": f"{tmp_path}/src/pkg/__init__.py", "plain": f"{SITE}/plain.py"}
+    [found] = copies({**files, "other": f"{SITE}/other.py"}, tree, (), "/other/bin/python")
+    assert found.startswith(
+        "with /other/bin/python pkg (and 1 more of its modules) is loaded from "
+        f"{SITE}/pkg/__init__.py, a copy of src/pkg/__init__.py, which may be another version"
+    )
+    assert copies(own, tree, (), "/other/bin/python") == []  # lib is in nobody's sys.path
+    assert "lib/plain.py" in copies(own, tree, (tmp_path / "lib",), "/other/bin/python")[0]
 
 
 # a project as it is installed

@@ -261,9 +261,11 @@ def test_turns_against_a_ref_are_two_rows():
     )
     page = page_of(record_of(profile(steps=STEPS, step_time=0.019), checks=[compared]))
     texts = page.texts("text")
-    assert "turns of this tree (2): 11.5 ms" in texts
-    assert "turns of the ref (2): 10.2 ms" in texts
-    assert {"in turns 11 ms", "ref 10 ms"} < set(texts)  # over the steps; 19 ms were not in turns
+    assert "turns of this version (2): 11.5 ms" in texts
+    assert "turns of the other version (2): 10.2 ms" in texts
+    assert {"in turns 11 ms", "other version 10 ms"} < set(
+        texts
+    )  # over the steps; 19 ms were not in turns
     assert "timed 19 ms" not in texts
     assert "step_time 10 ms 11 ms × 1.100 1.050 to 1.200 ✓ PASS" in page.texts("tr")
 
