@@ -1,6 +1,7 @@
 """A planted wrapper that adds 40 calls a step is named by file and line, against a baseline."""
 
 import json
+import sys
 
 import pytest
 
@@ -34,7 +35,8 @@ def wrapped(function):
 
     return inject_argument_info
 """
-ADDED = "+40 calls of wrapping.py:wrapped.inject_argument_info a step (0 → 40), line 4"
+OUTER = "wrapped." if sys.version_info >= (3, 11) else ""  # the first with qualified names of code
+ADDED = f"+40 calls of wrapping.py:{OUTER}inject_argument_info a step (0 → 40), line 4"
 
 
 def write(suite, wrapping, marks=""):
