@@ -44,11 +44,6 @@ class InspectedGraph:
     """The functions that Grappler optimised."""
 
 
-def step_graph(probe: Probe, max_nodes: int | None = None) -> StepGraph | Unknown:
-    """Return only the graphs of `inspect_graph`."""
-    return inspect_graph(probe, max_nodes).graph
-
-
 def inspect_graph(probe: Probe, max_nodes: int | None = None) -> InspectedGraph:
     """
     Return the graphs of the functions called in the probe's step, or a reason why they are unknown.

@@ -436,8 +436,8 @@ def test_a_process_of_its_own_has_it_too(project):
     done.stdout.fnmatch_lines(["FAIL: tokens was 32/s, wanted at least 100/s (min_tokens=100)"])
 
 
-def test_in_a_paired_run_each_side_has_that_of_its_files(tmp_path):
-    """A metric of both sides is compared, one that the working tree added is new."""
+def test_in_a_paired_run_each_version_has_that_of_its_files(tmp_path):
+    """A metric of both versions is compared, one that the working tree added is new."""
     added = 'registry.add("words", lambda found: 5, unit="count", better="lower", scope="program", meaning="of this tree")'
     there = CONFTEST.format(
         name="tokens", function="lambda found: found.retraces", unit="count"

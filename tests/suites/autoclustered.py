@@ -14,7 +14,7 @@ from pytest_tfperf.analysis.graph_ops import _op_names, graph_values
 from pytest_tfperf.analysis.steps.detect import find_steps
 from pytest_tfperf.analysis.xla.executions import find_xla_use, step_executables
 from pytest_tfperf.compiler.probe import probed
-from pytest_tfperf.compiler.step_graph import step_graph
+from pytest_tfperf.compiler.step_graph import inspect_graph
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import read_trace
 from pytest_tfperf.values import Unknown
@@ -159,7 +159,7 @@ def traced(step):
 def graph_of(step):
     with probed() as probe:
         step()
-    return step_graph(probe)
+    return inspect_graph(probe).graph
 
 
 def seen(step):

@@ -11,7 +11,7 @@ import tensorflow as tf
 from pytest_tfperf.analysis.graph_ops import graph_values
 from pytest_tfperf.compiler import step_graph as step_graph_module
 from pytest_tfperf.compiler.probe import NO_PROBE, Probe, probed
-from pytest_tfperf.compiler.step_graph import step_graph
+from pytest_tfperf.compiler.step_graph import inspect_graph
 from pytest_tfperf.op_types import NO_KERNEL, PYTHON, TEXT, UNASKED
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.values import Unknown
@@ -30,7 +30,7 @@ def graph_of(step, warm=2):
         step()
     with probed() as probe:
         step()
-    return step_graph(probe)
+    return inspect_graph(probe).graph
 
 
 def values(graph, eager=()):
@@ -420,24 +420,26 @@ def test_graphs_do_not_run_steps_or_change_variables():
 
 
 def test_unknown_graph_has_a_reason():
-    assert step_graph(Probe()) == Unknown(NO_PROBE)
+    assert inspect_graph(Probe()).graph == Unknown(NO_PROBE)
     probe = Probe(why=None)
     probe.calls.why = "it is not known which functions were called"
-    assert step_graph(probe) == Unknown(probe.calls.why)
+    assert inspect_graph(probe).graph == Unknown(probe.calls.why)
     broken = Probe(why=None)
     broken.calls.add(SimpleNamespace(name=b"nobody_knows_it"), [], [])
     broken.calls.end_step()
-    assert step_graph(broken).why.startswith("the step's graphs could not be read: NotFoundError")
+    assert inspect_graph(broken).graph.why.startswith(
+        "the step's graphs could not be read: NotFoundError"
+    )
 
 
 def test_too_large_step_has_no_graphs():
     for _ in range(2):
         with probed() as probe:
             twice(X)
-    assert step_graph(probe, max_nodes=12).why.startswith(
+    assert inspect_graph(probe, max_nodes=12).graph.why.startswith(
         "the step's functions hold 13 nodes"
     )  # 3 of square, 10 of twice
-    assert not isinstance(step_graph(probe, max_nodes=13), Unknown)
+    assert not isinstance(inspect_graph(probe, max_nodes=13).graph, Unknown)
 
 
 def test_eager_step_has_an_empty_graph():
