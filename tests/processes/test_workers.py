@@ -123,7 +123,7 @@ def test_of_a_test_that_runs_again_the_last_run_counts(reports, kept):
     plugin = Controller(config(), lambda _: None, True)
     for each in reports:
         plugin.pytest_runtest_logreport(each)
-    found = [(data["measured"], data["outcome"]) for data in plugin._last()]
+    found = [(data["measured"], data["outcome"]) for data in plugin.records()]
     assert found == ([] if kept is None else [kept])
 
 
@@ -157,7 +157,7 @@ def test_where_each_worker_runs_a_test_it_has_failed_if_it_fails_in_one(one, oth
     ):
         each.node = worker
         plugin.pytest_runtest_logreport(each)
-    assert [(data["measured"], data["outcome"]) for data in plugin._last()] == [kept]
+    assert [(data["measured"], data["outcome"]) for data in plugin.records()] == [kept]
 
 
 @pytest.mark.parametrize(
