@@ -13,8 +13,11 @@ from pytest_tfperf.compiler.op_graph import op_graph
 from pytest_tfperf.compiler.probe import Probe
 from pytest_tfperf.compiler.step_calls import Calls
 from pytest_tfperf.compiler.step_graph import InspectedGraph, grappler_passes, inspect_graph
+from pytest_tfperf.compiler.xla_fusion_dump import FusionStage, fusion_stages
 from pytest_tfperf.recording import GrapplerPasses, Modules, OpGraph, StepGraph
 from pytest_tfperf.values import Unknown
+
+_DUMP_S = 120.0  # for a process that imports TensorFlow and compiles the step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +90,16 @@ class StepInspection:
     def lowering_notes(self) -> tuple[str, ...]:
         """Notes on what the HLO modules leave out."""
         return () if isinstance(self._lowering, Unknown) else self._lowering.notes
+
+    @cached_property
+    def fusion(self) -> tuple[FusionStage, ...]:
+        """
+        The functions before and after fusion, compiled again in another process.
+
+        Raises:
+            CaptureError: If there is no function, XLA cannot compile one, or the process fails.
+        """
+        return fusion_stages(self.calls, self._workload, _DUMP_S)
 
     @cached_property
     def _inspected(self) -> InspectedGraph:

@@ -8,7 +8,6 @@ from pathlib import Path
 from pytest_tfperf.analysis.xla.programs import programs_of
 from pytest_tfperf.capture.inspection import StepInspection
 from pytest_tfperf.capture.sessions import read_session
-from pytest_tfperf.compiler.xla_fusion_dump import fusion_stages
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.export.formats import export_hlo, export_traces, shows_hlo
 from pytest_tfperf.hlo.decode import decode_module
@@ -20,7 +19,6 @@ from pytest_tfperf.values import Unknown
 __tracebackhide__ = True
 
 OPTIMIZED = "optimized"
-_DUMP_S = 120.0  # for a process that imports TensorFlow and compiles the step
 
 
 def export_profile(recording: Recording, inspection: StepInspection, out: Path, stage: str) -> str:
@@ -77,17 +75,12 @@ def _unoptimized(_: Recording, inspection: StepInspection) -> list[HloModule]:
     )
 
 
-def _before_fusion(recording: Recording, inspection: StepInspection) -> list[HloModule]:
-    return [
-        stage.before_module
-        for stage in fusion_stages(inspection.calls, recording.workload, _DUMP_S)
-    ]
+def _before_fusion(_: Recording, inspection: StepInspection) -> list[HloModule]:
+    return [stage.before_module for stage in inspection.fusion]
 
 
-def _after_fusion(recording: Recording, inspection: StepInspection) -> list[HloModule]:
-    return [
-        stage.after_module for stage in fusion_stages(inspection.calls, recording.workload, _DUMP_S)
-    ]
+def _after_fusion(_: Recording, inspection: StepInspection) -> list[HloModule]:
+    return [stage.after_module for stage in inspection.fusion]
 
 
 _STAGES: dict[str, Callable[[Recording, StepInspection], list[HloModule]]] = {
