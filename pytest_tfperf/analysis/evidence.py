@@ -180,7 +180,7 @@ class Evidence:
             return None
         waited = int(covered(merge(self.waits), steps.start_ps, steps.end_ps).sum())
         visible = float(self.breakdown.parts_ps["input"].sum()) / waited if waited else 1.0
-        return timed_waits(fetches, ready_s(trace), min(visible, 1.0))
+        return timed_waits(fetches, ready_s(trace), min(visible, 1.0), runs_on(trace))
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:

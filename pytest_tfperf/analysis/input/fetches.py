@@ -54,7 +54,14 @@ def ready_s(trace: Trace) -> float:
     return float(np.median(fetches.end - fetches.start - waited)) / 1e12 if len(fetches) else 0.0
 
 
-def timed_waits(fetches: Fetches, ready: float, visible: float = 1.0) -> TimedWaits:
+def runs_on(trace: Trace) -> bool:
+    """Return whether the pipeline makes elements between steps, as a Python iterator does not."""
+    return not len(Events.of(trace.plane(HOST)).called(FETCH_PYTHON))
+
+
+def timed_waits(
+    fetches: Fetches, ready: float, visible: float = 1.0, pauses: bool = True
+) -> TimedWaits:
     """
     Measure the waits in `next()`.
 
@@ -66,8 +73,9 @@ def timed_waits(fetches: Fetches, ready: float, visible: float = 1.0) -> TimedWa
         fetches: The fetches.
         ready: Seconds of a `next()` besides its waits.
         visible: Share of the waits in which nothing else runs.
+        pauses: Whether the pipeline runs on between blocks.
     """
-    fetched, paused = np.array(fetches.next_s), np.array(fetches.pause_s)
+    fetched, paused = np.array(fetches.next_s), np.array(fetches.pause_s) * pauses
     whole = fetched > 1.5 * ready
     block = np.cumsum(paused > 0)
     paused = np.where(np.bincount(block, whole)[block] > 0, paused, 0.0)

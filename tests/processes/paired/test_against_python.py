@@ -54,7 +54,7 @@ def environment(folder, seconds, ops, version):
             "fakelib/__init__.py": LIBRARY.format(seconds, ops),
             f"fakelib-{version}.dist-info/METADATA": METADATA.format("FakeLib", version),
             f"keras-{version}.dist-info/METADATA": METADATA.format("keras", version),
-            "others.pth": f"{sysconfig.get_path('purelib')}\n",
+            "others.pth": f"{ROOT}\n{sysconfig.get_path('purelib')}\n",
         },
     )
     return folder / "bin/python"

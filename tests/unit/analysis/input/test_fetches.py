@@ -78,6 +78,7 @@ def test_a_fetch_counts_whole_where_it_waits_for_more_than_a_third_of_it(next_s,
 def test_a_pause_before_a_block_that_waits_belongs_to_wait_and_period():
     paused = fetches_of(0.004, 0.001, 0.005, 0.001, 0.001, pause_s=(0.0, 0.010, 0.0, 0.010, 0.0))
     assert timed_waits(paused, READY).share == pytest.approx((0.004 + 0.015) / 0.060)
+    assert timed_waits(paused, READY, pauses=False).share < timed_waits(paused, READY).share
 
 
 def test_the_visible_part_of_waits_counts():
