@@ -21,6 +21,7 @@ from pytest_tfperf.analysis.host.shown import (
 from pytest_tfperf.analysis.input.fetches import (
     TimedWaits,
     ready_s,
+    runs_on,
     shows_fetches,
     timed_waits,
 )
