@@ -10,6 +10,7 @@ import pytest
 from helpers.git_repository import write
 from helpers.paired_project import Project
 from helpers.paths import ROOT
+from helpers.paths import TESTS as FOLDER
 from helpers.processes import until, with_variable
 
 from pytest_tfperf.errors import PairedError
@@ -54,7 +55,7 @@ def environment(folder, seconds, ops, version):
             "fakelib/__init__.py": LIBRARY.format(seconds, ops),
             f"fakelib-{version}.dist-info/METADATA": METADATA.format("FakeLib", version),
             f"keras-{version}.dist-info/METADATA": METADATA.format("keras", version),
-            "others.pth": f"{ROOT}\n{sysconfig.get_path('purelib')}\n",
+            "others.pth": f"{ROOT}\n{FOLDER}\n{sysconfig.get_path('purelib')}\n",
         },
     )
     return folder / "bin/python"
