@@ -29,12 +29,7 @@ from pytest_tfperf.paired.coordinator import (
     run_turns,
 )
 from pytest_tfperf.paired.processes import ProcessPair, VersionProcesses, naming_awaited
-from pytest_tfperf.paired.verdicts import (
-    Terms,
-    absent_check,
-    undecided,
-    verdicts,
-)
+from pytest_tfperf.paired.verdicts import Terms, absent_check, undecided, verdicts
 from pytest_tfperf.results import Check, Verdict
 from pytest_tfperf.stats.process_spread import Residuals, residuals
 from pytest_tfperf.stats.sequential_test import LEAST_TURNS, has_enough_turns

@@ -102,13 +102,24 @@ def undecided(paired: PairedTest, later: Mapping[str, LaterTurns], terms: Terms)
     """
     Return the names of the profiles that another process pair could decide.
 
+    While buffers drain, no turns decide.
+
     Args:
         paired: The test in the first process pair.
         later: Turns of the other process pairs so far, for each profile that had turns.
         terms: What the run asks for.
     """
+    draining = {
+        data["name"]
+        for profiles in (paired.tree_profiles, paired.ref_profiles)
+        if isinstance(profiles, list)
+        for data in profiles
+        if _is_draining(Profile.from_json(data))
+    }
     names = []
     for name, found in later.items():
+        if name in draining:
+            continue
         pairs = pair_estimates(paired.turns[name], found)
         rule = terms.rule(paired.ready_pairs[name].tolerance, pairs)
         if decide(pairs, rule).verdict is Verdict.INCONCLUSIVE:

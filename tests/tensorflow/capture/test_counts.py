@@ -145,7 +145,9 @@ def test_waits_of_a_loop_inside_the_graph_are_counted(profile):
     data = tf.data.Dataset.range(10**6).map(
         lambda x: tf.ensure_shape(tf.numpy_function(busy(0.004), [x], tf.int64), ())
     )
-    iterator = iter(data)
+    options = tf.data.Options()  # a prefetch would make elements before the first traced step
+    options.experimental_optimization.inject_prefetch = False
+    iterator = iter(data.with_options(options))
 
     @tf.function
     def step():

@@ -265,6 +265,13 @@ def test_buffers_that_still_drain_on_either_side_leave_it_open(here, there, side
     assert f"buffers were still draining on {sides}, so" in check.message
 
 
+def test_buffers_that_still_drain_are_given_no_other_pair():
+    still = profile(step_time=1.0)
+    for here, there, names in ((still, still, [""]), (DRAINING, still, []), (still, DRAINING, [])):
+        paired = paired_of([here], [there], turns_of(1.2))
+        assert undecided(paired, {"": LaterTurns()}, TERMS) == names
+
+
 def by_metric(checks):
     return {check.metric: check for check in checks}
 
