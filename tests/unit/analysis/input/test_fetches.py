@@ -117,6 +117,24 @@ def test_the_timed_window_tells_the_share_and_not_the_trace():
     assert bound(traced(), READY_ONES) == (0, Source.TIMED)
 
 
+@pytest.mark.parametrize(
+    ("next_s", "share", "source"),
+    [
+        (0.0038, 0.08, Source.TIMED),  # a ready next() takes 3 ms, so 0.8 of 10 ms are waits
+        (0.0046, 0.46, Source.TIMED),  # large waits are those of the timed window
+    ],
+)
+def test_larger_waits_in_the_trace_do_not_count(next_s, share, source):
+    found = bound(traced(), fetches_of(*[next_s] * 4))
+    assert found == (pytest.approx(share), source)
+
+
+def test_of_small_waits_the_smaller_count():
+    """A trace of waits of 0.05 ms in steps of 10 ms, beside 0.85 ms in the timed window."""
+    found = bound(traced(wait=(1, 1.05)), fetches_of(*[0.0048] * 4))
+    assert found == (pytest.approx(0.005), Source.TRACE)
+
+
 def test_a_python_iterator_is_waited_for_as_long_as_its_next_takes():
     assert bound(traced(name=FETCH_PYTHON), READY_ONES) == (pytest.approx(0.2), Source.TIMED)
 
