@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import sys
@@ -14,6 +15,8 @@ The status of a commit that cannot be tested.
 
 Source: git-bisect(1), "bisect run": above 127, it stops.
 """
+_SET_DEATH_SIGNAL = 1
+"""PR_SET_PDEATHSIG of prctl(2), Linux."""
 _GUARDED = "TFPERF_GUARDED"
 """Environment variable of a guarded process, and of all that it starts."""
 
@@ -51,6 +54,7 @@ def guarded() -> ExitGuard | None:
     if not hasattr(os, "fork"):
         return ExitGuard(None)
     reader, writer = os.pipe()
+    parent = os.getpid()
     sys.stdout.flush()
     sys.stderr.flush()
     with warnings.catch_warnings():
@@ -58,9 +62,18 @@ def guarded() -> ExitGuard | None:
         child = os.fork()
     if child == 0:
         os.close(reader)
+        _end_with(parent)
         return ExitGuard(writer)
     os.close(writer)
     os._exit(_awaited(child, reader))
+
+
+def _end_with(parent: int) -> None:
+    """End this process if its parent is killed, where the system can."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGTERM)
+        if os.getppid() != parent:  # it was killed before
+            os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _awaited(child: int, reader: int) -> int:

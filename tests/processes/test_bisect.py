@@ -99,7 +99,17 @@ def test_workers_run_the_tests_too(project):
     assert (found, output.count("for git bisect")) == (1, 1), output
 
 
-def test_a_signal_to_end_it_reaches_the_run(project, tmp_path):
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [
+        (signal.SIGTERM, 125),
+        pytest.param(
+            *(signal.SIGKILL, -signal.SIGKILL),
+            marks=pytest.mark.skipif(sys.platform != "linux", reason="a death signal is Linux's"),
+        ),
+    ],
+)
+def test_a_signal_to_end_it_reaches_the_run(project, tmp_path, number, status):
     begun = tmp_path / "begun"
     text = f"\nimport time\ndef test_b():\n    open({str(begun)!r}, 'w').close()\n    time.sleep(100)\n"
     write(project.path, {"test_step.py": HEAD + text})
@@ -111,8 +121,8 @@ def test_a_signal_to_end_it_reaches_the_run(project, tmp_path):
         stderr=subprocess.DEVNULL,
     )
     until(begun.exists)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == 125
+    process.send_signal(number)
+    assert process.wait(60) == status
     until(lambda: not with_variable("TFPERF_TEST_RUN", "ended"))
 
 
