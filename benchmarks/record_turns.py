@@ -52,14 +52,13 @@ def pytest_run(label, root, planted, cores):
     )
 
 
-def one_pair(step, planted, seconds, copy, cores, cleanup):
+def one_pair(step, seconds, runs, own_cores, cleanup):
     """
     Return the turns of two fresh processes, the step time of b, and whether b was started first.
 
-    b runs the suite where it is, slowed down by `planted`; a runs the copy. Which of them is
-    started first is left to chance, as --tfperf-against does.
+    `runs` are those of b and a. Which of them is started first is left to chance, as
+    --tfperf-against does.
     """
-    runs = [pytest_run("b", SUITE, planted, cores[1:]), pytest_run("a", copy, 0.0, cores[1:])]
     b_first = random.random() < 0.5
     time = TurnTime(seconds=seconds, most_s=seconds)
     started = {}
@@ -69,7 +68,7 @@ def one_pair(step, planted, seconds, copy, cores, cleanup):
         children = started["b"], started["a"]
         for child in children:
             child.await_collected(PATIENCE_S)
-        with pinned(cores[:1]):
+        with pinned(own_cores):
             paired = run_paired_test(
                 *children,
                 f"{FILE}::test_{step}",
@@ -112,9 +111,11 @@ def main():
     try:
         copy = Path(shutil.copytree(SUITE, cleanup.folder / "files"))
         for step, planted in wanted:
-            turns, continuous, b_first = one_pair(
-                step, planted, options.seconds, copy, cores, cleanup
+            runs = (  # b runs the suite where it is, slowed down by `planted`; a runs the copy
+                pytest_run("b", SUITE, planted, cores[1:]),
+                pytest_run("a", copy, 0.0, cores[1:]),
             )
+            turns, continuous, b_first = one_pair(step, options.seconds, runs, cores[:1], cleanup)
             line = {
                 "step": step,
                 "planted": planted,

@@ -32,6 +32,8 @@ class Ready:
     """Shortest timed part of a turn, in seconds."""
     most_calls: int | None
     """Calls that are left; None if they do not run out."""
+    epoch_calls: int | None = None
+    """Calls of an epoch of the data; None without epochs, or if their length is not known."""
 
 
 class TurnClient(Protocol):

@@ -11,6 +11,7 @@ from time import perf_counter
 from pytest_tfperf.capture.garbage_collector import garbage_held_off
 from pytest_tfperf.capture.observations import Observations
 from pytest_tfperf.capture.plan import Plan
+from pytest_tfperf.machine.idle_task import core_kept_awake
 from pytest_tfperf.machine.stopwatch import Stopwatch
 from pytest_tfperf.recording import Fetches
 from pytest_tfperf.tf_runtime import least_block, sync_devices
@@ -185,7 +186,7 @@ def run_turns(
         block: Runs a number of calls and returns the seconds of a step.
     """
     turn = turn_client.ready(ready)
-    with garbage_held_off() as collect:
+    with garbage_held_off() as collect, core_kept_awake():
         while turn is not None:
             collect()
             yield from block(turn.untimed)

@@ -73,6 +73,7 @@ def each_step(windows: Windows, data: Iterable[Any]) -> Iterator[Any]:
     tf = load_tensorflow()
     from_python = not isinstance(iterator, (tf.data.Iterator, tf.distribute.DistributedIterator))
     n_elements = 0  # of the running epoch
+    windows.epochs.length = _length(data)
     while True:
         windows.begin()
         try:
@@ -94,6 +95,14 @@ def each_step(windows: Windows, data: Iterable[Any]) -> Iterator[Any]:
         windows.end(windows.last_output)
         if windows.done:
             return
+
+
+def _length(data: Iterable[Any]) -> int | None:
+    """Return the number of elements, None if the data do not tell it."""
+    try:
+        return len(data)  # type: ignore[arg-type]
+    except TypeError:  # no length, or an infinite or unknown one (tf.data.Dataset.__len__)
+        return None
 
 
 class Bracketed:

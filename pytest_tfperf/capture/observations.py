@@ -25,6 +25,34 @@ from pytest_tfperf.recording import (
 from pytest_tfperf.values import Unknown
 
 
+class Epochs:
+    """
+    The epochs of a profile.
+
+    `n_ended` is their number, and `length` the steps of one: of the last, before its end as the
+    data tell it, or None.
+    """
+
+    def __init__(self) -> None:
+        self.n_ended = 0
+        self.length: int | None = None
+        self._is_over = False
+        self._n_before = 0  # steps before the running epoch
+
+    def end(self) -> None:
+        """End the running epoch."""
+        self._is_over = True
+
+    def begin_step(self, n_steps: int) -> bool:
+        """Begin a step after `n_steps`; return whether it is the first one after an epoch."""
+        if not self._is_over:
+            return False
+        self._is_over = False
+        self.n_ended += 1
+        self.length, self._n_before = n_steps - self._n_before, n_steps
+        return True
+
+
 @dataclass(slots=True)
 class Observations:
     """Observations of one profile; `Recording` explains the fields of the same names."""

@@ -17,7 +17,7 @@ from pytest_tfperf.capture.blocks import BlockTimer, mean_period_s, run_turns
 from pytest_tfperf.capture.elements import elements_to_keep
 from pytest_tfperf.capture.garbage_collector import garbage_held_off
 from pytest_tfperf.capture.new_executables import Executables
-from pytest_tfperf.capture.observations import Observations
+from pytest_tfperf.capture.observations import Epochs, Observations
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.capture.sessions import Fetching, Session, StepMark, read_session
 from pytest_tfperf.capture.window_hooks import Progress, WindowHooks
@@ -56,6 +56,7 @@ class Windows:
         self.enough = False  # the windows that the profile itself needs are full
         self.watched = False  # traces of tf.functions are reported to `function_traced`
         self.n_steps = 0
+        self.epochs = Epochs()
         self.inputs: Mapping[str, Any] = {"inputs": [], "batch": None}
         self.last_output: Any = None
         self.observations = Observations()
@@ -64,12 +65,10 @@ class Windows:
         self._running_calls = self.observations.calls  # of the running session
         self._running_probe = self.observations.probe
         self._timer, self._total_timer = BlockTimer(plan), Stopwatch()
-        self._n_cold_traces = 0
+        self._in_step, self._n_cold_traces = False, 0
         self._session: Session | None = None
         self._mark: StepMark | None = None
         self._fetching, self._counter = Fetching(self._timer.fetched), CallCounter()
-        self._in_step = self._epoch_over = False
-        self._n_epochs = 0  # that have ended
         self._n_traced = 0  # steps in the running session
         self._n_before_turns = self._n_epochs_before_turns = 0
         self._most_elements = 0
@@ -83,14 +82,14 @@ class Windows:
         if self._executables.outside_steps:
             with self._timer.lap_timer.paused():
                 self._executables.return_to_steps()
-        if self._epoch_over:
-            self._start_next_epoch()
+        if self.epochs.begin_step(self.n_steps) and self._session is None:
+            self._timer.epoch_gaps_s.append(self._timer.lap_timer.lap())
         self._in_step = True
         if not self.n_steps:
             self._timer.lap_timer.restart()
         if self._session is not None:
             self._mark = StepMark(
-                self.kind, self.n_steps, self._n_epochs, self._timer.steps_per_call
+                self.kind, self.n_steps, self.epochs.n_ended, self._timer.steps_per_call
             )
         self._counter.begin()
 
@@ -132,7 +131,7 @@ class Windows:
 
     def end_epoch(self) -> None:
         """End an epoch; the time until the next step begins is its gap."""
-        self._epoch_over = True
+        self.epochs.end()
 
     def leave_steps(self) -> None:
         """Do not count executables compiled until the next step, for example by a validation."""
@@ -173,7 +172,7 @@ class Windows:
             name,
             workload,
             n_steps=self._n_before_turns if self.enough else self.n_steps,
-            n_epochs=self._n_epochs_before_turns if self.enough else self._n_epochs,
+            n_epochs=self._n_epochs_before_turns if self.enough else self.epochs.n_ended,
             compiled=None if late is None else tuple(sorted(late)),
             traced=tuple(self.observations.retraces) if self.watched else None,
             result=result,
@@ -209,7 +208,7 @@ class Windows:
             n_needed = drain + self.n_steps - began
             if not drain or not rounds_left or not self._has_room(n_needed, period_s):
                 break
-        self._n_before_turns, self._n_epochs_before_turns = self.n_steps, self._n_epochs
+        self._n_before_turns, self._n_epochs_before_turns = self.n_steps, self.epochs.n_ended
         self.enough = True
         call_s = period_s * self.plan.steps_per_call
         yield from self._turns(call_s)
@@ -299,7 +298,13 @@ class Windows:
         if self._hooks.turn_client is None:
             return
         most = self.plan.turns_at_most(self.n_steps)
-        ready = Ready(workload=self.inputs, call_s=call_s, least_s=least_block(), most_calls=most)
+        ready = Ready(
+            workload=self.inputs,
+            call_s=call_s,
+            least_s=least_block(),
+            most_calls=most,
+            epoch_calls=self.epochs.length,
+        )
         yield from run_turns(self._hooks.turn_client, ready, self._timer.turn)
 
     def _probe_step(self) -> Generator[None]:
@@ -328,12 +333,6 @@ class Windows:
     def _computes(self) -> bool:
         """Return whether Python runs the step itself now."""
         return self._in_step and not self._fetching.runs
-
-    def _start_next_epoch(self) -> None:
-        self._epoch_over = False
-        self._n_epochs += 1
-        if self._session is None:
-            self._timer.epoch_gaps_s.append(self._timer.lap_timer.lap())
 
     def _stop(self) -> Path:
         """End the traced window; return its trace."""

@@ -8,7 +8,7 @@ import socket
 import time
 from typing import Any
 
-PROTOCOL = 1
+PROTOCOL = 2
 """
 Version of the messages between a run and its child processes.
 

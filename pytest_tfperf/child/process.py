@@ -122,7 +122,7 @@ class ChildProcess:
 
     @property
     def pid(self) -> int:
-        """Process id."""
+        """Id of the process, and of its group."""
         return self._process.pid
 
     @property

@@ -15,6 +15,7 @@ _UNTIMED_SHARE = 0.125  # of a turn: refills the caches that the other process h
 _PIPELINE_S = 0.2
 # least untimed part of one: requests to a disk, or sleeps, have ended while the process was stopped
 _PIPELINE_UNTIMED_S = 0.1
+_MOST_EPOCH_S = 1.0  # longest epoch that a turn covers whole
 
 
 class StepsExhausted(Exception):
@@ -25,20 +26,32 @@ def turn_size(readies: Sequence[Ready], chance: random.Random) -> Turn:
     """
     Return a turn that is long enough for the fastest of the profiles that run it.
 
-    A pipeline that waits for several elements at a time delivers in bursts. So turns of steps with
-    data are longer, and the length of their untimed part is random: the timed part then begins at
-    another point of a burst each time.
+    A pipeline fills its buffers while an epoch begins, and computes beside the first steps. So the
+    timed part covers whole epochs, if they are short.
+
+    A pipeline that waits for several elements at a time delivers in bursts. So other turns of steps
+    with data are longer, and the length of their untimed part is random: the timed part then begins
+    at another point of a burst each time.
     """
     call_s = max(min(ready.call_s for ready in readies), 1e-6)
     least_s = max(ready.least_s for ready in readies)
+    timed, untimed = math.ceil(least_s / call_s), math.ceil(_PIPELINE_UNTIMED_S / call_s)
+    if epoch := epoch_of(readies):
+        return Turn(untimed=untimed, timed=math.ceil(timed / epoch) * epoch)
     if not any(ready.workload.get("inputs") for ready in readies):
-        timed = math.ceil(least_s / call_s)
         return Turn(untimed=math.ceil(timed * _UNTIMED_SHARE), timed=timed)
-    untimed = math.ceil(_PIPELINE_UNTIMED_S / call_s)
     return Turn(
         untimed=untimed + chance.randrange(untimed),
         timed=math.ceil(max(least_s, _PIPELINE_S) / call_s),
     )
+
+
+def epoch_of(readies: Sequence[Ready]) -> int | None:
+    """Return the calls of the epochs that each turn covers whole; None if it covers parts."""
+    epoch = readies[0].epoch_calls
+    if not epoch or any(ready.epoch_calls != epoch for ready in readies):
+        return None
+    return epoch if epoch * max(ready.call_s for ready in readies) <= _MOST_EPOCH_S else None
 
 
 def run_turn(child: ChildProcess, turn: Turn, ready: Ready) -> float:

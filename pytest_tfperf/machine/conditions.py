@@ -10,7 +10,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -56,7 +56,7 @@ def read_conditions(root: Path = _ROOT) -> Conditions:
 
 
 def read_cpu(
-    root: Path = _ROOT, cores: Sequence[int] = (), processes: Sequence[int] = ()
+    root: Path = _ROOT, cores: Sequence[int] = (), groups: Collection[int] = ()
 ) -> Conditions:
     """
     Read the conditions except those of GPUs, which need TensorFlow.
@@ -64,14 +64,11 @@ def read_cpu(
     Args:
         root: Folder of Linux' /proc and /sys.
         cores: Relevant cores; by default all that this process may use.
-        processes: Ids of the measured processes; by default this one.
+        groups: Ids of the measured process groups; by default this process is measured.
     """
     cores = tuple(cores) or usable_cores()
     cpu = _cpu_seconds(_text(root / "proc/stat"), cores)
-    if processes:
-        own_s = sum(_process_seconds(root, process) for process in processes)
-    else:
-        own_s = _own_seconds()
+    own_s = _group_seconds(root, groups) if groups else _own_seconds()
     return Conditions(
         at_s=time.perf_counter(),
         cores=len(cores),
@@ -84,6 +81,11 @@ def read_cpu(
         quota=_quota(root),
         load=None if cpu else load_average(),
     )
+
+
+def has_quota(root: Path = _ROOT) -> bool:
+    """Return whether a control group limits the CPU time of this process."""
+    return _quota(root) is not None
 
 
 def is_traced() -> bool:
@@ -106,14 +108,18 @@ def _own_seconds() -> float:
     return time.process_time() + times.children_user + times.children_system
 
 
-def _process_seconds(root: Path, process: int) -> float:
+def _group_seconds(root: Path, groups: Collection[int]) -> float:
     """
-    Return the CPU seconds of a process, its threads and the children it has waited for.
+    Return the CPU seconds of the processes of some groups, and the children they have waited for.
 
-    Source: fields 14 to 17 (Linux, proc_pid_stat(5)).
+    Source: fields 5 and 14 to 17 (Linux, proc_pid_stat(5)).
     """
-    fields = _text(root / f"proc/{process}/stat").rpartition(")")[2].split()
-    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    ticks = 0
+    for path in root.glob("proc/[0-9]*/stat"):
+        fields = _text(path).rpartition(")")[2].split()
+        if fields and int(fields[2]) in groups:
+            ticks += sum(map(int, fields[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _cpu_seconds(stat: str, cores: tuple[int, ...]) -> tuple[float, float] | None:

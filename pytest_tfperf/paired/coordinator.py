@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import Any
 
 from pytest_tfperf.child.process import ChildProcess
-from pytest_tfperf.child.turn_runner import StepsExhausted, run_turn, turn_size
+from pytest_tfperf.child.turn_runner import StepsExhausted, epoch_of, run_turn, turn_size
 from pytest_tfperf.errors import PairedError
 from pytest_tfperf.turns import Ready
 from pytest_tfperf.values import Json, Unknown
@@ -32,6 +32,8 @@ class PairedTurns:
     """Seconds from the end of the process pair before until these turns began."""
     exhausted: bool = False
     """True if a version had no more steps to run."""
+    covers_epochs: bool = False
+    """True if each turn covers whole epochs, with all elements that their steps consume."""
     other_load: float | None = None
     """Share of the cores that other processes used meanwhile, where it matters."""
 
@@ -254,7 +256,12 @@ def run_turns(
             break
         pairs.append((times[tree.label], times[ref.label], tree_first))
         logs.append(math.log(times[tree.label] / times[ref.label]))
-    return PairedTurns(pairs=tuple(pairs), spent_s=perf_counter() - began, exhausted=exhausted)
+    return PairedTurns(
+        pairs=tuple(pairs),
+        spent_s=perf_counter() - began,
+        exhausted=exhausted,
+        covers_epochs=epoch_of(readies) is not None,
+    )
 
 
 def _ready_pair(at_tree: Mapping[str, Any], at_ref: Mapping[str, Any]) -> ReadyPair:

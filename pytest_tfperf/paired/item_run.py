@@ -116,14 +116,14 @@ class ItemRun:
             assert not isinstance(pair.ref, Unknown)
             rule = self.terms.rule(ready.tolerance)
             self.announce(f"taking turns with {self.terms.ref}, about {time.seconds:.0f} s")
-            pids = [process.pid for process in pair.processes]
+            groups = [process.pid for process in pair.processes]
             cores = self.processes.cores
-            before = read_cpu(cores=cores, processes=pids)
+            before = read_cpu(cores=cores, groups=groups)
             with pinned(self.processes.coordinator_cores):
                 turns = run_turns(
                     pair.tree, pair.ref, ready, time, lambda logs: has_enough_turns(logs, rule)
                 )
-            load = other_load(before, read_cpu(cores=cores, processes=pids))
+            load = other_load(before, read_cpu(cores=cores, groups=groups))
             return replace(turns, other_load=load)
 
         return take_turns

@@ -102,7 +102,7 @@ def undecided(paired: PairedTest, later: Mapping[str, LaterTurns], terms: Terms)
     """
     Return the names of the profiles that another process pair could decide.
 
-    While buffers drain, no turns decide.
+    While buffers drain, no turns decide, unless they cover whole epochs.
 
     Args:
         paired: The test in the first process pair.
@@ -118,7 +118,7 @@ def undecided(paired: PairedTest, later: Mapping[str, LaterTurns], terms: Terms)
     }
     names = []
     for name, found in later.items():
-        if name in draining:
+        if name in draining and not paired.turns[name].covers_epochs:
             continue
         pairs = pair_estimates(paired.turns[name], found)
         rule = terms.rule(paired.ready_pairs[name].tolerance, pairs)
@@ -242,7 +242,8 @@ def _timing(
     spread = terms.spread(decision.pairs)
     sentence, advice = decision_message(decision, "step_time", terms.ref, pair_s)
     versions = ((terms.here, profile), (terms.ref, ref))
-    draining = [name for name, one in versions if _is_draining(one)]
+    hides_waits = not turns.covers_epochs
+    draining = [name for name, one in versions if hides_waits and _is_draining(one)]
     verdict = Verdict.INCONCLUSIVE if draining else decision.verdict
     return Check(
         profile=profile.name,

@@ -7,7 +7,7 @@ from helpers.scripted_child import scripted
 
 from pytest_tfperf.child import turn_runner
 from pytest_tfperf.child.process import ChildProcess
-from pytest_tfperf.child.turn_runner import turn_size
+from pytest_tfperf.child.turn_runner import epoch_of, turn_size
 from pytest_tfperf.errors import PairedError
 from pytest_tfperf.paired.coordinator import (
     PairedTest,
@@ -100,6 +100,50 @@ def test_turns_of_steps_with_data_are_longer_and_begin_at_any_point_of_a_burst()
     assert {turn.untimed for turn in turns} == set(range(10, 20))  # 0.1 to 0.2 s
     slow = Ready(workload={"inputs": ["float32[8]"]}, call_s=0.5, least_s=0.02, most_calls=None)
     assert turn_size([slow], Random(1)) == Turn(untimed=1, timed=1)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "call_s", "turn"),
+    [
+        ((50, 50), 0.001, Turn(untimed=100, timed=50)),
+        ((15, 15), 0.001, Turn(untimed=100, timed=30)),  # two epochs are 20 ms long
+        ((1, 1), 0.001, Turn(untimed=100, timed=20)),
+        ((1000, 1000), 0.001, Turn(untimed=100, timed=1000)),  # just a second
+    ],
+)
+def test_turns_cover_whole_epochs(epochs, call_s, turn):
+    sides = readies(epochs, call_s)
+    assert epoch_of(sides) == epochs[0]
+    assert turn_size(sides, Random(1)) == turn
+
+
+@pytest.mark.parametrize(
+    ("epochs", "call_s"),
+    [
+        ((1001, 1001), 0.001),  # longer than a second
+        ((50, 51), 0.001),
+        ((50, None), 0.001),
+        ((None, None), 0.001),
+        ((0, 0), 0.001),
+    ],
+)
+def test_turns_cover_parts_of_epochs_that_are_long_or_differ(epochs, call_s):
+    sides = readies(epochs, call_s)
+    assert epoch_of(sides) is None
+    assert turn_size(sides, Random(1)).timed == 200
+
+
+def readies(epochs, call_s):
+    return [
+        Ready(
+            workload={"inputs": ["float32[8]"]},
+            call_s=call_s,
+            least_s=0.02,
+            most_calls=None,
+            epoch_calls=epoch,
+        )
+        for epoch in epochs
+    ]
 
 
 def turns_of(tree, ref, n=3, seconds=60):

@@ -113,6 +113,40 @@ def test_turn_times_are_per_step_with_steps_per_call(coordinated):
     assert min(client.step_times) < 0.02 <= client.said[1].call_s
 
 
+def batches(n):
+    return [tf.ones((8, 8))] * n
+
+
+@pytest.mark.parametrize(
+    ("data", "epoch"),
+    [
+        (lambda: batches(400), 400),  # longer than all windows
+        (lambda: tf.data.Dataset.from_tensors(tf.ones((8, 8))).repeat(7), 7),
+        (
+            lambda: tf.data.Dataset.range(9).filter(lambda n: n > 2).map(lambda n: tf.ones((8, 8))),
+            6,
+        ),
+        (lambda: (tf.ones((8, 8)) for _ in range(400)), None),
+        (lambda: None, None),
+    ],
+)
+def test_coordinator_hears_the_length_of_an_epoch(coordinated, data, epoch):
+    profiler, client = coordinated
+    data = data()
+    step = (lambda: tf.ones(())) if data is None else tf.reduce_sum
+    profiler(step, data)
+    assert client.said[1].epoch_calls == epoch
+
+
+@pytest.mark.parametrize("per_execution", [1, 3])
+def test_coordinator_hears_the_length_of_a_keras_epoch(coordinated, per_execution):
+    profiler, client = coordinated
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.compile("sgd", "mse", steps_per_execution=per_execution)
+    profiler.fit(model, np.ones((80, 2)), np.ones((80, 1)), batch_size=8, verbose=0)
+    assert client.said[1].epoch_calls == -(-10 // per_execution)
+
+
 class Recorder(keras.callbacks.Callback):
     """Records what a user's callback sees, and the weights after each epoch."""
 

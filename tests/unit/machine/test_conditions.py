@@ -45,14 +45,15 @@ def test_cpu_seconds_count_the_cores_of_this_process(tmp_path):
     assert found.load is None
 
 
-def test_own_seconds_of_other_processes_include_threads_and_children(tmp_path):
+def test_own_seconds_of_groups_include_threads_and_children(tmp_path):
     # pid (comm) state ppid pgrp session tty tpgid flags minflt cminflt majflt cmajflt utime stime cutime cstime
     files(
         tmp_path,
-        proc__7__stat="7 (a b) c) S 1 1 1 0 -1 0 9 9 9 9 100 20 3 4 20 0\n",
-        proc__8__stat="8 (x) T 1 1 1 0 -1 0 0 0 0 0 1 0 0 0 20 0\n",
+        proc__7__stat="7 (a b) c) S 1 7 1 0 -1 0 9 9 9 9 100 20 3 4 20 0\n",
+        proc__8__stat="8 (x) T 7 7 1 0 -1 0 0 0 0 0 1 0 0 0 20 0\n",
+        proc__9__stat="9 (y) R 1 9 1 0 -1 0 0 0 0 0 50 0 0 0 20 0\n",
     )
-    assert read_cpu(tmp_path, processes=[7, 8, 9]).own_s == pytest.approx(1.28)
+    assert read_cpu(tmp_path, groups=[7, 10]).own_s == pytest.approx(1.28)
 
 
 def test_cpu_seconds_count_only_named_cores(tmp_path):

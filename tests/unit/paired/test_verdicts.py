@@ -272,6 +272,15 @@ def test_buffers_that_still_drain_are_given_no_other_pair():
         assert undecided(paired, {"": LaterTurns()}, TERMS) == names
 
 
+def test_turns_of_whole_epochs_decide_while_buffers_drain():
+    turns = turns_of(1.2, covers_epochs=True)
+    paired = paired_of([DRAINING], [DRAINING], turns)
+    assert undecided(paired, {"": LaterTurns()}, TERMS) == [""]
+    found = by_metric(verdicts(paired, later_of(turns), TERMS, None))
+    assert found["step_time"].verdict is Verdict.REGRESSION
+    assert "draining" not in found["step_time"].message
+
+
 def by_metric(checks):
     return {check.metric: check for check in checks}
 
