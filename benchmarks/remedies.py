@@ -6,6 +6,7 @@ Measure which remedies make two processes of the same code more alike.
 A round runs a pair of fresh processes under each remedy, or those named, in random order, with SECONDS of turns. Shown for each remedy:
 
     ratio      mean ratio of the pairs, ± its standard error; 1 is true
+    pairs      those with turns enough for a standard error
     processes  standard deviation of the ratio between pairs less what the turns explain, with its 95 % interval
     turns      median standard error of a pair's ratio from its turns
     start      seconds from the start of a pair to its end, less its turns
@@ -88,6 +89,9 @@ def pair_of(remedy, step, seconds, copy, cleanup):
 
 def shown(name, pairs):
     """Return the line of a remedy."""
+    pairs = [(pair, rest_s) for pair, rest_s in pairs if pair.error is not None]
+    if len(pairs) < 2:
+        return f"{name:28} too few turns: give more SECONDS"
     logs = [math.log(pair.ratio) for pair, _ in pairs]
     errors = [pair.error for pair, _ in pairs]
     total, degrees = statistics.variance(logs), len(logs) - 1
@@ -101,7 +105,7 @@ def shown(name, pairs):
     )
     mean_error = 100 * math.sqrt(total / len(logs))
     return (
-        f"{name:28} ratio {math.exp(statistics.mean(logs)):.4f} ±{mean_error:.2f} %"
+        f"{name:28} {len(pairs)} pairs  ratio {math.exp(statistics.mean(logs)):.4f} ±{mean_error:.2f} %"
         f"  processes {of_processes:.2f} % ({low:.2f} to {high:.2f})"
         f"  turns {100 * statistics.median(errors):.2f} %"
         f"  start {statistics.median(rest for _, rest in pairs):.1f} s"

@@ -29,7 +29,7 @@ from pytest_tfperf.results import Verdict
 from pytest_tfperf.stats.signed_rank import POWER, estimate, needed_pairs, ratio_interval
 from pytest_tfperf.stats.stopping_rule import LEAST_PAIRS, StoppingRule
 
-TURN_SIZES = (8, 16, 32, 64, 128, 256, 512)
+TURN_SIZES = (8, 11, 16, 23, 32, 45, 64, 91, 128, 181, 256, 362, 512)
 """
 Pairs of turns after which the turns of a process pair may end before its time is over.
 
@@ -47,11 +47,11 @@ ERROR_CONFIDENCE = 0.95
 """Confidence of the rank interval that the standard error of a pair's estimate comes from."""
 LEAST_TURNS = needed_pairs(ERROR_CONFIDENCE)
 """The fewest pairs of turns for a standard error."""
-BEYOND_DOUBT = 4.5
+BEYOND_DOUBT = 4.0
 """
 Standard errors between a pair's estimate and the tolerance that end its turns early.
 
-Other turns of the pair would not change the verdict: the chance is 3e-6 each time that it is asked.
+Other turns of the pair would not change the verdict: the chance is 3e-5 each time that it is asked.
 A PASS needs 3.0 at the first analysis of 30 s, so this decides at once.
 """
 

@@ -299,9 +299,9 @@ def test_recorded_turns_of_the_same_code_are_never_slower_outright(file):
         ([0.5] * 7, False),  # not a planned size
         ([0.5] * 8, True),
         ([0.5] * 9, False),
-        ([math.log(1.02) + 4.51 * 0.01] * 8, True),
-        ([math.log(1.02) + 4.49 * 0.01] * 8, False),
-        ([math.log(1.02) - 4.51 * 0.01] * 16, True),
+        ([math.log(1.02) + 4.01 * 0.01] * 8, True),
+        ([math.log(1.02) + 3.99 * 0.01] * 8, False),
+        ([math.log(1.02) - 4.01 * 0.01] * 16, True),
         ([0.0] * 128, False),
         ([0.0] * 512, True),
         ([0.0] * 513, True),
