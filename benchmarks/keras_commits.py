@@ -6,7 +6,7 @@ Compare commits of Keras whose effect on the time is known, or one commit with i
 
 CHECKOUT is a git repository of Keras with its history. `commits` compares each commit with its parent, in both directions, by the test
 in benchmarks/keras_steps/test_commits.py that concerns it. `layers` compares the newest commit with itself, by the steps of Keras' own
-benchmarks of layers, one of their suites a run. Shown are all checks that are not PASS, those of step_time, and the wall time.
+benchmarks of layers, one of them a run. Shown are all checks that are not PASS, those of step_time, and the wall time.
 """
 
 import argparse
@@ -101,8 +101,9 @@ def compare_same_commit(folder, runs):
     git(folder, "commit", "-qm", "Change nothing", "--allow-empty")
     total = collections.Counter()
     for n, suite in zip(range(runs), itertools.cycle(SUITES), strict=False):
-        print(f"run {n + 1}, {suite}", flush=True)
-        total += compared(folder, "there", "test_layers.py", SUITE=suite)
+        number = str(n // len(SUITES))
+        print(f"run {n + 1}, {suite} {number}", flush=True)
+        total += compared(folder, "there", "test_layers.py", SUITE=suite, NUMBER=number)
     print(dict(total))
 
 

@@ -1,7 +1,7 @@
 """
 Steps of the models that Keras' own benchmarks of layers build.
 
-The variable SUITE names a module in benchmarks/layer_benchmark of a checkout of Keras; its first three benchmarks run.
+The variable SUITE names a module in benchmarks/layer_benchmark of a checkout of Keras, and NUMBER one of its benchmarks.
 """
 
 import importlib
@@ -12,12 +12,14 @@ import pytest
 from benchmarks.layer_benchmark.base_benchmark import LayerBenchmark
 
 SUITE = importlib.import_module(f"benchmarks.layer_benchmark.{os.environ['SUITE']}_benchmark")
-NAMES = [name for name in vars(SUITE) if name.startswith("benchmark_")][:3]
+NAMES = [name for name in vars(SUITE) if name.startswith("benchmark_")]
+NAME = NAMES[int(os.environ["NUMBER"]) % len(NAMES)]
 BATCH = 20
 
 
-def model_and_batch(name, monkeypatch):
-    """The model of a benchmark, with one batch of data and labels."""
+@pytest.fixture
+def model_and_batch(monkeypatch):
+    """The model of the benchmark, with one batch of data and labels."""
     made = []
     monkeypatch.setattr(
         LayerBenchmark,
@@ -25,7 +27,7 @@ def model_and_batch(name, monkeypatch):
         lambda self, num_samples, batch_size, data=None: made.append((self, data)),
     )
     monkeypatch.setattr(LayerBenchmark, "benchmark_train", lambda *args, **options: None)
-    getattr(SUITE, name)(num_samples=BATCH, batch_size=BATCH)
+    getattr(SUITE, NAME)(num_samples=BATCH, batch_size=BATCH)
     ((benchmark, data),) = made
     if data is None:
         shapes, draw = benchmark.input_shape, np.random.default_rng(0)
@@ -38,15 +40,13 @@ def model_and_batch(name, monkeypatch):
     return model, data, model.predict_on_batch(data) * 1.001
 
 
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.tfperf(max_regression="5%")
-def test_predict(tf_profile, monkeypatch, name):
-    model, x, _ = model_and_batch(name, monkeypatch)
+def test_predict(tf_profile, model_and_batch):
+    model, x, _ = model_and_batch
     tf_profile(lambda: model.predict_on_batch(x))
 
 
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.tfperf(max_regression="5%")
-def test_train(tf_profile, monkeypatch, name):
-    model, x, y = model_and_batch(name, monkeypatch)
+def test_train(tf_profile, model_and_batch):
+    model, x, y = model_and_batch
     tf_profile(lambda: model.train_on_batch(x, y))
