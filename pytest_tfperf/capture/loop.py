@@ -101,7 +101,7 @@ def _length(data: Iterable[Any]) -> int | None:
     """Return the number of elements, None if the data do not tell it."""
     try:
         return len(data)  # type: ignore[arg-type]
-    except TypeError:  # no length, or an infinite or unknown one (tf.data.Dataset.__len__)
+    except Exception:  # TypeError without a length (tf.data.Dataset.__len__), or what users raise
         return None
 
 

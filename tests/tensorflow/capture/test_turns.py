@@ -113,6 +113,11 @@ def test_turn_times_are_per_step_with_steps_per_call(coordinated):
     assert min(client.step_times) < 0.02 <= client.said[1].call_s
 
 
+class WithoutLength(list):
+    def __len__(self):
+        raise NotImplementedError
+
+
 def batches(n):
     return [tf.ones((8, 8))] * n
 
@@ -128,6 +133,7 @@ def batches(n):
         ),
         (lambda: (tf.ones((8, 8)) for _ in range(400)), None),
         (lambda: None, None),
+        (lambda: WithoutLength(batches(400)), None),
     ],
 )
 def test_coordinator_hears_the_length_of_an_epoch(coordinated, data, epoch):
