@@ -47,6 +47,7 @@ ERROR_CONFIDENCE = 0.95
 """Confidence of the rank interval that the standard error of a pair's estimate comes from."""
 LEAST_TURNS = needed_pairs(ERROR_CONFIDENCE)
 """The fewest pairs of turns for a standard error."""
+_CHANCE = 0.999  # of pairs that differ as assumed: differences up to here widen no interval
 BEYOND_DOUBT = 4.0
 """
 Standard errors between a pair's estimate and the tolerance that end its turns early.
@@ -200,8 +201,9 @@ def _analysis(estimates: Sequence[PairEstimate], rule: StoppingRule, final: bool
     if not measured:
         return _by_single_ratios(estimates, rule)
     weights = [1 / max(rule.process_sd**2 + error**2, _LEAST_VARIANCE) for _, error in measured]
-    n, middle = len(measured), _weighted([log for log, _ in measured], weights)
-    error = 1 / math.sqrt(sum(weights))
+    n, logs = len(measured), [log for log, _ in measured]
+    middle = _weighted(logs, weights)
+    error = _birge_ratio(logs, weights, middle) / math.sqrt(sum(weights))
     slower_z, passing_z = rule.slower_z(n, final), rule.passing_z(n, final)
     low, high = math.exp(middle - slower_z * error), math.exp(middle + passing_z * error)
     suggested = _verdict(low, high, 1 + rule.effective_tolerance)
@@ -222,6 +224,25 @@ def _analysis(estimates: Sequence[PairEstimate], rule: StoppingRule, final: bool
         pairs=tuple(estimates),
         is_suspected=is_suspected,
     )
+
+
+def _birge_ratio(values: Sequence[float], weights: Sequence[float], middle: float) -> float:
+    """
+    Return how many times more the values differ than their weights tell; 1 if it may be chance.
+
+    Processes of some steps differ far more than the assumed spread. Sources: Birge, The Calculation
+    of Errors by the Method of Least Squares, Physical Review 40, 1932; for the quantile of chi
+    square, Wilson and Hilferty, Proceedings of the National Academy of Sciences 17, 1931.
+    """
+    degrees = len(values) - 1
+    if not degrees:
+        return 1.0
+    squares = (
+        weight * (value - middle) ** 2 for value, weight in zip(values, weights, strict=True)
+    )
+    found, variance = sum(squares) / degrees, 2 / (9 * degrees)
+    by_chance = (1 - variance + _NORMAL.inv_cdf(_CHANCE) * math.sqrt(variance)) ** 3
+    return math.sqrt(found) if found > by_chance else 1.0
 
 
 def _weighted(values: Sequence[float], weights: Sequence[float]) -> float:

@@ -210,7 +210,8 @@ def test_a_pair_that_was_disturbed_confirms_no_other(first, verdict):
         ([turns(1)], Verdict.PASS, 1),
         ([turns(0.9)], Verdict.IMPROVED, 1),
         ([turns(1.02), turns(1.02, seed=1)], Verdict.INCONCLUSIVE, 2),
-        ([turns(1.02), turns(1.05), turns(1.5)], Verdict.REGRESSION, 3),
+        ([turns(1.1), turns(1.1, seed=1), turns(1.1, seed=2)], Verdict.REGRESSION, 3),
+        ([turns(1.02), turns(1.05), turns(1.5)], Verdict.INCONCLUSIVE, 3),
         ([[0.1] * 5], Verdict.INCONCLUSIVE, 1),
     ],
 )
@@ -393,3 +394,36 @@ def test_a_decision_is_plain_json():
     assert data["verdict"] == "INCONCLUSIVE"
     assert [one["n"] for one in data["pairs"]] == [64, 64]
     assert data["requested_tolerance"] == 0.001
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_pairs_that_contradict_the_assumed_spread_widen_the_interval(sign):
+    """By hand: log ratios of 0.10 and 0.02 with errors of 0.01, of which no spread is assumed."""
+    same = rule(process_sd=0.0, tolerance=0.01)
+    agreeing = decide([pair_of(sign * 0.06, 0.01), pair_of(sign * 0.06, 0.01)], same)
+    differing = decide([pair_of(sign * 0.10, 0.01), pair_of(sign * 0.02, 0.01)], same)
+    # Q is 2 x (0.04 / 0.01)^2 = 32 with one degree, beyond 10.8: errors are sqrt(32) times larger
+    assert (
+        math.log(differing.ratio)
+        == pytest.approx(math.log(agreeing.ratio))
+        == pytest.approx(sign * 0.06)
+    )
+    widths = [math.log(one.high / one.low) for one in (differing, agreeing)]
+    assert widths[0] / widths[1] == pytest.approx(math.sqrt(32))
+    assert differing.verdict is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(("off", "is_wider"), [(0.0236, False), (0.0237, True)])
+@pytest.mark.parametrize("n", [1, 2])
+def test_pairs_that_differ_by_chance_do_not(off, is_wider, n):
+    """The 0.999 quantile of chi square with one degree is 10.83, by the approximation 11.16 = 2 x 2.362²."""
+    pairs = [pair_of(off, 0.01), pair_of(-off, 0.01)][:n]
+    found = decide(pairs, rule(process_sd=0.0))
+    half = (math.log(found.high) - math.log(found.ratio)) * math.sqrt(n) / 0.01
+    usual = rule(process_sd=0.0).passing_z(n, final=False)
+    assert (half > usual + 1) is (is_wider and n > 1)
+
+
+def pair_of(log, error):
+    ratio = math.exp(log)
+    return PairEstimate(ratio=ratio, error=error, least=ratio, greatest=ratio, n=8)
