@@ -15,7 +15,7 @@ _SLOWER_HELP = (
     "look at which other metrics of the two versions differ; "
     "a larger max_regression, if the slow-down is meant"
 )
-_SUSPECTED_HELP = "run it again, so that a second pair of processes can say the same"
+_SUSPECTED_HELP = "run it again, so that more pairs of processes can say the same"
 _TOLERANCE_HELP = "a quieter machine, or a max_regression further than {} from what was found"
 _NOISE_HELP = "a larger --tfperf-budget, or a quieter machine"
 _BUDGET_HELP = "--tfperf-budget {}, or a quieter machine"
@@ -76,7 +76,7 @@ def _why_undecided(decision: Decision) -> str:
     """Return the reason, and the slow-down that would have been found."""
     why = ""
     if decision.is_suspected:
-        why = ": one pair of processes alone shows a slow-down"
+        why = ": too few pairs of processes show a slow-down"
     if decision.minimum_detectable_change is None:
         return why
     smallest = format_quantity(decision.minimum_detectable_change, RATIO)

@@ -210,7 +210,7 @@ def _analysis(estimates: Sequence[PairEstimate], rule: StoppingRule, final: bool
     # where one pair's turns were disturbed, the other has all the weight and would decide alone
     bound = 1 + rule.effective_tolerance
     n_slower = sum(one.ratio > bound for one in estimates if one.error is not None)
-    is_suspected = suggested is Verdict.REGRESSION and n_slower < LEAST_PAIRS
+    is_suspected = suggested is Verdict.REGRESSION and n_slower < rule.least_slower(low)
     return Decision(
         verdict=Verdict.INCONCLUSIVE if suggested is None or is_suspected else suggested,
         ratio=math.exp(middle),

@@ -18,6 +18,13 @@ between process pairs is larger than the error of a pair's turns.
 """
 LEAST_PAIRS, MOST_PAIRS = 2, 16
 """Bounds on the process pairs of a test: a regression takes two, and each costs a start."""
+USUAL_PAIRS, CLEARLY_SLOWER = 3, 1.25
+"""
+Process pairs that must each be slower for a regression, unless it is clear by this factor.
+
+Processes of the same code differ by up to 12 % where steps write much memory, and two pairs may
+agree by chance (benchmarks/keras_commits.py).
+"""
 ERROR = 0.005
 """
 Bound on the chance of a wrong verdict of one test, on either side.
@@ -86,6 +93,16 @@ class StoppingRule:
         """Return the critical value of a PASS; see `slower_z`."""
         spent = [i / self.n_pairs for i in range(n)]
         return _last_value([*spent, 1.0 if final else n / self.n_pairs], ERROR)
+
+    def least_slower(self, low: float) -> int:
+        """
+        Return how many process pairs must each be slower than the tolerance for a REGRESSION.
+
+        Args:
+            low: Lower bound of the common ratio.
+        """
+        is_clear = low > CLEARLY_SLOWER * (1 + self.effective_tolerance)
+        return LEAST_PAIRS if is_clear else min(USUAL_PAIRS, self.n_pairs)
 
     @property
     def resolvable_tolerance(self) -> float:

@@ -179,15 +179,32 @@ def test_two_process_pairs_by_hand():
 )
 def test_the_boundaries_belong_to_neither_side(log, tolerance, verdict):
     for final in (False, True):
-        assert decide_turns([[log] * 8] * 2, rule(tolerance), final=final).verdict is verdict
+        assert decide_turns([[log] * 8] * 3, rule(tolerance), final=final).verdict is verdict
 
 
 @pytest.mark.parametrize("final", [False, True])
-def test_one_process_pair_is_only_suspected(final):
-    alone = decide_turns([turns(1.05)], rule(), final=final)
-    assert (alone.verdict, alone.is_suspected) == (Verdict.INCONCLUSIVE, True)
-    both = decide_turns([turns(1.05), turns(1.06, seed=1)], rule(), final=final)
-    assert (both.verdict, both.is_suspected) == (Verdict.REGRESSION, False)
+@pytest.mark.parametrize(
+    ("ratio", "n", "n_planned", "is_found"),
+    [
+        (1.05, 1, 4, False),
+        (1.05, 2, 4, False),
+        (1.05, 3, 4, True),
+        (1.05, 2, 2, True),  # no third pair is planned
+        (1.05, 1, 2, False),
+        (1.5, 1, 4, False),
+        (1.5, 2, 4, True),  # 1.47 times what is tolerated
+        (1.28, 2, 4, True),
+        (1.27, 2, 4, False),  # the interval begins below 1.02 x 1.25
+    ],
+)
+def test_a_regression_takes_three_process_pairs_or_two_where_it_is_clear(
+    ratio, n, n_planned, is_found, final
+):
+    pairs = [turns(ratio, seed=seed) for seed in range(n)]
+    found = decide_turns(pairs, rule(n_pairs=n_planned), final=final)
+    assert found.low > 1.02
+    assert (found.verdict is Verdict.REGRESSION) is is_found
+    assert found.is_suspected is not is_found
 
 
 @pytest.mark.parametrize(
