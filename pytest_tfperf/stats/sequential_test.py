@@ -103,7 +103,7 @@ class Decision:
     by_single_ratios: bool = False
     """True if the bounds on single ratios decided it, for want of an interval."""
     is_suspected: bool = False
-    """True if one process pair alone shows a regression."""
+    """True if too few process pairs show a regression."""
 
     @property
     def n(self) -> int:
