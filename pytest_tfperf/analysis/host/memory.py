@@ -42,20 +42,25 @@ def step_peaks(trace: Trace, steps: Steps) -> Ints | None:
     return peaks
 
 
-def any_order(trace: Trace, steps: Steps) -> dict[str, int]:
+def least_peak(trace: Trace, steps: Steps) -> int:
     """
-    Return bounds of a step's peak that hold in whichever order its ops run.
+    Return the bytes that the smallest step's peak has at least, in whichever order its ops run.
 
-    The peak is at least the largest allocation of a step, and at most all of them together. Of the
-    steps, the smallest lower and the largest upper bound count. Both have a margin of `_RESIZED`.
+    They are the step's largest allocation, less what older allocations it frees, with a margin of
+    `_RESIZED`. Only allocations that name an op count, which are those in functions. The others are
+    those of eager ops, results of executables, and copies of arrays: TensorFlow copies an array
+    that NumPy happens not to align to 64 bytes.
     """
-    memory = memory_events(trace).called(ALLOCATION)
-    sizes, step = memory.integers("allocation_bytes"), steps.of(memory.start)
-    inside = step >= 0
-    largest, total = np.zeros(len(steps), np.int64), np.zeros(len(steps), np.int64)
-    np.maximum.at(largest, step[inside], sizes[inside])
-    np.add.at(total, step[inside], sizes[inside])
-    return {"at_least": int(largest.min()) // _RESIZED, "at_most": int(total.max()) * _RESIZED}
+    memory = memory_events(trace).sorted()
+    step, sizes = steps.of(memory.start), memory.integers("allocation_bytes")
+    is_allocation = np.array([name == ALLOCATION for name in memory.names], bool)
+    names_op = np.array([bool(op) for op in memory.texts("tf_op")], bool)
+    largest, freed = np.zeros(len(steps), np.int64), np.zeros(len(steps), np.int64)
+    counted = (step >= 0) & is_allocation & names_op
+    np.maximum.at(largest, step[counted], sizes[counted])
+    older = (step >= 0) & ~is_allocation & ~_is_freed_by_its_step(memory, step, is_allocation)
+    np.add.at(freed, step[older], sizes[older])
+    return max(int((largest - freed).min()), 0) // _RESIZED
 
 
 def reports_device_memory(trace: Trace) -> bool:
@@ -94,14 +99,43 @@ def level(memory: Events) -> Ints:
     return memory.integers("bytes_allocated") + memory.integers("bytes_reserved")
 
 
+def _is_freed_by_its_step(memory: Events, step: Ints, is_allocation: Mask) -> Mask:
+    """
+    Return a mask of deallocations whose step made the allocation too, shape (n,).
+
+    Args:
+        memory: Events, sorted by time.
+        step: Step of each event, shape (n,).
+        is_allocation: Mask of the allocations, shape (n,).
+    """
+    address = memory.integers("addr")
+    order = np.argsort(address, kind="stable")
+    before, after = order[:-1], order[1:]
+    found = np.zeros(len(memory), bool)
+    found[after] = (
+        (address[before] == address[after])
+        & (step[before] == step[after])
+        & is_allocation[before]
+        & ~is_allocation[after]
+    )
+    return found
+
+
 def _peaks(memory: Events, steps: Steps) -> Ints:
     """Return the peaks of one allocator, whose events are sorted."""
     held, step = level(memory), steps.of(memory.start)
-    before = np.searchsorted(memory.start, steps.start_ps) - 1
+    before = np.searchsorted(memory.start, steps.start_ps)
+    base = np.concatenate([[_before_all(memory, int(held[0]))], held])[before]
     peaks = np.zeros(len(steps), np.int64)
-    base = held[np.maximum(before, 0)]
     np.maximum.at(peaks, step[step >= 0], (held - base[step])[step >= 0])
     return peaks
+
+
+def _before_all(memory: Events, held: int) -> int:
+    """Return the bytes held before the first event, from those held after it."""
+    first = Events(memory.plane, memory.rows[:1])
+    size = int(first.integers("allocation_bytes")[0])
+    return max(held - size, 0) if first.names == [ALLOCATION] else held + size
 
 
 def _on_device(memory: Events) -> Mask:

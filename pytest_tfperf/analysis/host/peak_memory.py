@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_tfperf.analysis.evidence import Evidence, Findings
-from pytest_tfperf.analysis.host.memory import any_order, reports_device_memory, step_peaks
+from pytest_tfperf.analysis.host.memory import least_peak, reports_device_memory, step_peaks
 from pytest_tfperf.analysis.host.memory_peaks import (
     live_table,
     memory_peaks,
@@ -50,13 +50,10 @@ def _peak_memory(evidence: Evidence, trace: Trace) -> Value:
     if peaks is None or peaks.min() < _TRACKED_BYTES:
         return _bounded(evidence, trace, 0 if peaks is None else int(peaks.min()))
     on_device = reports_device_memory(trace)
+    bound = {} if on_device else {"at_least": least_peak(trace, evidence.steps)}
+    smallest, largest = int(peaks.min()), int(peaks.max())
     return Value.of(
-        "peak_memory",
-        int(peaks.min()),
-        Source.TRACE,
-        largest=int(peaks.max()),
-        on_device=on_device,
-        **({} if on_device else any_order(trace, evidence.steps)),
+        "peak_memory", smallest, Source.TRACE, largest=largest, on_device=on_device, **bound
     )
 
 

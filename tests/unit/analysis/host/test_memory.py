@@ -1,3 +1,4 @@
+import pytest
 from helpers.xspace import MS, event, line, plane, space
 
 from pytest_tfperf.analysis.host.memory import step_peaks
@@ -17,6 +18,19 @@ def peaks_of(*levels):
 
 def test_a_peak_is_above_what_was_allocated_when_the_step_began():
     assert peaks_of((1, 100), (2, 700), (3, 100), (11, 150), (12, 120)).tolist() == [600, 50]
+
+
+@pytest.mark.parametrize(("name", "level"), [("MemoryAllocation", 50), ("MemoryDeallocation", 0)])
+def test_the_first_event_of_the_trace_changes_what_the_step_began_with(name, level):
+    """The step began with 20 bytes: 30 are allocated, or 20 are freed, and 90 are held later."""
+    marks = [event("train", 0, 9 * MS, step_num=0, _r=1)]
+    size = abs(level - 20)
+    memory = [
+        event(name, MS, 0, bytes_allocated=level, allocation_bytes=size),
+        event("MemoryAllocation", 2 * MS, 0, bytes_allocated=90, allocation_bytes=90 - level),
+    ]
+    trace = decode_trace(space(plane("/host:CPU", line("a", *marks), line("b", *memory))))
+    assert step_peaks(trace, find_steps(trace)).tolist() == [70]
 
 
 def test_a_step_without_allocations_needs_none():

@@ -1,4 +1,4 @@
-"""Bounds of the peak where the trace knows too little, and comparisons that no order of ops decides."""
+"""Bounds of the peak where the trace knows too little, and comparisons that chance does not decide."""
 
 import pytest
 from helpers.builders import profile
@@ -17,20 +17,21 @@ from pytest_tfperf.values import Unknown
 MIB = 1 << 20
 
 
-def peak(*steps, bound=Unknown(""), device=False):  # noqa: B008
+def peak(*steps, op="MaxPool", bound=Unknown(""), device=False):  # noqa: B008
     """
-    The value of a trace whose steps allocate these sizes.
+    The value of a trace whose steps allocate these sizes, each for the op.
 
-    A negative size frees as many bytes; steps take 10 ms and their events 0.1 ms.
+    A negative size frees as many bytes, whose address is their number. Steps take 10 ms.
     """
     marks = [event("train", n * 10 * MS, 9 * MS, step_num=n, _r=1) for n in range(len(steps))]
-    memory, held = [event("MemoryDeallocation", 0, 0, bytes_allocated=0, allocation_bytes=1)], 0
+    memory, held = [], 0
     for n, sizes in enumerate(steps):
         for place, size in enumerate(sizes, 1):
             held += size
             name = "MemoryAllocation" if size > 0 else "MemoryDeallocation"
             start = n * 10 * MS + place * MS // 10
-            memory.append(event(name, start, 0, bytes_allocated=held, allocation_bytes=abs(size)))
+            stats = {"bytes_allocated": held, "allocation_bytes": abs(size), "addr": abs(size)}
+            memory.append(event(name, start, 0, **stats, **({"tf_op": op} if size > 0 else {})))
     planes = [plane("/host:CPU", line("a", *marks), line("b", *memory))]
     if device:
         planes.append(plane("/device:GPU:0", line("Stream #1", event("kernel", MS, MS))))
@@ -76,8 +77,8 @@ def verdicts(before, after):
     return [found.verdict.value for found in against_profile(second, first, "HEAD", "against")]
 
 
-SEQUENTIAL = [2 * MIB, -2 * MIB, 2 * MIB, -2 * MIB, 3 * MIB, -3 * MIB]
-OVERLAPPING = [2 * MIB, 2 * MIB, 3 * MIB, -2 * MIB, -2 * MIB, -3 * MIB]
+SEQUENTIAL = [2 * MIB, -2 * MIB, MIB, -MIB, 4 * MIB, -4 * MIB]
+OVERLAPPING = [2 * MIB, MIB, 4 * MIB, -2 * MIB, -MIB, -4 * MIB]
 
 
 @pytest.mark.parametrize(
@@ -85,13 +86,38 @@ OVERLAPPING = [2 * MIB, 2 * MIB, 3 * MIB, -2 * MIB, -2 * MIB, -3 * MIB]
 )
 def test_the_order_of_the_same_allocations_decides_nothing(before, after):
     first, second = peak(before), peak(after)
-    assert {first.number, second.number} == {3 * MIB, 7 * MIB}
-    assert first.detail["at_least"] == second.detail["at_least"] == 3 * MIB // 2
-    assert first.detail["at_most"] == second.detail["at_most"] == 2 * 7 * MIB
+    assert {first.number, second.number} == {4 * MIB, 7 * MIB}
+    assert first.detail["at_least"] == second.detail["at_least"] == 2 * MIB
     assert verdicts(first, second) == ["PASS"]
 
 
-def test_an_allocation_of_more_than_twice_the_peak_before_is_a_regression():
-    before, after = peak(OVERLAPPING), peak([15 * MIB, -15 * MIB])
-    assert verdicts(before, after) == ["REGRESSION"]
-    assert verdicts(after, before) == ["IMPROVED"]
+def test_an_op_that_allocates_twice_the_peak_before_is_a_regression():
+    before = peak(OVERLAPPING)
+    largest = [14 * MIB, 14 * MIB + 2, 14 * MIB + 4]
+    decided = [verdicts(before, peak([size, -size])) for size in largest]
+    assert decided == [["PASS"], ["REGRESSION"], ["REGRESSION"]]
+    assert verdicts(peak([15 * MIB, -15 * MIB]), before) == ["PASS"]
+
+
+def test_a_copy_of_an_array_decides_nothing():
+    """NumPy aligns an array by chance, and TensorFlow copies one that is not aligned."""
+    aligned, copied = [2 * MIB, -2 * MIB], [50 * MIB, 2 * MIB, -2 * MIB, -50 * MIB]
+    assert verdicts(peak(aligned), peak(copied, op="")) == ["PASS"]
+    assert verdicts(peak(copied, op=""), peak(aligned)) == ["PASS"]
+
+
+def test_memory_that_a_step_frees_first_is_not_needed_again():
+    """The second step frees 30 MiB of the first before it allocates 40 MiB, or afterwards."""
+    early, late = ([31 * MIB], [-31 * MIB, 40 * MIB]), ([31 * MIB], [40 * MIB, -31 * MIB])
+    first, second = peak(*early), peak(*late)
+    assert (first.number, second.number) == (9 * MIB, 31 * MIB)
+    assert first.detail["at_least"] == second.detail["at_least"] == 9 * MIB // 2
+    assert verdicts(first, second) == ["PASS"]
+
+
+def test_an_address_may_be_used_again():
+    """Of two deallocations at one address in a step, the first frees memory of the step before."""
+    value = peak([3 * MIB], [-3 * MIB, 3 * MIB, -3 * MIB, 20 * MIB, -20 * MIB])
+    assert value.detail["at_least"] == 3 * MIB // 2  # of the first step; the second's is 17 MiB / 2
+    value = peak([30 * MIB], [-30 * MIB, 30 * MIB, -30 * MIB, 40 * MIB, -40 * MIB])
+    assert value.detail["at_least"] == 10 * MIB // 2
