@@ -24,7 +24,12 @@ from pytest_tfperf.paired.coordinator import (
 )
 from pytest_tfperf.paired.spread_store import store_residuals, stored_residuals
 from pytest_tfperf.stats.detectable_change import needed_tolerance, noise_of, resolution
-from pytest_tfperf.stats.process_spread import constant_spread, process_spread, residuals
+from pytest_tfperf.stats.process_spread import (
+    constant_spread,
+    for_other_tests,
+    process_spread,
+    residuals,
+)
 from pytest_tfperf.stats.sequential_test import pair_estimate
 from pytest_tfperf.stats.stopping_rule import StoppingRule, planned_pairs
 from pytest_tfperf.values import Unknown
@@ -59,7 +64,8 @@ def same_code_turns(cores: Sequence[int], seconds: float, cleanup: Cleanup) -> S
         turns = _run_turns(cores, seconds, cleanup)
     except PairedError as error:
         return SameCodeTurns(pinned=bool(cores), noise=Unknown(str(error)))
-    store_residuals(residuals([pair_estimate(turns.log_ratios)], ratio=1.0), cores[1:])
+    found = residuals([pair_estimate(turns.log_ratios)], constant, ratio=1.0)
+    store_residuals(for_other_tests(found, constant), cores[1:])
     noise = noise_of(turns.pairs, turns.spent_s, process_sd)
     rules = [
         StoppingRule(

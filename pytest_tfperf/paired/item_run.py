@@ -31,7 +31,7 @@ from pytest_tfperf.paired.coordinator import (
 from pytest_tfperf.paired.processes import ProcessPair, VersionProcesses, naming_awaited
 from pytest_tfperf.paired.verdicts import Terms, absent_check, undecided, verdicts
 from pytest_tfperf.results import Check, Verdict
-from pytest_tfperf.stats.process_spread import Residuals, residuals
+from pytest_tfperf.stats.process_spread import Residuals, for_other_tests, residuals
 from pytest_tfperf.stats.sequential_test import LEAST_TURNS, has_enough_turns
 from pytest_tfperf.values import Json, Unknown
 
@@ -155,7 +155,9 @@ class ItemRun:
     def _note_spread(self, first: PairedTurns, later: LaterTurns) -> None:
         """Keep the residuals of a profile, unless other processes used the cores meanwhile."""
         if all(turns.other_load is None for turns in (first, *later.turns)):
-            self.note_residuals(residuals(pair_estimates(first, later)))
+            pairs = pair_estimates(first, later)
+            constant = self.terms.constant
+            self.note_residuals(for_other_tests(residuals(pairs, constant), constant))
 
     def _turns_of_pair(self, n: int, times: Mapping[str, TurnTime]) -> dict[str, PairedTurns]:
         """

@@ -11,7 +11,7 @@ from pytest_tfperf.files import replace_file
 from pytest_tfperf.machine.description import hardware
 from pytest_tfperf.stats.process_spread import Residuals
 
-FORMAT = 1
+FORMAT = 2
 _KEPT = 50  # runs of a machine class
 
 
@@ -58,13 +58,13 @@ def _key(cores: Sequence[int]) -> str:
     return f"{hardware()}, {where}"
 
 
-def _read() -> dict[str, list[tuple[float, int]]]:
+def _read() -> dict[str, list[tuple[float, float]]]:
     """Return the runs of each machine class; none from a file that this version did not write."""
     try:
         data = json.loads(_path().read_text("utf-8"))
         classes = data["classes"] if data["format"] == FORMAT else {}
         return {
-            key: [(float(total), int(degrees)) for total, degrees in runs]
+            key: [(float(total), float(degrees)) for total, degrees in runs]
             for key, runs in classes.items()
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError):

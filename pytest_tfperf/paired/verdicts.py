@@ -86,7 +86,9 @@ class Terms:
 
     def spread(self, pairs: Sequence[PairEstimate] = ()) -> ProcessSpread:
         """Return the spread that is assumed for a test with these process pairs."""
-        return process_spread(self.constant, self.stored, (self.earlier, residuals(pairs)))
+        return process_spread(
+            self.constant, self.stored, (self.earlier, residuals(pairs, self.constant))
+        )
 
     def rule(self, tolerance: float | None, pairs: Sequence[PairEstimate] = ()) -> StoppingRule:
         """Return the stopping rule for a test that allows this slow-down; `pairs` as above."""

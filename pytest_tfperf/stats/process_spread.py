@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pytest_tfperf.stats.sequential_test import PairEstimate
 
@@ -33,6 +33,13 @@ Degrees of freedom that what was known before counts as.
 
 A spread from a few pairs alone would be too small by chance in half of the runs.
 """
+MOST_VARIANCES = 10.83
+"""
+Variance of a test that still counts for others, as a multiple of the constant's.
+
+It is the 99.9 % quantile of chi square with one degree of freedom: what one difference in a
+thousand exceeds by chance. Processes of steps that write much memory differ by ten times more.
+"""
 FLOOR = 0.5
 """Least share of the constant: pairs that happen to agree do not show a quieter machine."""
 
@@ -43,8 +50,8 @@ class Residuals:
 
     total: float = 0.0
     """Sum of squares about each test's mean, less what the error of the turns explains."""
-    degrees: int = 0
-    """Degrees of freedom: process pairs less tests."""
+    degrees: float = 0.0
+    """Degrees of freedom: process pairs less tests, where turns have no error; else fewer."""
 
     def __add__(self, other: Residuals) -> Residuals:
         return Residuals(total=self.total + other.total, degrees=self.degrees + other.degrees)
@@ -67,12 +74,19 @@ def constant_spread(pinned: bool) -> ProcessSpread:
     return ProcessSpread(sd=UNPINNED_PROCESS_SD, source="the constant for unpinned processes")
 
 
-def residuals(pairs: Sequence[PairEstimate], ratio: float | None = None) -> Residuals:
+def residuals(
+    pairs: Sequence[PairEstimate], constant: ProcessSpread, ratio: float | None = None
+) -> Residuals:
     """
     Return the residuals of the process pairs of one test.
 
+    They are weighted by the inverse of their variance, relative to turns without an error: the
+    variance of a squared normal deviate is twice the square of its mean. So a test with noisy turns
+    does not hide what others show.
+
     Args:
         pairs: The process pairs; those without an error do not count.
+        constant: The spread of other machines of this kind.
         ratio: The true ratio where it is known, as that of the same code; else None.
     """
     known = [(math.log(pair.ratio), pair.error) for pair in pairs if pair.error is not None]
@@ -81,8 +95,22 @@ def residuals(pairs: Sequence[PairEstimate], ratio: float | None = None) -> Resi
     logs = [log for log, _ in known]
     middle = sum(logs) / len(logs) if ratio is None else math.log(ratio)
     degrees = len(logs) - (ratio is None)
-    explained = sum(error**2 for _, error in known) * degrees / len(logs)
-    return Residuals(total=sum((log - middle) ** 2 for log in logs) - explained, degrees=degrees)
+    explained = sum(error**2 for _, error in known) / len(logs)
+    squares = sum((log - middle) ** 2 for log in logs)
+    weight = (constant.sd**2 / (constant.sd**2 + explained)) ** 2
+    return Residuals(total=weight * (squares - explained * degrees), degrees=weight * degrees)
+
+
+def for_other_tests(found: Residuals, constant: ProcessSpread) -> Residuals:
+    """
+    Return the residuals of a test as they count for others, bounded by `MOST_VARIANCES`.
+
+    Args:
+        found: Residuals of the test.
+        constant: The spread of other machines of this kind.
+    """
+    most = MOST_VARIANCES * constant.sd**2 * found.degrees
+    return replace(found, total=min(found.total, most))
 
 
 def process_spread(

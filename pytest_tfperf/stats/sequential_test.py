@@ -12,7 +12,7 @@ Microbenchmarking in the Cloud, Empirical Software Engineering 24, 2019).
 
 An analysis follows each process pair and spends a planned part of the error: see
 `stats.critical_values`. A regression rests on at least two process pairs that each are slower than
-the tolerance allows.
+the tolerance allows, and an improvement on two that each are faster.
 
 Turns too few for an interval are decided by bounds on single ratios, if all of them agree: none of
 them is within the factor that pairs of turns of the same code have been seen to differ by.
@@ -199,7 +199,7 @@ def _analysis(estimates: Sequence[PairEstimate], rule: StoppingRule, final: bool
     """Return the decision on the common estimate; pairs without an error do not count in it."""
     measured = [(math.log(one.ratio), one.error) for one in estimates if one.error is not None]
     if not measured:
-        return _by_single_ratios(estimates, rule)
+        return _by_single_ratios(estimates, rule, final)
     weights = [1 / max(rule.process_sd**2 + error**2, _LEAST_VARIANCE) for _, error in measured]
     n, logs = len(measured), [log for log, _ in measured]
     middle = _weighted(logs, weights)
@@ -210,6 +210,8 @@ def _analysis(estimates: Sequence[PairEstimate], rule: StoppingRule, final: bool
     # where one pair's turns were disturbed, the other has all the weight and would decide alone
     bound = 1 + rule.effective_tolerance
     n_slower = sum(one.ratio > bound for one in estimates if one.error is not None)
+    n_faster = sum(one.ratio < 1 for one in estimates if one.error is not None)
+    suggested = _confirmed(suggested, n_faster, final)
     is_suspected = suggested is Verdict.REGRESSION and n_slower < rule.least_slower(low)
     return Decision(
         verdict=Verdict.INCONCLUSIVE if suggested is None or is_suspected else suggested,
@@ -251,11 +253,14 @@ def _weighted(values: Sequence[float], weights: Sequence[float]) -> float:
     return values[0] + sum(off) / sum(weights)
 
 
-def _by_single_ratios(estimates: Sequence[PairEstimate], rule: StoppingRule) -> Decision:
+def _by_single_ratios(
+    estimates: Sequence[PairEstimate], rule: StoppingRule, final: bool
+) -> Decision:
     """Return the decision that every pair of turns gives by itself."""
     low = min(one.least for one in estimates) / SINGLE_RATIO_BOUND
     high = max(one.greatest for one in estimates) * SINGLE_RATIO_BOUND
     suggested = _verdict(low, high, 1 + rule.effective_tolerance)
+    suggested = _confirmed(suggested, len(estimates), final)
     is_suspected = suggested is Verdict.REGRESSION and len(estimates) < LEAST_PAIRS
     decided = suggested is not None and not is_suspected
     logs, turns = [math.log(one.ratio) for one in estimates], [float(one.n) for one in estimates]
@@ -279,3 +284,19 @@ def _verdict(low: float, high: float, bound: float) -> Verdict | None:
     if high < bound:
         return Verdict.IMPROVED if high < 1 else Verdict.PASS
     return Verdict.REGRESSION if low > bound else None
+
+
+def _confirmed(suggested: Verdict | None, n_faster: int, final: bool) -> Verdict | None:
+    """
+    Return the verdict, if it is not an improvement that one process pair alone shows.
+
+    Such an improvement is left open, and a PASS where there will be no more process pairs.
+
+    Args:
+        suggested: Verdict on the interval; None if it is open.
+        n_faster: Number of process pairs that are each faster.
+        final: Whether there will be no more of them.
+    """
+    if suggested is not Verdict.IMPROVED or n_faster >= LEAST_PAIRS:
+        return suggested
+    return Verdict.PASS if final else None

@@ -42,11 +42,11 @@ def test_the_last_fifty_runs_are_kept(file):
         "{",
         "[]",
         "null",
-        '{"format": 1}',
-        '{"format": 2, "classes": {"x": [[1, 2]]}}',
-        '{"format": 1, "classes": {"x": [[1]]}}',
-        '{"format": 1, "classes": {"x": 3}}',
-        '{"format": 1, "classes": {"x": [["a", 2]]}}',
+        '{"format": 2}',
+        '{"format": 1, "classes": {"x": [[1, 2]]}}',
+        '{"format": 2, "classes": {"x": [[1]]}}',
+        '{"format": 2, "classes": {"x": 3}}',
+        '{"format": 2, "classes": {"x": [["a", 2]]}}',
     ],
 )
 def test_a_file_that_is_not_understood_counts_as_none_and_is_replaced(file, text):
@@ -55,7 +55,7 @@ def test_a_file_that_is_not_understood_counts_as_none_and_is_replaced(file, text
     assert stored_residuals([1]) == Residuals()
     store_residuals(Residuals(total=1.0, degrees=1), [1])
     assert stored_residuals([1]) == Residuals(total=1.0, degrees=1)
-    assert json.loads(file.read_text())["format"] == 1
+    assert json.loads(file.read_text())["format"] == 2
 
 
 def test_a_cache_that_cannot_be_written_is_left_alone(file):

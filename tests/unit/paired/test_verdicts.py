@@ -67,7 +67,8 @@ def timing(turns, *again, why="", tolerance=0.05, terms=TERMS, **fields):
     [
         (1.0, None, "PASS"),
         (1.02, None, "PASS"),
-        (0.9, None, "IMPROVED"),
+        (0.9, None, "PASS"),  # no second pair ran
+        (0.9, 0.9, "IMPROVED"),
         (1.05, None, "INCONCLUSIVE"),
         (1.2, None, "INCONCLUSIVE"),  # no second pair ran
         (1.4, 1.4, "REGRESSION"),
@@ -203,8 +204,8 @@ def test_profiles_without_a_verdict_are_undecided():
     }
     paired = PairedTest(turns=turns, ready_pairs=ready_pairs)
     later = {name: LaterTurns() for name in names}
-    assert undecided(paired, later, TERMS) == ["slower", "near"]
-    later["slower"] = LaterTurns(turns=(turns_of(1.4),))
+    assert undecided(paired, later, TERMS) == ["slower", "faster", "near"]
+    later |= {name: LaterTurns(turns=(turns_of(names[name]),)) for name in ("slower", "faster")}
     assert undecided(paired, later, TERMS) == ["near"]
 
 
@@ -213,7 +214,7 @@ def test_a_test_without_a_tolerance_has_the_default_one():
 
 
 def test_a_tolerance_below_the_resolvable_one_is_raised_and_named():
-    check = timing(turns_of(0.98), tolerance=0.001)
+    check = timing(turns_of(0.98), turns_of(0.98), tolerance=0.001)
     assert "raised from 0.1 %" in check.message
     assert check.verdict is Verdict.IMPROVED
 

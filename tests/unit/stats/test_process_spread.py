@@ -8,10 +8,13 @@ import scipy.stats
 
 from pytest_tfperf.results import Verdict
 from pytest_tfperf.stats.process_spread import (
+    MOST_VARIANCES,
     PINNED_PROCESS_SD,
     PRIOR_DEGREES,
+    ProcessSpread,
     Residuals,
     constant_spread,
+    for_other_tests,
     process_spread,
     residuals,
 )
@@ -32,16 +35,53 @@ def spread(stored, *tests):
 
 def test_residuals_by_hand():
     # 1, 2 and 6 % have the mean 3 %: squares 4, 1 and 9; two degrees, of which errors of 1 % explain 2
-    found = residuals([pair(0.01, 0.01), pair(0.02, 0.01), pair(0.06, 0.01)])
-    assert (found.total, found.degrees) == (pytest.approx(14e-4 - 2e-4), 2)
-    assert residuals([pair(0.5)]) == Residuals(total=0, degrees=0)
-    assert residuals([pair(0.5, None), pair(0.1)]).degrees == 0
-    assert residuals([]) == Residuals()
+    errors = [pair(0.01, 0.01), pair(0.02, 0.01), pair(0.06, 0.01)]
+    found = residuals(errors, ProcessSpread(sd=0.01, source=""))
+    # errors as large as the spread double the variance, so a quarter of each counts
+    assert (found.total, found.degrees) == (pytest.approx(12e-4 / 4), 2 / 4)
+    assert residuals([pair(0.5)], CONSTANT) == Residuals(total=0, degrees=0)
+    assert residuals([pair(0.5, None), pair(0.1)], CONSTANT).degrees == 0
+    assert residuals([], CONSTANT) == Residuals()
+
+
+def test_turns_without_an_error_count_whole():
+    found = residuals([pair(0.001), pair(0.002), pair(0.006)], CONSTANT)
+    assert (found.total, found.degrees) == (pytest.approx(14e-6), 2)
+
+
+@pytest.mark.parametrize(
+    ("off", "counted"), [(3.29, 3.29), (3.291, 3.291), (3.3, 3.291), (99, 3.291)]
+)
+def test_a_test_whose_processes_differ_far_more_counts_less_for_others(off, counted):
+    found = residuals([pair(off * CONSTANT.sd)], CONSTANT, ratio=1.0)
+    assert found.total == pytest.approx((off * CONSTANT.sd) ** 2)
+    shared = for_other_tests(found, CONSTANT)
+    assert shared.total == pytest.approx((counted * CONSTANT.sd) ** 2, rel=1e-4)
+    assert shared.degrees == found.degrees
+    assert pytest.approx(scipy.stats.chi2.ppf(0.999, 1), rel=1e-3) == MOST_VARIANCES
 
 
 def test_the_residual_of_the_same_code_needs_no_second_pair():
-    found = residuals([pair(0.03, 0.01)], ratio=1.0)
-    assert (found.total, found.degrees) == (pytest.approx(9e-4 - 1e-4), 1)
+    found = residuals([pair(0.003)], CONSTANT, ratio=1.0)
+    assert (found.total, found.degrees) == (pytest.approx(9e-6), 1)
+
+
+def test_tests_with_noisy_turns_do_not_hide_what_others_show():
+    """Processes differ as usual; of 40 tests with two pairs each, every second one has errors of 15 %."""
+    random, found, unweighted = np.random.default_rng(3), [], []
+    for _ in range(200):
+        tests = [
+            [pair(random.normal(0, math.hypot(PINNED_PROCESS_SD, error)), error) for _ in range(2)]
+            for error in [0.002, 0.15] * 20
+        ]
+        total = sum((residuals(pairs, CONSTANT) for pairs in tests), Residuals())
+        found.append(total.total / total.degrees)
+        unweighted.append(
+            np.mean([(math.log(a.ratio / b.ratio)) ** 2 / 2 - a.error**2 for a, b in tests])
+        )
+    assert np.mean(found) == pytest.approx(PINNED_PROCESS_SD**2, rel=0.05)
+    assert np.percentile(found, 1) > (PINNED_PROCESS_SD / 2) ** 2
+    assert np.mean(np.array(unweighted) < 0) > 0.3
 
 
 @pytest.mark.parametrize(
@@ -91,7 +131,7 @@ def test_error_rates_hold_where_processes_differ_more_than_the_constant(true_sd)
             rule = StoppingRule(
                 tolerance=0.05,
                 n_tests=1,
-                process_sd=spread(stored, residuals(pairs)).sd,
+                process_sd=spread(stored, residuals(pairs, CONSTANT)).sd,
                 n_pairs=8,
             )
             verdict = decide(pairs, rule, final=n == 8).verdict

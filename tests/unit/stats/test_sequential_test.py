@@ -225,7 +225,9 @@ def test_a_pair_that_was_disturbed_confirms_no_other(first, verdict):
     ("pairs", "verdict", "n_pairs"),
     [
         ([turns(1)], Verdict.PASS, 1),
-        ([turns(0.9)], Verdict.IMPROVED, 1),
+        ([turns(0.9)], Verdict.PASS, 1),
+        ([turns(0.9), turns(0.9, seed=1)], Verdict.IMPROVED, 2),
+        ([turns(0.9), turns(1.001, sd=0)], Verdict.PASS, 2),
         ([turns(1.02), turns(1.02, seed=1)], Verdict.INCONCLUSIVE, 2),
         ([turns(1.1), turns(1.1, seed=1), turns(1.1, seed=2)], Verdict.REGRESSION, 3),
         ([turns(1.02), turns(1.05), turns(1.5)], Verdict.INCONCLUSIVE, 3),
@@ -243,6 +245,13 @@ def test_pairs_that_disagree_are_averaged():
     decision = decide_turns([turns(1.07, sd=0), turns(1.01, sd=0)], asked, final=True)
     assert decision.ratio == pytest.approx(math.sqrt(1.07 * 1.01))
     assert decision.verdict is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("logs", [[-0.2] * 8, [math.log(0.01)]])  # with an interval, and without
+def test_an_improvement_takes_two_process_pairs(logs):
+    assert decide_turns([logs], rule()).verdict is Verdict.INCONCLUSIVE
+    assert decide_turns([logs], rule(), final=True).verdict is Verdict.PASS
+    assert decide_turns([logs] * 2, rule()).verdict is Verdict.IMPROVED
 
 
 @pytest.mark.parametrize("pairs", [[], [[0.0] * 8] * 5])
