@@ -12,7 +12,7 @@ Microbenchmarking in the Cloud, Empirical Software Engineering 24, 2019).
 
 An analysis follows each process pair and spends a planned part of the error: see
 `stats.critical_values`. A regression rests on at least two process pairs that each are slower than
-the tolerance allows, and an improvement on two that each are faster.
+the tolerance allows, and an improvement on as many that each are faster.
 
 Turns too few for an interval are decided by bounds on single ratios, if all of them agree: none of
 them is within the factor that pairs of turns of the same code have been seen to differ by.
@@ -211,7 +211,7 @@ def _analysis(estimates: Sequence[PairEstimate], rule: StoppingRule, final: bool
     bound = 1 + rule.effective_tolerance
     n_slower = sum(one.ratio > bound for one in estimates if one.error is not None)
     n_faster = sum(one.ratio < 1 for one in estimates if one.error is not None)
-    suggested = _confirmed(suggested, n_faster, final)
+    suggested = _confirmed(suggested, n_faster >= rule.least_faster(high), final)
     is_suspected = suggested is Verdict.REGRESSION and n_slower < rule.least_slower(low)
     return Decision(
         verdict=Verdict.INCONCLUSIVE if suggested is None or is_suspected else suggested,
@@ -260,7 +260,7 @@ def _by_single_ratios(
     low = min(one.least for one in estimates) / SINGLE_RATIO_BOUND
     high = max(one.greatest for one in estimates) * SINGLE_RATIO_BOUND
     suggested = _verdict(low, high, 1 + rule.effective_tolerance)
-    suggested = _confirmed(suggested, len(estimates), final)
+    suggested = _confirmed(suggested, len(estimates) >= LEAST_PAIRS, final)
     is_suspected = suggested is Verdict.REGRESSION and len(estimates) < LEAST_PAIRS
     decided = suggested is not None and not is_suspected
     logs, turns = [math.log(one.ratio) for one in estimates], [float(one.n) for one in estimates]
@@ -286,17 +286,17 @@ def _verdict(low: float, high: float, bound: float) -> Verdict | None:
     return Verdict.REGRESSION if low > bound else None
 
 
-def _confirmed(suggested: Verdict | None, n_faster: int, final: bool) -> Verdict | None:
+def _confirmed(suggested: Verdict | None, are_faster: bool, final: bool) -> Verdict | None:
     """
-    Return the verdict, if it is not an improvement that one process pair alone shows.
+    Return the verdict, if it is not an improvement that too few process pairs show.
 
     Such an improvement is left open, and a PASS where there will be no more process pairs.
 
     Args:
         suggested: Verdict on the interval; None if it is open.
-        n_faster: Number of process pairs that are each faster.
+        are_faster: Whether as many process pairs as needed are each faster.
         final: Whether there will be no more of them.
     """
-    if suggested is not Verdict.IMPROVED or n_faster >= LEAST_PAIRS:
+    if suggested is not Verdict.IMPROVED or are_faster:
         return suggested
     return Verdict.PASS if final else None

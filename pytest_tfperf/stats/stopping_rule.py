@@ -18,9 +18,11 @@ between process pairs is larger than the error of a pair's turns.
 """
 LEAST_PAIRS, MOST_PAIRS = 2, 16
 """Bounds on the process pairs of a test: a regression takes two, and each costs a start."""
-USUAL_PAIRS, CLEARLY_SLOWER = 3, 1.25
+USUAL_PAIRS, CLEARLY = 3, 1.25
 """
 Process pairs that must each be slower for a regression, unless it is clear by this factor.
+
+As many must each be faster for an improvement.
 
 Processes of the same code differ by up to 12 % where steps write much memory, and two pairs may
 agree by chance (benchmarks/keras_commits.py).
@@ -101,8 +103,17 @@ class StoppingRule:
         Args:
             low: Lower bound of the common ratio.
         """
-        is_clear = low > CLEARLY_SLOWER * (1 + self.effective_tolerance)
+        is_clear = low > CLEARLY * (1 + self.effective_tolerance)
         return LEAST_PAIRS if is_clear else min(USUAL_PAIRS, self.n_pairs)
+
+    def least_faster(self, high: float) -> int:
+        """
+        Return how many process pairs must each be faster for an improvement.
+
+        Args:
+            high: Upper bound of the common ratio.
+        """
+        return LEAST_PAIRS if high < 1 / CLEARLY else min(USUAL_PAIRS, self.n_pairs)
 
     @property
     def resolvable_tolerance(self) -> float:

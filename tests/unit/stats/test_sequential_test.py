@@ -226,8 +226,9 @@ def test_a_pair_that_was_disturbed_confirms_no_other(first, verdict):
     [
         ([turns(1)], Verdict.PASS, 1),
         ([turns(0.9)], Verdict.PASS, 1),
-        ([turns(0.9), turns(0.9, seed=1)], Verdict.IMPROVED, 2),
-        ([turns(0.9), turns(1.001, sd=0)], Verdict.PASS, 2),
+        ([turns(0.9), turns(0.9, seed=1)], Verdict.PASS, 2),
+        ([turns(0.9), turns(0.9, seed=1), turns(0.9, seed=2)], Verdict.IMPROVED, 3),
+        ([turns(0.9), turns(0.9, seed=1), turns(1.001, sd=0)], Verdict.PASS, 3),
         ([turns(1.02), turns(1.02, seed=1)], Verdict.INCONCLUSIVE, 2),
         ([turns(1.1), turns(1.1, seed=1), turns(1.1, seed=2)], Verdict.REGRESSION, 3),
         ([turns(1.02), turns(1.05), turns(1.5)], Verdict.INCONCLUSIVE, 3),
@@ -247,11 +248,30 @@ def test_pairs_that_disagree_are_averaged():
     assert decision.verdict is Verdict.INCONCLUSIVE
 
 
-@pytest.mark.parametrize("logs", [[-0.2] * 8, [math.log(0.01)]])  # with an interval, and without
-def test_an_improvement_takes_two_process_pairs(logs):
+@pytest.mark.parametrize("logs", [[-0.3] * 8, [math.log(0.01)]])  # with an interval, and without
+def test_a_clear_improvement_takes_two_process_pairs(logs):
     assert decide_turns([logs], rule()).verdict is Verdict.INCONCLUSIVE
     assert decide_turns([logs], rule(), final=True).verdict is Verdict.PASS
     assert decide_turns([logs] * 2, rule()).verdict is Verdict.IMPROVED
+
+
+@pytest.mark.parametrize(
+    ("ratio", "n", "n_planned", "is_found"),
+    [
+        (0.9, 2, 4, False),
+        (0.9, 3, 4, True),
+        (0.9, 2, 2, True),  # no third pair is planned
+        (0.82, 2, 4, False),  # the interval ends above 1 / 1.25
+        (0.78, 2, 4, True),
+        (0.78, 1, 4, False),
+    ],
+)
+def test_an_improvement_takes_three_process_pairs_or_two_where_it_is_clear(
+    ratio, n, n_planned, is_found
+):
+    found = decide_turns([turns(ratio, seed=seed) for seed in range(n)], rule(n_pairs=n_planned))
+    assert found.high < 1
+    assert found.verdict is (Verdict.IMPROVED if is_found else Verdict.INCONCLUSIVE)
 
 
 @pytest.mark.parametrize("pairs", [[], [[0.0] * 8] * 5])
