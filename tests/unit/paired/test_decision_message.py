@@ -39,7 +39,7 @@ TRY = " | "
         (
             [[-0.2] * 8] * 3,
             rule(),
-            "is 0.819 times that of main (0.819 to 0.819, 99.2 % interval, 24 pairs of turns; pairs of processes: 0.819, 0.819, 0.819), "
+            "is 0.819 times that of main (0.819 to 0.819, 99.6 % interval, 24 pairs of turns; pairs of processes: 0.819, 0.819, 0.819), "
             "wanted at most 2 % slower: it is faster",
         ),
         (
