@@ -7,6 +7,7 @@ import numpy as np
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.events import Events
+from pytest_tfperf.trace.nesting import enclosing
 from pytest_tfperf.trace.stat_columns import Mask
 from pytest_tfperf.trace.stats import labels
 from pytest_tfperf.trace.xspace import HOST, Trace
@@ -46,20 +47,22 @@ def least_peak(trace: Trace, steps: Steps) -> int:
     """
     Return the bytes that the smallest step's peak has at least, in whichever order its ops run.
 
-    They are the step's largest allocation, less what older allocations it frees, with a margin of
-    `_RESIZED`. Only allocations that name an op count, which are those in functions. The others are
-    those of eager ops, results of executables, and copies of arrays: TensorFlow copies an array
-    that NumPy happens not to align to 64 bytes.
+    They are the step's largest allocation, less older allocations that it frees, with a margin of
+    `_RESIZED`. Only allocations by ops count: they name one, or are made while an eager op runs.
+    The others are results of executables, and copies of arrays: TensorFlow copies an array that
+    NumPy happens not to align to 64 bytes.
     """
     memory = memory_events(trace).sorted()
     step, sizes = steps.of(memory.start), memory.integers("allocation_bytes")
-    is_allocation = np.array([name == ALLOCATION for name in memory.names], bool)
+    kernels = Events.of(trace.plane(HOST)).called("EagerKernelExecute")
     names_op = np.array([bool(op) for op in memory.texts("tf_op")], bool)
+    is_allocation = np.array([name == ALLOCATION for name in memory.names], bool)
+    by_op = is_allocation & (names_op | (enclosing(kernels, memory) >= 0))
+    origin = _origins(memory, is_allocation)
+    older = (origin >= 0) & by_op[origin] & (step[origin] != step)
     largest, freed = np.zeros(len(steps), np.int64), np.zeros(len(steps), np.int64)
-    counted = (step >= 0) & is_allocation & names_op
-    np.maximum.at(largest, step[counted], sizes[counted])
-    older = (step >= 0) & ~is_allocation & ~_is_freed_by_its_step(memory, step, is_allocation)
-    np.add.at(freed, step[older], sizes[older])
+    np.maximum.at(largest, step[by_op & (step >= 0)], sizes[by_op & (step >= 0)])
+    np.add.at(freed, step[older & (step >= 0)], sizes[older & (step >= 0)])
     return max(int((largest - freed).min()), 0) // _RESIZED
 
 
@@ -99,26 +102,21 @@ def level(memory: Events) -> Ints:
     return memory.integers("bytes_allocated") + memory.integers("bytes_reserved")
 
 
-def _is_freed_by_its_step(memory: Events, step: Ints, is_allocation: Mask) -> Mask:
+def _origins(memory: Events, is_allocation: Mask) -> Ints:
     """
-    Return a mask of deallocations whose step made the allocation too, shape (n,).
+    Return the index of the allocation that each deallocation frees, -1 if unknown, shape (n,).
 
     Args:
         memory: Events, sorted by time.
-        step: Step of each event, shape (n,).
         is_allocation: Mask of the allocations, shape (n,).
     """
     address = memory.integers("addr")
     order = np.argsort(address, kind="stable")
     before, after = order[:-1], order[1:]
-    found = np.zeros(len(memory), bool)
-    found[after] = (
-        (address[before] == address[after])
-        & (step[before] == step[after])
-        & is_allocation[before]
-        & ~is_allocation[after]
-    )
-    return found
+    pairs = (address[before] == address[after]) & is_allocation[before] & ~is_allocation[after]
+    origins = np.full(len(memory), -1)
+    origins[after[pairs]] = before[pairs]
+    return origins
 
 
 def _peaks(memory: Events, steps: Steps) -> Ints:

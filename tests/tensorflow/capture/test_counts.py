@@ -161,7 +161,9 @@ def test_waits_of_a_loop_inside_the_graph_are_counted(profile):
         return total
 
     result = profile(step, steps_per_call=3)
-    assert result.input_bound >= FOUND * 3 * 0.004 / period_of(result)  # three waits of 4 ms or more
+    assert result.input_bound >= FOUND * 3 * 0.004 / period_of(
+        result
+    )  # three waits of 4 ms or more
     assert result.step_time > 0.95 * 0.004
     assert result.eager_ops == 0
 

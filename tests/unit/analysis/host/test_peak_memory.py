@@ -17,11 +17,11 @@ from pytest_tfperf.values import Unknown
 MIB = 1 << 20
 
 
-def peak(*steps, op="MaxPool", bound=Unknown(""), device=False):  # noqa: B008
+def peak(*steps, op="MaxPool", eager=(), bound=Unknown(""), device=False):  # noqa: B008
     """
     The value of a trace whose steps allocate these sizes, each for the op.
 
-    A negative size frees as many bytes, whose address is their number. Steps take 10 ms.
+    A negative size frees as many bytes, whose address is their number. Steps take 10 ms. Eager ops allocate the sizes in `eager`.
     """
     marks = [event("train", n * 10 * MS, 9 * MS, step_num=n, _r=1) for n in range(len(steps))]
     memory, held = [], 0
@@ -31,6 +31,8 @@ def peak(*steps, op="MaxPool", bound=Unknown(""), device=False):  # noqa: B008
             name = "MemoryAllocation" if size > 0 else "MemoryDeallocation"
             start = n * 10 * MS + place * MS // 10
             stats = {"bytes_allocated": held, "allocation_bytes": abs(size), "addr": abs(size)}
+            if size in eager:
+                memory.append(event("EagerKernelExecute", start - 1000, 2000))
             memory.append(event(name, start, 0, **stats, **({"tf_op": op} if size > 0 else {})))
     planes = [plane("/host:CPU", line("a", *marks), line("b", *memory))]
     if device:
@@ -104,6 +106,17 @@ def test_a_copy_of_an_array_decides_nothing():
     aligned, copied = [2 * MIB, -2 * MIB], [50 * MIB, 2 * MIB, -2 * MIB, -50 * MIB]
     assert verdicts(peak(aligned), peak(copied, op="")) == ["PASS"]
     assert verdicts(peak(copied, op=""), peak(aligned)) == ["PASS"]
+
+
+def test_an_eager_op_allocates_too():
+    value = peak([30 * MIB, 20 * MIB, -20 * MIB, -30 * MIB], op="", eager={20 * MIB})
+    assert value.detail["at_least"] == 10 * MIB
+
+
+def test_a_copy_of_the_step_before_is_no_memory_that_an_op_may_use():
+    """The copy that the second step frees is followed by another one, or there is none at all."""
+    steps = [30 * MIB, 20 * MIB, -20 * MIB], [-30 * MIB, 30 * MIB, 20 * MIB, -20 * MIB]
+    assert peak(*steps, op="", eager={20 * MIB}).detail["at_least"] == 10 * MIB
 
 
 def test_memory_that_a_step_frees_first_is_not_needed_again():
