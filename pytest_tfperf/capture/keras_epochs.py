@@ -46,6 +46,7 @@ class FurtherEpochs:
         # Keras feeds the first two batches of a used generator again (3.15, peek_and_restore)
         self._begins_again = not hasattr(call.data(), "__next__")
         self._n_of_epoch = 1  # steps that an epoch has at least, unless the data have ended
+        self._n_short = 0  # further epochs with fewer, the last ones
         self._state = ExitStack()
 
     def run(self) -> Any:
@@ -131,9 +132,14 @@ class FurtherEpochs:
             self._ignore_end_of_data()
 
     def _end_if_short(self) -> None:
-        """End the training after a further epoch of too few steps: the data have ended."""
+        """
+        End the training after two further epochs of too few steps: the data have ended.
+
+        Keras 3.5 has one without any step before it begins the data again.
+        """
         is_short = self._n_steps() - self._n_before < self._n_of_epoch
-        if is_short or not self._wanted():
+        self._n_short = self._n_short + 1 if is_short else 0
+        if self._n_short > 1 or not self._wanted():
             self._call.model.stop_training = True
 
     def _ignore_end_of_data(self) -> None:

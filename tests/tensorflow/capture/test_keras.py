@@ -222,6 +222,7 @@ def test_traced_window_has_its_own_batches_with_long_data(profile):
         profiler.close()
 
 
+@pytest.mark.filterwarnings("ignore:Your input ran out of data")  # Keras 3.5, of each epoch
 def test_smaller_last_execution_counts_its_own_batches(profile):
     model = model_of(jit_compile=True, steps_per_execution=4)
     result = profile.fit(

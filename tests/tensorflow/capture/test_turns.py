@@ -144,6 +144,7 @@ def test_coordinator_hears_the_length_of_an_epoch(coordinated, data, epoch):
     assert client.said[1].epoch_calls == epoch
 
 
+@pytest.mark.filterwarnings("ignore:Your input ran out of data")  # Keras 3.5, of each epoch
 @pytest.mark.parametrize("per_execution", [1, 3])
 def test_coordinator_hears_the_length_of_a_keras_epoch(coordinated, per_execution):
     profiler, client = coordinated

@@ -364,7 +364,7 @@ def test_keras_fit_has_graphs(jit):
         assert sum(n for op_type, n in graph.after.items() if "MatMul" in op_type) == 5
     assert graph.before["IteratorGetNext"] == 1
     reduction = values(steps[0])["graph_reduction"]
-    assert reduction.number == 0.0 if jit else 0.4 < reduction.number < 0.6
+    assert reduction.number < 0.01 if jit else 0.4 < reduction.number < 0.6
 
 
 def test_session_run_has_graphs():
