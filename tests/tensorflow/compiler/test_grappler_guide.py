@@ -400,6 +400,9 @@ def test_every_option_that_is_left_out_is_on_the_page():
     } == set(grappler_ablation.DEFAULT_ON)
 
 
+@pytest.mark.skipif(
+    tf.__version__.startswith("2.20."), reason="TensorFlow 2.20 ignores TF_CPP_VMODULE: no log"
+)
 def test_the_passes_that_run_by_default_are_those_that_the_page_says(child):
     ran = set(
         re.findall(
