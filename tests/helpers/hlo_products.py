@@ -1,7 +1,5 @@
 """What the tests look at in lowered modules: products and their operands, read with TensorFlow's own protos."""
 
-from collections import Counter
-
 from tensorflow.compiler.xla import xla_data_pb2
 from tensorflow.compiler.xla.service import hlo_pb2
 
@@ -28,12 +26,3 @@ def text(shape):
 def of_step(lowered):
     """The products of a step's modules, each with how often its module runs; modules without any are left out."""
     return sorted((products(raw), runs) for raw, runs in lowered if products(raw))
-
-
-def of_each_step(lowered):
-    """How often a step runs each product; one module may hold several steps, as Keras 3.5 has it."""
-    found = Counter()
-    for raw, runs in lowered:
-        for product in products(raw):
-            found[product] += runs
-    return found

@@ -17,10 +17,6 @@ from pytest_tfperf.plugin import profile_settings
 DATA = [tf.ones((8, 8))] * 4
 
 
-FOUND = 0.8
-"""Least share of a known wait: on a busy machine, threads of the step before may go on into it."""
-
-
 def weight():
     return tf.Variable(tf.ones((8, 8)))
 
@@ -161,9 +157,7 @@ def test_waits_of_a_loop_inside_the_graph_are_counted(profile):
         return total
 
     result = profile(step, steps_per_call=3)
-    assert result.input_bound >= FOUND * 3 * 0.004 / period_of(
-        result
-    )  # three waits of 4 ms or more
+    assert result.input_bound >= 0.95 * 3 * 0.004 / period_of(result)  # three waits of 4 ms or more
     assert result.step_time > 0.95 * 0.004
     assert result.eager_ops == 0
 
@@ -179,7 +173,8 @@ def test_a_generator_of_20_ms_a_batch_is_waited_for(profile):
                 yield DATA[0]
 
     result = profile(step, Batches())
-    assert result.input_bound >= FOUND * 0.020 / period_of(result)
+    # the share is that of the timed window, whose period may differ from that of the traced one
+    assert result.input_bound >= 0.95 * 0.020 / result.step_time
     assert result.step_time >= 0.020
     assert result.input_wait == pytest.approx(result.input_bound * result.step_time)
     assert "Python code" in result.value("input_bound").detail["where"]
@@ -189,7 +184,7 @@ def test_python_in_the_step_is_host_overhead(profile):
     w = tf.Variable(tf.ones((400, 400)))
     step = tf.function(lambda x: tf.reduce_sum(tf.matmul(x, w)))
     result = profile(lambda x: (time.sleep(0.02), step(x)), [tf.ones((400, 400))])
-    assert result.host_overhead >= FOUND * 0.020 / period_of(result)
+    assert result.host_overhead >= 0.95 * 0.020 / period_of(result)
     assert result.input_bound < 0.05
 
 

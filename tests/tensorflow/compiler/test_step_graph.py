@@ -364,7 +364,11 @@ def test_keras_fit_has_graphs(jit):
         assert sum(n for op_type, n in graph.after.items() if "MatMul" in op_type) == 5
     assert graph.before["IteratorGetNext"] == 1
     reduction = values(steps[0])["graph_reduction"]
-    assert reduction.number < 0.01 if jit else 0.4 < reduction.number < 0.6
+    if jit:  # Grappler removes one op in the step of Keras 3.5
+        removed = reduction.detail["before"] - reduction.detail["after"]
+        assert removed == (1 if keras.__version__.startswith("3.5.") else 0)
+    else:
+        assert 0.4 < reduction.number < 0.6
 
 
 def test_session_run_has_graphs():
