@@ -348,7 +348,7 @@ def test_stays():
 
 def test_output_passes_through_where_nothing_is_captured(suite):
     suite.write(
-        "def test_it(tf_profile):\n    print('to be seen')\n    os.write(1, b'of the system\\n')\n"
+        "def test_it(tf_profile):\n    print('to be seen', flush=True)\n    os.write(1, b'of the system\\n')\n"
     )
     result = suite.pytester.runpytest_subprocess("-p", "tfperf", "-s")
     result.assert_outcomes(passed=1)
