@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from pytest_tfperf.stats.critical_values import critical_values
 
-PAIR_S = 7.5
+PAIR_S = 6.0
 """
 Seconds of turns of one process pair.
 

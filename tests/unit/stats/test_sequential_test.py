@@ -115,9 +115,9 @@ def test_an_invalid_stopping_rule_is_refused(wrong):
 
 @pytest.mark.parametrize(
     ("budget_s", "n"),
-    [(0.1, 2), (10, 2), (18, 2), (19, 3), (30, 4), (60, 8), (120, 16), (1e9, 16)],
+    [(0.1, 2), (10, 2), (14, 2), (16, 3), (30, 5), (60, 10), (96, 16), (1e9, 16)],
 )
-def test_a_budget_is_planned_for_process_pairs_of_seven_and_a_half_seconds(budget_s, n):
+def test_a_budget_is_planned_for_process_pairs_of_six_seconds(budget_s, n):
     assert planned_pairs(budget_s) == n
 
 
