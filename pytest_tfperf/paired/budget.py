@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pytest_tfperf.metrics import SECONDS, format_quantity
 from pytest_tfperf.paired.coordinator import PairedTurns, TurnTime
@@ -41,9 +41,24 @@ def next_time(
     if not later.turns:
         # a regression takes two pairs, so the second may have what the first had
         left = max(left, min(share, first.spent_s))
-    elif left - later.turns[-1].waited_s < LEAST_TURNS * first.spent_s / len(first.pairs):
+    elif left - later.turns[-1].waited_s < _least_s(first):
         return None
     return TurnTime(seconds=min(share, left), most_s=left, least=LEAST_TURNS)
+
+
+def time_when_ready(time: TurnTime, waited_s: float, first: PairedTurns) -> TurnTime:
+    """
+    Return the time for turns that may begin now: all that is left, if no other pair would follow.
+
+    Args:
+        time: The time that `next_time` returned.
+        waited_s: Seconds since then. Another process pair would need as long to be ready.
+        first: Turns of the first process pair.
+    """
+    left = time.most_s - waited_s
+    if left - time.seconds - waited_s >= _least_s(first):
+        return time
+    return replace(time, seconds=max(time.seconds, left))
 
 
 def describe_spending(first: PairedTurns, later: LaterTurns) -> str:
@@ -54,6 +69,11 @@ def describe_spending(first: PairedTurns, later: LaterTurns) -> str:
         return f"spent {played} on turns in one pair of processes"
     waited = format_quantity(sum(one.waited_s for one in later.turns), SECONDS)
     return f"spent {played} on turns in {len(turns)} pairs of processes, {waited} on their start"
+
+
+def _least_s(first: PairedTurns) -> float:
+    """Return the seconds of the fewest turns of a process pair that count."""
+    return LEAST_TURNS * first.spent_s / len(first.pairs)
 
 
 def _spent_s(turns: PairedTurns) -> float:

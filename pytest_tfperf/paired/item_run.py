@@ -18,7 +18,7 @@ from pytest_tfperf.machine.cores import pinned
 from pytest_tfperf.machine.gpu_share import visible_gpus
 from pytest_tfperf.machine.interference import other_load
 from pytest_tfperf.machine.locks import held
-from pytest_tfperf.paired.budget import LaterTurns, next_time, pair_estimates
+from pytest_tfperf.paired.budget import LaterTurns, next_time, pair_estimates, time_when_ready
 from pytest_tfperf.paired.coordinator import (
     PairedTest,
     PairedTurns,
@@ -142,7 +142,7 @@ class ItemRun:
                 break
             self.announce(f"undecided so far: process pair {n + 1} of at most {n_pairs}")
             try:
-                found = self._turns_of_pair(n, times)
+                found = self._turns_of_pair(n, times, paired.turns)
             except PairedError as error:
                 why = f"process pair {n + 1} could not run: {error}"
                 return later | {name: replace(later[name], why=why) for name in times}
@@ -159,13 +159,16 @@ class ItemRun:
             constant = self.terms.constant
             self.note_residuals(for_other_tests(residuals(pairs, constant), constant))
 
-    def _turns_of_pair(self, n: int, times: Mapping[str, TurnTime]) -> dict[str, PairedTurns]:
+    def _turns_of_pair(
+        self, n: int, times: Mapping[str, TurnTime], firsts: Mapping[str, PairedTurns]
+    ) -> dict[str, PairedTurns]:
         """
         Run the test in another process pair, with turns of some profiles.
 
         Args:
             n: Number of the pair among those of the test, from 0.
             times: The time for the turns of each profile.
+            firsts: The turns of each profile in the first process pair.
 
         Raises:
             PairedError: If a process could not start, ended or hung.
@@ -179,7 +182,13 @@ class ItemRun:
             pair = self.processes.pair(self.clustered, items, n)
             if isinstance(pair.ref, Unknown):
                 raise PairedError(pair.ref.why)
-            take_turns = self._taking_turns(pair, times.get)
+
+            def time_of(name: str) -> TurnTime | None:
+                if name not in times:
+                    return None
+                return time_when_ready(times[name], perf_counter() - began, firsts[name])
+
+            take_turns = self._taking_turns(pair, time_of)
 
             def take_again(ready: ReadyPair) -> PairedTurns | None:
                 waited_s = perf_counter() - began

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pytest_tfperf.paired.budget import LaterTurns, describe_spending, next_time
+from pytest_tfperf.paired.budget import LaterTurns, describe_spending, next_time, time_when_ready
 from pytest_tfperf.paired.coordinator import PairedTurns, TurnTime
 
 
@@ -33,6 +33,17 @@ def test_a_third_pair_needs_time_for_its_start_and_the_least_turns(waited_s, goe
     later = LaterTurns(turns=(turns(7.5, waited_s),))
     found = next_time(turns(7.5), later, budget_s=30, n_pairs=4)
     assert (found is not None) is goes_on
+
+
+@pytest.mark.parametrize(
+    ("waited_s", "seconds"),
+    # another pair would need as long a wait and six turns of 0.75 s: 22.5 - 7.5 - 2 × 5.25 = 4.5
+    [(0, 7.5), (5.25, 7.5), (5.26, 17.24), (14, 8.5), (16, 7.5), (40, 7.5)],
+)
+def test_a_pair_that_no_other_can_follow_has_all_that_is_left(waited_s, seconds):
+    time = TurnTime(seconds=7.5, most_s=22.5, least=6)
+    found = time_when_ready(time, waited_s, turns(7.5))
+    assert found == TurnTime(seconds=pytest.approx(seconds), most_s=22.5, least=6)
 
 
 def test_spending():
