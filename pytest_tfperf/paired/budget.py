@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pytest_tfperf.metrics import SECONDS, format_quantity
 from pytest_tfperf.paired.coordinator import PairedTurns, TurnTime
 from pytest_tfperf.stats.sequential_test import LEAST_TURNS, PairEstimate, pair_estimate
+from pytest_tfperf.stats.stopping_rule import USUAL_PAIRS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,21 +26,23 @@ def pair_estimates(first: PairedTurns, later: LaterTurns) -> list[PairEstimate]:
 
 
 def next_time(
-    first: PairedTurns, later: LaterTurns, budget_s: float, n_pairs: int
+    first: PairedTurns, later: LaterTurns, budget_s: float, n_pairs: int, is_suspected: bool
 ) -> TurnTime | None:
     """
     Return the time for the turns of another process pair; None if too little is left.
+
+    The second pair always has some, and so has the third if that is all a regression lacks.
 
     Args:
         first: Turns of the first process pair.
         later: Turns of the others so far.
         budget_s: Seconds from the first turn on, also those in which processes start.
         n_pairs: Number of process pairs that share them.
+        is_suspected: True if too few process pairs so far show a regression.
     """
     share = budget_s / n_pairs
     left = budget_s - _spent_s(first) - sum(map(_spent_s, later.turns))
-    if not later.turns:
-        # a regression takes two pairs, so the second may have what the first had
+    if not later.turns or (is_suspected and len(later.turns) + 1 < USUAL_PAIRS):
         left = max(left, min(share, first.spent_s))
     elif left - later.turns[-1].waited_s < _least_s(first):
         return None

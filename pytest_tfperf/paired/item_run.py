@@ -135,8 +135,12 @@ class ItemRun:
         for n in range(1, n_pairs):
             times = {
                 name: time
-                for name in undecided(paired, later, self.terms)
-                if (time := next_time(paired.turns[name], later[name], budget_s, n_pairs))
+                for name, decision in undecided(paired, later, self.terms).items()
+                if (
+                    time := next_time(
+                        paired.turns[name], later[name], budget_s, n_pairs, decision.is_suspected
+                    )
+                )
             }
             if not times:
                 break

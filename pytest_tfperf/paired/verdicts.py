@@ -100,9 +100,11 @@ class Terms:
         )
 
 
-def undecided(paired: PairedTest, later: Mapping[str, LaterTurns], terms: Terms) -> list[str]:
+def undecided(
+    paired: PairedTest, later: Mapping[str, LaterTurns], terms: Terms
+) -> dict[str, Decision]:
     """
-    Return the names of the profiles that another process pair could decide.
+    Return the profiles that another process pair could decide, with the decision without it.
 
     While buffers drain, no turns decide, unless they cover whole epochs.
 
@@ -118,15 +120,15 @@ def undecided(paired: PairedTest, later: Mapping[str, LaterTurns], terms: Terms)
         for data in profiles
         if _is_draining(Profile.from_json(data))
     }
-    names = []
+    decisions = {}
     for name, found in later.items():
         if name in draining and not paired.turns[name].covers_epochs:
             continue
         pairs = pair_estimates(paired.turns[name], found)
         rule = terms.rule(paired.ready_pairs[name].tolerance, pairs)
         if decide(pairs, rule).verdict is Verdict.INCONCLUSIVE:
-            names.append(name)
-    return names
+            decisions[name] = decide(pairs, rule, final=True)
+    return decisions
 
 
 def verdicts(

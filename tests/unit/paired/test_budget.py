@@ -23,7 +23,7 @@ def turns(spent_s, waited_s=0.0, n=10):
     ],
 )
 def test_the_time_that_is_left(first, later, seconds, most_s):
-    found = next_time(first, LaterTurns(turns=tuple(later)), budget_s=30, n_pairs=4)
+    found = next_time(first, LaterTurns(turns=tuple(later)), 30, 4, is_suspected=False)
     assert found == TurnTime(seconds=seconds, most_s=most_s, least=6)
 
 
@@ -31,8 +31,22 @@ def test_the_time_that_is_left(first, later, seconds, most_s):
 def test_a_third_pair_needs_time_for_its_start_and_the_least_turns(waited_s, goes_on):
     # 15 s less the wait so far, less as much again, for six turns of 0.75 s
     later = LaterTurns(turns=(turns(7.5, waited_s),))
-    found = next_time(turns(7.5), later, budget_s=30, n_pairs=4)
+    found = next_time(turns(7.5), later, 30, 4, is_suspected=False)
     assert (found is not None) is goes_on
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "time"),
+    [
+        (turns(7.5), [turns(20, waited_s=10)], (7.5, 7.5)),
+        (turns(5), [turns(20, waited_s=10)], (5, 5)),
+        (turns(7.5), [turns(7.5, waited_s=4)], (7.5, 11)),
+        (turns(7.5), [turns(10, 5), turns(7.5, 5)], None),  # three pairs are enough for one
+    ],
+)
+def test_a_third_pair_has_time_if_a_regression_lacks_no_more(first, later, time):
+    found = next_time(first, LaterTurns(turns=tuple(later)), 30, 4, is_suspected=True)
+    assert found == (time and TurnTime(seconds=time[0], most_s=time[1], least=6))
 
 
 @pytest.mark.parametrize(

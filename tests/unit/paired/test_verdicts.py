@@ -205,9 +205,9 @@ def test_profiles_without_a_verdict_are_undecided():
     }
     paired = PairedTest(turns=turns, ready_pairs=ready_pairs)
     later = {name: LaterTurns() for name in names}
-    assert undecided(paired, later, TERMS) == ["slower", "faster", "near"]
+    assert list(undecided(paired, later, TERMS)) == ["slower", "faster", "near"]
     later |= {name: LaterTurns(turns=(turns_of(names[name]),)) for name in ("slower", "faster")}
-    assert undecided(paired, later, TERMS) == ["near"]
+    assert list(undecided(paired, later, TERMS)) == ["near"]
 
 
 def test_a_test_without_a_tolerance_has_the_default_one():
@@ -273,13 +273,13 @@ def test_buffers_that_still_drain_are_given_no_other_pair():
     still = profile(step_time=1.0)
     for here, there, names in ((still, still, [""]), (DRAINING, still, []), (still, DRAINING, [])):
         paired = paired_of([here], [there], turns_of(1.4))
-        assert undecided(paired, {"": LaterTurns()}, TERMS) == names
+        assert list(undecided(paired, {"": LaterTurns()}, TERMS)) == names
 
 
 def test_turns_of_whole_epochs_decide_while_buffers_drain():
     turns = turns_of(1.4, covers_epochs=True)
     paired = paired_of([DRAINING], [DRAINING], turns)
-    assert undecided(paired, {"": LaterTurns()}, TERMS) == [""]
+    assert list(undecided(paired, {"": LaterTurns()}, TERMS)) == [""]
     found = by_metric(verdicts(paired, later_of(turns), TERMS, None))
     assert found["step_time"].verdict is Verdict.REGRESSION
     assert "draining" not in found["step_time"].message
