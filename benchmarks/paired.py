@@ -32,14 +32,14 @@ import numpy as np
 import scipy.stats
 
 from pytest_tfperf.results import Verdict
-from pytest_tfperf.stats.process_spread import PINNED_PROCESS_SD, UNPINNED_PROCESS_SD
-from pytest_tfperf.stats.sequential_test import (
+from pytest_tfperf.stats.group_sequential import (
     SINGLE_RATIO_BOUND,
     TURN_SIZES,
     decide,
     has_enough_turns,
     pair_estimate,
 )
+from pytest_tfperf.stats.process_spread import PINNED_PROCESS_SD, UNPINNED_PROCESS_SD
 from pytest_tfperf.stats.signed_rank import estimate, ratio_interval
 from pytest_tfperf.stats.stopping_rule import StoppingRule, planned_pairs
 

@@ -173,9 +173,11 @@ def suite(tensorflow_loaded, pytester, monkeypatch):
         # what else the machine does is no matter of these tests
         updates = any(str(one).startswith("--tfperf-update") for one in arguments)
         noisy = ["--tfperf-record-noisy"] if updates else []
-        return pytester.runpytest_inprocess(
+        result = pytester.runpytest_inprocess(
             "-p", "no:cacheprovider", "-W", "ignore", *noisy, *arguments
         )
+        gc.collect()  # iterators of tf.data, while they are young
+        return result
 
     def gives(body, *lines, **outcomes):
         """Tests of this body have these outcomes, and lines like these are among those printed, in this order."""

@@ -14,8 +14,8 @@ from pytest_tfperf.stats.prediction_interval import (
     HistoryComparison,
     compare_to_history,
 )
-from pytest_tfperf.stats.signed_rank import Interval, format_ratio
-from pytest_tfperf.text import Labelled
+from pytest_tfperf.stats.signed_rank import Interval
+from pytest_tfperf.text import Labelled, format_ratio
 from pytest_tfperf.values import Json, Value
 
 _UNDECIDED_HELP = "pytest --tfperf-against REF, which compares in turns; or a larger max_regression"

@@ -9,8 +9,7 @@ from pytest_tfperf.checks.limits import DEFAULT_TOLERANCE
 from pytest_tfperf.doctor.sections import Section
 from pytest_tfperf.metrics import RATIO, SECONDS, format_quantity
 from pytest_tfperf.stats.detectable_change import Noise, Resolution
-from pytest_tfperf.stats.signed_rank import format_ratio
-from pytest_tfperf.text import aligned
+from pytest_tfperf.text import aligned, format_ratio
 from pytest_tfperf.values import Unknown
 
 _WIDE = 0.02  # on a quiet machine, pinned turns are pairwise within 2 %; see docs/noise.md

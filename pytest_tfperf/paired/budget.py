@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from pytest_tfperf.metrics import SECONDS, format_quantity
 from pytest_tfperf.paired.coordinator import PairedTurns, TurnTime
-from pytest_tfperf.stats.sequential_test import LEAST_TURNS, PairEstimate, pair_estimate
+from pytest_tfperf.stats.group_sequential import LEAST_TURNS, PairEstimate, pair_estimate
 from pytest_tfperf.stats.stopping_rule import USUAL_PAIRS
 
 

@@ -6,10 +6,9 @@ import math
 
 from pytest_tfperf.metrics import RATIO, format_quantity
 from pytest_tfperf.results import Verdict
-from pytest_tfperf.stats.sequential_test import SINGLE_RATIO_BOUND, Decision
-from pytest_tfperf.stats.signed_rank import format_ratio
+from pytest_tfperf.stats.group_sequential import SINGLE_RATIO_BOUND, Decision
 from pytest_tfperf.stats.stopping_rule import MOST_PAIRS
-from pytest_tfperf.text import plural
+from pytest_tfperf.text import format_ratio, plural
 
 _SLOWER_HELP = (
     "look at which other metrics of the two versions differ; "

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from pytest_tfperf.analysis.on_demand import so_far
-from pytest_tfperf.baseline.compare import compare_with_baseline
 from pytest_tfperf.baseline.store import Place
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.checks.limits import Limit, asked_for, check_limits
@@ -47,6 +46,9 @@ def decide(
     for profile, limits in profiles:
         checks += check_limits(profile, limits, options.only, shared_cpu)
         if options.baseline:
+            # it loads NumPy, which no other check needs
+            from pytest_tfperf.baseline.compare import compare_with_baseline
+
             place = Place.of(file, options.rootdir, options.baseline_dir)
             try:
                 checks += compare_with_baseline(

@@ -97,9 +97,17 @@ def pytest_configure(config: pytest.Config) -> None:
     if used or is_distributed(config):
         _prepare(config, used)
     if config.option.tfperf_against or config.option.tfperf_against_python:
-        from pytest_tfperf.plugin.paired_run import coordinate
+        from pytest_tfperf.child.plugin_names import COORDINATOR
 
-        coordinate(config, _options(config), config.stash[_ON_TERMINAL], _has_own_flags)
+        if not config.pluginmanager.is_blocked(COORDINATOR):  # its child processes block it
+            _coordinate(config)
+
+
+def _coordinate(config: pytest.Config) -> None:
+    """Make this process the coordinator of a paired run."""
+    from pytest_tfperf.plugin.paired_run import coordinate
+
+    coordinate(config, _options(config), config.stash[_ON_TERMINAL], _has_own_flags)
 
 
 def _prepare(config: pytest.Config, used: bool) -> None:
@@ -171,7 +179,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     """Run a test with autocluster=True in its own process: XLA reads its flags at the start."""
     if not is_profiled(item) or not _has_own_flags(item):
         return None
-    from pytest_tfperf.child.isolated_test import can_isolate, run_test
+    from pytest_tfperf.child.isolation import can_isolate, run_test
 
     if not can_isolate(item.config):
         return None

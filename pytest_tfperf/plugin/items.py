@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytest_tfperf.checks.arguments import Wanted
-from pytest_tfperf.child.isolated_test import differing_flags_of
+from pytest_tfperf.child.isolation import differing_flags_of
 from pytest_tfperf.child.plugin_names import CHILD_SERVER, registered
 from pytest_tfperf.child.reports import names_in_file
 from pytest_tfperf.child.server import ChildServer, CoordinatedServer

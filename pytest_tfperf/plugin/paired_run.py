@@ -64,7 +64,7 @@ def coordinate(
     is_clustered: Callable[[pytest.Item], bool],
 ) -> None:
     """
-    Make this process the coordinator of a paired run; its child processes block that.
+    Make this process the coordinator of a paired run.
 
     Args:
         config: The run's configuration.
@@ -79,8 +79,6 @@ def coordinate(
         raise pytest.UsageError(
             "--tfperf-against takes turns on one machine: run it without -n (pytest -n 0)"
         )
-    if config.pluginmanager.is_blocked(COORDINATOR):
-        return
     paired = PairedOptions(
         target=Target(ref=options.against, python=options.against_python),
         budget_s=options.budget_s,

@@ -13,9 +13,8 @@ from pytest_tfperf.report.check_counts import CheckCounts
 from pytest_tfperf.report.other_python import describe_other_python
 from pytest_tfperf.results import BROKEN, DECIDED, WORST_FIRST, Check, Profile, Verdict
 from pytest_tfperf.runs import ProfiledTest, Run
-from pytest_tfperf.stats.signed_rank import format_ratio
 from pytest_tfperf.summary import shown_value
-from pytest_tfperf.text import elide, plural
+from pytest_tfperf.text import elide, format_ratio, plural
 
 MOST = 65_536
 """

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from pytest_tfperf.stats.sequential_test import (
+from pytest_tfperf.stats.group_sequential import (
     LEAST_TURNS,
     TURN_SIZES,
     minimum_detectable_change,

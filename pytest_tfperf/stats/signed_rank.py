@@ -106,11 +106,6 @@ def needed_pairs(confidence: float) -> int:
     return max(1, math.ceil(1 - math.log2(1 - confidence) - _ROUNDING))
 
 
-def format_ratio(ratio: float) -> str:
-    """Format a ratio to a thousandth."""
-    return f"{ratio:.3f}" if 0.1 <= ratio < 10 else f"{ratio:.3g}"
-
-
 def _samples(log_ratios: Sequence[float]) -> Floats:
     samples = np.asarray(log_ratios, np.float64)
     if samples.ndim != 1 or not len(samples) or not np.isfinite(samples).all():

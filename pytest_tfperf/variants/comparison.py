@@ -13,10 +13,10 @@ from pytest_tfperf.results import Profile
 from pytest_tfperf.stats.signed_rank import (
     Interval,
     estimate,
-    format_ratio,
     needed_pairs,
     ratio_interval,
 )
+from pytest_tfperf.text import format_ratio
 from pytest_tfperf.values import Json, Table, Value, titled_columns
 from pytest_tfperf.variants.outputs import Leaves, Tolerance
 

@@ -5,7 +5,9 @@ All else is real: pytest, git, the processes, the turns that they take, and what
 """
 
 import itertools
+import os
 import shutil
+import sys
 import tempfile
 from contextlib import contextmanager
 
@@ -16,15 +18,26 @@ from helpers.builders import LAPTOP, WORKLOAD, profile
 from pytest_tfperf.child import process
 from pytest_tfperf.turns import Ready
 
+IS_CHILD = any(argument.startswith("--tfperf-child") for argument in sys.argv)
+AHEAD = "TFPERF_TEST_AHEAD"
+"""Environment variable; with it a second pair of processes starts with the first, as it does for users."""
+
 without_capture.replace_modules()
+if IS_CHILD:
+    without_capture.replace_variants()  # they start faster
+elif any(argument.startswith("--tfperf-against") for argument in sys.argv):
+    from pytest_tfperf.paired.processes import VersionProcesses
+    from pytest_tfperf.plugin import paired_run
+
+    pinned = paired_run.constant_spread(pinned=True)
+    paired_run.constant_spread = lambda _: pinned  # one core is enough for these
+    if AHEAD not in os.environ:
+        paired_run.VersionProcesses = lambda *given, starts_ahead: VersionProcesses(*given)
 
 import pytest_tfperf.plugin.decide  # noqa: E402
 import pytest_tfperf.plugin.items  # noqa: E402
-import pytest_tfperf.plugin.paired_run  # noqa: E402
 
 pytest_tfperf.plugin.items.describe = pytest_tfperf.plugin.decide.describe = lambda: LAPTOP
-pinned = pytest_tfperf.plugin.paired_run.constant_spread(pinned=True)
-pytest_tfperf.plugin.paired_run.constant_spread = lambda _: pinned  # one core is enough for these
 PATIENCE_S = 3  # with a test that hangs; all others may take as long as ever
 
 

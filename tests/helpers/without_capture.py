@@ -15,6 +15,17 @@ def replace_modules():
     )
 
 
+def replace_variants():
+    """Put an empty module in the place of the one that compares variants in processes, and loads NumPy."""
+    _replace_module(
+        "pytest_tfperf.variants.in_processes",
+        VariantClient=None,
+        VariantProcesses=None,
+        can_start_processes=lambda: False,
+    )
+    _replace_module("pytest_tfperf.variants.comparison", CompareInProcesses=None)
+
+
 def _replace_module(name, **contents):
     module = ModuleType(name)
     vars(module).update(contents)

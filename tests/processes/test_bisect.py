@@ -126,6 +126,7 @@ def test_a_signal_to_end_it_reaches_the_run(project, tmp_path, number, status):
     until(lambda: not with_variable("TFPERF_TEST_RUN", "ended"))
 
 
+@pytest.mark.slow
 def test_git_bisect_finds_a_planted_slow_down_among_thirty_commits(tmp_path):
     """Two commits between cannot be imported, which bisect skips; the first and the last are named good and bad."""
     steps = (
@@ -135,7 +136,7 @@ def test_git_bisect_finds_a_planted_slow_down_among_thirty_commits(tmp_path):
     one = Project(tmp_path, {"test_step.py": steps, "src/model.py": "SECONDS = 1.0\n"}, {})
     git(one.path, "tag", "good")
     for n in range(2, N_COMMITS + 1):
-        seconds = 1.0 if n < PLANTED else 1.3
+        seconds = 1.0 if n < PLANTED else 2.0
         broken = "import none_such\n" if n in (8, 16) else ""
         write(one.path, {"src/model.py": f"{broken}SECONDS = {seconds}\nN = {n}\n"})
         git(one.path, "commit", "-qam", f"change {n}")

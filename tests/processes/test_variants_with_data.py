@@ -475,6 +475,7 @@ def test_pipelines(tf_profile):
 """
 
 
+@pytest.mark.slow
 def test_real_pipelines(tmp_path):
     project = Project(tmp_path, test_live=LIVE)
     (project.path / "conftest.py").write_text(

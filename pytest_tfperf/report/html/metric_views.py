@@ -8,8 +8,7 @@ from typing import Any
 
 from pytest_tfperf.report.html.tables import cell, quantity
 from pytest_tfperf.results import WORST_FIRST, Check, Profile
-from pytest_tfperf.stats.signed_rank import format_ratio
-from pytest_tfperf.text import elide
+from pytest_tfperf.text import elide, format_ratio
 from pytest_tfperf.values import Value
 
 MOST_LETTERS, _REMARK = 2000, 180  # characters

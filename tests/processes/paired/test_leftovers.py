@@ -8,6 +8,13 @@ import pytest
 from helpers.paired_project import Project, picture
 from helpers.processes import until
 
+
+@pytest.fixture(autouse=True)
+def ahead(monkeypatch):
+    """The second pair of processes waits while the first has turns."""
+    monkeypatch.setenv("TFPERF_TEST_AHEAD", "1")
+
+
 # what a test does in a turn, and where; in a child process when it collects
 SUITE = """
 import os, pathlib, signal, subprocess, sys, time

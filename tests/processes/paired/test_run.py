@@ -247,9 +247,8 @@ def untouched(project):
 @pytest.fixture(scope="module")
 def steps(project):
     before = picture(project.path)
-    run = project.run(
-        "-v", "tests/test_steps.py", "tests/test_added.py", "tests/test_import.py", "tests/new"
-    )
+    files = "tests/test_steps.py", "tests/test_added.py", "tests/test_import.py", "tests/new"
+    run = project.run("-v", *files, TFPERF_TEST_AHEAD="1")
     assert picture(project.path) == before
     return run
 

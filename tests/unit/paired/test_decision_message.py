@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pytest_tfperf.paired.decision_message import decision_message
-from pytest_tfperf.stats.sequential_test import decide, pair_estimate
+from pytest_tfperf.stats.group_sequential import decide, pair_estimate
 from pytest_tfperf.stats.stopping_rule import StoppingRule
 
 

@@ -10,7 +10,7 @@ import scipy.stats
 
 from pytest_tfperf.results import Verdict
 from pytest_tfperf.stats.detectable_change import needed_tolerance, noise_of, resolution
-from pytest_tfperf.stats.sequential_test import decide, pair_estimate
+from pytest_tfperf.stats.group_sequential import decide, pair_estimate
 from pytest_tfperf.stats.stopping_rule import StoppingRule
 
 PINNED = 0.0045

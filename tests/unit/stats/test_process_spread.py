@@ -7,6 +7,7 @@ import pytest
 import scipy.stats
 
 from pytest_tfperf.results import Verdict
+from pytest_tfperf.stats.group_sequential import PairEstimate, decide
 from pytest_tfperf.stats.process_spread import (
     MOST_VARIANCES,
     PINNED_PROCESS_SD,
@@ -18,7 +19,6 @@ from pytest_tfperf.stats.process_spread import (
     process_spread,
     residuals,
 )
-from pytest_tfperf.stats.sequential_test import PairEstimate, decide
 from pytest_tfperf.stats.stopping_rule import StoppingRule
 
 CONSTANT = constant_spread(pinned=True)

@@ -12,7 +12,7 @@ import scipy.stats
 
 from pytest_tfperf.results import Verdict
 from pytest_tfperf.stats.critical_values import critical_values
-from pytest_tfperf.stats.sequential_test import (
+from pytest_tfperf.stats.group_sequential import (
     LEAST_TURNS,
     SINGLE_RATIO_BOUND,
     PairEstimate,
