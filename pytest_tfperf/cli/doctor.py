@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
-from collections.abc import Sequence
-from typing import Any
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
-from pytest_tfperf.cli.output import FAILED, GOOD, add_command, refuse
+from rich.console import RenderableType
+from rich.text import Text
+
+from pytest_tfperf.cli.console import labelled, width, write_out
+from pytest_tfperf.cli.output import FAILED, GOOD, add_command, json_text, refuse
+from pytest_tfperf.cli.phases import shown_progress
+from pytest_tfperf.cli.text_tables import number_table
+
+if TYPE_CHECKING:
+    from pytest_tfperf.doctor.sections import Section
+
+_INDENT = "  "
 
 
 def add_commands(commands: Any) -> None:
@@ -19,10 +30,10 @@ def add_commands(commands: Any) -> None:
         _doctor,
         "check how well this machine can profile and compare",
         (
-            "Show the machine class, check the profiler, and run two processes of the same code "
-            "alternately to find the noise and the minimum detectable change. Takes 40 s, or a "
-            "minute on a busy machine, and needs TensorFlow. Exit status 1 if one of its checks "
-            "failed, 2 without TensorFlow."
+            "Say what this machine is fit for: check the profiler, and run two processes of the "
+            "same code alternately to find the noise and the smallest slow-down detectable. "
+            "Takes about 40 s, up to 90 s on a busy machine, and needs TensorFlow. Exit status 1 "
+            "if one of its checks failed, 2 without TensorFlow."
         ),
         "--seconds 20",
     )
@@ -39,16 +50,40 @@ def add_commands(commands: Any) -> None:
 def _doctor(options: argparse.Namespace, rest: Sequence[str]) -> int:
     refuse(options, rest)
     from pytest_tfperf.doctor.examine import examine  # numpy, TensorFlow
-    from pytest_tfperf.doctor.sections import render_section, sections_json
+    from pytest_tfperf.doctor.sections import sections_json
 
-    found = []
-    for section in examine(options.seconds):
-        found.append(section)
-        if not options.json:
-            print(render_section(section), end="\n\n", flush=True)
+    found: list[Section] = []
+    with shown_progress() as progress:
+        for section in examine(options.seconds, progress.phase):
+            found.append(section)
+            if not options.json:
+                progress.hide()
+                if len(found) > 1:
+                    write_out("")
+                write_out(*section_view(section))
+                sys.stdout.flush()
     if options.json:
-        print(json.dumps(sections_json(found), indent=1, allow_nan=False))
+        print(json_text(sections_json(found)))
     return FAILED if any(section.failed for section in found) else GOOD
+
+
+def section_view(section: Section) -> Iterator[RenderableType]:
+    """Yield a section: its title, rows, lines and advice."""
+    yield Text(section.title, style="bold")
+    if section.titles:
+        yield from number_table(section.titles, section.rows, width())
+    else:
+        yield labelled([(f"{_INDENT}{name} ", _answer(value)) for name, value in section.rows])
+    for line in section.lines:
+        yield Text(f"{_INDENT}{line}")
+    for advice in section.advice:
+        yield Text.assemble((f"{_INDENT}try: ", "bold yellow"), advice)
+
+
+def _answer(text: str) -> Text:
+    """Return the answer of a check, coloured."""
+    style = {"FAILED": "bold red", "ok": "green"}.get(text.partition(":")[0], "")
+    return Text(text, style=style)
 
 
 def _number_above_zero(text: str) -> float:

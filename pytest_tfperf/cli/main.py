@@ -9,8 +9,15 @@ import sys
 from collections.abc import Sequence
 
 from pytest_tfperf import __version__
-from pytest_tfperf.cli import doctor, run_commands, trace_commands
-from pytest_tfperf.cli.output import GOOD, USAGE
+from pytest_tfperf.cli import (
+    check_command,
+    doctor,
+    metric_list,
+    run_commands,
+    shell_completion,
+    trace_commands,
+)
+from pytest_tfperf.cli.output import GOOD, USAGE, meant
 from pytest_tfperf.errors import TfperfError
 
 INTERRUPTED = 130  # exit status of shells after SIGINT
@@ -21,13 +28,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Run the command.
 
     Returns:
-        The exit status: 0 good, 1 a check failed, 2 unreadable input or wrong usage, 3 a check is
-        unknown.
+        The exit status: 0 ok, 1 check failed, 2 usage or I/O error, 3 metric unavailable.
     """
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         # A pipe on Windows has an encoding without arrows; standard error escapes them by itself.
         sys.stdout.reconfigure(errors="replace")
-    options, rest = _parser().parse_known_args(arguments)
+    parser, words = command_parser(), sys.argv[1:] if arguments is None else list(arguments)
+    if not words:
+        parser.print_help()
+        return GOOD
+    _refuse_unknown_command(parser, words)
+    options, rest = parser.parse_known_args(words)
     try:
         return int(options.run_command(options, rest))
     except TfperfError as error:
@@ -40,20 +51,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_parser() -> argparse.ArgumentParser:
+    """Make the parser of the command, with all its subcommands."""
     parser = argparse.ArgumentParser(
         prog="tfperf",
         description="Examine traces and results of pytest-tfperf outside pytest.",
         epilog=(
-            "Exit status: 0 good; 1 a check failed; 2 wrong usage, or a file that cannot be read "
-            "or written; 3 the answer is unknown. See tfperf COMMAND --help for each command."
+            "Exit status: 0 ok, 1 check failed, 2 usage or I/O error, 3 metric unavailable. "
+            "See tfperf COMMAND --help for each command."
         ),
     )
     parser.add_argument("--version", action="version", version=f"tfperf {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for kind in (trace_commands, run_commands, doctor):
+    for kind in (trace_commands, check_command, run_commands, metric_list, doctor):
         kind.add_commands(commands)
+    shell_completion.add_commands(commands, command_parser)
     return parser
+
+
+def _refuse_unknown_command(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
+    """Exit with a suggestion if the command does not exist."""
+    valid = shell_completion.commands_of(parser)
+    name = next((word for word in words if not word.startswith("-")), None)
+    if name is not None and name not in valid:
+        listed = f"; valid: {', '.join(valid)}"
+        parser.error(f"no command {name}{meant(name, valid) or listed}")
 
 
 if __name__ == "__main__":

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tabulate import tabulate
+from rich.console import Console, RenderableType
+from rich.text import Text
 
 from pytest_tfperf.analysis.steps.detect import find_steps
 from pytest_tfperf.analysis.xla.executions import find_xla_use
 from pytest_tfperf.analysis.xla.programs import programs_of
+from pytest_tfperf.cli.console import labelled
+from pytest_tfperf.cli.text_tables import Cells, laid_out, profile_table
 from pytest_tfperf.errors import LayoutError, TraceError
 from pytest_tfperf.hlo.module import HloModule, source_line
 from pytest_tfperf.hlo.parser import read_hlo
 from pytest_tfperf.hlo.traversal import without_dead_code
-from pytest_tfperf.metrics import METRICS, format_quantity
+from pytest_tfperf.metrics import METRICS
 from pytest_tfperf.padding.arrays import Padding
 from pytest_tfperf.padding.gemms import gemms_of
 from pytest_tfperf.padding.gpu_alignment import alignment_table, gpu_alignment
@@ -23,8 +26,7 @@ from pytest_tfperf.padding.measured import has_tiles, measured_padding, trace_ge
 from pytest_tfperf.padding.overhead import MATRIX_UNIT, MEMORY, Modules, padding_table, values_of
 from pytest_tfperf.padding.predict import predict
 from pytest_tfperf.padding.tpu import DEFAULT, Generation, generation
-from pytest_tfperf.report.profile_text import render_table
-from pytest_tfperf.report.text_layout import BOUNDLESS
+from pytest_tfperf.report.table_numbers import shown
 from pytest_tfperf.results import Profile
 from pytest_tfperf.trace.devices import tpus
 from pytest_tfperf.trace.logdir import find_traces
@@ -44,6 +46,7 @@ _NO_HLO = (
     "tf.function), or the profiler ran without enable_hlo_proto"
 )
 _NO_GENERATION = "the trace does not name its TPU generation; give it by --tpu"
+_NUMBERS = (False, True, False)
 _NOT_RUN = "no step ran an executable; these are the ones that were loaded"
 
 
@@ -86,36 +89,37 @@ def padding_profile(path: Path, tpu: str | None, verbose: bool) -> Profile:
         raise TraceError(f"{path}: an instruction does not fit its operands: {error!r}") from error
 
 
-def render_padding(profile: Profile, verbose: bool, width: int = BOUNDLESS) -> str:
+def padding_view(profile: Profile, verbosity: int, console: Console) -> Iterator[RenderableType]:
     """
-    Render the overheads with their origins, the tables and the advice.
+    Yield the overheads with their origins, the tables and the advice.
 
     Args:
         profile: Profile from `padding_profile`.
-        verbose: Whether to show all rows of the tables.
-        width: Width of the tables, in columns.
+        verbosity: Above 0 all rows of the tables are shown.
+        console: The terminal.
     """
+    values = profile.metrics.items()
+    yield Text(profile.name, style="bold")
+    for note in profile.notes:
+        yield labelled([("note:", note)])
+    yield ""
     known = [
         (name, _number(name, value), _origin(value))
-        for name, value in profile.metrics.items()
+        for name, value in values
         if value.number is not None
     ]
-    unknown = [
-        f"{name} is unknown: {value.why}"
-        for name, value in profile.metrics.items()
-        if value.number is None
-    ]
-    lines = [profile.name, *(f"note: {note}" for note in profile.notes), ""]
     if known:
-        sides = ("left", "right", "left")
-        head = ["metric", "value", ""]
-        lines.append(tabulate(known, head, "simple", disable_numparse=True, colalign=sides))
-    lines += unknown
-    for table in profile.tables.values():
-        lines += ["", *render_table(table, verbose, width)]
+        yield from laid_out(Cells(("metric", "value", ""), known, _NUMBERS), console.width)
+    for name, value in values:
+        if value.number is None:
+            yield Text(f"{name} is unknown: {value.why}")
+    for key, table in profile.tables.items():
+        yield ""
+        yield from profile_table(key, table, verbosity, console)
     if profile.advice:
-        lines += ["", *(f"{advice.what} ({advice.because})" for advice in profile.advice)]
-    return "\n".join(lines)
+        yield ""
+    for advice in profile.advice:
+        yield Text(f"{advice.what} ({advice.because})")
 
 
 def _is_text(path: Path) -> bool:
@@ -222,10 +226,8 @@ def _predicted(modules: Sequence[HloModule], tpu: Generation) -> Padding | Unkno
 def _number(name: str, value: Value) -> str:
     """Write a number with its bounds if it has any."""
     assert value.number is not None
-    low, high = (
-        format_quantity(number, METRICS[name].unit) for number in (value.low(), value.high())
-    )
-    likely = format_quantity(value.number, METRICS[name].unit)
+    low, high = (shown(number, METRICS[name].unit) for number in (value.low(), value.high()))
+    likely = shown(value.number, METRICS[name].unit)
     return likely if low == high else f"{likely} ({low} to {high})"
 
 

@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.baseline.store import entry_key
+from pytest_tfperf.cli.console import new_console, styled_lines, width, write_out
+from pytest_tfperf.cli.file_kinds import refuse_trace
 from pytest_tfperf.cli.output import (
     FAILED,
     GOOD,
     TRACES,
     add_command,
     add_output,
-    coloured,
+    json_text,
     profiles_json,
     refuse,
     status_of,
-    width,
 )
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.report.last_run import find_last_run
 from pytest_tfperf.report.run_file import read_run, write_run
 from pytest_tfperf.report.terminal import render
-from pytest_tfperf.report.text_layout import wrapped
-
-_NO_TERMINAL = 80  # columns of the table of tests in a file or a pipe, as in pytest
+from pytest_tfperf.runs import Run
+from pytest_tfperf.text import plural
 
 
 def add_commands(commands: Any) -> None:
@@ -45,12 +45,13 @@ def _add_show(commands: Any) -> None:
         _show,
         "show a run file as pytest did",
         (
-            "Show a run file of pytest --tfperf-report run.json. Exit status 1 if a check in it "
-            "failed, 2 if it cannot be read, 3 if a value is unknown."
+            "Show a run file of pytest --tfperf-report run.json, or the results of the last run. "
+            "Exit status 1 if a check in it failed, 2 if it cannot be read, 3 if a value is "
+            "unknown."
         ),
-        "run.json",
+        "--last -v",
     )
-    show.add_argument("run", type=Path, metavar="RUN.json", help="the run file")
+    _add_run(show)
     add_output(show, "checks that passed, causes, and notes")
 
 
@@ -65,11 +66,21 @@ def _add_report(commands: Any) -> None:
             "tells: a self-contained page (.html), Markdown (.md), one row a metric (.csv), or "
             "JSON (.json). Exit status 2 if it cannot be read or written."
         ),
-        "run.json -o perf.html",
+        "--last -o perf.html",
     )
-    report.add_argument("run", type=Path, metavar="RUN.json", help="the run file")
+    _add_run(report)
     report.add_argument(
         "-o", "--output", type=Path, required=True, metavar="FILE", help="file to write"
+    )
+
+
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    """Add the run file and --last, of which exactly one is given."""
+    parser.add_argument("run", type=Path, nargs="?", metavar="RUN.json", help="the run file")
+    parser.add_argument(
+        "--last",
+        action="store_true",
+        help="take the last run that profiled a test, from pytest's cache here or above",
     )
 
 
@@ -151,7 +162,7 @@ def _add_accept(commands: Any) -> None:
 
 def _show(options: argparse.Namespace, rest: Sequence[str]) -> int:
     refuse(options, rest)
-    run = read_run(options.run)
+    run = _read_run(_path_of(options))
     if options.json:
         print(
             profiles_json(
@@ -161,14 +172,41 @@ def _show(options: argparse.Namespace, rest: Sequence[str]) -> int:
             )
         )
     else:
-        print(coloured(render(run, width(_NO_TERMINAL), int(options.verbose))))
+        if options.last:
+            write_out(_described(run))
+        write_out(styled_lines(render(run, width(), options.verbose)))
     return status_of(check for test in run.tests for check in test.checks)
 
 
 def _report(options: argparse.Namespace, rest: Sequence[str]) -> int:
     refuse(options, rest)
-    write_run(read_run(options.run), options.output)
+    write_run(_read_run(_path_of(options)), options.output)
     return GOOD
+
+
+def _path_of(options: argparse.Namespace) -> Path:
+    """Return the run file that the options name."""
+    if options.last == (options.run is not None):
+        options.parser.error("give either a run file, or --last for pytest's last run")
+    path: Path = find_last_run(Path.cwd()) if options.last else options.run
+    return path
+
+
+def _read_run(path: Path) -> Run:
+    """
+    Read a run file.
+
+    Raises:
+        TfperfError: If it is a trace, or cannot be read.
+    """
+    refuse_trace(path)
+    return read_run(path)
+
+
+def _described(run: Run) -> str:
+    """Describe the last run: its tests, time and commit."""
+    facts = (plural(len(run.tests), "test"), run.created, run.commit)
+    return f"last run: {', '.join(filter(None, facts))}"
 
 
 def _accept(options: argparse.Namespace, rest: Sequence[str]) -> int:
@@ -185,7 +223,7 @@ def _accept(options: argparse.Namespace, rest: Sequence[str]) -> int:
         )
     names = [word for word in words if not _is_run_file(Path(word))]
     folder = None if options.baseline_dir is None else options.baseline_dir.absolute()
-    runs = [read_run(path) for path in paths]
+    runs = [_read_run(path) for path in paths]
     recorded = accept(runs, names, options.rootdir, folder, options.record_noisy)
     print(render_accepted(recorded, len(paths)))
     return GOOD if is_accepted(recorded) else FAILED
@@ -208,17 +246,14 @@ def _compare(options: argparse.Namespace, rest: Sequence[str]) -> int:
         options.parser.error(
             "-o FILE is for run files: a comparison of traces is shown, or printed with --json"
         )
-    from pytest_tfperf.report.trace_comparison import (  # numpy
-        compared_json,
-        read_compared_trace,
-        render_compared,
-    )
+    from pytest_tfperf.cli.compare_traces import comparison_view  # numpy
+    from pytest_tfperf.report.trace_comparison import compared_json, read_compared_trace
 
     before, after = read_compared_trace(options.before), read_compared_trace(options.after)
     if options.json:
-        print(json.dumps(compared_json(before, after), indent=1, allow_nan=False))
+        print(json_text(compared_json(before, after)))
     else:
-        print(wrapped(render_compared(before, after, options.verbose, width()), width()))
+        write_out(*comparison_view(before, after, options.verbose, new_console()))
     return GOOD
 
 
@@ -226,16 +261,13 @@ def _compare_runs(options: argparse.Namespace) -> int:
     from pytest_tfperf.baseline.compare_runs import compare_runs  # numpy
     from pytest_tfperf.report.run_comparison import compared_runs_json, render_compared_runs
 
-    before, after = read_run(options.before), read_run(options.after)
+    before, after = _read_run(options.before), _read_run(options.after)
     compared = compare_runs(before, after)
     if options.output is not None:
         write_run(compared, options.output)
     if options.json:
-        print(json.dumps(compared_runs_json(before, after, compared), indent=1, allow_nan=False))
+        print(json_text(compared_runs_json(before, after, compared)))
     else:
-        print(
-            coloured(
-                render_compared_runs(before, after, compared, width(_NO_TERMINAL), options.verbose)
-            )
-        )
+        verbose = options.verbose > 0
+        write_out(styled_lines(render_compared_runs(before, after, compared, width(), verbose)))
     return status_of(check for test in compared.tests for check in test.checks)

@@ -11,8 +11,9 @@ from typing import Any
 
 from pytest_tfperf.child.cleanup import Cleanup
 from pytest_tfperf.child.command import SAME_ENVIRONMENT
+from pytest_tfperf.doctor.fitness import fitness_section
 from pytest_tfperf.doctor.profiler_check import SelfCheck, check_traces, reads_admin_only
-from pytest_tfperf.doctor.same_code import BUDGET_S, same_code_turns
+from pytest_tfperf.doctor.same_code import BUDGET_S, Say, same_code_turns
 from pytest_tfperf.doctor.sample_steps import convolution_step, record_steps, refuses_second
 from pytest_tfperf.doctor.sections import (
     MachineConditions,
@@ -36,15 +37,18 @@ from pytest_tfperf.tf_runtime import load_tensorflow, sync_devices
 
 _N_STEPS = 5  # of a session of the profiler check
 _WATCHED_S = 2.0  # of steps, while the rest of the machine is watched
+_WARM_UP = 0.25  # of that time
+_EXCLUSIVE = "exclusive profiler session"
 _DRIVER = Path("/proc/driver/nvidia/params")
 
 
-def examine(seconds: float) -> Iterator[Section]:
+def examine(seconds: float, say: Say) -> Iterator[Section]:
     """
-    Yield the sections as they are found.
+    Yield the sections as they are found, and the conclusion last.
 
     Args:
         seconds: Time for the turns of each pair of processes.
+        say: Called when a phase begins.
 
     Raises:
         CaptureError: If TensorFlow cannot be imported.
@@ -53,13 +57,17 @@ def examine(seconds: float) -> Iterator[Section]:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     os.environ |= SAME_ENVIRONMENT  # leaves GPU memory to the processes that take turns
     load = load_average()
+    say("starting TensorFlow", None)
     load_tensorflow()
     environment = describe()
     yield machine_section(environment)
     with closing(Cleanup()) as cleanup:
         accelerators = environment["machine"]["accelerators"]
-        yield profiler_section(_profiler_checks(cleanup.folder, accelerators))
+        say("checking the profiler", None)
+        profiler = profiler_section(_profiler_checks(cleanup.folder, accelerators))
+        yield profiler
         cores = pinnable_cores()
+        say("watching for interference", _WATCHED_S * (1 + _WARM_UP))
         conditions = MachineConditions(
             load=None if load is None else (load, len(usable_cores())),
             remarks=_remarks(_WATCHED_S),
@@ -69,11 +77,13 @@ def examine(seconds: float) -> Iterator[Section]:
         )
         yield conditions_section(conditions)
         if not conditions.can_stop:
+            yield fitness_section(profiler, (), BUDGET_S)
             return
         choices = (cores, ()) if conditions.can_pin else ((),)
-        kinds = [same_code_turns(choice, seconds, cleanup) for choice in choices]
+        kinds = [same_code_turns(choice, seconds, cleanup, say) for choice in choices]
     yield noise_section(kinds)
     yield resolution_section(kinds, BUDGET_S)
+    yield fitness_section(profiler, kinds, BUDGET_S)
 
 
 def _profiler_checks(folder: Path, accelerators: str) -> Sequence[SelfCheck]:
@@ -92,12 +102,12 @@ def _profiler_checks(folder: Path, accelerators: str) -> Sequence[SelfCheck]:
             advice="a profiler session must start and write its trace",
         )
         return (failed,)
-    second = SelfCheck(name="second session", passed=True, found="refused while another runs")
+    second = SelfCheck(name=_EXCLUSIVE, passed=True, found="a second one is refused")
     if not refuses:
         second = SelfCheck(
-            name="second session",
+            name=_EXCLUSIVE,
             passed=False,
-            found="starts while another runs",
+            found="a second one starts while another runs",
             advice="stop profilers of your own before a step is profiled; "
             "this TensorFlow does not report them",
         )
@@ -115,7 +125,7 @@ def _remarks(seconds: float) -> Sequence[str]:
     """Return interference that is noticed while steps run here, without the first of them."""
     notes: list[str] = []
     step = convolution_step()
-    _run_for(step, seconds / 4)
+    _run_for(step, seconds * _WARM_UP)
     with conditions_noted(notes):
         _run_for(step, seconds)
     return notes

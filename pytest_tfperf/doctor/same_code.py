@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from pytest_tfperf.machine.cores import pinned
 from pytest_tfperf.machine.interference import remarks
 from pytest_tfperf.paired.coordinator import (
     PairedTurns,
+    ReadyPair,
     TurnTime,
     run_paired_test,
     run_turns,
@@ -48,7 +49,13 @@ def {_TEST}(tf_profile):
 """
 
 
-def same_code_turns(cores: Sequence[int], seconds: float, cleanup: Cleanup) -> SameCodeTurns:
+Say = Callable[[str, "float | None"], None]
+"""Called when a phase begins: its name, and the seconds that it takes if that is known."""
+
+
+def same_code_turns(
+    cores: Sequence[int], seconds: float, cleanup: Cleanup, say: Say
+) -> SameCodeTurns:
     """
     Run turns of two fresh processes of the same code.
 
@@ -56,12 +63,13 @@ def same_code_turns(cores: Sequence[int], seconds: float, cleanup: Cleanup) -> S
         cores: One core for this process, and those for the two; empty for any.
         seconds: Time for all turns.
         cleanup: Holds the processes and their files.
+        say: Called with each phase.
     """
     constant = constant_spread(bool(cores))
     process_sd = process_spread(constant, stored_residuals(cores[1:]), ()).sd
     before = _conditions()
     try:
-        turns = _run_turns(cores, seconds, cleanup)
+        turns = _run_turns(cores, seconds, cleanup, say)
     except PairedError as error:
         return SameCodeTurns(pinned=bool(cores), noise=Unknown(str(error)))
     found = residuals([pair_estimate(turns.log_ratios)], constant, ratio=1.0)
@@ -90,7 +98,7 @@ def _conditions() -> Conditions:
     return replace(read_conditions(), clock_mhz=None, gpus=())
 
 
-def _run_turns(cores: Sequence[int], seconds: float, cleanup: Cleanup) -> PairedTurns:
+def _run_turns(cores: Sequence[int], seconds: float, cleanup: Cleanup, say: Say) -> PairedTurns:
     """
     Run turns of two fresh processes.
 
@@ -100,6 +108,8 @@ def _run_turns(cores: Sequence[int], seconds: float, cleanup: Cleanup) -> Paired
     children: list[ChildProcess] = []
     time = TurnTime(seconds=seconds, most_s=seconds)
     folder = _suite(cleanup.folder / "step")
+    kind = "pinned" if cores else "on any core"
+    say(f"starting two processes {kind}", None)
     try:
         # both collect at the same time: one that starts well before the other is slower
         for label in ("the first process", "the second process"):
@@ -107,13 +117,18 @@ def _run_turns(cores: Sequence[int], seconds: float, cleanup: Cleanup) -> Paired
         for child in children:
             child.await_collected()
         first, second = children
+
+        def take_turns(ready: ReadyPair) -> PairedTurns:
+            say(f"comparing two processes of the same code {kind}", seconds)
+            return run_turns(first, second, ready, time, lambda _: False)
+
         with pinned(cores[:1]):
             paired = run_paired_test(
                 first,
                 second,
                 f"{_FILE}::{_TEST}",
                 (None, None),
-                lambda ready: run_turns(first, second, ready, time, lambda _: False),
+                take_turns,
             )
         if isinstance(paired.ref_profiles, Unknown):
             raise PairedError(paired.ref_profiles.why)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 
 from pytest_tfperf.doctor.profiler_check import SelfCheck
 from pytest_tfperf.results import FORMAT
-from pytest_tfperf.text import aligned, plural
+from pytest_tfperf.text import plural
 from pytest_tfperf.values import Json
 
 _NEEDS_STOPPING = (
@@ -27,21 +27,18 @@ class Section:
     """Its key in the JSON report."""
     title: str
     """Title for the terminal."""
-    lines: Sequence[str]
-    """Lines for the terminal."""
     data: Json
     """Content of the JSON report."""
+    titles: Sequence[str] = ()
+    """Titles of the columns, if they have any; the first is of the rows' names."""
+    rows: Sequence[Sequence[str]] = ()
+    """A name and values, or one value for each title."""
+    lines: Sequence[str] = ()
+    """Further lines for the terminal."""
     advice: Sequence[str] = ()
     """What to do where something is wrong."""
     failed: bool = False
     """True if the machine cannot do what is needed."""
-
-
-def render_section(section: Section) -> str:
-    """Return a section as text."""
-    lines = [f"  {line}" for line in section.lines]
-    advice = [f"  try: {line}" for line in section.advice]
-    return "\n".join([section.title, *lines, *advice])
 
 
 def sections_json(sections: Iterable[Section]) -> Json:
@@ -61,8 +58,8 @@ def machine_section(environment: Json) -> Section:
     rows += [("platform", environment["platform"]), ("setting", ", ".join(set_values))]
     return Section(
         key="machine",
-        title="machine class, which times hold for",
-        lines=aligned(rows),
+        title="machine class (times are comparable within it)",
+        rows=rows,
         data=environment,
     )
 
@@ -75,7 +72,7 @@ def profiler_section(checks: Sequence[SelfCheck]) -> Section:
     return Section(
         key="profiler",
         title="profiler",
-        lines=aligned(rows),
+        rows=rows,
         data={"checks": [asdict(check) for check in checks]},
         advice=tuple(dict.fromkeys(check.advice for check in checks if check.advice)),
         failed=not all(check.passed for check in checks),
@@ -104,19 +101,19 @@ def conditions_section(conditions: MachineConditions) -> Section:
     if conditions.load:
         load, n_cores = conditions.load
         rows.append(("load average", f"{load:.2f} on {plural(n_cores, 'core')}, before"))
-    quiet = f"no interference detected in {conditions.watched_s:.0f} s (load, clocks, heat, quotas)"
-    rows += [("besides", remark) for remark in conditions.remarks or (quiet,)]
-    stopping = "ok: SIGSTOP and SIGCONT work"
+    quiet = f"not detected in {conditions.watched_s:.0f} s (load, clocks, heat, quotas)"
+    rows += [("interference", remark) for remark in conditions.remarks or (quiet,)]
+    pausing = "ok: SIGSTOP and SIGCONT work"
     pinning = "ok: processes keep to their cores"
     if not conditions.can_stop:
-        stopping = "FAILED: a process cannot be stopped with SIGSTOP"
+        pausing = "FAILED: a process cannot be paused with SIGSTOP"
     if not conditions.can_pin:
-        pinning = "not here: one core, or a system without sched_setaffinity"
-    rows += [("stopping", stopping), ("pinning", pinning)]
+        pinning = "not possible: one core, or a system without sched_setaffinity"
+    rows += [("pause and resume", pausing), ("CPU affinity", pinning)]
     return Section(
         key="conditions",
         title="conditions",
-        lines=aligned(rows),
+        rows=rows,
         data={
             "load": conditions.load[0] if conditions.load else None,
             "remarks": list(conditions.remarks),

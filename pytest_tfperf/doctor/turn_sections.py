@@ -7,12 +7,13 @@ from dataclasses import asdict, dataclass, field
 
 from pytest_tfperf.checks.limits import DEFAULT_TOLERANCE
 from pytest_tfperf.doctor.sections import Section
-from pytest_tfperf.metrics import RATIO, SECONDS, format_quantity
+from pytest_tfperf.quantities import RATIO, SECONDS, format_quantity
 from pytest_tfperf.stats.detectable_change import Noise, Resolution
-from pytest_tfperf.text import aligned, format_ratio
+from pytest_tfperf.text import format_ratio
 from pytest_tfperf.values import Unknown
 
-_WIDE = 0.02  # on a quiet machine, pinned turns are pairwise within 2 %; see docs/noise.md
+# On a quiet machine, pinned turns are pairwise within 2 %; see docs/explanation/noise.md.
+_WIDE = 0.02
 _ELSEWHERE = "structural limits and baselines (--tfperf-only structural) hold on any machine"
 _VARIES = (
     "individual measurements vary widely even when pinned: "
@@ -53,7 +54,7 @@ class SameCodeTurns:
 def noise_section(kinds: Sequence[SameCodeTurns]) -> Section:
     """Return how much turns of the same code differ."""
     columns = [_noise_cells(kind.noise) for kind in kinds]
-    lines = _table("two processes of the same code", kinds, _NOISE_ROWS, columns)
+    lines: list[str] = []
     advice: list[str] = []
     turns = []
     for kind in kinds:
@@ -72,6 +73,8 @@ def noise_section(kinds: Sequence[SameCodeTurns]) -> Section:
     return Section(
         key="noise",
         title="present noise, in turns",
+        titles=_titles("two processes of the same code", kinds),
+        rows=_rows(_NOISE_ROWS, columns),
         lines=lines,
         data={"turns": turns},
         advice=advice,
@@ -88,7 +91,7 @@ def resolution_section(kinds: Sequence[SameCodeTurns], budget_s: float) -> Secti
         budget_s: Seconds of turns of a test.
     """
     tolerances = list(dict.fromkeys(tolerance for kind in kinds for tolerance in kind.resolutions))
-    names = [f"slow-down found at tolerance {_share(tolerance)}" for tolerance in tolerances]
+    names = [f"at tolerance {_share(tolerance)}" for tolerance in tolerances]
     names.append("tolerance that the same code passes")
     columns, turns = [], []
     for kind in kinds:
@@ -99,8 +102,9 @@ def resolution_section(kinds: Sequence[SameCodeTurns], budget_s: float) -> Secti
     seconds = f"{budget_s:.0f} s of turns"
     return Section(
         key="resolution",
-        title=f"what one test with such a step can resolve in {seconds}, in 9 of 10 cases",
-        lines=_table("", kinds, names, columns),
+        title=f"smallest slow-down detectable in {seconds} (90 % power)",
+        titles=_titles("of one test with such a step", kinds),
+        rows=_rows(names, columns),
         data={"budget_s": budget_s, "turns": turns},
         advice=_tolerance_advice(kinds),
     )
@@ -164,13 +168,13 @@ def _tolerance_advice(kinds: Sequence[SameCodeTurns]) -> list[str]:
     ]
 
 
-def _table(
-    title: str, kinds: Sequence[SameCodeTurns], names: Sequence[str], columns: Sequence[list[str]]
-) -> list[str]:
-    """Return lines with a named row for each value, and a column for each kind of turns."""
-    rows = [[title, *(kind.label for kind in kinds)]]
-    rows += [list(row) for row in zip(names, *columns, strict=True)]
-    return aligned(rows, ["left", *["right"] * len(kinds)])
+def _titles(title: str, kinds: Sequence[SameCodeTurns]) -> list[str]:
+    return [title, *(kind.label for kind in kinds)]
+
+
+def _rows(names: Sequence[str], columns: Sequence[list[str]]) -> list[list[str]]:
+    """Return a named row for each value, with a cell for each kind of turns."""
+    return [list(row) for row in zip(names, *columns, strict=True)]
 
 
 def _share(share: float | None) -> str:

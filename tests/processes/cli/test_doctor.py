@@ -79,7 +79,7 @@ def test_seconds_that_are_none_are_refused(capsys, seconds):
 
 
 def test_ctrl_c_ends_it_without_a_traceback(monkeypatch):
-    def stop(seconds):
+    def stop(seconds, say):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("pytest_tfperf.doctor.examine.examine", stop)

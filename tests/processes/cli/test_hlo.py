@@ -87,10 +87,11 @@ def test_compare_shows_both_sides_and_what_differs(trace, capsys):
     )
     assert main(["compare", before, after]) == 0
     shown = capsys.readouterr().out
-    assert shown.startswith(f"before: {before}: 1 step\nafter: {after}: 1 step\n\nmetric ")
+    steps = "1 step of 100 ms (train, from step_num)"
+    assert shown.startswith(f"before: {before}: {steps}\nafter: {after}: {steps}\n\nmetric ")
     metrics = {words[0]: words[1:] for words in map(str.split, shown.splitlines()) if words}
-    assert metrics["xla_launches"] == ["1", "2", "2"]
-    assert metrics["xla_clusters"] == ["1", "1", "1"]
+    assert metrics["xla_launches"] == ["1", "2", "×", "2"]
+    assert metrics["xla_clusters"] == ["1", "1", "×", "1"]
     assert "step_time" not in metrics  # unknown in both
     assert shown.endswith(
         dedent("""\

@@ -9,6 +9,7 @@ from textwrap import dedent
 
 import pytest
 from helpers.builders import check, profile, record_of
+from helpers.sample_trace import sample_trace
 
 from pytest_tfperf import __version__
 from pytest_tfperf.cli.main import main
@@ -17,11 +18,17 @@ from pytest_tfperf.runs import Run
 
 FAILED = check(
     "FAIL",
-    sentence="input_bound was 19 %, wanted at most 5 % (max_input_bound='5%')",
+    sentence="input_bound is 19 %, above the limit of 5 % (max_input_bound='5%')",
     details=(("where", "90 % in Map"),),
     advice=(("try", "prefetch"),),
+    detail={"relation": "max", "bound": 0.05},
 )
-PASSED = check("PASS", "retraces", "retraces 0, wanted at most 0")
+PASSED = check(
+    "PASS",
+    "retraces",
+    "retraces is 0, limit 0",
+    detail={"relation": "max", "bound": 0},
+)
 
 
 @pytest.fixture(autouse=True)
@@ -51,12 +58,14 @@ def test_show_prints_what_pytest_showed(run_file, capsys):
     assert main(["show", run_file(FAILED, PASSED)]) == 1
     assert capsys.readouterr() == (
         dedent("""\
-            test          step    input    retraces
-            ---------  -------  -------  ----------
-            test_step  12.5 ms     19 %           0
-            FAIL         test_model.py::test_step: input_bound was 19 %, wanted at most 5 %
-                         (max_input_bound='5%')
-            tfperf: 2 checks decided (1 pass, 1 fail)
+            test       metric         value    limit    margin
+            ---------  -----------  -------  -------  --------
+            test_step  step_time    12.5 ms
+                       input_bound     19 %    ≤ 5 %      FAIL
+                       retraces           0      ≤ 0        ok
+            FAIL         test_model.py::test_step: input_bound is 19 %, above the limit of
+                         5 % (max_input_bound='5%')
+            tfperf: 1 check passed, 1 failed
             """),
         "",
     )
@@ -75,10 +84,10 @@ def test_an_encoding_without_arrows_shows_question_marks(run_file, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "begins", "holds"),
     [
-        ("perf.html", "<!doctype html>", "wanted at most 5 %"),
-        ("perf.md", "", "wanted at most 5 %"),
+        ("perf.html", "<!doctype html>", "above the limit of 5 %"),
+        ("perf.md", "", "above the limit of 5 %"),
         ("perf.csv", "", "input_bound"),
-        ("perf.json", "{", "wanted at most 5 %"),
+        ("perf.json", "{", "above the limit of 5 %"),
     ],
 )
 def test_report_writes_what_the_ending_says(run_file, tmp_path, capsys, name, begins, holds):
@@ -104,25 +113,27 @@ def test_a_report_that_cannot_be_written_is_said(run_file, tmp_path, capsys, nam
 def test_show_verbose_adds_causes_notes_and_what_passed(run_file, capsys, flag):
     assert main(["show", flag, run_file(FAILED, PASSED)]) == 1
     assert capsys.readouterr().out == dedent("""\
-        test          step    input    retraces
-        ---------  -------  -------  ----------
-        test_step  12.5 ms     19 %           0
-        FAIL         test_model.py::test_step: input_bound was 19 %, wanted at most 5 %
-                     (max_input_bound='5%')
+        test       metric         value    limit    margin
+        ---------  -----------  -------  -------  --------
+        test_step  step_time    12.5 ms
+                   input_bound     19 %    ≤ 5 %      FAIL
+                   retraces           0      ≤ 0        ok
+        FAIL         test_model.py::test_step: input_bound is 19 %, above the limit of
+                     5 % (max_input_bound='5%')
                        where: 90 % in Map
                        try: prefetch
-        PASS         test_model.py::test_step: retraces 0, wanted at most 0
+        PASS         test_model.py::test_step: retraces is 0, limit 0
         test_step: 12 of 50 steps
-        tfperf: 2 checks decided (1 pass, 1 fail)
+        tfperf: 1 check passed, 1 failed
         """)
 
 
 @pytest.mark.parametrize(
-    ("columns", "head"), [("80", "test step input retraces"), ("35", "test step input")]
+    ("columns", "head"), [("80", "test metric value limit margin"), ("35", "metric value limit")]
 )
 def test_show_keeps_to_the_width_of_the_terminal(run_file, capsys, monkeypatch, columns, head):
     monkeypatch.setenv("COLUMNS", columns)
-    main(["show", run_file()])
+    main(["show", run_file(FAILED)])
     assert capsys.readouterr().out.splitlines()[0].split() == head.split()
 
 
@@ -188,13 +199,94 @@ def test_unreadable_input_is_status_2_and_one_line_on_stderr(
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["show"], ["unheard-of"], ["show", "run.json", "--unheard-of"]]
+    "arguments",
+    [
+        ["show"],
+        ["report", "-o", "a.html"],
+        ["show", "run.json", "--last"],
+        ["unheard-of"],
+        ["-v"],
+        ["show", "run.json", "--unheard-of"],
+    ],
 )
 def test_usage_errors_are_status_2(capsys, arguments):
     with pytest.raises(SystemExit) as end:
         main(arguments)
     assert end.value.code == 2
     assert capsys.readouterr().err.startswith("usage: tfperf")
+
+
+def test_without_arguments_it_prints_its_help(capsys):
+    assert main([]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("usage: tfperf [-h] [--version] COMMAND ...")
+    assert err == ""
+    status = "0 ok, 1 check failed, 2 usage or I/O error, 3 metric unavailable"
+    assert status in " ".join(out.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["analyz", "x"], "no command analyz; did you mean analyze?"),
+        (["xyz"], "no command xyz; valid: analyze, "),
+        (["show", "run.json", "--jsn"], "unrecognized arguments: --jsn; did you mean --json?"),
+        (["show", "run.json", "--zzz"], "unrecognized arguments: --zzz\n"),
+    ],
+)
+def test_what_is_misspelt_has_a_suggestion(arguments, said, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments)
+    assert said in capsys.readouterr().err
+
+
+def test_the_last_run_is_shown_and_reported_from_any_folder_of_the_project(
+    run_file, tmp_path, monkeypatch, capsys
+):
+    inner = tmp_path / "tests"
+    inner.mkdir()
+    monkeypatch.chdir(inner)
+    for command in (["show", "--last"], ["report", "--last", "-o", "perf.md"]):
+        assert main(command) == 2
+        assert "no results of a pytest run" in capsys.readouterr().err
+    kept = tmp_path / ".pytest_cache" / "d" / "tfperf"
+    kept.mkdir(parents=True)
+    Path(run_file(FAILED)).rename(kept / "last_run.json")
+    assert main(["show", "--last"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "last run: 1 test, 2026-01-31T12:00:00+00:00"
+    assert lines[-1] == "tfperf: 0 checks passed, 1 failed"
+    assert main(["show", "--last", "--json"]) == 1
+    assert len(json.loads(capsys.readouterr().out)["profiles"]) == 1
+    assert main(["report", "--last", "-o", "perf.md"]) == 0
+    assert "input_bound" in (inner / "perf.md").read_text("utf-8")
+
+
+def test_a_trace_is_named_as_one(tmp_path, capsys):
+    trace = tmp_path / "a.xplane.pb"
+    trace.write_bytes(sample_trace())
+    unnamed = tmp_path / "trace"
+    unnamed.write_bytes(sample_trace())
+    for path in (trace, unnamed, tmp_path):
+        for arguments in (["show", str(path)], ["report", str(path), "-o", "a.md"]):
+            assert main(arguments) == 2
+            assert capsys.readouterr() == (
+                "",
+                f"tfperf: {path} is a trace, not a run file: tfperf analyze {path} shows it\n",
+            )
+    named = tmp_path / "odd.json"
+    named.write_bytes(sample_trace())
+    assert main(["compare", str(named), str(named)]) == 2
+    assert "odd.json is a trace, not a run file" in capsys.readouterr().err
+
+
+def test_a_pipe_has_every_column_and_whole_names(run_file, monkeypatch, capsys):
+    monkeypatch.delenv("COLUMNS")
+    path = Path(run_file())
+    text = path.read_text("utf-8").replace("test_step", "test_" + "x" * 90)
+    path.write_text(text, "utf-8")
+    assert main(["show", str(path)]) == 0
+    assert "test_" + "x" * 90 + "  step_time    12.5 ms" in capsys.readouterr().out
 
 
 def test_version(capsys):
@@ -222,12 +314,15 @@ def test_a_run_file_is_shown_without_tensorflow(run_file, found, status):
         check=False,
     )
     assert (done.returncode, done.stderr) == (status, "")
-    assert done.stdout.startswith("test          step    input    retraces\n")
+    assert done.stdout.startswith("test       metric ")
 
 
 @pytest.mark.parametrize(
     "name",
-    ["analyze", "check", "padding", "export", "show", "report", "compare", "accept", "doctor"],
+    [
+        *("analyze", "check", "padding", "export", "show", "report", "compare", "accept"),
+        *("metrics", "doctor", "completion"),
+    ],
 )
 def test_the_help_of_a_command_says_its_exit_status_and_has_an_example(name, capsys):
     with pytest.raises(SystemExit):
@@ -249,7 +344,4 @@ def test_doctor_takes_seconds_above_zero(seconds, capsys):
 def test_what_says_how_pytest_profiles_is_no_limit_of_a_trace(name, capsys):
     value = {"tpu": "v5e"}.get(name, "5")
     assert main(["check", "trace.xplane.pb", "--max-retraces", "0", f"--{name}", value]) == 2
-    assert (
-        f"{name.replace('-', '_')} is not a limit: it tells pytest how to profile"
-        in capsys.readouterr().err
-    )
+    assert f"--{name} is not a limit: it tells pytest how to profile" in capsys.readouterr().err

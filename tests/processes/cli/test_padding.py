@@ -51,10 +51,10 @@ def test_tiles_are_measured(file, capsys):
         dedent(f"""\
             {path}
 
-            metric                  value
-            --------------------  -------  ------------------
-            padding_overhead       22.7 %  measured, TPU v5e
-            mxu_padding_overhead    110 %  estimated, TPU v5e
+            metric                 value
+            --------------------  ------  ------------------
+            padding_overhead      22.7 %  measured, TPU v5e
+            mxu_padding_overhead   110 %  estimated, TPU v5e
 
             Padding on a TPU v5e (measured)
             array  made by    shape                        padded            bytes  padded bytes  line        try

@@ -254,12 +254,13 @@ def test_compare_shows_two_runs_with_the_verdicts_of_a_baseline(write, capsys):
         f"before: 1 test, {created(1)}, abc123",
         f"after: 1 test, {created(2)}, abc123",
         "",
-        "test         step    retraces",
-        "---------  ------  ----------",
-        "test_step  110 ms           3",
-        "REGRESSION   test_model.py::test_step: retraces changed from 0 to 3",
-        "INCONCLUSIVE test_model.py::test_step: step_time is 110 ms, 1.100 times the 100 ms of the first file; one run against one decides nothing but a doubled time",
-        "tfperf: 1 check decided (0 pass, 1 fail), 1 not decided: step_time INCONCLUSIVE in test_step",
+        "test       metric       value    before       change",
+        "---------  ---------  -------  --------  -----------",
+        "test_step  step_time   110 ms    100 ms  10 % slower",
+        "           retraces         3         0",
+        "REGRESSION   test_model.py::test_step: retraces rose from 0 to 3",
+        "INCONCLUSIVE test_model.py::test_step: step_time is 10 % slower than the first file: 100 ms to 110 ms; one run against one decides nothing but a doubled time",
+        "tfperf: 0 checks passed, 1 failed, 1 not decided: step_time INCONCLUSIVE in test_step",
     ]
 
 
@@ -318,15 +319,15 @@ def test_compare_json_is_one_object(write, capsys):
     ("file", "told"),
     [
         ("changes.md", "| ❌ REGRESSION | `test_model.py::test_step` | retraces | 0 | 3 |  |"),
-        ("changes.html", "retraces changed from 0 to 3"),
+        ("changes.html", "retraces rose from 0 to 3"),
         ("changes.csv", ",retraces,3.0,count,program,lower,trace,3.0,3.0,,,,0.0,,,,REGRESSION"),
-        ("changes.json", "retraces changed from 0 to 3"),
+        ("changes.json", "retraces rose from 0 to 3"),
     ],
 )
 def test_compare_writes_a_report_too(project, write, capsys, file, told):
     assert main(["compare", write("a.json", 1), write("b.json", 2, retraces=3), "-o", file]) == 1
     assert told in (project / file).read_text()
-    assert "REGRESSION   test_model.py::test_step: retraces changed from 0 to 3" in printed(capsys)
+    assert "REGRESSION   test_model.py::test_step: retraces rose from 0 to 3" in printed(capsys)
 
 
 def test_a_report_that_cannot_be_written_is_said_before_anything_is_shown(write, capsys):

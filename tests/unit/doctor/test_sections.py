@@ -4,14 +4,16 @@ import json
 from dataclasses import replace
 
 import pytest
+from helpers.screen import screen, text_of
 
+from pytest_tfperf.cli.doctor import section_view
+from pytest_tfperf.doctor.fitness import fitness_section
 from pytest_tfperf.doctor.profiler_check import SelfCheck
 from pytest_tfperf.doctor.sections import (
     MachineConditions,
     conditions_section,
     machine_section,
     profiler_section,
-    render_section,
     sections_json,
 )
 from pytest_tfperf.doctor.turn_sections import SameCodeTurns, noise_section, resolution_section
@@ -27,6 +29,10 @@ ENVIRONMENT = {
 }
 GOOD = SelfCheck(name="markers", passed=True, found="5 of 5")
 BAD = SelfCheck(name="device plane", passed=False, found="none", advice="ask the administrator")
+
+
+def lines_of(section):
+    return text_of(section_view(section), screen())
 
 
 def turns(pinned, step_s=0.005, off=1.0, n=64):
@@ -50,8 +56,8 @@ def turns(pinned, step_s=0.005, off=1.0, n=64):
 
 
 def test_the_machine_class_platform_and_setting():
-    assert render_section(machine_section(ENVIRONMENT)).splitlines() == [
-        "machine class, which times hold for",
+    assert lines_of(machine_section(ENVIRONMENT)) == [
+        "machine class (times are comparable within it)",
         "  accelerators  none",
         "  cpu           AMD EPYC",
         "  cores         2",
@@ -63,7 +69,7 @@ def test_the_machine_class_platform_and_setting():
 def test_a_failed_check_is_said_once_with_what_to_do():
     section = profiler_section([GOOD, BAD, replace(BAD, name="other")])
     assert section.failed
-    assert render_section(section).splitlines() == [
+    assert lines_of(section) == [
         "profiler",
         "  markers       ok: 5 of 5",
         "  device plane  FAILED: none",
@@ -82,25 +88,22 @@ def conditions(**fields):
 
 def test_the_conditions_of_a_quiet_machine():
     section = conditions_section(conditions(load=(0.5, 2)))
-    assert render_section(section).splitlines() == [
+    assert lines_of(section) == [
         "conditions",
-        "  load average  0.50 on 2 cores, before",
-        "  besides       no interference detected in 2 s (load, clocks, heat, quotas)",
-        "  stopping      ok: SIGSTOP and SIGCONT work",
-        "  pinning       ok: processes keep to their cores",
+        "  load average      0.50 on 2 cores, before",
+        "  interference      not detected in 2 s (load, clocks, heat, quotas)",
+        "  pause and resume  ok: SIGSTOP and SIGCONT work",
+        "  CPU affinity      ok: processes keep to their cores",
     ]
     assert not section.failed
 
 
 def test_what_is_noticed_stands_for_itself_and_only_stopping_is_needed():
-    text = render_section(
-        section := conditions_section(
-            conditions(remarks=["other processes used 40%"], can_pin=False)
-        )
-    )
+    section = conditions_section(conditions(remarks=["other processes used 40%"], can_pin=False))
+    text = "\n".join(lines_of(section))
     assert "load average" not in text
-    assert "besides   other processes used 40%" in text
-    assert "pinning   not here: one core" in text
+    assert "interference      other processes used 40%" in text
+    assert "CPU affinity      not possible: one core" in text
     assert "two cores or more" in section.advice[0]
     assert not section.failed
     section = conditions_section(conditions(can_stop=False))
@@ -110,9 +113,10 @@ def test_what_is_noticed_stands_for_itself_and_only_stopping_is_needed():
 
 def test_the_noise_of_turns_side_by_side():
     section = noise_section([turns(True), turns(False)])
-    lines = {line.split("  ")[0]: line.split("  ")[1:] for line in section.lines}
-    cells = {name: [cell.strip() for cell in row if cell.strip()] for name, row in lines.items()}
-    assert cells["two processes of the same code"] == ["pinned", "any core"]
+    cells = {name: row for name, *row in section.rows}
+    assert section.titles == ["two processes of the same code", "pinned", "any core"]
+    assert lines_of(section)[0] == "present noise, in turns"
+    assert lines_of(section)[1].split("  ")[0] == "two processes of the same code"
     assert cells["step"] == ["5 ms", "5 ms"]
     assert cells["pairs of turns"] == ["64", "64"]
     assert cells["a pair of turns takes"] == ["50 ms", "50 ms"]
@@ -167,19 +171,16 @@ def test_a_step_that_gets_slower_and_wild_pairs_are_advised_upon():
 
 def test_what_can_be_resolved():
     section = resolution_section([turns(True), turns(False)], 30)
-    assert (
-        section.title
-        == "what one test with such a step can resolve in 30 s of turns, in 9 of 10 cases"
-    )
-    assert [line.rsplit("  ", 1)[0].split("  ")[0] for line in section.lines[1:]] == [
-        "slow-down found at tolerance 1 %",
-        "slow-down found at tolerance 5 %",
+    assert section.title == "smallest slow-down detectable in 30 s of turns (90 % power)"
+    assert [name for name, *_ in section.rows] == [
+        "at tolerance 1 %",
+        "at tolerance 5 %",
         "tolerance that the same code passes",
     ]
-    assert (
-        section.lines[1].split("   ")[-1].strip().endswith("(effective: 3.94 %)")
-    )  # unpinned: any less is raised, to 2.861 standard errors of 2.7 % ÷ √4
-    assert section.lines[1].count("effective") == 1
+    _, pinned, unpinned = section.rows[0]
+    assert unpinned.endswith("(effective: 3.94 %)")
+    # unpinned: any less is raised, to 2.861 standard errors of 2.7 % ÷ √4
+    assert "effective" not in pinned
     assert section.data["budget_s"] == 30
     assert [found["tolerance"] for found in section.data["turns"][0]["resolutions"]] == [0.01, 0.05]
     assert not section.advice
@@ -199,7 +200,7 @@ def test_a_machine_that_cannot_hold_the_default_tolerance_says_which_it_can():
 )
 def test_too_few_turns_resolve_nothing(kinds):
     section = resolution_section(kinds, 30)
-    assert section.lines[-1].split()[-1] == "unknown"
+    assert section.rows[-1][-1] == "unknown"
     assert "--seconds" in section.advice[0]
 
 
@@ -225,3 +226,43 @@ def test_one_object_for_machines():
     assert data["profiler"]["advice"] == ["ask the administrator"]
     assert data["noise"]["turns"][0]["noise"]["n"] == 64
     assert sections_json(sections[:1])["good"]
+
+
+def fit(*kinds, profiler=GOOD):
+    section = fitness_section(profiler_section([profiler]), kinds, 30)
+    assert not section.failed
+    assert section.data["sentence"] == section.title
+    return section
+
+
+def test_a_good_machine_is_fit_for_all_and_says_what_it_resolves():
+    section = fit(turns(True), turns(False))
+    change = section.data["minimum_detectable_change"]
+    assert section.title == (
+        "This machine is fit for limits, baselines and --tfperf-against: a test with 30 s of turns "
+        f"finds slow-downs from {change * 100:.3g} % on (pinned, 90 % power)."
+    )
+    assert 0.01 < change < 0.05
+
+
+DIED = SameCodeTurns(pinned=False, noise=Unknown("the first process ended with SIGKILL"))
+
+
+@pytest.mark.parametrize(
+    ("kinds", "profiler", "said"),
+    [
+        ([turns(True)], BAD, "is not fit to profile: a check of the profiler failed."),
+        ([], GOOD, "structural baselines, not for --tfperf-against, which must pause processes."),
+        ([DIED], GOOD, "not for --tfperf-against: the first process ended with SIGKILL."),
+        ([turns(True, off=1.2)], GOOD, "not for step times: processes of the same code differ"),
+        ([turns(False)], GOOD, "and for step times at max_regression='5.75 %' or more."),
+        ([turns(True, n=3)], GOOD, "more turns (--seconds) would show how well"),
+    ],
+    ids=["profiler", "no stopping", "died", "differ", "noisy", "few"],
+)
+def test_a_machine_that_is_not_fit_for_all_says_for_what(kinds, profiler, said):
+    section = fit(*kinds, profiler=profiler)
+    assert section.title.startswith("This machine is ")
+    assert said in section.title
+    assert section.data["minimum_detectable_change"] is None
+    assert section.title.count(". ") == 0

@@ -1,0 +1,141 @@
+"""The command `tfperf check`, which checks traces against limits."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pytest_tfperf.checks.arguments import Wanted, argument_names
+from pytest_tfperf.checks.limits import check_limits
+from pytest_tfperf.cli.console import styled_lines, write_out
+from pytest_tfperf.cli.output import (
+    TRACES,
+    add_command,
+    add_output,
+    meant,
+    profiles_json,
+    status_of,
+)
+from pytest_tfperf.cli.trace_analysis import analyse_traces, report_errors
+from pytest_tfperf.errors import LimitError
+from pytest_tfperf.report.terminal import TextLine, colour
+from pytest_tfperf.results import BROKEN, Check, Verdict
+
+_TRACED = ("step_time", "input_wait")
+"""Metrics that a trace alone leaves unknown, and that are decided by the traced steps."""
+
+
+def add_commands(commands: Any) -> None:
+    """Add the command to the parser."""
+    check = add_command(
+        commands,
+        "check",
+        _check,
+        "check a trace against limits",
+        (
+            "Check traces against limits, which are those of the marker: --max-METRIC and "
+            "--min-METRIC for each metric that tfperf metrics lists, and --METRIC for an exact "
+            "count. Values are numbers, or 5%, 20ms, 1.5GiB; a time and bytes need their unit. "
+            "step_time and input_wait are those of the traced steps, which the profiler slows "
+            "down. A limit on input_bound_at_target needs --target-step-time TIME. Exit status 1 "
+            "if a limit is broken, 2 if a trace or a limit cannot be read, 3 if a value is unknown."
+        ),
+        "logdir/ --max-input-bound 5% --max-retraces 0",
+    )
+    check.usage = "tfperf check [-h] [-v] [--json] TRACE --max-METRIC VALUE ..."
+    check.add_argument("traces", type=Path, nargs=1, metavar="TRACE", help=TRACES)
+    add_output(check, "checks that passed")
+
+
+def _check(options: argparse.Namespace, rest: Sequence[str]) -> int:
+    wanted = _wanted(_pairs(rest))
+    analysed, errors = analyse_traces(options.traces, wanted.target_step_time)
+    traced = wanted.asks_for(_TRACED)
+    profiles = [one.with_traced_times() if traced else one.profile for one in analysed]
+    checks = [
+        _with_origin(check)
+        for profile in profiles
+        for check in check_limits(profile, wanted.limits, None, False)
+    ]
+    if options.json:
+        print(profiles_json(profiles))
+    elif profiles:
+        write_out(styled_lines(_check_lines(checks, len(profiles) > 1, options.verbose > 0)))
+    return report_errors(errors) or status_of(checks)
+
+
+def _wanted(pairs: dict[str, str]) -> Wanted:
+    """
+    Parse the limits.
+
+    Raises:
+        LimitError: If there is none, or one is unknown or cannot be understood.
+    """
+    valid = argument_names()
+    for name in pairs:
+        if name not in valid:
+            flags = [_flag(one) for one in valid]
+            raise LimitError(
+                f"no limit {_flag(name)}{meant(_flag(name), flags) or '.'} tfperf metrics lists "
+                "the metrics, without the custom ones of a project"
+            )
+    wanted = Wanted.read(pairs)
+    if others := sorted({*wanted.given} & {*argument_names({})} - {"target_step_time"}):
+        raise LimitError(f"{_flag(others[0])} is not a limit: it tells pytest how to profile")
+    if not wanted.limits:
+        raise LimitError(
+            "no limit to check; give some, as in tfperf check TRACE --max-input-bound 5%"
+        )
+    return wanted
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _with_origin(check: Check) -> Check:
+    """Say that a time is that of traced steps."""
+    if check.metric not in _TRACED or check.verdict is Verdict.UNKNOWN:
+        return check
+    return check.with_details(("traced", "the profiler ran in these steps and slows them down"))
+
+
+def _check_lines(checks: Sequence[Check], named: bool, verbose: bool) -> list[TextLine]:
+    """
+    Return the checks that did not pass, and with `verbose` all; `PASS` if all passed.
+
+    Args:
+        checks: The checks.
+        named: Whether to begin each with its trace.
+        verbose: Whether to return passed checks too.
+    """
+    lines = []
+    for check in checks:
+        is_shown = verbose or check.verdict in BROKEN
+        where = f"{check.profile}: " if named else ""
+        text = f"{where}{check.verdict.value}: {check.message}"
+        lines += [TextLine(line, colour(check)) for line in text.splitlines() if is_shown]
+    if lines:
+        return lines
+    traced = [check.metric for check in checks if check.metric in _TRACED]
+    origin = f" ({', '.join(dict.fromkeys(traced))} of traced steps)" if traced else ""
+    return [TextLine(f"PASS{origin}", "green")]
+
+
+def _pairs(rest: Sequence[str]) -> dict[str, str]:
+    """Read limits from `--max-input-bound 5%` or `--max-input-bound=5%`."""
+    words = [
+        part for word in rest for part in (word.split("=", 1) if word.startswith("--") else [word])
+    ]
+    names, values = words[::2], words[1::2]
+    wrong = next((name for name in names if not name.startswith("--")), None)
+    if wrong is not None or len(names) != len(values):
+        raise LimitError(
+            f"{wrong or names[-1]} is not a limit with a value, as in --max-input-bound 5%"
+        )
+    return {
+        name.removeprefix("--").replace("-", "_"): value
+        for name, value in zip(names, values, strict=True)
+    }

@@ -1,0 +1,142 @@
+"""The command `tfperf metrics`, which explains the metrics."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from importlib import metadata
+from typing import Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from pytest_tfperf.cli.console import labelled, width, write_out
+from pytest_tfperf.cli.output import GOOD, add_command, json_text, meant, refuse
+from pytest_tfperf.cli.text_tables import Cells, laid_out
+from pytest_tfperf.errors import LimitError
+from pytest_tfperf.gates import ANY, NEVER, RISE, WORSE, gate_of
+from pytest_tfperf.metric_evidence import EVIDENCE
+from pytest_tfperf.metrics import MACHINE, METRICS, PLATFORM, PROGRAM, Metric
+from pytest_tfperf.quantities import BYTES, COUNT, FLOP, RATE, RATIO, SECONDS, SHARE
+from pytest_tfperf.results import FORMAT
+from pytest_tfperf.values import Json
+
+_CUSTOM = "Custom metrics are known in their own project only: pytest --markers lists them there."
+_UNITS = {SECONDS: "seconds", RATE: "per second", SHARE: "share", FLOP: "FLOP"}
+_EXAMPLES = {
+    SECONDS: "20ms",
+    RATE: "1000",
+    SHARE: "5%",
+    RATIO: "5%",
+    COUNT: "0",
+    BYTES: "1.5GiB",
+    FLOP: "1e9",
+}
+_SCOPES = {
+    PROGRAM: "program: the same on every machine",
+    PLATFORM: "platform: the same for a kind of device and a TensorFlow version",
+    MACHINE: "machine: comparable within one class of machines",
+}
+_GATES = {ANY: "any", WORSE: "worse", RISE: "rise", NEVER: "never"}
+_EXPLAINED_GATES = {
+    ANY: "any change against a baseline",
+    WORSE: "a change for the worse against a baseline",
+    RISE: "a rise against a baseline",
+    NEVER: "no change against a baseline",
+}
+_GATE = "Gate: the change against a baseline or a git ref that fails a test."
+
+
+def add_commands(commands: Any) -> None:
+    """Add the command to the parser."""
+    metrics = add_command(
+        commands,
+        "metrics",
+        _metrics,
+        "list the metrics, or explain one",
+        (
+            "List every metric with its unit, meaning and scope, and the changes against a "
+            "baseline that fail a test. Or explain one: what makes it known, and its limits. Exit "
+            "status 2 if there is no such metric."
+        ),
+        "input_bound",
+    )
+    metrics.add_argument("name", nargs="?", metavar="NAME", help="metric to explain")
+    metrics.add_argument("--json", action="store_true", help="print one JSON object instead")
+
+
+def _metrics(options: argparse.Namespace, rest: Sequence[str]) -> int:
+    refuse(options, rest)
+    chosen = list(METRICS.values()) if options.name is None else [_metric(options.name)]
+    if options.json:
+        print(json_text({"format": FORMAT, "metrics": [_metric_json(one) for one in chosen]}))
+    elif options.name is None:
+        write_out(*_list_view(chosen), "", Text(f"{_GATE}\n{_CUSTOM}", style="dim"))
+    else:
+        write_out(*_metric_view(chosen[0]))
+    return GOOD
+
+
+def _metric(name: str) -> Metric:
+    """
+    Return the metric of a name, which may be spelled with hyphens.
+
+    Raises:
+        LimitError: If there is none.
+    """
+    key = name.replace("-", "_")
+    if key not in METRICS:
+        raise LimitError(f"no metric {name}{meant(key, METRICS) or '.'} {_CUSTOM}")
+    return METRICS[key]
+
+
+def _metric_json(metric: Metric) -> Json:
+    gate = gate_of(metric)
+    fails = {"change": gate.change, "unless": gate.unless or None, "why": gate.why}
+    return {**metric._asdict(), "fails": fails, "evidence": EVIDENCE[metric.name]}
+
+
+def _list_view(metrics: Sequence[Metric]) -> Iterator[RenderableType]:
+    titles = ("metric", "unit", "meaning", "scope", "gate")
+    rows = [
+        (
+            metric.name,
+            _UNITS.get(metric.unit, metric.unit),
+            metric.meaning,
+            metric.scope,
+            _GATES[gate_of(metric).change],
+        )
+        for metric in metrics
+    ]
+    return laid_out(Cells(titles, rows, [False] * len(titles)), width())
+
+
+def _metric_view(metric: Metric) -> Iterator[RenderableType]:
+    gate, flag = gate_of(metric), metric.name.replace("_", "-")
+    relation = "min" if metric.better == "higher" else "max"
+    example = _EXAMPLES[metric.unit]
+    written = example if metric.unit in (COUNT, RATE, FLOP) else f'"{example}"'
+    unless = f", unless {gate.unless} changed too" if gate.unless else ""
+    yield Text.assemble((metric.name, "bold"), f": {metric.meaning}")
+    yield labelled(
+        [
+            ("  unit:", _UNITS.get(metric.unit, metric.unit)),
+            ("  better:", metric.better or "neither higher nor lower"),
+            ("  scope:", _SCOPES[metric.scope]),
+            ("  fails a test:", f"{_EXPLAINED_GATES[gate.change]}{unless}: {gate.why}"),
+            ("  known from:", EVIDENCE[metric.name].replace("`", "")),
+            ("  limit:", f"@pytest.mark.tfperf({relation}_{metric.name}={written})"),
+            ("  of a trace:", f"tfperf check TRACE --{relation}-{flag} {example}"),
+            *((("  more:", url),) if (url := _documentation()) else ()),
+        ]
+    )
+
+
+def _documentation() -> str:
+    """Return the address of the documentation; empty if the installed package names none."""
+    try:
+        urls = metadata.metadata("pytest-tfperf").get_all("Project-URL") or []
+    except metadata.PackageNotFoundError:
+        return ""
+    named = dict(url.split(", ", 1) for url in urls)
+    return str(named.get("Documentation", ""))

@@ -1,0 +1,187 @@
+"""The output of `tfperf analyze`: a first screen with the bottleneck, and all tables with -v."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.cells import cell_len
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from pytest_tfperf.analysis.multi_host import AnalysedTrace
+from pytest_tfperf.cli.console import labelled
+from pytest_tfperf.cli.text_tables import number_table, profile_table
+from pytest_tfperf.report.step_verdict import (
+    Part,
+    key_figures,
+    parts_of,
+    steps_title,
+    top_ops,
+    verdict,
+)
+from pytest_tfperf.report.table_numbers import shown
+from pytest_tfperf.results import Profile
+from pytest_tfperf.text import plural
+from pytest_tfperf.values import Advice
+
+_BAR_WIDTH = 72
+_GLYPHS, _ASCII_GLYPHS = "█▒░▓·", "#=-+."
+_COLOURS = {
+    "compile": "red",
+    "output": "bright_magenta",
+    "input": "yellow",
+    "kernel_launch": "cyan",
+    "host_compute": "blue",
+    "collective": "bright_yellow",
+    "device_to_device": "bright_cyan",
+    "device_compute": "green",
+    "other": "magenta",
+}
+_FEW_ADVICE = 3
+
+
+def profile_view(
+    analysed: AnalysedTrace, verbosity: int, console: Console
+) -> Iterator[RenderableType]:
+    """
+    Yield what is shown of a trace.
+
+    Args:
+        analysed: The analysed trace.
+        verbosity: 0 for the first screen, 1 for all tables, 2 for all their rows.
+        console: The terminal.
+    """
+    profile = analysed.profile
+    yield from _first_screen(analysed, verbosity, console)
+    if not verbosity:
+        yield Text(_hidden(profile), style="dim")
+        return
+    yield from _parts_and_metrics(profile, console)
+    for key, table in profile.tables.items():
+        yield ""
+        yield from profile_table(key, table, verbosity, console)
+    yield from _reasons(profile)
+
+
+def _first_screen(
+    analysed: AnalysedTrace, verbosity: int, console: Console
+) -> Iterator[RenderableType]:
+    profile = analysed.profile
+    facts = (analysed.framework, analysed.devices, steps_title(profile), _dropped(profile))
+    yield Text.assemble((profile.name, "bold"), f": {', '.join(filter(None, facts))}")
+    if parts := parts_of(profile):
+        yield _bar(parts, console)
+        yield _legend(parts, console)
+    sentence = verdict(profile, analysed.devices)
+    yield Text.assemble(("Verdict: ", "bold"), (sentence, "bold yellow"))
+    yield from _advice(profile.advice, verbosity)
+    if figures := key_figures(profile):
+        yield Text(f"Key figures: {' · '.join(figures)}")
+    place, ops = top_ops(profile)
+    if ops:
+        yield Text(f"Top ops of {place}: {', '.join(ops)}")
+    for note in profile.notes:
+        yield labelled([("note:", note)])
+
+
+def _dropped(profile: Profile) -> str:
+    n_dropped = profile.n_dropped
+    return f"{plural(n_dropped, 'other event')} dropped" if n_dropped else ""
+
+
+def _bar(parts: Sequence[Part], console: Console) -> Text:
+    """Draw the parts of the mean step side by side."""
+    n_cells = min(_BAR_WIDTH, console.width)
+    whole = sum(part.share for part in parts)
+    exact = [part.share / whole * n_cells for part in parts]
+    lengths = [int(cells) for cells in exact]
+    by_rest = sorted(range(len(parts)), key=lambda n: lengths[n] - exact[n])
+    for n in by_rest[: n_cells - sum(lengths)]:
+        lengths[n] += 1
+    bar = Text(no_wrap=True)
+    for n, (part, length) in enumerate(zip(parts, lengths, strict=True)):
+        bar.append(_glyph(n, console) * length, style=_COLOURS[part.key])
+    return bar
+
+
+def _legend(parts: Sequence[Part], console: Console) -> Text:
+    """Name the parts of the bar with their shares; a line ends between two parts."""
+    legend, used = Text(), 0
+    for n, part in enumerate(parts):
+        named = f" {part.title} {shown(part.share, '0..1')}"
+        gap = "" if not n else "  " if used + cell_len(named) + 3 <= console.width else "\n"
+        used = (0 if gap == "\n" else used + len(gap)) + 1 + cell_len(named)
+        legend.append(gap)
+        legend.append(_glyph(n, console), style=_COLOURS[part.key])
+        legend.append(named)
+    return legend
+
+
+def _glyph(n: int, console: Console) -> str:
+    """Return the mark of the n-th largest part, so that parts differ without colours too."""
+    glyphs = _ASCII_GLYPHS if console.options.ascii_only else _GLYPHS
+    return glyphs[min(n, len(glyphs) - 1)]
+
+
+def _advice(advice: Sequence[Advice], verbosity: int) -> Iterator[RenderableType]:
+    if not advice:
+        yield Text("No advice: nothing exceeds its threshold.")
+        return
+    kept = advice if verbosity else advice[:_FEW_ADVICE]
+    yield Text("What to do, by the time that it saves at most:")
+    yield labelled([(f"  {n}.", _advised(one, verbosity)) for n, one in enumerate(kept, 1)])
+    if len(kept) < len(advice):
+        yield Text(f"  and {len(advice) - len(kept)} more (-v shows all)", style="dim")
+
+
+def _advised(advice: Advice, verbosity: int) -> str:
+    win = f"up to {shown(advice.win_s, 's')} a step: " if advice.win_s is not None else ""
+    look = f"; look at {advice.look}" if verbosity and advice.look else ""
+    return f"{win}{advice.what} ({advice.because}{look})"
+
+
+def _hidden(profile: Profile) -> str:
+    """Name what -v adds."""
+    n_known = sum(value.number is not None for value in profile.metrics.values())
+    n_unknown = len(profile.metrics) - n_known
+    unknown = f", and why {plural(n_unknown, 'metric is', 'metrics are')} unknown"
+    shown_too = f"{plural(n_known, 'metric')} and {plural(len(profile.tables), 'table')}"
+    return f"-v shows {shown_too}{unknown if n_unknown else ''}."
+
+
+def _parts_and_metrics(profile: Profile, console: Console) -> Iterator[RenderableType]:
+    """Yield the tables of parts and of known metrics."""
+    parts = parts_of(profile)
+    rows = [(part.title, shown(part.mean_s, "s"), shown(part.share, "0..1")) for part in parts]
+    if parts:
+        mean_s = sum(step.period_s for step in profile.steps) / len(profile.steps)
+        yield ""
+        whole = ("step", shown(mean_s, "s"), "100 %")
+        yield from number_table(["part of a step", "mean", "share"], [*rows, whole], console.width)
+    known = [
+        (name, shown(value.number, profile.registry[name].unit))
+        for name, value in profile.metrics.items()
+        if value.number is not None and name in profile.registry
+    ]
+    if known:
+        yield ""
+        yield from number_table(["metric", "value"], known, console.width)
+
+
+def _reasons(profile: Profile) -> Iterator[RenderableType]:
+    """Yield causes and advice of metrics, and the reasons for unknown ones."""
+    values = profile.metrics.items()
+    causes = [
+        (f"{name}, {key}:", str(value.detail[key]))
+        for name, value in values
+        for key in ("where", "try")
+        if value.detail.get(key)
+    ]
+    unknown = [
+        (f"{name} is unknown:", value.why or "") for name, value in values if value.number is None
+    ]
+    for rows in (causes, unknown):
+        if rows:
+            yield ""
+            for row in rows:
+                yield Text(" ".join(row))

@@ -1,0 +1,68 @@
+"""The command `tfperf completion`, which prints a script for the completion of a shell."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from pytest_tfperf.checks.arguments import argument_names
+from pytest_tfperf.cli.output import GOOD, add_command, refuse
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.metrics import METRICS
+
+_SHELLS = ("bash", "zsh", "tcsh")
+_MISSING = "shell completion needs shtab: pip install 'pytest-tfperf[completion]'"
+
+
+def add_commands(commands: Any, new_parser: Callable[[], argparse.ArgumentParser]) -> None:
+    """Add the command to the parser, which `new_parser` makes once more."""
+    completion = add_command(
+        commands,
+        "completion",
+        lambda options, rest: _completion(options, rest, new_parser()),
+        "print a script for shell completion",
+        (
+            "Print the script that completes commands, options and metrics in a shell. In bash: "
+            'eval "$(tfperf completion bash)" in ~/.bashrc. Needs shtab (pip install '
+            "'pytest-tfperf[completion]'). Exit status 2 without it."
+        ),
+        "bash",
+    )
+    completion.add_argument("shell", choices=_SHELLS, help="the shell")
+
+
+def _completion(
+    options: argparse.Namespace, rest: Sequence[str], parser: argparse.ArgumentParser
+) -> int:
+    refuse(options, rest)
+    try:
+        import shtab
+    except ImportError as error:
+        raise TfperfError(_MISSING) from error
+    commands = commands_of(parser)
+    _declare_limits(commands["check"])
+    for action in commands["metrics"]._actions:
+        if action.dest == "name":
+            action.choices = list(METRICS)
+    for command in commands.values():
+        for action in command._actions:
+            if action.type is Path:
+                action.complete = shtab.FILE  # type: ignore[attr-defined]
+    print(shtab.complete(parser, shell=options.shell))
+    return GOOD
+
+
+def commands_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """Return the parser of each command."""
+    [found] = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]
+    return dict(found.choices)
+
+
+def _declare_limits(check: argparse.ArgumentParser) -> None:
+    """Declare the limits of `tfperf check`, which reads them itself."""
+    settings = {*argument_names({})} - {"target_step_time"}
+    for name in argument_names():
+        if name not in settings:
+            check.add_argument(f"--{name.replace('_', '-')}", metavar="VALUE", help="limit")

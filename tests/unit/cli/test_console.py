@@ -1,0 +1,82 @@
+"""The terminal of the commands: colours, width, and lines without trailing spaces."""
+
+import io
+
+import pytest
+from rich.text import Text
+
+from pytest_tfperf.cli.console import labelled, new_console, styled_lines, write_out
+from pytest_tfperf.report.terminal import TextLine
+
+ESCAPE = "\x1b["
+
+
+class Terminal(io.StringIO):
+    """A stream that says that it is a terminal."""
+
+    def isatty(self):
+        return True
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch):
+    for name in ("NO_COLOR", "FORCE_COLOR", "COLORTERM"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "40")
+
+
+@pytest.mark.parametrize(
+    ("stream", "settings", "coloured"),
+    [
+        (Terminal, {}, True),
+        (Terminal, {"NO_COLOR": "1"}, False),
+        (Terminal, {"NO_COLOR": ""}, True),
+        (Terminal, {"TERM": "dumb"}, False),
+        (io.StringIO, {}, False),
+        (io.StringIO, {"FORCE_COLOR": "1"}, True),
+        (io.StringIO, {"FORCE_COLOR": ""}, False),
+        (io.StringIO, {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+        (io.StringIO, {"FORCE_COLOR": "1", "TERM": "dumb"}, True),
+    ],
+)
+def test_colours_are_those_that_the_environment_asks_for(stream, settings, coloured, monkeypatch):
+    for name, text in settings.items():
+        monkeypatch.setenv(name, text)
+    written = stream()
+    new_console(written).print(Text("red", style="bold red"))
+    assert (ESCAPE in written.getvalue()) is coloured
+    assert "red" in written.getvalue()
+
+
+def test_lines_of_a_run_have_their_colours(monkeypatch, capsys):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    write_out(styled_lines([TextLine("good", "green"), TextLine("plain")]))
+    assert capsys.readouterr().out == "\x1b[32mgood\x1b[0m\nplain\n"
+
+
+def test_lines_wrap_at_the_width_of_the_terminal(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "20")
+    write_out(styled_lines([TextLine("FAIL  test: as long as it is", "red", 6)]))
+    assert capsys.readouterr().out == "FAIL  test: as long\n      as it is\n"
+
+
+def test_a_name_that_is_longer_than_the_terminal_is_whole(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "20")
+    name = "test_model.py::test_step[a-long-parameter]"
+    write_out(styled_lines([TextLine(f"FAIL  {name}: slow", "red", 6)]))
+    assert capsys.readouterr().out == f"FAIL  {name}:\n      slow\n"
+
+
+def test_a_file_has_whole_lines(monkeypatch, capsys):
+    monkeypatch.delenv("COLUMNS")
+    write_out(Text("word " * 500), labelled([("note:", "word " * 500), ("n", "")]))
+    first, second, third = capsys.readouterr().out.splitlines()
+    assert (first, second) == (("word " * 500).rstrip(), ("note: " + "word " * 500).rstrip())
+    assert third == "n"
+
+
+def test_wide_characters_wrap(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "20")
+    write_out(labelled([("注:", "畳み込み" * 6)]), styled_lines([TextLine("畳み込み" * 6)]))
+    assert "".join(capsys.readouterr().out.split()) == "注:" + "畳み込み" * 12

@@ -1,0 +1,62 @@
+"""`tfperf metrics`: the registry for people and machines."""
+
+import json
+
+import pytest
+from helpers.golden import assert_golden
+
+from pytest_tfperf.cli.main import main
+from pytest_tfperf.metric_evidence import EVIDENCE
+from pytest_tfperf.metrics import METRICS
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+def test_the_list_as_a_whole(columns, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert main(["metrics"]) == 0
+    assert_golden(f"metrics_{columns}.txt", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_each_metric_is_explained(name, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    for spelled in (name, name.replace("_", "-")):
+        assert main(["metrics", spelled]) == 0
+        text = capsys.readouterr().out
+        assert text.startswith(f"{name}: {METRICS[name].meaning}")
+        assert f"--max-{name.replace('_', '-')} " in text or "--min-" in text
+        assert EVIDENCE[name].split("`")[0].split()[0] in text
+
+
+def test_one_metric_as_a_whole(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("pytest_tfperf.cli.metric_list._documentation", lambda: "https://docs.test")
+    assert main(["metrics", "xla_launches"]) == 0
+    assert_golden("metric_80.txt", capsys.readouterr().out)
+
+
+def test_the_list_as_json(capsys):
+    assert main(["metrics", "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert [one["name"] for one in content["metrics"]] == list(METRICS)
+    assert content["metrics"][0].keys() == {
+        *("name", "unit", "better", "scope", "meaning"),
+        *("fails", "evidence"),
+    }
+    assert main(["metrics", "retraces", "--json"]) == 0
+    [one] = json.loads(capsys.readouterr().out)["metrics"]
+    assert one["fails"]["change"] == "worse"
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("input_bund", "no metric input_bund; did you mean input_bound? Custom metrics are known"),
+        ("tokens", "no metric tokens. Custom metrics are known in their own project only"),
+    ],
+)
+def test_an_unknown_metric_is_status_2_with_a_suggestion(name, said, capsys):
+    assert main(["metrics", name]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert said in captured.err
