@@ -8,17 +8,22 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # as in `typing`, which would be imported for this alone
 if TYPE_CHECKING:
-    from pytest_tfperf.errors import TfperfError, UnknownMetric
+    from pytest_tfperf.errors import (
+        PytestTfperfDeprecationWarning,
+        TfperfError,
+        UnknownMetric,
+    )
     from pytest_tfperf.plugin.fixture import TfProfile
     from pytest_tfperf.plugin.registry import Registry
     from pytest_tfperf.results import Profile, Verdict
     from pytest_tfperf.values import Table, Value
     from pytest_tfperf.variants.comparison import Comparison
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "Comparison",
     "Profile",
+    "PytestTfperfDeprecationWarning",
     "Registry",
     "Table",
     "TfProfile",
@@ -30,6 +35,7 @@ __all__ = [
 _MODULES = {
     "Comparison": "variants.comparison",
     "Profile": "results",
+    "PytestTfperfDeprecationWarning": "errors",
     "Registry": "plugin.registry",
     "Table": "values",
     "TfProfile": "plugin.fixture",

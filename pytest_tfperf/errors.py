@@ -1,5 +1,5 @@
 """
-Errors for users of pytest-tfperf.
+Errors and warnings for users of pytest-tfperf.
 
 A message says what was found, what was wanted, where, and what to do next.
 """
@@ -45,3 +45,11 @@ class LayoutError(TfperfError):
 
 class PairedError(TfperfError):
     """A comparison of the working tree with a git ref that is impossible."""
+
+
+class PytestTfperfDeprecationWarning(DeprecationWarning):
+    """
+    The use of a name that a later version removes; the message says what replaces it, and when.
+
+    pytest shows warnings of this base class by default, and this module need not import pytest.
+    """

@@ -1,8 +1,8 @@
 """
 Evidence that makes each metric known; without it the metric is UNKNOWN, never 0.
 
-docs/metrics.md shows these sentences. tests/unit/analysis/test_absence.py removes the evidence of
-each metric.
+docs/reference/metrics.md shows these sentences. tests/unit/analysis/test_absence.py removes the
+evidence of each metric.
 """
 
 _TIMED = "steps that `tf_profile` or a Keras loop ran without the profiler"

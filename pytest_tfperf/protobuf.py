@@ -208,6 +208,6 @@ class Message:
             what: The fault.
         """
         return TraceError(
-            f"trace {self.path}: {where} at byte {at} of {self.size}: {what}; the file is damaged"
-            " or not an XSpace"
+            f"{self.path} is not an XSpace trace (.xplane.pb), or it is damaged "
+            f"({where} at byte {at} of {self.size}: {what})"
         )

@@ -7,14 +7,16 @@ Analyses make `Profile`, `Check`, `ProfiledTest` and `Run`; reports and stores t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, cast
 
 from pytest_tfperf.errors import UnknownMetric
 from pytest_tfperf.metric_properties import MetricProperties
-from pytest_tfperf.metrics import COUNT, METRICS, Metric, nearest
+from pytest_tfperf.metrics import METRICS, Metric, nearest
+from pytest_tfperf.quantities import COUNT
 from pytest_tfperf.summary import summary
 from pytest_tfperf.text import Labelled, plural
 from pytest_tfperf.values import Advice, Json, Step, Table, Value
@@ -202,10 +204,11 @@ class Check:
     details: tuple[Labelled, ...] = ()
     """Causes and circumstances, as in `("where", "90 % in Map")`."""
     advice: tuple[Labelled, ...] = ()
-    """What to do: `("try", ...)`, `("if it is meant", ...)`."""
+    """What to do: `("try", ...)`, `("if intended", ...)`."""
     detail: Mapping[str, Any] = field(default_factory=dict)
     """
-    Numbers of a comparison for reports: `before` and `after` in the metric's unit.
+    Numbers for reports, in the metric's unit: `relation` (`max`, `min`, `equal`) and `bound` of a
+    limit, `before` and `after` of a comparison.
 
     A step time also has `ratio`, `low`, `high`, `confidence`, `smallest` and samples: `runs` and
     `anchor`, or `turns`, pairs of after and before. `second` is the time in a second process, and
@@ -239,9 +242,10 @@ class Check:
             return float(ratio)
         return float(after / before) if before and after is not None else None
 
-    def __str__(self) -> str:
-        profile = f"[{self.profile}] " if self.profile else ""
-        return f"{profile}{self.verdict.value}: {self.message}"
+    @property
+    def is_of_step_time(self) -> bool:
+        """True for a comparison of the step time."""
+        return self.metric == "step_time" and self.kind != "limit"
 
     def with_details(self, *details: Labelled) -> Check:
         """Return the check with further details."""
@@ -274,3 +278,22 @@ class Check:
         for name in ("details", "advice"):
             fields[name] = tuple((label, text) for label, text in fields.get(name, ()))
         return cls(**{**fields, "verdict": Verdict(data["verdict"])})
+
+
+def most_telling_first(checks: Iterable[Check]) -> list[Check]:
+    """Sort checks: limits, then step times, then other metrics by the size of their change."""
+    return sorted(checks, key=_rank)
+
+
+def worst_first(checks: Iterable[Check]) -> list[Check]:
+    """Sort checks by their verdicts, and equal ones with the most telling first."""
+    return sorted(most_telling_first(checks), key=lambda check: WORST_FIRST.index(check.verdict))
+
+
+def _rank(check: Check) -> tuple[bool, bool, float]:
+    before, ratio = check.detail.get("before"), check.ratio
+    if before is None or check.detail.get("after") is None:
+        size = 0.0
+    else:
+        size = abs(math.log(ratio)) if ratio else math.inf
+    return check.kind != "limit", not check.is_of_step_time, -size

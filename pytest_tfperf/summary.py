@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from pytest_tfperf.metrics import format_quantity
+from pytest_tfperf.quantities import format_quantity
 from pytest_tfperf.text import aligned
 from pytest_tfperf.values import Value
 
@@ -25,12 +25,18 @@ _COLUMNS = (
 )
 """Metrics and their titles, the most telling first."""
 _BEFORE_CUSTOM = 2
+_MOST_TELLING = 5
 
 
 def summary_columns(custom: Iterable[str]) -> list[tuple[str, str]]:
     """Names and titles of the metrics of a summary; custom metrics are among the first."""
     titles = ((name, name.replace("_", " ")) for name in dict.fromkeys(custom))
     return [*_COLUMNS[:_BEFORE_CUSTOM], *titles, *_COLUMNS[_BEFORE_CUSTOM:]]
+
+
+def summary_metrics() -> tuple[str, ...]:
+    """Names of the metrics that tell most of any step."""
+    return tuple(name for name, _ in _COLUMNS[:_MOST_TELLING])
 
 
 def shown_value(value: Value | None, unit: str) -> str:

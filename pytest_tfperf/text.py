@@ -6,6 +6,11 @@ from collections.abc import Sequence
 
 Labelled = tuple[str, str]
 """Label and text, as in `where: 90 % in Map`; an empty label where the text stands alone."""
+_IN_TIMES = 2.0
+"""Ratio from which a change is written in times instead of percent."""
+_LARGE = 999.5
+_IN_WHOLE = 9.95
+"""Percentage from which a change is written in whole percent."""
 
 
 def elide(text: str, width: int) -> str:
@@ -38,6 +43,34 @@ def format_ratio(ratio: float) -> str:
     return f"{ratio:.3f}" if 0.1 <= ratio < 10 else f"{ratio:.3g}"
 
 
+def format_slowdown(ratio: float) -> str:
+    """
+    Write the ratio of two times as a change: `8.3 % slower`, `17.5 times slower`, `0.4 % faster`.
+
+    Percentages are of the time before.
+    """
+    return " ".join(_slowdown(ratio))
+
+
+def format_slowdowns(low: float, high: float) -> str:
+    """Write an interval of ratios: `7 to 9.6 % slower`, `4.8 % faster to 15 % slower`."""
+    (first, *unit), (last, *last_unit) = _slowdown(low), _slowdown(high)
+    if unit != last_unit:
+        return f"{format_slowdown(low)} to {format_slowdown(high)}"
+    if unit[-1] == "faster":
+        first, last = last, first
+    return " ".join((first, "to", last, *unit))
+
+
+def _slowdown(ratio: float) -> tuple[str, str, str]:
+    """Return number, unit and direction of a change."""
+    times, percent = max(ratio, 1 / ratio), round(100 * abs(ratio - 1), 2)
+    direction = "faster" if ratio < 1 and percent else "slower"
+    if times >= _IN_TIMES:
+        return f"{times:.3g}" if times < _LARGE else f"{times:,.0f}", "times", direction
+    return f"{percent:.2g}" if percent < _IN_WHOLE else f"{percent:.0f}", "%", direction
+
+
 def and_more(items: Sequence[str], limit: int, separator: str = ", ", n_more: int = 0) -> str:
     """
     Join the first items, and count the others: `a, b, and 3 more`.
@@ -55,23 +88,17 @@ def and_more(items: Sequence[str], limit: int, separator: str = ", ", n_more: in
     return separator.join(named)
 
 
-def aligned(
-    rows: Sequence[Sequence[str]], sides: Sequence[str] = (), n_titles: int = 0
-) -> list[str]:
+def aligned(rows: Sequence[Sequence[str]], sides: Sequence[str] = ()) -> list[str]:
     """
     Lines of cells in columns, two spaces apart.
 
     Args:
         rows: Cells of each row, the same number in all.
         sides: `left` or `right` for each column; left by default.
-        n_titles: Number of first rows that are titles, with a rule below.
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     sides = sides or ["left"] * len(widths)
-    lines = ["  ".join(map(_padded, row, widths, sides)).rstrip() for row in rows]
-    if n_titles:
-        lines.insert(n_titles, "  ".join("-" * width for width in widths))
-    return lines
+    return ["  ".join(map(_padded, row, widths, sides)).rstrip() for row in rows]
 
 
 def _padded(cell: str, width: int, side: str) -> str:

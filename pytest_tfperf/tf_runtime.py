@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.tf_log import information_hidden
 
 OLDEST = (2, 18)
 """The oldest TensorFlow whose traces show what XLA runs on a CPU."""
@@ -63,9 +64,11 @@ def too_old(version: str) -> str | None:
 @functools.cache
 def warm_runtime() -> None:
     """Start devices, thread pools and LLVM once per process, so that no first step includes it."""
-    start_devices()
-    if executes_eagerly():
-        run_compiled()
+    load_tensorflow()
+    with information_hidden():
+        start_devices()
+        if executes_eagerly():
+            run_compiled()
 
 
 @functools.cache

@@ -23,6 +23,8 @@ PARTS = (
     "other",
 )
 """Parts that the period of a step is divided into."""
+COMPARISON = "comparison"
+"""Key of the table of compared variants."""
 FETCH = "tfperf::next"
 """Name of the trace event around a loop's `next()` on a tf.data iterator."""
 FETCH_PYTHON = "IteratorGetNext::python"

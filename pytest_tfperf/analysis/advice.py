@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from pytest_tfperf.analysis.host.shown import JAX, TENSORFLOW
-from pytest_tfperf.metrics import METRICS, format_quantity
+from pytest_tfperf.metrics import METRICS
+from pytest_tfperf.quantities import format_quantity
 from pytest_tfperf.results import Profile
 from pytest_tfperf.values import Advice, Value
 

@@ -10,7 +10,7 @@ from pytest_tfperf import op_types
 from pytest_tfperf.analysis.host.shown import JAX, TENSORFLOW
 from pytest_tfperf.analysis.input.stages import Stage
 from pytest_tfperf.analysis.xla.executions import short_module
-from pytest_tfperf.metrics import format_quantity
+from pytest_tfperf.quantities import format_quantity
 from pytest_tfperf.recording import PY_DATASET, PipelineStage
 from pytest_tfperf.text import and_more
 from pytest_tfperf.values import Unknown

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from pytest_tfperf.analysis.diagnosis import outside_cause
 from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.hlo.module import HloModule
-from pytest_tfperf.metrics import COUNT
 from pytest_tfperf.op_types import DATA_LOOPS, EAGER, FELL_BACK, WHY_OUTSIDE, computes
+from pytest_tfperf.quantities import COUNT
 from pytest_tfperf.recording import Cluster, GrapplerPasses, Recording, StepGraph
 from pytest_tfperf.values import Column, Source, Table, Unknown, Value
 

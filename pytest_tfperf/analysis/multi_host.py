@@ -4,48 +4,100 @@ from __future__ import annotations
 
 import multiprocessing
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from pytest_tfperf.analysis.evidence import Evidence
+from pytest_tfperf.analysis.host.activity import shows_runtime
+from pytest_tfperf.analysis.host.shown import JAX
 from pytest_tfperf.analysis.profile import profile_of
+from pytest_tfperf.analysis.steps.shares import input_wait
+from pytest_tfperf.analysis.timing import traced_step
+from pytest_tfperf.analysis.trace_errors import faults, without_incomplete
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.machine.cores import usable_cores
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.results import Profile
-from pytest_tfperf.trace.xspace import read_trace
+from pytest_tfperf.text import plural
+from pytest_tfperf.trace.devices import gpus, tpus
+from pytest_tfperf.trace.xspace import Trace, read_trace
 from pytest_tfperf.values import Source, Step, Value
 
+_TIME = "step_time"
 _IDLE = ("collective", "other")  # a host that is ahead waits for the others in these
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnalysedTrace:
+    """The profile of a trace, and what else the trace tells."""
+
+    profile: Profile
+    """The profile."""
+    framework: str = ""
+    """Framework that ran the steps; empty if the trace does not show it."""
+    devices: str = ""
+    """Accelerators with events, as in `8 GPUs`; empty without any."""
+    step_time: Value
+    """Median period of the traced steps, which the profiler slows down."""
+
+    def with_traced_times(self) -> Profile:
+        """Return the profile with step_time and input_wait from the traced steps."""
+        metrics = self.profile.metrics
+        wait = input_wait(metrics["input_bound"], self.step_time)
+        return replace(self.profile, metrics={**metrics, _TIME: self.step_time, "input_wait": wait})
 
 
 def profiles_of_job(
     traces: Sequence[Path], target_step_time_s: float | None = None
 ) -> tuple[list[Profile], list[TraceError]]:
+    """Return the profiles of one run's traces, as `analyse_job`."""
+    analysed, errors = analyse_job(traces, target_step_time_s)
+    return [one.profile for one in analysed], errors
+
+
+def analyse_job(
+    traces: Sequence[Path],
+    target_step_time_s: float | None = None,
+    done: Callable[[Path], None] | None = None,
+) -> tuple[list[AnalysedTrace], list[TraceError]]:
     """
-    Return the profiles of one run's traces, one a host, and the errors of unreadable traces.
+    Analyse one run's traces, one a host, and return the errors of unreadable traces too.
 
     Several hosts have `step_skew` over the hosts. They are analysed in processes of their own, as
     many at once as there are cores, and each process holds one trace.
+
+    Args:
+        traces: The trace files.
+        target_step_time_s: Step time that `input_bound_at_target` is predicted for.
+        done: Called with each trace once it is analysed.
     """
-    analyse = partial(_profile, target_step_time_s=target_step_time_s)
+    found = []
+    for trace, one in zip(traces, _analysed(traces, target_step_time_s), strict=True):
+        found.append(one)
+        if done is not None:
+            done(trace)
+    analysed = [one for one in found if isinstance(one, AnalysedTrace)]
+    if len(analysed) > 1:
+        skew = host_skew([one.profile for one in analysed])
+        analysed = [replace(one, profile=_with_skew(one.profile, skew)) for one in analysed]
+    return analysed, [error for error in found if isinstance(error, TraceError)]
+
+
+def _analysed(
+    traces: Sequence[Path], target_step_time_s: float | None
+) -> Iterator[AnalysedTrace | TraceError]:
+    """Analyse the traces in their order; several in processes of their own."""
+    analyse = partial(_analyse, target_step_time_s=target_step_time_s)
     if len(traces) == 1:
-        found = [analyse(traces[0])]
-    else:
-        with ProcessPoolExecutor(
-            min(len(usable_cores()), len(traces)), multiprocessing.get_context("spawn")
-        ) as pool:
-            found = list(pool.map(analyse, traces))
-    profiles = [profile for profile in found if isinstance(profile, Profile)]
-    if len(profiles) > 1:
-        skew = host_skew(profiles)
-        profiles = [
-            replace(profile, metrics={**profile.metrics, "step_skew": skew}) for profile in profiles
-        ]
-    return profiles, [error for error in found if isinstance(error, TraceError)]
+        yield analyse(traces[0])
+        return
+    n_processes = min(len(usable_cores()), len(traces))
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(n_processes, spawn) as pool:
+        yield from pool.map(analyse, traces)
 
 
 def host_skew(profiles: Sequence[Profile]) -> Value:
@@ -78,14 +130,38 @@ def host_skew(profiles: Sequence[Profile]) -> Value:
     )
 
 
-def _profile(trace: Path, target_step_time_s: float | None) -> Profile | TraceError:
+def _with_skew(profile: Profile, skew: Value) -> Profile:
+    return replace(profile, metrics={**profile.metrics, "step_skew": skew})
+
+
+def _analyse(path: Path, target_step_time_s: float | None) -> AnalysedTrace | TraceError:
     recording = Recording(
-        name=str(trace), trace=trace, workload={}, bare=True, target_step_time_s=target_step_time_s
+        name=str(path), trace=path, workload={}, bare=True, target_step_time_s=target_step_time_s
     )
     try:
-        return profile_of(Evidence(recording, read_trace(trace)))
+        trace = read_trace(path)
+        evidence = Evidence(recording, trace)
+        profile = profile_of(evidence)
+        step_time = without_incomplete({_TIME: traced_step(evidence.steps)}, faults(trace))[_TIME]
+        return AnalysedTrace(
+            profile=profile,
+            framework=_shown_framework(evidence, trace),
+            devices=_devices(trace),
+            step_time=step_time,
+        )
     except TraceError as error:
         return error
+
+
+def _shown_framework(evidence: Evidence, trace: Trace) -> str:
+    """Return the framework if the trace shows it, and nothing by default."""
+    return evidence.framework if evidence.framework == JAX or shows_runtime(trace) else ""
+
+
+def _devices(trace: Trace) -> str:
+    """Name the accelerators of a trace."""
+    counts = {"GPU": len(gpus(trace)), "TPU core": len(tpus(trace))}
+    return ", ".join(plural(n, kind) for kind, n in counts.items() if n)
 
 
 def _work(step: Step) -> float:

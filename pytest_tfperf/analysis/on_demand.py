@@ -48,7 +48,8 @@ class OnDemand:
             asked: Metrics and tables that are asked for already.
             evidence: Gives the evidence anew, so that a profile does not hold its trace.
         """
-        self._asked, self._evidence = asked, evidence
+        self._asked = asked
+        self._evidence: Callable[[], Evidence] | None = evidence
         self._waiting: list[Expensive] = []
         self._values: dict[str, Value] = {}
         self._tables: dict[str, Table] = {}
@@ -72,6 +73,7 @@ class OnDemand:
         for analysis in list(self._waiting):
             if name is None or name in (*analysis.metrics, *analysis.tables):
                 self._waiting.remove(analysis)
+                assert self._evidence is not None  # it is there as long as an analysis waits
                 evidence = self._evidence()
                 found = analysis(evidence)
                 incomplete = faults(evidence.trace) if evidence.trace else ()
@@ -80,8 +82,9 @@ class OnDemand:
                 self._tables.update(found.tables)
 
     def close(self) -> None:
-        """Leave out the waiting analyses for good."""
+        """Leave out the waiting analyses for good, and free what they would have read."""
         self._waiting.clear()
+        self._evidence = None
 
 
 class Demanded(Mapping[str, T]):

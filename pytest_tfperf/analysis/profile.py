@@ -137,7 +137,9 @@ def settling_steps(trace: Trace, steps_before: int, fetches: Fetches | None = No
     Full buffers hide a pipeline that is slower than the steps for as long as they take to drain.
     That is their capacity ÷ the share of time that the steps would wait. 0 if it shows it already.
     Fetches of a timed window tell that better than the trace, where the profiler slows the pipeline
-    down. Once a window's second half waits, its first half was enough.
+    down. Once a window's second half waits, its first half was enough. Where only half of the
+    trace waits, or all of it, the buffers may have run empty since, or the profiler slows the
+    pipeline down. As many steps as both windows have rule the first out.
 
     Args:
         trace: The trace of a window's steps.
@@ -156,6 +158,10 @@ def settling_steps(trace: Trace, steps_before: int, fetches: Fetches | None = No
         stationary = not timed.draining
         needed = max(needed, steps_before + len(fetches.next_s) / 2 if fetches else 0.0)
     else:
+        in_trace = max(drain.halves)
+        if in_trace > _INPUT_BOUND_MATTERS and fetches:
+            n_steps = len(fetches.next_s) + len(evidence.steps)
+            needed = max(needed, min(drain.capacity / in_trace, n_steps))
         stationary = needed <= steps_before
     return 0 if stationary else int(np.ceil(_MORE_THAN_NEEDED * needed))
 

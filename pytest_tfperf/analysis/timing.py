@@ -6,7 +6,10 @@ import math
 import statistics
 from collections.abc import Sequence
 
+import numpy as np
+
 from pytest_tfperf.analysis.evidence import Evidence, Findings
+from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.results import INTERFERENCE
 from pytest_tfperf.stats.steady_state import find_trend, slow_start
@@ -23,6 +26,8 @@ NO_TIMES = (
     "nothing was timed: only tf_profile(step, data), tf_profile.steps(data) and Keras loops give "
     "times"
 )
+TRACED = "traced steps, which the profiler slows down"
+"""Origin of times that come from a trace."""
 
 
 def analyse(evidence: Evidence) -> Findings:
@@ -133,6 +138,16 @@ def timed_step(recording: Recording) -> Value:
         instrumented=recording.instrumented,
         **({INTERFERENCE: list(recording.interference)} if recording.interference else {}),
     )
+
+
+def traced_step(steps: Steps) -> Value:
+    """Return step_time of traced steps: the median period, divided by the steps within it."""
+    sizes = [1] * len(steps) if steps.sizes is None else np.maximum(steps.sizes, 1).tolist()
+    periods = [
+        period * 1e-12 / size for period, size in zip(steps.period_ps.tolist(), sizes, strict=True)
+    ]
+    detail = {"traced": TRACED, "n_steps": steps.n_steps}
+    return Value.of("step_time", statistics.median(periods), Source.TRACE, **detail)
 
 
 def _steady_calls(recording: Recording) -> tuple[float, ...]:

@@ -17,11 +17,7 @@ from pytest_tfperf.baseline.store import Place, entry_key, read_entries, read_ma
 from pytest_tfperf.baseline.structure import Reference, changed_setting, check, structure_checks
 from pytest_tfperf.checks.limits import DEFAULT_TOLERANCE
 from pytest_tfperf.machine.classes import differences, nearest_class
-from pytest_tfperf.metrics import (
-    RATIO,
-    SECONDS,
-    format_quantity,
-)
+from pytest_tfperf.quantities import RATIO, SECONDS, format_quantity
 from pytest_tfperf.results import Check, Profile, Verdict
 from pytest_tfperf.stats.prediction_interval import RUNS_TO_DECIDE
 from pytest_tfperf.values import Json
@@ -179,6 +175,7 @@ def _stored_runs(entry: Json) -> StoredRuns:
     n, since = history.n_anchor, f", from commit {first} on" if first else ""
     return StoredRuns(
         history=history,
+        name="the baseline",
         runs=f"the last {n_runs} runs" if n_runs > 1 else "the only run recorded",
         anchor=f"the first {n} runs{since}" if n > 1 else f"the first run{since}",
         newest=entry["runs"][-1].get("commit", ""),

@@ -23,7 +23,7 @@ from pytest_tfperf.baseline.structure import (
     structure_checks,
 )
 from pytest_tfperf.machine.classes import differences as class_differences
-from pytest_tfperf.metrics import SECONDS, format_quantity
+from pytest_tfperf.quantities import SECONDS, format_quantity
 from pytest_tfperf.results import Check, Profile, Verdict
 from pytest_tfperf.runs import ProfiledTest, Run
 from pytest_tfperf.stats.prediction_interval import History
@@ -101,7 +101,7 @@ def _alone(profile: Profile, verdict: Verdict, which: str, test: ProfiledTest, o
     outcomes = {one.outcome for one in other.tests if (one.file, one.key) == (test.file, test.key)}
     ended = [ENDED.get(outcome, outcome) for outcome in outcomes if outcome != "passed"]
     why = "".join(f"; in the other one the test {outcome}" for outcome in ended)
-    message = f"{entry_key(test.key, profile.name)!r} is in the {which} file alone{why}"
+    message = f"{entry_key(test.key, profile.name)!r} is only in the {which} file{why}"
     return replace(
         check(profile, "profile", verdict, "a profile in both files", message), kind=KIND
     )
@@ -144,7 +144,11 @@ def _timing(before: Profile, old: ProfiledTest, profile: Profile, test: Profiled
     why_then = why_not_timed(before, old.shared_cpu)
     why = why_not_timed(profile, test.shared_cpu) or (why_then and f"in the first file {why_then}")
     stored = StoredRuns(
-        history=History(runs=(then.number,)), runs="the first file", few=_ONE, collect=_MORE_RUNS
+        history=History(runs=(then.number,)),
+        name="the first file",
+        runs="the first file",
+        few=_ONE,
+        collect=_MORE_RUNS,
     )
     return time_check(
         profile,

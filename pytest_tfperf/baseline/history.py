@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_tfperf.metrics import SECONDS, format_quantity
+from pytest_tfperf.quantities import SECONDS, format_quantity
 from pytest_tfperf.stats.prediction_interval import RUNS_TO_DECIDE, History, is_another_level
 from pytest_tfperf.text import plural
 from pytest_tfperf.values import Json

@@ -19,7 +19,8 @@ from pytest_tfperf.baseline.store import (
     write_files,
 )
 from pytest_tfperf.checks.limits import DEFAULT_TOLERANCE
-from pytest_tfperf.metrics import MACHINE, Metric, format_quantity, told_apart
+from pytest_tfperf.metrics import MACHINE, Metric
+from pytest_tfperf.quantities import format_quantity, told_apart
 from pytest_tfperf.results import Profile
 from pytest_tfperf.runs import ProfiledTest, Run
 from pytest_tfperf.text import and_more

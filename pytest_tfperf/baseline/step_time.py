@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pytest_tfperf.checks.limits import explanation, why_disturbed
-from pytest_tfperf.metrics import RATIO, SECONDS, format_quantity
+from pytest_tfperf.quantities import RATIO, SECONDS, format_quantity
 from pytest_tfperf.results import Profile, Verdict
 from pytest_tfperf.stats.prediction_interval import (
     LEAST_SECONDS,
@@ -15,7 +16,7 @@ from pytest_tfperf.stats.prediction_interval import (
     compare_to_history,
 )
 from pytest_tfperf.stats.signed_rank import Interval
-from pytest_tfperf.text import Labelled, format_ratio
+from pytest_tfperf.text import Labelled, format_slowdown, format_slowdowns
 from pytest_tfperf.values import Json, Value
 
 _UNDECIDED_HELP = "pytest --tfperf-against REF, which compares in turns; or a larger max_regression"
@@ -27,6 +28,8 @@ class StoredRuns:
 
     history: History
     """History of the profile on this machine class."""
+    name: str
+    """Name of the stored runs in a headline: "the baseline"."""
     runs: str
     """Name of the latest runs in a sentence: "the last 10 runs"."""
     anchor: str = ""
@@ -71,29 +74,26 @@ def judge(
     assert value.number is not None
     result = compare_to_history(value.number, stored.history, tolerance)
     verdict = result.verdict
-    found = f"step_time is {format_quantity(value.number, SECONDS)}, {_ratio(result, stored)}"
     if why_not is not None:
-        return Judgement(verdict=Verdict.INCONCLUSIVE, sentence=f"{found}: {why_not}")
+        sentence = f"{_found(value, result, stored)}: {why_not}"
+        return Judgement(verdict=Verdict.INCONCLUSIVE, sentence=sentence)
     if verdict is Verdict.REGRESSION:
         return _regression(value, result, stored, changed)
+    details = tuple(_details(result, stored))
     if result.recent is None:
-        return Judgement(
-            verdict=verdict, sentence=f"{found}; {stored.few}", advice=next_step(stored.collect)
+        sentence = f"{_found(value, result, stored)}; {stored.few}"
+        advice = next_step(stored.collect)
+    elif verdict is Verdict.PASS:
+        sentence, advice = f"{_found(value, result, stored)}, {_limit(result)}", ()
+    elif verdict is Verdict.IMPROVED:
+        sentence = _found(value, result, stored)
+        advice = next_step(stored.accept and f"{stored.accept}, to hold it from now on")
+    else:
+        sentence = (
+            f"{_found(value, result, stored)}, {_limit(result)}; {_why_undecided(result, stored)}"
         )
-    found = f"{found}, {wanted(result)}"
-    if verdict is Verdict.PASS:
-        return Judgement(verdict=verdict, sentence=found)
-    if verdict is Verdict.IMPROVED:
-        return Judgement(
-            verdict=verdict,
-            sentence=f"{found}: it is faster",
-            advice=next_step(stored.accept and f"{stored.accept}, to hold it from now on"),
-        )
-    return Judgement(
-        verdict=verdict,
-        sentence=f"{found}: {_why_undecided(result, stored)}",
-        advice=next_step(_UNDECIDED_HELP),
-    )
+        advice = next_step(_UNDECIDED_HELP)
+    return Judgement(verdict=verdict, sentence=sentence, details=details, advice=advice)
 
 
 def figures(value: Value, stored: StoredRuns, tolerance: float) -> Json:
@@ -133,69 +133,74 @@ def why_not_timed(profile: Profile, shared_cpu: bool) -> str | None:
     return None if settled else "the input buffers were still draining"
 
 
-def wanted(result: HistoryComparison) -> str:
-    """Return the tolerance, and why it is larger than requested."""
-    text = f"wanted at most {format_quantity(result.tolerance, RATIO)} slower"
-    if result.requested_tolerance == result.tolerance:
-        return text
-    requested = format_quantity(result.requested_tolerance, RATIO)
-    least = format_quantity(LEAST_SECONDS, SECONDS)
-    return f"{text} (raised from {requested}: less than {least} a step is never slower)"
-
-
 def next_step(text: str) -> tuple[Labelled, ...]:
     """Advice of one line, or none where the text is empty."""
     return (("try", text),) if text else ()
 
 
-def _ratio(result: HistoryComparison, stored: StoredRuns) -> str:
-    typical = format_quantity(result.typical_s, SECONDS)
-    text = f"{format_ratio(result.ratio)} times the {typical} of {stored.runs}"
-    if result.recent is None:
-        return text
-    confidence = f"{100 * result.recent.confidence:.3g} % interval"
-    return f"{text} ({_bounds(result.recent)}, {confidence})"
+def _found(value: Value, result: HistoryComparison, stored: StoredRuns) -> str:
+    """Return the change since the stored runs, and both times."""
+    assert value.number is not None
+    return _change(result.ratio, stored.name, result.typical_s, value.number)
+
+
+def _change(ratio: float, name: str, before_s: float, now_s: float) -> str:
+    times = [format_quantity(time_s, SECONDS) for time_s in (before_s, now_s)]
+    return f"step_time is {format_slowdown(ratio)} than {name}: {' to '.join(times)}"
+
+
+def _limit(result: HistoryComparison) -> str:
+    return f"limit {format_quantity(result.tolerance, RATIO)}"
+
+
+def _details(result: HistoryComparison, stored: StoredRuns) -> Iterator[Labelled]:
+    """Say what the change is measured from, and why the tolerance is larger than requested."""
+    if result.recent is not None:
+        yield "measured", f"{_bounds(result.recent)}, against {stored.runs}"
+    if result.requested_tolerance < result.tolerance:
+        requested = format_quantity(result.requested_tolerance, RATIO)
+        least = format_quantity(LEAST_SECONDS, SECONDS)
+        yield "limit", f"raised from {requested}: less than {least} a step is never slower"
 
 
 def _regression(
     value: Value, result: HistoryComparison, stored: StoredRuns, changed: str
 ) -> Judgement:
     details, advice = explanation(value)
+    sentence, reasons = _slower(value, result, stored)
     if stored.newest:
-        details = (("newest recorded", f"commit {stored.newest}"), *details)
+        reasons = (*reasons, ("newest recorded", f"commit {stored.newest}"))
     if changed:
         details = (*details, ("changed besides", changed))
-    meant = stored.accept and f"{stored.accept}, if the slow-down is meant"
     return Judgement(
         verdict=result.verdict,
-        sentence=_slower(value, result, stored),
-        details=details,
-        advice=(*advice, *next_step(meant)),
+        sentence=sentence,
+        details=(*details, *reasons),
+        advice=(*advice, *((("if intended", stored.accept),) if stored.accept else ())),
     )
 
 
-def _slower(value: Value, result: HistoryComparison, stored: StoredRuns) -> str:
-    """Describe a regression: by the latest runs, by the anchor, or beyond any noise."""
+def _slower(
+    value: Value, result: HistoryComparison, stored: StoredRuns
+) -> tuple[str, tuple[Labelled, ...]]:
+    """Describe a regression: by the latest runs, by the first ones, or beyond any noise."""
     assert value.number is not None
-    now, bound = format_quantity(value.number, SECONDS), 1 + result.tolerance
-    recent, anchor = result.recent, result.anchor
+    bound, recent, anchor = 1 + result.tolerance, result.recent, result.anchor
+    found, details = _found(value, result, stored), tuple(_details(result, stored))
     if recent is not None and anchor is not None and recent.low <= bound < anchor.low:
-        before = format_quantity(value.number / anchor.ratio, SECONDS)
-        times = f"{format_ratio(anchor.ratio)} times the {before} of {stored.anchor}"
-        interval = f"{_bounds(anchor)}, {100 * anchor.confidence:.3g} % interval"
-        alone = f"to {stored.runs} alone it is {format_ratio(recent.ratio)} ({_bounds(recent)})"
-        drift = (
-            f"slow drift: {alone}, which would pass"
-            if result.drift
-            else f"{alone}, which would not decide it"
+        found = _change(anchor.ratio, stored.anchor, value.number / anchor.ratio, value.number)
+        alone = f"{format_slowdown(recent.ratio)} than {stored.runs} alone"
+        drift = f"{alone}, which would {'pass' if result.drift else 'not decide it'}"
+        details = (
+            ("measured", f"{_bounds(anchor)}, against {stored.anchor}"),
+            ("slow drift" if result.drift else "", drift),
+            *details[1:],
         )
-        return f"step_time is {now}, {times} ({interval}), {wanted(result)}; {drift}"
-    sentence = f"step_time is {now}, {_ratio(result, stored)}, {wanted(result)}"
-    if recent is not None and recent.low > bound:
-        return sentence
-    most = format_ratio(max(OUTRIGHT, bound))
-    beyond = f"beyond {most} times {'any of them' if recent else 'that'}"
-    return f"{sentence}: {beyond} it is a regression, however few the runs"
+    elif recent is None or recent.low <= bound:
+        most = format_slowdown(max(OUTRIGHT, bound))
+        beyond = f"more than {most} than {'any of them' if recent else stored.runs}"
+        details = (*details, ("", f"{beyond} is a regression, however few the runs"))
+    return f"{found}, {_limit(result)}", details
 
 
 def _why_undecided(result: HistoryComparison, stored: StoredRuns) -> str:
@@ -203,13 +208,14 @@ def _why_undecided(result: HistoryComparison, stored: StoredRuns) -> str:
     recent, anchor = result.recent, result.anchor
     assert result.run_sd is not None
     assert result.minimum_detectable_change is not None
-    why = f"runs differ by {format_quantity(result.run_sd, RATIO)} from one another"
+    why = f"runs differ by {format_quantity(result.run_sd, RATIO)}"
     if recent is not None and anchor is not None and recent.high < 1 + result.tolerance:
-        times = f"{format_ratio(anchor.ratio)} times {stored.anchor} ({_bounds(anchor)})"
-        why = f"{stored.runs} alone would pass, but it is {times}"
+        than = f"{format_slowdown(anchor.ratio)} than {stored.anchor}"
+        why = f"{stored.runs} alone would pass, but it is {than}"
     smallest = format_quantity(result.minimum_detectable_change, RATIO)
-    return f"{why}; a slow-down of {smallest} would have been found in 9 of 10 cases"
+    return f"{why}, so only a slow-down of {smallest} would show in 9 of 10 cases"
 
 
 def _bounds(interval: Interval) -> str:
-    return f"{format_ratio(interval.low)} to {format_ratio(interval.high)}"
+    slowdowns = format_slowdowns(interval.low, interval.high)
+    return f"{slowdowns} ({100 * interval.confidence:.3g} % interval)"

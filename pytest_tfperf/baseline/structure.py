@@ -16,14 +16,8 @@ from pytest_tfperf.baseline.history import rounded
 from pytest_tfperf.baseline.step_time import next_step
 from pytest_tfperf.checks.limits import explanation
 from pytest_tfperf.gates import NEVER, Gate, explained_by, gate_of, gate_of_value
-from pytest_tfperf.metrics import (
-    PLATFORM,
-    PROGRAM,
-    RATIO,
-    Metric,
-    format_quantity,
-    told_apart,
-)
+from pytest_tfperf.metrics import PLATFORM, PROGRAM, Metric
+from pytest_tfperf.quantities import RATIO, format_change, format_quantity, told_apart
 from pytest_tfperf.results import Check, Profile, Verdict
 from pytest_tfperf.values import Json, Source, Value
 
@@ -67,7 +61,7 @@ def against_profile(
     """
     same: Json = {"platform": "", "setting": {}}
     until = f", until {name} has it too" if is_same_platform else ""
-    meant = f"--tfperf-only timing{until}"
+    meant = f"run with --tfperf-only timing{until}"
     reference = Reference(name, meant=meant, is_same_platform=is_same_platform)
     checks = structure_checks(profile, structure_of(before, same), same, reference)
     return [replace(with_reasons(found, before, profile), kind=kind) for found in checks]
@@ -192,9 +186,9 @@ class _Comparison:
     ) -> Check:
         """Decide a change by the gate of its metric."""
         name, profile, reference = metric.name, self.profile, self.reference
-        shown = [format_quantity(number, metric.unit) for number in (before, now)]
+        moved = "rose" if now > before else "fell"
         exactly = told_apart(before, now, metric.unit)
-        sentence = f"{name} changed from {shown[0]} to {shown[1]}{exactly}"
+        sentence = f"{name} {moved} from {format_change(before, now, metric.unit)}{exactly}"
         details, advice = explanation(value)
         if self.changed:
             details = (*details, ("changed besides", self.changed))
@@ -208,11 +202,11 @@ class _Comparison:
             advice = next_step(reference.accept and f"{reference.accept}, to hold it from now on")
             return check(profile, name, Verdict.IMPROVED, wanted, sentence, advice=advice)
         if name in _OF_SHAPES and _has_several_shapes(profile):
-            sentence = f"{name} is {shown[1]}, {shown[0]} in {reference.name}: {_SHAPES_DIFFER}"
+            sentence = f"{sentence}, or not: {_SHAPES_DIFFER}"
             advice = next_step("batches of one shape")
             return check(profile, name, Verdict.INCONCLUSIVE, wanted, sentence, advice=advice)
         if reference.meant:
-            advice = (*advice, ("if it is meant", reference.meant))
+            advice = (*advice, ("if intended", reference.meant))
         return check(
             profile, name, Verdict.REGRESSION, wanted, sentence, details=details, advice=advice
         )

@@ -106,14 +106,14 @@ def _length(data: Iterable[Any]) -> int | None:
 
 
 class Bracketed:
-    """Steps marked by the user, and the functions called in them."""
+    """Steps that the user marks in a trace, and the functions called in them."""
 
     def __init__(self, calls: Calls) -> None:
         self.calls = calls
 
     @contextmanager
     def step(self) -> Iterator[None]:
-        """Mark one step."""
+        """Mark the code in the context as one step."""
         trace = load_tensorflow().profiler.experimental.Trace
         self.calls.abort_step()
         with trace("step", step_num=self.calls.n_steps, _r=1, tfperf=1):

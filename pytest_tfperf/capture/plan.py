@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from pytest_tfperf.metrics import SECONDS, format_quantity
+from pytest_tfperf.quantities import SECONDS, format_quantity
 
 _MIN_BLOCKS = 10  # fewer do not show the spread
 _DEFAULT_STEPS = 50

@@ -8,6 +8,7 @@ from pathlib import Path
 from pytest_tfperf.capture.sessions import Session, read_session
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.recording import XlaShown
+from pytest_tfperf.tf_log import information_hidden
 from pytest_tfperf.tf_runtime import (
     executes_eagerly,
     load_tensorflow,
@@ -47,7 +48,8 @@ def _checked(scratch: str | None) -> XlaShown:
     with tempfile.TemporaryDirectory(prefix="tfperf-", dir=scratch) as folder:
         session = Session(Path(folder))
         try:
-            run_compiled()
+            with information_hidden():
+                run_compiled()
             return shown_in(read_session(session.stop()), load_tensorflow().__version__)
         except TfperfError as error:
             why = f"the self-check of the profiler failed: {error}"

@@ -15,6 +15,7 @@ from typing import Any
 
 from pytest_tfperf.errors import CaptureError, TraceError
 from pytest_tfperf.files import replacing
+from pytest_tfperf.tf_log import information_hidden
 from pytest_tfperf.tf_runtime import load_tensorflow
 from pytest_tfperf.trace.xspace import Trace, read_trace
 from pytest_tfperf.values import FETCH, FETCH_PYTHON
@@ -37,7 +38,8 @@ class Session:
         self._profiler = _profiler()
         check_no_session()
         try:
-            self._profiler.start(str(self._folder))
+            with information_hidden():
+                self._profiler.start(str(self._folder))
         except Exception as error:
             stop_quietly()  # a failed start blocks later ones until a stop
             raise CaptureError(
@@ -54,7 +56,8 @@ class Session:
         """
         self.running = False
         try:
-            self._profiler.stop()
+            with information_hidden():
+                self._profiler.stop()
         except Exception as error:
             raise CaptureError(
                 f"TensorFlow's profiler could not write its trace: {error}"
@@ -112,7 +115,8 @@ def check_no_session() -> None:
 def stop_quietly() -> None:
     """Stop the session of the process, if there is one, and discard its trace."""
     try:
-        _profiler().stop(save=False)
+        with information_hidden():
+            _profiler().stop(save=False)
     except load_tensorflow().errors.UnavailableError:  # no session was running
         return
 

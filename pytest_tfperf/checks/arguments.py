@@ -10,17 +10,10 @@ from typing import Any
 
 from pytest_tfperf.checks.limits import Limit
 from pytest_tfperf.errors import LimitError
-from pytest_tfperf.metrics import (
-    COUNT,
-    METRICS,
-    RATIO,
-    SECONDS,
-    SHARE,
-    Metric,
-    parse_quantity,
-)
+from pytest_tfperf.metrics import METRICS, Metric
 from pytest_tfperf.op_guide.rules import ALL, parse_codes
 from pytest_tfperf.padding.tpu import generation
+from pytest_tfperf.quantities import COUNT, RATIO, SECONDS, SHARE, parse_quantity
 
 __tracebackhide__ = True
 

@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pytest_tfperf.metrics import (
-    MACHINE,
-    Metric,
-    format_quantity,
-    told_apart,
-)
+from pytest_tfperf.metrics import MACHINE, Metric
+from pytest_tfperf.quantities import format_quantity, told_apart
 from pytest_tfperf.results import Check, Profile, Verdict
 from pytest_tfperf.text import Labelled
 from pytest_tfperf.values import Value
@@ -24,6 +20,7 @@ INSTRUMENTED = "Python was traced meanwhile, by coverage or a debugger; run with
 DEFAULT_TOLERANCE = 0.05
 """The slow-down that a comparison tolerates by default, as a share."""
 _BOUNDS = {"max": "at most", "min": "at least", "equal": "exactly"}
+_BROKEN = {"max": "above the limit of", "min": "below the limit of", "equal": "not"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +39,17 @@ class Limit:
     @property
     def wanted(self) -> str:
         """The limit in words."""
-        return f"{_BOUNDS[self.relation]} {format_quantity(self.bound, self.metric.unit)}"
+        return f"{_BOUNDS[self.relation]} {self.shown}"
+
+    @property
+    def named(self) -> str:
+        """The limit in a sentence: `limit 5 %`, `limit at least 5 %`."""
+        return f"limit {self.shown}" if self.relation == "max" else f"limit {self.wanted}"
+
+    @property
+    def shown(self) -> str:
+        """The bound with its unit."""
+        return format_quantity(self.bound, self.metric.unit)
 
     def holds(self, value: Value) -> bool:
         """Return whether a known value keeps the limit, in every step."""
@@ -87,22 +94,26 @@ def asked_for(metric: Metric, only: str | None) -> bool:
 def _check(profile: Profile, limit: Limit, shared_cpu: bool) -> Check:
     name = limit.metric.name
     value = profile.value(name)
-    wanted = f"wanted {limit.wanted} ({limit.argument})"
     details: tuple[Labelled, ...] = ()
     advice: tuple[Labelled, ...] = ()
     if value.number is None:
         verdict = Verdict.UNKNOWN
-        sentence = f"{name} is unknown, {wanted}: {value.why}"
+        sentence = f"{name} is unknown, {_asked(limit)}: {value.why}"
     elif limit.metric.scope == MACHINE and (why := why_disturbed(profile, shared_cpu)):
         shown = format_quantity(value.number, limit.metric.unit)
         verdict = Verdict.UNKNOWN
-        sentence = f"{name} was {shown}, {wanted}: {why}"
+        sentence = f"{name} is {shown}, {_asked(limit)}: {why}"
     elif limit.holds(value):
         verdict = Verdict.PASS
-        sentence = f"{name} {_shown(value, limit)}, wanted {limit.wanted}"
+        sentence = f"{name} is {_shown(value, limit)}, {limit.named}"
+    elif limit.may_hold(value):
+        verdict = Verdict.UNKNOWN
+        sentence = f"{name} is {_shown(value, limit)}, {_asked(limit)}"
+        details, advice = explanation(value)
     else:
-        verdict = Verdict.UNKNOWN if limit.may_hold(value) else Verdict.FAIL
-        sentence = f"{name} was {_shown(value, limit)}, {wanted}{_exactly(value, limit)}"
+        verdict = Verdict.FAIL
+        broken = f"{_BROKEN[limit.relation]} {limit.shown} ({limit.argument})"
+        sentence = f"{name} is {_shown(value, limit)}, {broken}{_exactly(value, limit)}"
         details, advice = explanation(value)
     return Check(
         profile=profile.name,
@@ -113,7 +124,13 @@ def _check(profile: Profile, limit: Limit, shared_cpu: bool) -> Check:
         sentence=sentence,
         details=details,
         advice=advice,
+        detail={"relation": limit.relation, "bound": limit.bound},
     )
+
+
+def _asked(limit: Limit) -> str:
+    """Return the limit of a value that is not decided, as the user wrote it."""
+    return f"{limit.named} ({limit.argument})"
 
 
 def why_disturbed(profile: Profile, shared_cpu: bool) -> str | None:

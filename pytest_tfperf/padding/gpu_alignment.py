@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pytest_tfperf.hlo.matmuls import Matmul
 from pytest_tfperf.hlo.module import HloModule
-from pytest_tfperf.metrics import COUNT, FLOP, RATIO
 from pytest_tfperf.padding.gemms import Gemm, bits, gemms_of
 from pytest_tfperf.padding.sizes import good_size
+from pytest_tfperf.quantities import COUNT, FLOP, RATIO
 from pytest_tfperf.text import plural
 from pytest_tfperf.trace.devices import gpus
 from pytest_tfperf.trace.stats import plane_stats

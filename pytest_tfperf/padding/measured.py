@@ -26,10 +26,10 @@ from pytest_tfperf.hlo.layout import (
 )
 from pytest_tfperf.hlo.module import HloInstruction, HloModule, Shape, source_line
 from pytest_tfperf.hlo.traversal import bodies
-from pytest_tfperf.metrics import BYTES, format_quantity
 from pytest_tfperf.padding.arrays import LARGEST_SKIPPED, Buffer, Padding
 from pytest_tfperf.padding.sizes import better_size
 from pytest_tfperf.padding.tpu import Generation, generation
+from pytest_tfperf.quantities import BYTES, format_quantity
 from pytest_tfperf.trace.device_spec import device_spec
 from pytest_tfperf.trace.devices import tpus
 from pytest_tfperf.trace.xspace import Trace

@@ -9,7 +9,6 @@ from typing import Any
 from pytest_tfperf.errors import LayoutError, TfperfError
 from pytest_tfperf.hlo.decode import decode_module
 from pytest_tfperf.hlo.module import HloModule
-from pytest_tfperf.metrics import BYTES
 from pytest_tfperf.op_types import multiplies_matrices
 from pytest_tfperf.padding.arrays import LARGEST_SKIPPED, Padding
 from pytest_tfperf.padding.graph_to_hlo import NotStatic, module_of
@@ -17,6 +16,7 @@ from pytest_tfperf.padding.matrix_unit import matrix_work
 from pytest_tfperf.padding.measured import has_tiles, measured_padding
 from pytest_tfperf.padding.predict import predict
 from pytest_tfperf.padding.tpu import DEFAULT, Generation, generation
+from pytest_tfperf.quantities import BYTES
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.text import plural
 from pytest_tfperf.values import Column, Source, Table, Unknown, Value

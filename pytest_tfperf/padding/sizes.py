@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from pytest_tfperf.hlo.layout import logical_bytes, padded_bytes, padded_dimensions
 from pytest_tfperf.hlo.module import Shape
-from pytest_tfperf.metrics import BYTES, format_quantity
 from pytest_tfperf.padding.dimension_order import compact
 from pytest_tfperf.padding.tpu import Generation
+from pytest_tfperf.quantities import BYTES, format_quantity
 
 _OVER = 8  # an excess over a multiple by at most an eighth of the step is rounded down
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
-from pytest_tfperf.metrics import SECONDS, format_quantity
 from pytest_tfperf.paired.coordinator import PairedTurns, TurnTime
+from pytest_tfperf.quantities import SECONDS, format_quantity
 from pytest_tfperf.stats.group_sequential import LEAST_TURNS, PairEstimate, pair_estimate
 from pytest_tfperf.stats.stopping_rule import USUAL_PAIRS
 
@@ -81,3 +82,12 @@ def _least_s(first: PairedTurns) -> float:
 
 def _spent_s(turns: PairedTurns) -> float:
     return turns.spent_s + turns.waited_s
+
+
+def needed_budget(turns: PairedTurns, later: LaterTurns) -> str:
+    """Return the budget that would have given two process pairs enough turns for an interval."""
+    turn_s = turns.spent_s / len(turns.pairs)
+    waited_s = sum(one.waited_s for one in later.turns)
+    budget = math.ceil(2 * LEAST_TURNS * turn_s + waited_s)
+    took = f"a pair of turns took {format_quantity(turn_s, SECONDS)}, and {LEAST_TURNS} are needed"
+    return f"{took} in each of two pairs of processes: --tfperf-budget {budget} at least"

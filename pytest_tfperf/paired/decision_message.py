@@ -1,18 +1,20 @@
-"""The message on a decision of a paired run, by a template for each verdict."""
+"""The message on a decision of a paired run."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-from pytest_tfperf.metrics import RATIO, format_quantity
+from pytest_tfperf.quantities import RATIO, SECONDS, format_quantity
 from pytest_tfperf.results import Verdict
 from pytest_tfperf.stats.group_sequential import SINGLE_RATIO_BOUND, Decision
 from pytest_tfperf.stats.stopping_rule import MOST_PAIRS
-from pytest_tfperf.text import format_ratio, plural
+from pytest_tfperf.text import Labelled, format_slowdown, format_slowdowns, plural
 
 _SLOWER_HELP = (
-    "look at which other metrics of the two versions differ; "
-    "a larger max_regression, if the slow-down is meant"
+    ("try", "look at the other metrics that differ"),
+    ("if intended", "a larger max_regression"),
 )
 _SUSPECTED_HELP = "run it again, so that more pairs of processes can say the same"
 _TOLERANCE_HELP = "a quieter machine, or a max_regression further than {} from what was found"
@@ -23,7 +25,21 @@ _BUDGET_HELP = "--tfperf-budget {}, or a quieter machine"
 _MARGIN = 1.44
 
 
-def decision_message(decision: Decision, metric: str, ref: str, pair_s: float) -> tuple[str, str]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionMessage:
+    """Message on a decision: see `results.Check`."""
+
+    sentence: str
+    """The headline."""
+    details: tuple[Labelled, ...]
+    """Interval, process pairs and reasons, as labelled lines."""
+    advice: tuple[Labelled, ...]
+    """Labelled remedies."""
+
+
+def decision_message(
+    decision: Decision, metric: str, ref: str, before_s: float, pair_s: float
+) -> DecisionMessage:
     """
     Describe a decision.
 
@@ -31,55 +47,71 @@ def decision_message(decision: Decision, metric: str, ref: str, pair_s: float) -
         decision: The decision.
         metric: Name of the metric, as in `step_time`.
         ref: Name of the git ref.
+        before_s: Median time on the ref, in seconds.
         pair_s: Mean seconds that a process pair took, with its start.
-
-    Returns:
-        The sentence, and what to try, which is empty where nothing is to be done.
     """
-    found = _found(decision, metric, ref)
-    if decision.verdict is Verdict.PASS:
-        return found, ""
+    return DecisionMessage(
+        sentence=f"{_found(decision, metric, ref, before_s)}{_limit(decision)}",
+        details=tuple(_details(decision)),
+        advice=_advice(decision, pair_s),
+    )
+
+
+def _found(decision: Decision, metric: str, ref: str, before_s: float) -> str:
+    """Return the change, and both times."""
+    times = [format_quantity(time_s, SECONDS) for time_s in (before_s, before_s * decision.ratio)]
+    return f"{metric} is {format_slowdown(decision.ratio)} than {ref}: {' to '.join(times)}"
+
+
+def _limit(decision: Decision) -> str:
+    """Return the tolerance, and of an undecided time what it may be."""
+    limit = f", limit {format_quantity(decision.tolerance, RATIO)}"
     if decision.verdict is Verdict.IMPROVED:
-        return f"{found}: it is faster", ""
-    if decision.verdict is Verdict.REGRESSION:
-        return found, _SLOWER_HELP
-    return f"{found}{_why_undecided(decision)}", _undecided_help(decision, pair_s)
+        return ""
+    if decision.verdict is not Verdict.INCONCLUSIVE:
+        return limit
+    if decision.low is None or decision.high is None:
+        return f"{limit}; too few pairs of turns for a decision"
+    if decision.is_suspected:
+        return f"{limit}; too few pairs of processes show it"
+    return f"{limit}; it may be {format_slowdowns(decision.low, decision.high)}"
 
 
-def _found(decision: Decision, metric: str, ref: str) -> str:
-    """Return the ratio, with its bounds, and the tolerance."""
-    bounds = _bounds(decision)
-    if len(decision.pairs) > 1:
-        ratios = ", ".join(format_ratio(one.ratio) for one in decision.pairs)
-        bounds += f"; pairs of processes: {ratios}"
-    wanted = f"wanted at most {format_quantity(decision.tolerance, RATIO)} slower"
+def _details(decision: Decision) -> Iterator[Labelled]:
+    yield "measured", _measured(decision)
     if decision.requested_tolerance < decision.tolerance:
         requested = format_quantity(decision.requested_tolerance, RATIO)
-        wanted += f" (raised from {requested}: two processes of the same code differ too much)"
-    return f"{metric} is {format_ratio(decision.ratio)} times that of {ref} ({bounds}), {wanted}"
+        yield "limit", f"raised from {requested}: two processes of the same code differ too much"
+    if decision.verdict is not Verdict.INCONCLUSIVE:
+        return
+    if decision.minimum_detectable_change is not None:
+        smallest = format_quantity(decision.minimum_detectable_change, RATIO)
+        yield "", f"a slow-down of {smallest} would have been found in 9 of 10 cases"
 
 
-def _bounds(decision: Decision) -> str:
-    turns = f"{plural(decision.n, 'pair')} of turns"
+def _measured(decision: Decision) -> str:
+    """Return the interval, the pairs of turns, and the change in each process pair."""
+    turns = plural(decision.n, "pair")
+    text = f"{turns} of turns"
+    if len(decision.pairs) > 1:
+        each = ", ".join(format_slowdown(one.ratio) for one in decision.pairs)
+        text = f"{text} in {len(decision.pairs)} pairs of processes ({each})"
     if decision.by_single_ratios:
-        each = "it" if decision.n == 1 else "each of them"
+        one = "it" if decision.n == 1 else "each of them"
         differ = f"pairs of turns of the same code differ by up to {SINGLE_RATIO_BOUND:g} times"
-        return f"{turns}, decided by {each} alone: {differ}"
+        return f"{text}, decided by {one} alone: {differ}"
     if decision.low is None or decision.high is None:
-        return f"{turns}, too few for an interval"
-    interval = f"{format_ratio(decision.low)} to {format_ratio(decision.high)}"
-    return f"{interval}, {100 * decision.confidence:.3g} % interval, {turns}"
+        return f"{text}, too few for an interval"
+    interval = format_slowdowns(decision.low, decision.high)
+    return f"{interval} ({100 * decision.confidence:.3g} % interval), {text}"
 
 
-def _why_undecided(decision: Decision) -> str:
-    """Return the reason, and the slow-down that would have been found."""
-    why = ""
-    if decision.is_suspected:
-        why = ": too few pairs of processes show a slow-down"
-    if decision.minimum_detectable_change is None:
-        return why
-    smallest = format_quantity(decision.minimum_detectable_change, RATIO)
-    return f"{why}; a slow-down of {smallest} would have been found in 9 of 10 cases"
+def _advice(decision: Decision, pair_s: float) -> tuple[Labelled, ...]:
+    if decision.verdict is Verdict.REGRESSION:
+        return _SLOWER_HELP
+    if decision.verdict is Verdict.INCONCLUSIVE:
+        return (("try", _undecided_help(decision, pair_s)),)
+    return ()
 
 
 def _undecided_help(decision: Decision, pair_s: float) -> str:

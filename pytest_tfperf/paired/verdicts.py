@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,12 +14,17 @@ from pytest_tfperf.analysis.differences.profile_differences import (
 )
 from pytest_tfperf.baseline.structure import against_profile
 from pytest_tfperf.checks.limits import DEFAULT_TOLERANCE, STRUCTURAL, TIMING
-from pytest_tfperf.metrics import RATIO, SECONDS, format_quantity
-from pytest_tfperf.paired.budget import LaterTurns, describe_spending, pair_estimates
+from pytest_tfperf.paired.budget import (
+    LaterTurns,
+    describe_spending,
+    needed_budget,
+    pair_estimates,
+)
 from pytest_tfperf.paired.coordinator import PairedTest, PairedTurns
 from pytest_tfperf.paired.decision_message import decision_message
+from pytest_tfperf.quantities import RATIO, format_quantity
 from pytest_tfperf.results import Check, Profile, Verdict
-from pytest_tfperf.stats.group_sequential import LEAST_TURNS, Decision, PairEstimate, decide
+from pytest_tfperf.stats.group_sequential import Decision, PairEstimate, decide
 from pytest_tfperf.stats.process_spread import (
     ProcessSpread,
     Residuals,
@@ -244,7 +248,8 @@ def _timing(
     every = (turns, *later.turns)
     pair_s = statistics.fmean(one.spent_s + one.waited_s for one in every)
     spread = terms.spread(decision.pairs)
-    sentence, advice = decision_message(decision, "step_time", terms.ref, pair_s)
+    figures = _figures(decision, every, spread)
+    message = decision_message(decision, "step_time", terms.ref, figures["before"], pair_s)
     versions = ((terms.here, profile), (terms.ref, ref))
     hides_waits = not turns.covers_epochs
     draining = [name for name, one in versions if hides_waits and _is_draining(one)]
@@ -255,10 +260,13 @@ def _timing(
         kind=KIND,
         verdict=verdict,
         wanted=f"at most {format_quantity(decision.tolerance, RATIO)} slower",
-        sentence=sentence,
-        details=tuple(_circumstances(decision, turns, later, verdict, draining, spread)),
-        advice=(("try", advice),) if advice else (),
-        detail=_figures(decision, every, spread),
+        sentence=f"{message.sentence}{'; input buffers were still draining' if draining else ''}",
+        details=(
+            *message.details,
+            *_circumstances(decision, turns, later, verdict, draining, spread),
+        ),
+        advice=message.advice,
+        detail=figures,
     )
 
 
@@ -277,7 +285,7 @@ def _circumstances(
         n = len(turns.pairs)
         yield "", f"the loop ended after {n} pairs of turns: give it more data or epochs"
     elif decision.low is None and not decision.by_single_ratios:
-        yield "", _needed_budget(turns, later)
+        yield "", needed_budget(turns, later)
     if later.why:
         yield "", later.why
     if verdict in (Verdict.PASS, Verdict.IMPROVED):
@@ -289,15 +297,6 @@ def _circumstances(
     load = [one.other_load for one in (turns, *later.turns) if one.other_load is not None]
     if load:
         yield "", _LOADED.format(max(load))
-
-
-def _needed_budget(turns: PairedTurns, later: LaterTurns) -> str:
-    """Return the budget that would have given two process pairs enough turns for an interval."""
-    turn_s = turns.spent_s / len(turns.pairs)
-    waited_s = sum(one.waited_s for one in later.turns)
-    budget = math.ceil(2 * LEAST_TURNS * turn_s + waited_s)
-    took = f"a pair of turns took {format_quantity(turn_s, SECONDS)}, and {LEAST_TURNS} are needed"
-    return f"{took} in each of two pairs of processes: --tfperf-budget {budget} at least"
 
 
 def _is_draining(profile: Profile) -> bool:

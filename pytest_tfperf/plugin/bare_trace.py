@@ -30,11 +30,9 @@ def skip_disabled() -> NoReturn:
 
 
 class BracketedTrace:
-    """
-    Traces what runs in its context.
+    """Trace of the code in its context; `as t` gives the object that marks steps."""
 
-    It is a class since a generator's context would show frames of contextlib in tracebacks.
-    """
+    # A class, since a generator's context would show frames of contextlib in tracebacks.
 
     def __init__(self, profiles: Profiles, name: str, wanted: Wanted, disabled: bool) -> None:
         self._profiles = profiles

@@ -10,6 +10,7 @@ from pytest_tfperf.capture.state import restored
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.plugin.profiles import Profiles
 from pytest_tfperf.results import Profile
+from pytest_tfperf.values import COMPARISON
 from pytest_tfperf.variants.comparison import Comparison, ComparisonCall
 from pytest_tfperf.variants.in_process import compare_steps
 from pytest_tfperf.variants.outputs import Leaves, Tolerance
@@ -68,7 +69,7 @@ def compare_in_this_process(
         settings.announce,
         settings.exclusive,
     )
-    profiles.add_table(names[variants[0].name], "comparison", comparison.table())
+    profiles.add_table(names[variants[0].name], COMPARISON, comparison.table())
     return comparison
 
 
@@ -121,5 +122,5 @@ def compare_in_processes(
     )
     for profile in comparison.profiles.values():
         profiles.add(profile, wanted)
-    profiles.add_table(names[next(iter(variants.steps))], "comparison", comparison.table())
+    profiles.add_table(names[next(iter(variants.steps))], COMPARISON, comparison.table())
     return comparison

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timezone
+from typing import TYPE_CHECKING
 
 from pytest_tfperf.baseline.record import Recorded, record
 from pytest_tfperf.baseline.store import Place, entry_key, read_entries
@@ -13,6 +14,7 @@ from pytest_tfperf.machine.description import commit
 from pytest_tfperf.plugin.decide import fails
 from pytest_tfperf.plugin.options import Options
 from pytest_tfperf.report.ci import annotate, append_summary
+from pytest_tfperf.report.last_run import CACHE, keep_last_run
 from pytest_tfperf.report.run_file import write_run
 from pytest_tfperf.report.terminal import TextLine, render
 from pytest_tfperf.results import DECIDED
@@ -20,12 +22,17 @@ from pytest_tfperf.runs import ProfiledTest, Run
 from pytest_tfperf.text import and_more, plural
 from pytest_tfperf.values import Json
 
+if TYPE_CHECKING:
+    import pytest
+
 Line = tuple[str, "str | None"]
 """Text and its colour."""
 _NAMED = 3
 
 
-def conclude(records: Iterable[Json], options: Options, whole: bool) -> tuple[list[Line], bool]:
+def conclude(
+    records: Iterable[Json], options: Options, whole: bool, cache: pytest.Cache | None = None
+) -> tuple[list[Line], bool]:
     """
     Write baselines and reports, and see that enough checks were decided.
 
@@ -33,11 +40,12 @@ def conclude(records: Iterable[Json], options: Options, whole: bool) -> tuple[li
         records: The tests of the run, as JSON.
         options: The options of the run.
         whole: Whether no test was left out.
+        cache: pytest's cache, which keeps the results; None without one.
 
     Returns:
         Lines to show, and whether all went well.
     """
-    run = _run_of(records, options)
+    run = _run_of(records, options, cache is not None)
     tests = run.tests
     lines: list[Line] = []
     bad: list[str] = []
@@ -55,6 +63,7 @@ def conclude(records: Iterable[Json], options: Options, whole: bool) -> tuple[li
             lines.append((f"tfperf: report written to {path}", None))
         except TfperfError as error:
             bad.append(str(error))
+    lines += _keep(run, cache)
     lines += _write_for_github(run, options)
     decided = sum(check.verdict in DECIDED for test in tests for check in test.checks)
     if decided < options.min_checks:
@@ -65,7 +74,9 @@ def conclude(records: Iterable[Json], options: Options, whole: bool) -> tuple[li
     return lines + [(f"tfperf: {text}", "red") for text in bad], not bad
 
 
-def summary(records: Iterable[Json], width: int, verbosity: int) -> list[TextLine]:
+def summary(
+    records: Iterable[Json], width: int, verbosity: int, failures_shown: bool
+) -> list[TextLine]:
     """
     Summarise a run for a terminal.
 
@@ -73,9 +84,21 @@ def summary(records: Iterable[Json], width: int, verbosity: int) -> list[TextLin
         records: Profiled tests as JSON.
         width: Columns of the terminal.
         verbosity: pytest's verbosity.
+        failures_shown: True if pytest shows the messages of failed tests.
     """
     run = Run(created=_now(), tests=tuple(ProfiledTest.from_json(data) for data in records))
-    return render(run, width, verbosity) if run.tests else []
+    return render(run, width, verbosity, failures_shown) if run.tests else []
+
+
+def _keep(run: Run, cache: pytest.Cache | None) -> list[Line]:
+    """Keep the results of a run that profiled something; an error there fails nothing."""
+    if cache is None or not any(test.profiles for test in run.tests):
+        return []
+    try:
+        keep_last_run(run, cache.mkdir(CACHE))
+    except (OSError, TfperfError, TypeError, ValueError) as error:
+        return [(f"tfperf: tfperf show --last will not show this run: {error}", "yellow")]
+    return []
 
 
 def _write_for_github(run: Run, options: Options) -> list[Line]:
@@ -94,12 +117,14 @@ def _write_for_github(run: Run, options: Options) -> list[Line]:
     return lines
 
 
-def _run_of(records: Iterable[Json], options: Options) -> Run:
+def _run_of(records: Iterable[Json], options: Options, kept: bool) -> Run:
     """Assemble the run from its tests."""
+    tests = tuple(ProfiledTest.from_json(data) for data in records)
+    written = options.update or options.reports or (kept and any(test.profiles for test in tests))
     return Run(
         created=_now(),
-        tests=tuple(ProfiledTest.from_json(data) for data in records),
-        commit=commit(options.rootdir) if options.update or options.reports else "",
+        tests=tests,
+        commit=commit(options.rootdir) if written else "",
     )
 
 

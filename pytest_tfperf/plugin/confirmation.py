@@ -14,8 +14,8 @@ from pytest_tfperf.child.process import ChildProcess
 from pytest_tfperf.child.reports import last_lines, node_key, report_from
 from pytest_tfperf.errors import CaptureError, PairedError
 from pytest_tfperf.machine.locks import Exclusive
-from pytest_tfperf.metrics import SECONDS, format_quantity
 from pytest_tfperf.paired.coordinator import run_paired_test
+from pytest_tfperf.quantities import SECONDS, format_quantity
 from pytest_tfperf.results import Check, Profile, Verdict
 from pytest_tfperf.text import headline
 from pytest_tfperf.tf_runtime import takes_whole_gpus
@@ -114,12 +114,12 @@ def confirmed(check: Check, second: Check | Unknown) -> Check:
     took = format_quantity(second.detail["after"], SECONDS)
     figures = {**check.detail, "second": second.detail["after"]}
     if is_suspected(second):
-        same = check.with_details(("", f"a second, fresh process says the same: {took}"))
+        same = check.with_details(("", f"confirmed in a second process: {took}"))
         return replace(same, detail=figures)
     return replace(
         check,
         verdict=Verdict.INCONCLUSIVE,
-        sentence=f"{check.sentence}; but {took} in a second, fresh process, which is no regression",
+        sentence=f"{check.sentence}; but {took} in a second process, which is no regression",
         details=(("", "processes of the same code differ as much here"),),
         advice=(("try", _HELP),),
         detail=figures,

@@ -95,7 +95,8 @@ class Controller:
             and not session.shouldfail
         )
         whole = ended and not self._left_out and is_whole(self._config)
-        self._lines, good = conclude(self.records(), self._options(self._config), whole)
+        options, cache = self._options(self._config), getattr(self._config, "cache", None)
+        self._lines, good = conclude(self.records(), options, whole, cache)
         if not good and exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -109,7 +110,8 @@ class Controller:
         verbosity, width = self._config.get_verbosity(), terminalreporter._tw.fullwidth
         if verbosity >= 0:
             terminalreporter.section("tfperf")
-        lines = summary(self.records(), width, verbosity)
+        failures_shown = self._config.option.tbstyle != "no"
+        lines = summary(self.records(), width, verbosity, failures_shown)
         shown = [
             (
                 wrapped(line.text, width, line.deeper) if terminalreporter.isatty else line.text,

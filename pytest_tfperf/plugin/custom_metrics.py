@@ -14,18 +14,8 @@ from pytest_tfperf.analysis.on_demand import extended
 from pytest_tfperf.baseline.store import RUN_WORDS
 from pytest_tfperf.checks.arguments import OPTION_NAMES
 from pytest_tfperf.errors import UnknownMetric
-from pytest_tfperf.metrics import (
-    HIGHER,
-    LOWER,
-    MACHINE,
-    PLATFORM,
-    PROGRAM,
-    RATIO,
-    SHARE,
-    UNITS,
-    Metric,
-    format_quantity,
-)
+from pytest_tfperf.metrics import HIGHER, LOWER, MACHINE, PLATFORM, PROGRAM, Metric
+from pytest_tfperf.quantities import RATIO, SHARE, UNITS, format_quantity
 from pytest_tfperf.results import Profile
 from pytest_tfperf.values import Source, Value
 

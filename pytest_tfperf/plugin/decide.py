@@ -10,8 +10,8 @@ from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.checks.limits import Limit, asked_for, check_limits
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.machine.description import describe
-from pytest_tfperf.metrics import RATIO, format_quantity
 from pytest_tfperf.plugin.options import Options
+from pytest_tfperf.quantities import RATIO, format_quantity
 from pytest_tfperf.results import BROKEN, DECIDED, WORST_FIRST, Check, Profile, Verdict
 from pytest_tfperf.text import headline
 

@@ -38,12 +38,10 @@ _OF_KERAS_FORMS = ("name", "limits", "restore", "warmup", "trace_steps", "exampl
 
 class TfProfile:
     """
-    Profiles steps of TensorFlow code.
+    Profiler of steps of TensorFlow code; the fixture `tf_profile` is one.
 
     Call it with a step and data, loop over `steps(data)`, run a Keras loop by `fit`, `evaluate` or
-    `predict`, or bracket steps under `trace()`. `profile` is the last profile, `profiles` has all
-    by name. `compare({...})` runs variants of a step alternately; `grappler(...)` sets Grappler's
-    options in a context.
+    `predict`, or bracket steps under `trace()`.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -89,24 +87,26 @@ class TfProfile:
         trace_steps: int | None = None,
     ) -> Profile:
         """
-        Run a step until its windows are full, and give what was measured.
+        Run a step until its windows are full, and return its profile.
 
         Args:
-            step: One step, or a loop of `steps_per_call` steps; called with an element of `data`,
-                or without arguments.
-            data: A `tf.data.Dataset` or any iterable; begins anew where it ends too soon.
-            name: Of this profile; needed from the second of a test on.
+            step: One step, called with an element of `data`, or without arguments.
+            data: A `tf.data.Dataset`, or an iterable that can start again and does at its end.
+            name: Name of the profile; required from the second profile of a test on.
             unpack: "auto" reads the step's signature: one required positional parameter takes the
-                whole element, several take a tuple unpacked.
-            examples_per_step: For throughput; by default the batch size that all inputs share.
-            latency: Synchronise and fetch after every call, as inference does.
+                whole element, several take a tuple unpacked. True or False decides it.
+            steps_per_call: Steps that loop inside a call.
+            examples_per_step: Examples of a step; by default the batch size that inputs share.
+            latency: True to synchronise and fetch after every call, as inference does.
             limits: Marker arguments for this profile, which override the marker's.
             restore: Keras models, optimizers or variables whose state is put back afterwards.
-            warmup, steps, trace_steps: Calls in the windows.
+            warmup: Warm-up steps.
+            steps: Timed steps.
+            trace_steps: Traced steps.
 
         Raises:
             TypeError: If the step cannot be called with the elements.
-            CaptureError: If it cannot be profiled; what the step raises arrives unchanged.
+            CaptureError: If the step cannot be profiled. An error in the step arrives unchanged.
         """
         check_step(step)
         wanted = self._profiles.wanted(
@@ -143,13 +143,15 @@ class TfProfile:
         """
         Yield the elements of `data` to a loop of your own; each iteration is a step.
 
+        The loop ends by itself when the windows are full; `profile` is known then.
+
         Args:
-            data: A dataset, or an iterable that can start again.
-            name: Name of the profile, needed from the second one of a test on.
+            data: A `tf.data.Dataset`, or an iterable that can start again.
+            name: Name of the profile; required from the second profile of a test on.
             examples_per_step: Examples of a step; by default the batch size.
             steps_per_call: Steps that loop inside an iteration.
-            limits: Limits of this profile, before the marker's.
-            restore: Models, optimizers or variables whose values are put back.
+            limits: Marker arguments for this profile, which override the marker's.
+            restore: Keras models, optimizers or variables whose state is put back afterwards.
             latency: True to synchronise after every step.
             warmup: Warm-up steps.
             steps: Timed steps.
@@ -214,14 +216,14 @@ class TfProfile:
 
         Args:
             steps: The variants by name; the others are compared with the first.
-            data: Data of the variants by name, or one for all; None if they take none. With data
-                each variant runs in a process of its own, which runs this test up to this call.
+            data: Data by variant, or for all. With data each variant runs in a process of its own.
             name: Name of the comparison, put before the names of its profiles.
             unpack: How steps take the elements of data, as in `tf_profile(step, data)`.
             check_outputs: Compare the outputs of the first steps; by default without data only.
-            rtol, atol: Tolerances of that; by default those of the narrower dtype.
+            rtol, atol: Tolerances of the outputs; by default those of the narrower dtype.
+            limits: Marker arguments for each profile.
             restore: Keras models, optimizers or variables whose state is put back afterwards.
-            limits, warmup, trace_steps: Limits and windows of each profile.
+            warmup, trace_steps: Warm-up and traced steps of each profile.
 
         Raises:
             AssertionError: If the outputs of the variants differ.
@@ -257,27 +259,32 @@ class TfProfile:
 
     def fit(self, model: Any, *args: Any, **kwargs: Any) -> Profile:
         """
-        Profile `model.fit`; `kwargs` may also have arguments of tf_profile.
+        Run `model.fit` until its windows are full, and return the profile of a batch.
 
-        These are name, limits, restore, warmup, trace_steps, and examples_per_step of a batch.
+        Args:
+            model: A compiled Keras model.
+            args: Positional arguments of `model.fit`.
+            kwargs: Its keyword arguments, and `name`, `limits`, `restore`, `warmup`, `trace_steps`
+                and `examples_per_step` of the profile.
         """
         return self._keras(model, "fit", args, kwargs)
 
     def evaluate(self, model: Any, *args: Any, **kwargs: Any) -> Profile:
-        """Profile `model.evaluate`, as `fit`."""
+        """Run `model.evaluate` as `fit` does, and return its profile."""
         return self._keras(model, "evaluate", args, kwargs)
 
     def predict(self, model: Any, *args: Any, **kwargs: Any) -> Profile:
-        """Profile `model.predict`, as `fit`."""
+        """Run `model.predict` as `fit` does, and return its profile."""
         return self._keras(model, "predict", args, kwargs)
 
     def trace(
         self, name: str | None = None, *, limits: Mapping[str, Any] | None = None
     ) -> BracketedTrace:
         """
-        Trace what runs in the context; bracket each step in `with t.step():`.
+        Trace the code in a context: `with tf_profile.trace() as t:`.
 
-        The profile has counts and shares, but no times.
+        Bracket each step in it by `with t.step():`. The profile has counts and shares, but no
+        times. `name` and `limits` are those of `tf_profile(...)`.
         """
         wanted = self._profiles.wanted(limits)
         taken = self._profiles.take_name(name)

@@ -8,6 +8,7 @@ the marker or the fixture, or an option is set.
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
@@ -237,10 +238,22 @@ def pytest_runtest_makereport(
     """Put the results on the report, as JSON values, which pytest-xdist can send."""
     report = yield
     if report.when == "call" and _PROFILER in item.stash:
-        report.tfperf = _record(item, report).to_json()  # type: ignore[attr-defined]
-        report.tfperf_broken = _BROKEN in item.stash  # type: ignore[attr-defined]
-        report.tfperf_undecided = _undecided(item)  # type: ignore[attr-defined]
+        from pytest_tfperf.plugin.items import with_results
+
+        is_broken = _BROKEN in item.stash
+        with_results(item, report, _record(item, report), is_broken, _undecided(item))
     return report
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """
+    Free the iterators of Keras loops that were stopped, whose models refer to them in a cycle.
+
+    At the interpreter's exit their destructor would wait for ever for Python functions of the
+    input pipeline.
+    """
+    if _PREPARED in config.stash:
+        gc.collect()
 
 
 def pytest_report_teststatus(
@@ -307,7 +320,9 @@ def _decide(item: pytest.Item) -> None:
     broken = [check for check in checks if fails(check, options)]
     if broken:
         item.stash[_BROKEN] = True
-        pytest.fail("\n".join(map(str, broken)), pytrace=False)
+        from pytest_tfperf.report.failure import failure_message
+
+        pytest.fail(failure_message(item.name, broken), pytrace=False)
 
 
 def _undecided(item: pytest.Item) -> str | None:

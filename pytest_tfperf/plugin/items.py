@@ -185,6 +185,38 @@ def set_properties(item: pytest.Item, report: pytest.TestReport, record: Profile
     report.user_properties[:] = item.user_properties
 
 
+def with_results(
+    item: pytest.Item,
+    report: pytest.TestReport,
+    record: ProfiledTest,
+    is_broken: bool,
+    undecided: str | None,
+) -> None:
+    """
+    Put the results of a test on the report of its call phase.
+
+    Args:
+        item: The test.
+        report: The report.
+        record: The results.
+        is_broken: True if the test failed only for its performance.
+        undecided: The verdict for which a test that passed is undecided, or None.
+    """
+    report.tfperf = record.to_json()  # type: ignore[attr-defined]
+    report.tfperf_broken = is_broken  # type: ignore[attr-defined]
+    report.tfperf_undecided = undecided  # type: ignore[attr-defined]
+    crash = getattr(report.longrepr, "reprcrash", None)
+    if is_broken and crash is not None:  # the letter P and the word PERF tell that it failed
+        message = crash.message.removeprefix("Failed: ")
+        crash.message = message.removeprefix(f"{item.name}: ").removeprefix(f"{item.name}/")
+        crash.path, crash.lineno = str(item.path), (item.location[1] or 0) + 1
+    if report.passed and {"A", "P"} & set(item.config.option.reportchars):
+        from pytest_tfperf.report.results_table import results_table
+
+        lines = "\n".join(text for text, _ in results_table([record], width=0))
+        report.sections.append(("tfperf", lines))
+
+
 def _is_whole(config: pytest.Config, options: Options) -> bool:
     """Return whether all of a profile is shown, recorded, compared or sent to another process."""
     shown = options.reports or options.summary or getattr(config.option, "xmlpath", None)

@@ -13,8 +13,7 @@ import pytest
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.checks.arguments import parse_limit_lines, parse_steps
 from pytest_tfperf.errors import LimitError
-from pytest_tfperf.metrics import METRICS, RATIO, Metric, parse_quantity
-from pytest_tfperf.metrics import SECONDS as SECONDS_UNIT
+from pytest_tfperf.metrics import METRICS, Metric
 from pytest_tfperf.padding.tpu import generation
 from pytest_tfperf.plugin.options import (
     CHOICE,
@@ -33,6 +32,8 @@ from pytest_tfperf.plugin.options import (
     Option,
     Options,
 )
+from pytest_tfperf.quantities import RATIO, parse_quantity
+from pytest_tfperf.quantities import SECONDS as SECONDS_UNIT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

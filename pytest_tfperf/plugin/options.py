@@ -2,9 +2,9 @@
 The options of a run: one table of command-line flags and ini values, and their frozen value.
 
 Each option is declared once, as an attribute of `Options`. pytest's parser, the value, the header
-of a run and docs/options.md are made from these declarations. pytest loads this module in every
-run, so it imports only pytest and the standard library, and makes no dataclass, which would take
-longer than all the rest.
+of a run and docs/reference/options.md are made from these declarations. pytest loads this module in
+every run, so it imports only pytest and the standard library, and makes no dataclass, which would
+take longer than all the rest.
 """
 
 from __future__ import annotations

@@ -80,6 +80,9 @@ class Profiles:
         """Stop whatever still runs and remove what is not kept."""
         for windows in self._open:
             windows.close()
+        # Both refer to iterators of the steps, which must be freed before the interpreter exits.
+        self._open.clear()
+        self.recordings.clear()
         for on_demand in self._on_demand:
             on_demand.close()
         self._on_demand.clear()

@@ -1,27 +1,31 @@
-"""Show the window of a profile that runs, on a terminal."""
+"""Show the window of a profile that runs: on a terminal, or as lines in the log of a CI job."""
 
 from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
+
+_HEARTBEAT_S = 20.0
 
 
 def announcer(item: pytest.Item, on_terminal: bool) -> Callable[[str], None]:
     """
     Return a function that shows a text behind pytest's line on a terminal, and removes the last.
 
-    The function does nothing without a terminal, or if the test itself may write there (`-s`).
+    In a CI job without a terminal it writes a line, at most every 20 s. It does nothing elsewhere,
+    or if the test itself may write there (`-s`).
     """
     capture = item.config.pluginmanager.get_plugin("capturemanager")
-    if (
-        capture is None
-        or not on_terminal
-        or os.environ.get("CI")
-        or item.config.option.capture != "fd"
-    ):
+    if capture is None or item.config.option.capture != "fd":
+        return lambda _: None
+    if os.environ.get("CI"):
+        return _heartbeat(item, capture)
+    if not on_terminal:
         return lambda _: None
     writer = item.config.get_terminal_writer()
     shown = ""
@@ -43,6 +47,21 @@ def announcer(item: pytest.Item, on_terminal: bool) -> Callable[[str], None]:
                 f"{back}{blank}{back}{shown}"
             )  # pytest counts what goes through its writer
             sys.stdout.flush()
+
+    return announce
+
+
+def _heartbeat(item: pytest.Item, capture: Any) -> Callable[[str], None]:
+    """Return a function that writes a line to the log, if the last one is 20 s old."""
+    last = time.monotonic()
+
+    def announce(text: str) -> None:
+        nonlocal last
+        if text and time.monotonic() - last >= _HEARTBEAT_S:
+            last = time.monotonic()
+            with capture.global_and_fixture_disabled():
+                sys.stdout.write(f"\ntfperf: {item.name}: {text}\n")
+                sys.stdout.flush()
 
     return announce
 

@@ -31,7 +31,8 @@ class CheckCounts:
         return cls(decided=decided, failed=failed, undecided=len(verdicts) - decided)
 
     def __str__(self) -> str:
-        """`41 checks decided (39 pass, 2 fail), 3 not decided`."""
-        n_passed = self.decided - self.failed
-        text = f"{plural(self.decided, 'check')} decided ({n_passed} pass, {self.failed} fail)"
+        """`39 checks passed, 2 failed, 3 not decided`."""
+        text = f"{plural(self.decided - self.failed, 'check')} passed"
+        if self.failed:
+            text = f"{text}, {self.failed} failed"
         return f"{text}, {self.undecided} not decided" if self.undecided else text

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.report.failure import failure_message
 from pytest_tfperf.report.markdown import render_markdown
 from pytest_tfperf.results import Check, Profile
 from pytest_tfperf.runs import ProfiledTest, Run
@@ -74,7 +75,7 @@ def _annotation(test: ProfiledTest, checks: list[Check], rootdir: Path, workspac
     line = f",line={test.line}" if test.line is not None else ""
     failed = dict.fromkeys(f"{check.metric} {check.verdict.value}" for check in checks)
     title = _property(elide(f"{test.key}: {', '.join(failed)}", _TITLE_WIDTH))
-    message = _data(elide("\n".join(map(str, checks)), _MESSAGE_WIDTH))
+    message = _data(elide(failure_message(test.key, checks), _MESSAGE_WIDTH))
     return f"::error file={_property(file)}{line},title={title}::{message}"
 
 

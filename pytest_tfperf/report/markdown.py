@@ -8,10 +8,19 @@ from dataclasses import dataclass
 from itertools import accumulate, starmap
 
 from pytest_tfperf.analysis.differences.difference import Difference
-from pytest_tfperf.metrics import METRICS, format_quantity
+from pytest_tfperf.metrics import METRICS
+from pytest_tfperf.quantities import format_quantity
 from pytest_tfperf.report.check_counts import CheckCounts
 from pytest_tfperf.report.other_python import describe_other_python
-from pytest_tfperf.results import BROKEN, DECIDED, WORST_FIRST, Check, Profile, Verdict
+from pytest_tfperf.results import (
+    BROKEN,
+    DECIDED,
+    WORST_FIRST,
+    Check,
+    Profile,
+    Verdict,
+    most_telling_first,
+)
 from pytest_tfperf.runs import ProfiledTest, Run
 from pytest_tfperf.summary import shown_value
 from pytest_tfperf.text import elide, format_ratio, plural
@@ -109,8 +118,8 @@ def _head(run: Run) -> str:
 
 
 def _checks(run: Run) -> Iterator[_Found]:
-    """All checks with their tests, the worst first."""
-    found = [(test, check) for test in run.tests for check in test.checks]
+    """All checks with their tests, the worst first, of equal ones the most telling."""
+    found = [(test, check) for test in run.tests for check in most_telling_first(test.checks)]
     return iter(sorted(found, key=lambda one: WORST_FIRST.index(one[1].verdict)))
 
 

@@ -6,15 +6,17 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from tabulate import tabulate
-
+from pytest_tfperf.quantities import SECONDS
 from pytest_tfperf.report.check_counts import CheckCounts
-from pytest_tfperf.results import BROKEN, DECIDED, Check, Profile, Verdict
+from pytest_tfperf.report.results_table import profile_title, results_table
+from pytest_tfperf.report.text_layout import BOUNDLESS
+from pytest_tfperf.results import BROKEN, DECIDED, Check, Verdict, worst_first
 from pytest_tfperf.runs import ProfiledTest, Run
-from pytest_tfperf.summary import UNKNOWN_CELL, shown_value, summary_columns
+from pytest_tfperf.summary import shown_value
 from pytest_tfperf.text import and_more, elide, plural
+from pytest_tfperf.values import COMPARISON
 
-_NAME_WIDTH = (24, 48)
+_NAME_WIDTH = 48
 _NAMED_CHECKS = 3
 _VERDICT = 13  # columns
 
@@ -29,51 +31,61 @@ class TextLine(NamedTuple):
     """Columns by which its continuation is indented in a narrow terminal."""
 
 
-def render(run: Run, width: int, verbosity: int) -> list[TextLine]:
+def render(run: Run, width: int, verbosity: int, failures_shown: bool = False) -> list[TextLine]:
     """
     Render a run.
 
     Args:
         run: The run.
-        width: Columns of the terminal.
-        verbosity: Below 0 only the count is shown. At 0 also the table, the checks that did not
-            pass, and changes that do not gate. Of undecided checks with the same text only the
-            first is shown. Above 0 all checks and notes are.
+        width: Columns of the terminal; with `BOUNDLESS` names are whole.
+        verbosity: Below 0 only the count is shown. At 0 also the table, the checks that are not
+            decided, and changes. Of undecided checks with the same text only the first is shown.
+            Above 0 all checks and notes are.
+        failures_shown: True if pytest shows the messages of failed tests. Then the checks that
+            failed are not repeated.
     """
     if verbosity < 0:
         return [count_line(run.tests)]
-    lines = [TextLine(line) for line in _table(run.tests, width)]
+    lines = [TextLine(text, colour) for text, colour in results_table(run.tests, width)]
+    lines += [TextLine(text) for test in run.tests for text in _comparisons(test)]
     alike = (
         Counter(_verdict_and_headline(check) for test in run.tests for check in test.checks)
         if verbosity == 0
         else Counter()
     )
     for test in run.tests:
-        lines += _checks(test, alike) if verbosity == 0 else _all_checks(test)
+        told = BROKEN if failures_shown and test.outcome == "failed" else frozenset()
+        lines += _checks(test, alike, told) if verbosity == 0 else _all_checks(test)
         lines += _noise(test, verbosity > 0)
         lines += [
-            TextLine(f"{_title(test, profile)}: {profile.ended}", "yellow")
+            TextLine(f"{profile_title(test, profile)}: {profile.ended}", "yellow")
             for profile in test.profiles
             if profile.ended
         ]
         if verbosity > 0:
             lines += [
-                TextLine(f"{_title(test, profile)}: {note}")
+                TextLine(f"{profile_title(test, profile)}: {note}")
                 for profile in test.profiles
                 for note in profile.notes
                 if note not in profile.interference
             ]
-    return [*lines, count_line(run.tests)]
+    return [*lines, count_line(run.tests, width if width >= BOUNDLESS else _NAME_WIDTH)]
 
 
-def count_line(tests: Sequence[ProfiledTest]) -> TextLine:
-    """`tfperf: 41 checks decided (39 pass, 2 fail), 3 not decided: ...`, with their names."""
+def count_line(tests: Sequence[ProfiledTest], name_width: int = _NAME_WIDTH) -> TextLine:
+    """
+    `tfperf: 39 checks passed, 2 failed, 3 not decided: ...`, with their names.
+
+    Args:
+        tests: The tests.
+        name_width: Characters of a test's name.
+    """
     checks = [(test, check) for test in tests for check in test.checks]
     counts = CheckCounts.of(check for _, check in checks)
-    text = f"tfperf: {counts}"
+    text = f"tfperf: {counts if checks else 'no limits, and nothing to compare with'}"
     if counts.undecided:
         named = [
-            f"{check.metric} {check.verdict.value} in {elide(test.key, _NAME_WIDTH[1])}"
+            f"{check.metric} {check.verdict.value} in {elide(test.key, name_width)}"
             for test, check in checks
             if check.verdict not in DECIDED
         ]
@@ -85,55 +97,32 @@ def count_line(tests: Sequence[ProfiledTest]) -> TextLine:
     return TextLine(text, "yellow" if counts.undecided or n_unchecked else "green")
 
 
-def _table(tests: Sequence[ProfiledTest], width: int) -> list[str]:
-    rows = [(test, profile) for test in tests for profile in test.profiles]
-    if not rows:
-        return []
-    wanted = [
-        column
-        for column in summary_columns(name for _, profile in rows for name in profile.own)
-        if any(_cell(profile, column[0]) != UNKNOWN_CELL for _, profile in rows)
-    ]
-    for name_width in reversed(_NAME_WIDTH):
-        for n_columns in range(len(wanted), 0, -1):
-            lines = _lines(rows, wanted[:n_columns], name_width)
-            if max(map(len, lines)) <= width and (
-                n_columns >= min(5, len(wanted)) or name_width == _NAME_WIDTH[0]
-            ):
-                return lines
-    return _lines(rows, wanted[:2], _NAME_WIDTH[0])
+def _comparisons(test: ProfiledTest) -> Iterator[str]:
+    """Render each comparison of variants, in a line for each variant but the first."""
+    for profile in test.profiles:
+        table = profile.tables.get(COMPARISON)
+        if table is None:
+            continue
+        _, first, *others = (column.title for column in table.columns)
+        ratios = next(row for row in table.rows if row[0] == f"against {first}")
+        for name, ratio in zip(others, ratios[2:], strict=True):
+            yield f"{test.key}: {name} is {ratio}, against {first}"
 
 
-def _lines(
-    rows: Sequence[tuple[ProfiledTest, Profile]],
-    columns: Sequence[tuple[str, str]],
-    name_width: int,
-) -> list[str]:
-    head = ["test", *(title for _, title in columns)]
-    body = [
-        [
-            elide(_title(test, profile), name_width),
-            *(_cell(profile, name) for name, _ in columns),
-        ]
-        for test, profile in rows
-    ]
-    return tabulate(
-        body, head, "simple", disable_numparse=True, colalign=["left", *["right"] * len(columns)]
-    ).splitlines()
-
-
-def _cell(profile: Profile, name: str) -> str:
-    value = profile.metrics.get(name)  # a run file of an earlier version may lack it
-    return shown_value(value, profile.registry[name].unit)
-
-
-def _checks(test: ProfiledTest, alike: Counter[tuple[Verdict, str]]) -> Iterator[TextLine]:
+def _checks(
+    test: ProfiledTest, alike: Counter[tuple[Verdict, str]], told: frozenset[Verdict]
+) -> Iterator[TextLine]:
     """
     Render checks that did not pass and changes that do not gate, in one line each.
 
-    Of equal undecided checks only the first is shown.
+    Args:
+        test: The test.
+        alike: Numbers of equal checks of all tests; of undecided ones only the first is shown.
+        told: Verdicts of checks that pytest has shown with the failure.
     """
-    for check in test.checks:
+    for check in worst_first(test.checks):
+        if check.verdict in told:
+            continue
         is_open = check.verdict not in BROKEN | DECIDED
         n_alike = alike.pop(_verdict_and_headline(check), 0) if is_open else 1
         if (check.verdict is not Verdict.PASS or check.is_shown_change) and n_alike:
@@ -151,9 +140,10 @@ def _noise(test: ProfiledTest, with_advice: bool) -> Iterator[TextLine]:
     """Render remarks on interference, with the step time that they concern."""
     for profile in test.profiles:
         for remark in profile.interference:
-            time = f"step_time {_cell(profile, 'step_time')}"
+            value = profile.metrics.get("step_time")
+            time = f"step_time {shown_value(value, SECONDS)}"
             shown = remark if with_advice else remark.partition(": ")[0]
-            yield TextLine(f"{_title(test, profile)}: {time}: {shown}", "yellow")
+            yield TextLine(f"{profile_title(test, profile)}: {time}: {shown}", "yellow")
 
 
 def _first(test: ProfiledTest, check: Check, others: str = "") -> TextLine:
@@ -175,7 +165,3 @@ def colour(check: Check) -> str:
     if check.verdict in BROKEN:
         return "red"
     return "green" if check.verdict in DECIDED else "yellow"
-
-
-def _title(test: ProfiledTest, profile: Profile) -> str:
-    return f"{test.key}/{profile.name}" if profile.name else test.key

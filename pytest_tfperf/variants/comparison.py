@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 
 from pytest_tfperf.errors import CaptureError, UnknownMetric
-from pytest_tfperf.metrics import METRICS, SECONDS, format_quantity, nearest
+from pytest_tfperf.metrics import METRICS, nearest
+from pytest_tfperf.quantities import SECONDS, format_quantity
 from pytest_tfperf.results import Profile
 from pytest_tfperf.stats.signed_rank import (
     Interval,

@@ -48,7 +48,7 @@ def profile(name="", workload=WORKLOAD, notes=(), steps=(), **metrics):
 def check(
     verdict,
     metric="input_bound",
-    sentence="input_bound was 9 %, wanted at most 5 %",
+    sentence="input_bound is 9 %, above the limit of 5 %",
     name="",
     kind="limit",
     **fields,

@@ -16,6 +16,7 @@ from helpers import without_capture
 from helpers.builders import LAPTOP, WORKLOAD, profile
 
 from pytest_tfperf.child import process
+from pytest_tfperf.machine.locks import measuring_anyway
 from pytest_tfperf.turns import Ready
 
 IS_CHILD = any(argument.startswith("--tfperf-child") for argument in sys.argv)
@@ -34,9 +35,13 @@ elif any(argument.startswith("--tfperf-against") for argument in sys.argv):
     if AHEAD not in os.environ:
         paired_run.VersionProcesses = lambda *given, starts_ahead: VersionProcesses(*given)
 
+import pytest_tfperf.plugin.confirmation  # noqa: E402
 import pytest_tfperf.plugin.decide  # noqa: E402
 import pytest_tfperf.plugin.items  # noqa: E402
 
+# Both would load TensorFlow, to see its GPUs.
+pytest_tfperf.plugin.confirmation.takes_whole_gpus = lambda: False
+pytest_tfperf.plugin.items.measuring_alone = measuring_anyway
 pytest_tfperf.plugin.items.describe = pytest_tfperf.plugin.decide.describe = lambda: LAPTOP
 PATIENCE_S = 3  # with a test that hangs; all others may take as long as ever
 

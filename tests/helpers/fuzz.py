@@ -16,7 +16,8 @@ from helpers.xspace import varint
 from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.analysis.profile import profile_of
 from pytest_tfperf.errors import TraceError
-from pytest_tfperf.metrics import METRICS, SHARE
+from pytest_tfperf.metrics import METRICS
+from pytest_tfperf.quantities import SHARE
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import decode_trace
 from pytest_tfperf.values import PARTS

@@ -35,7 +35,7 @@ class Project:
         kept = {
             key: text
             for key, text in os.environ.items()
-            if not key.startswith(("PYTEST", "GIT_", "COV_")) and key != "CI"
+            if not key.startswith(("PYTEST", "GIT_", "COV_"))
         }
         own = {
             "TMPDIR": str(temporary),

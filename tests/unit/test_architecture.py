@@ -22,9 +22,11 @@ LAYERS = (
         "metric_properties",
         "metrics",
         "op_types",
+        "quantities",
         "recording",
         "summary",
         "text",
+        "tf_log",
         "turns",
         "values",
     },
@@ -207,6 +209,18 @@ def test_pytest_loads_little_in_projects_that_do_not_use_the_plugin():
     assert loaded & set(PATHS) <= light
     outside = {name.split(".")[0] for name in loaded} - {"pytest", "pytest_tfperf"}
     assert outside <= sys.stdlib_module_names
+
+
+def test_rich_is_for_the_command_line_alone():
+    users = {
+        package(name)
+        for name, path in PATHS.items()
+        if "rich" in {other.split(".")[0] for other in all_imports(tree(path))}
+    }
+    assert users == {"cli"}
+    above = [name for name, others in graph().items() if package(name) != "cli" for other in others
+             if package(other) == "cli"]  # fmt: skip
+    assert above == []
 
 
 def wall_clocks(module):

@@ -1,36 +1,64 @@
-"""Documents that are generated, and documents that name every option."""
+"""Documents that are generated, and documents that name every option, argument and name."""
 
 import importlib.util
+import re
 
+import pytest
 from helpers.paths import ROOT
 
-from pytest_tfperf.plugin.options import TABLE
+import pytest_tfperf
+from pytest_tfperf.checks.arguments import OPTION_NAMES
+from pytest_tfperf.results import Verdict
+
+DOCS = ROOT / "docs"
 
 
-def test_generated_pages_match_the_registries():
-    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
-    generate = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(generate)
-    assert set(generate.PAGES) == {"metrics.md", "op_guide.md", "options.md"}
-    assert {
-        name: (ROOT / "docs" / name).read_text(encoding="utf-8") for name in generate.PAGES
-    } == {name: make() for name, make in generate.PAGES.items()}
+def read(name):
+    return (DOCS / name).read_text(encoding="utf-8")
 
 
-def test_the_readme_names_every_option():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert len(TABLE) > 15
-    assert {
-        option.flag or option.ini
-        for option in TABLE.values()
-        if (option.flag or option.ini) not in readme
-    } == set()
+def module(name):
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
 
 
-def test_the_readme_marks_every_flag_with_an_ini_value():
-    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
-    rows = [line for line in lines if line.startswith("| `--tfperf-")]
-    flags = [option.flag for option in TABLE.values() if option.flag and option.ini]
-    assert len(rows) > 8
-    for row in rows:
-        assert ("†" in row) == any(f"`{flag}" in row for flag in flags), row
+@pytest.mark.parametrize(
+    ("generator", "pages"),
+    [
+        ("generate", {"reference/metrics.md", "reference/op_guide.md", "reference/options.md"}),
+        ("generate_cli", {"reference/cli.md"}),
+    ],
+)
+def test_generated_pages_match_the_registries(generator, pages):
+    makers = module(generator).PAGES
+    assert set(makers) == pages
+    assert {name: read(name) for name in makers} == {name: make() for name, make in makers.items()}
+
+
+def first_cells(page):
+    return re.findall(r"^\| `?(\w+)`? \|", read(page), re.MULTILINE)
+
+
+def test_the_page_of_the_marker_has_a_row_for_every_argument():
+    assert OPTION_NAMES - set(first_cells("reference/marker.md")) == set()
+
+
+def test_the_page_of_verdicts_has_a_row_for_each_in_their_order():
+    rows = [cell for cell in first_cells("reference/verdicts.md") if cell in Verdict.__members__]
+    assert rows == list(Verdict.__members__)
+
+
+def test_the_page_of_the_api_has_every_exported_name():
+    documented = re.findall(
+        r"^\.\. auto\w+:: pytest_tfperf\.(\w+)$", read("reference/api.md"), re.M
+    )
+    assert set(pytest_tfperf.__all__) <= set(documented)
+
+
+@pytest.mark.parametrize("page", sorted((DOCS / "how_to").glob("*.md")), ids=lambda page: page.stem)
+def test_a_guide_is_short_and_begins_with_its_goal(page):
+    lines = page.read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 80
+    assert lines[2].startswith("**Goal**: ")

@@ -72,7 +72,7 @@ def test_each_kind_of_comparison_shows_a_change_that_does_not_gate():
     for found, kind in ((against, "against"), (compared, "compare")):
         assert (found.verdict, found.kind, found.is_shown_change) == (Verdict.PASS, kind, True)
         assert found.sentence == (
-            "graph_reduction changed from 48.7 % to 25.2 %, which does not gate: "
+            "graph_reduction fell from 48.7 % to 25.2 %, which does not gate: "
             "it falls where there is less to remove"
         )
 

@@ -104,7 +104,11 @@ def test_columns_of_every_table_have_the_keys_of_this_version(old_run):
 def test_an_old_run_is_shown(project, capsys):
     assert main(["show", "run.json"]) == 1
     shown = capsys.readouterr().out
-    assert [line.split()[0] for line in shown.splitlines()[2:6]] == [*PASSED, "test_eager"]
+    titles = [line.split()[0] for line in shown.splitlines() if line.startswith("test_")]
+    assert titles == ["test_compiles", *PASSED[1:], "test_eager"] or titles == [
+        *PASSED,
+        "test_eager",
+    ]
     assert "eager_ops was 2, wanted at most 0 (max_eager_ops=0)" in shown
     assert main(["show", "-v", "run.json"]) == 1
     assert "where: eager: MatMul at suite.py:45 ×20" in capsys.readouterr().out

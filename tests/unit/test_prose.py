@@ -29,12 +29,19 @@ BANNED = {
 }
 PYTHON = {
     path.relative_to(ROOT).as_posix(): path
-    for folder in ("pytest_tfperf", "benchmarks", "docs", "examples")
+    for folder in ("pytest_tfperf", "benchmarks", "docs", "examples", "action")
     for path in sorted((ROOT / folder).rglob("*.py"))
 }
 PACKAGE = {name: path for name, path in PYTHON.items() if name.startswith("pytest_tfperf/")}
 PAGES = sorted(
-    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
+    [
+        *ROOT.glob("*.md"),
+        *(
+            path
+            for folder in ("docs", "examples", "changelog.d", ".github")
+            for path in (ROOT / folder).rglob("*.md")
+        ),
+    ]
 )
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -147,3 +154,12 @@ def test_fields_of_value_classes_are_documented_one_by_one():
         if (fields := undocumented_fields(node))
     ]
     assert found == []
+
+
+def test_the_readme_is_short_and_so_are_its_sentences():
+    """A newcomer reads it in minutes: at most 150 lines, and fewer than 20 words a sentence on average."""
+    text = (ROOT / "README.md").read_text("utf-8")
+    lengths = [len(line.split()) for line in sentences(text) if line.strip()]
+    assert len(text.splitlines()) < 150
+    assert sum(lengths) / len(lengths) < 20
+    assert max(lengths) <= LONGEST_SENTENCE

@@ -2,7 +2,14 @@
 
 import pytest
 
-from pytest_tfperf.text import aligned, and_more, elide, plural
+from pytest_tfperf.text import (
+    aligned,
+    and_more,
+    elide,
+    format_slowdown,
+    format_slowdowns,
+    plural,
+)
 
 
 @pytest.mark.parametrize(
@@ -50,9 +57,37 @@ def test_columns_are_aligned_to_their_sides():
     assert aligned([]) == []
 
 
-def test_a_rule_stands_below_titles():
-    assert aligned([("part", "time"), ("input", "1 ms")], n_titles=1) == [
-        "part   time",
-        "-----  ----",
-        "input  1 ms",
-    ]
+@pytest.mark.parametrize(
+    ("ratio", "text"),
+    [
+        (1.0, "0 % slower"),
+        (1 - 1e-9, "0 % slower"),
+        (1.0004, "0.04 % slower"),
+        (1.083, "8.3 % slower"),
+        (0.935, "6.5 % faster"),
+        (1.0994, "9.9 % slower"),
+        (1.0996, "10 % slower"),
+        (1.999, "100 % slower"),
+        (2.0, "2 times slower"),
+        (0.5, "2 times faster"),
+        (17.53, "17.5 times slower"),
+        (1234.5, "1,234 times slower"),
+    ],
+)
+def test_a_ratio_of_times_is_a_change(ratio, text):
+    assert format_slowdown(ratio) == text
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [
+        (1.07, 1.096, "7 to 9.6 % slower"),
+        (0.9, 0.95, "5 to 10 % faster"),
+        (0.952, 1.147, "4.8 % faster to 15 % slower"),
+        (4.27, 9.2, "4.27 to 9.2 times slower"),
+        (1.5, 2.5, "50 % slower to 2.5 times slower"),
+        (1.0, 1.0, "0 to 0 % slower"),
+    ],
+)
+def test_an_interval_of_ratios_names_what_both_ends_share_once(low, high, text):
+    assert format_slowdowns(low, high) == text

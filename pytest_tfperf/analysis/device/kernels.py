@@ -27,7 +27,7 @@ from pytest_tfperf.analysis.device.planes import gpu_kind
 from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.analysis.steps.on_devices import own_steps
-from pytest_tfperf.metrics import BYTES, COUNT, SECONDS, SHARE
+from pytest_tfperf.quantities import BYTES, COUNT, SECONDS, SHARE
 from pytest_tfperf.trace.devices import gpus, stream_events
 from pytest_tfperf.trace.stats import labels
 from pytest_tfperf.trace.xspace import Plane, Trace

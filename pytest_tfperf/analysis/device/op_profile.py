@@ -10,7 +10,7 @@ from pytest_tfperf.analysis.device.busy_times import idle_seconds
 from pytest_tfperf.analysis.device.roofline import AROUND_OTHERS, rate_of, roofline_table
 from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.host.op_times import OpTime, op_table
-from pytest_tfperf.metrics import BYTES, COUNT, FLOP, FLOP_RATE, SECONDS, SHARE
+from pytest_tfperf.quantities import BYTES, COUNT, FLOP, FLOP_RATE, SECONDS, SHARE
 from pytest_tfperf.trace.device_spec import DeviceSpec
 from pytest_tfperf.values import Column, Table
 

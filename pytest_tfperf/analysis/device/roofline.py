@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytest_tfperf.analysis.host.op_times import OpTime
-from pytest_tfperf.metrics import BANDWIDTH, FLOP, FLOP_RATE, SECONDS, SHARE
+from pytest_tfperf.quantities import BANDWIDTH, FLOP, FLOP_RATE, SECONDS, SHARE
 from pytest_tfperf.trace.device_spec import DeviceSpec
 from pytest_tfperf.values import Column, Source, Table, Value
 

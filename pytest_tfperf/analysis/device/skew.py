@@ -8,7 +8,7 @@ from pytest_tfperf.analysis.device.busy_times import DeviceTimes
 from pytest_tfperf.analysis.device.planes import NO_CATEGORY, names_kinds
 from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.steps.detect import Steps
-from pytest_tfperf.metrics import RATIO, SECONDS, SHARE
+from pytest_tfperf.quantities import RATIO, SECONDS, SHARE
 from pytest_tfperf.trace.devices import accelerators
 from pytest_tfperf.values import Column, Source, Table, Value
 

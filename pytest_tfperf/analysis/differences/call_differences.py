@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_tfperf.analysis.differences.difference import LEAST_RUNS, Difference, shown_count
-from pytest_tfperf.metrics import SECONDS, format_quantity
+from pytest_tfperf.quantities import SECONDS, format_quantity
 from pytest_tfperf.text import plural
 from pytest_tfperf.values import Table
 

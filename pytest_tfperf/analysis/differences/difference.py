@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytest_tfperf.metrics import COUNT, SECONDS, format_quantity
+from pytest_tfperf.quantities import COUNT, SECONDS, format_quantity
 from pytest_tfperf.text import and_more, elide
 
 LEAST_SHARE = 0.02

@@ -28,7 +28,7 @@ from pytest_tfperf.analysis.differences.stage_differences import (
     python_differences,
     stage_differences,
 )
-from pytest_tfperf.metrics import SHARE, format_quantity
+from pytest_tfperf.quantities import SHARE, format_quantity
 from pytest_tfperf.results import Check, Profile, Verdict
 from pytest_tfperf.values import PARTS, Table
 
@@ -183,12 +183,13 @@ def with_differences(check: Check, found: Sequence[Difference]) -> Check:
     """
     Add differences to a check's detail, for reports.
 
-    The message of a regression names the most telling ones.
+    The message of a regression begins with the most telling ones.
     """
     if not found:
         return check
     if check.verdict is Verdict.REGRESSION:
-        check = check.with_details(*(("", one.line) for one in most_telling(found, _IN_MESSAGES)))
+        causes = tuple(("", one.line) for one in most_telling(found, _IN_MESSAGES))
+        check = replace(check, details=(*causes, *check.details))
     kept = [asdict(one) for one in most_telling(found, _IN_REPORTS)]
     return replace(check, detail={**check.detail, "differences": kept})
 

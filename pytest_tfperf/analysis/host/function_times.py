@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pytest_tfperf.analysis.steps.detect import Steps
-from pytest_tfperf.metrics import COUNT, SECONDS, SHARE
+from pytest_tfperf.quantities import COUNT, SECONDS, SHARE
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.nesting import self_times
 from pytest_tfperf.trace.stats import labels

@@ -8,7 +8,7 @@ import numpy as np
 
 from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.timing import NO_TIMES
-from pytest_tfperf.metrics import BYTES, format_quantity
+from pytest_tfperf.quantities import BYTES, format_quantity
 from pytest_tfperf.recording import MemorySamples, Recording
 from pytest_tfperf.stats.slope import Slope, slope_with_interval
 from pytest_tfperf.values import Source, Unknown, Value

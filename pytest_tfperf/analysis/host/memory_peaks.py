@@ -11,8 +11,8 @@ import numpy as np
 
 from pytest_tfperf.analysis.host.memory import ALLOCATION, allocators, level, memory_events
 from pytest_tfperf.analysis.steps.detect import Steps
-from pytest_tfperf.metrics import BYTES, COUNT, SECONDS, SHARE
 from pytest_tfperf.protobuf import Ints
+from pytest_tfperf.quantities import BYTES, COUNT, SECONDS, SHARE
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.xspace import Trace
 from pytest_tfperf.values import Column, Table

@@ -16,9 +16,9 @@ import numpy as np
 from pytest_tfperf.analysis.device.kernel_names import launchers
 from pytest_tfperf.analysis.host.activity import eager_executions, not_for_data, op_type
 from pytest_tfperf.analysis.steps.detect import Steps
-from pytest_tfperf.metrics import COUNT, SECONDS, SHARE
 from pytest_tfperf.op_types import DATA_SIDE, HOST_SIDE
 from pytest_tfperf.protobuf import Ints
+from pytest_tfperf.quantities import COUNT, SECONDS, SHARE
 from pytest_tfperf.trace.devices import accelerators
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.nesting import enclosing, self_times

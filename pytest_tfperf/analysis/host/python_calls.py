@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from pytest_tfperf.analysis.differences.call_differences import MOST_FUNCTIONS
 from pytest_tfperf.analysis.evidence import Evidence, Findings
-from pytest_tfperf.metrics import COUNT, SECONDS, format_quantity
+from pytest_tfperf.quantities import COUNT, SECONDS, format_quantity
 from pytest_tfperf.recording import UNSEEN, PythonFunction, Recording
 from pytest_tfperf.text import and_more
 from pytest_tfperf.values import Column, Source, Table, Unknown, Value

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_tfperf.analysis.evidence import Evidence, Findings
-from pytest_tfperf.metrics import COUNT, SHARE, format_quantity
+from pytest_tfperf.quantities import COUNT, SHARE, format_quantity
 from pytest_tfperf.recording import Batches, BatchRows, Recording
 from pytest_tfperf.text import plural
 from pytest_tfperf.values import Column, Source, Table, Unknown, Value

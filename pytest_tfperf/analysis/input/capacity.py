@@ -9,7 +9,7 @@ from pytest_tfperf.analysis import diagnosis
 from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.input.iterators import ASYNC, asynchronous_above
 from pytest_tfperf.analysis.input.stages import Stage
-from pytest_tfperf.metrics import COUNT, SECONDS
+from pytest_tfperf.quantities import COUNT, SECONDS
 from pytest_tfperf.values import Column, Source, Table, Value
 
 

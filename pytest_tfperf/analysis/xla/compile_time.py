@@ -10,8 +10,8 @@ import numpy as np
 from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.host.shown import why_compilations_hidden
 from pytest_tfperf.analysis.xla.executions import full_names, short_module
-from pytest_tfperf.metrics import format_quantity
 from pytest_tfperf.protobuf import Ints
+from pytest_tfperf.quantities import format_quantity
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.text import and_more
 from pytest_tfperf.trace.devices import accelerators

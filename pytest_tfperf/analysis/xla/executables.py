@@ -19,7 +19,7 @@ from pytest_tfperf.hlo.fingerprint import hlo_hash
 from pytest_tfperf.hlo.flops import applications
 from pytest_tfperf.hlo.module import Buffers, HloComputation, HloInstruction, HloModule
 from pytest_tfperf.hlo.traversal import BODIES
-from pytest_tfperf.metrics import BYTES, COUNT, FLOP, SECONDS
+from pytest_tfperf.quantities import BYTES, COUNT, FLOP, SECONDS
 from pytest_tfperf.trace.hlo_modules import buffer_sizes
 from pytest_tfperf.trace.xspace import Trace
 from pytest_tfperf.values import Column, Source, Table, Value

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 
 from pytest_tfperf.analysis.xla.programs import Program
 from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule, Shape
-from pytest_tfperf.metrics import COUNT
+from pytest_tfperf.quantities import COUNT
 from pytest_tfperf.text import and_more
 from pytest_tfperf.values import Column, Table
 

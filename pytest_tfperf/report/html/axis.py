@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from pytest_tfperf.metrics import SECONDS, format_quantity
+from pytest_tfperf.quantities import SECONDS, format_quantity
 
 WIDTH, LEFT, RIGHT = 360, 48, 8
 PLOT = WIDTH - LEFT - RIGHT

@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pytest_tfperf.metrics import BYTES, format_quantity
+from pytest_tfperf.quantities import BYTES, format_quantity
 from pytest_tfperf.report.html.axis import (
     HISTORY_HEIGHT,
     LEFT,

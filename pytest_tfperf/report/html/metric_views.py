@@ -7,16 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_tfperf.report.html.tables import cell, quantity
-from pytest_tfperf.results import WORST_FIRST, Check, Profile
+from pytest_tfperf.results import Check, Profile, worst_first
 from pytest_tfperf.text import elide, format_ratio
 from pytest_tfperf.values import Value
 
 MOST_LETTERS, _REMARK = 2000, 180  # characters
-
-
-def worst_first(checks: Sequence[Check]) -> list[Check]:
-    """Sort checks by their verdicts, the worst first."""
-    return sorted(checks, key=lambda check: WORST_FIRST.index(check.verdict))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

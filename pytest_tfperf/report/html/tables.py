@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pytest_tfperf.metrics import format_quantity
+from pytest_tfperf.quantities import format_quantity
 from pytest_tfperf.report.html.charts import MemoryChart, memory_chart
 from pytest_tfperf.text import elide
 from pytest_tfperf.values import Table

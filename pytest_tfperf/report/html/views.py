@@ -30,10 +30,9 @@ from pytest_tfperf.report.html.metric_views import (
     metric_view,
     shown,
     unknown_reasons,
-    worst_first,
 )
 from pytest_tfperf.report.html.tables import TableGroups, quantity, table_groups
-from pytest_tfperf.results import BROKEN, WORST_FIRST, Check, Profile, Verdict
+from pytest_tfperf.results import BROKEN, WORST_FIRST, Check, Profile, Verdict, worst_first
 from pytest_tfperf.runs import ProfiledTest
 from pytest_tfperf.text import elide, plural
 from pytest_tfperf.values import PARTS, Value

@@ -111,7 +111,10 @@ KEPT = {
 }
 
 
-@pytest.mark.parametrize("kind", KEPT)
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=[] if kind == "bytes" else pytest.mark.slow) for kind in KEPT],
+)
 def test_a_leak_of_4_kib_a_step_is_found_in_50_steps(measure, kind):
     kept, step = [], slow(function())
 

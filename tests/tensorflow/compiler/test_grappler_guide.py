@@ -1,4 +1,4 @@
-"""One test for each pass of docs/grappler.md: its effect on a real graph, counted by hand."""
+"""One test for each pass of docs/explanation/grappler.md: its effect on a real graph, counted by hand."""
 
 import json
 import re
@@ -35,7 +35,7 @@ GUIDE = [
     "debug stripper",
 ]
 """Of https://www.tensorflow.org/guide/graph_optimization, in its order."""
-PAGE = ROOT / "docs" / "grappler.md"
+PAGE = ROOT / "docs" / "explanation" / "grappler.md"
 ONES = tf.ones((8, 8))
 PASSES = {
     "constant folding": "constant_folding",
@@ -96,7 +96,7 @@ def child():
     environment = {
         "TF_CPP_MIN_LOG_LEVEL": "0",
         "TF_CPP_VMODULE": "meta_optimizer=1",
-        "PYTHONPATH": str(PAGE.parents[1] / "tests"),
+        "PYTHONPATH": str(ROOT / "tests"),
     }
     done = subprocess.run(
         [sys.executable, "-c", CHILD], capture_output=True, text=True, env=environment

@@ -27,11 +27,11 @@ def test_a_partial_batch_is_named_with_its_shapes(suite):
     )
     result.stdout.fnmatch_lines(
         [
-            "FAIL: xla_compile_time was *, wanted at most 1 ms*",
+            "*xla_compile_time is *, above the limit of 1 ms*",
             "  where: compiled: one_step_on_data * *s",
         ]
     )
-    result.stdout.no_fnmatch_line("*fusions*")
+    result.stdout.no_fnmatch_line("*fusions is*")
 
 
 def test_steps_without_xla_have_no_fusion_and_compile_nothing(suite):
@@ -54,6 +54,4 @@ def test_what_was_compiled_before_is_not_known(tf_profile):
 """)
     result = suite()
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(
-        ["UNKNOWN: *xla_compile_time*executables may have been compiled before*"]
-    )
+    result.stdout.fnmatch_lines(["*xla_compile_time*executables may have been compiled before*"])

@@ -33,7 +33,7 @@ def test_step(tf_profile):
     assert profile.op_guide_findings == 1
     assert profile.value("op_guide_findings").source.value == "graph"
 """,
-        "FAIL: op_guide_findings was 1, wanted at most 0 (max_op_guide_findings=0)",
+        "*op_guide_findings is 1, above the limit of 0 (max_op_guide_findings=0)",
         "  where: TRANSPOSE at test_suite.py:10: Transpose, float32*8,32,64* by (0,2,1)",
         "  try: move this transpose next to the matrix product *",
         failed=1,
@@ -77,7 +77,7 @@ def test_a_step_without_a_graph_is_unknown(suite):
 def test_eager(tf_profile):
     tf_profile(lambda x: x + 1, DATA)
 """,
-        "*op_guide_findings is unknown, wanted at most 0 (max_op_guide_findings=0): the step calls no tf.function*",
+        "*op_guide_findings is unknown, limit 0 (max_op_guide_findings=0): the step calls no tf.function*",
         failed=1,
     )
 

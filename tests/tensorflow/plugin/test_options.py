@@ -205,7 +205,7 @@ def test_a_run_file_is_written_and_shown_again(suite):
     )
     assert done.returncode == 0
     assert "test_step" in done.stdout
-    assert "tfperf: 1 check decided (1 pass, 0 fail)" in done.stdout
+    assert "tfperf: 1 check passed" in done.stdout
 
 
 def test_disabled_runs_each_step_once_and_skips_its_test(suite):

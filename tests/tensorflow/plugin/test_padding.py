@@ -34,7 +34,7 @@ def test_fit(tf_profile):
 def test_a_keras_model_fails_its_limit_with_line_and_sizes(suite):
     suite.gives(
         MODEL,
-        "FAIL: padding_overhead was between 5* % and 5* % on a TPU v6e (predicted) (only a compiler for TPUs decides the layouts), wanted at most 10 % *",
+        "*padding_overhead is between 5* % and 5* % on a TPU v6e (predicted) (only a compiler for TPUs decides the layouts), above the limit of 10 % *",
         "  where: most in convolution *Conv2D* at test_suite.py:*: f32*100,32,32,20* takes f32*128,32,32,24*{0,3,2,1:T(8,128)}",
         "  try: 100 → 128, 20 → 24: saves 4.19 MiB",
         failed=1,
@@ -64,7 +64,7 @@ def test_between_the_bounds_a_limit_is_unknown(suite):
     result = suite("--tfperf-report=run.json", "-o", "tfperf_tpu=v4")
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
-        ["FAIL: mxu_padding_overhead was * on a TPU v4 (predicted), wanted at most 0 % *"]
+        ["*mxu_padding_overhead is * on a TPU v4 (predicted), above the limit of 0 % *"]
     )
     run = Run.from_json(json.loads((suite.path / "run.json").read_text()), "run.json")
     verdicts = [(check.metric, check.verdict.value) for test in run.tests for check in test.checks]

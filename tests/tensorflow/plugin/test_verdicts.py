@@ -26,10 +26,10 @@ def test_a_broken_limit_fails_the_test_itself_with_cause_and_remedy(suite):
     result = suite.gives(
         MIXED,
         "test_suite.py .P.*",
-        "FAIL: eager_ops was 1, wanted at most 0 (max_eager_ops=0)",
+        "*eager_ops is 1, above the limit of 0 (max_eager_ops=0)",
         "  where: eager: AddV2 at test_suite.py:* ×3",
         "  try: move them into the tf.function that the step calls",
-        "tfperf: 2 checks decided (1 pass, 1 fail)",
+        "tfperf: 1 check passed, 1 failed",
         "PERF test_suite.py::test_bad - *",
         passed=2,
         failed=1,
@@ -51,8 +51,8 @@ def agree(path, result):
     suites = ET.parse(path / "junit.xml").getroot().find("testsuite")
     assert (suites.get("tests"), suites.get("failures"), suites.get("errors")) == ("3", "1", "0")
     failure = suites.find("testcase[@name='test_bad']/failure")
-    assert "eager_ops was 1" in failure.get("message")
-    result.stdout.fnmatch_lines(["tfperf: 2 checks decided (1 pass, 1 fail)"])
+    assert "eager_ops is 1" in failure.get("message")
+    result.stdout.fnmatch_lines(["tfperf: 1 check passed, 1 failed"])
     assert (path / "run.json").is_file()
 
 
@@ -182,7 +182,7 @@ def test_a_limit_on_what_cannot_be_measured_fails_and_says_why(suite):
 def test_it(tf_profile):
     tf_profile(lambda: None, **STEP_ARGUMENTS)
 """,
-        "UNKNOWN: padding_overhead is unknown, wanted at most 10 % (max_padding_overhead=0.1): *",
+        "*padding_overhead is unknown, limit 10 % (max_padding_overhead=0.1): *",
         failed=1,
     )
 
@@ -190,7 +190,7 @@ def test_it(tf_profile):
 def test_a_test_that_asks_and_profiles_nothing_fails(suite):
     suite.gives(
         "@pytest.mark.tfperf(max_eager_ops=0)\ndef test_it(tf_profile): pass\n",
-        "UNKNOWN: the test is to be profiled, and nothing was measured: *",
+        "*the test is to be profiled, and nothing was measured: *",
         failed=1,
     )
 
@@ -230,7 +230,7 @@ class TestCase(unittest.TestCase):
     def test_it(self):
         self.tf_profile(lambda: tf.ones(3) + 1, **STEP_ARGUMENTS)
 """,
-        "FAIL: eager_ops was 2, wanted at most 0*",
+        "*eager_ops is 2, above the limit of 0*",
         failed=1,
     )
 
@@ -270,9 +270,9 @@ def test_good():
     for n in range(4):
         metric(DATA[0])
 """,
-        "FAIL: retraces was 3, wanted at most 0*",
+        "*retraces is 3, above the limit of 0*",
         "*traced again: train ×3*",
-        "FAIL: xla_compiles was 2, wanted at most 0*",
+        "*xla_compiles is 2, above the limit of 0*",
         passed=1,
         failed=2,
     )
@@ -309,7 +309,7 @@ def test_fit():
     suite.write(body.format(batch=8))
     result = suite("--tfperf-baseline")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*MISSING: *(batch: stored 4, now 8)"])
+    result.stdout.fnmatch_lines(["*(batch: stored 4, now 8)"])
 
 
 def test_a_profile_that_ended_early_is_not_recorded_and_says_so(suite):
@@ -358,7 +358,7 @@ def test_it():
     for n in range(4):
         metric(DATA[0])
 """,
-        "UNKNOWN: step_time is unknown, wanted at most 60 s *: nothing was timed*",
+        "*step_time is unknown, limit 60 s *: nothing was timed*",
         failed=1,
     )
 
@@ -376,7 +376,7 @@ def test_it():
     assert len(history.history["loss"]) == 4
     assert model.predict(np.ones((64, 3)), verbose=0).shape == (64, 1)
 """,
-        "tfperf: 4 checks decided (4 pass, 0 fail)",
+        "tfperf: 4 checks passed",
         passed=1,
     )
 
@@ -392,8 +392,8 @@ def test_left(tf_profile):
     for _ in tf_profile.steps(DATA):
         break
 """,
-        "UNKNOWN: the test is to be profiled, and nothing was measured: call tf_profile*",
-        "UNKNOWN: the test is to be profiled, and nothing was measured: the loop over tf_profile.steps was left*",
+        "*the test is to be profiled, and nothing was measured: call tf_profile*",
+        "*the test is to be profiled, and nothing was measured: the loop over tf_profile.steps was left*",
         failed=2,
     )
 
@@ -405,15 +405,13 @@ def test_undecided_comparisons_have_a_letter_of_their_own_and_are_counted(suite)
     )
     result = suite()
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(
-        ["test_suite.py I *", "tfperf: 2 checks decided (2 pass, 0 fail), 1 not decided: *"]
-    )
+    result.stdout.fnmatch_lines(["test_suite.py I *", "tfperf: 2 checks passed, 1 not decided: *"])
     result = suite("-v", "--tfperf-only=structural")
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(
         [
             "test_suite.py::test_step PASSED *",
-            "tfperf: 1 check decided (1 pass, 0 fail); 1 limit not checked, run without --tfperf-only",
+            "tfperf: 1 check passed; 1 limit not checked, run without --tfperf-only",
         ]
     )
     result = suite("-v")

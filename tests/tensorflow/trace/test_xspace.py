@@ -325,7 +325,10 @@ def test_bytes_without_a_plane_are_an_error(raw):
     ],
 )
 def test_an_error_names_file_part_byte_and_reason(raw, what):
-    with pytest.raises(TraceError, match=re.escape(f"trace some.pb: {what}")):
+    with pytest.raises(
+        TraceError,
+        match=re.escape(f"some.pb is not an XSpace trace (.xplane.pb), or it is damaged ({what})"),
+    ):
         decode_trace(raw, "some.pb")
 
 

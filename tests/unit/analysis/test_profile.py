@@ -10,7 +10,8 @@ from helpers.traces import SYNTHETIC
 from pytest_tfperf.analysis import profile
 from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.errors import TraceError
-from pytest_tfperf.metrics import COUNT, LOWER, METRICS, PROGRAM, Metric
+from pytest_tfperf.metrics import LOWER, METRICS, PROGRAM, Metric
+from pytest_tfperf.quantities import COUNT
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.trace.xspace import read_trace
 from pytest_tfperf.values import Source, Value

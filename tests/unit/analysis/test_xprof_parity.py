@@ -1,4 +1,4 @@
-"""Our step table against XProf's, on every trace there is an answer of XProf's for; differences stand in docs/xprof.md."""
+"""Our step table against XProf's, on every trace there is an answer of XProf's for; differences stand in docs/explanation/xprof.md."""
 
 import json
 import re
@@ -32,7 +32,7 @@ def reasons():
     """(trace patterns, columns) of each row of the page about stored traces; those of `live_*` are for test_live_xprof.py."""
     rows = re.findall(
         r"^\| (`.+?`) \| (.+?) \| .+ \|$",
-        (ROOT / "docs" / "xprof.md").read_text(encoding="utf-8"),
+        (ROOT / "docs" / "explanation" / "xprof.md").read_text(encoding="utf-8"),
         re.MULTILINE,
     )
     rows = [row for row in rows if not row[0].startswith("`live_")]

@@ -101,13 +101,13 @@ def test_a_sample_may_differ_by_as_much_as_samples_do(place, before, now, varies
             "retraces",
             2,
             3,
-            "retraces changed from 2 to 3\n  if it is meant: pytest --tfperf-update",
+            "retraces rose from 2 to 3\n  if intended: pytest --tfperf-update",
         ),
         (
             "retraces",
             2,
             1,
-            "retraces changed from 2 to 1\n  try: pytest --tfperf-update, to hold it from now on",
+            "retraces fell from 2 to 1\n  try: pytest --tfperf-update, to hold it from now on",
         ),
         (
             "peak_memory",
@@ -119,7 +119,7 @@ def test_a_sample_may_differ_by_as_much_as_samples_do(place, before, now, varies
             "batch_padding",
             0.50001,
             0.5,
-            "batch_padding changed from 50 % to 50 % (exactly 0.50001 and 0.5)\n"
+            "batch_padding fell from 50 % to 50 % (exactly 0.50001 and 0.5)\n"
             "  try: pytest --tfperf-update, to hold it from now on",
         ),
     ],
@@ -140,12 +140,12 @@ def test_a_regression_says_where_what_to_try_and_what_changed_besides(place):
     )
     [found] = compare(place, profile("", retraces=traced), environment)
     assert found.message.splitlines() == [
-        "retraces changed from 0 to 3",
+        "retraces rose from 0 to 3",
         "  over: 79 steps after the first and 2 epoch ends",
         "  where: step ×3",
         "  changed besides: tensorflow 2.21.0 → 2.21.1",
         "  try: an input_signature",
-        "  if it is meant: pytest --tfperf-update",
+        "  if intended: pytest --tfperf-update",
     ]
     assert found.wanted == "0 (baseline)"
 
@@ -154,9 +154,10 @@ def test_a_regression_says_where_what_to_try_and_what_changed_besides(place):
 def test_grappler_may_have_less_to_remove_and_more(place, before, now):
     found = the_check(place, profile(graph_reduction=before), profile(graph_reduction=now))
     shown = [f"{100 * share:.3g} %" for share in (before, now)]
+    moved = "rose" if now > before else "fell"
     assert (found.verdict, found.message) == (
         Verdict.PASS,
-        f"graph_reduction changed from {shown[0]} to {shown[1]}, which does not gate: "
+        f"graph_reduction {moved} from {shown[0]} to {shown[1]}, which does not gate: "
         "it falls where there is less to remove",
     )
     assert found.is_shown_change
@@ -336,7 +337,7 @@ def test_under_five_runs_times_are_collected_and_not_decided(place, n_runs):
         "at most 5 % slower",
     )
     assert found.message == (
-        f"step_time is 12 ms, 1.200 times the 10 ms of {'the only run recorded' if n_runs == 1 else 'the last 4 runs'}; "
+        f"step_time is 20 % slower than the baseline: 10 ms to 12 ms; "
         f"collecting {n_runs} of 5 runs\n  try: pytest --tfperf-update again, or tfperf accept RUN.json of runs like this one"
     )
 
@@ -364,11 +365,12 @@ def test_a_slower_step_says_how_much_since_when_where_and_what_changed_besides(p
     now = value("step_time", 0.012, settled=True, where="Map")
     found = timing(place, profile(step_time=now), environment)
     assert found.message.splitlines() == [
-        "step_time is 12 ms, 1.200 times the 10 ms of the last 10 runs (1.177 to 1.223, 99.5 % interval), wanted at most 5 % slower",
-        "  newest recorded: commit abc123",
+        "step_time is 20 % slower than the baseline: 10 ms to 12 ms, limit 5 %",
         "  where: Map",
         "  changed besides: tensorflow 2.21.0 → 2.21.1",
-        "  try: pytest --tfperf-update, if the slow-down is meant",
+        "  measured: 18 to 22 % slower (99.5 % interval), against the last 10 runs",
+        "  newest recorded: commit abc123",
+        "  if intended: pytest --tfperf-update",
     ]
 
 
@@ -378,7 +380,7 @@ def test_times_beside_other_workers_are_not_decided(place, n_runs):
     [found] = compare_with_baseline(
         profile(step_time=0.1), "test_step", place, LAPTOP, "timing", None, shared_cpu=True
     )
-    assert (found.verdict, found.message.partition(": ")[2]) == (
+    assert (found.verdict, found.message.partition(" ms: ")[2]) == (
         Verdict.INCONCLUSIVE,
         "other workers may have used the CPU; run with -n 0, or --tfperf-only structural",
     )
@@ -387,7 +389,7 @@ def test_times_beside_other_workers_are_not_decided(place, n_runs):
 def test_times_of_steps_that_had_not_settled_are_not_decided(place):
     store(place, profile(step_time=0.010), times=10)
     found = timing(place, profile(step_time=value("step_time", 0.1, settled=False)))
-    assert (found.verdict, found.message.partition(": ")[2]) == (
+    assert (found.verdict, found.message.partition(" ms: ")[2]) == (
         Verdict.INCONCLUSIVE,
         "the input buffers were still draining",
     )
@@ -520,7 +522,7 @@ def test_a_profile_is_compared_with_another_one_which_is_named():
         (
             "retraces",
             "REGRESSION",
-            "retraces changed from 0 to 1\n  if it is meant: --tfperf-only timing, until origin/main has it too",
+            "retraces rose from 0 to 1\n  if intended: run with --tfperf-only timing, until origin/main has it too",
             "0 (origin/main)",
         ),
         ("eager_ops", "NEW", "eager_ops is 2, and origin/main has none", "a value in origin/main"),
@@ -564,7 +566,7 @@ def test_a_py_function_in_a_map_is_a_regression_that_names_the_stage_and_its_lin
     found = the_check(place, pipeline(SOURCE, MAP, END), pipeline(SOURCE, PYTHON_MAP, END))
     assert found.verdict is Verdict.REGRESSION
     assert found.message.splitlines()[:2] == [
-        "input_python_stages changed from 0 to 1",
+        "input_python_stages rose from 0 to 1",
         "  input stage Map runs Python now: py_function at data.py:7",
     ]
 

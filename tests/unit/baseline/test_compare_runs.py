@@ -31,8 +31,8 @@ def test_structure_has_the_verdicts_of_a_baseline():
         profile(retraces=1, xla_clusters=1, eager_ops=1, fusions=3),
     )
     assert found == [
-        ("retraces", "REGRESSION", "retraces changed from 0 to 1"),
-        ("eager_ops", "IMPROVED", "eager_ops changed from 2 to 1"),
+        ("retraces", "REGRESSION", "retraces rose from 0 to 1"),
+        ("eager_ops", "IMPROVED", "eager_ops fell from 2 to 1"),
         ("xla_clusters", "PASS", "xla_clusters is 1, as in the first file"),
         ("fusions", "NEW", "fusions is 3, and the first file has none"),
     ]
@@ -55,17 +55,17 @@ def test_another_platform_compares_only_program_metrics():
         (
             0.012,
             "INCONCLUSIVE",
-            "step_time is 12 ms, 1.200 times the 10 ms of the first file; one run against one decides nothing but a doubled time",
+            "step_time is 20 % slower than the first file: 10 ms to 12 ms; one run against one decides nothing but a doubled time",
         ),
         (
             0.005,
             "INCONCLUSIVE",
-            "step_time is 5 ms, 0.500 times the 10 ms of the first file; one run against one decides nothing but a doubled time",
+            "step_time is 2 times faster than the first file: 10 ms to 5 ms; one run against one decides nothing but a doubled time",
         ),
         (
             0.021,
             "REGRESSION",
-            "step_time is 21 ms, 2.100 times the 10 ms of the first file, wanted at most 5 % slower",
+            "step_time is 2.1 times slower than the first file: 10 ms to 21 ms, limit 5 %",
         ),
     ],
 )
@@ -139,7 +139,7 @@ def test_times_beside_other_workers_are_not_decided(first, said):
     ]
     [found] = compared(run_of(tests[0]), run_of(tests[1]))
     assert found[3] == "INCONCLUSIVE"
-    assert f"of the first file: {said}" in found[4]
+    assert f" to 100 ms: {said}" in found[4]
 
 
 def test_times_that_had_not_settled_are_not_decided():
@@ -170,9 +170,9 @@ def test_profiles_are_matched_by_file_key_and_name():
         ("test_gone", "", "profile", "MISSING"),
     ]
     assert {found[4] for found in compared(before, after) if found[2] == "profile"} == {
-        "'test_step/new' is in the second file alone",
-        "'test_step/eval' is in the first file alone",
-        "'test_gone' is in the first file alone",
+        "'test_step/new' is only in the second file",
+        "'test_step/eval' is only in the first file",
+        "'test_gone' is only in the first file",
     }
 
 
@@ -180,7 +180,7 @@ def test_a_test_that_failed_before_its_profile_is_named():
     [found] = compared(run_of(record_of(profile(retraces=0))), run_of(record_of(outcome="failed")))
     assert found[3:] == (
         "MISSING",
-        "'test_step' is in the first file alone; in the other one the test failed",
+        "'test_step' is only in the first file; in the other one the test failed",
     )
 
 

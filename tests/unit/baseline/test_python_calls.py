@@ -77,7 +77,7 @@ def test_more_calls_are_shown_with_their_functions_and_fail_nothing(place):
     found = compared(place, calling(AFTER))["python_calls"]
     assert (found.verdict, found.detail["gates"]) == (Verdict.PASS, False)
     assert found.sentence == (
-        "python_calls changed from 21 to 61, which does not gate: "
+        "python_calls rose from 21 to 61, which does not gate: "
         "a helper function is a call more, and costs next to nothing"
     )
     assert found.details == (("", PLANTED),)
@@ -93,7 +93,7 @@ def test_a_test_that_limits_the_rise_decides_it(place, calls, verdict):
     assert found.verdict == Verdict(verdict)
     if verdict == "REGRESSION":
         assert found.message.splitlines()[:2] == [
-            "python_calls changed from 100 to 103",
+            "python_calls rose from 100 to 103",
             "  +3 calls of model.py:step a step (100 → 103), line 9",
         ]
 

@@ -8,7 +8,8 @@ from helpers.builders import profile, value
 from pytest_tfperf.checks.arguments import Wanted, argument_names, parse_limit_lines, parse_steps
 from pytest_tfperf.checks.limits import asked_for, check_limits, explanation
 from pytest_tfperf.errors import LimitError
-from pytest_tfperf.metrics import COUNT, METRICS
+from pytest_tfperf.metrics import METRICS
+from pytest_tfperf.quantities import COUNT
 from pytest_tfperf.results import Verdict
 from pytest_tfperf.values import Value
 
@@ -74,14 +75,16 @@ def test_every_step_must_keep_the_limit(argument, bound, verdict):
 def test_steps_that_differ_are_shown_as_a_range():
     differing = value("xla_launches", 3, low=2, high=5, n_steps=20)
     message = the_check(profile(xla_launches=differing), max_xla_launches=4).message
-    assert message == "xla_launches was 2 to 5 over 20 steps, wanted at most 4 (max_xla_launches=4)"
+    assert (
+        message == "xla_launches is 2 to 5 over 20 steps, above the limit of 4 (max_xla_launches=4)"
+    )
 
 
 def test_a_failure_says_measured_value_limit_argument_where_and_try():
     slow = value("input_bound", 0.09, where="90 % in Map", observed=0.09, **{"try": "prefetch"})
     failed = the_check(profile("train", input_bound=slow), max_input_bound="5%")
     assert failed.message.splitlines() == [
-        "input_bound was 9 %, wanted at most 5 % (max_input_bound='5%')",
+        "input_bound is 9 %, above the limit of 5 % (max_input_bound='5%')",
         "  where: 90 % in Map",
         "  try: prefetch",
     ]
@@ -97,18 +100,18 @@ def test_a_failure_by_less_than_is_written_says_the_numbers_exactly():
     message = the_check(profile(input_bound=0.05001), max_input_bound="5%").message
     assert (
         message
-        == "input_bound was 5 %, wanted at most 5 % (max_input_bound='5%') (exactly 0.05001 and 0.05)"
+        == "input_bound is 5 %, above the limit of 5 % (max_input_bound='5%') (exactly 0.05001 and 0.05)"
     )
 
 
 def test_a_pass_says_measured_value_and_limit():
     assert (
         the_check(profile(xla_clusters=1), xla_clusters=1).message
-        == "xla_clusters 1, wanted exactly 1"
+        == "xla_clusters is 1, limit exactly 1"
     )
     assert (
         the_check(profile(throughput=120), min_throughput=100).message
-        == "throughput 120/s, wanted at least 100/s"
+        == "throughput is 120/s, limit at least 100/s"
     )
 
 
@@ -132,7 +135,7 @@ def test_a_limit_on_what_is_unknown_is_unknown_and_says_why():
     assert found.verdict is Verdict.UNKNOWN
     assert (
         found.message
-        == "epoch_gap is unknown, wanted at most 1 s (max_epoch_gap='1 s'): no epoch ended in the timed window"
+        == "epoch_gap is unknown, limit 1 s (max_epoch_gap='1 s'): no epoch ended in the timed window"
     )
 
 
@@ -141,7 +144,7 @@ def test_limits_on_times_are_unknown_while_other_workers_use_the_cpu(measured):
     [found] = decide(profile(input_bound=measured), max_input_bound=0.05, shared_cpu=True)
     assert found.verdict is Verdict.UNKNOWN
     assert (
-        "wanted at most 5 % (max_input_bound=0.05): other workers may have used the CPU; "
+        "limit 5 % (max_input_bound=0.05): other workers may have used the CPU; "
         "run with -n 0, or --tfperf-only structural" in found.message
     )
 

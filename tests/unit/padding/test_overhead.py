@@ -4,9 +4,9 @@ import pytest
 from helpers.hlo import dot, encoded, module, op, parameters
 from helpers.tables import cells
 
-from pytest_tfperf.metrics import BYTES
 from pytest_tfperf.padding.overhead import padding_values, values_of
 from pytest_tfperf.padding.tpu import generation
+from pytest_tfperf.quantities import BYTES
 from pytest_tfperf.recording import OpGraph, OpNode, Recording
 from pytest_tfperf.values import Column, Source, Unknown
 

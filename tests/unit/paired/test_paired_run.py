@@ -300,12 +300,12 @@ class TestOtherPython:
         checks = two.checks(two.tree[1])
         assert checks["", "graph_ops"] == (
             "PASS",
-            "graph_ops changed from 10 to 12, which does not gate: "
+            "graph_ops rose from 10 to 12, which does not gate: "
             "it depends on the packages, which differ; a limit decides it",
         )
         verdict, message = checks[RETRACES]
         assert verdict == "REGRESSION"
-        assert message.endswith("if it is meant: --tfperf-only timing")
+        assert message.endswith("if intended: run with --tfperf-only timing")
         assert checks["", "fusions"] == ("NEW", "fusions is 1, and tensorflow 2.20.0 has none")
 
     @pytest.mark.parametrize(

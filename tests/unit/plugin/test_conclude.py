@@ -52,6 +52,37 @@ def stored(tmp_path):
     return read_entries(Place.of(FILE, tmp_path, None).structure)
 
 
+class Cache:
+    """pytest's cache in a folder."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def mkdir(self, name):
+        (self.folder / name).mkdir(parents=True, exist_ok=True)
+        return self.folder / name
+
+
+def test_the_results_are_kept_in_the_cache(tmp_path):
+    record = record_of(profile(retraces=0)).to_json()
+    assert conclude([record], Options(), True, Cache(tmp_path)) == ([], True)
+    kept = read_run(tmp_path / "tfperf" / "last_run.json")
+    assert [test.to_json() for test in kept.tests] == [record]
+    assert kept.commit == "c0ffee"
+    # a run that profiles nothing leaves them
+    conclude([record_of().to_json()], Options(), True, Cache(tmp_path))
+    assert read_run(tmp_path / "tfperf" / "last_run.json") == kept
+
+
+def test_a_cache_that_cannot_be_written_fails_nothing(tmp_path):
+    (tmp_path / "tfperf").write_text("a file where a folder is wanted")
+    [(text, colour)], good = conclude(
+        [record_of(profile(retraces=0)).to_json()], Options(), True, Cache(tmp_path)
+    )
+    assert (colour, good) == ("yellow", True)
+    assert text.startswith("tfperf: tfperf show --last will not show this run: ")
+
+
 @pytest.mark.parametrize(
     ("options", "arguments"),
     [
@@ -389,12 +420,14 @@ def test_no_checks_at_all_are_too_few():
 
 
 def test_the_summary_is_what_the_terminal_shows():
-    lines = summary([record_of(profile(step_time=0.1), checks=[check("PASS")]).to_json()], 80, 0)
-    assert lines[-1][:2] == ("tfperf: 1 check decided (1 pass, 0 fail)", "green")
+    lines = summary(
+        [record_of(profile(step_time=0.1), checks=[check("PASS")]).to_json()], 80, 0, True
+    )
+    assert lines[-1][:2] == ("tfperf: 1 check passed", "green")
 
 
 def test_without_records_there_is_no_summary():
-    assert summary([], 80, 0) == []
+    assert summary([], 80, 0, True) == []
 
 
 FAILED = record_of(checks=[check("FAIL")], outcome="failed", line=3)
@@ -410,7 +443,7 @@ def test_a_job_of_github_is_told_which_tests_fail_and_has_a_summary(tmp_path):
     assert (
         (tmp_path / "summary")
         .read_text(encoding="utf-8")
-        .startswith("# ❌ tfperf: 1 check decided (0 pass, 1 fail)\n")
+        .startswith("# ❌ tfperf: 0 checks passed, 1 failed\n")
     )
 
 

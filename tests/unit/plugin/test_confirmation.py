@@ -47,7 +47,7 @@ def test_a_second_process_that_is_slower_too_confirms_it():
     assert found.verdict is Verdict.REGRESSION
     assert found.message.splitlines()[1:] == [
         "  where: there",
-        "  a second, fresh process says the same: 40.5 ms",
+        "  confirmed in a second process: 40.5 ms",
         "  try: --tfperf-update",
     ]
     assert found.detail == {"before": 0.027, "after": 0.041, "second": 0.0405}
@@ -58,10 +58,7 @@ def test_a_second_process_that_is_not_slower_makes_it_inconclusive(verdict):
     found = confirmed(SLOWER, second(verdict, 0.0271))
     assert found.verdict is Verdict.INCONCLUSIVE
     first, why, helps = found.message.splitlines()
-    assert (
-        first
-        == f"{SLOWER.sentence}; but 27.1 ms in a second, fresh process, which is no regression"
-    )
+    assert first == f"{SLOWER.sentence}; but 27.1 ms in a second process, which is no regression"
     assert why == "  processes of the same code differ as much here"
     assert helps.startswith("  try: pytest --tfperf-against REF")
     assert found.detail["second"] == 0.0271

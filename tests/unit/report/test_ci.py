@@ -32,7 +32,7 @@ def test_an_annotation_names_the_test_s_line_and_failures():
     ]
     assert said(record_of(profile(), checks=checks, line=12)) == [
         "::error file=test_model.py,line=12,title=test_step%3A input_bound FAIL%2C epoch_gap UNKNOWN"
-        "::FAIL: input_bound was 9 %25, wanted at most 5 %25%0A  try: prefetch%0A[eval] UNKNOWN: epoch_gap is unknown"
+        "::test_step: input_bound is 9 %25, above the limit of 5 %25%0A  try: prefetch%0Aeval: epoch_gap is unknown"
     ]
 
 
@@ -73,7 +73,7 @@ def test_special_characters_of_workflow_commands_are_escaped():
     assert "\n" not in line
     assert "\r" not in line
     assert (
-        "title=test_x[a%3Ab%2Cc%25%0D%0A%3A%3Aerror%3A%3A]%3A input_bound FAIL::FAIL: one%0D%0Atwo::three"
+        "title=test_x[a%3Ab%2Cc%25%0D%0A%3A%3Aerror%3A%3A]%3A input_bound FAIL::test_x[a:b,c%25%0D%0A::error::]: one%0D%0Atwo::three"
         in line
     )
 

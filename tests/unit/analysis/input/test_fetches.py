@@ -186,3 +186,19 @@ LATE = fetches_of(*[0.002] * 30, *[0.008] * 30)
 )
 def test_steps_that_buffers_need_to_drain(fetches, kept, before, steps):
     assert settling_steps(traced(kept=kept), before, fetches) == steps
+
+
+@pytest.mark.parametrize(
+    ("limit", "before", "steps"),
+    [
+        (5, 12, 15),  # 5 elements ÷ 0.4 = 12.5 steps, and a fifth more
+        (5, 13, 0),
+        (1000, 23, 29),  # 4 timed and 20 traced steps, and a fifth more
+        (1000, 24, 0),
+        (0, 0, 0),  # nothing is buffered
+    ],
+)
+def test_buffers_that_may_have_run_empty_after_the_timed_window(limit, before, steps):
+    """Steps that wait in the trace alone: the buffers fed them before, or the profiler slows the pipeline down."""
+    trace = traced(wait=(1, 4), limit=limit)
+    assert settling_steps(trace, before, fetches_of(*[0.001] * 4)) == steps

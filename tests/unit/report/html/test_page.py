@@ -307,7 +307,7 @@ def test_a_custom_metric_is_in_the_glossary():
 def test_messages_are_worst_first_and_whole():
     messages = page_of(full_test()).texts("div", **{"class": "message bad"})
     assert messages == [
-        "✗ FAIL input_bound, limit input_bound was 9 %, wanted at most 5 %",
+        "✗ FAIL input_bound, limit input_bound is 9 %, above the limit of 5 %",
         "▲ REGRESSION step_time, baseline step_time is 12 ms try: less",
     ]
 

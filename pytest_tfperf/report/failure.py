@@ -1,0 +1,44 @@
+"""The message of a test that failed for its performance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from pytest_tfperf.results import Check, most_telling_first
+
+
+def failure_message(test: str, checks: Iterable[Check]) -> str:
+    """
+    Write the checks that failed a test: a headline, where and what to do, then the other checks.
+
+    Args:
+        test: Name of the test.
+        checks: The checks.
+    """
+    first, *others = most_telling_first(checks)
+    said: set[str] = set()
+    lines = [failure_headline(test, first), *_below(first, said)]
+    for check in others:
+        lines += [f"{check.profile}: {check.sentence}" if check.profile else check.sentence]
+        lines += _below(check, said)
+    return "\n".join(lines)
+
+
+def failure_headline(test: str, check: Check) -> str:
+    """Return one sentence on a check, with its test: `test_fit is 8.3 % slower than HEAD: …`."""
+    subject = f"{test}/{check.profile}" if check.profile else test
+    if check.is_of_step_time and check.sentence.startswith(_STEP_TIME_IS):
+        return f"{subject} is {check.sentence.removeprefix(_STEP_TIME_IS)}"
+    return f"{subject}: {check.sentence}"
+
+
+def _below(check: Check, said: set[str]) -> Iterator[str]:
+    """Yield the lines below a sentence, and no advice for a second time."""
+    advice = {f"{label}: {text}" if label else text for label, text in check.advice}
+    for line in check.lines:
+        if line not in said:
+            yield f"  {line}"
+    said |= advice
+
+
+_STEP_TIME_IS = "step_time is "

@@ -1,0 +1,181 @@
+"""A profile in a few sentences: the parts of its steps, the bottleneck, the key figures."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from pytest_tfperf.op_types import DATA_SIDE
+from pytest_tfperf.report.table_numbers import shown
+from pytest_tfperf.results import Profile
+from pytest_tfperf.text import plural
+from pytest_tfperf.values import PARTS, Source, Table
+
+_OTHER, _INPUT = "other", "input"
+_TITLES = {part: part.replace("_", " ") for part in PARTS} | {_OTHER: "Python and the loop"}
+_UNEXPLAINED = "not explained"
+_TAKES = {
+    "compile": "Compilation takes {}",
+    "output": "Copying results to the host takes {}",
+    "input": "Waiting for input takes {}",
+    "kernel_launch": "Launching kernels takes {}",
+    "host_compute": "Ops on the host take {}",
+    "collective": "Collectives that nothing hides take {}",
+    "device_to_device": "Copies between devices take {}",
+    "device_compute": "Computing on the device takes {}",
+    "other": "Python and the loop take {}",
+}
+_MOST, _IDLE, _HIDDEN = 0.5, 0.1, 0.05
+_FIGURES = (
+    ("flops_utilization", "FLOPs {} of peak"),
+    ("half_precision", "16-bit {}"),
+    ("tensor_core_time", "tensor cores {}"),
+    ("device_busy", "device busy {}"),
+    ("xla_launches", "XLA launches {}"),
+    ("kernel_launches", "kernels {}"),
+    ("eager_ops", "eager ops {}"),
+    ("retraces", "retraces {}"),
+    ("xla_compiles", "recompilations {}"),
+)
+"""Metrics of the line of key figures, and their words."""
+_TOP, _LEAST_TOP = 3, 0.01
+_NUMBER = re.compile(r" \d+\Z")
+
+
+class Part(NamedTuple):
+    """One part of the mean step."""
+
+    key: str
+    """Key in `PARTS`."""
+    title: str
+    """Title for people."""
+    mean_s: float
+    """Mean seconds of a step."""
+    share: float
+    """Share of the step."""
+
+
+def parts_of(profile: Profile) -> list[Part]:
+    """Return the parts of the mean step that take time, the largest first."""
+    period_s = sum(step.period_s for step in profile.steps)
+    if period_s <= 0:
+        return []
+    sums = {part: sum(step.parts_s.get(part, 0.0) for step in profile.steps) for part in PARTS}
+    rows = [
+        Part(part, _title(part, profile), total_s / len(profile.steps), total_s / period_s)
+        for part, total_s in sums.items()
+        if total_s > 0
+    ]
+    return sorted(rows, key=lambda row: -row.share)
+
+
+def steps_title(profile: Profile) -> str:
+    """Describe the steps and their origin: `20 steps of 9.33 ms (train, from step_num)`."""
+    steps = profile.steps
+    title = plural(len(steps), "step")
+    if not steps:
+        return title
+    periods_s = [step.period_s for step in steps]
+    names = {_NUMBER.sub("", step.name) for step in steps}
+    common = [name for name in names if len(names) == 1 and name and not name.isdigit()]
+    origin = [*common, f"from {profile.step_source}"]
+    mean_s = sum(periods_s) / len(steps)
+    return f"{title} of {shown(mean_s, 's')} ({', '.join(origin)})"
+
+
+def verdict(profile: Profile, devices: str = "") -> str:
+    """
+    Return the bottleneck of the steps in one or two sentences.
+
+    Args:
+        profile: The profile.
+        devices: Its accelerators, as in `8 GPUs`; empty without any.
+    """
+    parts = parts_of(profile)
+    if not parts:
+        return "The trace shows no time of a step."
+    return " ".join(filter(None, (_idle(profile, devices), _bottleneck(profile, parts))))
+
+
+def key_figures(profile: Profile) -> list[str]:
+    """Return the known figures that tell most: `FLOPs 0.09 % of peak`, `retraces 0`."""
+    figures = []
+    for name, words in _FIGURES:
+        value = profile.metrics.get(name)
+        if value is not None and value.number is not None:
+            figures.append(words.format(shown(value.number, value.unit)))
+    return [*figures, *_memory(profile)]
+
+
+def top_ops(profile: Profile) -> tuple[str, list[str]]:
+    """Return the name of the ops' place, and those that take most time there, with shares."""
+    for key, place in (("device_ops", "the devices"), ("host_ops", "the host")):
+        table = profile.tables.get(key)
+        found = _largest(table) if table is not None else []
+        if found:
+            return place, found
+    return "", []
+
+
+def _title(part: str, profile: Profile) -> str:
+    """Return the title of a part; time that the trace cannot explain has one of its own."""
+    overhead = profile.metrics.get("host_overhead")
+    unknown = overhead is None or overhead.number is None
+    return _UNEXPLAINED if part == _OTHER and unknown else _TITLES[part]
+
+
+def _idle(profile: Profile, devices: str) -> str:
+    busy = profile.metrics.get("device_busy")
+    if busy is None or busy.number is None or 1 - busy.number < _IDLE:
+        return ""
+    n_devices = busy.detail.get("n_devices", 1)
+    kind = "GPU" if "GPU" in devices else "TPU" if "TPU" in devices else "device"
+    subject = f"The {kind} is" if n_devices == 1 else f"All {n_devices} {kind}s are"
+    return f"{subject} idle {shown(1 - busy.number, '0..1')} of the step."
+
+
+def _bottleneck(profile: Profile, parts: list[Part]) -> str:
+    """Return a sentence on the largest part, or on the two largest if neither takes half."""
+    waits = profile.metrics.get("input_bound")
+    seen = sum(part.share for part in parts if part.key == _INPUT)
+    hidden = waits is not None and waits.source is Source.CORRECTED
+    if waits is not None and hidden and (waits.number or 0.0) > max(seen + _HIDDEN, _MOST):
+        share = shown(waits.number or 0.0, "0..1")
+        return f"Waiting for input takes {share} of the step once its buffers are empty."
+    first, *others = parts
+    second = [] if first.share >= _MOST else others[:1]
+    return " ".join([f"{_takes(first)} of the step.", *(f"{_takes(part)}." for part in second)])
+
+
+def _takes(part: Part) -> str:
+    if part.title == _UNEXPLAINED:
+        return f"The trace does not explain {shown(part.share, '0..1')}"
+    return _TAKES[part.key].format(shown(part.share, "0..1"))
+
+
+def _memory(profile: Profile) -> Iterable[str]:
+    """Yield the memory at its peak, of the allocator's capacity if that is known."""
+    value = profile.metrics.get("peak_memory")
+    if value is None or value.number is None:
+        return
+    table = profile.tables.get("memory")
+    records = table.records() if table is not None else []
+    if records and records[0].get("capacity"):
+        held, capacity = (shown(records[0][key], "bytes") for key in ("peak", "capacity"))
+        yield f"allocated {held} of {capacity}"
+        return
+    most = "up to " if value.detail.get("bounds") else ""
+    yield f"memory {most}{shown(value.number, value.unit)}"
+
+
+def _largest(table: Table) -> list[str]:
+    """Name the ops with the largest shares of the first side of a table of ops."""
+    records = [record for record in table.records() if record.get("share")]
+    sides = [record["where"] for record in records if record["where"] != DATA_SIDE][:1]
+    of_side = [record for record in records if record["where"] in sides]
+    return [
+        f"{record['op']} {shown(record['share'], '0..1')}"
+        for record in of_side[:_TOP]
+        if record["share"] >= _LEAST_TOP
+    ]

@@ -1,0 +1,35 @@
+"""The run that pytest keeps in its cache, and where it is looked for."""
+
+import pytest
+from helpers.builders import profile, record_of, run_of
+
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.report.last_run import find_last_run, keep_last_run
+from pytest_tfperf.report.run_file import read_run
+
+RUN = run_of(record_of(profile(step_time=0.01)))
+
+
+def test_the_last_run_is_found_from_folders_below(tmp_path):
+    cache = tmp_path / ".pytest_cache" / "d" / "tfperf"
+    keep_last_run(RUN, cache)
+    inner = tmp_path / "tests" / "models"
+    inner.mkdir(parents=True)
+    found = find_last_run(inner)
+    assert found == cache / "last_run.json"
+    assert read_run(found) == RUN
+    assert [path.name for path in cache.iterdir()] == ["last_run.json"]
+
+
+def test_the_nearest_one_is_taken(tmp_path):
+    for folder in (tmp_path, tmp_path / "project"):
+        keep_last_run(RUN, folder / ".pytest_cache" / "d" / "tfperf")
+    assert find_last_run(tmp_path / "project").is_relative_to(tmp_path / "project")
+
+
+def test_where_there_is_none_one_sentence_says_so(tmp_path):
+    with pytest.raises(
+        TfperfError, match=r"^no results of a pytest run: no \.pytest_cache/d/"
+    ) as e:
+        find_last_run(tmp_path)
+    assert str(tmp_path) in str(e.value)

@@ -1,0 +1,230 @@
+"""Quantities: how limits are written, and how numbers are shown."""
+
+import pytest
+
+from pytest_tfperf.quantities import format_change, format_quantity, parse_quantity, told_apart
+
+UNITS = ("s", "1/s", "0..1", "ratio", "count", "bytes", "FLOP")
+
+
+@pytest.mark.parametrize(
+    ("written", "unit", "number"),
+    [
+        (5, "count", 5.0),
+        (0.05, "0..1", 0.05),
+        ("0.05", "0..1", 0.05),
+        ("5%", "0..1", 0.05),
+        (" 5 % ", "0..1", 0.05),
+        ("+5%", "ratio", 0.05),
+        ("-5%", "ratio", -0.05),
+        ("150%", "ratio", 1.5),
+        (7, "s", 7.0),
+        (1024, "bytes", 1024.0),
+        (".5", "count", 0.5),
+        ("5.", "count", 5.0),
+        ("1e-3", "FLOP", 0.001),
+        ("7", "1/s", 7.0),
+        (".5 s", "s", 0.5),
+        ("1.5E2 ms", "s", 0.15),
+        ("7 s", "s", 7.0),
+        ("20 ms", "s", 0.020),
+        ("20ms", "s", 0.020),
+        ("20 us", "s", 20e-6),
+        ("20 µs", "s", 20e-6),  # micro sign
+        ("20 μs", "s", 20e-6),  # Greek mu
+        ("20 ns", "s", 20e-9),
+        ("2 min", "s", 120.0),
+        ("100/s", "1/s", 100.0),
+        ("12 B", "bytes", 12.0),
+        ("1.5 kB", "bytes", 1500.0),
+        ("1.5 KB", "bytes", 1500.0),
+        ("1.5 KiB", "bytes", 1536.0),
+        ("1.5 GiB", "bytes", 1.5 * 1024**3),
+        ("2 GB", "bytes", 2e9),
+        ("3 GFLOP", "FLOP", 3e9),
+        ("0", "count", 0.0),
+        (10**300, "FLOP", 1e300),
+    ],
+)
+def test_a_quantity_is_read_in_base_units(written, unit, number):
+    assert parse_quantity(written, unit) == number
+
+
+@pytest.mark.parametrize("percent", range(101))
+def test_a_percentage_is_the_share_that_division_gives(percent):
+    assert parse_quantity(f"{percent}%", "0..1") == percent / 100  # 35 * 0.01 is not 0.35
+
+
+@pytest.mark.parametrize(
+    ("written", "unit"),
+    [
+        ("5 ms", "0..1"),
+        ("5%", "s"),
+        ("5%", "count"),
+        ("5%", "bytes"),
+        ("5 s", "1/s"),
+        ("100 1/s", "1/s"),
+        ("5 gib", "bytes"),
+        ("5 MS", "s"),
+        ("5 KFLOP", "FLOP"),
+        ("5 5", "count"),
+        ("1,000", "count"),
+        ("1_000", "count"),
+        ("0x10", "count"),
+        ("1e", "count"),
+        ("--5", "count"),
+        ("%", "0..1"),
+        ("abc", "s"),
+        ("", "s"),
+        (" ", "s"),
+    ],
+)
+def test_what_is_no_quantity_is_refused_with_what_would_be_one(written, unit):
+    with pytest.raises(ValueError, match="is not a quantity; give a number") as refusal:
+        parse_quantity(written, unit)
+    assert repr(written) in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("written", "unit", "right"),
+    [
+        ("20", "s", "write '20 ms' or '20 s'"),
+        (" 0.5 ", "s", "write '0.5 ms' or '0.5 s'"),
+        ("0", "s", "write '0 ms' or '0 s'"),
+        ("512", "bytes", "write '512 MiB' or '512 GiB'"),
+    ],
+)
+def test_text_without_a_unit_is_refused_with_the_right_form(written, unit, right):
+    with pytest.raises(ValueError, match="has no unit; ") as refusal:
+        parse_quantity(written, unit)
+    assert str(refusal.value) == f"{written!r} has no unit; {right}"
+    assert parse_quantity(written, unit, bare=True) == float(written)
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("written", [True, False, None, "abc", "", [5], b"5", 5j], ids=repr)
+def test_what_is_neither_number_nor_text_is_refused_for_every_unit(written, unit):
+    with pytest.raises(ValueError, match="is not a quantity"):
+        parse_quantity(written, unit)
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("written", [float("nan"), float("inf"), float("-inf"), "1e400"], ids=str)
+def test_what_is_not_finite_is_refused_for_every_unit(written, unit):
+    with pytest.raises(ValueError, match="is not a finite number"):
+        parse_quantity(written, unit, bare=True)
+
+
+@pytest.mark.parametrize("written", ["nan", "inf", "-inf", "infinity"])
+def test_not_even_the_words_for_it_are_taken(written):
+    with pytest.raises(ValueError, match="is not a quantity"):
+        parse_quantity(written, "s")
+
+
+def test_a_refusal_names_the_suffixes_of_the_unit():
+    with pytest.raises(ValueError, match=r"suffix of ns, us, µs, μs, ms, s, min$"):
+        parse_quantity("5 hours", "s")
+    with pytest.raises(ValueError, match=r"give a number$"):
+        parse_quantity("5 pieces", "count")
+
+
+@pytest.mark.parametrize(
+    ("number", "unit", "text"),
+    [
+        (0, "s", "0 ns"),
+        (0.5e-9, "s", "0.5 ns"),
+        (1e-9, "s", "1 ns"),
+        (12.4e-6, "s", "12.4 µs"),
+        (1e-3, "s", "1 ms"),
+        (0.0124, "s", "12.4 ms"),
+        (0.999, "s", "999 ms"),
+        (0.9994, "s", "999 ms"),
+        (0.9995, "s", "1,000 ms"),  # not 1e+03
+        (1, "s", "1 s"),
+        (-0.002, "s", "-2 ms"),
+        (86_400, "s", "86,400 s"),
+        (0, "0..1", "0 %"),
+        (0.05, "0..1", "5 %"),
+        (0.1674, "0..1", "16.7 %"),
+        (0.009999, "0..1", "1 %"),
+        (0.00012, "0..1", "0.012 %"),
+        (0.9999, "0..1", "100 %"),
+        (1, "0..1", "100 %"),
+        (-0.05, "0..1", "-5 %"),
+        (12.5, "ratio", "1250 %"),
+        (0, "count", "0"),
+        (2.5, "count", "2.50"),
+        (1234567, "count", "1,234,567"),
+        (-3, "count", "-3"),
+        (0, "bytes", "0 B"),
+        (1023, "bytes", "1,023 B"),
+        (1024, "bytes", "1 KiB"),
+        (1.5 * 2**30, "bytes", "1.5 GiB"),
+        (1024 * 2**40, "bytes", "1,024 TiB"),
+        (0, "1/s", "0/s"),
+        (12.34, "1/s", "12.3/s"),
+        (999.4, "1/s", "999/s"),
+        (999.5, "1/s", "1,000/s"),  # not 1e+03
+        (1000, "1/s", "1,000/s"),
+        (999_999, "FLOP", "999,999 FLOP"),
+        (1e6, "FLOP", "1 MFLOP"),
+        (3.4e13, "FLOP", "34 TFLOP"),
+        (1e18, "FLOP", "1,000,000 TFLOP"),
+    ],
+)
+def test_a_number_is_written_as_a_person_writes_it(number, unit, text):
+    assert format_quantity(number, unit) == text
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize(
+    "number", [0.0, 1e-12, 0.37, 0.9996, 1.0, 999.6, 1023.7, 123_456.0, 1e15, 1e300, -0.37]
+)
+def test_no_number_is_written_so_that_a_person_must_count_in_powers_above_one(number, unit):
+    assert "e+" not in format_quantity(number, unit)
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("number", [0.0, 0.05, 0.25, 1.0, 12.0, 999.0, -0.25])
+def test_what_is_written_is_read_as_the_same_number(number, unit):
+    written = format_quantity(number, unit).replace(",", "")
+    assert parse_quantity(written, unit) == pytest.approx(number, rel=0.005)
+
+
+def test_different_numbers_that_are_written_alike_are_told_apart():
+    assert told_apart(0.05, 0.06, "0..1") == ""
+    assert told_apart(0.05, 0.05, "0..1") == ""
+    assert told_apart(0.05001, 0.05, "0..1") == " (exactly 0.05001 and 0.05)"
+
+
+@pytest.mark.parametrize(
+    ("number", "unit", "text"),
+    [
+        (1.64e12, "bytes/s", "1.64 TB/s"),
+        (12.5e6, "bytes/s", "12.5 MB/s"),
+        (3.0, "bytes/s", "3 B/s"),
+        (918e12, "FLOP/s", "918 TFLOP/s"),
+        (167.4e9, "FLOP/s", "167 GFLOP/s"),
+        (0.0, "FLOP/s", "0 FLOP/s"),
+    ],
+)
+def test_rates_of_tables_are_written_with_their_prefix(number, unit, text):
+    assert format_quantity(number, unit) == text
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "unit", "text"),
+    [
+        (164_515, 631e6, "FLOP", "0.165 to 631 MFLOP"),
+        (631e6, 164_515, "FLOP", "631 to 0.165 MFLOP"),
+        (2 * 2**30, 1.5 * 2**30, "bytes", "2 to 1.5 GiB"),
+        (0, 512, "bytes", "0 to 512 B"),
+        (0, 0, "bytes", "0 to 0 B"),
+        (49_542, 49_544, "FLOP", "49,542 to 49,544 FLOP"),
+        (21, 46, "count", "21 to 46"),
+        (679e-6, 11.9e-3, "s", "679 µs to 11.9 ms"),
+        (1.15, 0.0091, "ratio", "115 % to 0.91 %"),
+    ],
+)
+def test_both_numbers_of_a_change_have_one_unit(before, after, unit, text):
+    assert format_change(before, after, unit) == text
