@@ -1,19 +1,24 @@
-"""Write docs/metrics.md, docs/op_guide.md and docs/options.md from the registries."""
+"""Write the generated pages of docs/reference from the registries."""
 
 from pathlib import Path
 
+from pytest_tfperf.checks.arguments import Wanted
+from pytest_tfperf.checks.limits import check_limits
 from pytest_tfperf.gates import ANY, NEVER, RISE, WORSE, gate_of
 from pytest_tfperf.metric_evidence import EVIDENCE
 from pytest_tfperf.metrics import METRICS, Metric
-from pytest_tfperf.op_guide.rules import RULES, Rule
+from pytest_tfperf.op_guide.findings import METRIC, value
+from pytest_tfperf.op_guide.rules import ON, RULES, Finding, Rule
 from pytest_tfperf.plugin.options import COUNT, LIMITS, SECONDS, SHARE, STEPS, TABLE, Option
+from pytest_tfperf.recording import Recording
+from pytest_tfperf.results import Profile
 
 HEAD = """# Metrics
 
 Every row gives the marker arguments `max_<metric>` and `min_<metric>`; a count also `<metric>=`.
 
 *Scope* says where a value holds: *program* on every machine, *platform* for a device kind and TensorFlow version, *machine*
-for one class of machines (times). [analysis.md](analysis.md) explains the numbers and their sources. Rows marked ° are experimental
+for one class of machines (times). [How the numbers are computed](../explanation/analysis.md) explains the numbers and their sources. Rows marked ° are experimental
 on GPUs: they hold on the traces at hand, none of which is of a recent NVIDIA GPU. `padding_overhead`, `mxu_padding_overhead` and
 `op_guide_findings` are about TPUs. They are computed, recorded and compared only if `tpu=` or `tfperf_tpu` is set, a limit asks for them, or the
 step ran on a TPU. This page is written by `docs/generate.py` from the registry.
@@ -39,7 +44,7 @@ GATES_HEAD = """
 A comparison with a baseline, a git ref or another run file fails a test only where a better program cannot make the same change. Other changes are
 shown ("changed from 48.7 % to 25.2 %, which does not gate"), and are neither REGRESSION nor IMPROVED. A limit (`min_xla_coverage="90%"`) gates any
 metric. `max_python_calls_regression="2%"` on the marker gates a larger rise of `python_calls`. That count had the same value in eight processes for
-each of [14 steps](analysis.md#calls-of-python-functions).
+each of [14 steps](../explanation/analysis.md#calls-of-python-functions).
 
 | metric | a change gates | why |
 |---|---|---|
@@ -60,10 +65,10 @@ calls, as Python traced them. They include gradients, loops, branches and called
 def test_train_step(tf_profile):
     tf_profile(train_step, dataset)
 ```
+
+<!-- generated -->
 ```
-FAIL: op_guide_findings was 1, wanted at most 0 (max_op_guide_findings=0)
-  where: TRANSPOSE at model.py:31: Transpose, float32[8,32,64] by (0,2,1)
-  try: move this transpose next to the matrix product or convolution that takes it, name the order in an einsum, or drop it
+{message}
 ```
 
 - *Level*: findings that are **on** count; those of level **info** are in `profile.tables["op_guide"]` and never count. Those
@@ -73,7 +78,7 @@ FAIL: op_guide_findings was 1, wanted at most 0 (max_op_guide_findings=0)
   counts once. Of the replicas of tf.distribute the first counts.
 - An unknown shape breaks no rule. `batch(…, drop_remainder=True)` makes the shape of a dataset's elements known. A step that calls no
   tf.function is UNKNOWN. So is a step of more than 20,000 ops (0.1 ms an op), or of more than 10,000 without a limit on `op_guide_findings`.
-- Sizes are compared with tiles of 8 x 128 elements in row-major order. Data of convolutions have the order of [padding.md](padding.md).
+- Sizes are compared with tiles of 8 x 128 elements in row-major order. Data of convolutions have the order of [Padding](../explanation/padding.md).
   XLA may choose another order, or remove a transpose or a reshape. The cost of a finding was not measured on a TPU.
 
 This page is written by `docs/generate.py` from the registry (`pytest_tfperf/op_guide/rules.py`).
@@ -157,9 +162,29 @@ def rule(row: Rule) -> str:
     )
 
 
+def finding_message() -> str:
+    """Return the message of a test whose step has a transpose too many."""
+    broken = RULES["TRANSPOSE"]
+    finding = Finding(
+        code=broken.code,
+        level=ON,
+        op="transpose",
+        op_type="Transpose",
+        line="model.py:31",
+        what="float32[8,32,64] by (0,2,1)",
+        why=broken.why,
+        rewrite=broken.rewrite,
+    )
+    found = value(Recording(name="", trace=None, workload={}), [finding])
+    limits = Wanted.read({"max_op_guide_findings": 0}).limits
+    (check,) = check_limits(Profile(name="", metrics={METRIC: found}), limits, None, False)
+    return str(check)
+
+
 def op_guide_page() -> str:
     """Return the whole page."""
-    return OP_GUIDE_HEAD + "".join(map(rule, RULES.values()))
+    head = OP_GUIDE_HEAD.format(message=finding_message())
+    return head + "".join(map(rule, RULES.values()))
 
 
 def options_page() -> str:
@@ -176,8 +201,8 @@ def options_page() -> str:
 
 def flag_form(option: Option) -> str:
     """Return a flag with the name of its value, or its choices."""
-    value = option.metavar or "\\|".join(option.choices or ())
-    return f"{option.flag} {value}" if value else option.flag
+    argument = option.metavar or "\\|".join(option.choices or ())
+    return f"{option.flag} {argument}" if argument else option.flag
 
 
 def ini_cells(option: Option) -> str:
@@ -205,8 +230,16 @@ def ini_type(option: Option) -> str:
     return TYPES.get(option.kind, "string")
 
 
-PAGES = {"metrics.md": page, "op_guide.md": op_guide_page, "options.md": options_page}
+PAGES = {
+    "reference/metrics.md": page,
+    "reference/op_guide.md": op_guide_page,
+    "reference/options.md": options_page,
+}
 
 if __name__ == "__main__":
-    for name, make in PAGES.items():
-        Path(__file__).with_name(name).write_text(make(), encoding="utf-8")
+    import generate_cli
+    import generate_properties
+
+    generate_properties.TARGET.write_text(generate_properties.module(), encoding="utf-8")
+    for name, make in {**PAGES, **generate_cli.PAGES}.items():
+        (Path(__file__).parent / name).write_text(make(), encoding="utf-8")

@@ -1,0 +1,40 @@
+"""Pages show what their commands print: tutorials and guides are run as a reader would type them."""
+
+import importlib.util
+import sys
+
+import pytest
+from helpers.paths import ROOT
+
+SPEC = importlib.util.spec_from_file_location("run_pages", ROOT / "docs" / "run_pages.py")
+run_pages = importlib.util.module_from_spec(SPEC)
+sys.modules["run_pages"] = run_pages  # dataclasses look for their module there
+SPEC.loader.exec_module(run_pages)
+
+
+def starts_tensorflow(page):
+    commands = [one.argument for one in run_pages.actions(page.read_text("utf-8"))]
+    return any("pytest" in one or "doctor" in one for one in commands)
+
+
+PAGES = [
+    pytest.param(
+        page,
+        id=page.relative_to(ROOT).as_posix(),
+        marks=[pytest.mark.slow] if starts_tensorflow(page) else [],
+    )
+    for page in run_pages.pages()
+]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_shows_what_its_commands_print(page, tmp_path):
+    folder = tmp_path / "project"
+    folder.mkdir()
+    assert run_pages.differences(page, folder) == []
+
+
+def test_tutorials_and_guides_are_among_them():
+    found = {page.relative_to(ROOT).as_posix() for page in run_pages.pages()}
+    assert {"docs/tutorials/first_test.md", "docs/tutorials/pull_request.md", "README.md"} <= found
+    assert len(found) > 10
