@@ -19,7 +19,7 @@ from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
 SLOWEST_S = 30  # of one analysis; what takes longer hangs
-sys.path[:0] = [str(TESTS), str(TESTS / "analysis")]
+sys.path.insert(0, str(TESTS))
 
 
 def fault(raw):
@@ -49,7 +49,7 @@ def hangs(signum, frame):
 
 def main():
     from helpers.fuzz import mutant
-    from test_damage import MADE
+    from helpers.made_traces import MADE
 
     parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
     parser.add_argument(

@@ -22,7 +22,7 @@ import numpy as np
 import tensorflow as tf
 
 from pytest_tfperf.compiler.probe import probed
-from pytest_tfperf.compiler.step_graph import step_graph
+from pytest_tfperf.compiler.step_graph import inspect_graph
 from pytest_tfperf.stats.signed_rank import ratio_interval
 from pytest_tfperf.tf_runtime import sync_devices, warm_runtime
 from pytest_tfperf.values import Unknown
@@ -70,7 +70,7 @@ def seconds_of(step, n_steps):
 def probe(step):
     with probed() as seen:
         step()
-    assert not isinstance(step_graph(seen), Unknown)
+    assert not isinstance(inspect_graph(seen).graph, Unknown)
     step()
 
 

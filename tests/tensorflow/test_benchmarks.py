@@ -1,0 +1,31 @@
+"""Benchmarks stay runnable: all that they import from the package and from the tests' helpers is there."""
+
+import ast
+import importlib
+
+import pytest
+from helpers.paths import TESTS
+from helpers.sources import tree
+
+FOLDER = TESTS.parent / "benchmarks"
+OWN = ("pytest_tfperf", "helpers")
+
+
+def imports_of(path):
+    """Module and name of each import of the project's own code, at any depth of the file."""
+    return [
+        (node.module, alias.name)
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in OWN
+        for alias in node.names
+    ]
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.rglob("*.py")), ids=lambda path: path.name)
+def test_what_a_benchmark_imports_is_there(path):
+    missing = [
+        f"{module}.{name}"
+        for module, name in imports_of(path)
+        if not hasattr(importlib.import_module(module), name)
+    ]
+    assert missing == []
