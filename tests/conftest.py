@@ -38,7 +38,17 @@ def pytest_configure(config):
     if hasattr(config, "workerinput"):
         _use_own_temporary_folder(config)
     os.environ["XDG_CACHE_HOME"] = str(config._tmp_path_factory.getbasetemp() / "cache")
-    for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE", *_WORKER):
+    if os.environ.get("CI"):
+        os.environ["TFPERF_TESTS_IN_CI"] = "1"
+    # CI and BUILD_NUMBER change what pytest itself prints.
+    for name in (
+        "CI",
+        "BUILD_NUMBER",
+        "GITHUB_ACTIONS",
+        "GITHUB_STEP_SUMMARY",
+        "GITHUB_WORKSPACE",
+        *_WORKER,
+    ):
         os.environ.pop(name, None)
 
 
@@ -165,7 +175,6 @@ def tensorflow_loaded():
 def suite(tensorflow_loaded, pytester, monkeypatch):
     """Write a test file with the usual imports, then run pytest on it in this process."""
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.delenv("CI", raising=False)
 
     def write(body, name="test_suite"):
         pytester.makepyfile(**{name: PRELUDE + body})

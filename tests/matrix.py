@@ -41,7 +41,7 @@ SUITES = {
         ],
     ],
 }
-WITHOUT = ("ruff", "mypy", "types-", "tensorflow")  # of what the tests need
+WITHOUT = ("ruff", "mypy", "types-", "tensorflow", "pytest-tfperf")  # of what the tests need
 LONGEST_S = 3600
 WORDS = r"\d+ (?:passed|failed|errors?|skipped|xfailed|xpassed)"
 

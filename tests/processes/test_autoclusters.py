@@ -12,6 +12,7 @@ from pytest_tfperf.op_types import DYNAMIC, FELL_BACK, LEFT_OUT, PYTHON, RANDOM,
 
 SCRIPT = SUITES / "autoclustered.py"
 FLAGS = "--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit"
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

@@ -46,5 +46,5 @@ def test_a_sequential_pipeline_turns_exactly_its_test_red_with_the_stage_named(t
     done = run(tmp_path / "copy", "-k", "pipeline_starves or pipeline_keeps")  # not the records
     assert "1 failed, 1 passed" in done.stdout
     assert "PERF" in done.stdout
-    assert "FAIL: input_bound was" in done.stdout
+    assert "input_bound is" in done.stdout
     assert "where: stage MapAndBatch 'load'" in done.stdout

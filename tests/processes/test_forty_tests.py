@@ -62,9 +62,7 @@ def environment(temporary, **variables):
         "TMPDIR": str(temporary),
     }
     kept = {
-        name: text
-        for name, text in os.environ.items()
-        if not name.startswith(("PYTEST", "COV_")) and name != "CI"
+        name: text for name, text in os.environ.items() if not name.startswith(("PYTEST", "COV_"))
     }
     return {**kept, **own, **variables}
 

@@ -88,6 +88,7 @@ def test_the_modules_are_those_of_the_texts(stages):
             assert sorted(ops) == sorted(re.findall(r"^  (?:ROOT )?%?(\S+) = ", text, re.MULTILINE))
 
 
+@pytest.mark.slow
 def test_a_keras_model_that_trains():
     model = keras.Sequential(
         [keras.Input((4,)), keras.layers.Dense(8, activation="relu"), keras.layers.Dense(1)]

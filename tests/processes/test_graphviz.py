@@ -14,7 +14,8 @@ from pytest_tfperf.hlo.dot import dot_of, svg_of
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(
-        shutil.which("dot") is None and not os.environ.get("CI"), reason="Graphviz is not installed"
+        shutil.which("dot") is None and not os.environ.get("TFPERF_TESTS_IN_CI"),
+        reason="Graphviz is not installed",
     ),
 ]
 

@@ -7,7 +7,7 @@ import pytest
 
 import pytest_tfperf
 
-HEAVY = {"tensorflow", "keras", "numpy", "jinja2", "tabulate", "filelock"}
+HEAVY = {"tensorflow", "keras", "numpy", "jinja2", "tabulate", "filelock", "rich"}
 LIGHT = {
     f"pytest_tfperf.{name}"
     for name in (

@@ -27,7 +27,7 @@ def test_loops_are_followed_under_the_marker_alone(pytester, monkeypatch):
     )
     result = pytester.runpytest_subprocess("-v", "-Wignore", "--tfperf-report=run.json")
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["tfperf: 2 checks decided (2 pass, 0 fail)*"])
+    result.stdout.fnmatch_lines(["tfperf: 2 checks passed*"])
     report = (pytester.path / "run.json").read_text()
     assert '"fit"' in report
     assert '"predict"' in report

@@ -12,7 +12,10 @@ from helpers.paths import ROOT
 SUITE = dedent("""\
     import os
     import pytest
+    from pytest_tfperf.plugin import progress
     from pytest_tfperf.plugin.progress import announcer
+
+    progress._HEARTBEAT_S = float(os.environ.get("EVERY", "20"))
 
     @pytest.mark.parametrize("kind", ["short", "long" * 20])
     def test_step(request, kind):
@@ -27,11 +30,7 @@ def written(tmp_path, *options, columns=80, name="test_a.py", **environment):
     """What pytest writes on a terminal of so many columns."""
     (tmp_path / name).write_text(SUITE, encoding="utf-8")
     ours, theirs = os.openpty()
-    clean = {
-        key: value
-        for key, value in os.environ.items()
-        if not key.startswith("PYTEST") and key != "CI"
-    }
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST")}
     command = f"{sys.executable} -m pytest -p no:cacheprovider --color=no -c {os.devnull} --rootdir=.".split()
     settings = {
         "COLUMNS": str(columns),
@@ -118,5 +117,13 @@ def test_where_the_test_may_write_on_that_line_it_is_silent(tmp_path, options):
     assert "measuring" not in written(tmp_path, *options)
 
 
-def test_in_ci_it_is_silent(tmp_path):
+def test_in_ci_it_is_silent_for_20_seconds(tmp_path):
     assert "measuring" not in written(tmp_path, CI="true")
+
+
+def test_in_ci_it_writes_a_line_then(tmp_path):
+    """Each text is a line of its own, and nothing goes back on a line."""
+    lines = written(tmp_path, CI="true", EVERY="0").splitlines()
+    assert "tfperf: test_step[short]: measuring, about 3 s" in lines
+    assert not any("\b" in line for line in lines)
+    assert "measuring" not in written(tmp_path, "-s", CI="true", EVERY="0")

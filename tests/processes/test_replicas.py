@@ -1,5 +1,7 @@
 """MirroredStrategy on two devices, into which TensorFlow splits the CPU once in a process."""
 
+import pytest
+
 FIT = """
 @pytest.mark.tfperf(max_flops="1 MFLOP", max_half_precision=0)
 def test_fit(tf_profile):
@@ -31,6 +33,7 @@ def test_loop(tf_profile):
 """
 
 
+@pytest.mark.slow
 def test_flops_are_those_of_all_replicas(pytester):
     pytester.makepyfile(
         f"""

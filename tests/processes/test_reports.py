@@ -48,13 +48,13 @@ def test_one_run_writes_every_kind_of_report(run, pytester):
         for name in ("run.json", "run.md", "run.csv", "run.html", "summary")
     }
     assert written["summary"] == f"{written['run.md']}\n"
-    assert written["run.md"].startswith("# ❌ tfperf: 4 checks decided (3 pass, 1 fail)\n")
+    assert written["run.md"].startswith("# ❌ tfperf: 3 checks passed, 1 failed\n")
     assert "test_suite.py,test_step[2],eval,failed,step_time,0.25,s" in written["run.csv"]
     assert "test_step[2]" in written["run.html"]
     VALIDATOR.validate(json.loads(written["run.json"]))
     result.stdout.fnmatch_lines(
         [
-            f"::error file={pytester.path.name}/test_suite.py,line=3,title=test_step?2?%3A retraces FAIL::FAIL: retraces was 2*"
+            f"::error file={pytester.path.name}/test_suite.py,line=3,title=test_step?2?%3A retraces FAIL::test_step?2?: retraces is 2*"
         ]
     )
 
