@@ -117,7 +117,7 @@ def _digits(scaled: float) -> str:
 
 def format_change(before: float, after: float, unit: str) -> str:
     """
-    Write two numbers in the same unit: "21 to 46", "0.165 to 631 MFLOP".
+    Write two numbers, and their unit once if they share it: "21 to 46", "0.165 to 631 MFLOP".
 
     Args:
         before: The first number in base units.
@@ -125,23 +125,26 @@ def format_change(before: float, after: float, unit: str) -> str:
         unit: Their unit.
     """
     first, last = format_alike(before, after, unit)
-    if unit not in (BYTES, FLOP):
-        return f"{first} to {last}"
-    return f"{first.rpartition(' ')[0]} to {last}"
+    number, _, suffix = first.rpartition(" ")
+    shares_unit = unit in _ALIKE and last.endswith(f" {suffix}")
+    return f"{number if shares_unit else first} to {last}"
 
 
 def format_alike(before: float, after: float, unit: str) -> tuple[str, str]:
     """
-    Write two numbers, of bytes and FLOPs with the same prefix: "0.165 MFLOP" and "631 MFLOP".
+    Write two numbers with one prefix: "0.165 MFLOP" and "631 MFLOP".
+
+    Times keep their own units, as people say them: "679 µs" and "11.9 ms".
 
     Args:
         before: The first number in base units.
         after: The second number in base units.
         unit: Their unit.
     """
-    if unit not in (BYTES, FLOP):
+    smaller, larger = sorted((abs(before), abs(after)))
+    if unit not in _ALIKE or larger > _ONE_PREFIX * smaller:
         return format_quantity(before, unit), format_quantity(after, unit)
-    scale, suffix = _scale_of(max(abs(before), abs(after)), unit)
+    scale, suffix = _scale_of(larger, unit)
     return f"{_digits(before / scale)} {suffix}", f"{_digits(after / scale)} {suffix}"
 
 
@@ -168,6 +171,9 @@ SCALES: dict[str, tuple[tuple[float, str], ...]] = {
     BYTES: ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B")),
     FLOP: ((1e12, "TFLOP"), (1e9, "GFLOP"), (1e6, "MFLOP"), (1.0, "FLOP")),
 }
+_ALIKE = SCALES.keys() - {SECONDS}
+_ONE_PREFIX = 1e4
+"""Two numbers that differ by a larger factor keep their own prefixes."""
 
 
 def _forms(unit: str) -> str:

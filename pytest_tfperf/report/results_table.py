@@ -9,6 +9,7 @@ from tabulate import tabulate
 
 from pytest_tfperf.metrics import METRICS
 from pytest_tfperf.quantities import format_alike, format_quantity
+from pytest_tfperf.report.table_numbers import shown_factor
 from pytest_tfperf.results import BROKEN, DECIDED, Check, Profile, Verdict
 from pytest_tfperf.runs import ProfiledTest
 from pytest_tfperf.summary import shown_value, summary_metrics
@@ -200,7 +201,7 @@ def _change(profile: Profile, check: Check) -> tuple[str, str]:
         return shown, ""
     if check.is_of_step_time:
         return shown, format_slowdown(ratio)
-    return shown, f"× {ratio:,.3g}" if ratio < _LARGE else f"× {ratio:,.0f}"
+    return shown, shown_factor(ratio)
 
 
 def _margin(profile: Profile, check: Check) -> tuple[str, str]:
@@ -218,5 +219,4 @@ def _margin(profile: Profile, check: Check) -> tuple[str, str]:
     return shown, f"{100 * distance:.2g} %" if distance < _WHOLE else f"{100 * distance:,.0f} %"
 
 
-_LARGE = 999.5
 _WHOLE = 0.995

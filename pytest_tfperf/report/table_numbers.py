@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from pytest_tfperf.quantities import COUNT, RATE, RATIO, SCALES, SHARE, format_quantity
+from pytest_tfperf.quantities import (
+    COUNT,
+    RATE,
+    RATIO,
+    SCALES,
+    SHARE,
+    format_alike,
+    format_quantity,
+)
 
 _LEAST = {SHARE: (1e-4, "0.01 %"), RATIO: (1e-4, "0.01 %"), COUNT: (0.005, "0.01")}
 """Numbers below which a number that is not zero would look like zero, and what is shown."""
 _MANY_TIMES = 10
 _LEAST_PLAIN = 1e-4
-_ONE_UNIT = 1e4
-"""Two numbers that differ by a larger factor have units of their own."""
 
 
 def shown(number: float, unit: str = "") -> str:
@@ -26,19 +32,16 @@ def shown(number: float, unit: str = "") -> str:
 
 def shown_alike(first: float, second: float, unit: str) -> tuple[str, str]:
     """
-    Write two numbers in one unit, that of the larger.
+    Write two numbers for two columns, with one prefix where `format_alike` does so.
 
     Args:
         first: The first number in base units.
         second: The second number in base units.
         unit: Their unit.
     """
-    smaller, larger = sorted((abs(first), abs(second)))
-    if unit not in SCALES or larger > _ONE_UNIT * smaller:
-        return shown(first, unit), shown(second, unit)
-    scales = SCALES[unit]
-    scale, suffix = next((row for row in scales if larger >= row[0]), scales[-1])
-    return f"{_plain(first / scale)} {suffix}", f"{_plain(second / scale)} {suffix}"
+    if unit in SCALES:
+        return format_alike(first, second, unit)
+    return shown(first, unit), shown(second, unit)
 
 
 def shown_factor(ratio: float) -> str:

@@ -69,19 +69,28 @@ TRAIN = replace(
 EVAL = replace(
     profile("eval", input_bound=0.01, xla_compiles=0), ended="the data ended after 12 steps"
 )
+FAILED = check(
+    "FAIL",
+    sentence="input_bound is 19 %, above the limit of 5 % (max_input_bound='5%')",
+    details=(("where", "90 % in Map"),),
+    advice=(("try", "prefetch"),),
+    detail={"relation": "max", "bound": 0.05},
+)
+PASSED = check(
+    "PASS",
+    "retraces",
+    "retraces is 0, limit 0",
+    detail={"relation": "max", "bound": 0},
+)
 CHECKS = (
-    check(
-        "FAIL",
-        sentence="input_bound is 19 %, above the limit of 5 % (max_input_bound='5%')",
-        details=(("where", "90 % in Map"),),
-        advice=(("try", "prefetch"),),
-    ),
-    check("PASS", "retraces", "retraces is 0, limit 0"),
+    FAILED,
+    PASSED,
     check(
         "UNKNOWN",
         "epoch_gap",
         "epoch_gap is unknown, limit 1 s (max_epoch_gap=1): no epoch ended",
         name="eval",
+        detail={"relation": "max", "bound": 1},
     ),
     compared(
         "REGRESSION",

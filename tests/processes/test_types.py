@@ -37,7 +37,7 @@ WRONG = {
 
 def checked(tmp_path, code):
     """Run mypy on a test file, and return its exit status and output."""
-    pytest.importorskip("mypy")
+    pytest.importorskip("mypy", reason="mypy is not installed")
     path = tmp_path / "test_typed.py"
     path.write_text(code)
     done = subprocess.run(

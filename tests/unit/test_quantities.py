@@ -220,6 +220,7 @@ def test_rates_of_tables_are_written_with_their_prefix(number, unit, text):
         (2 * 2**30, 1.5 * 2**30, "bytes", "2 to 1.5 GiB"),
         (0, 512, "bytes", "0 to 512 B"),
         (0, 0, "bytes", "0 to 0 B"),
+        (1, 631e6, "FLOP", "1 FLOP to 631 MFLOP"),
         (49_542, 49_544, "FLOP", "49,542 to 49,544 FLOP"),
         (21, 46, "count", "21 to 46"),
         (679e-6, 11.9e-3, "s", "679 µs to 11.9 ms"),

@@ -9,26 +9,13 @@ from textwrap import dedent
 
 import pytest
 from helpers.builders import check, profile, record_of
+from helpers.sample_run import FAILED, PASSED
 from helpers.sample_trace import sample_trace
 
 from pytest_tfperf import __version__
 from pytest_tfperf.cli.main import main
 from pytest_tfperf.report.run_file import write_run
 from pytest_tfperf.runs import Run
-
-FAILED = check(
-    "FAIL",
-    sentence="input_bound is 19 %, above the limit of 5 % (max_input_bound='5%')",
-    details=(("where", "90 % in Map"),),
-    advice=(("try", "prefetch"),),
-    detail={"relation": "max", "bound": 0.05},
-)
-PASSED = check(
-    "PASS",
-    "retraces",
-    "retraces is 0, limit 0",
-    detail={"relation": "max", "bound": 0},
-)
 
 
 @pytest.fixture(autouse=True)

@@ -70,7 +70,7 @@ def test_comparisons_have_the_value_before_and_the_change():
         ---------  ---------  ---------  --------  -----------------
         test_step  step_time    11.9 ms    679 µs  17.5 times slower
                    graph_ops         46        21             × 2.19
-                   flops      631 MFLOP   0 MFLOP
+                   flops      631 MFLOP    0 FLOP
         """)
 
 

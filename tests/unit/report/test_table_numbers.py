@@ -36,8 +36,8 @@ def test_a_number_for_people(number, unit, text):
     ("first", "second", "unit", "texts"),
     [
         (164_515, 631e6, "FLOP", ("0.165 MFLOP", "631 MFLOP")),
-        (679e-6, 11.9e-3, "s", ("0.679 ms", "11.9 ms")),
-        (11.9e-3, 679e-6, "s", ("11.9 ms", "0.679 ms")),
+        (679e-6, 11.9e-3, "s", ("679 µs", "11.9 ms")),
+        (11.9e-3, 679e-6, "s", ("11.9 ms", "679 µs")),
         (1e-9, 1.0, "s", ("1 ns", "1 s")),
         (0.0, 2.0**20, "bytes", ("0 B", "1 MiB")),
         (0.0, 0.0, "s", ("0 ns", "0 ns")),
@@ -45,7 +45,7 @@ def test_a_number_for_people(number, unit, text):
         (3, 4, "count", ("3", "4")),
     ],
 )
-def test_two_numbers_side_by_side_have_one_unit(first, second, unit, texts):
+def test_two_numbers_side_by_side_have_one_prefix(first, second, unit, texts):
     assert shown_alike(first, second, unit) == texts
 
 

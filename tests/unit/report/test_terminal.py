@@ -6,6 +6,7 @@ from textwrap import dedent
 import pytest
 from helpers.builders import check, profile, record_of, value
 from helpers.golden import assert_golden
+from helpers.sample_run import FAILED, PASSED
 from helpers.sample_run import a_run as shown_run
 
 from pytest_tfperf.report.results_table import results_table
@@ -29,19 +30,6 @@ TRAIN = profile(
 )
 EVAL = profile(
     "eval", notes=("timed window: 12 of 50 steps, cut",), input_bound=0.01, xla_compiles=0
-)
-FAILED = check(
-    "FAIL",
-    sentence="input_bound is 19 %, above the limit of 5 % (max_input_bound='5%')",
-    details=(("where", "90 % in Map"),),
-    advice=(("try", "prefetch"),),
-    detail={"relation": "max", "bound": 0.05},
-)
-PASSED = check(
-    "PASS",
-    "retraces",
-    "retraces is 0, limit 0",
-    detail={"relation": "max", "bound": 0},
 )
 UNKNOWN = check(
     "UNKNOWN", "epoch_gap", "epoch_gap is unknown, limit 1 s: no epoch ended", name="eval"
