@@ -56,10 +56,12 @@ def load_in_python(path, label):
     return np.clip(image * random.uniform(0.8, 1.2), 0, 1), label
 
 
-def augment(image, label):
-    """Crop, mirror and brighten one image, in TensorFlow."""
-    image = tf.image.random_flip_left_right(tf.image.random_crop(image, (CROP, CROP, 3)))
-    return tf.clip_by_value(image * tf.random.uniform((), 0.8, 1.2), 0, 1), label
+def augment(images, labels):
+    """Crop, mirror and brighten a batch of images, in TensorFlow: one crop a batch."""
+    images = tf.image.random_crop(images, (BATCH, CROP, CROP, 3))
+    images = tf.image.random_flip_left_right(images)
+    gains = tf.random.uniform((BATCH, 1, 1, 1), 0.8, 1.2)
+    return tf.clip_by_value(images * gains, 0, 1), labels
 
 
 def sequential(paths, labels):
@@ -77,14 +79,12 @@ def sequential(paths, labels):
 
 
 def parallel(paths, labels):
-    """Decode once, augment with TensorFlow ops on all cores, and prefetch."""
+    """Decode once, augment whole batches with TensorFlow ops on all cores, and prefetch."""
     data = tf.data.Dataset.from_tensor_slices((paths, labels))
     data = data.map(decode, AUTOTUNE, name="decode").cache().repeat()
-    return (
-        data.map(augment, AUTOTUNE, name="augment")
-        .batch(BATCH, drop_remainder=True)
-        .prefetch(AUTOTUNE)
-    )
+    data = data.batch(BATCH, drop_remainder=True)
+    # A buffer of this size outlasts the moments in which other processes hold the cores.
+    return data.map(augment, AUTOTUNE, name="augment").prefetch(8)
 
 
 RECORD_S = 0.005  # delay of the storage

@@ -18,9 +18,9 @@ def train_step():
     model = keras.Sequential(
         [
             keras.Input((pipeline.CROP, pipeline.CROP, 3)),
-            keras.layers.Conv2D(24, 3, strides=2, activation="relu"),
-            keras.layers.Conv2D(48, 3, strides=2, activation="relu"),
-            keras.layers.Conv2D(48, 3, strides=2, activation="relu"),
+            keras.layers.Conv2D(32, 3, strides=2, activation="relu"),
+            keras.layers.Conv2D(64, 3, strides=2, activation="relu"),
+            keras.layers.Conv2D(64, 3, strides=2, activation="relu"),
             keras.layers.GlobalAveragePooling2D(),
             keras.layers.Dense(10),
         ]
