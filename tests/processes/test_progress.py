@@ -15,7 +15,8 @@ SUITE = dedent("""\
     from pytest_tfperf.plugin import progress
     from pytest_tfperf.plugin.progress import announcer
 
-    progress._HEARTBEAT_S = float(os.environ.get("EVERY", "20"))
+    if "EVERY" in os.environ:
+        progress._HEARTBEAT_S = dict.fromkeys(progress._HEARTBEAT_S, float(os.environ["EVERY"]))
 
     @pytest.mark.parametrize("kind", ["short", "long" * 20])
     def test_step(request, kind):
@@ -41,6 +42,7 @@ def written(tmp_path, *options, columns=80, name="test_a.py", **environment):
         [*command, *options, name],
         cwd=tmp_path,
         stdout=theirs,
+        stderr=theirs,
         env={**clean, **settings, **environment},
     )
     os.close(theirs)
@@ -127,3 +129,26 @@ def test_in_ci_it_writes_a_line_then(tmp_path):
     assert "tfperf: test_step[short]: measuring, about 3 s" in lines
     assert not any("\b" in line for line in lines)
     assert "measuring" not in written(tmp_path, "-s", CI="true", EVERY="0")
+
+
+WORKERS = ("-p", "xdist", "-n", "2")
+
+
+@pytest.mark.parametrize("ci", [{}, {"CI": "true"}])
+def test_workers_write_lines(tmp_path, ci):
+    lines = written(tmp_path, *WORKERS, EVERY="0", **ci).splitlines()
+    assert "tfperf: test_step[short]: measuring, about 3 s" in lines
+    assert "measuring" not in written(tmp_path, *WORKERS, "-s", EVERY="0", **ci)
+
+
+def test_workers_are_silent_at_first(tmp_path):
+    assert "measuring" not in written(tmp_path, *WORKERS)
+
+
+def test_workers_are_silent_without_a_terminal(tmp_path):
+    (tmp_path / "test_a.py").write_text(SUITE, encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-n", "2", "test_a.py"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "EVERY": "0"}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0
+    assert "measuring" not in done.stdout + done.stderr
