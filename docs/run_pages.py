@@ -10,7 +10,7 @@ rules are not compared, since they differ from run to run. Comments before a blo
 
     <!-- file: model.py -->           the next block is the content of this file
     <!-- not run: why -->             the next block is not run
-    <!-- copy: SOURCE TARGET -->      copy a file of the repository
+    <!-- copy: SOURCE TARGET -->      copy a file or folder of the repository
     <!-- run: command -->             run a command that readers need not see
 """
 
@@ -166,13 +166,22 @@ def run_page(page: Path, folder: Path) -> Iterator[tuple[Action, list[str]]]:
         elif action.kind == "copy":
             source, target = action.argument.split()
             (folder / target).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / source, folder / target)
+            _copy(ROOT / source, folder / target)
         else:
             status, printed = _run(action.argument, folder)
             if status and not action.lines:
                 raise RuntimeError(f"$ {action.argument}\n" + "\n".join(printed))
             if action.kind == "command":
                 yield action, printed
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a file, or what a folder holds."""
+    if source.is_dir():
+        caches = shutil.ignore_patterns("__pycache__", ".pytest_cache")
+        shutil.copytree(source, target, ignore=caches, dirs_exist_ok=True)
+    else:
+        shutil.copy(source, target)
 
 
 def _run(command: str, folder: Path) -> tuple[int, list[str]]:

@@ -17,6 +17,8 @@ Ints = int | tuple["Ints", ...]
 """Whole numbers in any nesting."""
 Modules = tuple[tuple[bytes, float], ...]
 """Serialised HloModuleProtos, and how often each runs in a step."""
+CALL = "StatefulPartitionedCall/"
+"""Prefix of the names of ops in the function that a step calls."""
 PY_DATASET = "PyDataset"
 """Python of a source that is a PyDataset of Keras."""
 UNSEEN = Unknown("")
@@ -323,3 +325,14 @@ class Recording:
     """Notes on the run."""
     result: Any = None
     """The last output of the steps."""
+
+    @property
+    def op_lines(self) -> dict[str, str]:
+        """
+        The user's source lines by op name, with and without the name of the call in front.
+
+        XLA leaves out the name of the call for some ops.
+        """
+        ops = () if isinstance(self.ops, Unknown) else self.ops.ops
+        full = {op.name: op.line for op in ops if op.line}
+        return {name.removeprefix(CALL): line for name, line in full.items()} | full

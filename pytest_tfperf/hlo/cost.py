@@ -16,7 +16,7 @@ from pytest_tfperf.hlo.custom_calls import (
 )
 from pytest_tfperf.hlo.flops import applications, matmul_flops, own_flops
 from pytest_tfperf.hlo.matmuls import Operands
-from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule
+from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule, source_line
 from pytest_tfperf.hlo.operand_types import OperandTypes
 from pytest_tfperf.hlo.traversal import bodies
 from pytest_tfperf.hlo.trip_counts import with_trip_counts
@@ -70,6 +70,8 @@ class OpCost:
     """Bytes read and written, without padding."""
     counted: bool = True
     """False if FLOPs of a custom call in it are unknown."""
+    line: str = ""
+    """The user's source line, if the module names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +232,8 @@ def _cost(
     array = next(op.shape.arrays(), op.shape)
     counted = not hides_flops(op, part.operands(op)) and unknown.isdisjoint(op.called)
     moved = traffic(module, part, op)
-    return OpCost(op.name, op.opcode, op.op_name, array.dtype, work, moved, counted)
+    line = source_line(op) or ""
+    return OpCost(op.name, op.opcode, op.op_name, array.dtype, work, moved, counted, line)
 
 
 _FREE = frozenset(

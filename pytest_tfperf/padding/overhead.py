@@ -36,7 +36,6 @@ _COLUMNS = (
     Column("line", "line"),
     Column("try", "try"),
 )
-_CALL = "StatefulPartitionedCall/"
 _NO_HLO = "the trace does not hold the HLO of what ran on the TPU"
 _NOT_LOWERED = (
     "nothing in the trace was compiled for a TPU, and padding is predicted only if pytest runs the"
@@ -96,7 +95,7 @@ def predicted_values(recording: Recording) -> Found:
     tpu = generation(recording.tpu or DEFAULT)
     try:
         modules = _modules(recording)
-        found = predict([module for module, _ in modules], tpu, _lines(recording))
+        found = predict([module for module, _ in modules], tpu, recording.op_lines)
         if isinstance(recording.lowered, Unknown):
             why = recording.lowered.why or _NOT_LOWERED
             found = replace(found, notes=(*found.notes, _FROM_GRAPH.format(why)))
@@ -128,17 +127,6 @@ def _modules(recording: Recording) -> Modules:
         ]
     except NotStatic as error:
         raise LayoutError(f"{why}; and {error}") from error
-
-
-def _lines(recording: Recording) -> dict[str, str]:
-    """
-    Return the user's source lines by op name, with and without the call's name in front.
-
-    XLA leaves out the name of the call for some ops.
-    """
-    ops = () if isinstance(recording.ops, Unknown) else recording.ops.ops
-    full = {op.name: op.line for op in ops if op.line}
-    return {name.removeprefix(_CALL): line for name, line in full.items()} | full
 
 
 def lowered_modules(recording: Recording) -> Iterator[HloModule]:

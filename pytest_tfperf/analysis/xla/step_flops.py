@@ -6,18 +6,20 @@ They come from its functions lowered to HLO, else from the executables that it r
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from pytest_tfperf.analysis.device.roofline import flops_utilization
 from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.timing import timed_step
 from pytest_tfperf.analysis.xla.executions import XlaUse
-from pytest_tfperf.hlo.cost import Costs, module_costs
+from pytest_tfperf.hlo.cost import Costs, OpCost, module_costs
 from pytest_tfperf.hlo.decode import decode_module
 from pytest_tfperf.op_types import multiplies_matrices
-from pytest_tfperf.recording import Recording
+from pytest_tfperf.recording import CALL, Recording
 from pytest_tfperf.text import and_more
 from pytest_tfperf.values import Source, Unknown, Value
 
@@ -30,7 +32,7 @@ def analyse(evidence: Evidence) -> Findings:
     if evidence.trace is None:
         return evidence.untraced("flops", "half_precision", "flops_utilization")
     programs, n_devices = _programs(evidence)
-    values = work_values(programs)
+    values = work_values(programs, evidence.recording.op_lines)
     flops = values["flops"].number
     utilization = _utilization(evidence, None if flops is None else flops * n_devices)
     return Findings(
@@ -66,11 +68,19 @@ def _utilization(evidence: Evidence, flops: float | None) -> Value:
     return flops_utilization(flops, period_s, specs)
 
 
-def work_values(programs: Programs | Unknown) -> dict[str, Value]:
-    """Return flops and half_precision of a step of these modules."""
+def work_values(
+    programs: Programs | Unknown, lines: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, Value]:
+    """
+    Return flops and half_precision of a step of these modules.
+
+    Args:
+        programs: The modules, or the reason why they are unknown.
+        lines: The user's source lines by op name.
+    """
     if isinstance(programs, Unknown):
         return {name: Value.unknown(name, programs.why) for name in ("flops", "half_precision")}
-    return {"flops": _flops(programs), "half_precision": _half_precision(programs)}
+    return {"flops": _flops(programs), "half_precision": _half_precision(programs, lines)}
 
 
 def lowered_programs(recording: Recording, eager: Iterable[str] = ()) -> Programs | Unknown:
@@ -145,7 +155,7 @@ def _flops(programs: Programs) -> Value:
     )
 
 
-def _half_precision(programs: Programs) -> Value:
+def _half_precision(programs: Programs, lines: Mapping[str, str]) -> Value:
     matmul = sum(costs.matmul_flops * runs for costs, runs in programs)
     opaque = sorted({target for costs, _ in programs for target in costs.opaque})
     if opaque:
@@ -167,4 +177,41 @@ def _half_precision(programs: Programs) -> Value:
             "some are in 16 bits, and the program does not say how often its loops run",
         )
     detail: dict[str, Any] = {"half_flops": half, "matmul_flops": matmul}
+    if 0 < half < matmul:
+        detail["where"] = _by_width(programs, lines)
     return Value.of("half_precision", half / matmul, Source.HLO, **detail)
+
+
+def _by_width(programs: Programs, lines: Mapping[str, str]) -> str:
+    """Name the matmuls and convolutions with more than 16 bits, then the others."""
+    wide: Counter[str] = Counter()
+    narrow: Counter[str] = Counter()
+    for costs, runs in programs:
+        for op in costs.ops:
+            if op.work.matmul_flops and op.opcode not in _CALLERS:
+                found = narrow if op.work.half_flops == op.work.matmul_flops else wide
+                found[_named(op, lines)] += round(op.work.matmul_flops * runs)
+    parts = {"more than 16 bits": wide, "16 bits": narrow}
+    return "; ".join(
+        f"{title}: {and_more([name for name, _ in found.most_common()], _N_NAMED)}"
+        for title, found in parts.items()
+        if found
+    )
+
+
+def _named(op: OpCost, lines: Mapping[str, str]) -> str:
+    """
+    Return the name of an op with its line.
+
+    A gradient has the name of the op that it belongs to.
+    """
+    name = op.op_name.removeprefix(CALL)
+    if name.startswith(_GRADIENT):
+        name = name.removeprefix(_GRADIENT).rpartition("/")[0]
+    line = lines.get(name) or op.line
+    return f"{name or op.name} at {line}" if line else name or op.name
+
+
+_CALLERS = ("while", "call", "conditional")
+_GRADIENT = "gradient_tape/"
+_N_NAMED = 2
