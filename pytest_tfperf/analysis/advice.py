@@ -210,8 +210,8 @@ _CONSTANT = (
 )
 _HALVE = (
     "compute matmuls and convolutions in 16 bits: "
-    "keras.mixed_precision.set_global_policy('mixed_bfloat16') on TPUs, CPUs and "
-    "recent GPUs, 'mixed_float16' with loss scaling on older ones"
+    "keras.mixed_precision.set_global_policy('mixed_bfloat16') on TPUs, recent GPUs and CPUs "
+    "with bfloat16 instructions, 'mixed_float16' with loss scaling on older GPUs"
 )
 _FETCH_LESS = "fetch results less often: log every n steps, return tensors instead of numbers"
 _LAUNCH_LESS = (
