@@ -33,7 +33,7 @@ def load_tensorflow() -> Any:
     except ImportError as error:
         raise CaptureError(
             f"TensorFlow cannot be imported ({error}); profiling needs it: pip install "
-            "'pytest-tfperf[tensorflow]' (or [cpu] for the smaller build without GPU support)"
+            "tensorflow (or tensorflow-cpu, the smaller build without GPU support)"
         ) from error
     if why := too_old(str(getattr(tensorflow, "__version__", ""))):
         raise CaptureError(why)

@@ -233,9 +233,9 @@ def _too_short(windows: Windows, n_elements: int) -> str:
         return "the data are empty: no step could run"
     return (
         f"the data ended after {windows.n_steps} steps and cannot be iterated again; the windows "
-        f"need {plan.total - plan.last_steps} (1 first step, {plan.warmup} warm-up, {plan.timed_steps} "
-        f"or more timed, {plan.trace_steps} traced). Pass data that can be iterated again (a "
-        "tf.data.Dataset, a list), or lower warmup=, steps= and trace_steps="
+        f"need {plan.total - plan.last_steps} (1 first step, {plan.warmup} warm-up, "
+        f"{plan.timed_steps} or more timed, {plan.trace_steps} traced). Pass data that can be "
+        "iterated again (a tf.data.Dataset, a list), or lower warmup=, steps= and trace_steps="
     )
 
 

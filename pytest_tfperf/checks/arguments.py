@@ -143,7 +143,12 @@ def _limit(name: str, value: object, metrics: Mapping[str, Metric]) -> Limit:
         raise LimitError(
             f"{name}: {value!r} is above the whole; a share is from 0 to 1, or from 0 % to 100 %"
         )
-    return Limit(metric=row, relation=relation, bound=bound, argument=f"{name}={value!r}")
+    return Limit(metric=row, relation=relation, bound=bound, argument=f"{name}={_written(value)}")
+
+
+def _written(value: object) -> str:
+    """Write a value as in code; floats that code computed have at most four digits."""
+    return min(repr(value), f"{value:.4g}", key=len) if isinstance(value, float) else repr(value)
 
 
 def _unknown_argument(name: str, metrics: Mapping[str, Metric]) -> str:

@@ -173,12 +173,19 @@ def _shown(value: Value, limit: Limit) -> str:
     if value.low() == value.high():
         return format_quantity(value.number, unit) + _tpu_of(value)
     low, high = format_quantity(value.low(), unit), format_quantity(value.high(), unit)
-    if value.detail.get("bounds"):
-        return f"between {low} and {high}{_tpu_of(value)} ({value.detail['bounds']})"
+    if bounds := value.detail.get("bounds"):
+        return f"between {low} and {high}{_tpu_of(value, bounds)}"
     return f"{low} to {high} over {value.detail.get('n_steps', 'the')} steps"
 
 
-def _tpu_of(value: Value) -> str:
-    """Name the TPU of a padding value, and its origin: ` on a TPU v5e (predicted)`."""
+def _tpu_of(value: Value, bounds: str = "") -> str:
+    """
+    Name the TPU of a padding value, its origin, and the reason why only bounds are known.
+
+    Returns:
+        For example ` on a TPU v5e (predicted)`, or ` (an array may be freed earlier)`.
+    """
     detail = value.detail
-    return f" on a TPU {detail['tpu']} ({detail['padding']})" if "tpu" in detail else ""
+    where = f" on a TPU {detail['tpu']}" if "tpu" in detail else ""
+    remarks = "; ".join(filter(None, (detail["padding"] if where else "", bounds)))
+    return f"{where} ({remarks})" if remarks else where

@@ -13,7 +13,7 @@ from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.metrics import METRICS
 
 _SHELLS = ("bash", "zsh", "tcsh")
-_MISSING = "shell completion needs shtab: pip install 'pytest-tfperf[completion]'"
+_MISSING = "shell completion needs shtab: pip install shtab"
 
 
 def add_commands(commands: Any, new_parser: Callable[[], argparse.ArgumentParser]) -> None:
@@ -25,8 +25,8 @@ def add_commands(commands: Any, new_parser: Callable[[], argparse.ArgumentParser
         "print a script for shell completion",
         (
             "Print the script that completes commands, options and metrics in a shell. In bash: "
-            'eval "$(tfperf completion bash)" in ~/.bashrc. Needs shtab (pip install '
-            "'pytest-tfperf[completion]'). Exit status 2 without it."
+            'eval "$(tfperf completion bash)" in ~/.bashrc. Needs shtab (pip install shtab). '
+            "Exit status 2 without it."
         ),
         "bash",
     )

@@ -38,11 +38,9 @@ _PREPARED: pytest.StashKey[bool] = pytest.StashKey()
 _EXIT_GUARD: pytest.StashKey[ExitGuard] = pytest.StashKey()
 
 _MARKER = (
-    "tfperf(max_<metric>, min_<metric>, <count>=, max_regression, max_python_calls_regression, "
-    "warmup, steps, trace_steps, latency, tpu, target_step_time, autocluster, findings, "
-    "ignore_findings): limits on the performance of the step that this test profiles, with the "
-    "fixture tf_profile or without; values are numbers or strings such as '5%', '20 ms', "
-    "'1.5 GiB', as in tfperf(max_input_bound='5%', max_retraces=0)."
+    "tfperf(max_<metric>=, min_<metric>=, ...): limit the performance of the step that the test "
+    "profiles, as in tfperf(max_input_bound='5%', max_retraces=0). `tfperf metrics` lists the "
+    "metrics. All arguments: https://pytest-tfperf.github.io/pytest-tfperf/reference/marker.html"
 )
 
 
@@ -87,8 +85,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Make the registry of metrics, declare the marker, and check the options."""
     config.stash[_ON_TERMINAL] = sys.stdout.isatty()  # output is captured later
     config.stash[_REGISTRY] = new_registry(config)
-    names = f" Metrics: {', '.join(config.stash[_REGISTRY].rows)}." if config.option.markers else ""
-    config.addinivalue_line("markers", f"{_MARKER}{names}")
+    names = config.stash[_REGISTRY].own if config.option.markers else ()
+    custom = f" Custom metrics: {', '.join(names)}." if names else ""
+    config.addinivalue_line("markers", f"{_MARKER}{custom}")
     used = any(option.is_given(config) for option in TABLE.values())
     if used:
         try:

@@ -78,7 +78,7 @@ def new_profiler(
         )
         return TfProfile(settings)
     except (CaptureError, LimitError) as error:
-        pytest.fail(str(error), pytrace=False)
+        raise pytest.fail.Exception(str(error), pytrace=False) from None
 
 
 def checks_of(

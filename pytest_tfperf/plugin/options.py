@@ -106,11 +106,10 @@ class Option(Generic[T]):
             given = {name: value for name, value in arguments.items() if value is not None}
             group.addoption(self.flag, action=action, help=self.description, **given)
         if self.ini:
-            text = f"see {self.flag}" if self.flag else self.description
             ini_type: Any = _INI_TYPES.get(self.kind, str)
             if not _HAS_UNIONS and self.kind != LIMITS:
                 ini_type = "string"
-            parser.addini(self.ini, text, type=ini_type, default=None)
+            parser.addini(self.ini, self.description, type=ini_type, default=None)
 
     def flag_value(self, config: pytest.Config) -> Any:
         """Return the value of the flag, or None if it was not given."""

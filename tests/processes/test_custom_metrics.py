@@ -474,4 +474,4 @@ def test_one_of_a_folder_that_cannot_be_added_is_an_error_of_that_folder(project
 
 def test_markers_tell_the_name(project):
     done = project("--markers")
-    assert "tensor_core_time, tokens." in " ".join(done.stdout.str().split())
+    assert "Custom metrics: tokens." in " ".join(done.stdout.str().split())

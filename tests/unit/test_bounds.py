@@ -55,7 +55,7 @@ def test_steps_that_differ_must_all_hold(bound):
 def test_the_message_names_the_bounds_the_generation_and_what_to_try():
     first, second = verdict("max_padding_overhead", "20%", 0.1, 0.5).message.splitlines()
     assert first == (
-        "padding_overhead is between 10 % and 50 % on a TPU v5e (predicted) (nobody knows), limit 20 % "
+        "padding_overhead is between 10 % and 50 % on a TPU v5e (predicted; nobody knows), limit 20 % "
         "(max_padding_overhead='20%')"
     )
     assert second == "  try: more"

@@ -34,7 +34,7 @@ def test_fit(tf_profile):
 def test_a_keras_model_fails_its_limit_with_line_and_sizes(suite):
     suite.gives(
         MODEL,
-        "*padding_overhead is between 5* % and 5* % on a TPU v6e (predicted) (only a compiler for TPUs decides the layouts), above the limit of 10 % *",
+        "*padding_overhead is between 5* % and 5* % on a TPU v6e (predicted; only a compiler for TPUs decides the layouts), above the limit of 10 % *",
         "  where: most in convolution *Conv2D* at test_suite.py:*: f32*100,32,32,20* takes f32*128,32,32,24*{0,3,2,1:T(8,128)}",
         "  try: 100 → 128, 20 → 24: saves 4.19 MiB",
         failed=1,
