@@ -178,7 +178,7 @@ def finding_message() -> str:
     found = value(Recording(name="", trace=None, workload={}), [finding])
     limits = Wanted.read({"max_op_guide_findings": 0}).limits
     (check,) = check_limits(Profile(name="", metrics={METRIC: found}), limits, None, False)
-    return str(check)
+    return check.message
 
 
 def op_guide_page() -> str:

@@ -64,7 +64,7 @@ class MetricProperties:
 
     @property
     def input_capacity(self) -> float:
-        """Elements per second that the pipeline delivers with nobody else running (1/s)."""
+        """Elements per second that the pipeline delivers with nothing else running (1/s)."""
         return self._number("input_capacity")
 
     @property

@@ -88,7 +88,7 @@ _ROWS = (
         RATE,
         HIGHER,
         MACHINE,
-        "elements per second that the pipeline delivers with nobody else running",
+        "elements per second that the pipeline delivers with nothing else running",
     ),
     Metric(
         "input_bound_at_target",

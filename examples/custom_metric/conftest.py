@@ -28,7 +28,7 @@ def tokens_per_second(profile):
 
 
 def tokens(profile):
-    """Return the FLOPs of a token, for any batch size."""
+    """Return the number of tokens in a step, for any batch size."""
     import language  # imports TensorFlow, which a profile has started
 
     if profile.workload["batch"] is None:

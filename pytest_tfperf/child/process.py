@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -94,19 +94,21 @@ class ChildProcess:
         self._next: dict[str, Any] | None = None
         self._pauses, self._patience_s = launch.pauses, launch.patience_s
         self._cleanup = cleanup
-        self._output = tempfile.TemporaryFile()  # noqa: SIM115 - until it is killed
-        ours, theirs = socket.socketpair()
-        self._channel = Channel(ours)
-        try:
-            with theirs, pinned(launch.cores):
-                self._process = self._start(launch, theirs.fileno())
-        except OSError as error:
-            self._channel.close()
-            self._output.close()
-            raise PairedError(
-                f"{self.label} cannot be started in {launch.folder}: {error}"
-            ) from error
-        cleanup.watch(self._process.pid)
+        with ExitStack() as unless_started:  # a time limit or Ctrl-C may end this at any line
+            self._output = unless_started.enter_context(tempfile.TemporaryFile())
+            ours, theirs = socket.socketpair()
+            self._channel = Channel(ours)
+            unless_started.callback(self._channel.close)
+            try:
+                with theirs, pinned(launch.cores):
+                    self._process = self._start(launch, theirs.fileno())
+            except OSError as error:
+                raise PairedError(
+                    f"{self.label} cannot be started in {launch.folder}: {error}"
+                ) from error
+            unless_started.callback(self.kill)
+            cleanup.watch(self._process.pid)
+            unless_started.pop_all()
 
     def _start(self, launch: Launch, fd: int) -> subprocess.Popen[bytes]:
         return subprocess.Popen(

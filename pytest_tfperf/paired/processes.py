@@ -121,9 +121,10 @@ class VersionProcesses:
         first = self._start(clustered, items, n, self.cores)
         if n > 0 or not self._starts_ahead or (clustered, 1) in self._pairs:
             return first.ready()
+        with first.killed_on_error():
+            second = self._start(clustered, items, 1, self._cores_ahead())
         with ExitStack() as unless_ready:
             unless_ready.callback(first.kill)
-            second = self._start(clustered, items, 1, self._cores_ahead())
             unless_ready.callback(second.kill)
             pair = first.ready()
             with suppress(PairedError):  # it shows again where the second pair is wanted

@@ -182,7 +182,7 @@ class Options:
         TEXT,
         None,
         flag="--tfperf-against",
-        help="compare against a git ref; both versions run alternately in two processes",
+        help="compare against a git ref; both versions run alternately, in pairs of processes",
         metavar="REF",
     )
     against_python: Option[Path | None] = Option(
@@ -197,7 +197,7 @@ class Options:
         30.0,
         flag="--tfperf-budget",
         ini="tfperf_budget",
-        help="seconds for each profile of a paired run, from the first alternating run on",
+        help="seconds for each profile of a paired run, from the first turn on",
         shown="30",
         metavar="S",
     )

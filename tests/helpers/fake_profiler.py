@@ -12,7 +12,7 @@ import tempfile
 from contextlib import contextmanager
 
 import pytest
-from helpers import without_capture
+from helpers import quick_start, without_capture
 from helpers.builders import LAPTOP, WORKLOAD, profile
 
 from pytest_tfperf.child import process
@@ -43,6 +43,7 @@ import pytest_tfperf.plugin.items  # noqa: E402
 pytest_tfperf.plugin.confirmation.takes_whole_gpus = lambda: False
 pytest_tfperf.plugin.items.measuring_alone = measuring_anyway
 pytest_tfperf.plugin.items.describe = pytest_tfperf.plugin.decide.describe = lambda: LAPTOP
+pytest_sessionstart = quick_start.pytest_sessionstart
 PATIENCE_S = 3  # with a test that hangs; all others may take as long as ever
 
 

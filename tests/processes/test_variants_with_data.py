@@ -18,9 +18,10 @@ LIGHT = """
 import os
 import time
 
-from helpers import builders, without_capture
+from helpers import builders, quick_start, without_capture
 import pytest
 
+pytest_sessionstart = quick_start.pytest_sessionstart
 without_capture.replace_modules()
 import pytest_tfperf.plugin.items
 from pytest_tfperf.child import process

@@ -44,6 +44,20 @@ def test_a_process_in_a_missing_folder_cannot_be_started(cleanup, tmp_path):
         ChildProcess(scripted("", folder=tmp_path / "nowhere"), cleanup)
 
 
+def test_nothing_is_left_of_a_start_that_is_interrupted(cleanup, tmp_path, monkeypatch):
+    started = []
+
+    def interrupt(pid):
+        started.append(pid)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cleanup, "watch", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        ChildProcess(scripted("time.sleep(600)", folder=tmp_path), cleanup)
+    [pid] = started
+    assert not state(pid)
+
+
 def test_collected_tests_are_known(start, tmp_path):
     child = start(
         "task = receive(); send(collected=[os.getcwd(), os.environ['A'], *task['files']], profiled=[], errors={})",

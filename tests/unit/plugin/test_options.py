@@ -219,5 +219,5 @@ def test_help_lists_every_flag_and_ini_value(pytester, monkeypatch):
         assert not option.ini or f"  {option.ini} (" in text
     squeezed = " ".join(text.split())
     assert "check only machine-independent metrics, or only timings" in squeezed
-    budget = "seconds for each profile of a paired run, from the first alternating run on"
+    budget = "seconds for each profile of a paired run, from the first turn on"
     assert squeezed.count(budget) == 2, "of the flag, and of the ini value"
