@@ -15,7 +15,7 @@ from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.host import calls, memory_growth, peak_memory, python_calls
 from pytest_tfperf.analysis.input import batch_padding, capacity, pipeline
 from pytest_tfperf.analysis.on_demand import Expensive, OnDemand
-from pytest_tfperf.analysis.steps import shares
+from pytest_tfperf.analysis.steps import median_step, shares
 from pytest_tfperf.analysis.steps.breakdown import Breakdown
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.analysis.trace_errors import faults, remarks, without_incomplete
@@ -29,6 +29,7 @@ from pytest_tfperf.values import Step
 ANALYSES: tuple[Callable[[Evidence], Findings], ...] = (
     timing.analyse,
     shares.analyse,
+    median_step.analyse,
     capacity.analyse,
     pipeline.analyse,
     calls.analyse,

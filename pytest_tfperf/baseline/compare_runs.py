@@ -122,7 +122,8 @@ def _compared(
         before.value("step_time").number is not None
         or profile.value("step_time").number is not None
     ):
-        yield with_differences(_timing(before, old, profile, test), differences(before, profile))
+        timed = _timing(before, old, profile, test)
+        yield with_differences(timed, differences(before, profile), before)
 
 
 def _timing(before: Profile, old: ProfiledTest, profile: Profile, test: ProfiledTest) -> Check:

@@ -113,6 +113,7 @@ def figures(value: Value, stored: StoredRuns, tolerance: float) -> Json:
         shown |= {"low": bounds.low, "high": bounds.high, "confidence": bounds.confidence}
     return shown | {
         "smallest": result.minimum_detectable_change,
+        "tolerance": tolerance,
         "runs": list(history.runs),
         "anchor": history.anchor,
     }

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from pytest_tfperf.analysis.multi_host import AnalysedTrace
 from pytest_tfperf.cli.console import labelled
-from pytest_tfperf.cli.text_tables import number_table, profile_table
+from pytest_tfperf.cli.text_tables import TIMELINES, number_table, profile_table
 from pytest_tfperf.report.step_verdict import (
     Part,
     key_figures,
@@ -58,6 +58,8 @@ def profile_view(
         return
     yield from _parts_and_metrics(profile, console)
     for key, table in profile.tables.items():
+        if key in TIMELINES and verbosity < 2:
+            continue
         yield ""
         yield from profile_table(key, table, verbosity, console)
     yield from _reasons(profile)
@@ -145,7 +147,8 @@ def _hidden(profile: Profile) -> str:
     n_known = sum(value.number is not None for value in profile.metrics.values())
     n_unknown = len(profile.metrics) - n_known
     unknown = f", and why {plural(n_unknown, 'metric is', 'metrics are')} unknown"
-    shown_too = f"{plural(n_known, 'metric')} and {plural(len(profile.tables), 'table')}"
+    n_tables = len(profile.tables.keys() - TIMELINES)
+    shown_too = f"{plural(n_known, 'metric')} and {plural(n_tables, 'table')}"
     return f"-v shows {shown_too}{unknown if n_unknown else ''}."
 
 

@@ -26,6 +26,7 @@ from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.report.last_run import find_last_run
 from pytest_tfperf.report.run_file import read_run, write_run
 from pytest_tfperf.report.terminal import render
+from pytest_tfperf.report.trace_page import refuse_other_format, write_compared
 from pytest_tfperf.runs import Run
 from pytest_tfperf.text import plural
 
@@ -112,7 +113,7 @@ def _add_compare(commands: Any) -> None:
         "--output",
         type=Path,
         metavar="FILE",
-        help="for run files: write the comparison, as tfperf report does a run",
+        help="write the comparison: of traces as a page (.html), of run files as tfperf report",
     )
     add_output(
         compare,
@@ -242,14 +243,13 @@ def _compare(options: argparse.Namespace, rest: Sequence[str]) -> int:
     if any(runs):
         run, trace = (options.before, options.after) if runs[0] else (options.after, options.before)
         raise TfperfError(f"{run} is a run file and {trace} a trace: give two of one kind")
-    if options.output is not None:
-        options.parser.error(
-            "-o FILE is for run files: a comparison of traces is shown, or printed with --json"
-        )
+    refuse_other_format(options.output)
     from pytest_tfperf.cli.compare_traces import comparison_view  # numpy
     from pytest_tfperf.report.trace_comparison import compared_json, read_compared_trace
 
     before, after = read_compared_trace(options.before), read_compared_trace(options.after)
+    if options.output is not None:
+        write_compared(before, after, options.output)
     if options.json:
         print(json_text(compared_json(before, after)))
     else:

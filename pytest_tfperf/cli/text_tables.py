@@ -19,6 +19,8 @@ FEW = 5
 """Rows of a table without -v."""
 SERIES = frozenset({"memory_over_step"})
 """Keys of tables that are a quantity over time."""
+TIMELINES = frozenset({"median_step"})
+"""Keys of tables that only a picture shows well; -vv prints them."""
 _STAGES = "stages"
 _SHARES = {
     "device_ops": "share of op time",

@@ -22,6 +22,7 @@ from pytest_tfperf.cli.output import (
 )
 from pytest_tfperf.cli.trace_analysis import analyse_traces, report_errors
 from pytest_tfperf.errors import ExportError, LimitError
+from pytest_tfperf.report.trace_page import refuse_other_format, write_traces
 
 
 def add_commands(commands: Any) -> None:
@@ -40,10 +41,10 @@ def _add_analyze(commands: Any) -> None:
         (
             "Show the bottleneck of a trace's steps, what to do next, and the key figures; with -v "
             "every metric and table. Takes XSpace traces of TensorFlow or JAX from CPU, GPU or "
-            "TPU, and needs neither framework. Exit status 2 if a trace cannot be read or has no "
-            "step."
+            "TPU, and needs neither framework. With -o the same becomes a page with pictures. Exit "
+            "status 2 if a trace cannot be read or has no step."
         ),
-        "logdir/ -v",
+        "logdir/ -o page.html",
     )
     analyze.add_argument("traces", type=Path, nargs="+", metavar="TRACE", help=TRACES)
     analyze.add_argument(
@@ -55,10 +56,17 @@ def _add_analyze(commands: Any) -> None:
             "12ms, 0.5s"
         ),
     )
+    analyze.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE.html",
+        help="also write a self-contained page: timeline of a step, charts, all metrics and tables",
+    )
     add_output(
         analyze,
         "all metrics with causes, tables, and reasons of unknown metrics; -vv: also every row of "
-        "quantities over time",
+        "quantities over time, and the events of the median step",
     )
 
 
@@ -126,7 +134,10 @@ def _add_export(commands: Any) -> None:
 
 def _analyze(options: argparse.Namespace, rest: Sequence[str]) -> int:
     refuse(options, rest)
+    refuse_other_format(options.output)
     analysed, errors = analyse_traces(options.traces, options.target_step_time)
+    if analysed and options.output is not None:
+        write_traces(analysed, options.output)
     if analysed and options.json:
         print(profiles_json(one.profile for one in analysed))
     elif analysed:

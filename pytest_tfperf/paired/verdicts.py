@@ -234,7 +234,7 @@ def _step_time(
     timed = _timing(profile, ref, decision, turns, others, terms)
     tree_setting, ref_setting = paired.settings
     found = (*setting_differences(ref_setting, tree_setting), *differences(ref, profile))
-    return with_differences(timed, found)
+    return with_differences(timed, found, ref)
 
 
 def _timing(
@@ -319,6 +319,7 @@ def _figures(decision: Decision, every: Sequence[PairedTurns], spread: ProcessSp
         "high": decision.high,
         "confidence": decision.confidence,
         "smallest": decision.minimum_detectable_change,
+        "tolerance": decision.tolerance,
         "turns": pairs,
         "process_sd": spread.sd,
         "process_sd_source": spread.source,

@@ -3,10 +3,12 @@
 from dataclasses import replace
 
 import pytest
+from helpers import made_traces
 from helpers import sample_run as shown_run
 from helpers.browser import CHROMIUM, Browser, Page
 from helpers.builders import LAPTOP, check, profile, record_of, run_of, value
 
+from pytest_tfperf.cli.main import main
 from pytest_tfperf.metrics import Metric
 from pytest_tfperf.report.html.page import render_html
 from pytest_tfperf.values import PARTS, Advice, Column, Source, Step, Table, Value
@@ -164,6 +166,29 @@ def opened(browser, tmp_path_factory):
     return written
 
 
+@pytest.fixture(scope="module")
+def trace_page(browser, tmp_path_factory):
+    """The page of a made trace."""
+    path = tmp_path_factory.mktemp("trace") / "gpu.xplane.pb"
+    path.write_bytes(made_traces.pipeline())
+    page = path.with_name("page.html")
+    assert main(["analyze", str(path), "-o", str(page)]) == 0
+    return lambda **options: Page(browser, page, **options)
+
+
+# the left ends and widths of all boxes of a waterfall, in percent
+BOXES = "[...document.querySelectorAll('.fall svg:not(.tick)')].map((box) => ['x', 'width'].map((name) => parseFloat(box.getAttribute(name))))"
+# boxes of one row that overlap, and texts of the axis that do
+OVERLAPPING = """(() => {
+  const places = (selector) => [...document.querySelectorAll(selector)].map((one) => one.getBoundingClientRect());
+  const meet = (a, b) => a.left < b.right - 0.5 && b.left < a.right - 0.5 && a.top < b.bottom - 1 && b.top < a.bottom - 1;
+  return [".fall svg:not(.tick) > rect", ".fall .tick text", ".fall .lane"].flatMap((selector) => {
+    const all = places(selector);
+    return all.flatMap((one, n) => all.slice(n + 1).filter((other) => meet(one, other)).map(() => selector));
+  });
+})()"""
+
+
 def faults(page):
     return page.told(
         "Runtime.exceptionThrown",
@@ -171,6 +196,38 @@ def faults(page):
         "Log.entryAdded",
         "Page.javascriptDialogOpening",
     )
+
+
+def test_a_page_of_a_trace_is_silent_and_nothing_overlaps(trace_page):
+    page = trace_page()
+    page.js(OPEN_ALL)
+    for width in (320, 400, 1400):
+        page.look(width)
+        assert page.js("document.documentElement.scrollWidth") == width
+        assert page.js(CROWDED) == []
+        assert page.js(OVERLAPPING) == []
+    for scheme in ("light", "dark"):
+        page.look(scheme=scheme)
+        assert [one for one in page.js(CONTRASTS) if one[0] < 4.5 and "<text x" not in one[1]] == []
+    assert faults(page) == []
+
+
+def test_a_waterfall_zooms_and_moves(trace_page):
+    page = trace_page()
+    whole = page.js(BOXES)
+    assert all(left >= 0 and left + width <= 100.1 for left, width in whole)
+    page.js("document.querySelector('[aria-label=\"Zoom in\"]').click()")
+    zoomed = page.js(BOXES)
+    # around the middle, twice as wide
+    for (left, width), (new_left, new_width) in zip(whole, zoomed, strict=True):
+        assert new_width == pytest.approx(2 * width, abs=0.01)
+        assert new_left == pytest.approx(2 * (left - 25), abs=0.01)
+    page.js("document.querySelector('[aria-label=\"Later\"]').click()")
+    assert page.js(BOXES)[0][0] == pytest.approx(zoomed[0][0] - 25, abs=0.01)
+    assert page.js(OVERLAPPING) == []
+    page.js("document.querySelector('[aria-label=\"Show the whole step\"]').click()")
+    assert page.js(BOXES) == [pytest.approx(one, abs=0.01) for one in whole]
+    assert faults(page) == []
 
 
 @pytest.mark.parametrize(

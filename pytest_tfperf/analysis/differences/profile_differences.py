@@ -105,7 +105,7 @@ def _middle_half_s(profile: Profile) -> float:
 
 def _part_differences(before: Profile, after: Profile, least_s: float) -> Iterator[Difference]:
     """Compare the parts of the mean step."""
-    old, new = _mean_parts_s(before), _mean_parts_s(after)
+    old, new = mean_parts_s(before), mean_parts_s(after)
     for part in PARTS:
         change_s = new[part] - old[part]
         if abs(change_s) >= least_s:
@@ -116,7 +116,8 @@ def _part_differences(before: Profile, after: Profile, least_s: float) -> Iterat
             )
 
 
-def _mean_parts_s(profile: Profile) -> dict[str, float]:
+def mean_parts_s(profile: Profile) -> dict[str, float]:
+    """Return the seconds of each part of the mean step; the profile must have steps."""
     n_steps = len(profile.steps)
     return {part: sum(step.parts_s[part] for step in profile.steps) / n_steps for part in PARTS}
 
@@ -179,12 +180,22 @@ def metric_differences(runs: Sequence[Mapping[str, Any]], after: Profile) -> tup
     )
 
 
-def with_differences(check: Check, found: Sequence[Difference]) -> Check:
+def with_differences(
+    check: Check, found: Sequence[Difference], before: Profile | None = None
+) -> Check:
     """
     Add differences to a check's detail, for reports.
 
     The message of a regression begins with the most telling ones.
+
+    Args:
+        check: The check of a step time.
+        found: The differences, the largest first.
+        before: The profile before, whose parts of a step are added, if there is one.
     """
+    if before is not None and before.steps:
+        parts = {part: seconds for part, seconds in mean_parts_s(before).items() if seconds > 0}
+        check = replace(check, detail={**check.detail, "parts_before": parts})
     if not found:
         return check
     if check.verdict is Verdict.REGRESSION:

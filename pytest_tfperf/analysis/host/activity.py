@@ -65,7 +65,7 @@ def find_activity(trace: Trace) -> Activity:
     runtime = not_for_data(host, host.named(lambda name: name in _RUNTIME))
     executions = xla_runs(host)
     return Activity(
-        model=merge(_model_ops(host).spans, executions.spans),
+        model=merge(model_ops(host).spans, executions.spans),
         runtime=merge(runtime.spans, process.spans, executions.spans),
         compile=merge(compilations(host).spans, host.called("tf.function-graph_building").spans),
     )
@@ -251,7 +251,8 @@ def eager_ops(trace: Trace, steps: Steps) -> tuple[Ints, Counter[str]]:
     return np.bincount(steps.of(eager.where(counts).start), minlength=len(steps)), names
 
 
-def _model_ops(host: Events) -> Events:
+def model_ops(host: Events) -> Events:
+    """Return the ops of the model that the executor ran, without those that wait for others."""
     ops = host.named(
         lambda name: (
             (kind := op_type(name)) is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +12,7 @@ from pytest_tfperf.analysis.host.activity import Activity, find_activity, launch
 from pytest_tfperf.analysis.input.waits import input_waits, pushed_input
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.protobuf import Ints
-from pytest_tfperf.trace.intervals import Spans, covered, merge, subtract
+from pytest_tfperf.trace.intervals import Spans, clip, covered, merge, subtract
 from pytest_tfperf.trace.xspace import Trace
 from pytest_tfperf.values import PARTS
 
@@ -26,10 +27,29 @@ class Breakdown:
     """Periods in picoseconds, shape (n_steps,)."""
     device: DeviceActivity
     """Activity of the accelerators."""
+    host: HostSpans
+    """Activity of the host."""
+    decided_by: Ints
+    """Index of the device that decides a step's parts, -1 for all together, shape (n_steps,)."""
 
     def share(self, part: str) -> float:
         """Return a part of all steps ÷ their periods."""
         return float(self.parts_ps[part].sum() / max(self.period_ps.sum(), 1))
+
+    def spans_of(self, step: int, begin_ps: int, end_ps: int) -> list[tuple[str, Spans]]:
+        """
+        Return the disjoint spans of a step's parts, `other` excluded.
+
+        Args:
+            step: Index of the step.
+            begin_ps: Start of the step in picoseconds.
+            end_ps: Its end, excluded.
+        """
+        place = int(self.decided_by[step])
+        device = self.device.spans if place < 0 else self.device.each[place]
+        near = {kind: clip(spans, begin_ps, end_ps) for kind, spans in device.items()}
+        host = self.host.within(begin_ps, end_ps)
+        return list(_exclusive(host, near, self.device.n_devices))
 
 
 def break_down(trace: Trace, steps: Steps, waits: Spans | None = None) -> Breakdown:
@@ -52,7 +72,7 @@ def break_down(trace: Trace, steps: Steps, waits: Spans | None = None) -> Breakd
     """
     device = find_device_activity(trace)
     waits = input_waits(trace) if waits is None else waits
-    host = _HostSpans(
+    host = HostSpans(
         merge(waits),
         merge(pushed_input(trace)),
         launches(trace) if device.n_devices else merge(),
@@ -61,16 +81,18 @@ def break_down(trace: Trace, steps: Steps, waits: Spans | None = None) -> Breakd
     parts = _parts(steps, host, device.spans, device.n_devices)
     joined = [covered(own["collective"], steps.start_ps, steps.end_ps) > 0 for own in device.each]
     together = np.sum(joined, axis=0) > 1 if joined else np.zeros(len(steps), bool)
+    decided_by = np.full(len(steps), -1)
     if together.any():
-        for own, in_collective in zip(device.each, joined, strict=True):
+        for place, (own, in_collective) in enumerate(zip(device.each, joined, strict=True)):
             alone = _parts(steps, host, own, device.n_devices)
             worse = together & in_collective & (alone["input"] > parts["input"])
             parts = {part: np.where(worse, alone[part], parts[part]) for part in PARTS}
-    return Breakdown(parts, steps.period_ps, device)
+            decided_by[worse] = place
+    return Breakdown(parts, steps.period_ps, device, host, decided_by)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _HostSpans:
+class HostSpans:
     """Activity of the host that parts are made of."""
 
     waits: Spans
@@ -82,9 +104,24 @@ class _HostSpans:
     activity: Activity
     """Ops, runtime and compilers."""
 
+    def within(self, begin_ps: int, end_ps: int) -> HostSpans:
+        """Return the activity of a window, in picoseconds, the end excluded."""
+        waits, pushed, launched, model, runtime, compiled = (
+            clip(spans, begin_ps, end_ps)
+            for spans in (
+                self.waits,
+                self.pushed,
+                self.launches,
+                self.activity.model,
+                self.activity.runtime,
+                self.activity.compile,
+            )
+        )
+        return HostSpans(waits, pushed, launched, Activity(model, runtime, compiled))
+
 
 def _parts(
-    steps: Steps, host: _HostSpans, device: dict[str, Spans], n_devices: int
+    steps: Steps, host: HostSpans, device: dict[str, Spans], n_devices: int
 ) -> dict[str, Ints]:
     """
     Return the parts of each step, each of shape (n_steps,).
@@ -96,17 +133,23 @@ def _parts(
         n_devices: Number of devices of the trace.
     """
     parts = {part: np.zeros(len(steps), np.int64) for part in PARTS}
-    taken: Spans = merge()
-    for part, spans in _in_order(host, device, n_devices):
-        parts[part] = parts[part] + covered(subtract(spans, taken), steps.start_ps, steps.end_ps)
-        taken = merge(taken, spans)
+    for part, spans in _exclusive(host, device, n_devices):
+        parts[part] = parts[part] + covered(spans, steps.start_ps, steps.end_ps)
     parts["other"] = steps.period_ps - sum(parts.values(), np.zeros(len(steps), np.int64))
     return parts
 
 
-def _in_order(
-    host: _HostSpans, device: dict[str, Spans], n_devices: int
-) -> list[tuple[str, Spans]]:
+def _exclusive(
+    host: HostSpans, device: dict[str, Spans], n_devices: int
+) -> Iterator[tuple[str, Spans]]:
+    """Yield the parts with spans that no part before has; a part may come twice."""
+    taken: Spans = merge()
+    for part, spans in _in_order(host, device, n_devices):
+        yield part, subtract(spans, taken)
+        taken = merge(taken, spans)
+
+
+def _in_order(host: HostSpans, device: dict[str, Spans], n_devices: int) -> list[tuple[str, Spans]]:
     activity = host.activity
     waiting = host.waits if n_devices else subtract(host.waits, activity.model)
     return [

@@ -93,6 +93,8 @@ class HistoryChart(Chart):
     """SVG path of the interval of its time."""
     anchor: Mark | None
     """Line of the anchor, or None."""
+    limit: Mark | None
+    """Line of the longest time that is tolerated, or None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +200,11 @@ def spread_chart(
 
 
 def history_chart(
-    runs: Sequence[float], now: float, anchor: float | None, bounds: tuple[float, float] | None
+    runs: Sequence[float],
+    now: float,
+    anchor: float | None,
+    bounds: tuple[float, float] | None,
+    limit: float | None = None,
 ) -> HistoryChart | None:
     """
     Draw the step times of recorded runs and of this run; None if no run is recorded.
@@ -208,10 +214,11 @@ def history_chart(
         now: Step time of this run.
         anchor: Step time of the first runs, if it is known.
         bounds: Interval of this run's step time, if it is known.
+        limit: Longest step time that is tolerated, if it is known.
     """
     if not runs:
         return None
-    known = [*runs, now, *(bounds or ()), *([anchor] if anchor is not None else [])]
+    known = [*runs, now, *(bounds or ()), *(one for one in (anchor, limit) if one is not None)]
     ticks = ticks_between(min(known), max(known))
     bottom, per_second = TOP + HISTORY_HEIGHT, HISTORY_HEIGHT / (ticks[-1] - ticks[0])
 
@@ -239,6 +246,7 @@ def history_chart(
         now=places[-1],
         span=span,
         anchor=None if anchor is None else Mark(level(anchor), f"anchor {seconds_text(anchor)}"),
+        limit=None if limit is None else Mark(level(limit), f"limit {seconds_text(limit)}"),
         label=f"{plural(len(runs), 'recorded run')} of {range_text(runs)}, now {seconds_text(now)}"
         + (f", anchor {seconds_text(anchor)}" if anchor is not None else ""),
     )

@@ -52,6 +52,74 @@
     if (meanings.has(cell.textContent)) cell.title = meanings.get(cell.textContent);
   }
 
+  // waterfalls: zoom by buttons, Ctrl and wheel; drag to move; the box under the pointer is named below
+  const UNITS = [[1, "s"], [1e-3, "ms"], [1e-6, "µs"], [1e-9, "ns"]];
+  const ticksBetween = (low, high) => { // about eight round numbers, 1, 2 or 5 times a power of ten apart
+    const rough = (high - low) / 8, power = 10 ** Math.floor(Math.log10(rough));
+    const apart = power * [1, 2, 5, 10].find((factor) => power * factor >= rough * 0.999);
+    const [scale, unit] = UNITS.find(([size]) => high >= size) ?? UNITS[3];
+    const digits = Math.max(0, Math.ceil(-Math.log10(apart / scale) - 1e-6));
+    const texts = [];
+    for (let n = Math.ceil(low / apart - 1e-9); n * apart <= high * (1 + 1e-9); n += 1) texts.push([n * apart, `${((n * apart) / scale).toFixed(digits)} ${unit}`]);
+    return texts;
+  };
+  for (const figure of all(".waterfall")) {
+    const seconds = parseFloat(figure.dataset.seconds), picture = figure.querySelector(".fall"), pointed = figure.querySelector(".pointed");
+    const boxes = all("svg:not(.tick), .shade", picture).map((box) => [box, parseFloat(box.getAttribute("x")), parseFloat(box.getAttribute("width"))]);
+    const pattern = picture.querySelector(".tick");
+    let left = 0, share = 1; // of the step: where the picture begins, and how much it shows
+    const draw = () => {
+      left = Math.min(Math.max(left, 0), 1 - share);
+      for (const [box, x, width] of boxes) {
+        box.setAttribute("x", `${(x - 100 * left) / share}%`);
+        box.setAttribute("width", `${width / share}%`);
+      }
+      all(".tick", picture).forEach((tick) => tick.remove());
+      const found = ticksBetween(left * seconds, (left + share) * seconds);
+      picture.prepend(...found.map(([at, text]) => {
+        const tick = pattern.cloneNode(true), place = (at / seconds - left) / share, words = tick.querySelector("text");
+        tick.setAttribute("x", `${100 * place}%`);
+        words.textContent = text;
+        words.setAttribute("class", place < 0.04 ? "" : place > 0.96 ? "end" : "middle");
+        return tick;
+      }));
+    };
+    const zoom = (factor, around = 0.5) => {
+      const middle = left + around * share;
+      share = Math.min(1, Math.max(share / factor, 1e-4));
+      left = middle - around * share;
+      draw();
+    };
+    const tools = document.createElement("span");
+    tools.className = "zoom";
+    for (const [text, label, action] of [["+", "Zoom in", () => zoom(2)], ["−", "Zoom out", () => zoom(0.5)], ["←", "Earlier", () => { left -= share / 4; draw(); }],
+      ["→", "Later", () => { left += share / 4; draw(); }], ["whole step", "Show the whole step", () => zoom(1e-9)]]) {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.textContent = text;
+      button.setAttribute("aria-label", label);
+      button.addEventListener("click", action);
+      tools.append(button, " ");
+    }
+    figure.querySelector("figcaption").append(" ", tools);
+    const width = () => picture.getBoundingClientRect().width || 1;
+    picture.addEventListener("wheel", (event) => {
+      if (!event.ctrlKey && !event.metaKey) return;
+      event.preventDefault();
+      zoom(event.deltaY < 0 ? 1.5 : 1 / 1.5, (event.clientX - picture.getBoundingClientRect().left) / width());
+    }, { passive: false });
+    picture.addEventListener("pointermove", (event) => {
+      if (event.buttons & 1) {
+        left -= (event.movementX / width()) * share;
+        draw();
+      }
+      const title = event.target.closest("svg:not(.fall)")?.querySelector("title");
+      if (title) pointed.textContent = title.textContent;
+    });
+    pointed.textContent = "Point at a box for its name and times; Ctrl and the wheel zoom, dragging moves.";
+    pointed.hidden = false;
+  }
+
   const tests = all(".test");
   const overview = new Map(all("#overview tbody tr").map((row) => [row, row.querySelector("a").hash.slice(1)]));
   const texts = new Map();

@@ -1,5 +1,5 @@
 """
-A run as one HTML page that needs no network and no other file.
+A run, or traces, as one HTML page that needs no network and no other file.
 
 `page.html` is its template. `page.css` and `page.js` are written into it, and its content security
 policy allows only these two. Everything but search and sort works without JavaScript.
@@ -10,18 +10,21 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.metrics import METRICS, Metric
+from pytest_tfperf.report.failure import failure_headline
 from pytest_tfperf.report.html.axis import short
-from pytest_tfperf.report.html.tables import cut, quantity
-from pytest_tfperf.report.html.views import verdict_rank, views_of
+from pytest_tfperf.report.html.before_after import BeforeAfter
+from pytest_tfperf.report.html.tables import TableGroups, cut, quantity
+from pytest_tfperf.report.html.views import ReportedTest, verdict_rank, views_of
 from pytest_tfperf.report.other_python import describe_other_python
 from pytest_tfperf.report.terminal import count_line
-from pytest_tfperf.results import BROKEN, DECIDED, Verdict
-from pytest_tfperf.runs import Run
+from pytest_tfperf.results import BROKEN, DECIDED, Verdict, most_telling_first
+from pytest_tfperf.runs import ProfiledTest, Run
 from pytest_tfperf.text import elide, plural
 from pytest_tfperf.values import Json
 
@@ -50,12 +53,44 @@ _PATTERNS = {
     "device_compute": ("#009e73", ""),
     "other": ("#777777", "M3,1v4M1,3h4"),
 }
-_COUNT_WIDTH, _NAME_WIDTH = 600, 100  # characters
+MOST_LETTERS = 600
+"""Characters of a sentence at the top of a page."""
+_NAME_WIDTH = 100  # characters
 # characters that change the direction of the text behind them
 _BIDI = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _CONTROL = dict.fromkeys(
     (*range(9), 11, 12, *range(14, 32), 127, *_BIDI), "\N{REPLACEMENT CHARACTER}"
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """The top of a page."""
+
+    title: str
+    """Title of the document."""
+    heading: str
+    """First heading."""
+    verdict: str
+    """Most important sentence."""
+    tone: str
+    """Its tone: `bad`, `open`, `good` or `none`."""
+    lines: tuple[str, ...] = ()
+    """Sentences below it."""
+    noun: str = "test"
+    """Name of a card's subject."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedView:
+    """A comparison of two traces."""
+
+    rows: tuple[tuple[str, str, str, str], ...]
+    """Metric, value before, value after, ratio."""
+    change: BeforeAfter | None
+    """The mean step before and after, and what differs."""
+    tables: TableGroups
+    """Differences of the HLO."""
 
 
 def render_html(run: Run, folder: Path | None = None) -> str:
@@ -66,13 +101,32 @@ def render_html(run: Run, folder: Path | None = None) -> str:
         run: The run.
         folder: The folder of the page, which links to files are relative to, if it is known.
     """
+    tests = views_of(run.tests, folder)
+    return render_page(_run_head(run, tests), tests, _environments(run.tests))
+
+
+def render_page(
+    head: Head,
+    tests: Sequence[ReportedTest],
+    environments: Sequence[Mapping[str, Any]] = (),
+    compared: ComparedView | None = None,
+) -> str:
+    """
+    Render a page.
+
+    Args:
+        head: Its top.
+        tests: Its cards.
+        environments: Environments of the tests.
+        compared: A comparison to show before the cards, or None.
+    """
     style, script = ((_HERE / name).read_text("utf-8") for name in ("page.css", "page.js"))
     page = _template().render(
-        run=run,
-        tests=views_of(run.tests, folder),
-        environments=_environments(run),
-        count=elide(count_line(run.tests).text, _COUNT_WIDTH),
-        glossary=_glossary(run),
+        head=head,
+        tests=tests,
+        environments=environments,
+        compared=compared,
+        glossary=_glossary(tests),
         patterns=_PATTERNS,
         style=style,
         script=script,
@@ -80,6 +134,44 @@ def render_html(run: Run, folder: Path | None = None) -> str:
         script_hash=_hash(script),
     )
     return _clean(page)
+
+
+def _run_head(run: Run, tests: Sequence[ReportedTest]) -> Head:
+    """Return the head of a run: the headline of its most urgent check."""
+    headlines = [
+        (failure_headline(test.record.key, check), check.verdict)
+        for test in tests
+        for check in most_telling_first(
+            [check for check in test.record.checks if check.verdict in BROKEN]
+        )[:1]
+    ]
+    counts = elide(count_line(run.tests).text, MOST_LETTERS)
+    commit = f", commit {_brief(run.commit)}" if run.commit else ""
+    sentence, tone = (
+        (headlines[0][0], _tone(headlines[0][1])) if headlines else _without_broken(tests)
+    )
+    return Head(
+        title=f"tfperf: {len(run.tests)} tests, {run.created}",
+        heading=f"Performance of {plural(len(run.tests), 'test')}",
+        verdict=elide(sentence, MOST_LETTERS),
+        tone=tone,
+        lines=(counts, f"{run.created}{commit}"),
+    )
+
+
+def _without_broken(tests: Sequence[ReportedTest]) -> tuple[str, str]:
+    """Return the verdict of a run without a failed check, and its tone."""
+    failed = [test for test in tests if test.is_broken]
+    if failed:
+        return f"{plural(len(failed), 'test')} failed, for other reasons than performance", "bad"
+    undecided = [test for test in tests if test.verdict and _tone(test.verdict) == "open"]
+    if undecided:
+        return (
+            f"No check failed; {plural(len(undecided), 'test has', 'tests have')} undecided checks",
+            "open",
+        )
+    checked = any(test.record.checks for test in tests)
+    return ("All checks passed", "good") if checked else ("Nothing was checked", "none")
 
 
 def _clean(page: str) -> str:
@@ -129,21 +221,21 @@ def _tone(verdict: Verdict) -> str:
     return "bad" if verdict in BROKEN else "good" if verdict in DECIDED else "open"
 
 
-def _glossary(run: Run) -> Iterable[Metric]:
+def _glossary(tests: Iterable[ReportedTest]) -> Iterable[Metric]:
     """Return the built-in metrics, and the project's custom ones."""
     own = {
         name: metric
-        for test in run.tests
-        for profile in test.profiles
+        for test in tests
+        for profile in test.record.profiles
         for name, metric in profile.own.items()
     }
     return {**METRICS, **own}.values()
 
 
-def _environments(run: Run) -> list[Json]:
+def _environments(tests: Iterable[ProfiledTest]) -> list[Json]:
     """Return the different environments of the tests."""
     found: list[Json] = []
-    for test in run.tests:
+    for test in tests:
         if test.environment not in found:
             found.append(dict(test.environment))
     return found

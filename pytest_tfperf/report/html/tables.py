@@ -15,6 +15,7 @@ CELL_WIDTH = 60
 _OVER_STEP = "memory_over_step"
 _GROUPS = (
     ("Variants", ("comparison",)),
+    ("Events of the median step", ("median_step",)),
     ("Input pipeline", ("stages", "pipeline")),
     ("Ops", ("host_ops", "device_ops", "functions", "kernels")),
     ("Op profile", ("op_profile", "roofline", "devices")),

@@ -14,6 +14,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from pytest_tfperf.analysis.differences.difference import Difference
+from pytest_tfperf.report.html.before_after import BeforeAfter, before_after, parts_of_detail
 from pytest_tfperf.report.html.charts import (
     HistoryChart,
     SpreadChart,
@@ -31,7 +32,10 @@ from pytest_tfperf.report.html.metric_views import (
     shown,
     unknown_reasons,
 )
+from pytest_tfperf.report.html.ratio_chart import Decided, RatioChart, ratio_chart
 from pytest_tfperf.report.html.tables import TableGroups, quantity, table_groups
+from pytest_tfperf.report.html.waterfall import WATERFALL, Waterfall, waterfall
+from pytest_tfperf.report.step_verdict import verdict
 from pytest_tfperf.results import BROKEN, WORST_FIRST, Check, Profile, Verdict, worst_first
 from pytest_tfperf.runs import ProfiledTest
 from pytest_tfperf.text import elide, plural
@@ -41,6 +45,7 @@ MOST_IN_FULL = 10
 """Profiles that are shown in full."""
 _ROWS = ((3, 50), (MOST_IN_FULL, 20))  # rows of a table, on a page of up to so many profiles
 _FEWEST_ROWS = 5  # on a page of more profiles
+_BOXES = {50: 24, 20: 10, _FEWEST_ROWS: 5}  # of a lane of the waterfall, by rows of a table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +60,14 @@ class ProfileView:
     """Compared values."""
     n_unchanged: int
     """Number of compared values that did not change."""
-    differences: tuple[str, ...]
-    """What differs between the traces."""
+    change: BeforeAfter | None
+    """The step before and after, and what differs between the traces."""
+    ratios: RatioChart | None
+    """Chart of the ratios of turns, or None."""
+    bottleneck: str
+    """What most of the step's time goes to, if the trace shows it."""
+    waterfall: Waterfall | None
+    """Timeline of the median step, or None."""
     steps: StepChart | None
     """Chart of the steps, or None."""
     parts: tuple[tuple[str, str, str], ...]
@@ -199,7 +210,10 @@ def _profile(
             change_view(profile, check) for check in worst_first(compared) if check not in same
         ),
         n_unchanged=len(same),
-        differences=tuple(Difference(**one).line for one in differing),
+        change=_before_after(profile, timed, [Difference(**one) for one in differing]),
+        ratios=_ratios(timed),
+        bottleneck=verdict(profile) if profile.steps else "",
+        waterfall=_waterfall(profile, n_rows),
         steps=step_chart(profile.steps, _levels(profile.metrics.get("step_time"), timed)),
         parts=_parts(profile) if n_rows else (),
         spread=spread_chart(_samples(profile, timed)),
@@ -213,6 +227,11 @@ def _profile(
     )
 
 
+def _waterfall(profile: Profile, n_rows: int) -> Waterfall | None:
+    """Return the timeline, with fewer boxes on a page of many profiles."""
+    return waterfall(profile.tables.get(WATERFALL), _BOXES[n_rows]) if n_rows else None
+
+
 def _messages(checks: Sequence[Check]) -> tuple[tuple[Check, str], ...]:
     failed = [check for check in worst_first(checks) if check.verdict is not Verdict.PASS]
     return tuple((check, elide(check.message, MOST_LETTERS)) for check in failed)
@@ -224,7 +243,7 @@ def _levels(step_time: Value | None, timed: Check | None) -> dict[str, float]:
     if timed and timed.kind == "against" and timed.detail.get("after") is not None:
         levels["in turns"] = float(timed.detail["after"])
     elif step_time and step_time.number is not None:
-        levels["timed"] = step_time.number
+        levels["step_time"] = step_time.number
     if timed:
         before = "other version" if timed.kind == "against" else "baseline"
         levels[before] = float(timed.detail["before"])
@@ -258,7 +277,27 @@ def _history(timed: Check | None) -> HistoryChart | None:
     bounds = None
     if detail.get("low") is not None and detail.get("high") is not None:
         bounds = (detail["before"] * detail["low"], detail["before"] * detail["high"])
-    return history_chart(detail["runs"], detail["after"], detail.get("anchor"), bounds)
+    tolerance = detail.get("tolerance")
+    limit = None if tolerance is None else detail["before"] * (1 + tolerance)
+    return history_chart(detail["runs"], detail["after"], detail.get("anchor"), bounds, limit)
+
+
+def _ratios(timed: Check | None) -> RatioChart | None:
+    """Return the chart of a comparison's turns, or None if there were none."""
+    detail = timed.detail if timed else {}
+    sizes = [int(pair["n"]) for pair in detail.get("process_pairs", ())]
+    decided = Decided(
+        low=detail.get("low"), high=detail.get("high"), tolerance=detail.get("tolerance")
+    )
+    return ratio_chart(detail.get("turns") or (), sizes, decided)
+
+
+def _before_after(
+    profile: Profile, timed: Check | None, found: Sequence[Difference]
+) -> BeforeAfter | None:
+    """Return the picture of what changed, or None if nothing was compared or differs."""
+    parts = parts_of_detail(timed.detail) if timed else {}
+    return before_after(parts, profile.steps, [(one.line, one.seconds) for one in found])
 
 
 def _parts(profile: Profile) -> tuple[tuple[str, str, str], ...]:

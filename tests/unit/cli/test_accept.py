@@ -338,11 +338,9 @@ def test_a_report_that_cannot_be_written_is_said_before_anything_is_shown(write,
     )
 
 
-def test_traces_have_no_such_report(capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(["compare", "before/", "after/", "-o", "changes.html"])
-    assert ended.value.code == 2
-    assert "-o FILE is for run files" in capsys.readouterr().err
+def test_traces_become_a_page_only(capsys):
+    assert main(["compare", "before/", "after/", "-o", "changes.md"]) == 2
+    assert capsys.readouterr().err == "tfperf: changes.md: a page of traces ends in .html\n"
 
 
 @pytest.mark.parametrize("order", [1, -1])

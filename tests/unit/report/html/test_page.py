@@ -232,7 +232,7 @@ def test_bars_are_to_scale():
         "url(#h-device_compute)": "M124,159.3v-32",
     }
     texts = page.texts("text")
-    assert "timed 12 ms" in texts
+    assert "step_time 12 ms" in texts
     assert "baseline 10 ms" in texts
     assert "15 ms" in texts
     parts = [row for row in page.texts("tr") if row.startswith(("input ", "device compute "))]

@@ -1,0 +1,134 @@
+"""Pages of traces: one or more of them, or two compared."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from pytest_tfperf.analysis.differences.profile_differences import differences, mean_parts_s
+from pytest_tfperf.analysis.multi_host import AnalysedTrace
+from pytest_tfperf.report.html.before_after import before_after
+from pytest_tfperf.report.html.page import MOST_LETTERS, ComparedView, Head, render_page
+from pytest_tfperf.report.html.tables import table_groups
+from pytest_tfperf.report.html.views import views_of
+from pytest_tfperf.report.step_verdict import key_figures, steps_title, top_ops, verdict
+from pytest_tfperf.report.table_numbers import shown, shown_alike, shown_factor
+from pytest_tfperf.report.trace_comparison import (
+    ComparedTrace,
+    Pair,
+    comparison_notes,
+    hlo_tables,
+    metric_pairs,
+    ratio_of,
+)
+from pytest_tfperf.results import Profile
+from pytest_tfperf.runs import ProfiledTest
+from pytest_tfperf.text import elide, format_slowdown
+
+_MOST_ROWS = 50
+
+
+def render_traces(traces: Sequence[AnalysedTrace]) -> str:
+    """Render analysed traces, at least one, of one job or of several."""
+    cards = [_card(one.with_traced_times()) for one in traces]
+    return render_page(_head(traces), views_of(cards, None))
+
+
+def render_compared(before: ComparedTrace, after: ComparedTrace) -> str:
+    """Render the comparison of two traces, and both traces below it."""
+    old, new = before.profile, after.profile
+    found = [(one.line, one.seconds) for one in differences(old, new)]
+    rows = tuple(_row(name, pair, old) for name, pair in metric_pairs(old, new).items())
+    view = ComparedView(
+        rows=rows,
+        change=before_after(mean_parts_s(old) if old.steps else {}, new.steps, found),
+        tables=table_groups(hlo_tables(before, after), _MOST_ROWS),
+    )
+    names = [Path(profile.name).name for profile in (old, new)]
+    head = Head(
+        title=f"tfperf: {' and '.join(names)}",
+        heading=f"{names[0]} → {names[1]}",
+        verdict=elide(_change(old, new), MOST_LETTERS),
+        tone="open",
+        lines=tuple(
+            elide(line, MOST_LETTERS)
+            for line in (
+                f"before: {old.name}: {steps_title(old)}",
+                f"after: {new.name}: {steps_title(new)}",
+                *comparison_notes(before, after),
+            )
+        ),
+        noun="trace",
+    )
+    return render_page(head, views_of([_card(old), _card(new)], None), compared=view)
+
+
+def _card(profile: Profile) -> ProfiledTest:
+    """Return a trace as the subject of a card."""
+    path = Path(profile.name)
+    return ProfiledTest(
+        nodeid=profile.name,
+        file=str(path.parent),
+        key=path.name,
+        outcome="passed",
+        profiles=(replace(profile, name=""),),
+    )
+
+
+def _head(traces: Sequence[AnalysedTrace]) -> Head:
+    """Return the top of a page of traces: the bottleneck of the slowest one."""
+    slowest = max(traces, key=lambda one: one.step_time.number or 0.0)
+    profile = slowest.profile
+    file = Path(profile.name).name
+    facts = (slowest.framework, slowest.devices, steps_title(profile))
+    name = f"{file}: " if len(traces) > 1 else ""
+    place, ops = top_ops(profile)
+    figures = key_figures(profile)
+    lines = (
+        f"{name}{', '.join(filter(None, facts))}",
+        f"Key figures: {' · '.join(figures)}" if figures else "",
+        f"Top ops of {place}: {', '.join(ops)}" if ops else "",
+        *profile.notes,
+    )
+    return Head(
+        title=f"tfperf: {file}",
+        heading=file if len(traces) == 1 else f"{len(traces)} traces",
+        verdict=elide(f"{name}{verdict(profile, slowest.devices)}", MOST_LETTERS),
+        tone="open",
+        lines=tuple(elide(line, MOST_LETTERS) for line in lines if line),
+        noun="trace",
+    )
+
+
+def _change(old: Profile, new: Profile) -> str:
+    """Return the change of the median period, and of the mean one if that goes the other way."""
+    if not old.steps or not new.steps:
+        return "A trace shows no step, so no time is compared."
+    before, after = (_periods_s(profile) for profile in (old, new))
+    medians = statistics.median(before), statistics.median(after)
+    means = statistics.fmean(before), statistics.fmean(after)
+    if not min(*medians, *means) > 0:
+        return "A trace shows no time of a step, so no time is compared."
+    times = " to ".join(shown_alike(medians[0], medians[1], "s"))
+    sentence = f"Traced steps are {format_slowdown(medians[1] / medians[0])}: {times}"
+    if (medians[1] > medians[0]) == (means[1] > means[0]):
+        return f"{sentence}."
+    return (
+        f"{sentence} (median). The mean step changes from {' to '.join(shown_alike(*means, 's'))}."
+    )
+
+
+def _periods_s(profile: Profile) -> list[float]:
+    return [step.period_s for step in profile.steps]
+
+
+def _row(name: str, pair: Pair, old: Profile) -> tuple[str, str, str, str]:
+    unit = old.metrics[name].unit
+    before, after = pair
+    if before is None or after is None:
+        known = ["" if one is None else shown(one, unit) for one in pair]
+        return name, known[0], known[1], ""
+    ratio = ratio_of(pair)
+    return name, *shown_alike(before, after, unit), "" if ratio is None else shown_factor(ratio)
