@@ -11,14 +11,11 @@ from rich.text import Text
 from pytest_tfperf.cli.console import labelled
 from pytest_tfperf.cli.text_tables import number_table, profile_table
 from pytest_tfperf.report.step_verdict import steps_title
-from pytest_tfperf.report.table_numbers import shown, shown_alike, shown_factor
 from pytest_tfperf.report.trace_comparison import (
     ComparedTrace,
-    Pair,
     comparison_notes,
     hlo_tables,
-    metric_pairs,
-    ratio_of,
+    metric_rows,
 )
 
 
@@ -42,11 +39,7 @@ def comparison_view(
         for name, short in names.items():
             note = note.replace(name, short)
         yield labelled([("note:", note)])
-    units = {name: value.unit for name, value in before.profile.metrics.items()}
-    rows = [
-        (name, *_cells(pair, units[name]), _factor(pair))
-        for name, pair in metric_pairs(before.profile, after.profile).items()
-    ]
+    rows = metric_rows(before.profile, after.profile)
     yield ""
     yield from number_table(["metric", "before", "after", "ratio"], rows, console.width)
     for key, table in hlo_tables(before, after).items():
@@ -55,15 +48,3 @@ def comparison_view(
             yield from profile_table(key, table, verbosity, console)
         else:
             yield Text(f"{table.title}: none")
-
-
-def _cells(pair: Pair, unit: str) -> tuple[str, str]:
-    old, new = pair
-    if old is None or new is None:
-        return ("" if old is None else shown(old, unit)), ("" if new is None else shown(new, unit))
-    return shown_alike(old, new, unit)
-
-
-def _factor(pair: Pair) -> str:
-    ratio = ratio_of(pair)
-    return "" if ratio is None else shown_factor(ratio)

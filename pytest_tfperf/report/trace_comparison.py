@@ -10,6 +10,7 @@ from pytest_tfperf.analysis.multi_host import profiles_of_job
 from pytest_tfperf.analysis.xla.hlo_diff import hlo_diff
 from pytest_tfperf.analysis.xla.programs import Program, programs_of_run
 from pytest_tfperf.errors import TraceError
+from pytest_tfperf.report.table_numbers import shown, shown_alike, shown_factor
 from pytest_tfperf.results import FORMAT, Profile
 from pytest_tfperf.trace.logdir import find_traces
 from pytest_tfperf.values import Json, Table
@@ -101,6 +102,26 @@ def metric_pairs(old: Profile, new: Profile) -> dict[str, Pair]:
         if name in new.metrics
     }
     return {name: pair for name, pair in pairs.items() if pair != (None, None)}
+
+
+def metric_rows(old: Profile, new: Profile) -> list[tuple[str, str, str, str]]:
+    """Return name, value before, value after and ratio of these metrics, as texts."""
+    return [
+        (name, *_cells(pair, old.metrics[name].unit), _factor(pair))
+        for name, pair in metric_pairs(old, new).items()
+    ]
+
+
+def _cells(pair: Pair, unit: str) -> tuple[str, str]:
+    old, new = pair
+    if old is None or new is None:
+        return ("" if old is None else shown(old, unit)), ("" if new is None else shown(new, unit))
+    return shown_alike(old, new, unit)
+
+
+def _factor(pair: Pair) -> str:
+    ratio = ratio_of(pair)
+    return "" if ratio is None else shown_factor(ratio)
 
 
 def ratio_of(pair: Pair) -> float | None:

@@ -14,14 +14,12 @@ from pytest_tfperf.report.html.page import MOST_LETTERS, ComparedView, Head, ren
 from pytest_tfperf.report.html.tables import table_groups
 from pytest_tfperf.report.html.views import views_of
 from pytest_tfperf.report.step_verdict import key_figures, steps_title, top_ops, verdict
-from pytest_tfperf.report.table_numbers import shown, shown_alike, shown_factor
+from pytest_tfperf.report.table_numbers import shown_alike
 from pytest_tfperf.report.trace_comparison import (
     ComparedTrace,
-    Pair,
     comparison_notes,
     hlo_tables,
-    metric_pairs,
-    ratio_of,
+    metric_rows,
 )
 from pytest_tfperf.results import Profile
 from pytest_tfperf.runs import ProfiledTest
@@ -40,9 +38,8 @@ def render_compared(before: ComparedTrace, after: ComparedTrace) -> str:
     """Render the comparison of two traces, and both traces below it."""
     old, new = before.profile, after.profile
     found = [(one.line, one.seconds) for one in differences(old, new)]
-    rows = tuple(_row(name, pair, old) for name, pair in metric_pairs(old, new).items())
     view = ComparedView(
-        rows=rows,
+        rows=tuple(metric_rows(old, new)),
         change=before_after(mean_parts_s(old) if old.steps else {}, new.steps, found),
         tables=table_groups(hlo_tables(before, after), _MOST_ROWS),
     )
@@ -122,13 +119,3 @@ def _change(old: Profile, new: Profile) -> str:
 
 def _periods_s(profile: Profile) -> list[float]:
     return [step.period_s for step in profile.steps]
-
-
-def _row(name: str, pair: Pair, old: Profile) -> tuple[str, str, str, str]:
-    unit = old.metrics[name].unit
-    before, after = pair
-    if before is None or after is None:
-        known = ["" if one is None else shown(one, unit) for one in pair]
-        return name, known[0], known[1], ""
-    ratio = ratio_of(pair)
-    return name, *shown_alike(before, after, unit), "" if ratio is None else shown_factor(ratio)
