@@ -177,7 +177,7 @@ def trace_page(browser, tmp_path_factory):
 
 
 # the left ends and widths of all boxes of a waterfall, in percent
-BOXES = "[...document.querySelectorAll('.fall svg:not(.tick)')].map((box) => ['x', 'width'].map((name) => parseFloat(box.getAttribute(name))))"
+BOXES = "[...document.querySelectorAll('.waterfall .fall svg:not(.tick)')].map((box) => ['x', 'width'].map((name) => parseFloat(box.getAttribute(name))))"
 # boxes of one row that overlap, and texts of the axis that do
 OVERLAPPING = """(() => {
   const places = (selector) => [...document.querySelectorAll(selector)].map((one) => one.getBoundingClientRect());

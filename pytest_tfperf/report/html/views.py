@@ -14,6 +14,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from pytest_tfperf.analysis.differences.difference import Difference
+from pytest_tfperf.report.html.bars import Bars, padding_bars, pipeline_bars
 from pytest_tfperf.report.html.before_after import BeforeAfter, before_after, parts_of_detail
 from pytest_tfperf.report.html.charts import (
     HistoryChart,
@@ -23,6 +24,7 @@ from pytest_tfperf.report.html.charts import (
     spread_chart,
     step_chart,
 )
+from pytest_tfperf.report.html.flame import Flame, flame
 from pytest_tfperf.report.html.metric_views import (
     MOST_LETTERS,
     MetricView,
@@ -33,6 +35,7 @@ from pytest_tfperf.report.html.metric_views import (
     unknown_reasons,
 )
 from pytest_tfperf.report.html.ratio_chart import Decided, RatioChart, ratio_chart
+from pytest_tfperf.report.html.roofline_chart import RooflineChart, roofline_chart
 from pytest_tfperf.report.html.tables import TableGroups, quantity, table_groups
 from pytest_tfperf.report.html.waterfall import WATERFALL, Waterfall, waterfall
 from pytest_tfperf.report.step_verdict import verdict
@@ -68,6 +71,12 @@ class ProfileView:
     """What most of the step's time goes to, if the trace shows it."""
     waterfall: Waterfall | None
     """Timeline of the median step, or None."""
+    pictures: tuple[Bars, ...]
+    """The input pipeline, and the padding by array, if they are known."""
+    flame: Flame | None
+    """Ops by self time, or None."""
+    roofline: RooflineChart | None
+    """Ops of the devices below the roofline, or None."""
     steps: StepChart | None
     """Chart of the steps, or None."""
     parts: tuple[tuple[str, str, str], ...]
@@ -214,6 +223,9 @@ def _profile(
         ratios=_ratios(timed),
         bottleneck=verdict(profile) if profile.steps else "",
         waterfall=_waterfall(profile, n_rows),
+        pictures=_bars(profile) if n_rows else (),
+        flame=flame(profile.tables) if n_rows else None,
+        roofline=roofline_chart(profile.tables.get("roofline")) if n_rows else None,
         steps=step_chart(profile.steps, _levels(profile.metrics.get("step_time"), timed)),
         parts=_parts(profile) if n_rows else (),
         spread=spread_chart(_samples(profile, timed)),
@@ -230,6 +242,12 @@ def _profile(
 def _waterfall(profile: Profile, n_rows: int) -> Waterfall | None:
     """Return the timeline, with fewer boxes on a page of many profiles."""
     return waterfall(profile.tables.get(WATERFALL), _BOXES[n_rows]) if n_rows else None
+
+
+def _bars(profile: Profile) -> tuple[Bars, ...]:
+    tables = profile.tables
+    found = (pipeline_bars(tables.get("stages")), padding_bars(tables.get("padding")))
+    return tuple(bars for bars in found if bars is not None)
 
 
 def _messages(checks: Sequence[Check]) -> tuple[tuple[Check, str], ...]:
