@@ -10,8 +10,8 @@ from pytest_tfperf.report.html.axis import seconds_text
 from pytest_tfperf.text import elide
 from pytest_tfperf.values import Table
 
-_ROW_HEIGHT, _NAME_WIDTH = 22, 80
-_LEAST = 0.2  # percent: narrower boxes are not drawn
+_ROW_HEIGHT, _NAME_WIDTH = 22, 50
+_LEAST = 0.5  # percent: narrower boxes are not drawn
 _SOURCES = (
     ("device_ops", ("where", "type", "op"), "ops on the devices"),
     ("host_ops", ("where", "type", "op"), "ops on the host"),
@@ -49,16 +49,31 @@ class Flame:
     """Description for screen readers."""
 
 
-def flame(tables: Mapping[str, Table]) -> Flame | None:
-    """Draw the ops of the devices, or of the host without devices; None without any time."""
+def flame(tables: Mapping[str, Table], most: int = 100) -> Flame | None:
+    """
+    Draw the ops of the devices, or of the host without devices; None without any time.
+
+    Args:
+        tables: Tables of the profile.
+        most: Largest number of boxes in a level.
+    """
     for key, levels, title in _SOURCES:
-        picture = _flame(tables.get(key), levels, title)
+        picture = _flame(tables.get(key), levels, title, most)
         if picture is not None:
             return picture
     return None
 
 
-def _flame(table: Table | None, levels: Sequence[str], title: str) -> Flame | None:
+def _flame(table: Table | None, levels: Sequence[str], title: str, most: int) -> Flame | None:
+    """
+    Draw a table of ops.
+
+    Args:
+        table: The table, if there is one.
+        levels: Keys of the columns that the levels show.
+        title: Title of the picture.
+        most: Largest number of boxes in a level.
+    """
     if table is None or not {*levels, "self_s"} <= {column.key for column in table.columns}:
         return None
     timed = [
@@ -71,7 +86,7 @@ def _flame(table: Table | None, levels: Sequence[str], title: str) -> Flame | No
         return None
     boxes: list[FlameBox] = []
     for level in range(len(levels)):
-        boxes += _level(timed, level, whole)
+        boxes += sorted(_level(timed, level, whole), key=lambda box: -box.width)[:most]
     largest = sorted((box for box in boxes if box.level == len(levels) - 1), key=lambda b: -b.width)
     shown = "; ".join(box.text for box in largest[:5])
     more = f", without {table.n_more} short ones" if table.n_more else ""

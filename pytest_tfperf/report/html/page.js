@@ -68,11 +68,20 @@
     const boxes = all("svg:not(.tick), .shade", picture).map((box) => [box, parseFloat(box.getAttribute("x")), parseFloat(box.getAttribute("width"))]);
     const pattern = picture.querySelector(".tick");
     let left = 0, share = 1; // of the step: where the picture begins, and how much it shows
+    const label = (box) => { // a box that was too narrow for its name has only a title
+      const title = box.querySelector("title"), text = document.createElementNS(picture.namespaceURI, "text");
+      if (!title || box.querySelector("text")) return;
+      text.setAttribute("x", 3);
+      text.setAttribute("y", 12);
+      text.textContent = title.textContent.slice(0, title.textContent.lastIndexOf(": "));
+      box.append(text);
+    };
     const draw = () => {
       left = Math.min(Math.max(left, 0), 1 - share);
       for (const [box, x, width] of boxes) {
         box.setAttribute("x", `${(x - 100 * left) / share}%`);
         box.setAttribute("width", `${width / share}%`);
+        if (width / share > 1.5) label(box);
       }
       all(".tick", picture).forEach((tick) => tick.remove());
       const found = ticksBetween(left * seconds, (left + share) * seconds);

@@ -12,10 +12,11 @@ from pytest_tfperf.values import Table
 
 CELL_WIDTH = 60
 """Characters of a cell."""
-_OVER_STEP = "memory_over_step"
+_OVER_STEP, _TIMELINE = "memory_over_step", "median_step"
+_MANY_ROWS = 50  # from which on a timeline is a table too, and not only a picture
 _GROUPS = (
     ("Variants", ("comparison",)),
-    ("Events of the median step", ("median_step",)),
+    ("Events of the median step", (_TIMELINE,)),
     ("Input pipeline", ("stages", "pipeline")),
     ("Ops", ("host_ops", "device_ops", "functions", "kernels")),
     ("Op profile", ("op_profile", "roofline", "devices")),
@@ -91,8 +92,14 @@ def table_groups(tables: Mapping[str, Table], n_rows: int) -> TableGroups:
     """Return the tables by subject, at most `n_rows` rows of each."""
     grouped = {key for _, keys in _GROUPS for key in keys}
     groups = (*_GROUPS, ("More", tuple(key for key in tables if key not in grouped)))
+    left_out = {_TIMELINE} if n_rows < _MANY_ROWS else set()
     shown = [
-        (title, tuple(_table(key, tables[key], n_rows) for key in keys if key in tables))
+        (
+            title,
+            tuple(
+                _table(key, tables[key], n_rows) for key in keys if key in tables.keys() - left_out
+            ),
+        )
         for title, keys in groups
     ]
     return tuple((title, views) for title, views in shown if views)

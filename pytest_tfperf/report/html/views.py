@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -24,6 +24,7 @@ from pytest_tfperf.report.html.charts import (
     spread_chart,
     step_chart,
 )
+from pytest_tfperf.report.html.detail import IN_SHORT, MOST_IN_FULL, Detail, detail_of
 from pytest_tfperf.report.html.flame import Flame, flame
 from pytest_tfperf.report.html.metric_views import (
     MOST_LETTERS,
@@ -43,12 +44,6 @@ from pytest_tfperf.results import BROKEN, WORST_FIRST, Check, Profile, Verdict, 
 from pytest_tfperf.runs import ProfiledTest
 from pytest_tfperf.text import elide, plural
 from pytest_tfperf.values import PARTS, Value
-
-MOST_IN_FULL = 10
-"""Profiles that are shown in full."""
-_ROWS = ((3, 50), (MOST_IN_FULL, 20))  # rows of a table, on a page of up to so many profiles
-_FEWEST_ROWS = 5  # on a page of more profiles
-_BOXES = {50: 24, 20: 10, _FEWEST_ROWS: 5}  # of a lane of the waterfall, by rows of a table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,10 +143,12 @@ def views_of(tests: Sequence[ProfiledTest], folder: Path | None) -> list[Reporte
     """
     numbered = sorted(enumerate(tests, 1), key=lambda one: _urgency(one[1]))
     n_profiles = sum(len(test.profiles) for test in tests)
-    n_rows = next((rows for most, rows in _ROWS if n_profiles <= most), _FEWEST_ROWS)
-    views, n_full = [], MOST_IN_FULL
+    detail = detail_of(n_profiles)
+    n_full = MOST_IN_FULL
+    views: list[ReportedTest] = []
     for number, test in numbered:
-        views.append(_test(number, test, folder, n_full, n_rows))
+        most_urgent = replace(detail, all_pictures=True)
+        views.append(_test(number, test, folder, n_full, detail if views else most_urgent))
         n_full = max(n_full - len(test.profiles), 0)
     return views
 
@@ -176,7 +173,7 @@ def _is_broken(test: ProfiledTest) -> bool:
 
 
 def _test(
-    number: int, test: ProfiledTest, folder: Path | None, n_full: int, n_rows: int
+    number: int, test: ProfiledTest, folder: Path | None, n_full: int, detail: Detail
 ) -> ReportedTest:
     names = {profile.name for profile in test.profiles}
     of_none = [check for check in test.checks if check.profile not in names]
@@ -192,7 +189,7 @@ def _test(
                 profile,
                 [check for check in test.checks if check.profile == profile.name],
                 folder,
-                n_rows if place < n_full else 0,
+                detail if place < n_full else IN_SHORT,
             )
             for place, profile in enumerate(test.profiles)
         ),
@@ -200,9 +197,10 @@ def _test(
 
 
 def _profile(
-    profile: Profile, checks: Sequence[Check], folder: Path | None, n_rows: int
+    profile: Profile, checks: Sequence[Check], folder: Path | None, detail: Detail
 ) -> ProfileView:
-    """One profile; in full if tables may have rows."""
+    """Return the view of one profile, in as much detail as the page has room for."""
+    n_rows = detail.n_rows
     compared = [check for check in checks if "before" in check.detail]
     timed = next((check for check in compared if "ratio" in check.detail), None)
     same = [
@@ -222,10 +220,10 @@ def _profile(
         change=_before_after(profile, timed, [Difference(**one) for one in differing]),
         ratios=_ratios(timed),
         bottleneck=verdict(profile) if profile.steps else "",
-        waterfall=_waterfall(profile, n_rows),
-        pictures=_bars(profile) if n_rows else (),
-        flame=flame(profile.tables) if n_rows else None,
-        roofline=roofline_chart(profile.tables.get("roofline")) if n_rows else None,
+        waterfall=_waterfall(profile, detail.n_boxes),
+        pictures=_bars(profile) if detail.all_pictures else (),
+        flame=flame(profile.tables, 4 * detail.n_boxes) if detail.all_pictures else None,
+        roofline=roofline_chart(profile.tables.get("roofline")) if detail.all_pictures else None,
         steps=step_chart(profile.steps, _levels(profile.metrics.get("step_time"), timed)),
         parts=_parts(profile) if n_rows else (),
         spread=spread_chart(_samples(profile, timed)),
@@ -239,9 +237,9 @@ def _profile(
     )
 
 
-def _waterfall(profile: Profile, n_rows: int) -> Waterfall | None:
+def _waterfall(profile: Profile, n_boxes: int) -> Waterfall | None:
     """Return the timeline, with fewer boxes on a page of many profiles."""
-    return waterfall(profile.tables.get(WATERFALL), _BOXES[n_rows]) if n_rows else None
+    return waterfall(profile.tables.get(WATERFALL), n_boxes) if n_boxes else None
 
 
 def _bars(profile: Profile) -> tuple[Bars, ...]:

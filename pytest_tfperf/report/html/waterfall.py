@@ -14,7 +14,7 @@ WATERFALL = "median_step"
 """Key of the table that is drawn."""
 _STEP = "step"
 _AXIS_HEIGHT, _TITLE_HEIGHT, _ROW_HEIGHT, _LANE_GAP = 22, 15, 18, 5  # pixels
-_MOST_ROWS, _NAME_WIDTH = 4, 80
+_MOST_ROWS, _NAME_WIDTH = 4, 50
 
 
 @dataclass(frozen=True, slots=True)
