@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from pytest_tfperf.cli.output import (
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.report.last_run import find_last_run
 from pytest_tfperf.report.run_file import read_run, write_run
+from pytest_tfperf.report.sparkline import shows_unicode
 from pytest_tfperf.report.terminal import render
 from pytest_tfperf.report.trace_page import refuse_other_format, write_compared
 from pytest_tfperf.runs import Run
@@ -175,7 +177,9 @@ def _show(options: argparse.Namespace, rest: Sequence[str]) -> int:
     else:
         if options.last:
             write_out(_described(run))
-        write_out(styled_lines(render(run, width(), options.verbose)))
+        ascii_only = not shows_unicode(sys.stdout.encoding)
+        lines = render(run, width(), options.verbose, ascii_only=ascii_only)
+        write_out(styled_lines(lines))
     return status_of(check for test in run.tests for check in test.checks)
 
 

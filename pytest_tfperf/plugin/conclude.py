@@ -16,6 +16,7 @@ from pytest_tfperf.plugin.options import Options
 from pytest_tfperf.report.ci import annotate, append_summary
 from pytest_tfperf.report.last_run import CACHE, keep_last_run
 from pytest_tfperf.report.run_file import write_run
+from pytest_tfperf.report.sparkline import shows_unicode
 from pytest_tfperf.report.terminal import TextLine, render
 from pytest_tfperf.results import DECIDED
 from pytest_tfperf.runs import ProfiledTest, Run
@@ -75,7 +76,7 @@ def conclude(
 
 
 def summary(
-    records: Iterable[Json], width: int, verbosity: int, failures_shown: bool
+    records: Iterable[Json], width: int, verbosity: int, failures_shown: bool, encoding: str | None
 ) -> list[TextLine]:
     """
     Summarise a run for a terminal.
@@ -85,9 +86,12 @@ def summary(
         width: Columns of the terminal.
         verbosity: pytest's verbosity.
         failures_shown: True if pytest shows the messages of failed tests.
+        encoding: Encoding of the terminal, None if it is unknown.
     """
     run = Run(created=_now(), tests=tuple(ProfiledTest.from_json(data) for data in records))
-    return render(run, width, verbosity, failures_shown) if run.tests else []
+    if not run.tests:
+        return []
+    return render(run, width, verbosity, failures_shown, not shows_unicode(encoding))
 
 
 def _keep(run: Run, cache: pytest.Cache | None) -> list[Line]:

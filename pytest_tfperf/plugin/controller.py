@@ -111,7 +111,8 @@ class Controller:
         if verbosity >= 0:
             terminalreporter.section("tfperf")
         failures_shown = self._config.option.tbstyle != "no"
-        lines = summary(self.records(), width, verbosity, failures_shown)
+        encoding = getattr(terminalreporter._tw._file, "encoding", None)
+        lines = summary(self.records(), width, verbosity, failures_shown, encoding)
         shown = [
             (
                 wrapped(line.text, width, line.deeper) if terminalreporter.isatty else line.text,

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from pytest_tfperf.quantities import SECONDS
 from pytest_tfperf.report.check_counts import CheckCounts
 from pytest_tfperf.report.results_table import profile_title, results_table
+from pytest_tfperf.report.sparkline import step_line
 from pytest_tfperf.report.text_layout import BOUNDLESS
 from pytest_tfperf.results import BROKEN, DECIDED, Check, Verdict, worst_first
 from pytest_tfperf.runs import ProfiledTest, Run
@@ -31,7 +32,13 @@ class TextLine(NamedTuple):
     """Columns by which its continuation is indented in a narrow terminal."""
 
 
-def render(run: Run, width: int, verbosity: int, failures_shown: bool = False) -> list[TextLine]:
+def render(
+    run: Run,
+    width: int,
+    verbosity: int,
+    failures_shown: bool = False,
+    ascii_only: bool = False,
+) -> list[TextLine]:
     """
     Render a run.
 
@@ -40,9 +47,10 @@ def render(run: Run, width: int, verbosity: int, failures_shown: bool = False) -
         width: Columns of the terminal; with `BOUNDLESS` names are whole.
         verbosity: Below 0 only the count is shown. At 0 also the table, the checks that are not
             decided, and changes. Of undecided checks with the same text only the first is shown.
-            Above 0 all checks and notes are.
+            Above 0 all checks and notes are, and each step in a line.
         failures_shown: True if pytest shows the messages of failed tests. Then the checks that
             failed are not repeated.
+        ascii_only: True to draw with ASCII characters only.
     """
     if verbosity < 0:
         return [count_line(run.tests)]
@@ -63,6 +71,7 @@ def render(run: Run, width: int, verbosity: int, failures_shown: bool = False) -
             if profile.ended
         ]
         if verbosity > 0:
+            lines += _steps(test, ascii_only)
             lines += [
                 TextLine(f"{profile_title(test, profile)}: {note}")
                 for profile in test.profiles
@@ -127,6 +136,13 @@ def _checks(
         n_alike = alike.pop(_verdict_and_headline(check), 0) if is_open else 1
         if (check.verdict is not Verdict.PASS or check.is_shown_change) and n_alike:
             yield _first(test, check, f" and {n_alike - 1} more" if n_alike > 1 else "")
+
+
+def _steps(test: ProfiledTest, ascii_only: bool) -> Iterator[TextLine]:
+    """Render the step of each profile: its parts, and its timed blocks."""
+    for profile in test.profiles:
+        if line := step_line(profile, ascii_only):
+            yield TextLine(f"{profile_title(test, profile)}: {line}")
 
 
 def _all_checks(test: ProfiledTest) -> Iterator[TextLine]:

@@ -1,6 +1,8 @@
 """The HTML report as Chromium shows it: what it loads and says, what is drawn where, what keys and searches do, and names that mean harm."""
 
+import os
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from helpers import made_traces
@@ -196,6 +198,25 @@ def faults(page):
         "Log.entryAdded",
         "Page.javascriptDialogOpening",
     )
+
+
+AXE = os.environ.get("TFPERF_AXE", "")
+VIOLATIONS = """axe.run(document, {resultTypes: ["violations"]}).then((found) => found.violations.map(
+  (one) => `${one.impact} ${one.id}: ${one.nodes.map((node) => node.html.slice(0, 200)).slice(0, 3).join(" | ")}`))"""
+
+
+@pytest.mark.skipif(not AXE, reason="TFPERF_AXE names no axe.min.js (npm install axe-core)")
+@pytest.mark.parametrize("shown", ["run", "drawn", "trace"])
+def test_axe_finds_no_violation(opened, trace_page, shown):
+    if shown == "trace":
+        page = trace_page()
+    else:
+        page = opened(shown_run.a_run() if shown == "run" else drawn_run())
+    page.js(OPEN_ALL)
+    page.js(f"{Path(AXE).read_text('utf-8')};0")
+    for width, scheme in ((320, "light"), (1400, "light"), (1400, "dark")):
+        page.look(width, scheme)
+        assert page.js(VIOLATIONS) == []
 
 
 def test_a_page_of_a_trace_is_silent_and_nothing_overlaps(trace_page):

@@ -42,9 +42,13 @@
     });
   }
 
+  const labels = new Map(); // regions of one label would be alike for screen readers
   for (const region of all(".scroll")) {
+    const test = region.closest(".test")?.querySelector("h2")?.textContent, profile = region.closest("section")?.querySelector("h3")?.textContent;
+    const label = [region.querySelector("caption").textContent, test, profile].filter(Boolean).join(", ");
+    labels.set(label, (labels.get(label) ?? 0) + 1);
     region.setAttribute("role", "region");
-    region.setAttribute("aria-label", region.querySelector("caption").textContent);
+    region.setAttribute("aria-label", labels.get(label) > 1 ? `${label} (${labels.get(label)})` : label);
   }
 
   const meanings = new Map(all("#glossary dt").map((term) => [term.textContent, term.nextElementSibling.textContent]));

@@ -421,13 +421,13 @@ def test_no_checks_at_all_are_too_few():
 
 def test_the_summary_is_what_the_terminal_shows():
     lines = summary(
-        [record_of(profile(step_time=0.1), checks=[check("PASS")]).to_json()], 80, 0, True
+        [record_of(profile(step_time=0.1), checks=[check("PASS")]).to_json()], 80, 0, True, "utf-8"
     )
     assert lines[-1][:2] == ("tfperf: 1 check passed", "green")
 
 
 def test_without_records_there_is_no_summary():
-    assert summary([], 80, 0, True) == []
+    assert summary([], 80, 0, True, "utf-8") == []
 
 
 FAILED = record_of(checks=[check("FAIL")], outcome="failed", line=3)
