@@ -77,9 +77,7 @@ def before_after(
     """
     bars: tuple[StepBar, ...] = ()
     if parts_before and steps:
-        after = {
-            part: sum(step.parts_s.get(part, 0.0) for step in steps) / len(steps) for part in PARTS
-        }
+        after = _mean_parts_s(steps)
         longest = max(sum(parts_before.values()), sum(after.values()))
         if longest > 0:
             bars = (_bar("before", parts_before, longest), _bar("after", after, longest))
@@ -89,6 +87,17 @@ def before_after(
         return None
     label = "; ".join(f"{bar.title}: {', '.join(one.text for one in bar.segments)}" for bar in bars)
     return BeforeAfter(bars, changes, label)
+
+
+def mean_bar(steps: Sequence[Step]) -> StepBar | None:
+    """Draw the mean step alone; None without any time."""
+    parts = _mean_parts_s(steps) if steps else {}
+    longest = sum(parts.values())
+    return _bar("mean step", parts, longest) if longest > 0 else None
+
+
+def _mean_parts_s(steps: Sequence[Step]) -> dict[str, float]:
+    return {part: sum(step.parts_s.get(part, 0.0) for step in steps) / len(steps) for part in PARTS}
 
 
 def _bar(title: str, parts: Mapping[str, float], longest: float) -> StepBar:

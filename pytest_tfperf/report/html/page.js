@@ -187,9 +187,10 @@
   document.querySelector(".tools").hidden = false;
 
   const arrive = () => {
-    const target = document.getElementById(location.hash.slice(1));
-    if (target?.matches("details")) {
-      target.open = true;
+    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    const around = target?.closest("details");
+    if (around) {
+      around.open = true;
       target.scrollIntoView();
     }
   };

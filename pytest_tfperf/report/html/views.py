@@ -15,7 +15,13 @@ from urllib.parse import quote
 
 from pytest_tfperf.analysis.differences.difference import Difference
 from pytest_tfperf.report.html.bars import Bars, padding_bars, pipeline_bars
-from pytest_tfperf.report.html.before_after import BeforeAfter, before_after, parts_of_detail
+from pytest_tfperf.report.html.before_after import (
+    BeforeAfter,
+    StepBar,
+    before_after,
+    mean_bar,
+    parts_of_detail,
+)
 from pytest_tfperf.report.html.charts import (
     HistoryChart,
     SpreadChart,
@@ -98,6 +104,11 @@ class ProfileView:
         """The ratio of the step time to the one before, if they were compared."""
         ratios = [change.ratio for change in self.changes if change.metric == "step_time"]
         return ratios[0] if ratios else ""
+
+    @property
+    def bar(self) -> StepBar | None:
+        """The parts of the mean step as one bar, or None if they are unknown."""
+        return mean_bar(self.profile.steps)
 
     @property
     def left_out(self) -> str:
