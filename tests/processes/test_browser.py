@@ -34,7 +34,8 @@ CONTRASTS = """(() => {
   return [...document.querySelectorAll("body *")].filter((element) => !element.closest("script, .skip")
       && element.checkVisibility() && [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim())).map((element) => {
     const style = getComputedStyle(element), chart = element.closest("svg");
-    const [lighter, darker] = [parts(chart ? style.fill : style.color), behind(chart?.parentElement ?? element)].map(luminance).sort((a, b) => b - a);
+    const around = chart && style.stroke !== "none" ? parts(style.stroke) : behind(chart?.ownerSVGElement?.parentElement ?? chart?.parentElement ?? element);
+    const [lighter, darker] = [parts(chart ? style.fill : style.color), around].map(luminance).sort((a, b) => b - a);
     return [(lighter + 0.05) / (darker + 0.05), element.outerHTML.slice(0, 80)];
   });
 })()"""
@@ -47,6 +48,36 @@ CROWDED = """[...document.querySelectorAll("svg.chart")].filter((chart) => chart
 })"""
 OPEN_ALL = "document.querySelectorAll('details').forEach((details) => { details.open = true; })"
 SHOWN = "[...document.querySelectorAll('.test')].filter((test) => test.checkVisibility()).map((test) => test.id)"
+
+
+def table_of(keys, *rows):
+    return Table.of(NASTY, [Column(key, key) for key in keys.split()], rows)
+
+
+def pictured(*names):
+    """The tables of all pictures, with these names in every place that holds text."""
+    return {
+        "median_step": table_of(
+            "lane name part start_s length_s",
+            ("step", "", "input", 0.0, 0.004),
+            ("step", "", names[0], 0.004, 0.006),
+            *((lane, name, lane, 0.001, 0.005) for lane in names for name in names),
+        ),
+        "stages": table_of(
+            "stage name self_s blocking_s kind",
+            *((f"  {name}", name, 0.001, 0.001, name) for name in names),
+        ),
+        "padding": table_of(
+            "array shape padded bytes padded_bytes", *((name, name, name, 1, 4) for name in names)
+        ),
+        "roofline": table_of(
+            "op self_s flop_rate bandwidth flop_per_byte bound_by share_of_the_roof",
+            *((name, 0.001, 1e12, 1e11, 10.0, name, 0.5) for name in names),
+        ),
+        "device_ops": table_of(
+            "where type op self_s", *((name, name, name, 0.001) for name in names)
+        ),
+    }
 
 
 def nasty_run():
@@ -69,7 +100,8 @@ def nasty_run():
                 title=NASTY,
                 columns=columns,
                 rows=((VERY_LONG, NASTY, 0.001, 1.5), (NASTY, VERY_LONG, 0.002, 2)),
-            )
+            ),
+            **pictured(NASTY, VERY_LONG),
         },
         advice=(Advice(what=VERY_LONG, because=NASTY, win_s=0.01, look=NASTY),),
         steps=shown_run.steps(0.01, 0.02),
@@ -229,7 +261,7 @@ def test_a_page_of_a_trace_is_silent_and_nothing_overlaps(trace_page):
         assert page.js(OVERLAPPING) == []
     for scheme in ("light", "dark"):
         page.look(scheme=scheme)
-        assert [one for one in page.js(CONTRASTS) if one[0] < 4.5 and "<text x" not in one[1]] == []
+        assert [one for one in page.js(CONTRASTS) if one[0] < 4.5] == []
     assert faults(page) == []
 
 

@@ -120,6 +120,31 @@ def test_without_a_trace_that_can_be_read_no_page_is_written(tmp_path, capsys):
     assert not (tmp_path / "page.html").exists()
 
 
+def test_many_ops_stages_and_steps_give_a_page_of_bounded_size(page, tmp_path):
+    path = "Iterator::Root"
+    stages = []
+    for n in range(50):
+        path += f"::Stage{n}"
+        stages.append(at(path, 1 + n / 100, 9 - n / 100, id=n + 2, parent_id=n + 1))
+    marks = [at("train", n * 10, n * 10 + 9, step_num=n, _r=1) for n in range(10_000)]
+    ops = [at(f"layer{n}/MatMul:MatMul", n / 1000, (n + 1) / 1000) for n in range(5000)]
+    host = plane(
+        "/host:CPU",
+        line("python", *marks),
+        line("tf_data_private_threadpool/1", *stages),
+        line("tf_Compute/1", *ops),
+    )
+    html = page("analyze", write(tmp_path / "large.xplane.pb", space(host)))
+    assert len(html) < 250_000
+    assert "9900 more are not drawn" in html
+
+
+def test_a_trace_of_one_step_has_a_page(page, tmp_path):
+    marks = line("python", at("train", 0, 10, step_num=0, _r=1))
+    html = page("analyze", write(tmp_path / "one.xplane.pb", space(plane("/host:CPU", marks))))
+    assert "1 step of 10 ms" in html
+
+
 @pytest.mark.parametrize("path", sorted(SYNTHETIC.glob("*.pb")), ids=lambda path: path.stem)
 def test_every_stored_trace_has_a_page_of_bounded_size(path, page):
     analysed, _ = analyse_job([path])
