@@ -45,7 +45,7 @@ def _input(profile: Profile) -> Iterable[Advice]:
                 "try",
                 "feed the steps from a tf.data pipeline that ends in prefetch(tf.data.AUTOTUNE)",
             ),
-            because=_said(profile, "input_bound"),
+            because=_said(profile, "input_bound", with_place=True),
             win_s=_seconds(profile, bound.number),
             look="the input pipeline's stages",
         )
@@ -199,10 +199,19 @@ def _share(profile: Profile, part: str) -> float:
     return sum(step.parts_s[part] for step in profile.steps) / period if period else 0.0
 
 
-def _said(profile: Profile, metric: str) -> str:
+def _said(profile: Profile, metric: str, with_place: bool = False) -> str:
+    """
+    Return the value of a known metric in words.
+
+    Args:
+        profile: The profile.
+        metric: Name of the metric.
+        with_place: True to add the place that the value comes from, if it is known.
+    """
     value: Value = profile.value(metric)
     assert value.number is not None
-    return f"{metric} is {format_quantity(value.number, METRICS[metric].unit)}"
+    place = f": {value.detail['where']}" if with_place and value.detail.get("where") else ""
+    return f"{metric} is {format_quantity(value.number, METRICS[metric].unit)}{place}"
 
 
 _CONSTANT = (

@@ -179,7 +179,7 @@ def _stored_runs(entry: Json) -> StoredRuns:
         runs=f"the last {n_runs} runs" if n_runs > 1 else "the only run recorded",
         anchor=f"the first {n} runs{since}" if n > 1 else f"the first run{since}",
         newest=entry["runs"][-1].get("commit", ""),
-        few=f"collecting {n_runs} of {RUNS_TO_DECIDE} runs",
+        few=f"{n_runs} of {RUNS_TO_DECIDE} needed runs recorded",
         collect="pytest --tfperf-update again, or tfperf accept RUN.json of runs like this one",
         accept=_ACCEPT,
     )

@@ -195,12 +195,18 @@ def _calling(step: Callable[..., Any], element: Any, unpack: bool | str) -> Call
     if unpack is False:
         return step
     required = required_parameters(step)
+    if required == 0 and _takes_none(step):
+        raise TypeError(
+            f"{_name(step)} takes no parameter, and the data give elements: let it take one, or "
+            "call tf_profile(step) without data"
+        )
     if not isinstance(element, tuple):
         if required in (0, 1, None):
             return step
         raise TypeError(
             f"{_name(step)} has {required} required positional parameters, and the data give "
-            f"single elements ({type(element).__name__})"
+            f"single elements ({type(element).__name__}): let the step take one parameter, or the "
+            "data give tuples"
         )
     if required == 1:
         return step
@@ -225,6 +231,12 @@ def required_parameters(step: Callable[..., Any]) -> int | None:
         return None
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     return sum(parameter.default is parameter.empty for parameter in positional)
+
+
+def _takes_none(step: Callable[..., Any]) -> bool:
+    """Return whether a step takes no positional parameter, neither required nor by default."""
+    parameters = inspect.signature(getattr(step, "python_function", step)).parameters.values()
+    return not any(parameter.kind is not parameter.KEYWORD_ONLY for parameter in parameters)
 
 
 def _too_short(windows: Windows, n_elements: int) -> str:

@@ -121,7 +121,10 @@ def parse_steps(value: object, least: int = 1) -> int:
     Raises:
         ValueError: If it is not a whole number, or below `least`.
     """
-    number = parse_quantity(value, COUNT)
+    try:
+        number = parse_quantity(value, COUNT)
+    except ValueError:
+        raise ValueError(f"{value!r} is not a whole number") from None
     if number != int(number) or number < least:
         raise ValueError(f"{value!r} is not a {'positive ' if least else ''}whole number")
     return int(number)
@@ -141,9 +144,16 @@ def _limit(name: str, value: object, metrics: Mapping[str, Metric]) -> Limit:
         raise LimitError(f"{name}: {value!r} is below zero, and {metric} never is")
     if row.unit == SHARE and bound > 1:
         raise LimitError(
-            f"{name}: {value!r} is above the whole; a share is from 0 to 1, or from 0 % to 100 %"
+            f"{name}: {value!r} is above the whole; a share is from 0 to 1: "
+            f"write {_as_share(value)}"
         )
     return Limit(metric=row, relation=relation, bound=bound, argument=f"{name}={_written(value)}")
+
+
+def _as_share(value: object) -> str:
+    """Return a share that was meant by a number above 1, as in code: `0.05 or '5%'`."""
+    number = parse_quantity(value, SHARE)
+    return f"{number / 100:g} or '{number:g}%'" if number <= 100 else "0.05 or '5%'"
 
 
 def _written(value: object) -> str:
@@ -152,12 +162,13 @@ def _written(value: object) -> str:
 
 
 def _unknown_argument(name: str, metrics: Mapping[str, Metric]) -> str:
-    """Describe an unknown argument: the nearest name, and all valid ones in short."""
+    """Describe an unknown argument: the nearest name, or all valid ones in short."""
     close = difflib.get_close_matches(name, argument_names(metrics), 1)
-    meant = f"did you mean {close[0]!r}? " if close else ""
+    if close:
+        return f"unknown argument {name!r}; did you mean {close[0]!r}? `tfperf metrics` lists all"
     counts = ", ".join(metric.name for metric in metrics.values() if metric.unit == COUNT)
     return (
-        f"unknown argument {name!r}; {meant}valid: max_ or min_ before a metric "
+        f"unknown argument {name!r}; valid: max_ or min_ before a metric "
         f"({', '.join(metrics)}); a count by its name ({counts}); {', '.join(_OPTIONS)}"
     )
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from pytest_tfperf.metrics import MACHINE, Metric
-from pytest_tfperf.quantities import format_quantity, told_apart
+from pytest_tfperf.quantities import SHARE, format_quantity, told_apart
 from pytest_tfperf.results import Check, Profile, Verdict
 from pytest_tfperf.text import Labelled
-from pytest_tfperf.values import Value
+from pytest_tfperf.values import PARTS, Value
 
 __tracebackhide__ = True
 
@@ -19,6 +19,8 @@ SHARED_CPU = "other workers may have used the CPU; run with -n 0, or --tfperf-on
 INSTRUMENTED = "Python was traced meanwhile, by coverage or a debugger; run without (--no-cov)"
 DEFAULT_TOLERANCE = 0.05
 """The slow-down that a comparison tolerates by default, as a share."""
+_OF_THE_STEP = frozenset({"step_time", "step_time_p90", "step_time_p99", "throughput"})
+"""Metrics that the parts of the traced step explain."""
 _BOUNDS = {"max": "at most", "min": "at least", "equal": "exactly"}
 _BROKEN = {"max": "above the limit of", "min": "below the limit of", "equal": "not"}
 
@@ -115,6 +117,8 @@ def _check(profile: Profile, limit: Limit, shared_cpu: bool) -> Check:
         broken = f"{_BROKEN[limit.relation]} {limit.shown} ({limit.argument})"
         sentence = f"{name} is {_shown(value, limit)}, {broken}{_exactly(value, limit)}"
         details, advice = explanation(value)
+        if name in _OF_THE_STEP:
+            details, advice = (*details, *_largest_part(profile)), advice or _first_advice(profile)
     return Check(
         profile=profile.name,
         metric=name,
@@ -165,6 +169,21 @@ def explanation(value: Value) -> tuple[tuple[Labelled, ...], tuple[Labelled, ...
         n_steps, n_ends = detail["n_steps"], detail["n_epoch_ends"]
         details.insert(0, ("over", f"{n_steps} steps after the first and {n_ends} epoch ends"))
     return tuple(details), (("try", str(detail["try"])),) if detail.get("try") else ()
+
+
+def _largest_part(profile: Profile) -> Iterator[Labelled]:
+    """Name the part of the traced steps that takes most time, if there are any."""
+    period_s = sum(step.period_s for step in profile.steps)
+    sums = {part: sum(step.parts_s.get(part, 0.0) for step in profile.steps) for part in PARTS}
+    part = max(PARTS, key=lambda one: sums[one])
+    if period_s > 0 and sums[part] > 0:
+        title = "Python and the loop" if part == "other" else part.replace("_", " ")
+        share = format_quantity(sums[part] / period_s, SHARE)
+        yield "where", f"{title}: {share} of the traced step"
+
+
+def _first_advice(profile: Profile) -> tuple[Labelled, ...]:
+    return tuple(("try", advice.what) for advice in profile.advice[:1])
 
 
 def _shown(value: Value, limit: Limit) -> str:

@@ -12,6 +12,7 @@ from pytest_tfperf.cli.file_kinds import refuse_run_file
 from pytest_tfperf.cli.output import GOOD, USAGE
 from pytest_tfperf.cli.phases import shown_progress
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.text import plural
 
 if TYPE_CHECKING:
     from pytest_tfperf.analysis.multi_host import AnalysedTrace
@@ -39,6 +40,7 @@ def analyse_traces(
         try:
             refuse_run_file(path)
             jobs.append(find_traces(path))
+            _name_others(path, jobs[-1])
         except TfperfError as error:
             errors.append(error)
     work = _Work([trace for job in jobs for trace in job])
@@ -54,6 +56,19 @@ def analyse_traces(
             analysed += found
             errors += missing
     return analysed, errors
+
+
+def _name_others(path: Path, taken: Sequence[Path]) -> None:
+    """Say on stderr that a logdir has other runs than the one that is analysed."""
+    from pytest_tfperf.trace.logdir import find_runs
+
+    others = [run for run in find_runs(path) if run != taken[0].parent]
+    if others:
+        print(
+            f"tfperf: {taken[0].parent} is the newest run; {path} has "
+            f"{plural(len(others), 'other')}, such as {others[0]}",
+            file=sys.stderr,
+        )
 
 
 class _Work:

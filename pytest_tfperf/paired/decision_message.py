@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pytest_tfperf.analysis.differences.profile_differences import LOOK_FURTHER
 from pytest_tfperf.quantities import RATIO, SECONDS, format_quantity
 from pytest_tfperf.results import Verdict
 from pytest_tfperf.stats.group_sequential import SINGLE_RATIO_BOUND, Decision
@@ -13,7 +14,7 @@ from pytest_tfperf.stats.stopping_rule import MOST_PAIRS
 from pytest_tfperf.text import Labelled, format_slowdown, format_slowdowns, plural
 
 _SLOWER_HELP = (
-    ("try", "look at the other metrics that differ"),
+    LOOK_FURTHER,
     ("if intended", "a larger max_regression"),
 )
 _SUSPECTED_HELP = "run it again, so that more pairs of processes can say the same"

@@ -293,7 +293,7 @@ def _circumstances(
     yield "", describe_spending(turns, later)
     if decision.low is not None:
         differ = format_quantity(spread.sd, RATIO)
-        yield "", f"took processes of the same code to differ by {differ}: {spread.source}"
+        yield "", f"two processes of the same code differ by {differ}: {spread.source}"
     load = [one.other_load for one in (turns, *later.turns) if one.other_load is not None]
     if load:
         yield "", _LOADED.format(max(load))

@@ -190,7 +190,7 @@ class TfProfile:
             except GeneratorExit:
                 windows.close(
                     f"the loop over tf_profile.steps was left after {windows.n_steps} steps, "
-                    "before all windows were full"
+                    "before all windows were full; let the loop end by itself"
                 )
                 finish(windows)
                 raise

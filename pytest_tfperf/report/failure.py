@@ -33,12 +33,11 @@ def failure_headline(test: str, check: Check) -> str:
 
 
 def _below(check: Check, said: set[str]) -> Iterator[str]:
-    """Yield the lines below a sentence, and no advice for a second time."""
-    advice = {f"{label}: {text}" if label else text for label, text in check.advice}
+    """Yield the lines below a sentence, and none for a second time."""
     for line in check.lines:
         if line not in said:
             yield f"  {line}"
-    said |= advice
+    said.update(check.lines)
 
 
 _STEP_TIME_IS = "step_time is "

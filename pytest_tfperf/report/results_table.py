@@ -159,7 +159,7 @@ def _rows_of(profile: Profile, name: str, checks: Sequence[Check]) -> Iterator[_
     """Yield the rows of a metric: one, or more if it has more than one limit or comparison."""
     limits = [check for check in checks if check.kind == "limit"]
     compared = [check for check in checks if check.kind != "limit"]
-    value = _cell(profile, name)
+    value = _value_beside(profile, name, compared)
     for n in range(max(len(limits), len(compared), 1)):
         limit = limits[n] if n < len(limits) else None
         other = compared[n] if n < len(compared) else None
@@ -188,6 +188,15 @@ def _others(profile: Profile) -> Iterator[_Row]:
 def _cell(profile: Profile, name: str) -> str:
     value = profile.metrics.get(name)  # a run file of an earlier version may lack it
     return shown_value(value, profile.registry[name].unit)
+
+
+def _value_beside(profile: Profile, name: str, compared: Sequence[Check]) -> str:
+    """Return the value of a metric; of a paired step time the one that the decision compares."""
+    turns = [check for check in compared if check.is_of_step_time and check.kind == "against"]
+    after = turns[0].detail.get("after") if turns else None
+    if after is None:
+        return _cell(profile, name)
+    return format_quantity(after, profile.registry[name].unit)
 
 
 def _change(profile: Profile, check: Check) -> tuple[str, str]:

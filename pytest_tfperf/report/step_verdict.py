@@ -63,7 +63,7 @@ def parts_of(profile: Profile) -> list[Part]:
         return []
     sums = {part: sum(step.parts_s.get(part, 0.0) for step in profile.steps) for part in PARTS}
     rows = [
-        Part(part, _title(part, profile), total_s / len(profile.steps), total_s / period_s)
+        Part(part, part_title(part, profile), total_s / len(profile.steps), total_s / period_s)
         for part, total_s in sums.items()
         if total_s > 0
     ]
@@ -118,11 +118,11 @@ def top_ops(profile: Profile) -> tuple[str, list[str]]:
     return "", []
 
 
-def _title(part: str, profile: Profile) -> str:
+def part_title(part: str, profile: Profile) -> str:
     """Return the title of a part; time that the trace cannot explain has one of its own."""
     overhead = profile.metrics.get("host_overhead")
     unknown = overhead is None or overhead.number is None
-    return _UNEXPLAINED if part == _OTHER and unknown else _TITLES[part]
+    return _UNEXPLAINED if part == _OTHER and unknown else _TITLES.get(part, part)
 
 
 def _idle(profile: Profile, devices: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from pytest_tfperf.analysis.multi_host import profiles_of_job
+from pytest_tfperf.analysis.multi_host import analyse_job
 from pytest_tfperf.analysis.xla.hlo_diff import hlo_diff
 from pytest_tfperf.analysis.xla.programs import Program, programs_of_run
 from pytest_tfperf.errors import TraceError
@@ -69,9 +69,10 @@ def read_compared_trace(path: Path) -> ComparedTrace:
         TraceError: If it cannot be read or has no step.
     """
     traces = find_traces(path)
-    profiles, errors = profiles_of_job(traces)
+    analysed, errors = analyse_job(traces)
     if errors:
         raise errors[0]
+    profiles = [one.with_traced_times() for one in analysed]
     try:
         programs = tuple(program for program in programs_of_run(traces) if program.runs is not None)
     except TraceError as error:
@@ -88,10 +89,12 @@ def hlo_tables(before: ComparedTrace, after: ComparedTrace) -> Mapping[str, Tabl
 def comparison_notes(before: ComparedTrace, after: ComparedTrace) -> list[str]:
     """Return what to know of the comparison."""
     both = (before, after)
-    notes = [
+    notes = ["step_time and input_wait are of traced steps, which the profiler slows down"]
+    notes += [
         f"{one.profile.name} is the first of {one.n_hosts} hosts" for one in both if one.n_hosts > 1
     ]
-    return notes + [f"the HLO is not compared: {one.why}" for one in both if one.why]
+    whys = dict.fromkeys(one.why for one in both if one.why)
+    return notes + [f"the HLO is not compared: {why}" for why in whys]
 
 
 def metric_pairs(old: Profile, new: Profile) -> dict[str, Pair]:

@@ -9,6 +9,11 @@ from pytest_tfperf.errors import TraceError
 _PATTERN = "*.xplane.pb"
 
 
+def find_runs(path: Path) -> list[Path]:
+    """Return the folders of the runs in a logdir, in any order; none for a file."""
+    return [run for run in path.glob("**/plugins/profile/*") if any(run.glob(_PATTERN))]
+
+
 def find_traces(path: Path) -> list[Path]:
     """
     Find the trace files of one run, one for each of its hosts.
@@ -21,8 +26,7 @@ def find_traces(path: Path) -> list[Path]:
     """
     if not path.is_dir():
         return [path]
-    runs = [run for run in path.glob("**/plugins/profile/*") if any(run.glob(_PATTERN))]
-    folder = max(runs, key=lambda run: (run.stat().st_mtime, run.name), default=path)
+    folder = max(find_runs(path), key=lambda run: (run.stat().st_mtime, run.name), default=path)
     found = sorted(folder.glob(_PATTERN))
     if not found:
         raise TraceError(

@@ -121,7 +121,7 @@ OTHERS = (
     compared(
         "INCONCLUSIVE",
         "step_time",
-        "step_time is 200 ms; collecting 1 of 5 runs",
+        "step_time is 200 ms; 1 of 5 needed runs recorded",
         kind="baseline",
         before=0.19,
         after=0.2,

@@ -301,7 +301,7 @@ def test_the_controller_writes_baselines_and_times_are_decided(run, pytester):
     done.stdout.fnmatch_lines(
         [
             "tfperf: comparing with the stored baseline; a profiled test runs while the other workers wait",
-            "INCONCLUSIVE test_suite.py::test_step[[]?] and 1 more: step_time is * than the baseline: *; collecting 1 of 5 runs",
+            "INCONCLUSIVE test_suite.py::test_step[[]?] and 1 more: step_time is * than the baseline: *; 1 of 5 needed runs recorded",
             "tfperf: * checks passed, 2 not decided: *",
         ]
     )

@@ -32,6 +32,8 @@ from pytest_tfperf.quantities import SHARE, format_quantity
 from pytest_tfperf.results import Check, Profile, Verdict
 from pytest_tfperf.values import PARTS, Table
 
+LOOK_FURTHER = ("try", "look at the other metrics that differ")
+"""Advice on a slower step for which no difference is known."""
 _IN_MESSAGES, _IN_REPORTS = 5, 20  # differences that are shown
 _Comparison = Callable[[Mapping[str, Table], Mapping[str, Table]], Iterator[Difference]]
 _COUNTED: dict[str, _Comparison] = {
@@ -111,7 +113,7 @@ def _part_differences(before: Profile, after: Profile, least_s: float) -> Iterat
         if abs(change_s) >= least_s:
             title = part.replace("_", " ")
             yield Difference(
-                what=f"{title}, of the step {change_of_time(old[part], new[part])}",
+                what=f"{title}, of the traced step {change_of_time(old[part], new[part])}",
                 seconds=change_s,
             )
 
@@ -200,7 +202,8 @@ def with_differences(
         return check
     if check.verdict is Verdict.REGRESSION:
         causes = tuple(("", one.line) for one in most_telling(found, _IN_MESSAGES))
-        check = replace(check, details=(*causes, *check.details))
+        advice = tuple(one for one in check.advice if one != LOOK_FURTHER)
+        check = replace(check, details=(*causes, *check.details), advice=advice)
     kept = [asdict(one) for one in most_telling(found, _IN_REPORTS)]
     return replace(check, detail={**check.detail, "differences": kept})
 

@@ -165,7 +165,9 @@ def _is(part: str) -> Callable[[str], str]:
 
 
 def _stage_names(iterators: Events) -> list[str]:
-    return [stage_type(name) for name in iterators.names]
+    """Return the type of each stage, with the name that the user gave it."""
+    named = zip(iterators.names, iterators.texts("name"), strict=True)
+    return [f"{stage_type(path)} {name!r}" if name else stage_type(path) for path, name in named]
 
 
 def _functions(events: Events) -> list[str]:

@@ -177,8 +177,10 @@ def _half_precision(programs: Programs, lines: Mapping[str, str]) -> Value:
             "some are in 16 bits, and the program does not say how often its loops run",
         )
     detail: dict[str, Any] = {"half_flops": half, "matmul_flops": matmul}
-    if 0 < half < matmul:
+    if half < matmul:
         detail["where"] = _by_width(programs, lines)
+    if not half:
+        detail["try"] = _HALF_HELP
     return Value.of("half_precision", half / matmul, Source.HLO, **detail)
 
 
@@ -212,6 +214,7 @@ def _named(op: OpCost, lines: Mapping[str, str]) -> str:
     return f"{name or op.name} at {line}" if line else name or op.name
 
 
+_HALF_HELP = "keras.mixed_precision.set_global_policy('mixed_bfloat16'), or cast the operands"
 _CALLERS = ("while", "call", "conditional")
 _GRADIENT = "gradient_tape/"
 _N_NAMED = 2

@@ -93,7 +93,7 @@ def mean_bar(steps: Sequence[Step]) -> StepBar | None:
     """Draw the mean step alone; None without any time."""
     parts = _mean_parts_s(steps) if steps else {}
     longest = sum(parts.values())
-    return _bar("mean step", parts, longest) if longest > 0 else None
+    return _bar("the step", parts, longest) if longest > 0 else None
 
 
 def _mean_parts_s(steps: Sequence[Step]) -> dict[str, float]:
@@ -109,7 +109,7 @@ def _bar(title: str, parts: Mapping[str, float], longest: float) -> StepBar:
             text = f"{part.replace('_', ' ')} {seconds_text(seconds)}"
             segments.append(Segment(part, round(left, 3), round(width, 3), text))
         left += width
-    return StepBar(f"{title}, {seconds_text(left * longest / 100)}", tuple(segments))
+    return StepBar(f"{title}, mean {seconds_text(left * longest / 100)}", tuple(segments))
 
 
 def _change(text: str, seconds: float, largest: float) -> ChangeBar:

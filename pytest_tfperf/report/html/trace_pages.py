@@ -30,7 +30,7 @@ _MOST_ROWS = 50
 
 def render_traces(traces: Sequence[AnalysedTrace]) -> str:
     """Render analysed traces, at least one, of one job or of several."""
-    cards = [_card(one.with_traced_times()) for one in traces]
+    cards = _cards([one.with_traced_times() for one in traces])
     return render_page(_head(traces), views_of(cards, None))
 
 
@@ -43,7 +43,7 @@ def render_compared(before: ComparedTrace, after: ComparedTrace) -> str:
         change=before_after(mean_parts_s(old) if old.steps else {}, new.steps, found),
         tables=table_groups(hlo_tables(before, after), _MOST_ROWS),
     )
-    names = [Path(profile.name).name for profile in (old, new)]
+    names = _names([old, new])
     head = Head(
         title=f"tfperf: {' and '.join(names)}",
         heading=f"{names[0]} → {names[1]}",
@@ -59,19 +59,27 @@ def render_compared(before: ComparedTrace, after: ComparedTrace) -> str:
         ),
         noun="trace",
     )
-    return render_page(head, views_of([_card(old), _card(new)], None), compared=view)
+    return render_page(head, views_of(_cards([old, new]), None), compared=view)
 
 
-def _card(profile: Profile) -> ProfiledTest:
-    """Return a trace as the subject of a card."""
-    path = Path(profile.name)
-    return ProfiledTest(
-        nodeid=profile.name,
-        file=str(path.parent),
-        key=path.name,
-        outcome="passed",
-        profiles=(replace(profile, name=""),),
-    )
+def _cards(profiles: Sequence[Profile]) -> list[ProfiledTest]:
+    """Return traces as the subjects of cards."""
+    return [
+        ProfiledTest(
+            nodeid=profile.name,
+            file=profile.name.removesuffix(name).rstrip("/"),
+            key=name,
+            outcome="passed",
+            profiles=(replace(profile, name=""),),
+        )
+        for profile, name in zip(profiles, _names(profiles), strict=True)
+    ]
+
+
+def _names(profiles: Sequence[Profile]) -> list[str]:
+    """Return the file names of traces, or their whole paths where two files have one name."""
+    short = [Path(profile.name).name for profile in profiles]
+    return short if len(set(short)) == len(short) else [profile.name for profile in profiles]
 
 
 def _head(traces: Sequence[AnalysedTrace]) -> Head:

@@ -45,11 +45,11 @@ from pytest_tfperf.report.html.ratio_chart import Decided, RatioChart, ratio_cha
 from pytest_tfperf.report.html.roofline_chart import RooflineChart, roofline_chart
 from pytest_tfperf.report.html.tables import TableGroups, quantity, table_groups
 from pytest_tfperf.report.html.waterfall import WATERFALL, Waterfall, waterfall
-from pytest_tfperf.report.step_verdict import verdict
+from pytest_tfperf.report.step_verdict import part_title, parts_of, verdict
 from pytest_tfperf.results import BROKEN, WORST_FIRST, Check, Profile, Verdict, worst_first
 from pytest_tfperf.runs import ProfiledTest
 from pytest_tfperf.text import elide, plural
-from pytest_tfperf.values import PARTS, Value
+from pytest_tfperf.values import Value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +80,8 @@ class ProfileView:
     """Ops of the devices below the roofline, or None."""
     steps: StepChart | None
     """Chart of the steps, or None."""
-    parts: tuple[tuple[str, str, str], ...]
-    """Part, mean seconds and share of a step, the largest first."""
+    parts: tuple[tuple[str, str, str, str], ...]
+    """Part, title, mean seconds and share of a step, the largest first."""
     spread: SpreadChart | None
     """Chart of the samples, or None."""
     history: HistoryChart | None
@@ -250,7 +250,10 @@ def _profile(
 
 def _waterfall(profile: Profile, n_boxes: int) -> Waterfall | None:
     """Return the timeline, with fewer boxes on a page of many profiles."""
-    return waterfall(profile.tables.get(WATERFALL), n_boxes) if n_boxes else None
+    if not n_boxes:
+        return None
+    table = profile.tables.get(WATERFALL)
+    return waterfall(table, n_boxes, lambda part: part_title(part, profile))
 
 
 def _bars(profile: Profile) -> tuple[Bars, ...]:
@@ -327,15 +330,11 @@ def _before_after(
     return before_after(parts, profile.steps, [(one.line, one.seconds) for one in found])
 
 
-def _parts(profile: Profile) -> tuple[tuple[str, str, str], ...]:
-    period, n_steps = sum(step.period_s for step in profile.steps), len(profile.steps)
-    sums = {part: sum(step.parts_s.get(part, 0.0) for step in profile.steps) for part in PARTS}
-    rows = []
-    for part in sorted(PARTS, key=lambda part: -sums[part]):
-        if sums[part] > 0:
-            share = quantity(sums[part] / period, "0..1") if period else ""
-            rows.append((part, quantity(sums[part] / n_steps, "s"), share))
-    return tuple(rows)
+def _parts(profile: Profile) -> tuple[tuple[str, str, str, str], ...]:
+    return tuple(
+        (part.key, part.title, quantity(part.mean_s, "s"), quantity(part.share, "0..1"))
+        for part in parts_of(profile)
+    )
 
 
 def _link(path: str, folder: Path | None) -> str:

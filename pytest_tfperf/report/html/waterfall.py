@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,8 +59,8 @@ class Waterfall:
     """Times without work of a device or an op, over all lanes."""
     lanes: tuple[LaneView, ...]
     """Lanes from top to bottom."""
-    parts: tuple[str, ...]
-    """Parts in the picture, in the order of `PARTS`."""
+    parts: tuple[tuple[str, str], ...]
+    """Parts in the picture with their titles, in the order of `PARTS`."""
     ticks: tuple[Mark, ...]
     """Ticks of the axis, in percent."""
     height: int
@@ -71,13 +71,14 @@ class Waterfall:
     """Number of events that are not drawn."""
 
 
-def waterfall(table: Table | None, most: int) -> Waterfall | None:
+def waterfall(table: Table | None, most: int, title_of: Callable[[str], str]) -> Waterfall | None:
     """
     Draw the table of the median step; None without one.
 
     Args:
         table: The table.
         most: Largest number of boxes in a lane.
+        title_of: Gives the title of a part of the step.
     """
     records = list(filter(_is_whole, table.records())) if table is not None else []
     strip = [record for record in records if record["lane"] == _STEP]
@@ -92,7 +93,9 @@ def waterfall(table: Table | None, most: int) -> Waterfall | None:
         drawn = [(record, row) for record, row in zip(kept, rows, strict=True) if row < _MOST_ROWS]
         n_more += len(own) - len(drawn)
         first = top + _TITLE_HEIGHT
-        boxes = tuple(_box(record, seconds, first + row * _ROW_HEIGHT) for record, row in drawn)
+        boxes = tuple(
+            _box(record, seconds, first + row * _ROW_HEIGHT, title_of) for record, row in drawn
+        )
         lanes.append(LaneView(title, top, boxes))
         top = first + (max((row for _, row in drawn), default=0) + 1) * _ROW_HEIGHT + _LANE_GAP
     shades = tuple(box for box in lanes[0].boxes if box.part in ("input", "other"))
@@ -104,10 +107,10 @@ def waterfall(table: Table | None, most: int) -> Waterfall | None:
         seconds=seconds,
         shades=shades,
         lanes=tuple(lanes),
-        parts=tuple(part for part in PARTS if part in shown),
+        parts=tuple((part, title_of(part)) for part in PARTS if part in shown),
         ticks=tuple(Mark(round(100 * tick / seconds, 2), text) for tick, text in marks),
         height=top,
-        label=f"{table.title}: {seconds_text(seconds)}, {_shares(strip, seconds)}",
+        label=f"{table.title}: {seconds_text(seconds)}, {_shares(strip, seconds, title_of)}",
         n_more=n_more,
     )
 
@@ -139,10 +142,21 @@ def _rows(records: Iterable[Mapping[str, Any]]) -> list[int]:
     return rows
 
 
-def _box(record: Mapping[str, Any], seconds: float, top: int) -> Box:
+def _box(
+    record: Mapping[str, Any], seconds: float, top: int, title_of: Callable[[str], str]
+) -> Box:
+    """
+    Return the box of an event.
+
+    Args:
+        record: Row of the event.
+        seconds: Length of the step.
+        top: Upper end of the box.
+        title_of: Gives the title of a part of the step.
+    """
     start, length, part = record["start_s"], record["length_s"], str(record["part"])
     is_part = record["lane"] == _STEP
-    whole = part.replace("_", " ") if is_part else "all events, in parts of the step"
+    whole = title_of(part) if is_part else "all events, in parts of the step"
     name = elide(str(record["name"] or whole), _NAME_WIDTH)
     return Box(
         left=round(100 * start / seconds, 3),
@@ -154,10 +168,19 @@ def _box(record: Mapping[str, Any], seconds: float, top: int) -> Box:
     )
 
 
-def _shares(strip: Iterable[Mapping[str, Any]], seconds: float) -> str:
-    """Describe the shares of the parts, the largest first."""
+def _shares(
+    strip: Iterable[Mapping[str, Any]], seconds: float, title_of: Callable[[str], str]
+) -> str:
+    """
+    Describe the shares of the parts, the largest first.
+
+    Args:
+        strip: Rows of the step's parts.
+        seconds: Length of the step.
+        title_of: Gives the title of a part.
+    """
     sums: dict[str, float] = {}
     for record in strip:
         sums[record["part"]] = sums.get(record["part"], 0.0) + record["length_s"]
     largest = sorted(sums.items(), key=lambda one: -one[1])
-    return ", ".join(f"{part.replace('_', ' ')} {100 * s / seconds:.0f} %" for part, s in largest)
+    return ", ".join(f"{title_of(part)} {100 * s / seconds:.0f} %" for part, s in largest)

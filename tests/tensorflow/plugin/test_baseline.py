@@ -53,7 +53,7 @@ def test_update_then_compare_is_green(suite):
         ["tfperf: * checks passed, 1 not decided: step_time INCONCLUSIVE in test_step"]
     )
     result.stdout.fnmatch_lines(
-        ["INCONCLUSIVE *: step_time is * than the baseline: * to *; collecting 1 of 5 runs"]
+        ["INCONCLUSIVE *: step_time is * than the baseline: * to *; 1 of 5 needed runs recorded"]
     )
 
 

@@ -338,7 +338,7 @@ def test_under_five_runs_times_are_collected_and_not_decided(place, n_runs):
     )
     assert found.message == (
         f"step_time is 20 % slower than the baseline: 10 ms to 12 ms; "
-        f"collecting {n_runs} of 5 runs\n  try: pytest --tfperf-update again, or tfperf accept RUN.json of runs like this one"
+        f"{n_runs} of 5 needed runs recorded\n  try: pytest --tfperf-update again, or tfperf accept RUN.json of runs like this one"
     )
 
 

@@ -139,8 +139,8 @@ def test_an_invalid_sample_is_not_decided(now):
 
 
 def test_collecting_says_how_to_go_on():
-    assert said(10 * MS, QUIET[:2], few="collecting 2 of 5 runs", collect="more runs")[1] == [
-        "step_time is 0 % slower than the baseline: 10 ms to 10 ms; collecting 2 of 5 runs",
+    assert said(10 * MS, QUIET[:2], few="2 of 5 needed runs recorded", collect="more runs")[1] == [
+        "step_time is 0 % slower than the baseline: 10 ms to 10 ms; 2 of 5 needed runs recorded",
         "  try: more runs",
     ]
 

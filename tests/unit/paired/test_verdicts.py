@@ -372,6 +372,6 @@ def test_trace_differences_are_in_the_detail_and_in_a_regression_s_message(ratio
         if one.metric == "step_time"
     ]
     assert check.detail["differences"] == [
-        {"what": "input, of the step 10 ms → 30 ms", "seconds": pytest.approx(0.02)}
+        {"what": "input, of the traced step 10 ms → 30 ms", "seconds": pytest.approx(0.02)}
     ]
-    assert ("\n  +20 ms: input, of the step 10 ms → 30 ms" in check.message) is said
+    assert ("\n  +20 ms: input, of the traced step 10 ms → 30 ms" in check.message) is said

@@ -170,7 +170,7 @@ def test_update_names_what_is_recorded(pytester, flags, update):
 
 
 BAD = [
-    ("tfperf_steps", "many", "ini tfperf_steps: 'many' is not a quantity"),
+    ("tfperf_steps", "many", "ini tfperf_steps: 'many' is not a whole number"),
     ("tfperf_steps", "0", "ini tfperf_steps: '0' is not a positive whole number"),
     ("tfperf_warmup", "2.5", "ini tfperf_warmup: '2.5' is not a whole number"),
     ("tfperf_max_seconds", "5%", "ini tfperf_max_seconds: '5%' is not a quantity"),

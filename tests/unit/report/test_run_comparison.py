@@ -97,7 +97,7 @@ def test_reports_have_differences_with_the_step_time():
         if check.metric == "step_time"
     ]
     assert [one["what"] for one in timed.detail["differences"]] == [
-        "input, of the step 10 ms → 40 ms",
+        "input, of the traced step 10 ms → 40 ms",
         "1 new Transpose on the host (t)",
     ]
 
@@ -107,7 +107,7 @@ def test_the_json_has_differences():
     data = compared_runs_json(before, after, compare_runs(before, after))
     assert data["tests"][0]["differences"] == {
         "": [
-            {"what": "input, of the step 10 ms → 40 ms", "seconds": pytest.approx(0.03)},
+            {"what": "input, of the traced step 10 ms → 40 ms", "seconds": pytest.approx(0.03)},
             {"what": "1 new Transpose on the host (t)", "seconds": 0.003},
         ]
     }

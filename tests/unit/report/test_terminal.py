@@ -35,7 +35,9 @@ UNKNOWN = check(
     "UNKNOWN", "epoch_gap", "epoch_gap is unknown, limit 1 s: no epoch ended", name="eval"
 )
 COLLECTING = check(
-    "INCONCLUSIVE", "step_time", "step_time: 10 ms stored last, 12 ms now; collecting 1 of 5 runs"
+    "INCONCLUSIVE",
+    "step_time",
+    "step_time: 10 ms stored last, 12 ms now; 1 of 5 needed runs recorded",
 )
 
 
@@ -60,7 +62,7 @@ COUNT = (
 NOT_PASSED = dedent(f"""\
     FAIL         test_model.py::test_step: input_bound is 19 %, above the limit of 5 % (max_input_bound='5%')
     UNKNOWN      test_model.py::test_step [eval]: epoch_gap is unknown, limit 1 s: no epoch ended
-    INCONCLUSIVE test_model.py::{LONG}: step_time: 10 ms stored last, 12 ms now; collecting 1 of 5 runs
+    INCONCLUSIVE test_model.py::{LONG}: step_time: 10 ms stored last, 12 ms now; 1 of 5 needed runs recorded
     """)
 EVERYTHING = dedent(f"""\
     FAIL         test_model.py::test_step: input_bound is 19 %, above the limit of 5 % (max_input_bound='5%')
@@ -69,7 +71,7 @@ EVERYTHING = dedent(f"""\
     PASS         test_model.py::test_step: retraces is 0, limit 0
     UNKNOWN      test_model.py::test_step [eval]: epoch_gap is unknown, limit 1 s: no epoch ended
     test_step/eval: timed window: 12 of 50 steps, cut
-    INCONCLUSIVE test_model.py::{LONG}: step_time: 10 ms stored last, 12 ms now; collecting 1 of 5 runs
+    INCONCLUSIVE test_model.py::{LONG}: step_time: 10 ms stored last, 12 ms now; 1 of 5 needed runs recorded
     """)
 
 

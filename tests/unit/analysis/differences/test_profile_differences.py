@@ -123,8 +123,8 @@ def test_parts_of_the_step_that_differ_by_two_percent_of_it_are_told_by_their_si
         {"input": 0.0121, "other": 0.015, "compile": 0.0029},
     )
     assert lines(profiled(before), profiled(after)) == [
-        "−5 ms: other, of the step 20 ms → 15 ms",
-        "+2.1 ms: input, of the step 10 ms → 12.1 ms",
+        "−5 ms: other, of the traced step 20 ms → 15 ms",
+        "+2.1 ms: input, of the traced step 10 ms → 12.1 ms",
     ]
 
 
@@ -162,7 +162,7 @@ def test_waiting_for_input_is_said_once():
         profiled({"input": ms / 1e3}, host_ops=table(op("next", "IteratorGetNext", 1, ms)))
         for ms in (10, 15)
     )
-    assert lines(old, new) == ["+5 ms: input, of the step 10 ms → 15 ms"]
+    assert lines(old, new) == ["+5 ms: input, of the traced step 10 ms → 15 ms"]
 
 
 @pytest.mark.parametrize(

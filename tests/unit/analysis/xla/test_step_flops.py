@@ -74,10 +74,19 @@ def test_a_mixed_step_names_the_ops_of_either_width():
     assert narrow == " 16 bits: dot.1"
 
 
-@pytest.mark.parametrize("half", [0, 235])
-def test_a_step_of_one_width_names_no_ops(half):
-    same = Costs(work=Work(235, 235, half), ops=LAYERS, uncounted=(), once=())
-    assert "where" not in work_values([(same, 1.0)])["half_precision"].detail
+def precision(half):
+    costs = Costs(work=Work(235, 235, half), ops=LAYERS, uncounted=(), once=())
+    return work_values([(costs, 1.0)])["half_precision"].detail
+
+
+def test_a_step_in_16_bits_names_no_ops():
+    assert not {"where", "try"} & precision(235).keys()
+
+
+def test_a_step_without_16_bits_names_its_ops_and_the_policy():
+    detail = precision(0)
+    assert detail["where"].startswith("more than 16 bits: model/wide/MatMul, ")
+    assert "mixed_bfloat16" in detail["try"]
 
 
 @pytest.mark.parametrize(("half", "share"), [(0, 0.0), (80, 1.0)])

@@ -18,9 +18,11 @@ def test_both_bars_have_the_scale_of_the_longer_one():
         ("host_compute", 25, 50),
         ("other", 75, 25),
     ]
-    assert before.title == "before, 10 ms"
-    assert after.title == "after, 20 ms"
-    assert picture.label.startswith("before, 10 ms: input 2 ms, host compute 8 ms; after, 20 ms")
+    assert before.title == "before, mean 10 ms"
+    assert after.title == "after, mean 20 ms"
+    assert picture.label.startswith(
+        "before, mean 10 ms: input 2 ms, host compute 8 ms; after, mean 20 ms"
+    )
 
 
 def test_changes_go_right_where_they_cost_time_and_left_where_they_save_it():

@@ -4,10 +4,14 @@ import math
 
 import pytest
 
-from pytest_tfperf.report.html.waterfall import waterfall
+from pytest_tfperf.report.html.waterfall import waterfall as drawn
 from pytest_tfperf.values import Column, Table
 
 COLUMNS = tuple(Column(key, key) for key in ("lane", "name", "part", "start_s", "length_s"))
+
+
+def waterfall(table, most):
+    return drawn(table, most, lambda part: part.replace("_", " "))
 
 
 def table(*rows):
@@ -28,7 +32,7 @@ def test_boxes_are_in_percent_of_the_step():
         (50, 10, "MatMul: 1 ms, from 5 ms")
     ]
     assert [(box.left, box.width) for box in picture.shades] == [(0, 20)]
-    assert picture.parts == ("input", "host_compute")
+    assert picture.parts == (("input", "input"), ("host_compute", "host compute"))
     assert picture.label == "timeline of train 3: 10 ms, host compute 80 %, input 20 %"
     assert [tick.at for tick in picture.ticks] == [0, 20, 40, 60, 80, 100]
 
