@@ -11,7 +11,7 @@ from pytest_tfperf.analysis.differences.profile_differences import (
     with_differences,
     workload_differences,
 )
-from pytest_tfperf.baseline.history import history_of
+from pytest_tfperf.baseline.history import commits_of, history_of
 from pytest_tfperf.baseline.step_time import StoredRuns, figures, judge, next_step, why_not_timed
 from pytest_tfperf.baseline.store import Place, entry_key, read_entries, read_machine
 from pytest_tfperf.baseline.structure import Reference, changed_setting, check, structure_checks
@@ -179,6 +179,7 @@ def _stored_runs(entry: Json) -> StoredRuns:
         runs=f"the last {n_runs} runs" if n_runs > 1 else "the only run recorded",
         anchor=f"the first {n} runs{since}" if n > 1 else f"the first run{since}",
         newest=entry["runs"][-1].get("commit", ""),
+        commits=commits_of(entry),
         few=f"{n_runs} of {RUNS_TO_DECIDE} needed runs recorded",
         collect="pytest --tfperf-update again, or tfperf accept RUN.json of runs like this one",
         accept=_ACCEPT,

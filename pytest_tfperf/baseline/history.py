@@ -51,6 +51,11 @@ def history_of(entry: Json) -> History:
     )
 
 
+def commits_of(entry: Json) -> tuple[str, ...]:
+    """Return the commit of each run with a step time; empty for a run outside git."""
+    return tuple(str(run.get("commit", "")) for run in entry["runs"] if "step_time" in run)
+
+
 def rounded(number: float) -> float | int:
     """Round to six significant digits, as stored values are; whole numbers stay."""
     short = float(f"{number:.6g}")

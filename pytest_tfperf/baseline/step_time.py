@@ -36,6 +36,8 @@ class StoredRuns:
     """Name of the first runs in a sentence: "the first 5 runs, from commit abc on"."""
     newest: str = ""
     """Commit of the latest run."""
+    commits: tuple[str, ...] = ()
+    """Commit of each run of the history, if they are known; empty for one outside git."""
     few: str = ""
     """Reason why fewer than five runs are not decided on."""
     collect: str = ""
@@ -115,6 +117,7 @@ def figures(value: Value, stored: StoredRuns, tolerance: float) -> Json:
         "smallest": result.minimum_detectable_change,
         "tolerance": tolerance,
         "runs": list(history.runs),
+        "commits": list(stored.commits),
         "anchor": history.anchor,
     }
 

@@ -14,6 +14,7 @@ from pytest_tfperf.results import BROKEN, DECIDED, Check, Profile, Verdict
 from pytest_tfperf.runs import ProfiledTest
 from pytest_tfperf.summary import shown_value, summary_metrics
 from pytest_tfperf.text import format_slowdown
+from pytest_tfperf.values import COMPARISON
 
 _SIGNS = {"max": "≤", "min": "≥", "equal": "="}
 _TITLES = ("metric", "value", "before", "change", "limit", "margin")
@@ -140,7 +141,9 @@ def _rows(test: ProfiledTest, profile: Profile) -> Iterator[_Row]:
         if check.profile == profile.name and _is_asked(check):
             checks.setdefault(check.metric, []).append(check)
     seen = [name for name in profile.registry if name in checks]
-    if "step_time" not in checks and profile.metrics["step_time"].number is not None:
+    is_variant = any(profile.name in titles for titles in _variants(test))
+    timed = profile.metrics["step_time"].number is not None
+    if "step_time" not in checks and timed and not is_variant:
         seen.insert(0, "step_time")
     for name in seen:
         yield from _rows_of(profile, name, checks.get(name, []))
@@ -148,11 +151,21 @@ def _rows(test: ProfiledTest, profile: Profile) -> Iterator[_Row]:
         yield from _others(profile)
 
 
+def _variants(test: ProfiledTest) -> Iterator[tuple[str, ...]]:
+    """Yield the variants of each comparison, whose own lines show times measured in turns."""
+    for profile in test.profiles:
+        table = profile.tables.get(COMPARISON)
+        if table is not None:
+            yield tuple(column.title for column in table.columns[1:])
+
+
 def _is_asked(check: Check) -> bool:
     """Return whether the table shows a check: a limit, a step time or a change."""
     if check.kind == "limit" or check.is_of_step_time:
         return True
-    return check.ratio != 1.0 and check.detail.get("before") != check.detail.get("after")
+    if check.ratio is not None and check.verdict is Verdict.PASS:
+        return shown_factor(check.ratio) != _UNCHANGED
+    return check.detail.get("before") != check.detail.get("after")
 
 
 def _rows_of(profile: Profile, name: str, checks: Sequence[Check]) -> Iterator[_Row]:
@@ -229,3 +242,4 @@ def _margin(profile: Profile, check: Check) -> tuple[str, str]:
 
 
 _WHOLE = 0.995
+_UNCHANGED = shown_factor(1.0)

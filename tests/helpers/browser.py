@@ -133,7 +133,7 @@ class Page:
 
     def press(self, key, **more):
         """A key as a person presses it, by its name, or with the `text` that it writes."""
-        codes = {"Tab": 9, "Enter": 13, "Escape": 27}
+        codes = {"Tab": 9, "Enter": 13, "Escape": 27, "ArrowLeft": 37, "ArrowRight": 39}
         down = "keyDown" if "text" in more else "rawKeyDown"
         for kind in (down, "keyUp"):
             self.send(

@@ -371,7 +371,9 @@ def test_a_table_is_sorted_by_quantities_not_by_their_digits(opened):
         "share": ("cAb", "bAc"),
     }
     for title, wanted in orders.items():
-        press_until(page, f"document.activeElement.textContent === '{title}'")
+        # the Tab key comes to the table, arrows to its columns
+        press_until(page, "!!document.activeElement.closest('th')")
+        press_until(page, f"document.activeElement.textContent === '{title}'", "ArrowRight")
         for order, direction in zip(
             wanted,
             ("ascending", "descending") if title == "op" else ("descending", "ascending"),
@@ -391,9 +393,9 @@ def test_the_tab_key_reaches_all_there_is_to_press_and_shows_where_it_is(opened)
     page = opened(shown_run.a_run())
     page.js(OPEN_ALL)
     page.js(
-        "window.wanted = new Set(document.querySelectorAll('a, button, input, summary, .scroll'))"
+        "window.wanted = new Set(document.querySelectorAll('a, button:not([tabindex=\"-1\"]), input, summary, .scroll'))"
     )
-    assert page.js("wanted.size") > 50
+    assert 20 < page.js("wanted.size") < 50
     for _ in range(page.js("wanted.size")):
         page.press("Tab")
         assert (

@@ -12,7 +12,6 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pytest_tfperf.quantities import BYTES, format_quantity
 from pytest_tfperf.report.html.axis import (
     HISTORY_HEIGHT,
     LEFT,
@@ -86,7 +85,9 @@ class HistoryChart(Chart):
     path: str
     """SVG path of the line through the recorded runs."""
     dots: str
-    """SVG path of their dots."""
+    """SVG path of the recorded runs' dots."""
+    commits: tuple[tuple[float, float, str], ...]
+    """Place, time and commit of each recorded run whose commit is known."""
     now: tuple[float, float]
     """Place of this run."""
     span: str
@@ -95,16 +96,6 @@ class HistoryChart(Chart):
     """Line of the anchor, or None."""
     limit: Mark | None
     """Line of the longest time that is tolerated, or None."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryChart(Chart):
-    """Memory in use over the time of a step, from zero."""
-
-    path: str
-    """SVG path of the line."""
-    end: str
-    """Time at the right end."""
 
 
 def step_chart(steps: Sequence[Step], lines: Mapping[str, float]) -> StepChart | None:
@@ -205,6 +196,7 @@ def history_chart(
     anchor: float | None,
     bounds: tuple[float, float] | None,
     limit: float | None = None,
+    commits: Sequence[str] = (),
 ) -> HistoryChart | None:
     """
     Draw the step times of recorded runs and of this run; None if no run is recorded.
@@ -215,11 +207,12 @@ def history_chart(
         anchor: Step time of the first runs, if it is known.
         bounds: Interval of this run's step time, if it is known.
         limit: Longest step time that is tolerated, if it is known.
+        commits: Commit of each run, if they are known.
     """
     if not runs:
         return None
-    known = [*runs, now, *(bounds or ()), *(one for one in (anchor, limit) if one is not None)]
-    ticks = ticks_between(min(known), max(known))
+    shown = [*runs, now, *(bounds or ()), *(one for one in (anchor, limit) if one is not None)]
+    ticks = ticks_between(min(shown), max(shown))
     bottom, per_second = TOP + HISTORY_HEIGHT, HISTORY_HEIGHT / (ticks[-1] - ticks[0])
 
     def level(seconds: float) -> float:
@@ -232,6 +225,12 @@ def history_chart(
     ]
     path = "M" + "L".join(f"{short(x)},{short(y)}" for x, y in places[:-1])
     dots = "".join(f"M{short(x)},{short(y)}h0" for x, y in places[:-1])
+    known = commits if len(commits) == len(runs) else ()
+    named = tuple(
+        (x, y, f"{seconds_text(seconds)}, commit {commit}")
+        for (x, y), seconds, commit in zip(places, runs, known, strict=False)
+        if commit
+    )
     span = (
         f"M{short(places[-1][0])},{short(level(bounds[0]))}V{short(level(bounds[1]))}"
         if bounds
@@ -243,48 +242,13 @@ def history_chart(
         ticks=marks(ticks, level),
         path=path,
         dots=dots,
+        commits=named,
         now=places[-1],
         span=span,
         anchor=None if anchor is None else Mark(level(anchor), f"anchor {seconds_text(anchor)}"),
         limit=None if limit is None else Mark(level(limit), f"limit {seconds_text(limit)}"),
         label=f"{plural(len(runs), 'recorded run')} of {range_text(runs)}, now {seconds_text(now)}"
         + (f", anchor {seconds_text(anchor)}" if anchor is not None else ""),
-    )
-
-
-def memory_chart(parts: Sequence[tuple[float, float | None]]) -> MemoryChart | None:
-    """
-    Draw memory over a step; None if no size is known.
-
-    Args:
-        parts: Equal parts of a step: seconds at which each begins, and its bytes, if known.
-    """
-    known = [size for _, size in parts if size is not None]
-    if len(parts) < 2 or not known or not max(known) > 0:
-        return None
-    scale = 1024.0 ** math.floor(math.log(max(known), 1024))
-    ticks = [tick * scale for tick in ticks_between(0.0, max(known) / scale)]
-    bottom, per_byte, wide = TOP + HISTORY_HEIGHT, HISTORY_HEIGHT / ticks[-1], PLOT / len(parts)
-    path, before = "", None
-    for n, (_, size) in enumerate(parts):
-        if size is not None:
-            y = short(bottom - size * per_byte)
-            path += f"M{short(LEFT + n * wide)},{y}" if before is None else f"V{y}"
-            path += f"H{short(LEFT + (n + 1) * wide)}"
-        before = size
-    most, duration = (
-        format_quantity(max(known), BYTES),
-        seconds_text((parts[1][0] - parts[0][0]) * len(parts)),
-    )
-    return MemoryChart(
-        height=bottom + 16,
-        bottom=bottom,
-        path=path,
-        end=duration,
-        label=f"memory over the {duration} of a step, at most {most}",
-        ticks=tuple(
-            Mark(round(bottom - tick * per_byte, 1), format_quantity(tick, BYTES)) for tick in ticks
-        ),
     )
 
 

@@ -39,6 +39,17 @@
       header.append(button);
       header.setAttribute("aria-sort", "none");
       button.addEventListener("click", () => sort(table, column, header));
+      button.tabIndex = column ? -1 : 0; // one stop of the Tab key for a table; arrows move between its columns
+    });
+    table.tHead.addEventListener("keydown", (event) => {
+      const buttons = all("button", table.tHead), to = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+      const next = to && buttons[buttons.indexOf(event.target) + to];
+      if (next) {
+        event.target.tabIndex = -1;
+        next.tabIndex = 0;
+        next.focus();
+        event.preventDefault();
+      }
     });
   }
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pytest_tfperf.quantities import format_quantity
-from pytest_tfperf.report.html.charts import MemoryChart, memory_chart
+from pytest_tfperf.report.html.memory_chart import MemoryChart, memory_chart
 from pytest_tfperf.text import elide
 from pytest_tfperf.values import Table
 

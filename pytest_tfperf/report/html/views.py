@@ -309,7 +309,9 @@ def _history(timed: Check | None) -> HistoryChart | None:
         bounds = (detail["before"] * detail["low"], detail["before"] * detail["high"])
     tolerance = detail.get("tolerance")
     limit = None if tolerance is None else detail["before"] * (1 + tolerance)
-    return history_chart(detail["runs"], detail["after"], detail.get("anchor"), bounds, limit)
+    commits = [str(commit) for commit in detail.get("commits", ())]
+    anchor = detail.get("anchor")
+    return history_chart(detail["runs"], detail["after"], anchor, bounds, limit, commits)
 
 
 def _ratios(timed: Check | None) -> RatioChart | None:

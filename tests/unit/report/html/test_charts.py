@@ -3,7 +3,8 @@
 import pytest
 
 from pytest_tfperf.report.html.axis import tick_texts, ticks_between
-from pytest_tfperf.report.html.charts import history_chart, memory_chart, spread_chart, step_chart
+from pytest_tfperf.report.html.charts import history_chart, spread_chart, step_chart
+from pytest_tfperf.report.html.memory_chart import memory_chart
 from pytest_tfperf.values import PARTS, Step
 
 
@@ -143,6 +144,18 @@ def test_samples_far_from_the_others_are_counted_and_do_not_squeeze_them():
 
 def test_missing_samples_have_no_chart():
     assert spread_chart({"blocks": ("dot", [])}, 200) is None
+
+
+def test_runs_of_a_history_name_their_commits():
+    chart = history_chart([0.010, 0.012], 0.011, None, None, commits=["abc", ""])
+    assert [text for *_, text in chart.commits] == ["10 ms, commit abc"]
+    assert history_chart([0.010, 0.012], 0.011, None, None, commits=["abc"]).commits == ()
+
+
+def test_a_history_has_a_line_at_the_longest_time_that_is_tolerated():
+    chart = history_chart([0.010, 0.010], 0.010, None, None, limit=0.011)
+    assert chart.limit.text == "limit 11 ms"
+    assert chart.limit.at < chart.now[1]  # upwards is slower
 
 
 def test_a_history_runs_from_old_to_new_and_this_run_is_last():
