@@ -11,6 +11,7 @@ from pytest_tfperf.op_guide.findings import METRIC, value
 from pytest_tfperf.op_guide.rules import ON, RULES, Finding, Rule
 from pytest_tfperf.plugin.options import COUNT, LIMITS, SECONDS, SHARE, STEPS, TABLE, Option
 from pytest_tfperf.recording import Recording
+from pytest_tfperf.report.run_schema import SCHEMA
 from pytest_tfperf.results import Profile
 
 HEAD = """# Metrics
@@ -230,10 +231,16 @@ def ini_type(option: Option) -> str:
     return TYPES.get(option.kind, "string")
 
 
+def schema() -> str:
+    """Return the schema of run files, which lies in the package."""
+    return SCHEMA.read_text(encoding="utf-8")
+
+
 PAGES = {
     "reference/metrics.md": page,
     "reference/op_guide.md": op_guide_page,
     "reference/options.md": options_page,
+    "run.schema.json": schema,
 }
 
 if __name__ == "__main__":

@@ -14,10 +14,12 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, cast
 
 from pytest_tfperf.errors import UnknownMetric
+from pytest_tfperf.json_file import plain_strings
 from pytest_tfperf.metric_properties import MetricProperties
 from pytest_tfperf.metrics import METRICS, Metric, nearest
 from pytest_tfperf.quantities import COUNT
 from pytest_tfperf.summary import summary
+from pytest_tfperf.table_columns import readable_tables
 from pytest_tfperf.text import Labelled, plural
 from pytest_tfperf.values import Advice, Json, Step, Table, Value
 
@@ -144,6 +146,14 @@ class Profile(MetricProperties):
         title = f"{self.name or 'profile'}: {plural(len(self.steps), 'traced step')}"
         return summary(title, self.metrics, self.own)
 
+    def plain(self) -> Profile:
+        """
+        Return the profile without control characters and changes of text direction in its texts.
+
+        Names of ops, threads and functions come from the trace, and so from its author.
+        """
+        return Profile.from_json(plain_strings(self.to_json()))
+
     def to_json(self) -> Json:
         """Return the object that `tfperf --json` and run files hold for a profile."""
         return {
@@ -177,7 +187,9 @@ class Profile(MetricProperties):
             workload=data.get("workload", {}),
             notes=tuple(data.get("notes", ())),
             ended=data.get("ended"),
-            tables={key: Table.from_json(table) for key, table in data.get("tables", {}).items()},
+            tables=readable_tables(
+                {key: Table.from_json(table) for key, table in data.get("tables", {}).items()}
+            ),
             advice=tuple(Advice(**advice) for advice in data.get("advice", ())),
             blocks_s=tuple(data.get("blocks_s", ())),
             files=data.get("files", {}),

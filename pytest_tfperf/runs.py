@@ -89,14 +89,7 @@ class Run:
         Raises:
             TfperfError: If it is not a run file, or one of a newer format.
         """
-        version = data.get("format") if isinstance(data, dict) else None
-        if not isinstance(version, int) or version < 1:
-            raise TfperfError(f"{where}: not a run file of pytest --tfperf-report")
-        if version > FORMAT:
-            raise TfperfError(
-                f"{where}: format {version}, this version reads up to {FORMAT};"
-                " upgrade pytest-tfperf"
-            )
+        refuse_format(data, where)
         try:
             created, commit = _text(data["created"]), _text(data.get("commit", ""))
             return cls(
@@ -108,6 +101,26 @@ class Run:
             raise TfperfError(
                 f"{where}: damaged run file: {type(error).__name__} at {error}"
             ) from error
+
+
+def refuse_format(data: Any, where: str) -> None:
+    """
+    Refuse what is no run file, or one of a newer format.
+
+    Args:
+        data: Content of a JSON file.
+        where: Name of the file, for errors.
+
+    Raises:
+        TfperfError: If it is one of these.
+    """
+    version = data.get("format") if isinstance(data, dict) else None
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise TfperfError(f"{where}: not a run file of pytest --tfperf-report")
+    if version > FORMAT:
+        raise TfperfError(
+            f"{where}: format {version}, this version reads up to {FORMAT}; upgrade pytest-tfperf"
+        )
 
 
 def _text(value: object) -> str:

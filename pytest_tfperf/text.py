@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 Labelled = tuple[str, str]
@@ -11,6 +12,38 @@ _IN_TIMES = 2.0
 _LARGE = 999.5
 _IN_WHOLE = 9.95
 """Percentage from which a change is written in whole percent."""
+
+
+_LINE = re.compile(r"^(?=::|##\[)", re.MULTILINE)
+# control characters but tab and line feed, line separators, and changes of text direction
+_HARMFUL = dict.fromkeys(
+    (
+        *range(9),
+        *range(11, 32),
+        *range(127, 160),
+        0x061C,
+        0x200E,
+        0x200F,
+        *range(0x2028, 0x202F),
+        *range(0x2066, 0x206A),
+    ),
+    "\N{REPLACEMENT CHARACTER}",
+)
+
+
+def plain(text: str) -> str:
+    """Replace control characters and changes of text direction in text that others wrote."""
+    return text if text.isprintable() else text.translate(_HARMFUL)
+
+
+def without_commands(text: str) -> str:
+    """Indent lines that a CI system would take for its commands: `::error`, `##[add-mask]`."""
+    return _LINE.sub(" ", text)
+
+
+def for_terminal(text: str) -> str:
+    """Return text that others wrote, as it may be written to a terminal or to the log of a job."""
+    return without_commands(plain(text))
 
 
 def elide(text: str, width: int) -> str:

@@ -49,17 +49,52 @@ def accept(
     for test in wanted:
         check_environment(test)
     files = sorted({test.file for test in wanted})
+    for file in files:
+        _refuse_outside(file, rootdir)
     absent = [file for file in files if not (rootdir / file).is_file()]
     if absent:
         raise BaselineError(
             f"no test file {absent[0]} in {rootdir.resolve()}: give the folder that the tests are "
             "below with --rootdir, or the tests to accept by name"
         )
+    places = {file: Place.of(file, rootdir, baseline_dir) for file in files}
+    for place in places.values():
+        _refuse_link(place, rootdir if baseline_dir is None else rootdir / baseline_dir)
     return record(
-        {Place.of(file, rootdir, baseline_dir): _of_file(file, parts) for file in files},
+        {place: _of_file(file, parts) for file, place in places.items()},
         only_new=False,
         also_noisy=also_noisy,
     )
+
+
+def _refuse_outside(file: str, rootdir: Path) -> None:
+    """
+    Refuse a test file that a run file puts outside of the rootdir, whatever links lead there.
+
+    Raises:
+        BaselineError: If it does.
+    """
+    path, root = Path(file), rootdir.resolve()
+    inside = not path.is_absolute() and ".." not in path.parts and path.name not in ("", ".")
+    if not inside or not (root / path).resolve().is_relative_to(root):
+        raise BaselineError(
+            f"test file {file!r} lies outside of {root}: a run file may name files below the "
+            "rootdir only; give the right folder with --rootdir"
+        )
+
+
+def _refuse_link(place: Place, root: Path) -> None:
+    """
+    Refuse baseline files that a link puts outside of the folder that holds all of them.
+
+    Raises:
+        BaselineError: If it does.
+    """
+    for path in (place.structure, place.timing):
+        if not path.resolve().is_relative_to(root.resolve()):
+            raise BaselineError(
+                f"baseline {path} leads out of {root.resolve()} by a link; nothing was written"
+            )
 
 
 def check_environment(test: ProfiledTest) -> None:

@@ -22,6 +22,7 @@ from filelock import FileLock, Timeout
 
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.files import lock_folder, replacing
+from pytest_tfperf.json_file import JsonFileError, parse_json, read_text
 from pytest_tfperf.values import Json
 
 FOLDER = "__tfperf__"
@@ -114,27 +115,27 @@ def read_file(path: Path) -> Json:
         BaselineError: As `read_entries`.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
     except FileNotFoundError:
         return {}
-    except (OSError, UnicodeDecodeError) as error:
-        raise BaselineError(f"baseline {path}: cannot be read: {error}") from error
+    except JsonFileError as error:
+        raise BaselineError(f"baseline {path}: {error}; {_RESTORE}") from error
     if re.search(r"^(<{7}|={7}|>{7})", text, re.MULTILINE):
         raise BaselineError(
             f"baseline {path}: has conflict marks of a merge; keep one side, "
             "or delete the file and run --tfperf-update"
         )
     try:
-        content: Json = json.loads(text)
-    except ValueError as error:
-        raise BaselineError(f"baseline {path}: not JSON ({error}); {_RESTORE}") from error
+        content: Json = parse_json(text)
+    except JsonFileError as error:
+        raise BaselineError(f"baseline {path}: {error}; {_RESTORE}") from error
     version = content.get("format") if isinstance(content, dict) else None
     if isinstance(version, int) and version > BASELINE_FORMAT:
         raise BaselineError(
             f"baseline {path}: format {version}, this version reads up to {BASELINE_FORMAT}; "
             "upgrade pytest-tfperf"
         )
-    if not isinstance(version, int) or version < 1 or not _well_formed(content):
+    if type(version) is not int or version < 1 or not _well_formed(content):
         raise BaselineError(f"baseline {path}: not a baseline file; {_RESTORE}")
     return content
 

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from pytest_tfperf.report.terminal import TextLine
 from pytest_tfperf.report.text_layout import BOUNDLESS, wrapped
+from pytest_tfperf.text import without_commands
 
 
 def width(otherwise: int = BOUNDLESS) -> int:
@@ -48,7 +49,8 @@ def write_out(*parts: RenderableType) -> None:
     with console.capture() as captured:
         for part in parts:
             console.print(part, crop=False)
-    sys.stdout.write("\n".join(line.rstrip(" ") for line in captured.get().split("\n")))
+    text = "\n".join(line.rstrip(" ") for line in captured.get().split("\n"))
+    sys.stdout.write(without_commands(text))
 
 
 def styled_lines(lines: Iterable[TextLine]) -> Group:

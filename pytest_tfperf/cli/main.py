@@ -19,6 +19,7 @@ from pytest_tfperf.cli import (
 )
 from pytest_tfperf.cli.output import GOOD, USAGE, meant
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.text import for_terminal
 
 INTERRUPTED = 130  # exit status of shells after SIGINT
 
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(options.run_command(options, rest))
     except TfperfError as error:
-        print(f"tfperf: {error}", file=sys.stderr)
+        print(for_terminal(f"tfperf: {error}"), file=sys.stderr)
         return USAGE
     except BrokenPipeError:  # the reader of the output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -30,7 +30,7 @@ from pytest_tfperf.report.sparkline import shows_unicode
 from pytest_tfperf.report.terminal import render
 from pytest_tfperf.report.trace_page import refuse_other_format, write_compared
 from pytest_tfperf.runs import Run
-from pytest_tfperf.text import plural
+from pytest_tfperf.text import for_terminal, plural
 
 
 def add_commands(commands: Any) -> None:
@@ -230,7 +230,7 @@ def _accept(options: argparse.Namespace, rest: Sequence[str]) -> int:
     folder = None if options.baseline_dir is None else options.baseline_dir.absolute()
     runs = [_read_run(path) for path in paths]
     recorded = accept(runs, names, options.rootdir, folder, options.record_noisy)
-    print(render_accepted(recorded, len(paths)))
+    print(for_terminal(render_accepted(recorded, len(paths))))
     return GOOD if is_accepted(recorded) else FAILED
 
 

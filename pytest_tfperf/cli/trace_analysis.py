@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from pytest_tfperf.cli.file_kinds import refuse_run_file
 from pytest_tfperf.cli.output import GOOD, USAGE
 from pytest_tfperf.cli.phases import shown_progress
 from pytest_tfperf.errors import TfperfError
-from pytest_tfperf.text import plural
+from pytest_tfperf.text import for_terminal, plural
 
 if TYPE_CHECKING:
     from pytest_tfperf.analysis.multi_host import AnalysedTrace
@@ -53,7 +54,7 @@ def analyse_traces(
                 progress.phase(work.text, work.left_s)
 
             found, missing = analyse_job(job, target_step_time_s, done)
-            analysed += found
+            analysed += [replace(one, profile=one.profile.plain()) for one in found]
             errors += missing
     return analysed, errors
 
@@ -64,11 +65,11 @@ def _name_others(path: Path, taken: Sequence[Path]) -> None:
 
     others = [run for run in find_runs(path) if run != taken[0].parent]
     if others:
-        print(
+        text = (
             f"tfperf: {taken[0].parent} is the newest run; {path} has "
-            f"{plural(len(others), 'other')}, such as {others[0]}",
-            file=sys.stderr,
+            f"{plural(len(others), 'other')}, such as {others[0]}"
         )
+        print(for_terminal(text), file=sys.stderr)
 
 
 class _Work:
@@ -108,5 +109,5 @@ class _Work:
 def report_errors(errors: Sequence[TfperfError]) -> int:
     """Print the errors to stderr, and return their exit status: 0 without any."""
     for error in errors:
-        print(f"tfperf: {error}", file=sys.stderr)
+        print(for_terminal(f"tfperf: {error}"), file=sys.stderr)
     return USAGE if errors else GOOD

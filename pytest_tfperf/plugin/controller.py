@@ -106,6 +106,7 @@ class Controller:
             return
         from pytest_tfperf.plugin.conclude import summary
         from pytest_tfperf.report.text_layout import wrapped
+        from pytest_tfperf.text import for_terminal
 
         verbosity, width = self._config.get_verbosity(), terminalreporter._tw.fullwidth
         if verbosity >= 0:
@@ -115,10 +116,11 @@ class Controller:
         lines = summary(self.records(), width, verbosity, failures_shown, encoding)
         shown = [
             (
-                wrapped(line.text, width, line.deeper) if terminalreporter.isatty else line.text,
+                wrapped(text, width, line.deeper) if terminalreporter.isatty else text,
                 line.colour,
             )
             for line in lines
+            for text in [for_terminal(line.text)]
         ]
         for text, colour in self._lines + shown:
             terminalreporter.write_line(text, **({colour: True} if colour else {}))

@@ -9,8 +9,10 @@ from typing import Any
 
 from pytest_tfperf.results import Check, Profile
 from pytest_tfperf.runs import ProfiledTest, Run
+from pytest_tfperf.text import plain
 from pytest_tfperf.values import Value
 
+_FORMULA = ("=", "+", "-", "@", "\t")
 COLUMNS = (
     "created",
     "commit",
@@ -56,8 +58,21 @@ def render_csv(run: Run) -> str:
         of_run = run.created, run.commit, test.environment.get("platform", "")
         for profile in test.profiles:
             of_test = test.file, test.key, profile.name, test.outcome
-            writer.writerows([*of_run, *of_test, *row] for row in _metrics(test, profile))
+            for row in _metrics(test, profile):
+                writer.writerow([_cell(one) for one in (*of_run, *of_test, *row)])
     return text.getvalue().encode(errors="replace").decode()  # halves of surrogate pairs
+
+
+def _cell(content: Any) -> Any:
+    """
+    Return a cell that no spreadsheet takes for a formula; numbers stay numbers.
+
+    Text that begins with one of these characters gets an apostrophe (OWASP, CSV Injection).
+    """
+    if not isinstance(content, str):
+        return content
+    text = plain(content)
+    return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 def _metrics(test: ProfiledTest, profile: Profile) -> Iterator[list[Any]]:

@@ -108,7 +108,7 @@ def _head(run: Run) -> str:
     )
     facts = [
         plural(len(run.tests), "test"),
-        run.created,
+        _code(run.created),
         run.commit and f"commit {_code(run.commit)}",
         *(_code(name) for name in platforms[:3]),
     ]
@@ -138,7 +138,9 @@ def _changed(run: Run) -> _Section:
     rows = []
     for test, check in shown:
         figures = _figures(check, _unit(test, check))
-        rows.append(_row(_verdict(check), _name(test, check.profile), check.metric, *figures))
+        rows.append(
+            _row(_verdict(check), _name(test, check.profile), _code(check.metric), *figures)
+        )
     n_same = len(compared) - len(shown)
     same = f"{n_same:,} {'value is as it was' if n_same == 1 else 'values are as they were'}."
     return _Section(
@@ -229,7 +231,7 @@ def _measured(run: Run) -> _Section:
     rows = []
     for test, profile in profiles:
         cells = (_cell(profile, name) for name in names)
-        rows.append(_row(_name(test, profile.name), test.outcome, *cells))
+        rows.append(_row(_name(test, profile.name), _code(test.outcome), *cells))
     head = _table("test", "outcome", *names)
     return _Section(title="Measured", share=0.1, head=head, blocks=tuple(rows))
 

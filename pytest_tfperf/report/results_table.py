@@ -142,7 +142,8 @@ def _rows(test: ProfiledTest, profile: Profile) -> Iterator[_Row]:
             checks.setdefault(check.metric, []).append(check)
     seen = [name for name in profile.registry if name in checks]
     is_variant = any(profile.name in titles for titles in _variants(test))
-    timed = profile.metrics["step_time"].number is not None
+    step_time = profile.metrics.get("step_time")
+    timed = step_time is not None and step_time.number is not None
     if "step_time" not in checks and timed and not is_variant:
         seen.insert(0, "step_time")
     for name in seen:

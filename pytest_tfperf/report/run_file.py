@@ -7,7 +7,9 @@ from pathlib import Path
 
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.files import replace_file
-from pytest_tfperf.runs import Run
+from pytest_tfperf.json_file import JsonFileError, plain_strings, read_json
+from pytest_tfperf.report.run_schema import SchemaError, check_run
+from pytest_tfperf.runs import Run, refuse_format
 
 ENDINGS = (".json", ".html", ".md", ".csv")
 
@@ -47,15 +49,22 @@ def _rendered(run: Run, path: Path) -> str:
 
 def read_run(path: Path) -> Run:
     """
-    Read a run file.
+    Read a run file, which may come from another person or program.
 
     Raises:
         TfperfError: If it cannot be read, or is not a run file.
     """
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
+        data = read_json(path)
+    except FileNotFoundError as error:
         raise TfperfError(f"{path}: cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except JsonFileError as error:
         raise TfperfError(f"{path}: not a run file of pytest --tfperf-report: {error}") from error
-    return Run.from_json(data, str(path))
+    refuse_format(data, str(path))
+    try:
+        check_run(data)
+    except SchemaError as error:
+        raise TfperfError(
+            f"{path}: damaged run file: {error}; write it again with pytest --tfperf-report"
+        ) from error
+    return Run.from_json(plain_strings(data), str(path))

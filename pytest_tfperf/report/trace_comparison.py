@@ -10,6 +10,7 @@ from pytest_tfperf.analysis.multi_host import analyse_job
 from pytest_tfperf.analysis.xla.hlo_diff import hlo_diff
 from pytest_tfperf.analysis.xla.programs import Program, programs_of_run
 from pytest_tfperf.errors import TraceError
+from pytest_tfperf.json_file import plain_strings
 from pytest_tfperf.report.table_numbers import shown, shown_alike, shown_factor
 from pytest_tfperf.results import FORMAT, Profile
 from pytest_tfperf.trace.logdir import find_traces
@@ -72,7 +73,7 @@ def read_compared_trace(path: Path) -> ComparedTrace:
     analysed, errors = analyse_job(traces)
     if errors:
         raise errors[0]
-    profiles = [one.with_traced_times() for one in analysed]
+    profiles = [one.with_traced_times().plain() for one in analysed]
     try:
         programs = tuple(program for program in programs_of_run(traces) if program.runs is not None)
     except TraceError as error:
@@ -83,7 +84,10 @@ def read_compared_trace(path: Path) -> ComparedTrace:
 
 def hlo_tables(before: ComparedTrace, after: ComparedTrace) -> Mapping[str, Table]:
     """Return the differences of the HLO by key, empty where one of both has none."""
-    return hlo_diff(before.programs, after.programs) if before.programs and after.programs else {}
+    if not before.programs or not after.programs:
+        return {}
+    found = hlo_diff(before.programs, after.programs)
+    return {key: Table.from_json(plain_strings(asdict(table))) for key, table in found.items()}
 
 
 def comparison_notes(before: ComparedTrace, after: ComparedTrace) -> list[str]:

@@ -27,7 +27,15 @@ def module(name):
 @pytest.mark.parametrize(
     ("generator", "pages"),
     [
-        ("generate", {"reference/metrics.md", "reference/op_guide.md", "reference/options.md"}),
+        (
+            "generate",
+            {
+                "reference/metrics.md",
+                "reference/op_guide.md",
+                "reference/options.md",
+                "run.schema.json",
+            },
+        ),
         ("generate_cli", {"reference/cli.md"}),
     ],
 )

@@ -110,7 +110,7 @@ def test_reports_show_it_among_what_changed():
     before, after = (profile(graph_reduction=share, retraces=0) for share in (0.487, 0.252))
     run = run_of(record_of(after, checks=against_profile(after, before, "main", "against")))
     text = render_markdown(run)
-    [row] = [line for line in text.splitlines() if "| graph_reduction |" in line]
+    [row] = [line for line in text.splitlines() if "| `graph_reduction` |" in line]
     assert "48.7 %" in row
     assert "25.2 %" in row
     assert "1 value is as it was." in text

@@ -137,7 +137,9 @@ def outside_differences(
         return
     known = {(row["type"], row["why"]) for row in before.get("outside_xla", _EMPTY).records()}
     new = [
-        short_name(row["type"]) + (f" at {row['line']}" if row["line"] else "") + f" ({row['why']})"
+        short_name(row["type"])
+        + (f" at {row.get('line')}" if row.get("line") else "")
+        + f" ({row['why']})"
         for row in after.get("outside_xla", _EMPTY).records()
         if (row["type"], row["why"]) not in known
     ]

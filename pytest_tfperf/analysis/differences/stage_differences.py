@@ -84,10 +84,10 @@ def pipeline_differences(old: Sequence[str], pipeline: Table | None) -> Iterator
         was_plain = row["stage"] in gone
         if was_plain:
             gone.remove(row["stage"])
-        if row["python"]:
+        if row.get("python"):
             word = "runs Python now" if was_plain else "is new, and runs Python"
-            where = f" at {row['line']}" if row["line"] else ""
-            yield Difference(what=f"input stage {row['stage']} {word}: {row['python']}{where}")
+            where = f" at {row.get('line')}" if row.get("line") else ""
+            yield Difference(what=f"input stage {row['stage']} {word}: {row.get('python')}{where}")
         else:
             others.append(f"input stage {row['stage']} new")
     others += [f"input stage {label} lost" for label in gone]
@@ -105,7 +105,7 @@ def python_differences(
 
 
 def _python_label(row: Mapping[str, Any]) -> str:
-    return f"{row['stage']}: {row['python']}" if row["python"] else str(row["stage"])
+    return f"{row['stage']}: {row.get('python')}" if row.get("python") else str(row["stage"])
 
 
 def _changed(
@@ -130,7 +130,9 @@ def _stages(table: Table | None) -> list[_StageTimes]:
     for row in table.records() if table else ():
         label = _label(row)
         path = (*path[: _depth(row)], label)
-        stage = found.setdefault(path, _StageTimes(label, row["parallelism"], row["buffer_limit"]))
+        stage = found.setdefault(
+            path, _StageTimes(label, row.get("parallelism"), row.get("buffer_limit"))
+        )
         stage.calls += row["calls"]
         stage.self_s += row["self_s"]
         stage.blocking_s += row["blocking_s"]

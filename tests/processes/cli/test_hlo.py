@@ -88,11 +88,11 @@ def test_compare_shows_both_sides_and_what_differs(trace, capsys):
     assert main(["compare", before, after]) == 0
     shown = capsys.readouterr().out
     steps = "1 step of 100 ms (train, from step_num)"
-    assert shown.startswith(f"before: {before}: {steps}\nafter: {after}: {steps}\n\nmetric ")
+    assert shown.startswith(f"before: {before}: {steps}\nafter: {after}: {steps}\nnote: step_time ")
     metrics = {words[0]: words[1:] for words in map(str.split, shown.splitlines()) if words}
     assert metrics["xla_launches"] == ["1", "2", "×", "2"]
     assert metrics["xla_clusters"] == ["1", "1", "×", "1"]
-    assert "step_time" not in metrics  # unknown in both
+    assert metrics["step_time"] == ["100", "ms", "100", "ms", "×", "1"]
     assert shown.endswith(
         dedent("""\
         instructions that differ, by op
@@ -119,7 +119,7 @@ def test_compare_prints_one_json_object(trace, capsys):
         2,
         before,
         after,
-        [],
+        ["step_time and input_wait are of traced steps, which the profiler slows down"],
     )
     assert content["metrics"]["xla_launches"] == {
         "unit": "count",
@@ -128,7 +128,7 @@ def test_compare_prints_one_json_object(trace, capsys):
         "ratio": 2.0,
     }
     assert "input_bound" not in content["metrics"]  # the traces show no input pipeline
-    assert "step_time" not in content["metrics"]
+    assert content["metrics"]["step_time"]["before"] == pytest.approx(0.1)
     assert content["hlo"]["ops"]["rows"] == [
         ["tanh", "Tanh", "a", 1.0, 2.0, 1.0],
         ["tanh", "Tanh", "b", 1.0, 0.0, -1.0],

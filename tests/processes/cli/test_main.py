@@ -163,14 +163,17 @@ def test_the_exit_status_says_whether_a_check_failed_or_is_unknown(
         (None, "cannot be read: No such file or directory"),
         (
             "step_time: 5",
-            "not a run file of pytest --tfperf-report: Expecting value: line 1 column 1 (char 0)",
+            "not a run file of pytest --tfperf-report: not JSON: Expecting value: line 1 column 1 (char 0)",
         ),
         ("[]", "not a run file of pytest --tfperf-report"),
         (
             '{"format": 3, "tests": []}',
             "format 3, this version reads up to 2; upgrade pytest-tfperf",
         ),
-        ('{"format": 1, "tests": []}', "damaged run file: KeyError at 'created'"),
+        (
+            '{"format": 1, "tests": []}',
+            "damaged run file: the file must contain ['created'] properties; write it again with pytest --tfperf-report",
+        ),
     ],
     ids=["missing", "not JSON", "a list", "newer", "damaged"],
 )

@@ -37,13 +37,18 @@ def test_signature_of_a_tf_function_is_read(profile):
     assert profile.profile.workload["inputs"] == ["float32[3]", "float32[3]"]
 
 
-@pytest.mark.parametrize("function", [lambda x, y, z: 0, lambda *batch: 0, lambda: 0])
+@pytest.mark.parametrize("function", [lambda x, y, z: 0, lambda *batch: 0])
 def test_error_for_an_unfitting_signature_names_both_ways(profile, function):
     with pytest.raises(
         TypeError,
         match="with the whole element it would need 1, with the unpacked element 2",
     ):
         profile(function, PAIRS)
+
+
+def test_a_step_without_a_parameter_is_told_to_take_one_or_no_data(profile):
+    with pytest.raises(TypeError, match="takes no parameter, and the data give elements"):
+        profile(lambda: 0, PAIRS)
 
 
 def test_unpacking_an_element_that_is_not_a_tuple_is_refused(profile):

@@ -155,7 +155,7 @@ def test_the_tpu_generation_is_accepted(suite):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["-o", "tfperf_steps=many"], "*tfperf_steps: 'many' is not a quantity*"),
+        (["-o", "tfperf_steps=many"], "*tfperf_steps: 'many' is not a whole number*"),
         (["-o", "tfperf_steps=0"], "*tfperf_steps: '0' is not a positive whole number*"),
         (["-o", "tfperf_max_seconds=5%"], "*tfperf_max_seconds: '5%' is not a quantity*"),
         (

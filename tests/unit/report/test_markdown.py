@@ -54,7 +54,7 @@ def test_the_page_as_a_whole():
 def test_a_run_without_tests_has_only_a_head():
     assert (
         render_markdown(run_of())
-        == "# ✅ tfperf: 0 checks passed\n\n0 tests · 2026-01-31T12:00:00+00:00\n"
+        == "# ✅ tfperf: 0 checks passed\n\n0 tests · `2026-01-31T12:00:00+00:00`\n"
     )
 
 

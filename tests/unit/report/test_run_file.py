@@ -62,7 +62,10 @@ def test_a_folder_in_place_of_the_file_is_an_error_and_nothing_is_left_beside_it
         (b"\xff\xfe", "not a run file of pytest --tfperf-report: "),
         (b"[]", "not a run file of pytest --tfperf-report"),
         (b'{"format": 3}', "format 3, this version reads up to 2; upgrade pytest-tfperf"),
-        (b'{"format": 1}', "damaged run file: KeyError at 'created'"),
+        (
+            b'{"format": 1}',
+            "damaged run file: the file must contain ['created', 'tests'] properties",
+        ),
     ],
 )
 def test_a_file_of_another_kind_is_refused_by_name(tmp_path, content, said):

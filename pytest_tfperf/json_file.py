@@ -1,0 +1,146 @@
+"""
+Reading of JSON files that may come from another person or program.
+
+A file is read only if it is a regular file of at most 50 MB. Its content has unique keys, finite
+numbers of a bounded size, and a bounded depth.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.text import plain
+
+MOST_BYTES = 50_000_000
+"""Size of the largest file that is read."""
+MOST_DEEP = 64
+"""Depth of the deepest content; run files need 12."""
+_LARGEST = 1e300
+_LARGEST_INTEGER = 10**18
+
+
+class JsonFileError(TfperfError):
+    """A file is no JSON that this program reads; the message has no path."""
+
+
+def read_json(path: Path) -> Any:
+    """
+    Read a JSON file.
+
+    Raises:
+        FileNotFoundError: If there is none.
+        JsonFileError: If it is no regular file, too large, or not such JSON.
+    """
+    return parse_json(read_text(path))
+
+
+def read_text(path: Path) -> str:
+    """
+    Read a regular file of bounded size as text.
+
+    Raises:
+        FileNotFoundError: If there is none.
+        JsonFileError: If it is no such file, or no UTF-8 text.
+    """
+    try:
+        return _bytes_of(path).decode("utf-8")
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise JsonFileError(f"cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise JsonFileError(f"not UTF-8 text: {error}") from error
+
+
+def parse_json(text: str) -> Any:
+    """
+    Parse JSON text.
+
+    Raises:
+        JsonFileError: As `read_json`.
+    """
+    try:
+        content = json.loads(
+            text,
+            parse_constant=_refuse_constant,
+            parse_float=_finite,
+            parse_int=_bounded,
+            object_pairs_hook=_unique,
+        )
+    except JsonFileError:
+        raise
+    except RecursionError as error:
+        raise JsonFileError(f"nested deeper than {MOST_DEEP} levels") from error
+    except ValueError as error:
+        raise JsonFileError(f"not JSON: {error}") from error
+    _check_depth(content)
+    return content
+
+
+def plain_strings(content: Any) -> Any:
+    """Return JSON content with `text.plain` applied to each string and key."""
+    if isinstance(content, str):
+        return plain(content)
+    if isinstance(content, dict):
+        return {plain(key): plain_strings(item) for key, item in content.items()}
+    return [plain_strings(item) for item in content] if isinstance(content, list) else content
+
+
+def _bytes_of(path: Path) -> bytes:
+    """Read a regular file; opening does not wait for the other end of a FIFO."""
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise JsonFileError("not a regular file")
+        if status.st_size > MOST_BYTES:
+            size_mb = status.st_size / 1e6
+            raise JsonFileError(f"{size_mb:,.0f} MB, and at most {MOST_BYTES / 1e6:.0f} are read")
+        return file.read(MOST_BYTES + 1)
+
+
+def _refuse_constant(name: str) -> float:
+    raise JsonFileError(f"not JSON: {name} is no number")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number) or abs(number) > _LARGEST:
+        raise JsonFileError(f"a number out of range: {text[:20]}")
+    return number
+
+
+def _bounded(text: str) -> int:
+    if len(text) > len(str(_LARGEST_INTEGER)) + 1:
+        raise JsonFileError(f"a number out of range: {text[:20]}")
+    return int(text)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise JsonFileError(f"the key {twice[:60]!r} stands twice in one object")
+    return content
+
+
+def _check_depth(content: Any) -> None:
+    level: list[Any] = [content] if isinstance(content, (dict, list)) else []
+    for _ in range(MOST_DEEP):
+        level = [item for holder in level for item in _items(holder)]
+        if not level:
+            return
+    raise JsonFileError(f"nested deeper than {MOST_DEEP} levels")
+
+
+def _items(holder: Any) -> Iterable[Any]:
+    items: Iterable[Any] = holder.values() if isinstance(holder, dict) else holder
+    return [item for item in items if isinstance(item, (dict, list))]

@@ -1,0 +1,92 @@
+"""JSON files that another person may have written: what is read, and what is refused in one sentence."""
+
+import json
+import os
+
+import pytest
+
+from pytest_tfperf.json_file import (
+    MOST_BYTES,
+    MOST_DEEP,
+    JsonFileError,
+    parse_json,
+    plain_strings,
+    read_json,
+)
+
+
+def nested(depth):
+    return "[" * depth + "]" * depth
+
+
+@pytest.mark.parametrize(
+    "text", ['{"a": [1, 2.5, -3e8, null, true, "b"]}', "1", '""', nested(MOST_DEEP), f"[{10**18}]"]
+)
+def test_json_is_read_as_python_reads_it(text):
+    assert parse_json(text) == json.loads(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("{", "not JSON: Expecting property name"),
+        ("NaN", "NaN is no number"),
+        ("[-Infinity]", "-Infinity is no number"),
+        ("[1e999]", "a number out of range: 1e999"),
+        (f"[{'9' * 400}]", "a number out of range: 9999"),
+        (f"[{'9' * 5000}]", "a number out of range: 9999"),
+        ('{"a": 1, "b": 2, "a": 3}', "the key 'a' stands twice in one object"),
+        (nested(MOST_DEEP + 1), f"nested deeper than {MOST_DEEP} levels"),
+        (nested(100_000), f"nested deeper than {MOST_DEEP} levels"),
+    ],
+)
+def test_other_json_is_refused(text, why):
+    with pytest.raises(JsonFileError) as refused:
+        parse_json(text)
+    assert why in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_file_is_read(tmp_path):
+    (tmp_path / "a.json").write_text('{"ü": 1}', encoding="utf-8")
+    assert read_json(tmp_path / "a.json") == {"ü": 1}
+
+
+def test_a_missing_file_is_an_error_of_its_own(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        read_json(tmp_path / "a.json")
+
+
+@pytest.mark.parametrize(
+    ("content", "why"), [(b"\xff\xfe{}", "not UTF-8 text"), (b"\xef\xbb\xbf{}", "not JSON")]
+)
+def test_other_encodings_are_refused(tmp_path, content, why):
+    (tmp_path / "a.json").write_bytes(content)
+    with pytest.raises(JsonFileError, match=why):
+        read_json(tmp_path / "a.json")
+
+
+def test_a_fifo_a_device_and_a_folder_are_refused_at_once(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "zero").symlink_to("/dev/zero")
+    for path in (tmp_path / "fifo", tmp_path / "zero", tmp_path):
+        with pytest.raises(JsonFileError, match=r"not a regular file|Is a directory"):
+            read_json(path)
+
+
+def test_a_file_above_the_limit_is_refused_unread(tmp_path):
+    with (tmp_path / "large.json").open("wb") as file:
+        file.truncate(MOST_BYTES + 1)
+    with pytest.raises(JsonFileError, match="50 MB, and at most 50 are read"):
+        read_json(tmp_path / "large.json")
+
+
+def test_texts_lose_control_characters_and_changes_of_direction():
+    hostile = "\x1b[31m\u202e\x9b\r\x00\u2066b\nc\td"
+    assert plain_strings({hostile: [hostile, 1, None]}) == {
+        "\ufffd[31m\ufffd\ufffd\ufffd\ufffd\ufffdb\nc\td": [
+            "\ufffd[31m\ufffd\ufffd\ufffd\ufffd\ufffdb\nc\td",
+            1,
+            None,
+        ]
+    }
