@@ -21,7 +21,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from pytest_tfperf.errors import BaselineError
-from pytest_tfperf.files import lock_folder, replacing
+from pytest_tfperf.files import lock_folder, own_lock_folder, replacing
 from pytest_tfperf.json_file import JsonFileError, parse_json, read_text
 from pytest_tfperf.values import Json
 
@@ -238,9 +238,9 @@ def locked(folders: Iterable[Path]) -> Iterator[None]:
 
 def _lock(folder: Path) -> FileLock:
     digest = hashlib.sha256(str(folder).encode()).hexdigest()[:16]
-    lock = FileLock(lock_folder() / digest, timeout=_LOCK_SECONDS)
+    lock = FileLock(lock_folder() / digest, timeout=_LOCK_SECONDS, mode=0o600)
     try:
-        Path(lock.lock_file).parent.mkdir(exist_ok=True)
+        lock = FileLock(own_lock_folder() / digest, timeout=_LOCK_SECONDS, mode=0o600)
         lock.acquire()
     except Timeout as error:
         waited = f"another run has held their lock {lock.lock_file} for {_LOCK_SECONDS} s"

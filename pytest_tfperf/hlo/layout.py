@@ -27,6 +27,7 @@ Source: Tile::kCombineDimension (xla/layout.h).
 
 _DEEPEST = 100  # nested tuples; protobuf's own limit
 _HAS_NO_ELEMENTS = frozenset({"tuple", "opaque", "token", "buffer"})
+_MOST_DIMENSIONS = 64  # orders of dimensions are searched, and no model has more than ten
 _ARRAY = re.compile(r"(\w+)\[([^\]]*)\](?:\{([^{}]*)\})?")
 _SIZE = re.compile(r"(<=)?(\d{1,18})")
 _PROPERTY = re.compile(r"([A-Z]+|#|\*)((?:\([^()]*\))+)")
@@ -245,6 +246,8 @@ def _shape(text: str, begin: int, whole: str) -> tuple[Shape, int]:
 
 def _array(match: re.Match[str], whole: str) -> Shape:
     dtype, sizes, layout = match.groups()
+    if sizes.count(",") >= _MOST_DIMENSIONS:
+        raise LayoutError(f"{elide(whole, 40)!r}: more than {_MOST_DIMENSIONS} dimensions")
     bounds = [_SIZE.fullmatch(size) for size in sizes.split(",")] if sizes else []
     if dtype not in set(DTYPES.values()) - {"tuple"}:
         raise LayoutError(f"{whole!r}: {_not_a_type(dtype)}")

@@ -15,8 +15,11 @@ from pytest_tfperf.text import elide
 
 _STRING = r'"(?:\\.|[^"\\])*"'
 _QUOTED = re.compile(_STRING, re.DOTALL)
-_COMMENT = re.compile(rf"{_STRING}|/\*.*?\*/|//[^\n]*", re.DOTALL)
-_BRACKET = re.compile(rf"{_STRING}|[()\[\]{{}}]", re.DOTALL)
+# what is not closed reaches to the end of the text, so that no regex tries it at every place again
+_OPEN_STRING = r'"(?:\\(?:.|\Z)|[^"\\])*(?:"|\Z)'
+_COMMENT = re.compile(rf"{_OPEN_STRING}|/\*.*?(?:\*/|\Z)|//[^\n]*", re.DOTALL)
+_BRACKET = re.compile(rf"{_OPEN_STRING}|[()\[\]{{}}]", re.DOTALL)
+_CLOSED = re.compile(rf"{_STRING}|/\*.*\*/|//.*", re.DOTALL)
 _HEAD = re.compile(r"(ENTRY\s+)?%?([^\s()={}%,]+)\s*(?:\(|\{)")
 _INSTRUCTION = re.compile(r"(ROOT\s+)?%?([^\s()={}%,]+)\s*=\s*")
 _OPCODE = re.compile(r"\s*([a-zA-Z][\w-]*)\(")
@@ -83,7 +86,7 @@ def modules_in(text: str, name: str) -> Iterator[ModuleText]:
     Raises:
         TraceError: If there is no module, or a line cannot be read; with its line number.
     """
-    statements = list(_statements(_without_comments(text), name))
+    statements = list(_statements(_without_comments(text, name), name))
     starts = [
         number for number, (_, line) in enumerate(statements) if re.match(r"HloModule\b", line)
     ]
@@ -146,10 +149,19 @@ def _escaped(match: re.Match[str]) -> str:
     return known.get(code, code)
 
 
-def _without_comments(text: str) -> str:
-    """Remove the comments of a text, but not their line ends."""
+def _without_comments(text: str, name: str) -> str:
+    """
+    Remove the comments of a text, but not their line ends.
+
+    Raises:
+        TraceError: If a comment or a string is not closed.
+    """
 
     def kept(match: re.Match[str]) -> str:
+        if match.end() == len(text) and not _CLOSED.fullmatch(match[0]):
+            kind = "string" if match[0][0] == '"' else "comment"
+            number = text.count("\n", 0, match.start()) + 1
+            raise TraceError(f"{name}:{number}: this {kind} is not closed: {_short(match[0])}")
         return match[0] if match[0][0] == '"' else "\n" * match[0].count("\n")
 
     return _COMMENT.sub(kept, text)

@@ -6,6 +6,7 @@ The locks are the operating system's, on files (flock), so a killed process rele
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -15,22 +16,27 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.files import lock_folder
+from pytest_tfperf.files import lock_folder, own_lock_folder, replace_file
 from pytest_tfperf.machine.gpu_share import visible_gpus
 from pytest_tfperf.machine.stopwatch import Stopwatch
+from pytest_tfperf.text import elide, plain
 from pytest_tfperf.tf_runtime import n_gpus
 
 __tracebackhide__ = True
 
 # Often enough for windows of seconds, and rare enough not to disturb the running measurement.
 _POLL_S = 0.1
+PATIENCE_S = 600.0
+"""Longest wait for another process by default, in seconds."""
 
 Exclusive = Callable[..., AbstractContextManager[bool]]
 """Takes the arguments of `measuring_alone`."""
 
 
 @contextmanager
-def measuring_alone(announce: Callable[[str], None], *timers: Stopwatch) -> Iterator[bool]:
+def measuring_alone(
+    announce: Callable[[str], None], *timers: Stopwatch, patience_s: float = PATIENCE_S
+) -> Iterator[bool]:
     """
     Keep other processes of this user from measuring on this process's devices within the context.
 
@@ -39,11 +45,13 @@ def measuring_alone(announce: Callable[[str], None], *timers: Stopwatch) -> Iter
     Args:
         announce: Receives a text while it waits, and an empty text afterwards.
         timers: Timers to pause while it waits.
+        patience_s: Longest wait in seconds.
 
     Raises:
-        CaptureError: If no lock can be created.
+        CaptureError: If no lock can be created, or another process holds one for too long.
     """
-    with held(device_names(n_gpus(), visible_gpus()), announce, *timers) as waited:
+    names = device_names(n_gpus(), visible_gpus())
+    with held(names, announce, *timers, patience_s=patience_s) as waited:
         yield waited
 
 
@@ -55,7 +63,10 @@ def measuring_anyway(announce: Callable[[str], None], *timers: Stopwatch) -> Ite
 
 @contextmanager
 def held(
-    names: Sequence[str], announce: Callable[[str], None], *timers: Stopwatch
+    names: Sequence[str],
+    announce: Callable[[str], None],
+    *timers: Stopwatch,
+    patience_s: float = PATIENCE_S,
 ) -> Iterator[bool]:
     """
     Hold the locks of these names within the context; the result is True if it had to wait.
@@ -64,15 +75,16 @@ def held(
         names: Names of the locks.
         announce: Receives a text while it waits, and an empty text afterwards.
         timers: Timers to pause while it waits.
+        patience_s: Longest wait for each lock in seconds.
 
     Raises:
-        CaptureError: If no lock can be created.
+        CaptureError: If no lock can be created, or another process holds one for too long.
     """
     with ExitStack() as locks:
         with ExitStack() as pauses:
             for timer in timers:
                 pauses.enter_context(timer.paused())
-            waited = [_acquire(locks, name, announce) for name in names]
+            waited = [_acquire(locks, name, announce, patience_s) for name in names]
         yield any(waited)
 
 
@@ -93,23 +105,40 @@ def lock_file(name: str) -> Path:
     return lock_folder() / re.sub(r"[^\w.-]+", "_", f"{platform.node()}-{name}")
 
 
-def _acquire(locks: ExitStack, name: str, announce: Callable[[str], None]) -> bool:
-    """Take a lock that the stack releases; return whether this had to wait."""
+def _acquire(
+    locks: ExitStack, name: str, announce: Callable[[str], None], patience_s: float
+) -> bool:
+    """
+    Take a lock that the stack releases; return whether this had to wait.
+
+    Args:
+        locks: Releases the lock.
+        name: Name of the lock.
+        announce: Receives a text while it waits, and an empty text afterwards.
+        patience_s: Longest wait in seconds.
+    """
     try:
-        path = lock_file(name)
-        path.parent.mkdir(exist_ok=True)
+        path = own_lock_folder() / lock_file(name).name
         # A loop may end in another thread than it began in.
-        lock = FileLock(path, thread_local=False)
+        lock = FileLock(path, thread_local=False, mode=0o600)
+        holder = path.with_suffix(".holder")
         try:
             lock.acquire(timeout=0)
             waited = False
         except Timeout:
-            announce("waiting until another test of this machine is measured")
+            by = _named(holder)
+            announce(f"waiting until another test of this machine is measured{by}")
             try:
-                lock.acquire(poll_interval=_POLL_S)
+                lock.acquire(timeout=patience_s, poll_interval=_POLL_S)
+            except Timeout as error:
+                raise CaptureError(
+                    f"another process{by} has measured for {patience_s:.0f} s, and this one must "
+                    "not measure beside it: wait for its end, or stop it (ini tfperf_lock_timeout)"
+                ) from error
             finally:
                 announce("")
             waited = True
+        replace_file(holder, str(os.getpid()))
     except (OSError, NotImplementedError) as error:
         raise CaptureError(
             "no lock that keeps other tests from measuring at the same time, in "
@@ -117,3 +146,14 @@ def _acquire(locks: ExitStack, name: str, announce: Callable[[str], None]) -> bo
         ) from error
     locks.callback(lock.release)
     return waited
+
+
+def _named(holder: Path) -> str:
+    """Name the process that holds a lock, as far as it is known: ` (process 123: pytest tests)`."""
+    try:
+        pid = int(holder.read_text(encoding="ascii"))
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
+    except (OSError, ValueError):
+        return ""
+    shown = " ".join(plain(command.decode(errors="replace")).split())
+    return f" (process {pid}: {elide(shown, 80)})"

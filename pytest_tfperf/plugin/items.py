@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -70,10 +71,10 @@ def new_profiler(
             ),
             announce=announcer(item, on_terminal),
             turn_clients=child.turn_client if child else None,
-            compare_in_processes=_compare_in_processes(item, child, on_terminal),
+            compare_in_processes=_compare_in_processes(item, child, options, on_terminal),
             keeps=child.keeps if child else lambda _: True,
             registry=registry,
-            exclusive=_exclusive(child),
+            exclusive=_exclusive(options, child),
             whole=_is_whole(item.config, options),
         )
         return TfProfile(settings)
@@ -113,7 +114,8 @@ def _confirmed(
 ) -> list[Check]:
     """Measure again in a second process, and return the checks with what it confirmed."""
     try:
-        again = profiled_again(item, announcer(item, on_terminal), _exclusive(_coordinated(item)))
+        exclusive = _exclusive(options, _coordinated(item))
+        again = profiled_again(item, announcer(item, on_terminal), exclusive)
     except PairedError as error:
         return [
             confirmed(check, Unknown(str(error))) if is_suspected(check) else check
@@ -248,15 +250,23 @@ def _scratch(config: pytest.Config) -> str | None:
 
 
 def _compare_in_processes(
-    item: pytest.Item, child: CoordinatedServer | None, on_terminal: bool
+    item: pytest.Item, child: CoordinatedServer | None, options: Options, on_terminal: bool
 ) -> CompareInProcesses | None:
-    """Return what runs variants in processes of their own, or answers in one of them."""
+    """
+    Return what runs variants in processes of their own, or answers in one of them.
+
+    Args:
+        item: The test.
+        child: This process as the child of a coordinator, if it is one.
+        options: Options of the run.
+        on_terminal: Whether pytest writes to a terminal.
+    """
     if child is not None and child.part is not None:
         return VariantClient(child, child.part)
     if not can_start_processes():
         return None
     announce = announcer(item, on_terminal)
-    return VariantProcesses(item, _on_shared_cpu(), announce, _exclusive(child))
+    return VariantProcesses(item, _on_shared_cpu(), announce, _exclusive(options, child))
 
 
 def _on_shared_cpu() -> bool:
@@ -264,9 +274,11 @@ def _on_shared_cpu() -> bool:
     return shares_cpu() and describe()["machine"]["accelerators"] == "none"
 
 
-def _exclusive(child: CoordinatedServer | None) -> Exclusive:
+def _exclusive(options: Options, child: CoordinatedServer | None) -> Exclusive:
     """Return what keeps other tests from measuring meanwhile; a coordinator does so itself."""
-    return measuring_alone if child is None else measuring_anyway
+    if child is not None:
+        return measuring_anyway
+    return partial(measuring_alone, patience_s=options.lock_timeout)
 
 
 def _shared_gpus() -> tuple[str, ...]:

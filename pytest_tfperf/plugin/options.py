@@ -280,6 +280,9 @@ class Options:
     trace_steps: Option[int | None] = Option(
         STEPS, None, ini="tfperf_trace_steps", help="traced steps", shown="20"
     )
+    lock_timeout: Option[float] = Option(
+        SECONDS, 600.0, ini="tfperf_lock_timeout", help="longest wait for other tests", shown="600"
+    )
     max_seconds: Option[float | None] = Option(
         SECONDS,
         None,

@@ -1,6 +1,7 @@
 """Locks that end with their process; processes here report their actions line by line."""
 
 import os
+import stat
 import subprocess
 import sys
 import tempfile
@@ -108,7 +109,7 @@ def test_second_process_measures_after_the_first_has_ended(holder, ends):
     first = holder("cpu")
     assert lines(first, 1) == ["held False"]
     second = holder("cpu")
-    assert lines(second, 1) == [WAITING]
+    assert lines(second, 1)[0].startswith(f"{WAITING} (process {first.pid}: ")
     if ends == "kill -9":
         first.kill()
     else:
@@ -124,7 +125,7 @@ def test_processes_on_other_devices_do_not_wait(holder):
 def test_processes_that_share_a_device_wait(holder):
     first = holder("gpu-0", "gpu-1")
     assert lines(first, 1) == ["held False"]
-    assert lines(holder("gpu-1", "gpu-2"), 1) == [WAITING]
+    assert lines(holder("gpu-1", "gpu-2"), 1)[0].startswith(WAITING)
 
 
 def test_error_within_the_context_releases_the_lock():
@@ -151,6 +152,60 @@ def test_uncreatable_lock_folder_is_an_error(temporary):
         held(["cpu"], print),
     ):
         pass
+
+
+def test_a_wait_is_bounded_and_names_the_holder(holder):
+    first = holder("cpu")
+    assert lines(first, 1) == ["held False"]
+    told = (
+        rf"another process \(process {first.pid}: .*\) has measured for 0 s, and this one must not"
+    )
+    with pytest.raises(CaptureError, match=told), held(["cpu"], print, patience_s=0.2):
+        pass
+
+
+def test_locks_are_for_this_user_only(temporary):
+    before = os.umask(0)
+    try:
+        with held(["cpu"], print):
+            folder = lock_file("cpu").parent
+            assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+            assert {stat.S_IMODE(path.stat().st_mode) & 0o022 for path in folder.iterdir()} <= {
+                0,
+                0o022,
+            }
+            assert stat.S_IMODE(lock_file("cpu").stat().st_mode) == 0o600
+    finally:
+        os.umask(before)
+
+
+def test_a_folder_that_others_can_enter_is_closed(temporary):
+    folder = lock_file("cpu").parent
+    folder.mkdir(mode=0o777)
+    folder.chmod(0o777)
+    with held(["cpu"], print):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("taken", ["link", "other user"])
+def test_a_folder_that_was_taken_is_not_used(temporary, tmp_path, monkeypatch, taken):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = lock_file("cpu").parent
+    (tmp_path / "victim").mkdir()
+    if taken == "link":
+        folder.symlink_to(tmp_path / "victim")
+    elif os.getuid() == 0:
+        folder.mkdir()
+        os.chown(folder, 65534, 65534)
+    else:
+        pytest.skip("only root can make the folder of another user")
+    with ExitStack() as stack:
+        with pytest.warns(UserWarning, match="is a link, or belongs to another user; locks are in"):
+            waited = stack.enter_context(held(["cpu"], print))
+        assert waited is False
+        assert (tmp_path / "cache/pytest-tfperf/locks").is_dir()
+    assert list((tmp_path / "victim").iterdir()) == []
+    assert list(folder.iterdir()) == []
 
 
 def test_measuring_anyway_takes_no_lock():

@@ -16,6 +16,7 @@ TEXTS = {
     "tfperf_limits": "max_eager_ops = 0, max_step_time = 1 ns",
     "tfperf_max_regression": "7%",
     "tfperf_max_seconds": "30.5 s",
+    "tfperf_lock_timeout": "90",
     "tfperf_budget": "12",
     "tfperf_missing": "allow",
     "tfperf_min_checks": "2",
@@ -29,6 +30,7 @@ NUMBERS = {
     "tfperf_trace_steps": 4,
     "tfperf_max_regression": 0.07,
     "tfperf_max_seconds": 30.5,
+    "tfperf_lock_timeout": 90,
     "tfperf_budget": 12,
     "tfperf_min_checks": 2,
 }
