@@ -19,7 +19,6 @@ from pytest_tfperf.metric_properties import MetricProperties
 from pytest_tfperf.metrics import METRICS, Metric, nearest
 from pytest_tfperf.quantities import COUNT
 from pytest_tfperf.summary import summary
-from pytest_tfperf.table_columns import readable_tables
 from pytest_tfperf.text import Labelled, plural
 from pytest_tfperf.values import Advice, Json, Step, Table, Value
 
@@ -187,9 +186,7 @@ class Profile(MetricProperties):
             workload=data.get("workload", {}),
             notes=tuple(data.get("notes", ())),
             ended=data.get("ended"),
-            tables=readable_tables(
-                {key: Table.from_json(table) for key, table in data.get("tables", {}).items()}
-            ),
+            tables={key: Table.from_json(table) for key, table in data.get("tables", {}).items()},
             advice=tuple(Advice(**advice) for advice in data.get("advice", ())),
             blocks_s=tuple(data.get("blocks_s", ())),
             files=data.get("files", {}),

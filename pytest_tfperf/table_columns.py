@@ -17,8 +17,8 @@ _OPS = {"where": TEXT, "op": TEXT, "type": TEXT, "occurrences": NUMBER, "self_s"
 _READ: Mapping[str, Mapping[str, str]] = {
     "host_ops": _OPS,
     "device_ops": _OPS,
-    "python_calls": {"function": TEXT, "line": MAYBE_TEXT, "calls": NUMBER, "self_s": NUMBER},
-    "pipeline": {"stage": TEXT, "python": MAYBE_TEXT, "line": MAYBE_TEXT},
+    "python_calls": {"function": TEXT, "calls": NUMBER, "self_s": MAYBE_NUMBER},
+    "pipeline": {"stage": TEXT},
     "stages": {
         "stage": TEXT,
         "name": TEXT,
@@ -35,8 +35,8 @@ _READ: Mapping[str, Mapping[str, str]] = {
         "fusions": NUMBER,
         "hlo": MAYBE_TEXT,
     },
-    "graph": {"type": TEXT, "after": NUMBER, "line": MAYBE_TEXT},
-    "outside_xla": {"type": TEXT, "why": TEXT, "line": MAYBE_TEXT},
+    "graph": {"type": TEXT, "after": NUMBER},
+    "outside_xla": {"type": TEXT, "why": TEXT},
 }
 
 
@@ -45,7 +45,7 @@ def readable_tables(tables: Mapping[str, Table]) -> dict[str, Table]:
     Return the tables of a run file that this version can read.
 
     Raises:
-        ValueError: If a cell that comparisons read has another type.
+        ValueError: If a cell that comparisons read has another type, or a quantity is text.
     """
     return {key: table for key, table in tables.items() if _is_readable(key, table)}
 
@@ -55,9 +55,11 @@ def _is_readable(key: str, table: Table) -> bool:
     wanted = _READ.get(key, {})
     if any(kind in (TEXT, NUMBER) and name not in columns for name, kind in wanted.items()):
         return False
+    kinds = {column.key: MAYBE_NUMBER for column in table.columns if column.unit}
+    kinds |= {name: kind for name, kind in wanted.items() if name in columns}
     for record in table.records():
-        for name in wanted.keys() & columns:
-            if not _fits(record[name], wanted[name]):
+        for name, kind in kinds.items():
+            if not _fits(record[name], kind):
                 raise ValueError(f"{record[name]!r} in the column {name!r} of table {key!r}")
     return True
 

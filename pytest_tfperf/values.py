@@ -231,20 +231,12 @@ class Table:
         Make a table from the output of `asdict`, or from that of format 1.
 
         Raises:
-            ValueError: If a row has more or fewer cells than there are columns, or text for a
-                quantity.
+            ValueError: If a row has more or fewer cells than there are columns.
         """
         columns, rows = _columns(data["columns"]), tuple(map(tuple, data["rows"]))
         if any(len(row) != len(columns) for row in rows):
             raise ValueError(f"rows of {data['title']!r} without one cell for each column")
-        for number, column in enumerate(columns):
-            if column.unit and any(not _is_quantity(row[number]) for row in rows):
-                raise ValueError(f"text in the column {column.key!r} of {data['title']!r}")
         return cls(title=data["title"], columns=columns, rows=rows, n_more=data.get("n_more", 0))
-
-
-def _is_quantity(cell: object) -> bool:
-    return cell is None or (isinstance(cell, (int, float)) and not isinstance(cell, bool))
 
 
 def titled_columns(columns: Iterable[tuple[str, str]]) -> tuple[Column, ...]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.files import replace_file
 from pytest_tfperf.json_file import JsonFileError, plain_strings, read_json
 from pytest_tfperf.report.run_schema import SchemaError, check_run
-from pytest_tfperf.runs import Run, refuse_format
+from pytest_tfperf.runs import ProfiledTest, Run, refuse_format
+from pytest_tfperf.table_columns import readable_tables
 
 ENDINGS = (".json", ".html", ".md", ".csv")
 
@@ -67,4 +69,15 @@ def read_run(path: Path) -> Run:
         raise TfperfError(
             f"{path}: damaged run file: {error}; write it again with pytest --tfperf-report"
         ) from error
-    return Run.from_json(plain_strings(data), str(path))
+    run = Run.from_json(plain_strings(data), str(path))
+    try:
+        return replace(run, tests=tuple(map(_with_readable_tables, run.tests)))
+    except ValueError as error:
+        raise TfperfError(f"{path}: damaged run file: {error}") from error
+
+
+def _with_readable_tables(test: ProfiledTest) -> ProfiledTest:
+    profiles = [
+        replace(profile, tables=readable_tables(profile.tables)) for profile in test.profiles
+    ]
+    return replace(test, profiles=tuple(profiles))

@@ -164,7 +164,10 @@ DAMAGED = {
     "a section as a list": (structure_file(program=[]), "not a baseline file"),
     "a metric as text": (structure_file(program={"retraces": "none"}), "not a baseline file"),
     "a metric as null": (structure_file(program={"retraces": None}), "not a baseline file"),
-    "a metric as NaN": (structure_file(program={"retraces": float("nan")}), "not a baseline file"),
+    "a metric as NaN": (
+        structure_file(program={"retraces": float("nan")}),
+        "not JSON: NaN is no number",
+    ),
     "a platform as a number": (structure_file(platform={"cpu": 5}), "not a baseline file"),
     "a setting as a list": (structure_file(setting=[]), "not a baseline file"),
     "a history in place of structure": (
@@ -215,7 +218,7 @@ def test_a_damaged_file_is_named_refused_and_left_as_it_is(place, kind, text, sa
 def test_bytes_that_are_no_text_are_refused(place):
     place.structure.parent.mkdir(parents=True)
     place.structure.write_bytes(b"\xff\xfe{}")
-    with pytest.raises(BaselineError, match="cannot be read"):
+    with pytest.raises(BaselineError, match="not UTF-8 text"):
         read_entries(place.structure)
 
 

@@ -80,7 +80,7 @@ def call_differences(old: Mapping[str, float] | None, now: Table | None) -> Iter
         if is_known and abs(after - before) >= LEAST_RUNS:
             row = rows.get(name, {})
             changes.append(
-                _Change(name, before, after, is_bound, row.get("line"), row.get("self_s", 0.0))
+                _Change(name, before, after, is_bound, row.get("line"), row.get("self_s") or 0.0)
             )
     changes.sort(key=lambda change: change.order)
     yield from (Difference(what=change.what) for change in changes[:_NAMED])
