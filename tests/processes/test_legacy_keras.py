@@ -7,6 +7,7 @@ pytest.importorskip(
 )
 
 
+@pytest.mark.slow
 def test_loops_are_followed_under_the_marker_alone(pytester, monkeypatch):
     monkeypatch.setenv("TF_USE_LEGACY_KERAS", "1")
     pytester.makepyfile(

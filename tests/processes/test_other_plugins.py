@@ -158,7 +158,7 @@ FEW = [
             {kind: [name for name in names if name in FEW] for kind, names in AGAIN.items()},
         ),
         pytest.param([], {"OWN": "1"}, AGAIN, marks=pytest.mark.slow),
-        ([], {"AGAINST": "1", "against": "HEAD"}, ONCE),
+        pytest.param([], {"AGAINST": "1", "against": "HEAD"}, ONCE, marks=pytest.mark.slow),
     ],
     ids=["plain", "workers", "own processes", "all own processes", "versions"],
 )
@@ -304,7 +304,11 @@ def test_a_version_that_runs_a_test_again_is_refused(tmp_path):
 
 @pytest.mark.parametrize(
     ("arguments", "options"),
-    [([], {}), (["-p", "xdist", "-n2"], {}), ([], {"against": "HEAD"})],
+    [
+        ([], {}),
+        pytest.param(["-p", "xdist", "-n2"], {}, marks=pytest.mark.slow),
+        pytest.param([], {"against": "HEAD"}, marks=pytest.mark.slow),
+    ],
     ids=["plain", "workers", "versions"],
 )
 def test_what_failed_is_run_first_or_alone_and_the_first_failure_stops(

@@ -300,12 +300,14 @@ def failed(tmp_path_factory):
     return project, *project.run()
 
 
+@pytest.mark.slow
 def test_variants_are_compared(passed):
     _, outcomes, output = passed
     assert set(outcomes.values()) == {None}, output
     assert len(outcomes) == 5
 
 
+@pytest.mark.slow
 def test_a_later_call_finds_what_the_earlier_found(passed):
     project, _, _ = passed
     found = [line.split(" ", 1) for line in (project.path / "log").read_text().splitlines()]
@@ -313,6 +315,7 @@ def test_a_later_call_finds_what_the_earlier_found(passed):
     assert len({what for _, what in found}) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", ["passed", "failed"])
 def test_what_was_set_up_in_the_processes_is_torn_down_there(run, request):
     project, _, _ = request.getfixturevalue(run)
@@ -323,6 +326,7 @@ def test_what_was_set_up_in_the_processes_is_torn_down_there(run, request):
     ]
 
 
+@pytest.mark.slow
 def test_the_others_stand_still_meanwhile(passed):
     project, _, _ = passed
     names = (project.path / "clock").read_text().split()
@@ -331,11 +335,13 @@ def test_the_others_stand_still_meanwhile(passed):
     assert changes <= 2 * int((project.path / "n_rounds").read_text()) + 4
 
 
+@pytest.mark.slow
 def test_nothing_is_left(passed, failed):
     assert passed[0].nothing_is_left()
     assert failed[0].nothing_is_left()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("test", "parts"),
     [
@@ -382,6 +388,7 @@ def test_what_becomes_of_a_process_fails_the_test_that_started_it(failed, test, 
         assert part in text
 
 
+@pytest.mark.slow
 def test_after_a_failure_the_next_test_goes_on(failed):
     assert failed[1]["test_goes_on"] is None
 
@@ -430,6 +437,7 @@ def test_nested(tf_profile):
 """
 
 
+@pytest.mark.slow
 def test_under_a_paired_run_variants_take_turns_with_each_other_and_not_with_the_ref(tmp_path):
     project = Project(tmp_path, test_nested=AGAINST)
     git(project.path, "init", "-q")

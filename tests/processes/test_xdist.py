@@ -147,7 +147,14 @@ def test_profiled(tf_profile, n):
 """
 
 
-@pytest.mark.parametrize("way", [["-n2"], ["-n4", "--dist=worksteal"], ["-n2", "--dist=each"]])
+@pytest.mark.parametrize(
+    "way",
+    [
+        ["-n2"],
+        pytest.param(["-n4", "--dist=worksteal"], marks=pytest.mark.slow),
+        pytest.param(["-n2", "--dist=each"], marks=pytest.mark.slow),
+    ],
+)
 def test_profiled_tests_run_alone_and_their_limits_are_decided(run, pytester, monkeypatch, way):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     pytester.makepyfile(SPANS)
@@ -189,6 +196,7 @@ def test_waits(tf_profile):
 """
 
 
+@pytest.mark.slow
 def test_waiting_for_other_workers_does_not_count_towards_a_time_limit(run, pytester):
     pytester.makepyfile(WAITS)
     done, found = run("-n2", "-p", "timeout")

@@ -130,6 +130,7 @@ def test_the_run_file_has_the_other_environment(run, pythons):
     }
 
 
+@pytest.mark.slow
 def test_a_ref_and_another_python_are_compared_at_once(project, pythons):
     write(
         project.path, {"tests/test_steps.py": TESTS.replace("tf_profile(1.0)", "tf_profile(2.0)")}

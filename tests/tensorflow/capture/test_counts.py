@@ -65,6 +65,7 @@ def test_the_same_jit_function_called_three_times_is_one_cluster_launched_three_
     assert counts(profile(step, DATA), *ALL) == (1, 3, 0, 0, 0)
 
 
+@pytest.mark.slow
 def test_auto_clustering_makes_one_cluster(tmp_path):
     script = """
         import sys
@@ -173,8 +174,8 @@ def test_a_generator_of_20_ms_a_batch_is_waited_for(profile):
                 yield DATA[0]
 
     result = profile(step, Batches())
-    # the share is that of the timed window, whose period may differ from that of the traced one
-    assert result.input_bound >= 0.95 * 0.020 / result.step_time
+    # The share is that of all timed steps together, so their slowest block bounds the period.
+    assert result.input_bound >= 0.95 * 0.020 / max(result.blocks_s)
     assert result.step_time >= 0.020
     assert result.input_wait == pytest.approx(result.input_bound * result.step_time)
     assert "Python code" in result.value("input_bound").detail["where"]

@@ -109,6 +109,7 @@ def test_step(tf_profile):
 """
 
 
+@pytest.mark.slow
 def test_a_process_that_is_slow_by_chance_is_no_regression(suite, monkeypatch):
     suite.write(SLOW_ONCE)
     record(suite, step_time=0.04, n_runs=5)
@@ -218,6 +219,7 @@ def test_fit(tf_profile):
 """
 
 
+@pytest.mark.slow
 def test_a_recompilation_by_a_partial_batch_is_red_also_where_it_falls_into_warm_up(suite):
     suite.write(KERAS.format(rows=40, warmup=2))
     suite("--tfperf-update").assert_outcomes(passed=1)

@@ -57,6 +57,7 @@ def recorded(suite, marks=""):
         path.write_text(json.dumps(content))
 
 
+@pytest.mark.slow
 def test_a_slower_step_names_the_function_that_is_called_forty_times_more(suite, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.syspath_prepend(suite.path)

@@ -61,6 +61,7 @@ def test_junit_agrees_with_the_exit_code(suite):
     agree(suite.path, suite(*REPORTS))
 
 
+@pytest.mark.slow
 def test_under_xdist_the_controller_writes_reports_and_baselines(suite, pytester):
     suite.write(MIXED)
     options = ("-n1", "--tfperf-update", "--tfperf-record-noisy")
