@@ -6,18 +6,16 @@ import errno
 import getpass
 import os
 import re
-import secrets
 import stat
 import tempfile
-import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-_LEFT_S = 3600.0
-"""Age of a temporary file whose process must have ended."""
+from pytest_tfperf.temporary import TemporaryFolder
+
 _INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
 
 
@@ -87,6 +85,22 @@ def _make_private(folder: Path) -> None:
         folder.chmod(0o700)
 
 
+class NotReplacedError(Exception):
+    """A file that could not be replaced."""
+
+    def __init__(self, path: Path, done: Sequence[Path], error: OSError) -> None:
+        """
+        Say what happened.
+
+        Args:
+            path: The file.
+            done: Files of the same update that were replaced before.
+            error: The reason.
+        """
+        super().__init__(f"{path}: {error.strerror or error}")
+        self.path, self.done, self.why = path, tuple(done), error.strerror or str(error)
+
+
 def replace_file(path: Path, text: str) -> None:
     """
     Replace a file's content; make its folder if needed.
@@ -107,22 +121,54 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         OSError: If that fails; the file is then unchanged, as after any other error.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    _remove_left(path)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        with temporary.open("xb") as file:  # readable as the umask says
+    with TemporaryFolder(path.parent) as folder:
+        temporary = folder / "new"
+        with on_disk(temporary) as file:
             yield file
         temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
-def _remove_left(path: Path) -> None:
-    """Remove temporary files of `path` that killed processes left; no write takes that long."""
-    pattern = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{8}}")
-    for left in path.parent.iterdir():
-        with suppress(OSError):
-            is_left = pattern.fullmatch(left.name) and left.lstat().st_mtime < time.time() - _LEFT_S
-            if is_left:
-                left.unlink()
+def replace_files(contents: Mapping[Path, bytes], check: Callable[[], None]) -> None:
+    """
+    Replace files together: all new ones are on the disk before the first takes its place.
+
+    Args:
+        contents: The content of each.
+        check: Called just before that. If it raises, all files stay as they are.
+
+    Raises:
+        NotReplacedError: If one cannot be replaced; `done` has those that were before.
+    """
+    ready, done = dict[Path, Path](), list[Path]()
+    folders = dict[Path, Path]()
+    with ExitStack() as stack:
+        for path, content in contents.items():
+            with _blaming(path, done):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                if path.parent not in folders:
+                    folders[path.parent] = stack.enter_context(TemporaryFolder(path.parent))
+                ready[path] = folders[path.parent] / str(len(ready))
+                with on_disk(ready[path]) as file:
+                    file.write(content)
+        check()
+        for path, temporary in ready.items():
+            with _blaming(path, done):
+                temporary.replace(path)
+            done.append(path)
+
+
+@contextmanager
+def _blaming(path: Path, done: Sequence[Path]) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise NotReplacedError(path, done, error) from error
+
+
+@contextmanager
+def on_disk(path: Path) -> Iterator[BinaryIO]:
+    """Open a new file whose content is on the disk at the end, so that a rename is safe then."""
+    with path.open("xb") as file:  # readable as the umask says
+        yield file
+        file.flush()
+        os.fsync(file.fileno())

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_tfperf.baseline.record import Recorded, record
+from pytest_tfperf.baseline.record import record
+from pytest_tfperf.baseline.recorded import Recorded
 from pytest_tfperf.baseline.store import Place
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.runs import ProfiledTest, Run
@@ -37,7 +38,7 @@ def accept(
 
     Raises:
         BaselineError: If a name is unknown, nothing was profiled, or a file cannot be found, read
-            or written; then all files are unchanged.
+            or written; its message says what was written.
     """
     parts = [replace(run, tests=tuple(test for test in run.tests if test.profiles)) for run in runs]
     _check_names(names, [test for part in parts for test in part.tests])

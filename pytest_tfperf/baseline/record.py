@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pytest_tfperf.baseline.draft import Draft, OutdatedError
 from pytest_tfperf.baseline.entry import LISTS, LISTS_OF_PLATFORMS, stored, structure_of
 from pytest_tfperf.baseline.history import merge_runs
+from pytest_tfperf.baseline.recorded import EntryChange, Recorded
 from pytest_tfperf.baseline.step_time import why_not_timed
 from pytest_tfperf.baseline.store import (
     BASELINE_FORMAT,
     Place,
     entry_key,
     locked,
-    read_file,
-    write_files,
 )
 from pytest_tfperf.checks.limits import DEFAULT_TOLERANCE
+from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.metrics import MACHINE, Metric
 from pytest_tfperf.quantities import format_quantity, told_apart
 from pytest_tfperf.results import Profile
@@ -27,44 +29,10 @@ from pytest_tfperf.text import and_more
 from pytest_tfperf.values import Json
 
 _SHOWN_CHANGES = 4
+_TRIES = 5
+"""Further attempts to read and write, if another program changes the same files meanwhile."""
 ENDED = {"failed": "failed", "error": "had an error", "skipped": "was skipped"}
 """Outcomes of a test that did not pass, for people."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntryChange:
-    """A change of one entry of a file, or why there is none."""
-
-    path: Path
-    """File of the baseline."""
-    key: str
-    """Key of the entry."""
-    what: str
-    """The change, for people."""
-    run: str = ""
-    """Date of the run, where it matters."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
-    """The changes of a recording."""
-
-    entries: tuple[EntryChange, ...] = ()
-    """Entries whose structure changed."""
-    added: tuple[EntryChange, ...] = ()
-    """Histories that runs were added to."""
-    anew: tuple[EntryChange, ...] = ()
-    """Histories that start anew."""
-    left_out: tuple[EntryChange, ...] = ()
-    """Profiles that were not recorded."""
-
-    def __add__(self, other: Recorded) -> Recorded:
-        return Recorded(
-            entries=self.entries + other.entries,
-            added=self.added + other.added,
-            anew=self.anew + other.anew,
-            left_out=self.left_out + other.left_out,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +69,10 @@ class _Found:
 
 
 def record(
-    wanted: Mapping[Place, Sequence[Run]], only_new: bool, also_noisy: bool = False
+    wanted: Mapping[Place, Sequence[Run]],
+    only_new: bool,
+    also_noisy: bool = False,
+    also_partly: bool = False,
 ) -> Recorded:
     """
     Store the profiles of tests that passed.
@@ -113,17 +84,43 @@ def record(
         wanted: The runs with tests of each test file.
         only_new: Whether entries that exist are kept.
         also_noisy: Whether times are recorded although something else used the machine.
+        also_partly: Whether test files whose baselines cannot be read are left out; else they are
+            an error.
 
     Raises:
-        BaselineError: If a file cannot be read or written; then all files are unchanged.
+        BaselineError: If a file cannot be read or written; its message says what was written.
     """
     with locked(place.structure.parent for place in wanted):
-        contents: dict[Path, Json] = {}
-        done = Recorded()
-        for place, runs in wanted.items():
-            done += _of_file(place, runs, only_new, also_noisy, contents)
-        write_files(contents)
+        for _ in range(_TRIES):
+            with suppress(OutdatedError):
+                return _record(wanted, only_new, also_noisy, also_partly)
+        return _record(wanted, only_new, also_noisy, also_partly)
+
+
+def _record(
+    wanted: Mapping[Place, Sequence[Run]], only_new: bool, also_noisy: bool, also_partly: bool
+) -> Recorded:
+    draft, done = Draft(), Recorded()
+    for place, runs in wanted.items():
+        try:
+            for path in _files(place, runs):
+                draft.content(path)
+        except BaselineError as error:
+            if not also_partly:
+                raise
+            done += Recorded(unread=(str(error),))
+        else:
+            done += _of_file(place, runs, only_new, also_noisy, draft)
+    draft.write()
     return done
+
+
+def _files(place: Place, runs: Iterable[Run]) -> list[Path]:
+    """Return the files that the profiles of these runs go into, as far as they may be recorded."""
+    tests = [test for run in runs for test in run.tests if test.profiles]
+    passed = [test for test in tests if test.outcome == "passed"]
+    timing = [place.timing_file(test.environment["machine"]) for test in passed]
+    return list(dict.fromkeys([place.structure, *timing])) if passed else []
 
 
 def _of_file(
@@ -131,7 +128,7 @@ def _of_file(
     runs: Iterable[Run],
     only_new: bool,
     also_noisy: bool,
-    contents: dict[Path, Json],
+    draft: Draft,
 ) -> Recorded:
     """
     Update the entries of one test file.
@@ -141,7 +138,7 @@ def _of_file(
         runs: The runs with its tests.
         only_new: Whether entries that exist are kept.
         also_noisy: Whether disturbed times are recorded too.
-        contents: Receives the files that change.
+        draft: Receives the changes.
     """
     runs = sorted(runs, key=lambda run: run.created)
     tests = [(run, test) for run in runs for test in run.tests]
@@ -162,10 +159,10 @@ def _of_file(
         good, left_out = _good([one for one in found if one.key == key])
         done += left_out
         if good:
-            done += _structure(good, only_new, contents)
+            done += _structure(good, only_new, draft)
             for path in dict.fromkeys(place.timing_file(one.machine) for one in good):
                 same_class = [one for one in good if place.timing_file(one.machine) == path]
-                done += _times(path, same_class, only_new, contents)
+                done += _times(path, same_class, only_new, draft)
     return done
 
 
@@ -192,9 +189,9 @@ def _good(found: Sequence[_Found]) -> tuple[list[_Found], Recorded]:
     return good[::-1], left_out
 
 
-def _structure(found: Sequence[_Found], only_new: bool, contents: dict[Path, Json]) -> Recorded:
+def _structure(found: Sequence[_Found], only_new: bool, draft: Draft) -> Recorded:
     path, key, workload = found[0].place.structure, found[0].key, found[0].profile.workload
-    content = contents.get(path) or read_file(path) or {"format": BASELINE_FORMAT, "tests": {}}
+    content = draft.content(path) or {"format": BASELINE_FORMAT, "tests": {}}
     old = content["tests"].get(key)
     if only_new and old is not None and old["workload"] != workload:
         return Recorded()
@@ -204,7 +201,7 @@ def _structure(found: Sequence[_Found], only_new: bool, contents: dict[Path, Jso
     assert entry is not None
     if old is not None and {**old, "setting": None} == {**entry, "setting": None}:
         return Recorded()
-    contents[path] = {**content, "tests": {**content["tests"], key: entry}}
+    draft.change(path, {**content, "tests": {**content["tests"], key: entry}})
     what = _what_changed(old, entry, found[-1].profile.registry)
     return Recorded(entries=(EntryChange(path=path, key=key, what=what),))
 
@@ -270,15 +267,13 @@ def _shown(number: float | None, metric: Metric | None) -> str:
     return str(number) if metric is None else format_quantity(number, metric.unit)
 
 
-def _times(
-    path: Path, found: Sequence[_Found], only_new: bool, contents: dict[Path, Json]
-) -> Recorded:
+def _times(path: Path, found: Sequence[_Found], only_new: bool, draft: Draft) -> Recorded:
     """Update the history in the timing file of one machine class."""
-    content = (
-        contents.get(path)
-        or read_file(path)
-        or {"format": BASELINE_FORMAT, "machine": dict(found[0].machine), "tests": {}}
-    )
+    content = draft.content(path) or {
+        "format": BASELINE_FORMAT,
+        "machine": dict(found[0].machine),
+        "tests": {},
+    }
     key, tests = found[0].key, content["tests"]
     name = found[0].place.timing_key(key)
     if only_new and name in tests:
@@ -300,7 +295,7 @@ def _times(
     )
     if merged.entry is None:
         return done
-    contents[path] = {**content, "tests": {**tests, name: merged.entry}}
+    draft.change(path, {**content, "tests": {**tests, name: merged.entry}})
     change = (EntryChange(path=path, key=key, what=merged.what),)
     return done + (Recorded(anew=change) if merged.level else Recorded(added=change))
 

@@ -3,7 +3,7 @@ Baseline files: structure beside each test file, timing per machine class in a f
 
 `__tfperf__/<test file>.json` is for reviewers: sorted, rounded, one line a metric.
 `__tfperf__/timing/<class>.json` holds the last runs and the medians of the first five. Files are
-replaced together, all or none, under a lock.
+updated under a lock.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import hashlib
 import json
 import math
 import re
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from pytest_tfperf.errors import BaselineError
-from pytest_tfperf.files import lock_folder, own_lock_folder, replacing
+from pytest_tfperf.files import lock_folder, own_lock_folder
 from pytest_tfperf.json_file import JsonFileError, parse_json, read_text
 from pytest_tfperf.values import Json
 
@@ -119,7 +120,9 @@ def read_file(path: Path) -> Json:
     except FileNotFoundError:
         return {}
     except JsonFileError as error:
-        raise BaselineError(f"baseline {path}: {error}; {_RESTORE}") from error
+        is_sound = isinstance(error.__cause__, OSError)  # for all that is known
+        advice = "mend that, and try again" if is_sound else _RESTORE
+        raise BaselineError(f"baseline {path}: {error}; {advice}") from error
     if re.search(r"^(<{7}|={7}|>{7})", text, re.MULTILINE):
         raise BaselineError(
             f"baseline {path}: has conflict marks of a merge; keep one side, "
@@ -200,27 +203,6 @@ def _are_numbers(values: object) -> bool:
 RUN_WORDS = ("commit", "created")
 
 
-def write_files(contents: Mapping[Path, Json]) -> None:
-    """
-    Replace baseline files, all of them or none.
-
-    Raises:
-        BaselineError: If one cannot be written; then all are unchanged.
-    """
-    path = None
-    try:
-        with ExitStack() as stack:  # each takes its place when all are on the disk
-            for path, content in contents.items():
-                file = stack.enter_context(replacing(path))
-                text = json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False)
-                file.write(f"{text}\n".encode())
-                file.flush()
-    except OSError as error:
-        raise BaselineError(
-            f"baseline {path}: cannot be written: {error.strerror}; nothing was changed"
-        ) from error
-
-
 @contextmanager
 def locked(folders: Iterable[Path]) -> Iterator[None]:
     """
@@ -232,23 +214,26 @@ def locked(folders: Iterable[Path]) -> Iterator[None]:
     with ExitStack() as stack:
         # in one order, so that no two runs wait for each other
         for folder in sorted({folder.resolve() for folder in folders}):
-            stack.enter_context(_lock(folder))
+            stack.callback(_acquired(folder).release)
         yield
 
 
-def _lock(folder: Path) -> FileLock:
+def _acquired(folder: Path) -> FileLock:
     digest = hashlib.sha256(str(folder).encode()).hexdigest()[:16]
     lock = FileLock(lock_folder() / digest, timeout=_LOCK_SECONDS, mode=0o600)
     try:
-        lock = FileLock(own_lock_folder() / digest, timeout=_LOCK_SECONDS, mode=0o600)
-        lock.acquire()
+        with warnings.catch_warnings():  # any folder will do, also under -W error
+            warnings.simplefilter("ignore")
+            lock = FileLock(own_lock_folder() / digest, timeout=_LOCK_SECONDS, mode=0o600)
+            lock.acquire()
     except Timeout as error:
         waited = f"another run has held their lock {lock.lock_file} for {_LOCK_SECONDS} s"
         raise BaselineError(
             f"baselines in {folder}: {waited}; nothing was changed, try again when it is done"
         ) from error
-    except OSError as error:
+    except (OSError, NotImplementedError) as error:
         raise BaselineError(
-            f"baselines in {folder}: no lock at {lock.lock_file}: {error}; nothing was changed"
+            f"baselines in {folder}: no lock at {lock.lock_file}: {error}; nothing was changed. "
+            "TMPDIR names another folder for it"
         ) from error
     return lock

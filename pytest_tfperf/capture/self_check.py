@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
 from pytest_tfperf.capture.sessions import Session, read_session
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.recording import XlaShown
+from pytest_tfperf.temporary import TemporaryFolder
 from pytest_tfperf.tf_log import information_hidden
 from pytest_tfperf.tf_runtime import (
     executes_eagerly,
@@ -21,7 +21,7 @@ from pytest_tfperf.trace.xla_events import compilations, xla_runs
 from pytest_tfperf.trace.xspace import HOST, Trace
 
 
-def xla_shown(scratch: str | None = None) -> XlaShown | None:
+def xla_shown(scratch: Path | None = None) -> XlaShown | None:
     """
     Return what traces of this process show of XLA, from one check per process.
 
@@ -43,10 +43,10 @@ _shown: list[XlaShown] = []
 """The result of the check, once it has run."""
 
 
-def _checked(scratch: str | None) -> XlaShown:
+def _checked(scratch: Path | None) -> XlaShown:
     """Compile and run a small function under the profiler, and return what its trace shows."""
-    with tempfile.TemporaryDirectory(prefix="tfperf-", dir=scratch) as folder:
-        session = Session(Path(folder))
+    with TemporaryFolder(scratch) as folder:
+        session = Session(folder)
         try:
             with information_hidden():
                 run_compiled()

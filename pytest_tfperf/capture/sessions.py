@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import re
 import shutil
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 from pytest_tfperf.errors import CaptureError, TraceError
-from pytest_tfperf.files import replacing
+from pytest_tfperf.files import on_disk
+from pytest_tfperf.temporary import TemporaryFolder
 from pytest_tfperf.tf_log import information_hidden
 from pytest_tfperf.tf_runtime import load_tensorflow
 from pytest_tfperf.trace.xspace import Trace, read_trace
 from pytest_tfperf.values import FETCH, FETCH_PYTHON
 
 __tracebackhide__ = True
+
+_TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
 
 
 class Session:
@@ -148,29 +152,30 @@ def keep_trace(trace: Path, folder: Path, name: str) -> Path:
         CaptureError: If it cannot be copied; then no part of the copy is left.
     """
     runs = folder / re.sub(r"[^\w-]+", "_", name)[:100] / "plugins" / "profile"
-    run = runs
     try:
-        run = _new_folder(runs, time.strftime("%Y_%m_%d_%H_%M_%S"))
-        with trace.open("rb") as source, replacing(run / trace.name) as file:
-            shutil.copyfileobj(source, file)
+        runs.mkdir(parents=True, exist_ok=True)
+        with TemporaryFolder(runs) as temporary:
+            run = temporary / "run"  # renamed whole: XProf would look for hosts in an empty one
+            run.mkdir()
+            with trace.open("rb") as source, on_disk(run / trace.name) as file:
+                shutil.copyfileobj(source, file)
+            return _renamed(run, runs / time.strftime("%Y_%m_%d_%H_%M_%S")) / trace.name
     except OSError as error:
-        with suppress(OSError):
-            run.rmdir()  # else XProf would look for hosts in it
         raise CaptureError(
-            f"the trace cannot be kept in {run}: {error.strerror}; see --tfperf-trace-dir"
+            f"the trace cannot be kept in {runs}: {error.strerror}; see --tfperf-trace-dir"
         ) from error
-    return run / trace.name
 
 
-def _new_folder(parent: Path, name: str) -> Path:
-    """Create a new folder, also beside other processes; a number follows the name if needed."""
-    parent.mkdir(parents=True, exist_ok=True)
+def _renamed(folder: Path, target: Path) -> Path:
+    """Rename a folder, also beside other processes; a number follows its name if that is taken."""
     for n in itertools.count():
-        folder = parent / (f"{name}_{n}" if n else name)
-        with suppress(FileExistsError):
-            folder.mkdir()
-            break
-    return folder
+        path = target.with_name(f"{target.name}_{n}" if n else target.name)
+        try:
+            return folder.rename(path)
+        except OSError as error:
+            if error.errno not in _TAKEN:
+                raise
+    raise AssertionError
 
 
 class StepMark:

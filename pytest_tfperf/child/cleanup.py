@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from contextlib import suppress
-from pathlib import Path
 
 from pytest_tfperf.child import cleanup_script
 from pytest_tfperf.child.cleanup_script import GRACE_S
 from pytest_tfperf.errors import PairedError
+from pytest_tfperf.temporary import TemporaryFolder
 
 __all__ = ["GRACE_S", "Cleanup"]
 
@@ -28,9 +26,10 @@ class Cleanup:
 
     def __init__(self) -> None:
         try:
-            self.folder = Path(tempfile.mkdtemp(prefix="tfperf-child-"))
+            self._temporary = TemporaryFolder()
         except OSError as error:
             raise PairedError(f"no temporary folder can be created: {error}") from error
+        self.folder = self._temporary.path
         self._groups: set[int] = set()
         try:
             self._process = subprocess.Popen(
@@ -42,7 +41,7 @@ class Cleanup:
                 start_new_session=True,  # Ctrl-C does not reach it
             )
         except OSError as error:
-            self.folder.rmdir()
+            self._temporary.close()
             raise PairedError(f"the cleanup process cannot be started: {error}") from error
 
     @property
@@ -63,6 +62,7 @@ class Cleanup:
     def close(self) -> None:
         """End all groups at once, and remove the folder."""
         assert self._process.stdin is not None
+        self._temporary.release()  # the other process removes it
         # closing alone is not enough: a process forked from this one may hold the pipe open
         self._tell(cleanup_script.END)
         with suppress(OSError):
@@ -75,7 +75,7 @@ class Cleanup:
         for group in self._groups:
             with suppress(OSError):
                 os.killpg(group, signal.SIGKILL)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._temporary.close()
 
     def _tell(self, line: str) -> None:
         assert self._process.stdin is not None

@@ -23,6 +23,7 @@ _POLL_S = 0.02
 
 def main() -> None:
     """Wait for `end` or the end of stdin, then clean up."""
+    lock = _lock(sys.argv[1])
     groups: set[int] = set()
     is_asked = False
     for line in iter(sys.stdin.readline, ""):
@@ -38,7 +39,21 @@ def main() -> None:
         _interrupt(groups)
     for group in groups:
         _send(group, signal.SIGKILL)
+    if lock is not None:
+        os.close(lock)  # network file systems keep what is removed while it is open
     _remove(sys.argv[1])
+
+
+def _lock(folder: str) -> int | None:
+    """Keep a folder from being taken for one that was left, as `temporary.TemporaryFolder` does."""
+    try:
+        import fcntl
+
+        mark = os.open(f"{folder}/.gitignore", os.O_RDWR)
+        fcntl.flock(mark, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except (ImportError, OSError):  # Windows, or a file system without locks
+        return None
+    return mark
 
 
 def _interrupt(groups: set[int]) -> None:

@@ -13,7 +13,6 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +40,7 @@ from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.hlo.decode import decode_module
 from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.protobuf import Message
+from pytest_tfperf.temporary import TemporaryFolder
 from pytest_tfperf.values import Json
 
 _FUNCTIONS, _REQUEST, _RESULT = "functions.pb", "request.json", "dumped.json"
@@ -89,8 +89,7 @@ def fusion_stages(
             or takes too long. The message ends with the last lines of its output.
     """
     parts = _parts(calls, workload)
-    with tempfile.TemporaryDirectory(prefix="tfperf-fusion-") as name:
-        folder = Path(name)
+    with TemporaryFolder() as folder:
         _write_request(parts, folder)
         _run_child(folder, timeout_s)
         dumped = json.loads((folder / _RESULT).read_text("utf-8"))

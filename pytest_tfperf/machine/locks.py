@@ -16,7 +16,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.files import lock_folder, own_lock_folder, replace_file
+from pytest_tfperf.files import lock_folder, own_lock_folder
 from pytest_tfperf.machine.gpu_share import visible_gpus
 from pytest_tfperf.machine.stopwatch import Stopwatch
 from pytest_tfperf.text import elide, plain
@@ -138,7 +138,8 @@ def _acquire(
             finally:
                 announce("")
             waited = True
-        replace_file(holder, str(os.getpid()))
+        # a few bytes for a message alone, so it need not wait for the disk
+        holder.write_text(str(os.getpid()), encoding="ascii")
     except (OSError, NotImplementedError) as error:
         raise CaptureError(
             "no lock that keeps other tests from measuring at the same time, in "

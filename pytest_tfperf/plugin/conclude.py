@@ -7,7 +7,8 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from pytest_tfperf.baseline.record import Recorded, record
+from pytest_tfperf.baseline.record import record
+from pytest_tfperf.baseline.recorded import Recorded
 from pytest_tfperf.baseline.store import Place, entry_key, read_entries
 from pytest_tfperf.errors import BaselineError, TfperfError
 from pytest_tfperf.machine.description import commit
@@ -133,18 +134,20 @@ def _run_of(records: Iterable[Json], options: Options, kept: bool) -> Run:
 
 
 def _write_baselines(run: Run, options: Options) -> tuple[Recorded, list[str]]:
-    """Record the tests that passed, file by file; return the changes, and errors."""
-    recorded = Recorded()
-    errors = []
-    for file in sorted({test.file for test in run.tests if test.outcome == "passed"}):
-        place = Place.of(file, options.rootdir, options.baseline_dir)
-        passed = tuple(test for test in run.tests if test.file == file and test.outcome == "passed")
-        try:
-            wanted = {place: [replace(run, tests=passed)]}
-            recorded += record(wanted, options.update == "new", options.record_noisy)
-        except BaselineError as error:
-            errors.append(str(error))
-    return recorded, errors
+    """Record the tests that passed, all files together; return the changes, and errors."""
+    passed = [test for test in run.tests if test.outcome == "passed"]
+    wanted = {
+        Place.of(file, options.rootdir, options.baseline_dir): [
+            replace(run, tests=tuple(test for test in passed if test.file == file))
+        ]
+        for file in sorted({test.file for test in passed})
+    }
+    try:
+        only_new = options.update == "new"
+        recorded = record(wanted, only_new, options.record_noisy, also_partly=True)
+    except BaselineError as error:
+        return Recorded(), [str(error)]
+    return recorded, list(recorded.unread)
 
 
 def _update_lines(recorded: Recorded, n_passed: int) -> list[Line]:

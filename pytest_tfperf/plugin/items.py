@@ -236,7 +236,7 @@ def _coordinated(item: pytest.Item) -> CoordinatedServer | None:
     return registered(item.config, CHILD_SERVER, CoordinatedServer)
 
 
-def _scratch(config: pytest.Config) -> str | None:
+def _scratch(config: pytest.Config) -> Path | None:
     """
     Return a folder that is removed even if this process crashes.
 
@@ -244,9 +244,9 @@ def _scratch(config: pytest.Config) -> str | None:
     """
     server = _server(config)
     if server is not None:
-        return server.scratch
+        return Path(server.scratch)
     factory = getattr(config, "_tmp_path_factory", None)
-    return None if factory is None else str(factory.getbasetemp())
+    return None if factory is None else Path(factory.getbasetemp())
 
 
 def _compare_in_processes(

@@ -96,7 +96,7 @@ class Settings:
     """Windows of tests that set none."""
     keep: Path | None = None
     """The folder in which traces are kept, if they are."""
-    scratch: str | None = None
+    scratch: Path | None = None
     """The folder of all other files."""
     disabled: bool = False
     """True if each step runs once, and nothing is measured."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -50,6 +48,7 @@ from pytest_tfperf.plugin.profile_settings import (
 )
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.results import Profile
+from pytest_tfperf.temporary import TemporaryFolder
 from pytest_tfperf.tf_runtime import load_tensorflow
 from pytest_tfperf.values import Table
 
@@ -70,7 +69,8 @@ class Profiles:
         self.recordings: dict[str, tuple[Recording, StepInspection]] = {}
         self._on_demand: list[OnDemand] = []
         self.names: set[str] = set()
-        self._folder = Path(tempfile.mkdtemp(prefix="tfperf-", dir=settings.scratch))
+        self._temporary = TemporaryFolder(settings.scratch)
+        self._folder = self._temporary.path
         self._open: list[Windows] = []
         self._tracing = False
         load_tensorflow()
@@ -88,7 +88,7 @@ class Profiles:
         self._on_demand.clear()
         if not self._user_session and user_session_runs():
             stop_quietly()  # the test left a session of its own running
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._temporary.close()
 
     def take_name(self, name: str | None) -> str:
         """

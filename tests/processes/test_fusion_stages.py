@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -64,7 +65,7 @@ def stages(dense, tmp_path_factory):
 
     image, kernel = tf.ones((8, 64, 64, 3)), tf.ones((3, 3, 3, 32))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module.tempfile, "tempdir", str(tmp_path_factory.mktemp("a folder")))
+        patch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("a folder")))
         return fusion_stages(calls_of(lambda: (dense(X), normalised(image, kernel))), {}, 120)
 
 

@@ -1,11 +1,12 @@
 """Baseline files: what is in them, when they are written, and what becomes of damaged ones."""
 
 import errno
+import fcntl
 import json
 import os
 import subprocess
 import sys
-from contextlib import contextmanager
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -15,13 +16,13 @@ from helpers.paths import ROOT, TESTS
 from helpers.processes import files_of_at_most
 
 from pytest_tfperf.baseline import store
+from pytest_tfperf.baseline.draft import Draft
 from pytest_tfperf.baseline.store import (
     Place,
     entry_key,
     locked,
     machine_slug,
     read_entries,
-    write_files,
 )
 from pytest_tfperf.errors import BaselineError
 
@@ -61,6 +62,7 @@ def test_machine_classes_have_readable_and_distinct_file_names():
 
 WRITER = """
 import sys
+import tempfile
 from pathlib import Path
 from helpers.builders import profile, record_of, run_of
 from pytest_tfperf.baseline.record import record
@@ -238,34 +240,18 @@ def test_where_times_cannot_be_written_structure_is_not_either(place):
     assert not place.structure.exists()
 
 
-@pytest.mark.parametrize("failing", [0, 1])
-@pytest.mark.parametrize("reason", [errno.EROFS, errno.ENOSPC])
-def test_of_several_files_all_are_written_or_none(tmp_path, monkeypatch, failing, reason):
-    paths = [tmp_path / "a.json", tmp_path / "b.json"]
-    paths[0].write_text("as it was")
-    real = store.replacing
-
-    @contextmanager
-    def refusing(path):
-        with real(path) as file:
-            if path == paths[failing]:
-                raise OSError(reason, os.strerror(reason))
-            yield file
-
-    monkeypatch.setattr(store, "replacing", refusing)
-    with pytest.raises(BaselineError) as refusal:
-        write_files({path: {"format": 1, "tests": {}} for path in paths})
-    assert (
-        str(refusal.value)
-        == f"baseline {paths[failing]}: cannot be written: {os.strerror(reason)}; nothing was changed"
-    )
-    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"a.json": "as it was"}
+def write(contents):
+    draft = Draft()
+    for path, content in contents.items():
+        draft.content(path)
+        draft.change(path, content)
+    draft.write()
 
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_on_a_full_disk_all_files_are_as_they_were(tmp_path, order):
     small, large = tmp_path / "a.json", tmp_path / "b.json"
-    write_files({path: {"format": 1, "tests": {}} for path in (small, large)})
+    write({path: {"format": 1, "tests": {}} for path in (small, large)})
     before = {path: path.read_bytes() for path in (small, large)}
     contents = [
         (small, {"format": 1, "tests": {"test_new": {}}}),
@@ -278,7 +264,7 @@ def test_on_a_full_disk_all_files_are_as_they_were(tmp_path, order):
             match=f"^baseline {large}: cannot be written: File too large; nothing was changed$",
         ),
     ):
-        write_files(dict(contents[::order]))
+        write(dict(contents[::order]))
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
@@ -295,6 +281,37 @@ def test_a_lock_that_another_run_holds_is_waited_for_and_then_named(tmp_path, mo
         pass
     with locked([tmp_path, tmp_path / "." / "deep"]):
         pass  # it is free again, and each of several is taken
+
+
+@pytest.mark.parametrize("reason", [errno.ENOLCK, errno.EOPNOTSUPP, errno.EIO])
+def test_a_file_system_that_has_no_locks_is_said(tmp_path, monkeypatch, reason):
+    """As a network file system can be, with the folder of temporary files on it."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(fcntl, "flock", refusing(reason))
+    told = rf"no lock at .*{os.strerror(reason)}.*; nothing was changed. TMPDIR names another"
+    with pytest.raises(BaselineError, match=told), locked([tmp_path]):
+        pass
+
+
+def test_a_file_system_without_the_call_has_a_lock_by_existence(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(store, "_LOCK_SECONDS", 0)
+    monkeypatch.setattr(fcntl, "flock", refusing(errno.ENOSYS))
+    with (
+        locked([tmp_path]),
+        pytest.raises(BaselineError, match=r"another run has held|no lock at"),
+        locked([tmp_path]),
+    ):
+        pass
+    with locked([tmp_path]):
+        pass
+
+
+def refusing(reason):
+    def refuse(*_):
+        raise OSError(reason, os.strerror(reason))
+
+    return refuse
 
 
 def test_a_user_without_a_name_has_locks_too(tmp_path, monkeypatch):

@@ -27,6 +27,7 @@ LAYERS = (
         "recording",
         "summary",
         "table_columns",
+        "temporary",
         "text",
         "tf_log",
         "turns",
@@ -59,7 +60,7 @@ WALL_CLOCKS = {
 }
 TIMESTAMPS = {
     ("plugin/conclude.py", "now"),  # the date of a run, from which nothing is computed
-    ("files.py", "time"),  # compared with the times of files, which come from that clock too
+    ("temporary.py", "time"),  # compared with the times of files, which come from that clock too
 }
 
 

@@ -84,15 +84,3 @@ def test_an_error_between_parts_leaves_the_file_unchanged(tmp_path):
 )
 def test_files_of_installed_packages_are_recognised(path, installed):
     assert is_installed(path) is installed
-
-
-def test_what_a_killed_process_left_is_removed_an_hour_later(tmp_path):
-    path = tmp_path / "file.json"
-    old, young = tmp_path / ".file.json.0123abcd", tmp_path / ".file.json.89abcdef"
-    other = tmp_path / ".other.json.0123abcd"
-    for left in (old, young, other):
-        left.write_text("")
-    for left in (old, other):
-        os.utime(left, (0, 0))
-    replace_file(path, "new")
-    assert sorted(tmp_path.iterdir()) == sorted([path, young, other])

@@ -30,7 +30,7 @@ def test_they_show_where_functions_run_eagerly(eager_functions):
 def test_a_process_is_checked_once(monkeypatch, tmp_path):
     found = xla_shown()
     monkeypatch.setattr(self_check, "run_compiled", lambda: pytest.fail("checked again"))
-    assert xla_shown(str(tmp_path)) is found
+    assert xla_shown(tmp_path) is found
 
 
 def test_nothing_is_checked_in_a_graph_of_old():

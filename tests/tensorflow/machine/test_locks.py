@@ -1,5 +1,6 @@
 """Locks that end with their process; processes here report their actions line by line."""
 
+import errno
 import os
 import stat
 import subprocess
@@ -151,6 +152,17 @@ def test_uncreatable_lock_folder_is_an_error(temporary):
         pytest.raises(CaptureError, match="no lock that keeps other tests from measuring"),
         held(["cpu"], print),
     ):
+        pass
+
+
+@pytest.mark.parametrize("reason", [errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_is_an_error(monkeypatch, reason):
+    def refuse(*_):
+        raise OSError(reason, os.strerror(reason))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    told = f"no lock that keeps other tests from measuring .*{os.strerror(reason)}"
+    with pytest.raises(CaptureError, match=told), held(["cpu"], print):
         pass
 
 

@@ -2,11 +2,10 @@
 
 import errno
 import json
-import os
-from contextlib import contextmanager
 
 import pytest
 from helpers.builders import LAPTOP, created, profile, record_of, run_of, value
+from helpers.faults import failing
 
 from pytest_tfperf.baseline import store
 from pytest_tfperf.baseline.store import Place, locked
@@ -214,22 +213,12 @@ def test_a_damaged_baseline_is_named_and_all_files_are_as_they_were(
 
 
 @pytest.mark.parametrize("which", [structure, timing])
-def test_a_read_only_disk_is_said_and_all_files_are_as_they_were(
-    project, write, capsys, monkeypatch, which
-):
+def test_a_read_only_disk_is_said_and_all_files_are_as_they_were(project, write, capsys, which):
     main(["accept", write("1.json", 1)])
     write("2.json", 2, 0.102, retraces=5)
-    before, real = files_of(project), store.replacing
-
-    @contextmanager
-    def read_only(path):
-        if path.absolute() == which(project):
-            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
-        with real(path) as file:
-            yield file
-
-    monkeypatch.setattr(store, "replacing", read_only)
-    assert main(["accept", "2.json"]) == 2
+    before = files_of(project)
+    with failing(which(project).parent, 1, errno.EROFS, lasting=True, kinds=("mkdir",)):
+        assert main(["accept", "2.json"]) == 2
     assert (
         "cannot be written: Read-only file system; nothing was changed" in capsys.readouterr().err
     )

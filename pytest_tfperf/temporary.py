@@ -1,0 +1,164 @@
+"""
+Temporary folders that git ignores, and that a later run removes if this process is killed.
+
+Each holds a `.gitignore` for all that is in it, on which its processes keep a lock (flock). The
+lock ends with its last process, also in another container or after a restart. A process id could
+not tell that: it is used again, and each container has its own. A folder, and not a `.gitignore`
+beside the files that it is for, because that folder may be the user's own.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+import stat
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+MARK = ".gitignore"
+_NAME = re.compile(r"\.?tfperf-[0-9a-f]{8}")
+_OLD_S = 86_400.0
+"""Age of a folder whose process must have ended, where the file system has no locks: a day."""
+
+
+class TemporaryFolder:
+    """
+    A new folder until it is closed; making it removes those that killed processes left beside it.
+
+    Raises:
+        OSError: If it cannot be made.
+    """
+
+    def __init__(self, parent: Path | None = None) -> None:
+        """
+        Make the folder.
+
+        Args:
+            parent: An existing folder, on whose file system it is; by default the system's for
+                temporary files. There its name is not hidden, since tools leave hidden folders out.
+        """
+        within = Path(tempfile.gettempdir()) if parent is None else parent
+        made = None
+        while made is None:
+            self.path = within / f"{'' if parent is None else '.'}tfperf-{secrets.token_hex(4)}"
+            self.path.mkdir(mode=0o700)
+            made = _marked(self.path)
+        self._mark = made
+        remove_left(within)
+
+    def __enter__(self) -> Path:
+        return self.path
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def release(self) -> None:
+        """Leave the folder to another process, which has locked it."""
+        mark, self._mark = self._mark, -1
+        if mark >= 0:
+            os.close(mark)
+
+    def close(self) -> None:
+        """Remove the folder, if it is still there."""
+        _clear(self.path)
+        self.release()  # first: network file systems keep what is removed while it is open
+        _remove_cleared(self.path)
+
+
+def _marked(folder: Path) -> int | None:
+    """Mark a new folder and lock it; None if another process has taken it for one that was left."""
+    mark = None
+    try:
+        mark = os.open(folder / MARK, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        os.write(mark, b"*\n")
+        _lock(mark, alone=False)
+        (folder / MARK).stat()
+    except BaseException as error:
+        if mark is not None:
+            os.close(mark)
+        _remove_cleared(folder)
+        if isinstance(error, (BlockingIOError, FileNotFoundError)):
+            return None
+        raise
+    return mark
+
+
+def _lock(mark: int, alone: bool) -> bool:
+    """
+    Lock an open file without waiting; return False on a file system that has no locks.
+
+    Raises:
+        BlockingIOError: If a process holds it.
+    """
+    if fcntl is None:
+        return False
+    try:
+        fcntl.flock(mark, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:
+        return False
+    return True
+
+
+def remove_left(parent: Path) -> None:
+    """Remove the temporary folders in a folder that are this user's, and whose processes ended."""
+    with suppress(OSError):  # there is no such folder, or it is closed for reading
+        for left in parent.iterdir():
+            if _NAME.fullmatch(left.name):
+                with suppress(OSError):  # it is in use, another's, or gone
+                    _remove_if_left(left)
+
+
+def _remove_if_left(folder: Path) -> None:
+    status = folder.lstat()
+    is_own = not hasattr(os, "getuid") or status.st_uid == os.getuid()
+    if not (stat.S_ISDIR(status.st_mode) and is_own):
+        return
+    is_old = time.time() - status.st_mtime > _OLD_S
+    try:
+        mark = os.open(folder / MARK, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
+    except FileNotFoundError:
+        if is_old:
+            _clear(folder)
+        folder.rmdir()  # where a process is about to mark it, that makes another one
+        return
+    try:
+        if not (_lock(mark, alone=True) or is_old):
+            return
+        _clear(folder)
+        if fcntl is not None:
+            _remove_cleared(folder)  # with the lock, so that nobody begins to use it
+    finally:
+        os.close(mark)
+    _remove_cleared(folder)  # network file systems keep what is open; Windows refuses to remove it
+
+
+def _clear(folder: Path) -> None:
+    """Remove all but the mark, so that git ignores the rest to the end."""
+    with suppress(OSError):
+        for entry in folder.iterdir():
+            if entry.name == MARK:
+                continue
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry, ignore_errors=True)
+            else:
+                with suppress(OSError):
+                    entry.unlink()
+
+
+def _remove_cleared(folder: Path) -> None:
+    """Remove a folder that holds its mark alone; what is not cleared is left to a later run."""
+    with suppress(OSError):
+        if all(entry.name == MARK for entry in folder.iterdir()):
+            (folder / MARK).unlink(missing_ok=True)
+            folder.rmdir()

@@ -1,0 +1,57 @@
+"""Calls of the operating system that fail on purpose, one after the other, as in the tests of SQLite."""
+
+import _pyio
+import builtins
+import io
+import os
+from contextlib import contextmanager
+from pathlib import Path
+from unittest import mock
+
+WRITING = ("open", "write", "fsync", "replace", "rename", "mkdir")
+REMOVING = ("unlink", "rmdir")
+
+
+@contextmanager
+def failing(folder, n, reason, lasting=False, kinds=WRITING):
+    """
+    Within the context the n-th of these calls on a path below a folder fails, and with `lasting` all later ones.
+
+    Gives the calls so far. Python's own file objects go through the same calls here: `_pyio` is `io` in Python.
+    """
+    calls = []
+    real = {kind: getattr(os, kind) for kind in kinds}
+    if "fsync" in real:
+        real["fsync"] = lambda _: None  # no test waits for a disk
+
+    def counted(kind, call):
+        def counting(path, *arguments, **options):
+            if not _is_below(path, folder, options):
+                return call(path, *arguments, **options)
+            calls.append(kind)
+            if len(calls) == n or (lasting and len(calls) > n):
+                raise OSError(
+                    reason, os.strerror(reason), os.fspath(path) if kind == "open" else None
+                )
+            return call(path, *arguments, **options)
+
+        return counting
+
+    with (
+        mock.patch.multiple(os, **{kind: counted(kind, call) for kind, call in real.items()}),
+        mock.patch.object(io, "open", _pyio.open),
+        mock.patch.object(builtins, "open", _pyio.open),
+    ):
+        yield calls
+
+
+def _is_below(path, folder, options):
+    if isinstance(path, int):
+        path = _opened(path)
+    elif options.get("dir_fd") is not None:  # as shutil.rmtree has it
+        path = _opened(options["dir_fd"]) / path
+    return folder in Path(path).absolute().parents
+
+
+def _opened(descriptor):
+    return Path(f"/proc/self/fd/{descriptor}").readlink()

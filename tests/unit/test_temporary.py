@@ -1,0 +1,184 @@
+"""Temporary folders: those of living processes stay, those of others are removed."""
+
+import errno
+import os
+import stat
+import tempfile
+import time
+
+import pytest
+
+from pytest_tfperf import temporary as module
+from pytest_tfperf.files import replace_file
+from pytest_tfperf.temporary import MARK, TemporaryFolder, remove_left
+
+fcntl = pytest.importorskip("fcntl")
+
+
+def left(parent, name=".tfperf-0123abcd", mark="*\n"):
+    """A folder as a killed process leaves it."""
+    folder = parent / name
+    (folder / "run").mkdir(parents=True)
+    (folder / "0").write_text("half")
+    (folder / "run" / "trace").write_text("half")
+    if mark is not None:
+        (folder / MARK).write_text(mark)
+    return folder
+
+
+def age(folder, seconds):
+    then = time.time() - seconds
+    os.utime(folder, (then, then))
+
+
+def test_a_folder_is_there_until_it_is_closed(tmp_path):
+    with TemporaryFolder(tmp_path) as folder:
+        assert folder.parent == tmp_path
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        assert (folder / MARK).read_text() == "*\n"
+        (folder / "deep" / "er").mkdir(parents=True)
+        (folder / "deep" / "file").write_text("")
+        (folder / "link").symlink_to(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_closing_twice_or_after_another_process_has_removed_it_is_fine(tmp_path):
+    one = TemporaryFolder(tmp_path)
+    one.release()
+    (one.path / MARK).unlink()
+    one.path.rmdir()
+    one.close()
+    one.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_in_the_folder_of_temporary_files_names_are_not_hidden(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with TemporaryFolder() as folder:
+        assert folder.name.startswith("tfperf-")
+    with TemporaryFolder(tmp_path) as folder:
+        assert folder.name.startswith(".tfperf-")
+
+
+@pytest.mark.parametrize("name", [".tfperf-0123abcd", "tfperf-0123abcd"])
+@pytest.mark.parametrize("mark", ["*\n", ""])
+def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path, name, mark):
+    left(tmp_path, name, mark)
+    replace_file(tmp_path / "file.json", "new")
+    assert list(tmp_path.iterdir()) == [tmp_path / "file.json"]
+
+
+def test_an_empty_folder_of_a_process_killed_at_once_is_removed(tmp_path):
+    (tmp_path / ".tfperf-0123abcd").mkdir()
+    remove_left(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_folder_of_a_living_process_stays(tmp_path):
+    with TemporaryFolder(tmp_path) as first, TemporaryFolder(tmp_path) as second:
+        (first / "0").write_text("half")
+        remove_left(tmp_path)
+        assert sorted(tmp_path.iterdir()) == sorted([first, second])
+        assert (first / "0").read_text() == "half"
+
+
+@pytest.mark.parametrize(
+    "name", [".tfperf-0123abc", "tfperf-locks-0", ".tfperf-0123ABCD", "tfperf-0123abcd.json"]
+)
+def test_what_has_another_name_stays(tmp_path, name):
+    folder = left(tmp_path, name)
+    remove_left(tmp_path)
+    assert folder.exists()
+
+
+def test_a_link_of_that_name_is_not_followed(tmp_path):
+    (tmp_path / "in").mkdir()
+    folder = left(tmp_path, "kept")
+    (tmp_path / "in" / ".tfperf-0123abcd").symlink_to(folder)
+    remove_left(tmp_path / "in")
+    assert (folder / "0").exists()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can make a folder of another user")
+def test_what_is_another_users_stays(tmp_path):
+    folder = left(tmp_path)
+    os.chown(folder, 65534, 65534)
+    remove_left(tmp_path)
+    assert (folder / "0").exists()
+
+
+def test_a_folder_that_is_not_there_has_nothing_left(tmp_path):
+    remove_left(tmp_path / "absent")
+
+
+NO_LOCKS = [errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL]
+
+
+@pytest.mark.parametrize("reason", [*NO_LOCKS, None])
+@pytest.mark.parametrize(("seconds", "stays"), [(86_300, True), (86_500, False)])
+def test_without_locks_a_folder_is_left_after_a_day(tmp_path, monkeypatch, reason, seconds, stays):
+    if reason is None:
+        monkeypatch.setattr(module, "fcntl", None)  # as on Windows
+    else:
+
+        def refuse(*_):
+            raise OSError(reason, os.strerror(reason))
+
+        monkeypatch.setattr(fcntl, "flock", refuse)
+    folder = left(tmp_path)
+    age(folder, seconds)
+    with TemporaryFolder(tmp_path) as own:
+        assert folder.exists() == stays
+        assert own.exists()
+    assert list(tmp_path.iterdir()) == [folder] * stays
+
+
+def test_a_mark_that_is_gone_and_a_day_do_so_too(tmp_path):
+    folder = left(tmp_path, mark=None)
+    remove_left(tmp_path)
+    assert folder.exists()
+    age(folder, 86_500)
+    remove_left(tmp_path)
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("moment", ["not marked", "not locked", "locked by the other"])
+def test_a_folder_that_was_taken_for_one_that_was_left_is_made_again(tmp_path, monkeypatch, moment):
+    """Another process removes it at the worst moments."""
+    taken, opened, locked = [], os.open, module._lock
+
+    def take(folder):
+        taken.append(folder)
+        (folder / MARK).unlink(missing_ok=True)
+        folder.rmdir()
+
+    def opening(path, *rest):
+        if not taken and moment == "not marked":
+            take(path.parent)
+        return opened(path, *rest)
+
+    def locking(mark, alone):
+        if not taken and not alone and moment != "not marked":
+            take(next(tmp_path.iterdir()))
+            if moment == "locked by the other":
+                raise BlockingIOError
+        return locked(mark, alone)
+
+    monkeypatch.setattr(os, "open", opening)
+    monkeypatch.setattr(module, "_lock", locking)
+    with TemporaryFolder(tmp_path) as folder:
+        assert list(tmp_path.iterdir()) == [folder]
+        assert len(taken) == 1
+        assert (folder / MARK).read_text() == "*\n"
+
+
+def test_a_folder_that_cannot_be_emptied_keeps_its_mark(tmp_path, monkeypatch):
+    """Else git would see what is in it, and no later run could tell whose it is."""
+    one = TemporaryFolder(tmp_path)
+    (one.path / "0").write_text("half")
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_clear", lambda _: None)
+        one.close()
+    assert sorted(path.name for path in one.path.iterdir()) == [MARK, "0"]
+    remove_left(tmp_path)
+    assert list(tmp_path.iterdir()) == []
