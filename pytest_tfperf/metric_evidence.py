@@ -5,6 +5,8 @@ docs/reference/metrics.md shows these sentences. tests/unit/analysis/test_absenc
 evidence of each metric.
 """
 
+TRACED_TIMES = ("step_time", "input_wait")
+"""Metrics that a trace alone leaves unknown, and that its traced steps can decide."""
 _TIMED = "steps that `tf_profile` or a Keras loop ran without the profiler"
 _RAN = (
     "XLA's executions in the trace (events of an execution, ops with a `program_id`, the line `XLA "

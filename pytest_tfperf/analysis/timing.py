@@ -28,6 +28,7 @@ NO_TIMES = (
 )
 TRACED = "traced steps, which the profiler slows down"
 """Origin of times that come from a trace."""
+TRACED_NOTE = f"step_time and input_wait are of {TRACED}"
 
 
 def analyse(evidence: Evidence) -> Findings:

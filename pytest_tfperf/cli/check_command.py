@@ -20,11 +20,9 @@ from pytest_tfperf.cli.output import (
 )
 from pytest_tfperf.cli.trace_analysis import analyse_traces, report_errors
 from pytest_tfperf.errors import LimitError
+from pytest_tfperf.metric_evidence import TRACED_TIMES
 from pytest_tfperf.report.terminal import TextLine, colour
 from pytest_tfperf.results import BROKEN, Check, Verdict
-
-_TRACED = ("step_time", "input_wait")
-"""Metrics that a trace alone leaves unknown, and that are decided by the traced steps."""
 
 
 def add_commands(commands: Any) -> None:
@@ -50,30 +48,43 @@ def add_commands(commands: Any) -> None:
 
 
 def _check(options: argparse.Namespace, rest: Sequence[str]) -> int:
-    wanted = _wanted(_pairs(rest))
-    analysed, errors = analyse_traces(options.traces, wanted.target_step_time)
-    traced = wanted.asks_for(_TRACED)
+    wanted = read_limits(rest)
+    return check_traces(options.traces, wanted, options.verbose, options.json)
+
+
+def check_traces(paths: Sequence[Path], wanted: Wanted, verbose: int, as_json: bool) -> int:
+    """
+    Check traces, print what was found, and return the exit status.
+
+    Args:
+        paths: Traces or logdirs.
+        wanted: The limits.
+        verbose: Above 0 checks that passed are printed too.
+        as_json: True to print the profiles as JSON instead.
+    """
+    analysed, errors = analyse_traces(paths, wanted.target_step_time)
+    traced = wanted.asks_for(TRACED_TIMES)
     profiles = [one.with_traced_times() if traced else one.profile for one in analysed]
     checks = [
         _with_origin(check)
         for profile in profiles
         for check in check_limits(profile, wanted.limits, None, False)
     ]
-    if options.json:
+    if as_json:
         print(profiles_json(profiles))
     elif profiles:
-        write_out(styled_lines(_check_lines(checks, len(profiles) > 1, options.verbose > 0)))
+        write_out(styled_lines(_check_lines(checks, len(profiles) > 1, verbose > 0)))
     return report_errors(errors) or status_of(checks)
 
 
-def _wanted(pairs: dict[str, str]) -> Wanted:
+def read_limits(rest: Sequence[str]) -> Wanted:
     """
-    Parse the limits.
+    Parse limits, such as --max-input-bound 5%.
 
     Raises:
         LimitError: If there is none, or one is unknown or cannot be understood.
     """
-    valid = argument_names()
+    valid, pairs = argument_names(), _pairs(rest)
     for name in pairs:
         if name not in valid:
             flags = [_flag(one) for one in valid]
@@ -97,7 +108,7 @@ def _flag(name: str) -> str:
 
 def _with_origin(check: Check) -> Check:
     """Say that a time is that of traced steps."""
-    if check.metric not in _TRACED or check.verdict is Verdict.UNKNOWN:
+    if check.metric not in TRACED_TIMES or check.verdict is Verdict.UNKNOWN:
         return check
     return check.with_details(("traced", "the profiler ran in these steps and slows them down"))
 
@@ -119,7 +130,7 @@ def _check_lines(checks: Sequence[Check], named: bool, verbose: bool) -> list[Te
         lines += [TextLine(line, colour(check)) for line in text.splitlines() if is_shown]
     if lines:
         return lines
-    traced = [check.metric for check in checks if check.metric in _TRACED]
+    traced = [check.metric for check in checks if check.metric in TRACED_TIMES]
     origin = f" ({', '.join(dict.fromkeys(traced))} of traced steps)" if traced else ""
     return [TextLine(f"PASS{origin}", "green")]
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from pytest_tfperf import __version__
 from pytest_tfperf.cli import (
+    capture_command,
     check_command,
     doctor,
     metric_list,
@@ -64,7 +65,7 @@ def command_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"tfperf {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for kind in (trace_commands, check_command, run_commands, metric_list, doctor):
+    for kind in (trace_commands, check_command, capture_command, run_commands, metric_list, doctor):
         kind.add_commands(commands)
     shell_completion.add_commands(commands, command_parser)
     return parser

@@ -15,31 +15,32 @@ from typing import BinaryIO
 
 from pytest_tfperf.export.event_args import Args
 from pytest_tfperf.export.tracks import Counter, Process, Slices, Track
+from pytest_tfperf.protobuf_fields import number_field, sized_field, text_field, varint
 
 _BEGIN, _END, _COUNTER = 1, 2, 4  # TrackEvent.Type
 _CLEARED, _NEEDS_STATE = 1, 2  # TracePacket.SequenceFlags
 _BYTES = 3  # CounterDescriptor.Unit
 _EXPLICIT = 3  # TrackDescriptor.ChildTracksOrdering
-_ALL_BITS = (1 << 64) - 1
-_SHORT = [bytes([value]) for value in range(0x80)]
 
 
 def write_perfetto(file: BinaryIO, processes: Iterable[Process]) -> None:
     """Write the processes, one packet sequence for each track."""
     for process in processes:
-        described = _sized(3, _number(1, process.id) + _name(6, process.name))
-        file.write(_packet(_descriptor(process.id, 0, described + _number(11, _EXPLICIT))))
+        described = sized_field(3, number_field(1, process.id) + text_field(6, process.name))
+        file.write(_packet(_descriptor(process.id, 0, described + number_field(11, _EXPLICIT))))
         for rank, track in enumerate(process.tracks):
-            thread = _number(1, process.id) + _number(2, track.id) + _name(5, track.name)
+            thread = (
+                number_field(1, process.id) + number_field(2, track.id) + text_field(5, track.name)
+            )
             _begin_sequence(
                 file,
                 track.id,
-                _descriptor(track.id, process.id, _sized(4, thread) + _number(12, rank)),
+                _descriptor(track.id, process.id, sized_field(4, thread) + number_field(12, rank)),
             )
             for packets in _Sequence(track).packets():
                 file.write(packets)
         for counter in process.counters:
-            described = _name(2, counter.name) + _sized(8, _number(3, _BYTES))
+            described = text_field(2, counter.name) + sized_field(8, number_field(3, _BYTES))
             _begin_sequence(file, counter.id, _descriptor(counter.id, process.id, described))
             file.write(b"".join(_samples(counter)))
 
@@ -51,13 +52,17 @@ def _begin_sequence(file: BinaryIO, sequence: int, descriptor: bytes) -> None:
     TracePacket: trusted_packet_sequence_id = 10, sequence_flags = 13,
     trace_packet_defaults = 59 (track_event_defaults = 11, track_uuid = 11).
     """
-    defaults = _sized(59, _sized(11, _number(11, sequence)))
-    file.write(_packet(descriptor + _number(10, sequence) + _number(13, _CLEARED) + defaults))
+    defaults = sized_field(59, sized_field(11, number_field(11, sequence)))
+    file.write(
+        _packet(descriptor + number_field(10, sequence) + number_field(13, _CLEARED) + defaults)
+    )
 
 
 def _descriptor(uuid: int, parent: int, content: bytes) -> bytes:
     """TracePacket: track_descriptor = 60; TrackDescriptor: uuid = 1, parent_uuid = 5."""
-    return _sized(60, _number(1, uuid) + (_number(5, parent) if parent else b"") + content)
+    return sized_field(
+        60, number_field(1, uuid) + (number_field(5, parent) if parent else b"") + content
+    )
 
 
 class _Sequence:
@@ -70,8 +75,8 @@ class _Sequence:
 
     def __init__(self, track: Track) -> None:
         self._track = track
-        self._tail = _number(10, track.id) + _number(13, _NEEDS_STATE)
-        self._end = _sized(11, _number(9, _END)) + self._tail
+        self._tail = number_field(10, track.id) + number_field(13, _NEEDS_STATE)
+        self._end = sized_field(11, number_field(9, _END)) + self._tail
         self._names = _Interned(2)  # InternedData.event_names
         self._keys = _Interned(3)  # InternedData.debug_annotation_names
         self._texts = _Interned(29)  # InternedData.debug_annotation_string_values
@@ -86,8 +91,8 @@ class _Sequence:
         for place, (start, end) in enumerate(zip(slices.start_ps, slices.end_ps, strict=True)):
             yield from self._ended(end)
             event = (
-                _number(9, _BEGIN)
-                + _number(10, self._names.id(slices.names[place]))
+                number_field(9, _BEGIN)
+                + number_field(10, self._names.id(slices.names[place]))
                 + self._annotations(slices.args[place])
             )
             if place in slices.starts or place in slices.ends:
@@ -97,15 +102,17 @@ class _Sequence:
             interned = self._names.added + self._keys.added + self._texts.added
             data = b""
             if interned:
-                data = _sized(12, interned)
+                data = sized_field(12, interned)
                 self._names.added = self._keys.added = self._texts.added = b""
-            yield _packet(_number(8, start // 1000) + _sized(11, event) + data + self._tail)
+            yield _packet(
+                number_field(8, start // 1000) + sized_field(11, event) + data + self._tail
+            )
             self._open.append(end)
 
     def _ended(self, end: int | None) -> Iterator[bytes]:
         """End the open slices that end before a time; all if it is None."""
         while self._open and (end is None or self._open[-1] < end):
-            yield _packet(_number(8, self._open.pop() // 1000) + self._end)
+            yield _packet(number_field(8, self._open.pop() // 1000) + self._end)
 
     def _annotations(self, args: Args) -> bytes:
         """
@@ -115,16 +122,16 @@ class _Sequence:
         string_value_iid = 17.
         """
         return b"".join(
-            _sized(4, _number(1, self._keys.id(name)) + self._value(value))
+            sized_field(4, number_field(1, self._keys.id(name)) + self._value(value))
             for name, value in args.items()
         )
 
     def _value(self, value: float | str) -> bytes:
         if isinstance(value, str):
-            return _number(17, self._texts.id(value))
+            return number_field(17, self._texts.id(value))
         if isinstance(value, float):
             return b"\x29" + struct.pack("<d", value)
-        return _number(3 if value >= 1 << 63 else 4, value)
+        return number_field(3 if value >= 1 << 63 else 4, value)
 
 
 class _Interned:
@@ -144,46 +151,25 @@ class _Interned:
         found = self._ids.get(text)
         if found is None:
             found = self._ids[text] = len(self._ids) + 1
-            self.added += _sized(self._index, _number(1, found) + _name(2, text))
+            self.added += sized_field(self._index, number_field(1, found) + text_field(2, text))
         return found
 
 
 def _flow_ids(field: int, flows: Iterable[int]) -> bytes:
-    return b"".join(_varint(field << 3 | 1) + struct.pack("<Q", flow) for flow in flows)
+    return b"".join(varint(field << 3 | 1) + struct.pack("<Q", flow) for flow in flows)
 
 
 def _samples(counter: Counter) -> Iterator[bytes]:
     """TrackEvent: type = 9, counter_value = 30."""
-    tail = _number(10, counter.id) + _number(13, _NEEDS_STATE)
+    tail = number_field(10, counter.id) + number_field(13, _NEEDS_STATE)
     for time, value in zip(counter.times_ps, counter.values, strict=True):
         yield _packet(
-            _number(8, time // 1000) + _sized(11, _number(9, _COUNTER) + _number(30, value)) + tail
+            number_field(8, time // 1000)
+            + sized_field(11, number_field(9, _COUNTER) + number_field(30, value))
+            + tail
         )
 
 
 def _packet(content: bytes) -> bytes:
     """Trace: packet = 1."""
-    return _sized(1, content)
-
-
-def _number(field: int, value: int) -> bytes:
-    return (_SHORT[field << 3] if field < 16 else _varint(field << 3)) + _varint(value & _ALL_BITS)
-
-
-def _name(field: int, text: str) -> bytes:
-    return _sized(field, text.encode("utf-8", "replace"))
-
-
-def _sized(field: int, content: bytes) -> bytes:
-    return _varint(field << 3 | 2) + _varint(len(content)) + content
-
-
-def _varint(value: int) -> bytes:
-    if value < 0x80:
-        return _SHORT[value]
-    groups = bytearray()
-    while value > 0x7F:
-        groups.append(value & 0x7F | 0x80)
-        value >>= 7
-    groups.append(value)
-    return bytes(groups)
+    return sized_field(1, content)

@@ -9,23 +9,25 @@ from typing import Any
 
 from pytest_tfperf.capture.keras import run_one_batch
 from pytest_tfperf.capture.keras_data import KerasCall
-from pytest_tfperf.capture.loop import check_step, each_step, run_calls, run_once
+from pytest_tfperf.capture.loop import check_step, run_calls, run_once
 from pytest_tfperf.capture.sessions import check_no_session
 from pytest_tfperf.capture.state import restored
-from pytest_tfperf.capture.windows import Windows
-from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.checks.limits import Limit
 from pytest_tfperf.compiler.grappler_options import grappler_options
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.plugin.bare_trace import BracketedTrace, profiled_body, skip_disabled
-from pytest_tfperf.plugin.compare_variants import (
+from pytest_tfperf.plugin.export import OPTIMIZED, export_profile
+from pytest_tfperf.plugin.forms.bare_trace import BracketedTrace, profiled_body, skip_disabled
+from pytest_tfperf.plugin.forms.compare_variants import (
     VariantsWithData,
     compare_in_processes,
     compare_in_this_process,
 )
-from pytest_tfperf.plugin.export import OPTIMIZED, export_profile
+from pytest_tfperf.plugin.forms.own_loop import LoopOptions, inputs_of, profiled_elements
+from pytest_tfperf.plugin.forms.running_job import profile_job
 from pytest_tfperf.plugin.profile_settings import Settings
 from pytest_tfperf.plugin.profiles import Profiles
+from pytest_tfperf.remote.addresses import read_workers
+from pytest_tfperf.remote.profiler_service import check_duration
 from pytest_tfperf.results import Profile
 from pytest_tfperf.variants.comparison import Comparison
 from pytest_tfperf.variants.outputs import Tolerance
@@ -123,7 +125,7 @@ class TfProfile:
             )
             output = run_calls(windows, step, data, unpack)
         return self._profiles.finish(
-            windows, taken, wanted, output, _inputs(windows, steps_per_call), examples_per_step
+            windows, taken, wanted, output, inputs_of(windows, steps_per_call), examples_per_step
         )
 
     def steps(
@@ -160,41 +162,13 @@ class TfProfile:
         wanted = self._profiles.wanted(
             limits, warmup=warmup, steps=steps, trace_steps=trace_steps, latency=latency
         )
-        return self._steps(data, name, wanted, steps_per_call, examples_per_step, restore)
-
-    def _steps(
-        self,
-        data: Iterable[Any],
-        name: str | None,
-        wanted: Wanted,
-        steps_per_call: int,
-        examples: int | None,
-        restore: Any,
-    ) -> Iterator[Any]:
-        if self._disabled:
-            yield next(iter(data))
-            skip_disabled()
-        taken = self._profiles.take_name(name)
-
-        def finish(windows: Windows) -> None:
-            inputs = _inputs(windows, steps_per_call)
-            self._profiles.finish(windows, taken, wanted, None, inputs, examples)
-
-        with ExitStack() as stack:
-            stack.enter_context(restored(restore))
-            windows = stack.enter_context(
-                self._profiles.windows(taken, wanted, "step", steps_per_call)
-            )
-            try:
-                yield from each_step(windows, data)
-            except GeneratorExit:
-                windows.close(
-                    f"the loop over tf_profile.steps was left after {windows.n_steps} steps, "
-                    "before all windows were full; let the loop end by itself"
-                )
-                finish(windows)
-                raise
-        finish(windows)
+        options = LoopOptions(
+            wanted=wanted,
+            steps_per_call=steps_per_call,
+            examples_per_step=examples_per_step,
+            restore=restore,
+        )
+        return profiled_elements(self._profiles, data, name, options)
 
     def compare(
         self,
@@ -292,6 +266,35 @@ class TfProfile:
             check_no_session()
         return BracketedTrace(self._profiles, taken, wanted, self._disabled)
 
+    def capture(
+        self,
+        workers: str,
+        *,
+        ms: int = 2000,
+        name: str | None = None,
+        limits: Mapping[str, Any] | None = None,
+    ) -> Profile:
+        """
+        Trace running processes, and return the profile of the first.
+
+        The profile of each is in `profiles`; of several, its address is added to the name. Limits
+        on step_time and input_wait are decided by the traced steps.
+
+        Args:
+            workers: Profiler servers of one job: "grpc://HOST:PORT", with commas between them.
+            ms: Duration in milliseconds.
+            name: Name of the profile; required from the second profile of a test on.
+            limits: Marker arguments for these profiles, which override the marker's.
+
+        Raises:
+            CaptureError: If a worker cannot be traced, or ran no step meanwhile.
+        """
+        wanted = self._profiles.wanted(limits)
+        found = read_workers(workers)
+        if self._disabled:
+            skip_disabled()
+        return profile_job(self._profiles, found, check_duration(ms), name, wanted)
+
     @contextmanager
     def whole_body(self) -> Iterator[None]:
         """Profile a test that has the marker and not the fixture."""
@@ -344,7 +347,3 @@ class TfProfile:
         taken = self._profiles.take_name(own["name"])
         with restored(own["restore"]):
             return self._profiles.keras_loop(call, taken, wanted, stop=True)
-
-
-def _inputs(windows: Windows, steps_per_call: int) -> Mapping[str, Any]:
-    return {**windows.inputs, "steps_per_call": steps_per_call}

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pytest_tfperf.analysis.evidence import Evidence
+from pytest_tfperf.analysis.profile import settling_steps
 from pytest_tfperf.analysis.step_code import TPU_METRICS
 from pytest_tfperf.capture.inspection import Depth, StepInspection
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.capture.self_check import xla_shown
 from pytest_tfperf.capture.sessions import keep_trace, read_session
+from pytest_tfperf.capture.window_hooks import WindowHooks
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.compiler.lowering.lower import UNASKED_NODES
 from pytest_tfperf.compiler.step_graph import UNASKED_NODES as UNASKED_GRAPH_NODES
@@ -117,11 +119,11 @@ class Settings:
     whole: bool = False
     """True if every analysis runs, since a report, a baseline or another process takes it all."""
 
-    def kept_trace(self, evidence: Evidence, name: str) -> Path | None:
+    def kept_trace(self, trace: Path, name: str) -> Path | None:
         """Keep the trace of a profile of this name, if traces are kept; return its path."""
-        if evidence.trace is None or self.keep is None or not self.keeps(name):
+        if self.keep is None or not self.keeps(name):
             return None
-        return keep_trace(Path(evidence.trace.path), self.keep, name)
+        return keep_trace(trace, self.keep, name)
 
 
 def plan_of(settings: Settings, wanted: Wanted) -> Plan:
@@ -130,3 +132,23 @@ def plan_of(settings: Settings, wanted: Wanted) -> Plan:
     chosen = {name: getattr(wanted, name) for name in names}
     given = {name: value for name, value in chosen.items() if value is not None}
     return replace(settings.plan, **given)
+
+
+def window_hooks(settings: Settings, name: str, wanted: Wanted) -> WindowHooks:
+    """
+    Return what the windows of a profile call.
+
+    Args:
+        settings: Settings of the test.
+        name: Name of the profile.
+        wanted: Arguments of the marker.
+    """
+    turn_clients = settings.turn_clients
+    return WindowHooks(
+        settling_steps=lambda path, before, fetches: settling_steps(
+            read_session(path), before, fetches
+        ),
+        announce=settings.announce,
+        exclusive=settings.exclusive,
+        turn_client=turn_clients(name, wanted.max_regression) if turn_clients else None,
+    )

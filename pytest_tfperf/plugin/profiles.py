@@ -11,7 +11,7 @@ from typing import Any
 
 from pytest_tfperf.analysis.absent_ops import refuse_other_frameworks
 from pytest_tfperf.analysis.on_demand import OnDemand, extended, so_far
-from pytest_tfperf.analysis.profile import profile_of, settling_steps
+from pytest_tfperf.analysis.profile import profile_of
 from pytest_tfperf.capture.inspection import StepInspection
 from pytest_tfperf.capture.keras import KINDS, run_keras
 from pytest_tfperf.capture.keras_data import (
@@ -25,11 +25,9 @@ from pytest_tfperf.capture.keras_data import (
 from pytest_tfperf.capture.self_check import xla_shown
 from pytest_tfperf.capture.sessions import (
     Session,
-    read_session,
     stop_quietly,
     user_session_runs,
 )
-from pytest_tfperf.capture.window_hooks import WindowHooks
 from pytest_tfperf.capture.windows import Windows
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.checks.limits import Limit
@@ -45,6 +43,7 @@ from pytest_tfperf.plugin.profile_settings import (
     evidence_of,
     inspection_depth,
     plan_of,
+    window_hooks,
 )
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.results import Profile
@@ -70,7 +69,7 @@ class Profiles:
         self._on_demand: list[OnDemand] = []
         self.names: set[str] = set()
         self._temporary = TemporaryFolder(settings.scratch)
-        self._folder = self._temporary.path
+        self.folder = self._temporary.path
         self._open: list[Windows] = []
         self._tracing = False
         load_tensorflow()
@@ -151,9 +150,9 @@ class Profiles:
         xla_shown(self.settings.scratch)  # which also starts the runtime, before a first step
         windows = Windows(
             plan if available is None else plan.cut_to(available, goes_on),
-            self._folder,
+            self.folder,
             kind,
-            self._hooks(name, wanted),
+            window_hooks(self.settings, name, wanted),
         )
         self._open.append(windows)
         try:
@@ -163,17 +162,6 @@ class Profiles:
         finally:
             windows.close()
             self._open.remove(windows)
-
-    def _hooks(self, name: str, wanted: Wanted) -> WindowHooks:
-        turn_clients = self.settings.turn_clients
-        return WindowHooks(
-            settling_steps=lambda path, before, fetches: settling_steps(
-                read_session(path), before, fetches
-            ),
-            announce=self.settings.announce,
-            exclusive=self.settings.exclusive,
-            turn_client=turn_clients(name, wanted.max_regression) if turn_clients else None,
-        )
 
     def keras_loop(self, call: KerasCall, name: str, wanted: Wanted, stop: bool) -> Profile:
         """
@@ -207,7 +195,7 @@ class Profiles:
 
     def start_session(self) -> Session:
         """Start a trace, which the caller ends."""
-        return Session(self._folder)
+        return Session(self.folder)
 
     @contextmanager
     def session(self) -> Iterator[Session]:
@@ -274,6 +262,20 @@ class Profiles:
         """Keep a profile that was made in another process."""
         self.results[self.take_name(profile.name)] = profile, wanted.limits
 
+    def add_traced(self, profile: Profile, wanted: Wanted, trace: Path) -> None:
+        """
+        Keep a profile of a trace that another process made.
+
+        Args:
+            profile: The profile.
+            wanted: Arguments of the marker.
+            trace: The trace.
+        """
+        self.add(self.settings.registry.measured(profile), wanted)
+        kept = self.settings.kept_trace(trace, profile.name)
+        if kept is not None:
+            self.add_file(profile.name, "trace", kept)
+
     def add_table(self, name: str, key: str, table: Table) -> None:
         """
         Add a table to a profile.
@@ -339,7 +341,8 @@ class Profiles:
         profile = self.settings.registry.measured(profile_of(evidence, on_demand))
         self.results[recording.name] = profile, wanted.limits
         self.recordings[recording.name] = recording, inspection
-        kept = self.settings.kept_trace(evidence, recording.name)
-        if kept is not None:
-            self.add_file(recording.name, "trace", kept)
+        if evidence.trace is not None:
+            kept = self.settings.kept_trace(Path(evidence.trace.path), recording.name)
+            if kept is not None:
+                self.add_file(recording.name, "trace", kept)
         return self.results[recording.name][0]

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pytest_tfperf.analysis.multi_host import analyse_job
+from pytest_tfperf.analysis.timing import TRACED_NOTE
 from pytest_tfperf.analysis.xla.hlo_diff import hlo_diff
 from pytest_tfperf.analysis.xla.programs import Program, programs_of_run
 from pytest_tfperf.errors import TraceError
@@ -93,7 +94,7 @@ def hlo_tables(before: ComparedTrace, after: ComparedTrace) -> Mapping[str, Tabl
 def comparison_notes(before: ComparedTrace, after: ComparedTrace) -> list[str]:
     """Return what to know of the comparison."""
     both = (before, after)
-    notes = ["step_time and input_wait are of traced steps, which the profiler slows down"]
+    notes = [TRACED_NOTE]
     notes += [
         f"{one.profile.name} is the first of {one.n_hosts} hosts" for one in both if one.n_hosts > 1
     ]

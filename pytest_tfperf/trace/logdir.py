@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import itertools
+import re
+import time
 from pathlib import Path
 
 from pytest_tfperf.errors import TraceError
 
 _PATTERN = "*.xplane.pb"
+_NAME, _NAMES = "%Y_%m_%d_%H_%M_%S", re.compile(r"\d+(_\d\d){5}(_\d+)?")
+_TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
 
 
 def find_runs(path: Path) -> list[Path]:
@@ -34,3 +40,24 @@ def find_traces(path: Path) -> list[Path]:
             " profile?"
         )
     return found
+
+
+def name_run(folder: Path, runs: Path) -> Path:
+    """
+    Rename a folder of traces to a run below `runs`, also beside other processes.
+
+    Its name is the date and the time, as XProf has it, with a number if that is taken.
+    """
+    name = time.strftime(_NAME)
+    for n in itertools.count():
+        try:
+            return folder.rename(runs / (f"{name}_{n}" if n else name))
+        except OSError as error:
+            if error.errno not in _TAKEN:
+                raise
+    raise AssertionError
+
+
+def is_run_name(name: str) -> bool:
+    """Return True for the name of a run that `name_run` can have made."""
+    return _NAMES.fullmatch(name) is not None

@@ -23,6 +23,7 @@ LAYERS = (
         "metric_properties",
         "metrics",
         "op_types",
+        "protobuf_fields",
         "quantities",
         "recording",
         "summary",
@@ -36,7 +37,7 @@ LAYERS = (
     {"protobuf", "results"},
     {"hlo", "op_guide", "runs", "stats", "tf_runtime"},
     {"compiler", "machine", "trace"},
-    {"capture", "child", "padding"},
+    {"capture", "child", "padding", "remote"},
     {"analysis", "checks"},
     {"baseline", "export", "variants"},
     {"paired", "report"},
@@ -60,6 +61,7 @@ WALL_CLOCKS = {
 }
 TIMESTAMPS = {
     ("plugin/conclude.py", "now"),  # the date of a run, from which nothing is computed
+    ("machine/wall_clock.py", "time"),  # watched for jumps, since the profiler dates events by it
     ("temporary.py", "time"),  # compared with the times of files, which come from that clock too
 }
 

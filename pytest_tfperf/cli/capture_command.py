@@ -1,0 +1,236 @@
+"""The command `tfperf capture`, which traces running jobs."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_tfperf.checks.arguments import Wanted
+from pytest_tfperf.cli.check_command import check_traces, read_limits
+from pytest_tfperf.cli.output import GOOD, UNKNOWN, USAGE, add_command, json_text, refuse
+from pytest_tfperf.cli.sampling import Samples, sample
+from pytest_tfperf.cli.trace_analysis import report_errors
+from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.quantities import SECONDS, parse_quantity
+from pytest_tfperf.remote.addresses import read_workers
+from pytest_tfperf.remote.profiler_service import TraceOptions, check_duration
+from pytest_tfperf.text import for_terminal
+
+if TYPE_CHECKING:
+    from pytest_tfperf.remote.job import CapturedJob
+
+
+def add_commands(commands: Any) -> None:
+    """Add the command to the parser."""
+    capture = add_command(
+        commands,
+        "capture",
+        _capture,
+        "trace a running job",
+        (
+            "Trace running processes for some time, all at once, and write the traces into a new "
+            "run of a logdir. Each process has called tf.profiler.experimental.server.start(PORT) "
+            "or jax.profiler.start_server(PORT), or is TensorFlow Serving. Whoever reaches that "
+            "port can trace the process, so close it to others. Exit status 2 if no worker was "
+            "traced, 3 if some were not; with --check also that of tfperf check."
+        ),
+        "grpc://localhost:6009 --ms 2000 -o logdir/",
+    )
+    capture.usage = (
+        "tfperf capture [-h] [OPTIONS] ADDRESS[,ADDRESS...] -o LOGDIR "
+        "[--check --max-METRIC VALUE ...]"
+    )
+    capture.add_argument(
+        "workers",
+        metavar="ADDRESS",
+        help="profiler servers of one job, grpc://HOST:PORT, with commas between them",
+    )
+    capture.add_argument(
+        "-o",
+        "--output",
+        "--into",
+        type=Path,
+        required=True,
+        metavar="LOGDIR",
+        help="folder that gets the run, for tfperf analyze, TensorBoard and XProf",
+    )
+    _add_trace_options(capture)
+    _add_sampling(capture)
+    capture.add_argument(
+        "--check",
+        action="store_true",
+        help="check the traces against limits, as tfperf check: --check --max-input-bound 5%%",
+    )
+    capture.add_argument(
+        "-v", "--verbose", action="count", default=0, help="also show checks that passed"
+    )
+    capture.add_argument("--json", action="store_true", help="print JSON instead")
+
+
+def _add_trace_options(capture: argparse.ArgumentParser) -> None:
+    capture.add_argument(
+        "--ms", type=_milliseconds, default=2000, metavar="N", help="duration (default: 2000)"
+    )
+    capture.add_argument(
+        "--all",
+        action="store_true",
+        help="keep nothing unless every worker was traced (exit status 2)",
+    )
+    capture.add_argument(
+        "--attempts",
+        type=_at_least_one,
+        default=3,
+        metavar="N",
+        help=(
+            "attempts with a worker that cannot be reached, is being traced, or ran nothing "
+            "(default: 3)"
+        ),
+    )
+    capture.add_argument(
+        "--delay", type=_seconds, default=0.0, metavar="TIME", help="wait first: 30s, 5min"
+    )
+    for name, levels, default, what in (
+        ("host", 4, 2, "the host: 0 off, 1 what users mark, 2 and ops, 3 and cheap ops"),
+        ("device", 2, 1, "accelerators: 0 off, 1 on"),
+        ("python", 2, 0, "calls of Python functions, which they slow down: 0 off, 1 on"),
+    ):
+        capture.add_argument(
+            f"--{name}-tracer-level",
+            type=int,
+            choices=range(levels),
+            default=default,
+            metavar="N",
+            help=f"detail of {what} (default: {default})",
+        )
+
+
+def _add_sampling(capture: argparse.ArgumentParser) -> None:
+    capture.add_argument(
+        "--every",
+        type=_interval,
+        metavar="TIME",
+        help="trace again and again at this interval, 10min or 30s, and show what changed",
+    )
+    capture.add_argument(
+        "--keep",
+        type=_at_least_one,
+        default=50,
+        metavar="N",
+        help="with --every: remove all but its newest N runs in LOGDIR (default: 50)",
+    )
+    capture.add_argument(
+        "--samples",
+        type=_at_least_one,
+        metavar="N",
+        help="with --every: end after N samples (default: with Ctrl-C)",
+    )
+
+
+def _capture(options: argparse.Namespace, rest: Sequence[str]) -> int:
+    if rest and not options.check and rest[0].startswith(("--max-", "--min-")):
+        options.parser.error(f"{rest[0]} is a limit; limits follow --check")
+    if not options.check:
+        refuse(options, rest)
+    wanted = read_limits(rest) if options.check else None
+    if options.every is None and options.samples is not None:
+        raise CaptureError("--samples counts those of --every; give --every TIME too")
+    time.sleep(options.delay)
+    if options.every is None:
+        return _capture_once(options, wanted)
+    samples = Samples(options.output, options.keep)
+    return sample(
+        samples,
+        options.every,
+        options.samples,
+        lambda: _captured(options),
+        lambda traces: GOOD if wanted is None else _checked(traces, wanted, options),
+    )
+
+
+def _capture_once(options: argparse.Namespace, wanted: Wanted | None) -> int:
+    job = _captured(options)
+    if options.json and wanted is None:
+        print(
+            json_text(
+                {
+                    "traces": [str(trace) for trace in job.traces],
+                    "errors": [str(error) for error in job.errors],
+                }
+            )
+        )
+    elif not options.json:
+        for trace in job.traces:
+            print(for_terminal(f"{trace}  {trace.stat().st_size / 1e6:.2f} MB"))
+    report_errors(job.errors)
+    if not job.traces:
+        return USAGE
+    checked = GOOD if wanted is None else _checked(job.traces, wanted, options)
+    if wanted is None and not options.json:
+        print(for_terminal(f"next: tfperf analyze {options.output}"))
+    return checked or (UNKNOWN if job.errors else GOOD)
+
+
+def _captured(options: argparse.Namespace) -> CapturedJob:
+    """Trace the job as the options say."""
+    from pytest_tfperf.remote.job import CapturePlan, capture_job  # numpy, grpc
+
+    plan = CapturePlan(
+        options=TraceOptions(
+            duration_ms=options.ms,
+            host_tracer_level=options.host_tracer_level,
+            device_tracer_level=options.device_tracer_level,
+            python_tracer_level=options.python_tracer_level,
+        ),
+        attempts=options.attempts,
+        requires_all=options.all,
+    )
+    return capture_job(read_workers(options.workers), plan, options.output)
+
+
+def _checked(traces: Sequence[Path], wanted: Wanted, options: argparse.Namespace) -> int:
+    return check_traces(traces, wanted, options.verbose, options.json)
+
+
+def _milliseconds(text: str) -> int:
+    try:
+        return check_duration(_whole(text))
+    except CaptureError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _at_least_one(text: str) -> int:
+    number = _whole(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    return number
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+
+
+def _interval(text: str) -> float:
+    interval_s = _seconds(text)
+    if interval_s < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1 s")
+    return interval_s
+
+
+def _seconds(text: str) -> float:
+    """Read a time, also in minutes and hours."""
+    for ending, factor in (("min", 60), ("m", 60), ("h", 3600)):
+        if text.endswith(ending) and text.removesuffix(ending).strip().isdecimal():
+            return float(text.removesuffix(ending)) * factor
+    try:
+        seconds = parse_quantity(text, SECONDS)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if seconds < 0:
+        raise argparse.ArgumentTypeError(f"{text} is less than 0")
+    return seconds

@@ -1,0 +1,132 @@
+"""Samples of a long job: traces at an interval, and what changed from one to the next."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_tfperf.cli.console import write_out
+from pytest_tfperf.cli.output import GOOD, UNKNOWN
+from pytest_tfperf.cli.trace_analysis import analyse_traces, report_errors
+from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.files import replace_file
+from pytest_tfperf.quantities import COUNT, SHARE, format_change
+from pytest_tfperf.report.step_verdict import parts_of, steps_title
+from pytest_tfperf.results import Profile
+from pytest_tfperf.text import and_more
+from pytest_tfperf.trace.logdir import is_run_name
+
+if TYPE_CHECKING:
+    from pytest_tfperf.remote.job import CapturedJob
+
+_LIST = "tfperf_samples.txt"
+"""File of a logdir that lists the runs that samples made, so that no other run is removed."""
+_NOISE, _POINTS = 0.1, 0.02
+"""Relative change, and change of a share, below which two short traces do not differ."""
+_MOST_CHANGES = 4
+
+
+class Samples:
+    """
+    The runs that samples have made in a logdir.
+
+    Args:
+        logdir: The logdir.
+        n_kept: Number of runs to keep.
+    """
+
+    def __init__(self, logdir: Path, n_kept: int) -> None:
+        self._runs, self._list = logdir / "plugins" / "profile", logdir / _LIST
+        self._n_kept = n_kept
+
+    def add(self, run: Path) -> None:
+        """
+        List a run, and remove the oldest ones.
+
+        Raises:
+            CaptureError: If the list cannot be read or written, or a run cannot be removed.
+        """
+        try:
+            old = self._list.read_text("utf-8").split("\n") if self._list.is_file() else []
+            # Another name, such as "..", would lead out of the logdir.
+            listed = [name for name in old if is_run_name(name)] + [run.name]
+            for name in listed[: -self._n_kept]:
+                if (self._runs / name).is_dir():
+                    shutil.rmtree(self._runs / name)
+            replace_file(self._list, "\n".join(listed[-self._n_kept :]) + "\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise CaptureError(f"old samples in {self._runs} cannot be removed: {error}") from error
+
+
+def sample(
+    samples: Samples,
+    every_s: float,
+    n_samples: int | None,
+    capture: Callable[[], CapturedJob],
+    check: Callable[[Sequence[Path]], int],
+) -> int:
+    """
+    Trace a job at an interval, and print a line for each sample.
+
+    A worker that cannot be traced is named, and tried again with the next sample.
+
+    Args:
+        samples: The runs.
+        every_s: Interval in seconds.
+        n_samples: Number of samples; None for no end.
+        capture: Traces the job.
+        check: Checks traces, and returns an exit status.
+
+    Returns:
+        The first exit status of a check that is not 0; else 3 if a worker was not traced.
+    """
+    statuses: list[int] = []
+    before: dict[str, Profile] = {}
+    begun = time.monotonic()
+    n = 0
+    while n_samples is None or n < n_samples:
+        time.sleep(max(0.0, begun + n * every_s - time.monotonic()))
+        n += 1
+        job = capture()
+        report_errors(job.errors)
+        statuses.append(UNKNOWN if job.errors else GOOD)
+        if job.traces:
+            samples.add(job.traces[0].parent)
+            before = _shown(job.traces, before)
+            statuses.insert(0, check(job.traces))
+    return next((status for status in statuses if status), GOOD)
+
+
+def _shown(traces: Sequence[Path], before: dict[str, Profile]) -> dict[str, Profile]:
+    """Print a line for each worker, and return the profiles by worker."""
+    analysed, errors = analyse_traces(traces)
+    now = {
+        Path(one.profile.name).name.removesuffix(".xplane.pb"): one.with_traced_times()
+        for one in analysed
+    }
+    for worker, profile in now.items():
+        parts = ", ".join(f"{part.title} {part.share:.1%}" for part in parts_of(profile)[:3])
+        changed = changes(before[worker], profile) if worker in before else []
+        since = f"; changed: {and_more(changed, _MOST_CHANGES)}" if changed else ""
+        clock = time.strftime("%H:%M:%S")
+        write_out(f"{clock} {worker}: {steps_title(profile)}: {parts}{since}")
+    report_errors(errors)
+    return before | now
+
+
+def changes(before: Profile, after: Profile) -> list[str]:
+    """Return the metrics that differ, the largest relative change first."""
+    found = []
+    for name, value in after.metrics.items():
+        old, new = before.metrics[name].number, value.number
+        if old is None or new is None or old == new:
+            continue
+        size = abs(new - old) / max(abs(old), abs(new))
+        if value.unit == COUNT or (
+            abs(new - old) >= _POINTS if value.unit == SHARE else size >= _NOISE
+        ):
+            found.append((-size, f"{name} {format_change(old, new, value.unit)}"))
+    return [text for _, text in sorted(found)]

@@ -1,0 +1,1 @@
+"""Forms of `tf_profile` besides a step that it calls."""

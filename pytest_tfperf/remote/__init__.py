@@ -1,0 +1,1 @@
+"""Traces of running jobs, from the profiler servers of their processes."""

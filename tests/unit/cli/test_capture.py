@@ -1,0 +1,215 @@
+"""The command `tfperf capture` of real gRPC servers that answer with stored traces."""
+
+import json
+import re
+import socket
+
+import pytest
+from helpers.paths import TESTS
+from helpers.profiler_server import answers, in_turn, serving
+
+from pytest_tfperf.cli import capture_command, sampling
+from pytest_tfperf.cli.main import main
+from pytest_tfperf.cli.sampling import Samples
+from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.remote import job
+
+TRACE = (TESTS / "data/traces/c1_cpu_basic.xplane.pb").read_bytes()
+OTHER = (TESTS / "data/traces/p_in_20.0.xplane.pb").read_bytes()
+
+
+@pytest.fixture
+def server():
+    with serving(answers(TRACE)) as one:
+        yield one
+
+
+@pytest.fixture
+def gone(monkeypatch):
+    monkeypatch.setattr(job, "_PAUSE_S", 0.0)
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{one.getsockname()[1]}"
+
+
+@pytest.fixture
+def logdir(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "log"
+
+
+def runs(logdir):
+    return sorted(path.name for path in (logdir / "plugins" / "profile").glob("[0-9]*"))
+
+
+def test_traces_are_named_with_what_to_do_next(server, logdir, capsys):
+    assert main(["capture", server.address, "--ms", "10", "-o", "log"]) == 0
+    file, following = capsys.readouterr().out.splitlines()
+    [run] = runs(logdir)
+    path, size = file.split("  ")
+    assert path == f"log/plugins/profile/{run}/127.0.0.1_{server.port}.xplane.pb"
+    assert (logdir.parent / path).read_bytes() == TRACE
+    assert size == f"{len(TRACE) / 1e6:.2f} MB"
+    assert following == "next: tfperf analyze log"
+    assert main(["analyze", "log"]) == 0
+
+
+def test_options_arrive_at_the_server(server, logdir):
+    levels = {"host": 3, "device": 0, "python": 1}
+    flags = [word for name, n in levels.items() for word in (f"--{name}-tracer-level", str(n))]
+    main(["capture", server.address, "--ms", "10", "-o", "log"])
+    main(["capture", server.address, "--ms", "77", "-o", "log", *flags])
+    usual, own = (request.opts for request in server.requests)
+    found = [
+        (one.duration_ms, one.host_tracer_level, one.device_tracer_level, one.python_tracer_level)
+        for one in (usual, own)
+    ]
+    assert found == [(10, 2, 1, 0), (77, 3, 0, 1)]
+
+
+def test_a_worker_that_is_missing_is_named(server, gone, logdir, capsys):
+    words = ["capture", f"{gone},{server.address}", "--ms", "10", "-o", "log"]
+    assert main(words) == 3
+    assert len(runs(logdir)) == 1
+    said = capsys.readouterr()
+    assert said.err.startswith(f"tfperf: {gone}: cannot be reached: ")
+    assert len(said.out.splitlines()) == 2
+    assert main([*words, "--all"]) == 2
+    assert len(runs(logdir)) == 1
+    assert main(["capture", gone, "-o", "log"]) == 2
+
+
+def test_limits_are_checked_at_once(server, logdir, capsys):
+    words = ["capture", server.address, "--ms", "10", "-o", "log", "--check"]
+    assert main([*words, "--max-input-bound", "100%"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "PASS"
+    assert main([*words, "--max-input-wait", "0 s"]) == 1
+    assert "FAIL: input_wait is " in capsys.readouterr().out
+    assert main([*words, "--max-flops", "1"]) == 3
+
+
+def test_a_failed_check_outweighs_a_missing_worker(server, gone, logdir):
+    words = ["capture", f"{gone},{server.address}", "--ms", "10", "-o", "log", "--check"]
+    assert main([*words, "--max-input-wait", "0 s"]) == 1
+    assert main([*words, "--max-input-bound", "100%"]) == 3
+
+
+def test_json_has_traces_and_errors(server, gone, logdir, capsys):
+    assert main(["capture", f"{gone},{server.address}", "--ms", "10", "-o", "log", "--json"]) == 3
+    found = json.loads(capsys.readouterr().out)
+    assert [path.rpartition("/")[2] for path in found["traces"]] == [
+        f"127.0.0.1_{server.port}.xplane.pb"
+    ]
+    assert [error.startswith(gone) for error in found["errors"]] == [True]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--ms", "0"], "a trace of 0 ms is not possible"),
+        (["--ms", "36000000"], "sample a longer time with tfperf capture --every"),
+        (["--ms", "2.5"], "'2.5' is not a whole number"),
+        (["--attempts", "0"], "0 is less than 1"),
+        (["--every", "0.5s"], "0.5s is less than 1 s"),
+        (["--every", "10"], "'10' has no unit"),
+        (["--delay=-1s"], "-1s is less than 0"),
+        (["--host-tracer-level", "4"], "invalid choice: 4"),
+        (["--max-input-bound", "5%"], "--max-input-bound is a limit; limits follow --check"),
+        (["--evry", "10s"], "unrecognized arguments: --evry 10s; did you mean --every?"),
+    ],
+)
+def test_other_options_are_refused_before_anything_is_traced(
+    server, logdir, capsys, words, message
+):
+    with pytest.raises(SystemExit) as ended:
+        main(["capture", server.address, "-o", "log", *words])
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+    assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--samples", "3"], "--samples counts those of --every"),
+        (["--check"], "no limit to check"),
+        (["--check", "--max-inptu-bound", "5%"], "did you mean --max-input-bound?"),
+    ],
+)
+def test_what_misses_its_counterpart_is_refused(server, logdir, capsys, words, message):
+    assert main(["capture", server.address, "-o", "log", *words]) == 2
+    assert message in capsys.readouterr().err
+    assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("10m", 600), ("10min", 600), ("2h", 7200), ("30s", 30), ("1.5 s", 1.5)]
+)
+def test_times_may_be_long(text, seconds):
+    assert capture_command._seconds(text) == seconds
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The waits of the samples, which pass at once."""
+    waits = []
+    monkeypatch.setattr(sampling.time, "monotonic", lambda: sum(waits))
+    monkeypatch.setattr(sampling.time, "sleep", waits.append)
+    return waits
+
+
+def test_samples_say_what_changed(logdir, capsys, clock):
+    with serving(in_turn(answers(TRACE), answers(TRACE), answers(OTHER))) as server:
+        words = ["--ms", "10", "--into", "log", "--every", "10m", "--samples", "3"]
+        assert main(["capture", server.address, *words]) == 0
+    worker = f"127.0.0.1_{server.port}"
+    lines = capsys.readouterr().out.splitlines()
+    assert [re.sub(r"^\d\d:\d\d:\d\d ", "", line).split(": ")[0] for line in lines] == [worker] * 3
+    assert ["changed" in line for line in lines] == [False, False, True]
+    assert clock == [0, 0, 600, 600]  # the first is that of --delay
+
+
+def test_only_the_newest_samples_are_kept_and_no_run_of_others(server, logdir, clock):
+    main(["capture", server.address, "--ms", "10", "-o", "log"])
+    [own] = runs(logdir)
+    words = ["capture", server.address, "--ms", "10", "--into", "log", "--every", "1s", "--keep"]
+    assert main([*words, "2", "--samples", "3"]) == 0
+    kept = [run for run in runs(logdir) if run != own]
+    assert len(runs(logdir)) == 3
+    assert (logdir / "tfperf_samples.txt").read_text().split() == kept
+    assert main([*words, "2", "--samples", "1"]) == 0  # also of earlier commands
+    assert own in runs(logdir)
+    assert len(runs(logdir)) == 3
+    assert kept[0] not in runs(logdir)
+
+
+def test_samples_go_on_where_a_worker_is_missing(logdir, gone, clock, capsys):
+    words = ["--ms", "10", "-o", "log", "--every", "1s", "--samples", "2", "--attempts", "1"]
+    assert main(["capture", gone, *words]) == 3
+    assert capsys.readouterr().err.count("cannot be reached") == 2
+
+
+def test_a_check_of_one_sample_is_the_status_of_all(server, logdir, clock):
+    words = ["--ms", "10", "-o", "log", "--every", "1s", "--samples", "2", "--check"]
+    assert main(["capture", server.address, *words, "--max-input-wait", "0 s"]) == 1
+    assert main(["capture", server.address, *words, "--max-input-bound", "100%"]) == 0
+
+
+def test_a_list_of_samples_leads_nowhere_else(tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    logdir = tmp_path / "log"
+    new = logdir / "plugins/profile/2026_11_24_14_00_00_1"
+    new.mkdir(parents=True)
+    listed = ["../../../outside", str(outside), "..", ".", "", "2026_11_24_14_00_00/.."]
+    (logdir / "tfperf_samples.txt").write_text("\n".join(listed))
+    Samples(logdir, 1).add(new)
+    assert outside.is_dir()
+    assert runs(logdir) == [new.name]
+    assert (logdir / "tfperf_samples.txt").read_text() == f"{new.name}\n"
+
+
+def test_a_list_that_cannot_be_read_is_named(tmp_path):
+    (tmp_path / "tfperf_samples.txt").write_bytes(b"\xff\xfe\xff")
+    with pytest.raises(CaptureError, match=r"old samples in .* cannot be removed"):
+        Samples(tmp_path, 1).add(tmp_path / "new")

@@ -1,0 +1,242 @@
+"""Jobs whose workers are real gRPC servers, with answers that a test chooses."""
+
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+
+import grpc
+import pytest
+from helpers import profiler_server
+from helpers.profiler_server import answers, fails, in_turn, runs_nothing, serving, writes
+
+from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.remote import call, job
+from pytest_tfperf.remote.addresses import read_workers
+from pytest_tfperf.remote.job import CapturePlan, capture_job
+from pytest_tfperf.remote.profiler_service import TraceOptions
+
+BUSY = fails(grpc.StatusCode.INTERNAL, "Another profiling session active.")
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch):
+    monkeypatch.setattr(job, "_PAUSE_S", 0.0)
+
+
+def capture(servers, logdir, **plan):
+    addresses = ",".join(getattr(server, "address", server) for server in servers)
+    options = TraceOptions(duration_ms=10)
+    return capture_job(read_workers(addresses), CapturePlan(options=options, **plan), logdir)
+
+
+def files(logdir):
+    """All that is in a logdir, also hidden."""
+    return sorted(
+        path.relative_to(logdir).as_posix() for path in logdir.rglob("*") if path.is_file()
+    )
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def test_the_traces_of_all_workers_are_one_run(tmp_path):
+    with serving(answers(b"one")) as one, serving(answers(b"two")) as two:
+        found = capture([one, two], tmp_path)
+    assert [path.read_bytes() for path in found.traces] == [b"one", b"two"]
+    assert found.errors == ()
+    run = found.traces[0].parent
+    assert run.parent == tmp_path / "plugins" / "profile"
+    assert files(run) == sorted(f"127.0.0.1_{one.port}.xplane.pb" for one in (one, two))
+    assert files(tmp_path) == [f"plugins/profile/{run.name}/{name}" for name in files(run)]
+
+
+def test_workers_are_traced_at_the_same_time(tmp_path):
+    together = threading.Barrier(3, timeout=20)
+
+    def answer(request, context):
+        together.wait()
+        return answers(b"x")(request, context)
+
+    with serving(answer) as one, serving(answer) as two, serving(answer) as three:
+        assert len(capture([one, two, three], tmp_path).traces) == 3
+
+
+def test_a_second_run_within_a_second_has_a_name_of_its_own(tmp_path):
+    with serving(answers(b"x")) as one:
+        runs = {capture([one], tmp_path).traces[0].parent for _ in range(3)}
+    assert len(runs) == 3
+
+
+@pytest.mark.parametrize(
+    ("first", "reason"),
+    [
+        (BUSY, "is being traced already"),
+        (runs_nothing, "nothing ran in 10 ms"),
+        (fails(grpc.StatusCode.UNAVAILABLE, "not yet"), "cannot be reached: not yet"),
+    ],
+)
+def test_what_may_pass_is_tried_again(tmp_path, first, reason):
+    with serving(in_turn(first, first, answers(b"x"))) as one:
+        assert capture([one], tmp_path, attempts=3).errors == ()
+        assert len(one.requests) == 3
+    with serving(first) as one:
+        found = capture([one], tmp_path / "other", attempts=2)
+        assert len(one.requests) == 2
+    [error] = found.errors
+    assert str(error).startswith(f"127.0.0.1:{one.port}: {reason}")
+    assert str(error).endswith("(attempt 2)")
+    assert found.traces == ()
+    assert files(tmp_path / "other") == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (fails(grpc.StatusCode.INTERNAL, "odd"), "failed: internal: odd"),
+        (lambda *_: b"\x42\xff", "its answer is no trace: "),
+        (lambda *_: 1 / 0, "failed: unknown: "),
+    ],
+)
+def test_what_does_not_pass_is_not_tried_again(tmp_path, answer, reason):
+    with serving(answer) as one:
+        [error] = capture([one], tmp_path, attempts=3).errors
+        assert len(one.requests) == 1
+    assert str(error).startswith(f"127.0.0.1:{one.port}: {reason}")
+
+
+def test_another_service_is_named(tmp_path):
+    with serving(answers(b"x"), method="/helloworld.Greeter/SayHello") as one:
+        [error] = capture([one], tmp_path).errors
+    assert "serves something else than the profiler; check its port" in str(error)
+
+
+def test_what_speaks_no_grpc_is_named(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as one:
+
+        def answer():
+            connection, _ = one.accept()
+            with connection:
+                connection.recv(100)
+                connection.sendall(b"HTTP/1.0 200 OK\r\n\r\nhello" + b" " * 100)
+
+        threading.Thread(target=answer, daemon=True).start()
+        [error] = capture([f"127.0.0.1:{one.getsockname()[1]}"], tmp_path, attempts=1).errors
+    assert "cannot be reached: " in str(error)
+    assert "HTTP/2" in str(error)
+
+
+def test_a_listener_that_says_nothing_is_given_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        call, "_CHANNEL", (*call._CHANNEL[:-1], ("grpc.min_reconnect_backoff_ms", 300))
+    )
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        [error] = capture([f"127.0.0.1:{one.getsockname()[1]}"], tmp_path, attempts=1).errors
+    assert "timed out" in str(error)
+
+
+def test_a_server_that_hangs_is_given_up_and_released(tmp_path, monkeypatch):
+    monkeypatch.setattr(call, "_GRACE_S", 0.3)
+    released = threading.Event()
+
+    def hang(request, context):
+        released.wait(20)
+        return b""
+
+    with serving(hang) as one, serving(answers(b"x")) as two:
+        found = capture([one, two], tmp_path)
+        assert one.cancelled.wait(20)
+        released.set()
+    [error] = found.errors
+    assert f"{one.port}: did not answer within 0 s" in str(error)
+    assert [path.read_bytes() for path in found.traces] == [b"x"]
+
+
+def test_a_server_that_dies_in_the_middle_is_named(tmp_path):
+    begun = threading.Event()
+
+    def die(request, context):
+        begun.set()
+        time.sleep(5)
+        return b""
+
+    with serving(die) as one:
+        threading.Thread(target=lambda: (begun.wait(), one.stop()), daemon=True).start()
+        found = capture([one], tmp_path, attempts=1)
+    assert len(found.errors) == 1
+    assert files(tmp_path) == []
+
+
+def test_other_workers_are_kept_unless_all_are_wanted(tmp_path):
+    gone = f"127.0.0.1:{free_port()}"
+    with serving(answers(b"x")) as one:
+        some = capture([gone, one], tmp_path / "some", attempts=1)
+        all_or_none = capture([gone, one], tmp_path / "all", attempts=1, requires_all=True)
+    assert [path.name for path in some.traces] == [f"127.0.0.1_{one.port}.xplane.pb"]
+    assert all_or_none.traces == ()
+    assert files(tmp_path / "all") == []
+    for found in (some, all_or_none):
+        [error] = found.errors
+        assert f"{gone}: cannot be reached: " in str(error)
+        assert "Connection refused; is the job running" in str(error)
+
+
+def test_a_server_that_writes_the_file_itself_is_understood(tmp_path):
+    with serving(writes(b"old")) as one:
+        found = capture([one], tmp_path)
+    assert [path.read_bytes() for path in found.traces] == [b"old"]
+
+
+def test_a_server_that_writes_on_another_machine_is_named(tmp_path):
+    with serving(lambda *_: profiler_server.ProfileResponse().SerializeToString()) as one:
+        [error] = capture([one], tmp_path).errors
+    assert "wrote it on its own machine as" in str(error)
+
+
+def test_a_large_trace_arrives(tmp_path):
+    trace = bytes(range(256)) * 40_000  # more than gRPC takes by default
+    with serving(answers(trace)) as one:
+        [path] = capture([one], tmp_path).traces
+    assert path.read_bytes() == trace
+
+
+def test_what_interrupts_leaves_nothing(tmp_path, monkeypatch):
+    begun, released = threading.Event(), threading.Event()
+
+    def answer(request, context):
+        begun.set()
+        released.wait(20)
+        return b""
+
+    def interrupted(_):
+        begun.wait(20)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(call.Call, "trace", interrupted)
+    with serving(answer) as one:
+        with pytest.raises(KeyboardInterrupt):
+            capture([one], tmp_path)
+        assert one.cancelled.wait(20)
+        released.set()
+    assert files(tmp_path) == []
+
+
+@pytest.mark.parametrize("make", [lambda path: path.write_text("a file"), None])
+def test_a_folder_that_cannot_be_written_is_named_before_anything_is_traced(tmp_path, make):
+    logdir = Path("/proc/none") if make is None else tmp_path / "log"
+    if make is not None:
+        make(logdir)
+    with serving(answers(b"x")) as one:
+        with pytest.raises(CaptureError, match="no trace can be written in"):
+            capture([one], logdir)
+        assert one.requests == []
+
+
+def test_without_grpc_a_sentence_tells_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "grpc", None)
+    with pytest.raises(CaptureError, match=r"pip install 'pytest-tfperf\[capture\]'"):
+        capture(["a:1"], tmp_path)
