@@ -90,7 +90,7 @@ def merge_runs(
         level = _level_before(history, statistics.median(_step_times(later)))
         runs, since = later, _created(later[0])
     kept = runs[-KEPT_RUNS:]
-    dropped = _OTHER_LEVEL if level else f"not among the latest {KEPT_RUNS} runs, which are kept"
+    dropped = _OTHER_LEVEL if level else _too_old(kept)
     for place, why in left_out.items():
         if why is None and new[place] not in kept:
             left_out[place] = dropped
@@ -110,6 +110,12 @@ def merge_runs(
 
 
 _OTHER_LEVEL = "older than the change of level that starts the history anew"
+
+
+def _too_old(kept: Sequence[Json]) -> str:
+    """Say since when runs are kept: a date to come is of a clock that was wrong."""
+    since = _created(kept[0]) if kept else ""
+    return f"not among the latest {KEPT_RUNS} runs, which are kept{since and f' since {since}'}"
 
 
 def _why_not(

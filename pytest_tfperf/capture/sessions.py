@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import errno
-import itertools
 import re
 import shutil
 import tempfile
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -16,15 +13,17 @@ from typing import Any
 
 from pytest_tfperf.errors import CaptureError, TraceError
 from pytest_tfperf.files import on_disk
+from pytest_tfperf.machine.wall_clock import WallClock
+from pytest_tfperf.quantities import SECONDS, format_quantity
 from pytest_tfperf.temporary import TemporaryFolder
 from pytest_tfperf.tf_log import information_hidden
 from pytest_tfperf.tf_runtime import load_tensorflow
+from pytest_tfperf.trace.logdir import name_run
 from pytest_tfperf.trace.xspace import Trace, read_trace
 from pytest_tfperf.values import FETCH, FETCH_PYTHON
 
 __tracebackhide__ = True
 
-_TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
 
 
 class Session:
@@ -50,15 +49,17 @@ class Session:
                 f"TensorFlow's profiler cannot start: {error}; is another profiler running?"
             ) from error
         self.running = True
+        self._clock = WallClock()
 
     def stop(self) -> Path:
         """
         End the session and return the path of its `.xplane.pb`.
 
         Raises:
-            CaptureError: If the profiler wrote none.
+            CaptureError: If the profiler wrote none, or the clock of its events was set.
         """
         self.running = False
+        jump_s = self._clock.jump()
         try:
             with information_hidden():
                 self._profiler.stop()
@@ -69,6 +70,11 @@ class Session:
         traces = sorted(self._folder.glob("plugins/profile/*/*.xplane.pb"))
         if not traces:
             raise CaptureError(f"TensorFlow's profiler wrote no .xplane.pb under {self._folder}")
+        if jump_s:
+            raise CaptureError(
+                f"the clock of this machine was set {_said(jump_s)} while steps were traced, and "
+                "TensorFlow's profiler dates its events by it: run again"
+            )
         return traces[0]
 
     def discard(self) -> None:
@@ -159,23 +165,16 @@ def keep_trace(trace: Path, folder: Path, name: str) -> Path:
             run.mkdir()
             with trace.open("rb") as source, on_disk(run / trace.name) as file:
                 shutil.copyfileobj(source, file)
-            return _renamed(run, runs / time.strftime("%Y_%m_%d_%H_%M_%S")) / trace.name
+            return name_run(run, runs) / trace.name
     except OSError as error:
         raise CaptureError(
             f"the trace cannot be kept in {runs}: {error.strerror}; see --tfperf-trace-dir"
         ) from error
 
 
-def _renamed(folder: Path, target: Path) -> Path:
-    """Rename a folder, also beside other processes; a number follows its name if that is taken."""
-    for n in itertools.count():
-        path = target.with_name(f"{target.name}_{n}" if n else target.name)
-        try:
-            return folder.rename(path)
-        except OSError as error:
-            if error.errno not in _TAKEN:
-                raise
-    raise AssertionError
+def _said(jump_s: float) -> str:
+    shown = format_quantity(abs(jump_s), SECONDS)
+    return f"forward by {shown}" if jump_s > 0 else f"back by {shown}"
 
 
 class StepMark:

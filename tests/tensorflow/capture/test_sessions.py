@@ -1,5 +1,6 @@
 """Profiler sessions of the plugin and of the user."""
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -80,6 +81,43 @@ def test_no_partial_trace_is_kept_on_a_full_disk(tmp_path):
         keep_trace(trace, tmp_path / "kept", "")
     assert list((tmp_path / "kept/plugins/profile").glob("**/*")) == [whole.parent, whole]
     assert whole.read_bytes() == trace.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("jump_s", "said"), [(3600.0, "forward by 3,600 s"), (-3600.0, "back by 3,600 s")]
+)
+@pytest.mark.parametrize("n_call", [1, 5])
+def test_a_clock_that_is_set_while_steps_are_traced_is_an_error(
+    profile, monkeypatch, n_call, jump_s, said
+):
+    """The first step and the traced ones; shares of a trace would be of an hour, and pass every limit."""
+    real, lead, calls = time.time, [0.0], []
+    monkeypatch.setattr(time, "time", lambda: real() + lead[0])
+
+    def jumping(x):
+        calls.append(x)
+        traced = user_session_runs() or len(calls) == 1
+        if traced and len(calls) >= n_call:
+            lead[0] = jump_s
+        return step(x)
+
+    with pytest.raises(CaptureError, match=f"the clock of this machine was set {said} while steps"):
+        profile(jumping, [tf.ones(3)] * 40)
+
+
+@pytest.mark.parametrize("jump_s", [3600.0, -3600.0])
+def test_a_clock_that_is_set_between_other_steps_changes_no_duration(profile, monkeypatch, jump_s):
+    real, lead = time.time, [0.0]
+    monkeypatch.setattr(time, "time", lambda: real() + lead[0])
+
+    def jumping(x):
+        if not user_session_runs():
+            lead[0] += jump_s
+        return step(x)
+
+    found = profile(jumping, [tf.ones(3)] * 40)
+    assert 0 < found.step_time < 60
+    assert 0 <= found.host_overhead < 1
 
 
 def test_truncated_trace_is_a_trace_error(tmp_path):

@@ -120,8 +120,25 @@ def test_a_run_from_before_those_that_are_kept_does_not_come_back():
     again = merged(entry, run(1.0, 0))
     assert (again.entry, again.left_out) == (
         None,
-        ((0, "not among the latest 10 runs, which are kept"),),
+        ((0, f"not among the latest 10 runs, which are kept since {created(2)}"),),
     )
+
+
+@pytest.mark.parametrize("jump", [3600, -3600])
+def test_a_clock_that_was_set_between_two_runs_loses_none(jump):
+    """Runs stand in the order of their dates, and all of them count."""
+    now = 7200
+    entry = merged(None, *(run(1.0 + n / 100, now + n) for n in range(4))).entry
+    done = merged(entry, run(1.05, now + 4 + jump), run(1.06, now + 5 + jump))
+    assert (done.n_added, done.level, done.left_out) == (2, None, ())
+    assert sorted(history_of(done.entry).runs) == [1.0, 1.01, 1.02, 1.03, 1.05, 1.06]
+    assert seconds(done.entry) == sorted(seconds(done.entry))
+
+
+def test_runs_that_a_wrong_clock_dated_are_named_by_their_date():
+    entry = merged(None, *(run(1.0 + n / 100, 7200 + n) for n in range(10))).entry
+    [(_, why)] = merged(entry, run(1.05, 3600)).left_out
+    assert why == f"not among the latest 10 runs, which are kept since {created(7200)}"
 
 
 def test_another_level_starts_the_history_anew_and_the_anchor_too():
