@@ -78,8 +78,10 @@ def _marked(folder: Path) -> int | None:
     """Mark a new folder and lock it; None if another process has taken it for one that was left."""
     mark = None
     try:
-        mark = os.open(folder / MARK, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        os.write(mark, b"*\n")
+        mark = _opened_unnamed(folder)
+        if mark is None:
+            mark = os.open(folder / MARK, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+            os.write(mark, b"*\n")
         _lock(mark, alone=False)
         (folder / MARK).stat()
     except BaseException as error:
@@ -89,6 +91,26 @@ def _marked(folder: Path) -> int | None:
         if isinstance(error, (BlockingIOError, FileNotFoundError)):
             return None
         raise
+    return mark
+
+
+def _opened_unnamed(folder: Path) -> int | None:
+    """
+    Make the mark as a file without a name, write it, and name it: git never sees an empty one.
+
+    The result is None where the system or the file system has no such files.
+    """
+    try:
+        mark = os.open(folder, os.O_TMPFILE | os.O_RDWR, 0o600)
+    except (AttributeError, OSError):
+        return None
+    try:
+        os.write(mark, b"*\n")
+        # as open(2) has it; Python calls linkat(2) if src_dir_fd is given, which this path ignores
+        os.link(f"/proc/self/fd/{mark}", folder / MARK, src_dir_fd=mark, follow_symlinks=True)
+    except OSError:
+        os.close(mark)
+        return None
     return mark
 
 

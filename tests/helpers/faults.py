@@ -4,6 +4,7 @@ import _pyio
 import builtins
 import io
 import os
+import signal
 from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
@@ -17,7 +18,7 @@ def failing(folder, n, reason, lasting=False, kinds=WRITING):
     """
     Within the context the n-th of these calls on a path below a folder fails, and with `lasting` all later ones.
 
-    Gives the calls so far. Python's own file objects go through the same calls here: `_pyio` is `io` in Python.
+    The reason is an error's number, or SIGKILL, which ends this process. Gives the calls so far. Python's own file objects go through the same calls here: `_pyio` is `io` in Python.
     """
     calls = []
     real = {kind: getattr(os, kind) for kind in kinds}
@@ -29,6 +30,8 @@ def failing(folder, n, reason, lasting=False, kinds=WRITING):
             if not _is_below(path, folder, options):
                 return call(path, *arguments, **options)
             calls.append(kind)
+            if len(calls) == n and reason is signal.SIGKILL:
+                os.kill(os.getpid(), reason)
             if len(calls) == n or (lasting and len(calls) > n):
                 raise OSError(
                     reason, os.strerror(reason), os.fspath(path) if kind == "open" else None

@@ -1,0 +1,85 @@
+"""
+A conftest.py for compare with data: all is real but the profiles, which are without TensorFlow, of steps that need no more than their turns.
+"""
+
+import time
+
+import pytest
+from helpers import builders, quick_start, without_capture
+
+pytest_sessionstart = quick_start.pytest_sessionstart
+without_capture.replace_modules()
+
+import pytest_tfperf.plugin.items  # noqa: E402
+from pytest_tfperf.child import process  # noqa: E402
+from pytest_tfperf.machine import locks  # noqa: E402
+from pytest_tfperf.turns import Ready  # noqa: E402
+from pytest_tfperf.variants import in_processes  # noqa: E402
+from pytest_tfperf.variants.comparison import ComparisonCall  # noqa: E402
+from pytest_tfperf.variants.outputs import Tolerance  # noqa: E402
+
+pytest_tfperf.plugin.items.describe = lambda: builders.LAPTOP
+in_processes.takes_whole_gpus = lambda: False
+locks.n_gpus = lambda: 0
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    usual = process.READY_S
+    process.READY_S = 1.0 if "hangs" in item.name else usual
+    try:
+        return (yield)
+    finally:
+        process.READY_S = usual
+
+
+class Light:
+    def __init__(self, settings):
+        self.settings, self.profiles = settings, {}
+
+    def __call__(self, step, name, batch=4, most=10**9, time_of_step=0.002):
+        clients = self.settings.turn_clients
+        client = clients(name, None) if clients else None
+        workload = {"inputs": [], "batch": batch}
+        turn = (
+            client.ready(
+                Ready(workload=workload, call_s=time_of_step, least_s=time_of_step, most_calls=None)
+            )
+            if client
+            else None
+        )
+        while turn is not None and most > 0:
+            for _ in range(turn.untimed):
+                step()
+            start = time.perf_counter()
+            for _ in range(turn.timed):
+                step()
+            most -= turn.untimed + turn.timed
+            turn = client.ran((time.perf_counter() - start) / turn.timed)
+        self.profiles[name] = builders.profile(name, workload, step_time=time_of_step)
+        return self.profiles[name]
+
+    def compare(self, steps, name="", max_seconds=0.4, outputs=None, **options):
+        names = {variant: f"{name} {variant}".strip() for variant in steps}
+
+        def measure(variant):
+            profile = self(steps[variant], names[variant], **options.get(variant, {}))
+            return profile, {"output": (outputs or {}).get(variant)}
+
+        tolerance = Tolerance() if outputs else None
+        found = self.settings.compare_in_processes(
+            ComparisonCall(
+                profiles=names, max_seconds=max_seconds, tolerance=tolerance, measure=measure
+            )
+        )
+        self.profiles |= {profile.name: profile for profile in found.profiles.values()}
+        return found
+
+    def results(self):
+        return [(profile, ()) for profile in self.profiles.values()]
+
+    def close(self):
+        pass
+
+
+pytest_tfperf.plugin.items.TfProfile = Light
