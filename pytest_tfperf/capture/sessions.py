@@ -25,7 +25,6 @@ from pytest_tfperf.values import FETCH, FETCH_PYTHON
 __tracebackhide__ = True
 
 
-
 class Session:
     """
     A running profiler session.
