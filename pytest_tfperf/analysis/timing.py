@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.steps.detect import Steps
+from pytest_tfperf.quantities import SECONDS, format_quantity
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.results import INTERFERENCE
 from pytest_tfperf.stats.steady_state import find_trend, slow_start
@@ -21,6 +23,10 @@ _INSTRUMENTED = (
     "no time is recorded as a baseline"
 )
 _DRAINING = "the input buffers were still draining: step_time is not recorded as a baseline"
+_ONE_ITER = (
+    "repeat() the dataset, before a strategy distributes it, so that one iter() serves all epochs"
+)
+_LONG_GAPS = 0.2  # of the loop, which then takes a quarter longer than its steps
 _STEPS_FOR_P99 = 300
 NO_TIMES = (
     "nothing was timed: only tf_profile(step, data), tf_profile.steps(data) and Keras loops give "
@@ -56,25 +62,19 @@ def timed_values(recording: Recording) -> dict[str, Value]:
     )
     values["step_time_p99"] = _p99(single)
     values["throughput"] = _throughput(recording, step_time)
-    values["epoch_gap"] = (
-        Value.of(
-            "epoch_gap",
-            statistics.median(recording.epoch_gaps_s),
-            Source.TIMED,
-            n_gaps=len(recording.epoch_gaps_s),
-        )
-        if recording.epoch_gaps_s
-        else Value.unknown("epoch_gap", "no epoch ended in the timed window")
-    )
+    values["epoch_gap"] = _epoch_gap(recording)
     return values
 
 
 def timing_notes(recording: Recording) -> tuple[str, ...]:
     """
-    Return notes on the times: Python was traced, or blocks did not get steady although the input
-    had.
+    Return notes on the times.
+
+    Python was traced, much of the loop is between its epochs, or blocks did not get steady although
+    the input had.
     """
-    return ((_INSTRUMENTED,) if recording.instrumented else ()) + _unsteady(recording)
+    instrumented = (_INSTRUMENTED,) if recording.instrumented else ()
+    return instrumented + _between_epochs(recording) + _unsteady(recording)
 
 
 def _unsteady(recording: Recording) -> tuple[str, ...]:
@@ -98,6 +98,37 @@ def _unsteady(recording: Recording) -> tuple[str, ...]:
         f"step_time is not steady: over {len(counted)} blocks it {what} by {abs(trend.in_all):.0%} "
         f"({abs(trend.per_block):.2%} a block): {why}",
     )
+
+
+def _epoch_gap(recording: Recording) -> Value:
+    if not recording.epoch_gaps_s:
+        return Value.unknown("epoch_gap", "no epoch ended in the timed window")
+    gap = statistics.median(recording.epoch_gaps_s)
+    detail: dict[str, Any] = {"n_gaps": len(recording.epoch_gaps_s)}
+    if (seconds := _iter_seconds(recording)) > gap / 2:
+        detail |= {
+            "iter_s": seconds,
+            "where": f"iter() of the data takes {format_quantity(seconds, SECONDS)} of it",
+            "try": _ONE_ITER,
+        }
+    return Value.of("epoch_gap", gap, Source.TIMED, **detail)
+
+
+def _between_epochs(recording: Recording) -> tuple[str, ...]:
+    """Return a note if much of the timed window passed between the epochs."""
+    gaps, steps = sum(recording.epoch_gaps_s), sum(seconds for seconds, _ in recording.blocks)
+    if not steps or gaps < _LONG_GAPS * (gaps + steps):
+        return ()
+    value = _epoch_gap(recording)
+    what = [f"{gaps / (gaps + steps):.0%} of the timed window passed between epochs"]
+    what += [f"epoch_gap is {format_quantity(value.number or 0.0, SECONDS)}"]
+    what += [value.detail[key] for key in ("where", "try") if key in value.detail]
+    return (f"{what[0]}, which step_time leaves out: {'; '.join(what[1:])}",)
+
+
+def _iter_seconds(recording: Recording) -> float:
+    """Return the median seconds of an `iter()` on the data, 0 if none was seen."""
+    return statistics.median(recording.iter_s) if recording.iter_s else 0.0
 
 
 def block_seconds(recording: Recording) -> tuple[float, ...]:

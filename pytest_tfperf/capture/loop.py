@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from time import perf_counter
 from typing import Any
 
 from pytest_tfperf.capture.windows import Windows
@@ -85,7 +86,9 @@ def each_step(windows: Windows, data: Iterable[Any]) -> Iterator[Any]:
                 return
             if not n_elements or one_shot:
                 raise CaptureError(_too_short(windows, n_elements)) from None
+            began = perf_counter()
             iterator, n_elements = iter(data), 0
+            windows.observations.iter_s.append(perf_counter() - began)
             continue
         if not windows.n_steps:
             windows.inputs = workload_of(element, getattr(data, "element_spec", None))
@@ -164,23 +167,42 @@ def workload_of(element: object, spec: object = None) -> Mapping[str, Any]:
     It holds `dtype[shape]` of each tensor, and the batch size if all tensors have the same first
     size. Later sizes that the specification of the data leaves open vary, and are shown as `?`.
 
+    A strategy's element holds a tensor for each replica. The signature has the tensors of the first
+    one, the number of replicas, and the batch of all together.
+
     Args:
         element: An element of the data.
         spec: Specification of the data's elements.
     """
     tf = load_tensorflow()
-    leaves, specs = tf.nest.flatten(element), tf.nest.flatten(spec)
-    specs = specs if len(specs) == len(leaves) else leaves
+    leaves, specs = tf.nest.flatten(element), [_of_one(each) for each in tf.nest.flatten(spec)]
+    parts = [_of_replicas(leaf) for leaf in leaves]
+    specs = specs if len(specs) == len(leaves) else [own[0] for own in parts]
     batches = {
-        leaf.shape[0]
-        for leaf in leaves
-        if getattr(leaf, "shape", None) is not None and len(leaf.shape)
+        sum(tensor.shape[0] for tensor in tensors)
+        for tensors in parts
+        if getattr(tensors[0], "shape", None) is not None and len(tensors[0].shape)
     }
     batch = batches.pop() if len(batches) == 1 else None
+    replicas = max(map(len, parts), default=1)
     return {
-        "inputs": [_describe(leaf, each) for leaf, each in zip(leaves, specs, strict=True)],
+        "inputs": [_describe(own[0], each) for own, each in zip(parts, specs, strict=True)],
         "batch": batch,
+        **({"replicas": replicas} if replicas > 1 else {}),
     }
+
+
+def _of_replicas(leaf: Any) -> Sequence[Any]:
+    """Return the tensors of a strategy's replicas, or the leaf alone if it is for one."""
+    distributed = load_tensorflow().distribute.DistributedValues
+    return leaf.values if isinstance(leaf, distributed) else (leaf,)
+
+
+def _of_one(spec: Any) -> Any:
+    """Return the specification of the first replica's tensor, or the specification itself."""
+    if hasattr(spec, "shape"):
+        return spec
+    return next(iter(load_tensorflow().nest.flatten(spec, expand_composites=True)), spec)
 
 
 def _calling(step: Callable[..., Any], element: Any, unpack: bool | str) -> Call:

@@ -1,8 +1,12 @@
 """Calls of a step, and the user's own loops."""
 
+import time
+
 import pytest
 import tensorflow as tf
+from tensorflow.python.distribute.values import PerReplica, PerReplicaSpec
 
+from pytest_tfperf.capture.loop import workload_of
 from pytest_tfperf.errors import CaptureError, UnknownMetric
 
 DATA = [tf.ones((8, 8))] * 4
@@ -235,6 +239,31 @@ def test_eager_ops_of_the_loop_iterator_do_not_count(profile):
                 yield DATA[0] * 2 + 1
 
     assert profile(step, Batches()).eager_ops == 0
+
+
+def test_an_element_of_several_replicas_has_the_batch_of_all():
+    tokens = PerReplica((tf.ones((4, 7)), tf.ones((3, 7))))
+    declared = PerReplicaSpec(*[tf.TensorSpec((None, None))] * 2)
+    assert workload_of((tokens, tf.ones(7)), (declared, tf.TensorSpec(None))) == {
+        "inputs": ["float32[4,?]", "float32[7]"],
+        "batch": 7,
+        "replicas": 2,
+    }
+    assert workload_of({"x": tokens})["inputs"] == ["float32[4,7]"]
+    alone = PerReplica((tf.ones((4, 7)),))
+    assert workload_of(alone) == {"inputs": ["float32[4,7]"], "batch": 4}
+
+
+def test_every_epoch_but_the_first_has_the_time_of_its_iter(profile):
+    class Slow(list):
+        def __iter__(self):
+            time.sleep(0.05)
+            return super().__iter__()
+
+    found = profile(tf.reduce_sum, Slow([tf.ones(3)] * 4))
+    assert found.value("epoch_gap").detail["iter_s"] >= 0.05
+    assert "iter() of the data takes" in found.value("epoch_gap").detail["where"]
+    assert any("iter() of the data takes" in note for note in found.notes)
 
 
 def test_open_sizes_of_the_data_are_open_in_the_workload(profile):
