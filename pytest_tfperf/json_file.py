@@ -22,7 +22,8 @@ MOST_BYTES = 50_000_000
 """Size of the largest file that is read."""
 MOST_DEEP = 64
 """Depth of the deepest content; run files need 12."""
-_LARGEST = 1e300
+_LARGEST, _SMALLEST = 1e100, 1e-100
+"""Magnitudes of numbers, so that a ratio of two and its square are finite too."""
 _LARGEST_INTEGER = 10**18
 
 
@@ -90,7 +91,9 @@ def plain_strings(content: Any) -> Any:
         return plain(content)
     if isinstance(content, dict):
         return {plain(key): plain_strings(item) for key, item in content.items()}
-    return [plain_strings(item) for item in content] if isinstance(content, list) else content
+    if isinstance(content, (list, tuple)):
+        return [plain_strings(item) for item in content]
+    return content
 
 
 def _bytes_of(path: Path) -> bytes:
@@ -114,7 +117,7 @@ def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number) or abs(number) > _LARGEST:
         raise JsonFileError(f"a number out of range: {text[:20]}")
-    return number
+    return number if abs(number) >= _SMALLEST else 0.0
 
 
 def _bounded(text: str) -> int:

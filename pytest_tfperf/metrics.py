@@ -47,7 +47,7 @@ class Metric(NamedTuple):
         """
         if data["unit"] not in UNITS:
             raise ValueError(f"the unit {data['unit']!r}")
-        return cls(**data)
+        return cls(**{name: data[name] for name in cls._fields})  # a later version may add others
 
 
 _ROWS = (

@@ -20,7 +20,7 @@ from pytest_tfperf.metrics import METRICS, Metric, nearest
 from pytest_tfperf.quantities import COUNT
 from pytest_tfperf.summary import summary
 from pytest_tfperf.text import Labelled, plural
-from pytest_tfperf.values import Advice, Json, Step, Table, Value
+from pytest_tfperf.values import Advice, Json, Step, Table, Value, known_fields
 
 __tracebackhide__ = True
 
@@ -180,14 +180,14 @@ class Profile(MetricProperties):
         return cls(
             name=data["name"],
             metrics={name: Value.from_json(value) for name, value in data["metrics"].items()},
-            steps=tuple(Step(**step) for step in data["steps"]),
+            steps=tuple(Step(**known_fields(Step, step)) for step in data["steps"]),
             n_dropped=data["n_dropped"],
             step_source=data["step_source"],
             workload=data.get("workload", {}),
             notes=tuple(data.get("notes", ())),
             ended=data.get("ended"),
             tables={key: Table.from_json(table) for key, table in data.get("tables", {}).items()},
-            advice=tuple(Advice(**advice) for advice in data.get("advice", ())),
+            advice=tuple(Advice(**known_fields(Advice, row)) for row in data.get("advice", ())),
             blocks_s=tuple(data.get("blocks_s", ())),
             files=data.get("files", {}),
             own={name: Metric.from_json(row) for name, row in data.get("own", {}).items()},
@@ -282,11 +282,10 @@ class Check:
 
         Earlier run files have only `message`, which becomes the sentence.
         """
-        fields = {"sentence": data["message"], **data}
-        del fields["message"]
+        known = known_fields(cls, {"sentence": data["message"], **data})
         for name in ("details", "advice"):
-            fields[name] = tuple((label, text) for label, text in fields.get(name, ()))
-        return cls(**{**fields, "verdict": Verdict(data["verdict"])})
+            known[name] = tuple((label, text) for label, text in known.get(name, ()))
+        return cls(**{**known, "verdict": Verdict(data["verdict"])})
 
 
 def most_telling_first(checks: Iterable[Check]) -> list[Check]:
@@ -304,5 +303,5 @@ def _rank(check: Check) -> tuple[bool, bool, float]:
     if before is None or check.detail.get("after") is None:
         size = 0.0
     else:
-        size = abs(math.log(ratio)) if ratio else math.inf
+        size = abs(math.log(ratio)) if ratio and ratio > 0 else math.inf
     return check.kind != "limit", not check.is_of_step_time, -size

@@ -8,7 +8,7 @@ from typing import Any
 
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.results import FORMAT, Check, Profile
-from pytest_tfperf.values import Json
+from pytest_tfperf.values import Json, known_fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,8 @@ class ProfiledTest:
             map(Profile.from_json, data["profiles"]),
             map(Check.from_json, data["checks"]),
         )
-        return cls(**data | {"profiles": tuple(profiles), "checks": tuple(checks)})
+        known = known_fields(cls, data)
+        return cls(**known | {"profiles": tuple(profiles), "checks": tuple(checks)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,8 @@ _IN_WHOLE = 9.95
 
 
 _LINE = re.compile(r"^(?=::|##\[)", re.MULTILINE)
-# control characters but tab and line feed, line separators, and changes of text direction
+# control characters but tab and line feed, line separators, changes of text direction, and halves
+# of surrogate pairs, which no file can hold
 _HARMFUL = dict.fromkeys(
     (
         *range(9),
@@ -26,19 +27,25 @@ _HARMFUL = dict.fromkeys(
         0x200F,
         *range(0x2028, 0x202F),
         *range(0x2066, 0x206A),
+        *range(0xD800, 0xE000),
     ),
     "\N{REPLACEMENT CHARACTER}",
 )
 
 
 def plain(text: str) -> str:
-    """Replace control characters and changes of text direction in text that others wrote."""
+    """Replace characters that control a terminal, the text's direction or no text at all."""
     return text if text.isprintable() else text.translate(_HARMFUL)
 
 
 def without_commands(text: str) -> str:
     """Indent lines that a CI system would take for its commands: `::error`, `##[add-mask]`."""
     return _LINE.sub(" ", text)
+
+
+def one_line(text: str) -> str:
+    """Return a name that others gave on one line, as a cell of a table holds it."""
+    return text.replace("\n", " ")
 
 
 def for_terminal(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any
 
@@ -31,6 +31,11 @@ FETCH_PYTHON = "IteratorGetNext::python"
 """Same around the `next()` on a Python iterator; XProf takes it for input by its prefix."""
 
 Json = dict[str, Any]
+
+
+def known_fields(kind: type, data: Json) -> Json:
+    """Return the fields of a value class in its JSON, to which a later version may add others."""
+    return {field.name: data[field.name] for field in fields(kind) if field.name in data}
 
 
 @dataclass(frozen=True, slots=True)

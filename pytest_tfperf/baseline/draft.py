@@ -77,7 +77,7 @@ class Draft:
 
 def _text(content: Json) -> bytes:
     text = json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False)
-    return f"{text}\n".encode()
+    return f"{text}\n".encode(errors="backslashreplace")  # JSON's escapes of surrogates too
 
 
 def _state(error: NotReplacedError, n_files: int) -> str:

@@ -17,6 +17,7 @@ from pytest_tfperf.baseline.store import (
     BASELINE_FORMAT,
     Place,
     entry_key,
+    is_step_time,
     locked,
 )
 from pytest_tfperf.checks.limits import DEFAULT_TOLERANCE
@@ -278,7 +279,7 @@ def _times(path: Path, found: Sequence[_Found], only_new: bool, draft: Draft) ->
     name = found[0].place.timing_key(key)
     if only_new and name in tests:
         return Recorded()
-    timed = [one for one in found if (one.profile.value("step_time").number or 0) > 0]
+    timed = [one for one in found if is_step_time(one.profile.value("step_time").number or 0)]
     reasons = [
         (one, why_not_timed(one.profile, one.test.shared_cpu) or _disturbed(one)) for one in timed
     ]

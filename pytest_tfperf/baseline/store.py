@@ -30,6 +30,7 @@ FOLDER = "__tfperf__"
 BASELINE_FORMAT = 1
 """Version of the baseline files."""
 _LOCK_SECONDS = 60
+_SHORTEST_S, _LONGEST_S = 1e-9, 1e7
 _RESTORE = "restore it from git, or delete it and run --tfperf-update"
 
 
@@ -177,13 +178,18 @@ def _is_history(entry: Json) -> bool:
 
 
 def _is_run(run: object) -> bool:
-    """Return whether an object holds the times of a run or of the anchor; no time is zero."""
+    """Return whether an object holds the times of a run or of the anchor."""
     return (
         _are_numbers(run)
         and isinstance(run, dict)
-        and run.get("step_time", 1) > 0
+        and is_step_time(run.get("step_time", 1))
         and run.get("runs", 1) >= 1
     )
+
+
+def is_step_time(seconds: float) -> bool:
+    """Return whether a number can be a step time; the spread of others leaves floating point."""
+    return _SHORTEST_S <= seconds <= _LONGEST_S
 
 
 def _are_dicts(entry: object, *names: str) -> bool:

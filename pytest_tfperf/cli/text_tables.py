@@ -13,6 +13,7 @@ from rich.tree import Tree
 
 from pytest_tfperf.report.table_numbers import shown
 from pytest_tfperf.report.text_layout import BOUNDLESS
+from pytest_tfperf.text import one_line
 from pytest_tfperf.values import Column, Table
 
 FEW = 5
@@ -145,7 +146,7 @@ def _cell(value: object, column: Column) -> str:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return shown(value, column.unit) if isinstance(value, (int, float)) else str(value)
+    return shown(value, column.unit) if isinstance(value, (int, float)) else one_line(str(value))
 
 
 def _without_empty(cells: Cells) -> Cells:

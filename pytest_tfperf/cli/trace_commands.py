@@ -23,6 +23,7 @@ from pytest_tfperf.cli.output import (
 from pytest_tfperf.cli.trace_analysis import analyse_traces, report_errors
 from pytest_tfperf.errors import ExportError, LimitError
 from pytest_tfperf.report.trace_page import refuse_other_format, write_traces
+from pytest_tfperf.text import for_terminal
 
 
 def add_commands(commands: Any) -> None:
@@ -179,10 +180,8 @@ def _export_hlo(options: argparse.Namespace) -> int:
         )
     if len(programs) > 1 and options.output.suffix.lower() != ".txt":
         others = ", ".join(program.title for program in programs[1:])
-        print(
-            f"tfperf: {options.output} shows {programs[0].title}; --module takes another: {others}",
-            file=sys.stderr,
-        )
+        text = f"{options.output} shows {programs[0].title}; --module takes another: {others}"
+        print(for_terminal(f"tfperf: {text}"), file=sys.stderr)
     return GOOD
 
 
@@ -191,7 +190,7 @@ def _padding(options: argparse.Namespace, rest: Sequence[str]) -> int:
     refuse_run_file(options.file)
     from pytest_tfperf.cli.padding import padding_profile, padding_view  # numpy
 
-    profile = padding_profile(options.file, options.tpu, options.verbose > 0)
+    profile = padding_profile(options.file, options.tpu, options.verbose > 0).plain()
     if options.json:
         print(profiles_json([profile]))
     else:

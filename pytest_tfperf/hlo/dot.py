@@ -17,12 +17,12 @@ from collections.abc import Iterator
 from pytest_tfperf.errors import ExportError
 from pytest_tfperf.hlo.module import HloComputation, HloInstruction, HloModule
 from pytest_tfperf.hlo.printer import callees, instruction_text, literal_text, shape_text
-from pytest_tfperf.text import elide
+from pytest_tfperf.text import elide, plain
 
 _DOT_SECONDS = 120.0
 _LONGEST = 60  # characters of a line in a node
 _LONGEST_TIP = 2000  # a string of more than 16,384 bytes is an error to Graphviz 2
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_SPACE = re.compile(r"[\t\n]")
 
 # Tints of Okabe and Ito's eight colours, which people of any colour vision can distinguish
 # (jfly.uni-koeln.de/color). Each pair is the fill and the line of a node.
@@ -255,9 +255,9 @@ def _label(lines: list[str]) -> str:
 
 def _entities(text: str) -> str:
     """Escape HTML's entities, which DOT reads in texts (`&lt;`)."""
-    return _CONTROL.sub(" ", text).replace("&", "&amp;")
+    return _SPACE.sub(" ", plain(text)).replace("&", "&amp;")
 
 
 def _quoted(text: str) -> str:
     """Quote a DOT string; only the quotation mark is escaped (graphviz.org/doc/info/lang.html)."""
-    return '"' + _CONTROL.sub(" ", text).replace('"', r"\"") + '"'
+    return '"' + text.replace('"', r"\"") + '"'

@@ -21,7 +21,7 @@ from pytest_tfperf.report.sparkline import shows_unicode
 from pytest_tfperf.report.terminal import TextLine, render
 from pytest_tfperf.results import DECIDED
 from pytest_tfperf.runs import ProfiledTest, Run
-from pytest_tfperf.text import and_more, plural
+from pytest_tfperf.text import and_more, for_terminal, plural
 from pytest_tfperf.values import Json
 
 if TYPE_CHECKING:
@@ -66,14 +66,16 @@ def conclude(
         except TfperfError as error:
             bad.append(str(error))
     lines += _keep(run, cache)
-    lines += _write_for_github(run, options)
     decided = sum(check.verdict in DECIDED for test in tests for check in test.checks)
     if decided < options.min_checks:
         bad.append(
             f"{plural(decided, 'check was', 'checks were')} decided, "
             f"fewer than the {options.min_checks} that --tfperf-min-checks asks for"
         )
-    return lines + [(f"tfperf: {text}", "red") for text in bad], not bad
+    lines += [(f"tfperf: {text}", "red") for text in bad]
+    # keys of a baseline may be of another person; annotations are commands, and mean to be
+    shown = [(for_terminal(text), colour) for text, colour in lines]
+    return [*shown, *_write_for_github(run, options)], not bad
 
 
 def summary(

@@ -320,8 +320,9 @@ def _decide(item: pytest.Item) -> None:
     if broken:
         item.stash[_BROKEN] = True
         from pytest_tfperf.report.failure import failure_message
+        from pytest_tfperf.text import for_terminal
 
-        pytest.fail(failure_message(item.name, broken), pytrace=False)
+        pytest.fail(for_terminal(failure_message(item.name, broken)), pytrace=False)
 
 
 def _undecided(item: pytest.Item) -> str | None:

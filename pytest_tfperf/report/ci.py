@@ -12,7 +12,7 @@ from pytest_tfperf.report.failure import failure_message
 from pytest_tfperf.report.markdown import render_markdown
 from pytest_tfperf.results import Check, Profile
 from pytest_tfperf.runs import ProfiledTest, Run
-from pytest_tfperf.text import elide
+from pytest_tfperf.text import elide, plain
 
 PREFIX = "tfperf."
 
@@ -25,10 +25,10 @@ def properties(profiles: Iterable[Profile]) -> list[tuple[str, float]]:
     """
     found = []
     for profile in profiles:
-        prefix = f"{PREFIX}{_plain(profile.name)}." if profile.name else PREFIX
+        prefix = f"{PREFIX}{profile.name}." if profile.name else PREFIX
         for name, value in profile.metrics.items():
             if value.number is not None:
-                found.append((f"{prefix}{name}", value.number))
+                found.append((_plain(f"{prefix}{name}"), value.number))
     return found
 
 
@@ -81,7 +81,7 @@ def _annotation(test: ProfiledTest, checks: list[Check], rootdir: Path, workspac
 
 def _data(text: str) -> str:
     """Escape a message. Source: actions/toolkit, packages/core/src/command.ts, escapeData."""
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return plain(text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A"))
 
 
 def _property(text: str) -> str:

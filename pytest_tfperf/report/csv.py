@@ -60,7 +60,7 @@ def render_csv(run: Run) -> str:
             of_test = test.file, test.key, profile.name, test.outcome
             for row in _metrics(test, profile):
                 writer.writerow([_cell(one) for one in (*of_run, *of_test, *row)])
-    return text.getvalue().encode(errors="replace").decode()  # halves of surrogate pairs
+    return text.getvalue()
 
 
 def _cell(content: Any) -> Any:

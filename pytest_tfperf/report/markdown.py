@@ -192,7 +192,7 @@ def _why(run: Run) -> _Section:
 
 def _explained(test: ProfiledTest, check: Check) -> str:
     text = _message(test, check)
-    found = [Difference(**one).line for one in check.detail.get("differences", ())]
+    found = [Difference.of(one).line for one in check.detail.get("differences", ())]
     if not found:
         return text
     lines = _fenced("\n".join(found), len(found) * _DIFFERENCE_WIDTH)
@@ -232,7 +232,7 @@ def _measured(run: Run) -> _Section:
     for test, profile in profiles:
         cells = (_cell(profile, name) for name in names)
         rows.append(_row(_name(test, profile.name), _code(test.outcome), *cells))
-    head = _table("test", "outcome", *names)
+    head = _table("test", "outcome", *(name if name in METRICS else _code(name) for name in names))
     return _Section(title="Measured", share=0.1, head=head, blocks=tuple(rows))
 
 

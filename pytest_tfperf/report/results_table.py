@@ -13,7 +13,7 @@ from pytest_tfperf.report.table_numbers import shown_factor
 from pytest_tfperf.results import BROKEN, DECIDED, Check, Profile, Verdict
 from pytest_tfperf.runs import ProfiledTest
 from pytest_tfperf.summary import shown_value, summary_metrics
-from pytest_tfperf.text import format_slowdown
+from pytest_tfperf.text import format_slowdown, one_line
 from pytest_tfperf.values import COMPARISON
 
 _SIGNS = {"max": "≤", "min": "≥", "equal": "="}
@@ -87,7 +87,7 @@ def results_table(tests: Iterable[ProfiledTest], width: int) -> list[tuple[str, 
 
 def profile_title(test: ProfiledTest, profile: Profile) -> str:
     """Return the name of a profile: that of its test, and its own if it has one."""
-    return f"{test.key}/{profile.name}" if profile.name else test.key
+    return one_line(f"{test.key}/{profile.name}" if profile.name else test.key)
 
 
 _Groups = Sequence[tuple[str, Sequence[_Row]]]
@@ -220,7 +220,7 @@ def _change(profile: Profile, check: Check) -> tuple[str, str]:
         return "", check.verdict.value
     row = profile.registry.get(check.metric) or METRICS[check.metric]
     shown, _ = format_alike(before, before if after is None else after, row.unit)
-    if ratio is None:
+    if ratio is None or (check.is_of_step_time and ratio <= 0):
         return shown, ""
     if check.is_of_step_time:
         return shown, format_slowdown(ratio)
@@ -230,14 +230,16 @@ def _change(profile: Profile, check: Check) -> tuple[str, str]:
 def _margin(profile: Profile, check: Check) -> tuple[str, str]:
     """Return the limit with its sign, and the distance to it as a share of the limit."""
     detail = check.detail
-    if "bound" not in detail:  # a run file of an earlier version
+    if not {"bound", "relation"} <= detail.keys():  # a run file of an earlier version
         return check.wanted, check.verdict.value
     unit = profile.registry[check.metric].unit
     bound, relation = detail["bound"], detail["relation"]
     shown = f"{_SIGNS[relation]} {format_quantity(bound, unit)}"
-    value = profile.metrics[check.metric]
-    if check.verdict is not Verdict.PASS or relation == "equal" or not bound:
-        return shown, "ok" if check.verdict is Verdict.PASS else check.verdict.value
+    if check.verdict is not Verdict.PASS:
+        return shown, check.verdict.value
+    value = profile.metrics.get(check.metric)  # a run file of another program may lack it
+    if value is None or value.number is None or relation == "equal" or not bound:
+        return shown, "ok"
     distance = 1 - value.high() / bound if relation == "max" else value.low() / bound - 1
     return shown, f"{100 * distance:.2g} %" if distance < _WHOLE else f"{100 * distance:,.0f} %"
 

@@ -35,7 +35,8 @@ def check_run(content: Any) -> None:
     except JsonSchemaValueException as error:
         place = str(error.name).removeprefix("data").lstrip(".") or "the file"
         reason = str(error.message).partition(" ")[2]
-        raise SchemaError(f"{elide(place, _WIDTH)} {elide(reason, _WIDTH)}") from error
+        parts = (elide(" ".join(part.split()), _WIDTH) for part in (place, reason))
+        raise SchemaError(" ".join(parts)) from error
 
 
 @cache

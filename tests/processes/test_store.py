@@ -185,6 +185,8 @@ DAMAGED = {
         "not a baseline file",
     ),
     "a step that takes no time": (timing_file(runs=[{"step_time": 0}]), "not a baseline file"),
+    "a step of a picosecond": (timing_file(runs=[{"step_time": 1e-12}]), "not a baseline file"),
+    "a step of a year": (timing_file(runs=[{"step_time": 3e7}]), "not a baseline file"),
     "an anchor below zero": (timing_file(anchor={"step_time": -1}), "not a baseline file"),
     "an anchor of no run": (timing_file(anchor={"step_time": 1, "runs": 0}), "not a baseline file"),
     "a since that is no text": (timing_file(since=5), "not a baseline file"),

@@ -90,3 +90,16 @@ def test_texts_lose_control_characters_and_changes_of_direction():
             None,
         ]
     }
+
+
+def test_texts_in_tuples_lose_them_too():
+    assert plain_strings((("\x1b", 1), ["\ud800"])) == [["\ufffd", 1], ["\ufffd"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("1e100", 1e100), ("-1e-100", -1e-100), ("9e-101", 0.0), ("5e-324", 0.0)]
+)
+def test_numbers_keep_a_magnitude_whose_ratios_are_finite(text, number):
+    assert parse_json(text) == number
+    with pytest.raises(JsonFileError, match=r"a number out of range: 1\.1e100"):
+        parse_json("1.1e100")

@@ -8,6 +8,7 @@ import pytest
 from helpers.builders import WORKLOAD, check, profile, record_of, value
 
 from pytest_tfperf.errors import TfperfError, UnknownMetric
+from pytest_tfperf.metrics import METRICS, Metric
 from pytest_tfperf.results import Check, Profile, Verdict
 from pytest_tfperf.runs import ProfiledTest, Run
 from pytest_tfperf.text import headline
@@ -321,7 +322,6 @@ def damage(*path, to):
         {"format": 1, "created": "now", "tests": None},
         {"format": 1, "created": "now", "tests": ["text"]},
         {"format": 1, "created": "now", "tests": [{}]},
-        damage("tests", 0, "unheard_of", to=1),
         damage("tests", 0, "profiles", to=[1]),
         damage("tests", 0, "profiles", 0, "metrics", to=[]),
         damage("tests", 0, "profiles", 0, "steps", to=[[]]),
@@ -338,3 +338,28 @@ def damage(*path, to):
 def test_a_damaged_run_file_is_named_and_refused(data):
     with pytest.raises(TfperfError, match=r"^run\.json: damaged run file: "):
         Run.from_json(data, "run.json")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ("tests", 0),
+        ("tests", 0, "checks", 0),
+        ("tests", 0, "profiles", 0),
+        ("tests", 0, "profiles", 0, "steps", 0),
+        ("tests", 0, "profiles", 0, "advice", 0),
+    ],
+)
+def test_fields_of_a_later_version_are_left_out(path):
+    expected = Run.from_json(damage("tests", 0, "line", to=1), "run.json")
+    data = damage("tests", 0, "line", to=1)
+    part = data
+    for key in path:
+        part = part[key]
+    part["unheard_of"] = 1
+    assert Run.from_json(data, "run.json") == expected
+
+
+def test_a_metric_of_a_later_version_is_read():
+    row = METRICS["step_time"]
+    assert Metric.from_json({**row._asdict(), "unheard_of": 1}) == row

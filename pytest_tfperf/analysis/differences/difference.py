@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pytest_tfperf.quantities import COUNT, SECONDS, format_quantity
 from pytest_tfperf.text import and_more, elide
@@ -30,6 +31,11 @@ class Difference:
     For a part it is the step's own time, for an op its self time on any thread or device. For an
     input stage it is its self time or the time that it blocks the step, whichever changed more.
     """
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Difference:
+        """Read a difference of a run file, in which another version may have more fields."""
+        return cls(what=row["what"], seconds=row["seconds"])
 
     @property
     def line(self) -> str:

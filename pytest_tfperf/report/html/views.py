@@ -228,7 +228,7 @@ def _profile(
             change_view(profile, check) for check in worst_first(compared) if check not in same
         ),
         n_unchanged=len(same),
-        change=_before_after(profile, timed, [Difference(**one) for one in differing]),
+        change=_before_after(profile, timed, [Difference.of(one) for one in differing]),
         ratios=_ratios(timed),
         bottleneck=verdict(profile) if profile.steps else "",
         waterfall=_waterfall(profile, detail.n_boxes),

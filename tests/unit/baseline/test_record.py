@@ -252,3 +252,19 @@ def test_a_removed_custom_metric_is_shown_as_removed(place):
     assert update(place, record_of(profile(retraces=0))) == [
         ("test_step", "updated: my_metric 5 → unknown")
     ]
+
+
+@pytest.mark.parametrize(
+    ("step_time", "recorded"), [(1e-9, True), (0.9e-9, False), (1e7, True), (1.1e7, False)]
+)
+def test_a_number_that_can_be_no_step_time_is_not_recorded(place, step_time, recorded):
+    update(place, record_of(profile(retraces=0, step_time=step_time)))
+    assert place.timing.exists() is recorded
+
+
+def test_names_that_are_no_text_are_read_as_they_were_recorded(place):
+    """Names of files that are no UTF-8 have halves of surrogate pairs in Python."""
+    key = "test_x[\udcff]"
+    update(place, record_of(profile(retraces=0, step_time=0.1), key=key))
+    assert list(read_entries(place.structure)) == [key]
+    assert update(place, record_of(profile(retraces=0, step_time=0.1), key=key)) == []

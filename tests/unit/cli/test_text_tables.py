@@ -190,3 +190,11 @@ def test_a_quantity_over_time_shows_its_extremes_and_its_end():
 def test_a_quantity_over_time_may_be_unknown():
     unknown = Table.of("t", OVER_TIME.columns, [(n * 1e-3, None) for n in range(9)])
     assert not any("B" in line for line in shown("memory_over_step", unknown)[3:])
+
+
+@pytest.mark.parametrize("key", ["stages", "ops"])
+def test_a_name_of_several_lines_is_one_row(key):
+    table = Table.of(
+        "ops", [Column("stage", "stage"), Column("n", "n", "count")], [("a\n  b", 1), ("c", 2)]
+    )
+    assert len(shown(key, table, verbosity=1)) == 5

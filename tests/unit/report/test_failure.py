@@ -65,3 +65,9 @@ def test_profiles_are_named():
 def test_a_limit_on_the_step_time_is_about_the_metric():
     limit = check("FAIL", "step_time", "step_time is 20 ms, above the limit of 10 ms")
     assert failure_headline("test_fit", limit) == f"test_fit: {limit.sentence}"
+
+
+def test_a_change_of_sign_is_the_largest_change():
+    """Custom metrics may be negative, and so may numbers of a damaged file."""
+    sign = changed("my_metric", -3.0, 3.0)
+    assert most_telling_first([FLOPS, sign, OPS]) == [sign, FLOPS, OPS]

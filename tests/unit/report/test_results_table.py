@@ -10,6 +10,7 @@ from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.checks.limits import check_limits
 from pytest_tfperf.metrics import Metric
 from pytest_tfperf.report.results_table import results_table
+from pytest_tfperf.results import Verdict
 
 LONG = "TestModels::test_train_step[resnet50-batch_size_256-mixed_bfloat16]"
 
@@ -136,3 +137,32 @@ def test_no_row_is_wider_than_the_terminal_and_no_name_is_cut(width):
 
 def test_a_test_without_profiles_has_no_row():
     assert text(record_of()) == ""
+
+
+@pytest.mark.parametrize("missing", [True, False])
+def test_a_passed_limit_whose_value_is_missing_has_no_margin(missing):
+    """A run file of another program may say so; this one writes none."""
+    measured = profile(step_time=0.1, retraces=0)
+    record = limited(measured, max_input_bound="5%", max_retraces=0)
+    passed = tuple(replace(one, verdict=Verdict.PASS) for one in record.checks)
+    metrics = {name: one for name, one in measured.metrics.items() if name != "input_bound"}
+    kept = replace(measured, metrics=metrics if missing else measured.metrics)
+    assert "?    ≤ 5 %        ok" in text(replace(record, profiles=(kept,), checks=passed))
+
+
+def test_a_limit_without_its_relation_is_shown_as_text():
+    record = limited(profile(step_time=0.1, retraces=0), max_retraces=0)
+    checks = tuple(replace(one, detail={"bound": 0}) for one in record.checks)
+    assert "at most 0" in text(replace(record, checks=checks)).replace("  ", " ")
+
+
+def test_a_step_time_of_nothing_has_no_ratio():
+    record = record_of(profile(step_time=0.1), checks=[compared("step_time", 0.1, 0.0)])
+    assert "100 ms" in text(record)
+
+
+def test_a_name_of_several_lines_is_one_line():
+    measured = profile("a\nb", step_time=0.1)
+    lines = text(record_of(measured, key="test\nx")).splitlines()
+    assert len(lines) == 3
+    assert "test x/a b" in lines[-1]

@@ -1,9 +1,11 @@
 """Run files on disk."""
 
+import json
 from dataclasses import replace
 
 import pytest
 from helpers.builders import check, profile, record_of
+from helpers.full_run import full_run
 from helpers.processes import files_of_at_most
 
 from pytest_tfperf.errors import TfperfError
@@ -95,3 +97,33 @@ def test_a_full_disk_leaves_the_earlier_file_unchanged(tmp_path, ending, room):
     ):
         write_run(many, path)
     assert {file.name: file.read_text() for file in tmp_path.iterdir()} == {path.name: "as it was"}
+
+
+def test_a_field_with_the_end_of_a_line_in_its_name_is_refused_in_one_line(tmp_path):
+    content = A_RUN.to_json()
+    content["tests"][0]["profiles"][0]["tables"] = {"a\nb": 1}
+    (tmp_path / "run.json").write_text(json.dumps(content))
+    with pytest.raises(TfperfError, match=r"^[^\n]*tables\.a b must be object[^\n]*$"):
+        read_run(tmp_path / "run.json")
+
+
+def objects(content):
+    """All objects of a run file that are no maps from names."""
+    yield content
+    for test in content["tests"]:
+        yield from (test, *test["checks"], *(check["detail"] for check in test["checks"]))
+        yield from (one for check in test["checks"] for one in check["detail"]["differences"])
+        for made in test["profiles"]:
+            yield from (made, *made["steps"], *made["advice"], *made["own"].values())
+            yield from (*made["metrics"].values(), *made["tables"].values())
+            yield from (column for one in made["tables"].values() for column in one["columns"])
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_later_version_may_add_fields_anywhere(tmp_path, ending):
+    """As docs/reference/files.md promises."""
+    content = full_run("x")
+    for one in objects(content):
+        one["unheard_of"] = 1
+    (tmp_path / "run.json").write_text(json.dumps(content))
+    write_run(read_run(tmp_path / "run.json"), tmp_path / f"out{ending}")

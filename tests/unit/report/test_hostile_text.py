@@ -1,0 +1,382 @@
+"""
+Text that others wrote is text, in every output.
+
+Every string of a run file (all that its schema names) and of a trace (names of planes, lines, events, stats and HLO, string
+stats) holds what a terminal, a CI system, a spreadsheet, Markdown, HTML or DOT would act on.
+"""
+
+import csv
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from helpers.commands import CONTROL, check_terminal, ran, strict_json
+from helpers.full_run import full_run
+from helpers.fuzz import SPACE, decoded, encoded
+from helpers.hlo import dot, module, op, parameters, trace_of
+from helpers.made_traces import tpu
+from helpers.sample_trace import sample_trace
+
+from pytest_tfperf.report.ci import annotate, properties
+from pytest_tfperf.results import BROKEN
+from pytest_tfperf.runs import Run
+
+SEEN = "zq"  # in every text: an output that lacks it shows nothing of what is tested
+TEXTS = {
+    "controls": f"\x1b]0;{SEEN}\x07\x1b[31m\u202e\u2066\u200f\x9b31m\x85\x90\x00\x7f\x08\ud800\udfff\u2028",
+    "commands": f"::error::{SEEN}\r\n::error file=x::y\n##[add-mask]z\r::set-output::",
+    "old commands": f"##[add-mask]{SEEN}\n##[error]x",
+    "formula": f'={SEEN}+HYPERLINK("http://evil")',
+    "markup": f"@octocat {SEEN} <img src=x onerror='a()'> ![x](http://evil/p.png) https://evil [x](javascript:a())",
+    "rows": f"{SEEN}\n| x | @octocat |\n|---|---|\n",
+    "ticks": f"`{SEEN}`` ``` @octocat\\`\n```\n@octocat <img src=x>\n~~~\n<!-- ",
+    "page": f"</script>{SEEN}<script>a()</script></style></title>\" onload='a()' x='&lt;{{{{ 7*7 }}}} {{% raw %}} %s {{0}}",
+    "graph": f'{SEEN}"]; evil [label="x\\" \\',
+}
+REPORTS = ("md", "csv", "html", "json")
+
+
+@pytest.fixture(params=TEXTS)
+def text(request):
+    return TEXTS[request.param]
+
+
+def written(content, path):
+    path.write_text(json.dumps(content), encoding="utf-8")
+    return path
+
+
+class TestRunFile:
+    @pytest.fixture
+    def run_file(self, text, tmp_path):
+        return written(full_run(text), tmp_path / "run.json")
+
+    @pytest.mark.parametrize(
+        ("words", "width"),
+        [("show", 60), ("show -v", 160), ("compare", 160), ("compare -v", 60), ("accept", 160)],
+    )
+    def test_terminal(self, run_file, tmp_path, monkeypatch, words, width):
+        monkeypatch.setenv("COLUMNS", str(width))
+        other = [written(full_run("other"), tmp_path / "other.json")] if "compare" in words else []
+        _, out, err = ran(*words.split(), *other, run_file)
+        assert SEEN in out + err
+        check_terminal(out + err)
+
+    @pytest.mark.parametrize("words", ["show --json", "compare --json"])
+    def test_json(self, run_file, words):
+        out = ran(*words.split(), *([run_file] if "compare" in words else []), run_file)[1]
+        check_json(out)
+
+    def test_markdown(self, run_file, tmp_path):
+        check_markdown(report(run_file, "md"), report(benign(tmp_path), "md"))
+
+    def test_csv(self, run_file, tmp_path):
+        check_csv(report(run_file, "csv"), report(benign(tmp_path), "csv"))
+
+    def test_html(self, run_file, tmp_path):
+        check_html(report(run_file, "html"), report(benign(tmp_path), "html"))
+
+    def test_json_report(self, run_file):
+        check_json(report(run_file, "json"))
+
+    def test_annotations(self, text):
+        """They come from the run itself, whose texts were in no file."""
+        run = Run.from_json(full_run(text, tests=("failed", "error")), "run")
+        lines = annotate(run, Path("/root"), Path("/root"), lambda one: one.verdict in BROKEN)
+        assert len(lines) == 2
+        for line in lines:
+            assert SEEN in line
+            assert re.fullmatch(r"::error file=[^:,]+,line=1,title=[^:,]+::[^\n\r]+", line)
+            assert not CONTROL.search(line)
+
+    def test_junit(self, text):
+        run = Run.from_json(full_run(text), "run")
+        found = properties(profile for test in run.tests for profile in test.profiles)
+        assert found
+        for name, number in found:
+            assert name.isprintable()
+            assert isinstance(number, float)
+
+
+def benign(folder):
+    """A run file whose texts are long too, so that they are cut in the same places."""
+    return written(full_run(f"{SEEN} {'x' * 80}"), folder / "benign.json")
+
+
+def report(run_file, ending):
+    """The text of a report in the form of this ending."""
+    path = run_file.with_suffix(f".{ending}" if ending != "json" else ".out.json")
+    status, out, err = ran("report", run_file, "-o", path)
+    assert (status, out, err) == (0, "", "")
+    return path.read_text("utf-8")
+
+
+def check_json(text):
+    """JSON escapes all that is not ASCII, and line feeds, so that it is also safe in a log."""
+    assert SEEN in text
+    assert text.isascii()
+    check_terminal(text)
+    strict_json(text)
+
+
+def check_markdown(text, same):
+    assert SEEN in text
+    assert not CONTROL.search(text)
+    prose = without_code(text)
+    for hostile in ("octocat", "evil", "<img", "<script", "](", "<!--", "::", "##[", "=HYPER"):
+        assert hostile not in prose, hostile
+    assert set(re.findall(r"<[^>]*>", prose)) <= {
+        f"<{end}{tag}>" for end in ("", "/") for tag in ("details", "summary")
+    }
+    assert structure(text) <= structure(same), "rows, headings or items that are none"
+
+
+def without_code(markdown):
+    """The text outside of code blocks and code spans, as CommonMark reads them."""
+    lines, fence = [], ""
+    for line in markdown.split("\n"):
+        ticks = re.match(r" {0,3}(`{3,}|~{3,})", line)
+        if fence:
+            closes = ticks and ticks[1].startswith(fence) and not line.strip().strip(fence[0])
+            fence = "" if closes else fence
+        elif ticks and not (ticks[1][0] == "`" and "`" in line[ticks.end() :]):
+            fence = ticks[1]
+        else:
+            lines.append(re.sub(r"(?<!`)(`+)(?!`)(.*?)(?<!`)\1(?!`)", "", line))
+    assert not fence, "a code block does not end"
+    return "\n".join(lines)
+
+
+def structure(markdown):
+    """Beginnings of lines outside of code, and the numbers of cells of rows."""
+    lines = without_code(markdown).split("\n")
+    return {
+        (line[:2], len(re.findall(r"(?<!\\)\|", line)))
+        for line in lines
+        if line[:1] in set("|#->*+=~")
+    }
+
+
+def check_csv(text, same):
+    assert SEEN in text
+    assert not CONTROL.search(text)
+    found, expected = (list(csv.reader(part.splitlines(keepends=True))) for part in (text, same))
+    assert [len(row) for row in found] == [len(row) for row in expected]
+    for row, others in zip(found, expected, strict=True):
+        for cell, other in zip(row, others, strict=True):
+            if cell != other:
+                assert cell[0] not in "=+-@\t\r", cell
+
+
+class Page(HTMLParser):
+    """Tags with the names of their attributes, links, and comments of a page."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.links, self.others = set(), set(), []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(
+            (tag, *(name for name, _ in attrs if name != "title"))
+        )  # of a text that is cut
+        self.links |= {value for name, value in attrs if name in ("href", "src", "action")}
+
+    def handle_comment(self, data):
+        self.others.append(data)
+
+
+def check_html(text, same):
+    assert SEEN in text
+    assert not CONTROL.search(text)
+    page, other = Page(text), Page(same)
+    assert page.tags <= other.tags
+    assert page.others == other.others
+    for tag in ("script", "style", "title"):
+        assert text.count(f"<{tag}") == text.count(f"</{tag}") == same.count(f"<{tag}"), tag
+    schemes = {link for link in page.links if re.match(r"[a-z]+:|//", link, re.IGNORECASE)}
+    assert schemes == {link for link in other.links if re.match(r"[a-z]+:|//", link)}
+    assert "49" not in re.findall(r"zq.{0,40}", text), "a template was run"
+
+
+KINDS = ("plane", "line", "event", "stat name", "stat text", "message")
+"""The kinds of strings of a trace; messages are errors and host names."""
+
+
+def renamed(raw, kind, name):
+    """A trace in which every string of a kind is what `name` makes of it."""
+    space = decoded(raw, SPACE)
+    found = {one: [] for one in KINDS}
+    found["message"] = [field for field in space if field[0] in (2, 3, 4)]
+    for plane in messages(space, 1):
+        found["plane"] += of_number(plane, 2)
+        stats = messages(plane, 6)
+        for line in messages(plane, 3):
+            found["line"] += of_number(line, 2, 11)
+            stats += [stat for event in messages(line, 4) for stat in messages(event, 4)]
+        for number, named in ((4, "event"), (5, "stat name")):
+            for metadata in [
+                one for entry in messages(plane, number) for one in messages(entry, 2)
+            ]:
+                found[named] += of_number(metadata, 2, 4)
+                stats += messages(metadata, 5)
+        found["stat text"] += [field for stat in stats for field in of_number(stat, 5)]
+    for field in found[kind]:
+        field[2] = name(field[2].decode()).encode("utf-8", "replace")
+    return encoded(space)
+
+
+def messages(message, number):
+    return [value for key, _, value in message if key == number and isinstance(value, list)]
+
+
+def of_number(message, *numbers):
+    return [field for field in message if field[0] in numbers and isinstance(field[2], bytes)]
+
+
+def shown_trace(text):
+    """A trace whose steps, stages, ops and kernels are found although their names are the text."""
+    names = {
+        "train": text,
+        "model/dense/MatMul:MatMul": f"model/{text}:MatMul",
+        "ampere_sgemm_64x32": text,
+        "Iterator::Root::Prefetch::Map": f"Iterator::Root::Prefetch::{text}",
+    }
+    raw = renamed(sample_trace(), "event", lambda old: names.get(old, old))
+    for kind in ("line", "stat text"):
+        raw = renamed(raw, kind, lambda old: f"{text}{old}")
+    return raw
+
+
+class TestTrace:
+    @pytest.fixture
+    def trace(self, text, tmp_path):
+        (tmp_path / "trace.pb").write_bytes(shown_trace(text))
+        return tmp_path / "trace.pb"
+
+    @pytest.mark.parametrize(
+        ("words", "width"),
+        [("analyze", 60), ("analyze -vv", 160), ("check -v --max-input-bound 5%", 160)],
+    )
+    def test_terminal(self, trace, words, width, monkeypatch):
+        monkeypatch.setenv("COLUMNS", str(width))
+        command, *options = words.split()
+        _, out, err = ran(command, trace, *options)
+        assert SEEN in out
+        assert not err
+        check_terminal(out)
+
+    def test_comparison(self, trace, tmp_path):
+        (tmp_path / "other.pb").write_bytes(sample_trace(wait_ms=3, errors=(f"dropped {SEEN}",)))
+        _, out, err = ran("compare", "-v", trace, tmp_path / "other.pb")
+        check_terminal(out + err)
+        check_terminal(ran("compare", "--json", trace, tmp_path / "other.pb")[1])
+
+    def test_json(self, trace):
+        check_json(ran("analyze", "--json", trace)[1])
+
+    def test_html(self, trace, tmp_path):
+        pages = []
+        for name, raw in (
+            ("page", trace.read_bytes()),
+            ("same", shown_trace(f"{SEEN} {'x' * 80}")),
+        ):
+            (tmp_path / f"{name}.pb").write_bytes(raw)
+            ran("analyze", tmp_path / f"{name}.pb", "-o", tmp_path / f"{name}.html")
+            pages.append((tmp_path / f"{name}.html").read_text("utf-8"))
+        check_html(*pages)
+
+    def test_chrome_export(self, trace, tmp_path):
+        assert ran("export", trace, "-o", tmp_path / "trace.json") == (0, "", "")
+        check_json((tmp_path / "trace.json").read_text("utf-8"))
+
+    def test_perfetto_export(self, trace, text, tmp_path):
+        assert ran("export", trace, "-o", tmp_path / "trace.pftrace") == (0, "", "")
+        assert text.encode("utf-8", "replace") in (tmp_path / "trace.pftrace").read_bytes()
+
+    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize("raw", [sample_trace(errors=("x",)), tpu()], ids=["gpu", "tpu"])
+    def test_strings_that_the_analysis_knows(self, raw, kind, tmp_path):
+        """With a text before or behind them it no longer does: there are errors, and other names."""
+        text = TEXTS["commands"] + TEXTS["controls"]
+        paths = [tmp_path / "after.pb", tmp_path / "before.pb"]
+        for path, name in zip(paths, (lambda old: old + text, lambda old: text + old), strict=True):
+            path.write_bytes(renamed(raw, kind, name))
+            check_terminal("".join(ran("analyze", "-vv", path)[1:]))
+        check_terminal("".join(ran("compare", "-v", *paths)[1:]))
+        assert ran("export", paths[1], "-o", tmp_path / "trace.json")[0] == 0
+        check_terminal((tmp_path / "trace.json").read_text("utf-8"))
+
+
+def hostile_module(text):
+    """An XLA module whose names, op types, op names and source are the text."""
+    named = {"op_name": text, "op_type": text}
+    main = [
+        *parameters("f32[8,4]", "f32[4,8]"),
+        op(text, "dot", "f32[8,8]", "p0", "p1", dot=dot([1], [0]), **named),
+        op(f"{text} ", text, "f32[8,8]", text, **named),
+    ]
+    return replace(module(**{text: main}), name=text)
+
+
+HLO_TEXT = """HloModule m
+ENTRY e {
+  p0 = f32[8,100]{1,0} parameter(0)
+  p1 = f32[100,9]{1,0} parameter(1)
+  ROOT d = f32[8,9]{1,0} dot(p0, p1), lhs_contracting_dims={1}, rhs_contracting_dims={0}, metadata={op_type="NAME" op_name="NAME" source_file="NAME" source_line=3}
+}
+"""
+
+
+class TestHlo:
+    @pytest.fixture
+    def trace(self, text, tmp_path):
+        text = text.encode("utf-8", "replace").decode()  # protobuf has no halves of surrogate pairs
+        modules = {f"{text}(1)": hostile_module(text), f"{text}(2)": hostile_module(text)}
+        (tmp_path / "trace.pb").write_bytes(trace_of(modules, ran=[1, 2]))
+        return tmp_path / "trace.pb"
+
+    def test_terminal(self, trace):
+        _, out, err = ran("analyze", "-v", trace)
+        assert SEEN in out
+        check_terminal(out + err)
+
+    def test_text(self, text, tmp_path):
+        quoted = re.sub(r'["\\\n\ud800\udfff]', "", text)
+        (tmp_path / "step.txt").write_text(HLO_TEXT.replace("NAME", quoted), encoding="utf-8")
+        for option in ("-v", "--json"):
+            status, out, err = ran("padding", tmp_path / "step.txt", option)
+            assert status in (0, 2), "a quoted text may not have the end of a line"
+            check_terminal(out + err)
+
+    def test_comparison(self, trace, tmp_path):
+        (tmp_path / "other.pb").write_bytes(trace_of({"m(1)": hostile_module("m")}, ran=[1]))
+        _, out, err = ran("compare", "-v", tmp_path / "other.pb", trace)
+        assert SEEN in out
+        check_terminal(out + err)
+
+    def test_dot(self, trace, tmp_path):
+        status, out, err = ran("export", trace, "-o", tmp_path / "hlo.dot")
+        assert (status, out) == (0, "")
+        assert SEEN in err, "the executables that the picture leaves out are named"
+        check_terminal(err)
+        check_dot((tmp_path / "hlo.dot").read_text("utf-8"))
+
+    def test_another_name_of_a_module(self, trace, tmp_path):
+        status, out, err = ran("export", trace, "-o", tmp_path / "hlo.dot", "--module", "absent")
+        assert status == 2
+        assert SEEN in err
+        check_terminal(out + err)
+
+
+def check_dot(text):
+    """Names stand in quoted strings only: there `\\\\` and `\\"` are escapes."""
+    assert SEEN in text
+    assert not CONTROL.search(text)
+    outside = re.sub(r'"(?:\\\\|\\"|[^"])*"', "", text)
+    assert '"' not in outside
+    for hostile in (SEEN, "evil", "octocat", "<", "|"):
+        assert hostile not in outside
