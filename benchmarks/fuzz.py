@@ -1,94 +1,86 @@
 """
-Analyse damaged traces for a given time.
+Give damaged files to all that reads files of others.
 
-    python benchmarks/fuzz.py --minutes 10 [TRACE...]
+    python benchmarks/fuzz.py                                         # a minute of each kind
+    python benchmarks/fuzz.py runs baselines --mutants 10000          # of each
 
-Analyses mutants of traces (by default of those that the tests make). It prints each kind of fault once, with
-the call that reproduces it: `found(mutant(Path(trace).read_bytes(), seed))` of tests/helpers/fuzz.py. The exit
-status is 1 if there is any fault.
+Kinds are those of `TARGETS` in tests/helpers/fuzz_targets.py, which say what must hold; the files that are damaged are in
+tests/data/fuzz. It prints each kind of fault once, with the name and the seed that reproduce it. The exit status is 1 if
+there is any fault.
 """
 
 import argparse
+import os
 import random
+import re
 import signal
 import sys
+import tempfile
 import time
-import traceback
 import warnings
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
-SLOWEST_S = 30  # of one analysis; what takes longer hangs
+SLOWEST_S = 60  # of one mutant; what takes longer hangs
 sys.path.insert(0, str(TESTS))
 
 
-def fault(raw):
-    """Return the kind of fault in a trace's analysis (the error and its line), or None."""
-    from helpers.fuzz import found
-
-    signal.alarm(SLOWEST_S)
-    try:
-        found(raw)
-    except Exception as error:
-        frames = traceback.extract_tb(error.__traceback__)
-        ours = [frame for frame in frames if "pytest_tfperf" in frame.filename] or frames
-        what = (
-            str(error).partition(" is ")[0][:80]
-            if isinstance(error, AssertionError)
-            else str(error)[:80]
-        )
-        return type(error).__name__, what, f"{ours[-1].filename}:{ours[-1].lineno}: {ours[-1].line}"
-    finally:
-        signal.alarm(0)
-    return None
-
-
 def hangs(signum, frame):
-    raise TimeoutError(f"the analysis takes more than {SLOWEST_S} s")
+    raise TimeoutError(f"a mutant takes more than {SLOWEST_S} s")
+
+
+def ends(arguments):
+    """Return a function that says whether a number of mutants is enough."""
+    end = time.monotonic() + 60 * arguments.minutes
+    if arguments.mutants is None:
+        return lambda n: time.monotonic() >= end
+    return lambda n: n >= arguments.mutants
+
+
+def run(name, target, seed, enough):
+    """Print the faults of a target once each; return the numbers of mutants, of faults and of their kinds."""
+    names, kinds, n = list(target.seeds), {}, 0
+    while not enough(n):
+        chosen = [
+            (names[(n + place) % len(names)], seed + n + place) for place in range(target.batch)
+        ]
+        signal.alarm(SLOWEST_S * min(target.batch, 10))
+        for place, text in target.faults(chosen):
+            kind = re.sub(r"[\d'\"]+|mutant\S*", "", text)[:160]
+            if kind not in kinds:
+                print(f"{name} {chosen[place]}: {text[:2000]}", flush=True)
+            kinds[kind] = kinds.get(kind, 0) + 1
+        signal.alarm(0)
+        n += target.batch
+    print(
+        f"{name}: {n:,} mutants, {target.n_read:,} of them read, {sum(kinds.values())} faults",
+        flush=True,
+    )
+    return n, len(kinds)
 
 
 def main():
-    from helpers.fuzz import mutant
-    from helpers.made_traces import MADE
+    from helpers.fuzz_targets import TARGETS
 
     parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
     parser.add_argument(
-        "traces",
-        type=Path,
-        nargs="*",
-        metavar="TRACE",
-        help="an .xplane.pb, or a folder: all below it",
+        "kinds", nargs="*", metavar="KIND", choices=[*TARGETS, []], help=f"{', '.join(TARGETS)}"
     )
-    parser.add_argument("--minutes", type=float, default=1)
-    parser.add_argument(
-        "--seed", type=int, help="the first seed; drawn and printed where it is not given"
-    )
+    parser.add_argument("--minutes", type=float, default=1, help="of each kind")
+    parser.add_argument("--mutants", type=int, help="of each kind, instead of minutes")
+    parser.add_argument("--seed", type=int, help="the first one; drawn and printed by default")
     arguments = parser.parse_args()
-    files = [
-        file
-        for path in arguments.traces
-        for file in (sorted(path.rglob("*.pb")) if path.is_dir() else [path])
-    ]
-    traces = {str(file): file.read_bytes() for file in files} or MADE
+    seed = random.randrange(1 << 32) if arguments.seed is None else arguments.seed
     signal.signal(signal.SIGALRM, hangs)
     warnings.simplefilter("error")
-    first = seed = random.randrange(1 << 32) if arguments.seed is None else arguments.seed
-    kinds, n_mutants, end = {}, 0, time.monotonic() + 60 * arguments.minutes
-    while time.monotonic() < end:
-        for name, raw in traces.items():
-            kind = fault(mutant(raw, seed))
-            n_mutants += 1
-            if kind and kind not in kinds:
-                print(
-                    f"{kind[0]}: {kind[1]}\n  at {kind[2]}\n  mutant({name!r}, {seed})", flush=True
-                )
-            if kind:
-                kinds[kind] = kinds.get(kind, 0) + 1
-        seed += 1
-    print(
-        f"{n_mutants} mutants of {len(traces)} traces, seeds {first} to {seed - 1}: {len(kinds)} kinds of faults in {sum(kinds.values())}"
-    )
-    return 1 if kinds else 0
+    os.environ["COLUMNS"] = "100"
+    n_mutants = n_kinds = 0
+    for kind in arguments.kinds or TARGETS:
+        with tempfile.TemporaryDirectory(prefix="tfperf-fuzz-") as folder:
+            taken, kinds = run(kind, TARGETS[kind](folder), seed, ends(arguments))
+        n_mutants, n_kinds = n_mutants + taken, n_kinds + kinds
+    print(f"{n_mutants:,} mutants from seed {seed}: {n_kinds} kinds of faults")
+    return 1 if n_kinds else 0
 
 
 if __name__ == "__main__":
