@@ -127,8 +127,21 @@ def takes_whole_gpus() -> bool:
 def sync_devices() -> None:
     """Wait for all devices; a tf.compat.v1.Session waits for them itself."""
     tf = load_tensorflow()
-    if tf.executing_eagerly():
+    if not tf.executing_eagerly():
+        return
+    try:
         tf.test.experimental.sync_devices()
+    except tf.errors.InternalError:  # in a cluster of collectives it looks for remote eager workers
+        _sync_own_gpus(tf)
+
+
+def _sync_own_gpus(tf: Any) -> None:
+    """Wait for the GPUs of this process: a copy to the host ends after what was enqueued before."""
+    own = tf.constant(0).device.partition("/device:")[0]
+    for gpu in tf.config.list_logical_devices("GPU"):
+        if gpu.name.startswith(f"{own}/"):
+            with tf.device(gpu.name):
+                (tf.constant(0) + 1).numpy()
 
 
 def sync_cost() -> float:

@@ -108,6 +108,8 @@ class KerasCall:
 def steps_per_execution(model: Any) -> int:
     """Return the batches of one execution; Keras 2 has none for a model that is not compiled."""
     per_execution = model.steps_per_execution
+    if hasattr(per_execution, "numpy"):  # a variable in Keras 2, of all replicas under a strategy
+        per_execution = per_execution.numpy()
     return 1 if per_execution is None else int(per_execution)
 
 

@@ -34,7 +34,8 @@ def run_calls(
         Result of the last call.
 
     Raises:
-        CaptureError: If the data are empty, or end early and cannot be iterated again.
+        CaptureError: If the data are empty, or end early and cannot be iterated again; if the step
+            does not wait for the functions that it schedules.
         TypeError: If the step cannot take the elements.
     """
     output = None
@@ -42,6 +43,8 @@ def run_calls(
         while not windows.done:
             windows.begin()
             output = step()
+            if not windows.n_steps:
+                _refuse_unfinished(output)
             windows.end(output)
         return output
     call: Call | None = None
@@ -49,6 +52,8 @@ def run_calls(
         if call is None:
             call = _calling(step, element, unpack)
         output = call(element)
+        if not windows.n_steps:
+            _refuse_unfinished(output)
         windows.last_output = output
     return output
 
@@ -179,7 +184,7 @@ def workload_of(element: object, spec: object = None) -> Mapping[str, Any]:
     parts = [_of_replicas(leaf) for leaf in leaves]
     specs = specs if len(specs) == len(leaves) else [own[0] for own in parts]
     batches = {
-        sum(tensor.shape[0] for tensor in tensors)
+        _batch_of([tensor.shape[0] for tensor in tensors])
         for tensors in parts
         if getattr(tensors[0], "shape", None) is not None and len(tensors[0].shape)
     }
@@ -190,6 +195,12 @@ def workload_of(element: object, spec: object = None) -> Mapping[str, Any]:
         "batch": batch,
         **({"replicas": replicas} if replicas > 1 else {}),
     }
+
+
+def _batch_of(sizes: Sequence[int | None]) -> int | None:
+    """Return the batch of all replicas together; None if a specification leaves a size open."""
+    known = [size for size in sizes if size is not None]
+    return sum(known) if len(known) == len(sizes) else None
 
 
 def _of_replicas(leaf: Any) -> Sequence[Any]:
@@ -283,6 +294,23 @@ def _describe(leaf: Any, spec: Any) -> str:
         shape = [shape[0], *(None if size is None else known for known, size in later)]
     dtype = getattr(leaf.dtype, "name", leaf.dtype)
     return f"{dtype}[{','.join('?' if size is None else str(size) for size in shape)}]"
+
+
+def _refuse_unfinished(output: Any) -> None:
+    """Refuse the output of a step whose functions a ClusterCoordinator still has to run."""
+    tf = load_tensorflow()
+    values = (
+        leaf
+        for leaf in tf.nest.flatten(output)
+        if isinstance(leaf, tf.distribute.experimental.coordinator.RemoteValue)
+    )
+    # private: nothing public tells it without waiting for the value
+    if any(getattr(getattr(value, "_status", None), "name", "") == "NOT_READY" for value in values):
+        raise CaptureError(
+            "the step returned before the functions that it schedules had run, so its time would "
+            "be that of scheduling: call coordinator.join() in the step, or fetch() the value that "
+            "schedule() returns"
+        )
 
 
 def _name(step: object) -> str:

@@ -9,6 +9,7 @@ from pytest_tfperf.quantities import SECONDS, format_quantity
 
 _MIN_BLOCKS = 10  # fewer do not show the spread
 _DEFAULT_STEPS = 50
+_NEVER_S = 1e9
 _COUNTED_SHARE = 0.1  # of a short loop, and of the time limit if nobody asks for the calls
 
 
@@ -49,6 +50,10 @@ class Plan:
     def last_steps(self) -> int:
         """Steps after the times are known: the probe, and those whose calls are counted."""
         return 1 + self.counted_steps
+
+    def in_step(self) -> Plan:
+        """Return the plan whose windows have the same steps in every process: no time ends them."""
+        return replace(self, steps=self.timed_steps, max_seconds=_NEVER_S)
 
     def timed_at_most(self, n_steps: int) -> int:
         """Return the most steps of a timed window after `n_steps`; later windows keep theirs."""

@@ -208,6 +208,19 @@ class ChildProcess:
         """
         patience_s = READY_S if self._patience_s is None else self._patience_s
         seconds = patience_s if seconds is None else min(seconds, patience_s)
+        try:
+            return self.event_within(seconds)
+        except TimeoutError as error:
+            raise self._hung(seconds) from error
+
+    def event_within(self, seconds: float) -> dict[str, Any]:
+        """
+        Return the next event as `next_event` does; without one the process goes on.
+
+        Raises:
+            ProcessLost: If it ended.
+            TimeoutError: If it sent nothing in that time.
+        """
         if self._next is not None:
             event, self._next = self._next, None
             return event
@@ -225,8 +238,6 @@ class ChildProcess:
                     return event
         except EOFError as error:
             raise self._lost() from error
-        except TimeoutError as error:
-            raise self._hung(seconds) from error
         finally:
             if not self.has_ended and self._pauses:
                 self._stop()

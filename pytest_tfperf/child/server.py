@@ -70,7 +70,11 @@ class ChildServer(Reporting):
         self.scratch: str = task["scratch"]
         """A folder that is removed even if this process crashes."""
         self.part: Mapping[str, Any] | None = None
-        """The variant that the running test is for: `variant`, `profile`, `earlier` comparisons."""
+        """
+        The variant or the worker that the running test is for.
+
+        It has `variant` or `worker`, `profile` (None of a worker), and results of `earlier` calls.
+        """
         self._items: dict[str, pytest.Item] = {}
 
     def send(self, **event: Any) -> None:
@@ -137,6 +141,8 @@ class CoordinatedServer(ChildServer):
         Those of the ref would lie among the working tree's. Those of a second process for the same
         test repeat the first one's.
         """
+        if self.part is not None and "worker" in self.part:
+            return True
         if not self.counts(profile):
             return False
         return self.part is not None if self._extension is None else self._extension.keeps_traces()

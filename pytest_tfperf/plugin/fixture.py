@@ -22,12 +22,10 @@ from pytest_tfperf.plugin.forms.compare_variants import (
     compare_in_processes,
     compare_in_this_process,
 )
+from pytest_tfperf.plugin.forms.other_processes import OtherProcesses
 from pytest_tfperf.plugin.forms.own_loop import LoopOptions, inputs_of, profiled_elements
-from pytest_tfperf.plugin.forms.running_job import profile_job
 from pytest_tfperf.plugin.profile_settings import Settings
 from pytest_tfperf.plugin.profiles import Profiles
-from pytest_tfperf.remote.addresses import read_workers
-from pytest_tfperf.remote.profiler_service import check_duration
 from pytest_tfperf.results import Profile
 from pytest_tfperf.variants.comparison import Comparison
 from pytest_tfperf.variants.outputs import Tolerance
@@ -38,7 +36,7 @@ __tracebackhide__ = True
 _OF_KERAS_FORMS = ("name", "limits", "restore", "warmup", "trace_steps", "examples_per_step")
 
 
-class TfProfile:
+class TfProfile(OtherProcesses):
     """
     Profiler of steps of TensorFlow code; the fixture `tf_profile` is one.
 
@@ -47,7 +45,7 @@ class TfProfile:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._profiles = Profiles(settings)
+        super().__init__(Profiles(settings))
         self._disabled = settings.disabled
 
     grappler = staticmethod(grappler_options)
@@ -265,35 +263,6 @@ class TfProfile:
         if not self._disabled:
             check_no_session()
         return BracketedTrace(self._profiles, taken, wanted, self._disabled)
-
-    def capture(
-        self,
-        workers: str,
-        *,
-        ms: int = 2000,
-        name: str | None = None,
-        limits: Mapping[str, Any] | None = None,
-    ) -> Profile:
-        """
-        Trace running processes, and return the profile of the first.
-
-        The profile of each is in `profiles`; of several, its address is added to the name. Limits
-        on step_time and input_wait are decided by the traced steps.
-
-        Args:
-            workers: Profiler servers of one job: "grpc://HOST:PORT", with commas between them.
-            ms: Duration in milliseconds.
-            name: Name of the profile; required from the second profile of a test on.
-            limits: Marker arguments for these profiles, which override the marker's.
-
-        Raises:
-            CaptureError: If a worker cannot be traced, or ran no step meanwhile.
-        """
-        wanted = self._profiles.wanted(limits)
-        found = read_workers(workers)
-        if self._disabled:
-            skip_disabled()
-        return profile_job(self._profiles, found, check_duration(ms), name, wanted)
 
     @contextmanager
     def whole_body(self) -> Iterator[None]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,8 @@ from pytest_tfperf.child.isolation import differing_flags_of
 from pytest_tfperf.child.plugin_names import CHILD_SERVER, registered
 from pytest_tfperf.child.reports import names_in_file
 from pytest_tfperf.child.server import ChildServer, CoordinatedServer
+from pytest_tfperf.cluster.worker_calls import RunWorkers
+from pytest_tfperf.cluster.worker_processes import WorkerClient, WorkerProcesses
 from pytest_tfperf.errors import CaptureError, LimitError, PairedError
 from pytest_tfperf.machine.description import describe
 from pytest_tfperf.machine.gpu_share import is_to_share
@@ -72,6 +75,8 @@ def new_profiler(
             announce=announcer(item, on_terminal),
             turn_clients=child.turn_client if child else None,
             compare_in_processes=_compare_in_processes(item, child, options, on_terminal),
+            run_workers=_run_workers(item, child, options, on_terminal),
+            in_step=_part(child, "worker") is not None,
             keeps=child.keeps if child else lambda _: True,
             registry=registry,
             exclusive=_exclusive(options, child),
@@ -261,12 +266,37 @@ def _compare_in_processes(
         options: Options of the run.
         on_terminal: Whether pytest writes to a terminal.
     """
-    if child is not None and child.part is not None:
-        return VariantClient(child, child.part)
-    if not can_start_processes():
+    if child is not None and (part := _part(child, "variant")) is not None:
+        return VariantClient(child, part)
+    if not can_start_processes() or _part(child, "worker") is not None:
         return None
     announce = announcer(item, on_terminal)
     return VariantProcesses(item, _on_shared_cpu(), announce, _exclusive(options, child))
+
+
+def _run_workers(
+    item: pytest.Item, child: CoordinatedServer | None, options: Options, on_terminal: bool
+) -> RunWorkers | None:
+    """
+    Return what runs workers in processes of their own, or answers in one of them.
+
+    Args:
+        item: The test.
+        child: This process as the child of a coordinator, if it is one.
+        options: Options of the run.
+        on_terminal: Whether pytest writes to a terminal.
+    """
+    if child is not None and (part := _part(child, "worker")) is not None:
+        return WorkerClient(child, part)
+    if not can_start_processes() or _part(child, "variant") is not None:
+        return None
+    return WorkerProcesses(item, announcer(item, on_terminal), _exclusive(options, child))
+
+
+def _part(child: CoordinatedServer | None, kind: str) -> Mapping[str, Any] | None:
+    """Return what a child runs the test for, if it is a variant or a worker, by `kind`."""
+    part = child.part if child is not None else None
+    return part if part is not None and kind in part else None
 
 
 def _on_shared_cpu() -> bool:

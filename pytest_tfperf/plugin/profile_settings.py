@@ -15,11 +15,12 @@ from pytest_tfperf.capture.self_check import xla_shown
 from pytest_tfperf.capture.sessions import keep_trace, read_session
 from pytest_tfperf.capture.window_hooks import WindowHooks
 from pytest_tfperf.checks.arguments import Wanted
+from pytest_tfperf.cluster.worker_calls import RunWorkers
 from pytest_tfperf.compiler.lowering.lower import UNASKED_NODES
 from pytest_tfperf.compiler.step_graph import UNASKED_NODES as UNASKED_GRAPH_NODES
 from pytest_tfperf.machine.locks import Exclusive, measuring_alone
 from pytest_tfperf.plugin.registry import Registry
-from pytest_tfperf.recording import Recording
+from pytest_tfperf.recording import Fetches, Recording
 from pytest_tfperf.tf_runtime import other_frameworks
 from pytest_tfperf.turns import TurnClients
 from pytest_tfperf.variants.comparison import CompareInProcesses
@@ -110,6 +111,10 @@ class Settings:
     """Gives a profile its turn client, in a paired run."""
     compare_in_processes: CompareInProcesses | None = None
     """Runs variants in processes of their own, where that is possible."""
+    run_workers: RunWorkers | None = None
+    """Runs workers in processes of their own, where that is possible."""
+    in_step: bool = False
+    """True if other workers run as many steps, since they wait for each other in collectives."""
     keeps: Callable[[str], bool] = lambda _: True
     """Returns whether the trace of a profile of this name is kept."""
     registry: Registry = field(default_factory=Registry)
@@ -131,7 +136,8 @@ def plan_of(settings: Settings, wanted: Wanted) -> Plan:
     names = ("warmup", "steps", "trace_steps", "latency")
     chosen = {name: getattr(wanted, name) for name in names}
     given = {name: value for name, value in chosen.items() if value is not None}
-    return replace(settings.plan, **given)
+    plan = replace(settings.plan, **given)
+    return plan.in_step() if settings.in_step else plan
 
 
 def window_hooks(settings: Settings, name: str, wanted: Wanted) -> WindowHooks:
@@ -144,10 +150,13 @@ def window_hooks(settings: Settings, name: str, wanted: Wanted) -> WindowHooks:
         wanted: Arguments of the marker.
     """
     turn_clients = settings.turn_clients
+
+    def settling(trace: Path, before: int, fetches: Fetches | None) -> int:
+        # The buffers of each worker drain in a number of steps of its own.
+        return 0 if settings.in_step else settling_steps(read_session(trace), before, fetches)
+
     return WindowHooks(
-        settling_steps=lambda path, before, fetches: settling_steps(
-            read_session(path), before, fetches
-        ),
+        settling_steps=settling,
         announce=settings.announce,
         exclusive=settings.exclusive,
         turn_client=turn_clients(name, wanted.max_regression) if turn_clients else None,

@@ -19,9 +19,8 @@ import pytest
 
 from pytest_tfperf.checks.limits import SHARED_CPU
 from pytest_tfperf.child.cleanup import Cleanup
-from pytest_tfperf.child.command import same_run, start_pytest
 from pytest_tfperf.child.process import ChildProcess
-from pytest_tfperf.child.reports import last_lines, node_key, report_from
+from pytest_tfperf.child.same_test import SameTest
 from pytest_tfperf.child.server import CoordinatedServer
 from pytest_tfperf.child.turn_runner import StepsExhausted, run_turn, turn_size
 from pytest_tfperf.errors import CaptureError, PairedError
@@ -68,10 +67,8 @@ class VariantProcesses:
         announce: Callable[[str], None],
         exclusive: Exclusive,
     ) -> None:
-        self._item, self._shares_cpu = item, shares_cpu
+        self._test, self._shares_cpu = SameTest(item, "compare"), shares_cpu
         self._announce, self._exclusive = announce, exclusive
-        self._root = item.config.rootpath
-        self._test = node_key(item, self._root)
         self._coordinator_cores, self._cores = split_cores(_LEAST_CORES)
         self._earlier: list[Json] = []
 
@@ -112,9 +109,9 @@ class VariantProcesses:
         names = ", ".join(call.profiles)
         self._announce(f"comparing {names}: starting a process for each")
         for variant in call.profiles:
-            children[variant] = self._started(variant, cleanup)
+            children[variant] = self._test.start(_who(variant), cleanup, {}, cores=self._cores)
         for child in children.values():
-            self._await_collected(child)
+            self._test.await_collected(child)
         readies = {
             variant: self._ready(child, variant, call.profiles[variant])
             for variant, child in children.items()
@@ -136,29 +133,13 @@ class VariantProcesses:
         }
         return Comparison(turns=turns, profiles=profiles, notes=notes)
 
-    def _started(self, variant: str, cleanup: Cleanup) -> ChildProcess:
-        file = self._test.partition("::")[0]
-        label = f"the process of variant {variant!r}"
-        run = same_run(self._item.config, label, self._root, [file])
-        return start_pytest(replace(run, cores=self._cores), cleanup)
-
-    def _await_collected(self, child: ChildProcess) -> None:
-        """Wait until a process has collected the test."""
-        child.await_collected()
-        if self._test not in child.collected:
-            why = (
-                child.errors_of(self._test)
-                or "  collected a second time, the tests have other names"
-            )
-            raise CaptureError(f"{child.label} has no test of this name:\n{why}")
-
     def _ready(self, child: ChildProcess, variant: str, profile: str) -> Ready:
         """Let a process run the test until the variant's profile can be timed."""
         part = {"variant": variant, "profile": profile, "earlier": self._earlier}
-        child.run(self._test, None, part)
+        child.run(self._test.key, None, part)
         event = child.next_event()
         if "ready" not in event:
-            raise self._failed(child, variant, event)
+            raise self._test.failed(child, _who(variant), event)
         return Ready(**event["ready"])
 
     def _turns(
@@ -179,30 +160,8 @@ class VariantProcesses:
         child.end_turns()
         event = child.next_event()
         if "profiled" not in event:
-            raise self._failed(child, variant, event)
+            raise self._test.failed(child, _who(variant), event)
         return event
-
-    def _failed(self, child: ChildProcess, variant: str, event: Mapping[str, Any]) -> CaptureError:
-        """Return why a process has come to the end of the test without the profile."""
-        if "stopped" in event:
-            return CaptureError(
-                f"variant {variant!r} stopped the run in its process: {event['stopped']}"
-            )
-        for report in [report_from(self._item, data) for data in child.reports]:
-            if report.failed:
-                printed = "".join(
-                    f"\n{title}:\n{text}" for title, text in report.sections if text.strip()
-                )
-                lines = last_lines(report.longreprtext + printed)
-                return CaptureError(f"variant {variant!r} fails in its process:\n{lines}")
-            if report.skipped:
-                return CaptureError(
-                    f"variant {variant!r} is skipped in its process: {report.longreprtext}"
-                )
-        return CaptureError(
-            f"the process of variant {variant!r} came to the end of the test without this call of "
-            "compare: run again, a test must take the same way"
-        )
 
     def _notes(self, readies: Mapping[str, Ready]) -> tuple[str, ...]:
         """Return where the variants ran, and what makes their steps differ."""
@@ -245,6 +204,10 @@ class VariantClient:
         profile, leaves = call.measure(self._variant)
         self._server.ask(profiled=profile.to_json(), outputs=leaves_to_json(leaves))
         pytest.exit("this process has done its work")
+
+
+def _who(variant: str) -> str:
+    return f"variant {variant!r}"
 
 
 def _turn_of(child: ChildProcess, variant: str, ready: Ready) -> Callable[[], float]:

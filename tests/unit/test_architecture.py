@@ -39,7 +39,7 @@ LAYERS = (
     {"compiler", "machine", "trace"},
     {"capture", "child", "padding", "remote"},
     {"analysis", "checks"},
-    {"baseline", "export", "variants"},
+    {"baseline", "cluster", "export", "variants"},
     {"paired", "report"},
     {"doctor", "plugin"},
     {"cli"},

@@ -17,6 +17,7 @@ from pytest_tfperf.analysis.input.waits import loops_in_graph, why_waits_hidden
 from pytest_tfperf.analysis.steps.breakdown import Breakdown
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.analysis.timing import timed_step
+from pytest_tfperf.op_types import COLLECTIVES
 from pytest_tfperf.recording import UNSEEN
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.intervals import covered
@@ -32,8 +33,6 @@ _NO_WORK = (
     "the trace lacks events of the host, or of TensorFlow's runtime and any accelerator, so idle "
     "time cannot be told from work"
 )
-_COLLECTIVES = ("CollectiveReduce", "CollectiveGather", "CollectiveAllToAll", "NcclAllReduce")
-"""Starts of types of ops that communicate (tensorflow/core/ops/collective_ops.cc, nccl_ops.cc)."""
 _SMALL_WAITS = 0.1  # a share of the step; pauses are about 1 ms in 20 ms of steps
 _DRAINED = 0.95  # elements produced ÷ consumed, below which a share is corrected
 
@@ -48,7 +47,7 @@ def analyse(evidence: Evidence) -> Findings:
     values = host_values(evidence, trace)
     wait = input_wait(values["input_bound"], timed_step(evidence.completed))
     device = device_values(evidence.steps, evidence.breakdown, _device_detail(evidence, trace))
-    why = _why_collectives_hidden(evidence.breakdown, trace)
+    why = why_collectives_hidden(evidence)
     if why and device["collective_time"].number is not None:
         device["collective_time"] = Value.unknown("collective_time", why)
     return Findings(values={**values, "input_wait": wait, **device})
@@ -181,13 +180,13 @@ def device_values(
     }
 
 
-def _why_collectives_hidden(breakdown: Breakdown, trace: Trace) -> str | None:
+def why_collectives_hidden(evidence: Evidence) -> str | None:
     """Return why the devices' events may not show collectives, or None if they do."""
-    device = breakdown.device
+    device = evidence.breakdown.device
     if not device.names_kinds:
         return NO_CATEGORY
-    host = Events.of(trace.plane(HOST))
-    ops = host.named(lambda name: (op_type(name) or "").startswith(_COLLECTIVES))
+    host = Events.of(evidence.trace.plane(HOST) if evidence.trace else None)
+    ops = host.named(lambda name: (op_type(name) or "").startswith(COLLECTIVES))
     if len(ops) and not device.spans["collective"][0].size:
         return "the host ran collective ops, and no event of a device is one"
     return None

@@ -1,0 +1,1 @@
+"""`tf_profile.workers`: the workers of a MultiWorkerMirroredStrategy on this machine."""

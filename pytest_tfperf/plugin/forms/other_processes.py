@@ -1,0 +1,150 @@
+"""Forms of `tf_profile` whose steps other processes run: a running job, or workers of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pytest_tfperf.analysis.multi_host import analyse_job
+from pytest_tfperf.analysis.timing import TRACED_NOTE
+from pytest_tfperf.checks.arguments import Wanted
+from pytest_tfperf.cluster.worker_calls import WorkersCall, who
+from pytest_tfperf.cluster.worker_summary import summarised
+from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.metric_evidence import TRACED_TIMES
+from pytest_tfperf.plugin.forms.bare_trace import skip_disabled
+from pytest_tfperf.plugin.profiles import Profiles
+from pytest_tfperf.remote.addresses import Worker, read_workers
+from pytest_tfperf.remote.job import CapturePlan, capture_job
+from pytest_tfperf.remote.profiler_service import TraceOptions, check_duration
+from pytest_tfperf.results import Profile
+
+__tracebackhide__ = True
+
+_LEAST_WORKERS = 2
+
+
+class OtherProcesses:
+    """The forms of `TfProfile` whose steps other processes run."""
+
+    def __init__(self, profiles: Profiles) -> None:
+        self._profiles = profiles
+
+    def capture(
+        self,
+        workers: str,
+        *,
+        ms: int = 2000,
+        name: str | None = None,
+        limits: Mapping[str, Any] | None = None,
+    ) -> Profile:
+        """
+        Trace running processes, and return the profile of the first.
+
+        The profile of each is in `profiles`; of several, its address is added to the name. Limits
+        on step_time and input_wait are decided by the traced steps.
+
+        Args:
+            workers: Profiler servers of one job: "grpc://HOST:PORT", with commas between them.
+            ms: Duration in milliseconds.
+            name: Name of the profile; required from the second profile of a test on.
+            limits: Marker arguments for these profiles, which override the marker's.
+
+        Raises:
+            CaptureError: If a worker cannot be traced, or ran no step meanwhile.
+        """
+        wanted = self._profiles.wanted(limits)
+        found = read_workers(workers)
+        if self._profiles.settings.disabled:
+            skip_disabled()
+        return _profile_job(self._profiles, found, check_duration(ms), name, wanted)
+
+    def workers(
+        self,
+        n: int,
+        function: Callable[[], Profile],
+        *,
+        name: str | None = None,
+        limits: Mapping[str, Any] | None = None,
+    ) -> tuple[Profile, ...]:
+        """
+        Run the workers of a MultiWorkerMirroredStrategy, and return the profile of each.
+
+        Each worker is a process that runs this test again, up to this call, with the `TF_CONFIG` of
+        a cluster of `n` workers on this machine. All run as many steps. `step_skew` tells how much
+        the slowest is behind, and the table `workers` what each of them does.
+
+        Args:
+            n: Number of workers.
+            function: Profiles a step in a worker: `lambda: tf_profile.fit(model, data)`. It makes
+                the strategy and the model, and returns the profile.
+            name: Name put before `worker 0` and so on, the names of the profiles.
+            limits: Marker arguments for these profiles, which override the marker's.
+
+        Raises:
+            CaptureError: If a worker fails or ends, with its name and its output.
+        """
+        settings = self._profiles.settings
+        if n < _LEAST_WORKERS:
+            raise CaptureError(f"{n} workers are too few: a cluster has 2 or more")
+        if settings.disabled:
+            function()
+            skip_disabled()
+        if settings.run_workers is None:
+            raise CaptureError(
+                "tf_profile.workers is not possible in a variant's process, nor on Windows"
+            )
+        wanted = self._profiles.wanted(limits)
+        names = [f"{name or ''} {who(index)}".strip() for index in range(n)]
+        for own_name in names:
+            self._profiles.check_name(own_name)
+        found = summarised(settings.run_workers(WorkersCall(names=names, measure=function)))
+        for own_name, profile in zip(names, found, strict=True):
+            self._profiles.add(replace(profile, name=own_name), wanted)
+        return tuple(self._profiles.results[own_name][0] for own_name in names)
+
+
+def _profile_job(
+    profiles: Profiles,
+    workers: Sequence[Worker],
+    duration_ms: int,
+    name: str | None,
+    wanted: Wanted,
+) -> Profile:
+    """
+    Trace a running job, and make a profile of each of its workers.
+
+    Args:
+        profiles: The profiles of the test.
+        workers: The workers; of several, each one's address is added to the name of its profile.
+        duration_ms: Duration of the traces in milliseconds.
+        name: Name of the profile.
+        wanted: Limits; those on times are decided by the traced steps.
+
+    Returns:
+        The profile of the first worker.
+
+    Raises:
+        CaptureError: If a worker cannot be traced, or ran no step meanwhile.
+    """
+    several = len(workers) > 1
+    names = [f"{name or ''} {w.target}".strip() if several else name for w in workers]
+    for own_name in names:
+        profiles.check_name(own_name)
+    plan = CapturePlan(options=TraceOptions(duration_ms=duration_ms), requires_all=True)
+    job = capture_job(workers, plan, profiles.folder)
+    if job.errors:
+        raise CaptureError("; ".join(map(str, job.errors)))
+    analysed, errors = analyse_job(job.traces, wanted.target_step_time)
+    if errors:
+        raise CaptureError("; ".join(f"{error}; trace longer with ms=" for error in errors))
+    timed = wanted.asks_for(TRACED_TIMES)
+    for own_name, one, trace in zip(names, analysed, job.traces, strict=True):
+        profile = replace(one.profile, name=own_name or "")
+        if timed:
+            profile = replace(
+                one.with_traced_times(), name=profile.name, notes=(*profile.notes, TRACED_NOTE)
+            )
+        profiles.add_traced(profile, wanted, trace)
+    return profiles.results[names[0] or ""][0]
