@@ -36,7 +36,7 @@ def test_a_paired_run_and_a_baseline(tmp_path):
     assert run.checks("test_slower")["", "step_time"][1].startswith("step_time is 10 % slower")
     [check] = [one for one in run.record("test_slower")["checks"] if one["kind"] == "against"]
     assert all(0 <= pair["spent_s"] < 300 for pair in check["detail"]["process_pairs"])
-    assert len(check["detail"]["process_pairs"]) == 2
+    assert len(check["detail"]["process_pairs"]) >= 2
     for _ in range(2):
         assert project.run("--tfperf-update", against=None).status == 0
     assert project.run("--tfperf-baseline", against=None).status == 0
