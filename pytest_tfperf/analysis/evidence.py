@@ -10,6 +10,8 @@ from typing import Protocol
 
 from pytest_tfperf.analysis.completion import completed
 from pytest_tfperf.analysis.device.busy_times import DeviceTimes, device_times
+from pytest_tfperf.analysis.device.collectives import Runs, find_runs
+from pytest_tfperf.analysis.device.device_parts import DeviceParts, find_device_parts
 from pytest_tfperf.analysis.device.op_events import device_ops, with_costs
 from pytest_tfperf.analysis.host.activity import eager_ops, model_processes
 from pytest_tfperf.analysis.host.op_times import OpTime, host_ops
@@ -238,6 +240,16 @@ class Evidence:
     def device_times(self) -> DeviceTimes:
         """The seconds in which each device worked in each step."""
         return device_times(self._trace, self.steps)
+
+    @cached_property
+    def device_parts(self) -> DeviceParts:
+        """The parts of each step on each device alone."""
+        return find_device_parts(self._trace, self.steps)
+
+    @cached_property
+    def collectives(self) -> tuple[list[Runs], int]:
+        """The collectives of the steps, and the number of runs outside of them."""
+        return find_runs(self._trace, self.steps)
 
     @cached_property
     def device_specs(self) -> list[DeviceSpec]:

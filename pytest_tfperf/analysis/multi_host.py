@@ -10,9 +10,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from pytest_tfperf.analysis.device.pod import Pod, find_pod, pod_tables
 from pytest_tfperf.analysis.evidence import Evidence
 from pytest_tfperf.analysis.host.activity import shows_runtime
 from pytest_tfperf.analysis.host.shown import JAX
+from pytest_tfperf.analysis.job_devices import job_devices
 from pytest_tfperf.analysis.profile import profile_of
 from pytest_tfperf.analysis.steps.shares import input_wait
 from pytest_tfperf.analysis.timing import traced_step
@@ -42,6 +44,8 @@ class AnalysedTrace:
     """Accelerators with events, as in `8 GPUs`; empty without any."""
     step_time: Value
     """Median period of the traced steps, which the profiler slows down."""
+    pod: Pod | None = None
+    """Devices of the host, to compare with those of the other hosts."""
 
     def with_traced_times(self) -> Profile:
         """Return the profile with step_time and input_wait from the traced steps."""
@@ -66,8 +70,9 @@ def analyse_job(
     """
     Analyse one run's traces, one a host, and return the errors of unreadable traces too.
 
-    Several hosts have `step_skew` over the hosts. They are analysed in processes of their own, as
-    many at once as there are cores, and each process holds one trace.
+    Several hosts have `step_skew` over the hosts, and the first profile has the tables of the whole
+    job's devices and collectives, whose keys begin with `job_`. The hosts are analysed in processes
+    of their own, as many at once as there are cores, and each process holds one trace.
 
     Args:
         traces: The trace files.
@@ -83,6 +88,7 @@ def analyse_job(
     if len(analysed) > 1:
         skew = host_skew([one.profile for one in analysed])
         analysed = [replace(one, profile=_with_skew(one.profile, skew)) for one in analysed]
+        analysed[0] = replace(analysed[0], profile=_with_job(analysed))
     return analysed, [error for error in found if isinstance(error, TraceError)]
 
 
@@ -130,6 +136,18 @@ def host_skew(profiles: Sequence[Profile]) -> Value:
     )
 
 
+def _with_job(analysed: Sequence[AnalysedTrace]) -> Profile:
+    """Return the first profile with the tables of all hosts' devices, before its own tables."""
+    names = [Path(one.profile.name).name.removesuffix(".xplane.pb") for one in analysed]
+    if len(set(names)) < len(names):
+        names = [one.profile.name for one in analysed]
+    pods = zip(names, (one.pod for one in analysed), strict=True)
+    job = job_devices({name: pod for name, pod in pods if pod is not None})
+    profile = analysed[0].profile
+    tables = pod_tables(job, "job_", f", {len(analysed)} hosts") if job else {}
+    return replace(profile, tables={**tables, **profile.tables})
+
+
 def _with_skew(profile: Profile, skew: Value) -> Profile:
     return replace(profile, metrics={**profile.metrics, "step_skew": skew})
 
@@ -148,6 +166,7 @@ def _analyse(path: Path, target_step_time_s: float | None) -> AnalysedTrace | Tr
             framework=_shown_framework(evidence, trace),
             devices=_devices(trace),
             step_time=step_time,
+            pod=find_pod(evidence).without_starts(),
         )
     except TraceError as error:
         return error

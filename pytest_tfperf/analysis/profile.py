@@ -10,7 +10,7 @@ import numpy as np
 from pytest_tfperf.analysis import graph_ops, step_code, timing
 from pytest_tfperf.analysis.absent_ops import why_absent, without_absent
 from pytest_tfperf.analysis.advice import advise
-from pytest_tfperf.analysis.device import kernels, launches, op_profile, skew
+from pytest_tfperf.analysis.device import kernels, launches, op_profile, pod, skew
 from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.host import calls, memory_growth, peak_memory, python_calls
 from pytest_tfperf.analysis.input import batch_padding, capacity, pipeline
@@ -40,6 +40,7 @@ ANALYSES: tuple[Callable[[Evidence], Findings], ...] = (
     op_profile.analyse,
     kernels.analyse,
     skew.analyse,
+    pod.analyse,
     counts.analyse,
     compile_time.analyse,
     executables.analyse,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from pytest_tfperf.hlo.collective_ops import Participants, participants_at
 from pytest_tfperf.hlo.decode import module_at, shape_at
 from pytest_tfperf.hlo.module import (
     Buffers,
@@ -100,6 +101,29 @@ def modules_of(trace: Trace, names: Collection[str] | None = None) -> dict[str, 
     )
     spans = {name: _module_span(plane, name) for name in wanted}
     return {name: module_at(plane.message, *span) for name, span in spans.items() if span}
+
+
+def participants_of(trace: Trace, functions: Collection[str]) -> dict[str, list[Participants]]:
+    """
+    Return the collectives and devices of programs by function, `module` without its program id.
+
+    Several programs may have one function's name.
+
+    Args:
+        trace: The trace.
+        functions: Names of the functions.
+
+    Raises:
+        TraceError: If one of the programs is damaged.
+    """
+    plane = trace.plane(_PLANE)
+    found: dict[str, list[Participants]] = {}
+    for name in plane.metadata_stats if plane and functions else ():
+        function = name.partition("(")[0]
+        span = _module_span(plane, name) if plane and function in functions else None
+        if plane and span:
+            found.setdefault(function, []).append(participants_at(plane.message, *span))
+    return found
 
 
 def live_modules(trace: Trace) -> frozenset[str]:

@@ -52,6 +52,7 @@ _PATTERNS = {
     "device_to_device": ("#555555", "M0,3h6M3,0v6"),
     "device_compute": ("#009e73", ""),
     "other": ("#777777", "M3,1v4M1,3h4"),
+    "waiting": ("#882255", "M0,0L6,6"),  # in collectives, where the devices are drawn one by one
 }
 MOST_LETTERS = 600
 """Characters of a sentence at the top of a page."""

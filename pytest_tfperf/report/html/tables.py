@@ -19,7 +19,11 @@ _GROUPS = (
     ("Events of the median step", (_TIMELINE,)),
     ("Input pipeline", ("stages", "pipeline")),
     ("Ops", ("host_ops", "device_ops", "functions", "kernels")),
-    ("Op profile", ("op_profile", "roofline", "devices")),
+    ("Op profile", ("op_profile", "roofline")),
+    (
+        "Devices and collectives",
+        ("job_device_parts", "job_collectives", "devices", "device_parts", "collectives"),
+    ),
     ("XLA: executables, and what stayed outside", ("executables", "outside_xla")),
     ("Grappler: the graph before and after", ("graph", "optimizers", "surviving")),
     ("Python", ("python_calls",)),

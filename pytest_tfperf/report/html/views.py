@@ -31,6 +31,7 @@ from pytest_tfperf.report.html.charts import (
     step_chart,
 )
 from pytest_tfperf.report.html.detail import IN_SHORT, MOST_IN_FULL, Detail, detail_of
+from pytest_tfperf.report.html.device_bars import DeviceBars, device_bars
 from pytest_tfperf.report.html.flame import Flame, flame
 from pytest_tfperf.report.html.metric_views import (
     MOST_LETTERS,
@@ -74,6 +75,8 @@ class ProfileView:
     """Timeline of the median step, or None."""
     pictures: tuple[Bars, ...]
     """The input pipeline, and the padding by array, if they are known."""
+    devices: DeviceBars | None
+    """The mean step of each device by part, or None."""
     flame: Flame | None
     """Ops by self time, or None."""
     roofline: RooflineChart | None
@@ -233,6 +236,7 @@ def _profile(
         bottleneck=verdict(profile) if profile.steps else "",
         waterfall=_waterfall(profile, detail.n_boxes),
         pictures=_bars(profile) if detail.all_pictures else (),
+        devices=device_bars(profile.tables) if detail.all_pictures else None,
         flame=flame(profile.tables, 4 * detail.n_boxes) if detail.all_pictures else None,
         roofline=roofline_chart(profile.tables.get("roofline")) if detail.all_pictures else None,
         steps=step_chart(profile.steps, _levels(profile.metrics.get("step_time"), timed)),

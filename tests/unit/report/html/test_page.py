@@ -401,10 +401,11 @@ def test_a_verdict_is_a_sign_and_a_word_besides_its_colour(verdict):
 def test_every_part_has_a_colour_and_lines_that_no_other_has():
     page = page_of()
     patterns = [attributes["id"] for _, attributes, _ in page.all("pattern")]
-    assert patterns == [f"h-{part}" for part in PARTS]
+    parts = [*PARTS, "waiting"]
+    assert patterns == [f"h-{part}" for part in parts]
     drawn = re.findall(r"<pattern .*?</pattern>", render_html(Run(created="", tests=())))
     assert len({re.sub(r'id="[^"]*"|fill="#[^"]*"', "", one) for one in drawn}) == len(
-        PARTS
+        parts
     )  # seen without colours
 
 
