@@ -307,3 +307,5 @@ class Advice:
     """Upper bound of the time that a step could save, None if it is unknown."""
     look: str
     """Where to look."""
+    read: str = ""
+    """Page of a guide of TensorFlow, JAX or Grain, empty without one."""

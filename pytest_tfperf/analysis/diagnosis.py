@@ -210,17 +210,19 @@ def _remedies(stage: Stage, stages: Sequence[Stage]) -> list[str]:
         remedies.append(
             "replace the Python function by TensorFlow ops (Python runs one call at a time)"
         )
-    if stage.name in ("Map", "MapAndBatch", "ParallelMap") and stage.parallelism == 1:
+    if stage.name in ("Map", "MapAndBatch", "ParallelMap") and stage.parallel_calls == 1:
         remedies.append("map(..., num_parallel_calls=tf.data.AUTOTUNE)")
-    elif stage.name in ("Generator", "FlatMap"):
+    elif stage.name in ("Generator", "FlatMap") and stage.parallel_calls == 1:
         remedies.append(
             "read with tf.data ops and interleave(..., num_parallel_calls=tf.data.AUTOTUNE)"
         )
-    elif stage.name in ("TFRecord", "TextLine", "FixedLengthRecord"):
+    elif stage.reads_files and stage.parallel_calls == 1:
         remedies.append(
             "read several files at once: interleave(..., num_parallel_calls=tf.data.AUTOTUNE)"
         )
-    if not any(other.name in ("MemoryCache", "MemoryCacheImpl", "Cache") for other in stages):
+    if stage.name.startswith("Shuffle"):  # a cache behind it would keep one order
+        remedies.append("a smaller shuffle buffer")
+    elif not any(other.name in ("MemoryCache", "MemoryCacheImpl", "Cache") for other in stages):
         remedies.append("cache() behind it, if the data fit in memory")
     if not any(other.name == "Prefetch" and not other.injected for other in stages):
         remedies.append("end the pipeline with prefetch(tf.data.AUTOTUNE)")

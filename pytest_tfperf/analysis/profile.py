@@ -9,7 +9,8 @@ import numpy as np
 
 from pytest_tfperf.analysis import graph_ops, step_code, timing
 from pytest_tfperf.analysis.absent_ops import why_absent, without_absent
-from pytest_tfperf.analysis.advice import advise
+from pytest_tfperf.analysis.advice import pipeline_advice
+from pytest_tfperf.analysis.advice.step_advice import advise, by_saving
 from pytest_tfperf.analysis.device import kernels, launches, op_profile, pod, skew
 from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.host import calls, memory_growth, peak_memory, python_calls
@@ -32,6 +33,7 @@ ANALYSES: tuple[Callable[[Evidence], Findings], ...] = (
     median_step.analyse,
     capacity.analyse,
     pipeline.analyse,
+    pipeline_advice.analyse,
     calls.analyse,
     python_calls.analyse,
     peak_memory.analyse,
@@ -125,11 +127,8 @@ def assembled(evidence: Evidence, findings: Sequence[Findings]) -> Profile:
         n_dropped=evidence.steps.n_dropped,
         step_source=evidence.steps.source,
     )
-    advice = [advice for found in findings for advice in found.advice]
-    return replace(
-        profile,
-        advice=(*advise(profile, evidence.framework), *sorted(advice, key=lambda one: one.what)),
-    )
+    advice = sorted((one for found in findings for one in found.advice), key=lambda one: one.what)
+    return replace(profile, advice=by_saving((*advise(profile, evidence.framework), *advice)))
 
 
 def settling_steps(trace: Trace, steps_before: int, fetches: Fetches | None = None) -> int:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from pytest_tfperf.analysis.advice.thresholds import THRESHOLDS, Thresholds
 from pytest_tfperf.op_types import DATA_SIDE
 from pytest_tfperf.report.table_numbers import shown
 from pytest_tfperf.results import Profile
@@ -26,7 +27,6 @@ _TAKES = {
     "device_compute": "Computing on the device takes {}",
     "other": "Python and the loop take {}",
 }
-_MOST, _IDLE, _HIDDEN = 0.5, 0.1, 0.05
 _FIGURES = (
     ("flops_utilization", "FLOPs {} of peak"),
     ("half_precision", "16-bit {}"),
@@ -39,7 +39,7 @@ _FIGURES = (
     ("xla_compiles", "recompilations {}"),
 )
 """Metrics of the line of key figures, and their words."""
-_TOP, _LEAST_TOP = 3, 0.01
+_TOP = 3
 _NUMBER = re.compile(r" \d+\Z")
 
 
@@ -84,18 +84,20 @@ def steps_title(profile: Profile) -> str:
     return f"{title} of {shown(mean_s, 's')} ({', '.join(origin)})"
 
 
-def verdict(profile: Profile, devices: str = "") -> str:
+def verdict(profile: Profile, devices: str = "", thresholds: Thresholds = THRESHOLDS) -> str:
     """
     Return the bottleneck of the steps in one or two sentences.
 
     Args:
         profile: The profile.
         devices: Its accelerators, as in `8 GPUs`; empty without any.
+        thresholds: Limits from which it names something.
     """
     parts = parts_of(profile)
     if not parts:
         return "The trace shows no time of a step."
-    return " ".join(filter(None, (_idle(profile, devices), _bottleneck(profile, parts))))
+    idle = _idle(profile, devices, thresholds)
+    return " ".join(filter(None, (idle, _bottleneck(profile, parts, thresholds))))
 
 
 def key_figures(profile: Profile) -> list[str]:
@@ -108,11 +110,11 @@ def key_figures(profile: Profile) -> list[str]:
     return [*figures, *_memory(profile)]
 
 
-def top_ops(profile: Profile) -> tuple[str, list[str]]:
+def top_ops(profile: Profile, thresholds: Thresholds = THRESHOLDS) -> tuple[str, list[str]]:
     """Return the name of the ops' place, and those that take most time there, with shares."""
     for key, place in (("device_ops", "the devices"), ("host_ops", "the host")):
         table = profile.tables.get(key)
-        found = _largest(table) if table is not None else []
+        found = _largest(table, thresholds.top_op) if table is not None else []
         if found:
             return place, found
     return "", []
@@ -125,9 +127,9 @@ def part_title(part: str, profile: Profile) -> str:
     return _UNEXPLAINED if part == _OTHER and unknown else _TITLES.get(part, part)
 
 
-def _idle(profile: Profile, devices: str) -> str:
+def _idle(profile: Profile, devices: str, thresholds: Thresholds) -> str:
     busy = profile.metrics.get("device_busy")
-    if busy is None or busy.number is None or 1 - busy.number < _IDLE:
+    if busy is None or busy.number is None or 1 - busy.number < thresholds.idle:
         return ""
     n_devices = busy.detail.get("n_devices", 1)
     kind = "GPU" if "GPU" in devices else "TPU" if "TPU" in devices else "device"
@@ -135,16 +137,17 @@ def _idle(profile: Profile, devices: str) -> str:
     return f"{subject} idle {shown(1 - busy.number, '0..1')} of the step."
 
 
-def _bottleneck(profile: Profile, parts: list[Part]) -> str:
+def _bottleneck(profile: Profile, parts: list[Part], thresholds: Thresholds) -> str:
     """Return a sentence on the largest part, or on the two largest if neither takes half."""
     waits = profile.metrics.get("input_bound")
     seen = sum(part.share for part in parts if part.key == _INPUT)
     hidden = waits is not None and waits.source is Source.CORRECTED
-    if waits is not None and hidden and (waits.number or 0.0) > max(seen + _HIDDEN, _MOST):
+    least = max(seen + thresholds.hidden, thresholds.bottleneck)
+    if waits is not None and hidden and (waits.number or 0.0) > least:
         share = shown(waits.number or 0.0, "0..1")
         return f"Waiting for input takes {share} of the step once its buffers are empty."
     first, *others = parts
-    second = [] if first.share >= _MOST else others[:1]
+    second = [] if first.share >= thresholds.bottleneck else others[:1]
     return " ".join([f"{_takes(first)} of the step.", *(f"{_takes(part)}." for part in second)])
 
 
@@ -169,7 +172,7 @@ def _memory(profile: Profile) -> Iterable[str]:
     yield f"memory {most}{shown(value.number, value.unit)}"
 
 
-def _largest(table: Table) -> list[str]:
+def _largest(table: Table, least: float) -> list[str]:
     """Name the ops with the largest shares of the first side of a table of ops."""
     records = [record for record in table.records() if record.get("share")]
     sides = [record["where"] for record in records if record["where"] != DATA_SIDE][:1]
@@ -177,5 +180,5 @@ def _largest(table: Table) -> list[str]:
     return [
         f"{record['op']} {shown(record['share'], '0..1')}"
         for record in of_side[:_TOP]
-        if record["share"] >= _LEAST_TOP
+        if record["share"] >= least
     ]

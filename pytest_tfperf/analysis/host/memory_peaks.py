@@ -13,6 +13,7 @@ from pytest_tfperf.analysis.host.memory import ALLOCATION, allocators, level, me
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.quantities import BYTES, COUNT, SECONDS, SHARE
+from pytest_tfperf.stats.slope import slope_with_interval
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.xspace import Trace
 from pytest_tfperf.values import Column, Table
@@ -24,6 +25,9 @@ EARLIER = "allocated before the trace began, or never told"
 
 
 MOMENTS = 32
+
+_CONFIDENCE = 0.99
+"""Confidence of the growth of an allocator's memory."""
 
 
 # tensorflow/core/framework/types.proto, DataType
@@ -95,6 +99,8 @@ class MemoryPeak:
     """Most bytes that it ever held."""
     fragmentation: float | None
     """Share of free memory that is fragmented, or None."""
+    growth_bytes: float | None
+    """Bytes that it holds more at each step's start, at least, or None if too few steps tell."""
     live: tuple[Live, ...]
     """Allocations of the trace that lived at the peak, the largest first."""
     over_step: tuple[tuple[float, int | None], ...]
@@ -133,6 +139,7 @@ def memory_table(peaks: Sequence[MemoryPeak]) -> Table:
         Column("of_capacity", "of capacity", SHARE),
         Column("lifetime_peak", "lifetime peak", BYTES),
         Column("fragmentation", "fragmentation", SHARE),
+        Column("growth", "grows a step at least", BYTES),
     ]
     rows = [
         (
@@ -144,6 +151,7 @@ def memory_table(peaks: Sequence[MemoryPeak]) -> Table:
             min(peak.peak_bytes / peak.capacity_bytes, 1.0) if peak.capacity_bytes else None,
             peak.lifetime_bytes,
             peak.fragmentation,
+            peak.growth_bytes,
         )
         for peak in peaks
     ]
@@ -230,11 +238,18 @@ def _peak(name: str, memory: Events, steps: Steps) -> MemoryPeak | None:
         capacity_bytes=int(held[at]) + available if available >= 0 else None,
         lifetime_bytes=max(int(held.max()), int(memory.integers("peak_bytes_in_use").max())),
         fragmentation=_share(fragmentation),
+        growth_bytes=_growth(held[carried[carried >= 0]]),
         live=_live(memory.where(np.arange(len(memory)) <= at)),
         over_step=_over_step(
             memory, held, int(steps.start_ps[in_step]), int(steps.end_ps[in_step])
         ),
     )
+
+
+def _growth(at_starts: Ints) -> float | None:
+    """Return the lower bound of the growth from step to step, at least 0, or None."""
+    slope = slope_with_interval(range(len(at_starts)), at_starts.tolist(), _CONFIDENCE)
+    return None if slope is None else max(slope.low, 0.0)
 
 
 def _over_step(

@@ -81,16 +81,26 @@ def input_capacity(stages: Sequence[Stage]) -> float | None:
     """
     Return the elements per second that the pipeline could deliver alone, or None without a known
     cost.
+    """
+    slowest, _ = slowest_thread(stages)
+    return 1 / slowest if slowest > 0 else None
+
+
+def slowest_thread(stages: Sequence[Stage]) -> tuple[float, list[Stage]]:
+    """
+    Return the seconds that the slowest thread needs for an element, and the stages that it runs.
 
     Threads work in parallel, so the slowest decides. A thread runs the stages down to the next
     stage with own threads, one after the other. The functions on the pipeline's own threads share
     these threads.
     """
-    threads: dict[str, float] = {}
+    threads: dict[str, list[Stage]] = {}
     for stage in stages:
-        threads[_thread(stage)] = threads.get(_thread(stage), 0.0) + stage.cost_s
-    slowest = max(*threads.values(), sum(stage.pool_s for stage in stages), 0.0)
-    return 1 / slowest if slowest > 0 else None
+        threads.setdefault(_thread(stage), []).append(stage)
+    costs = [(sum(stage.cost_s for stage in group), group) for group in threads.values()]
+    pool = [stage for stage in stages if stage.pool_s]
+    costs.append((sum(stage.pool_s for stage in pool), pool))
+    return max(costs, key=lambda cost: cost[0])
 
 
 def stage_table(stages: Sequence[Stage], n_steps: int) -> Table:

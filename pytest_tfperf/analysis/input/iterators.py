@@ -30,8 +30,8 @@ _SUFFIX = re.compile(r"(V\d+)?(\[\d+\])?\Z")
 
 
 _CYCLE = re.compile(
-    r"(Interleave(?:V\d+)?)\[\d+\]"
-)  # one iterator for each file or element: all one stage
+    r"((?:Interleave|FlatMap|Repeat)(?:V\d+)?)\[\d+\]"
+)  # one iterator for each file, element or epoch: all one stage
 
 
 _INDEX = re.compile(r"\[\d+\]\Z")
@@ -56,6 +56,10 @@ class NodeProperties:
     """Elements of a batch that it makes, 0 if it makes none."""
     threads: int = 0
     """Threads of the pipeline for its functions, 0 if unknown."""
+    cores: int = 0
+    """Cores that the pipeline may use, 0 if unknown."""
+    ordered: bool = False
+    """True if parallel results wait for those before them."""
 
 
 def stage_type(name: str) -> str:
@@ -127,7 +131,7 @@ def _node(events: Events) -> NodeProperties:
     some = Events(events.plane, events.rows[picked])
     largest = {
         stat: int(some.integers(stat).max())
-        for stat in ("parallelism", "buffer_limit", "batch_size", "threadpool_size")
+        for stat in ("parallelism", "buffer_limit", "batch_size", "threadpool_size", "cpu_budget")
     }
     return NodeProperties(
         name=some.texts("name")[-1],
@@ -136,6 +140,8 @@ def _node(events: Events) -> NodeProperties:
         buffered=float(some.integers("buffered_elements").mean()),
         batch_size=largest["batch_size"],
         threads=largest["threadpool_size"],
+        cores=largest["cpu_budget"],
+        ordered="true" in some.texts("deterministic"),
     )
 
 

@@ -32,12 +32,27 @@ from pytest_tfperf.trace.intervals import EMPTY, Spans, covered, intersect, merg
 from pytest_tfperf.trace.nesting import enclosing, parents
 from pytest_tfperf.trace.xspace import HOST, Trace
 
-"""Stages that make their elements on threads of their own."""
 _READERS = frozenset(
     {"TFRecord", "TextLine", "FixedLengthRecord", "SSTable", "RecordIO", "ArrayRecord", "LMDB"}
 )
+_DECODES = "Decode"
+"""Start of types of ops that decode (tensorflow/core/ops/image_ops.cc, parsing_ops.cc)."""
 _DEVICE_END = "::Prefetch::Generator"
 """What a device's own prefetch takes from: the time in it is waiting for the host."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionRuns:
+    """The runs of a stage's functions."""
+
+    n: int = 0
+    """Number of runs."""
+    mean_s: float = 0.0
+    """Mean seconds of a run."""
+    longest_s: float = 0.0
+    """Seconds of the longest run."""
+    decoding_s: float = 0.0
+    """Seconds of ops that decode, of all runs together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +87,16 @@ class Stage:
     """Mean number of elements in its buffer."""
     batch_size: int = 0
     """Elements of a batch that it makes, 0 if it makes none."""
+    runs: FunctionRuns = FunctionRuns()
+    """Runs of its functions."""
+    parallel_calls: int = 1
+    """Number of threads or calls that it may use, however many threads there are."""
+    threads: int = 0
+    """Threads of the pipeline for functions, 0 if unknown."""
+    cores: int = 0
+    """Cores that the pipeline may use, 0 if unknown."""
+    ordered: bool = False
+    """True if parallel results wait for those before them."""
 
     @property
     def depth(self) -> int:
@@ -108,6 +133,18 @@ class _Work:
     self_ps: int = 0
     blocking_ps: int = 0
     python: bool = False
+    longest_ps: int = 0
+    decoding_ps: int = 0
+
+    @property
+    def runs(self) -> FunctionRuns:
+        """These as runs of functions, in seconds."""
+        return FunctionRuns(
+            n=self.n,
+            mean_s=self.self_ps * 1e-12 / max(self.n, 1),
+            longest_s=self.longest_ps * 1e-12,
+            decoding_s=self.decoding_ps * 1e-12,
+        )
 
 
 def find_stages(trace: Trace, waits: Spans = EMPTY) -> tuple[Stage, ...]:
@@ -127,7 +164,8 @@ def find_stages(trace: Trace, waits: Spans = EMPTY) -> tuple[Stage, ...]:
     calls = dict(zip(paths, np.bincount(group, minlength=len(paths)).tolist(), strict=True))
     nodes = dict(zip(paths, properties_of(iterators, group, len(paths)), strict=True))
     own = _own_work(iterators, group, paths, waits)
-    threads = max(node.threads for node in nodes.values()) or 1 << 30
+    pool = max(node.threads for node in nodes.values())
+    threads, cores = pool or 1 << 30, max(node.cores for node in nodes.values())
     per_element = _calls_per_element(nodes, calls)
     stages = []
     for path, node in nodes.items():
@@ -136,10 +174,11 @@ def find_stages(trace: Trace, waits: Spans = EMPTY) -> tuple[Stage, ...]:
                 functions.get(path, _Work()),
                 per_element[path] * _runs_per_call(path, node, calls, functions),
             )
-            parallelism = min(node.parallelism, threads)
+            parallel_calls = node.parallelism
         else:
             work, runs = own.get(path, _Work()), per_element[path]
-            parallelism = min(_shared_by(path, nodes), threads)
+            parallel_calls = _shared_by(path, nodes)
+        parallelism = min(parallel_calls, threads)
         stage = _stage(
             path,
             node,
@@ -149,8 +188,13 @@ def find_stages(trace: Trace, waits: Spans = EMPTY) -> tuple[Stage, ...]:
             parallelism,
             python=path in functions and functions[path].python,
         )
+        stage = replace(stage, parallel_calls=parallel_calls, threads=pool, cores=cores)
         stages.append(
-            replace(stage, pool_s=stage.cost_s * parallelism / threads)
+            replace(
+                stage,
+                pool_s=stage.cost_s * parallelism / threads,
+                runs=functions[path].runs,
+            )
             if path in functions
             else stage
         )
@@ -184,6 +228,7 @@ def _stage(
         buffer_limit=node.buffer_limit,
         buffered=node.buffered,
         batch_size=node.batch_size,
+        ordered=node.ordered,
     )
 
 
@@ -256,18 +301,32 @@ def _functions_of(
     runs = host.named(lambda name: name.startswith(DATA_RUNS))
     process = host.called("ExecutorState::Process")
     owner = owners(host, iterators, runs, group, paths)
-    stage = joined(process_ids(host.plane), runs.integers("id"), owner)
+    run = process_ids(host.plane)
+    stage = joined(run, runs.integers("id"), owner)
     python_ops = host.named(lambda name: op_type(name) in PYTHON_OPS)
     inside = enclosing(process, python_ops)
     with_python = set(stage[inside[inside >= 0]].tolist())
+    decoding = _decoding(host, process)
     found = {}
     for place in np.unique(stage[stage >= 0]).tolist():
         mine = process.where(stage == place)
         blocking = intersect(merge(mine.spans), waits)
+        _, of_run = np.unique(run[stage == place], return_inverse=True)
         found[paths[place]] = _Work(
-            int((owner == place).sum()),
-            int((mine.end - mine.start).sum()),
-            int((blocking[1] - blocking[0]).sum()),
-            place in with_python,
+            n=int((owner == place).sum()),
+            self_ps=int((mine.end - mine.start).sum()),
+            blocking_ps=int((blocking[1] - blocking[0]).sum()),
+            python=place in with_python,
+            longest_ps=int(np.bincount(of_run, mine.end - mine.start).max()),
+            decoding_ps=int(decoding[stage == place].sum()),
         )
     return found
+
+
+def _decoding(host: Events, process: Events) -> Ints:
+    """Return the picoseconds of ops that decode in each run of the executor, shape (n,)."""
+    ops = host.named(lambda name: (op_type(name) or "").startswith(_DECODES))
+    inside = enclosing(process, ops)
+    spent = np.zeros(len(process), np.int64)
+    np.add.at(spent, inside[inside >= 0], (ops.end - ops.start)[inside >= 0])
+    return spent

@@ -156,7 +156,7 @@ def test_without_what_is_available_the_capacity_is_unknown():
         0,
     )  # a deallocation was lost: never less than none
     assert memory_table([peak]).rows == (
-        ("mklcpu", 5, "train 0", pytest.approx(1e-3), None, None, 5, None),
+        ("mklcpu", 5, "train 0", pytest.approx(1e-3), None, None, 5, None, None),
     )
     assert cells(live_table(peak), "share")[0] == 1
 
@@ -226,3 +226,23 @@ def test_the_memory_of_the_tpu_trace_agrees_with_xprof():
         peaks["TPU:0"].lifetime_bytes,
         peaks["TPU:0"].earlier_bytes,
     ) == (21491712000, 21492569216, 0)
+
+
+@pytest.mark.parametrize(("n_steps", "least"), [(9, 100), (8, None), (3, None)])
+def test_growth_from_step_to_step_needs_enough_steps(n_steps, least):
+    held = [allocate(n * 10 + 1, n, 100, 100 * (n + 1)) for n in range(n_steps)]
+    (peak,) = peaks_of(*held, n_steps=n_steps)
+    assert peak.growth_bytes == least  # what is held when the first step starts is not told
+
+
+def test_memory_that_is_freed_again_does_not_grow():
+    held = [
+        event_
+        for n in range(12)
+        for event_ in (
+            allocate(n * 10 + 1, n, 100, 200),
+            allocate(n * 10 + 2, n, 100, 100, free=True),
+        )
+    ]
+    (peak,) = peaks_of(*held, n_steps=12)
+    assert peak.growth_bytes == 0

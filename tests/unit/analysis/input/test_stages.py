@@ -6,7 +6,7 @@ from helpers.tables import cells
 from helpers.xspace import MS, at, line, plane, space
 
 from pytest_tfperf.analysis.input.capacity import input_capacity, stage_table
-from pytest_tfperf.analysis.input.stages import find_stages
+from pytest_tfperf.analysis.input.stages import FunctionRuns, find_stages
 from pytest_tfperf.trace.xspace import decode_trace
 
 
@@ -329,3 +329,42 @@ def test_the_end_of_a_pipeline_on_the_device_is_told():
     assert stages_of(trace_of(line("x", at("Iterator::Prefetch::Generator", 0, 1))))[
         "Generator"
     ].on_device
+
+
+def test_the_runs_of_a_function_are_counted_each_as_a_whole():
+    producer = line(
+        "tf_data_iterator_resource/1",
+        *(at("ParallelMapProduce", n, n + 0.5) for n in range(2)),
+        *(at("Iterator::Root::ParallelMapV2::Range", n + 0.1, n + 0.2) for n in range(2)),
+        *(at("InstantiatedCapturedFunction::RunAsync", n + 0.3, n + 0.4, id=n) for n in range(2)),
+    )
+    workers = line(
+        "tf_data_private_threadpool/1",
+        at("ExecutorState::Process", 2, 4, id=0),
+        at("decode/DecodeJpeg:DecodeJpeg", 2.5, 3.5),
+        at("DecodeImageV2Op::JPEG", 2.5, 3.5),  # the same work again, in the op
+        at("ExecutorState::Process", 4, 5, id=1),
+        at("ExecutorState::Process", 6, 9, id=0),
+        at("Cast:Cast", 7, 8),
+    )
+    root = {"threadpool_size": "2", "cpu_budget": "8"}
+    calls = {"parallelism": "4", "deterministic": "true"}
+    consumer = line(
+        "python",
+        at("Iterator::Root", 0, 1, **root),
+        at("Iterator::Root::ParallelMapV2", 0, 1, **calls),
+    )
+    found = stages_of(trace_of(producer, workers, consumer))["ParallelMap"]
+    assert found.runs == FunctionRuns(
+        n=2,
+        mean_s=pytest.approx(3e-3),
+        longest_s=pytest.approx(5e-3),
+        decoding_s=pytest.approx(1e-3),
+    )
+    assert (found.parallelism, found.parallel_calls, found.threads, found.cores) == (2, 4, 2, 8)
+    assert found.ordered
+
+
+def test_without_the_stat_results_keep_no_order():
+    thread = line("x", at("Iterator::Root::ParallelMapV2", 0, 1, deterministic="false"))
+    assert not stages_of(trace_of(thread))["ParallelMap"].ordered

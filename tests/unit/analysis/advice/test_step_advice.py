@@ -5,7 +5,11 @@ from dataclasses import replace
 import pytest
 from helpers.builders import profile, value
 
-from pytest_tfperf.analysis.advice import advise
+from pytest_tfperf.analysis.advice import guides
+from pytest_tfperf.analysis.advice.step_advice import advise
+from pytest_tfperf.analysis.advice.thresholds import THRESHOLDS
+from pytest_tfperf.analysis.diagnosis import input_cause
+from pytest_tfperf.analysis.host.shown import JAX
 from pytest_tfperf.values import PARTS, Step, Value
 
 
@@ -64,7 +68,9 @@ def test_without_steps_there_is_none():
     ],
 )
 def test_each_rule_speaks_from_its_threshold_on(metrics, shares, because):
-    assert [advice.because for advice in advise(stepping(metrics, **shares))] == [because]
+    (advice,) = advise(stepping(metrics, **shares))
+    assert advice.because == because
+    assert advice.read.startswith("https://")
 
 
 @pytest.mark.parametrize(
@@ -150,3 +156,26 @@ def test_on_a_cpu_nothing_is_promised_for_16_bits():
 
 def test_an_unknown_metric_is_no_reason():
     assert advise(stepping()) == ()
+
+
+def test_steps_of_jax_refer_to_pages_of_jax():
+    steps = stepping({"retraces": 1}, compile=0.1)
+    assert {one.read for one in advise(steps)} == {guides.FUNCTIONS}
+    assert {one.read for one in advise(steps, JAX)} == {guides.JAX_JIT}
+
+
+def test_loading_without_tf_data_in_jax_refers_to_grain():
+    bound = value("input_bound", 0.5, **input_cause((), JAX))
+    (advice,) = advise(stepping({"input_bound": bound}), JAX)
+    assert advice.read == guides.GRAIN
+
+
+def test_thresholds_can_be_given():
+    steps = stepping({"input_bound": 0.2})
+    assert advise(steps, thresholds=replace(THRESHOLDS, input=0.2))
+    assert advise(steps, thresholds=replace(THRESHOLDS, input=0.21)) == ()
+
+
+def test_what_is_unknown_is_no_zero():
+    at_zero = replace(THRESHOLDS, input=0.0, host_overhead=0.0, skew=0.0)
+    assert advise(stepping(), thresholds=at_zero) == ()

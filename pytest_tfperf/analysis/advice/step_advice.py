@@ -1,10 +1,7 @@
 """
 Advise what to do next about a profile, in the order of the time that it could save.
 
-The thresholds are those of XProf's Overview page (openxla/xprof, bottleneck_analysis and
-op_stats_to_overview_page): 5 % of the step for input and output; 3 % for launches, collectives and
-the rest; under 10 % of 16-bit work; over 10 % of eager ops' time; 10 % of awaiting (its smart
-suggestions); 20 % of a tf.function's time in traced or eager calls.
+The thresholds from which a rule speaks are those of `thresholds`.
 """
 
 from __future__ import annotations
@@ -12,75 +9,113 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from pytest_tfperf.analysis.advice import guides, memory_advice
+from pytest_tfperf.analysis.advice.thresholds import THRESHOLDS, Thresholds
 from pytest_tfperf.analysis.host.shown import JAX, TENSORFLOW
 from pytest_tfperf.metrics import METRICS
 from pytest_tfperf.quantities import format_quantity
 from pytest_tfperf.results import Profile
 from pytest_tfperf.values import Advice, Value
 
-_WAITING, _SOME, _MOST = 0.05, 0.03, 0.20
-_HALF, _EAGER, _SKEWED, _AWAITING, _TENSOR_CORES = 0.10, 0.10, 0.10, 0.10, 0.50
+Rule = Callable[[Profile, Thresholds], Iterable[Advice]]
+
+_NANOSECONDS = 9
+"""Digits of a saving; further ones differ between two ways of adding the same times up."""
 _EXPORT = "the timeline: tfperf export TRACE -o trace.json, in ui.perfetto.dev"
 
 
-def advise(profile: Profile, framework: str = TENSORFLOW) -> tuple[Advice, ...]:
+def advise(
+    profile: Profile, framework: str = TENSORFLOW, thresholds: Thresholds = THRESHOLDS
+) -> tuple[Advice, ...]:
     """
     Return advice about the profile of traced steps, the largest possible saving first.
 
     It names the means of the framework that ran the steps.
+
+    Args:
+        profile: The profile.
+        framework: The framework.
+        thresholds: Limits from which the rules speak.
     """
     if not profile.steps:
         return ()
-    found = [advice for rule in _RULES for advice in rule(profile)]
+    found = [advice for rule in _RULES for advice in rule(profile, thresholds)]
     if framework == JAX:
-        found = [replace(advice, what=_IN_JAX.get(advice.what, advice.what)) for advice in found]
-    return tuple(sorted(found, key=lambda advice: -(advice.win_s or 0.0)))
+        found = [
+            replace(
+                advice,
+                what=_IN_JAX.get(advice.what, advice.what),
+                read=guides.IN_JAX.get(advice.read, advice.read),
+            )
+            for advice in found
+        ]
+    return by_saving(found)
 
 
-def _input(profile: Profile) -> Iterable[Advice]:
+def by_saving(advice: Iterable[Advice]) -> tuple[Advice, ...]:
+    """Return advice, the largest possible saving first."""
+    return tuple(sorted(advice, key=lambda one: -round(one.win_s or 0.0, _NANOSECONDS)))
+
+
+def _input(profile: Profile, thresholds: Thresholds) -> Iterable[Advice]:
     bound = profile.value("input_bound")
-    if (bound.number or 0.0) >= _WAITING:
+    if bound.number is not None and bound.number >= thresholds.input:
+        what = bound.detail.get(
+            "try",
+            "feed the steps from a tf.data pipeline that ends in prefetch(tf.data.AUTOTUNE)",
+        )
         yield Advice(
-            what=bound.detail.get(
-                "try",
-                "feed the steps from a tf.data pipeline that ends in prefetch(tf.data.AUTOTUNE)",
-            ),
+            what=what,
             because=_said(profile, "input_bound", with_place=True),
             win_s=_seconds(profile, bound.number),
             look="the input pipeline's stages",
+            read=guides.GRAIN if "Grain" in what else guides.PIPELINES,
         )
 
 
-def _part(part: str, least: float, what: str, look: str) -> Callable[[Profile], Iterable[Advice]]:
-    def rule(profile: Profile) -> Iterable[Advice]:
+def _part(part: str, what: str, look: str, read: str) -> Rule:
+    """
+    Make the rule of a part of the step, whose threshold has the part's name.
+
+    Args:
+        part: Part of the step.
+        what: What to do.
+        look: Where to look.
+        read: Page of a guide.
+    """
+
+    def rule(profile: Profile, thresholds: Thresholds) -> Iterable[Advice]:
         share = _share(profile, part)
-        if share >= least:
+        if share >= getattr(thresholds, part):
             because = f"{part.replace('_', ' ')} takes {format_quantity(share, '0..1')} of the step"
-            yield Advice(what=what, because=because, win_s=_seconds(profile, share), look=look)
+            win_s = _seconds(profile, share)
+            yield Advice(what=what, because=because, win_s=win_s, look=look, read=read)
 
     return rule
 
 
-def _compile(profile: Profile) -> Iterable[Advice]:
+def _compile(profile: Profile, thresholds: Thresholds) -> Iterable[Advice]:
     """Advise on compilation after the first step, which is the only one that must compile."""
     if profile.value("xla_compiles").number != 0 or profile.value("retraces").number != 0:
-        yield from _part("compile", _SOME, _CONSTANT, "xla_compiles and retraces")(profile)
+        rule = _part("compile", _CONSTANT, "xla_compiles and retraces", guides.FUNCTIONS)
+        yield from rule(profile, thresholds)
 
 
-def _python(profile: Profile) -> Iterable[Advice]:
+def _python(profile: Profile, thresholds: Thresholds) -> Iterable[Advice]:
     overhead = profile.value("host_overhead")
-    if (overhead.number or 0.0) >= _SOME:
+    if overhead.number is not None and overhead.number >= thresholds.host_overhead:
         yield Advice(
             what=overhead.detail.get("try", "do less in Python between the steps"),
             because=_said(profile, "host_overhead"),
             win_s=_seconds(profile, overhead.number),
             look=_EXPORT,
+            read=guides.FUNCTIONS,
         )
 
 
-def _half_precision(profile: Profile) -> Iterable[Advice]:
+def _half_precision(profile: Profile, thresholds: Thresholds) -> Iterable[Advice]:
     half = profile.value("half_precision")
-    if half.number is not None and half.number < _HALF:
+    if half.number is not None and half.number < thresholds.half_precision:
         on_device = _share(profile, "device_compute")
         win = _seconds(profile, on_device / 2) if on_device else None
         yield Advice(
@@ -88,12 +123,13 @@ def _half_precision(profile: Profile) -> Iterable[Advice]:
             because=_said(profile, "half_precision"),
             win_s=win,
             look="the op profile: which matmuls and convolutions take the time",
+            read=guides.MIXED_PRECISION,
         )
 
 
-def _tensor_cores(profile: Profile) -> Iterable[Advice]:
+def _tensor_cores(profile: Profile, thresholds: Thresholds) -> Iterable[Advice]:
     used = profile.value("tensor_core_time")
-    if used.number is not None and used.number < _TENSOR_CORES:
+    if used.number is not None and used.number < thresholds.tensor_cores:
         win = _seconds(profile, _share(profile, "device_compute") * (1 - used.number) / 2)
         yield Advice(
             what=(
@@ -103,12 +139,13 @@ def _tensor_cores(profile: Profile) -> Iterable[Advice]:
             because=_said(profile, "tensor_core_time"),
             win_s=win,
             look="the kernel table",
+            read=guides.MIXED_PRECISION,
         )
 
 
-def _awaiting(profile: Profile) -> Iterable[Advice]:
+def _awaiting(profile: Profile, thresholds: Thresholds) -> Iterable[Advice]:
     share = profile.value("device_busy").detail.get("awaiting_share") or 0.0
-    if share >= _AWAITING:
+    if share >= thresholds.awaiting:
         yield Advice(
             what=(
                 "start asynchronous copies and collectives earlier, make them smaller, or keep "
@@ -120,22 +157,24 @@ def _awaiting(profile: Profile) -> Iterable[Advice]:
             ),
             win_s=_seconds(profile, share * (profile.value("device_busy").number or 0.0)),
             look="the op profile",
+            read=guides.PROFILER,
         )
 
 
-def _eager(profile: Profile) -> Iterable[Advice]:
+def _eager(profile: Profile, thresholds: Thresholds) -> Iterable[Advice]:
     share = profile.value("eager_ops").detail.get("time_share") or 0.0
-    if share > _EAGER and profile.value("eager_ops").number:
+    if share > thresholds.eager and profile.value("eager_ops").number:
         yield Advice(
             what=profile.value("eager_ops").detail.get("try", "move them into a tf.function"),
             because=f"{format_quantity(share, '0..1')} of the ops' time on the host is eager",
             win_s=None,
             look="the op table",
+            read=guides.FUNCTIONS,
         )
 
 
-def _again(metric: str) -> Callable[[Profile], Iterable[Advice]]:
-    def rule(profile: Profile) -> Iterable[Advice]:
+def _again(metric: str) -> Rule:
+    def rule(profile: Profile, _: Thresholds) -> Iterable[Advice]:
         value = profile.value(metric)
         if value.number:
             yield Advice(
@@ -143,12 +182,13 @@ def _again(metric: str) -> Callable[[Profile], Iterable[Advice]]:
                 because=_said(profile, metric),
                 win_s=None,
                 look=value.detail.get("where", ""),
+                read=guides.FUNCTIONS,
             )
 
     return rule
 
 
-def _partly_compiled(profile: Profile) -> Iterable[Advice]:
+def _partly_compiled(profile: Profile, _: Thresholds) -> Iterable[Advice]:
     """Advise on steps that XLA compiles in part; without any cluster a gain is unknown."""
     covered = profile.value("xla_coverage")
     if covered.number and covered.number < 1:
@@ -157,12 +197,13 @@ def _partly_compiled(profile: Profile) -> Iterable[Advice]:
             because=_said(profile, "xla_coverage"),
             win_s=None,
             look=covered.detail.get("where", ""),
+            read=guides.XLA,
         )
 
 
-def _functions(profile: Profile) -> Iterable[Advice]:
+def _functions(profile: Profile, thresholds: Thresholds) -> Iterable[Advice]:
     share = profile.value("retraces").detail.get("expensive_share") or 0.0
-    if share >= _MOST and profile.value("retraces").number != 0:
+    if share >= thresholds.traced_calls and profile.value("retraces").number != 0:
         yield Advice(
             what=(
                 "trace tf.functions once: create them outside the loop, pass tensors of constant "
@@ -174,18 +215,19 @@ def _functions(profile: Profile) -> Iterable[Advice]:
             ),
             win_s=None,
             look="the table of tf.functions",
+            read=guides.FUNCTIONS,
         )
 
 
-def _skew(profile: Profile) -> Iterable[Advice]:
+def _skew(profile: Profile, thresholds: Thresholds) -> Iterable[Advice]:
     skew = profile.value("step_skew")
-    if (skew.number or 0.0) >= _SKEWED:
-        assert skew.number is not None
+    if skew.number is not None and skew.number >= thresholds.skew:
         yield Advice(
             what="even the work out: equal batches for all, the same input pipeline and hardware",
             because=_said(profile, "step_skew"),
             win_s=_seconds(profile, skew.number / (1 + skew.number)),
             look=skew.detail.get("where", "the table of devices"),
+            read=guides.PROFILER,
         )
 
 
@@ -248,15 +290,16 @@ _IN_JAX = {
         "keep shapes, types and static arguments of jax.jit functions constant, so that nothing "
         "is compiled after the first step"
     ),
+    **memory_advice.IN_JAX,
 }
 """Advice in terms of JAX, by the same advice in terms of TensorFlow."""
-_RULES: tuple[Callable[[Profile], Iterable[Advice]], ...] = (
+_RULES: tuple[Rule, ...] = (
     _input,
     _compile,
-    _part("output", _WAITING, _FETCH_LESS, _EXPORT),
-    _part("kernel_launch", _SOME, _LAUNCH_LESS, "the kernel table"),
-    _part("collective", _SOME, _REDUCE_LESS, "the op profile"),
-    _part("device_to_device", _SOME, "keep tensors on the device that uses them", _EXPORT),
+    _part("output", _FETCH_LESS, _EXPORT, guides.FUNCTIONS),
+    _part("kernel_launch", _LAUNCH_LESS, "the kernel table", guides.GPUS),
+    _part("collective", _REDUCE_LESS, "the op profile", guides.GPUS),
+    _part("device_to_device", "keep tensors on the device that uses them", _EXPORT, guides.GPUS),
     _python,
     _half_precision,
     _tensor_cores,
@@ -267,4 +310,5 @@ _RULES: tuple[Callable[[Profile], Iterable[Advice]], ...] = (
     _partly_compiled,
     _functions,
     _skew,
+    memory_advice.memory_advice,
 )
