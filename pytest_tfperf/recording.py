@@ -263,8 +263,8 @@ class Recording:
     """The fetches of the timed window; None if `tf_profile` did not call `next()` itself."""
     epoch_gaps_s: tuple[float, ...] = ()
     """Seconds from the last step of an epoch to the first of the next."""
-    iter_s: tuple[float, ...] = ()
-    """Seconds of each `iter()` on the data but the first, if `tf_profile` called it."""
+    epoch_iters_s: tuple[float, ...] = ()
+    """Seconds of each `iter()` on the data in these gaps, if `tf_profile` called it."""
     n_steps: int = 0
     """Steps up to the end of the last window."""
     n_epochs: int = 0

@@ -105,7 +105,8 @@ def _epoch_gap(recording: Recording) -> Value:
         return Value.unknown("epoch_gap", "no epoch ended in the timed window")
     gap = statistics.median(recording.epoch_gaps_s)
     detail: dict[str, Any] = {"n_gaps": len(recording.epoch_gaps_s)}
-    if (seconds := _iter_seconds(recording)) > gap / 2:
+    if 2 * sum(recording.epoch_iters_s) > sum(recording.epoch_gaps_s):
+        seconds = statistics.median(recording.epoch_iters_s)
         detail |= {
             "iter_s": seconds,
             "where": f"iter() of the data takes {format_quantity(seconds, SECONDS)} of it",
@@ -124,11 +125,6 @@ def _between_epochs(recording: Recording) -> tuple[str, ...]:
     what += [f"epoch_gap is {format_quantity(value.number or 0.0, SECONDS)}"]
     what += [value.detail[key] for key in ("where", "try") if key in value.detail]
     return (f"{what[0]}, which step_time leaves out: {'; '.join(what[1:])}",)
-
-
-def _iter_seconds(recording: Recording) -> float:
-    """Return the median seconds of an `iter()` on the data, 0 if none was seen."""
-    return statistics.median(recording.iter_s) if recording.iter_s else 0.0
 
 
 def block_seconds(recording: Recording) -> tuple[float, ...]:

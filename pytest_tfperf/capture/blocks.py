@@ -117,7 +117,9 @@ class BlockTimer:
             is_complete = not plan.wants_more(n_timed, len(timed.seconds))
             if timed.seconds and (is_complete or not observations.blocks):
                 timed.give(observations)
-                observations.epoch_gaps_s = self.epoch_gaps_s
+                observations.epoch_gaps_s = list(self.epoch_gaps_s)
+                n_before = len(observations.iter_s) - len(self.epoch_gaps_s)
+                observations.epoch_iters_s = observations.iter_s[max(n_before, 0) :]
                 if self._fetches:
                     observations.fetches = timed.fetches(plan.steps_per_call)
         if perf_counter() >= deadline:

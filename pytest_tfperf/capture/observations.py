@@ -68,7 +68,9 @@ class Observations:
     epoch_gaps_s: list[float] = field(default_factory=list)
     """Seconds between the epochs."""
     iter_s: list[float] = field(default_factory=list)
-    """Seconds of each `iter()` on the data but the first."""
+    """Seconds of each `iter()` on the data so far but the first."""
+    epoch_iters_s: list[float] = field(default_factory=list)
+    """Seconds of those in `epoch_gaps_s`."""
     retraces: list[tuple[str, int, str]] = field(default_factory=list)
     """Function, step and change of each trace after the first step."""
     cold: Path | None = None
@@ -129,7 +131,7 @@ class Observations:
             step_seconds=tuple(self.step_seconds),
             fetches=self.fetches,
             epoch_gaps_s=tuple(self.epoch_gaps_s),
-            iter_s=tuple(self.iter_s),
+            epoch_iters_s=tuple(self.epoch_iters_s),
             cold=self.cold,
             eager=tuple(
                 (op_type, line, count) for (op_type, line), count in self.probe.eager.items()

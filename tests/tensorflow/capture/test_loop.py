@@ -100,6 +100,8 @@ def test_short_data_start_over_and_epochs_are_counted(profile):
     result = profile(step, DATA)
     assert result.value("retraces").detail == {"n_steps": 21, "n_epoch_ends": 5}
     assert result.epoch_gap > 0
+    # steps 4 to 15 are timed, and epochs begin with steps 4, 8 and 12 there
+    assert result.value("epoch_gap").detail["n_gaps"] == 3
 
 
 @pytest.mark.parametrize(
