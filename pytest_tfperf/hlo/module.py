@@ -14,6 +14,7 @@ from math import prod
 
 from pytest_tfperf.files import is_installed
 
+_NO_FILE = "dummy_file_name"  # what TensorFlow writes where it knows no line (2.18 to 2.22)
 # xla_data.proto, PrimitiveType, spelled as in HLO text
 DTYPES = {
     1: "pred",
@@ -314,6 +315,6 @@ def source_line(op: HloInstruction) -> str | None:
         None if the module does not name a line, or names one of an installed package such as
             TensorFlow.
     """
-    if not op.source_file or is_installed(op.source_file):
+    if op.source_file in ("", _NO_FILE) or is_installed(op.source_file):
         return None
     return f"{op.source_file}:{op.source_line}"

@@ -11,9 +11,13 @@ def test_fit(tf_profile):
     profile = tf_profile.fit(model, np.ones((2000, 8)), np.ones((2000, 1)), batch_size=20, verbose=0)
     forward_and_kernel = 2 * 2 * 20 * (8 * 16 + 16)
     assert products(profile) == forward_and_kernel + 2 * 20 * 16
+    assert profile.workload["batch"] == 20
+    assert profile.workload["replicas"] == 2
+    assert profile.throughput == pytest.approx(20 / profile.step_time)
+    assert collectives(profile) == 2  # the strategy packs the gradients of all four variables
 """
 LOOP = """
-def test_loop(tf_profile):
+def training():
     with STRATEGY.scope():
         w = tf.Variable(tf.ones((16, 16)))
 
@@ -23,18 +27,59 @@ def test_loop(tf_profile):
         gradient = tape.gradient(loss, w)
         w.assign_sub(tf.distribute.get_replica_context().all_reduce("sum", gradient) * 1e-9)
 
-    step = tf.function(lambda x: STRATEGY.run(replica, (x,)))
-    data = tf.data.Dataset.from_tensors(tf.ones(16)).repeat().batch(8, drop_remainder=True)
-    profile = tf_profile(step, STRATEGY.experimental_distribute_dataset(data))
-    assert products(profile) == 2 * (2 * 8 * 16 * 16)
+    return w, tf.function(lambda x: STRATEGY.run(replica, (x,)))
+
+def batches():
+    return tf.data.Dataset.from_tensors(tf.ones(16)).repeat(22 * 8).batch(8, drop_remainder=True)
+
+FORWARD_AND_KERNEL = 2 * (2 * 8 * 16 * 16)
+
+def check(profile):
+    assert products(profile) == FORWARD_AND_KERNEL
+    assert profile.workload["inputs"] == ["float32[4,16]"]
+    assert (profile.workload["batch"], profile.workload["replicas"]) == (8, 2)
+    assert profile.throughput == pytest.approx(8 / profile.step_time)
+    assert collectives(profile) == 2
+    assert "dummy_file_name" not in profile.value("half_precision").detail["where"]
+
+def test_loop(tf_profile):
+    w, step = training()
+    profile = tf_profile(step, STRATEGY.experimental_distribute_dataset(batches().repeat()))
+    check(profile)
+    assert profile.value("epoch_gap").why == "no epoch ended in the timed window"
+    unknown = [profile.value(name) for name in ("step_skew", "collective_time", "device_busy")]
+    assert all(value.number is None and value.why for value in unknown)
     first, second = (one.numpy() for one in w.values)
     assert (first == second).all()
     assert 0.9 < first.min() < 1
+
+def test_own_loop_of_short_epochs(tf_profile):
+    _, step = training()
+    for x in tf_profile.steps(STRATEGY.experimental_distribute_dataset(batches())):
+        step(x)
+    profile = tf_profile.profile
+    check(profile)
+    detail = profile.value("epoch_gap").detail
+    assert detail["iter_s"] > 0
+    assert "iter() of the data takes" in detail["where"]
+    (note,) = (note for note in profile.notes if "passed between epochs" in note)
+    assert "before a strategy distributes it" in note
+
+def test_trace(tf_profile):
+    _, step = training()
+    with tf_profile.trace():
+        for x in STRATEGY.experimental_distribute_dataset(batches()):
+            step(x)
+    profile = tf_profile.profile
+    assert len(profile.steps) == 22
+    assert profile.value("flops").number is None  # a bare trace knows no shapes
+    assert profile.value("step_time").number is None
+    assert profile.eager_ops == 0
 """
 
 
 @pytest.mark.slow
-def test_flops_are_those_of_all_replicas(pytester):
+def test_metrics_are_those_of_all_replicas(pytester):
     pytester.makepyfile(
         f"""
 import keras
@@ -48,8 +93,13 @@ STRATEGY = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 
 def products(profile):
     return profile.value("flops").detail["matmul_and_convolution"]
+
+def collectives(profile):
+    "The collective ops of a step, of all replicas."
+    ops = profile.tables["host_ops"].records()
+    return sum(op["occurrences"] for op in ops if op["type"] == "CollectiveReduceV2")
 {FIT}
 {LOOP}
 """
     )
-    pytester.runpytest_subprocess("-Wignore").assert_outcomes(passed=2)
+    pytester.runpytest_subprocess("-Wignore").assert_outcomes(passed=4)

@@ -28,6 +28,7 @@ def test_dead_code_is_removed_but_parameters_and_callees_stay():
         ("model.py", "model.py:7"),
         ("/home/me/model.py", "/home/me/model.py:7"),
         ("", None),
+        ("dummy_file_name", None),
         ("/venv/lib/python3.11/site-packages/tensorflow/python/framework/ops.py", None),
         ("C:\\py\\site-packages\\keras\\a.py", None),
         ("/usr/lib/python3/dist-packages/jax/core.py", None),
