@@ -4,8 +4,9 @@ import _pyio
 import builtins
 import io
 import os
+import pathlib
 import signal
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from unittest import mock
 
@@ -40,11 +41,16 @@ def failing(folder, n, reason, lasting=False, kinds=WRITING):
 
         return counting
 
-    with (
-        mock.patch.multiple(os, **{kind: counted(kind, call) for kind, call in real.items()}),
-        mock.patch.object(io, "open", _pyio.open),
-        mock.patch.object(builtins, "open", _pyio.open),
-    ):
+    replaced = {kind: counted(kind, call) for kind, call in real.items()}
+    with ExitStack() as stack:
+        stack.enter_context(mock.patch.multiple(os, **replaced))
+        for module in (io, builtins):
+            stack.enter_context(mock.patch.object(module, "open", _pyio.open))
+        if hasattr(pathlib, "_NormalAccessor"):  # until Python 3.11 it kept these functions
+            for kind, call in {**replaced, "open": _pyio.open}.items():
+                if hasattr(pathlib._NormalAccessor, kind):
+                    kept = mock.patch.object(pathlib._NormalAccessor, kind, staticmethod(call))
+                    stack.enter_context(kept)
         yield calls
 
 
