@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from pytest_tfperf.analysis.absent_ops import why_absent, without_absent
 from pytest_tfperf.analysis.evidence import Evidence, Findings
+from pytest_tfperf.analysis.host.remote_functions import without_remote
 from pytest_tfperf.analysis.trace_errors import faults, without_incomplete
 from pytest_tfperf.results import Profile
 from pytest_tfperf.values import Table, Value
@@ -78,7 +79,8 @@ class OnDemand:
                 found = analysis(evidence)
                 incomplete = faults(evidence.trace) if evidence.trace else ()
                 complete = without_incomplete(found.values, incomplete)
-                self._values.update(without_absent(complete, why_absent(evidence)))
+                shown = without_absent(complete, why_absent(evidence))
+                self._values.update(without_remote(shown, evidence))
                 self._tables.update(found.tables)
 
     def close(self) -> None:

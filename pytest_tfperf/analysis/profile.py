@@ -14,6 +14,7 @@ from pytest_tfperf.analysis.advice.step_advice import advise, by_saving
 from pytest_tfperf.analysis.device import kernels, launches, op_profile, pod, skew
 from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.host import calls, memory_growth, peak_memory, python_calls
+from pytest_tfperf.analysis.host.remote_functions import remote_notes, without_remote
 from pytest_tfperf.analysis.input import batch_padding, capacity, pipeline
 from pytest_tfperf.analysis.on_demand import Expensive, OnDemand
 from pytest_tfperf.analysis.steps import median_step, shares
@@ -109,11 +110,18 @@ def assembled(evidence: Evidence, findings: Sequence[Findings]) -> Profile:
     notes = [note for group in sorted(found.notes for found in findings) for note in group]
     absent = why_absent(evidence)
     absent_notes = () if absent is None else (f"{absent}: counts of it are unknown",)
+    shown = without_absent(without_incomplete(values, incomplete), absent)
     profile = Profile(
         name=recording.name,
-        metrics=without_absent(without_incomplete(values, incomplete), absent),
+        metrics=without_remote(shown, evidence),
         workload=recording.workload,
-        notes=(*recording.notes, *absent_notes, *_trace_notes(evidence, incomplete), *notes),
+        notes=(
+            *recording.notes,
+            *absent_notes,
+            *remote_notes(evidence),
+            *_trace_notes(evidence, incomplete),
+            *notes,
+        ),
         ended=recording.ended,
         tables={key: table for found in findings for key, table in found.tables.items()},
         blocks_s=timing.block_seconds(recording),

@@ -24,6 +24,7 @@ from pytest_tfperf.compiler.functions import (
 )
 from pytest_tfperf.compiler.lowering.compilable_parts import parts_of
 from pytest_tfperf.compiler.lowering.lowerable import Lowerable, lowerable
+from pytest_tfperf.compiler.lowering.replicas import own_cpu
 from pytest_tfperf.compiler.step_calls import Calls
 from pytest_tfperf.graphs import reached
 from pytest_tfperf.hlo.decode import decode_module
@@ -33,7 +34,6 @@ from pytest_tfperf.text import elide
 from pytest_tfperf.tf_log import information_hidden
 from pytest_tfperf.values import Unknown
 
-_CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
 _LONGEST_WHY = 300
 _LARGE = (
     "the step has {:,} operations, which take long to lower to HLO; a limit on flops or "
@@ -198,7 +198,8 @@ def _most_iterations(module: bytes) -> int:
 
 def device_of(function: Function) -> str:
     """Return the device of its variables, or else the CPU: unoptimised HLO is the same on all."""
-    return next((str(arg.device) for arg in function.args if getattr(arg, "device", None)), _CPU)
+    devices = (str(arg.device) for arg in function.args if getattr(arg, "device", None))
+    return next(devices, None) or own_cpu()
 
 
 def short_message(error: Exception) -> str:

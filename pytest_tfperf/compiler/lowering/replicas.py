@@ -1,8 +1,9 @@
 """
 Functions of several replicas in a form that XLA can lower.
 
-XLA lowers a function for one device. So variables of other devices get stand-ins on the CPU, which
-have their shapes and no values. Reductions between replicas hand on their input.
+XLA lowers a function for one device of this process. So variables of other devices, and those of
+parameter servers, get stand-ins on the CPU, which have their shapes and no values. Reductions
+between replicas hand on their input.
 """
 
 from __future__ import annotations
@@ -16,13 +17,25 @@ _REDUCTION = "CollectiveReduceV2"  # one input of data, one result (collective_o
 
 
 def on_one_device(function: Function) -> Function:
-    """Return the function with stand-ins for its variables, if these lie on several devices."""
-    variables = [arg for arg in function.args if is_resource(arg)]
-    if len({str(arg.device) for arg in variables}) < 2:
+    """
+    Return the function with stand-ins for its variables, if these lie on several devices or in
+    another process.
+    """
+    devices = {str(arg.device) for arg in function.args if is_resource(arg)}
+    own_task, _, _ = own_cpu().partition("/device:")
+    if len(devices) < 2 and all(device.startswith(own_task) for device in devices):
         return function
     return replace(
         function, args=tuple(_stand_in(arg) if is_resource(arg) else arg for arg in function.args)
     )
+
+
+def own_cpu() -> str:
+    """Return the full name of the first CPU of this process, which may be a task of a cluster."""
+    import tensorflow as tf
+
+    with tf.device("CPU:0"):
+        return str(tf.constant(0).device)
 
 
 def without_reductions(definition: Any) -> int:
