@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.cli.check_command import check_traces, read_limits
 from pytest_tfperf.cli.output import GOOD, UNKNOWN, USAGE, add_command, json_text, refuse
-from pytest_tfperf.cli.sampling import Samples, sample
+from pytest_tfperf.cli.sampling import SampledRuns, sample
 from pytest_tfperf.cli.trace_analysis import report_errors
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.quantities import SECONDS, parse_quantity
@@ -140,7 +140,7 @@ def _capture(options: argparse.Namespace, rest: Sequence[str]) -> int:
     time.sleep(options.delay)
     if options.every is None:
         return _capture_once(options, wanted)
-    samples = Samples(options.output, options.keep)
+    samples = SampledRuns(options.output, options.keep)
     return sample(
         samples,
         options.every,

@@ -1,4 +1,4 @@
-"""Samples of a long job: traces at an interval, and what changed from one to the next."""
+"""SampledRuns of a long job: traces at an interval, and what changed from one to the next."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NOISE, _POINTS = 0.1, 0.02
 _MOST_CHANGES = 4
 
 
-class Samples:
+class SampledRuns:
     """
     The runs that samples have made in a logdir.
 
@@ -62,7 +62,7 @@ class Samples:
 
 
 def sample(
-    samples: Samples,
+    samples: SampledRuns,
     every_s: float,
     n_samples: int | None,
     capture: Callable[[], CapturedJob],

@@ -10,7 +10,7 @@ from helpers.profiler_server import answers, in_turn, serving
 
 from pytest_tfperf.cli import capture_command, sampling
 from pytest_tfperf.cli.main import main
-from pytest_tfperf.cli.sampling import Samples
+from pytest_tfperf.cli.sampling import SampledRuns
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.remote import job
 
@@ -203,7 +203,7 @@ def test_a_list_of_samples_leads_nowhere_else(tmp_path):
     new.mkdir(parents=True)
     listed = ["../../../outside", str(outside), "..", ".", "", "2026_11_24_14_00_00/.."]
     (logdir / "tfperf_samples.txt").write_text("\n".join(listed))
-    Samples(logdir, 1).add(new)
+    SampledRuns(logdir, 1).add(new)
     assert outside.is_dir()
     assert runs(logdir) == [new.name]
     assert (logdir / "tfperf_samples.txt").read_text() == f"{new.name}\n"
@@ -212,4 +212,4 @@ def test_a_list_of_samples_leads_nowhere_else(tmp_path):
 def test_a_list_that_cannot_be_read_is_named(tmp_path):
     (tmp_path / "tfperf_samples.txt").write_bytes(b"\xff\xfe\xff")
     with pytest.raises(CaptureError, match=r"old samples in .* cannot be removed"):
-        Samples(tmp_path, 1).add(tmp_path / "new")
+        SampledRuns(tmp_path, 1).add(tmp_path / "new")
