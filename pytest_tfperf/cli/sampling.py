@@ -1,4 +1,4 @@
-"""SampledRuns of a long job: traces at an interval, and what changed from one to the next."""
+"""Samples of a long job: traces at an interval, and what changed from one to the next."""
 
 from __future__ import annotations
 
