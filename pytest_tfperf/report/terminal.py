@@ -110,12 +110,11 @@ def _comparisons(test: ProfiledTest) -> Iterator[str]:
     """Render each comparison of variants, in a line for each variant but the first."""
     for profile in test.profiles:
         table = profile.tables.get(COMPARISON)
-        if table is None:
-            continue
-        _, first, *others = (column.title for column in table.columns)
-        ratios = next(row for row in table.rows if row[0] == f"against {first}")
-        for name, ratio in zip(others, ratios[2:], strict=True):
-            yield f"{test.key}: {name} is {ratio}, against {first}"
+        titles = [column.title for column in table.columns] if table else []
+        for row in table.rows if table else ():
+            if titles[1:] and row[0] == f"against {titles[1]}":
+                for name, ratio in zip(titles[2:], row[2:], strict=True):
+                    yield f"{test.key}: {name} is {ratio}, against {titles[1]}"
 
 
 def _checks(

@@ -111,6 +111,21 @@ def test_a_comparison_has_a_line_for_each_variant_but_the_first():
     ]
 
 
+@pytest.mark.parametrize(
+    ("titles", "row"),
+    [
+        (("variant", "plain", "xla"), ("against eager", None, "fast")),
+        (("variant",), ("against ",)),
+        ((), ()),
+    ],
+)
+def test_a_comparison_that_another_program_wrote_has_no_line(titles, row):
+    columns = titled_columns((title, "") for title in titles)
+    compared = replace(TRAIN, tables={COMPARISON: Table.of("comparison", columns, [row])})
+    lines = render(Run(created="", tests=(record_of(compared),)), 80, 0)
+    assert not [line for line in lines if "against" in line.text]
+
+
 REMARK = "other processes used 83% of the 2 cores in the timed window: stop what else runs there"
 NOISY = profile(
     step_time=value("step_time", 0.0125, interference=[REMARK]), notes=(REMARK, "another note")
