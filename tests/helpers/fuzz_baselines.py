@@ -9,6 +9,7 @@ baseline gives checks, or a check of one sentence that is UNKNOWN. It is replace
 
 import contextlib
 import io
+import json
 import shutil
 from dataclasses import replace
 
@@ -27,13 +28,16 @@ from helpers.sample_run import TRAIN
 
 from pytest_tfperf.baseline.record import record
 from pytest_tfperf.baseline.store import Place, read_file
+from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.machine.locks import measuring_anyway
 from pytest_tfperf.plugin import conclude, decide, items
+from pytest_tfperf.plugin.options import Options
+from pytest_tfperf.report.failure import failure_message
 from pytest_tfperf.report.run_file import write_run
+from pytest_tfperf.text import for_terminal
 from pytest_tfperf.values import Column, Table
 
 KINDS = ("structure", "timing")
-QUIET = ("-q", "-p", "no:cacheprovider", "-p", "no:terminalreporter", "--assert=plain")
 TEST = "def test_step(tf_profile):\n    tf_profile()\n"
 PROFILE = replace(
     TRAIN,
@@ -156,6 +160,22 @@ class Baselines:
             except Exception as error:
                 faults.append((number, f"accept: {type(error).__name__}: {error}"))
         return faults
+
+    def compare(self, kind, raw):
+        """Compare with one baseline, and accept a run over it: much less than a run of pytest."""
+        self._root.mkdir()
+        try:
+            self._make("one", kind, raw)
+            file, options = "one/test_model.py", Options(rootdir=self._root, baseline=True)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(decide, "describe", lambda: LAPTOP)
+                checks = decide.decide([(PROFILE, ())], Wanted.read({}), file, "test_step", options)
+            assert checks
+            json.dumps([check.to_json() for check in checks], allow_nan=False)
+            check_terminal(for_terminal(failure_message("test_step", checks)))
+            self._accepted("one")
+        finally:
+            shutil.rmtree(self._root)
 
     @staticmethod
     def _name(number):

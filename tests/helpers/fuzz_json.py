@@ -14,139 +14,20 @@ import random
 from helpers.fuzz import BYTEWISE
 
 NUMBERS = [
-    *(0, -0.0, 1, -1, 2, 3, 7, 0.5, 1.5, -0.001, 1e-9, 5e-324, -5e-324, 1e-300, 1e15, 1e17),
-    *(1e299, -1e299, 1e300, 2**31, 2**53 + 1, 2**63, 10**17, 10**18, -(10**18)),
-]
+    *(0, -0.0, 1, -1, 2, 3, 7, 0.5, 1.5, -0.001, 1e-9, 5e-324, -5e-324, 1e-300, 1e-100, 1e15, 1e17),
+    *(1e99, -1e99, 1e100, 1e101, 1e299, 1e300, 2**31, 2**53 + 1, 2**63, 10**17, 10**18, -(10**18)),
+]  # fmt: skip
 TEXTS = [
-    *(
-        "",
-        " ",
-        "\n",
-        "0",
-        "-1",
-        "9" * 30,
-        "x" * 3000,
-        "x y" * 40,
-        "🚀",
-        "é\u0301",
-        "\ud800",
-        "a\udfffb",
-        "\u202e",
-        "\x00",
-        "\x1b[31m",
-    ),
-    *(
-        "=1+1",
-        "@a",
-        "+1",
-        "-1",
-        "|",
-        "| x |",
-        "`",
-        "```",
-        "~~~",
-        "<b>",
-        "</script>",
-        "&amp;",
-        "{{ x }}",
-        "{0}",
-        "%s",
-        "$x",
-        "\\",
-        "'",
-        '"',
-    ),
-    *(
-        "../x",
-        "/",
-        ".",
-        "..",
-        "a/b",
-        "C:\\x",
-        "http://x",
-        "javascript:x",
-        "\n::error::x",
-        "\n##[add-mask]x",
-        "\r\n",
-    ),
-    *(
-        "step_time",
-        "retraces",
-        "input_bound",
-        "flops",
-        "peak_memory",
-        "eval",
-        "test_step",
-        "test_model.py",
-        "comparison",
-        "stages",
-        "graph",
-    ),
-    *(
-        "s",
-        "bytes",
-        "0..1",
-        "count",
-        "1/s",
-        "FLOP",
-        "ratio",
-        "passed",
-        "skipped",
-        "PASS",
-        "FAIL",
-        "NEW",
-        "limit",
-        "baseline",
-        "compare",
-    ),
-    *(
-        "max",
-        "equal",
-        "lower",
-        "program",
-        "machine",
-        "platform",
-        "step",
-        "compute",
-        "memory",
-        "against",
-        "input",
-        "other",
-        "trace",
-        "timed",
-    ),
+    *("", " ", "\n", "0", "-1", "9" * 30, "x" * 3000, "x y" * 40, "🚀", "é\u0301", "\ud800", "a\udfffb", "\u202e", "\x00", "\x1b[31m"),
+    *("=1+1", "@a", "+1", "-1", "|", "| x |", "`", "```", "~~~", "<b>", "</script>", "&amp;", "{{ x }}", "{0}", "%s", "$x", "\\", "'", '"'),
+    *("../x", "/", ".", "..", "a/b", "C:\\x", "http://x", "javascript:x", "\n::error::x", "\n##[add-mask]x", "\r\n"),
+    *("step_time", "retraces", "input_bound", "flops", "peak_memory", "eval", "test_step", "test_model.py", "comparison", "stages", "graph"),
+    *("s", "bytes", "0..1", "count", "1/s", "FLOP", "ratio", "passed", "skipped", "PASS", "FAIL", "NEW", "limit", "baseline", "compare"),
+    *("max", "equal", "lower", "program", "machine", "platform", "step", "compute", "memory", "against", "input", "other", "trace", "timed"),
     *("0001-01-01", "9999-12-31T23:59:59+00:00", "2026-01-31T12:00:00+00:00", "2026-13-45", "now"),
-]
-OTHERS = [
-    None,
-    True,
-    False,
-    [],
-    {},
-    [[]],
-    [None],
-    {"": ""},
-    {"a": {"b": 1}},
-    [1, 2],
-    ["x"],
-    [["a", "b"]],
-]
-LITERALS = [
-    "NaN",
-    "Infinity",
-    "-Infinity",
-    "1e999",
-    "-1e999",
-    "9" * 20,
-    "9" * 400,
-    "1" + "0" * 5000,
-    "0x1",
-    "01",
-    "1.",
-    ".5",
-    "1e",
-    "-",
-]
+]  # fmt: skip
+OTHERS = [None, True, False, [], {}, [[]], [None], {"": ""}, {"a": {"b": 1}}, [1, 2], ["x"], [["a", "b"]]]  # fmt: skip
+LITERALS = ["NaN", "Infinity", "-Infinity", "1e999", "-1e999", "9" * 20, "9" * 400, "1" + "0" * 5000, "0x1", "01", "1.", ".5", "1e", "-"]  # fmt: skip
 
 
 def mutant(raw, seed):
@@ -287,20 +168,7 @@ def deepen(rng, content):
     return content
 
 
-CHANGES = (
-    *10 * [like],
-    other,
-    other,
-    drop,
-    double,
-    shuffle,
-    empty,
-    move,
-    swap,
-    rename,
-    add,
-    deepen,
-)
+CHANGES = (*10 * [like], other, other, drop, double, shuffle, empty, move, swap, rename, add, deepen)  # fmt: skip
 
 
 def literals(rng, text):

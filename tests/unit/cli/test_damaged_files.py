@@ -2,10 +2,12 @@
 
 import json
 import random
+import re
 
 import pytest
 from helpers import fuzz_hlo, fuzz_json
-from helpers.fuzz_targets import TARGETS
+from helpers.fuzz_targets import CORPUS, TARGETS
+from helpers.paths import ROOT
 
 N_MUTANTS = {"profiles": 20, "traces": 10, "hlo": 60, "runs": 24, "baselines": 40}
 
@@ -51,3 +53,18 @@ def test_the_damage_is_what_it_says(kind, module, read, tmp_path):
         assert any(
             str(change(random.Random(seed), read(raw))) != str(read(raw)) for seed in range(100)
         ), change
+
+
+def test_each_part_of_the_corpus_has_a_guided_target(tmp_path):
+    """ClusterFuzzLite builds the programs in .clusterfuzzlite, which take their corpus by name."""
+    found = {}
+    for path in (ROOT / ".clusterfuzzlite").glob("*_fuzzer.py"):
+        [call] = re.findall(r'^fuzz\("(\w+)", "(\w+)"\)$', path.read_text("utf-8"), re.MULTILINE)
+        found[path.stem.removesuffix("_fuzzer")] = call
+    assert set(found) == {path.name for path in CORPUS.iterdir() if path.is_dir()}
+    for kind, (name, folder) in found.items():
+        assert folder == kind
+        (tmp_path / kind).mkdir()
+        target = TARGETS[name](tmp_path / kind)
+        seed = next(one for one in target.seeds if one.startswith(f"{kind}/"))
+        target.take(seed, target.seeds[seed])

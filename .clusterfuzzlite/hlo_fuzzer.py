@@ -1,0 +1,5 @@
+"""Fuzz HLO text: padding."""
+
+from guided import fuzz
+
+fuzz("hlo", "hlo")

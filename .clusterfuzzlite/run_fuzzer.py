@@ -1,0 +1,5 @@
+"""Fuzz run files: show, report, compare, accept."""
+
+from guided import fuzz
+
+fuzz("runs", "run")

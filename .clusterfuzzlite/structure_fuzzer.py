@@ -1,0 +1,5 @@
+"""Fuzz baselines of structure: comparison and accept."""
+
+from guided import fuzz
+
+fuzz("baselines", "structure")

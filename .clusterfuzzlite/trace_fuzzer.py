@@ -1,0 +1,5 @@
+"""Fuzz traces: commands and exports."""
+
+from guided import fuzz
+
+fuzz("traces", "trace")
