@@ -16,6 +16,7 @@ from pytest_tfperf.text import and_more
 from pytest_tfperf.values import Unknown
 
 _SHOWN = 5
+_SMALL_WORK = 0.1  # of the waits of all devices together; ten devices wait at once
 _FOR_PY_DATASET = (
     "workers= and max_queue_size= of the PyDataset (of fit in Keras 2), with "
     "use_multiprocessing=True if its code runs Python and not NumPy; or less work in __getitem__"
@@ -57,6 +58,14 @@ def input_cause(stages: Sequence[Stage], framework: str = TENSORFLOW) -> dict[st
             "try": "feed the step from a tf.data.Dataset that ends in .prefetch(tf.data.AUTOTUNE)",
         }
     if stages[0].on_device:
+        return _device_waits(stages[0], stages)
+    return stage_cause(stages[0], stages)
+
+
+def _device_waits(end: Stage, stages: Sequence[Stage]) -> dict[str, str]:
+    """Return `where` and `try` if the end of the pipeline on a device waits for the host's."""
+    host = [stage for stage in stages if not end.path.startswith(stage.path)]
+    if not host:
         return {
             "where": (
                 "the device's own prefetch waited for the host: no stage of the host's pipeline "
@@ -67,7 +76,15 @@ def input_cause(stages: Sequence[Stage], framework: str = TENSORFLOW) -> dict[st
                 "prefetch(tf.data.AUTOTUNE), and copy ahead"
             ),
         }
-    return stage_cause(stages[0], stages)
+    waited = format_quantity(end.self_s / max(end.calls, 1), "s")
+    before = f"the device's own prefetch waited {waited} an element for the host, whose"
+    if host[0].busy_s < _SMALL_WORK * end.self_s:
+        return {
+            "where": f"{before} pipeline works less: handing elements over takes the time",
+            "try": "give each replica a larger batch, so that fewer elements are handed over",
+        }
+    cause = stage_cause(host[0], stages)
+    return {**cause, "where": f"{before} {cause['where']}"}
 
 
 def stage_cause(stage: Stage, stages: Sequence[Stage]) -> dict[str, str]:

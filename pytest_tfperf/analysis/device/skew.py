@@ -33,13 +33,9 @@ def step_skew(times: DeviceTimes) -> Value:
     is.
     """
     if len(times.names) < 2:
-        return Value.unknown(
-            "step_skew",
-            (
-                f"{len(times.names) or 'no'} device of this host worked in the steps; it takes "
-                "two to compare"
-            ),
-        )
+        worked = f"{len(times.names) or 'no'} device of this host worked in the steps"
+        logical = "" if times.names else ", and a trace does not tell logical CPUs apart"
+        return Value.unknown("step_skew", f"{worked}{logical}; it takes two to compare")
     middle = np.median(times.working, axis=0)
     known = middle > 0
     if not known.any():

@@ -23,7 +23,7 @@ def on_one_device(function: Function) -> Function:
     """
     devices = {str(arg.device) for arg in function.args if is_resource(arg)}
     own_task, _, _ = own_cpu().partition("/device:")
-    if len(devices) < 2 and all(device.startswith(own_task) for device in devices):
+    if len(devices) < 2 and all(device.startswith(f"{own_task}/") for device in devices):
         return function
     return replace(
         function, args=tuple(_stand_in(arg) if is_resource(arg) else arg for arg in function.args)

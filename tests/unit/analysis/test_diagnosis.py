@@ -2,7 +2,7 @@
 
 import pytest
 
-from pytest_tfperf.analysis.diagnosis import stage_cause
+from pytest_tfperf.analysis.diagnosis import input_cause, stage_cause
 from pytest_tfperf.analysis.input.stages import Stage
 
 PREFETCH = Stage(path="Iterator::Root::Prefetch", name="Prefetch")
@@ -27,3 +27,30 @@ def test_a_parallel_stage_on_one_thread_lacks_threads_and_not_calls():
 def test_a_shuffle_is_not_cached_since_its_order_would_stay():
     assert remedies("ShuffleAndRepeat") == "a smaller shuffle buffer"
     assert "cache()" in remedies("Map")
+
+
+DEVICE = Stage(path="Iterator::Root::Prefetch::Generator", name="Generator", calls=20, self_s=0.04)
+
+
+def host_stage(name, self_s):
+    path = f"Iterator::Root::Prefetch::Rebatch::{name}"
+    return Stage(path=path, name=name, calls=10, self_s=self_s)
+
+
+def test_the_host_stage_that_a_device_waits_for_is_named():
+    cause = input_cause([DEVICE, host_stage("Map", 0.004), host_stage("Batch", 0.001), PREFETCH])
+    assert cause["where"] == (
+        "the device's own prefetch waited 2 ms an element for the host, whose stage Map (400 µs of "
+        "work a call, sequential) is the slowest"
+    )
+    assert PARALLEL in cause["try"]
+
+
+def test_a_host_that_works_less_than_a_tenth_of_the_waits_does_not_cause_them():
+    cause = input_cause([DEVICE, host_stage("Map", 0.0039), PREFETCH])
+    assert cause["where"].endswith("works less: handing elements over takes the time")
+    assert "larger batch" in cause["try"]
+
+
+def test_a_trace_without_stages_of_the_host_should_be_longer():
+    assert "no stage of the host's pipeline" in input_cause([DEVICE, PREFETCH])["where"]
