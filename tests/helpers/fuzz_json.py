@@ -10,6 +10,7 @@ may let pass. Others have what is no JSON (NaN, keys that stand twice), or damag
 import copy
 import json
 import random
+import re
 
 from helpers.fuzz import BYTEWISE
 
@@ -172,15 +173,12 @@ CHANGES = (*10 * [like], other, other, drop, double, shuffle, empty, move, swap,
 
 
 def literals(rng, text):
-    """NaN and the like in the place of a number."""
-    numbers = [
-        place for place, letter in enumerate(text) if letter.isdigit() and text[place - 1] in " ["
-    ]
-    place = rng.choice(numbers or [0])
-    end = place + 1
-    while end < len(text) and text[end] in "0123456789.eE+-":
-        end += 1
-    return text[:place] + rng.choice(LITERALS) + text[end:]
+    """NaN and the like in the place of a number, but not in a text, where it is none."""
+    numbers = list(re.finditer(r'(?<=[^\\]": )-?\d[\d.eE+-]*', text))
+    if not numbers:
+        return text
+    at = rng.choice(numbers)
+    return text[: at.start()] + rng.choice(LITERALS) + text[at.end() :]
 
 
 def twice(rng, text):
