@@ -347,7 +347,7 @@ def _link(path: str, folder: Path | None) -> str:
     """Return the link to a file; never another scheme, even in a damaged run file."""
     target = Path(path)
     if not target.is_absolute():
-        return quote(path, safe="/")
+        return quote(os.fsencode(path), safe="/")
     if folder is None:
         return target.as_uri()
-    return quote(Path(os.path.relpath(target, folder.resolve())).as_posix())
+    return quote(os.fsencode(Path(os.path.relpath(target, folder.resolve())).as_posix()))

@@ -21,10 +21,12 @@ from helpers.made_traces import tpu
 from helpers.sample_trace import sample_trace
 
 from pytest_tfperf.report.ci import annotate, properties
+from pytest_tfperf.report.html.page import render_html
 from pytest_tfperf.results import BROKEN
 from pytest_tfperf.runs import Run
 
 SEEN = "zq"  # in every text: an output that lacks it shows nothing of what is tested
+LONG = f"{SEEN} {'x' * 80}"  # harmless, and cut in the same places
 TEXTS = {
     "controls": f"\x1b]0;{SEEN}\x07\x1b[31m\u202e\u2066\u200f\x9b31m\x85\x90\x00\x7f\x08\ud800\udfff\u2028",
     "commands": f"::error::{SEEN}\r\n::error file=x::y\n##[add-mask]z\r::set-output::",
@@ -77,7 +79,16 @@ class TestRunFile:
         check_csv(report(run_file, "csv"), report(benign(tmp_path), "csv"))
 
     def test_html(self, run_file, tmp_path):
-        check_html(report(run_file, "html"), report(benign(tmp_path), "html"))
+        page = report(run_file, "html")
+        assert not CONTROL.search(page)
+        check_html(page, report(benign(tmp_path), "html"))
+
+    def test_html_of_the_run_itself(self, text, tmp_path):
+        """As pytest writes it: its texts were in no file before, and paths may be no UTF-8."""
+        texts = (text.replace("\ud800", "").replace("\udfff", "\udcff"), LONG)
+        pages = [render_html(Run.from_json(full_run(one), "run"), tmp_path) for one in texts]
+        check_html(*pages)
+        assert not re.search(r"[\x00-\x08\x0e-\x1f\x7f\u202a-\u202e\u2066-\u2069]", pages[0])
 
     def test_json_report(self, run_file):
         check_json(report(run_file, "json"))
@@ -102,8 +113,7 @@ class TestRunFile:
 
 
 def benign(folder):
-    """A run file whose texts are long too, so that they are cut in the same places."""
-    return written(full_run(f"{SEEN} {'x' * 80}"), folder / "benign.json")
+    return written(full_run(LONG), folder / "benign.json")
 
 
 def report(run_file, ending):
@@ -191,7 +201,6 @@ class Page(HTMLParser):
 
 def check_html(text, same):
     assert SEEN in text
-    assert not CONTROL.search(text)
     page, other = Page(text), Page(same)
     assert page.tags <= other.tags
     assert page.others == other.others
@@ -282,11 +291,12 @@ class TestTrace:
         pages = []
         for name, raw in (
             ("page", trace.read_bytes()),
-            ("same", shown_trace(f"{SEEN} {'x' * 80}")),
+            ("same", shown_trace(LONG)),
         ):
             (tmp_path / f"{name}.pb").write_bytes(raw)
             ran("analyze", tmp_path / f"{name}.pb", "-o", tmp_path / f"{name}.html")
             pages.append((tmp_path / f"{name}.html").read_text("utf-8"))
+        assert not CONTROL.search(pages[0])
         check_html(*pages)
 
     def test_chrome_export(self, trace, tmp_path):
