@@ -85,12 +85,15 @@ def each_step(windows: Windows, data: Iterable[Any]) -> Iterator[Any]:
         try:
             with windows.fetching(from_python):
                 element = next(iterator)
+            ended = False
         except StopIteration:
             windows.abort()
+            ended = True
+        if ended:  # outside of the handler, whose traceback keeps the iterator
             if one_shot and windows.enough:
                 return
             if not n_elements or one_shot:
-                raise CaptureError(_too_short(windows, n_elements)) from None
+                raise CaptureError(_too_short(windows, n_elements))
             began = perf_counter()
             iterator, n_elements = iter(data), 0
             windows.observations.iter_s.append(perf_counter() - began)
