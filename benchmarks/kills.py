@@ -148,7 +148,7 @@ class Project:
 
     def writes(self):
         """Return whether a baseline is being written."""
-        return any(self.path.glob("tests/*/__tfperf__/.tfperf-*"))
+        return any(self.path.glob("tests/*/__tfperf__/.tfperf-tmp-*"))
 
     def seen_by_git(self):
         """Return what git would add, but for baselines."""

@@ -25,7 +25,7 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 MARK = ".gitignore"
-_NAME = re.compile(r"\.?tfperf-[0-9a-f]{8}")
+_NAME = re.compile(r"\.?tfperf-tmp-[0-9a-f]{8}")
 _OLD_S = 86_400.0
 """Age of a folder whose process must have ended, where the file system has no locks: a day."""
 
@@ -49,11 +49,16 @@ class TemporaryFolder:
         within = Path(tempfile.gettempdir()) if parent is None else parent
         made = None
         while made is None:
-            self.path = within / f"{'' if parent is None else '.'}tfperf-{secrets.token_hex(4)}"
+            self.path = within / f"{'' if parent is None else '.'}tfperf-tmp-{secrets.token_hex(4)}"
             self.path.mkdir(mode=0o700)
             made = _marked(self.path)
         self._mark = made
         remove_left(within)
+
+    @property
+    def locks(self) -> tuple[int, ...]:
+        """The descriptor by which a child process keeps the folder too; none on Windows."""
+        return (self._mark,) if fcntl is not None and self._mark >= 0 else ()
 
     def __enter__(self) -> Path:
         return self.path
@@ -150,9 +155,7 @@ def _remove_if_left(folder: Path) -> None:
     try:
         mark = os.open(folder / MARK, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
     except FileNotFoundError:
-        if is_old:
-            _clear(folder)
-        folder.rmdir()  # where a process is about to mark it, that makes another one
+        folder.rmdir()  # if it is empty; where a process is about to mark it, that makes another
         return
     try:
         if not (_lock(mark, alone=True) or is_old):

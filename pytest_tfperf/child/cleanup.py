@@ -32,8 +32,10 @@ class Cleanup:
         self.folder = self._temporary.path
         self._groups: set[int] = set()
         try:
+            script, locks = str(cleanup_script.__file__), self._temporary.locks
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(cleanup_script.__file__), str(self.folder)],
+                [sys.executable, "-I", "-S", script, str(self.folder), *map(str, locks)],
+                pass_fds=locks,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

@@ -1,7 +1,8 @@
 """
 End processes and remove a folder after the process that started this script has ended.
 
-Runs as a script of its own, without site-packages: `python -I -S cleanup_script.py FOLDER`. Lines
+Runs as a script of its own, without site-packages: `python -I -S cleanup_script.py FOLDER [FD]`.
+The descriptor is that of the folder's mark, whose lock tells other runs that it is in use. Lines
 on its stdin add a process group (`+1234`), remove one (`-1234`), or ask it to end all at once
 (`end`). Its stdin ends when the last process that holds the other end does, as after a kill. Then
 groups get a SIGINT first and a few seconds, so that their tests tear down fixtures.
@@ -19,11 +20,11 @@ END = "end\n"
 GRACE_S = 5.0
 """Seconds that a process may take to end in order when it is asked to."""
 _POLL_S = 0.02
+_MARK = ".gitignore"
 
 
 def main() -> None:
     """Wait for `end` or the end of stdin, then clean up."""
-    lock = _lock(sys.argv[1])
     groups: set[int] = set()
     is_asked = False
     for line in iter(sys.stdin.readline, ""):
@@ -39,21 +40,9 @@ def main() -> None:
         _interrupt(groups)
     for group in groups:
         _send(group, signal.SIGKILL)
-    if lock is not None:
-        os.close(lock)  # network file systems keep what is removed while it is open
+    for lock in sys.argv[2:]:
+        os.close(int(lock))  # network file systems keep what is removed while it is open
     _remove(sys.argv[1])
-
-
-def _lock(folder: str) -> int | None:
-    """Keep a folder from being taken for one that was left, as `temporary.TemporaryFolder` does."""
-    try:
-        import fcntl
-
-        mark = os.open(f"{folder}/.gitignore", os.O_RDWR)
-        fcntl.flock(mark, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except (ImportError, OSError):  # Windows, or a file system without locks
-        return None
-    return mark
 
 
 def _interrupt(groups: set[int]) -> None:
@@ -88,11 +77,17 @@ def _runs(group: int) -> bool:
 
 
 def _remove(folder: str) -> None:
+    """Remove a folder, its mark last: by it a later run goes on where this process is killed."""
     for _ in range(50):  # processes that are being killed may still write
-        shutil.rmtree(folder, ignore_errors=True)
-        if not os.path.exists(folder):  # noqa: PTH110 - pathlib takes longer to load than all this
+        try:
+            names = os.listdir(folder)  # noqa: PTH208 - pathlib takes longer to load than all this
+        except FileNotFoundError:
             return
-        time.sleep(0.1)
+        for name in names:
+            if name != _MARK:
+                shutil.rmtree(f"{folder}/{name}", ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        time.sleep(0.1 * os.path.exists(folder))  # noqa: PTH110
 
 
 if __name__ == "__main__":

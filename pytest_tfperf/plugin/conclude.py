@@ -53,7 +53,9 @@ def conclude(
     bad: list[str] = []
     if options.update:
         recorded, bad = _write_baselines(run, options)
-        lines += _update_lines(recorded, sum(test.outcome == "passed" for test in tests))
+        if recorded is not None:
+            n_passed = sum(test.outcome == "passed" for test in tests)
+            lines += _update_lines(recorded, n_passed)
     if whole and (options.update or options.baseline):
         lines += [
             (f"tfperf: unused baseline entry {entry}", "yellow")
@@ -135,8 +137,13 @@ def _run_of(records: Iterable[Json], options: Options, kept: bool) -> Run:
     )
 
 
-def _write_baselines(run: Run, options: Options) -> tuple[Recorded, list[str]]:
-    """Record the tests that passed, all files together; return the changes, and errors."""
+def _write_baselines(run: Run, options: Options) -> tuple[Recorded | None, list[str]]:
+    """
+    Record the tests that passed, all files together.
+
+    Returns:
+        The changes, None if writing failed, and errors.
+    """
     passed = [test for test in run.tests if test.outcome == "passed"]
     wanted = {
         Place.of(file, options.rootdir, options.baseline_dir): [
@@ -148,7 +155,7 @@ def _write_baselines(run: Run, options: Options) -> tuple[Recorded, list[str]]:
         only_new = options.update == "new"
         recorded = record(wanted, only_new, options.record_noisy, also_partly=True)
     except BaselineError as error:
-        return Recorded(), [str(error)]
+        return None, [str(error)]
     return recorded, list(recorded.unread)
 
 

@@ -15,7 +15,7 @@ from pytest_tfperf.temporary import MARK, TemporaryFolder, remove_left
 fcntl = pytest.importorskip("fcntl")
 
 
-def left(parent, name=".tfperf-0123abcd", mark="*\n"):
+def left(parent, name=".tfperf-tmp-0123abcd", mark="*\n"):
     """A folder as a killed process leaves it."""
     folder = parent / name
     (folder / "run").mkdir(parents=True)
@@ -55,12 +55,12 @@ def test_closing_twice_or_after_another_process_has_removed_it_is_fine(tmp_path)
 def test_in_the_folder_of_temporary_files_names_are_not_hidden(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with TemporaryFolder() as folder:
-        assert folder.name.startswith("tfperf-")
+        assert folder.name.startswith("tfperf-tmp-")
     with TemporaryFolder(tmp_path) as folder:
-        assert folder.name.startswith(".tfperf-")
+        assert folder.name.startswith(".tfperf-tmp-")
 
 
-@pytest.mark.parametrize("name", [".tfperf-0123abcd", "tfperf-0123abcd"])
+@pytest.mark.parametrize("name", [".tfperf-tmp-0123abcd", "tfperf-tmp-0123abcd"])
 @pytest.mark.parametrize("mark", ["*\n", ""])
 def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path, name, mark):
     left(tmp_path, name, mark)
@@ -69,7 +69,7 @@ def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path, name, mark)
 
 
 def test_an_empty_folder_of_a_process_killed_at_once_is_removed(tmp_path):
-    (tmp_path / ".tfperf-0123abcd").mkdir()
+    (tmp_path / ".tfperf-tmp-0123abcd").mkdir()
     remove_left(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -83,7 +83,8 @@ def test_the_folder_of_a_living_process_stays(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", [".tfperf-0123abc", "tfperf-locks-0", ".tfperf-0123ABCD", "tfperf-0123abcd.json"]
+    "name",
+    [".tfperf-tmp-0123abc", "tfperf-locks-0", ".tfperf-tmp-0123ABCD", "tfperf-0123abcd", "tmp"],
 )
 def test_what_has_another_name_stays(tmp_path, name):
     folder = left(tmp_path, name)
@@ -94,7 +95,7 @@ def test_what_has_another_name_stays(tmp_path, name):
 def test_a_link_of_that_name_is_not_followed(tmp_path):
     (tmp_path / "in").mkdir()
     folder = left(tmp_path, "kept")
-    (tmp_path / "in" / ".tfperf-0123abcd").symlink_to(folder)
+    (tmp_path / "in" / ".tfperf-tmp-0123abcd").symlink_to(folder)
     remove_left(tmp_path / "in")
     assert (folder / "0").exists()
 
@@ -133,13 +134,11 @@ def test_without_locks_a_folder_is_left_after_a_day(tmp_path, monkeypatch, reaso
     assert list(tmp_path.iterdir()) == [folder] * stays
 
 
-def test_a_mark_that_is_gone_and_a_day_do_so_too(tmp_path):
+def test_a_folder_with_something_in_it_and_no_mark_is_not_ours(tmp_path):
     folder = left(tmp_path, mark=None)
-    remove_left(tmp_path)
-    assert folder.exists()
     age(folder, 86_500)
     remove_left(tmp_path)
-    assert not folder.exists()
+    assert (folder / "0").exists()
 
 
 @pytest.mark.parametrize("moment", ["not marked", "not locked", "locked by the other"])

@@ -95,6 +95,32 @@ def test_a_killed_owner_leaves_nothing(number):
     until(lambda: not Path(folder).exists() and not any(state(pid) for pid in pids))
 
 
+def test_where_the_cleanup_process_is_killed_too_the_next_one_removes_the_folder(
+    monkeypatch, tmp_path
+):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with subprocess.Popen(
+        [sys.executable, "-c", OWNER],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    ) as owner:
+        folder, child, cleanup = owner.stdout.readline().split()
+        (Path(folder) / "files").mkdir()
+        os.kill(int(cleanup), signal.SIGSTOP)
+        owner.kill()
+        owner.wait()
+    try:
+        Cleanup().close()
+        assert (Path(folder) / "files").is_dir()  # the one that stands still is about to remove it
+    finally:
+        os.kill(int(cleanup), signal.SIGKILL)
+        os.kill(int(child), signal.SIGKILL)
+    until(lambda: not state(cleanup))
+    Cleanup().close()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_no_folder_is_left_if_the_cleanup_process_cannot_start(monkeypatch, tmp_path):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr("sys.executable", str(tmp_path / "nowhere"))

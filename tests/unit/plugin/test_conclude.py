@@ -1,11 +1,13 @@
 """One run: what is decided, what fails, and what is written at the end."""
 
+import errno
 import itertools
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from helpers.builders import LAPTOP, check, created, profile, record_of, value
+from helpers.faults import failing
 
 from pytest_tfperf.baseline.store import Place, read_entries
 from pytest_tfperf.checks.arguments import Wanted
@@ -312,6 +314,25 @@ def test_times_beside_other_workers_are_not_compared_with_the_baseline(tmp_path)
     options = Options(rootdir=tmp_path, baseline=True)
     checks = decided(options, profile(step_time=0.9), shared_cpu=True)
     assert verdicts(checks) == [("step_time", "INCONCLUSIVE")]
+
+
+def test_an_update_of_which_nothing_is_written_says_that_alone(tmp_path):
+    for name in ("a", "b"):
+        update(tmp_path, record_of(profile(retraces=0), file=f"{name}/test_one.py"))
+    place = Place.of("b/test_one.py", tmp_path, None)
+    with failing(place.structure.parent, 1, errno.ENOSPC, lasting=True, kinds=("write",)):
+        lines, good = update(
+            tmp_path,
+            *(record_of(profile(retraces=1), file=f"{name}/test_one.py") for name in ("a", "b")),
+        )
+    assert not good
+    assert lines == [
+        f"tfperf: baseline {place.structure}: cannot be written: No space left on device; "
+        "nothing was changed"
+    ]
+    for name in ("a", "b"):
+        entries = read_entries(Place.of(f"{name}/test_one.py", tmp_path, None).structure)
+        assert entries["test_step"]["program"] == {"retraces": 0}
 
 
 def test_an_update_that_cannot_be_written_is_red_and_leaves_other_files_to_be_written(tmp_path):
