@@ -173,5 +173,6 @@ def waits_for_others(op_type: str) -> bool:
         or plain.startswith("IteratorGetNext")
     )
 
+
 COLLECTIVES = ("CollectiveReduce", "CollectiveGather", "CollectiveAllToAll", "NcclAllReduce")
 """Starts of types of ops that communicate (tensorflow/core/ops/collective_ops.cc, nccl_ops.cc)."""
