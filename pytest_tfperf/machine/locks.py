@@ -130,11 +130,11 @@ def _acquire(
             announce(f"waiting until another test of this machine is measured{by}")
             try:
                 lock.acquire(timeout=patience_s, poll_interval=_POLL_S)
-            except Timeout as error:
+            except Timeout:
                 raise CaptureError(
                     f"another process{by} has measured for {patience_s:.0f} s, and this one must "
                     "not measure beside it: wait for its end, or stop it (ini tfperf_lock_timeout)"
-                ) from error
+                ) from None  # a hundred lines of filelock would hide the message
             finally:
                 announce("")
             waited = True
