@@ -1,0 +1,66 @@
+"""Changes of the level of a history in words: since which run, and how much slower or faster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pytest_tfperf.quantities import SECONDS, format_quantity
+from pytest_tfperf.stats.change_points import FEWEST, ChangePoint, change_points
+from pytest_tfperf.text import format_slowdown, plural
+
+_NOT_KNOWN = "Changes of level are not known"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LevelChanges:
+    """Changes of level of a history, or the reason why they are not known."""
+
+    points: tuple[ChangePoint, ...]
+    """The changes from old to new."""
+    texts: tuple[str, ...]
+    """A text for each of them: `since commit abc: 5 % slower`."""
+    sentences: tuple[str, ...]
+    """Sentences on all of them; one that says so if there are none, or they are not known."""
+
+
+def level_changes(times: Sequence[float], commits: Sequence[str]) -> LevelChanges:
+    """
+    Find the changes of level of a history.
+
+    Args:
+        times: Times of its runs in seconds, the latest last.
+        commits: Commits of its first runs, empty for one that is not known.
+    """
+    if len(times) < FEWEST:
+        return _none(f"{_NOT_KNOWN}: {FEWEST} runs show one, and there are {len(times)}.")
+    if min(times) <= 0:
+        return _none(f"{_NOT_KNOWN}: a run took no time.")
+    points = change_points(times)
+    if not points:
+        return _none(f"No change of level in {plural(len(times), 'run')}.")
+    texts = tuple(
+        f"since {_run(point.index, len(times), commits)}: {format_slowdown(point.ratio)}"
+        for point in points
+    )
+    sentences = tuple(
+        f"{text[0].upper()}{text[1:]}, {format_quantity(point.before, SECONDS)} to "
+        f"{format_quantity(point.after, SECONDS)} (p = {point.p:.2g})."
+        for text, point in zip(texts, points, strict=True)
+    )
+    return LevelChanges(points=points, texts=texts, sentences=sentences)
+
+
+def run_name(index: int, commits: Sequence[str]) -> str:
+    """Return the commit of a run, or that it is not known."""
+    commit = commits[index] if index < len(commits) else ""
+    return f"commit {commit}" if commit else "its commit is not known"
+
+
+def _run(index: int, n_runs: int, commits: Sequence[str]) -> str:
+    name = run_name(index, commits)
+    return name if name.startswith("commit") else f"run {index + 1} of {n_runs} ({name})"
+
+
+def _none(sentence: str) -> LevelChanges:
+    return LevelChanges(points=(), texts=(), sentences=(sentence,))

@@ -1,0 +1,57 @@
+"""Changes of level in words."""
+
+import pytest
+
+from pytest_tfperf.baseline.level_changes import level_changes, run_name
+
+STEADY = [0.0100, 0.0101, 0.0099, 0.0100, 0.0101, 0.0099]
+COMMITS = [f"c{n}" for n in range(12)]
+
+
+def slowed(times, ratio):
+    return [time * ratio for time in times]
+
+
+def test_a_change_names_its_commit_its_size_and_both_levels():
+    found = level_changes([*STEADY, *slowed(STEADY, 1.05)], COMMITS)
+    assert [point.index for point in found.points] == [6]
+    assert found.texts == ("since commit c6: 5 % slower",)
+    (sentence,) = found.sentences
+    assert sentence.startswith("Since commit c6: 5 % slower, 10 ms to 10.5 ms (p = 0.00")
+
+
+def test_each_of_several_changes_has_a_sentence():
+    times = [*STEADY, *slowed(STEADY, 1.3), *slowed(STEADY, 0.9)]
+    found = level_changes(times, [f"c{n}" for n in range(18)])
+    assert found.texts == ("since commit c6: 30 % slower", "since commit c12: 31 % faster")
+    assert [sentence[:13] for sentence in found.sentences] == ["Since commit ", "Since commit "]
+
+
+@pytest.mark.parametrize("commits", [[], COMMITS[:6], [*COMMITS[:6], *[""] * 6]])
+def test_a_run_without_a_commit_is_named_by_its_place(commits):
+    found = level_changes([*STEADY, *slowed(STEADY, 2)], commits)
+    assert found.texts == ("since run 7 of 12 (its commit is not known): 2 times slower",)
+
+
+def test_no_change_is_said():
+    assert level_changes(STEADY * 2, COMMITS).sentences == ("No change of level in 12 runs.",)
+
+
+@pytest.mark.parametrize(
+    ("times", "why"),
+    [
+        ([], "11 runs show one, and there are 0"),
+        (STEADY, "11 runs show one, and there are 6"),
+        ([*STEADY * 2, 0.0], "a run took no time"),
+        ([*STEADY * 2, -0.01], "a run took no time"),
+    ],
+)
+def test_the_unknown_is_no_change_and_has_a_reason(times, why):
+    found = level_changes(times, COMMITS)
+    assert (found.points, found.texts) == ((), ())
+    assert found.sentences == (f"Changes of level are not known: {why}.",)
+
+
+def test_runs_are_named_by_their_commits():
+    assert run_name(1, ["a", "b"]) == "commit b"
+    assert run_name(2, ["a", "b"]) == run_name(0, [""]) == "its commit is not known"
