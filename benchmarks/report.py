@@ -1,7 +1,8 @@
 """
 Measure pages: their size and time for many profiles, and what -o adds to `tfperf analyze`.
 
-    python benchmarks/report.py RUN.json          # pages of 1, 3, 10 and 100 profiles, made of the run's tests
+    python benchmarks/report.py RUN.json          # pages of 1, 3, 10 and 100 profiles, made of the run's tests,
+                                                  # as they are and with a history of ten runs each
     python benchmarks/report.py --millions 3      # a trace of 3 million events, alternately with and without -o
 
 `pytest --tfperf-report run.json` writes the run file. Times are medians of five.
@@ -21,6 +22,7 @@ from tabulate import tabulate
 
 from pytest_tfperf.report.html.page import render_html
 from pytest_tfperf.report.run_file import read_run
+from pytest_tfperf.results import Check, Verdict
 
 REPEATS = 5
 
@@ -33,6 +35,34 @@ def seconds(action):
         action()
         times.append(time.perf_counter() - start)
     return statistics.median(times)
+
+
+def with_history(test):
+    """Return a test of one profile with ten recorded runs, the last five of them 10 % slower."""
+    (profile,) = test.profiles
+    now = profile.metrics["step_time"].number or 0.01
+    runs = [now / 1.1 * (1 + n / 200) for n in range(5)] + [now * (1 + n / 200) for n in range(5)]
+    before = statistics.geometric_mean(runs)
+    history = Check(
+        profile=profile.name,
+        metric="step_time",
+        kind="baseline",
+        verdict=Verdict.PASS,
+        wanted="at most 5 %",
+        sentence="step_time is 5.3 % slower than the baseline",
+        detail={
+            "before": before,
+            "after": now,
+            "ratio": now / before,
+            "low": 0.95 * now / before,
+            "high": 1.05 * now / before,
+            "tolerance": 0.05,
+            "runs": runs,
+            "commits": [f"{7919 ** (n + 3) % 16**12:012x}" for n in range(10)],
+            "anchor": statistics.median(runs[:5]),
+        },
+    )
+    return replace(test, checks=(*test.checks, history))
 
 
 def pages(path):
@@ -49,10 +79,14 @@ def pages(path):
             replace(tests[n % len(tests)], key=f"{tests[n % len(tests)].key}_{n}")
             for n in range(n_profiles)
         ]
-        many = replace(run, tests=tuple(some))
-        size = len(render_html(many).encode())
-        rows.append((n_profiles, size / 1000, seconds(lambda many=many: render_html(many))))
-    print(tabulate(rows, ("profiles", "kB", "s"), floatfmt=("", ".0f", ".2f")))
+        row = [n_profiles]
+        for kind in (some, list(map(with_history, some))):
+            many = replace(run, tests=tuple(kind))
+            size = len(render_html(many).encode())
+            row += [size / 1000, seconds(lambda many=many: render_html(many))]
+        rows.append(row)
+    heads = ("profiles", "kB", "s", "kB with histories", "s")
+    print(tabulate(rows, heads, floatfmt=("", ".0f", ".2f", ".0f", ".2f")))
 
 
 def analyses(millions):

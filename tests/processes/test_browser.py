@@ -4,6 +4,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from helpers import made_traces
 from helpers import sample_run as shown_run
@@ -119,6 +120,8 @@ def nasty_run():
         "after": 0.02,
         "ratio": 2.0,
         "differences": [{"what": VERY_LONG, "seconds": None}],
+        "runs": [0.010, 0.0101, 0.0099, 0.010, 0.0101, 0.0099] * 2 + [0.02] * 6,
+        "commits": [NASTY, VERY_LONG] * 9,
     }
     checks = [
         check("FAIL", NASTY, VERY_LONG, NASTY),
@@ -140,9 +143,12 @@ def drawn_run():
         "ratio": 1.02,
         "low": 0.9,
         "high": 1.2,
-        "runs": [0.0102, 0.0099, 0.0101],
+        "tolerance": 0.05,
+        "runs": [0.0100, 0.0101, 0.0099, 0.0100, 0.0101, 0.0099] * 2 + [0.0104, 0.0105, 0.0106] * 3,
+        "commits": [f"{n:012x}" for n in range(21)],
         "anchor": 0.0101,
     }
+    few = {"before": 0.01, "after": 0.0102, "ratio": 1.02, "runs": [0.01, 0.0101], "anchor": None}
     held = Table.of(
         "memory over train 1",
         [Column("into_step_s", "into the step", "s"), Column("held", "held", "bytes")],
@@ -164,8 +170,44 @@ def drawn_run():
         record_of(
             measured,
             checks=[replace(check("REGRESSION", "step_time", kind="baseline"), detail=timed)],
-        )
+        ),
+        record_of(
+            replace(profile(step_time=0.0102), blocks_s=(0.0101,) * 30),
+            key="test_alike",
+            checks=[replace(check("PASS", "step_time", kind="baseline"), detail=few)],
+        ),
+        record_of(profile(), key="test_unknown"),
     )
+
+
+def histories_run():
+    """Histories and distributions of many sizes and spreads, with and without changes."""
+    random = np.random.default_rng(8)
+    long_ticks = replace(profile(), blocks_s=tuple(np.linspace(0.01006, 0.01026, 30).tolist()))
+    tests = [record_of(long_ticks, key="test_long_ticks")]  # six of 10.05 ms
+    for number in range(30):
+        n, spread = int(random.choice([1, 3, 12, 40])), random.choice([0.0, 0.001, 0.02, 0.3])
+        scale = 10.0 ** random.uniform(-6, 1)
+        times = scale * np.exp(spread * random.normal(size=n + 1))
+        times[n // 2 :] *= random.choice([1.0, 1.05, 3.0])
+        *runs, now = times.tolist()
+        before = float(np.median(runs))
+        timed = {"before": before, "after": now, "ratio": now / before, "runs": runs}
+        lines = {"low": 0.9, "high": 1.2, "tolerance": 0.05, "anchor": runs[0]}
+        blocks = scale * np.exp(spread * random.normal(size=int(random.choice([1, 50, 2000]))))
+        tests.append(
+            record_of(
+                replace(profile(step_time=now), blocks_s=tuple(blocks.tolist())),
+                key=f"test_{number}",
+                checks=[
+                    replace(
+                        check("PASS", "step_time", kind="baseline"),
+                        detail=timed | (lines if number % 2 else {}),
+                    )
+                ],
+            )
+        )
+    return run_of(*tests)
 
 
 def sorted_run():
@@ -284,7 +326,9 @@ def test_a_waterfall_zooms_and_moves(trace_page):
 
 
 @pytest.mark.parametrize(
-    "run", [shown_run.a_run(), drawn_run(), nasty_run()], ids=["shown", "drawn", "nasty"]
+    "run",
+    [shown_run.a_run(), drawn_run(), histories_run(), nasty_run()],
+    ids=["shown", "drawn", "histories", "nasty"],
 )
 def test_a_page_is_silent_loads_nothing_and_fits_in_light_and_dark(opened, run):
     page = opened(run)
@@ -328,6 +372,28 @@ def test_names_that_mean_harm_are_shown_and_do_none(opened):
     assert page.js(
         "[...document.querySelectorAll('a:not([href^=\"#\"])')].map((link) => link.protocol)"
     ) == ["file:", "file:"]
+
+
+def test_a_mark_and_a_bar_say_what_they_are_where_the_pointer_is(opened):
+    page = opened(drawn_run())
+    under = """((selector, share = 0.5) => {
+      const box = document.querySelector(selector).getBoundingClientRect();
+      const found = document.elementFromPoint(box.left + box.width / 2, box.top + share * box.height);
+      return found.querySelector("title")?.textContent;
+    })"""
+    page.js("document.querySelector('.history').scrollIntoView()")
+    assert (
+        page.js(f"{under}('.history rect.area', 0.05)") == "since commit 00000000000c: 5 % slower"
+    )
+    assert page.js(f"{under}('.history circle')") == "10 ms, commit 000000000000"
+    page.js("document.querySelector('.times').scrollIntoView()")
+    assert page.js(f"{under}('.times .own path')") == "3 from 10.10 ms to 10.15 ms"
+    assert page.js(
+        "[...document.querySelectorAll('.runs title')].map((one) => one.textContent)"
+    ) == [
+        "21 recorded runs of 9.9 ms to 10.6 ms, median 10.1 ms, now 10.2 ms, anchor 10.1 ms",
+        "2 recorded runs of 10 ms to 10.1 ms, median 10 ms, now 10.2 ms",
+    ]
 
 
 def press_until(page, condition, key="Tab", most=100):

@@ -1,4 +1,9 @@
-"""Axes of the HTML report's charts: sizes of the pictures, round ticks, and texts of quantities."""
+"""
+Axes of the HTML report's charts: sizes of the pictures, round ticks, and texts of quantities.
+
+A module of a chart finds the places in its picture, and the template draws them. Each chart is also
+described by text, its `label` for screen readers.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,7 @@ from pytest_tfperf.quantities import SECONDS, format_quantity
 
 WIDTH, LEFT, RIGHT = 360, 48, 8
 PLOT = WIDTH - LEFT - RIGHT
-STEPS_HEIGHT, HISTORY_HEIGHT, ROW_HEIGHT = 160, 100, 44
+STEPS_HEIGHT, HISTORY_HEIGHT = 160, 100
 TOP = 10
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 

@@ -134,7 +134,10 @@ def _critical(records: Sequence[Mapping[str, Any]], depths: Sequence[int]) -> se
 def _facts(record: Mapping[str, Any]) -> str:
     """Describe a stage: its times, parallelism, buffer and kind."""
     facts = [str(record["name"])] if record.get("name") else []
-    facts.append(f"{seconds_text(_number(record, 'self_s'))} of work a step")
+    work = f"{seconds_text(_number(record, 'self_s'))} of work a step"
+    facts.append("work not known" if record.get("self_s") is None else work)
+    if record.get("blocking_s") is None:
+        facts.append("wait of the step not known")
     if _number(record, "blocking_s") > 0:
         facts.append(f"the step waits {seconds_text(_number(record, 'blocking_s'))} for it")
     if _number(record, "parallelism") > 1:

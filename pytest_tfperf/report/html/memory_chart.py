@@ -28,6 +28,8 @@ class MemoryChart(Chart):
     """SVG path of the line."""
     end: str
     """Time at the right end."""
+    has_gaps: bool
+    """True if some sizes are not known."""
 
 
 def memory_chart(parts: Sequence[tuple[float, float | None]]) -> MemoryChart | None:
@@ -59,6 +61,7 @@ def memory_chart(parts: Sequence[tuple[float, float | None]]) -> MemoryChart | N
         bottom=bottom,
         path=path,
         end=duration,
+        has_gaps=len(known) < len(parts),
         label=f"memory over the {duration} of a step, at most {most}",
         ticks=tuple(
             Mark(round(bottom - tick * per_byte, 1), format_quantity(tick, BYTES)) for tick in ticks

@@ -13,6 +13,9 @@ from pytest_tfperf.values import Value
 
 MOST_LETTERS, _REMARK = 2000, 180  # characters
 
+Reason = tuple[str, tuple[str, ...]]
+"""Reason for which something is unknown, and the metrics that are unknown for it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricView:
@@ -79,27 +82,35 @@ def shown(value: Value) -> str:
     return quantity(value.number, value.unit)
 
 
-def metric_view(name: str, value: Value, checks: Sequence[Check]) -> MetricView:
+def metric_views(known: Mapping[str, Value], checks: Sequence[Check]) -> tuple[MetricView, ...]:
     """
-    Return the view of a known metric.
+    Return the views of known metrics.
 
     Args:
-        name: Name of the metric.
-        value: Its value.
+        known: Their values, by name.
         checks: Checks of the profile.
     """
-    worst = worst_first([check for check in checks if check.metric == name])
-    where = "; ".join(str(value.detail[key]) for key in ("where", "try") if value.detail.get(key))
-    return MetricView(
-        name=name,
-        value=shown(value),
-        source=value.source.value if value.source else "",
-        check=worst[0] if worst else None,
-        where=elide(where, _REMARK),
-    )
+    views: list[MetricView] = []
+    first: dict[str, str] = {}  # metrics of one cause often have the same text
+    for name, value in known.items():
+        worst = worst_first([check for check in checks if check.metric == name])
+        found = [str(value.detail[key]) for key in ("where", "try") if value.detail.get(key)]
+        where = elide("; ".join(found), _REMARK)
+        views.append(
+            MetricView(
+                name=name,
+                value=shown(value),
+                source=value.source.value if value.source else "",
+                check=worst[0] if worst else None,
+                where=f"as for {first[where]}" if where in first else where,
+            )
+        )
+        if where:
+            first.setdefault(where, name)
+    return tuple(views)
 
 
-def unknown_reasons(profile: Profile) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def unknown_reasons(profile: Profile) -> tuple[Reason, ...]:
     """Group the unknown metrics of a profile by their reason."""
     reasons: dict[str, list[str]] = {}
     for name, value in profile.metrics.items():

@@ -80,7 +80,7 @@
   };
   for (const figure of all(".waterfall")) {
     const seconds = parseFloat(figure.dataset.seconds), picture = figure.querySelector(".fall"), pointed = figure.querySelector(".pointed");
-    const boxes = all("svg:not(.tick), .shade", picture).map((box) => [box, parseFloat(box.getAttribute("x")), parseFloat(box.getAttribute("width"))]);
+    const boxes = all("svg:not(.tick)", picture).map((box) => [box, parseFloat(box.getAttribute("x")), parseFloat(box.getAttribute("width"))]);
     const pattern = picture.querySelector(".tick");
     let left = 0, share = 1; // of the step: where the picture begins, and how much it shows
     const label = (box) => { // a box that was too narrow for its name has only a title
@@ -96,7 +96,7 @@
       for (const [box, x, width] of boxes) {
         box.setAttribute("x", `${(x - 100 * left) / share}%`);
         box.setAttribute("width", `${width / share}%`);
-        if (width / share > 1.5) label(box);
+        if (width / share > 3) label(box);
       }
       all(".tick", picture).forEach((tick) => tick.remove());
       const found = ticksBetween(left * seconds, (left + share) * seconds);

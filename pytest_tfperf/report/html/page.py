@@ -19,6 +19,7 @@ from pytest_tfperf.metrics import METRICS, Metric
 from pytest_tfperf.report.failure import failure_headline
 from pytest_tfperf.report.html.axis import short
 from pytest_tfperf.report.html.before_after import BeforeAfter
+from pytest_tfperf.report.html.metric_views import Reason
 from pytest_tfperf.report.html.tables import TableGroups, cut, quantity
 from pytest_tfperf.report.html.views import ReportedTest, verdict_rank, views_of
 from pytest_tfperf.report.other_python import describe_other_python
@@ -121,13 +122,14 @@ def render_page(
         environments: Environments of the tests.
         compared: A comparison to show before the cards, or None.
     """
-    style, script = ((_HERE / name).read_text("utf-8") for name in ("page.css", "page.js"))
+    style, script = (_without_indents(name) for name in ("page.css", "page.js"))
     page = _template().render(
         head=head,
         tests=tests,
         environments=environments,
         compared=compared,
         glossary=_glossary(tests),
+        unknown=_unknown_in_all(tests),
         patterns=_PATTERNS,
         style=style,
         script=script,
@@ -208,6 +210,10 @@ def _template() -> Any:
     return environment.get_template("page.html")
 
 
+def _without_indents(name: str) -> str:
+    return "\n".join(map(str.strip, (_HERE / name).read_text("utf-8").splitlines()))
+
+
 def _brief(text: object, width: int = _NAME_WIDTH) -> str:
     return elide(str(text), width)
 
@@ -231,6 +237,14 @@ def _glossary(tests: Iterable[ReportedTest]) -> Iterable[Metric]:
         for name, metric in profile.own.items()
     }
     return {**METRICS, **own}.values()
+
+
+def _unknown_in_all(tests: Iterable[ReportedTest]) -> tuple[Reason, ...]:
+    """Return the reasons for unknown metrics that all profiles share, if there are several."""
+    shown = [view.unknown for test in tests for view in test.profiles if view.in_full]
+    if len(shown) < 2:
+        return ()
+    return tuple(reason for reason in shown[0] if all(reason in other for other in shown[1:]))
 
 
 def _environments(tests: Iterable[ProfiledTest]) -> list[Json]:

@@ -22,35 +22,38 @@ from pytest_tfperf.report.html.before_after import (
     mean_bar,
     parts_of_detail,
 )
-from pytest_tfperf.report.html.charts import (
-    HistoryChart,
-    SpreadChart,
-    StepChart,
-    history_chart,
-    spread_chart,
-    step_chart,
+from pytest_tfperf.report.html.comparison_charts import (
+    history_of,
+    levels,
+    ratios,
+    samples,
+    small_history_of,
+    why_untimed,
 )
 from pytest_tfperf.report.html.detail import IN_SHORT, MOST_IN_FULL, Detail, detail_of
 from pytest_tfperf.report.html.device_bars import DeviceBars, device_bars
 from pytest_tfperf.report.html.flame import Flame, flame
+from pytest_tfperf.report.html.histogram import Histograms, histograms
+from pytest_tfperf.report.html.history_chart import HistoryChart, SmallHistory
 from pytest_tfperf.report.html.metric_views import (
     MOST_LETTERS,
     MetricView,
+    Reason,
     ValueChange,
     change_view,
-    metric_view,
+    metric_views,
     shown,
     unknown_reasons,
 )
-from pytest_tfperf.report.html.ratio_chart import Decided, RatioChart, ratio_chart
+from pytest_tfperf.report.html.ratio_chart import RatioChart
 from pytest_tfperf.report.html.roofline_chart import RooflineChart, roofline_chart
+from pytest_tfperf.report.html.step_chart import StepChart, step_chart
 from pytest_tfperf.report.html.tables import TableGroups, quantity, table_groups
 from pytest_tfperf.report.html.waterfall import WATERFALL, Waterfall, waterfall
 from pytest_tfperf.report.step_verdict import part_title, parts_of, verdict
 from pytest_tfperf.results import BROKEN, WORST_FIRST, Check, Profile, Verdict, worst_first
 from pytest_tfperf.runs import ProfiledTest
 from pytest_tfperf.text import elide, plural
-from pytest_tfperf.values import Value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,15 +88,19 @@ class ProfileView:
     """Chart of the steps, or None."""
     parts: tuple[tuple[str, str, str, str], ...]
     """Part, title, mean seconds and share of a step, the largest first."""
-    spread: SpreadChart | None
-    """Chart of the samples, or None."""
+    times: Histograms | None
+    """Distributions of the step times, or None."""
+    untimed: str
+    """Reason why a profile has no distribution."""
     history: HistoryChart | None
     """Chart of the recorded runs, or None."""
+    small_history: SmallHistory | None
+    """The same for a cell of the overview."""
     summary: Mapping[str, str]
     """Values of the metrics that are known, by name."""
     metrics: tuple[MetricView, ...]
     """Known metrics."""
-    unknown: tuple[tuple[str, tuple[str, ...]], ...]
+    unknown: tuple[Reason, ...]
     """Reasons, each with the metrics that are unknown for it."""
     tables: TableGroups
     """Groups of tables."""
@@ -232,19 +239,21 @@ def _profile(
         ),
         n_unchanged=len(same),
         change=_before_after(profile, timed, [Difference.of(one) for one in differing]),
-        ratios=_ratios(timed),
+        ratios=ratios(timed),
         bottleneck=verdict(profile) if profile.steps else "",
         waterfall=_waterfall(profile, detail.n_boxes),
         pictures=_bars(profile) if detail.all_pictures else (),
         devices=device_bars(profile.tables) if detail.all_pictures else None,
         flame=flame(profile.tables, 4 * detail.n_boxes) if detail.all_pictures else None,
         roofline=roofline_chart(profile.tables.get("roofline")) if detail.all_pictures else None,
-        steps=step_chart(profile.steps, _levels(profile.metrics.get("step_time"), timed)),
+        steps=step_chart(profile.steps, levels(profile.metrics.get("step_time"), timed)),
         parts=_parts(profile) if n_rows else (),
-        spread=spread_chart(_samples(profile, timed)),
-        history=_history(timed),
+        times=histograms(samples(profile, timed), detail.all_pictures),
+        untimed=why_untimed(profile),
+        history=history_of(timed, n_rows > 0),
+        small_history=small_history_of(timed),
         summary={name: shown(value) for name, value in known.items()},
-        metrics=tuple(metric_view(*row, checks) for row in known.items()) if n_rows else (),
+        metrics=metric_views(known, checks) if n_rows else (),
         unknown=unknown_reasons(profile) if n_rows else (),
         tables=table_groups(profile.tables, n_rows) if n_rows else (),
         in_full=n_rows > 0,
@@ -269,63 +278,6 @@ def _bars(profile: Profile) -> tuple[Bars, ...]:
 def _messages(checks: Sequence[Check]) -> tuple[tuple[Check, str], ...]:
     failed = [check for check in worst_first(checks) if check.verdict is not Verdict.PASS]
     return tuple((check, elide(check.message, MOST_LETTERS)) for check in failed)
-
-
-def _levels(step_time: Value | None, timed: Check | None) -> dict[str, float]:
-    """Seconds of a step without the profiler, and of one before, measured in the same way."""
-    levels = {}
-    if timed and timed.kind == "against" and timed.detail.get("after") is not None:
-        levels["in turns"] = float(timed.detail["after"])
-    elif step_time and step_time.number is not None:
-        levels["step_time"] = step_time.number
-    if timed:
-        before = "other version" if timed.kind == "against" else "baseline"
-        levels[before] = float(timed.detail["before"])
-    return levels
-
-
-def _samples(profile: Profile, timed: Check | None) -> dict[str, tuple[str, Sequence[float]]]:
-    """Return timed blocks without those of a slow start, and samples to compare them with."""
-    step_time = profile.metrics.get("step_time")
-    n_dropped = int(step_time.detail.get("n_dropped", 0)) if step_time else 0
-    slow = f", without {n_dropped} of a slow start" if n_dropped else ""
-    samples: dict[str, tuple[str, Sequence[float]]] = {
-        f"timed blocks{slow}": ("dot", profile.blocks_s[n_dropped:])
-    }
-    detail = timed.detail if timed else {}
-    if detail.get("turns"):
-        after, before = zip(*detail["turns"], strict=True)
-        samples["turns of this version"] = ("dot", after)
-        samples["turns of the other version"] = ("square", before)
-    if detail.get("runs"):
-        samples["baseline, run by run"] = ("square", detail["runs"])
-    if detail.get("anchor") is not None:
-        samples["anchor, the first runs"] = ("tick", [detail["anchor"]])
-    return samples
-
-
-def _history(timed: Check | None) -> HistoryChart | None:
-    if timed is None or not timed.detail.get("runs"):
-        return None
-    detail = timed.detail
-    bounds = None
-    if detail.get("low") is not None and detail.get("high") is not None:
-        bounds = (detail["before"] * detail["low"], detail["before"] * detail["high"])
-    tolerance = detail.get("tolerance")
-    limit = None if tolerance is None else detail["before"] * (1 + tolerance)
-    commits = [str(commit) for commit in detail.get("commits", ())]
-    anchor = detail.get("anchor")
-    return history_chart(detail["runs"], detail["after"], anchor, bounds, limit, commits)
-
-
-def _ratios(timed: Check | None) -> RatioChart | None:
-    """Return the chart of a comparison's turns, or None if there were none."""
-    detail = timed.detail if timed else {}
-    sizes = [int(pair["n"]) for pair in detail.get("process_pairs", ())]
-    decided = Decided(
-        low=detail.get("low"), high=detail.get("high"), tolerance=detail.get("tolerance")
-    )
-    return ratio_chart(detail.get("turns") or (), sizes, decided)
 
 
 def _before_after(

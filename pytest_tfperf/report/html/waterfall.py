@@ -12,9 +12,12 @@ from pytest_tfperf.values import PARTS, Table
 
 WATERFALL = "median_step"
 """Key of the table that is drawn."""
+Record = Mapping[str, Any]
+"""Row of the table."""
 _STEP = "step"
 _AXIS_HEIGHT, _TITLE_HEIGHT, _ROW_HEIGHT, _LANE_GAP = 22, 15, 18, 5  # pixels
 _MOST_ROWS, _NAME_WIDTH = 4, 50
+_PIECES_PER_BOX = 10  # of the strip of parts, for each box that a lane may have
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +91,12 @@ def waterfall(table: Table | None, most: int, title_of: Callable[[str], str]) ->
     lanes, top, n_more = [], _AXIS_HEIGHT, 0
     for title in dict.fromkeys(record["lane"] for record in records):
         own = [record for record in records if record["lane"] == title]
-        kept = own if title == _STEP else _longest(own, most)
+        kept = (
+            _coarse(own, seconds, _PIECES_PER_BOX * most) if title == _STEP else _longest(own, most)
+        )
         rows = _rows(kept)
         drawn = [(record, row) for record, row in zip(kept, rows, strict=True) if row < _MOST_ROWS]
-        n_more += len(own) - len(drawn)
+        n_more += len(own) - len(drawn) if title != _STEP else 0
         first = top + _TITLE_HEIGHT
         boxes = tuple(
             _box(record, seconds, first + row * _ROW_HEIGHT, title_of) for record, row in drawn
@@ -115,14 +120,14 @@ def waterfall(table: Table | None, most: int, title_of: Callable[[str], str]) ->
     )
 
 
-def _is_whole(record: Mapping[str, Any]) -> bool:
+def _is_whole(record: Record) -> bool:
     """Return whether a row has a place; run files may come from another version, or be damaged."""
     times = record.get("start_s"), record.get("length_s")
     known = [time for time in times if isinstance(time, (int, float)) and time >= 0]
     return len(known) == len(times) and {"lane", "name", "part"} <= record.keys()
 
 
-def _longest(records: Sequence[Mapping[str, Any]], most: int) -> list[Mapping[str, Any]]:
+def _longest(records: Sequence[Record], most: int) -> list[Record]:
     """Return the time that all events of a lane cover, and the longest events by start."""
     covered = [record for record in records if not record["name"]]
     events = [record for record in records if record["name"]]
@@ -130,7 +135,35 @@ def _longest(records: Sequence[Mapping[str, Any]], most: int) -> list[Mapping[st
     return covered + sorted(kept, key=lambda record: (record["start_s"], -record["length_s"]))
 
 
-def _rows(records: Iterable[Mapping[str, Any]]) -> list[int]:
+def _coarse(strip: Sequence[Record], seconds: float, most: int) -> Sequence[Record]:
+    """
+    Return a strip of at most `most` pieces: the part that fills most of each equal time.
+
+    Args:
+        strip: The pieces, one part each.
+        seconds: Length of the step.
+        most: Largest number of pieces.
+    """
+    if len(strip) <= most:
+        return strip
+    long = seconds / most
+    pieces: list[Record] = []
+    for n in range(most):
+        inside = dict.fromkeys(PARTS, 0.0)
+        for one in strip:
+            begin, end = one["start_s"], one["start_s"] + one["length_s"]
+            shared = min(end, (n + 1) * long) - max(begin, n * long)
+            inside[one["part"]] = inside.get(one["part"], 0.0) + max(shared, 0.0)
+        part, start = max(inside, key=inside.__getitem__), n * long
+        if pieces and pieces[-1]["part"] == part:
+            start = pieces.pop()["start_s"]
+        pieces.append(
+            {**strip[0], "part": part, "start_s": start, "length_s": (n + 1) * long - start}
+        )
+    return pieces
+
+
+def _rows(records: Iterable[Record]) -> list[int]:
     """Return the row of each event: the first in which no event before reaches it."""
     ends: list[float] = []
     rows = []
@@ -142,9 +175,7 @@ def _rows(records: Iterable[Mapping[str, Any]]) -> list[int]:
     return rows
 
 
-def _box(
-    record: Mapping[str, Any], seconds: float, top: int, title_of: Callable[[str], str]
-) -> Box:
+def _box(record: Record, seconds: float, top: int, title_of: Callable[[str], str]) -> Box:
     """
     Return the box of an event.
 
@@ -156,7 +187,7 @@ def _box(
     """
     start, length, part = record["start_s"], record["length_s"], str(record["part"])
     is_part = record["lane"] == _STEP
-    whole = title_of(part) if is_part else "all events, in parts of the step"
+    whole = title_of(part) if is_part else "all events"
     name = elide(str(record["name"] or whole), _NAME_WIDTH)
     return Box(
         left=round(100 * start / seconds, 3),
@@ -168,9 +199,7 @@ def _box(
     )
 
 
-def _shares(
-    strip: Iterable[Mapping[str, Any]], seconds: float, title_of: Callable[[str], str]
-) -> str:
+def _shares(strip: Iterable[Record], seconds: float, title_of: Callable[[str], str]) -> str:
     """
     Describe the shares of the parts, the largest first.
 

@@ -48,6 +48,7 @@ def test_a_pipeline_that_never_delays_the_step_has_no_critical_path():
 def test_unknown_times_are_no_bars():
     found = pipeline_bars(stages(("  Map", "", None, None, None, None, None, None, None, None)))
     assert [(row.width, row.dark) for row in found.rows] == [(0, 0)]
+    assert found.rows[0].text == "work not known, wait of the step not known"
 
 
 def test_arrays_stand_by_the_bytes_that_padding_costs():

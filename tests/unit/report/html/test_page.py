@@ -156,6 +156,21 @@ def full_test(key="test_step", **fields):
     return record_of(measured, key=key, checks=checks, **fields)
 
 
+CHANGED = {
+    **TIMED,
+    "runs": [0.010, 0.0101, 0.0099, 0.010, 0.0101, 0.0099, 0.012, 0.0121, 0.0119, 0.012],
+    "commits": [f"commit{n}" for n in range(10)],
+    "tolerance": 0.05,
+}
+
+
+def historic(name, commits=(), **detail):
+    """A test with a history whose level changed at its seventh run."""
+    changed = {**CHANGED, **detail} | ({"commits": list(commits)} if commits else {})
+    compared = replace(check("PASS", "step_time", kind="baseline"), detail=changed)
+    return record_of(profile(step_time=0.012), key=name, checks=[compared])
+
+
 @pytest.mark.parametrize(
     "tests",
     [
@@ -173,8 +188,18 @@ def full_test(key="test_step", **fields):
             full_test(NASTY, file=NASTY),
             record_of(checks=[check("FAIL", sentence=NASTY)], key=NASTY),
         ],
+        [historic("test_a", [f"{NASTY}{n}" for n in range(10)]), historic("test_b", [""] * 10)],
     ],
-    ids=["nothing", "no profile", "nothing known", "one", "some", "every verdict", "nasty"],
+    ids=[
+        "nothing",
+        "no profile",
+        "nothing known",
+        "one",
+        "some",
+        "every verdict",
+        "nasty",
+        "histories",
+    ],
 )
 def test_the_page_is_well_formed_and_loads_nothing(tests):
     page = page_of(*tests)
@@ -241,10 +266,69 @@ def test_bars_are_to_scale():
 
 def test_samples_are_shown_beside_the_baseline():
     texts = page_of(full_test()).texts("text")
-    assert "timed blocks, without 1 of a slow start (3): 12 ms" in texts
-    assert "baseline, run by run (2): 10.1 ms" in texts
-    assert "anchor, the first runs (1): 9.9 ms" in texts
-    assert "anchor 9.9 ms" in texts  # in the history
+    assert "timed blocks, without 1 of a slow start (3), median 12 ms" in texts
+    assert "anchor 9.9 ms" in texts
+    assert "Changes of level are not known: 11 runs show one, and there are 3." in page_of(
+        full_test()
+    ).texts("p")
+
+
+def test_a_change_of_level_is_marked_and_told():
+    page = page_of(historic("test_step"))
+    assert "since commit commit6: 20 % slower" in page.texts("title")
+    assert "Since commit commit6: 20 % slower, 10 ms to 12 ms (p = 0.0046)." in page.texts("p")
+    assert "step time history (round: this run)" in page.texts("figcaption")
+    unknown = page_of(historic("test_step", anchor=None, tolerance=None, low=None))
+    assert (
+        "step time history (round: this run); not known: anchor, limit, interval of this run"
+        in unknown.texts("figcaption")
+    )
+
+
+@pytest.mark.parametrize("run", [0, -0.01])
+def test_a_run_without_time_in_a_damaged_file_breaks_no_page(run):
+    page = page_of(historic("test_step", runs=[run, *CHANGED["runs"][1:]]))
+    assert "Changes of level are not known: a run took no time." in page.texts("p")
+
+
+def test_the_overview_has_a_small_history_where_there_is_one():
+    page = page_of(historic("test_old"), record_of(profile(step_time=0.01), key="test_new"))
+    heads = page.texts("th")
+    assert heads[:8] == [
+        "verdict", "test", "step", "history", "ratio", "input bound", "memory", "failed checks",
+    ]  # fmt: skip
+    assert [attributes["class"] for _, attributes, _ in page.all("svg", role="img")][:1] == [
+        "mini runs"
+    ]
+    label = "10 recorded runs of 9.9 ms to 12.1 ms, median 10.1 ms, now 12 ms, anchor 9.9 ms"
+    assert page.texts("title").count(label) == 1
+    rows = [text for text in page.texts("tr") if "test_new" in text]
+    assert rows == ["· passedtest_new 10 ms 0 of 0"]
+    without = page_of(record_of(profile(), key="a"), record_of(profile(), key="b"))
+    assert "history" not in without.texts("th")
+
+
+def test_missing_times_have_a_reason():
+    page = page_of(record_of(profile()))
+    assert "Times of single steps are not known: not measured." in page.texts("p")
+    page = page_of(record_of(profile(step_time=0.01)))
+    assert (
+        "Times of single steps are not known: no step was timed without the profiler."
+        in page.texts("p")
+    )
+
+
+def test_steps_of_a_trace_stand_for_times_without_the_profiler():
+    texts = page_of(record_of(profile(steps=STEPS))).texts("text")
+    assert "traced steps (2), median 3 ms" in texts
+    assert not any("traced steps" in text for text in page_of(full_test()).texts("text"))
+
+
+def test_bars_have_their_counts_where_the_page_has_space():
+    few = page_of(full_test())
+    assert "1 from 11.0 ms to 11.5 ms" in few.texts("title")
+    many = page_of(*(full_test(f"test_{n}") for n in range(4)))
+    assert many.texts("title").count("1 from 11.0 ms to 11.5 ms") == 1  # of the most urgent one
 
 
 def test_turns_against_a_ref_are_two_rows():
@@ -261,13 +345,38 @@ def test_turns_against_a_ref_are_two_rows():
     )
     page = page_of(record_of(profile(steps=STEPS, step_time=0.019), checks=[compared]))
     texts = page.texts("text")
-    assert "turns of this version (2): 11.5 ms" in texts
-    assert "turns of the other version (2): 10.2 ms" in texts
+    assert "turns of this version (2), median 11.5 ms" in texts
+    assert "turns of the other version (2), median 10.2 ms" in texts
     assert {"in turns 11 ms", "other version 10 ms"} < set(
         texts
     )  # over the steps; 19 ms were not in turns
     assert "timed 19 ms" not in texts
     assert "step_time 10 ms 11 ms × 1.100 1.050 to 1.200 ✓ PASS" in page.texts("tr")
+
+
+def test_pictures_name_what_is_not_known():
+    turns = {"before": 0.01, "after": 0.011, "ratio": 1.1, "turns": [[0.011, 0.010]] * 3}
+    differing = turns | {"differences": [{"what": "3 new Transpose", "seconds": None}]}
+    compared = replace(check("INCONCLUSIVE", "step_time", kind="against"), detail=differing)
+    held = Table.of(
+        "memory over train 1",
+        [Column("into_step_s", "into the step", "s"), Column("held", "held", "bytes")],
+        [(0.0, None), (0.001, 2**20)],
+    )
+    columns = ("op", "self_s", "flop_rate", "flop_per_byte")
+    ops_of_device = Table.of(
+        "roofline", [Column(key, key) for key in columns], [("dot", 0.001, 1e12, 10.0)]
+    )
+    measured = replace(profile(), tables={"memory_over_step": held, "roofline": ops_of_device})
+    page = page_of(record_of(measured, checks=[compared]))
+    captions = page.texts("figcaption")
+    assert "ratio of each pair of turns, by process pair; not known: its interval" in captions
+    assert "memory over a step; not known in the gaps" in captions
+    assert (
+        "roofline: FLOP/s of each op by its FLOPs per byte; size: time; not known: the roof"
+        in captions
+    )
+    assert "Not known: the parts of the step before." in page.texts("p")
 
 
 def test_changed_values_are_listed_and_unchanged_ones_counted():
@@ -325,6 +434,37 @@ def test_unknown_metrics_are_named_with_their_reason():
     (reason,) = page.texts("li")
     assert reason.endswith(": not measured")
     assert set(reason.removesuffix(": not measured").split(", ")) == set(METRICS) - {"retraces"}
+
+
+def test_reasons_that_hold_for_all_are_told_once():
+    page = page_of(
+        record_of(profile(retraces=0)), record_of(profile(retraces=0, eager_ops=1), key="test_b")
+    )
+    assert sum(text.endswith(": not measured") for text in page.texts("li")) == 2
+    alike = page_of(record_of(profile(retraces=0)), record_of(profile(retraces=1), key="test_b"))
+    assert sum(text.endswith(": not measured") for text in alike.texts("li")) == 1
+    n_unknown = len(METRICS) - 1
+    assert (
+        alike.texts("li")[:2] == [f"{n_unknown} of them for reasons that hold for every test"] * 2
+    )
+    assert "Not known for any test that is shown in full" in alike.texts("summary")
+
+
+def test_a_cause_of_several_metrics_is_told_once():
+    where = {"where": "90 % in Map", "try": "prefetch"}
+    page = page_of(
+        record_of(
+            profile(
+                input_bound=value("input_bound", 0.2, **where),
+                input_wait=value("input_wait", 0.01, **where),
+                retraces=value("retraces", 1, where="train"),
+            )
+        )
+    )
+    rows = page.texts("tr")
+    assert "input_bound 20 % trace 90 % in Map; prefetch" in rows
+    assert "input_wait 10 ms trace as for input_bound" in rows
+    assert "retraces 1 trace train" in rows
 
 
 def test_advice_notes_and_every_table_are_there():
@@ -583,7 +723,7 @@ def crowded(number, text=""):
     )
     timed = replace(
         check("REGRESSION", "step_time", "step_time is more " * 10),
-        detail={**TIMED, "runs": [0.01] * 10},
+        detail={**CHANGED, "commits": [f"{n:012x}" for n in range(10)]},
     )
     same = [
         replace(check("PASS", name, kind="baseline"), detail={"before": 1, "after": 1})
@@ -598,7 +738,15 @@ def test_a_hundred_tests_are_less_than_a_megabyte():
     )
     assert len(page.encode()) < 1_000_000
     assert page.count('<svg class="chart steps"') == 100
+    assert page.count('<svg class="chart history"') == 100
+    assert page.count(", commit 000000000000") == 7  # of the profiles that are shown in full
     assert "Left out to keep the page small: " in page
+
+
+def test_ten_tests_have_seven_in_full():
+    page = page_of(*(crowded(number) for number in range(10)))
+    assert sum(caption == "metrics" for caption in page.texts("caption")) == 7
+    assert sum("Left out" in text for text in page.texts("p")) == 3
 
 
 def test_few_tests_have_all_their_rows():

@@ -67,6 +67,22 @@ def test_the_longest_events_are_drawn_and_the_others_counted():
     assert picture.n_more == 6
 
 
+def test_a_strip_of_very_many_parts_is_drawn_by_the_largest_part_of_equal_times():
+    # 40 pieces of 0.25 ms, of which three of four are compute; then 10 ms of input
+    parts = ("input", "host_compute", "host_compute", "host_compute")
+    rows = [("step", "", parts[n % 4], 0.00025 * n, 0.00025) for n in range(40)]
+    rows.append(("step", "", "input", 0.01, 0.01))
+    whole = waterfall(table(*rows), 5)  # at most 50 pieces
+    assert len(whole.lanes[0].boxes) == 41
+    coarse = waterfall(table(*rows), 1)  # at most 10, of 2 ms
+    assert [(box.left, box.width, box.part) for box in coarse.lanes[0].boxes] == [
+        (0, 50, "host_compute"),
+        (50, 50, "input"),
+    ]
+    assert coarse.n_more == whole.n_more == 0
+    assert coarse.label == whole.label  # the shares are those of all pieces
+
+
 def test_without_a_table_or_a_step_there_is_no_picture():
     assert waterfall(None, 5) is None
     assert waterfall(table(), 5) is None
