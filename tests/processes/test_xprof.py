@@ -7,6 +7,7 @@ XProf is the wheel, in an environment of its own that pytest's cache keeps; `XPR
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from fnmatch import fnmatch
@@ -147,12 +148,17 @@ def logdir(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module")
-def answers(xprof, logdir, tmp_path_factory):
-    out = tmp_path_factory.mktemp("answers") / "answers.json"
+def asked(xprof, logdir, folder):
+    """XProf's answers about each run of a logdir."""
+    out = folder / "answers.json"
     done = subprocess.run([xprof, "-c", ASK, logdir, out], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     return {run.partition("/")[0]: answer for run, answer in json.loads(out.read_text()).items()}
+
+
+@pytest.fixture(scope="module")
+def answers(xprof, logdir, tmp_path_factory):
+    return asked(xprof, logdir, tmp_path_factory.mktemp("answers"))
 
 
 @pytest.fixture(scope="module")
@@ -303,6 +309,21 @@ def test_what_xprof_shows_follows_from_the_events(answers, traces, name):
         assert {column: row[COLUMNS[column]] for column in expected} == pytest.approx(
             expected, abs=1e-6
         )
+
+
+def test_the_stored_answers_of_the_page_side_by_side_are_those_of_xprof(xprof, tmp_path):
+    stored = ROOT / "tests" / "data" / "side_by_side"
+    kept = tmp_path / "logdir" / "plugins" / "profile" / "slow_source"
+    kept.mkdir(parents=True)
+    shutil.copy(stored / "slow_source.xplane.pb", kept / "vm.xplane.pb")
+    answer = asked(xprof, tmp_path / "logdir", tmp_path)["slow_source"]
+    wanted = json.loads((stored / "xprof.json").read_text())
+    assert [{key: row[key] for key in wanted["steps"][0]} for row in rows_of(answer)] == wanted[
+        "steps"
+    ]
+    texts = {key: text for part in answer["page"] for key, text in part.get("p", {}).items()}
+    for key in ("input_conclusion", "host_op_time_eager_percent"):
+        assert texts[key] == wanted[key]
 
 
 def test_there_are_reasons_to_read():
