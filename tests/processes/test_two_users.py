@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from helpers.paths import ROOT, TESTS
 
+pytestmark = pytest.mark.slow
+
 FIRST, SECOND, SUPERUSER = 23456, 34567, 0
 SUITE = """
 import os
