@@ -14,7 +14,9 @@ _IN_WHOLE = 9.95
 """Percentage from which a change is written in whole percent."""
 
 
-_LINE = re.compile(r"^(?=::|##\[)", re.MULTILINE)
+# `::error::` at the start of a line, after any space, and `##[error]` anywhere in it: TryParseV2
+# and TryParse of actions/runner, src/Runner.Common/ActionCommand.cs; `##vso[` is Azure's form
+_COMMAND = re.compile(r"^\s*:(?=:[^\n]*::)|##(?=\w*\[)", re.MULTILINE)
 # control characters but tab and line feed, line separators, changes of text direction, and halves
 # of surrogate pairs, which no file can hold
 _HARMFUL = dict.fromkeys(
@@ -39,8 +41,8 @@ def plain(text: str) -> str:
 
 
 def without_commands(text: str) -> str:
-    """Indent lines that a CI system would take for its commands: `::error`, `##[add-mask]`."""
-    return _LINE.sub(" ", text)
+    """Split what a CI system would take for a command: `: :error::`, `## [add-mask]`."""
+    return _COMMAND.sub(r"\g<0> ", text)
 
 
 def one_line(text: str) -> str:

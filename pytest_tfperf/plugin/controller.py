@@ -116,11 +116,12 @@ class Controller:
         lines = summary(self.records(), width, verbosity, failures_shown, encoding)
         shown = [
             (
-                wrapped(text, width, line.deeper) if terminalreporter.isatty else text,
+                for_terminal(
+                    wrapped(line.text, width, line.deeper) if terminalreporter.isatty else line.text
+                ),
                 line.colour,
             )
             for line in lines
-            for text in [for_terminal(line.text)]
         ]
         for text, colour in self._lines + shown:
             terminalreporter.write_line(text, **({colour: True} if colour else {}))

@@ -8,7 +8,8 @@ import re
 from pytest_tfperf.cli.main import main
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-COMMAND = re.compile(r"^(::|##\[)", re.MULTILINE)
+# what GitHub's runner takes for a command: TryParseV2 and TryParse of src/Runner.Common/ActionCommand.cs
+COMMAND = re.compile(r"^\s*::[^\n]*::|##\w*\[", re.MULTILINE)
 NO_NUMBER = re.compile(r"(?<![\w.])[-+]?(nan|inf|infinity)(?!\w)", re.IGNORECASE)
 REFUSED = re.compile(r"tfperf: [^\n]+(\n  [^\n]+)*\n")
 GOOD, FAILED, USAGE, UNKNOWN = 0, 1, 2, 3

@@ -6,6 +6,7 @@ from pytest_tfperf.text import (
     aligned,
     and_more,
     elide,
+    for_terminal,
     format_slowdown,
     format_slowdowns,
     plural,
@@ -91,3 +92,22 @@ def test_a_ratio_of_times_is_a_change(ratio, text):
 )
 def test_an_interval_of_ratios_names_what_both_ends_share_once(low, high, text):
     assert format_slowdowns(low, high) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("::error::x", ": :error::x"),
+        ("a\n \t\u3000::error file=y::x", "a\n \t\u3000: :error file=y::x"),
+        ("a\r::error::x", "a\ufffd::error::x"),  # no runner splits lines there any more
+        ("in a line ##[add-mask]y, ##vso[task.x]z", "in a line ## [add-mask]y, ## vso[task.x]z"),
+        ("test_x.py::test_y, a ::b::", "test_x.py::test_y, a ::b::"),
+        ("::test_y", "::test_y"),  # without a second pair of colons it is none
+        ("# a\n## b [c]", "# a\n## b [c]"),
+        ("a\x1b[31m\u202eb\tc\nd", "a\ufffd[31m\ufffdb\tc\nd"),
+    ],
+)
+def test_text_of_others_is_no_command_of_a_ci_system(text, shown):
+    """As GitHub's runner finds commands: TryParseV2 and TryParse of src/Runner.Common/ActionCommand.cs."""
+    assert for_terminal(text) == shown
+    assert for_terminal(shown) == shown

@@ -507,5 +507,5 @@ def test_keys_of_a_baseline_do_not_control_the_terminal(tmp_path):
     update(tmp_path, record, record_of(profile(retraces=0), key="\n::error::x\x1b[31m"))
     lines, _ = concluded(Options(rootdir=tmp_path, baseline=True), record)
     assert [line.partition("unused baseline entry ")[2] for line in lines] == [
-        f"{Place.of(FILE, tmp_path, None).structure}: \n ::error::x\ufffd[31m"
+        f"{Place.of(FILE, tmp_path, None).structure}: \n: :error::x\ufffd[31m"
     ]
