@@ -172,3 +172,18 @@ def on_disk(path: Path) -> Iterator[BinaryIO]:
         yield file
         file.flush()
         os.fsync(file.fileno())
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """
+    Open a regular file to read it; opening does not wait for the other end of a FIFO.
+
+    Raises:
+        OSError: If it cannot be opened, or is a FIFO, a device or a folder.
+    """
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    file = os.fdopen(os.open(path, flags), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return file

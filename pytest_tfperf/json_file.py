@@ -11,6 +11,7 @@ import json
 import math
 import os
 import stat
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -129,8 +130,7 @@ def _bounded(text: str) -> int:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     content = dict(pairs)
     if len(content) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
+        [(twice, _)] = Counter(key for key, _ in pairs).most_common(1)
         raise JsonFileError(f"the key {twice[:60]!r} stands twice in one object")
     return content
 

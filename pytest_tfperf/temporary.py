@@ -16,7 +16,8 @@ import shutil
 import stat
 import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 try:
@@ -53,6 +54,8 @@ class TemporaryFolder:
             self.path.mkdir(mode=0o700)
             made = _marked(self.path)
         self._mark = made
+        with _opened(self.path) as folder:
+            self._made = _identity(folder)
         remove_left(within)
 
     @property
@@ -73,10 +76,15 @@ class TemporaryFolder:
             os.close(mark)
 
     def close(self) -> None:
-        """Remove the folder, if it is still there."""
-        _clear(self.path)
+        """Remove the folder, if it is still there and the one that was made."""
+        is_made = False
+        with suppress(OSError), _opened(self.path) as folder:
+            is_made = _identity(folder) == self._made
+            if is_made:
+                _clear(self.path, folder)
         self.release()  # first: network file systems keep what is removed while it is open
-        _remove_cleared(self.path)
+        if is_made:
+            _remove_cleared(self.path)
 
 
 def _marked(folder: Path) -> int | None:
@@ -147,38 +155,92 @@ def remove_left(parent: Path) -> None:
 
 
 def _remove_if_left(folder: Path) -> None:
-    status = folder.lstat()
-    is_own = not hasattr(os, "getuid") or status.st_uid == os.getuid()
-    if not (stat.S_ISDIR(status.st_mode) and is_own):
-        return
-    is_old = time.time() - status.st_mtime > _OLD_S
-    try:
-        mark = os.open(folder / MARK, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
-    except FileNotFoundError:
-        folder.rmdir()  # if it is empty; where a process is about to mark it, that makes another
-        return
-    try:
-        if not (_lock(mark, alone=True) or is_old):
+    with _opened(folder) as opened:
+        status = folder.lstat() if opened is None else os.fstat(opened)
+        is_own = not hasattr(os, "getuid") or status.st_uid == os.getuid()
+        if not (stat.S_ISDIR(status.st_mode) and is_own):
             return
-        _clear(folder)
-        if fcntl is not None:
-            _remove_cleared(folder)  # with the lock, so that nobody begins to use it
-    finally:
-        os.close(mark)
+        is_old = time.time() - status.st_mtime > _OLD_S
+        try:
+            mark = _opened_mark(folder, opened)
+        except FileNotFoundError:
+            folder.rmdir()  # if it is empty; a process that is about to mark it makes another
+            return
+        try:
+            if not (_lock(mark, alone=True) or is_old):
+                return
+            _clear(folder, opened)
+            if fcntl is not None:
+                _remove_cleared(folder)  # with the lock, so that nobody begins to use it
+        finally:
+            os.close(mark)
     _remove_cleared(folder)  # network file systems keep what is open; Windows refuses to remove it
 
 
-def _clear(folder: Path) -> None:
+@contextmanager
+def _opened(folder: Path) -> Iterator[int | None]:
+    """
+    Open a folder and no link to one, so that nobody can exchange it; None on Windows.
+
+    Raises:
+        OSError: If it is not there, or a link.
+    """
+    if fcntl is None:
+        yield None
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _identity(folder: int | None) -> tuple[int, int] | None:
+    """Return device and inode of an open folder."""
+    if folder is None:
+        return None
+    status = os.fstat(folder)
+    return status.st_dev, status.st_ino
+
+
+def _opened_mark(folder: Path, opened: int | None) -> int:
+    if opened is None:
+        return os.open(folder / MARK, os.O_RDWR)
+    return os.open(MARK, os.O_RDWR | os.O_NOFOLLOW, dir_fd=opened)
+
+
+def _clear(folder: Path, opened: int | None) -> None:
     """Remove all but the mark, so that git ignores the rest to the end."""
-    with suppress(OSError):
+    if opened is None:  # Windows
         for entry in folder.iterdir():
-            if entry.name == MARK:
-                continue
-            if entry.is_dir() and not entry.is_symlink():
-                shutil.rmtree(entry, ignore_errors=True)
-            else:
+            if entry.name != MARK:
+                _remove_entry(entry)
+        return
+    for _, folders, files, parent in os.fwalk(".", topdown=False, dir_fd=opened):
+        is_top = os.path.samestat(os.fstat(parent), os.fstat(opened))
+        for name in files:
+            if not (is_top and name == MARK):
                 with suppress(OSError):
-                    entry.unlink()
+                    os.unlink(name, dir_fd=parent)
+        for name in folders:
+            with suppress(OSError):
+                _remove_folder(name, parent)
+
+
+def _remove_folder(name: str, parent: int) -> None:
+    """Remove an empty folder, or a link to one."""
+    if stat.S_ISLNK(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
+        os.unlink(name, dir_fd=parent)
+    else:
+        os.rmdir(name, dir_fd=parent)
+
+
+def _remove_entry(entry: Path) -> None:
+    if entry.is_dir() and not entry.is_symlink():
+        shutil.rmtree(entry, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            entry.unlink()
 
 
 def _remove_cleared(folder: Path) -> None:

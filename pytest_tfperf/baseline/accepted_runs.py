@@ -52,11 +52,11 @@ def accept(
     files = sorted({test.file for test in wanted})
     for file in files:
         _refuse_outside(file, rootdir)
-    absent = [file for file in files if not (rootdir / file).is_file()]
+    absent = [file for file in files if not _is_file(rootdir / file)]
     if absent:
         raise BaselineError(
-            f"no test file {absent[0]} in {rootdir.resolve()}: give the folder that the tests are "
-            "below with --rootdir, or the tests to accept by name"
+            f"no test file {absent[0][:200]} in {rootdir.resolve()}: give the folder that the "
+            "tests are below with --rootdir, or the tests to accept by name"
         )
     places = {file: Place.of(file, rootdir, baseline_dir) for file in files}
     for place in places.values():
@@ -77,7 +77,7 @@ def _refuse_outside(file: str, rootdir: Path) -> None:
     """
     path, root = Path(file), rootdir.resolve()
     inside = not path.is_absolute() and ".." not in path.parts and path.name not in ("", ".")
-    if not inside or not (root / path).resolve().is_relative_to(root):
+    if not inside or not _lies_below(root / path, root):
         raise BaselineError(
             f"test file {file!r} lies outside of {root}: a run file may name files below the "
             "rootdir only; give the right folder with --rootdir"
@@ -92,10 +92,26 @@ def _refuse_link(place: Place, root: Path) -> None:
         BaselineError: If it does.
     """
     for path in (place.structure, place.timing):
-        if not path.resolve().is_relative_to(root.resolve()):
+        if not _lies_below(path, root):
             raise BaselineError(
                 f"baseline {path} leads out of {root.resolve()} by a link; nothing was written"
             )
+
+
+def _is_file(path: Path) -> bool:
+    """Return whether there is a file; not if its name is longer than names can be."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def _lies_below(path: Path, root: Path) -> bool:
+    """Return whether a path leads below a folder, also through links; not if it leads nowhere."""
+    try:
+        return path.resolve().is_relative_to(root.resolve())
+    except (OSError, RuntimeError):  # a name that is too long, or links in a circle
+        return False
 
 
 def check_environment(test: ProfiledTest) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.files import open_regular
 
 _HEAD = 400  # bytes
 _KEYS = (b'"created"', b'"tests"')
@@ -32,7 +33,7 @@ def _is_message(head: bytes) -> bool:
 
 def _head(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return file.read(_HEAD)
     except OSError:  # whoever reads the file says why
         return b""

@@ -81,7 +81,7 @@ def sample(
         check: Checks traces, and returns an exit status.
 
     Returns:
-        The first exit status of a check that is not 0; else 3 if a worker was not traced.
+        The first exit status of a check that is not 0; else 3 if a worker has no profile.
     """
     statuses: list[int] = []
     before: dict[str, Profile] = {}
@@ -95,13 +95,14 @@ def sample(
         statuses.append(UNKNOWN if job.errors else GOOD)
         if job.traces:
             samples.add(job.traces[0].parent)
-            before = _shown(job.traces, before)
+            before, is_whole = _shown(job.traces, before)
+            statuses.append(GOOD if is_whole else UNKNOWN)
             statuses.insert(0, check(job.traces))
     return next((status for status in statuses if status), GOOD)
 
 
-def _shown(traces: Sequence[Path], before: dict[str, Profile]) -> dict[str, Profile]:
-    """Print a line for each worker, and return the profiles by worker."""
+def _shown(traces: Sequence[Path], before: dict[str, Profile]) -> tuple[dict[str, Profile], bool]:
+    """Print a line for each worker; return the profiles by worker, and whether all are known."""
     analysed, errors = analyse_traces(traces)
     now = {
         Path(one.profile.name).name.removesuffix(".xplane.pb"): one.with_traced_times()
@@ -114,7 +115,7 @@ def _shown(traces: Sequence[Path], before: dict[str, Profile]) -> dict[str, Prof
         clock = time.strftime("%H:%M:%S")
         write_out(f"{clock} {worker}: {steps_title(profile)}: {parts}{since}")
     report_errors(errors)
-    return before | now
+    return before | now, not errors
 
 
 def changes(before: Profile, after: Profile) -> list[str]:

@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from pytest_tfperf.errors import TraceError
+from pytest_tfperf.files import open_regular
 from pytest_tfperf.protobuf import BYTES, VARINT, Ints, Message
 from pytest_tfperf.trace.event_columns import MAX_PS, distinct, event_columns
 from pytest_tfperf.trace.event_offsets import EVENT_TAG, event_tags
@@ -121,7 +122,8 @@ def read_trace(path: Path | str) -> Trace:
         TraceError: If the file cannot be read, is empty, truncated or not an XSpace.
     """
     try:
-        raw = Path(path).read_bytes()
+        with open_regular(Path(path)) as file:
+            raw = file.read()
     except OSError as error:
         raise TraceError(f"trace {path}: cannot be read: {error.strerror}") from error
     return decode_trace(raw, str(path))

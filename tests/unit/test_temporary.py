@@ -151,10 +151,10 @@ def test_a_folder_that_was_taken_for_one_that_was_left_is_made_again(tmp_path, m
         (folder / MARK).unlink(missing_ok=True)
         folder.rmdir()
 
-    def opening(path, *rest):
+    def opening(path, *rest, **options):
         if not taken and moment == "not marked":
             take(path.parent)
-        return opened(path, *rest)
+        return opened(path, *rest, **options)
 
     def locking(mark, alone):
         if not taken and not alone and moment != "not marked":
@@ -176,8 +176,52 @@ def test_a_folder_that_cannot_be_emptied_keeps_its_mark(tmp_path, monkeypatch):
     one = TemporaryFolder(tmp_path)
     (one.path / "0").write_text("half")
     with monkeypatch.context() as patch:
-        patch.setattr(module, "_clear", lambda _: None)
+        patch.setattr(module, "_clear", lambda *_: None)
         one.close()
     assert sorted(path.name for path in one.path.iterdir()) == [MARK, "0"]
     remove_left(tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("exchanged", ["link", "folder"])
+def test_a_folder_that_somebody_exchanged_is_left_alone(tmp_path, exchanged):
+    """Who may write beside it may put a link to another folder of this user in its place."""
+    home = tmp_path / "home"
+    (home / "thesis").mkdir(parents=True)
+    (home / ".gitignore").write_text("*")
+    parent = tmp_path / "shared"
+    parent.mkdir()
+    temporary = TemporaryFolder(parent)
+    temporary.path.rename(parent / "away")
+    if exchanged == "link":
+        temporary.path.symlink_to(home)
+    else:
+        home.rename(temporary.path)
+        home = temporary.path
+    temporary.close()
+    assert sorted(path.name for path in home.iterdir()) == [".gitignore", "thesis"]
+
+
+def test_a_link_named_as_a_left_folder_is_not_followed(tmp_path):
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / ".gitignore").write_text("*")
+    (home / "thesis").write_text("years")
+    parent = tmp_path / "shared"
+    parent.mkdir()
+    (parent / ".tfperf-tmp-0123abcd").symlink_to(home)
+    TemporaryFolder(parent).close()
+    assert sorted(path.name for path in home.iterdir()) == [".gitignore", "thesis"]
+
+
+def test_links_within_a_folder_are_removed_and_not_followed(tmp_path):
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "file").write_text("here")
+    with TemporaryFolder(tmp_path) as folder:
+        (folder / "deep" / "deeper").mkdir(parents=True)
+        (folder / "deep" / "deeper" / "file").write_text("there")
+        (folder / "deep" / "link").symlink_to(kept)
+        (folder / "link").symlink_to(kept / "file")
+    assert not folder.exists()
+    assert (kept / "file").read_text() == "here"

@@ -17,7 +17,7 @@ from pytest_tfperf.plugin.forms.bare_trace import skip_disabled
 from pytest_tfperf.plugin.profiles import Profiles
 from pytest_tfperf.remote.addresses import Worker, read_workers
 from pytest_tfperf.remote.job import CapturePlan, capture_job
-from pytest_tfperf.remote.profiler_service import TraceOptions, check_duration
+from pytest_tfperf.remote.trace_options import TraceOptions, check_duration
 from pytest_tfperf.results import Profile
 
 __tracebackhide__ = True

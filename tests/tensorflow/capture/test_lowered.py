@@ -287,7 +287,7 @@ def test_windows_without_a_trace_have_a_reason(profile, recordings):
 
 
 def test_interrupted_second_round_keeps_functions_of_the_first(profile, recordings, monkeypatch):
-    monkeypatch.setattr(profiles, "settling_steps", lambda *_: 3)
+    monkeypatch.setattr(profile_settings, "settling_steps", lambda *_: 3)
     for number, batch in enumerate(profile.steps(DATA)):
         if (
             number == 37

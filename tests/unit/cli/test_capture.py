@@ -35,6 +35,7 @@ def gone(monkeypatch):
 @pytest.fixture
 def logdir(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "500")
     return tmp_path / "log"
 
 

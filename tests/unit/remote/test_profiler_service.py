@@ -5,14 +5,12 @@ from helpers.profiler_server import ProfileRequest, ProfileResponse
 
 from pytest_tfperf.errors import CaptureError, TraceError
 from pytest_tfperf.remote.profiler_service import (
-    LONGEST_MS,
     Destination,
     Response,
-    TraceOptions,
-    check_duration,
     decode_response,
     encode_request,
 )
+from pytest_tfperf.remote.trace_options import LONGEST_MS, TraceOptions, check_duration
 
 
 @pytest.mark.parametrize("levels", [(2, 1, 0), (0, 0, 0), (3, 1, 1)])
