@@ -38,7 +38,6 @@ TEXTS = {
     "page": f"</script>{SEEN}<script>a()</script></style></title>\" onload='a()' x='&lt;{{{{ 7*7 }}}} {{% raw %}} %s {{0}}",
     "graph": f'{SEEN}"]; evil [label="x\\" \\',
 }
-REPORTS = ("md", "csv", "html", "json")
 
 
 @pytest.fixture(params=TEXTS)
@@ -49,6 +48,13 @@ def text(request):
 def written(content, path):
     path.write_text(json.dumps(content), encoding="utf-8")
     return path
+
+
+@pytest.fixture(scope="module")
+def harmless(tmp_path_factory):
+    """Reports of a run file with the same fields, by their ending."""
+    path = written(full_run(LONG), tmp_path_factory.mktemp("harmless") / "run.json")
+    return {ending: report(path, ending) for ending in ("md", "csv", "html")}
 
 
 class TestRunFile:
@@ -73,16 +79,16 @@ class TestRunFile:
         check_json(out)
         check_terminal(out)
 
-    def test_markdown(self, run_file, tmp_path):
-        check_markdown(report(run_file, "md"), report(benign(tmp_path), "md"))
+    def test_markdown(self, run_file, harmless):
+        check_markdown(report(run_file, "md"), harmless["md"])
 
-    def test_csv(self, run_file, tmp_path):
-        check_csv(report(run_file, "csv"), report(benign(tmp_path), "csv"))
+    def test_csv(self, run_file, harmless):
+        check_csv(report(run_file, "csv"), harmless["csv"])
 
-    def test_html(self, run_file, tmp_path):
+    def test_html(self, run_file, harmless):
         page = report(run_file, "html")
         assert not CONTROL.search(page)
-        check_html(page, report(benign(tmp_path), "html"))
+        check_html(page, harmless["html"])
 
     def test_html_of_the_run_itself(self, text, tmp_path):
         """As pytest writes it: its texts were in no file before, and paths may be no UTF-8."""
@@ -111,10 +117,6 @@ class TestRunFile:
         for name, number in found:
             assert name.isprintable()
             assert isinstance(number, float)
-
-
-def benign(folder):
-    return written(full_run(LONG), folder / "benign.json")
 
 
 def report(run_file, ending):
