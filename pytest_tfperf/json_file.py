@@ -25,7 +25,8 @@ MOST_DEEP = 64
 """Depth of the deepest content; run files need 12."""
 _LARGEST, _SMALLEST = 1e100, 1e-100
 """Magnitudes of numbers, so that a ratio of two and its square are finite too."""
-_LARGEST_INTEGER = 10**18
+LARGEST_INTEGER = 10**18
+"""Largest whole number that is read for certain; larger ones have an exponent."""
 
 
 class JsonFileError(TfperfError):
@@ -122,7 +123,7 @@ def _finite(text: str) -> float:
 
 
 def _bounded(text: str) -> int:
-    if len(text) > len(str(_LARGEST_INTEGER)) + 1:
+    if len(text) > len(str(LARGEST_INTEGER)) + 1:
         raise JsonFileError(f"a number out of range: {text[:20]}")
     return int(text)
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pytest_tfperf.json_file import LARGEST_INTEGER
 from pytest_tfperf.quantities import SECONDS, format_quantity
 from pytest_tfperf.stats.prediction_interval import RUNS_TO_DECIDE, History, is_another_level
 from pytest_tfperf.text import plural
@@ -57,9 +58,9 @@ def commits_of(entry: Json) -> tuple[str, ...]:
 
 
 def rounded(number: float) -> float | int:
-    """Round to six significant digits, as stored values are; whole numbers stay."""
-    short = float(f"{number:.6g}")
-    return int(number) if float(number).is_integer() else short
+    """Round to six significant digits, as stored values are; whole numbers stay if they can."""
+    short, is_whole = float(f"{number:.6g}"), float(number).is_integer()
+    return int(number) if is_whole and abs(number) <= LARGEST_INTEGER else short
 
 
 def merge_runs(

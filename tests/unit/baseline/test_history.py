@@ -1,9 +1,12 @@
 """Histories of step times: what is kept, what is frozen, what starts anew, what does not count twice."""
 
+import json
+
 import pytest
 from helpers.builders import created
 
 from pytest_tfperf.baseline.history import KEPT_RUNS, history_of, merge_runs, rounded
+from pytest_tfperf.json_file import parse_json
 
 WORKLOAD = {"batch": 8}
 
@@ -42,10 +45,14 @@ def seconds(entry):
         (1234567.5, 1234570.0),
         (1e-9 / 3, 3.33333e-10),
         (-2.5, -2.5),
+        (1e18, 10**18),
+        (1.2345678e19, 1.23457e19),
+        (-1e99, -1e99),
     ],
 )
 def test_numbers_are_stored_whole_or_to_six_digits(number, stored):
     assert (rounded(number), type(rounded(number))) == (stored, type(stored))
+    assert parse_json(json.dumps(rounded(number))) == stored, "what is stored is read again"
 
 
 @pytest.mark.parametrize(
