@@ -16,8 +16,7 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 try:
@@ -53,9 +52,7 @@ class TemporaryFolder:
             self.path = within / f"{'' if parent is None else '.'}tfperf-tmp-{secrets.token_hex(4)}"
             self.path.mkdir(mode=0o700)
             made = _marked(self.path)
-        self._mark = made
-        with _opened(self.path) as folder:
-            self._made = _identity(folder)
+        self._mark, self._folder = made
         remove_left(within)
 
     @property
@@ -77,20 +74,36 @@ class TemporaryFolder:
 
     def close(self) -> None:
         """Remove the folder, if it is still there and the one that was made."""
-        is_made = False
-        with suppress(OSError), _opened(self.path) as folder:
-            is_made = _identity(folder) == self._made
-            if is_made:
-                _clear(self.path, folder)
+        is_made = self._is_made()
+        if is_made:
+            _clear(self.path, self._folder)
         self.release()  # first: network file systems keep what is removed while it is open
         if is_made:
             _remove_cleared(self.path)
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            os.close(folder)
+
+    def _is_made(self) -> bool:
+        with suppress(OSError):
+            status = self.path.lstat()
+            if fcntl is None:
+                return True
+            return self._folder is not None and os.path.samestat(status, os.fstat(self._folder))
+        return False
 
 
-def _marked(folder: Path) -> int | None:
-    """Mark a new folder and lock it; None if another process has taken it for one that was left."""
-    mark = None
+def _marked(folder: Path) -> tuple[int, int | None] | None:
+    """
+    Open and mark a new folder, and lock it.
+
+    Returns:
+        Descriptors of mark and folder, which removing it then needs no more; None if another
+        process has taken it for one that was left.
+    """
+    opened, mark = None, None
     try:
+        opened = _open_folder(folder)
         mark = _opened_unnamed(folder)
         if mark is None:
             mark = os.open(folder / MARK, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
@@ -98,13 +111,14 @@ def _marked(folder: Path) -> int | None:
         _lock(mark, alone=False)
         (folder / MARK).stat()
     except BaseException as error:
-        if mark is not None:
-            os.close(mark)
+        for descriptor in (mark, opened):
+            if descriptor is not None:
+                os.close(descriptor)
         _remove_cleared(folder)
         if isinstance(error, (BlockingIOError, FileNotFoundError)):
             return None
         raise
-    return mark
+    return mark, opened
 
 
 def _opened_unnamed(folder: Path) -> int | None:
@@ -155,7 +169,8 @@ def remove_left(parent: Path) -> None:
 
 
 def _remove_if_left(folder: Path) -> None:
-    with _opened(folder) as opened:
+    opened = _open_folder(folder)
+    try:
         status = folder.lstat() if opened is None else os.fstat(opened)
         is_own = not hasattr(os, "getuid") or status.st_uid == os.getuid()
         if not (stat.S_ISDIR(status.st_mode) and is_own):
@@ -174,11 +189,13 @@ def _remove_if_left(folder: Path) -> None:
                 _remove_cleared(folder)  # with the lock, so that nobody begins to use it
         finally:
             os.close(mark)
+    finally:
+        if opened is not None:
+            os.close(opened)
     _remove_cleared(folder)  # network file systems keep what is open; Windows refuses to remove it
 
 
-@contextmanager
-def _opened(folder: Path) -> Iterator[int | None]:
+def _open_folder(folder: Path) -> int | None:
     """
     Open a folder and no link to one, so that nobody can exchange it; None on Windows.
 
@@ -186,21 +203,8 @@ def _opened(folder: Path) -> Iterator[int | None]:
         OSError: If it is not there, or a link.
     """
     if fcntl is None:
-        yield None
-        return
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def _identity(folder: int | None) -> tuple[int, int] | None:
-    """Return device and inode of an open folder."""
-    if folder is None:
         return None
-    status = os.fstat(folder)
-    return status.st_dev, status.st_ino
+    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
 
 
 def _opened_mark(folder: Path, opened: int | None) -> int:
@@ -211,36 +215,41 @@ def _opened_mark(folder: Path, opened: int | None) -> int:
 
 def _clear(folder: Path, opened: int | None) -> None:
     """Remove all but the mark, so that git ignores the rest to the end."""
-    if opened is None:  # Windows
-        for entry in folder.iterdir():
-            if entry.name != MARK:
-                _remove_entry(entry)
-        return
-    for _, folders, files, parent in os.fwalk(".", topdown=False, dir_fd=opened):
-        is_top = os.path.samestat(os.fstat(parent), os.fstat(opened))
-        for name in files:
-            if not (is_top and name == MARK):
-                with suppress(OSError):
-                    os.unlink(name, dir_fd=parent)
-        for name in folders:
+    with suppress(OSError):
+        for name in os.listdir(folder if opened is None else opened):  # noqa: PTH208
+            if name == MARK:
+                continue
             with suppress(OSError):
-                _remove_folder(name, parent)
+                if opened is None:
+                    _remove_by_path(folder / name)
+                else:
+                    _remove_within(name, opened)
 
 
-def _remove_folder(name: str, parent: int) -> None:
-    """Remove an empty folder, or a link to one."""
-    if stat.S_ISLNK(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
-        os.unlink(name, dir_fd=parent)
-    else:
-        os.rmdir(name, dir_fd=parent)
-
-
-def _remove_entry(entry: Path) -> None:
+def _remove_by_path(entry: Path) -> None:
     if entry.is_dir() and not entry.is_symlink():
         shutil.rmtree(entry, ignore_errors=True)
     else:
-        with suppress(OSError):
-            entry.unlink()
+        entry.unlink()
+
+
+def _remove_within(name: str, parent: int) -> None:
+    """Remove an entry of an open folder, with all in it; links are not followed."""
+    if not stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
+        os.unlink(name, dir_fd=parent)
+        return
+    # shutil.rmtree has dir_fd since Python 3.11
+    for _, folders, files, within in os.fwalk(name, topdown=False, dir_fd=parent):
+        for entry in (*files, *folders):
+            with suppress(OSError):
+                _remove_empty(entry, within)
+    os.rmdir(name, dir_fd=parent)
+
+
+def _remove_empty(name: str, parent: int) -> None:
+    """Remove a file, a link or an empty folder."""
+    is_folder = stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
+    (os.rmdir if is_folder else os.unlink)(name, dir_fd=parent)
 
 
 def _remove_cleared(folder: Path) -> None:

@@ -70,14 +70,14 @@ class Cleanup:
         with suppress(OSError):
             self._process.stdin.close()
         if self._process.wait() != 0:
-            self._clean_up_here()
+            self._kill_groups()
+        self._temporary.close()
 
-    def _clean_up_here(self) -> None:
+    def _kill_groups(self) -> None:
         """Do the work of the cleanup process, which was killed."""
         for group in self._groups:
             with suppress(OSError):
                 os.killpg(group, signal.SIGKILL)
-        self._temporary.close()
 
     def _tell(self, line: str) -> None:
         assert self._process.stdin is not None

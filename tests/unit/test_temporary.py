@@ -153,7 +153,7 @@ def test_a_folder_that_was_taken_for_one_that_was_left_is_made_again(tmp_path, m
 
     def opening(path, *rest, **options):
         if not taken and moment == "not marked":
-            take(path.parent)
+            take(next(tmp_path.iterdir()))
         return opened(path, *rest, **options)
 
     def locking(mark, alone):
