@@ -75,8 +75,8 @@ def test_closures_are_a_step(tf_profile):
     assert profile.throughput == pytest.approx(16 / profile.step_time)
     assert [profile.value(name).number for name in XLA] == [0, 0, 0]
     assert profile.host_overhead < 1
-    ops = profile.tables["host_ops"].records()
-    assert {op["type"] for op in ops} >= {"_MklMatMul", "AssignSubVariableOp"}
+    # TensorFlow drops the events of cheap ops, such as the assignment, after some calls
+    assert "_MklMatMul" in {op["type"] for op in profile.tables["host_ops"].records()}
     assert not any("other processes ran functions" in note for note in profile.notes)
 
 def test_a_step_that_does_not_wait_is_refused(tf_profile):

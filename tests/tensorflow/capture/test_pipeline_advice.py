@@ -135,8 +135,10 @@ class TestFiles:
 
 
 def stragglers(deterministic):
+    """Elements of which every fourth takes long, so that some starts and ends in the trace."""
+
     def work(x):
-        seconds = 40e-3 if int(x) % 8 == 0 else 0.5e-3
+        seconds = 40e-3 if int(x) % 4 == 0 else 0.5e-3
         time.sleep(seconds)
         return x
 
