@@ -11,6 +11,7 @@ from typing import Any
 from pytest_tfperf.baseline.draft import Draft, OutdatedError
 from pytest_tfperf.baseline.entry import LISTS, LISTS_OF_PLATFORMS, stored, structure_of
 from pytest_tfperf.baseline.history import merge_runs
+from pytest_tfperf.baseline.place_links import refuse_links
 from pytest_tfperf.baseline.recorded import EntryChange, Recorded
 from pytest_tfperf.baseline.step_time import why_not_timed
 from pytest_tfperf.baseline.store import (
@@ -89,8 +90,11 @@ def record(
             an error.
 
     Raises:
-        BaselineError: If a file cannot be read or written; its message says what was written.
+        BaselineError: If a file cannot be read or written, or a link leads elsewhere; the message
+            says what was written.
     """
+    for place in wanted:
+        refuse_links(place)
     with locked(place.structure.parent for place in wanted):
         for _ in range(_TRIES):
             with suppress(OutdatedError):

@@ -44,6 +44,10 @@ class Place:
     """Folder of the timing files."""
     test_file: str
     """Name of the test file, without its folder."""
+    project: Path
+    """pytest's rootdir."""
+    root: Path
+    """Folder of all baselines: the rootdir by default."""
 
     @classmethod
     def of(cls, file: str, rootdir: Path, baseline_dir: Path | None) -> Place:
@@ -56,13 +60,14 @@ class Place:
             baseline_dir: A folder of all baselines, in which the file's path is mirrored.
         """
         relative = Path(file)
-        folder = rootdir / relative.parent / FOLDER
-        if baseline_dir is not None:
-            folder = rootdir / baseline_dir / relative.parent
+        root = rootdir if baseline_dir is None else rootdir / baseline_dir
+        folder = root / relative.parent / (FOLDER if baseline_dir is None else "")
         return cls(
             structure=folder / f"{relative.stem}.json",
             timing=folder / "timing",
             test_file=relative.name,
+            project=rootdir,
+            root=root,
         )
 
     def timing_file(self, machine: Mapping[str, Any]) -> Path:

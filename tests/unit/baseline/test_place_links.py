@@ -1,0 +1,134 @@
+"""Links of a branch that would lead baselines elsewhere: accepting and updating refuse them, and write nothing."""
+
+import json
+import re
+
+import pytest
+from helpers.builders import profile, record_of, run_of
+
+from pytest_tfperf.cli.main import main
+from pytest_tfperf.plugin import conclude as conclude_module
+from pytest_tfperf.plugin.conclude import conclude
+from pytest_tfperf.plugin.options import Options
+
+RECORD = record_of(profile(retraces=0), file="tests/test_model.py")
+STORED = "tests/__tfperf__/test_model.json"
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    root = tmp_path / "project"
+    (root / "tests").mkdir(parents=True)
+    (root / "tests/test_model.py").touch()
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "run.json").write_text(json.dumps(run_of(RECORD).to_json()))
+    monkeypatch.chdir(root)
+    monkeypatch.setattr(conclude_module, "commit", lambda _: "")
+    return root
+
+
+def accepted(project, folder, capsys):
+    words = [] if folder is None else ["--baseline-dir", str(folder)]
+    status = main(["accept", "../run.json", *words])
+    return status == 0, capsys.readouterr().err
+
+
+def updated(project, folder, capsys):
+    stored = None if folder is None else project / folder  # as the option and the ini value give it
+    options = Options(rootdir=project, update_all=True, baseline_dir=stored)
+    lines, is_good = conclude([RECORD.to_json()], options, whole=False)
+    return is_good, "\n".join(text for text, _ in lines)
+
+
+WAYS = pytest.mark.parametrize("store", [accepted, updated])
+
+
+def files_of(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@WAYS
+@pytest.mark.parametrize(
+    ("link", "target", "folder"),
+    [
+        ("bl", "../outside", "bl"),
+        ("bl", "{outside}", "bl"),
+        ("bl", "../outside/made", "bl"),
+        ("a/bl", "../../outside", "a/bl/deep"),
+        ("bl", "..", "bl/outside"),
+        ("bl/tests", "../../outside", "bl"),
+        ("bl/tests/test_model.json", "{outside}/test_model.json", "bl"),
+        ("bl", "bl", "bl"),
+        ("tests/__tfperf__", "../../outside", None),
+        ("tests/__tfperf__/timing", "../../../outside", None),
+        ("tests/__tfperf__/test_model.json", "{outside}/test_model.json", None),
+        ("tests/__tfperf__", "{project}/bl", None),  # with the next one, a chain
+    ],
+)
+def test_a_link_of_the_project_that_leaves_it_is_refused(
+    project, capsys, store, link, target, folder
+):
+    (project / link).parent.mkdir(parents=True, exist_ok=True)
+    outside = project.parent / "outside"
+    if "{project}" in target:
+        (project / "bl").symlink_to(outside)
+    (project / link).symlink_to(target.format(outside=outside, project=project))
+    before = files_of(project.parent)
+    is_good, said = store(project, folder, capsys)
+    assert not is_good
+    assert re.search(r"leads out of .*nothing was written", said)
+    assert files_of(project.parent) == before
+    assert list(outside.iterdir()) == []
+
+
+@WAYS
+@pytest.mark.parametrize("folder", ["../outside", "{outside}", "{outside}/made"])
+def test_a_folder_elsewhere_that_the_user_names_is_written(project, capsys, store, folder):
+    folder = folder.format(outside=project.parent / "outside")
+    is_good, said = store(project, folder, capsys)
+    assert is_good, said
+    assert (project / folder / "tests/test_model.json").is_file()
+
+
+@WAYS
+def test_a_link_outside_of_the_project_is_the_user_s(project, capsys, store):
+    (project.parent / "linked").symlink_to("outside")
+    assert store(project, "../linked", capsys)[0]
+    assert (project.parent / "outside/tests/test_model.json").is_file()
+
+
+@WAYS
+def test_a_folder_elsewhere_is_not_left_by_its_links(project, capsys, store):
+    (project.parent / "outside/tests").symlink_to("../elsewhere")
+    is_good, said = store(project, "../outside", capsys)
+    assert not is_good
+    assert "leads out of" in said
+    assert not (project.parent / "elsewhere").exists()
+
+
+@WAYS
+def test_a_project_that_a_link_leads_to_is_one(project, capsys, store, monkeypatch):
+    (project.parent / "linked").symlink_to("project")
+    monkeypatch.chdir(project.parent / "linked")
+    assert store(project.parent / "linked", None, capsys)[0]
+    assert (project / STORED).is_file()
+
+
+@WAYS
+def test_a_link_within_the_project_is_followed(project, capsys, store):
+    (project / "kept").mkdir()
+    (project / "tests/__tfperf__").symlink_to("../kept")
+    assert store(project, None, capsys)[0]
+    assert (project / "kept/test_model.json").is_file()
+
+
+@WAYS
+@pytest.mark.parametrize(("link", "folder"), [("bl", "bl"), ("tests/__tfperf__", None)])
+def test_a_link_into_the_repository_s_own_files_is_refused(project, capsys, store, link, folder):
+    heads = project / ".git/refs/heads"
+    heads.mkdir(parents=True)
+    (project / link).symlink_to(heads)
+    is_good, said = store(project, folder, capsys)
+    assert not is_good
+    assert re.search(r"leads into .*\.git.*nothing was written", said)
+    assert list(heads.iterdir()) == []
