@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from pytest_tfperf.baseline.place_links import REPOSITORIES
 from pytest_tfperf.baseline.record import record
 from pytest_tfperf.baseline.recorded import Recorded
 from pytest_tfperf.baseline.store import Place
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.runs import ProfiledTest, Run
-from pytest_tfperf.text import and_more
+from pytest_tfperf.text import and_more, elide
 
 _LISTED = 10
 
@@ -52,6 +53,7 @@ def accept(
     files = sorted({test.file for test in wanted})
     for file in files:
         _refuse_outside(file, rootdir)
+        _refuse_no_module(file, rootdir)
     absent = [file for file in files if not _is_file(rootdir / file)]
     if absent:
         raise BaselineError(
@@ -79,6 +81,23 @@ def _refuse_outside(file: str, rootdir: Path) -> None:
         raise BaselineError(
             f"test file {file!r} lies outside of {root}: a run file may name files below the "
             "rootdir only; give the right folder with --rootdir"
+        )
+
+
+def _refuse_no_module(file: str, rootdir: Path) -> None:
+    """
+    Refuse a file that is no Python module, or lies in a hidden folder, which pytest leaves out.
+
+    Raises:
+        BaselineError: If it is one, also through links.
+    """
+    path, root = Path(file), rootdir.resolve()
+    folders = {*path.parent.parts, *(root / path).resolve().relative_to(root).parent.parts}
+    hidden = [name for name in folders if name.startswith(".") or name in REPOSITORIES]
+    if path.suffix != ".py" or hidden:
+        raise BaselineError(
+            f"test file {elide(file, 200)!r} is no Python module, or in a hidden folder: a run "
+            "file may name modules of tests only; nothing was written"
         )
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from pytest_tfperf.baseline.store import Place
 from pytest_tfperf.errors import BaselineError
 
-_REPOSITORIES = {".git", ".hg", ".svn", ".bzr", "_darcs", "CVS"}
+REPOSITORIES = {".git", ".hg", ".svn", ".bzr", "_darcs", "CVS"}
+"""Folders of version control systems."""
 
 
 def refuse_links(place: Place) -> None:
@@ -34,7 +35,7 @@ def refuse_links(place: Place) -> None:
                 )
     for path in (place.structure, place.timing):
         real = Path(os.path.realpath(path.parent))
-        if _REPOSITORIES & set(real.parts):
+        if REPOSITORIES & set(real.parts):
             raise BaselineError(
                 f"baseline {path} leads into {real}, which belongs to a version control system; "
                 "nothing was written"

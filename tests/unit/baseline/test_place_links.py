@@ -6,10 +6,10 @@ import re
 import pytest
 from helpers.builders import profile, record_of, run_of
 
+from pytest_tfperf.baseline.record import record
+from pytest_tfperf.baseline.store import Place
 from pytest_tfperf.cli.main import main
-from pytest_tfperf.plugin import conclude as conclude_module
-from pytest_tfperf.plugin.conclude import conclude
-from pytest_tfperf.plugin.options import Options
+from pytest_tfperf.errors import BaselineError
 
 RECORD = record_of(profile(retraces=0), file="tests/test_model.py")
 STORED = "tests/__tfperf__/test_model.json"
@@ -23,7 +23,6 @@ def project(tmp_path, monkeypatch):
     (tmp_path / "outside").mkdir()
     (tmp_path / "run.json").write_text(json.dumps(run_of(RECORD).to_json()))
     monkeypatch.chdir(root)
-    monkeypatch.setattr(conclude_module, "commit", lambda _: "")
     return root
 
 
@@ -34,10 +33,13 @@ def accepted(project, folder, capsys):
 
 
 def updated(project, folder, capsys):
-    stored = None if folder is None else project / folder  # as the option and the ini value give it
-    options = Options(rootdir=project, update_all=True, baseline_dir=stored)
-    lines, is_good = conclude([RECORD.to_json()], options, whole=False)
-    return is_good, "\n".join(text for text, _ in lines)
+    """As `--tfperf-update` does, with the folder that the option and the ini value give."""
+    place = Place.of(RECORD.file, project, None if folder is None else project / folder)
+    try:
+        record({place: [run_of(RECORD)]}, only_new=False, also_partly=True)
+    except BaselineError as error:
+        return False, str(error)
+    return True, ""
 
 
 WAYS = pytest.mark.parametrize("store", [accepted, updated])

@@ -41,6 +41,33 @@ def test_accept_writes_below_the_rootdir_only(project, capsys, file, options):
     assert files_of(project.parent) == before
 
 
+@pytest.mark.parametrize(
+    "file",
+    [".git/config", ".git/hooks/run.py", "a/.git/run.py", ".venv/run.py", "CVS/run.py", "kept/run.py", "pyproject.toml", "test_model.txt", "linked.py"],
+)  # fmt: skip
+@pytest.mark.parametrize("options", [[], ["--baseline-dir", "stored"]])
+def test_accept_writes_for_modules_of_tests_only(project, capsys, file, options):
+    for name in (".git/hooks", "a"):
+        (project / name).mkdir(parents=True)
+    (project / "kept").symlink_to(".git/hooks")
+    (project / "linked.py").symlink_to(".git/hooks/run.py")
+    for name in {file, ".git/hooks/run.py"} - {"linked.py"}:
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).touch()
+    write_run(run_of(record_of(profile(), file=file)), project / "run.json")
+    before = files_of(project.parent)
+    assert main(["accept", "run.json", *options]) == 2
+    assert re.fullmatch(r"tfperf: test file '.*' is no .*\n", capsys.readouterr().err)
+    assert files_of(project.parent) == before
+
+
+def test_accept_writes_for_a_project_in_a_hidden_folder(project):
+    (project / ".cache/project").mkdir(parents=True)
+    (project / ".cache/project/test_model.py").touch()
+    write_run(run_of(record_of(profile(retraces=0), file="test_model.py")), project / "run.json")
+    assert main(["accept", "run.json", "--rootdir", ".cache/project"]) == 0
+
+
 def test_accept_follows_no_link_of_baselines_out_of_the_project(project, capsys):
     (project / "__tfperf__").symlink_to(project.parent / "outside")
     write_run(run_of(record_of(profile(), file="test_model.py")), project / "run.json")
