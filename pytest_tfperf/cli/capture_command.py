@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -187,7 +188,13 @@ def _captured(options: argparse.Namespace) -> CapturedJob:
         attempts=options.attempts,
         requires_all=options.all,
     )
-    return capture_job(read_workers(options.workers), plan, options.output)
+    return capture_job(read_workers(options.workers), plan, options.output, _announce)
+
+
+def _announce(text: str) -> None:
+    """Say on stderr what the command waits for."""
+    if text:
+        print(for_terminal(f"tfperf: {text}"), file=sys.stderr)
 
 
 def _checked(traces: Sequence[Path], wanted: Wanted, options: argparse.Namespace) -> int:

@@ -26,11 +26,16 @@ from pytest_tfperf.values import Json
 
 __tracebackhide__ = True
 
-_ATTEMPTS, _CRASH = 3, signal.SIGSEGV.name
+_ATTEMPTS, _CRASHES = 3, (signal.SIGSEGV.name, signal.SIGABRT.name)
 """
-Runs of a call, and the end of a worker after which there is another one.
+Runs of a call, and the ends of a worker after which there is another one.
 
-In a worker of a cluster TensorFlow 2.21 crashed in 4 of 20 runs when its profiler stopped.
+TensorFlow 2.21 may crash when its profiler stops in a worker: in about 1 of 40 stops of three
+workers, so in 4 of 20 calls. TraceMeRecorder::Consume (traceme_recorder.cc of tsl) keeps pointers
+to events that end in another thread than they began in, as those of collectives do. The vector of
+all threads' events copies its deques when it grows, since a deque of libstdc++ may throw when it
+is moved. HandleCrossThreadEvents then writes into freed memory. Workers that pause for 0.3 s before
+the stop crash as often, since such events of the whole trace count.
 """
 _GLANCE_S = 0.05
 """Seconds to wait for one worker before a look at the others."""
@@ -70,7 +75,7 @@ class WorkerProcesses:
             try:
                 return self._attempt(call)
             except ProcessLost as error:
-                if error.status != _CRASH or attempt == _ATTEMPTS:
+                if error.status not in _CRASHES or attempt == _ATTEMPTS:
                     raise CaptureError(str(error)) from None
             except PairedError as error:
                 raise CaptureError(str(error)) from None

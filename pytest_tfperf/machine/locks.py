@@ -11,6 +11,7 @@ import platform
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -31,6 +32,26 @@ PATIENCE_S = 600.0
 
 Exclusive = Callable[..., AbstractContextManager[bool]]
 """Takes the arguments of `measuring_alone`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockWords:
+    """The use of a lock, as messages name it."""
+
+    awaited: str
+    """What a process waits for, after `waiting until`."""
+    taken: str
+    """What another process has done for too long."""
+    advice: str
+    """Why this process cannot do it too, and what helps."""
+
+
+_MEASURING = LockWords(
+    awaited="another test of this machine is measured",
+    taken="has measured",
+    advice="this one must not measure beside it: wait for its end, or stop it "
+    "(ini tfperf_lock_timeout)",
+)
 
 
 @contextmanager
@@ -67,6 +88,7 @@ def held(
     announce: Callable[[str], None],
     *timers: Stopwatch,
     patience_s: float = PATIENCE_S,
+    words: LockWords = _MEASURING,
 ) -> Iterator[bool]:
     """
     Hold the locks of these names within the context; the result is True if it had to wait.
@@ -76,6 +98,7 @@ def held(
         announce: Receives a text while it waits, and an empty text afterwards.
         timers: Timers to pause while it waits.
         patience_s: Longest wait for each lock in seconds.
+        words: Use of the locks in messages.
 
     Raises:
         CaptureError: If no lock can be created, or another process holds one for too long.
@@ -84,7 +107,7 @@ def held(
         with ExitStack() as pauses:
             for timer in timers:
                 pauses.enter_context(timer.paused())
-            waited = [_acquire(locks, name, announce, patience_s) for name in names]
+            waited = [_acquire(locks, name, announce, patience_s, words) for name in names]
         yield any(waited)
 
 
@@ -106,7 +129,11 @@ def lock_file(name: str) -> Path:
 
 
 def _acquire(
-    locks: ExitStack, name: str, announce: Callable[[str], None], patience_s: float
+    locks: ExitStack,
+    name: str,
+    announce: Callable[[str], None],
+    patience_s: float,
+    words: LockWords,
 ) -> bool:
     """
     Take a lock that the stack releases; return whether this had to wait.
@@ -116,6 +143,7 @@ def _acquire(
         name: Name of the lock.
         announce: Receives a text while it waits, and an empty text afterwards.
         patience_s: Longest wait in seconds.
+        words: Use of the lock in messages.
     """
     try:
         path = own_lock_folder() / lock_file(name).name
@@ -127,13 +155,12 @@ def _acquire(
             waited = False
         except Timeout:
             by = _named(holder)
-            announce(f"waiting until another test of this machine is measured{by}")
+            announce(f"waiting until {words.awaited}{by}")
             try:
                 lock.acquire(timeout=patience_s, poll_interval=_POLL_S)
             except Timeout:
                 raise CaptureError(
-                    f"another process{by} has measured for {patience_s:.0f} s, and this one must "
-                    "not measure beside it: wait for its end, or stop it (ini tfperf_lock_timeout)"
+                    f"another process{by} {words.taken} for {patience_s:.0f} s, and {words.advice}"
                 ) from None  # a hundred lines of filelock would hide the message
             finally:
                 announce("")

@@ -30,6 +30,10 @@ class NothingTracedError(CaptureError):
     """A worker gave no trace, and may give one later."""
 
 
+class BeingTracedError(NothingTracedError):
+    """Another client traces the worker."""
+
+
 def load_grpc() -> Any:
     """
     Import gRPC.
@@ -104,7 +108,7 @@ class Call:
         if code is codes.UNIMPLEMENTED:
             return CaptureError("serves something else than the profiler; check its port")
         if _ANOTHER_SESSION in details:
-            return NothingTracedError(
+            return BeingTracedError(
                 "is being traced already, and has one profiler; wait until that trace has ended"
             )
         return CaptureError(f"failed: {code.name.lower()}: {details}")

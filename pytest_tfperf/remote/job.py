@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.files import on_disk
+from pytest_tfperf.machine.locks import LockWords, held
 from pytest_tfperf.remote.addresses import Worker
-from pytest_tfperf.remote.call import Call, NothingTracedError, load_grpc
+from pytest_tfperf.remote.call import BeingTracedError, Call, NothingTracedError, load_grpc
 from pytest_tfperf.remote.profiler_service import Destination, encode_request
 from pytest_tfperf.remote.trace_options import TraceOptions
 from pytest_tfperf.temporary import TemporaryFolder
@@ -21,7 +22,14 @@ __tracebackhide__ = True
 
 _PAUSE_S = 1.0
 """Pause before another attempt."""
+_LONGEST_PAUSE_S = 10.0
+"""Longest pause for the trace of another client, which may be as long as this one."""
 _RUN = "run"
+_TRACING = LockWords(
+    awaited="another trace of this job has ended",
+    taken="has traced this job",
+    advice="a process has one profiler: wait for its end, or stop it",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,17 +54,23 @@ class CapturedJob:
     """Why other workers have none, one a worker."""
 
 
-def capture_job(workers: Sequence[Worker], plan: CapturePlan, logdir: Path) -> CapturedJob:
+def capture_job(
+    workers: Sequence[Worker], plan: CapturePlan, logdir: Path, announce: Callable[[str], None]
+) -> CapturedJob:
     """
     Trace the workers at the same time, and write the traces into a new run of a logdir.
+
+    A process has one profiler. So other captures of this user on this machine wait for this one.
 
     Args:
         workers: The workers.
         plan: The way to trace them.
         logdir: Folder that gets the run, as XProf and TensorBoard lay it out.
+        announce: Receives a text while it waits, and an empty text afterwards.
 
     Raises:
-        CaptureError: If gRPC is not installed, or the folder cannot be written.
+        CaptureError: If gRPC is not installed, the folder cannot be written, or another process
+            traces one of the workers for too long.
     """
     load_grpc()
     runs = logdir / "plugins" / "profile"
@@ -64,7 +78,9 @@ def capture_job(workers: Sequence[Worker], plan: CapturePlan, logdir: Path) -> C
         runs.mkdir(parents=True, exist_ok=True)
         with TemporaryFolder(runs) as temporary:
             (temporary / _RUN).mkdir()
-            traces, errors = _traced(workers, plan, temporary)
+            locks = sorted(f"profiler-{worker.target}" for worker in workers)
+            with held(locks, announce, words=_TRACING):
+                traces, errors = _traced(workers, plan, temporary)
             if not traces or (errors and plan.requires_all):
                 return CapturedJob(traces=(), errors=tuple(errors))
             run = name_run(temporary / _RUN, runs)
@@ -80,6 +96,8 @@ def _traced(
     """
     Trace the workers, and those that gave nothing again.
 
+    If all are required, all are traced again: only traces of the same time have common steps.
+
     Args:
         workers: The workers.
         plan: The way to trace them.
@@ -92,23 +110,35 @@ def _traced(
     errors: dict[Worker, CaptureError] = {}
     waiting = list(workers)
     for attempt in range(1, plan.attempts + 1):
-        if attempt > 1:
-            time.sleep(_PAUSE_S)
         found = _attempt(waiting, plan.options, folder)
         for worker, result in found.items():
+            traces.pop(worker, None)
+            errors.pop(worker, None)
             if isinstance(result, Path):
                 traces[worker] = result
-                errors.pop(worker, None)
             else:
                 tried = f" (attempt {attempt})" if attempt > 1 else ""
                 errors[worker] = CaptureError(f"{worker.target}: {result}{tried}")
-        waiting = [w for w, result in found.items() if isinstance(result, NothingTracedError)]
-        if not waiting:
+        again = {w: result for w, result in found.items() if isinstance(result, NothingTracedError)}
+        if (
+            not again
+            or attempt == plan.attempts
+            or (plan.requires_all and len(again) < len(errors))
+        ):
             break
+        time.sleep(_pause_s(list(again.values()), plan.options))
+        waiting = list(workers if plan.requires_all else again)
     in_order = [worker for worker in workers if worker in traces]
     return [traces[worker] for worker in in_order], [
         errors[worker] for worker in workers if worker in errors
     ]
+
+
+def _pause_s(errors: Sequence[CaptureError], options: TraceOptions) -> float:
+    """Return the pause before the next attempt, longer if another client traces a worker."""
+    if any(isinstance(error, BeingTracedError) for error in errors):
+        return max(_PAUSE_S, min(options.duration_ms / 1e3, _LONGEST_PAUSE_S))
+    return _PAUSE_S
 
 
 def _attempt(
@@ -126,6 +156,9 @@ def _attempt(
         The trace file of each worker, or why there is none.
     """
     found: dict[Worker, Path | CaptureError] = {}
+    paths = {worker: folder / _RUN / f"{worker.file_stem}.xplane.pb" for worker in workers}
+    for path in paths.values():
+        path.unlink(missing_ok=True)  # that of an earlier attempt
     with ExitStack() as calls:
         started = {
             worker: calls.enter_context(
@@ -134,21 +167,29 @@ def _attempt(
             for worker in workers
         }
         for worker, call in started.items():
-            path = folder / _RUN / f"{worker.file_stem}.xplane.pb"
             try:
-                trace = call.trace()
-                if trace is not None:
-                    with on_disk(path) as file:
-                        file.write(trace)
-                elif not path.is_file():
-                    raise CaptureError(
-                        "its profiler server returns no trace, and wrote it on its own machine as "
-                        f"{path}; capture there, or update its TensorFlow or JAX"
-                    )
-                found[worker] = path
+                _write(call.trace(), paths[worker])
+                found[worker] = paths[worker]
             except CaptureError as error:
                 found[worker] = error
     return found
+
+
+def _write(trace: bytes | None, path: Path) -> None:
+    """
+    Write a trace, unless its server has.
+
+    Raises:
+        CaptureError: If that wrote it elsewhere.
+    """
+    if trace is not None:
+        with on_disk(path) as file:
+            file.write(trace)
+    elif not path.is_file():
+        raise CaptureError(
+            "its profiler server returns no trace, and wrote it on its own machine as "
+            f"{path}; capture there, or update its TensorFlow or JAX"
+        )
 
 
 def _request(worker: Worker, options: TraceOptions, folder: Path) -> bytes:

@@ -1,6 +1,7 @@
 """A profiler server of gRPC that answers as a test says."""
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -63,6 +64,25 @@ def answers(trace):
 def fails(code, details):
     """Answer with an error."""
     return lambda request, context: context.abort(code, details)
+
+
+class OneProfiler:
+    """Answer with a trace after some time, and with an error to others meanwhile, as a process does."""
+
+    def __init__(self, trace, seconds):
+        self._trace, self._seconds = trace, seconds
+        self._session = threading.Lock()
+        self.begun = []
+
+    def __call__(self, request, context):
+        if not self._session.acquire(blocking=False):
+            context.abort(grpc.StatusCode.INTERNAL, "Another profiling session active.")
+        try:
+            self.begun.append(time.monotonic())
+            time.sleep(self._seconds)
+        finally:
+            self._session.release()
+        return answers(self._trace)(request, context)
 
 
 def runs_nothing(request, context):

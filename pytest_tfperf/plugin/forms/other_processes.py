@@ -42,8 +42,9 @@ class OtherProcesses:
         """
         Trace running processes, and return the profile of the first.
 
-        The profile of each is in `profiles`; of several, its address is added to the name. Limits
-        on step_time and input_wait are decided by the traced steps.
+        Tests of this machine that trace the same process wait for each other. The profile of each
+        process is in `profiles`; of several, its address is added to the name. Limits on step_time
+        and input_wait are decided by the traced steps.
 
         Args:
             workers: Profiler servers of one job: "grpc://HOST:PORT", with commas between them.
@@ -133,7 +134,7 @@ def _profile_job(
     for own_name in names:
         profiles.check_name(own_name)
     plan = CapturePlan(options=TraceOptions(duration_ms=duration_ms), requires_all=True)
-    job = capture_job(workers, plan, profiles.folder)
+    job = capture_job(workers, plan, profiles.folder, profiles.settings.announce)
     if job.errors:
         raise CaptureError("; ".join(map(str, job.errors)))
     analysed, errors = analyse_job(job.traces, wanted.target_step_time)

@@ -108,12 +108,13 @@ def test_one_that_fails_ends_all_at_once(run, event, message):
     assert all(child.killed for child in run.test.children)
 
 
-def crash():
-    return ProcessLost("the process of worker 1", "ended with SIGSEGV", "")
+def crash(status="SIGSEGV"):
+    return ProcessLost("the process of worker 1", f"ended with {status}", "")
 
 
-def test_workers_run_again_after_a_crash_of_tensorflow(run):
-    found = run([SILENT, profiled("a")], [crash(), profiled("b")])
+@pytest.mark.parametrize("status", ["SIGSEGV", "SIGABRT"])
+def test_workers_run_again_after_a_crash_of_tensorflow(run, status):
+    found = run([SILENT, profiled("a")], [crash(status), profiled("b")])
     assert [one.name for one in found] == ["a", "b"]
     assert len(run.test.children) == 4
 

@@ -4,12 +4,21 @@ import socket
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import grpc
 import pytest
 from helpers import profiler_server
-from helpers.profiler_server import answers, fails, in_turn, runs_nothing, serving, writes
+from helpers.profiler_server import (
+    OneProfiler,
+    answers,
+    fails,
+    in_turn,
+    runs_nothing,
+    serving,
+    writes,
+)
 
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.remote import call, job
@@ -21,14 +30,16 @@ BUSY = fails(grpc.StatusCode.INTERNAL, "Another profiling session active.")
 
 
 @pytest.fixture(autouse=True)
-def _at_once(monkeypatch):
-    monkeypatch.setattr(job, "_PAUSE_S", 0.0)
+def _at_once(request, monkeypatch):
+    if "pause_s" not in request.fixturenames:
+        monkeypatch.setattr(job, "_PAUSE_S", 0.0)
 
 
-def capture(servers, logdir, **plan):
+def capture(servers, logdir, announce=lambda text: None, **plan):
     addresses = ",".join(getattr(server, "address", server) for server in servers)
     options = TraceOptions(duration_ms=10)
-    return capture_job(read_workers(addresses), CapturePlan(options=options, **plan), logdir)
+    found = CapturePlan(options=options, **plan)
+    return capture_job(read_workers(addresses), found, logdir, announce)
 
 
 def files(logdir):
@@ -64,6 +75,47 @@ def test_workers_are_traced_at_the_same_time(tmp_path):
 
     with serving(answer) as one, serving(answer) as two, serving(answer) as three:
         assert len(capture([one, two, three], tmp_path).traces) == 3
+
+
+def test_captures_of_the_same_workers_wait_for_each_other(tmp_path):
+    """In another order of the workers too; without the locks, each would trace one of them."""
+    answer, other, said = OneProfiler(b"x", 0.1), OneProfiler(b"y", 0.1), []
+    with serving(answer) as one, serving(other) as two, ThreadPoolExecutor(4) as threads:
+        orders = [[one, two], [two, one]] * 2
+        calls = [
+            threads.submit(capture, order, tmp_path, said.append, attempts=1) for order in orders
+        ]
+        found = [call.result() for call in calls]
+    assert [len(each.traces) for each in found] == [2] * 4
+    assert len(answer.begun) == len(other.begun) == 4
+    assert "waiting until another trace of this job has ended" in "".join(said)
+
+
+@pytest.mark.parametrize(("duration_ms", "pause_s"), [(10, 1.0), (2000, 2.0), (600_000, 10.0)])
+def test_the_pause_is_as_long_as_the_trace_of_another_client_may_be(duration_ms, pause_s):
+    options = TraceOptions(duration_ms=duration_ms)
+    errors = [call.NothingTracedError("nothing ran"), call.BeingTracedError("is being traced")]
+    assert job._pause_s(errors, options) == pause_s
+    assert job._pause_s(errors[:1], options) == 1.0
+
+
+def test_if_all_are_wanted_a_new_attempt_traces_all_at_the_same_time(tmp_path):
+    with serving(answers(b"one")) as one, serving(in_turn(BUSY, answers(b"two"))) as two:
+        found = capture([one, two], tmp_path, requires_all=True)
+        assert len(one.requests) == len(two.requests) == 2
+        some = capture([one, two], tmp_path)
+    assert found.errors == some.errors == ()
+    assert [path.read_bytes() for path in found.traces] == [b"one", b"two"]
+
+
+def test_if_all_are_wanted_one_that_never_answers_ends_the_attempts(tmp_path):
+    with (
+        serving(BUSY) as one,
+        serving(fails(grpc.StatusCode.INTERNAL, "odd")) as two,
+    ):
+        errors = capture([one, two], tmp_path, requires_all=True).errors
+        assert len(one.requests) == len(two.requests) == 1
+    assert len(errors) == 2
 
 
 def test_a_second_run_within_a_second_has_a_name_of_its_own(tmp_path):
