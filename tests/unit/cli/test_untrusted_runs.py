@@ -92,3 +92,10 @@ def test_a_cell_of_csv_is_no_formula(project, text):
         assert row["test"] == ("\ufffdx" if text == "\rx" else f"'{text}")
     [time] = [row for row in rows if row["metric"] == "step_time"]
     assert float(time["value"]) == 0.5, "numbers stay numbers"
+
+
+def test_the_help_says_what_a_failing_disk_leaves(capsys):
+    with pytest.raises(SystemExit):
+        main(["accept", "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "unless the disk fails between two of them: the message names those" in said
