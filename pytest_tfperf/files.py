@@ -8,12 +8,12 @@ import os
 import re
 import stat
 import tempfile
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from pytest_tfperf.errors import warn_only
 from pytest_tfperf.temporary import TemporaryFolder
 
 _INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
@@ -42,7 +42,8 @@ def own_lock_folder() -> Path:
     Return the folder of this user's locks, which no other user can enter; make it if needed.
 
     If its name is taken by a link or by another user, it is a folder in this user's cache, with a
-    warning: then users of one machine may measure at the same time.
+    warning: then users of one machine may measure at the same time. Without a cache it is another
+    temporary folder.
 
     Raises:
         OSError: If it cannot be made.
@@ -51,17 +52,35 @@ def own_lock_folder() -> Path:
     try:
         _make_private(folder)
     except PermissionError as error:
-        folder = cache_folder() / "locks"
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        _make_private(folder)
-        warnings.warn(f"{error.strerror}; locks are in {folder} instead", stacklevel=2)
+        try:
+            folder = cache_folder() / "locks"
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            _make_private(folder)
+        except (OSError, RuntimeError):
+            folder = _private_folder_beside(lock_folder())
+        warn_only(f"{error.strerror}; locks are in {folder} instead")
     return folder
 
 
 def cache_folder() -> Path:
-    """Return this program's folder in the user's cache; it may not exist yet."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "pytest-tfperf"
+    """
+    Return this program's folder in the user's cache; it may not exist yet.
+
+    Raises:
+        RuntimeError: If this user has no home.
+    """
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    # as the XDG Base Directory Specification has it, a relative one counts as unset
+    return (base if base.is_absolute() else Path.home() / ".cache") / "pytest-tfperf"
+
+
+def _private_folder_beside(taken: Path) -> Path:
+    """Return this user's own folder whose name begins with one that is taken; make it if needed."""
+    for found in sorted(taken.parent.glob(f"{taken.name}-*")):
+        with suppress(OSError):  # another user's
+            _make_private(found)
+            return found
+    return Path(tempfile.mkdtemp(prefix=f"{taken.name}-", dir=taken.parent))
 
 
 def _make_private(folder: Path) -> None:

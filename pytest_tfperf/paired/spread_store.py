@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_tfperf.files import replace_file
+from pytest_tfperf.files import cache_folder, replace_file
 from pytest_tfperf.machine.description import hardware
 from pytest_tfperf.stats.process_spread import Residuals
 
@@ -42,15 +41,12 @@ def store_residuals(found: Residuals, cores: Sequence[int]) -> None:
     stored[key] = [*stored.get(key, []), (found.total, found.degrees)][-_KEPT:]
     try:
         replace_file(_path(), json.dumps({"format": FORMAT, "classes": stored}, indent=1))
-    except OSError:
+    except (OSError, RuntimeError):  # as without a home
         return
 
 
 def _path() -> Path:
-    """Return the file, in the folder of the XDG Base Directory Specification."""
-    folder = os.environ.get("XDG_CACHE_HOME", "")
-    base = Path(folder) if Path(folder).is_absolute() else Path.home() / ".cache"
-    return base / "pytest-tfperf" / "process_spread.json"
+    return cache_folder() / "process_spread.json"
 
 
 def _key(cores: Sequence[int]) -> str:

@@ -1,6 +1,7 @@
 """Residuals of earlier runs in the user's cache folder."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -70,3 +71,13 @@ def test_a_relative_folder_is_not_used(file, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     store_residuals(Residuals(total=1.0, degrees=1), [1])
     assert (tmp_path / "home/.cache/pytest-tfperf/process_spread.json").is_file()
+
+
+def test_without_a_home_nothing_is_stored(monkeypatch):
+    def home(_):
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(Path, "home", classmethod(home))
+    store_residuals(Residuals(total=1.0, degrees=1), [1])
+    assert stored_residuals([1]) == Residuals()
