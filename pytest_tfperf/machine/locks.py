@@ -16,7 +16,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.errors import CaptureError, warn_only
 from pytest_tfperf.files import lock_folder, own_lock_folder
 from pytest_tfperf.machine.gpu_share import visible_gpus
 from pytest_tfperf.machine.stopwatch import Stopwatch
@@ -149,7 +149,7 @@ def _acquire(
         path = own_lock_folder() / lock_file(name).name
         # A loop may end in another thread than it began in.
         lock = FileLock(path, thread_local=False, mode=0o600)
-        holder = path.with_suffix(".holder")
+        holder = path.with_name(f"{path.name}.holder")
         try:
             lock.acquire(timeout=0)
             waited = False
@@ -165,15 +165,24 @@ def _acquire(
             finally:
                 announce("")
             waited = True
-        # a few bytes for a message alone, so it need not wait for the disk
-        holder.write_text(str(os.getpid()), encoding="ascii")
     except (OSError, NotImplementedError) as error:
         raise CaptureError(
             "no lock that keeps other tests from measuring at the same time, in "
             f"{lock_folder()}: {error}"
         ) from error
     locks.callback(lock.release)
+    _sign(holder)
     return waited
+
+
+def _sign(holder: Path) -> None:
+    """Write this process into the file that names a lock's holder: a few bytes, for messages."""
+    try:
+        holder.write_text(str(os.getpid()), encoding="ascii")
+    except OSError as error:
+        warn_only(
+            f"tfperf: others that wait for this process cannot name it: {holder}: {error.strerror}"
+        )
 
 
 def _named(holder: Path) -> str:

@@ -6,11 +6,14 @@ import stat
 import subprocess
 import sys
 import tempfile
+import warnings
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import pytest
 
 from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.files import own_lock_folder
 from pytest_tfperf.machine.locks import device_names, held, lock_file, measuring_anyway
 
 fcntl = pytest.importorskip("fcntl")
@@ -219,6 +222,89 @@ def test_a_folder_that_was_taken_is_not_used(temporary, tmp_path, monkeypatch, t
         assert (tmp_path / "cache/pytest-tfperf/locks").is_dir()
     assert list((tmp_path / "victim").iterdir()) == []
     assert list(folder.iterdir()) == []
+
+
+@contextmanager
+def strict():
+    """Warnings as errors, with the list of those that are shown."""
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("error")
+        yield shown
+
+
+def is_free(name):
+    with lock_file(name).open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
+
+
+def test_a_holder_that_cannot_be_named_is_a_warning_and_the_lock_is_held(temporary):
+    holder = lock_file("cpu").with_name(f"{lock_file('cpu').name}.holder")
+    holder.mkdir(parents=True)
+    with strict() as shown, held(["cpu"], print) as waited:
+        assert waited is False
+        assert not is_free("cpu")
+    assert is_free("cpu")
+    assert [str(one.message) for one in shown] == [
+        f"tfperf: others that wait for this process cannot name it: {holder}: Is a directory"
+    ]
+
+
+def test_the_holder_is_named_by_the_whole_name_of_the_lock(monkeypatch, temporary):
+    for host in ("node.one", "node.other"):
+        monkeypatch.setattr("platform.node", lambda host=host: host)
+        with held(["cpu"], print):
+            pass
+    names = {path.name for path in lock_file("cpu").parent.iterdir()}
+    assert {"node.one-cpu.holder", "node.other-cpu.holder"} <= names
+
+
+def without_home(monkeypatch):
+    def home(_):
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", classmethod(home))
+
+
+CACHES = {
+    "no home": without_home,
+    "no folder can be made": lambda patch: patch.setenv("XDG_CACHE_HOME", "/proc/none"),
+    "a file": lambda patch: patch.setenv("XDG_CACHE_HOME", __file__),
+}
+
+
+@pytest.mark.parametrize("cache", CACHES.values(), ids=CACHES)
+def test_without_a_cache_the_locks_are_in_another_temporary_folder(temporary, monkeypatch, cache):
+    cache(monkeypatch)
+    lock_file("cpu").parent.symlink_to("elsewhere")
+    (temporary / f"{lock_file('cpu').parent.name}-0").symlink_to(temporary)  # also taken
+    folders = []
+    for _ in range(2):
+        with strict() as shown, held(["cpu"], print) as waited:
+            assert waited is False
+            folders.append(own_lock_folder())
+            assert stat.S_IMODE(folders[-1].stat().st_mode) == 0o700
+        assert {str(one.message) for one in shown} == {
+            f"{lock_file('cpu').parent} is a link, or belongs to another user; locks are in "
+            f"{folders[-1]} instead"
+        }
+    assert folders[0] == folders[1], "processes of one user find the same locks"
+    assert folders[0].parent == temporary
+    assert not folders[0].is_symlink()
+
+
+def test_a_relative_folder_of_the_cache_is_not_used(temporary, monkeypatch):
+    monkeypatch.chdir(temporary)
+    monkeypatch.setenv("XDG_CACHE_HOME", "cache")
+    monkeypatch.setenv("HOME", str(temporary / "home"))
+    lock_file("cpu").parent.symlink_to("elsewhere")
+    with strict(), held(["cpu"], print):
+        assert (temporary / "home/.cache/pytest-tfperf/locks").is_dir()
+    assert not (temporary / "cache").exists()
 
 
 def test_measuring_anyway_takes_no_lock():
