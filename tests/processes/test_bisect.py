@@ -46,21 +46,28 @@ def project(tmp_path):
     return Project(tmp_path, {"test_step.py": GOOD}, {})
 
 
+ENDINGS = (
+    (GOOD, 0, "good"),
+    (BAD, 1, "bad, retraces FAIL in test_a"),
+    (GOOD + "    os._exit(0)\n", 125, "pytest ended with exit status 0: status 125"),
+    ("import none_such\n", 125, "the run did not come to its end (pytest's status 2)"),
+)
+
+
 @pytest.mark.parametrize(
     ("text", "status", "why"),
     [
-        (GOOD, 0, "good"),
-        (BAD, 1, "bad, retraces FAIL in test_a"),
+        *ENDINGS,
+        *(pytest.param(*one, marks=pytest.mark.slow) for one in [
         (GOOD + "    assert 0\n", 125, "a test failed for another reason than its performance"),
         (GOOD + "def test_b(): assert 0\n", 125, "a test failed for another reason"),
         (GOOD.replace("max_retraces=0", "max_regression='5%'"), 125, "step_time INCONCLUSIVE in test_a"),
         ("def test_plain(): pass\n", 125, "no profiled test ran that checks anything"),
         ("", 125, "the run did not come to its end (pytest's status 5)"),
-        ("import none_such\n", 125, "the run did not come to its end (pytest's status 2)"),
         (GOOD.replace("max_retraces", "max_none"), 125, "pytest's status 2"),
         (GOOD + "    os.kill(os.getpid(), signal.SIGSEGV)\n", 125, "pytest ended with SIGSEGV: status 125"),
-        (GOOD + "    os._exit(0)\n", 125, "pytest ended with exit status 0: status 125"),
         (GOOD + "    pytest.exit('no more', returncode=200)\n", 125, "pytest's status 200"),
+        ]),
     ],
 )  # fmt: skip
 def test_what_a_test_does_decides_the_status(project, text, status, why):

@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from helpers.paired_project import Project
 
 CONFTEST = """
@@ -22,6 +23,7 @@ def test_same(tf_profile):
 """
 
 
+@pytest.mark.slow
 def test_a_paired_run_and_a_baseline(tmp_path):
     there = {
         "conftest.py": CONFTEST,

@@ -385,7 +385,7 @@ def project(pytester, monkeypatch):
     return project
 
 
-@pytest.mark.parametrize("workers", ["-n0", "-n2"])
+@pytest.mark.parametrize("workers", ["-n0", pytest.param("-n2", marks=pytest.mark.slow)])
 def test_a_project_adds_a_metric_and_tests_have_limits_on_it(project, pytester, workers):
     project.write(
         "below/conftest.py",
@@ -428,6 +428,7 @@ def test_an_ini_value_has_limits_on_it(project):
     )
 
 
+@pytest.mark.slow
 def test_a_process_of_its_own_has_it_too(project):
     project.write("test_model.py", TEST.format(tokens="100, autocluster=True"))
     done = project()

@@ -87,6 +87,7 @@ def test_devices_fit_each_width_and_harm_nothing(browser, job_page, tmp_path, wi
 
 
 @pytest.mark.skipif(not AXE, reason="TFPERF_AXE names no axe.min.js (npm install axe-core)")
+@pytest.mark.slow
 @pytest.mark.parametrize("shown", ["job", "nasty"])
 def test_axe_finds_no_violation(browser, job_page, tmp_path, shown):
     page = Page(browser, job_page if shown == "job" else nasty_page(tmp_path))

@@ -69,6 +69,7 @@ def stages(dense, tmp_path_factory):
         return fusion_stages(calls_of(lambda: (dense(X), normalised(image, kernel))), {}, 120)
 
 
+@pytest.mark.slow
 def test_each_function_has_its_stages(stages, dense):
     assert sorted(stage.name for stage in stages) == ["dense", "normalised"]
     assert [fusions(stage.before) for stage in stages] == [0, 0]
@@ -80,6 +81,7 @@ def test_each_function_has_its_stages(stages, dense):
     assert "f32[4,16]" in stage.before
 
 
+@pytest.mark.slow
 def test_the_modules_are_those_of_the_texts(stages):
     for stage in stages:
         for text, made in ((stage.before, stage.before_module), (stage.after, stage.after_module)):

@@ -115,6 +115,7 @@ def temporary_of(files):
     return [name for name in files if "tfperf-" in name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("reason", "lasting"), FAULTS)
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_each_call_that_fails_is_said_and_loses_nothing(

@@ -88,7 +88,10 @@ def start(project, tmp_path):
     return start
 
 
-@pytest.mark.parametrize("place", [*TURNS, "collecting there", "plain"])
+@pytest.mark.parametrize(
+    "place",
+    [*(pytest.param(one, marks=pytest.mark.slow) for one in TURNS), "collecting there", "plain"],
+)
 def test_interrupted(start, place, tmp_path):
     run = start(place)
     os.kill(run.process.pid, signal.SIGINT)
@@ -119,6 +122,7 @@ def test_the_coordinator_crashes(project):
     assert project.run(PLACE="crash").status == -signal.SIGABRT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("place", "victims"),
     [("turn here", ["tree"]), ("turn there", ["ref"]), ("turn there", ["tree", "ref"])],
@@ -134,6 +138,7 @@ def test_a_version_is_killed(start, place, victims):
     )
 
 
+@pytest.mark.slow
 def test_the_cleanup_is_killed(start):
     run = start("plain")
     os.kill(run.cleanup(), signal.SIGKILL)
@@ -141,6 +146,7 @@ def test_the_cleanup_is_killed(start):
     assert run.ended().status == pytest.ExitCode.INTERRUPTED
 
 
+@pytest.mark.slow
 def test_the_coordinator_is_killed_while_a_second_pair_runs(project):
     run = project.start("-k", "test_slower")
     until(lambda: len(run.processes()) == 5)  # the cleanup and two pairs
