@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_tfperf.errors import CaptureError
+from pytest_tfperf.errors import CaptureError, TraceError
 from pytest_tfperf.files import on_disk
 from pytest_tfperf.machine.locks import LockWords, held
 from pytest_tfperf.remote.addresses import Worker
@@ -17,6 +17,7 @@ from pytest_tfperf.remote.profiler_service import Destination, encode_request
 from pytest_tfperf.remote.trace_options import TraceOptions
 from pytest_tfperf.temporary import TemporaryFolder
 from pytest_tfperf.trace.logdir import name_run
+from pytest_tfperf.trace.xspace import decode_trace, read_trace
 
 __tracebackhide__ = True
 
@@ -180,16 +181,24 @@ def _write(trace: bytes | None, path: Path) -> None:
     Write a trace, unless its server has.
 
     Raises:
-        CaptureError: If that wrote it elsewhere.
+        CaptureError: If that wrote it elsewhere, or it is no trace.
     """
-    if trace is not None:
-        with on_disk(path) as file:
-            file.write(trace)
-    elif not path.is_file():
+    if trace is None and not path.is_file():
         raise CaptureError(
             "its profiler server returns no trace, and wrote it on its own machine as "
             f"{path}; capture there, or update its TensorFlow or JAX"
         )
+    try:
+        if trace is None:
+            read_trace(path)
+        else:
+            decode_trace(trace, path.name)
+    except TraceError as error:
+        path.unlink(missing_ok=True)
+        raise CaptureError(f"its answer is no trace: {error}") from None
+    if trace is not None:
+        with on_disk(path) as file:
+            file.write(trace)
 
 
 def _request(worker: Worker, options: TraceOptions, folder: Path) -> bytes:

@@ -80,6 +80,17 @@ def test_a_worker_that_is_missing_is_named(server, gone, logdir, capsys):
     assert main(["capture", gone, "-o", "log"]) == 2
 
 
+def test_a_worker_whose_answer_is_no_trace_is_named(server, logdir, capsys):
+    with serving(answers(b"garbage")) as other:
+        words = ["--ms", "10", "-o", "log"]
+        assert main(["capture", f"{other.address},{server.address}", *words]) == 3
+        said = capsys.readouterr().err
+        assert said.startswith(f"tfperf: 127.0.0.1:{other.port}: its answer is no trace: ")
+        assert main(["capture", other.address, *words]) == 2
+    assert len(runs(logdir)) == 1
+    assert [path.read_bytes() for path in logdir.rglob("*.pb")] == [TRACE]
+
+
 def test_limits_are_checked_at_once(server, logdir, capsys):
     words = ["capture", server.address, "--ms", "10", "-o", "log", "--check"]
     assert main([*words, "--max-input-bound", "100%"]) == 0

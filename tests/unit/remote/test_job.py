@@ -19,6 +19,7 @@ from helpers.profiler_server import (
     serving,
     writes,
 )
+from helpers.xspace import field, plane, space
 
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.remote import call, job
@@ -26,6 +27,7 @@ from pytest_tfperf.remote.addresses import read_workers
 from pytest_tfperf.remote.job import CapturePlan, capture_job
 from pytest_tfperf.remote.trace_options import TraceOptions
 
+ONE, TWO, OLD, X, Y = (space(plane(name)) for name in ("one", "two", "old", "x", "y"))
 BUSY = fails(grpc.StatusCode.INTERNAL, "Another profiling session active.")
 
 
@@ -56,9 +58,9 @@ def free_port():
 
 
 def test_the_traces_of_all_workers_are_one_run(tmp_path):
-    with serving(answers(b"one")) as one, serving(answers(b"two")) as two:
+    with serving(answers(ONE)) as one, serving(answers(TWO)) as two:
         found = capture([one, two], tmp_path)
-    assert [path.read_bytes() for path in found.traces] == [b"one", b"two"]
+    assert [path.read_bytes() for path in found.traces] == [ONE, TWO]
     assert found.errors == ()
     run = found.traces[0].parent
     assert run.parent == tmp_path / "plugins" / "profile"
@@ -71,7 +73,7 @@ def test_workers_are_traced_at_the_same_time(tmp_path):
 
     def answer(request, context):
         together.wait()
-        return answers(b"x")(request, context)
+        return answers(X)(request, context)
 
     with serving(answer) as one, serving(answer) as two, serving(answer) as three:
         assert len(capture([one, two, three], tmp_path).traces) == 3
@@ -79,7 +81,7 @@ def test_workers_are_traced_at_the_same_time(tmp_path):
 
 def test_captures_of_the_same_workers_wait_for_each_other(tmp_path):
     """In another order of the workers too; without the locks, each would trace one of them."""
-    answer, other, said = OneProfiler(b"x", 0.1), OneProfiler(b"y", 0.1), []
+    answer, other, said = OneProfiler(X, 0.1), OneProfiler(Y, 0.1), []
     with serving(answer) as one, serving(other) as two, ThreadPoolExecutor(4) as threads:
         orders = [[one, two], [two, one]] * 2
         calls = [
@@ -100,12 +102,12 @@ def test_the_pause_is_as_long_as_the_trace_of_another_client_may_be(duration_ms,
 
 
 def test_if_all_are_wanted_a_new_attempt_traces_all_at_the_same_time(tmp_path):
-    with serving(answers(b"one")) as one, serving(in_turn(BUSY, answers(b"two"))) as two:
+    with serving(answers(ONE)) as one, serving(in_turn(BUSY, answers(TWO))) as two:
         found = capture([one, two], tmp_path, requires_all=True)
         assert len(one.requests) == len(two.requests) == 2
         some = capture([one, two], tmp_path)
     assert found.errors == some.errors == ()
-    assert [path.read_bytes() for path in found.traces] == [b"one", b"two"]
+    assert [path.read_bytes() for path in found.traces] == [ONE, TWO]
 
 
 def test_if_all_are_wanted_one_that_never_answers_ends_the_attempts(tmp_path):
@@ -119,7 +121,7 @@ def test_if_all_are_wanted_one_that_never_answers_ends_the_attempts(tmp_path):
 
 
 def test_a_second_run_within_a_second_has_a_name_of_its_own(tmp_path):
-    with serving(answers(b"x")) as one:
+    with serving(answers(X)) as one:
         runs = {capture([one], tmp_path).traces[0].parent for _ in range(3)}
     assert len(runs) == 3
 
@@ -133,7 +135,7 @@ def test_a_second_run_within_a_second_has_a_name_of_its_own(tmp_path):
     ],
 )
 def test_what_may_pass_is_tried_again(tmp_path, first, reason):
-    with serving(in_turn(first, first, answers(b"x"))) as one:
+    with serving(in_turn(first, first, answers(X))) as one:
         assert capture([one], tmp_path, attempts=3).errors == ()
         assert len(one.requests) == 3
     with serving(first) as one:
@@ -162,7 +164,7 @@ def test_what_does_not_pass_is_not_tried_again(tmp_path, answer, reason):
 
 
 def test_another_service_is_named(tmp_path):
-    with serving(answers(b"x"), method="/helloworld.Greeter/SayHello") as one:
+    with serving(answers(X), method="/helloworld.Greeter/SayHello") as one:
         [error] = capture([one], tmp_path).errors
     assert "serves something else than the profiler; check its port" in str(error)
 
@@ -199,13 +201,13 @@ def test_a_server_that_hangs_is_given_up_and_released(tmp_path, monkeypatch):
         released.wait(20)
         return b""
 
-    with serving(hang) as one, serving(answers(b"x")) as two:
+    with serving(hang) as one, serving(answers(X)) as two:
         found = capture([one, two], tmp_path)
         assert one.cancelled.wait(20)
         released.set()
     [error] = found.errors
     assert f"{one.port}: did not answer within 0 s" in str(error)
-    assert [path.read_bytes() for path in found.traces] == [b"x"]
+    assert [path.read_bytes() for path in found.traces] == [X]
 
 
 def test_a_server_that_dies_in_the_middle_is_named(tmp_path):
@@ -225,7 +227,7 @@ def test_a_server_that_dies_in_the_middle_is_named(tmp_path):
 
 def test_other_workers_are_kept_unless_all_are_wanted(tmp_path):
     gone = f"127.0.0.1:{free_port()}"
-    with serving(answers(b"x")) as one:
+    with serving(answers(X)) as one:
         some = capture([gone, one], tmp_path / "some", attempts=1)
         all_or_none = capture([gone, one], tmp_path / "all", attempts=1, requires_all=True)
     assert [path.name for path in some.traces] == [f"127.0.0.1_{one.port}.xplane.pb"]
@@ -238,9 +240,9 @@ def test_other_workers_are_kept_unless_all_are_wanted(tmp_path):
 
 
 def test_a_server_that_writes_the_file_itself_is_understood(tmp_path):
-    with serving(writes(b"old")) as one:
+    with serving(writes(OLD)) as one:
         found = capture([one], tmp_path)
-    assert [path.read_bytes() for path in found.traces] == [b"old"]
+    assert [path.read_bytes() for path in found.traces] == [OLD]
 
 
 def test_a_server_that_writes_on_another_machine_is_named(tmp_path):
@@ -249,8 +251,26 @@ def test_a_server_that_writes_on_another_machine_is_named(tmp_path):
     assert "wrote it on its own machine as" in str(error)
 
 
+@pytest.mark.parametrize("serve", [answers, writes])
+@pytest.mark.parametrize(
+    "content",
+    [b"x", b"<html>not found</html>" * 9, field(7, "no plane"), X[:-1], space(plane("x", b"\x22\x05"))],
+    ids=["a byte", "a page", "another message", "cut", "a line that is cut"],
+)  # fmt: skip
+def test_an_answer_that_is_no_trace_is_refused_and_not_stored(tmp_path, serve, content):
+    with serving(serve(content)) as one, serving(answers(X)) as two:
+        found = capture([one, two], tmp_path)
+        assert len(one.requests) == 1
+        alone = capture([one], tmp_path / "alone")
+    [error] = found.errors
+    assert str(error).startswith(f"127.0.0.1:{one.port}: its answer is no trace: ")
+    assert [path.read_bytes() for path in found.traces] == [X]
+    assert [Path(name).name for name in files(tmp_path)] == [f"127.0.0.1_{two.port}.xplane.pb"]
+    assert (alone.traces, len(alone.errors)) == ((), 1)
+
+
 def test_a_large_trace_arrives(tmp_path):
-    trace = bytes(range(256)) * 40_000  # more than gRPC takes by default
+    trace = space(plane("x" * 10_000_000))  # more than gRPC takes by default
     with serving(answers(trace)) as one:
         [path] = capture([one], tmp_path).traces
     assert path.read_bytes() == trace
@@ -282,7 +302,7 @@ def test_a_folder_that_cannot_be_written_is_named_before_anything_is_traced(tmp_
     logdir = Path("/proc/none") if make is None else tmp_path / "log"
     if make is not None:
         make(logdir)
-    with serving(answers(b"x")) as one:
+    with serving(answers(X)) as one:
         with pytest.raises(CaptureError, match="no trace can be written in"):
             capture([one], logdir)
         assert one.requests == []
