@@ -16,6 +16,8 @@ _CONNECT_S = 10
 """Longest wait for the first answer of what listens at the address."""
 _CHANNEL = (
     ("grpc.max_receive_message_length", -1),
+    # traces are not encrypted, so none goes through another machine than the one that is named
+    ("grpc.enable_http_proxy", 0),
     ("grpc.min_reconnect_backoff_ms", _CONNECT_S * 1000),  # also the limit of a handshake
 )
 _HOW_TO_SERVE = (
