@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+import re
 import shutil
+import stat
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +17,7 @@ from pytest_tfperf.cli.console import write_out
 from pytest_tfperf.cli.output import GOOD, UNKNOWN
 from pytest_tfperf.cli.trace_analysis import analyse_traces, report_errors
 from pytest_tfperf.errors import CaptureError
-from pytest_tfperf.files import replace_file
+from pytest_tfperf.files import cache_folder, replace_file
 from pytest_tfperf.quantities import COUNT, SHARE, format_change
 from pytest_tfperf.report.step_verdict import parts_of, steps_title
 from pytest_tfperf.results import Profile
@@ -22,8 +27,7 @@ from pytest_tfperf.trace.logdir import is_run_name
 if TYPE_CHECKING:
     from pytest_tfperf.remote.job import CapturedJob
 
-_LIST = "tfperf_samples.txt"
-"""File of a logdir that lists the runs that samples made, so that no other run is removed."""
+_ENTRY = re.compile(r"\S+ [0-9]{1,20}")
 _NOISE, _POINTS = 0.1, 0.02
 """Relative change, and change of a share, below which two short traces do not differ."""
 _MOST_CHANGES = 4
@@ -31,7 +35,10 @@ _MOST_CHANGES = 4
 
 class SampledRuns:
     """
-    The runs that samples have made in a logdir.
+    The runs that samples have made in a logdir, also those of earlier commands.
+
+    Their list is in this user's cache. One in the logdir could come with it from another person,
+    and name runs of others.
 
     Args:
         logdir: The logdir.
@@ -39,26 +46,52 @@ class SampledRuns:
     """
 
     def __init__(self, logdir: Path, n_kept: int) -> None:
-        self._runs, self._list = logdir / "plugins" / "profile", logdir / _LIST
+        self._runs = logdir / "plugins" / "profile"
         self._n_kept = n_kept
+        self._made: list[str] = []
 
     def add(self, run: Path) -> None:
         """
         List a run, and remove the oldest ones.
 
         Raises:
-            CaptureError: If the list cannot be read or written, or a run cannot be removed.
+            CaptureError: If a run cannot be removed.
         """
         try:
-            old = self._list.read_text("utf-8").split("\n") if self._list.is_file() else []
-            # Another name, such as "..", would lead out of the logdir.
-            listed = [name for name in old if is_run_name(name)] + [run.name]
-            for name in listed[: -self._n_kept]:
-                if (self._runs / name).is_dir():
-                    shutil.rmtree(self._runs / name)
-            replace_file(self._list, "\n".join(listed[-self._n_kept :]) + "\n")
-        except (OSError, UnicodeDecodeError) as error:
+            made = [*self._listed(), f"{run.name} {run.lstat().st_ino}"]
+            for entry in made[: -self._n_kept]:
+                self._remove(entry)
+        except OSError as error:
             raise CaptureError(f"old samples in {self._runs} cannot be removed: {error}") from error
+        self._made = made[-self._n_kept :]
+        # without a cache, this command knows its own runs
+        with suppress(OSError, RuntimeError):
+            replace_file(self._list(), "".join(f"{entry}\n" for entry in self._made))
+
+    def _list(self) -> Path:
+        """
+        Return the file that lists the runs: a name and an inode a line.
+
+        Raises:
+            RuntimeError: If this user has no home.
+        """
+        digest = hashlib.sha256(os.fsencode(self._runs.resolve())).hexdigest()[:16]
+        return cache_folder() / "samples" / digest
+
+    def _listed(self) -> list[str]:
+        with suppress(OSError, RuntimeError, UnicodeDecodeError):
+            lines = self._list().read_text("utf-8").splitlines()
+            return [line for line in lines if _ENTRY.fullmatch(line)]
+        return self._made
+
+    def _remove(self, entry: str) -> None:
+        """Remove a run, unless another folder or a link has taken its name."""
+        name, inode = entry.split(" ")
+        path = self._runs / name
+        with suppress(FileNotFoundError):
+            status = path.lstat()
+            if is_run_name(name) and stat.S_ISDIR(status.st_mode) and status.st_ino == int(inode):
+                shutil.rmtree(path)
 
 
 def sample(

@@ -3,6 +3,7 @@
 import json
 import re
 import socket
+from pathlib import Path
 
 import pytest
 from helpers.paths import TESTS
@@ -188,7 +189,6 @@ def test_only_the_newest_samples_are_kept_and_no_run_of_others(server, logdir, c
     assert main([*words, "2", "--samples", "3"]) == 0
     kept = [run for run in runs(logdir) if run != own]
     assert len(runs(logdir)) == 3
-    assert (logdir / "tfperf_samples.txt").read_text().split() == kept
     assert main([*words, "2", "--samples", "1"]) == 0  # also of earlier commands
     assert own in runs(logdir)
     assert len(runs(logdir)) == 3
@@ -207,21 +207,82 @@ def test_a_check_of_one_sample_is_the_status_of_all(server, logdir, clock):
     assert main(["capture", server.address, *words, "--max-input-bound", "100%"]) == 0
 
 
-def test_a_list_of_samples_leads_nowhere_else(tmp_path):
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    logdir = tmp_path / "log"
-    new = logdir / "plugins/profile/2026_11_24_14_00_00_1"
-    new.mkdir(parents=True)
-    listed = ["../../../outside", str(outside), "..", ".", "", "2026_11_24_14_00_00/.."]
-    (logdir / "tfperf_samples.txt").write_text("\n".join(listed))
-    SampledRuns(logdir, 1).add(new)
-    assert outside.is_dir()
-    assert runs(logdir) == [new.name]
-    assert (logdir / "tfperf_samples.txt").read_text() == f"{new.name}\n"
+def made(logdir, name):
+    run = logdir / "plugins/profile" / name
+    run.mkdir(parents=True)
+    (run / "host.xplane.pb").write_bytes(TRACE)
+    return run
 
 
-def test_a_list_that_cannot_be_read_is_named(tmp_path):
-    (tmp_path / "tfperf_samples.txt").write_bytes(b"\xff\xfe\xff")
-    with pytest.raises(CaptureError, match=r"old samples in .* cannot be removed"):
-        SampledRuns(tmp_path, 1).add(tmp_path / "new")
+OLD, NEW = "2026_11_24_13_00_00", "2026_11_24_14_00_00"
+
+
+def test_a_list_that_comes_with_a_logdir_removes_nothing(logdir):
+    made(logdir, OLD)
+    (logdir / "tfperf_samples.txt").write_text(f"{OLD}\n" * 3)
+    SampledRuns(logdir, 1).add(made(logdir, NEW))
+    assert runs(logdir) == [OLD, NEW]
+
+
+def test_a_run_that_took_the_name_of_a_sample_is_kept(logdir):
+    samples = SampledRuns(logdir, 1)
+    samples.add(made(logdir, OLD))
+    (logdir / "plugins/profile" / OLD).rename(logdir / "moved")
+    made(logdir, OLD)
+    samples.add(made(logdir, NEW))
+    assert runs(logdir) == [OLD, NEW]
+    assert (logdir / "moved/host.xplane.pb").is_file()
+
+
+@pytest.mark.parametrize("target", ["moved", "../../../outside"])
+def test_a_link_in_the_place_of_a_sample_is_not_followed(logdir, target):
+    samples = SampledRuns(logdir, 1)
+    samples.add(made(logdir, OLD))
+    moved = (logdir / "plugins/profile" / OLD).rename(
+        (logdir / "plugins/profile" / target).absolute()
+    )
+    (logdir / "plugins/profile" / OLD).symlink_to(target)
+    samples.add(made(logdir, NEW))
+    assert (moved / "host.xplane.pb").is_file()
+
+
+def test_logdirs_of_one_name_have_lists_of_their_own(logdir, monkeypatch):
+    for folder in ("one", "two"):
+        (logdir / folder).mkdir(parents=True)
+        monkeypatch.chdir(logdir / folder)
+        SampledRuns(Path("log"), 1).add(made(Path("log"), OLD))
+    assert [runs(logdir / folder / "log") for folder in ("one", "two")] == [[OLD]] * 2
+
+
+@pytest.mark.parametrize("text", [b"\xff\xfe", b"..  1\n", b"x\n", f"{OLD} y\n".encode(), b"\0"])
+def test_a_list_that_is_not_understood_removes_nothing_and_is_replaced(
+    logdir, tmp_path, monkeypatch, text
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    SampledRuns(logdir, 1).add(made(logdir, OLD))
+    [listed] = (tmp_path / "cache/pytest-tfperf/samples").iterdir()
+    listed.write_bytes(text)
+    SampledRuns(logdir, 1).add(made(logdir, NEW))
+    assert runs(logdir) == [OLD, NEW]
+    SampledRuns(logdir, 1).add(made(logdir, f"{NEW}_1"))
+    assert runs(logdir) == [OLD, f"{NEW}_1"]
+
+
+def test_without_a_cache_a_command_removes_its_own_samples(logdir, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/none")
+    SampledRuns(logdir, 1).add(made(logdir, OLD))
+    samples = SampledRuns(logdir, 1)
+    for name in (NEW, f"{NEW}_1"):
+        samples.add(made(logdir, name))
+    assert runs(logdir) == [OLD, f"{NEW}_1"]
+
+
+def test_a_sample_that_cannot_be_removed_is_named(logdir, monkeypatch):
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(sampling.shutil, "rmtree", refuse)
+    samples = SampledRuns(logdir, 1)
+    samples.add(made(logdir, OLD))
+    with pytest.raises(CaptureError, match=r"old samples in .* cannot be removed: .*denied"):
+        samples.add(made(logdir, NEW))
