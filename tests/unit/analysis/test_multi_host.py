@@ -49,10 +49,10 @@ def test_what_cannot_be_compared_is_unknown(hosts, why):
 
 @pytest.fixture
 def logdir(tmp_path):
-    """Three hosts whose clocks differ by seconds; the second works twice as long in each step."""
+    """Three hosts, one with a clock that is an hour ahead; it works twice as long in each step."""
     folder = tmp_path / "plugins" / "profile" / "run"
     folder.mkdir(parents=True)
-    for number, shift_s, work in ((0, 0, 2), (1, 3, 4), (2, -2, 2)):
+    for number, shift_s, work in ((0, 0, 2), (1, 3600, 4), (2, -2, 2)):
         steps = [at("train", n * 10, n * 10 + 8, step_num=n, _r=1) for n in range(3)]
         ops = [at("dense/MatMul:MatMul", n * 10 + 1, n * 10 + 1 + work) for n in range(3)]
         clock = 10**18 + shift_s * 10**9
