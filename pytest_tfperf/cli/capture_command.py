@@ -203,9 +203,13 @@ def _checked(traces: Sequence[Path], wanted: Wanted, options: argparse.Namespace
 
 def _milliseconds(text: str) -> int:
     try:
-        return check_duration(_whole(text))
+        return check_duration(int(text))
     except CaptureError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a whole number of milliseconds, such as 2000"
+        ) from None
 
 
 def _at_least_one(text: str) -> int:

@@ -25,6 +25,17 @@ _HOW_TO_SERVE = (
     "jax.profiler.start_server(port)?"
 )
 
+_BROKEN = ("Socket closed", "Connection reset", "Broken pipe")
+"""Parts of what gRPC says of a connection that was there, and has ended."""
+_ADVICE = {
+    "resolving": "check the name of the machine",
+    "lookup": "check the name of the machine",
+    "DNS": "check the name of the machine",
+    "timed out": "check the port and firewalls, and see whether the process hangs",
+    "HTTP/2": "what listens there does not speak gRPC without encryption; check the port",
+}
+"""What helps, by a part of what gRPC says of a server that cannot be reached; the first counts."""
+
 __tracebackhide__ = True
 
 
@@ -103,10 +114,12 @@ class Call:
         """Return the error of a failed call in the user's terms."""
         codes = self._grpc.StatusCode
         if code is codes.UNAVAILABLE:
-            reason = details.rpartition("last error: ")[2].removeprefix("UNKNOWN: ")
-            return NothingTracedError(f"cannot be reached: {reason}; {_HOW_TO_SERVE}")
+            return _unavailable(details)
         if code is codes.DEADLINE_EXCEEDED:
-            return CaptureError(f"did not answer within {self._longest_s:.0f} s; {_HOW_TO_SERVE}")
+            return CaptureError(
+                f"did not answer within {self._longest_s:.0f} s; trace it for a shorter time, or "
+                "see whether the process hangs"
+            )
         if code is codes.UNIMPLEMENTED:
             return CaptureError("serves something else than the profiler; check its port")
         if _ANOTHER_SESSION in details:
@@ -114,3 +127,16 @@ class Call:
                 "is being traced already, and has one profiler; wait until that trace has ended"
             )
         return CaptureError(f"failed: {code.name.lower()}: {details}")
+
+
+def _unavailable(details: str) -> CaptureError:
+    """Return the error of a call that reached no server, or lost it."""
+    if any(part in details for part in _BROKEN):
+        return CaptureError(
+            f"ended the connection while it was traced ({details}); see whether the process has "
+            "crashed"
+        )
+    reason = details.rpartition("last error: ")[2]
+    reason = reason.removeprefix("UNKNOWN: ").removeprefix("UNAVAILABLE: ")
+    advice = next((text for part, text in _ADVICE.items() if part in reason), _HOW_TO_SERVE)
+    return NothingTracedError(f"cannot be reached: {reason}; {advice}")

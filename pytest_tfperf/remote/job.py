@@ -118,7 +118,7 @@ def _traced(
             if isinstance(result, Path):
                 traces[worker] = result
             else:
-                tried = f" (attempt {attempt})" if attempt > 1 else ""
+                tried = f" (after {attempt} attempts)" if attempt > 1 else ""
                 errors[worker] = CaptureError(f"{worker.target}: {result}{tried}")
         again = {w: result for w, result in found.items() if isinstance(result, NothingTracedError)}
         if (

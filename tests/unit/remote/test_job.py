@@ -1,6 +1,7 @@
 """Jobs whose workers are real gRPC servers, with answers that a test chooses."""
 
 import socket
+import struct
 import sys
 import threading
 import time
@@ -143,7 +144,7 @@ def test_what_may_pass_is_tried_again(tmp_path, first, reason):
         assert len(one.requests) == 2
     [error] = found.errors
     assert str(error).startswith(f"127.0.0.1:{one.port}: {reason}")
-    assert str(error).endswith("(attempt 2)")
+    assert str(error).endswith("(after 2 attempts)")
     assert found.traces == ()
     assert files(tmp_path / "other") == []
 
@@ -182,20 +183,38 @@ def test_what_speaks_no_grpc_is_named(tmp_path):
         [error] = capture([f"127.0.0.1:{one.getsockname()[1]}"], tmp_path, attempts=1).errors
     assert "cannot be reached: " in str(error)
     assert "HTTP/2" in str(error)
+    assert "does not speak gRPC" in str(error)
 
 
-@pytest.mark.parametrize("name", ["grpc_proxy", "https_proxy", "http_proxy"])
-def test_no_proxy_of_the_environment_is_between(tmp_path, monkeypatch, name):
-    for other in ("grpc_proxy", "https_proxy", "http_proxy", "no_grpc_proxy", "no_proxy"):
-        monkeypatch.delenv(other, raising=False)
-    with socket.create_server(("127.0.0.1", 0)) as proxy, serving(answers(X)) as one:
-        monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.getsockname()[1]}")
-        monkeypatch.setattr(call, "_GRACE_S", 3.0)
-        found = capture([one], tmp_path, attempts=1)
-        proxy.setblocking(False)
-        with pytest.raises(BlockingIOError):
-            proxy.accept()
-    assert [path.read_bytes() for path in found.traces] == [X]
+def test_a_name_without_an_address_is_named(tmp_path):
+    [error] = capture(["no-such-host.invalid:6009"], tmp_path, attempts=1).errors
+    assert str(error).startswith("no-such-host.invalid:6009: cannot be reached: ")
+    assert str(error).endswith("; check the name of the machine")
+
+
+@pytest.mark.parametrize("linger", [b"", struct.pack("ii", 1, 0)], ids=["closed", "reset"])
+def test_a_connection_that_ends_while_it_is_traced_is_not_tried_again(tmp_path, linger):
+    """A process that the profiler made crash would crash again."""
+    settings, calls = bytes(3) + b"\x04" + bytes(5), []
+    with socket.create_server(("127.0.0.1", 0)) as one:
+
+        def serve():
+            connection, _ = one.accept()
+            with connection:
+                connection.sendall(settings)
+                while b"Profile" not in (got := connection.recv(10_000)):
+                    assert got
+                calls.append(1)
+                if linger:
+                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        [error] = capture([f"127.0.0.1:{one.getsockname()[1]}"], tmp_path).errors
+        thread.join()
+    assert calls == [1]
+    assert "ended the connection while it was traced (" in str(error)
+    assert str(error).endswith("see whether the process has crashed")
 
 
 def test_a_listener_that_says_nothing_is_given_up(tmp_path, monkeypatch):
@@ -205,6 +224,7 @@ def test_a_listener_that_says_nothing_is_given_up(tmp_path, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as one:
         [error] = capture([f"127.0.0.1:{one.getsockname()[1]}"], tmp_path, attempts=1).errors
     assert "timed out" in str(error)
+    assert str(error).endswith("; check the port and firewalls, and see whether the process hangs")
 
 
 def test_a_server_that_hangs_is_given_up_and_released(tmp_path, monkeypatch):
