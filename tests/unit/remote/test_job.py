@@ -217,6 +217,20 @@ def test_a_connection_that_ends_while_it_is_traced_is_not_tried_again(tmp_path, 
     assert str(error).endswith("see whether the process has crashed")
 
 
+@pytest.mark.parametrize("name", ["grpc_proxy", "https_proxy", "http_proxy"])
+def test_no_proxy_of_the_environment_is_between(tmp_path, monkeypatch, name):
+    for other in ("grpc_proxy", "https_proxy", "http_proxy", "no_grpc_proxy", "no_proxy"):
+        monkeypatch.delenv(other, raising=False)
+    with socket.create_server(("127.0.0.1", 0)) as proxy, serving(answers(X)) as one:
+        monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.getsockname()[1]}")
+        monkeypatch.setattr(call, "_GRACE_S", 3.0)
+        found = capture([one], tmp_path, attempts=1)
+        proxy.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            proxy.accept()
+    assert [path.read_bytes() for path in found.traces] == [X]
+
+
 def test_a_listener_that_says_nothing_is_given_up(tmp_path, monkeypatch):
     monkeypatch.setattr(
         call, "_CHANNEL", (*call._CHANNEL[:-1], ("grpc.min_reconnect_backoff_ms", 300))
