@@ -19,6 +19,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from pytest_tfperf.removal import clear
+
 try:
     import fcntl
 except ImportError:  # Windows
@@ -59,6 +61,11 @@ class TemporaryFolder:
     def locks(self) -> tuple[int, ...]:
         """The descriptor by which a child process keeps the folder too; none on Windows."""
         return (self._mark,) if fcntl is not None and self._mark >= 0 else ()
+
+    @property
+    def opened(self) -> tuple[int, ...]:
+        """The descriptor by which a child process removes this folder only; none on Windows."""
+        return () if self._folder is None else (self._folder,)
 
     def __enter__(self) -> Path:
         return self.path
@@ -216,14 +223,13 @@ def _opened_mark(folder: Path, opened: int | None) -> int:
 def _clear(folder: Path, opened: int | None) -> None:
     """Remove all but the mark, so that git ignores the rest to the end."""
     with suppress(OSError):
-        for name in os.listdir(folder if opened is None else opened):  # noqa: PTH208
-            if name == MARK:
-                continue
-            with suppress(OSError):
-                if opened is None:
-                    _remove_by_path(folder / name)
-                else:
-                    _remove_within(name, opened)
+        if opened is not None:
+            clear(opened, kept=MARK)
+            return
+        for entry in folder.iterdir():
+            if entry.name != MARK:
+                with suppress(OSError):
+                    _remove_by_path(entry)
 
 
 def _remove_by_path(entry: Path) -> None:
@@ -231,25 +237,6 @@ def _remove_by_path(entry: Path) -> None:
         shutil.rmtree(entry, ignore_errors=True)
     else:
         entry.unlink()
-
-
-def _remove_within(name: str, parent: int) -> None:
-    """Remove an entry of an open folder, with all in it; links are not followed."""
-    if not stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
-        os.unlink(name, dir_fd=parent)
-        return
-    # shutil.rmtree has dir_fd since Python 3.11
-    for _, folders, files, within in os.fwalk(name, topdown=False, dir_fd=parent):
-        for entry in (*files, *folders):
-            with suppress(OSError):
-                _remove_empty(entry, within)
-    os.rmdir(name, dir_fd=parent)
-
-
-def _remove_empty(name: str, parent: int) -> None:
-    """Remove a file, a link or an empty folder."""
-    is_folder = stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
-    (os.rmdir if is_folder else os.unlink)(name, dir_fd=parent)
 
 
 def _remove_cleared(folder: Path) -> None:

@@ -32,10 +32,11 @@ class Cleanup:
         self.folder = self._temporary.path
         self._groups: set[int] = set()
         try:
-            script, locks = str(cleanup_script.__file__), self._temporary.locks
+            script = str(cleanup_script.__file__)
+            descriptors = (*self._temporary.opened, *self._temporary.locks)
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", script, str(self.folder), *map(str, locks)],
-                pass_fds=locks,
+                [sys.executable, "-I", "-S", script, str(self.folder), *map(str, descriptors)],
+                pass_fds=descriptors,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

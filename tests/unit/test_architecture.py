@@ -26,6 +26,7 @@ LAYERS = (
         "protobuf_fields",
         "quantities",
         "recording",
+        "removal",
         "summary",
         "table_columns",
         "temporary",

@@ -225,3 +225,44 @@ def test_links_within_a_folder_are_removed_and_not_followed(tmp_path):
         (folder / "link").symlink_to(kept / "file")
     assert not folder.exists()
     assert (kept / "file").read_text() == "here"
+
+
+def deep(folder, depth):
+    """A folder below others, deeper than Python calls itself and than a path may be long."""
+    opened = os.open(folder, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir("deep", dir_fd=opened)
+        below = os.open("deep", os.O_RDONLY, dir_fd=opened)
+        os.close(opened)
+        opened = below
+    os.close(os.open("file", os.O_CREAT, dir_fd=opened))
+    os.close(opened)
+
+
+def test_a_folder_may_be_deeper_than_python_calls_itself(tmp_path):
+    with TemporaryFolder(tmp_path) as folder:
+        deep(folder, 3000)
+    assert list(tmp_path.iterdir()) == []
+    deep(left(tmp_path), 3000)
+    remove_left(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_cannot_be_removed_keeps_the_mark_and_hinders_nothing_else(tmp_path, monkeypatch):
+    def refuse(name, *, dir_fd=None):
+        if name == "fixed":
+            raise PermissionError(errno.EPERM, "Operation not permitted", name)
+        unlink(name, dir_fd=dir_fd)
+
+    unlink = os.unlink
+    one = TemporaryFolder(tmp_path)
+    for name in ("a", "b/c"):
+        (one.path / name).mkdir(parents=True)
+        (one.path / name / "file").write_text("")
+    (one.path / "b/c/fixed").write_text("")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", refuse)
+        one.close()
+    assert [path.name for path in one.path.rglob("*") if path.is_file()] == [MARK, "fixed"]
+    remove_left(tmp_path)
+    assert list(tmp_path.iterdir()) == []
