@@ -86,6 +86,28 @@ class Message:
             if found == number and wire == BYTES:
                 yield value, behind
 
+    def consecutive(self, at: int, end: int) -> tuple[list[int], list[int], int]:
+        """
+        Find the length-delimited fields from an offset on that have the tag there, of one byte.
+
+        Args:
+            at: Offset of the first tag.
+            end: Offset behind the message.
+
+        Returns:
+            Begins and ends of their payloads, and the offset behind the last one. A payload that
+            is longer than the message ends the search; it is left out.
+        """
+        begins, ends, tag = [], [], self._buffer[at]
+        while at < end and self._buffer[at] == tag:
+            size, begin = self.varint(at + 1, self.size, "message")
+            if size > end - begin:
+                break
+            at = begin + size
+            begins.append(begin)
+            ends.append(at)
+        return begins, ends, at
+
     def varint(self, at: int, end: int, where: str) -> tuple[int, int]:
         """
         Read the varint at an offset, and return it with the offset behind it.

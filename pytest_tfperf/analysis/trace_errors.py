@@ -46,10 +46,10 @@ def without_incomplete(values: Mapping[str, Value], found: tuple[str, ...]) -> d
 
 def _dropped(trace: Trace) -> list[int]:
     """Return the numbers of dropped events, of whole planes and of single events."""
-    of_planes = [plane_stats(plane).get(_DROPPED, 0) for plane in trace.planes]
+    planes = [plane for plane in trace.planes if _DROPPED in plane.stat_names.values()]
+    of_planes = [plane_stats(plane).get(_DROPPED, 0) for plane in planes]
     of_events = [
-        int(Events.of(plane).having(_DROPPED).integers(_DROPPED).clip(0).sum())
-        for plane in trace.planes
+        int(Events.of(plane).having(_DROPPED).integers(_DROPPED).clip(0).sum()) for plane in planes
     ]
     return [
         max(int(number), 0) for number in of_planes if isinstance(number, (int, float))

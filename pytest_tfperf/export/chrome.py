@@ -16,9 +16,15 @@ from typing import BinaryIO
 
 from pytest_tfperf.export.event_args import Args
 from pytest_tfperf.export.tracks import Counter, Process, Slices, Track
+from pytest_tfperf.text import elide
 
 _EXACT = 1 << 53  # JavaScript's numbers hold integers up to this; larger ones are written as text
-_text = lru_cache(maxsize=1 << 16)(json.dumps)
+_LONGEST = 1000  # characters of a text, which is written with each of its events
+
+
+@lru_cache(maxsize=1 << 16)
+def _text(text: str) -> str:
+    return json.dumps(elide(text, _LONGEST))
 
 
 def write_chrome(file: BinaryIO, processes: Iterable[Process]) -> None:

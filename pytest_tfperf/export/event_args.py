@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pytest_tfperf.trace.events import Events, metadata_texts
+from pytest_tfperf.trace.events import Events, metadata_stats
 from pytest_tfperf.trace.stat_columns import Stats, stat_content
 from pytest_tfperf.trace.xspace import Plane
 
@@ -12,6 +12,8 @@ Args = dict[str, "int | float | str"]
 
 _DOUBLE = 2  # XStat.double_value, xplane.proto
 _LONGEST = 200  # characters; a metadata text may be a whole program, repeated with each event
+_MOST = 100  # such stats of a name; profilers write some twenty
+_MOST_BYTES = 4 * _LONGEST  # of a text with so many characters
 
 
 def args_of(events: Events, shared: dict[str, Args]) -> list[Args]:
@@ -45,9 +47,17 @@ def args_of(events: Events, shared: dict[str, Args]) -> list[Args]:
 
 def args_of_names(plane: Plane) -> dict[str, Args]:
     """Read the short stats of the plane's event metadata, by event name."""
-    found: dict[str, Args] = {}
-    for stat in sorted(set(plane.stat_names.values())) if plane.metadata_stats else ():
-        for name, text in metadata_texts(plane, stat).items():
-            if len(text) <= _LONGEST:
-                found.setdefault(name, {})[stat] = text
-    return found
+    if not plane.metadata_stats:
+        return {}
+    stats, names = metadata_stats(plane), list(plane.metadata_stats)
+    found: dict[str, dict[str, str]] = {}
+    columns = (column.tolist() for column in (stats.owner, stats.key, stats.length))
+    for place, (owner, key, length) in enumerate(zip(*columns, strict=True)):
+        if key in plane.stat_names:
+            text = stats.text(place) if length <= _MOST_BYTES else ""
+            found.setdefault(names[owner], {})[plane.stat_names[key]] = text
+    short = (
+        (name, [stat for stat in sorted(texts) if 0 < len(texts[stat]) <= _LONGEST])
+        for name, texts in found.items()
+    )
+    return {name: {stat: found[name][stat] for stat in kept[:_MOST]} for name, kept in short}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from itertools import count
 from pathlib import Path
@@ -89,11 +89,69 @@ def _tracks(
         ends: Flows that end in the plane.
         ids: Ids that are not in use yet.
     """
-    shared = args_of_names(plane)
-    for number, line in enumerate(plane.lines):
-        for lane, events in enumerate(lanes_of(Events.of(plane).on_line(number))):
-            slices = partial(_slices, events, shift, starts, ends, shared)
-            yield Track(next(ids), _numbered(line.name, lane), slices)
+    lanes = [
+        (_numbered(line.name, number), lane)
+        for line in plane.lines
+        for number, lane in enumerate(lanes_of(Events(plane, np.arange(line.first, line.last))))
+    ]
+    read = partial(_slices, shift=shift, starts=starts, ends=ends, shared=args_of_names(plane))
+    together = lru_cache(maxsize=1)(
+        lambda first, last: next(read(_joined([lane for _, lane in lanes[first:last]])))
+    )
+    for first, last in _batches([len(lane) for _, lane in lanes]):
+        begin = 0
+        for name, lane in lanes[first:last]:
+            end = begin + len(lane)
+            one = partial(_part, together, first, last, slice(begin, end))
+            yield Track(next(ids), name, one if last - first > 1 else partial(read, lane))
+            begin = end
+
+
+def _joined(lanes: Sequence[Events]) -> Events:
+    return Events(lanes[0].plane, np.concatenate([lane.rows for lane in lanes]))
+
+
+def _batches(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """
+    Divide lanes into batches of neighbours that are read together, since one alone may be small.
+
+    Yields:
+        The first lane and the one behind the last, of a batch of at most `_BATCH` slices or of a
+        single lane.
+    """
+    first, total = 0, 0
+    for place, size in enumerate(sizes):
+        if total + size > _BATCH and place > first:
+            yield first, place
+            first, total = place, 0
+        total += size
+    if sizes:
+        yield first, len(sizes)
+
+
+def _part(
+    together: Callable[[int, int], Slices], first: int, last: int, places: slice
+) -> Iterator[Slices]:
+    """
+    Yield the slices of one lane of a batch.
+
+    Args:
+        together: The function that reads a batch.
+        first: The first lane of the batch.
+        last: The lane behind its last one.
+        places: Those of the lane's slices in the batch.
+    """
+    whole, begin = together(first, last), places.start
+    yield Slices(
+        whole.start_ps[places],
+        whole.end_ps[places],
+        whole.names[places],
+        whole.args[places],
+        *(
+            {n - begin: flows[n] for n in range(begin, places.stop) if n in flows}
+            for flows in (whole.starts, whole.ends)
+        ),
+    )
 
 
 def _numbered(name: str, lane: int) -> str:

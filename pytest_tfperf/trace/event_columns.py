@@ -9,8 +9,11 @@ from pytest_tfperf.protobuf import VARINT, Ints, Message
 MAX_PS = 1 << 61
 """Longest time in a trace, 26 days; a sum of two such times still fits 64 bits."""
 
-_STAT_TAG = 0x22  # XEvent.stats = 4, length-delimited
+STAT_TAG = 0x22
+"""The tag of XEvent.stats = 4, length-delimited."""
 _AT_ONCE = 1 << 15  # events
+FEWEST = 64
+"""Events from which on a round for all of them is faster than a walk through each."""
 
 
 def event_columns(message: Message, tags: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
@@ -71,7 +74,13 @@ def _behind_stats(message: Message, at: Ints, end: Ints) -> Ints:
     """
     at = at.copy()
     more = np.arange(at.size)
-    while (more := more[(at[more] < end[more]) & (message.bytes[at[more]] == _STAT_TAG)]).size:
+    while (more := more[(at[more] < end[more]) & (message.bytes[at[more]] == STAT_TAG)]).size:
+        if more.size < FEWEST:
+            for row in more.tolist():
+                _, _, behind = message.consecutive(int(at[row]), int(end[row]))
+                is_cut = behind < end[row] and message.bytes[behind] == STAT_TAG
+                at[row] = end[row] + 1 if is_cut else behind
+            break
         size, width = message.varints(at[more] + 1)
         behind = at[more] + 1 + width + np.minimum(size, message.size).astype(np.int64)
         at[more] = np.minimum(behind, end[more] + 1)

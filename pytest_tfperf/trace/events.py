@@ -186,15 +186,18 @@ def joined(wanted: Ints, keys: Ints, values: Ints) -> Ints:
 
 def metadata_texts(plane: Plane, stat: str) -> dict[str, str]:
     """Return the texts of a stat of the plane's event metadata by event name, where present."""
-    names = list(plane.metadata_stats)
-    spans = [
-        (owner, *span) for owner, name in enumerate(names) for span in plane.metadata_stats[name]
-    ]
-    if not spans:
+    if not plane.metadata_stats:
         return {}
-    owner, begin, end = np.array(spans, np.int64).T
-    texts = Stats.at(plane, len(names), owner, begin, end).texts(stat)
-    return {name: text for name, text in zip(names, texts, strict=True) if text}
+    texts = metadata_stats(plane).texts(stat)
+    return {name: text for name, text in zip(plane.metadata_stats, texts, strict=True) if text}
+
+
+def metadata_stats(plane: Plane) -> Stats:
+    """Return the stats of the plane's event metadata; their owners are `plane.metadata_stats`."""
+    each = plane.metadata_stats.values()
+    spans = [(owner, *span) for owner, own in enumerate(each) for span in own]
+    owner, begin, end = np.array(spans, np.int64).reshape(-1, 3).T
+    return Stats.at(plane, len(each), owner, begin, end)
 
 
 _NO_INTS = np.empty(0, np.int64)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from pytest_tfperf.protobuf import Ints, Message
-from pytest_tfperf.trace.xspace import Plane
+from pytest_tfperf.protobuf import BYTES, Ints, Message
+from pytest_tfperf.trace.event_columns import FEWEST, STAT_TAG
+from pytest_tfperf.trace.xspace import Plane, once
 
 Mask = npt.NDArray[np.bool_]
+_Columns = tuple[Ints, Ints, npt.NDArray[np.uint64], Ints]
 
+_SMALL = 1 << 21  # bytes of stats that take at most some 60 MB as columns
 _DIGITS = re.compile(r"-?[0-9]{1,19}").fullmatch
 
 
@@ -42,12 +46,28 @@ class Stats:
     @classmethod
     def read(cls, plane: Plane, rows: Ints, stat: str | None = None) -> Stats:
         """
-        Read the stats of some rows of a plane, in one round for each place in their lists of stats.
+        Read the stats of some rows of a plane; those of a small plane are decoded once.
 
         Args:
             plane: The plane.
             rows: The rows, shape (n_events,).
             stat: A name; stats that cannot have it are left out.
+        """
+        if _is_small(plane):
+            first, (key, kind, value, length) = _columns_of_small(plane)
+            owner, at = _taken(first, rows)
+            return cls(plane, rows.size, owner, key[at], kind[at], value[at], length[at])
+        return cls._decoded(plane, rows, stat)
+
+    @classmethod
+    def _decoded(cls, plane: Plane, rows: Ints, stat: str | None = None) -> Stats:
+        """
+        Decode the stats of some rows, as `read` reads them.
+
+        Args:
+            plane: The plane.
+            rows: The rows.
+            stat: As in `read`.
         """
         message = plane.message
         starts = (
@@ -55,26 +75,15 @@ class Stats:
             if stat is None
             else [key_field(key)[1] for key, name in plane.stat_names.items() if name == stat]
         )
-        at, end = plane.stats_begin[rows].copy(), plane.stats_end[rows]
         rounds: list[tuple[Ints, Ints, Ints]] = []
-        owner = np.arange(rows.size)
-        while (more := at < end).any():
-            at, end, owner = at[more], end[more], owner[more]
-            plain = message.bytes[at] == 0x22
-            for row in np.flatnonzero(~plain):
-                rounds.append(_spans_of_one(message, int(at[row]), int(end[row]), int(owner[row])))
-            at, end, owner = at[plain], end[plain], owner[plain]
-            size, width = message.varints(at + 1)
-            begin = at + 1 + width
-            # `event_columns` has checked that no stat is longer than its event.
-            at = begin + size.view(np.int64)
+        for owner, begin, stop in _rounds(message, plane.stats_begin[rows], plane.stats_end[rows]):
             if starts is None:
-                rounds.append((owner, begin, at))
+                rounds.append((owner, begin, stop))
             else:  # two bytes identify a stat of another key, if its key comes first
                 may = np.flatnonzero(
                     (message.bytes[begin] != 0x08) | np.isin(message.bytes[begin + 1], starts)
                 )
-                rounds.append((owner[may], begin[may], at[may]))
+                rounds.append((owner[may], begin[may], stop[may]))
         if not rounds:
             return cls(
                 plane,
@@ -98,7 +107,7 @@ class Stats:
             begin: Begins of the spans.
             end: Ends of the spans.
         """
-        return cls(plane, n_owners, owner, *_stat_values(plane.message, begin, end))
+        return cls(plane, n_owners, owner, *_stat_values(plane, begin, end))
 
     def content(self, place: int) -> float | str | bytes:
         """Return the value of stat `place` in its own type; of a reference the text."""
@@ -106,6 +115,11 @@ class Stats:
         if kind == 2:
             return float(self.value[place : place + 1].view(np.float64)[0])
         return stat_content(self.plane, kind, value, int(self.length[place]))
+
+    def text(self, place: int) -> str:
+        """Return the value of stat `place` as text."""
+        content = self.content(place)
+        return content.decode("utf-8", "replace") if isinstance(content, bytes) else str(content)
 
     def present(self, stat: str) -> Mask:
         """Return whether each event carries the stat, shape (n_events,)."""
@@ -120,7 +134,7 @@ class Stats:
         number = chosen[(self.kind[chosen] == 3) | (self.kind[chosen] == 4)]
         result[self.owner[number]] = self.value[number].view(np.int64)
         for place in chosen[self.kind[chosen] >= 5]:
-            text = self._text(int(place))
+            text = self.text(int(place))
             if _DIGITS(text) and -(1 << 63) <= int(text) < 1 << 63:
                 result[self.owner[place]] = int(text)
         return result
@@ -129,16 +143,12 @@ class Stats:
         """Return texts as `Events.texts` does."""
         result = [""] * self.n_events
         for place in self._of(stat).tolist():
-            result[self.owner[place]] = self._text(place)
+            result[self.owner[place]] = self.text(place)
         return result
 
     def _of(self, stat: str) -> Ints:
         keys = [key for key, name in self.plane.stat_names.items() if name == stat]
         return np.flatnonzero(np.isin(self.key, keys)) if keys else np.empty(0, np.int64)
-
-    def _text(self, place: int) -> str:
-        content = self.content(place)
-        return content.decode("utf-8", "replace") if isinstance(content, bytes) else str(content)
 
 
 def stat_content(plane: Plane, kind: int, value: int, length: int) -> int | str | bytes:
@@ -169,9 +179,70 @@ def key_field(key: int) -> bytes:
     return bytes([0x08, *groups, rest])
 
 
+@once
+def _is_small(plane: Plane) -> bool:
+    """Return whether the stats of all events of a plane have few bytes."""
+    return int((plane.stats_end - plane.stats_begin).sum()) <= _SMALL
+
+
+@once
+def _columns_of_small(plane: Plane) -> tuple[Ints, _Columns]:
+    """
+    Decode all stats of a small plane.
+
+    Returns:
+        The first stat of each row and the number of stats, shape (n_events + 1,); and key, kind,
+        value and length of the stats by row. They do not refer to the plane, which would then live
+        as long as they do.
+    """
+    every = Stats._decoded(plane, np.arange(plane.start_ps.size))
+    order = np.argsort(every.owner, kind="stable")
+    first = np.r_[0, np.cumsum(np.bincount(every.owner, minlength=plane.start_ps.size))]
+    columns = every.key[order], every.kind[order], every.value[order], every.length[order]
+    return first, columns
+
+
+def _taken(first: Ints, rows: Ints) -> tuple[Ints, Ints]:
+    """Return the owner of each stat of some rows, and its place; `first` is as above."""
+    begin, counts = first[rows], first[rows + 1] - first[rows]
+    owner = np.repeat(np.arange(rows.size), counts)
+    before = np.cumsum(counts) - counts
+    return owner, np.arange(owner.size) + (begin - before)[owner]
+
+
+def _rounds(message: Message, at: Ints, end: Ints) -> Iterator[tuple[Ints, Ints, Ints]]:
+    """
+    Find the stats of some events, in one round for each place in their lists of stats.
+
+    The last few events are walked through one by one, since one of them may have very many.
+
+    Args:
+        message: The trace.
+        at: Offset of the first stat of each event.
+        end: Offsets behind the events.
+
+    Yields:
+        Owner, begin and end of some stats; those of an event come in their order.
+    """
+    owner = np.arange(at.size)
+    while (more := at < end).any():
+        at, end, owner = at[more], end[more], owner[more]
+        plain = message.bytes[at] == STAT_TAG
+        if at.size < FEWEST:
+            plain = np.zeros(at.size, bool)
+        for row in np.flatnonzero(~plain):
+            yield _spans_of_one(message, int(at[row]), int(end[row]), int(owner[row]))
+        at, end, owner = at[plain], end[plain], owner[plain]
+        size, width = message.varints(at + 1)
+        begin = at + 1 + width
+        # `event_columns` has checked that no stat is longer than its event.
+        at = begin + size.view(np.int64)
+        yield owner, begin, at
+
+
 def _spans_of_one(message: Message, at: int, end: int, owner: int) -> tuple[Ints, Ints, Ints]:
     """
-    Find the stats of an event that has other fields between them.
+    Find the stats of an event, which may have other fields between them.
 
     Args:
         message: The trace.
@@ -182,34 +253,37 @@ def _spans_of_one(message: Message, at: int, end: int, owner: int) -> tuple[Ints
     Returns:
         Owner, begins and ends of the stats.
     """
-    found = [
-        (begin, stop)
-        for number, wire, begin, stop in message.fields(at, end, "XEvent")
-        if number == 4 and wire == 2
-    ]
-    begins, ends = np.array(found, np.int64).reshape(-1, 2).T
-    return np.full(len(found), owner), begins, ends
+    begins: list[int] = []
+    ends: list[int] = []
+    if message.bytes[at] == STAT_TAG:
+        begins, ends, at = message.consecutive(at, end)
+    for number, wire, begin, stop in message.fields(at, end, "XEvent"):
+        if number == 4 and wire == BYTES:
+            begins.append(begin)
+            ends.append(stop)
+    found = np.array([begins, ends], np.int64)
+    return np.full(len(begins), owner), found[0], found[1]
 
 
 def _stat_values(
-    message: Message, begin: Ints, end: Ints
+    plane: Plane, begin: Ints, end: Ints
 ) -> tuple[Ints, Ints, npt.NDArray[np.uint64], Ints]:
     """
     Decode the stats in some spans.
 
     XStat: metadata_id = 1; then one of double_value = 2 (fixed64), uint64_value = 3, int64_value =
     4 (varints), str_value = 5, bytes_value = 6 (length-delimited), ref_value = 7 (varint). An empty
-    value is the number 0. A stat in any other order, or with other fields, is decoded singly.
+    value is the number 0. A stat in any other order, or with other fields, is decoded singly, once.
 
     Args:
-        message: The trace.
+        plane: The plane.
         begin: Begins of the spans.
         end: Ends of the spans.
 
     Returns:
         key, kind, value and length, as in `Stats`.
     """
-    at = begin.copy()
+    message, at = plane.message, begin.copy()
     key, length, number = (
         np.zeros(at.size, np.int64),
         np.zeros(at.size, np.int64),
@@ -231,11 +305,20 @@ def _stat_values(
     number[sized], length[sized] = at[sized].view(np.uint64), value.view(np.int64)
     at += length
     kind = np.where(tag == 0, 4, tag >> 3)
-    for row in np.flatnonzero(at != end):
-        key[row], kind[row], number[row], length[row] = _single_stat(
-            message, int(begin[row]), int(end[row])
-        )
+    known, unusual = _unusual_stats(plane), np.flatnonzero(at != end)
+    spans = zip(unusual.tolist(), begin[unusual].tolist(), end[unusual].tolist(), strict=True)
+    for row, *span in spans:
+        found = known.get(span[0])
+        if found is None:
+            found = known[span[0]] = _single_stat(message, *span)
+        key[row], kind[row], number[row], length[row] = found
     return key, kind, number, length
+
+
+@once
+def _unusual_stats(_: Plane) -> dict[int, tuple[int, int, int, int]]:
+    """Make a memory for the stats of a plane that are decoded singly, by their begin."""
+    return {}
 
 
 def _single_stat(message: Message, begin: int, end: int) -> tuple[int, int, int, int]:

@@ -32,7 +32,9 @@ def labels(events: Events, stat: str) -> tuple[Ints, list[str]]:
 
 def plane_stats(plane: Plane) -> dict[str, float | str | bytes]:
     """Return the stats of a plane itself by name: numbers, texts and bytes."""
-    begin, end = np.array(plane.stats, np.int64).reshape(-1, 2).T
+    if not plane.stats:
+        return {}
+    begin, end = np.array(plane.stats, np.int64).T
     stats = Stats.at(plane, begin.size, np.arange(begin.size), begin, end)
     named = [
         (place, plane.stat_names[key])

@@ -22,6 +22,7 @@ from pytest_tfperf.files import open_regular
 from pytest_tfperf.protobuf import BYTES, VARINT, Ints, Message
 from pytest_tfperf.trace.event_columns import MAX_PS, distinct, event_columns
 from pytest_tfperf.trace.event_offsets import EVENT_TAG, event_tags
+from pytest_tfperf.trace.plane_limits import refuse_many_devices, refuse_many_planes
 
 T = TypeVar("T")
 
@@ -134,7 +135,8 @@ def decode_trace(raw: bytes, path: str = "<bytes>") -> Trace:
     Decode the bytes of an XSpace message; `path` stands in error messages.
 
     Raises:
-        TraceError: If the bytes are empty, truncated or not an XSpace.
+        TraceError: If the bytes are empty, truncated or not an XSpace, or it has more planes or
+            devices than `plane_limits` allows.
     """
     message = Message(raw, path)
     plane_spans: list[tuple[int, int]] = []
@@ -148,7 +150,10 @@ def decode_trace(raw: bytes, path: str = "<bytes>") -> Trace:
         raise TraceError(
             f"trace {path}: no plane in {message.size} bytes; this is not an XSpace, or it is empty"
         )
+    refuse_many_planes(path, len(plane_spans))
     layouts = [_PlaneLayout.read(message, begin, end) for begin, end in plane_spans]
+    with_events = (one.name for one in layouts if any(line.tags.size for line in one.lines))
+    refuse_many_devices(path, with_events)
     origin = min(
         (line.timestamp_ns for layout in layouts for line in layout.lines if line.tags.size),
         default=0,

@@ -8,14 +8,14 @@ the step if the rest is perfect: the slowest thread's other work, or the work of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from pytest_tfperf.analysis.advice import guides
 from pytest_tfperf.analysis.advice.thresholds import THRESHOLDS, Thresholds
 from pytest_tfperf.analysis.evidence import Evidence, Findings
 from pytest_tfperf.analysis.input.capacity import slowest_thread
-from pytest_tfperf.analysis.input.iterators import stage_above, stage_type
+from pytest_tfperf.analysis.input.iterators import nearest_above, stage_type
 from pytest_tfperf.analysis.input.stages import Stage
 from pytest_tfperf.analysis.input.starts import Fill, Openings, find_fills, find_openings
 from pytest_tfperf.analysis.steps.shares import host_values
@@ -122,11 +122,12 @@ def _shuffle(pipeline: LimitingPipeline, _: Thresholds) -> Iterable[Advice]:
 
 def _vectorize(pipeline: LimitingPipeline, thresholds: Thresholds) -> Iterable[Advice]:
     """Advise to map batches; what a call costs beside its function is in no event of a stage."""
+    sizes = {other.path: other.batch_size for other in pipeline.stages if other.name in _BATCHES}
     for stage in pipeline.slowest:
-        size = _batched_by(stage, pipeline)
-        if stage.name not in _MAPS or stage.python or not stage.runs.n or size < 2:
+        if stage.name not in _MAPS or stage.python or not stage.runs.n:
             continue
-        if stage.runs.mean_s < thresholds.cheap_call_s:
+        size = _batched_by(stage, sizes)
+        if size > 1 and stage.runs.mean_s < thresholds.cheap_call_s:
             yield _advice(
                 pipeline,
                 what="batch before map, so that one call of the function maps a whole batch",
@@ -248,12 +249,15 @@ def _advice(
     )
 
 
-def _batched_by(stage: Stage, pipeline: LimitingPipeline) -> int:
-    """Return the size of the batches that the stage's elements become, 0 if they become none."""
-    sizes = {other.path: other.batch_size for other in pipeline.stages if other.name in _BATCHES}
+def _batched_by(stage: Stage, sizes: Mapping[str, int]) -> int:
+    """
+    Return the size of the batches that the stage's elements become, 0 if they become none.
+
+    `sizes` are those of the stages that make batches.
+    """
     path = stage.path
     while path and path not in sizes:
-        path = stage_above(path)
+        path = nearest_above(path, _BATCHES)
     return sizes.get(path, 0)
 
 
@@ -273,10 +277,7 @@ def _share_up_to(last: Stage, pipeline: LimitingPipeline) -> float:
 
 def _is_kept(path: str) -> bool:
     """Return whether a stage behind this one keeps its results."""
-    above = stage_above(path)
-    while above and stage_type(above) not in _KEEPS:
-        above = stage_above(above)
-    return bool(above)
+    return bool(nearest_above(path, _KEEPS))
 
 
 def _titled(stage: Stage) -> str:

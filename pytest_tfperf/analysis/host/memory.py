@@ -13,6 +13,7 @@ from pytest_tfperf.trace.stats import labels
 from pytest_tfperf.trace.xspace import HOST, Trace
 
 ALLOCATION = "MemoryAllocation"
+_MOST_ALLOCATORS = 1024  # each costs some 2 ms; MOST_DEVICES is as large
 _RESIZED = 2
 """
 Most that oneDNN changes an allocation's size from run to run.
@@ -37,10 +38,22 @@ def step_peaks(trace: Trace, steps: Steps) -> Ints | None:
     if not len(memory):
         return None
     code, _ = allocators(memory)
-    peaks: Ints = np.max(
-        [_peaks(memory.where(code == key).sorted(), steps) for key in np.unique(code)], axis=0
+    largest = np.zeros(len(steps), np.int64)
+    for key in np.unique(code):
+        np.maximum(largest, _peaks(memory.where(code == key).sorted(), steps), out=largest)
+    return largest
+
+
+def why_not_followed(trace: Trace) -> str:
+    """Return why no allocator is followed, empty if all are."""
+    code, _ = allocators(memory_events(trace))
+    n_allocators = np.unique(code).size
+    if n_allocators <= _MOST_ALLOCATORS:
+        return ""
+    return (
+        f"the trace names {n_allocators:,} allocators, and at most {_MOST_ALLOCATORS:,} are"
+        " followed; a host has one for each device and some of its own"
     )
-    return peaks
 
 
 def least_peak(trace: Trace, steps: Steps) -> int:

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from pytest_tfperf.analysis.evidence import Evidence, Findings
-from pytest_tfperf.analysis.host.memory import least_peak, reports_device_memory, step_peaks
+from pytest_tfperf.analysis.host.memory import (
+    least_peak,
+    reports_device_memory,
+    step_peaks,
+    why_not_followed,
+)
 from pytest_tfperf.analysis.host.memory_peaks import (
     live_table,
     memory_peaks,
@@ -29,6 +34,8 @@ def analyse(evidence: Evidence) -> Findings:
     trace = evidence.trace
     if trace is None:
         return evidence.untraced("peak_memory")
+    if why := why_not_followed(trace):
+        return Findings(values={"peak_memory": Value.unknown("peak_memory", why)})
     tables: dict[str, Table] = {}
     if peaks := memory_peaks(trace, evidence.launched):
         tables = {

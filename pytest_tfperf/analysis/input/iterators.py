@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -94,7 +94,8 @@ def stage_groups(iterators: Events) -> tuple[list[str], Ints]:
         dict.fromkeys([*keys, *(stage_above(key) for key in keys if stage_above(key).count("::"))])
     )
     group = np.zeros(len(iterators.plane.names), np.int64)
-    group[used] = [paths.index(key) for key in keys]
+    places = {path: place for place, path in enumerate(paths)}
+    group[used] = [places[key] for key in keys]
     return paths, group[iterators.plane.name_index[iterators.rows]]
 
 
@@ -157,10 +158,16 @@ def given_name(node: str) -> str:
 
 def asynchronous_above(path: str) -> str:
     """Return the path of the next stage above that has threads of its own, empty without one."""
-    above = stage_above(path)
-    while above and stage_type(above) not in ASYNC:
-        above = stage_above(above)
-    return above
+    return nearest_above(path, ASYNC)
+
+
+def nearest_above(path: str, types: Collection[str]) -> str:
+    """Return the path of the next stage of some types towards the step, empty without one."""
+    parts = path.split("::")
+    for n in range(len(parts) - 1, 0, -1):
+        if stage_type(parts[n - 1]) in types:
+            return _INDEX.sub("", "::".join(parts[:n]))
+    return ""
 
 
 def owners(
