@@ -13,7 +13,7 @@ from pytest_tfperf.baseline.recorded import Recorded
 from pytest_tfperf.baseline.store import Place
 from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.runs import ProfiledTest, Run
-from pytest_tfperf.text import and_more, elide
+from pytest_tfperf.text import and_more, elide, one_line
 
 _LISTED = 10
 
@@ -57,8 +57,8 @@ def accept(
     absent = [file for file in files if not _is_file(rootdir / file)]
     if absent:
         raise BaselineError(
-            f"no test file {absent[0][:200]} in {rootdir.resolve()}: give the folder that the "
-            "tests are below with --rootdir, or the tests to accept by name"
+            f"no test file {one_line(absent[0][:200])} in {rootdir.resolve()}: give the folder "
+            "that the tests are below with --rootdir, or the tests to accept by name"
         )
     places = {file: Place.of(file, rootdir, baseline_dir) for file in files}
     return record(
@@ -128,8 +128,8 @@ def check_environment(test: ProfiledTest) -> None:
     has_dicts = all(isinstance(environment.get(name), dict) for name in ("machine", "setting"))
     if not isinstance(environment.get("platform"), str) or not has_dicts:
         raise BaselineError(
-            f"{test.nodeid}: its run does not say on which platform and machine it ran; "
-            "take a file of pytest --tfperf-report"
+            f"{one_line(test.nodeid[:200])}: its run does not say on which platform and machine "
+            "it ran; take a file of pytest --tfperf-report"
         )
 
 

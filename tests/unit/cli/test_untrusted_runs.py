@@ -2,6 +2,7 @@
 
 import csv
 import re
+from dataclasses import replace
 
 import pytest
 from helpers.builders import profile, record_of, run_of
@@ -39,6 +40,16 @@ def test_accept_writes_below_the_rootdir_only(project, capsys, file, options):
     assert main(["accept", "run.json", *options]) == 2
     assert re.fullmatch(r"tfperf: test file '.*' lies outside of .*\n", capsys.readouterr().err)
     assert files_of(project.parent) == before
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [({"file": "a\nb.py"}, "no test file a b.py in"), ({"nodeid": "a\nb", "environment": {}}, "a b: its run")],
+)  # fmt: skip
+def test_a_name_of_two_lines_is_named_on_one(project, capsys, changed, says):
+    write_run(run_of(replace(record_of(profile()), **changed)), project / "run.json")
+    assert main(["accept", "run.json"]) == 2
+    assert re.fullmatch(rf"tfperf: {says}.*\n", capsys.readouterr().err)
 
 
 @pytest.mark.parametrize(
