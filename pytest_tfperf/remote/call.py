@@ -7,6 +7,7 @@ from typing import Any
 from pytest_tfperf.errors import CaptureError, TraceError
 from pytest_tfperf.remote.addresses import Worker
 from pytest_tfperf.remote.profiler_service import PROFILE, decode_response
+from pytest_tfperf.text import elide, for_terminal, plain
 
 _GRACE_S = 60.0
 """Longest wait beyond the duration: a large trace takes long to collect and to send."""
@@ -20,6 +21,8 @@ _CHANNEL = (
     ("grpc.enable_http_proxy", 0),
     ("grpc.min_reconnect_backoff_ms", _CONNECT_S * 1000),  # also the limit of a handshake
 )
+_LONGEST = 400
+"""Characters of a server's own words."""
 _HOW_TO_SERVE = (
     "is the job running, and did it call tf.profiler.experimental.server.start(port) or "
     "jax.profiler.start_server(port)?"
@@ -98,7 +101,7 @@ class Call:
         try:
             raw = self._call.result()
         except self._grpc.RpcError as error:
-            raise self._explained(error.code(), error.details() or "") from None
+            raise self._explained(error.code(), _shown(error.details() or "")) from None
         try:
             response = decode_response(raw, self._worker.target)
         except TraceError as error:
@@ -127,6 +130,11 @@ class Call:
                 "is being traced already, and has one profiler; wait until that trace has ended"
             )
         return CaptureError(f"failed: {code.name.lower()}: {details}")
+
+
+def _shown(details: str) -> str:
+    """Return what a server says on one line, as pytest may show it in a terminal or a job's log."""
+    return elide(for_terminal(" ".join(plain(details).split())), _LONGEST)
 
 
 def _unavailable(details: str) -> CaptureError:

@@ -164,6 +164,17 @@ def test_what_does_not_pass_is_not_tried_again(tmp_path, answer, reason):
     assert str(error).startswith(f"127.0.0.1:{one.port}: {reason}")
 
 
+@pytest.mark.parametrize("code", list(grpc.StatusCode)[1:], ids=lambda code: code.name)
+def test_what_a_server_says_controls_no_terminal_and_no_job_log(tmp_path, code):
+    """pytest shows the error of a test as it is."""
+    said = "\x1b]0;title\x07\n::error title=x::y\n##[add-mask]z\u202e " + "long" * 900
+    with serving(fails(code, said)) as one:
+        [error] = capture([one], tmp_path, attempts=1).errors
+    assert str(error).isprintable()
+    assert "##[" not in str(error)
+    assert len(str(error)) < 600
+
+
 def test_another_service_is_named(tmp_path):
     with serving(answers(X), method="/helloworld.Greeter/SayHello") as one:
         [error] = capture([one], tmp_path).errors
