@@ -87,13 +87,16 @@ def find_xla_use(trace: Trace, steps: Steps) -> XlaUse:
     if gpus:
         return _on_gpus(gpus, launches, steps)
     ran = _runs_on_host(trace, thunks(host), steps)
-    if not len(executions):
-        launches = sum(ran.values(), launches)
+    clusters = np.zeros(len(steps), np.int64)
+    for step, n in ran.values():
+        clusters[step] += 1
+        if not len(executions):
+            launches[step] += n
     return XlaUse(
         launches,
-        sum(((n > 0).astype(np.int64) for n in ran.values()), np.zeros(len(steps), np.int64)),
-        _each_step({name: int(n.sum()) for name, n in ran.items()}, steps),
-        {name: np.flatnonzero(n) for name, n in ran.items()},
+        clusters,
+        _each_step({name: int(n.sum()) for name, (_, n) in ran.items()}, steps),
+        {name: step for name, (step, _) in ran.items()},
     )
 
 
@@ -147,9 +150,9 @@ def _runs(ops: Events) -> dict[str, float]:
     return runs
 
 
-def _runs_on_host(trace: Trace, ops: Events, steps: Steps) -> dict[str, Ints]:
+def _runs_on_host(trace: Trace, ops: Events, steps: Steps) -> dict[str, tuple[Ints, Ints]]:
     """
-    Count the runs of each module in each step from its thunks, shape (n_steps,) by name.
+    Count the runs of each module in each step from its thunks.
 
     Loops repeat thunks, and branches leave some out. So where their counts differ, those of the
     entry computation count, which run once a run. Without its HLO the rarest thunk counts.
@@ -158,30 +161,62 @@ def _runs_on_host(trace: Trace, ops: Events, steps: Steps) -> dict[str, Ints]:
         trace: The trace.
         ops: Thunks on the host.
         steps: The steps.
+
+    Returns:
+        Steps in which the module ran, ascending, and its runs in each of them, by name.
     """
     ops = ops.where(steps.of(ops.start) >= 0)
-    program, step = ops.integers("program_id"), steps.of(ops.start)
-    runs: dict[str, Ints] = {}
-    for key in np.unique(program).tolist():
-        mine = program == key
-        (title,) = Events(ops.plane, ops.rows[mine][:1]).texts("hlo_module")
-        name, place = np.unique(ops.plane.name_index[ops.rows[mine]], return_inverse=True)
-        counts = np.zeros((name.size, len(steps)), np.int64)
-        np.add.at(counts, (place, step[mine]), 1)
-        if (counts != counts[0]).any():
-            entry = _entry_ops(trace, key)
-            found = np.array([ops.plane.names[index] in entry for index in name.tolist()], bool)
-            rarest = np.where(counts > 0, counts, np.iinfo(np.int64).max).min(0)
-            counts = counts[found] if found.any() else np.where(counts.any(0), rarest, 0)[None]
-        runs[f"{title}({key})"] = counts.max(0)
+    if not len(ops):
+        return {}
+    program, name = ops.integers("program_id"), ops.plane.name_index[ops.rows]
+    keys, first = np.unique(program, return_index=True)
+    titles = Events(ops.plane, ops.rows[first]).texts("hlo_module")
+    cells, n_ran = _counted(program, steps.of(ops.start), name)
+    ends = np.searchsorted(cells[0], keys, side="right").tolist()
+    in_metadata: dict[int, list[str]] = {}
+    for full in live_modules(trace):
+        in_metadata.setdefault(program_id(full), []).append(full)
+    runs: dict[str, tuple[Ints, Ints]] = {}
+    for key, title, begin, end in zip(keys.tolist(), titles, [0, *ends[:-1]], ends, strict=True):
+        step, thunk, n = cells[1, begin:end], cells[2, begin:end], n_ran[begin:end]
+        most, least = _of_each_step(step, n)
+        is_alike = (most[1] == least[1]).all() and step.size == np.unique(thunk).size * most[0].size
+        if not is_alike:
+            entry = _entry_ops(trace, in_metadata.get(key, []))
+            found = np.array([ops.plane.names[index] in entry for index in thunk.tolist()], bool)
+            most = _of_each_step(step[found], n[found])[0] if found.any() else least
+        runs[f"{title}({key})"] = most
     return runs
 
 
-def _entry_ops(trace: Trace, program: int) -> frozenset[str]:
-    """Return the names of the instructions that a module enters with, empty without its HLO."""
-    names = [name for name in live_modules(trace) if program_id(name) == program]
+def _counted(program: Ints, step: Ints, name: Ints) -> tuple[Ints, Ints]:
+    """
+    Count equal triples.
+
+    Args:
+        program: Program of each thunk.
+        step: Its step.
+        name: Its name.
+
+    Returns:
+        The triples in ascending order, shape (3, n), and how often there is each.
+    """
+    order = np.lexsort((name, step, program))
+    triples = np.array([program[order], step[order], name[order]])
+    begins = np.flatnonzero(np.r_[True, (np.diff(triples) != 0).any(axis=0)])
+    return triples[:, begins], np.diff(np.r_[begins, program.size])
+
+
+def _of_each_step(step: Ints, n: Ints) -> tuple[tuple[Ints, Ints], tuple[Ints, Ints]]:
+    """Return the largest and the smallest numbers of each step, with the steps, ascending."""
+    steps, begins = np.unique(step, return_index=True)
+    return (steps, np.maximum.reduceat(n, begins)), (steps, np.minimum.reduceat(n, begins))
+
+
+def _entry_ops(trace: Trace, names: Sequence[str]) -> frozenset[str]:
+    """Return the names of the instructions that modules enter with, empty without their HLO."""
     try:
-        modules = modules_of(trace, names).values()
+        modules = modules_of(trace, names).values() if names else ()
     except TraceError:  # whoever needs the module says so
         return frozenset()
     return frozenset(
