@@ -44,6 +44,7 @@ _MEASURED = (
     "throughput",
 )
 _NAME_WIDTH, _MESSAGE_WIDTH, _SENTENCE_WIDTH, _DIFFERENCE_WIDTH = 120, 1500, 300, 200  # characters
+_MOST_PYTHONS = 3  # a run has one; a run file of another person may say anything
 _Found = tuple[ProfiledTest, Check]
 
 
@@ -112,8 +113,13 @@ def _head(run: Run) -> str:
         run.commit and f"commit {_code(run.commit)}",
         *(_code(name) for name in platforms[:3]),
     ]
-    others = dict.fromkeys(describe_other_python(test.environment) for test in run.tests)
-    against = "".join(f"\nAgainst {_code(other, _MESSAGE_WIDTH)}\n" for other in others if other)
+    described = dict.fromkeys(describe_other_python(test.environment) for test in run.tests)
+    others = list(filter(None, described))
+    against = "".join(
+        f"\nAgainst {_code(other, _MESSAGE_WIDTH)}\n" for other in others[:_MOST_PYTHONS]
+    )
+    if len(others) > _MOST_PYTHONS:
+        against += f"\n… and {len(others) - _MOST_PYTHONS:,} more\n"
     return f"{title}\n\n{' · '.join(filter(None, facts))}\n{against}"
 
 

@@ -185,6 +185,22 @@ def test_every_size_limit_is_kept(most):
         assert "| ❌ REGRESSION |" in text
 
 
+def test_many_other_pythons_of_a_run_file_leave_room_for_the_rest():
+    tests = [
+        record_of(
+            profile(),
+            key=f"test_{n}",
+            environment={"against": {"name": f"{n}" * 500, "python": "", "packages": {}}},
+        )
+        for n in range(200)
+    ]
+    text = render_markdown(run_of(*tests))
+    assert len(text) <= MOST
+    assert len(re.findall("^Against ", text, re.MULTILINE)) == 3
+    assert "… and 197 more" in text
+    assert titles(text)[-1] == "## Measured"
+
+
 def test_a_large_run_shows_some_of_every_section():
     text = render_markdown(many(500))
     assert len(text) <= MOST
