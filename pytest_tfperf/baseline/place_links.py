@@ -35,11 +35,19 @@ def refuse_links(place: Place) -> None:
                 )
     for path in (place.structure, place.timing):
         real = Path(os.path.realpath(path.parent))
-        if REPOSITORIES & set(real.parts):
+        if REPOSITORIES & set(_below(real, place).parts):
             raise BaselineError(
                 f"baseline {path} leads into {real}, which belongs to a version control system; "
                 "nothing was written"
             )
+
+
+def _below(real: Path, place: Place) -> Path:
+    """Return a path from the project on, or from the folder of all baselines."""
+    for root in (place.project.resolve(), place.root.resolve()):
+        if real.is_relative_to(root):
+            return real.relative_to(root)
+    return real
 
 
 def leaving_link(path: Path, root: Path) -> Path | None:
