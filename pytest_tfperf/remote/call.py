@@ -28,14 +28,18 @@ _HOW_TO_SERVE = (
     "jax.profiler.start_server(port)?"
 )
 
+_NOT_CONNECTED = "last error: "
+"""Part of what gRPC says if it found no server; the reason follows."""
 _BROKEN = ("Socket closed", "Connection reset", "Broken pipe")
 """Parts of what gRPC says of a connection that was there, and has ended."""
+_OTHER_PROTOCOL = (
+    "what listens there does not speak gRPC without encryption, or is a tunnel to nothing; "
+    "check the port"
+)
 _ADVICE = {
-    "resolving": "check the name of the machine",
-    "lookup": "check the name of the machine",
-    "DNS": "check the name of the machine",
+    **dict.fromkeys(("resolving", "lookup", "DNS"), "check the name of the machine"),
     "timed out": "check the port and firewalls, and see whether the process hangs",
-    "HTTP/2": "what listens there does not speak gRPC without encryption; check the port",
+    **dict.fromkeys(("HTTP/2", *_BROKEN), _OTHER_PROTOCOL),
 }
 """What helps, by a part of what gRPC says of a server that cannot be reached; the first counts."""
 
@@ -139,12 +143,13 @@ def _shown(details: str) -> str:
 
 def _unavailable(details: str) -> CaptureError:
     """Return the error of a call that reached no server, or lost it."""
-    if any(part in details for part in _BROKEN):
+    is_connected = _NOT_CONNECTED not in details
+    if is_connected and any(part in details for part in _BROKEN):
         return CaptureError(
             f"ended the connection while it was traced ({details}); see whether the process has "
-            "crashed"
+            "crashed, or a tunnel to it has ended"
         )
-    reason = details.rpartition("last error: ")[2]
+    reason = details.rpartition(_NOT_CONNECTED)[2]
     reason = reason.removeprefix("UNKNOWN: ").removeprefix("UNAVAILABLE: ")
     advice = next((text for part, text in _ADVICE.items() if part in reason), _HOW_TO_SERVE)
     return NothingTracedError(f"cannot be reached: {reason}; {advice}")

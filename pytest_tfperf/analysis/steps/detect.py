@@ -74,8 +74,9 @@ def find_steps(trace: Trace) -> Steps:
 
     The sources are: steps that pytest-tfperf marked; other events with `step_num` (`_r` roots,
     `TraceContext`, Keras' "Profiled batch"); the `Steps` line of a TPU core; iterations of a loop
-    in a graph; calls of the tf.function called most often outside of others; executions on a
-    device's `XLA Modules` line; calls of JAX' most called function.
+    in a graph; calls of the tf.function called most often outside of others; runs of a session, as
+    of TensorFlow Serving; executions on a device's `XLA Modules` line; calls of JAX' most called
+    function.
 
     Raises:
         TraceError: If there is no step.
@@ -242,10 +243,13 @@ def _iterations(host: Events) -> Steps | None:
 
 def _function_calls(host: Events) -> Steps | None:
     calls = host.having("tf_function_call")
+    if not len(calls) and len(runs := host.called("SessionRun")):
+        return _most_called(runs, "session")
     return _most_called(calls if len(calls) else host.called("FunctionRun"))
 
 
-def _most_called(calls: Events) -> Steps | None:
+def _most_called(calls: Events, source: str = "function") -> Steps | None:
+    """Return the outermost calls of the name that is called most often."""
     if not len(calls):
         return None
     calls = calls.where(_outermost(calls))
@@ -256,7 +260,7 @@ def _most_called(calls: Events) -> Steps | None:
         chosen.start,
         _period_ends(chosen),
         names,
-        "function",
+        source,
         len(calls) - count,
         why_dropped="they are calls of other functions",
     )

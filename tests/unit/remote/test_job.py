@@ -197,6 +197,19 @@ def test_what_speaks_no_grpc_is_named(tmp_path):
     assert "does not speak gRPC" in str(error)
 
 
+def test_what_closes_the_connection_at_once_is_named(tmp_path):
+    """As a server with encryption does, and a tunnel to a port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as one:
+
+        def close():
+            one.accept()[0].close()
+
+        threading.Thread(target=close, daemon=True).start()
+        [error] = capture([f"127.0.0.1:{one.getsockname()[1]}"], tmp_path, attempts=1).errors
+    assert "cannot be reached: " in str(error)
+    assert "does not speak gRPC without encryption, or is a tunnel to nothing" in str(error)
+
+
 def test_a_name_without_an_address_is_named(tmp_path):
     [error] = capture(["no-such-host.invalid:6009"], tmp_path, attempts=1).errors
     assert str(error).startswith("no-such-host.invalid:6009: cannot be reached: ")
@@ -225,7 +238,7 @@ def test_a_connection_that_ends_while_it_is_traced_is_not_tried_again(tmp_path, 
         thread.join()
     assert calls == [1]
     assert "ended the connection while it was traced (" in str(error)
-    assert str(error).endswith("see whether the process has crashed")
+    assert str(error).endswith("whether the process has crashed, or a tunnel to it has ended")
 
 
 @pytest.mark.parametrize("name", ["grpc_proxy", "https_proxy", "http_proxy"])

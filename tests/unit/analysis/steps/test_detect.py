@@ -65,6 +65,19 @@ def test_without_marks_the_function_called_most_often_from_outside_is_the_step()
     assert ms(steps.period_ps) == [4, 2]
 
 
+def test_runs_of_a_session_are_steps_and_not_the_functions_in_them():
+    """As a server of saved models runs its requests."""
+    runs = [
+        call
+        for begin in (0, 10, 20)
+        for call in (at("SessionRun", begin, begin + 4), at("FunctionRun", begin + 1, begin + 2))
+    ]
+    steps = steps_of(*runs)
+    assert steps.names == ("SessionRun 0", "SessionRun 1", "SessionRun 2")
+    assert (steps.source, steps.n_dropped) == ("session", 0)
+    assert ms(steps.period_ps) == [10, 10, 4]
+
+
 @pytest.mark.parametrize("content", [(), (event("Sum:Sum", 0, 5),)])
 def test_a_trace_without_steps_says_how_to_mark_them(content):
     with pytest.raises(TraceError, match=r"no step found\. Mark the steps"):
