@@ -9,7 +9,8 @@ from pytest_tfperf.metric_evidence import EVIDENCE
 from pytest_tfperf.metrics import METRICS, Metric
 from pytest_tfperf.op_guide.findings import METRIC, value
 from pytest_tfperf.op_guide.rules import ON, RULES, Finding, Rule
-from pytest_tfperf.plugin.options import COUNT, LIMITS, SECONDS, SHARE, STEPS, TABLE, Option
+from pytest_tfperf.plugin.option_kinds import COUNT, LIMITS, SECONDS, SHARE, STEPS, Option
+from pytest_tfperf.plugin.options import TABLE
 from pytest_tfperf.recording import Recording
 from pytest_tfperf.report.run_schema import SCHEMA
 from pytest_tfperf.results import Profile

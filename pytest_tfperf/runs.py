@@ -68,6 +68,8 @@ class Run:
     """The profiled tests."""
     commit: str = ""
     """Git commit, with + if the working tree differs from it; empty outside git."""
+    branch: str = ""
+    """Git branch; empty if it is not known."""
 
     def to_json(self) -> Json:
         """Return the content of a run file."""
@@ -75,6 +77,7 @@ class Run:
             "format": FORMAT,
             "created": self.created,
             "commit": self.commit,
+            "branch": self.branch,
             "tests": [test.to_json() for test in self.tests],
         }
 
@@ -92,11 +95,12 @@ class Run:
         """
         refuse_format(data, where)
         try:
-            created, commit = _text(data["created"]), _text(data.get("commit", ""))
+            created = _text(data["created"])
             return cls(
                 created=created,
                 tests=tuple(map(ProfiledTest.from_json, data["tests"])),
-                commit=commit,
+                commit=_text(data.get("commit", "")),
+                branch=_text(data.get("branch", "")),
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise TfperfError(

@@ -13,20 +13,18 @@ from pytest_tfperf.analysis.differences.profile_differences import (
 )
 from pytest_tfperf.baseline.history import commits_of, history_of
 from pytest_tfperf.baseline.step_time import StoredRuns, figures, judge, next_step, why_not_timed
-from pytest_tfperf.baseline.store import Place, entry_key, read_entries, read_machine
+from pytest_tfperf.baseline.store import Place, entry_key, read_entries
 from pytest_tfperf.baseline.structure import Reference, changed_setting, check, structure_checks
+from pytest_tfperf.baseline.timings import ACCEPT, UPDATE, TimingFiles, Timings
 from pytest_tfperf.checks.limits import DEFAULT_TOLERANCE
+from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.machine.classes import differences, nearest_class
 from pytest_tfperf.quantities import RATIO, SECONDS, format_quantity
 from pytest_tfperf.results import Check, Profile, Verdict
 from pytest_tfperf.stats.prediction_interval import RUNS_TO_DECIDE
 from pytest_tfperf.values import Json
 
-_UPDATE = "record it with pytest --tfperf-update-new (what is missing) or --tfperf-update (all)"
-_ACCEPT = "pytest --tfperf-update"
-
-
-_BASELINE = Reference("the baseline", _UPDATE, _ACCEPT, _ACCEPT)
+_BASELINE = Reference("the baseline", UPDATE, ACCEPT, ACCEPT)
 
 
 def compare_with_baseline(
@@ -37,6 +35,7 @@ def compare_with_baseline(
     only: str | None,
     max_regression: float | None,
     shared_cpu: bool = False,
+    timings: Timings | None = None,
 ) -> list[Check]:
     """
     Check one profile under `--tfperf-baseline`.
@@ -49,6 +48,7 @@ def compare_with_baseline(
         only: The value of `--tfperf-only`.
         max_regression: The slow-down that the test tolerates, if it says so.
         shared_cpu: Whether other tests used the CPU that it ran on.
+        timings: Source of earlier step times; the timing files by default.
 
     Raises:
         BaselineError: If a baseline file cannot be read.
@@ -64,9 +64,22 @@ def compare_with_baseline(
     if only != "structural":
         changed = changed_setting(entry["setting"], environment["setting"])
         called = entry.get("python_functions", {}).get(environment["platform"])
-        checks += _timing(
-            profile, key, place, environment["machine"], max_regression, shared_cpu, changed, called
-        )
+        try:
+            checks += _timing(
+                profile,
+                key,
+                place,
+                environment["machine"],
+                max_regression,
+                shared_cpu,
+                changed,
+                called,
+                timings or TimingFiles(),
+            )
+        except BaselineError as error:
+            if timings is None:
+                raise
+            checks.append(_not_compared(profile, max_regression, str(error)))
     return checks
 
 
@@ -110,7 +123,7 @@ def _missing(profile: Profile, entry: Json | None, key: str, where: str) -> Chec
             Verdict.MISSING,
             "an entry",
             f"no baseline for {key!r} in {where}",
-            advice=next_step(_UPDATE),
+            advice=next_step(UPDATE),
         )
     if entry["workload"] == profile.workload:
         return None
@@ -134,9 +147,11 @@ def _timing(
     shared_cpu: bool,
     changed: str,
     called: Mapping[str, float] | None,
+    timings: Timings,
 ) -> Iterator[Check]:
     value, wanted = profile.value("step_time"), _at_most(max_regression)
-    entry = read_entries(place.timing_file(machine)).get(place.timing_key(key))
+    tolerance = DEFAULT_TOLERANCE if max_regression is None else max_regression
+    entry = timings.entry(place, key, machine, dict(profile.workload), tolerance)
     same = entry is not None and entry["workload"] == profile.workload
     known = entry is not None and same and bool(history_of(entry).runs)
     if value.number is None:
@@ -145,7 +160,7 @@ def _timing(
                 profile, "step_time", Verdict.UNKNOWN, wanted, f"step_time is unknown: {value.why}"
             )
     elif entry is None or not known:
-        other = _other_machines(profile, place, key, machine)
+        other = _other_machines(profile, place, key, machine, timings)
         message = f"step_time is {format_quantity(value.number, SECONDS)}; {other}"
         yield check(
             profile,
@@ -153,12 +168,12 @@ def _timing(
             Verdict.INCOMPARABLE,
             wanted,
             message,
-            advice=next_step(f"{_UPDATE} on this machine"),
+            advice=next_step(timings.words.record),
         )
     else:
         timed = time_check(
             profile,
-            _stored_runs(entry),
+            _stored_runs(entry, timings),
             max_regression,
             why_not_timed(profile, shared_cpu),
             changed,
@@ -168,32 +183,39 @@ def _timing(
         yield with_differences(timed, (*shares, *functions))
 
 
-def _stored_runs(entry: Json) -> StoredRuns:
+def _stored_runs(entry: Json, timings: Timings) -> StoredRuns:
     """Return the history of a timing file, as messages name it."""
     history, first = history_of(entry), entry["anchor"].get("commit")
     n_runs = len(history.runs)
     n, since = history.n_anchor, f", from commit {first} on" if first else ""
     return StoredRuns(
         history=history,
-        name="the baseline",
+        name=timings.words.name,
         runs=f"the last {n_runs} runs" if n_runs > 1 else "the only run recorded",
         anchor=f"the first {n} runs{since}" if n > 1 else f"the first run{since}",
         newest=entry["runs"][-1].get("commit", ""),
         commits=commits_of(entry),
         few=f"{n_runs} of {RUNS_TO_DECIDE} needed runs recorded",
-        collect="pytest --tfperf-update again, or tfperf accept RUN.json of runs like this one",
-        accept=_ACCEPT,
+        collect=timings.words.collect,
+        accept=timings.words.accept,
     )
 
 
-def _other_machines(profile: Profile, place: Place, key: str, machine: Mapping[str, Any]) -> str:
-    """Explain why there is nothing to compare with: for example, the machine class differs."""
-    name, classes, elsewhere = place.timing_key(key), [], False
-    for path in sorted(place.timing.glob("*.json")) if place.timing.is_dir() else []:
-        entry = read_entries(path).get(name)
-        elsewhere |= entry is not None
-        if entry is not None and entry["workload"] == profile.workload:
-            classes.append(read_machine(path))
+def _other_machines(
+    profile: Profile, place: Place, key: str, machine: Mapping[str, Any], timings: Timings
+) -> str:
+    """
+    Explain why there is nothing to compare with: for example, the machine class differs.
+
+    Args:
+        profile: The profile.
+        place: Place of the test file's baseline.
+        key: Key of the profile.
+        machine: The machine class of this run.
+        timings: The source of earlier step times.
+    """
+    stored = list(timings.elsewhere(place, key))
+    classes, elsewhere = [one for one, workload in stored if workload == profile.workload], stored
     found = nearest_class(classes, machine)
     if found is None:
         return "it is stored for another workload" if elsewhere else "no timing is stored for it"
@@ -203,6 +225,21 @@ def _other_machines(profile: Profile, place: Place, key: str, machine: Mapping[s
         if differing
         else "its history has no step time"
     )
+
+
+def _not_compared(profile: Profile, max_regression: float | None, why: str) -> Check:
+    """
+    Return the check of a step time whose earlier ones cannot be read.
+
+    Args:
+        profile: The profile.
+        max_regression: The slow-down that the test tolerates, if it says so.
+        why: The reason.
+    """
+    found = profile.value("step_time").number
+    shown = "unknown" if found is None else format_quantity(found, SECONDS)
+    sentence = f"step_time is {shown}, and is compared with nothing: {why}"
+    return check(profile, "step_time", Verdict.INCOMPARABLE, _at_most(max_regression), sentence)
 
 
 def _at_most(max_regression: float | None) -> str:

@@ -43,7 +43,7 @@ class Place:
     timing: Path
     """Folder of the timing files."""
     test_file: str
-    """Name of the test file, without its folder."""
+    """The test file, relative to the rootdir."""
     project: Path
     """pytest's rootdir."""
     root: Path
@@ -65,7 +65,7 @@ class Place:
         return cls(
             structure=folder / f"{relative.stem}.json",
             timing=folder / "timing",
-            test_file=relative.name,
+            test_file=file,
             project=rootdir,
             root=root,
         )
@@ -76,7 +76,7 @@ class Place:
 
     def timing_key(self, key: str) -> str:
         """Return the name of an entry in a timing file, which several test files share."""
-        return f"{self.test_file}::{key}"
+        return f"{Path(self.test_file).name}::{key}"
 
 
 def entry_key(test: str, profile: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import platform
+import re
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,16 @@ from pytest_tfperf.tf_runtime import load_tensorflow, precision
 from pytest_tfperf.values import Json
 
 _GIT_S = 10.0
+_CI_BRANCHES = (
+    "GITHUB_HEAD_REF",  # of a pull request (docs.github.com, "Variables")
+    "GITHUB_REF_NAME",
+    "CI_MERGE_REQUEST_SOURCE_BRANCH_NAME",  # docs.gitlab.com, "Predefined variables"
+    "CI_COMMIT_BRANCH",
+    "BUILDKITE_BRANCH",
+    "CIRCLE_BRANCH",
+    "BRANCH_NAME",  # Jenkins
+)
+"""Variables of CI systems with the branch, the first that is set counts."""
 
 
 @functools.cache
@@ -78,6 +89,34 @@ def commit(folder: Path) -> str:
     except PairedError:  # git is not installed, or does not answer
         return ""
     return f"{head}+" if changed.stdout.strip() else head
+
+
+@functools.cache
+def branch(folder: Path) -> str:
+    """
+    Return the git branch of a folder; empty if it is not known.
+
+    CI systems check out a commit without its branch, and name the branch in a variable.
+    """
+    for name in _CI_BRANCHES:
+        if os.environ.get(name):
+            return os.environ[name]
+    return _git_line(folder, "symbolic-ref", "--quiet", "--short", "HEAD")
+
+
+@functools.cache
+def project_name(folder: Path) -> str:
+    """Return the name of a folder's git repository as its remote has it, or else the folder's."""
+    remote = _git_line(folder, "config", "--get", "remote.origin.url")
+    name = re.split(r"[/:]", remote.rstrip("/").removesuffix(".git"))[-1]
+    return name or folder.resolve().name
+
+
+def _git_line(folder: Path, *arguments: str) -> str:
+    try:
+        return line(git(folder, *arguments, limit_s=_GIT_S).stdout)
+    except PairedError:  # git is not installed, or does not answer
+        return ""
 
 
 def _accelerators(tf: Any) -> list[str]:

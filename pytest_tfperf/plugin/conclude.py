@@ -11,8 +11,8 @@ from pytest_tfperf.baseline.record import record
 from pytest_tfperf.baseline.recorded import Recorded
 from pytest_tfperf.baseline.store import Place, entry_key, read_entries
 from pytest_tfperf.errors import BaselineError, TfperfError
-from pytest_tfperf.machine.description import commit
-from pytest_tfperf.plugin.decide import fails
+from pytest_tfperf.machine.description import branch, commit
+from pytest_tfperf.plugin.decide import fails, project_of
 from pytest_tfperf.plugin.options import Options
 from pytest_tfperf.report.ci import annotate, append_summary
 from pytest_tfperf.report.last_run import CACHE, keep_last_run
@@ -67,7 +67,7 @@ def conclude(
             lines.append((f"tfperf: report written to {path}", None))
         except TfperfError as error:
             bad.append(str(error))
-    lines += _keep(run, cache)
+    lines += [*_keep(run, cache), *_add_to_history(run, options)]
     decided = sum(check.verdict in DECIDED for test in tests for check in test.checks)
     if decided < options.min_checks:
         bad.append(
@@ -110,6 +110,16 @@ def _keep(run: Run, cache: pytest.Cache | None) -> list[Line]:
     return []
 
 
+def _add_to_history(run: Run, options: Options) -> list[Line]:
+    """Add a run that profiled something to the history; an error there fails nothing."""
+    if options.history is None or not any(test.profiles for test in run.tests):
+        return []
+    from pytest_tfperf.run_history.added_run import add_run
+
+    said, good = add_run(run, options.history, project_of(options), options.reports)
+    return [(f"tfperf: {said}", None if good else "yellow")]
+
+
 def _write_for_github(run: Run, options: Options) -> list[Line]:
     """Write annotations and the job's summary, in GitHub Actions; an error there fails nothing."""
     lines: list[Line] = []
@@ -129,11 +139,13 @@ def _write_for_github(run: Run, options: Options) -> list[Line]:
 def _run_of(records: Iterable[Json], options: Options, kept: bool) -> Run:
     """Assemble the run from its tests."""
     tests = tuple(ProfiledTest.from_json(data) for data in records)
-    written = options.update or options.reports or (kept and any(test.profiles for test in tests))
+    profiled = any(test.profiles for test in tests)
+    written = options.update or options.reports or (profiled and (kept or options.history))
     return Run(
         created=_now(),
         tests=tests,
         commit=commit(options.rootdir) if written else "",
+        branch=branch(options.rootdir) if written else "",
     )
 
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from pytest_tfperf.analysis.on_demand import so_far
 from pytest_tfperf.baseline.store import Place
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.checks.limits import Limit, asked_for, check_limits
 from pytest_tfperf.errors import BaselineError
-from pytest_tfperf.machine.description import describe
+from pytest_tfperf.machine.description import describe, project_name
 from pytest_tfperf.plugin.options import Options
 from pytest_tfperf.quantities import RATIO, format_quantity
 from pytest_tfperf.results import BROKEN, DECIDED, WORST_FIRST, Check, Profile, Verdict
 from pytest_tfperf.text import headline
+
+if TYPE_CHECKING:
+    from pytest_tfperf.run_history.earlier_runs import EarlierRuns
 
 
 def decide(
@@ -52,7 +57,14 @@ def decide(
             place = Place.of(file, options.rootdir, options.baseline_dir)
             try:
                 checks += compare_with_baseline(
-                    profile, key, place, describe(), options.only, wanted.max_regression, shared_cpu
+                    profile,
+                    key,
+                    place,
+                    describe(),
+                    options.only,
+                    wanted.max_regression,
+                    shared_cpu,
+                    _earlier_runs(options),
                 )
             except BaselineError as error:
                 checks.append(_unknown("baseline", str(error), profile.name))
@@ -63,6 +75,21 @@ def decide(
                 if asked_for(profile.registry[metric], options.only)
             ]
     return checks
+
+
+@functools.lru_cache(maxsize=1)
+def _earlier_runs(options: Options) -> EarlierRuns | None:
+    """Return the history's step times, None if the run has no history."""
+    if options.history is None:
+        return None
+    from pytest_tfperf.run_history.earlier_runs import EarlierRuns
+
+    return EarlierRuns(options.history, project_of(options), options.history_branch)
+
+
+def project_of(options: Options) -> str:
+    """Return the name of the project in the history."""
+    return options.history_project or project_name(options.rootdir)
 
 
 def _allowed(wanted: Wanted) -> Iterator[tuple[str, str, float]]:

@@ -15,23 +15,22 @@ from pytest_tfperf.checks.arguments import parse_limit_lines, parse_steps
 from pytest_tfperf.errors import LimitError
 from pytest_tfperf.metrics import METRICS, Metric
 from pytest_tfperf.padding.tpu import generation
-from pytest_tfperf.plugin.options import (
+from pytest_tfperf.plugin.option_kinds import (
+    ADDRESS,
     CHOICE,
     COUNT,
     LIMITS,
     PATH,
     PATHS,
-    REPORT_SUFFIXES,
     SECONDS,
     SHARE,
     STEPS,
     SWITCH,
-    TABLE,
     TEXT,
     TPU,
     Option,
-    Options,
 )
+from pytest_tfperf.plugin.options import REPORT_SUFFIXES, TABLE, Options
 from pytest_tfperf.quantities import RATIO, parse_quantity
 from pytest_tfperf.quantities import SECONDS as SECONDS_UNIT
 
@@ -143,6 +142,11 @@ def _path(given: Given) -> Path:
     return given.folder / str(given.value)
 
 
+def _address(given: Given) -> str:
+    """Return a URL as it is, and a folder as a path."""
+    return str(given.value) if "://" in str(given.value) else str(given.folder / str(given.value))
+
+
 def _paths(given: Given) -> tuple[Path, ...]:
     return tuple(given.folder / path for path in given.value)
 
@@ -186,6 +190,7 @@ PARSERS: dict[str, Callable[[Given], Any]] = {
     CHOICE: _choice,
     PATH: _path,
     PATHS: _paths,
+    ADDRESS: _address,
     LIMITS: _limits,
     COUNT: _count,
     STEPS: _steps,

@@ -266,6 +266,7 @@ class Baselines:
             patch.setattr(items, "profiled_again", lambda *_: {PROFILE.name: PROFILE})
             patch.setattr(decide, "describe", lambda: LAPTOP)
             patch.setattr(conclude, "commit", lambda _: "c0ffee")
+            patch.setattr(conclude, "branch", lambda _: "main")
             status = pytest.main(
                 ["-q", "-p", "pytest_tfperf.plugin.hooks", "-p", "no:cacheprovider", "-p", "no:faulthandler", "--assert=plain",
                  "--import-mode=importlib", "-c", str(self._root / "pytest.ini"), *options, str(self._root)],

@@ -41,7 +41,7 @@ LAYERS = (
     {"capture", "child", "padding", "remote"},
     {"analysis", "checks"},
     {"baseline", "cluster", "export", "variants"},
-    {"paired", "report"},
+    {"paired", "report", "run_history"},
     {"doctor", "plugin"},
     {"cli"},
 )

@@ -37,6 +37,7 @@ def update(folder, second, retraces):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(conclude_module, "_now", lambda: created(second))
         patch.setattr(conclude_module, "commit", lambda _: "c0ffee")
+        patch.setattr(conclude_module, "branch", lambda _: "main")
         return conclude(tests, Options(rootdir=folder, update_all=True), whole=False)
 
 

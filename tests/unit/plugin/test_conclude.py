@@ -26,6 +26,7 @@ FILE = "test_model.py"
 def on_a_laptop(monkeypatch):
     monkeypatch.setattr(decide_module, "describe", lambda: LAPTOP)
     monkeypatch.setattr(conclude_module, "commit", lambda _: "c0ffee")
+    monkeypatch.setattr(conclude_module, "branch", lambda _: "main")
     seconds = itertools.count()
     monkeypatch.setattr(conclude_module, "_now", lambda: created(next(seconds)))
 

@@ -6,8 +6,9 @@ import pytest
 
 from pytest_tfperf.capture.plan import Plan
 from pytest_tfperf.errors import LimitError
+from pytest_tfperf.plugin.option_kinds import COUNT, SECONDS, SHARE, STEPS
 from pytest_tfperf.plugin.option_values import PARSERS, plan_of, read_options
-from pytest_tfperf.plugin.options import COUNT, SECONDS, SHARE, STEPS, TABLE, Options
+from pytest_tfperf.plugin.options import TABLE, Options
 
 TEXTS = {
     "tfperf_warmup": "3",
@@ -23,6 +24,9 @@ TEXTS = {
     "tfperf_trace_dir": "traces",
     "tfperf_baseline_dir": "kept",
     "tfperf_tpu": "v4",
+    "tfperf_history": "s3://team/history",
+    "tfperf_history_branch": "trunk",
+    "tfperf_history_project": "models",
 }
 NUMBERS = {
     "tfperf_warmup": 3,

@@ -1,0 +1,40 @@
+"""The run that pytest adds to a history at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.run_history.opening import open_store
+from pytest_tfperf.run_history.rows import rows_of
+from pytest_tfperf.runs import Run
+
+
+def add_run(run: Run, address: str, project: str, reports: Sequence[Path]) -> tuple[str, bool]:
+    """
+    Add a run to a history, and describe that in a sentence.
+
+    Args:
+        run: The run.
+        address: Address of the store.
+        project: Name of the project.
+        reports: Reports of the run, of which a run file can be added later.
+
+    Returns:
+        The sentence, and whether the run is in the history.
+    """
+    try:
+        rows = rows_of(run, project)
+        open_store(address).append(rows)
+    except TfperfError as error:
+        return f"the run is not in the history: {error}; {_later(reports)}", False
+    branch = f"branch {run.branch}" if run.branch else "no branch, since git is on none"
+    return f"run {rows.run} of {branch} added to the history of {project}", True
+
+
+def _later(reports: Sequence[Path]) -> str:
+    files = [path for path in reports if path.suffix.lower() == ".json"]
+    if files:
+        return f"tfperf accept {files[0]} adds it later"
+    return "with --tfperf-report run.json, tfperf accept run.json can add it later"

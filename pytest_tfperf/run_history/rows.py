@@ -1,0 +1,212 @@
+"""
+Rows of runs in a history: one for each metric of each profile.
+
+A row has what the run file holds and nothing else: no environment variable, no user, no host name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from datetime import datetime, timezone
+from typing import Any
+
+from pytest_tfperf.baseline.step_time import why_not_timed
+from pytest_tfperf.baseline.store import is_step_time, machine_slug
+from pytest_tfperf.errors import TfperfError
+from pytest_tfperf.json_file import plain_strings
+from pytest_tfperf.results import Profile, worst_first
+from pytest_tfperf.runs import ProfiledTest, Run
+
+ROW_FORMAT = 1
+"""Version of the rows; stores name it, so that an older version refuses newer rows unread."""
+_COMMIT = re.compile(r"[0-9a-f]{4,64}\+?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricRow:
+    """One metric of one profile in one run."""
+
+    project: str
+    """Name of the project."""
+    machine_class: str
+    """Name of the machine class, as the file of a baseline has it."""
+    run: str
+    """Id of the run: the hash of its content."""
+    created: datetime
+    """End of the run, in UTC, without a time zone."""
+    commit: str
+    """Git commit, with + if the work tree differs from it; empty outside git."""
+    branch: str
+    """Git branch; empty if it is not known."""
+    file: str
+    """Test file, relative to the rootdir."""
+    test: str
+    """Name of the test in its file."""
+    profile: str
+    """Name of the profile in its test; empty for the only one."""
+    metric: str
+    """Name of the metric."""
+    scope: str
+    """Scope of the metric: `program`, `platform` or `machine`."""
+    unit: str
+    """Unit of the value."""
+    value: float | None
+    """Value, None if it is unknown."""
+    why: str
+    """Reason why the value is unknown; else empty."""
+    verdict: str
+    """Worst verdict on the metric; empty if nothing checked it."""
+    ratio: float | None
+    """Value ÷ the one it was compared with."""
+    ratio_low: float | None
+    """Lower bound of the interval of the ratio."""
+    ratio_high: float | None
+    """Upper bound of the interval of the ratio."""
+    outcome: str
+    """Outcome of the test."""
+    usable: bool
+    """True if later runs may be compared with the value."""
+    workload: str
+    """Workload of the profile, as JSON."""
+    machine: str
+    """Machine class, as JSON."""
+    platform: str
+    """Platform for which the structure is valid."""
+    setting: str
+    """Versions and flags, as JSON."""
+
+    @property
+    def point(self) -> tuple[str, str, str, str]:
+        """The profile and its machine class: what a series of values is of."""
+        return self.file, self.test, self.profile, self.machine_class
+
+
+ROW_COLUMNS = tuple(item.name for item in fields(MetricRow))
+"""Names of the columns, in order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRows:
+    """A run as a history stores it: its file, and its rows by machine class."""
+
+    run: str
+    """Id of the run."""
+    project: str
+    """Name of the project."""
+    created: datetime
+    """End of the run, in UTC, without a time zone."""
+    commit: str
+    """Commit of the run."""
+    text: str
+    """Content of the run file."""
+    rows: Mapping[str, tuple[MetricRow, ...]]
+    """Rows by machine class."""
+
+    @property
+    def month(self) -> str:
+        """Month of the run, as in 2026-11."""
+        return f"{self.created:%Y-%m}"
+
+    @property
+    def name(self) -> str:
+        """Name of the run's objects: commit and id."""
+        return f"{self.commit or 'none'}-{self.run}"
+
+
+def rows_of(run: Run, project: str) -> RunRows:
+    """
+    Return the rows of a run.
+
+    Raises:
+        TfperfError: If its date is none.
+    """
+    content = plain_strings(run.to_json())
+    text = json.dumps(content, sort_keys=True, allow_nan=False)
+    run_id = hashlib.sha256(text.encode()).hexdigest()[:16]
+    created, commit = utc_time(run.created), run.commit
+    commit = commit if _COMMIT.fullmatch(commit) else ""
+    shared = {"project": project, "run": run_id, "created": created, "commit": commit}
+    plain = Run.from_json(content, "the run")
+    by_class: dict[str, list[MetricRow]] = {}
+    for test in plain.tests:
+        for profile in test.profiles:
+            for row in _rows_of_profile(test, profile, {**shared, "branch": plain.branch}):
+                by_class.setdefault(row.machine_class, []).append(row)
+    return RunRows(
+        run=run_id,
+        project=project,
+        created=created,
+        commit=commit,
+        text=text,
+        rows={name: tuple(rows) for name, rows in by_class.items()},
+    )
+
+
+def utc_time(text: str) -> datetime:
+    """
+    Return an ISO 8601 time in UTC, without a time zone; a time without one is in UTC.
+
+    Raises:
+        TfperfError: If it is none.
+    """
+    try:
+        found = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        if found.tzinfo is not None:
+            found = found.astimezone(timezone.utc)
+        return found.replace(tzinfo=None)
+    except (ValueError, OverflowError) as error:
+        raise TfperfError(f"{text[:40]!r} is no date, such as 2026-11-24") from error
+
+
+def _rows_of_profile(
+    test: ProfiledTest, profile: Profile, shared: Mapping[str, Any]
+) -> Iterator[MetricRow]:
+    machine = test.environment.get("machine", {})
+    of_profile = {
+        **shared,
+        "machine_class": machine_slug(machine),
+        "file": test.file,
+        "test": test.key,
+        "profile": profile.name,
+        "outcome": test.outcome,
+        "usable": _is_usable(test, profile, str(shared["commit"])),
+        "workload": json.dumps(profile.workload, sort_keys=True),
+        "machine": json.dumps(machine, sort_keys=True),
+        "platform": str(test.environment.get("platform", "")),
+        "setting": json.dumps(test.environment.get("setting", {}), sort_keys=True),
+    }
+    checks = worst_first([check for check in test.checks if check.profile == profile.name])
+    registry = profile.registry
+    for name, value in profile.metrics.items():
+        found = next((check for check in checks if check.metric == name), None)
+        compared = {} if found is None else found.detail
+        yield MetricRow(
+            **of_profile,
+            metric=name,
+            scope=registry[name].scope if name in registry else "",
+            unit=value.unit,
+            value=value.number,
+            why=value.why or "",
+            verdict="" if found is None else found.verdict.value,
+            ratio=None if found is None else found.ratio,
+            ratio_low=compared.get("low"),
+            ratio_high=compared.get("high"),
+        )
+
+
+def _is_usable(test: ProfiledTest, profile: Profile, commit: str) -> bool:
+    """Return whether the times of a profile may be compared with, as those of a baseline."""
+    return (
+        test.outcome == "passed"
+        and profile.ended is None
+        and not profile.interference
+        and bool(commit)
+        and not commit.endswith("+")
+        and "step_time" in profile.metrics
+        and is_step_time(profile.value("step_time").number or 0)
+        and why_not_timed(profile, test.shared_cpu) is None
+    )
