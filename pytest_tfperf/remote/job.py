@@ -25,6 +25,7 @@ _PAUSE_S = 1.0
 """Pause before another attempt."""
 _LONGEST_PAUSE_S = 10.0
 """Longest pause for the trace of another client, which may be as long as this one."""
+_LONGEST_NAME = 100
 _RUN = "run"
 _TRACING = LockWords(
     awaited="another trace of this job has ended",
@@ -79,8 +80,7 @@ def capture_job(
         runs.mkdir(parents=True, exist_ok=True)
         with TemporaryFolder(runs) as temporary:
             (temporary / _RUN).mkdir()
-            locks = sorted(f"profiler-{worker.target}" for worker in workers)
-            with held(locks, announce, words=_TRACING):
+            with held(_lock_names(workers), announce, words=_TRACING):
                 traces, errors = _traced(workers, plan, temporary)
             if not traces or (errors and plan.requires_all):
                 return CapturedJob(traces=(), errors=tuple(errors))
@@ -133,6 +133,11 @@ def _traced(
     return [traces[worker] for worker in in_order], [
         errors[worker] for worker in workers if worker in errors
     ]
+
+
+def _lock_names(workers: Sequence[Worker]) -> list[str]:
+    """Return names of locks, short enough for a file, in an order that prevents deadlocks."""
+    return sorted({f"profiler-{worker.file_stem[-_LONGEST_NAME:]}" for worker in workers})
 
 
 def _pause_s(errors: Sequence[CaptureError], options: TraceOptions) -> float:

@@ -94,6 +94,14 @@ def test_captures_of_the_same_workers_wait_for_each_other(tmp_path):
     assert "waiting until another trace of this job has ended" in "".join(said)
 
 
+def test_locks_have_short_names_and_none_is_taken_twice():
+    long = "a" * 300
+    workers = read_workers(f"b{long}:1,c{long}:1,d:2,c:2")
+    names = job._lock_names(workers)
+    assert names == ["profiler-" + "a" * 98 + "_1", "profiler-c_2", "profiler-d_2"]
+    assert max(map(len, names)) < 120
+
+
 @pytest.mark.parametrize(("duration_ms", "pause_s"), [(10, 1.0), (2000, 2.0), (600_000, 10.0)])
 def test_the_pause_is_as_long_as_the_trace_of_another_client_may_be(duration_ms, pause_s):
     options = TraceOptions(duration_ms=duration_ms)
