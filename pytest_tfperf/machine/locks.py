@@ -6,6 +6,7 @@ The locks are the operating system's, on files (flock), so a killed process rele
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import re
@@ -27,6 +28,8 @@ __tracebackhide__ = True
 
 # Often enough for windows of seconds, and rare enough not to disturb the running measurement.
 _POLL_S = 0.1
+_LONGEST_NAME = 100
+"""Characters of a file's name before a digest; file systems allow 255 bytes."""
 PATIENCE_S = 600.0
 """Longest wait for another process by default, in seconds."""
 
@@ -125,7 +128,10 @@ def device_names(n_used: int, visible: Sequence[str]) -> tuple[str, ...]:
 
 def lock_file(name: str) -> Path:
     """Return the path of a device's lock on this host."""
-    return lock_folder() / re.sub(r"[^\w.-]+", "_", f"{platform.node()}-{name}")
+    file = re.sub(r"[^\w.-]+", "_", f"{platform.node()}-{name}", flags=re.ASCII)
+    if len(file) > _LONGEST_NAME:
+        file = f"{file[:_LONGEST_NAME]}-{hashlib.sha256(file.encode()).hexdigest()[:16]}"
+    return lock_folder() / file
 
 
 def _acquire(

@@ -330,3 +330,11 @@ def test_locks_are_named_by_device(n_gpus, visible, names):
 def test_lock_file_is_named_by_host_and_device(monkeypatch):
     monkeypatch.setattr("platform.node", lambda: "host/1")
     assert lock_file("gpu-MIG-GPU-8932/1/2").name == "host_1-gpu-MIG-GPU-8932_1_2"
+
+
+def test_a_lock_of_a_long_name_has_a_file_of_its_own(temporary):
+    """As that of a worker whose host has a name of 250 characters."""
+    names = ["profiler-" + "x" * 250 + f":{port}" for port in (1, 2)]
+    with held(names, print) as waited:
+        assert waited is False
+    assert len({lock_file(name) for name in names}) == 2
