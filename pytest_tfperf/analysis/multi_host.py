@@ -46,6 +46,8 @@ class AnalysedTrace:
     """Median period of the traced steps, which the profiler slows down."""
     pod: Pod | None = None
     """Devices of the host, to compare with those of the other hosts."""
+    starts_ns: tuple[int, ...] = ()
+    """Start of each step, in nanoseconds since 1970 by the host's clock."""
 
     def with_traced_times(self) -> Profile:
         """Return the profile with step_time and input_wait from the traced steps."""
@@ -106,6 +108,34 @@ def _analysed(
         yield from pool.map(analyse, traces)
 
 
+def analyse_trace(trace: Trace, target_step_time_s: float | None = None) -> AnalysedTrace:
+    """
+    Analyse one host's trace in this process; its path names the profile.
+
+    Raises:
+        TraceError: If it holds no step.
+    """
+    recording = Recording(
+        name=trace.path,
+        trace=Path(trace.path),
+        workload={},
+        bare=True,
+        target_step_time_s=target_step_time_s,
+    )
+    evidence = Evidence(recording, trace)
+    profile = profile_of(evidence)
+    steps = evidence.steps
+    step_time = without_incomplete({_TIME: traced_step(steps)}, faults(trace))[_TIME]
+    return AnalysedTrace(
+        profile=profile,
+        framework=_shown_framework(evidence, trace),
+        devices=_devices(trace),
+        step_time=step_time,
+        pod=find_pod(evidence).without_starts(),
+        starts_ns=tuple((trace.origin_ns + steps.start_ps // 1000).tolist()),
+    )
+
+
 def host_skew(profiles: Sequence[Profile]) -> Value:
     """
     Return slowest ÷ median host − 1, by the work of each in the steps that all of them have.
@@ -153,21 +183,8 @@ def _with_skew(profile: Profile, skew: Value) -> Profile:
 
 
 def _analyse(path: Path, target_step_time_s: float | None) -> AnalysedTrace | TraceError:
-    recording = Recording(
-        name=str(path), trace=path, workload={}, bare=True, target_step_time_s=target_step_time_s
-    )
     try:
-        trace = read_trace(path)
-        evidence = Evidence(recording, trace)
-        profile = profile_of(evidence)
-        step_time = without_incomplete({_TIME: traced_step(evidence.steps)}, faults(trace))[_TIME]
-        return AnalysedTrace(
-            profile=profile,
-            framework=_shown_framework(evidence, trace),
-            devices=_devices(trace),
-            step_time=step_time,
-            pod=find_pod(evidence).without_starts(),
-        )
+        return analyse_trace(read_trace(path), target_step_time_s)
     except TraceError as error:
         return error
 

@@ -36,10 +36,18 @@ _PATTERN = re.compile(r"[*?\[]")
 _MEMORY = "1GB"
 
 
-def rows_as_parquet(rows: Iterable[Mapping[str, Any]]) -> bytes:
-    """Return rows as the content of a Parquet file."""
-    columns = {name: _type(name) for name in ROW_COLUMNS}
-    with tempfile.TemporaryDirectory(prefix="tfperf-") as folder, closing(_connect()) as base:
+def rows_as_parquet(
+    rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str] | None = None
+) -> bytes:
+    """
+    Return rows as the content of a Parquet file.
+
+    Args:
+        rows: The rows.
+        columns: Type of each column in SQL; those of a `MetricRow` by default.
+    """
+    columns = dict(columns or {name: _type(name) for name in ROW_COLUMNS})
+    with tempfile.TemporaryDirectory(prefix="tfperf-") as folder, closing(connect()) as base:
         source, target = Path(folder) / "rows.json", Path(folder) / "rows.parquet"
         lines = (json.dumps(row, default=datetime.isoformat, allow_nan=False) for row in rows)
         source.write_text("\n".join(lines), "utf-8")
@@ -70,11 +78,11 @@ def read_rows(
 
     def read(base: duckdb.DuckDBPyConnection, sound: Sequence[str]) -> list[MetricRow]:
         query = f"SELECT * FROM ({_columns()}){where} ORDER BY created, run LIMIT {MOST_ROWS + 1}"  # noqa: S608  # no name of others
-        found = base.execute(query, {"paths": _literal(sound), **values}).fetchall()
+        found = base.execute(query, {"paths": literal(sound), **values}).fetchall()
         return [MetricRow(**dict(zip(ROW_COLUMNS, row, strict=True))) for row in found]
 
     none: list[MetricRow] = []
-    rows, unread = _without_damaged(paths, read, none)
+    rows, unread = without_damaged(paths, read, none)
     if len(rows) > MOST_ROWS:
         raise HistoryError(f"more than {MOST_ROWS:,} rows; ask for fewer with --since")
     return rows, unread
@@ -95,10 +103,10 @@ def select_from(paths: Sequence[str], query: str) -> tuple[Answer, tuple[str, ..
         raise HistoryError("SQL: give one SELECT; a history is only read")
 
     def copy(base: duckdb.DuckDBPyConnection, sound: Sequence[str]) -> None:
-        base.execute(f"CREATE OR REPLACE TABLE runs AS {_columns()}", {"paths": _literal(sound)})
+        base.execute(f"CREATE OR REPLACE TABLE runs AS {_columns()}", {"paths": literal(sound)})
 
-    with closing(_connect()) as base:
-        _, unread = _without_damaged(paths, copy, None, base)
+    with closing(connect()) as base:
+        _, unread = without_damaged(paths, copy, None, base)
         if not paths:
             typed = ", ".join(f"{name} {_type(name)}" for name in ROW_COLUMNS)
             base.execute(f"CREATE TABLE runs ({typed})")
@@ -114,7 +122,7 @@ def select_from(paths: Sequence[str], query: str) -> tuple[Answer, tuple[str, ..
     return Answer(columns=columns, rows=tuple(map(tuple, rows))), unread
 
 
-def _without_damaged(
+def without_damaged(
     paths: Sequence[str],
     read: Callable[[duckdb.DuckDBPyConnection, Sequence[str]], T],
     nothing: T,
@@ -129,7 +137,7 @@ def _without_damaged(
         nothing: Its result for no file.
         base: The database to use; a new one by default.
     """
-    own = base or _connect()
+    own = base or connect()
     try:
         if not paths:
             return nothing, ()
@@ -186,7 +194,8 @@ def _type(name: str) -> str:
     return _TYPES.get(name, "VARCHAR")
 
 
-def _connect() -> duckdb.DuckDBPyConnection:
+def connect() -> duckdb.DuckDBPyConnection:
+    """Open a database of this process, with bounded memory and without extensions of others."""
     return duckdb.connect(
         config={
             "memory_limit": _MEMORY,
@@ -196,7 +205,7 @@ def _connect() -> duckdb.DuckDBPyConnection:
     )
 
 
-def _literal(paths: Iterable[str]) -> list[str]:
+def literal(paths: Iterable[str]) -> list[str]:
     """Return paths in which no character stands for others."""
     return [_PATTERN.sub(r"[\g<0>]", path) for path in paths]
 
