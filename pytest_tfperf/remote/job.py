@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
@@ -71,11 +72,15 @@ def capture_job(
         announce: Receives a text while it waits, and an empty text afterwards.
 
     Raises:
-        CaptureError: If gRPC is not installed, the folder cannot be written, or another process
-            traces one of the workers for too long.
+        CaptureError: If gRPC is not installed, the folder cannot be written, a link in it leads
+            out of it, or another process traces one of the workers for too long.
     """
     load_grpc()
     runs = logdir / "plugins" / "profile"
+    if not Path(os.path.realpath(runs)).is_relative_to(os.path.realpath(logdir)):
+        raise CaptureError(
+            f"{runs} leads out of {logdir} by a link; nothing was traced, name the folder itself"
+        )
     try:
         runs.mkdir(parents=True, exist_ok=True)
         with TemporaryFolder(runs) as temporary:

@@ -388,6 +388,25 @@ def test_a_folder_that_cannot_be_written_is_named_before_anything_is_traced(tmp_
         assert one.requests == []
 
 
+@pytest.mark.parametrize("link", ["plugins", "plugins/profile"])
+@pytest.mark.parametrize("target", ["outside", "outside/made"])
+def test_a_link_of_a_logdir_that_leaves_it_is_refused_before_anything_is_traced(
+    tmp_path, link, target
+):
+    logdir, outside = tmp_path / "log", tmp_path / "outside"
+    (logdir / link).parent.mkdir(parents=True)
+    outside.mkdir()
+    (logdir / link).symlink_to(tmp_path / target)
+    with serving(answers(X)) as one:
+        with pytest.raises(CaptureError, match=r"plugins/profile leads out of .*nothing was"):
+            capture([one], logdir)
+        assert one.requests == []
+        assert list(outside.iterdir()) == []
+        (tmp_path / "named").mkdir()
+        (tmp_path / "linked").symlink_to("named")
+        assert len(capture([one], tmp_path / "linked").traces) == 1, "the user names a link"
+
+
 def test_without_grpc_a_sentence_tells_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "grpc", None)
     with pytest.raises(CaptureError, match=r"pip install 'pytest-tfperf\[capture\]'"):
