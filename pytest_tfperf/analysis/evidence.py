@@ -38,7 +38,7 @@ from pytest_tfperf.hlo.module import HloModule
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.recording import GrapplerPasses, Modules, OpGraph, Recording, StepGraph
 from pytest_tfperf.trace.device_spec import DeviceSpec, device_spec
-from pytest_tfperf.trace.devices import accelerators, device_name
+from pytest_tfperf.trace.devices import accelerators, device_name, refuse_many_steps
 from pytest_tfperf.trace.intervals import Spans, covered, intersect, merge
 from pytest_tfperf.trace.xspace import Trace
 from pytest_tfperf.values import Advice, Table, Unknown, Value
@@ -150,9 +150,11 @@ class Evidence:
         The steps as the host launched them.
 
         Raises:
-            TraceError: If the trace holds no step.
+            TraceError: If the trace holds no step, or too many of them on too many devices.
         """
-        return find_steps(self._trace)
+        steps = find_steps(self._trace)
+        refuse_many_steps(self._trace, len(steps))
+        return steps
 
     @cached_property
     def steps(self) -> Steps:
@@ -254,11 +256,9 @@ class Evidence:
     @cached_property
     def device_specs(self) -> list[DeviceSpec]:
         """The peak rates of each accelerator that did anything in the steps."""
-        return [
-            device_spec(plane)
-            for plane in accelerators(self._trace)
-            if device_name(plane) in self.device_times.names
-        ]
+        names = frozenset(self.device_times.names)
+        planes = accelerators(self._trace)
+        return [device_spec(plane) for plane in planes if device_name(plane) in names]
 
     @property
     def _trace(self) -> Trace:

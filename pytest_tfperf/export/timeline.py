@@ -19,6 +19,7 @@ from pytest_tfperf.export.flows import FlowEnds, Flows, flow_ids
 from pytest_tfperf.export.lanes import lanes_of, nested_lanes
 from pytest_tfperf.export.tracks import Counter, Process, Slices, Track
 from pytest_tfperf.trace.devices import gpus
+from pytest_tfperf.trace.event_columns import batches
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.xspace import HOST, Plane, Trace, read_trace
 
@@ -98,7 +99,8 @@ def _tracks(
     together = lru_cache(maxsize=1)(
         lambda first, last: next(read(_joined([lane for _, lane in lanes[first:last]])))
     )
-    for first, last in _batches([len(lane) for _, lane in lanes]):
+    # one lane alone may be small
+    for first, last in batches([len(lane) for _, lane in lanes], _BATCH):
         begin = 0
         for name, lane in lanes[first:last]:
             end = begin + len(lane)
@@ -109,24 +111,6 @@ def _tracks(
 
 def _joined(lanes: Sequence[Events]) -> Events:
     return Events(lanes[0].plane, np.concatenate([lane.rows for lane in lanes]))
-
-
-def _batches(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """
-    Divide lanes into batches of neighbours that are read together, since one alone may be small.
-
-    Yields:
-        The first lane and the one behind the last, of a batch of at most `_BATCH` slices or of a
-        single lane.
-    """
-    first, total = 0, 0
-    for place, size in enumerate(sizes):
-        if total + size > _BATCH and place > first:
-            yield first, place
-            first, total = place, 0
-        total += size
-    if sizes:
-        yield first, len(sizes)
 
 
 def _part(

@@ -25,6 +25,7 @@ COMBINED = -(1 << 63)
 Source: Tile::kCombineDimension (xla/layout.h).
 """
 
+_TYPES = frozenset(DTYPES.values()) - {"tuple"}
 _DEEPEST = 100  # nested tuples; protobuf's own limit
 _HAS_NO_ELEMENTS = frozenset({"tuple", "opaque", "token", "buffer"})
 _MOST_DIMENSIONS = 64  # orders of dimensions are searched, and no model has more than ten
@@ -228,8 +229,8 @@ def _shape(text: str, begin: int, whole: str) -> tuple[Shape, int]:
             match = _ARRAY.match(text, place)
             if match is None:
                 raise LayoutError(
-                    f"{whole!r}: no shape at {text[place : place + 20]!r}; a shape looks like"
-                    " f32[1024,10]{1,0:T(8,128)}"
+                    f"{elide(whole, 80)!r}: no shape at {text[place : place + 20]!r}; a shape"
+                    " looks like f32[1024,10]{1,0:T(8,128)}"
                 )
             found, place = _array(match, whole), match.end()
         while open_tuples:
@@ -238,7 +239,7 @@ def _shape(text: str, begin: int, whole: str) -> tuple[Shape, int]:
                 place += 1
                 break
             if not text.startswith(")", place):
-                raise LayoutError(f"{whole!r}: a tuple is not closed")
+                raise LayoutError(f"{elide(whole, 80)!r}: a tuple is not closed")
             found, place = Shape("tuple", parts=tuple(open_tuples.pop())), place + 1
         else:
             return found, place
@@ -249,24 +250,30 @@ def _array(match: re.Match[str], whole: str) -> Shape:
     if sizes.count(",") >= _MOST_DIMENSIONS:
         raise LayoutError(f"{elide(whole, 40)!r}: more than {_MOST_DIMENSIONS} dimensions")
     bounds = [_SIZE.fullmatch(size) for size in sizes.split(",")] if sizes else []
-    if dtype not in set(DTYPES.values()) - {"tuple"}:
-        raise LayoutError(f"{whole!r}: {_not_a_type(dtype)}")
+    if dtype not in _TYPES:
+        raise LayoutError(f"{elide(whole, 80)!r}: {_not_a_type(elide(dtype, 40))}")
     known = [bound for bound in bounds if bound]
     if len(known) < len(bounds):
         raise LayoutError(
-            f"{whole!r}: [{sizes}] are not sizes; a size is a number, or <= and a bound"
+            f"{elide(whole, 80)!r}: [{elide(sizes, 80)}] are not sizes; a size is a number, or <="
+            " and a bound"
         )
     shape = Shape(
         dtype, tuple(int(bound[2]) for bound in known), tuple(bool(bound[1]) for bound in known)
     )
-    order, _, properties = (layout or "").partition(":")
+    if not layout:
+        return shape
+    order, _, properties = layout.partition(":")
     found = _PROPERTY.findall(properties)
     if (
         "".join(map("".join, found)) != properties
         or not re.fullmatch(r"(\d+(,\d+)*)?", order)
         or len(order) > 999
     ):
-        raise LayoutError(f"{whole!r}: {{{layout}}} is not a layout; one is {{1,0:T(8,128)}}")
+        raise LayoutError(
+            f"{elide(whole, 80)!r}: {{{elide(layout, 80)}}} is not a layout; one is"
+            " {1,0:T(8,128)}"
+        )
     shape = replace(shape, minor_to_major=tuple(map(int, order.split(","))) if order else ())
     physical_dimensions(shape)
     return replace(

@@ -180,9 +180,10 @@ def _buffers(
 ) -> Iterator[Buffer]:
     for leaf in leaves(op.shape):
         plain = replace(leaf, tiles=(), minor_to_major=())
-        likely, *others = _layouts(plain, op, orders, generation)
+        layouts = _layouts(plain, op, orders, generation)
+        likely = next(layouts)
         if logical_bytes(likely) and plain.dimensions and padded_bytes(likely) > LARGEST_SKIPPED:
-            sizes = [padded_bytes(shape) for shape in (likely, *others)]
+            sizes = [padded_bytes(shape) for shape in (likely, *layouts)]
             yield Buffer(
                 name=op.name,
                 what=f"{op.opcode} {op.op_name}".strip(),
@@ -199,9 +200,9 @@ def _buffers(
 
 def _layouts(
     shape: Shape, op: HloInstruction, orders: _Orders, generation: Generation
-) -> list[Shape]:
+) -> Iterator[Shape]:
     """
-    Return the layouts that an array may have, the likely one first.
+    Yield the layouts that an array may have, the likely one first.
 
     Args:
         op: The instruction that makes the array.
@@ -210,10 +211,14 @@ def _layouts(
         generation: The TPU.
     """
     if known := orders.of(op, shape):
-        layouts = [tiled(shape, order, generation) for order in known]
-        return [*layouts, compact(shape, generation)] if op.opcode == "parameter" else layouts
-    swapped = [swapped_rows(shape, generation)] if op.id in orders.kernels else []
-    return [compact(shape, generation), row_major(shape, generation), *swapped]
+        yield from (tiled(shape, order, generation) for order in known)
+        if op.opcode == "parameter":
+            yield compact(shape, generation)
+        return
+    yield compact(shape, generation)
+    yield row_major(shape, generation)
+    if op.id in orders.kernels:
+        yield swapped_rows(shape, generation)
 
 
 def _lines_of(part: HloComputation, lines: Mapping[str, str]) -> dict[int, str]:

@@ -6,8 +6,16 @@ import re
 
 import numpy as np
 
+from pytest_tfperf.errors import TraceError
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.xspace import Plane, Trace
+
+MOST_DEVICE_STEPS = 2_000_000
+"""
+Steps times devices of a trace: some 300 MB.
+
+Real traces have hundreds of steps, on up to 16 devices.
+"""
 
 _DERIVED = range(0xDEADBEEF - (1 << 32), 0xDEADBEEF - (1 << 32) + 512)
 """Ids, as int32, of the lines that XProf derives from others.
@@ -35,6 +43,21 @@ TPU = re.compile(r"/device:TPU:\d+\Z")
 def accelerators(trace: Trace) -> list[Plane]:
     """Return the planes with events of GPUs and TPU cores, without a TPU's sparse cores."""
     return gpus(trace) + tpus(trace)
+
+
+def refuse_many_steps(trace: Trace, n_steps: int) -> None:
+    """
+    Refuse a trace of too many steps on too many devices, since each is analysed on each.
+
+    Raises:
+        TraceError: If there are more than `MOST_DEVICE_STEPS` of them.
+    """
+    n_devices = len(accelerators(trace))
+    if n_steps * n_devices > MOST_DEVICE_STEPS:
+        raise TraceError(
+            f"trace {trace.path}: {n_steps:,} steps on {n_devices:,} devices, and at most"
+            f" {MOST_DEVICE_STEPS:,} steps of all devices together are analysed; trace fewer steps"
+        )
 
 
 def gpus(trace: Trace) -> list[Plane]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
 import numpy as np
 
 from pytest_tfperf.protobuf import VARINT, Ints, Message
@@ -14,6 +17,41 @@ STAT_TAG = 0x22
 _AT_ONCE = 1 << 15  # events
 FEWEST = 64
 """Events from which on a round for all of them is faster than a walk through each."""
+
+
+def columns_of_each(
+    message: Message, tags: Sequence[Ints]
+) -> Iterator[tuple[Ints, Ints, Ints, Ints, Ints]]:
+    """
+    Yield the `event_columns` of each plane; neighbours of few events are decoded together.
+
+    `tags` are those of each plane.
+    """
+    sizes = [each.size for each in tags]
+    for first, last in batches(sizes, _AT_ONCE):
+        columns = event_columns(message, np.concatenate(tags[first:last]))
+        edges = np.cumsum([0, *sizes[first:last]]).tolist()
+        for begin, end in pairwise(edges):
+            metadata_id, *others = (column[begin:end] for column in columns)
+            yield (metadata_id, *others)  # type: ignore[misc]
+
+
+def batches(sizes: Sequence[int], most: int) -> Iterator[tuple[int, int]]:
+    """
+    Divide things of some sizes into batches of neighbours.
+
+    Yields:
+        The first of a batch and the one behind its last, of at most so much together, or of a
+        single thing.
+    """
+    first, total = 0, 0
+    for place, size in enumerate(sizes):
+        if total + size > most and place > first:
+            yield first, place
+            first, total = place, 0
+        total += size
+    if sizes:
+        yield first, len(sizes)
 
 
 def event_columns(message: Message, tags: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:

@@ -43,7 +43,9 @@ def event_tags(message: Message, begin: int, end: int, stretch: int = _STRETCH) 
             else _walked(message, at, until, end)
         )
         tags.append(found)
-    return np.concatenate(tags) if tags else np.empty(0, np.int64), at
+    if len(tags) == 1:
+        return tags[0], at
+    return np.concatenate([np.empty(0, np.int64), *tags]), at
 
 
 def _walked_in_parts(

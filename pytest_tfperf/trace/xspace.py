@@ -20,7 +20,7 @@ import numpy as np
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.files import open_regular
 from pytest_tfperf.protobuf import BYTES, VARINT, Ints, Message
-from pytest_tfperf.trace.event_columns import MAX_PS, distinct, event_columns
+from pytest_tfperf.trace.event_columns import MAX_PS, columns_of_each, distinct
 from pytest_tfperf.trace.event_offsets import EVENT_TAG, event_tags
 from pytest_tfperf.trace.plane_limits import refuse_many_devices, refuse_many_planes
 
@@ -158,7 +158,8 @@ def decode_trace(raw: bytes, path: str = "<bytes>") -> Trace:
         (line.timestamp_ns for layout in layouts for line in layout.lines if line.tags.size),
         default=0,
     )
-    planes = tuple(layout.decode(origin) for layout in layouts)
+    columns = columns_of_each(message, [layout.tags for layout in layouts])
+    planes = tuple(layout.decode(origin, own) for layout, own in zip(layouts, columns, strict=True))
     return Trace(path, origin, planes, tuple(texts[4]), tuple(texts[2]), tuple(texts[3]))
 
 
@@ -208,7 +209,10 @@ class _LineLayout:
             raise message.error("XLine", begin, f"timestamp_ns is {stamp}")
         name = texts.get(11) or texts.get(2, "")
         return cls(
-            numbers.get(1, 0), name, stamp, np.concatenate(tags) if tags else np.empty(0, np.int64)
+            numbers.get(1, 0),
+            name,
+            stamp,
+            tags[0] if len(tags) == 1 else np.concatenate([np.empty(0, np.int64), *tags]),
         )
 
 
@@ -255,14 +259,14 @@ class _PlaneLayout:
                 stats.append((value, behind))
         return cls(message, name, lines, event_names, event_metadata, stat_names, tuple(stats))
 
-    def decode(self, origin_ns: int) -> Plane:
-        """Decode the events into columns; `origin_ns` is the trace's origin."""
+    @property
+    def tags(self) -> Ints:
+        """Offset of the tag of each event."""
+        return np.concatenate([np.empty(0, np.int64), *(line.tags for line in self.lines)])
+
+    def decode(self, origin_ns: int, columns: tuple[Ints, Ints, Ints, Ints, Ints]) -> Plane:
+        """Make the plane from its `event_columns`; `origin_ns` is the trace's origin."""
         counts = [line.tags.size for line in self.lines]
-        tags = (
-            np.concatenate([line.tags for line in self.lines])
-            if self.lines
-            else np.empty(0, np.int64)
-        )
         line_index = np.repeat(np.arange(len(self.lines)), counts)
         shift = np.array(
             [
@@ -273,9 +277,9 @@ class _PlaneLayout:
         )
         if any(abs(value) > MAX_PS for value in shift):
             raise self.message.error("XLine", 0, "two lines start more than 26 days apart")
-        metadata_id, offset, duration, stats_begin, stats_end = event_columns(self.message, tags)
+        metadata_id, offset, duration, stats_begin, stats_end = columns
         names, name_index = self._names(metadata_id)
-        start = shift.astype(np.int64)[line_index] + offset if tags.size else offset
+        start = shift.astype(np.int64)[line_index] + offset if offset.size else offset
         last = np.cumsum(counts, dtype=np.int64) if counts else np.empty(0, np.int64)
         lines = tuple(
             Line(line.id, line.name, int(end) - line.tags.size, int(end))
