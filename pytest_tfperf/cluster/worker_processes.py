@@ -26,7 +26,7 @@ from pytest_tfperf.values import Json
 
 __tracebackhide__ = True
 
-_ATTEMPTS, _CRASHES = 3, (signal.SIGSEGV.name, signal.SIGABRT.name)
+_ATTEMPTS, _CRASHES = 5, (signal.SIGSEGV.name, signal.SIGABRT.name)
 """
 Runs of a call, and the ends of a worker after which there is another one.
 

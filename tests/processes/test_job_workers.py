@@ -44,7 +44,7 @@ def own_loop(tf_profile, happens=lambda n_step: None):
 STRAGGLER = """
 @pytest.mark.tfperf(max_step_skew="100%")
 def test_straggler(tf_profile):
-    slow = lambda n_step: time.sleep(0.02 if index() == 1 else 0)
+    slow = lambda n_step: time.sleep(0.1 if index() == 1 else 0)
     found = tf_profile.workers(3, lambda: own_loop(tf_profile, slow))
     assert [one.name for one in found] == ["worker 0", "worker 1", "worker 2"]
 """
@@ -105,8 +105,8 @@ def test_a_slow_worker_is_named_as_the_cause(pytester):
     columns = [column["key"] for column in table["columns"]]
     rows = [dict(zip(columns, row, strict=True)) for row in table["rows"]]
     work = [row["work"] for row in rows]
-    assert work[1] - max(work[0], work[2]) == pytest.approx(0.02, rel=0.5)
-    assert min(rows[0]["collective"], rows[2]["collective"]) > 0.01  # they wait for it there
+    assert work[1] - max(work[0], work[2]) > 0.05  # half of what it sleeps, on a busy machine
+    assert min(rows[0]["collective"], rows[2]["collective"]) > 0.05  # they wait for it there
     result.stdout.fnmatch_lines(["*step_skew is *, above the limit of 100 %*"])
 
 

@@ -119,10 +119,10 @@ def test_workers_run_again_after_a_crash_of_tensorflow(run, status):
     assert len(run.test.children) == 4
 
 
-def test_the_third_crash_is_an_error(run):
+def test_the_fifth_crash_is_an_error(run):
     with pytest.raises(CaptureError, match="the process of worker 1 ended with SIGSEGV"):
-        run([SILENT] * 100, [crash()] * 3)
-    assert len(run.test.children) == 6
+        run([SILENT] * 100, [crash()] * 5)
+    assert len(run.test.children) == 10
 
 
 def test_one_that_hangs_is_named_with_its_output(run, monkeypatch):
