@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from pytest_tfperf.errors import TfperfError
@@ -28,13 +29,23 @@ def find_last_run(start: Path) -> Path:
     """
     Return the kept run of the project that a folder belongs to: of the nearest folder above.
 
+    A file that another user put there is none, as in the folder of all users' temporary files.
+
     Raises:
         TfperfError: If there is none.
     """
     for folder in (start, *start.parents):
-        if (folder / _PLACE).is_file():
-            return folder / _PLACE
+        file = folder / _PLACE
+        if file.is_file() and _is_trusted(file, start):
+            return file
     raise TfperfError(
         f"no results of a pytest run: no {_PLACE.as_posix()} in {start} or above. pytest writes it "
         "when it has profiled a test, unless its cache is off or has another cache_dir"
     )
+
+
+def _is_trusted(file: Path, start: Path) -> bool:
+    """Return whether a file is this user's, the superuser's, or of the owner of the folder."""
+    if not hasattr(os, "getuid"):
+        return True
+    return file.stat().st_uid in (os.getuid(), 0, start.stat().st_uid)

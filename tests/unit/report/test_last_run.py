@@ -1,5 +1,7 @@
 """The run that pytest keeps in its cache, and where it is looked for."""
 
+import os
+
 import pytest
 from helpers.builders import profile, record_of, run_of
 
@@ -33,3 +35,17 @@ def test_where_there_is_none_one_sentence_says_so(tmp_path):
     ) as e:
         find_last_run(tmp_path)
     assert str(tmp_path) in str(e.value)
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root can chown")
+def test_a_run_that_another_user_put_above_is_not_shown(tmp_path):
+    """As in the folder of all users' temporary files."""
+    folder = tmp_path / ".pytest_cache/d/tfperf"
+    keep_last_run(RUN, folder)
+    project = tmp_path / "project"
+    project.mkdir()
+    os.chown(folder / "last_run.json", 34567, 34567)
+    with pytest.raises(TfperfError, match="no results of a pytest run"):
+        find_last_run(project)
+    os.chown(project, 34567, 34567)
+    assert find_last_run(project) == folder / "last_run.json", "that of the project's owner"
