@@ -39,7 +39,7 @@ class Groups:
         Add or remove the group that a line names.
 
         Nothing is done for any other line, or one that was cut as its process was killed. Groups 0
-        and 1 are none: signals to these reach this process's own group, and all processes.
+        and 1 are left out: signals to these reach this process's own group, and all processes.
         """
         change, number = line[:1], line[1:-1]
         if not (line.endswith("\n") and number.isdecimal() and int(number) > 1):
