@@ -62,7 +62,8 @@ def comments(number: int) -> Iterator[dict[str, Any]]:
 
 def is_own(comment: dict[str, Any], marker: str) -> bool:
     """Return whether a bot wrote a comment with this marker: a person may have copied it."""
-    return (comment.get("user") or {}).get("type") == "Bot" and comment["body"].startswith(marker)
+    by_bot = (comment.get("user") or {}).get("type") == "Bot"
+    return by_bot and (comment.get("body") or "").startswith(marker)
 
 
 def write_comment(number: int, marker: str, body: str) -> str:

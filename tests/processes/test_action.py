@@ -240,6 +240,12 @@ def test_the_comment_is_found_on_a_later_page(api, commented):
     ]
 
 
+def test_a_comment_of_a_bot_without_a_text_is_another_s(api, commented):
+    api.add(None)
+    assert commented("# results\n").status == 0
+    assert "# results" in api.comments[1]["body"]
+
+
 def test_jobs_of_other_names_have_comments_of_their_own(api, commented):
     for name in ("cpu", "gpu --> x", "cpu"):
         commented(f"# {name}\n", inputs={"artifact-name": name})
