@@ -12,7 +12,7 @@ Args = dict[str, "int | float | str"]
 
 _DOUBLE = 2  # XStat.double_value, xplane.proto
 _LONGEST = 200  # characters; a metadata text may be a whole program, repeated with each event
-_MOST = 100  # such stats of a name; profilers write some twenty
+_MOST = 30  # such stats of a name; profilers write some twenty
 _MOST_BYTES = 4 * _LONGEST  # of a text with so many characters
 
 

@@ -154,10 +154,8 @@ def decode_trace(raw: bytes, path: str = "<bytes>") -> Trace:
     layouts = [_PlaneLayout.read(message, begin, end) for begin, end in plane_spans]
     with_events = (one.name for one in layouts if any(line.tags.size for line in one.lines))
     refuse_many_devices(path, with_events)
-    origin = min(
-        (line.timestamp_ns for layout in layouts for line in layout.lines if line.tags.size),
-        default=0,
-    )
+    lines = (line for layout in layouts for line in layout.lines)
+    origin = min((line.timestamp_ns for line in lines if line.tags.size), default=0)
     columns = columns_of_each(message, [layout.tags for layout in layouts])
     planes = tuple(layout.decode(origin, own) for layout, own in zip(layouts, columns, strict=True))
     return Trace(path, origin, planes, tuple(texts[4]), tuple(texts[2]), tuple(texts[3]))
@@ -183,6 +181,8 @@ class _LineLayout:
             begin: Offset of the line's first byte.
             end: Offset behind the line.
         """
+        if begin == end:
+            return _EMPTY_LINE
         texts: dict[int, str] = {}
         numbers: dict[int, int] = {}
         tags: list[Ints] = []
@@ -214,6 +214,9 @@ class _LineLayout:
             stamp,
             tags[0] if len(tags) == 1 else np.concatenate([np.empty(0, np.int64), *tags]),
         )
+
+
+_EMPTY_LINE = _LineLayout(0, "", 0, np.empty(0, np.int64))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
