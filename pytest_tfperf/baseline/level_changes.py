@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytest_tfperf.quantities import SECONDS, format_quantity
+from pytest_tfperf.quantities import RATIO, SECONDS, format_quantity
 from pytest_tfperf.stats.change_points import FEWEST, ChangePoint, change_points
 from pytest_tfperf.text import format_slowdown, plural
 
@@ -24,28 +24,31 @@ class LevelChanges:
     """Sentences on all of them; one that says so if there are none, or they are not known."""
 
 
-def level_changes(times: Sequence[float], commits: Sequence[str]) -> LevelChanges:
+def level_changes(
+    values: Sequence[float], commits: Sequence[str], unit: str = SECONDS
+) -> LevelChanges:
     """
     Find the changes of level of a history.
 
     Args:
-        times: Times of its runs in seconds, the latest last.
+        values: Values of its runs, the latest last.
         commits: Commits of its first runs, empty for one that is not known.
+        unit: Unit of the values.
     """
-    if len(times) < FEWEST:
-        return _none(f"{_NOT_KNOWN}: {FEWEST} runs show one, and there are {len(times)}.")
-    if min(times) <= 0:
-        return _none(f"{_NOT_KNOWN}: a run took no time.")
-    points = change_points(times)
+    if len(values) < FEWEST:
+        return _none(f"{_NOT_KNOWN}: {FEWEST} runs show one, and there are {len(values)}.")
+    if min(values) <= 0:
+        return _none(f"{_NOT_KNOWN}: a value is {format_quantity(min(values), unit)}.")
+    points = change_points(values)
     if not points:
-        return _none(f"No change of level in {plural(len(times), 'run')}.")
+        return _none(f"No change of level in {plural(len(values), 'run')}.")
     texts = tuple(
-        f"since {_run(point.index, len(times), commits)}: {format_slowdown(point.ratio)}"
+        f"since {_run(point.index, len(values), commits)}: {_change(point.ratio, unit)}"
         for point in points
     )
     sentences = tuple(
-        f"{text[0].upper()}{text[1:]}, {format_quantity(point.before, SECONDS)} to "
-        f"{format_quantity(point.after, SECONDS)} (p = {point.p:.2g})."
+        f"{text[0].upper()}{text[1:]}, {format_quantity(point.before, unit)} to "
+        f"{format_quantity(point.after, unit)} (p = {point.p:.2g})."
         for text, point in zip(texts, points, strict=True)
     )
     return LevelChanges(points=points, texts=texts, sentences=sentences)
@@ -55,6 +58,12 @@ def run_name(index: int, commits: Sequence[str]) -> str:
     """Return the commit of a run, or that it is not known."""
     commit = commits[index] if index < len(commits) else ""
     return f"commit {commit}" if commit else "its commit is not known"
+
+
+def _change(ratio: float, unit: str) -> str:
+    if unit == SECONDS:
+        return format_slowdown(ratio)
+    return f"{format_quantity(abs(ratio - 1), RATIO)} {'more' if ratio > 1 else 'less'}"
 
 
 def _run(index: int, n_runs: int, commits: Sequence[str]) -> str:

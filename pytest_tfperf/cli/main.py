@@ -18,6 +18,7 @@ from pytest_tfperf.cli import (
     shell_completion,
     trace_commands,
 )
+from pytest_tfperf.cli.history import history_command
 from pytest_tfperf.cli.output import GOOD, USAGE, meant
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.text import for_terminal
@@ -65,7 +66,15 @@ def command_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"tfperf {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for kind in (trace_commands, check_command, capture_command, run_commands, metric_list, doctor):
+    for kind in (
+        trace_commands,
+        check_command,
+        capture_command,
+        run_commands,
+        history_command,
+        metric_list,
+        doctor,
+    ):
         kind.add_commands(commands)
     shell_completion.add_commands(commands, command_parser)
     return parser

@@ -12,6 +12,7 @@ from typing import Any
 from pytest_tfperf.baseline.store import entry_key
 from pytest_tfperf.cli.console import new_console, styled_lines, width, write_out
 from pytest_tfperf.cli.file_kinds import refuse_trace
+from pytest_tfperf.cli.history.project_settings import project_settings
 from pytest_tfperf.cli.output import (
     FAILED,
     GOOD,
@@ -162,6 +163,12 @@ def _add_accept(commands: Any) -> None:
         action="store_true",
         help="record disturbed step times too",
     )
+    accept.add_argument(
+        "--tfperf-history",
+        dest="history",
+        metavar="URL",
+        help="add the runs to a team's history too (default: ini tfperf_history)",
+    )
 
 
 def _show(options: argparse.Namespace, rest: Sequence[str]) -> int:
@@ -232,7 +239,27 @@ def _accept(options: argparse.Namespace, rest: Sequence[str]) -> int:
     runs = [_read_run(path) for path in paths]
     recorded = accept(runs, names, options.rootdir, folder, options.record_noisy)
     print(for_terminal(render_accepted(recorded, len(paths))))
+    _add_to_history(runs, options)
     return GOOD if is_accepted(recorded) else FAILED
+
+
+def _add_to_history(runs: Sequence[Run], options: argparse.Namespace) -> None:
+    """
+    Add runs to the history that the options or the project name, if there is one.
+
+    Raises:
+        TfperfError: If that fails.
+    """
+    settings = project_settings(options.rootdir)
+    address = options.history or settings.history
+    if not address:
+        return
+    from pytest_tfperf.run_history.opening import open_store
+    from pytest_tfperf.run_history.rows import rows_of
+
+    store = open_store(address)
+    added = [store.append(rows_of(run, settings.project)) for run in runs]
+    print(f"history: {plural(sum(added), 'run')} added, {len(added) - sum(added)} there already")
 
 
 def _is_run_file(path: Path) -> bool:

@@ -59,11 +59,11 @@ def render_csv(run: Run) -> str:
         for profile in test.profiles:
             of_test = test.file, test.key, profile.name, test.outcome
             for row in _metrics(test, profile):
-                writer.writerow([_cell(one) for one in (*of_run, *of_test, *row)])
+                writer.writerow([csv_cell(one) for one in (*of_run, *of_test, *row)])
     return text.getvalue()
 
 
-def _cell(content: Any) -> Any:
+def csv_cell(content: Any) -> Any:
     """
     Return a cell that no spreadsheet takes for a formula; numbers stay numbers.
 

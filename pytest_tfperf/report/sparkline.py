@@ -26,6 +26,11 @@ def shows_unicode(encoding: str | None) -> bool:
     return True
 
 
+def levels_of(encoding: str | None) -> str:
+    """Return the characters of a sparkline that a stream of this encoding can write."""
+    return _LEVELS if shows_unicode(encoding) else _ASCII_LEVELS
+
+
 def step_line(profile: Profile, ascii_only: bool) -> str:
     """
     Return the parts of the traced steps and the timed blocks of a profile, empty without either.

@@ -66,7 +66,7 @@ class Answer:
 
 
 class HistoryStore(Protocol):
-    """A store of runs, which only grows until somebody prunes it."""
+    """A store of runs, which only grows until it is pruned."""
 
     unread: Sequence[str]
     """A sentence for each damaged object that the last query left out."""

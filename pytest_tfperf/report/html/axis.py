@@ -73,20 +73,30 @@ def tick_texts(ticks: Sequence[float]) -> list[str]:
     return [f"{tick / scale:.{digits}f} {unit}" for tick in ticks]
 
 
-def marks(ticks: Sequence[float], place: Callable[[float], float]) -> tuple[Mark, ...]:
-    """Return the ticks of an axis of seconds; `place` maps seconds to places."""
-    return tuple(
-        Mark(round(place(tick), 1), text)
-        for tick, text in zip(ticks, tick_texts(ticks), strict=True)
+def marks(
+    ticks: Sequence[float], place: Callable[[float], float], unit: str = SECONDS
+) -> tuple[Mark, ...]:
+    """
+    Return the ticks of an axis.
+
+    Args:
+        ticks: Values, evenly spaced.
+        place: Maps a value to its place.
+        unit: Unit of the values.
+    """
+    texts = (
+        tick_texts(ticks) if unit == SECONDS else [format_quantity(tick, unit) for tick in ticks]
     )
+    return tuple(Mark(round(place(tick), 1), text) for tick, text in zip(ticks, texts, strict=True))
 
 
-def range_text(values: Sequence[float]) -> str:
-    """Describe seconds by their range and median."""
-    low, high = seconds_text(min(values)), seconds_text(max(values))
-    return (
-        low if low == high else f"{low} to {high}, median {seconds_text(statistics.median(values))}"
+def range_text(values: Sequence[float], unit: str = SECONDS) -> str:
+    """Describe values by their range and median."""
+    low, middle, high = (
+        format_quantity(value, unit)
+        for value in (min(values), statistics.median(values), max(values))
     )
+    return low if low == high else f"{low} to {high}, median {middle}"
 
 
 def seconds_text(value: float) -> str:

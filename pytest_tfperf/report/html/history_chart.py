@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pytest_tfperf.baseline.level_changes import LevelChanges, level_changes, run_name
+from pytest_tfperf.quantities import SECONDS, format_quantity
 from pytest_tfperf.report.html.axis import (
     HISTORY_HEIGHT,
     LEFT,
@@ -15,7 +16,6 @@ from pytest_tfperf.report.html.axis import (
     Mark,
     marks,
     range_text,
-    seconds_text,
     short,
     ticks_between,
 )
@@ -28,20 +28,34 @@ _SMALL_WIDTH, _SMALL_HEIGHT, _SMALL_EDGE = 100, 10, 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedRuns:
-    """A history of step times."""
+    """A history of step times, or of the values of another metric."""
 
     runs: Sequence[float]
-    """Step times in seconds, the latest last."""
+    """Step times in seconds, or values in the unit, the latest last."""
     commits: Sequence[str] = ()
     """Commit of each run, empty for one that is not known; or nothing if no commit is known."""
     anchor: float | None = None
     """Step time of the first runs, if it is known."""
+    metric: str = "step time"
+    """Name of the values."""
+    unit: str = SECONDS
+    """Unit of the values."""
+    band: tuple[float, float] | None = None
+    """Range of the values to expect, if it is known."""
+
+    def text(self, value: float) -> str:
+        """Format a value."""
+        return format_quantity(value, self.unit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryChart(Chart):
     """Recorded runs from old to new, and this run."""
 
+    metric: str
+    """Name of the values."""
+    band: tuple[float, float] | None
+    """Upper end and height of the range of the values to expect, or None."""
     path: str
     """SVG path of the line through the recorded runs."""
     dots: str
@@ -99,6 +113,7 @@ def history_chart(
         return None
     anchor, every = recorded.anchor, [*recorded.runs, now]
     lines = [*(bounds or ()), *(one for one in (anchor, limit) if one is not None)]
+    lines += recorded.band or ()
     ticks = _ticks([*every, *lines])
     bottom, per_second = TOP + HISTORY_HEIGHT, HISTORY_HEIGHT / (ticks[-1] - ticks[0])
 
@@ -106,24 +121,27 @@ def history_chart(
         return round(bottom - (seconds - ticks[0]) * per_second, 1)
 
     places = [(_across(n + 0.5, len(every)), level(time)) for n, time in enumerate(every)]
-    changes = level_changes(every, recorded.commits)
+    changes = level_changes(every, recorded.commits, recorded.unit)
+    text, band = recorded.text, _band(recorded, level)
     low, high = (short(level(end)) for end in bounds) if bounds else ("", "")
     unknown = {"anchor": anchor, "limit": limit, "interval of this run": bounds}
     return HistoryChart(
         height=bottom + 16,
         bottom=bottom,
-        ticks=marks(ticks, level),
+        ticks=marks(ticks, level, recorded.unit),
+        metric=recorded.metric,
+        band=band,
         path="M" + "L".join(f"{short(x)},{short(y)}" for x, y in places[:-1]),
         dots="".join(f"M{short(x)},{short(y)}h0" for x, y in places[:-1]),
         commits=tuple(
-            (x, y, f"{seconds_text(every[n])}, {run_name(n, recorded.commits)}")
+            (x, y, f"{text(every[n])}, {run_name(n, recorded.commits)}")
             for n, (x, y) in enumerate(places[:-1])
         ),
         now=places[-1],
         span=f"M{short(places[-1][0])},{low}V{high}" if bounds else "",
-        anchor=None if anchor is None else Mark(level(anchor), f"anchor {seconds_text(anchor)}"),
-        limit=None if limit is None else Mark(level(limit), f"limit {seconds_text(limit)}"),
-        unknown=", ".join(name for name, line in unknown.items() if line is None),
+        anchor=None if anchor is None else Mark(level(anchor), f"anchor {text(anchor)}"),
+        limit=None if limit is None else Mark(level(limit), f"limit {text(limit)}"),
+        unknown=", ".join(name for name, line in unknown.items() if line is None and not band),
         changes=tuple(
             Mark(places[point.index][0], text)
             for point, text in zip(changes.points, changes.texts, strict=True)
@@ -153,6 +171,14 @@ def small_history(recorded: RecordedRuns, now: float) -> SmallHistory | None:
         rise=now / every[0] if every[0] else 1.0,
         label=_label(recorded, now),
     )
+
+
+def _band(recorded: RecordedRuns, level: Callable[[float], float]) -> tuple[float, float] | None:
+    """Return the upper end and the height of the band; `level` maps a value to its height."""
+    if recorded.band is None:
+        return None
+    low, high = recorded.band
+    return level(high), round(level(low) - level(high), 1)
 
 
 def _ticks(times: Sequence[float]) -> list[float]:
@@ -188,6 +214,7 @@ def _levels(changes: LevelChanges, n: int, level: Callable[[float], float]) -> s
 
 
 def _label(recorded: RecordedRuns, now: float) -> str:
-    anchor = "" if recorded.anchor is None else f", anchor {seconds_text(recorded.anchor)}"
-    runs = f"{plural(len(recorded.runs), 'recorded run')} of {range_text(recorded.runs)}"
-    return f"{runs}, now {seconds_text(now)}{anchor}"
+    anchor = "" if recorded.anchor is None else f", anchor {recorded.text(recorded.anchor)}"
+    values = range_text(recorded.runs, recorded.unit)
+    runs = f"{plural(len(recorded.runs), 'recorded run')} of {values}"
+    return f"{runs}, now {recorded.text(now)}{anchor}"

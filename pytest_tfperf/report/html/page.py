@@ -19,6 +19,7 @@ from pytest_tfperf.metrics import METRICS, Metric
 from pytest_tfperf.report.failure import failure_headline
 from pytest_tfperf.report.html.axis import short
 from pytest_tfperf.report.html.before_after import BeforeAfter
+from pytest_tfperf.report.html.history_chart import HistoryChart
 from pytest_tfperf.report.html.metric_views import Reason
 from pytest_tfperf.report.html.tables import TableGroups, cut, quantity
 from pytest_tfperf.report.html.views import ReportedTest, verdict_rank, views_of
@@ -95,6 +96,18 @@ class ComparedView:
     """Differences of the HLO."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrendView:
+    """The values of one metric over many runs."""
+
+    title: str
+    """Name of the profile."""
+    facts: str
+    """Machine and branch."""
+    chart: HistoryChart | None
+    """The values; None for one run."""
+
+
 def render_html(run: Run, folder: Path | None = None) -> str:
     """
     Render a run.
@@ -112,6 +125,7 @@ def render_page(
     tests: Sequence[ReportedTest],
     environments: Sequence[Mapping[str, Any]] = (),
     compared: ComparedView | None = None,
+    trends: Sequence[TrendView] = (),
 ) -> str:
     """
     Render a page.
@@ -121,6 +135,7 @@ def render_page(
         tests: Its cards.
         environments: Environments of the tests.
         compared: A comparison to show before the cards, or None.
+        trends: Values over many runs.
     """
     style, script = (_without_indents(name) for name in ("page.css", "page.js"))
     page = _template().render(
@@ -128,6 +143,7 @@ def render_page(
         tests=tests,
         environments=environments,
         compared=compared,
+        trends=trends,
         glossary=_glossary(tests),
         unknown=_unknown_in_all(tests),
         patterns=_PATTERNS,

@@ -42,8 +42,8 @@ def test_no_change_is_said():
     [
         ([], "11 runs show one, and there are 0"),
         (STEADY, "11 runs show one, and there are 6"),
-        ([*STEADY * 2, 0.0], "a run took no time"),
-        ([*STEADY * 2, -0.01], "a run took no time"),
+        ([*STEADY * 2, 0.0], "a value is 0 ns"),
+        ([*STEADY * 2, -0.01], "a value is -10 ms"),
     ],
 )
 def test_the_unknown_is_no_change_and_has_a_reason(times, why):
@@ -55,3 +55,8 @@ def test_the_unknown_is_no_change_and_has_a_reason(times, why):
 def test_runs_are_named_by_their_commits():
     assert run_name(1, ["a", "b"]) == "commit b"
     assert run_name(2, ["a", "b"]) == run_name(0, [""]) == "its commit is not known"
+
+
+def test_values_of_another_unit_are_more_or_less():
+    found = level_changes([*STEADY, *slowed(STEADY, 2)], COMMITS, unit="bytes")
+    assert found.texts[0].endswith(": 100 % more")

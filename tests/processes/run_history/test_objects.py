@@ -1,0 +1,174 @@
+"""Objects of a history that are damaged, hostile, half written, or of a version to come; and many writers at once."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import duckdb
+import pytest
+from helpers.builders import profile, record_of
+from helpers.histories import run_at, store_of
+from helpers.paths import TESTS
+
+from pytest_tfperf.cli.main import main
+from pytest_tfperf.report.run_file import write_run
+from pytest_tfperf.run_history.opening import open_store
+from pytest_tfperf.run_history.rows import rows_of
+from pytest_tfperf.run_history.stores import HistoryError, Selection
+
+STEP_TIMES = Selection(project="demo", metrics=("step_time",))
+WRITER = """
+import itertools, sys
+from helpers.histories import run_at, store_of
+from pytest_tfperf.run_history.opening import open_store
+
+store = open_store(sys.argv[1])
+for n in itertools.count():
+    store_of(run_at(n % 1440, 0.1 + n * 1e-6, commit=f"{sys.argv[2]}{n:06x}"), store=store)
+    print(n, flush=True)
+    if n == int(sys.argv[3]):
+        break
+"""
+
+
+@pytest.fixture
+def store(tmp_path):
+    return store_of(run_at(0), run_at(1), store=open_store(str(tmp_path / "store")))
+
+
+def objects(tmp_path, ending=".parquet"):
+    return sorted((tmp_path / "store").rglob(f"*{ending}"))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"PAR1",
+        b"no Parquet at all",
+        "cut",
+        "SELECT 1 AS other",
+        "SELECT 'x' AS created, * EXCLUDE created FROM read_parquet('{good}')",
+        "SELECT * EXCLUDE value, 'much' AS value FROM read_parquet('{good}')",
+    ],
+)
+def test_a_damaged_object_is_left_out_by_name(store, tmp_path, content):
+    good = objects(tmp_path)[0]
+    bad = good.with_name("bad-run.parquet")
+    if content == "cut":
+        bad.write_bytes(good.read_bytes()[:-20])
+    elif isinstance(content, bytes):
+        bad.write_bytes(content)
+    else:
+        duckdb.sql(content.format(good=good)).write_parquet(str(bad))
+    assert len(store.rows(STEP_TIMES)) == 2
+    (sentence,) = store.unread
+    assert sentence.startswith(f"{bad} is left out: ")
+    assert "\n" not in sentence
+    assert store.sql("SELECT count(*) FROM runs WHERE metric = 'step_time'", "demo").rows == ((2,),)
+
+
+def test_texts_of_others_do_not_control_the_terminal(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    test = record_of(profile("\x1b[31mred\n::error::x", step_time=0.1), key="test_\u202eevil")
+    folder = str(tmp_path / "store")
+    store_of(run_at(0, tests=[test]), store=open_store(folder))
+    for words in ([], ["--sql", "SELECT * FROM runs"], ["--csv", "otava"], ["-o", "x.html"]):
+        assert main(["history", "--store", folder, "--project", "demo", *words]) == 0
+    shown, page = capsys.readouterr().out, (tmp_path / "x.html").read_text("utf-8")
+    assert not {"\x1b", "\u202e"} & set(shown + page)
+    assert not [line for line in shown.splitlines() if line.startswith("::")]
+
+
+def test_an_object_that_claims_too_many_rows_ends_with_an_error(store, tmp_path, monkeypatch):
+    monkeypatch.setattr("pytest_tfperf.run_history.duck.MOST_ROWS", 1000)
+    good = objects(tmp_path)[0]
+    query = f"SELECT * FROM read_parquet('{good}'), range(1000)"
+    duckdb.sql(query).project("* EXCLUDE range").write_parquet(
+        str(good.with_name("many-x.parquet"))
+    )
+    with pytest.raises(HistoryError, match="more than 1,000 rows; ask for fewer with --since"):
+        store.rows(Selection(project="demo"))
+
+
+def test_rows_of_a_version_to_come_are_refused(store, tmp_path):
+    (tmp_path / "store" / "rows-2").mkdir()
+    for call in (lambda: store.rows(STEP_TIMES), lambda: store.sql("SELECT 1", "demo")):
+        with pytest.raises(HistoryError, match=r"rows of format 2, .* upgrade pytest-tfperf"):
+            call()
+
+
+def test_a_folder_whose_name_has_patterns(tmp_path):
+    store = store_of(run_at(0), store=open_store(str(tmp_path / "a[b]*?'c")))
+    assert len(store.rows(STEP_TIMES)) == 1
+
+
+def test_a_store_that_cannot_be_written_keeps_what_it_has(store, tmp_path, monkeypatch):
+    from pytest_tfperf.run_history import objects as module
+
+    def fails(path):
+        raise FileNotFoundError(2, "No such file or directory", str(path))
+
+    monkeypatch.setattr(module, "replacing", fails)
+    with pytest.raises(HistoryError, match="cannot be written: No such file"):
+        store.append(rows_of(run_at(5), "demo"))
+    monkeypatch.undo()
+    assert len(store.rows(STEP_TIMES)) == 2
+    assert store.append(rows_of(run_at(5), "demo"))
+
+
+def test_a_run_of_which_only_the_file_was_stored_is_completed(store, tmp_path):
+    (lost,) = (tmp_path / "store").rglob(f"*-{rows_of(run_at(1), 'demo').run}.parquet")
+    lost.unlink()
+    assert len(store.rows(STEP_TIMES)) == 1
+    assert store.append(rows_of(run_at(1), "demo"))
+    assert len(store.rows(STEP_TIMES)) == 2
+
+
+def writer(folder, name, n):
+    environment = {**os.environ, "PYTHONPATH": str(TESTS)}
+    command = [sys.executable, "-c", WRITER, folder, name, str(n)]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+
+
+def test_writers_at_once_lose_nothing(tmp_path):
+    folder = str(tmp_path / "store")
+    writers = [writer(folder, name, 9) for name in ("aaaaaa", "bbbbbb", "cccccc")]
+    for one in writers:
+        assert one.wait(60) == 0
+        one.stdout.close()
+    rows = open_store(folder).rows(STEP_TIMES)
+    assert len({row.commit for row in rows}) == len(rows) == 30
+
+
+def test_a_writer_that_is_killed_leaves_no_part_of_an_object(tmp_path):
+    folder = str(tmp_path / "store")
+    one = writer(folder, "aaaaaa", 10_000)
+    assert one.stdout.readline() == "0\n"
+    time.sleep(0.2)
+    one.send_signal(signal.SIGKILL)
+    said = one.stdout.read().split()
+    one.stdout.close()
+    one.wait()
+    store = open_store(folder)
+    rows = store.rows(STEP_TIMES)
+    assert len(rows) in (1 + len(said), 2 + len(said))
+    assert not store.unread
+    for file in objects(tmp_path, ".json"):
+        assert json.loads(file.read_text("utf-8"))["format"] == 2
+
+
+def test_accepted_runs_are_added_once(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pytest.ini").write_text("[pytest]\ntfperf_history_project = demo\n")
+    (tmp_path / "test_model.py").write_text("")
+    write_run(run_at(3), tmp_path / "run.json")
+    words = ["accept", "run.json", "--tfperf-history", str(tmp_path / "store")]
+    said = ("1 run added, 0 there already", "0 runs added, 1 there already")
+    for sentence in said:
+        assert main(words) == 0
+        assert sentence in capsys.readouterr().out
+    assert len(open_store(str(tmp_path / "store")).rows(STEP_TIMES)) == 1
