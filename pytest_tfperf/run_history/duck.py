@@ -93,7 +93,7 @@ def select_from(paths: Sequence[str], query: str) -> tuple[Answer, tuple[str, ..
     Answer one SELECT on the table `runs`, and return sentences on damaged files.
 
     Raises:
-        HistoryError: If the query is none, is wrong, or changes something.
+        HistoryError: If it is not one SELECT, is wrong, or changes something.
     """
     try:
         statements = duckdb.extract_statements(query)

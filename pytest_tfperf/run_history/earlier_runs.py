@@ -94,7 +94,7 @@ class EarlierRuns:
 
 
 def _object(text: str) -> Json:
-    """Return a JSON object, empty where the text of another person is none."""
+    """Return a JSON object, empty where the text is no object."""
     try:
         found = json.loads(text)
     except ValueError:

@@ -122,7 +122,7 @@ def rows_of(run: Run, project: str) -> RunRows:
     Return the rows of a run.
 
     Raises:
-        TfperfError: If its date is none.
+        TfperfError: If its date cannot be read.
     """
     content = plain_strings(run.to_json())
     text = json.dumps(content, sort_keys=True, allow_nan=False)
@@ -151,7 +151,7 @@ def utc_time(text: str) -> datetime:
     Return an ISO 8601 time in UTC, without a time zone; a time without one is in UTC.
 
     Raises:
-        TfperfError: If it is none.
+        TfperfError: If it is no date.
     """
     try:
         found = datetime.fromisoformat(text.replace("Z", "+00:00"))
