@@ -1,5 +1,6 @@
 """What a run leaves in the baselines: structure, times, and what is left out."""
 
+import json
 from unittest.mock import ANY
 
 import pytest
@@ -8,6 +9,7 @@ from helpers.builders import LAPTOP, SERVER, profile, record_of, value
 
 from pytest_tfperf.baseline.history import rounded
 from pytest_tfperf.baseline.store import Place, read_entries, read_machine
+from pytest_tfperf.errors import BaselineError
 
 GOLDEN = """\
 {
@@ -268,3 +270,19 @@ def test_names_that_are_no_text_are_read_as_they_were_recorded(place):
     update(place, record_of(profile(retraces=0, step_time=0.1), key=key))
     assert list(read_entries(place.structure)) == [key]
     assert update(place, record_of(profile(retraces=0, step_time=0.1), key=key)) == []
+
+
+@pytest.mark.parametrize("kind", ["structure", "times"])
+def test_a_file_of_the_other_kind_is_refused_and_stays(place, kind):
+    update(place, record_of(profile(step_time=0.01)))
+    [timing] = place.timing.iterdir()
+    path = place.structure if kind == "structure" else timing
+    content = {"format": 1, "tests": {}} | (
+        {"machine": LAPTOP["machine"]} if kind == "structure" else {}
+    )
+    path.write_text(json.dumps(content))
+    with pytest.raises(
+        BaselineError, match=r"^baseline .*: not a file of the st.*; restore it from git"
+    ):
+        update(place, record_of(profile(step_time=0.01)))
+    assert json.loads(path.read_text()) == content
