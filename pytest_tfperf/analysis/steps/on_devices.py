@@ -26,12 +26,9 @@ def own_steps(plane: Plane, steps: Steps) -> Steps:
         return steps
     events = Events.of(plane).on_lines(steps.source).sorted()
     if steps.source == "Steps":
-        longest = dict(
-            sorted(
-                zip(events.names, range(len(events)), strict=True),
-                key=lambda item: events.end[item[1]] - events.start[item[1]],
-            )
-        )
+        by_length = np.argsort(events.end - events.start, kind="stable").tolist()
+        names = events.names
+        longest = {names[place]: place for place in by_length}
         chosen = [longest[name] for name in steps.names if name in longest]
         events = Events(plane, events.rows[chosen])
     else:
