@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.trace.events import Events
+from pytest_tfperf.trace.stat_columns import Mask
 
 
 def parents(events: Events) -> Ints:
@@ -13,19 +16,37 @@ def parents(events: Events) -> Ints:
     Return the index of the innermost other event of its line that encloses each event, shape (n,).
 
     It is -1 if there is none. The parent is the nearest longer-reaching event to the left, found by
-    pointer jumping. Siblings take a logarithmic number of rounds; each level that ends before an
-    event takes one more, for the few events that have not found theirs.
+    pointer jumping. Events that end after all to their left have none. Siblings take a logarithmic
+    number of rounds; each level that ends before an event takes one more, for the few events that
+    have not found theirs.
     """
     order = _order(events)
     line, end = events.line[order], events.end[order]
-    up = np.where(np.diff(line, prepend=-1) == 0, np.arange(-1, len(events) - 1), -1)
-    late = np.flatnonzero(up >= 0)
+    late = np.flatnonzero(_is_reached(line, end))
+    up = np.full(len(events), -1)
+    up[late] = late - 1
     while (late := late[end[up[late]] < end[late]]).size:
         up[late] = up[up[late]]
         late = late[up[late] >= 0]
     result = np.full(len(events), -1)
     result[order] = np.where(up >= 0, order[up], -1)
     return result
+
+
+def _is_reached(line: Ints, end: Ints) -> Mask:
+    """
+    Return a mask of the events that end no later than one before them on their line, shape (n,).
+
+    Args:
+        line: Lines of the events, sorted.
+        end: Their ends.
+    """
+    is_reached: Mask = np.zeros(line.size, bool)
+    bounds = [*np.flatnonzero(np.diff(line, prepend=-1)).tolist(), line.size]
+    for first, behind in pairwise(bounds):
+        own = end[first:behind]
+        is_reached[first + 1 : behind] = own[1:] <= np.maximum.accumulate(own)[:-1]
+    return is_reached
 
 
 def enclosing(outer: Events, inner: Events) -> Ints:
@@ -39,11 +60,14 @@ def enclosing(outer: Events, inner: Events) -> Ints:
     order = _order(outer)
     rank = _before(outer.line[order], outer.start[order], inner)
     found = np.where(rank >= 0, order[np.maximum(rank, 0)], -1)
-    above, outer_end, inner_end = parents(outer), outer.end, inner.end
+    outer_end, inner_end = outer.end, inner.end
     late = np.flatnonzero(found >= 0)
-    while (late := late[outer_end[found[late]] < inner_end[late]]).size:
+    late = late[outer_end[found[late]] < inner_end[late]]
+    above = parents(outer) if late.size else found
+    while late.size:
         found[late] = above[found[late]]
         late = late[found[late] >= 0]
+        late = late[outer_end[found[late]] < inner_end[late]]
     return found
 
 
@@ -55,7 +79,8 @@ def self_times(events: Events) -> Ints:
     """
     duration, above = events.end - events.start, parents(events)
     rest: Ints = duration.copy()
-    np.subtract.at(rest, above[above >= 0], duration[above >= 0])
+    inside = np.flatnonzero(above >= 0)
+    np.subtract.at(rest, above[inside], duration[inside])
     rest[rest < 0] = 0
     return rest
 

@@ -66,8 +66,8 @@ def why_executions_hidden(trace: Trace, in_process: bool) -> str | None:
 
 def _xla_ops(trace: Trace) -> list[str]:
     """Return the types of ops in a trace that run executables (tensorflow/compiler/jit/ops)."""
-    host = Events.of(trace.plane(HOST))
-    types = {op_type(name) or "" for name in set(host.names)}
+    host = trace.plane(HOST)
+    types = {op_type(name) or "" for name in (host.names if host else ())}
     return sorted(types & {"_XlaRun", "XlaLaunch", "XlaLaunchV2"})
 
 

@@ -81,6 +81,17 @@ def test_called_selects_exact_names(three, names, starts):
     assert three.called(*names).start.tolist() == starts
 
 
+@pytest.mark.parametrize("wanted", ["", "a", "ab", "c", "abc", "bd"])
+def test_named_selects_rare_and_frequent_names_in_their_order(wanted):
+    names = ["a" if n % 50 == 7 else "b" if n % 50 == 9 else "cd"[n % 2] for n in range(1000)]
+    events = events_of(*(event(name, n, 1) for n, name in enumerate(names)))
+    expected = [n for n, name in enumerate(names) if name in wanted]
+    chosen = frozenset(wanted).__contains__
+    assert events.named(chosen).rows.tolist() == expected
+    some = events.where(events.rows % 3 > 0)
+    assert some.named(chosen).rows.tolist() == [n for n in expected if n % 3]
+
+
 def test_named_calls_its_predicate_once_for_each_name(three):
     asked = []
     assert three.named(lambda name: asked.append(name) or name == "op").names == ["op", "op"]
