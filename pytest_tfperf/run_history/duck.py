@@ -196,13 +196,15 @@ def _type(name: str) -> str:
 
 def connect() -> duckdb.DuckDBPyConnection:
     """Open a database of this process, with bounded memory and without extensions of others."""
-    return duckdb.connect(
+    base = duckdb.connect(
         config={
             "memory_limit": _MEMORY,
             "autoinstall_known_extensions": "false",
             "autoload_known_extensions": "false",
         }
     )
+    base.execute("SET enable_progress_bar = false")  # it would write to standard output
+    return base
 
 
 def literal(paths: Iterable[str]) -> list[str]:

@@ -164,7 +164,14 @@ def _show(store: HistoryStore, options: argparse.Namespace) -> int:
     if options.csv:
         from pytest_tfperf.cli.history.otava_csv import otava_csv
 
-        sys.stdout.write(otava_csv([one.series for one in trends]))
+        text, left_out = otava_csv([one.series for one in trends])
+        sys.stdout.write(text)
+        if left_out:
+            print(
+                f"tfperf: {plural(left_out, 'run')} left out, in which not every profile was "
+                "measured; name a TEST to have all of its runs",
+                file=sys.stderr,
+            )
         return GOOD
     if options.output is not None:
         _write_page(trends, options)

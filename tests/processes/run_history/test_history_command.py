@@ -95,6 +95,15 @@ def test_csv_for_otava_has_a_line_a_run(history):
     assert float(rows[0]["test_train"]) == pytest.approx(0.1, rel=0.1)
 
 
+def test_a_run_without_one_of_the_tests_is_left_out_of_the_csv(history, tmp_path):
+    store = str(tmp_path / "other")
+    store_of(run_at(0, key="test_a"), run_at(1, key="test_b"), store=open_store(store))
+    _, out, err = history("--csv", "otava", store=store)
+    assert out.splitlines() == ["time,commit,test_a,test_b"]
+    assert "2 runs left out" in err
+    assert len(history("test_a", "--csv", "otava", store=store)[1].splitlines()) == 2
+
+
 def test_a_query(history):
     query = "SELECT count(*) AS n FROM runs WHERE metric = 'step_time'"
     assert history("--sql", query)[1].split() == ["n", "--", "82"]
