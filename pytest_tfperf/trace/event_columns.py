@@ -29,7 +29,8 @@ def columns_of_each(
     """
     sizes = [each.size for each in tags]
     for first, last in batches(sizes, _AT_ONCE):
-        columns = event_columns(message, np.concatenate(tags[first:last]))
+        together = tags[first] if last - first == 1 else np.concatenate(tags[first:last])
+        columns = event_columns(message, together)
         edges = np.cumsum([0, *sizes[first:last]]).tolist()
         for begin, end in pairwise(edges):
             metadata_id, *others = (column[begin:end] for column in columns)
