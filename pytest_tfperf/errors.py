@@ -49,6 +49,10 @@ class PairedError(TfperfError):
     """A comparison of the working tree with a git ref that is impossible."""
 
 
+class FleetError(TfperfError):
+    """Traces, a store or workers that cannot be reached when many traces are analysed."""
+
+
 class PytestTfperfDeprecationWarning(DeprecationWarning):
     """
     The use of a name that a later version removes; the message says what replaces it, and when.

@@ -13,7 +13,7 @@ from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.cli.check_command import check_traces, read_limits
 from pytest_tfperf.cli.output import GOOD, UNKNOWN, USAGE, add_command, json_text, refuse
 from pytest_tfperf.cli.sampling import SampledRuns, sample
-from pytest_tfperf.cli.trace_analysis import report_errors
+from pytest_tfperf.cli.traces.trace_analysis import report_errors
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.quantities import SECONDS, parse_quantity
 from pytest_tfperf.remote.addresses import read_workers

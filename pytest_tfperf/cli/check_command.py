@@ -15,10 +15,12 @@ from pytest_tfperf.cli.output import (
     add_command,
     add_output,
     meant,
+    path_or_url,
     profiles_json,
     status_of,
 )
-from pytest_tfperf.cli.trace_analysis import analyse_traces, report_errors
+from pytest_tfperf.cli.traces.many_traces import add_rules, check_many, refuse_urls
+from pytest_tfperf.cli.traces.trace_analysis import analyse_traces, report_errors
 from pytest_tfperf.errors import LimitError
 from pytest_tfperf.metric_evidence import TRACED_TIMES
 from pytest_tfperf.report.terminal import TextLine, colour
@@ -39,17 +41,30 @@ def add_commands(commands: Any) -> None:
             "step_time and input_wait are those of the traced steps, which the profiler slows "
             "down. A limit on input_bound_at_target needs --target-step-time TIME. Exit status 1 "
             "if a limit is broken, 2 if a trace or a limit cannot be read, 3 if a value is unknown."
+            " With --rules it checks a whole store, a line for each trace that breaks a limit."
         ),
         "logdir/ --max-input-bound 5% --max-retraces 0",
     )
-    check.usage = "tfperf check [-h] [-v] [--json] TRACE --max-METRIC VALUE ..."
-    check.add_argument("traces", type=Path, nargs=1, metavar="TRACE", help=TRACES)
+    check.usage = "tfperf check [-h] [-v] [--json] TRACE --max-METRIC VALUE ...\n"
+    check.usage += "       tfperf check [--json] [--most N] STORE|GLOB --rules FILE.toml"
+    check.add_argument(
+        "traces",
+        type=path_or_url,
+        nargs=1,
+        metavar="TRACE",
+        help=f"{TRACES}; with --rules a store of tfperf analyze --into, or a glob or URL of traces",
+    )
+    add_rules(check)
     add_output(check, "checks that passed")
 
 
 def _check(options: argparse.Namespace, rest: Sequence[str]) -> int:
+    if options.rules is not None:
+        if rest:
+            raise LimitError(f"{rest[0]}: with --rules, limits stand in that file")
+        return check_many(options)
     wanted = read_limits(rest)
-    return check_traces(options.traces, wanted, options.verbose, options.json)
+    return check_traces(refuse_urls(options.traces), wanted, options.verbose, options.json)
 
 
 def check_traces(paths: Sequence[Path], wanted: Wanted, verbose: int, as_json: bool) -> int:

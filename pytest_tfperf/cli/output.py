@@ -6,6 +6,7 @@ import argparse
 import difflib
 import json
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.results import BROKEN, FORMAT, Check, Profile, Verdict
@@ -34,6 +35,11 @@ def add_command(
     )
     parser.set_defaults(run_command=run, parser=parser)
     return parser
+
+
+def path_or_url(text: str) -> Path | str:
+    """Return the path of a file or a folder, or a URL as it is."""
+    return text if "://" in text else Path(text)
 
 
 def add_output(parser: argparse.ArgumentParser, more: str) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from pytest_tfperf.cli.console import write_out
 from pytest_tfperf.cli.output import GOOD, UNKNOWN
-from pytest_tfperf.cli.trace_analysis import analyse_traces, report_errors
+from pytest_tfperf.cli.traces.trace_analysis import analyse_traces, report_errors
 from pytest_tfperf.errors import CaptureError
 from pytest_tfperf.files import cache_folder, replace_file
 from pytest_tfperf.quantities import COUNT, SHARE, format_change

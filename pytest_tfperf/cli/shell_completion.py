@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_tfperf.checks.arguments import argument_names
-from pytest_tfperf.cli.output import GOOD, add_command, refuse
+from pytest_tfperf.cli.output import GOOD, add_command, path_or_url, refuse
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.metrics import METRICS
 
@@ -48,7 +48,7 @@ def _completion(
             action.choices = list(METRICS)
     for command in commands.values():
         for action in command._actions:
-            if action.type is Path:
+            if action.type in (Path, path_or_url):
                 action.complete = shtab.FILE  # type: ignore[attr-defined]
     print(shtab.complete(parser, shell=options.shell))
     return GOOD

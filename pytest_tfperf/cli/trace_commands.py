@@ -17,10 +17,12 @@ from pytest_tfperf.cli.output import (
     UNKNOWN,
     add_command,
     add_output,
+    path_or_url,
     profiles_json,
     refuse,
 )
-from pytest_tfperf.cli.trace_analysis import analyse_traces, report_errors
+from pytest_tfperf.cli.traces.many_traces import add_many, analyse_many, refuse_urls
+from pytest_tfperf.cli.traces.trace_analysis import analyse_traces, report_errors
 from pytest_tfperf.errors import ExportError, LimitError
 from pytest_tfperf.report.trace_page import refuse_other_format, write_traces
 from pytest_tfperf.text import for_terminal
@@ -43,11 +45,18 @@ def _add_analyze(commands: Any) -> None:
             "Show the bottleneck of a trace's steps, what to do next, and the key figures; with -v "
             "every metric and table. Takes XSpace traces of TensorFlow or JAX from CPU, GPU or "
             "TPU, and needs neither framework. With -o the same becomes a page with pictures. Exit "
-            "status 2 if a trace cannot be read or has no step."
+            "status 2 if a trace cannot be read or has no step. With --into it analyses thousands "
+            "of traces by many workers, and stores metrics and steps as Parquet."
         ),
         "logdir/ -o page.html",
     )
-    analyze.add_argument("traces", type=Path, nargs="+", metavar="TRACE", help=TRACES)
+    analyze.add_argument(
+        "traces",
+        type=path_or_url,
+        nargs="+",
+        metavar="TRACE",
+        help=f"{TRACES}; with --into also a folder, a glob or a URL, as 's3://jobs/**/*.xplane.pb'",
+    )
     analyze.add_argument(
         "--target-step-time",
         type=_seconds,
@@ -64,6 +73,7 @@ def _add_analyze(commands: Any) -> None:
         metavar="FILE.html",
         help="also write a self-contained page: timeline of a step, charts, all metrics and tables",
     )
+    add_many(analyze)
     add_output(
         analyze,
         "all metrics with causes, tables, and reasons of unknown metrics; -vv: also every row of "
@@ -135,8 +145,11 @@ def _add_export(commands: Any) -> None:
 
 def _analyze(options: argparse.Namespace, rest: Sequence[str]) -> int:
     refuse(options, rest)
+    if options.into is not None or options.executor is not None or options.shard is not None:
+        return analyse_many(options)
+    traces = refuse_urls(options.traces)
     refuse_other_format(options.output)
-    analysed, errors = analyse_traces(options.traces, options.target_step_time)
+    analysed, errors = analyse_traces(traces, options.target_step_time)
     if analysed and options.output is not None:
         write_traces(analysed, options.output)
     if analysed and options.json:

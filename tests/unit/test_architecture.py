@@ -42,7 +42,7 @@ LAYERS = (
     {"analysis", "checks"},
     {"baseline", "cluster", "export", "variants"},
     {"paired", "report", "run_history"},
-    {"doctor", "plugin"},
+    {"doctor", "fleet", "plugin"},
     {"cli"},
 )
 LAYER = {name: number for number, layer in enumerate(LAYERS) for name in layer}

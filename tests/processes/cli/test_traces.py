@@ -9,8 +9,8 @@ import pytest
 from helpers.builders import profile, record_of, run_of
 from helpers.xspace import at, line, plane, space
 
-from pytest_tfperf.cli import trace_analysis
 from pytest_tfperf.cli.main import main
+from pytest_tfperf.cli.traces import trace_analysis
 from pytest_tfperf.report.run_file import write_run
 
 

@@ -1,0 +1,201 @@
+"""
+Traces at URLs of any file system that fsspec reaches, and which of them a shard has.
+
+A trace is known by a fingerprint of what its file system tells: address, size, time and checksum.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import fsspec
+
+from pytest_tfperf.errors import FleetError
+from pytest_tfperf.files import open_regular
+
+ENDING = ".xplane.pb"
+"""End of the names of traces, as the profiler writes them."""
+_RUN = re.compile(r"(.*/plugins/profile/[^/]+)/([^/]+)\.xplane\.pb")
+_SECRET = re.compile(r"(?<=://)[^/@]*@")
+_GLOB = re.compile(r"[*?\[]")
+_SHARD = re.compile(r"(\d{1,6})/(\d{1,6})")
+# what file systems of fsspec call them: local, memory, s3fs, gcsfs, adlfs, http
+_TIMES = ("mtime", "LastModified", "last_modified", "updated", "modified", "created")
+_SUMS = ("ETag", "etag", "md5Hash", "crc32c", "content_md5", "generation", "ino")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceFile:
+    """One trace where it lies."""
+
+    name: str
+    """Address without a password, which messages and rules have."""
+    files: Any
+    """The file system."""
+    path: str
+    """Path in it."""
+    size: int
+    """Size in bytes."""
+    fingerprint: str
+    """Hash of what the file system tells; empty if that need not change with the content."""
+    modified: float | None
+    """Time of the last change in seconds since 1970; None if it is unknown."""
+
+    @property
+    def is_local(self) -> bool:
+        """True for a file of this machine."""
+        return is_of(self.files, "file")
+
+    def read(self) -> bytes:
+        """
+        Return the whole content.
+
+        Raises:
+            Exception: Of any class that the file system has.
+        """
+        if self.is_local:
+            with open_regular(Path(self.path)) as file:
+                return file.read()
+        return bytes(self.files.cat_file(self.path))
+
+
+def run_and_host(name: str) -> tuple[str, str]:
+    """Return run and host of a trace in XProf's layout; two empty texts elsewhere."""
+    found = _RUN.fullmatch(name)
+    return (found[1], found[2]) if found else ("", "")
+
+
+def is_glob(url: str) -> bool:
+    """Return whether an address has characters that stand for others."""
+    return _GLOB.search(url) is not None
+
+
+def without_secret(url: str) -> str:
+    """Return an address without user and password."""
+    return _SECRET.sub("", url)
+
+
+def is_of(files: fsspec.AbstractFileSystem, protocol: str) -> bool:
+    """Return whether a file system has a protocol."""
+    names = files.protocol
+    return protocol in ((names,) if isinstance(names, str) else names)
+
+
+def find_trace_files(urls: Sequence[str]) -> list[TraceFile]:
+    """
+    Find the traces at addresses, each once, in the order of their names.
+
+    An address is a trace, a folder with traces at any depth below, or a glob such as
+    `s3://bucket/jobs/**/*.xplane.pb`.
+
+    Raises:
+        FleetError: If an address has no trace, or cannot be listed.
+    """
+    found: dict[str, TraceFile] = {}
+    for url in urls:
+        shown = without_secret(url)
+        with blaming(f"{shown} cannot be listed"):
+            files, root = fsspec.core.url_to_fs(url)
+            files.invalidate_cache()
+            listed = [_trace_file(files, path, info) for path, info in _listed(files, root)]
+        if not listed:
+            raise FleetError(
+                f"no trace at {shown}; give a trace, a folder, or a glob such as "
+                f"'s3://bucket/jobs/**/*{ENDING}'"
+            )
+        found |= {trace.name: trace for trace in listed}
+    return [found[name] for name in sorted(found)]
+
+
+def parse_shard(text: str) -> tuple[int, int]:
+    """
+    Read `3/64`, the third of 64 parts.
+
+    Raises:
+        FleetError: If it is not of that form.
+    """
+    found = _SHARD.fullmatch(text)
+    if found is None or not 1 <= int(found[1]) <= int(found[2]):
+        raise FleetError(f"shard {text!r} is not of the form 3/64, from 1/64 to 64/64")
+    return int(found[1]), int(found[2])
+
+
+def of_shard(traces: Sequence[TraceFile], number: int, n_shards: int) -> list[TraceFile]:
+    """
+    Return the traces of one shard, by a hash of their addresses that is the same everywhere.
+
+    Args:
+        traces: All traces.
+        number: Number of the shard, from 1.
+        n_shards: Number of shards.
+    """
+    return [trace for trace in traces if int(_digest(trace.name), 16) % n_shards == number - 1]
+
+
+@contextmanager
+def blaming(what: str) -> Iterator[None]:
+    """Turn errors of file systems, which have no common class, into one sentence."""
+    try:
+        yield
+    except FleetError:
+        raise
+    except Exception as error:
+        raise FleetError(f"{what}: {reason(error)}") from error
+
+
+def reason(error: BaseException) -> str:
+    """Return the reason that an error gives, on one line and without a password."""
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return without_secret(" ".join(str(text).split()))
+
+
+def _listed(files: fsspec.AbstractFileSystem, root: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    if is_glob(root):
+        found = files.glob(root, detail=True)
+    else:
+        info = files.info(root)
+        if info["type"] == "file":
+            yield root, info
+            return
+        below = files.find(root, detail=True)
+        found = {path: info for path, info in below.items() if path.endswith(ENDING)}
+    yield from ((path, info) for path, info in found.items() if info["type"] == "file")
+
+
+def _trace_file(files: fsspec.AbstractFileSystem, path: str, info: dict[str, Any]) -> TraceFile:
+    name = path if is_of(files, "file") else without_secret(files.unstrip_protocol(path))
+    facts = {key: str(info[key]) for key in (*_TIMES, *_SUMS) if info.get(key) is not None}
+    size = int(info.get("size") or 0)
+    told = json.dumps([name, size, facts], sort_keys=True)
+    return TraceFile(
+        name=name,
+        files=files,
+        path=path,
+        size=size,
+        fingerprint=_digest(told) if facts else "",
+        modified=next((_seconds(info[key]) for key in _TIMES if info.get(key)), None),
+    )
+
+
+def _seconds(time: Any) -> float | None:
+    """Return a time of a file system in seconds; None for a form that is not known."""
+    if isinstance(time, str):
+        try:
+            time = datetime.fromisoformat(time.replace("Z", "+00:00"))
+        except ValueError:
+            return None
+    if isinstance(time, datetime):
+        return time.timestamp()
+    return float(time) if isinstance(time, (int, float)) else None
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]

@@ -1,0 +1,207 @@
+"""`tfperf analyze --into` and `tfperf check --rules`: what they print, and their status."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from helpers.fleets import different_traces, stored, waiting_trace, write_traces
+
+from pytest_tfperf.cli.main import main
+from pytest_tfperf.fleet import analyze_traces
+
+
+@pytest.fixture(autouse=True)
+def long_lines(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "500")
+
+
+@pytest.fixture(autouse=True)
+def in_threads(monkeypatch):
+    """Let threads analyse what processes would: `tests/processes/fleet` has those."""
+    monkeypatch.setattr("pytest_tfperf.fleet.executors.LocalProcesses", ThreadPoolExecutor)
+
+
+@pytest.fixture
+def traces(tmp_path):
+    """Traces that wait 10, 21 and 41 % of a step, and one whose rules allow that."""
+    waits = {"a": 1, "train/b": 2, "train/c": 4, "eval/d": 4}
+    write_traces(tmp_path / "traces", {name: waiting_trace(n) for name, n in waits.items()})
+    return tmp_path / "traces"
+
+
+@pytest.fixture
+def fill(tmp_path):
+    """Analyse traces into the store, and return its address."""
+
+    def analyse(*urls):
+        with ThreadPoolExecutor(1) as pool:
+            analyze_traces([str(url) for url in urls], str(tmp_path / "store"), executor=pool)
+        return str(tmp_path / "store")
+
+    return analyse
+
+
+@pytest.fixture
+def rules(tmp_path):
+    def write(text):
+        path = tmp_path / "rules.toml"
+        path.write_text(text)
+        return ["--rules", str(path)]
+
+    return write
+
+
+RULES = 'max_input_bound = "15%"\n[[rules]]\nmatch = "*/eval/*"\nmax_input_bound = 1\n'
+
+
+def test_the_worst_traces_come_first(traces, fill, rules, capsys):
+    store = fill(traces)
+    assert main(["check", store, *rules(RULES)]) == 1
+    assert capsys.readouterr().out == (
+        f"{traces}/train/c.xplane.pb: FAIL: input_bound is 41.4 %, above the limit of 15 % "
+        "(max_input_bound='15%'); no tf.data stage ran: the elements come from Python code\n"
+        f"{traces}/train/b.xplane.pb: FAIL: input_bound is 20.7 %, above the limit of 15 % "
+        "(max_input_bound='15%'); no tf.data stage ran: the elements come from Python code\n"
+        "4 traces: 2 failed, 2 passed\n"
+    )
+    assert main(["check", store, *rules(RULES), "--most", "1"]) == 1
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "and 1 more trace",
+        "4 traces: 2 failed, 2 passed",
+    ]
+    assert main(["check", store, *rules(RULES), "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)["traces"]
+    assert [trace["verdict"] for trace in found] == ["FAIL", "FAIL", "PASS", "PASS"]
+    assert found[0]["checks"][0]["detail"]["bound"] == 0.15
+
+
+def test_all_good_is_status_0(traces, fill, rules, capsys):
+    assert main(["check", fill(traces), *rules('max_input_bound = "50%"')]) == 0
+    assert capsys.readouterr().out == "4 traces: 4 passed\n"
+
+
+def test_a_glob_is_checked_without_a_store(traces, rules, capsys):
+    glob = f"{traces}/train/*.xplane.pb"
+    assert main(["check", glob, *rules('max_input_bound = "30%"')]) == 1
+    assert capsys.readouterr().out.endswith("2 traces: 1 failed, 1 passed\n")
+
+
+@pytest.mark.parametrize("limit", ["min_device_busy = 0.5", "max_kernel_launches = 1"])
+def test_unknown_is_no_pass(traces, fill, rules, limit, capsys):
+    assert main(["check", fill(traces), *rules(limit)]) == 3
+    assert capsys.readouterr().out.endswith("4 traces: 4 unknown\n")
+
+
+def test_a_damaged_trace_is_no_pass(traces, fill, rules, capsys):
+    write_traces(traces, {"bad": b"nonsense"})
+    assert main(["check", fill(traces), *rules('max_input_bound = "50%"')]) == 3
+    shown = capsys.readouterr().out
+    assert f"{traces}/bad.xplane.pb: UNKNOWN: is not an XSpace trace" in shown
+    assert shown.endswith("5 traces: 1 unknown, 4 passed\n")
+
+
+def test_the_newest_content_of_a_trace_counts(traces, fill, rules, capsys):
+    fill(traces)
+    write_traces(traces, {"a": waiting_trace(7)})
+    assert main(["check", fill(traces), *rules('max_input_bound = "50%"')]) == 1
+    assert capsys.readouterr().out.endswith("4 traces: 1 failed, 3 passed\n")
+
+
+def test_a_trace_without_a_limit_is_counted_as_such(traces, fill, rules, capsys):
+    text = '[[rules]]\nmatch = "*/evil/*"\nmax_input_bound = 1\n'
+    assert main(["check", fill(traces), *rules(text)]) == 3  # nothing was decided
+    shown = capsys.readouterr()
+    assert shown.out == "4 traces: 4 without a limit\n"
+    assert "match = '*/evil/*' of" in shown.err
+    assert "matches no trace" in shown.err
+
+
+def test_skew_between_hosts_has_limits_too(tmp_path, fill, rules, capsys):
+    contents = {f"host_{n}": waiting_trace(1, work=work) for n, work in enumerate((1, 1, 2))}
+    write_traces(tmp_path / "traces/plugins/profile/run", contents)
+    assert main(["check", fill(tmp_path / "traces"), *rules("max_step_skew = 0.2")]) == 1
+    line = capsys.readouterr().out.splitlines()[0]
+    assert "step_skew is 50 %, above the limit of 20 %" in line
+    assert line.endswith("the slowest host is host_2")
+
+
+def test_damaged_objects_of_a_store_are_named_and_no_pass(traces, fill, rules, capsys):
+    store = Path(fill(traces))
+    limits = rules('max_input_bound = "50%"')
+    damaged = store / "metrics-1" / stored(store, "metrics")[0]
+    damaged.write_bytes(damaged.read_bytes()[:-20])
+    assert main(["check", str(store), *limits]) == 3
+    shown = capsys.readouterr()
+    assert f"{damaged} is left out: " in shown.err
+    assert "UNKNOWN: its result cannot be read" in shown.out
+    (store / "seen-1" / f"{'0' * 32}-{'1' * 64}.json").write_text("[" * 100_000)
+    assert main(["check", str(store), *limits]) == 3
+
+
+def test_a_store_of_a_newer_format_is_refused(traces, fill, rules, capsys):
+    store = fill(traces)
+    (Path(store) / "metrics-2").mkdir()
+    assert main(["check", store, *rules(RULES)]) == 2
+    assert main(["analyze", str(traces), "--into", store]) == 2
+    sentence = "has rows of format 2, and this version reads up to 1; upgrade pytest-tfperf"
+    assert capsys.readouterr().err.count(sentence) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["analyze", "{traces}", "--executor", "2"], "need --into STORE"),
+        (["analyze", "{traces}", "--into", "s", "-o", "p.html"], "goes with neither"),
+        (["analyze", "{traces}", "--into", "s", "--shard", "3/2"], "is not of the form 3/64"),
+        (["analyze", "{traces}/none", "--into", "s"], "cannot be listed: No such file"),
+        (["analyze", "{traces}", "--into", "none://x"], "store none://x: "),
+        (["analyze", "{traces}", "--into", "/proc/none", "--executor", "1"], "cannot be written"),
+        (["analyze", "memory://x/a.xplane.pb"], "--into STORE analyses traces there"),
+        (["check", "memory://x", "--max-retraces", "0"], "--into STORE analyses traces there"),
+        (["check", "{traces}", "--rules", "none.toml"], "none.toml: cannot be read"),
+        (["check", "{traces}", "--rules", "x", "--max-retraces", "0"], "stand in that file"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_a_sentence(
+    traces, words, why, capsys, monkeypatch, tmp_path
+):
+    monkeypatch.chdir(tmp_path)
+    assert main([word.format(traces=traces) for word in words]) == 2
+    shown = capsys.readouterr()
+    assert why in shown.err
+    assert shown.err.startswith("tfperf: ")
+    assert shown.err.count("\n") == 1
+    assert shown.out == ""
+
+
+def test_a_folder_that_is_no_store(traces, rules, capsys):
+    assert main(["check", str(traces), *rules(RULES)]) == 2
+    assert "has no result of a trace" in capsys.readouterr().err
+
+
+def test_the_summary_names_runs_and_errors(tmp_path, capsys):
+    run = tmp_path / "plugins/profile/run"
+    write_traces(run, {f"host_{n}": waiting_trace(1, work=n) for n in (1, 2)} | {"x": b"nonsense"})
+    store = tmp_path / "store"
+    command = ["analyze", f"{tmp_path}/plugins", "--into", str(store)]
+    assert main(command) == 2
+    shown = capsys.readouterr()
+    assert shown.out == (
+        "3 traces: 3 analysed, 1 cannot be read\n"
+        f"{run}: 2 hosts and 1 that cannot be read, step_skew 20 % over 3 steps, slowest host_2\n"
+    )
+    assert shown.err.startswith(f"tfperf: {run}/x.xplane.pb: is not an XSpace trace")
+    assert main([*command, "--json"]) == 2
+    content = json.loads(capsys.readouterr().out)
+    assert (content["n_traces"], content["n_analysed"]) == (3, 0)
+    assert content["runs"][0]["slowest"] == "host_2"
+
+
+def test_only_a_part_of_many_errors_is_named(tmp_path, capsys):
+    bad = {name: f"nonsense {name}".encode() for name in different_traces(12)}
+    glob = write_traces(tmp_path / "traces", bad)
+    assert main(["analyze", glob, "--into", str(tmp_path / "store")]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 11
+    assert lines[-1] == "tfperf: and 2 more"

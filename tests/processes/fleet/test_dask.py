@@ -1,0 +1,95 @@
+"""Many traces on a cluster of Dask with two worker processes."""
+
+import os
+import signal
+import threading
+
+import pytest
+from helpers.fleets import different_traces, stored, tables_of, write_traces
+
+from pytest_tfperf.cli.main import main
+from pytest_tfperf.errors import FleetError
+from pytest_tfperf.fleet import analyze_traces, executors
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("default"),  # of Dask and Tornado
+]
+
+
+@pytest.fixture
+def cluster():
+    from distributed import LocalCluster
+
+    with LocalCluster(
+        n_workers=2,
+        threads_per_worker=1,
+        processes=True,
+        dashboard_address=None,
+        host="127.0.0.1",
+    ) as found:
+        yield found
+
+
+def address(cluster):
+    return cluster.scheduler_address.replace("tcp://", "dask://")
+
+
+def test_traces_on_two_workers_by_the_command(cluster, tmp_path, capsys):
+    contents = different_traces(6) | {"bad": b"nonsense"}
+    glob, store = write_traces(tmp_path / "traces", contents), tmp_path / "store"
+    command = ["analyze", glob, "--into", str(store), "--executor", address(cluster)]
+    assert main(command) == 2
+    shown = capsys.readouterr()
+    assert shown.out == "7 traces: 7 analysed, 1 cannot be read\n"
+    assert "bad.xplane.pb: is not an XSpace trace" in shown.err
+    assert stored(store, "metrics") == tables_of(different_traces(6).values())
+    assert main(command) == 2
+    assert "7 traces: 0 analysed, 7 stored before" in capsys.readouterr().out
+
+
+def test_a_worker_is_killed_in_the_middle(cluster, tmp_path):
+    contents = different_traces(60)
+    glob, store = write_traces(tmp_path / "traces", contents), tmp_path / "store"
+    killed = []
+
+    def kill_one(n_done, n_traces):
+        if not killed and n_done >= 5:
+            killed.append(cluster.workers[0].pid)
+            os.kill(killed[0], signal.SIGKILL)
+
+    found = analyze_traces(glob, str(store), executor=address(cluster), progress=kill_one)
+    assert killed
+    assert (found.n_traces, found.errors) == (60, ())
+    assert stored(store, "metrics") == stored(store, "steps") == tables_of(contents.values())
+    assert len(stored(store, "seen")) == 60
+    assert stored(store, "errors") == []
+
+
+def test_two_runs_into_one_store_at_once(cluster, tmp_path):
+    contents = different_traces(12)
+    glob, store = write_traces(tmp_path / "traces", contents), tmp_path / "store"
+    found = []
+
+    def analyse():
+        found.append(analyze_traces(glob, str(store), executor=address(cluster)))
+
+    runs = [threading.Thread(target=analyse) for _ in range(2)]
+    for run in runs:
+        run.start()
+    for run in runs:
+        run.join()
+    assert [one.errors for one in found] == [(), ()]
+    assert stored(store, "metrics") == tables_of(contents.values())
+
+
+def test_a_scheduler_without_workers(tmp_path, monkeypatch):
+    from distributed import LocalCluster
+
+    monkeypatch.setattr(executors, "_WORKER_S", 1)
+    glob = write_traces(tmp_path, different_traces(1))
+    with (
+        LocalCluster(n_workers=0, dashboard_address=None, host="127.0.0.1") as empty,
+        pytest.raises(FleetError, match="got no worker within 1 s"),
+    ):
+        analyze_traces(glob, str(tmp_path / "store"), executor=address(empty))
