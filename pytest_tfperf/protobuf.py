@@ -21,6 +21,14 @@ _CHUNK = 1 << 22  # bytes to search at once
 _PADDING = 16  # zero bytes behind the message, so that eight bytes can be read at any offset
 
 
+_JOINS = tuple(
+    (np.uint64(mask), np.uint64(shift))
+    for mask, shift in ((0x007F007F007F007F, 1), (0x00003FFF00003FFF, 2), (0x000000000FFFFFFF, 4))
+)
+"""The lower one of two groups of bits, and the distance to the upper one, from 7 bits on."""
+_LENGTHS = np.uint64(0x0102030405060708)
+
+
 class Message:
     """Protobuf bytes with checked access, one field at a time or many varints at once."""
 
@@ -175,24 +183,33 @@ class Message:
         """
         Read the varints at many offsets; return their values and lengths, both of shape (n,).
 
-        Eight bytes are read at once; three shifts join the groups of seven bits. Longer varints
-        have one or two bytes more.
+        Most of some columns have one byte. Of others eight bytes are read at once, and three shifts
+        join the groups of seven bits. Longer varints have one or two bytes more.
         """
+        first = self.bytes[at]
+        wide = np.flatnonzero(first & np.uint8(0x80))
+        if 2 * wide.size > at.size:
+            return self._wide_varints(at)
+        value: Words = first.astype(np.uint64)
+        length = np.ones(at.size, np.int64)
+        if wide.size:
+            value[wide], length[wide] = self._wide_varints(at[wide])
+        return value, length
+
+    def _wide_varints(self, at: Ints) -> tuple[Words, Ints]:
+        """Read varints of any length as `varints` does."""
         word = self.words[at]
         stop = ~word & np.uint64(0x8080808080808080)
         short = stop != 0
         last = stop & (~stop + np.uint64(1))  # the lowest set bit: bit 7 of the final byte
-        word = word & (last ^ (last - np.uint64(1))) & np.uint64(0x7F7F7F7F7F7F7F7F)
-        word = ((word & np.uint64(0x7F007F007F007F00)) >> np.uint64(1)) | (
-            word & np.uint64(0x007F007F007F007F)
-        )
-        word = ((word & np.uint64(0x3FFF00003FFF0000)) >> np.uint64(2)) | (
-            word & np.uint64(0x00003FFF00003FFF)
-        )
-        word = ((word & np.uint64(0x0FFFFFFF00000000)) >> np.uint64(4)) | (
-            word & np.uint64(0x000000000FFFFFFF)
-        )
-        length = (np.frexp(last.astype(np.float64))[1] >> 3).astype(np.int64)
+        word &= (last ^ (last - np.uint64(1))) & np.uint64(0x7F7F7F7F7F7F7F7F)
+        for mask, shift in _JOINS:
+            high = word & ~mask
+            high >>= shift
+            word &= mask
+            word |= high
+        # `last` is 1 << 8 * length - 1; the product moves the byte that holds the length to the top
+        length = ((last >> np.uint64(7)) * _LENGTHS >> np.uint64(56)).view(np.int64)
         if not short.all():
             long = np.flatnonzero(~short)
             word[long], length[long] = self._long_varints(at[long])

@@ -63,29 +63,35 @@ def _walked_in_parts(
     """
     bounds = np.arange(begin, until, stretch)
     visited, counts, exits = _walks(message, bounds, until)
+    own = np.arange(len(visited))[:, np.newaxis] < counts
     meets = visited == np.r_[begin, exits[:-1]]
-    if meets.size and meets.any(axis=0).all():  # each walk meets the one before at its end
-        rounds = np.arange(len(visited))[:, np.newaxis]
-        tags = visited.T[((rounds >= meets.argmax(axis=0)) & (rounds < counts)).T]
+    meets &= own
+    has_met, first = meets.any(axis=0), meets.argmax(axis=0)
+    if has_met.all():  # each walk meets the one before at its end
+        own &= np.arange(len(visited))[:, np.newaxis] >= first
+        tags = visited.T[own.T]
         return tags, _behind(message, int(tags[-1]), end)
     kept, at = [], begin
+    ends = [begin, *exits.tolist()]
     for place, limit in enumerate([*bounds[1:].tolist(), until]):
         walk = visited[: counts[place], place]
-        while at < limit and message.bytes[at] == EVENT_TAG:
+        met = int(first[place])
+        if not (has_met[place] and at == ends[place]):
+            found, at = _walked(message, at, limit, end, frozenset(walk.tolist()))
+            kept.append(found)
             met = int(np.searchsorted(walk, at))
-            if met < walk.size and walk[met] == at:
-                kept.append(walk[met:])
-                at = int(exits[place])
-                break
-            kept.append(np.array([at]))
-            at = _behind(message, at, end)
+        if met < walk.size and walk[met] == at:
+            kept.append(walk[met:])
+            at = ends[place + 1]
         if at < limit:
             break
     tags = np.concatenate(kept)
     return tags, _behind(message, int(tags[-1]), end)
 
 
-def _walked(message: Message, at: int, until: int, end: int) -> tuple[Ints, int]:
+def _walked(
+    message: Message, at: int, until: int, end: int, known: frozenset[int] = frozenset()
+) -> tuple[Ints, int]:
     """
     Find the tags of consecutive events one by one, and the offset behind the last event.
 
@@ -94,9 +100,10 @@ def _walked(message: Message, at: int, until: int, end: int) -> tuple[Ints, int]
         at: Offset of the first tag.
         until: Offset behind the last tag to find.
         end: Offset behind the line.
+        known: Tags of another walk; the first of them that is met ends this one.
     """
     tags = []
-    while at < until and message.bytes[at] == EVENT_TAG:
+    while at < until and at not in known and message.bytes[at] == EVENT_TAG:
         tags.append(at)
         at = _behind(message, at, end)
     return np.array(tags, np.int64), at
@@ -137,18 +144,17 @@ def _walks(message: Message, bounds: Ints, end: int) -> tuple[Ints, Ints, Ints]:
             for start, stop in zip(bounds.tolist(), limit.tolist(), strict=True)
         ]
     )
-    counts = np.zeros(bounds.size, np.int64)
-    rounds: list[Ints] = []
-    alive = np.flatnonzero(at < limit)
-    while alive.size:
-        here = at[alive]
-        row = np.zeros(bounds.size, np.int64)
-        row[alive] = here
-        rounds.append(row)
-        counts[alive] += 1
-        size, width = message.varints(here + 1)
-        at[alive] = here + 1 + width + np.minimum(size, message.size).astype(np.int64)
-        alive = alive[at[alive] < limit[alive]]
-        alive = alive[message.bytes[at[alive]] == EVENT_TAG]
-    visited = np.array(rounds) if rounds else np.zeros((0, bounds.size), np.int64)
-    return visited, counts, at
+    rounds: list[Ints] = [at]
+    while (at < limit).any():  # a walk goes on behind its stretch until the last one is through
+        size, width = message.varints(at + 1)
+        at = at + 1
+        at += width
+        at += np.minimum(size, message.size).view(np.int64)
+        np.minimum(at, message.size, out=at)
+        rounds.append(at)
+    visited = np.array(rounds)
+    is_event = visited < limit
+    is_event &= message.bytes[visited] == EVENT_TAG
+    counts = is_event.argmin(axis=0)
+    exits = visited[counts, np.arange(bounds.size)]
+    return visited[:-1], counts, exits

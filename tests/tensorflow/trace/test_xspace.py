@@ -1,10 +1,13 @@
+import os
 import random
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 from helpers import xspace
-from helpers.traces import SYNTHETIC, real_trace
+from helpers.paths import DATA
+from helpers.traces import VARIABLE
 from helpers.xspace import MS, event, field, line, plane, space, varint
 
 from pytest_tfperf.errors import TraceError
@@ -522,19 +525,17 @@ def test_a_trace_equals_that_of_the_protobuf_library(seed):
     assert (trace.hostnames, trace.errors, trace.warnings) == (("h",), ("e",), ("w",))
 
 
+REAL = sorted(Path(os.environ[VARIABLE]).glob("*.xplane.pb")) if VARIABLE in os.environ else []
+
+
 @pytest.mark.parametrize(
-    "path",
-    [*sorted(SYNTHETIC.glob("*.xplane.pb")), "tpu_v6e_jax_inference", "gpu_mi300_jax_conv"],
-    ids=lambda path: getattr(path, "name", path),
+    "path", [*sorted(DATA.glob("**/*.xplane.pb")), *REAL], ids=lambda path: path.name
 )
-def test_a_real_trace_equals_that_of_the_protobuf_library(path):
+def test_a_stored_trace_equals_that_of_the_protobuf_library(path):
     from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-    path = real_trace(path) if isinstance(path, str) else path
     message = xplane_pb2.XSpace.FromString(path.read_bytes())
     trace = read_trace(path)
     read_everything(trace)
-    assert [(part.name, part.start_ps.size) for part in trace.planes] == [
-        (part.name, sum(len(row.events) for row in part.lines)) for part in message.planes
-    ]
+    assert facts(trace) == facts_of_protobuf(message)
     assert all(np.diff(part.line_index).min(initial=0) >= 0 for part in trace.planes)
