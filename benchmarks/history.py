@@ -30,7 +30,7 @@ QUERIES = {
         " branch='main', usable=True)"
     ),
     "step times of all tests (tfperf history)": (
-        "Selection(project='demo', branch='main', metrics=('step_time',))"
+        "Selection(project='demo', branch='main', metrics=('step_time',), brief=True)"
     ),
 }
 SELECT = "SELECT test, count(*), median(value) FROM runs WHERE metric = 'step_time' GROUP BY test"

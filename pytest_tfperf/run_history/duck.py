@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from datetime import datetime
 from pathlib import Path
@@ -32,6 +32,8 @@ _TYPES = {
 }
 """Types of columns; the others are text."""
 _OPTIONAL = {"value", "ratio", "ratio_low", "ratio_high"}
+_EXPLAINING = frozenset({"why", "outcome", "machine", "platform", "setting", "scope"})
+"""Columns that are left out of brief rows; each column of each object takes a read of its own."""
 _PATTERN = re.compile(r"[*?\[]")
 _MEMORY = "1GB"
 
@@ -77,7 +79,8 @@ def read_rows(
     where = f" WHERE {' AND '.join(terms)}" if terms else ""
 
     def read(base: duckdb.DuckDBPyConnection, sound: Sequence[str]) -> list[MetricRow]:
-        query = f"SELECT * FROM ({_columns()}){where} ORDER BY created, run LIMIT {MOST_ROWS + 1}"  # noqa: S608  # no name of others
+        columns = _columns(_EXPLAINING if selection.brief else frozenset())
+        query = f"{columns}{where} ORDER BY created, run LIMIT {MOST_ROWS + 1}"
         found = base.execute(query, {"paths": literal(sound), **values}).fetchall()
         return [MetricRow(**dict(zip(ROW_COLUMNS, row, strict=True))) for row in found]
 
@@ -175,10 +178,17 @@ def _damage(
     return ""
 
 
-def _columns() -> str:
-    """Return the query for all columns, each with its type; None is for unknown numbers only."""
+def _columns(unread: Collection[str] = ()) -> str:
+    """
+    Return the query for all columns, each with its type; None is for unknown numbers only.
+
+    Args:
+        unread: Columns of text that are empty instead of read.
+    """
     shown = [
-        f"CAST({name} AS {_type(name)}) AS {name}"
+        f"'' AS {name}"
+        if name in unread
+        else f"CAST({name} AS {_type(name)}) AS {name}"
         if name in _OPTIONAL
         else f"coalesce(CAST({name} AS {_type(name)}), {_absent(name)}) AS {name}"
         for name in ROW_COLUMNS

@@ -38,6 +38,8 @@ class Selection:
     """Earliest end of a run."""
     usable: bool = False
     """True for rows that later runs may be compared with."""
+    brief: bool = False
+    """True if a store may leave outcome, scope, reasons, machine, platform and setting empty."""
 
     @property
     def conditions(self) -> tuple[tuple[str, str, Any], ...]:
