@@ -12,7 +12,13 @@ LIGHT = {
     f"pytest_tfperf.{name}"
     for name in (
         *("errors", "markers", "metrics", "plugin"),
-        *("plugin.hooks", "plugin.options", "plugin.registry", "plugin.workers"),
+        *(
+            "plugin.hooks",
+            "plugin.option_kinds",
+            "plugin.options",
+            "plugin.registry",
+            "plugin.workers",
+        ),
     )
 }
 
