@@ -19,6 +19,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -29,16 +30,29 @@ import fsspec
 from pytest_tfperf.errors import FleetError
 from pytest_tfperf.files import open_regular, replacing
 from pytest_tfperf.fleet.trace_files import TraceFile, blaming, is_of, without_secret
-from pytest_tfperf.fleet.trace_rows import METRIC_COLUMNS, error_row
+from pytest_tfperf.fleet.trace_rows import (
+    METRIC_COLUMNS,
+    OPTIONAL,
+    RUN_COLUMNS,
+    STEP_COLUMNS,
+    error_row,
+)
 from pytest_tfperf.json_file import plain_strings
 from pytest_tfperf.run_history.duck import connect, literal, rows_as_parquet, without_damaged
 from pytest_tfperf.run_history.object_cache import LocalCopies
+from pytest_tfperf.run_history.stores import MOST_ROWS
 from pytest_tfperf.values import Json
 
 FORMAT = 1
 """Version of the rows; an older version of this package refuses a newer store unread."""
 METRICS, STEPS, ERRORS, RUNS = "metrics", "steps", "errors", "runs"
 """Kinds of tables."""
+_COLUMNS = {
+    METRICS: METRIC_COLUMNS,
+    STEPS: STEP_COLUMNS,
+    ERRORS: METRIC_COLUMNS,
+    RUNS: RUN_COLUMNS,
+}
 _SEEN = "seen"
 _KIND = re.compile(rf"(?:{METRICS}|{STEPS}|{ERRORS}|{RUNS}|{_SEEN})-(\d{{1,6}})")
 _SEEN_NAME = re.compile(r"([0-9a-f]{32})-([0-9a-f]{64})\.json")
@@ -127,9 +141,7 @@ class FleetStore:
             self.files.invalidate_cache()
             return bool(self.files.exists(self._path(kind, f"{key}.parquet")))
 
-    def add_table(
-        self, kind: str, key: str, rows: Sequence[Json], columns: Mapping[str, str]
-    ) -> None:
+    def add_table(self, kind: str, key: str, rows: Sequence[Json]) -> None:
         """
         Store a table.
 
@@ -137,13 +149,12 @@ class FleetStore:
             kind: Kind of the table.
             key: Its name.
             rows: Its rows.
-            columns: Type of each column in SQL.
 
         Raises:
             FleetError: If it cannot be stored; no reader sees a part of it then.
         """
         if not self.has(kind, key):
-            self._put(self._path(kind, f"{key}.parquet"), rows_as_parquet(rows, columns))
+            self._put(self._path(kind, f"{key}.parquet"), rows_as_parquet(rows, _COLUMNS[kind]))
 
     def add_seen(self, trace: TraceFile, sha256: str) -> None:
         """Store that a trace has this content; its result must be stored before."""
@@ -154,7 +165,7 @@ class FleetStore:
     def add_unread(self, trace: TraceFile, why: str) -> None:
         """Store the reason why a trace could not be read; later runs try it again."""
         key = trace.fingerprint or _key(trace.name)
-        self.add_table(ERRORS, key, [error_row(trace, "", why)], METRIC_COLUMNS)
+        self.add_table(ERRORS, key, [error_row(trace, "", why)])
 
     def seen(self) -> tuple[list[SeenTrace], tuple[str, ...]]:
         """
@@ -195,7 +206,9 @@ class FleetStore:
             paths = [self._path(kind, f"{key}.parquet") for key in keys]
             paths = paths if self._copies is None else self._copies.of(paths)
             for first in range(0, len(paths), _AT_A_TIME):
-                some, sentences = _read_tables(paths[first : first + _AT_A_TIME], metrics)
+                some, sentences = _read_tables(
+                    paths[first : first + _AT_A_TIME], _COLUMNS[kind], metrics
+                )
                 found += some
                 unread += sentences
         return found, tuple(unread)
@@ -275,20 +288,37 @@ def _key(*parts: str) -> str:
 
 
 def _read_tables(
-    paths: Sequence[str], metrics: Sequence[str]
+    paths: Sequence[str], columns: Mapping[str, str], metrics: Sequence[str]
 ) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+    """
+    Return rows of local files, which others may have written, and sentences on damaged ones.
+
+    Args:
+        paths: The files.
+        columns: Type of each column in SQL; rows have no others, and no absent text or number.
+        metrics: Only rows of these metrics; all if empty.
+    """
+    shown = ", ".join(_column(name, kind) for name, kind in columns.items())
     where = " WHERE list_contains($metrics, metric)" if metrics else ""
     asked = {"metrics": list(metrics)} if metrics else {}
+    query = (
+        f"SELECT * FROM (SELECT {shown} FROM read_parquet($paths, hive_partitioning = false))"  # noqa: S608  # our own names
+        f"{where} LIMIT {MOST_ROWS + 1}"
+    )
 
     def read(base: duckdb.DuckDBPyConnection, sound: Sequence[str]) -> list[dict[str, Any]]:
-        query = f"SELECT * FROM read_parquet($paths){where}"  # noqa: S608  # our own words
-        answer = base.execute(query, {"paths": literal(sound), **asked})
-        names = [item[0] for item in answer.description or ()]
-        return [dict(zip(names, row, strict=True)) for row in answer.fetchall()]
+        found = base.execute(query, {"paths": literal(sound), **asked}).fetchall()
+        return [plain_strings(dict(zip(columns, row, strict=True))) for row in found]
 
     none: list[dict[str, Any]] = []
-    base = connect()
-    try:
-        return without_damaged(paths, read, none, base)
-    finally:
-        base.close()
+    with closing(connect()) as base:
+        rows, unread = without_damaged(paths, read, none, base)
+    if len(rows) > MOST_ROWS:
+        raise FleetError(f"more than {MOST_ROWS:,} rows in {len(paths)} tables")
+    return rows, unread
+
+
+def _column(name: str, kind: str) -> str:
+    cast = f"CAST({name} AS {kind})"
+    absent = "''" if kind == "VARCHAR" else "0"
+    return f"{cast if name in OPTIONAL else f'coalesce({cast}, {absent})'} AS {name}"

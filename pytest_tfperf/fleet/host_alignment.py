@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pytest_tfperf.analysis.multi_host import host_skew
 from pytest_tfperf.fleet.fleet_store import RUNS, STEPS, FleetStore, StoreIndex
 from pytest_tfperf.fleet.trace_files import run_and_host
-from pytest_tfperf.fleet.trace_rows import RUN_COLUMNS, step_of
+from pytest_tfperf.fleet.trace_rows import step_of
 from pytest_tfperf.json_file import plain_strings
 from pytest_tfperf.results import Profile
 from pytest_tfperf.values import Step, Value
@@ -70,7 +70,7 @@ def align_runs(
             aligned = _aligned(store, run, sound, len(hosts) - len(sound))
             text = json.dumps([run, sorted(hosts.items())])
             key = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:32]
-            store.add_table(RUNS, key, [asdict(aligned)], RUN_COLUMNS)
+            store.add_table(RUNS, key, [asdict(aligned)])
             found.append(aligned)
     return sorted(found, key=lambda one: -1.0 if one.step_skew is None else one.step_skew)[::-1]
 

@@ -20,10 +20,9 @@ import fsspec
 
 from pytest_tfperf.errors import FleetError
 from pytest_tfperf.files import open_regular
+from pytest_tfperf.trace.logdir import ENDING, PACKED
 
-ENDING = ".xplane.pb"
-"""End of the names of traces, as the profiler writes them."""
-_RUN = re.compile(r"(.*/plugins/profile/[^/]+)/([^/]+)\.xplane\.pb")
+_RUN = re.compile(r"(.*/plugins/profile/[^/]+)/([^/]+?)\.xplane\.pb(?:\.gz)?")
 _SECRET = re.compile(r"(?<=://)[^/@]*@")
 _GLOB = re.compile(r"[*?\[]")
 _SHARD = re.compile(r"(\d{1,6})/(\d{1,6})")
@@ -166,7 +165,7 @@ def _listed(files: fsspec.AbstractFileSystem, root: str) -> Iterator[tuple[str, 
             yield root, info
             return
         below = files.find(root, detail=True)
-        found = {path: info for path, info in below.items() if path.endswith(ENDING)}
+        found = {path: info for path, info in below.items() if path.endswith((ENDING, PACKED))}
     yield from ((path, info) for path, info in found.items() if info["type"] == "file")
 
 

@@ -51,6 +51,8 @@ RUN_COLUMNS = {
     "why": "VARCHAR",
 }
 """Columns of runs with several hosts."""
+OPTIONAL = ("value", "modified", "step_skew")
+"""Columns that may be empty."""
 # what checks of limits show of a value, and what of it must be a number
 _NUMBERS = ("low", "high", "n_steps")
 _KEPT = (*_NUMBERS, "bounds", "where", "try", "corrected", "tpu", "padding")

@@ -15,8 +15,6 @@ from pytest_tfperf.errors import TraceError
 from pytest_tfperf.fleet.fleet_store import ERRORS, METRICS, STEPS, FleetStore
 from pytest_tfperf.fleet.trace_files import TraceFile, reason
 from pytest_tfperf.fleet.trace_rows import (
-    METRIC_COLUMNS,
-    STEP_COLUMNS,
     error_row,
     metric_rows,
     step_rows,
@@ -77,11 +75,11 @@ def _stored(trace: TraceFile, store: FleetStore, raw: bytes, sha256: str) -> str
         known = isinstance(error, TraceError)
         why = str(error) if known else f"the analysis failed: {type(error).__name__}: {error}"
         why = " ".join(why.removeprefix("trace ").removeprefix(trace.name).strip(": ").split())
-        store.add_table(ERRORS, sha256, [error_row(trace, sha256, why)], METRIC_COLUMNS)
+        store.add_table(ERRORS, sha256, [error_row(trace, sha256, why)])
         return why
-    store.add_table(STEPS, sha256, steps, STEP_COLUMNS)
+    store.add_table(STEPS, sha256, steps)
     # last, since a trace counts as analysed with its metrics
-    store.add_table(METRICS, sha256, metrics, METRIC_COLUMNS)
+    store.add_table(METRICS, sha256, metrics)
     return ""
 
 

@@ -4,6 +4,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import duckdb
 import pytest
 from helpers.fleets import different_traces, stored, waiting_trace, write_traces
 
@@ -137,6 +138,42 @@ def test_damaged_objects_of_a_store_are_named_and_no_pass(traces, fill, rules, c
     assert "UNKNOWN: its result cannot be read" in shown.out
     (store / "seen-1" / f"{'0' * 32}-{'1' * 64}.json").write_text("[" * 100_000)
     assert main(["check", str(store), *limits]) == 3
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ("* REPLACE ('[1, 2' AS detail)", "left out"),
+        ("""* REPLACE ('{"low": "x"}' AS detail)""", "left out"),
+        ("* REPLACE ('NaN'::DOUBLE AS value)", "left out"),
+        ("* REPLACE ('strange' AS source)", "left out"),
+        ("* REPLACE ('many'::VARCHAR AS value)", "left out"),
+        ("* EXCLUDE (value)", "left out"),
+        ("* REPLACE (NULL AS value, NULL AS why)", "the store does not tell why"),
+        ("* REPLACE ('other' AS sha256)", "its result cannot be read"),
+        ("1 AS x", "left out"),
+    ],
+)
+def test_rows_that_others_wrote_pass_nothing(traces, fill, rules, changed, why, capsys):
+    store = Path(fill(traces))
+    for path in (store / "metrics-1").iterdir():
+        other = path.with_suffix(".other")
+        duckdb.sql(f"COPY (SELECT {changed} FROM '{path}') TO '{other}' (FORMAT parquet)")
+        other.replace(path)
+    assert main(["check", str(store), *rules('max_input_bound = "50%"')]) == 3
+    shown = capsys.readouterr()
+    assert why in shown.err + shown.out
+    assert shown.out.endswith("4 traces: 4 unknown\n")
+
+
+def test_text_of_a_store_controls_no_terminal(traces, fill, rules, capsys):
+    store = Path(fill(traces))
+    for path in (store / "seen-1").iterdir():
+        path.write_text(json.dumps({"trace": f"\x1b[31m{path.name}\n::error::x", "modified": 1}))
+    assert main(["check", str(store), *rules('max_input_bound = "1%"')]) == 1
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    assert "\n::error" not in shown
 
 
 def test_a_store_of_a_newer_format_is_refused(traces, fill, rules, capsys):
