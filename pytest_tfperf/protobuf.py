@@ -7,18 +7,21 @@ Source: https://protobuf.dev/programming-guides/encoding.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from mmap import mmap
 
 import numpy as np
 import numpy.typing as npt
 
 from pytest_tfperf.errors import TraceError
 
+Buffer = bytes | bytearray | mmap
 Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # wire types
 _CHUNK = 1 << 22  # bytes to search at once
-_PADDING = 16  # zero bytes behind the message, so that eight bytes can be read at any offset
+PADDING = 16
+"""Bytes behind a message, so that eight bytes can be read at any offset."""
 
 
 _JOINS = tuple(
@@ -34,13 +37,24 @@ class Message:
 
     __slots__ = ("_buffer", "bytes", "path", "size", "words")
 
-    def __init__(self, raw: bytes, path: str) -> None:
-        self.size = len(raw)
+    def __init__(self, raw: Buffer, path: str, size: int | None = None) -> None:
+        """
+        Look at some bytes.
+
+        Args:
+            raw: The bytes. They are copied, unless their size is given.
+            path: File that they are of, for error messages.
+            size: Size of the message, if `PADDING` readable bytes are behind it: in `raw`, or in
+                the last page of a mapped file.
+        """
+        self.size = len(raw) if size is None else size
         self.path = path
-        self._buffer = raw + bytes(_PADDING)
-        self.bytes = np.frombuffer(self._buffer, np.uint8)
-        self.words: Words = np.ndarray(
-            (self.size + _PADDING - 7,), "<u8", self._buffer, strides=(1,)
+        self._buffer = raw if size is not None else bytes(raw) + bytes(PADDING)
+        found = np.frombuffer(self._buffer, np.uint8)
+        # of a mapped file NumPy knows only the bytes before its end
+        self.bytes = np.lib.stride_tricks.as_strided(found, (self.size + PADDING,), writeable=False)
+        self.words: Words = np.lib.stride_tricks.as_strided(
+            found[:8].view("<u8"), (self.size + PADDING - 7,), (1,), writeable=False
         )
 
     def fields(self, begin: int, end: int, where: str) -> Iterator[tuple[int, int, int, int]]:
@@ -143,7 +157,7 @@ class Message:
         """
         Return the string in `begin:end`; bytes that are not UTF-8 become replacement characters.
         """
-        return self._buffer[begin:end].decode("utf-8", "replace")
+        return bytes(self._buffer[begin:end]).decode("utf-8", "replace")
 
     def index(self, byte: int, begin: int, end: int) -> int:
         """
@@ -154,7 +168,7 @@ class Message:
             begin: First offset.
             end: Offset behind the last one.
         """
-        found = self._buffer.find(byte, begin, end)
+        found = self._buffer.find(bytes((byte,)), begin, end)
         return found if found >= 0 else end
 
     def find(self, pattern: bytes, begin: int, end: int) -> Ints:
@@ -177,7 +191,7 @@ class Message:
 
     def slice(self, begin: int, end: int) -> bytes:
         """Return the bytes in `begin:end`."""
-        return self._buffer[begin:end]
+        return bytes(self._buffer[begin:end])
 
     def varints(self, at: Ints) -> tuple[Words, Ints]:
         """

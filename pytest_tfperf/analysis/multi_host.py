@@ -25,6 +25,7 @@ from pytest_tfperf.recording import Recording
 from pytest_tfperf.results import Profile
 from pytest_tfperf.text import plural
 from pytest_tfperf.trace.devices import gpus, tpus
+from pytest_tfperf.trace.logdir import host_of
 from pytest_tfperf.trace.xspace import Trace, read_trace
 from pytest_tfperf.values import Source, Step, Value
 
@@ -168,7 +169,7 @@ def host_skew(profiles: Sequence[Profile]) -> Value:
 
 def _with_job(analysed: Sequence[AnalysedTrace]) -> Profile:
     """Return the first profile with the tables of all hosts' devices, before its own tables."""
-    names = [Path(one.profile.name).name.removesuffix(".xplane.pb") for one in analysed]
+    names = [host_of(Path(one.profile.name)) for one in analysed]
     if len(set(names)) < len(names):
         names = [one.profile.name for one in analysed]
     pods = zip(names, (one.pod for one in analysed), strict=True)

@@ -10,7 +10,7 @@ from pytest_tfperf.files import open_regular
 _HEAD = 400  # bytes
 _KEYS = (b'"created"', b'"tests"')
 _FIRST_FIELD = b"\x0a"  # the tag of XSpace.planes; no JSON begins with a plane's length after it
-_ENDING = ".xplane.pb"
+_ENDINGS = (".xplane.pb", ".xplane.pb.gz")
 
 
 def refuse_run_file(path: Path) -> None:
@@ -22,7 +22,7 @@ def refuse_run_file(path: Path) -> None:
 
 def refuse_trace(path: Path) -> None:
     """Raise TfperfError if a file or a folder is a trace, where a run file is wanted."""
-    if path.is_dir() or path.name.endswith(_ENDING) or _is_message(_head(path)):
+    if path.is_dir() or path.name.endswith(_ENDINGS) or _is_message(_head(path)):
         raise TfperfError(f"{path} is a trace, not a run file: tfperf analyze {path} shows it")
 
 

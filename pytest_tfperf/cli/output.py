@@ -13,7 +13,7 @@ from pytest_tfperf.results import BROKEN, FORMAT, Check, Profile, Verdict
 from pytest_tfperf.values import Json
 
 GOOD, FAILED, USAGE, UNKNOWN = 0, 1, 2, 3
-TRACES = "an .xplane.pb file, or a logdir, whose newest run is taken"
+TRACES = "an .xplane.pb or .xplane.pb.gz file, or a logdir, whose newest run is taken"
 
 
 def add_command(

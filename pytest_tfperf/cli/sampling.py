@@ -22,7 +22,7 @@ from pytest_tfperf.quantities import COUNT, SHARE, format_change
 from pytest_tfperf.report.step_verdict import parts_of, steps_title
 from pytest_tfperf.results import Profile
 from pytest_tfperf.text import and_more
-from pytest_tfperf.trace.logdir import is_run_name
+from pytest_tfperf.trace.logdir import host_of, is_run_name
 
 if TYPE_CHECKING:
     from pytest_tfperf.remote.job import CapturedJob
@@ -137,10 +137,7 @@ def sample(
 def _shown(traces: Sequence[Path], before: dict[str, Profile]) -> tuple[dict[str, Profile], bool]:
     """Print a line for each worker; return the profiles by worker, and whether all are known."""
     analysed, errors = analyse_traces(traces)
-    now = {
-        Path(one.profile.name).name.removesuffix(".xplane.pb"): one.with_traced_times()
-        for one in analysed
-    }
+    now = {host_of(Path(one.profile.name)): one.with_traced_times() for one in analysed}
     for worker, profile in now.items():
         parts = ", ".join(f"{part.title} {part.share:.1%}" for part in parts_of(profile)[:3])
         changed = changes(before[worker], profile) if worker in before else []

@@ -21,6 +21,7 @@ from pytest_tfperf.export.tracks import Counter, Process, Slices, Track
 from pytest_tfperf.trace.devices import gpus
 from pytest_tfperf.trace.event_columns import batches
 from pytest_tfperf.trace.events import Events
+from pytest_tfperf.trace.logdir import host_of
 from pytest_tfperf.trace.xspace import HOST, Plane, Trace, read_trace
 
 _BATCH = 50_000  # slices at a time: their stats take about 100 MB as Python values
@@ -46,7 +47,7 @@ def processes_of(traces: Sequence[Path]) -> Iterator[Process]:
 
 
 def _host_name(trace: Trace, path: Path) -> str:
-    return trace.hostnames[0] if trace.hostnames else path.name.removesuffix(".xplane.pb")
+    return trace.hostnames[0] if trace.hostnames else host_of(path)
 
 
 def _processes(trace: Trace, shift: int, prefix: str, ids: Iterator[int]) -> Iterator[Process]:

@@ -10,14 +10,29 @@ from pathlib import Path
 
 from pytest_tfperf.errors import TraceError
 
-_PATTERN = "*.xplane.pb"
+ENDING = ".xplane.pb"
+"""End of the names of traces, as profilers write them."""
+PACKED = f"{ENDING}.gz"
+"""End of the names of traces that gzip has compressed."""
 _NAME, _NAMES = "%Y_%m_%d_%H_%M_%S", re.compile(r"\d+(_\d\d){5}(_\d+)?")
 _TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
 
 
 def find_runs(path: Path) -> list[Path]:
     """Return the folders of the runs in a logdir, in any order; none for a file."""
-    return [run for run in path.glob("**/plugins/profile/*") if any(run.glob(_PATTERN))]
+    return [run for run in path.glob("**/plugins/profile/*") if _traces_in(run)]
+
+
+def _traces_in(folder: Path) -> list[Path]:
+    """Return the traces in a folder by name; of a trace that is there twice, the plain one."""
+    plain = set(folder.glob(f"*{ENDING}"))
+    packed = (path for path in folder.glob(f"*{PACKED}") if path.with_suffix("") not in plain)
+    return sorted([*plain, *packed])
+
+
+def host_of(path: Path) -> str:
+    """Return the name of the host whose trace a file has."""
+    return path.name.removesuffix(".gz").removesuffix(ENDING)
 
 
 def find_traces(path: Path) -> list[Path]:
@@ -33,11 +48,11 @@ def find_traces(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
     folder = max(find_runs(path), key=lambda run: (run.stat().st_mtime, run.name), default=path)
-    found = sorted(folder.glob(_PATTERN))
+    found = _traces_in(folder)
     if not found:
         raise TraceError(
-            f"no {_PATTERN} in {path} nor in plugins/profile/ below it; is this the logdir of a"
-            " profile?"
+            f"no *{ENDING} nor *{PACKED} in {path} nor in plugins/profile/ below it; is this the"
+            " logdir of a profile?"
         )
     return found
 

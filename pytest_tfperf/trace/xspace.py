@@ -18,11 +18,11 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from pytest_tfperf.errors import TraceError
-from pytest_tfperf.files import open_regular
 from pytest_tfperf.protobuf import BYTES, VARINT, Ints, Message
 from pytest_tfperf.trace.event_columns import MAX_PS, columns_of_each, distinct
 from pytest_tfperf.trace.event_offsets import EVENT_TAG, event_tags
 from pytest_tfperf.trace.plane_limits import refuse_many_devices, refuse_many_planes
+from pytest_tfperf.trace.trace_bytes import message_of, read_message
 
 T = TypeVar("T")
 
@@ -117,28 +117,27 @@ def once(function: Callable[[Plane], T]) -> Callable[[Plane], T]:
 
 def read_trace(path: Path | str) -> Trace:
     """
-    Read the trace in a file.
+    Read the trace in a file, which may be compressed by gzip.
 
     Raises:
         TraceError: If the file cannot be read, is empty, truncated or not an XSpace.
     """
-    try:
-        with open_regular(Path(path)) as file:
-            raw = file.read()
-    except OSError as error:
-        raise TraceError(f"trace {path}: cannot be read: {error.strerror}") from error
-    return decode_trace(raw, str(path))
+    return _decoded(read_message(Path(path)))
 
 
 def decode_trace(raw: bytes, path: str = "<bytes>") -> Trace:
     """
-    Decode the bytes of an XSpace message; `path` stands in error messages.
+    Decode an XSpace message, which may be compressed by gzip; `path` stands in error messages.
 
     Raises:
         TraceError: If the bytes are empty, truncated or not an XSpace, or it has more planes or
             devices than `plane_limits` allows.
     """
-    message = Message(raw, path)
+    return _decoded(message_of(raw, path))
+
+
+def _decoded(message: Message) -> Trace:
+    path = message.path
     plane_spans: list[tuple[int, int]] = []
     texts: dict[int, list[str]] = {2: [], 3: [], 4: []}  # XSpace: errors, warnings, hostnames
     for number, wire, value, end in message.fields(0, message.size, "XSpace"):

@@ -144,9 +144,10 @@ def _store_of(address: str) -> Iterator[FleetStore]:
     """Give the store at an address, or one of the traces that lie there."""
     from pytest_tfperf.fleet.analyze import analyze_traces
     from pytest_tfperf.fleet.fleet_store import FleetStore
-    from pytest_tfperf.fleet.trace_files import ENDING, is_glob
+    from pytest_tfperf.fleet.trace_files import is_glob
+    from pytest_tfperf.trace.logdir import ENDING, PACKED
 
-    if not is_glob(address) and not address.endswith(ENDING):
+    if not is_glob(address) and not address.endswith((ENDING, PACKED)):
         yield FleetStore(address)
         return
     with tempfile.TemporaryDirectory(prefix="tfperf-") as folder:

@@ -102,12 +102,3 @@ def test_varints_at_many_offsets_are_those_that_were_encoded(numbers):
     values, lengths = Message(b"".join(encoded), "x").varints(starts)
     assert values.tolist() == numbers
     assert lengths.tolist() == list(map(len, encoded))
-
-
-def test_a_walk_that_meets_no_tag_and_then_a_true_one_loses_no_event():
-    # The second stretch begins in a payload that looks like an event of 3 bytes before the last.
-    raw = b"".join(
-        field(4, b"\x00" * 5 + b"\x22\x03\x00\x00\x00" + b"\x01" * 4) for _ in range(200)
-    )
-    for stretch in range(1, 40):
-        assert framed(raw, 0, len(raw), stretch) == one_by_one(raw, 0, len(raw))

@@ -1,0 +1,117 @@
+"""
+The bytes of a trace file, plain or compressed by gzip.
+
+A compressed trace is known by its first two bytes, whatever its name: no XSpace begins so, since
+wire type 7 does not exist.
+"""
+
+from __future__ import annotations
+
+import gzip
+import mmap
+import os
+import zlib
+from io import BytesIO
+from pathlib import Path
+from typing import BinaryIO
+
+from pytest_tfperf.errors import TraceError
+from pytest_tfperf.files import open_regular
+from pytest_tfperf.protobuf import PADDING, Buffer, Message
+
+_MAGIC = b"\x1f\x8b"  # RFC 1952
+_MAPPED = 2 << 30
+"""
+Bytes from which on a file is mapped, not read: only the parts that are looked at take memory.
+
+A smaller one is read, since a mapped file that another process shortens ends this one.
+"""
+_AT_ONCE = 1 << 20  # bytes
+MOST_BYTES = 2 << 30
+"""Bytes of a decompressed trace, which are held in memory; protobuf writes no larger message."""
+MOST_RATIO = 100
+"""
+Decompressed bytes for each compressed one; traces have 2 to 7, and gzip can make 1,032 of one.
+
+Small files may be of any ratio, up to `_ALWAYS` bytes.
+"""
+_ALWAYS = 64 << 20
+
+
+def read_message(path: Path) -> Message:
+    """
+    Read a trace file.
+
+    Raises:
+        TraceError: If it cannot be read, or is compressed and damaged, or too large.
+    """
+    try:
+        with open_regular(path) as file:
+            magic, size = file.read(len(_MAGIC)), os.fstat(file.fileno()).st_size
+            file.seek(0)
+            raw, size = (_decompressed if magic == _MAGIC else _plain)(file, size, str(path))
+    except OSError as error:
+        raise TraceError(f"trace {path}: cannot be read: {error.strerror or error}") from error
+    return Message(raw, str(path), size)
+
+
+def message_of(raw: bytes, path: str) -> Message:
+    """
+    Look at the bytes of a trace file; `path` stands in error messages.
+
+    Raises:
+        TraceError: If they are compressed and damaged, or too large.
+    """
+    if not raw.startswith(_MAGIC):
+        return Message(raw, path)
+    content, size = _decompressed(BytesIO(raw), len(raw), path)
+    return Message(content, path, size)
+
+
+def _plain(file: BinaryIO, size: int, _: str) -> tuple[Buffer, int]:
+    """Read or map a file; as `_decompressed` does."""
+    behind = -size % mmap.PAGESIZE  # bytes of the last page, which are zero
+    if size >= _MAPPED and behind >= PADDING:
+        return mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ), size
+    buffer = bytearray(size + PADDING)
+    with memoryview(buffer) as view:
+        size = file.readinto(view[:size])  # type: ignore[attr-defined]
+    return buffer, size
+
+
+def _decompressed(file: BinaryIO, packed: int, path: str) -> tuple[Buffer, int]:
+    """
+    Decompress a file, which may be cut, damaged or made to fill the memory.
+
+    Args:
+        file: The file.
+        packed: Its size.
+        path: Stands in error messages.
+
+    Returns:
+        The content with `PADDING` bytes behind it, and its size.
+    """
+    most = min(max(MOST_RATIO * packed, _ALWAYS), MOST_BYTES)
+    buffer = bytearray()
+    try:
+        with gzip.GzipFile(fileobj=file) as content:
+            while chunk := content.read(_AT_ONCE):
+                buffer += chunk
+                if len(buffer) > most:
+                    raise TraceError(
+                        f"trace {path}: {packed:,} bytes become more than {most:,} when they are"
+                        f" decompressed, and at most {MOST_RATIO} for each and {MOST_BYTES:,} in"
+                        " all are read; if the trace is yours, decompress it with gunzip"
+                    )
+    except EOFError as error:
+        raise TraceError(
+            f"trace {path}: the compressed file ends after {packed:,} bytes, before its content"
+            " does; copy it again"
+        ) from error
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise TraceError(
+            f"trace {path}: the compressed file is damaged ({error}); copy it again"
+        ) from error
+    size = len(buffer)
+    buffer += bytes(PADDING)
+    return buffer, size

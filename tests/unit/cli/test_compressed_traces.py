@@ -1,0 +1,48 @@
+"""Each command that takes a trace gives the same answer for a compressed one."""
+
+import gzip
+
+import pytest
+from helpers.traces import SYNTHETIC
+
+from pytest_tfperf.cli.main import main
+
+PLAIN = SYNTHETIC / "g1_gpu_modern.xplane.pb"
+COMMANDS = {
+    "analyze": ("analyze", "{trace}"),
+    "check": ("check", "{trace}", "--max-input-bound", "5%"),
+    "chrome": ("export", "{trace}", "-o", "{out}.json"),
+    "perfetto": ("export", "{trace}", "-o", "{out}.pftrace"),
+    "compare": ("compare", "{trace}", "{trace}"),
+    "padding": ("padding", "{trace}"),
+}
+
+
+def answer(command, trace, folder, capsys):
+    """Return status, output, messages and the written files of a command, without the trace's path."""
+    folder.mkdir()
+    try:
+        status = main([word.format(trace=trace, out=folder / "out") for word in command])
+    except SystemExit as error:
+        status = error.code
+    texts = [
+        text.replace(str(trace), "T").replace(str(folder), "F") for text in capsys.readouterr()
+    ]
+    return status, texts, [path.read_bytes() for path in sorted(folder.iterdir())]
+
+
+@pytest.mark.parametrize("in_logdir", [False, True])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_answer_is_that_for_the_plain_trace(command, in_logdir, tmp_path, capsys):
+    found = []
+    for ending in ("", ".gz"):
+        folder = tmp_path / ("packed" if ending else "plain") / "plugins" / "profile" / "run"
+        folder.mkdir(parents=True)
+        trace = folder / f"host.xplane.pb{ending}"
+        trace.write_bytes(gzip.compress(PLAIN.read_bytes()) if ending else PLAIN.read_bytes())
+        given = trace.parents[3] if in_logdir else trace
+        status, texts, files = answer(COMMANDS[command], given, folder / "written", capsys)
+        texts = [text.replace("host.xplane.pb.gz", "host.xplane.pb") for text in texts]
+        found.append((status, [" ".join(text.split()) for text in texts], files))
+    assert found[0] == found[1]
+    assert found[0][0] != 2
