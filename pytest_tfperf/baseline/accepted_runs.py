@@ -24,6 +24,7 @@ def accept(
     rootdir: Path,
     baseline_dir: Path | None,
     also_noisy: bool = False,
+    keeps_times: bool = True,
 ) -> Recorded:
     """
     Store the tests in these runs that passed, as `--tfperf-update` does.
@@ -36,6 +37,7 @@ def accept(
         rootdir: The folder that the tests' files are relative to.
         baseline_dir: As `--tfperf-baseline-dir`.
         also_noisy: As `--tfperf-record-noisy`.
+        keeps_times: False if a team's history keeps the times.
 
     Raises:
         BaselineError: If a name is unknown, nothing was profiled, or a file cannot be found, read
@@ -60,7 +62,10 @@ def accept(
             f"no test file {one_line(absent[0][:200])} in {rootdir.resolve()}: give the folder "
             "that the tests are below with --rootdir, or the tests to accept by name"
         )
-    places = {file: Place.of(file, rootdir, baseline_dir) for file in files}
+    places = {
+        file: replace(Place.of(file, rootdir, baseline_dir), keeps_times=keeps_times)
+        for file in files
+    }
     return record(
         {place: _of_file(file, parts) for file, place in places.items()},
         only_new=False,

@@ -124,7 +124,9 @@ def _files(place: Place, runs: Iterable[Run]) -> list[Path]:
     """Return the files that the profiles of these runs go into, as far as they may be recorded."""
     tests = [test for run in runs for test in run.tests if test.profiles]
     passed = [test for test in tests if test.outcome == "passed"]
-    timing = [place.timing_file(test.environment["machine"]) for test in passed]
+    timing = [
+        place.timing_file(test.environment["machine"]) for test in passed if place.keeps_times
+    ]
     return list(dict.fromkeys([place.structure, *timing])) if passed else []
 
 
@@ -165,7 +167,8 @@ def _of_file(
         done += left_out
         if good:
             done += _structure(good, only_new, draft)
-            for path in dict.fromkeys(place.timing_file(one.machine) for one in good):
+            timed = good if place.keeps_times else []
+            for path in dict.fromkeys(place.timing_file(one.machine) for one in timed):
                 same_class = [one for one in good if place.timing_file(one.machine) == path]
                 done += _times(path, same_class, only_new, draft)
     return done

@@ -48,6 +48,8 @@ class Place:
     """pytest's rootdir."""
     root: Path
     """Folder of all baselines: the rootdir by default."""
+    keeps_times: bool = True
+    """False if a team's history keeps the times instead of timing files."""
 
     @classmethod
     def of(cls, file: str, rootdir: Path, baseline_dir: Path | None) -> Place:

@@ -237,28 +237,34 @@ def _accept(options: argparse.Namespace, rest: Sequence[str]) -> int:
     names = [word for word in words if not _is_run_file(Path(word))]
     folder = None if options.baseline_dir is None else options.baseline_dir.absolute()
     runs = [_read_run(path) for path in paths]
-    recorded = accept(runs, names, options.rootdir, folder, options.record_noisy)
+    settings = project_settings(options.rootdir)
+    address = options.history or settings.history
+    recorded = accept(
+        runs, names, options.rootdir, folder, options.record_noisy, keeps_times=not address
+    )
     print(for_terminal(render_accepted(recorded, len(paths))))
-    _add_to_history(runs, options)
+    if address:
+        _add_to_history(runs, address, settings.project)
     return GOOD if is_accepted(recorded) else FAILED
 
 
-def _add_to_history(runs: Sequence[Run], options: argparse.Namespace) -> None:
+def _add_to_history(runs: Sequence[Run], address: str, project: str) -> None:
     """
-    Add runs to the history that the options or the project name, if there is one.
+    Add runs to a history.
+
+    Args:
+        runs: The runs.
+        address: Address of the store.
+        project: Name of the project.
 
     Raises:
         TfperfError: If that fails.
     """
-    settings = project_settings(options.rootdir)
-    address = options.history or settings.history
-    if not address:
-        return
     from pytest_tfperf.run_history.opening import open_store
     from pytest_tfperf.run_history.rows import rows_of
 
     store = open_store(address)
-    added = [store.append(rows_of(run, settings.project)) for run in runs]
+    added = [store.append(rows_of(run, project)) for run in runs]
     print(f"history: {plural(sum(added), 'run')} added, {len(added) - sum(added)} there already")
 
 

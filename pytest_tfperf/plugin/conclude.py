@@ -158,9 +158,10 @@ def _write_baselines(run: Run, options: Options) -> tuple[Recorded | None, list[
     """
     passed = [test for test in run.tests if test.outcome == "passed"]
     wanted = {
-        Place.of(file, options.rootdir, options.baseline_dir): [
-            replace(run, tests=tuple(test for test in passed if test.file == file))
-        ]
+        replace(
+            Place.of(file, options.rootdir, options.baseline_dir),
+            keeps_times=options.history is None,
+        ): [replace(run, tests=tuple(test for test in passed if test.file == file))]
         for file in sorted({test.file for test in passed})
     }
     try:

@@ -1,6 +1,7 @@
 """Whole runs of pytest with a history: what they add, what they are compared with, and what goes wrong."""
 
 import os
+from pathlib import Path
 
 import pytest
 from helpers.git_repository import git, repository
@@ -83,6 +84,8 @@ def test_each_run_is_added_and_compared_with_those_of_the_branch(run, history):
     assert added[0].ratio_low < 1.2 < added[0].ratio_high
     # a change that is meant is recorded once, and is the level from then on
     run("--tfperf-update", seconds=0.6).assert_outcomes(passed=2)
+    timing = next(Path("__tfperf__/timing").iterdir()).read_text("utf-8")
+    assert "0.6" not in timing  # the history keeps the times
     result = run("--tfperf-baseline", seconds=0.6)
     result.assert_outcomes(passed=2)
     result.stdout.fnmatch_lines(["INCONCLUSIVE *600 ms to 600 ms; 1 of 5 needed runs recorded"])
