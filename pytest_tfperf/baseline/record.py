@@ -13,7 +13,7 @@ from pytest_tfperf.baseline.entry import LISTS, LISTS_OF_PLATFORMS, stored, stru
 from pytest_tfperf.baseline.history import merge_runs
 from pytest_tfperf.baseline.place_links import refuse_links
 from pytest_tfperf.baseline.recorded import EntryChange, Recorded
-from pytest_tfperf.baseline.step_time import why_not_timed
+from pytest_tfperf.baseline.step_time import why_not_recorded
 from pytest_tfperf.baseline.store import (
     BASELINE_FORMAT,
     Place,
@@ -310,7 +310,7 @@ def _times(path: Path, found: Sequence[_Found], only_new: bool, draft: Draft) ->
         return Recorded()
     timed = [one for one in found if is_step_time(one.profile.value("step_time").number or 0)]
     reasons = [
-        (one, why_not_timed(one.profile, one.test.shared_cpu) or _disturbed(one)) for one in timed
+        (one, why_not_recorded(one.profile, one.test.shared_cpu, one.also_noisy)) for one in timed
     ]
     usable = [one for one, why in reasons if why is None]
     merged = merge_runs(
@@ -328,14 +328,6 @@ def _times(path: Path, found: Sequence[_Found], only_new: bool, draft: Draft) ->
     draft.change(path, {**content, "tests": {**tests, name: merged.entry}})
     change = (EntryChange(path=path, key=key, what=merged.what),)
     return done + (Recorded(anew=change) if merged.level else Recorded(added=change))
-
-
-def _disturbed(one: _Found) -> str | None:
-    """Return why a time is too noisy to be recorded, or None."""
-    if one.also_noisy or not one.profile.interference:
-        return None
-    found = "; ".join(remark.partition(": ")[0] for remark in one.profile.interference)
-    return f"{found}; run on a quiet machine, or --tfperf-record-noisy"
 
 
 def _tolerance(test: ProfiledTest) -> float:

@@ -137,6 +137,22 @@ def why_not_timed(profile: Profile, shared_cpu: bool) -> str | None:
     return None if settled else "the input buffers were still draining"
 
 
+def why_not_recorded(profile: Profile, shared_cpu: bool, also_noisy: bool) -> str | None:
+    """
+    Return why later runs are not compared with a known step time, or None.
+
+    Args:
+        profile: The profile with the step time.
+        shared_cpu: Whether other workers may have used the CPU.
+        also_noisy: Whether disturbed times are recorded too.
+    """
+    why = why_not_timed(profile, shared_cpu)
+    if why is not None or also_noisy or not profile.interference:
+        return why
+    found = "; ".join(remark.partition(": ")[0] for remark in profile.interference)
+    return f"{found}; run on a quiet machine, or --tfperf-record-noisy"
+
+
 def next_step(text: str) -> tuple[Labelled, ...]:
     """Advice of one line, or none where the text is empty."""
     return (("try", text),) if text else ()

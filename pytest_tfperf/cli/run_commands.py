@@ -244,11 +244,11 @@ def _accept(options: argparse.Namespace, rest: Sequence[str]) -> int:
     )
     print(for_terminal(render_accepted(recorded, len(paths))))
     if address:
-        _add_to_history(runs, address, settings.project)
+        _add_to_history(runs, address, settings.project, options.record_noisy)
     return GOOD if is_accepted(recorded) else FAILED
 
 
-def _add_to_history(runs: Sequence[Run], address: str, project: str) -> None:
+def _add_to_history(runs: Sequence[Run], address: str, project: str, also_noisy: bool) -> None:
     """
     Add runs to a history.
 
@@ -256,6 +256,7 @@ def _add_to_history(runs: Sequence[Run], address: str, project: str) -> None:
         runs: The runs.
         address: Address of the store.
         project: Name of the project.
+        also_noisy: Whether later runs are compared with disturbed times too.
 
     Raises:
         TfperfError: If that fails.
@@ -264,7 +265,7 @@ def _add_to_history(runs: Sequence[Run], address: str, project: str) -> None:
     from pytest_tfperf.run_history.rows import rows_of
 
     store = open_store(address)
-    added = [store.append(rows_of(run, project)) for run in runs]
+    added = [store.append(rows_of(run, project, also_noisy)) for run in runs]
     print(f"history: {plural(sum(added), 'run')} added, {len(added) - sum(added)} there already")
 
 

@@ -116,8 +116,11 @@ def _add_to_history(run: Run, options: Options) -> list[Line]:
         return []
     from pytest_tfperf.run_history.added_run import add_run
 
-    said, good = add_run(run, options.history, project_of(options), options.reports)
-    return [(f"tfperf: {said}", None if good else "yellow")]
+    (first, *others), good = add_run(
+        run, options.history, project_of(options), options.reports, options.record_noisy
+    )
+    lines: list[Line] = [(f"tfperf: {first}", None if good else "yellow")]
+    return [*lines, *((line, "yellow") for line in others)]
 
 
 def _write_for_github(run: Run, options: Options) -> list[Line]:

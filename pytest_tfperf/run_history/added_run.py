@@ -9,28 +9,43 @@ from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.run_history.opening import open_store
 from pytest_tfperf.run_history.rows import rows_of
 from pytest_tfperf.runs import Run
+from pytest_tfperf.text import and_more
+
+_NAMED = 3
 
 
-def add_run(run: Run, address: str, project: str, reports: Sequence[Path]) -> tuple[str, bool]:
+def add_run(
+    run: Run, address: str, project: str, reports: Sequence[Path], also_noisy: bool
+) -> tuple[list[str], bool]:
     """
-    Add a run to a history, and describe that in a sentence.
+    Add a run to a history, and describe that in sentences.
 
     Args:
         run: The run.
         address: Address of the store.
         project: Name of the project.
         reports: Reports of the run, of which a run file can be added later.
+        also_noisy: Whether later runs are compared with disturbed times too.
 
     Returns:
-        The sentence, and whether the run is in the history.
+        The sentences, and whether the run is in the history.
     """
     try:
-        rows = rows_of(run, project)
+        rows = rows_of(run, project, also_noisy)
         open_store(address).append(rows)
     except TfperfError as error:
-        return f"the run is not in the history: {error}; {_later(reports)}", False
+        return [f"the run is not in the history: {error}; {_later(reports)}"], False
     branch = f"branch {run.branch}" if run.branch else "no branch, since git is on none"
-    return f"run {rows.run} of {branch} added to the history of {project}", True
+    by_reason: dict[str, list[str]] = {}
+    for key, why in rows.left_out.items():
+        by_reason.setdefault(why, []).append(key)
+    return [
+        f"run {rows.run} of {branch} added to the history of {project}",
+        *(
+            f"  later runs are not compared with {and_more(keys, _NAMED)}: {why}"
+            for why, keys in by_reason.items()
+        ),
+    ], True
 
 
 def _later(reports: Sequence[Path]) -> str:

@@ -14,8 +14,9 @@ from dataclasses import dataclass, fields
 from datetime import datetime, timezone
 from typing import Any
 
-from pytest_tfperf.baseline.step_time import why_not_timed
-from pytest_tfperf.baseline.store import is_step_time, machine_slug
+from pytest_tfperf.baseline.record import ENDED
+from pytest_tfperf.baseline.step_time import why_not_recorded
+from pytest_tfperf.baseline.store import entry_key, is_step_time, machine_slug
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.json_file import plain_strings
 from pytest_tfperf.results import Profile, worst_first
@@ -105,6 +106,8 @@ class RunRows:
     """Content of the run file."""
     rows: Mapping[str, tuple[MetricRow, ...]]
     """Rows by machine class."""
+    left_out: Mapping[str, str]
+    """Profiles that later runs are not compared with, and the reason of each."""
 
     @property
     def month(self) -> str:
@@ -117,9 +120,14 @@ class RunRows:
         return f"{self.commit or 'none'}-{self.run}"
 
 
-def rows_of(run: Run, project: str) -> RunRows:
+def rows_of(run: Run, project: str, also_noisy: bool = False) -> RunRows:
     """
     Return the rows of a run.
+
+    Args:
+        run: The run.
+        project: Name of the project.
+        also_noisy: Whether later runs are compared with disturbed times too.
 
     Raises:
         TfperfError: If its date cannot be read.
@@ -131,10 +139,15 @@ def rows_of(run: Run, project: str) -> RunRows:
     commit = commit if _COMMIT.fullmatch(commit) else ""
     shared = {"project": project, "run": run_id, "created": created, "commit": commit}
     plain = Run.from_json(content, "the run")
+    shared["branch"] = plain.branch
     by_class: dict[str, list[MetricRow]] = {}
+    left_out: dict[str, str] = {}
     for test in plain.tests:
         for profile in test.profiles:
-            for row in _rows_of_profile(test, profile, {**shared, "branch": plain.branch}):
+            why_not = _why_not_usable(test, profile, commit, also_noisy)
+            if why_not is not None:
+                left_out[entry_key(test.key, profile.name)] = why_not
+            for row in _rows_of_profile(test, profile, shared, why_not):
                 by_class.setdefault(row.machine_class, []).append(row)
     return RunRows(
         run=run_id,
@@ -143,6 +156,7 @@ def rows_of(run: Run, project: str) -> RunRows:
         commit=commit,
         text=text,
         rows={name: tuple(rows) for name, rows in by_class.items()},
+        left_out=left_out,
     )
 
 
@@ -163,8 +177,17 @@ def utc_time(text: str) -> datetime:
 
 
 def _rows_of_profile(
-    test: ProfiledTest, profile: Profile, shared: Mapping[str, Any]
+    test: ProfiledTest, profile: Profile, shared: Mapping[str, Any], why_not: str | None
 ) -> Iterator[MetricRow]:
+    """
+    Yield the rows of a profile.
+
+    Args:
+        test: Its test.
+        profile: The profile.
+        shared: Fields of the run.
+        why_not: Reason why later runs are not compared with it, or None.
+    """
     machine = test.environment.get("machine", {})
     of_profile = {
         **shared,
@@ -173,7 +196,7 @@ def _rows_of_profile(
         "test": test.key,
         "profile": profile.name,
         "outcome": test.outcome,
-        "usable": _is_usable(test, profile, str(shared["commit"])),
+        "usable": why_not is None,
         "workload": json.dumps(profile.workload, sort_keys=True),
         "machine": json.dumps(machine, sort_keys=True),
         "platform": str(test.environment.get("platform", "")),
@@ -198,15 +221,26 @@ def _rows_of_profile(
         )
 
 
-def _is_usable(test: ProfiledTest, profile: Profile, commit: str) -> bool:
-    """Return whether the times of a profile may be compared with, as those of a baseline."""
-    return (
-        test.outcome == "passed"
-        and profile.ended is None
-        and not profile.interference
-        and bool(commit)
-        and not commit.endswith("+")
-        and "step_time" in profile.metrics
-        and is_step_time(profile.value("step_time").number or 0)
-        and why_not_timed(profile, test.shared_cpu) is None
-    )
+def _why_not_usable(
+    test: ProfiledTest, profile: Profile, commit: str, also_noisy: bool
+) -> str | None:
+    """
+    Return why later runs are not compared with a profile, or None.
+
+    Args:
+        test: Its test.
+        profile: The profile.
+        commit: Commit of the run.
+        also_noisy: True if disturbed times count too.
+    """
+    if test.outcome != "passed":
+        return f"the test {ENDED.get(test.outcome, test.outcome)}"
+    if not commit or commit.endswith("+"):
+        return "the work tree is not that of a commit"
+    if profile.ended is not None:
+        return profile.ended
+    if "step_time" not in profile.metrics:
+        return "it has no step time"
+    if not is_step_time(profile.value("step_time").number or 0):
+        return f"step_time is unknown: {profile.value('step_time').why}"
+    return why_not_recorded(profile, test.shared_cpu, also_noisy)

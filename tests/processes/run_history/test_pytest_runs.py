@@ -73,6 +73,7 @@ def test_each_run_is_added_and_compared_with_those_of_the_branch(run, history):
             "test_step?b? is 20 % slower than the history: 500 ms to 600 ms, limit 5 %",
             "*if intended: pytest --tfperf-update on branch main with --tfperf-history*",
             "tfperf: run * of branch main added to the history of demo",
+            "  later runs are not compared with test_step*, test_step*: the test failed",
         ]
     )
     added = open_store(str(history)).rows(STEP_TIMES)[before:]
