@@ -156,7 +156,7 @@ def distinct(values: Ints) -> tuple[Ints, Ints]:
 
     Small values, as ids are, go through a table.
     """
-    low, high = int(values.min()), int(values.max())
+    low, high = int(values.min(initial=0)), int(values.max(initial=0))
     if not 0 <= low <= high < 1 << 20:
         distinct, index = np.unique(values, return_inverse=True)
         return distinct, index.reshape(-1)

@@ -32,7 +32,7 @@ class Events:
         """Select all events of a plane; none if there is no plane."""
         if plane is None:
             return cls(_NOTHING, np.empty(0, np.int64))
-        return cls(plane, np.arange(plane.start_ps.size))
+        return cls(plane, _every_row(plane))
 
     def __len__(self) -> int:
         return int(self.rows.size)
@@ -40,12 +40,12 @@ class Events:
     @property
     def start(self) -> Ints:
         """Starts in picoseconds since the trace's origin, shape (n,)."""
-        return self.plane.start_ps[self.rows]
+        return self._of_each(self.plane.start_ps)
 
     @property
     def end(self) -> Ints:
         """Ends in picoseconds, excluded, shape (n,)."""
-        return self.start + self.plane.duration_ps[self.rows]
+        return self.start + self._of_each(self.plane.duration_ps)
 
     @property
     def spans(self) -> Spans:
@@ -55,7 +55,11 @@ class Events:
     @property
     def line(self) -> Ints:
         """Line of each event, an index into `plane.lines`, shape (n,)."""
-        return self.plane.line_index[self.rows]
+        return self._of_each(self.plane.line_index)
+
+    def _of_each(self, column: Ints) -> Ints:
+        """Return the values of a column; that of all events is the column itself, not to write."""
+        return column if self.rows is _every_row(self.plane) else column[self.rows]
 
     @property
     def names(self) -> list[str]:
@@ -162,6 +166,13 @@ def _rows_of_names(plane: Plane, wanted: list[int]) -> Ints:
     accepted = np.zeros(len(plane.names), bool)
     accepted[wanted] = True
     return np.flatnonzero(accepted[plane.name_index])
+
+
+@once
+def _every_row(plane: Plane) -> Ints:
+    rows = np.arange(plane.start_ps.size)
+    rows.flags.writeable = False
+    return rows
 
 
 @once

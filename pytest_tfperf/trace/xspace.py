@@ -282,6 +282,8 @@ class _PlaneLayout:
         metadata_id, offset, duration, stats_begin, stats_end = columns
         names, name_index = self._names(metadata_id)
         start = shift.astype(np.int64)[line_index] + offset if offset.size else offset
+        for column in (start, duration, line_index):
+            column.flags.writeable = False  # selections of all events share them
         last = np.cumsum(counts, dtype=np.int64) if counts else np.empty(0, np.int64)
         lines = tuple(
             Line(line.id, line.name, int(end) - line.tags.size, int(end))

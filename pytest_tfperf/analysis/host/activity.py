@@ -79,10 +79,19 @@ def model_processes(trace: Trace) -> Events:
 
 def not_for_data(host: Events, events: Events) -> Events:
     """Return the events that no input pipeline caused: neither its threads nor its functions."""
-    events = events.where(~_on_data_thread(events))
-    process = host.called("ExecutorState::Process")
-    for_data = np.r_[_runs_for_data(host.plane), False]  # the last entry answers for -1
-    return events.where(~for_data[enclosing(process, events)])
+    return events.where(~_is_for_data(host.plane)[events.rows])
+
+
+@once
+def _is_for_data(plane: Plane) -> Mask:
+    """Return a mask of the events of a plane that an input pipeline caused, shape (n_events,)."""
+    host = Events.of(plane)
+    runs = _runs_for_data(plane)
+    is_caused: Mask = _on_data_thread(host)
+    if runs.any():
+        for_data = np.r_[runs, False]  # the last entry answers for -1
+        is_caused |= for_data[enclosing(host.called("ExecutorState::Process"), host)]
+    return is_caused
 
 
 @once

@@ -20,6 +20,7 @@ from pytest_tfperf.op_types import DATA_SIDE, HOST_SIDE
 from pytest_tfperf.protobuf import Ints
 from pytest_tfperf.quantities import COUNT, SECONDS, SHARE
 from pytest_tfperf.trace.devices import accelerators
+from pytest_tfperf.trace.event_columns import distinct
 from pytest_tfperf.trace.events import Events
 from pytest_tfperf.trace.nesting import enclosing, self_times
 from pytest_tfperf.trace.stat_columns import Mask
@@ -174,8 +175,7 @@ def summed(
         op: Makes the op of the event with this index.
     """
     inside = steps.of(events.start) >= 0
-    keys, group = np.unique(key[inside], return_inverse=True)
-    group = group.reshape(-1)
+    keys, group = distinct(key[inside])
 
     def total(column: Ints) -> list[float]:
         return [float(time) for time in np.bincount(group, column, keys.size) * 1e-12]

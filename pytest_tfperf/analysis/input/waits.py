@@ -178,17 +178,28 @@ def find_drain(trace: Trace, steps: Steps, waiting_ps: Ints) -> Drain:
     halves = (shares[0] if half else shares[1], shares[1])
     if steps.n_epochs > 1:
         return Drain(kept=1.0, capacity=0.0, halves=halves)
-    host = Events.of(trace.plane(HOST)).within(int(steps.start_ps[0]), int(steps.end_ps[-1]))
-    iterators = host.named(lambda name: name.startswith(_ITERATOR))
+    begin, end = int(steps.start_ps[0]), int(steps.end_ps[-1])
+    host = Events.of(trace.plane(HOST))
+    iterators = host.named(lambda name: name.startswith(_ITERATOR)).within(begin, end)
     roots = max(len(iterators.called("Iterator::Root")), 1)
     kept, capacity, buffered = 1.0, 0.0, False
-    for name in sorted(set(iterators.names)):
+    for name in _distinct_names(iterators):
         if stage_type(name) not in ASYNC:
             continue
         stage, buffered = iterators.called(name), True
-        kept *= min(1.0, _produced_share(host, iterators, stage))
+        made, used = (
+            host.called(f"{stage_type(name)}{side}").within(begin, end)
+            for side in ("Produce", "Consume")
+        )
+        kept *= min(1.0, _produced_share(made, used, iterators, stage))
         capacity += int(stage.integers("buffer_limit").max(initial=0)) * roots / max(len(stage), 1)
     return Drain(kept=kept, capacity=capacity, halves=halves, buffered=buffered)
+
+
+def _distinct_names(events: Events) -> list[str]:
+    """Return the names of some events, each once, sorted."""
+    used = np.unique(events.plane.name_index[events.rows]).tolist()
+    return sorted({events.plane.names[index] for index in used})
 
 
 def _is_wait(name: str) -> bool:
@@ -200,16 +211,19 @@ def _is_wait(name: str) -> bool:
     return name.startswith("IteratorGetNext")
 
 
-def _produced_share(host: Events, iterators: Events, stage: Events) -> float:
+def _produced_share(produced: Events, consumed: Events, iterators: Events, stage: Events) -> float:
     """
     Return elements produced ÷ consumed by a buffering stage, from the rates of both.
 
     Rates are taken between the first and the last event, so that no whole element is lost at the
     window's edges.
+
+    Args:
+        produced: Elements that stages of its type made.
+        consumed: Elements that were taken from stages of its type.
+        iterators: Calls of all stages.
+        stage: Calls of the stage.
     """
-    short = stage_type(stage.names[0])
-    produced = host.called(f"{short}Produce")
-    consumed = host.called(f"{short}Consume")
     first = first_input(produced, iterators)
     parents_of = np.where(
         first >= 0, iterators.integers("parent_id")[first] if len(iterators) else 0, 0
@@ -218,7 +232,8 @@ def _produced_share(host: Events, iterators: Events, stage: Events) -> float:
     consumed = consumed.where(enclosing(stage, consumed) >= 0)
     if len(produced) < _MIN_PRODUCED or len(consumed) < _MIN_PRODUCED:
         return 1.0
-    batch = int(stage.integers("batch_size").max(initial=0)) if short == "MapAndBatch" else 1
+    batches = stage_type(stage.names[0]) == "MapAndBatch"
+    batch = int(stage.integers("batch_size").max(initial=0)) if batches else 1
     return _rate(produced.end) / (_rate(consumed.end) * max(batch, 1))
 
 
