@@ -39,7 +39,7 @@ def train_step():
     return step
 
 
-@pytest.mark.tfperf(min_input_bound=0.5)
+@pytest.mark.tfperf(min_input_bound=0.3)
 def test_the_sequential_pipeline_starves_the_model(tf_profile, train_step, files):
     tf_profile(train_step, pipeline.sequential(*files))
 
