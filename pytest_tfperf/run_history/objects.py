@@ -70,7 +70,10 @@ class ObjectStore:
     def rows(self, selection: Selection) -> list[MetricRow]:
         """Return the rows of a selection: see `HistoryStore`."""
         with self._blaming("cannot be read"):
-            paths = self._local(self._find(selection.project, selection.machine_class))
+            paths = self._find(selection.project, selection.machine_class)
+            if selection.since is not None:
+                paths = [path for path in paths if _month(path) >= f"{selection.since:%Y-%m}"]
+            paths = self._local(paths)
             found, self.unread = read_rows(paths, selection)
         return found
 

@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
+from datetime import datetime
 
 import duckdb
 import pytest
@@ -159,6 +161,18 @@ def test_a_writer_that_is_killed_leaves_no_part_of_an_object(tmp_path):
     assert not store.unread
     for file in objects(tmp_path, ".json"):
         assert json.loads(file.read_text("utf-8"))["format"] == 2
+
+
+def test_months_before_a_date_are_not_even_opened(store, tmp_path):
+    old = objects(tmp_path)[0].parent
+    later = old.with_name("month=2026-03")
+    old.rename(later)
+    old.mkdir()
+    (old / "bad-run.parquet").write_bytes(b"damaged")
+    assert store.rows(replace(STEP_TIMES, since=datetime(2026, 2, 1))) == []
+    assert not store.unread
+    store.rows(STEP_TIMES)
+    assert len(store.unread) == 1
 
 
 def test_accepted_runs_are_added_once(tmp_path, monkeypatch, capsys):
