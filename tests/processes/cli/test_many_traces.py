@@ -1,8 +1,8 @@
 """`tfperf analyze --into` and `tfperf check --rules`: what they print, and their status."""
 
 import json
+import shutil
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import duckdb
 import pytest
@@ -23,24 +23,31 @@ def in_threads(monkeypatch):
     monkeypatch.setattr("pytest_tfperf.fleet.executors.LocalProcesses", ThreadPoolExecutor)
 
 
-@pytest.fixture
-def traces(tmp_path):
-    """Traces that wait 10, 21 and 41 % of a step, and one whose rules allow that."""
+def analysed(store, *urls):
+    with ThreadPoolExecutor(1) as pool:
+        analyze_traces([str(url) for url in urls], str(store), executor=pool)
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    """Traces that wait 10, 21 and 41 % of a step, one whose rules allow that, and their store."""
+    folder = tmp_path_factory.mktemp("fleet")
     waits = {"a": 1, "train/b": 2, "train/c": 4, "eval/d": 4}
-    write_traces(tmp_path / "traces", {name: waiting_trace(n) for name, n in waits.items()})
-    return tmp_path / "traces"
+    write_traces(folder / "traces", {name: waiting_trace(n) for name, n in waits.items()})
+    analysed(folder / "store", folder / "traces")
+    return folder
 
 
 @pytest.fixture
-def fill(tmp_path):
-    """Analyse traces into the store, and return its address."""
+def traces(prepared):
+    return prepared / "traces"
 
-    def analyse(*urls):
-        with ThreadPoolExecutor(1) as pool:
-            analyze_traces([str(url) for url in urls], str(tmp_path / "store"), executor=pool)
-        return str(tmp_path / "store")
 
-    return analyse
+@pytest.fixture
+def store(prepared, tmp_path):
+    """A copy of the store, which a test may change."""
+    shutil.copytree(prepared / "store", tmp_path / "store")
+    return tmp_path / "store"
 
 
 @pytest.fixture
@@ -56,9 +63,8 @@ def rules(tmp_path):
 RULES = 'max_input_bound = "15%"\n[[rules]]\nmatch = "*/eval/*"\nmax_input_bound = 1\n'
 
 
-def test_the_worst_traces_come_first(traces, fill, rules, capsys):
-    store = fill(traces)
-    assert main(["check", store, *rules(RULES)]) == 1
+def test_the_worst_traces_come_first(traces, store, rules, capsys):
+    assert main(["check", str(store), *rules(RULES)]) == 1
     assert capsys.readouterr().out == (
         f"{traces}/train/c.xplane.pb: FAIL: input_bound is 41.4 %, above the limit of 15 % "
         "(max_input_bound='15%'); no tf.data stage ran: the elements come from Python code\n"
@@ -66,19 +72,19 @@ def test_the_worst_traces_come_first(traces, fill, rules, capsys):
         "(max_input_bound='15%'); no tf.data stage ran: the elements come from Python code\n"
         "4 traces: 2 failed, 2 passed\n"
     )
-    assert main(["check", store, *rules(RULES), "--most", "1"]) == 1
+    assert main(["check", str(store), *rules(RULES), "--most", "1"]) == 1
     assert capsys.readouterr().out.splitlines()[1:] == [
         "and 1 more trace",
         "4 traces: 2 failed, 2 passed",
     ]
-    assert main(["check", store, *rules(RULES), "--json"]) == 1
+    assert main(["check", str(store), *rules(RULES), "--json"]) == 1
     found = json.loads(capsys.readouterr().out)["traces"]
     assert [trace["verdict"] for trace in found] == ["FAIL", "FAIL", "PASS", "PASS"]
     assert found[0]["checks"][0]["detail"]["bound"] == 0.15
 
 
-def test_all_good_is_status_0(traces, fill, rules, capsys):
-    assert main(["check", fill(traces), *rules('max_input_bound = "50%"')]) == 0
+def test_all_good_is_status_0(store, rules, capsys):
+    assert main(["check", str(store), *rules('max_input_bound = "50%"')]) == 0
     assert capsys.readouterr().out == "4 traces: 4 passed\n"
 
 
@@ -89,46 +95,49 @@ def test_a_glob_is_checked_without_a_store(traces, rules, capsys):
 
 
 @pytest.mark.parametrize("limit", ["min_device_busy = 0.5", "max_kernel_launches = 1"])
-def test_unknown_is_no_pass(traces, fill, rules, limit, capsys):
-    assert main(["check", fill(traces), *rules(limit)]) == 3
+def test_unknown_is_no_pass(store, rules, limit, capsys):
+    assert main(["check", str(store), *rules(limit)]) == 3
     assert capsys.readouterr().out.endswith("4 traces: 4 unknown\n")
 
 
-def test_a_damaged_trace_is_no_pass(traces, fill, rules, capsys):
-    write_traces(traces, {"bad": b"nonsense"})
-    assert main(["check", fill(traces), *rules('max_input_bound = "50%"')]) == 3
+def test_a_damaged_trace_is_no_pass(store, rules, capsys, tmp_path):
+    write_traces(tmp_path / "more", {"bad": b"nonsense"})
+    analysed(store, tmp_path / "more")
+    assert main(["check", str(store), *rules('max_input_bound = "50%"')]) == 3
     shown = capsys.readouterr().out
-    assert f"{traces}/bad.xplane.pb: UNKNOWN: is not an XSpace trace" in shown
+    assert f"{tmp_path}/more/bad.xplane.pb: UNKNOWN: is not an XSpace trace" in shown
     assert shown.endswith("5 traces: 1 unknown, 4 passed\n")
 
 
-def test_the_newest_content_of_a_trace_counts(traces, fill, rules, capsys):
-    fill(traces)
-    write_traces(traces, {"a": waiting_trace(7)})
-    assert main(["check", fill(traces), *rules('max_input_bound = "50%"')]) == 1
-    assert capsys.readouterr().out.endswith("4 traces: 1 failed, 3 passed\n")
+def test_the_newest_content_of_a_trace_counts(rules, capsys, tmp_path):
+    store = tmp_path / "store"
+    for wait in (1, 7):
+        write_traces(tmp_path / "traces", {"a": waiting_trace(wait)})
+        analysed(store, tmp_path / "traces")
+    assert main(["check", str(store), *rules('max_input_bound = "50%"')]) == 1
+    assert capsys.readouterr().out.endswith("\n1 trace: 1 failed\n")
 
 
-def test_a_trace_without_a_limit_is_counted_as_such(traces, fill, rules, capsys):
+def test_a_trace_without_a_limit_is_counted_as_such(store, rules, capsys):
     text = '[[rules]]\nmatch = "*/evil/*"\nmax_input_bound = 1\n'
-    assert main(["check", fill(traces), *rules(text)]) == 3  # nothing was decided
+    assert main(["check", str(store), *rules(text)]) == 3  # nothing was decided
     shown = capsys.readouterr()
     assert shown.out == "4 traces: 4 without a limit\n"
     assert "match = '*/evil/*' of" in shown.err
     assert "matches no trace" in shown.err
 
 
-def test_skew_between_hosts_has_limits_too(tmp_path, fill, rules, capsys):
+def test_skew_between_hosts_has_limits_too(tmp_path, rules, capsys):
     contents = {f"host_{n}": waiting_trace(1, work=work) for n, work in enumerate((1, 1, 2))}
     write_traces(tmp_path / "traces/plugins/profile/run", contents)
-    assert main(["check", fill(tmp_path / "traces"), *rules("max_step_skew = 0.2")]) == 1
+    analysed(tmp_path / "store", tmp_path / "traces")
+    assert main(["check", str(tmp_path / "store"), *rules("max_step_skew = 0.2")]) == 1
     line = capsys.readouterr().out.splitlines()[0]
     assert "step_skew is 50 %, above the limit of 20 %" in line
     assert line.endswith("the slowest host is host_2")
 
 
-def test_damaged_objects_of_a_store_are_named_and_no_pass(traces, fill, rules, capsys):
-    store = Path(fill(traces))
+def test_damaged_objects_of_a_store_are_named_and_no_pass(store, rules, capsys):
     limits = rules('max_input_bound = "50%"')
     damaged = store / "metrics-1" / stored(store, "metrics")[0]
     damaged.write_bytes(damaged.read_bytes()[:-20])
@@ -154,8 +163,7 @@ def test_damaged_objects_of_a_store_are_named_and_no_pass(traces, fill, rules, c
         ("1 AS x", "left out"),
     ],
 )
-def test_rows_that_others_wrote_pass_nothing(traces, fill, rules, changed, why, capsys):
-    store = Path(fill(traces))
+def test_rows_that_others_wrote_pass_nothing(store, rules, changed, why, capsys):
     for path in (store / "metrics-1").iterdir():
         other = path.with_suffix(".other")
         duckdb.sql(f"COPY (SELECT {changed} FROM '{path}') TO '{other}' (FORMAT parquet)")
@@ -166,8 +174,7 @@ def test_rows_that_others_wrote_pass_nothing(traces, fill, rules, changed, why, 
     assert shown.out.endswith("4 traces: 4 unknown\n")
 
 
-def test_text_of_a_store_controls_no_terminal(traces, fill, rules, capsys):
-    store = Path(fill(traces))
+def test_text_of_a_store_controls_no_terminal(store, rules, capsys):
     for path in (store / "seen-1").iterdir():
         path.write_text(json.dumps({"trace": f"\x1b[31m{path.name}\n::error::x", "modified": 1}))
     assert main(["check", str(store), *rules('max_input_bound = "1%"')]) == 1
@@ -176,11 +183,10 @@ def test_text_of_a_store_controls_no_terminal(traces, fill, rules, capsys):
     assert "\n::error" not in shown
 
 
-def test_a_store_of_a_newer_format_is_refused(traces, fill, rules, capsys):
-    store = fill(traces)
-    (Path(store) / "metrics-2").mkdir()
-    assert main(["check", store, *rules(RULES)]) == 2
-    assert main(["analyze", str(traces), "--into", store]) == 2
+def test_a_store_of_a_newer_format_is_refused(traces, store, rules, capsys):
+    (store / "metrics-2").mkdir()
+    assert main(["check", str(store), *rules(RULES)]) == 2
+    assert main(["analyze", str(traces), "--into", str(store)]) == 2
     sentence = "has rows of format 2, and this version reads up to 1; upgrade pytest-tfperf"
     assert capsys.readouterr().err.count(sentence) == 2
 

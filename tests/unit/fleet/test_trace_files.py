@@ -76,4 +76,5 @@ def test_other_shards_are_refused(text):
 def test_the_run_of_a_trace_is_its_folder_in_the_layout_of_xprof():
     name = "s3://b/job/plugins/profile/2026_11_24/host-1.xplane.pb"
     assert run_and_host(name) == ("s3://b/job/plugins/profile/2026_11_24", "host-1")
+    assert run_and_host(f"{name}.gz") == run_and_host(name)
     assert run_and_host("/traces/host-1.xplane.pb") == ("", "")
