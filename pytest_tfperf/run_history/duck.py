@@ -32,7 +32,9 @@ _TYPES = {
 }
 """Types of columns; the others are text."""
 _OPTIONAL = {"value", "ratio", "ratio_low", "ratio_high"}
-_EXPLAINING = frozenset({"why", "outcome", "machine", "platform", "setting", "scope"})
+_NOT_BRIEF = frozenset({"why", "outcome", "machine", "platform", "setting", "scope"}) | {
+    *("usable", "ratio", "ratio_low", "ratio_high"),
+}
 """Columns that are left out of brief rows; each column of each object takes a read of its own."""
 _PATTERN = re.compile(r"[*?\[]")
 _MEMORY = "1GB"
@@ -79,7 +81,7 @@ def read_rows(
     where = f" WHERE {' AND '.join(terms)}" if terms else ""
 
     def read(base: duckdb.DuckDBPyConnection, sound: Sequence[str]) -> list[MetricRow]:
-        columns = _columns(_EXPLAINING if selection.brief else frozenset())
+        columns = _columns(_NOT_BRIEF if selection.brief else ())
         query = f"{columns}{where} ORDER BY created, run LIMIT {MOST_ROWS + 1}"
         found = base.execute(query, {"paths": literal(sound), **values}).fetchall()
         return [MetricRow(**dict(zip(ROW_COLUMNS, row, strict=True))) for row in found]
@@ -183,17 +185,16 @@ def _columns(unread: Collection[str] = ()) -> str:
     Return the query for all columns, each with its type; None is for unknown numbers only.
 
     Args:
-        unread: Columns of text that are empty instead of read.
+        unread: Columns that are empty instead of read.
     """
-    shown = [
-        f"'' AS {name}"
-        if name in unread
-        else f"CAST({name} AS {_type(name)}) AS {name}"
-        if name in _OPTIONAL
-        else f"coalesce(CAST({name} AS {_type(name)}), {_absent(name)}) AS {name}"
-        for name in ROW_COLUMNS
-    ]
-    return f"SELECT {', '.join(shown)} FROM read_parquet($paths)"  # noqa: S608  # our own names
+    shown = ", ".join(_column(name, name in unread) for name in ROW_COLUMNS)
+    return f"SELECT {shown} FROM read_parquet($paths)"  # noqa: S608  # our own names
+
+
+def _column(name: str, is_unread: bool) -> str:
+    empty = "NULL" if name in _OPTIONAL else _absent(name)
+    read = empty if is_unread else f"coalesce(CAST({name} AS {_type(name)}), {empty})"
+    return f"{read} AS {name}"
 
 
 def _absent(name: str) -> str:

@@ -39,7 +39,7 @@ class Selection:
     usable: bool = False
     """True for rows that later runs may be compared with."""
     brief: bool = False
-    """True if a store may leave outcome, scope, reasons, machine, platform and setting empty."""
+    """True if a store may leave out machine, platform, setting, reasons, ratios and outcomes."""
 
     @property
     def conditions(self) -> tuple[tuple[str, str, Any], ...]:
