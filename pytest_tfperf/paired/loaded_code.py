@@ -249,7 +249,9 @@ def _shallowest(names: list[str]) -> str:
 
 def _attributes(module: Any) -> dict[str, Any]:
     """Return the attributes of a module without its own lookup, which may load it."""
-    return object.__getattribute__(module, "__dict__") if isinstance(module, ModuleType) else {}
+    # libraries of cffi call themselves modules, and have no attributes to look up
+    is_module = issubclass(type(module), ModuleType)
+    return object.__getattribute__(module, "__dict__") if is_module else {}
 
 
 def _class_name(loader: Any) -> str:

@@ -32,12 +32,8 @@ class LocalCopies:
         wanted = list(paths)
         absent = [path for path in wanted if not self._copy(path).exists()]
         for first in range(0, len(absent), _AT_A_TIME):
-            part = absent[first : first + _AT_A_TIME]
-            for path, content in (
-                self._files.cat(part, recursive=False).items()
-                if len(part) > 1
-                else ((part[0], self._files.cat_file(part[0])),)
-            ):
+            fetched = self._files.cat(absent[first : first + _AT_A_TIME], recursive=False)
+            for path, content in fetched.items():
                 with replacing(self._copy(path)) as file:
                     file.write(content)
         return [str(self._copy(path)) for path in wanted]

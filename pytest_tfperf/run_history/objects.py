@@ -29,6 +29,7 @@ from pytest_tfperf.run_history.rows import ROW_FORMAT, MetricRow, RunRows
 from pytest_tfperf.run_history.stores import Answer, HistoryError, Selection
 
 _ROWS, _RUNS = f"rows-{ROW_FORMAT}", "runs"
+_ENDINGS = (".parquet", ".json")
 _NEWER = re.compile(r"rows-(\d{1,6})")
 _SECRET = re.compile(r"(?<=://)[^/@]*@")
 
@@ -123,9 +124,8 @@ class ObjectStore:
         if project:
             folder += f"/project={quote(project, safe='')}"
             folder += f"/class={machine_class}" if machine_class else ""
-        paths = [path for path in self._below(folder) if path.endswith(".parquet")]
         of_class = f"/class={machine_class}/"
-        return [path for path in paths if not machine_class or of_class in path]
+        return [path for path in self._below(folder) if not machine_class or of_class in path]
 
     def _refuse_newer(self) -> None:
         for path in self._listed(self._root):
@@ -144,9 +144,11 @@ class ObjectStore:
 
     def _below(self, folder: str) -> list[str]:
         try:
-            return sorted(self._files.find(f"{self._root}/{folder}"))
+            found = self._files.find(f"{self._root}/{folder}")
         except FileNotFoundError:
             return []
+        # what another run writes at this moment has another ending
+        return sorted(path for path in found if path.endswith(_ENDINGS))
 
     def _local(self, paths: Iterable[str]) -> list[str]:
         return list(paths) if self._copies is None else self._copies.of(paths)

@@ -72,7 +72,11 @@ def bucket():
         patch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
         patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
         try:
-            s3fs.S3FileSystem(skip_instance_cache=True).mkdir("histories")
-            yield "histories"
+            name = (
+                f"histories-{uuid.uuid4().hex}"  # one server of this process knows those of others
+            )
+            s3fs.S3FileSystem(skip_instance_cache=True).mkdir(name)
+            yield name
         finally:
             server.stop()
+            s3fs.S3FileSystem.clear_instance_cache()

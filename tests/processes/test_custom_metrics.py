@@ -436,6 +436,7 @@ def test_a_process_of_its_own_has_it_too(project):
     done.stdout.fnmatch_lines(["*tokens is 32/s, below the limit of 100/s (min_tokens=100)"])
 
 
+@pytest.mark.slow
 def test_in_a_paired_run_each_version_has_that_of_its_files(tmp_path):
     """A metric of both versions is compared, one that the working tree added is new."""
     added = 'registry.add("words", lambda found: 5, unit="count", better="lower", scope="program", meaning="of this tree")'
@@ -454,6 +455,7 @@ def test_in_a_paired_run_each_version_has_that_of_its_files(tmp_path):
     assert "words is 5, and HEAD has none" in done.text
 
 
+@pytest.mark.slow
 def test_a_metric_that_cannot_be_added_is_a_usage_error(project):
     project.write("conftest.py", CONFTEST.format(name="tokens", function="len", unit="tokens/s"))
     done = project()
@@ -473,6 +475,7 @@ def test_one_of_a_folder_that_cannot_be_added_is_an_error_of_that_folder(project
     )
 
 
+@pytest.mark.slow
 def test_markers_tell_the_name(project):
     done = project("--markers")
     assert "Custom metrics: tokens." in " ".join(done.stdout.str().split())

@@ -101,11 +101,13 @@ def test_output_by_options(output, name):
     assert_golden(f"output_{name}.txt", text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [60, 140])
 def test_output_by_width(output, columns):
     assert_golden(f"output_{columns}_columns.txt", output(columns, "--tfperf-baseline"))
 
 
+@pytest.mark.slow
 def test_output_in_colour(output):
     """Rows of the table and checks have colours, and nothing else differs from the plain output."""
     coloured = output(80, "--tfperf-baseline", "--color=yes").partition("INCONCLUSIVE")[0]

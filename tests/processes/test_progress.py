@@ -134,6 +134,7 @@ def test_in_ci_it_writes_a_line_then(tmp_path):
 WORKERS = ("-p", "xdist", "-n", "2")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ci", [{}, {"CI": "true"}])
 def test_workers_write_lines(tmp_path, ci):
     lines = written(tmp_path, *WORKERS, EVERY="0", **ci).splitlines()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 import time
@@ -109,7 +110,7 @@ def analyse_many(options: argparse.Namespace) -> int:
         print(json_text({"format": _FORMAT, **asdict(summary)}))
     else:
         write_out(styled_lines(_summary_lines(summary, options.verbose > 0)))
-    _print_few([f"{name}: {why}" for name, why in summary.errors], _MOST_ERRORS)
+    _print_few([f"{_from_here(name)}: {why}" for name, why in summary.errors], _MOST_ERRORS)
     return USAGE if summary.errors else GOOD
 
 
@@ -193,7 +194,7 @@ def _summary_lines(summary: FleetSummary, every: bool) -> list[TextLine]:
 
 
 def _run_line(run: AlignedRun) -> str:
-    hosts = f"{run.run}: {plural(run.n_hosts, 'host')}"
+    hosts = f"{_from_here(run.run)}: {plural(run.n_hosts, 'host')}"
     hosts += f" and {run.n_unread} that cannot be read" if run.n_unread else ""
     if run.step_skew is None:
         return f"{hosts}, step_skew unknown: {run.why}"
@@ -201,10 +202,15 @@ def _run_line(run: AlignedRun) -> str:
     return f"{hosts}, step_skew {skew} over {plural(run.n_steps, 'step')}, slowest {run.slowest}"
 
 
+def _from_here(text: str) -> str:
+    """Return a line that begins with a path relative to the current folder, if it lies below."""
+    return text.removeprefix(f"{Path.cwd()}{os.sep}")
+
+
 def _check_lines(found: FleetChecks, most: int) -> list[TextLine]:
     """Return a line for each trace that does not keep its limits, and then the numbers."""
     bad = [trace for trace in found.traces if not trace.is_good]
-    lines = [TextLine(trace.line, _COLOURS[trace.verdict]) for trace in bad[:most]]
+    lines = [TextLine(_from_here(trace.line), _COLOURS[trace.verdict]) for trace in bad[:most]]
     if len(bad) > most:
         lines.append(TextLine(f"and {plural(len(bad) - most, 'more trace')}"))
     return [*lines, TextLine(found.summary, "red" if bad else "green")]

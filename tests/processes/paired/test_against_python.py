@@ -146,6 +146,7 @@ def test_a_ref_and_another_python_are_compared_at_once(project, pythons):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cause", ["path", "copy"])
 def test_code_of_the_wrong_place_makes_the_comparison_void(project, pythons, cause):
     """The other environment's package comes by PYTHONPATH, or a module of the project is installed there."""

@@ -421,3 +421,14 @@ sys.meta_path.insert(0, Finder)
         f"pkg (and 1 more of its modules) ({tree.path}/src/pkg/__init__.py) came through the import hook hooked.Loader"
         in hooks[0]
     )
+
+
+def test_what_only_says_that_it_is_a_module_has_no_attributes():
+    class Library:
+        """A library of cffi is such an object."""
+
+        __slots__ = ()
+        __class__ = types.ModuleType
+
+    assert isinstance(Library(), types.ModuleType)
+    assert module_files({"library": Library()}) == {}

@@ -163,6 +163,14 @@ def test_a_writer_that_is_killed_leaves_no_part_of_an_object(tmp_path):
         assert json.loads(file.read_text("utf-8"))["format"] == 2
 
 
+def test_pruning_leaves_what_another_run_is_writing(store, tmp_path):
+    folder = objects(tmp_path)[0].parent / ".tfperf-0"
+    folder.mkdir()
+    (folder / "new").write_bytes(b"half")
+    assert store.prune("demo", datetime(2027, 1, 1), dry=False) == 2
+    assert (folder / "new").exists()
+
+
 def test_months_before_a_date_are_not_even_opened(store, tmp_path):
     old = objects(tmp_path)[0].parent
     later = old.with_name("month=2026-03")

@@ -155,6 +155,7 @@ def cyclic(x, y):
     return x
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "model",
     ["reference cycles", *(pytest.param(name, marks=pytest.mark.slow) for name in STEADY)],

@@ -288,6 +288,7 @@ def test_loop():
     assert after(branch, ONES) == on
 
 
+@pytest.mark.slow
 def test_scoped_allocator(child):
     off, on = json.loads(child.stdout)
     assert off["CollectiveReduce"] == 4  # two tensors on each of two devices

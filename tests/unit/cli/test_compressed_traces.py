@@ -33,7 +33,8 @@ def answer(command, trace, folder, capsys):
 
 @pytest.mark.parametrize("in_logdir", [False, True])
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_answer_is_that_for_the_plain_trace(command, in_logdir, tmp_path, capsys):
+def test_the_answer_is_that_for_the_plain_trace(command, in_logdir, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "1000")  # paths of other lengths would wrap elsewhere
     found = []
     for ending in ("", ".gz"):
         folder = tmp_path / ("packed" if ending else "plain") / "plugins" / "profile" / "run"

@@ -199,6 +199,7 @@ def test_values_must_be_finite_and_above_zero(value):
         change_points([1.0] * 20 + [value])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [11, 30])
 def test_steady_noise_has_false_alarms_below_one_percent(n):
     random = np.random.default_rng(n)
@@ -206,6 +207,7 @@ def test_steady_noise_has_false_alarms_below_one_percent(n):
     assert alarms <= 5
 
 
+@pytest.mark.slow
 def test_five_percent_slower_in_noise_of_three_is_mostly_found_after_ten_runs():
     random = np.random.default_rng(7)
     found = [

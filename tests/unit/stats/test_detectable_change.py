@@ -140,6 +140,7 @@ def simulated(random, change, n, sd, heavy):
     return (math.log1p(change) + random.normal(0, PINNED) + noise).tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("heavy", [False, True])
 @pytest.mark.parametrize(("tolerance", "sd"), [(0.01, 0.03), (0.05, 0.08)])
 def test_the_change_is_found_in_nine_of_ten_cases_and_half_of_it_is_not(tolerance, sd, heavy):

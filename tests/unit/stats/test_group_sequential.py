@@ -404,6 +404,7 @@ def test_the_minimum_detectable_change_is_found_in_nine_of_ten_cases(process_sd,
     assert verdicts.count(Verdict.REGRESSION) >= scipy.stats.binom.ppf(0.001, draws, 0.9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_tests", [1, 200])
 @pytest.mark.parametrize(("process_sd", "sd"), NOISE)
 def test_error_rates_at_the_tolerance_are_as_stated(n_tests, process_sd, sd):
