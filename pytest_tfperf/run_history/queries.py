@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_tfperf.baseline.history import merge_runs, rounded
+from pytest_tfperf.baseline.store import is_step_time
 from pytest_tfperf.run_history.rows import MetricRow
 from pytest_tfperf.values import Json
 
@@ -79,4 +80,4 @@ def _runs(rows: Sequence[MetricRow]) -> list[Json]:
         run = runs.setdefault(row.run, known)
         if row.value is not None and math.isfinite(row.value):
             run[row.metric] = rounded(row.value)
-    return [run for run in runs.values() if "step_time" in run]
+    return [run for run in runs.values() if is_step_time(run.get("step_time", 0.0))]

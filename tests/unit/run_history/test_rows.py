@@ -1,5 +1,7 @@
 """Runs as rows: which of them later runs are compared with, and the entry that these make."""
 
+from dataclasses import replace
+
 import pytest
 from helpers.builders import WORKLOAD, profile, record_of, value
 from helpers.histories import run_at
@@ -81,6 +83,13 @@ def test_runs_of_another_workload_are_left_out():
 
 def test_no_usable_run_is_no_entry():
     assert recorded_entry([], WORKLOAD, 0.05) is None
+
+
+@pytest.mark.parametrize("number", [0.0, -1.0, 1e300, float("nan"), float("inf"), None])
+def test_a_time_that_somebody_made_up_is_left_out(number):
+    rows = step_times(run_at(0), run_at(1))
+    forged = replace(rows[1], value=number)
+    assert len(recorded_entry([rows[0], forged], WORKLOAD, 0.05)["runs"]) == 1
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2026-13-01", "9" * 30])
