@@ -34,7 +34,7 @@ from helpers.builders import profile, record_of, run_of  # noqa: E402
 from helpers.git_repository import commit, git, repository  # noqa: E402
 from helpers.processes import with_variable  # noqa: E402
 
-from pytest_tfperf.baseline.store import read_entries  # noqa: E402
+from pytest_tfperf.baseline.store import read_file  # noqa: E402
 from pytest_tfperf.errors import BaselineError  # noqa: E402
 from pytest_tfperf.report.run_file import write_run  # noqa: E402
 
@@ -136,7 +136,7 @@ class Project:
         return {
             (str(path.relative_to(self.path)), key): len(entry.get("runs", ()))
             for path in self.path.glob("tests/*/__tfperf__/**/*.json")
-            for key, entry in read_entries(path).items()
+            for key, entry in read_file(path)["tests"].items()
         }
 
     def left(self):

@@ -13,7 +13,7 @@ from pytest_tfperf.analysis.differences.profile_differences import (
 )
 from pytest_tfperf.baseline.history import commits_of, history_of
 from pytest_tfperf.baseline.step_time import StoredRuns, figures, judge, next_step, why_not_timed
-from pytest_tfperf.baseline.store import Place, entry_key, read_entries
+from pytest_tfperf.baseline.store import Place, entry_key, read_structure
 from pytest_tfperf.baseline.structure import Reference, changed_setting, check, structure_checks
 from pytest_tfperf.baseline.timings import ACCEPT, UPDATE, TimingFiles, Timings
 from pytest_tfperf.checks.limits import DEFAULT_TOLERANCE
@@ -51,10 +51,10 @@ def compare_with_baseline(
         timings: Source of earlier step times; the timing files by default.
 
     Raises:
-        BaselineError: If a baseline file cannot be read.
+        BaselineError: If the file of the structure cannot be read.
     """
     key = entry_key(test, profile.name)
-    entry = read_entries(place.structure).get(key)
+    entry = read_structure(place.structure).get(key)
     missing = _missing(profile, entry, key, str(place.structure))
     if entry is None or missing is not None:
         return [missing] if missing else []
@@ -77,9 +77,8 @@ def compare_with_baseline(
                 timings or TimingFiles(),
             )
         except BaselineError as error:
-            if timings is None:
-                raise
-            checks.append(_not_compared(profile, max_regression, str(error)))
+            verdict = Verdict.UNKNOWN if timings is None else Verdict.INCOMPARABLE
+            checks.append(_not_compared(profile, verdict, max_regression, str(error)))
     return checks
 
 
@@ -227,19 +226,22 @@ def _other_machines(
     )
 
 
-def _not_compared(profile: Profile, max_regression: float | None, why: str) -> Check:
+def _not_compared(
+    profile: Profile, verdict: Verdict, max_regression: float | None, why: str
+) -> Check:
     """
     Return the check of a step time whose earlier ones cannot be read.
 
     Args:
         profile: The profile.
+        verdict: UNKNOWN for files of the project, INCOMPARABLE for a store that is away.
         max_regression: The slow-down that the test tolerates, if it says so.
         why: The reason.
     """
     found = profile.value("step_time").number
     shown = "unknown" if found is None else format_quantity(found, SECONDS)
     sentence = f"step_time is {shown}, and is compared with nothing: {why}"
-    return check(profile, "step_time", Verdict.INCOMPARABLE, _at_most(max_regression), sentence)
+    return check(profile, "step_time", verdict, _at_most(max_regression), sentence)
 
 
 def _at_most(max_regression: float | None) -> str:

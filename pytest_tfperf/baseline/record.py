@@ -20,6 +20,7 @@ from pytest_tfperf.baseline.store import (
     entry_key,
     is_step_time,
     locked,
+    refuse_other_kind,
 )
 from pytest_tfperf.checks.limits import DEFAULT_TOLERANCE
 from pytest_tfperf.errors import BaselineError
@@ -109,7 +110,7 @@ def _record(
     for place, runs in wanted.items():
         try:
             for path in _files(place, runs):
-                _refuse_other_kind(path, draft.content(path), path != place.structure)
+                refuse_other_kind(path, draft.content(path), path != place.structure)
         except BaselineError as error:
             if not also_partly:
                 raise
@@ -195,28 +196,6 @@ def _good(found: Sequence[_Found]) -> tuple[list[_Found], Recorded]:
         else:
             left_out = one.left_out(why) + left_out
     return good[::-1], left_out
-
-
-def _refuse_other_kind(path: Path, content: Json, of_times: bool) -> None:
-    """
-    Refuse a file of times in the place of a structure, and the reverse.
-
-    An update would write what no run reads again.
-
-    Args:
-        path: The file.
-        content: Its content, empty without the file.
-        of_times: Whether its place is that of times, which name their machine.
-
-    Raises:
-        BaselineError: If it is of the other kind.
-    """
-    if content and ("machine" in content) != of_times:
-        kind = "step times of a machine" if of_times else "structure"
-        raise BaselineError(
-            f"baseline {path}: not a file of the {kind}; restore it from git, or delete it and run"
-            " --tfperf-update"
-        )
 
 
 def _structure(found: Sequence[_Found], only_new: bool, draft: Draft) -> Recorded:

@@ -86,14 +86,29 @@ def entry_key(test: str, profile: str) -> str:
     return f"{test}/{profile}" if profile else test
 
 
-def read_entries(path: Path) -> dict[str, Json]:
+def read_structure(path: Path) -> dict[str, Json]:
     """
-    Return the entries of a baseline file by key; none if the file does not exist.
+    Return the entries of a structure file by key; none if the file does not exist.
 
     Raises:
-        BaselineError: If it is not a baseline file, damaged, in conflict, or of a newer format.
+        BaselineError: If it is not a structure file, damaged, in conflict, or of a newer format.
     """
-    entries: dict[str, Json] = read_file(path).get("tests", {})
+    content = read_file(path)
+    refuse_other_kind(path, content, of_times=False)
+    entries: dict[str, Json] = content.get("tests", {})
+    return entries
+
+
+def read_times(path: Path) -> dict[str, Json]:
+    """
+    Return the entries of a timing file by key; none if the file does not exist.
+
+    Raises:
+        BaselineError: If it is not a timing file, damaged, in conflict, or of a newer format.
+    """
+    content = read_file(path)
+    refuse_other_kind(path, content, of_times=True)
+    entries: dict[str, Json] = content.get("tests", {})
     return entries
 
 
@@ -102,10 +117,27 @@ def read_machine(path: Path) -> Json:
     Return the machine class of a timing file.
 
     Raises:
-        BaselineError: As `read_entries`.
+        BaselineError: As `read_times`.
     """
     machine = read_file(path).get("machine", {})
     return machine if isinstance(machine, dict) else {}
+
+
+def refuse_other_kind(path: Path, content: Json, of_times: bool) -> None:
+    """
+    Refuse a file of times in the place of a structure, and the reverse.
+
+    Args:
+        path: The file.
+        content: Its content, empty without the file.
+        of_times: Whether its place is that of times, which name their machine.
+
+    Raises:
+        BaselineError: If it is of the other kind.
+    """
+    if content and ("machine" in content) != of_times:
+        kind = "step times of a machine" if of_times else "structure"
+        raise BaselineError(f"baseline {path}: not a file of the {kind}; {_RESTORE}")
 
 
 def machine_slug(machine: Mapping[str, Any]) -> str:
@@ -121,7 +153,7 @@ def read_file(path: Path) -> Json:
     Read a baseline file; empty if it does not exist.
 
     Raises:
-        BaselineError: As `read_entries`.
+        BaselineError: If it is damaged, in conflict, or of a newer format.
     """
     try:
         text = read_text(path)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from pytest_tfperf.baseline.store import Place, read_entries, read_machine
+from pytest_tfperf.baseline.store import Place, read_machine, read_times
+from pytest_tfperf.errors import BaselineError
 from pytest_tfperf.values import Json
 
 UPDATE = "record it with pytest --tfperf-update-new (what is missing) or --tfperf-update (all)"
@@ -88,12 +90,13 @@ class TimingFiles:
             tolerance: The slow-down that the test tolerates.
         """
         del workload, tolerance  # the entry was made with them
-        return read_entries(place.timing_file(machine)).get(place.timing_key(key))
+        return read_times(place.timing_file(machine)).get(place.timing_key(key))
 
     def elsewhere(self, place: Place, key: str) -> Iterator[tuple[Json, Json]]:
         """Yield machine class and workload of each entry: see `Timings`."""
         name = place.timing_key(key)
         for path in sorted(place.timing.glob("*.json")) if place.timing.is_dir() else []:
-            entry = read_entries(path).get(name)
-            if entry is not None:
-                yield read_machine(path), entry["workload"]
+            with suppress(BaselineError):  # a file of another machine decides nothing here
+                entry = read_times(path).get(name)
+                if entry is not None:
+                    yield read_machine(path), entry["workload"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pytest_tfperf.baseline.record import record
 from pytest_tfperf.baseline.recorded import Recorded
-from pytest_tfperf.baseline.store import Place, entry_key, read_entries
+from pytest_tfperf.baseline.store import Place, entry_key, read_structure
 from pytest_tfperf.errors import BaselineError, TfperfError
 from pytest_tfperf.machine.description import branch, commit
 from pytest_tfperf.plugin.decide import fails, project_of
@@ -216,7 +216,7 @@ def _unused_entries(tests: Iterable[ProfiledTest], options: Options) -> list[str
         try:
             found += [
                 f"{path}: {key}"
-                for key in sorted(read_entries(path))
+                for key in sorted(read_structure(path))
                 if not any(_uses(test, key) for test in ran)
             ]
         except BaselineError:

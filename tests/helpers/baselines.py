@@ -3,7 +3,7 @@
 from helpers.builders import LAPTOP, run_of
 
 from pytest_tfperf.baseline.record import record
-from pytest_tfperf.baseline.store import read_entries
+from pytest_tfperf.baseline.store import read_times
 
 OTHER_WORKLOAD = {"inputs": ["float32[16, 4]"], "batch": 16}
 
@@ -20,4 +20,4 @@ def update_new(place, *records):
 
 
 def runs_of(place, key="test_step", environment=LAPTOP):
-    return read_entries(place.timing_file(environment["machine"]))[place.timing_key(key)]
+    return read_times(place.timing_file(environment["machine"]))[place.timing_key(key)]

@@ -13,7 +13,7 @@ from helpers.paths import TESTS
 from pytest_tfperf.baseline.compare import compare_with_baseline
 from pytest_tfperf.baseline.compare_runs import compare_runs
 from pytest_tfperf.baseline.record import record
-from pytest_tfperf.baseline.store import Place, read_entries
+from pytest_tfperf.baseline.store import Place, read_structure, read_times
 from pytest_tfperf.checks.arguments import Wanted, argument_names, parse_limit_lines
 from pytest_tfperf.checks.limits import check_limits
 from pytest_tfperf.errors import LimitError, MetricError, TfperfError, UnknownMetric
@@ -316,9 +316,7 @@ def test_one_that_the_project_has_no_more_is_told_as_the_number_it_was(tmp_path)
 def test_times_of_its_own_are_in_the_history(tmp_path):
     stored(tmp_path, 2, "machine", "s")
     place = place_of(tmp_path)
-    [run] = read_entries(place.timing_file(LAPTOP["machine"]))[place.timing_key("test_step")][
-        "runs"
-    ]
+    [run] = read_times(place.timing_file(LAPTOP["machine"]))[place.timing_key("test_step")]["runs"]
     assert run["tokens"] == 2
 
 
@@ -405,7 +403,7 @@ def test_a_project_adds_a_metric_and_tests_have_limits_on_it(project, pytester, 
     rows = {test["file"]: list(test["profiles"][0]["own"]) for test in run["tests"]}
     assert sorted(rows["below/test_below.py"]) == ["tokens", "words"]
     assert (
-        read_entries(Place.of("test_model.py", pytester.path, None).structure)["test_tokens"][
+        read_structure(Place.of("test_model.py", pytester.path, None).structure)["test_tokens"][
             "program"
         ]["tokens"]
         == 32

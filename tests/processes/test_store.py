@@ -22,7 +22,9 @@ from pytest_tfperf.baseline.store import (
     entry_key,
     locked,
     machine_slug,
-    read_entries,
+    read_file,
+    read_structure,
+    read_times,
 )
 from pytest_tfperf.errors import BaselineError
 
@@ -103,8 +105,8 @@ def test_two_processes_that_update_one_file_at_once_lose_nothing(tmp_path):
         assert writer.returncode == 0
     place = Place.of("test_model.py", tmp_path, None)
     expected = {f"test_{who}_{n}" for who in ("left", "right") for n in range(12)}
-    assert set(read_entries(place.structure)) == expected
-    assert set(read_entries(place.timing_file(LAPTOP["machine"]))) == {
+    assert set(read_structure(place.structure)) == expected
+    assert set(read_times(place.timing_file(LAPTOP["machine"]))) == {
         place.timing_key(key) for key in expected
     }
 
@@ -120,13 +122,13 @@ def timing_file(**entry):
 
 
 def test_the_builders_of_damaged_files_build_good_ones(tmp_path):
-    for text in (
-        structure_file(program={"retraces": 1}),
-        timing_file(runs=[{"step_time": 0.1, "commit": "abc"}]),
+    for text, read in (
+        (structure_file(program={"retraces": 1}), read_structure),
+        (timing_file(runs=[{"step_time": 0.1, "commit": "abc"}]), read_times),
     ):
         path = tmp_path / "some.json"
         path.write_text(text)
-        assert len(read_entries(path)) == 1
+        assert len(read(path)) == 1
 
 
 CONFLICT = """\
@@ -205,7 +207,7 @@ def test_a_damaged_file_is_named_refused_and_left_as_it_is(place, kind, text, sa
     path.parent.mkdir(parents=True)
     path.write_text(text)
     for attempt in (
-        lambda: read_entries(path),
+        lambda: read_file(path),
         lambda: update(place, record_of(profile(retraces=0, step_time=0.1))),
     ):
         with pytest.raises(BaselineError) as refusal:
@@ -223,7 +225,7 @@ def test_bytes_that_are_no_text_are_refused(place):
     place.structure.parent.mkdir(parents=True)
     place.structure.write_bytes(b"\xff\xfe{}")
     with pytest.raises(BaselineError, match="not UTF-8 text"):
-        read_entries(place.structure)
+        read_structure(place.structure)
 
 
 def test_a_folder_that_cannot_be_written_is_an_error_that_names_the_file(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from helpers.paths import DATA
 
 from pytest_tfperf.baseline.compare import compare_with_baseline
-from pytest_tfperf.baseline.store import Place, read_entries
+from pytest_tfperf.baseline.store import Place, read_structure
 from pytest_tfperf.cli.main import main
 from pytest_tfperf.report.run_file import read_run, write_run
 from pytest_tfperf.results import Verdict
@@ -180,7 +180,7 @@ def test_accepting_an_old_run_writes_the_old_baseline(project, capsys):
         "test_fit": 83,
         "test_loop": 9,
     }
-    assert sorted(read_entries(project / "__tfperf__" / "suite.json")) == sorted(PASSED)
+    assert sorted(read_structure(project / "__tfperf__" / "suite.json")) == sorted(PASSED)
 
 
 @pytest.mark.parametrize("version", [3, 0, -1, "2", None, 2.5])

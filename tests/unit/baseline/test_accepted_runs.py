@@ -6,7 +6,7 @@ import pytest
 from helpers.builders import LAPTOP, SERVER, profile, record_of, run_of, value
 
 from pytest_tfperf.baseline.accepted_runs import accept
-from pytest_tfperf.baseline.store import Place, read_entries
+from pytest_tfperf.baseline.store import Place, read_structure, read_times
 from pytest_tfperf.errors import BaselineError
 
 FILE = "tests/test_model.py"
@@ -33,7 +33,7 @@ def place(project):
 
 
 def times_of(project, key="test_step", environment=LAPTOP):
-    entries = read_entries(place(project).timing_file(environment["machine"]))
+    entries = read_times(place(project).timing_file(environment["machine"]))
     return [
         run["step_time"] for run in entries.get(place(project).timing_key(key), {}).get("runs", [])
     ]
@@ -50,7 +50,7 @@ def test_structure_is_the_newest_run_s_and_times_are_all_runs_in_their_order(pro
         run_of(a_test(time=0.102), second=2),
     ]
     done = accepted(project, *runs)
-    assert read_entries(place(project).structure)["test_step"]["program"] == {"retraces": 2}
+    assert read_structure(place(project).structure)["test_step"]["program"] == {"retraces": 2}
     assert times_of(project) == [0.101, 0.102, 0.103]
     assert (whats(done.entries), whats(done.added), done.anew, done.left_out) == (
         [("test_step", "recorded")],
@@ -66,7 +66,7 @@ def test_several_machine_classes_have_each_their_own_history_and_platform(projec
         run_of(a_test(time=0.1, retraces=1, xla_clusters=1), second=1),
         run_of(a_test(time=0.01, retraces=2, xla_clusters=3, environment=SERVER), second=2),
     )
-    entry = read_entries(place(project).structure)["test_step"]
+    entry = read_structure(place(project).structure)["test_step"]
     assert entry["program"] == {"retraces": 2}
     assert entry["platform"] == {
         LAPTOP["platform"]: {"xla_clusters": 1},
@@ -155,7 +155,7 @@ def test_a_step_that_takes_no_time_is_no_run(project):
 @pytest.mark.parametrize("name", ["test_b", f"{FILE}::test_b"])
 def test_only_the_tests_that_are_named_are_taken(project, name):
     accepted(project, run_of(a_test("test_a"), a_test("test_b")), names=[name])
-    assert set(read_entries(place(project).structure)) == {"test_b"}
+    assert set(read_structure(place(project).structure)) == {"test_b"}
 
 
 def test_a_name_that_no_test_has_is_an_error_with_the_nearest(project):
@@ -216,7 +216,7 @@ def test_a_damaged_file_of_one_folder_leaves_those_of_all_as_they_were(project):
 def test_test_files_of_one_folder_share_their_timing_file(project):
     (project / "tests" / "test_other.py").write_text("")
     accepted(project, run_of(a_test(time=0.1), a_test(time=0.2, file="tests/test_other.py")))
-    entries = read_entries(place(project).timing_file(LAPTOP["machine"]))
+    entries = read_times(place(project).timing_file(LAPTOP["machine"]))
     assert {name: entry["runs"][0]["step_time"] for name, entry in entries.items()} == {
         "test_model.py::test_step": 0.1,
         "test_other.py::test_step": 0.2,
@@ -231,7 +231,7 @@ def test_drift_is_accepted_at_the_tolerance_of_the_test(project):
         ]
 
     accepted(project, *runs(0.1, 5, 0))
-    entry = read_entries(place(project).timing_file(LAPTOP["machine"]))
+    entry = read_times(place(project).timing_file(LAPTOP["machine"]))
     assert next(iter(entry.values()))["anchor"]["runs"] == 5
     done = accepted(project, *runs(0.12, 3, 10))
     assert whats(done.anew) == [

@@ -488,9 +488,71 @@ def test_every_check_names_its_profile(place):
 
 def test_a_damaged_file_is_an_error(place):
     store(place, profile(step_time=0.1))
-    place.timing_file(LAPTOP["machine"]).write_text("{")
+    place.structure.write_text("{")
     with pytest.raises(BaselineError, match="not JSON"):
         compare(place, profile(step_time=0.1), only=None)
+
+
+def test_a_damaged_file_of_times_leaves_the_structure_decided(place):
+    store(place, profile(retraces=0, step_time=0.1))
+    path = place.timing_file(LAPTOP["machine"])
+    path.write_text("{")
+    found = compare(place, profile(retraces=1, step_time=0.012), only=None)
+    assert [(one.metric, one.verdict.value) for one in found] == [
+        ("retraces", "REGRESSION"),
+        ("step_time", "UNKNOWN"),
+    ]
+    assert found[1].message.startswith(
+        f"step_time is 12 ms, and is compared with nothing: baseline {path}: not JSON"
+    )
+
+
+def exchange_kinds(place):
+    """Put structure where times belong and the reverse, each under the other's keys."""
+    timing = place.timing_file(LAPTOP["machine"])
+    structure, times = (json.loads(path.read_text()) for path in (place.structure, timing))
+    entries = structure["tests"], times["tests"]
+    structure["tests"] = {place.timing_key(key): entry for key, entry in entries[0].items()}
+    times["tests"] = {key.rpartition("::")[2]: entry for key, entry in entries[1].items()}
+    return timing, json.dumps(structure), json.dumps(times)
+
+
+def test_a_file_of_times_where_structure_is_expected_is_refused(place):
+    store(place, profile(retraces=0, step_time=0.1))
+    _, _, times = exchange_kinds(place)
+    place.structure.write_text(times)
+    for only in (None, "timing", "structural"):
+        with pytest.raises(BaselineError) as refusal:
+            compare(place, profile(retraces=0, step_time=0.1), only=only)
+        assert str(refusal.value) == (
+            f"baseline {place.structure}: not a file of the structure; restore it from git, or "
+            "delete it and run --tfperf-update"
+        )
+
+
+def test_structure_where_times_are_expected_leaves_the_time_unknown(place):
+    store(place, profile(retraces=0, step_time=0.1), times=5)
+    timing, structure, _ = exchange_kinds(place)
+    timing.write_text(structure)
+    found = compare(place, profile(retraces=0, step_time=0.1), only=None)
+    assert [(one.metric, one.verdict.value) for one in found] == [
+        ("retraces", "PASS"),
+        ("step_time", "UNKNOWN"),
+    ]
+    assert f"baseline {timing}: not a file of the step times of a machine" in found[1].message
+
+
+@pytest.mark.parametrize("content", ["structure", "{", "<<<<<<< HEAD"])
+def test_an_odd_file_among_those_of_other_machines_changes_nothing(place, content):
+    """A folder of tests that is named timing, too, has its structure there."""
+    store(place, profile(retraces=0, step_time=0.010))
+    _, structure, _ = exchange_kinds(place)
+    (place.timing / "a.json").write_text(structure if content == "structure" else content)
+    measured = profile(retraces=0, step_time=0.010)
+    assert timing(place, measured).verdict is Verdict.INCONCLUSIVE
+    found = timing(place, measured, SERVER)
+    assert found.verdict is Verdict.INCOMPARABLE
+    assert "it is stored for another machine class (accelerators: " in found.message
 
 
 def test_comparing_writes_nothing(place):

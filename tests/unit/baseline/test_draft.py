@@ -8,7 +8,7 @@ from helpers.builders import LAPTOP, profile, record_of
 
 from pytest_tfperf.baseline import record as record_module
 from pytest_tfperf.baseline.draft import Draft, OutdatedError
-from pytest_tfperf.baseline.store import read_entries
+from pytest_tfperf.baseline.store import read_structure
 from pytest_tfperf.errors import BaselineError
 
 EMPTY = {"format": 1, "tests": {}}
@@ -95,7 +95,7 @@ def test_an_update_of_another_user_in_between_is_kept(place, meanwhile):
         update(place, record_of(profile(retraces=0, step_time=0.1)))
     finally:
         record_module.locked = real
-    assert set(read_entries(place.structure)) == {"test_step", "test_other"}
+    assert set(read_structure(place.structure)) == {"test_step", "test_other"}
     assert [run["step_time"] for run in runs_of(place)["runs"]] == [0.1]
     assert [run["step_time"] for run in runs_of(place, "test_other")["runs"]] == [0.2]
 

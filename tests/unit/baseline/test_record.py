@@ -8,7 +8,7 @@ from helpers.baselines import OTHER_WORKLOAD, runs_of, update, update_new
 from helpers.builders import LAPTOP, SERVER, profile, record_of, value
 
 from pytest_tfperf.baseline.history import rounded
-from pytest_tfperf.baseline.store import Place, read_entries, read_machine
+from pytest_tfperf.baseline.store import Place, read_machine, read_structure, read_times
 from pytest_tfperf.errors import BaselineError
 
 GOLDEN = """\
@@ -94,11 +94,11 @@ def test_numbers_are_stored_whole_or_to_six_digits(number, stored):
 
 
 def test_a_written_file_can_be_read_again(place):
-    assert read_entries(place.structure) == {}
+    assert read_structure(place.structure) == {}
     assert update(place, record_of(profile(retraces=2, xla_clusters=1, step_time=0.1))) == [
         ("test_step", "recorded")
     ]
-    entry = read_entries(place.structure)["test_step"]
+    entry = read_structure(place.structure)["test_step"]
     assert entry["program"] == {"retraces": 2}
     assert entry["platform"] == {LAPTOP["platform"]: {"xla_clusters": 1}}
     assert entry["workload"] == {"inputs": ["float32[8, 4]"], "batch": 8}
@@ -113,7 +113,7 @@ def test_test_files_of_one_folder_share_a_timing_file_and_keep_apart_in_it(tmp_p
             record_of(profile(step_time=0.1), file=f"{name}.py"),
         )
     [shared] = (tmp_path / "__tfperf__" / "timing").iterdir()
-    assert set(read_entries(shared)) == {"test_one.py::test_step", "test_two.py::test_step"}
+    assert set(read_times(shared)) == {"test_one.py::test_step", "test_two.py::test_step"}
 
 
 def test_an_update_with_the_same_values_leaves_the_structure_file_byte_for_byte(place):
@@ -129,7 +129,7 @@ def test_an_update_replaces_what_changed_and_leaves_other_tests_alone(place):
     assert update(place, record_of(profile(retraces=1)), commit="def456") == [
         ("test_step", "updated: retraces 0 → 1")
     ]
-    entries = read_entries(place.structure)
+    entries = read_structure(place.structure)
     assert (entries["test_step"]["program"], entries["test_step"]["setting"]["commit"]) == (
         {"retraces": 1},
         "def456",
@@ -143,7 +143,7 @@ def test_an_update_replaces_what_changed_and_leaves_other_tests_alone(place):
 def test_an_update_on_another_platform_adds_a_section(place):
     update(place, record_of(profile(xla_clusters=1)))
     update(place, record_of(profile(xla_clusters=2), environment=SERVER))
-    stored = read_entries(place.structure)["test_step"]["platform"]
+    stored = read_structure(place.structure)["test_step"]["platform"]
     assert stored == {
         LAPTOP["platform"]: {"xla_clusters": 1},
         SERVER["platform"]: {"xla_clusters": 2},
@@ -157,7 +157,7 @@ def test_a_changed_workload_replaces_the_entry_and_begins_its_history_anew(place
     assert update(place, changed) == [
         ("test_step", "replaced: the workload was batch 8, inputs ['float32[8, 4]']")
     ]
-    entry = read_entries(place.structure)["test_step"]
+    entry = read_structure(place.structure)["test_step"]
     assert (entry["workload"], entry["platform"]) == (
         OTHER_WORKLOAD,
         {LAPTOP["platform"]: {"xla_clusters": 3}},
@@ -175,7 +175,7 @@ def test_update_new_adds_a_test_and_leaves_the_others(place):
     assert update_new(
         place, record_of(profile(retraces=9)), record_of(profile(retraces=9), key="test_new")
     ) == [("test_new", "recorded")]
-    entries = read_entries(place.structure)
+    entries = read_structure(place.structure)
     assert (entries["test_step"]["program"], entries["test_new"]["program"]) == (
         {"retraces": 0},
         {"retraces": 9},
@@ -186,7 +186,7 @@ def test_update_new_adds_a_platform_and_leaves_what_holds_on_every_machine(place
     update(place, record_of(profile(retraces=0, xla_clusters=1)))
     changes = update_new(place, record_of(profile(retraces=9, xla_clusters=2), environment=SERVER))
     assert changes == [("test_step", f"updated: platform {SERVER['platform']} added")]
-    entry = read_entries(place.structure)["test_step"]
+    entry = read_structure(place.structure)["test_step"]
     assert entry["program"] == {"retraces": 0}
     assert entry["platform"] == {
         LAPTOP["platform"]: {"xla_clusters": 1},
@@ -197,7 +197,7 @@ def test_update_new_adds_a_platform_and_leaves_what_holds_on_every_machine(place
 def test_update_new_adds_metrics_that_are_new_and_leaves_the_others(place):
     update(place, record_of(profile(retraces=0, xla_clusters=1)))
     update_new(place, record_of(profile(retraces=9, eager_ops=2, xla_clusters=9, fusions=4)))
-    entry = read_entries(place.structure)["test_step"]
+    entry = read_structure(place.structure)["test_step"]
     assert (entry["program"], entry["platform"][LAPTOP["platform"]]) == (
         {"retraces": 0, "eager_ops": 2},
         {"xla_clusters": 1, "fusions": 4},
@@ -268,7 +268,7 @@ def test_names_that_are_no_text_are_read_as_they_were_recorded(place):
     """Names of files that are no UTF-8 have halves of surrogate pairs in Python."""
     key = "test_x[\udcff]"
     update(place, record_of(profile(retraces=0, step_time=0.1), key=key))
-    assert list(read_entries(place.structure)) == [key]
+    assert list(read_structure(place.structure)) == [key]
     assert update(place, record_of(profile(retraces=0, step_time=0.1), key=key)) == []
 
 

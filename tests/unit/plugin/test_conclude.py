@@ -9,7 +9,7 @@ import pytest
 from helpers.builders import LAPTOP, check, created, profile, record_of, value
 from helpers.faults import failing
 
-from pytest_tfperf.baseline.store import Place, read_entries
+from pytest_tfperf.baseline.store import Place, read_structure, read_times
 from pytest_tfperf.checks.arguments import Wanted
 from pytest_tfperf.plugin import conclude as conclude_module
 from pytest_tfperf.plugin import decide as decide_module
@@ -52,7 +52,7 @@ def update(tmp_path, *records, **options):
 
 
 def stored(tmp_path):
-    return read_entries(Place.of(FILE, tmp_path, None).structure)
+    return read_structure(Place.of(FILE, tmp_path, None).structure)
 
 
 class Cache:
@@ -164,6 +164,26 @@ def test_a_damaged_baseline_is_unknown_beside_the_limits(tmp_path):
     assert f"baseline {path}: not JSON" in checks[1].message
 
 
+def test_times_in_place_of_structure_cost_the_tests_of_that_file_only(tmp_path):
+    update(tmp_path, record_of(profile(retraces=0, step_time=0.1)))
+    place = Place.of(FILE, tmp_path, None)
+    [times] = place.timing.iterdir()
+    place.structure.write_text(times.read_text().replace(f"{place.timing_key('')}", ""))
+    other = place.structure.with_name("test_other.json")
+    other.write_text('{"format": 1, "tests": {}}')
+    options = Options(rootdir=tmp_path, baseline=True)
+    [found] = decided(options, profile(retraces=0))
+    assert (found.verdict.value, found.sentence) == (
+        "UNKNOWN",
+        f"baseline {place.structure}: not a file of the structure; restore it from git, or delete "
+        "it and run --tfperf-update",
+    )
+    measured = [(profile(retraces=0), ())]
+    [beside] = decide(measured, Wanted(), "test_other.py", "test_step", options)
+    assert beside.verdict.value == "MISSING"
+    assert concluded(options, record_of(profile(retraces=0))) == ([], True)
+
+
 @pytest.mark.parametrize(
     ("verdict", "by_default", "allowed", "strict"),
     [
@@ -263,7 +283,7 @@ def test_times_beside_other_workers_are_not_recorded(tmp_path, shared_cpu, runs)
     said = "  not recorded: test_0, test_1, test_2, and 2 more: times: other workers may have used the CPU; run with -n 0, or --tfperf-only structural"
     assert (said in lines, good) == (not runs, True)
     place = Place.of(FILE, tmp_path, None)
-    entries = read_entries(place.timing_file(LAPTOP["machine"]))
+    entries = read_times(place.timing_file(LAPTOP["machine"]))
     assert [
         len(entries.get(place.timing_key(f"test_{n}"), {}).get("runs", [])) for n in range(5)
     ] == [runs] * 5
@@ -303,9 +323,9 @@ def test_a_profile_that_ended_early_is_not_recorded(tmp_path):
 def test_a_run_file_and_the_history_know_the_same_run(tmp_path):
     update(tmp_path, record_of(profile(step_time=0.1)), reports=(tmp_path / "run.json",))
     run, place = read_run(tmp_path / "run.json"), Place.of(FILE, tmp_path, None)
-    [stored_run] = read_entries(place.timing_file(LAPTOP["machine"]))[
-        place.timing_key("test_step")
-    ]["runs"]
+    [stored_run] = read_times(place.timing_file(LAPTOP["machine"]))[place.timing_key("test_step")][
+        "runs"
+    ]
     assert (stored_run["created"], stored_run["commit"]) == (run.created, run.commit)
 
 
@@ -332,7 +352,7 @@ def test_an_update_of_which_nothing_is_written_says_that_alone(tmp_path):
         "nothing was changed"
     ]
     for name in ("a", "b"):
-        entries = read_entries(Place.of(f"{name}/test_one.py", tmp_path, None).structure)
+        entries = read_structure(Place.of(f"{name}/test_one.py", tmp_path, None).structure)
         assert entries["test_step"]["program"] == {"retraces": 0}
 
 
