@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from pytest_tfperf.errors import CaptureError
 
@@ -24,10 +24,19 @@ class Worker:
     """Port of the profiler server."""
 
     @property
-    def target(self) -> str:
-        """The address as gRPC reads it, and as messages name the worker."""
+    def address(self) -> str:
+        """Host and port, as messages name the worker."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
+
+    @property
+    def target(self) -> str:
+        """
+        The address as a URI of gRPC, whose scheme says that it has a host and a port.
+
+        Without a scheme gRPC takes some names of machines for one, such as unix, dns and ipv4.
+        """
+        return f"dns:///{quote(self.address, safe='[]:')}"
 
     @property
     def file_stem(self) -> str:
@@ -45,7 +54,7 @@ def read_workers(text: str) -> tuple[Worker, ...]:
     workers = tuple(_read_worker(part.strip()) for part in text.split(","))
     for n, worker in enumerate(workers):
         if worker in workers[:n]:
-            raise CaptureError(f"{worker.target} is named twice; name each worker once")
+            raise CaptureError(f"{worker.address} is named twice; name each worker once")
     return workers
 
 

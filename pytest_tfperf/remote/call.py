@@ -107,7 +107,7 @@ class Call:
         except self._grpc.RpcError as error:
             raise self._explained(error.code(), _shown(error.details() or "")) from None
         try:
-            response = decode_response(raw, self._worker.target)
+            response = decode_response(raw, self._worker.address)
         except TraceError as error:
             raise CaptureError(f"its answer is no trace: {error}") from None
         if response.is_empty:

@@ -124,7 +124,7 @@ def _traced(
                 traces[worker] = result
             else:
                 tried = f" (after {attempt} attempts)" if attempt > 1 else ""
-                errors[worker] = CaptureError(f"{worker.target}: {result}{tried}")
+                errors[worker] = CaptureError(f"{worker.address}: {result}{tried}")
         again = {w: result for w, result in found.items() if isinstance(result, NothingTracedError)}
         if (
             not again

@@ -109,9 +109,9 @@ def in_turn(*answers):
 
 
 @contextmanager
-def serving(answer, method="/tensorflow.ProfilerService/Profile"):
+def serving(answer, method="/tensorflow.ProfilerService/Profile", at="127.0.0.1:0"):
     """A server on a free port of this machine; `requests` are those that it had."""
-    server = _Server(answer, method)
+    server = _Server(answer, method, at)
     try:
         yield server
     finally:
@@ -119,7 +119,7 @@ def serving(answer, method="/tensorflow.ProfilerService/Profile"):
 
 
 class _Server:
-    def __init__(self, answer, method):
+    def __init__(self, answer, method, at):
         self.requests = []
         self.cancelled = threading.Event()
         self._answer = answer
@@ -131,7 +131,7 @@ class _Server:
         self._server.add_generic_rpc_handlers(
             [grpc.method_handlers_generic_handler(service, {name: handler})]
         )
-        self.port = self._server.add_insecure_port("127.0.0.1:0")
+        self.port = self._server.add_insecure_port(at)
         self._server.start()
 
     @property

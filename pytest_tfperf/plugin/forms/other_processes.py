@@ -130,7 +130,7 @@ def _profile_job(
         CaptureError: If a worker cannot be traced, or ran no step meanwhile.
     """
     several = len(workers) > 1
-    names = [f"{name or ''} {w.target}".strip() if several else name for w in workers]
+    names = [f"{name or ''} {w.address}".strip() if several else name for w in workers]
     for own_name in names:
         profiles.check_name(own_name)
     plan = CapturePlan(options=TraceOptions(duration_ms=duration_ms), requires_all=True)

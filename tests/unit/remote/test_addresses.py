@@ -44,13 +44,29 @@ def test_other_text_is_refused(text, message):
     assert "\n" not in str(error.value)
 
 
+SCHEMES = (
+    "unix",
+    "unix-abstract",
+    "dns",
+    "ipv4",
+    "ipv6",
+    "vsock",
+    "passthrough",
+    "xds",
+    "google-c2p",
+)
+"""Schemes of gRPC, which machines may be named as."""
+
+
 @pytest.mark.parametrize(
-    ("worker", "target", "stem"),
+    ("worker", "address", "target", "stem"),
     [
-        (Worker("a.b-c", 6009), "a.b-c:6009", "a.b-c_6009"),
-        (Worker("::1", 5), "[::1]:5", "__1_5"),
-        (Worker("a/../b", 5), "a/../b:5", "a_.._b_5"),
+        (Worker("a.b-c", 6009), "a.b-c:6009", "dns:///a.b-c:6009", "a.b-c_6009"),
+        (Worker("::1", 5), "[::1]:5", "dns:///[::1]:5", "__1_5"),
+        (Worker("fe80::1%lo", 5), "[fe80::1%lo]:5", "dns:///[fe80::1%25lo]:5", "fe80__1_lo_5"),
+        *((Worker(name, 5), f"{name}:5", f"dns:///{name}:5", f"{name}_5") for name in SCHEMES),
+        (Worker("a/../b", 5), "a/../b:5", "dns:///a%2F..%2Fb:5", "a_.._b_5"),
     ],
 )
-def test_a_worker_has_a_name_for_grpc_and_one_for_its_file(worker, target, stem):
-    assert (worker.target, worker.file_stem) == (target, stem)
+def test_a_worker_has_a_name_for_people_for_grpc_and_for_its_file(worker, address, target, stem):
+    assert (worker.address, worker.target, worker.file_stem) == (address, target, stem)

@@ -52,6 +52,14 @@ def files(logdir):
     )
 
 
+def has_ipv6():
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
 def free_port():
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
@@ -222,6 +230,31 @@ def test_a_name_without_an_address_is_named(tmp_path):
     [error] = capture(["no-such-host.invalid:6009"], tmp_path, attempts=1).errors
     assert str(error).startswith("no-such-host.invalid:6009: cannot be reached: ")
     assert str(error).endswith("; check the name of the machine")
+
+
+def test_a_machine_named_unix_is_no_socket_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(call, "_GRACE_S", 5.0)
+    with serving(answers(X)) as one, serving(answers(Y), at="unix:6009") as other:
+        found = capture(["unix:6009", one], tmp_path / "log", attempts=1)
+        assert other.requests == []
+    assert [path.read_bytes() for path in found.traces] == [X]
+    [error] = found.errors
+    assert str(error).startswith("unix:6009: cannot be reached: ")
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST", "127.0.0.1"])
+def test_a_machine_is_found_by_name_and_by_address(tmp_path, host):
+    with serving(answers(X)) as one:
+        [path] = capture([f"grpc://{host}:{one.port}"], tmp_path).traces
+    assert path.read_bytes() == X
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6 loopback address")
+def test_a_machine_is_found_by_its_ipv6_address(tmp_path):
+    with serving(answers(X), at="[::1]:0") as one:
+        [path] = capture([f"grpc://[::1]:{one.port}"], tmp_path).traces
+    assert path.read_bytes() == X
 
 
 @pytest.mark.parametrize("linger", [b"", struct.pack("ii", 1, 0)], ids=["closed", "reset"])
