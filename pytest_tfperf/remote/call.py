@@ -15,8 +15,13 @@ _ANOTHER_SESSION = "session active"
 """Part of what a server says while its process is being traced (profiler_session.cc of tsl)."""
 _CONNECT_S = 10
 """Longest wait for the first answer of what listens at the address."""
+_MOST_BYTES = 1 << 30
+"""Bytes of an answer; they hold 40 million events, as 80 MB hold 3 million."""
 _CHANNEL = (
-    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_receive_message_length", _MOST_BYTES),
+    # no profiler server compresses its answer, and gRPC 1.60 decompresses one before it looks at
+    # the size; 1 is the bit of GRPC_COMPRESS_NONE (compression_types.h of gRPC)
+    ("grpc.compression_enabled_algorithms_bitset", 1),
     # traces are not encrypted, so none goes through another machine than the one that is named
     ("grpc.enable_http_proxy", 0),
     ("grpc.min_reconnect_backoff_ms", _CONNECT_S * 1000),  # also the limit of a handshake
@@ -28,6 +33,8 @@ _HOW_TO_SERVE = (
     "jax.profiler.start_server(port)?"
 )
 
+_TOO_LARGE, _COMPRESSED = "Received message larger than max", "Compression algorithm"
+"""Parts of what gRPC says of an answer that it does not take."""
 _NOT_CONNECTED = "last error: "
 """Part of what gRPC says if it found no server; the reason follows."""
 _BROKEN = ("Socket closed", "Connection reset", "Broken pipe")
@@ -126,6 +133,15 @@ class Call:
             return CaptureError(
                 f"did not answer within {self._longest_s:.0f} s; trace it for a shorter time, or "
                 "see whether the process hangs"
+            )
+        if _TOO_LARGE in details:
+            return CaptureError(
+                f"its answer has more than {_MOST_BYTES:,} bytes; trace it for a shorter time or "
+                "in less detail, or see what listens there"
+            )
+        if _COMPRESSED in details:
+            return CaptureError(
+                "its answer is compressed, as that of no profiler server is; see what listens there"
             )
         if code is codes.UNIMPLEMENTED:
             return CaptureError("serves something else than the profiler; check its port")

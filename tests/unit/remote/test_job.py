@@ -389,6 +389,22 @@ def test_a_large_trace_arrives(tmp_path):
     assert path.read_bytes() == trace
 
 
+@pytest.mark.parametrize("more", [0, 1])
+def test_an_answer_may_be_as_large_as_the_limit(tmp_path, monkeypatch, more):
+    most = len(answers(X)(None, None)) - more
+    monkeypatch.setattr(call, "_MOST_BYTES", most)
+    channel = {**dict(call._CHANNEL), "grpc.max_receive_message_length": most}
+    monkeypatch.setattr(call, "_CHANNEL", tuple(channel.items()))
+    with serving(answers(X)) as one:
+        found = capture([one], tmp_path)
+        assert len(one.requests) == 1
+    assert len(found.traces) == 1 - more
+    assert [str(error) for error in found.errors] == more * [
+        f"127.0.0.1:{one.port}: its answer has more than {most:,} bytes; trace it for a shorter "
+        "time or in less detail, or see what listens there"
+    ]
+
+
 def test_what_interrupts_leaves_nothing(tmp_path, monkeypatch):
     begun, released = threading.Event(), threading.Event()
 

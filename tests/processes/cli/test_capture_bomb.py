@@ -1,0 +1,39 @@
+"""`tfperf capture` of a server that would fill the memory, in processes of their own."""
+
+import subprocess
+import sys
+
+import pytest
+from helpers.paths import TESTS
+
+SIZE = 400 << 20
+CAPTURE = """
+import resource, sys
+from pytest_tfperf.cli.main import main
+
+status = main(sys.argv[1:])
+print("peak", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, "MiB")
+sys.exit(status)
+"""
+
+
+@pytest.fixture
+def port():
+    command = [sys.executable, str(TESTS / "helpers" / "bomb_server.py"), str(SIZE)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            yield int(server.stdout.readline())
+        finally:
+            server.kill()
+
+
+def test_a_compressed_answer_is_refused_before_it_fills_the_memory(tmp_path, port):
+    arguments = [f"grpc://127.0.0.1:{port}", "--ms", "10", "-o", str(tmp_path / "log")]
+    command = [sys.executable, "-c", CAPTURE, "capture", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 2
+    said = f"127.0.0.1:{port}: its answer is compressed, as that of no profiler server is; see what"
+    assert said in done.stderr
+    [peak] = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("peak ")]
+    assert int(peak) < SIZE >> 20
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
