@@ -1,5 +1,6 @@
 """`tfperf analyze --into` and `tfperf check --rules`: what they print, and their status."""
 
+import gzip
 import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -248,3 +249,38 @@ def test_only_a_part_of_many_errors_is_named(tmp_path, capsys):
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 11
     assert lines[-1] == "tfperf: and 2 more"
+
+
+@pytest.mark.parametrize("end", [5, 60, -1])
+def test_compressed_traces_are_those_that_they_hold(tmp_path, rules, capsys, end):
+    """One that was cut in its header, its content or its checksum has one row, and passes nothing."""
+    traces, store = tmp_path / "traces", tmp_path / "store"
+    write_traces(traces, {"plain": waiting_trace(1)})
+    whole = gzip.compress(waiting_trace(1, n_steps=4))
+    contents = {"good": gzip.compress(waiting_trace(1)), "slow": gzip.compress(waiting_trace(4))}
+    for name, content in (contents | {"cut": whole[:end]}).items():
+        (traces / f"{name}.xplane.pb.gz").write_bytes(content)
+    analyze = ["analyze", str(traces), "--into", str(store)]
+    check = ["check", str(store), *rules('max_input_bound = "15%"')]
+    cut = traces / "cut.xplane.pb.gz"
+    why = (
+        f"the compressed file ends after {len(whole[:end])} bytes, before its content does; copy it"
+        " again"
+    )
+    assert main(analyze) == 2
+    shown = capsys.readouterr()
+    assert shown.out == "4 traces: 4 analysed, 1 cannot be read\n"
+    assert shown.err == f"tfperf: {cut}: {why}\n"
+    errors = duckdb.sql(f"SELECT trace, why FROM '{store}/errors-1/*.parquet'").fetchall()
+    assert errors == [(str(cut), why)]
+    assert len(stored(store, "metrics")) == 3
+    assert main(check) == 1
+    failed, unknown, counts = capsys.readouterr().out.splitlines()
+    assert failed.startswith(f"{traces}/slow.xplane.pb.gz: FAIL: input_bound is 41.4 %, ")
+    assert unknown == f"{cut}: UNKNOWN: {why}"
+    assert counts == "4 traces: 1 failed, 1 unknown, 2 passed"
+    cut.write_bytes(whole)
+    assert main(analyze) == 0
+    assert capsys.readouterr().out == "4 traces: 1 analysed, 3 stored before\n"
+    assert main(check) == 1
+    assert capsys.readouterr().out.endswith("\n4 traces: 1 failed, 3 passed\n")
