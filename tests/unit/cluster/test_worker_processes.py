@@ -108,6 +108,18 @@ def test_one_that_fails_ends_all_at_once(run, event, message):
     assert all(child.killed for child in run.test.children)
 
 
+def test_a_worker_that_died_is_the_cause_of_the_errors_of_others(run):
+    """Whichever is seen first: TensorFlow fails in the others as soon as one is gone."""
+    lost = ProcessLost("the process of worker 1", "ended with SIGKILL", "")
+    with pytest.raises(CaptureError, match="the process of worker 1 ended with SIGKILL"):
+        run([SILENT, {"ended": True}], [SILENT, lost], [SILENT] * 9)
+
+
+def test_workers_run_again_after_a_crash_that_is_seen_after_its_errors(run):
+    found = run([{"ended": True}, profiled("a")], [crash(), profiled("b")])
+    assert [one.name for one in found] == ["a", "b"]
+
+
 def crash(status="SIGSEGV"):
     return ProcessLost("the process of worker 1", f"ended with {status}", "")
 
