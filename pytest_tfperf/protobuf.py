@@ -19,7 +19,7 @@ Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # wire types
-_CHUNK = 1 << 22  # bytes to search at once
+_CHUNK = 1 << 18  # bytes to search at once, as many as fit a processor's cache
 PADDING = 16
 """Bytes behind a message, so that eight bytes can be read at any offset."""
 

@@ -37,29 +37,40 @@ class Events:
     def __len__(self) -> int:
         return int(self.rows.size)
 
-    @property
+    @cached_property
     def start(self) -> Ints:
-        """Starts in picoseconds since the trace's origin, shape (n,)."""
+        """Starts in picoseconds since the trace's origin, shape (n,), not to write."""
         return self._of_each(self.plane.start_ps)
 
-    @property
+    @cached_property
     def end(self) -> Ints:
-        """Ends in picoseconds, excluded, shape (n,)."""
-        return self.start + self._of_each(self.plane.duration_ps)
+        """Ends in picoseconds, excluded, shape (n,), not to write."""
+        end = self.start + self.duration
+        end.flags.writeable = False
+        return end
+
+    @property
+    def duration(self) -> Ints:
+        """Durations in picoseconds, shape (n,), not to write."""
+        return self._of_each(self.plane.duration_ps)
 
     @property
     def spans(self) -> Spans:
         """Starts and ends as in `intervals`, not merged."""
         return self.start, self.end
 
-    @property
+    @cached_property
     def line(self) -> Ints:
-        """Line of each event, an index into `plane.lines`, shape (n,)."""
+        """Line of each event, an index into `plane.lines`, shape (n,), not to write."""
         return self._of_each(self.plane.line_index)
 
     def _of_each(self, column: Ints) -> Ints:
-        """Return the values of a column; that of all events is the column itself, not to write."""
-        return column if self.rows is _every_row(self.plane) else column[self.rows]
+        """Return the values of a column, not to write; that of all events is the column itself."""
+        if self.rows is _every_row(self.plane):
+            return column
+        values = column[self.rows]
+        values.flags.writeable = False
+        return values
 
     @property
     def names(self) -> list[str]:
@@ -68,7 +79,7 @@ class Events:
 
     def where(self, mask: Mask) -> Events:
         """Select the events for which a mask of shape (n,) is true."""
-        return Events(self.plane, self.rows[mask])
+        return Events(self.plane, self.rows[np.flatnonzero(mask)])
 
     def named(self, accept: Callable[[str], bool]) -> Events:
         """
@@ -133,26 +144,39 @@ class Events:
         """
         Select the events that carry a stat, without decoding those whose bytes cannot hold it.
         """
+        known = _known_carriers(self.plane)
+        if self.rows is _every_row(self.plane) and stat not in known:
+            known[stat] = self._carriers(stat)
+        if self.rows is _every_row(self.plane):
+            return Events(self.plane, known[stat])
+        found = known[stat] if stat in known else self._carriers(stat)
+        return self.where(np.isin(self.rows, found))
+
+    def _carriers(self, stat: str) -> Ints:
+        """Return the rows of the events that carry a stat, sorted."""
         keys = [key for key, name in self.plane.stat_names.items() if name == stat]
         if not keys or not len(self):
-            return self.where(np.zeros(len(self), bool))
-        maybe = Events(
-            self.plane,
-            np.unique(np.concatenate([self._with_bytes(key_field(key)) for key in keys])),
-        )
-        found = maybe.rows[maybe.stats.present(stat)]
-        return self.where(np.isin(self.rows, found))
+            return np.empty(0, np.int64)
+        rows = np.unique(np.concatenate([self._with_bytes(key_field(key)) for key in keys]))
+        return rows[Events(self.plane, rows).stats.present(stat)]
 
     def _with_bytes(self, pattern: bytes) -> Ints:
         """Return the rows of the events whose stats contain a pattern of bytes."""
-        rows, begin = self.rows, self.plane.stats_begin[self.rows]
+        rows, begin = self.rows, self._of_each(self.plane.stats_begin)
         if np.any(begin[1:] < begin[:-1]):
             order = np.argsort(begin, kind="stable")
             rows, begin = rows[order], begin[order]
-        end = self.plane.stats_end[rows]
-        at = self.plane.message.find(pattern, int(begin[0]), int(end.max()))
+        last = int(self.plane.stats_end[rows[-1]])  # events follow each other
+        at = self.plane.message.find(pattern, int(begin[0]), last)
         place = np.searchsorted(begin, at, side="right") - 1
-        return rows[np.unique(place[(place >= 0) & (at < end[place])])]
+        place, at = place[place >= 0], at[place >= 0]
+        return np.unique(rows[place[at < self.plane.stats_end[rows[place]]]])
+
+
+@once
+def _known_carriers(_: Plane) -> dict[str, Ints]:
+    """Make a memory for the rows of a plane that carry a stat, by its name."""
+    return {}
 
 
 def _rows_of_names(plane: Plane, wanted: list[int]) -> Ints:

@@ -23,23 +23,35 @@ def merge(*sets: Spans) -> Spans:
     >>> merge((np.array([0, 3, 2]), np.array([2, 5, 4])))
     (array([0]), array([5]))
     """
-    start = np.concatenate([spans[0] for spans in sets]) if sets else EMPTY[0]
-    end = np.concatenate([spans[1] for spans in sets]) if sets else EMPTY[1]
-    keep = end > start
-    start, end = start[keep], end[keep]
+    present = [spans for spans in sets if spans[0].size]
+    if not present:
+        return EMPTY
+    start, end = (
+        np.concatenate(column) if len(present) > 1 else column[0]
+        for column in zip(*present, strict=True)
+    )
+    start, end = _with_length(start, end)
     if not start.size:
         return EMPTY
-    order = np.argsort(start, kind="stable")
-    start, end = start[order], end[order]
+    if (start[1:] < start[:-1]).any():
+        order = np.argsort(start, kind="stable")
+        start, end = start[order], end[order]
     reach = np.maximum.accumulate(end)
-    first = np.flatnonzero(np.r_[True, start[1:] > reach[:-1]])
+    apart = start[1:] > reach[:-1]
+    first = np.r_[0, np.flatnonzero(apart) + 1]
     last = np.r_[first[1:] - 1, start.size - 1]
     return start[first], reach[last]
 
 
+def _with_length(start: Ints, end: Ints) -> Spans:
+    """Return the intervals that have a length, in their order."""
+    keep = end > start
+    return (start, end) if keep.all() else (start[keep], end[keep])
+
+
 def complement(spans: Spans, begin: int, end: int) -> Spans:
     """
-    Return the part of `begin:end` outside a merged set.
+    Return the part of `begin:end` outside a merged set, merged.
 
     Args:
         spans: The set.
@@ -47,7 +59,7 @@ def complement(spans: Spans, begin: int, end: int) -> Spans:
         end: End of the window, excluded.
     """
     start, stop = clip(spans, begin, end)
-    return merge((np.r_[begin, stop], np.r_[start, end]))
+    return _with_length(np.r_[begin, stop], np.r_[start, end])
 
 
 def clip(spans: Spans, begin: int, end: int) -> Spans:
@@ -59,25 +71,28 @@ def clip(spans: Spans, begin: int, end: int) -> Spans:
         begin: Start of the window.
         end: End of the window, excluded.
     """
-    start, stop = np.clip(spans[0], begin, end), np.clip(spans[1], begin, end)
-    keep = stop > start
-    return start[keep], stop[keep]
+    return _with_length(np.clip(spans[0], begin, end), np.clip(spans[1], begin, end))
 
 
 def intersect(first: Spans, second: Spans) -> Spans:
     """Return the intersection of two merged sets, merged."""
-    if not first[0].size or not second[0].size:
+    few, many = sorted((first, second), key=lambda spans: spans[0].size)
+    if not few[0].size:
         return EMPTY
-    begin, end = min(first[0][0], second[0][0]), max(first[1][-1], second[1][-1])
-    outside = merge(complement(first, begin, end), complement(second, begin, end))
-    return complement(outside, begin, end)
+    begin = np.searchsorted(many[1], few[0], side="right")
+    behind = np.searchsorted(many[0], few[1], side="left")
+    counts = np.maximum(behind - begin, 0)
+    own = np.repeat(np.arange(counts.size), counts)
+    other = np.arange(own.size) + np.repeat(begin - (np.cumsum(counts) - counts), counts)
+    return np.maximum(few[0][own], many[0][other]), np.minimum(few[1][own], many[1][other])
 
 
 def subtract(first: Spans, second: Spans) -> Spans:
     """Return the part of one merged set outside another, merged."""
-    if not first[0].size:
-        return EMPTY
-    return intersect(first, complement(second, int(first[0][0]), int(first[1][-1])))
+    taken = intersect(first, second)
+    if not taken[0].size:
+        return first
+    return intersect(first, complement(taken, int(first[0][0]), int(first[1][-1])))
 
 
 def covered(spans: Spans, starts: Ints, ends: Ints) -> Ints:

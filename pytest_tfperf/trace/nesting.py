@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -21,13 +22,15 @@ def parents(events: Events) -> Ints:
     have not found theirs.
     """
     order = _order(events)
-    line, end = events.line[order], events.end[order]
+    line, end = _in(order, events.line), _in(order, events.end)
     late = np.flatnonzero(_is_reached(line, end))
     up = np.full(len(events), -1)
     up[late] = late - 1
     while (late := late[end[up[late]] < end[late]]).size:
         up[late] = up[up[late]]
         late = late[up[late] >= 0]
+    if order is None:
+        return up
     result = np.full(len(events), -1)
     result[order] = np.where(up >= 0, order[up], -1)
     return result
@@ -42,8 +45,7 @@ def _is_reached(line: Ints, end: Ints) -> Mask:
         end: Their ends.
     """
     is_reached: Mask = np.zeros(line.size, bool)
-    bounds = [*np.flatnonzero(np.diff(line, prepend=-1)).tolist(), line.size]
-    for first, behind in pairwise(bounds):
+    for first, behind in _stretches(line):
         own = end[first:behind]
         is_reached[first + 1 : behind] = own[1:] <= np.maximum.accumulate(own)[:-1]
     return is_reached
@@ -58,8 +60,9 @@ def enclosing(outer: Events, inner: Events) -> Ints:
     if not len(outer) or not len(inner):
         return np.full(len(inner), -1)
     order = _order(outer)
-    rank = _before(outer.line[order], outer.start[order], inner)
-    found = np.where(rank >= 0, order[np.maximum(rank, 0)], -1)
+    found = _before(_in(order, outer.line), _in(order, outer.start), inner)
+    if order is not None:
+        found = np.where(found >= 0, order[found], -1)
     outer_end, inner_end = outer.end, inner.end
     late = np.flatnonzero(found >= 0)
     late = late[outer_end[found[late]] < inner_end[late]]
@@ -77,7 +80,7 @@ def self_times(events: Events) -> Ints:
 
     It is at least 0.
     """
-    duration, above = events.end - events.start, parents(events)
+    duration, above = events.duration, parents(events)
     rest: Ints = duration.copy()
     inside = np.flatnonzero(above >= 0)
     np.subtract.at(rest, above[inside], duration[inside])
@@ -85,18 +88,30 @@ def self_times(events: Events) -> Ints:
     return rest
 
 
-def _order(events: Events) -> Ints:
+def _order(events: Events) -> Ints | None:
     """
     Order the events by line, then start, the longer first.
 
-    Profilers write them in this order, which is checked first.
+    It is None if they are in this order, as profilers write them.
     """
     line, start, end = events.line, events.start, events.end
-    after = (line[1:] > line[:-1]) | (
-        (line[1:] == line[:-1])
-        & ((start[1:] > start[:-1]) | ((start[1:] == start[:-1]) & (end[1:] <= end[:-1])))
-    )
-    return np.arange(len(events)) if after.all() else np.lexsort((-end, start, line))
+    doubtful = np.flatnonzero((start[1:] <= start[:-1]) | (line[1:] < line[:-1]))
+    next_line = line[doubtful + 1] > line[doubtful]
+    same = (line[doubtful + 1] == line[doubtful]) & (start[doubtful + 1] == start[doubtful])
+    if (next_line | (same & (end[doubtful + 1] <= end[doubtful]))).all():
+        return None
+    return np.lexsort((-end, start, line))
+
+
+def _in(order: Ints | None, column: Ints) -> Ints:
+    """Return a column in an order as `_order` returns it."""
+    return column if order is None else column[order]
+
+
+def _stretches(line: Ints) -> Iterator[tuple[int, int]]:
+    """Return the first place of each line, and the place behind its last; lines are sorted."""
+    edges = np.flatnonzero(line[1:] != line[:-1]) + 1
+    return pairwise([0, *edges.tolist(), line.size])
 
 
 def _before(line: Ints, start: Ints, inner: Events) -> Ints:
@@ -108,10 +123,9 @@ def _before(line: Ints, start: Ints, inner: Events) -> Ints:
         start: Their starts, sorted within lines.
         inner: The inner events.
     """
-    lines, first = np.unique(line, return_index=True)
     place = np.full(len(inner), -1)
-    for key, begin, end in zip(lines, first, np.r_[first[1:], line.size], strict=True):
-        mine = inner.line == key
-        at = np.searchsorted(start[begin:end], inner.start[mine], side="right") - 1
-        place[mine] = np.where(at >= 0, at + begin, -1)
+    for first, behind in _stretches(line):
+        mine = np.flatnonzero(inner.line == line[first])
+        at = np.searchsorted(start[first:behind], inner.start[mine], side="right") - 1
+        place[mine] = np.where(at >= 0, at + first, -1)
     return place

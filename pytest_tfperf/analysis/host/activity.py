@@ -36,6 +36,7 @@ _RUNTIME = frozenset(
         "tf.function-graph_building",
     }
 )
+_SHOWS_RUNTIME = _RUNTIME | {"ExecutorState::Process"}
 _CALLS = ("FunctionRun", "SessionRun", "RunGraph", "tf.function-graph_building")
 _FETCHING = ("IteratorGetNext", "OptionalHasValue", "OptionalGetValue", "_EagerConst", "SyncDevice")
 _DATA_LINES = ("tf_data_",)
@@ -79,18 +80,23 @@ def model_processes(trace: Trace) -> Events:
 
 def not_for_data(host: Events, events: Events) -> Events:
     """Return the events that no input pipeline caused: neither its threads nor its functions."""
-    return events.where(~_is_for_data(host.plane)[events.rows])
+    return events.where(~is_for_data(host.plane)[events.rows])
 
 
 @once
-def _is_for_data(plane: Plane) -> Mask:
+def is_for_data(plane: Plane) -> Mask:
     """Return a mask of the events of a plane that an input pipeline caused, shape (n_events,)."""
     host = Events.of(plane)
-    runs = _runs_for_data(plane)
     is_caused: Mask = _on_data_thread(host)
-    if runs.any():
-        for_data = np.r_[runs, False]  # the last entry answers for -1
-        is_caused |= for_data[enclosing(host.called("ExecutorState::Process"), host)]
+    process = host.called("ExecutorState::Process")
+    runs = _runs_for_data(plane)
+    elsewhere = np.unique(process.line[runs & ~is_caused[process.rows]]).tolist()
+    for line in (plane.lines[index] for index in elsewhere):
+        here = np.flatnonzero((process.rows >= line.first) & (process.rows < line.last))
+        for_data = np.r_[runs[here], False]  # the last entry answers for -1
+        own = Events(plane, process.rows[here])
+        near = Events(plane, np.arange(line.first, line.last))
+        is_caused[near.rows] |= for_data[enclosing(own, near)]
     return is_caused
 
 
@@ -115,10 +121,8 @@ def _runs_for_data(plane: Plane) -> Mask:
 
 def _on_data_thread(events: Events) -> Mask:
     """Return a mask of the events on threads of tf.data, shape (n,)."""
-    lines = [
-        index for index, line in enumerate(events.plane.lines) if line.name.startswith(_DATA_LINES)
-    ]
-    return np.isin(events.line, lines)
+    is_data = np.array([line.name.startswith(_DATA_LINES) for line in events.plane.lines], bool)
+    return is_data[events.line]
 
 
 def shows_host(trace: Trace) -> bool:
@@ -132,14 +136,8 @@ def shows_runtime(trace: Trace) -> bool:
     Return whether the trace has events of TensorFlow's runtime; traces of JAX or of a device alone
     have none.
     """
-    return (
-        len(
-            Events.of(trace.plane(HOST)).named(
-                lambda name: name in _RUNTIME or name == "ExecutorState::Process"
-            )
-        )
-        > 0
-    )
+    host = trace.plane(HOST)
+    return host is not None and not _SHOWS_RUNTIME.isdisjoint(host.names)
 
 
 def runs_ops(trace: Trace, steps: Steps) -> tuple[bool, bool]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pytest_tfperf.analysis.device.kernel_names import launchers
-from pytest_tfperf.analysis.host.activity import eager_executions, not_for_data, op_type
+from pytest_tfperf.analysis.host.activity import eager_executions, is_for_data, op_type
 from pytest_tfperf.analysis.steps.detect import Steps
 from pytest_tfperf.op_types import DATA_SIDE, HOST_SIDE
 from pytest_tfperf.protobuf import Ints
@@ -69,12 +69,13 @@ def host_ops(trace: Trace, steps: Steps) -> list[OpTime]:
     ops = host.named(lambda name: op_type(name) is not None and "Iterator::" not in name)
     eager = eager_executions(host)
     ops = ops.where(enclosing(eager, ops) < 0)
-    events = Events(host.plane, np.r_[ops.rows, eager.rows])
+    events = Events(host.plane, np.sort(np.r_[ops.rows, eager.rows]))
     code, eager_names = labels(eager, "eager_op")
     names = [*host.plane.names, *eager_names]
-    data = ~np.isin(events.rows, not_for_data(host, events).rows)
-    key = np.r_[host.plane.name_index[ops.rows], len(host.plane.names) + code] * 2 + data
-    run_eagerly = np.repeat([False, True], [len(ops), len(eager)])
+    at = np.searchsorted(events.rows, eager.rows)
+    name, run_eagerly = host.plane.name_index[events.rows], np.zeros(len(events), bool)
+    name[at], run_eagerly[at] = len(host.plane.names) + code, True
+    key = name * 2 + is_for_data(host.plane)[events.rows]
 
     def op(key: int) -> OpTime:
         name = names[key // 2]

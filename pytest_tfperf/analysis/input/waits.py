@@ -225,9 +225,9 @@ def _produced_share(produced: Events, consumed: Events, iterators: Events, stage
         stage: Calls of the stage.
     """
     first = first_input(produced, iterators)
-    parents_of = np.where(
-        first >= 0, iterators.integers("parent_id")[first] if len(iterators) else 0, 0
-    )
+    has_input, parents_of = first >= 0, np.zeros(len(produced), np.int64)
+    inputs = Events(iterators.plane, iterators.rows[first[has_input]])
+    parents_of[has_input] = inputs.integers("parent_id")
     produced = produced.where(np.isin(parents_of, stage.integers("id")))
     consumed = consumed.where(enclosing(stage, consumed) >= 0)
     if len(produced) < _MIN_PRODUCED or len(consumed) < _MIN_PRODUCED:

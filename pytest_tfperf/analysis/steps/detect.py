@@ -141,7 +141,7 @@ def _outermost(events: Events) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
 
 
 def _period_ends(events: Events) -> Ints:
-    epoch, end = events.integers("epoch"), events.end
+    epoch, end = events.integers("epoch"), events.end.copy()
     if len(events) > 1:
         end[:-1] = np.where(
             epoch[1:] == epoch[:-1], events.start[1:], np.minimum(end[:-1], events.start[1:])

@@ -40,7 +40,7 @@ def own_steps(plane: Plane, steps: Steps) -> Steps:
         or (events.end <= steps.start_ps).any()
     ):
         return steps
-    end = events.end
+    end = events.end.copy()
     end[:-1] = np.maximum(events.start[1:], events.start[:-1])
     return replace(steps, start_ps=events.start, end_ps=end)
 
@@ -169,7 +169,7 @@ def _steps_of(host: Events, calls: Events, steps: Steps) -> Ints:
         _context_keys(producers, "_pt", "_p"),
         np.arange(len(producers)),
     )
-    time = calls.start
+    time = calls.start.copy()
     at = enclosing(consumers, calls)
     again = enclosing(consumers, producers)
     for _ in range(_HOPS):

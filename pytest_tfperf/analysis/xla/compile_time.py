@@ -129,7 +129,7 @@ def _stretches(host: Events, parts: Events) -> Spans:
     inside = owner >= 0
     used, place = np.unique(owner[inside], return_inverse=True)
     around = Events(ops.plane, ops.rows[used])
-    since, until = parts.start, parts.end
+    since, until = parts.start.copy(), parts.end.copy()
     since[~inside] = _given(host, ops, parts.where(~inside))
     since[inside], until[inside] = (
         around.start[place],
@@ -144,7 +144,7 @@ def _first_execution(host: Events, ops: Events, place: Ints, compiled_until: Int
 
     Op `place[i]` compiled until `compiled_until[i]`.
     """
-    end, compiled = ops.end, np.zeros(len(ops), np.int64)
+    end, compiled = ops.end.copy(), np.zeros(len(ops), np.int64)
     np.maximum.at(compiled, place, compiled_until)
     runs = xla_executions(host)
     if not len(runs):
@@ -180,7 +180,7 @@ def _given(host: Events, ops: Events, parts: Events) -> Ints:
     """
     regions = host.called(_REGION_START, _REGION_STOP)
     starts = np.array([name == _REGION_START for name in regions.names], bool)
-    since = parts.start
+    since = parts.start.copy()
     for place, (line, begin) in enumerate(
         zip(parts.line.tolist(), parts.start.tolist(), strict=True)
     ):

@@ -1,6 +1,8 @@
 import numpy as np
 import pytest
 from helpers.xspace import MS, Ref, Uint, event, field, line, plane, space
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.trace.events import Events, joined
@@ -306,6 +308,20 @@ def test_having_finds_stats_of_any_id(first_id):
     backwards = Events(events.plane, events.rows[::-1])
     assert backwards.having("wanted").start.tolist() == list(range(48, -1, -3))
     assert len(events.having("never")) == 0
+
+
+@given(st.lists(st.sampled_from(["wanted", "other", "both", "none"]), max_size=12), st.data())
+def test_having_of_some_events_is_the_same_before_and_after_all_were_searched(kinds, data):
+    stats = {"both": {"other": 1, "wanted": 2}, "none": {}}
+    encoded = [event("a", n, 1, stats.get(kind, {kind: 3})) for n, kind in enumerate(kinds)]
+    events = Events.of(decode_trace(space(plane("p", line("x", *encoded)))).planes[0])
+    chosen = data.draw(st.permutations(range(len(kinds)))) if kinds else []
+    some = Events(events.plane, np.array(chosen[: len(kinds) // 2 + 1], np.int64))
+    expected = [n for n in some.rows.tolist() if kinds[n] in ("wanted", "both")]
+    assert some.having("wanted").rows.tolist() == expected
+    found = [n for n, kind in enumerate(kinds) if kind in ("wanted", "both")]
+    assert events.having("wanted").rows.tolist() == found
+    assert some.having("wanted").rows.tolist() == expected
 
 
 def test_joined_takes_the_last_of_equal_keys():

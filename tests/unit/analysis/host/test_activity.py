@@ -1,7 +1,17 @@
 from helpers.xspace import at, line, plane, space
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pytest_tfperf.analysis.host.activity import eager_ops, op_type, traced_late
+from pytest_tfperf.analysis.host.activity import (
+    DATA_RUNS,
+    eager_ops,
+    is_for_data,
+    op_type,
+    traced_late,
+)
 from pytest_tfperf.analysis.steps.detect import find_steps
+from pytest_tfperf.trace.events import Events
+from pytest_tfperf.trace.nesting import enclosing
 from pytest_tfperf.trace.xspace import decode_trace
 
 
@@ -56,3 +66,37 @@ def test_op_types_are_read_from_event_names():
     assert op_type("Iterator::Root::Map") is None
     assert op_type("EagerExecute") is None
     assert op_type("EagerLocalExecute: Mul") is None
+
+
+SPAN = st.tuples(st.integers(0, 9), st.integers(0, 9)).map(sorted)
+EVENTS = st.lists(st.tuples(SPAN, st.sampled_from(["run 1", "run 2", "other"])), max_size=8)
+
+
+@given(st.lists(EVENTS, max_size=2), st.lists(EVENTS, max_size=1), st.sets(st.sampled_from([1, 2])))
+def test_events_of_an_input_pipeline_are_those_of_its_threads_and_in_its_runs(
+    others, own, for_data
+):
+    """A run of the pipeline has the id of one of its functions, or is on one of its threads."""
+
+    def events(found):
+        for (begin, end), kind in found:
+            is_run, number = kind.startswith("run"), int(kind[-1]) if kind[-1].isdigit() else 0
+            name, stats = ("ExecutorState::Process", {"id": number}) if is_run else ("x", {})
+            yield at(name, begin, end, **stats)
+
+    functions = line("functions", *(at(DATA_RUNS, 0, 1, id=number) for number in for_data))
+    lines = [line(f"tf_Compute/{n}", *events(found)) for n, found in enumerate(others)]
+    lines += [line(f"tf_data_pool/{n}", *events(found)) for n, found in enumerate(own)]
+    host = Events.of(decode_trace(space(plane("/host:CPU", functions, *lines))).planes[0])
+    process = host.called("ExecutorState::Process")
+    runs = [
+        number in for_data or host.plane.lines[index].name.startswith("tf_data_")
+        for number, index in zip(
+            process.integers("id").tolist(), process.line.tolist(), strict=True
+        )
+    ]
+    around = enclosing(process, host).tolist()
+    assert is_for_data(host.plane).tolist() == [
+        host.plane.lines[index].name.startswith("tf_data_") or (place >= 0 and runs[place])
+        for index, place in zip(host.line.tolist(), around, strict=True)
+    ]
