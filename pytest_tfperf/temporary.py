@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import shutil
 import stat
 import tempfile
@@ -51,7 +50,7 @@ class TemporaryFolder:
         within = Path(tempfile.gettempdir()) if parent is None else parent
         made = None
         while made is None:
-            self.path = within / f"{'' if parent is None else '.'}tfperf-tmp-{secrets.token_hex(4)}"
+            self.path = within / f"{'' if parent is None else '.'}tfperf-tmp-{os.urandom(4).hex()}"
             self.path.mkdir(mode=0o700)
             made = _marked(self.path)
         self._mark, self._folder = made

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import statistics
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -103,6 +101,9 @@ def _analysed(
     if len(traces) == 1:
         yield analyse(traces[0])
         return
+    import multiprocessing  # not for a single trace
+    from concurrent.futures import ProcessPoolExecutor
+
     n_processes = min(len(usable_cores()), len(traces))
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(n_processes, spawn) as pool:

@@ -7,23 +7,30 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
 from pytest_tfperf import __version__
-from pytest_tfperf.cli import (
-    capture_command,
-    check_command,
-    doctor,
-    metric_list,
-    run_commands,
-    shell_completion,
-    trace_commands,
-)
-from pytest_tfperf.cli.history import history_command
 from pytest_tfperf.cli.output import GOOD, USAGE, meant
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.text import for_terminal
 
 INTERRUPTED = 130  # exit status of shells after SIGINT
+COMMANDS = {
+    "analyze": "trace_commands",
+    "padding": "trace_commands",
+    "export": "trace_commands",
+    "check": "check_command",
+    "capture": "capture_command",
+    "show": "run_commands",
+    "report": "run_commands",
+    "compare": "run_commands",
+    "accept": "run_commands",
+    "history": "history.history_command",
+    "metrics": "metric_list",
+    "doctor": "doctor",
+    "completion": "shell_completion",
+}
+"""The module of each command, which is imported for it alone."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,7 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         # A pipe on Windows has an encoding without arrows; standard error escapes them by itself.
         sys.stdout.reconfigure(errors="replace")
-    parser, words = command_parser(), sys.argv[1:] if arguments is None else list(arguments)
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    parser = command_parser(COMMANDS.get(words[0]) if words else None)
     if not words:
         parser.print_help()
         return GOOD
@@ -54,8 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
 
 
-def command_parser() -> argparse.ArgumentParser:
-    """Make the parser of the command, with all its subcommands."""
+def command_parser(module: str | None = None) -> argparse.ArgumentParser:
+    """Make the parser of the commands of one module, or of all."""
     parser = argparse.ArgumentParser(
         prog="tfperf",
         description="Examine traces and results of pytest-tfperf outside pytest.",
@@ -66,27 +74,17 @@ def command_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"tfperf {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for kind in (
-        trace_commands,
-        check_command,
-        capture_command,
-        run_commands,
-        history_command,
-        metric_list,
-        doctor,
-    ):
-        kind.add_commands(commands)
-    shell_completion.add_commands(commands, command_parser)
+    for name in dict.fromkeys(COMMANDS.values()) if module is None else [module]:
+        import_module(f"pytest_tfperf.cli.{name}").add_commands(commands)
     return parser
 
 
 def _refuse_unknown_command(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
     """Exit with a suggestion if the command does not exist."""
-    valid = shell_completion.commands_of(parser)
     name = next((word for word in words if not word.startswith("-")), None)
-    if name is not None and name not in valid:
-        listed = f"; valid: {', '.join(valid)}"
-        parser.error(f"no command {name}{meant(name, valid) or listed}")
+    if name is not None and name not in COMMANDS:
+        listed = f"; valid: {', '.join(COMMANDS)}"
+        parser.error(f"no command {name}{meant(name, COMMANDS) or listed}")
 
 
 if __name__ == "__main__":

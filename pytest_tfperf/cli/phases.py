@@ -7,11 +7,14 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from rich.live import Live
 from rich.text import Text
 
 from pytest_tfperf.cli.console import new_console
+
+if TYPE_CHECKING:
+    from rich.live import Live
 
 _HEARTBEAT_S = 20.0
 _REFRESHES = 2
@@ -51,6 +54,8 @@ class PhaseLine:
         if not console.is_terminal or console.is_dumb_terminal:
             self._thread = threading.Thread(target=self._beat, daemon=True)
         elif on_terminal:
+            from rich.live import Live  # on a terminal alone
+
             self._live = Live(
                 get_renderable=self._line,
                 console=console,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,12 @@ _SHELLS = ("bash", "zsh", "tcsh")
 _MISSING = "shell completion needs shtab: pip install shtab"
 
 
-def add_commands(commands: Any, new_parser: Callable[[], argparse.ArgumentParser]) -> None:
-    """Add the command to the parser, which `new_parser` makes once more."""
+def add_commands(commands: Any) -> None:
+    """Add the command to the parser."""
     completion = add_command(
         commands,
         "completion",
-        lambda options, rest: _completion(options, rest, new_parser()),
+        _completion,
         "print a script for shell completion",
         (
             "Print the script that completes commands, options and metrics in a shell. In bash: "
@@ -33,14 +33,15 @@ def add_commands(commands: Any, new_parser: Callable[[], argparse.ArgumentParser
     completion.add_argument("shell", choices=_SHELLS, help="the shell")
 
 
-def _completion(
-    options: argparse.Namespace, rest: Sequence[str], parser: argparse.ArgumentParser
-) -> int:
+def _completion(options: argparse.Namespace, rest: Sequence[str]) -> int:
     refuse(options, rest)
+    from pytest_tfperf.cli.main import command_parser  # all commands
+
     try:
         import shtab
     except ImportError as error:
         raise TfperfError(_MISSING) from error
+    parser = command_parser()
     commands = commands_of(parser)
     _declare_limits(commands["check"])
     for action in commands["metrics"]._actions:

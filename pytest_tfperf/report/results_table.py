@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tabulate import tabulate
-
 from pytest_tfperf.metrics import METRICS
 from pytest_tfperf.quantities import format_alike, format_quantity
 from pytest_tfperf.report.table_numbers import shown_factor
@@ -95,6 +93,8 @@ _Groups = Sequence[tuple[str, Sequence[_Row]]]
 
 def _laid_out(rows: Sequence[_Row], shown: Sequence[int]) -> tuple[list[str], list[str]]:
     """Return the lines of titles and rule, and a line for each row."""
+    from tabulate import tabulate  # takes as long to import as all of this package's reports
+
     lines = tabulate(
         [[row.cells[n] for n in shown] for row in rows],
         [_TITLES[n] for n in shown],
