@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import multiprocessing
 import queue
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from pytest_tfperf.errors import FleetError
@@ -19,7 +20,7 @@ DASK = "dask://"
 _CONNECT_S = 5
 """Seconds that a scheduler has to answer."""
 _WORKER_S = 120
-"""Seconds that a scheduler without workers has to get one."""
+"""Seconds that a cluster without workers has to get one: one is started, or starts again."""
 _MOST_PROCESSES = 1024
 
 
@@ -69,6 +70,53 @@ class LocalProcesses(Executor):
             self._pools.put(pool)
 
 
+class DaskWorkers(Executor):
+    """
+    The workers of a Dask cluster, which may come and go.
+
+    Args:
+        client: The client of the cluster.
+        address: Address of the scheduler, for messages.
+    """
+
+    def __init__(self, client: Any, address: str) -> None:
+        self._client, self._address = client, address
+        self._pool = client.get_executor(pure=False)
+        self._last_seen_s = time.monotonic()
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        """Call a function in one of the workers; `KilledWorker` of Dask if several die with it."""
+        future: Future[T] = self._pool.submit(fn, *args, **kwargs)
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """
+        Take no calls any more.
+
+        Args:
+            wait: True to return when all calls have ended.
+            cancel_futures: True to begin no call that waits; Dask then waits for none.
+        """
+        self._pool.shutdown(wait=wait and not cancel_futures)
+
+    def check(self) -> None:
+        """
+        Check that there are workers; a cluster may need some time to start one.
+
+        Raises:
+            FleetError: If there has been none for too long.
+        """
+        now_s = time.monotonic()
+        with suppress(OSError):  # of a scheduler that has gone; its calls are cancelled
+            if self._client.scheduler_info()["workers"]:
+                self._last_seen_s = now_s
+        if now_s - self._last_seen_s > _WORKER_S:
+            raise FleetError(
+                f"the Dask scheduler at {DASK}{self._address} has had no worker for {_WORKER_S} s; "
+                "what was analysed is stored, so the same command does the rest"
+            )
+
+
 @contextmanager
 def opened(
     executor: Executor | str | int | None, n_tasks: int, in_process: bool
@@ -82,7 +130,7 @@ def opened(
         in_process: True if only this process reaches the traces or the store.
 
     Raises:
-        FleetError: If it is not one of these, or no scheduler answers, or that has no worker.
+        FleetError: If it is not one of these, or no scheduler answers.
     """
     if isinstance(executor, Executor):
         yield executor
@@ -124,22 +172,9 @@ def _dask(address: str) -> Iterator[Executor]:
             f"no Dask scheduler answers at {DASK}{address} within {_CONNECT_S} s; "
             "is it running, and can its port be reached from here?"
         ) from error
-    pool = client.get_executor(pure=False)
+    workers = DaskWorkers(client, address)
     try:
-        _wait_for_a_worker(client, address)
-        yield pool
+        yield workers
     finally:
-        pool.shutdown(wait=False)  # cancels what has not begun
+        workers.shutdown(wait=False, cancel_futures=True)
         client.close()
-
-
-def _wait_for_a_worker(client: Any, address: str) -> None:
-    """Wait until a scheduler without workers has one; a task makes adaptive clusters start some."""
-    if client.scheduler_info()["workers"]:
-        return
-    try:
-        client.submit(int, pure=False).result(timeout=_WORKER_S)
-    except TimeoutError as error:
-        raise FleetError(
-            f"the Dask scheduler at {DASK}{address} got no worker within {_WORKER_S} s"
-        ) from error

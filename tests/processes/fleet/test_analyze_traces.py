@@ -57,6 +57,32 @@ class Mortal(ThreadPoolExecutor):
         return future
 
 
+class Killed(Exception):
+    """Stands for Dask's KilledWorker, of a trace that was on each of four workers that died."""
+
+    allowed_failures = 3
+
+
+class Deadly(ThreadPoolExecutor):
+    """Workers that die of `killer`, the first time with the traces that they have besides."""
+
+    def __init__(self, besides, ends=False):
+        super().__init__(2)
+        self.calls, self._besides, self._ends = [], besides, ends
+
+    def submit(self, fn, /, *args, **kwargs):
+        name = args[0].name.rpartition("/")[2].removesuffix(".xplane.pb")
+        is_again = name in self.calls
+        if is_again and self._ends:
+            raise BrokenProcessPool("it ended")
+        self.calls.append(name)
+        if name != "killer" and (is_again or name not in self._besides):
+            return super().submit(fn, *args, **kwargs)
+        future = Future()
+        future.set_exception(Killed("it died"))
+        return future
+
+
 def rows(store, kind, columns="*"):
     return duckdb.sql(f"SELECT {columns} FROM '{store}/{kind}-1/*.parquet' ORDER BY ALL").fetchall()
 
@@ -152,6 +178,31 @@ def test_a_trace_whose_worker_dies_is_given_to_another(tmp_path):
     others = [content for name, content in contents.items() if name != "trace_002"]
     assert stored(store, "metrics") == tables_of(others)
     assert len(stored(store, "errors")) == 1
+
+
+def test_a_trace_whose_workers_died_is_tried_again_on_its_own(tmp_path):
+    contents = different_traces(4)
+    glob = write_traces(tmp_path, contents | {"killer": waiting_trace(5)})
+    store = tmp_path / "store"
+    with Deadly({"trace_001", "trace_003"}) as workers:
+        found = analyze_traces(glob, str(store), executor=workers)
+    assert sorted(workers.calls[:5]) == ["killer", *contents]
+    assert sorted(workers.calls[5:]) == ["killer", "trace_001", "trace_003"]
+    killer, why = f"{tmp_path}/killer.xplane.pb", "4 workers died while analysing it"
+    assert found.errors == ((killer, why),)
+    assert stored(store, "metrics") == tables_of(contents.values())
+    assert rows(store, "errors", "trace, why") == [(killer, why)]
+
+
+def test_a_trace_that_costs_the_last_worker_has_its_error(tmp_path):
+    glob, store = write_traces(tmp_path, {"a": waiting_trace(1), "killer": b""}), tmp_path / "store"
+    with (
+        Deadly(set(), ends=True) as workers,
+        pytest.raises(FleetError, match="the same command does the rest"),
+    ):
+        analyze_traces(glob, str(store), executor=workers)
+    assert rows(store, "errors", "why") == [("4 workers died while analysing it",)]
+    assert len(stored(store, "metrics")) == 1
 
 
 def test_an_executor_that_ends_keeps_what_is_done(tmp_path):

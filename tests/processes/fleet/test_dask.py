@@ -4,8 +4,9 @@ import os
 import signal
 import threading
 
+import duckdb
 import pytest
-from helpers.fleets import different_traces, stored, tables_of, write_traces
+from helpers.fleets import different_traces, stored, tables_of, waiting_trace, write_traces
 
 from pytest_tfperf.cli.main import main
 from pytest_tfperf.errors import FleetError
@@ -15,6 +16,24 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.filterwarnings("default"),  # of Dask and Tornado
 ]
+
+
+DEADLY = """
+import os, signal
+
+from pytest_tfperf.fleet.trace_files import TraceFile
+
+def deadly(read):
+    def read_or_die(self):
+        if os.path.basename(self.name).startswith("killer"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return read(self)
+
+    return read_or_die
+
+TraceFile.read = deadly(TraceFile.read)
+"""
+"""Lets a trace kill the worker that takes it, as one does whose analysis needs all memory."""
 
 
 @pytest.fixture
@@ -90,6 +109,52 @@ def test_a_scheduler_without_workers(tmp_path, monkeypatch):
     glob = write_traces(tmp_path, different_traces(1))
     with (
         LocalCluster(n_workers=0, dashboard_address=None, host="127.0.0.1") as empty,
-        pytest.raises(FleetError, match="got no worker within 1 s"),
+        pytest.raises(FleetError, match="has had no worker for 1 s"),
     ):
         analyze_traces(glob, str(tmp_path / "store"), executor=address(empty))
+
+
+@pytest.fixture
+def deadly_cluster(tmp_path):
+    """Workers that killers kill, and that start again, as containers do."""
+    from distributed import LocalCluster
+
+    (tmp_path / "deadly.py").write_text(DEADLY)
+    with LocalCluster(
+        n_workers=2,
+        threads_per_worker=1,
+        processes=True,
+        dashboard_address=None,
+        host="127.0.0.1",
+        preload=[str(tmp_path / "deadly.py")],
+    ) as found:
+        found.adapt(minimum=2, maximum=2, interval="500ms")
+        yield found
+
+
+@pytest.mark.parametrize("n", [3, 12])
+def test_a_trace_that_kills_all_its_workers_costs_itself_alone(deadly_cluster, tmp_path, n):
+    """Dask counts a death for each trace that a worker has, also for those that wait for the killer."""
+    contents = different_traces(n)
+    glob = write_traces(tmp_path / "traces", contents | {"killer": b"", "z": waiting_trace(3)})
+    store = tmp_path / "store"
+    found = analyze_traces(glob, str(store), executor=address(deadly_cluster))
+    killer, why = f"{tmp_path}/traces/killer.xplane.pb", "4 workers died while analysing it"
+    assert found.errors == ((killer, why),)
+    assert stored(store, "metrics") == tables_of([*contents.values(), waiting_trace(3)])
+    errors = duckdb.sql(f"SELECT trace, why FROM '{store}/errors-1/*.parquet'").fetchall()
+    assert errors == [(killer, why)]
+
+
+def test_a_cluster_that_loses_its_workers_for_good(cluster, tmp_path, monkeypatch):
+    monkeypatch.setattr(executors, "_WORKER_S", 2)
+    glob = write_traces(tmp_path / "traces", different_traces(60))
+    store = tmp_path / "store"
+
+    def lose_all(n_done, n_traces):
+        if n_done == 5:
+            cluster.scale(0)
+
+    with pytest.raises(FleetError, match="has had no worker for 2 s; what was analysed is stored"):
+        analyze_traces(glob, str(store), executor=address(cluster), progress=lose_all)
+    assert 5 <= len(stored(store, "metrics")) < 60
