@@ -18,6 +18,8 @@ _LOOK_S = 1.0
 """Seconds between two looks whether there are workers, while no call ends."""
 MOST_RETRIES = 2
 """Times that a trace is given to another worker after one died; Dask counts itself."""
+Progress = Callable[[int, int], None]
+"""Called with the number of traces that are done, and that of all."""
 _Finished = tuple[TraceFile, "Future[Outcome]"]
 
 
@@ -147,7 +149,3 @@ class Dispatcher:
     def _lost(self, trace: TraceFile, why: str) -> Outcome:
         self._store.add_unread(trace, why)
         return Outcome(why=why)
-
-
-Progress = Callable[[int, int], None]
-"""Called with the number of traces that are done, and that of all."""

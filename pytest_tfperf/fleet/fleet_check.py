@@ -17,7 +17,7 @@ from pytest_tfperf.values import Json, Value
 
 _SKEW = "step_skew"
 _OF_ZERO = 1e9
-"""Excess over a limit of zero, before the value is added."""
+"""Ratio for a limit of zero, to which the value is added: larger values come first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class TraceChecks:
     why: str = ""
     """The reason if the trace has no metrics, else empty."""
     excess: float = 0.0
-    """Times that the value of the worst check is beyond its limit."""
+    """Ratio of the worst check's value to its limit; above 1 if it is broken."""
 
     @property
     def verdict(self) -> Verdict:
@@ -158,7 +158,7 @@ def _rank(trace: TraceChecks) -> tuple[int, float, str]:
 
 
 def _excess(check: Check, value: Value) -> float:
-    """Return how many times a value is beyond its limit."""
+    """Return the ratio of a value to its limit, or the reverse: above 1 if it is broken."""
     if value.number is None:
         return 0.0
     bound, relation = float(check.detail["bound"]), check.detail["relation"]

@@ -56,12 +56,15 @@ def align_runs(
     store: FleetStore, index: StoreIndex, contents: Mapping[str, str]
 ) -> list[AlignedRun]:
     """
-    Align the runs whose hosts all have a result, store that, and return them, most skew first.
+    Align the runs whose hosts all have a result, and store the alignments.
 
     Args:
         store: The store.
         index: Its objects.
         contents: Hash of the content of each trace; empty for one without a result.
+
+    Returns:
+        The runs, the one with most skew first.
     """
     found = []
     for run, hosts in runs_of(contents).items():
@@ -72,7 +75,8 @@ def align_runs(
             key = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:32]
             store.add_table(RUNS, key, [asdict(aligned)])
             found.append(aligned)
-    return sorted(found, key=lambda one: -1.0 if one.step_skew is None else one.step_skew)[::-1]
+    found.sort(key=lambda one: -1.0 if one.step_skew is None else one.step_skew, reverse=True)
+    return found
 
 
 def skew_of(store: FleetStore, hosts: Mapping[str, str]) -> Value:

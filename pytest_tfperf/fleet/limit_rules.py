@@ -14,7 +14,7 @@ glob matches; they take the place of limits of the same name above.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -129,15 +129,12 @@ def _arguments(content: Mapping[str, Any], where: str) -> dict[str, str]:
         content: Values by name.
         where: Name of their origin for errors.
     """
-    lines: Sequence[str] = [
-        f"{name} = {value}" for name, value in content.items() if _is_value(name, value, where)
-    ]
-    return parse_limit_lines(lines, where)
+    return parse_limit_lines([_line(*one, where) for one in content.items()], where)
 
 
-def _is_value(name: str, value: object, where: str) -> bool:
+def _line(name: str, value: object, where: str) -> str:
     """
-    Return True for a value that a limit can have.
+    Return a limit as a line of text.
 
     Args:
         name: Name of the limit.
@@ -145,9 +142,9 @@ def _is_value(name: str, value: object, where: str) -> bool:
         where: Name of its origin for errors.
 
     Raises:
-        LimitError: If it cannot.
+        LimitError: If a limit can have no such value.
     """
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not is_number and (not isinstance(value, str) or "," in value):
         raise LimitError(f'{where}: {name} needs one number or text, such as "5%", not {value!r}')
-    return True
+    return f"{name} = {value}"

@@ -1,5 +1,5 @@
 """
-Traces at URLs of any file system that fsspec reaches, and which of them a shard has.
+Traces at URLs of any file system that fsspec reaches, and their shards.
 
 A trace is known by a fingerprint of what its file system tells: address, size, time and checksum.
 """
@@ -26,7 +26,7 @@ _RUN = re.compile(r"(.*/plugins/profile/[^/]+)/([^/]+?)\.xplane\.pb(?:\.gz)?")
 _SECRET = re.compile(r"(?<=://)[^/@]*@")
 _GLOB = re.compile(r"[*?\[]")
 _SHARD = re.compile(r"(\d{1,6})/(\d{1,6})")
-# what file systems of fsspec call them: local, memory, s3fs, gcsfs, adlfs, http
+# names in file systems of fsspec: local, memory, s3fs, gcsfs, adlfs, http
 _TIMES = ("mtime", "LastModified", "last_modified", "updated", "modified", "created")
 _SUMS = ("ETag", "etag", "md5Hash", "crc32c", "content_md5", "generation", "ino")
 
