@@ -6,6 +6,7 @@ Source: https://protobuf.dev/programming-guides/encoding.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from mmap import mmap
 
@@ -14,7 +15,7 @@ import numpy.typing as npt
 
 from pytest_tfperf.errors import TraceError
 
-Buffer = bytes | bytearray | mmap
+Buffer = bytes | bytearray | memoryview | mmap
 Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 
@@ -159,17 +160,17 @@ class Message:
         """
         return bytes(self._buffer[begin:end]).decode("utf-8", "replace")
 
-    def index(self, byte: int, begin: int, end: int) -> int:
+    def search(self, pattern: re.Pattern[bytes], begin: int, end: int) -> int:
         """
-        Find the first offset of a byte in `begin:end`; `end` if it does not occur.
+        Find the first offset of a pattern in `begin:end`; `end` if it does not occur.
 
         Args:
-            byte: The byte.
+            pattern: The pattern.
             begin: First offset.
             end: Offset behind the last one.
         """
-        found = self._buffer.find(bytes((byte,)), begin, end)
-        return found if found >= 0 else end
+        found = pattern.search(self._buffer, begin, end)
+        return end if found is None else found.start()
 
     def find(self, pattern: bytes, begin: int, end: int) -> Ints:
         """

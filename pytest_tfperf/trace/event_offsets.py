@@ -8,14 +8,20 @@ event ends. So many walks run in parallel, and only the gap between two of them 
 
 from __future__ import annotations
 
+import re
+from itertools import pairwise
+
 import numpy as np
 
+from pytest_tfperf.errors import TraceError
 from pytest_tfperf.protobuf import Ints, Message
 
 EVENT_TAG = 0x22  # XLine.events = 4, length-delimited
 _STRETCH = 1 << 13  # bytes for one walk
-_WALKS = 1 << 11  # walks at once
+_WALKS = 1 << 12  # walks at once
 _FEWEST = 64  # walks; fewer are slower than one
+_EVENT = re.compile(rb"\x22[^\0]\x08.[\x01-\x7f]?\x10", re.DOTALL)
+"""The begin of most events, a guess: tag, length, metadata_id and the tag of offset_ps."""
 
 
 def event_tags(message: Message, begin: int, end: int, stretch: int = _STRETCH) -> tuple[Ints, int]:
@@ -54,6 +60,8 @@ def _walked_in_parts(
     """
     Find the tags as `_walked` does, with one walk for each stretch.
 
+    A walk is true from where it meets the true end of the walk before.
+
     Args:
         message: The trace.
         begin: Offset of the first tag.
@@ -61,31 +69,42 @@ def _walked_in_parts(
         end: Offset behind the line.
         stretch: Bytes for each walk.
     """
-    bounds = np.arange(begin, until, stretch)
-    visited, counts, exits = _walks(message, bounds, until)
-    own = np.arange(len(visited))[:, np.newaxis] < counts
-    meets = visited == np.r_[begin, exits[:-1]]
-    meets &= own
-    has_met, first = meets.any(axis=0), meets.argmax(axis=0)
-    if has_met.all():  # each walk meets the one before at its end
-        own &= np.arange(len(visited))[:, np.newaxis] >= first
-        tags = visited.T[own.T]
-        return tags, _behind(message, int(tags[-1]), end)
-    kept, at = [], begin
-    ends = [begin, *exits.tolist()]
-    for place, limit in enumerate([*bounds[1:].tolist(), until]):
-        walk = visited[: counts[place], place]
-        met = int(first[place])
-        if not (has_met[place] and at == ends[place]):
+    bounds = np.r_[np.arange(begin, until, stretch), until]
+    try:
+        visited = _walks(message, bounds)
+    except TraceError:  # bytes that are no event have no length; the true walk misses them
+        return _walked(message, begin, until, end)
+    is_own = visited < bounds[1:, np.newaxis]
+    is_own &= message.bytes.take(visited) == EVENT_TAG
+    counts, each = is_own.argmin(axis=1), np.arange(len(visited))
+    exits = visited[each, counts]
+    entries = np.r_[begin, exits[:-1]]
+    is_behind = visited >= entries[:, np.newaxis]
+    first = is_behind.argmax(axis=1)
+    has_met = (visited[each, first] == entries) & (first <= counts)
+    is_own &= is_behind
+    singly: list[Ints] = []
+    behind = 0
+    for place in np.flatnonzero(~has_met | (exits < bounds[1:])).tolist():
+        if place < behind:
+            continue
+        at, behind = int(entries[place]), place
+        while behind == place or (behind < len(visited) and at != entries[behind]):
+            walk, limit = visited[behind, : counts[behind]], int(bounds[behind + 1])
             found, at = _walked(message, at, limit, end, frozenset(walk.tolist()))
-            kept.append(found)
+            singly.append(found)
             met = int(np.searchsorted(walk, at))
-        if met < walk.size and walk[met] == at:
-            kept.append(walk[met:])
-            at = ends[place + 1]
-        if at < limit:
-            break
-    tags = np.concatenate(kept)
+            is_own[behind] = False
+            if met < walk.size and walk[met] == at:
+                is_own[behind, met : walk.size] = True
+                at = int(exits[behind])
+            behind += 1
+            if at < limit:  # the events end here
+                is_own[behind:] = False
+                behind = len(visited)
+    tags = visited[is_own]
+    if singly:
+        tags = np.sort(np.concatenate([tags, *singly]))
     return tags, _behind(message, int(tags[-1]), end)
 
 
@@ -124,37 +143,31 @@ def _behind(message: Message, at: int, end: int) -> int:
     return behind + size
 
 
-def _walks(message: Message, bounds: Ints, end: int) -> tuple[Ints, Ints, Ints]:
+def _walks(message: Message, bounds: Ints) -> Ints:
     """
-    Walk through all stretches in parallel, each from its first byte that looks like a tag.
+    Walk through all stretches in parallel, each from its first bytes that look like an event.
 
     Args:
         message: The trace.
-        bounds: Begins of the stretches, shape (n_walks,).
-        end: Offset behind the last stretch.
+        bounds: Begins of the stretches, and the end of the last one, shape (n_walks + 1,).
 
     Returns:
-        The visited offsets, shape (longest, n_walks); their number for each walk, and the offset at
-            which it left its stretch or found no tag, both of shape (n_walks,).
+        The visited offsets, shape (n_walks, longest); the last of each is behind its stretch.
     """
-    limit = np.r_[bounds[1:], end]
-    at = np.array(
-        [
-            message.index(EVENT_TAG, start, stop)
-            for start, stop in zip(bounds.tolist(), limit.tolist(), strict=True)
-        ]
-    )
+    limit = bounds[1:]
+    at = np.array([message.search(_EVENT, *stretch) for stretch in pairwise(bounds.tolist())])
+    at[0] = bounds[0]
     rounds: list[Ints] = [at]
     while (at < limit).any():  # a walk goes on behind its stretch until the last one is through
-        size, width = message.varints(at + 1)
         at = at + 1
-        at += width
-        at += np.minimum(size, message.size).view(np.int64)
+        size = message.bytes.take(at)
+        at += 1
+        at += size
+        wide = np.flatnonzero(size >= 0x80)
+        if wide.size:
+            begin = at[wide] - size[wide].astype(np.int64) - 1
+            value, width = message.varints(begin)
+            at[wide] = begin + width + np.minimum(value, message.size).view(np.int64)
         np.minimum(at, message.size, out=at)
         rounds.append(at)
-    visited = np.array(rounds)
-    is_event = visited < limit
-    is_event &= message.bytes[visited] == EVENT_TAG
-    counts = is_event.argmin(axis=0)
-    exits = visited[counts, np.arange(bounds.size)]
-    return visited[:-1], counts, exits
+    return np.ascontiguousarray(np.concatenate(rounds).reshape(len(rounds), -1).T)

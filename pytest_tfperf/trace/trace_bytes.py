@@ -15,6 +15,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
+import numpy as np
+
 from pytest_tfperf.errors import TraceError
 from pytest_tfperf.files import open_regular
 from pytest_tfperf.protobuf import PADDING, Buffer, Message
@@ -73,9 +75,9 @@ def _plain(file: BinaryIO, size: int, _: str) -> tuple[Buffer, int]:
     behind = -size % mmap.PAGESIZE  # bytes of the last page, which are zero
     if size >= _MAPPED and behind >= PADDING:
         return mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ), size
-    buffer = bytearray(size + PADDING)
-    with memoryview(buffer) as view:
-        size = file.readinto(view[:size])  # type: ignore[attr-defined]
+    buffer = np.empty(size + PADDING, np.uint8).data  # NumPy asks for large pages
+    size = file.readinto(buffer[:size])  # type: ignore[attr-defined]
+    buffer[size : size + PADDING] = bytes(PADDING)
     return buffer, size
 
 

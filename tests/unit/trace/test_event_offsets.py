@@ -59,6 +59,19 @@ def test_parallel_walks_find_the_offsets_of_one_walk(seed, longest, stretch):
     assert framed(raw, 2, len(raw), stretch) == one_by_one(raw, 2, len(raw))
 
 
+@pytest.mark.parametrize("stretch", [1, 7, 40])
+def test_walks_that_begin_in_a_number_without_end_are_not_errors(stretch):
+    raw = field(4, b"\x22" + b"\xff" * 12) * 200
+    assert framed(raw, 0, len(raw), stretch) == one_by_one(raw, 0, len(raw))
+
+
+@pytest.mark.parametrize("stretch", [1, 7, 40])
+def test_events_end_at_another_field_whatever_comes_behind(stretch):
+    behind = field(11, "\x22\x02\x22" * 200) + events_of(5, 100, 9)
+    raw = events_of(4, 120, 9) + behind
+    assert framed(raw, 0, len(raw), stretch) == one_by_one(raw, 0, len(raw))
+
+
 @pytest.mark.parametrize("stretch", [1, 5, 1 << 13])
 def test_real_events_with_stats_in_them(stretch):
     plain = [
