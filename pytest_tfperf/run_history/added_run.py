@@ -35,7 +35,7 @@ def add_run(
         open_store(address).append(rows)
     except TfperfError as error:
         return [f"the run is not in the history: {error}; {_later(reports)}"], False
-    branch = f"branch {run.branch}" if run.branch else "no branch, since git is on none"
+    branch = f"branch {run.branch}" if run.branch else "no branch (git is on none)"
     by_reason: dict[str, list[str]] = {}
     for key, why in rows.left_out.items():
         by_reason.setdefault(why, []).append(key)

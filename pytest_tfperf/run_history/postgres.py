@@ -1,7 +1,7 @@
 """
 A history in PostgreSQL: the tables `tfperf_runs`, a row a run, and `tfperf_rows_1`, a row a metric.
 
-The number is the format of the rows. The tables are made by the first writer. A reader needs the
+The number is the format of the rows. The first writer makes the tables. A reader needs the
 right to SELECT, a writer also INSERT, and only pruning DELETE.
 """
 
@@ -67,7 +67,10 @@ class PostgresStore:
         try:
             url = sa.make_url(address).set(drivername="postgresql+psycopg")
         except sa.exc.ArgumentError as error:
-            raise HistoryError("history: this is no URL of a PostgreSQL database") from error
+            raise HistoryError(
+                "history: this is no URL of a PostgreSQL database; write it as "
+                "postgresql://USER@HOST/DATABASE"
+            ) from error
         self._name = url.set(drivername="postgresql").render_as_string(hide_password=True)
         self._engine = sa.create_engine(
             url,

@@ -19,6 +19,7 @@ from pytest_tfperf.baseline.step_time import why_not_recorded
 from pytest_tfperf.baseline.store import entry_key, is_step_time, machine_slug
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.json_file import plain_strings
+from pytest_tfperf.quantities import SECONDS, format_quantity
 from pytest_tfperf.results import Profile, worst_first
 from pytest_tfperf.runs import ProfiledTest, Run
 
@@ -82,7 +83,7 @@ class MetricRow:
 
     @property
     def point(self) -> tuple[str, str, str, str]:
-        """The profile and its machine class: what a series of values is of."""
+        """File, test, profile and machine class, which tell series of values apart."""
         return self.file, self.test, self.profile, self.machine_class
 
 
@@ -241,6 +242,9 @@ def _why_not_usable(
         return profile.ended
     if "step_time" not in profile.metrics:
         return "it has no step time"
-    if not is_step_time(profile.value("step_time").number or 0):
-        return f"step_time is unknown: {profile.value('step_time').why}"
+    step_time = profile.value("step_time")
+    if step_time.number is None:
+        return f"step_time is unknown: {step_time.why}"
+    if not is_step_time(step_time.number):
+        return f"no step lasts {format_quantity(step_time.number, SECONDS)}"
     return why_not_recorded(profile, test.shared_cpu, also_noisy)

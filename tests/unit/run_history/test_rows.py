@@ -32,6 +32,7 @@ def step_times(*runs, **options):
         (run_at(0, commit="; rm -rf"), "the work tree is not that of a commit"),
         (run_at(0, shared_cpu=True), "others"),
         (run_at(0, tests=[record_of(profile(retraces=1))]), "step_time is unknown: not measured"),
+        (run_at(0, tests=[record_of(profile(step_time=2e7))]), "no step lasts 2"),
         (run_at(0, tests=[record_of(NOISY)]), "other processes ran; run on a quiet machine, or "),
         (
             run_at(0, tests=[record_of(profile(step_time=value("step_time", 0.1, settled=False)))]),
