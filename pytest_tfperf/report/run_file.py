@@ -63,6 +63,10 @@ def read_run(path: Path) -> Run:
     except JsonFileError as error:
         raise TfperfError(f"{path}: not a run file of pytest --tfperf-report: {error}") from error
     refuse_format(data, str(path))
+    if isinstance(data.get("tests"), dict):
+        raise TfperfError(
+            f"{path}: a baseline file, and not a run file; write one with pytest --tfperf-report"
+        )
     try:
         check_run(data)
     except SchemaError as error:

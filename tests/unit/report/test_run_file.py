@@ -4,10 +4,12 @@ import json
 from dataclasses import replace
 
 import pytest
-from helpers.builders import check, profile, record_of
+from helpers.builders import LAPTOP, check, profile, record_of, run_of
 from helpers.full_run import full_run
 from helpers.processes import files_of_at_most
 
+from pytest_tfperf.baseline.record import record
+from pytest_tfperf.baseline.store import Place
 from pytest_tfperf.errors import TfperfError
 from pytest_tfperf.report.run_file import ENDINGS, read_run, write_run
 from pytest_tfperf.runs import Run
@@ -76,6 +78,17 @@ def test_a_file_of_another_kind_is_refused_by_name(tmp_path, content, said):
     with pytest.raises(TfperfError) as refusal:
         read_run(path)
     assert str(refusal.value).startswith(f"{path}: {said}")
+
+
+def test_baseline_files_of_both_kinds_are_named_as_such(tmp_path):
+    place = Place.of("test_model.py", tmp_path, None)
+    record({place: [run_of(record_of(profile(retraces=0, step_time=0.1)))]}, only_new=False)
+    for path in (place.structure, place.timing_file(LAPTOP["machine"])):
+        with pytest.raises(TfperfError) as refusal:
+            read_run(path)
+        assert str(refusal.value) == (
+            f"{path}: a baseline file, and not a run file; write one with pytest --tfperf-report"
+        )
 
 
 def test_a_missing_file_is_refused_by_name(tmp_path):
